@@ -1,0 +1,198 @@
+//! What an API server, or the way to it, can answer instead of an object.
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+/// A failed request.
+///
+/// Displays as upstream's errors do: a [`Status`] as its message alone, because events and conditions quote it.
+#[derive(Debug, Clone, Error)]
+pub enum ApiError {
+    /// The server understood and said no.
+    #[error("{}", .0.message)]
+    Status(Box<Status>),
+    /// No answer came in time. The request may or may not have taken effect.
+    #[error("{0}: request timed out")]
+    Timeout(String),
+    /// The server could not be reached, or the connection broke. The request may have taken effect.
+    #[error("{0}")]
+    Transport(String),
+    /// An answer came that is not what the request asks for.
+    #[error("{0}")]
+    Decode(String),
+}
+
+/// The body of a refusal.
+///
+/// Upstream counterpart: `metav1.Status`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Status {
+    /// `Success` or `Failure`.
+    pub status: String,
+    /// For people.
+    pub message: String,
+    /// For machines; see the `reason` constants of this module.
+    pub reason: String,
+    /// More for machines.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub details: Option<StatusDetails>,
+    /// The HTTP status code.
+    pub code: u16,
+}
+
+/// What a [`Status`] is about.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct StatusDetails {
+    /// The object's name.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub name: String,
+    /// The group of its kind.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub group: String,
+    /// Its kind, or the resource.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub kind: String,
+    /// Its UID.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub uid: String,
+    /// Each thing that was wrong.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub causes: Vec<StatusCause>,
+    /// How long to wait before the same request makes sense again, in seconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retry_after_seconds: Option<u32>,
+}
+
+/// One thing that was wrong with a request.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct StatusCause {
+    /// For machines.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub reason: String,
+    /// For people.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub message: String,
+    /// The path of the field at fault.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub field: String,
+}
+
+/// Values of [`Status::reason`] that decisions depend on.
+pub mod reason {
+    /// There is no such object.
+    pub const NOT_FOUND: &str = "NotFound";
+    /// There is one of that name already.
+    pub const ALREADY_EXISTS: &str = "AlreadyExists";
+    /// The object has changed since it was read.
+    pub const CONFLICT: &str = "Conflict";
+    /// The object breaks a rule.
+    pub const INVALID: &str = "Invalid";
+    /// The caller may not do this.
+    pub const FORBIDDEN: &str = "Forbidden";
+    /// The version asked for is no longer kept.
+    pub const EXPIRED: &str = "Expired";
+    /// The same, as older servers say it.
+    pub const GONE: &str = "Gone";
+    /// The server gave up.
+    pub const TIMEOUT: &str = "Timeout";
+    /// The server asks to be asked again.
+    pub const SERVER_TIMEOUT: &str = "ServerTimeout";
+    /// The caller asks too often.
+    pub const TOO_MANY_REQUESTS: &str = "TooManyRequests";
+}
+
+/// The [`StatusCause::reason`] with which a create is refused in a namespace that is going away.
+pub const CAUSE_NAMESPACE_TERMINATING: &str = "NamespaceTerminating";
+
+impl ApiError {
+    /// A refusal made up on this side: for doubles of a server in tests, and for checks before a request.
+    pub fn status(code: u16, reason: &str, message: impl Into<String>) -> Self {
+        Self::Status(Box::new(Status {
+            status: "Failure".to_owned(),
+            message: message.into(),
+            reason: reason.to_owned(),
+            details: None,
+            code,
+        }))
+    }
+
+    /// There is no such object.
+    pub fn is_not_found(&self) -> bool {
+        self.is(reason::NOT_FOUND, 404)
+    }
+
+    /// There is an object of that name already.
+    pub fn is_already_exists(&self) -> bool {
+        // 409 alone could as well be a conflict.
+        self.reason() == Some(reason::ALREADY_EXISTS)
+    }
+
+    /// The object has changed since it was read.
+    pub fn is_conflict(&self) -> bool {
+        self.reason() == Some(reason::CONFLICT)
+    }
+
+    /// The object breaks a rule.
+    pub fn is_invalid(&self) -> bool {
+        self.is(reason::INVALID, 422)
+    }
+
+    /// The caller may not do this.
+    pub fn is_forbidden(&self) -> bool {
+        self.is(reason::FORBIDDEN, 403)
+    }
+
+    /// The version asked for is no longer kept: list anew.
+    pub fn is_expired(&self) -> bool {
+        matches!(self.reason(), Some(reason::EXPIRED | reason::GONE)) || self.code() == Some(410)
+    }
+
+    /// The caller asks too often.
+    pub fn is_too_many_requests(&self) -> bool {
+        self.is(reason::TOO_MANY_REQUESTS, 429)
+    }
+
+    /// The refusal names `cause` among what was wrong.
+    pub fn has_cause(&self, cause: &str) -> bool {
+        let Self::Status(status) = self else { return false };
+        status.details.iter().flat_map(|details| &details.causes).any(|c| c.reason == cause)
+    }
+
+    /// A create was refused because the namespace is going away.
+    pub fn is_namespace_terminating(&self) -> bool {
+        self.has_cause(CAUSE_NAMESPACE_TERMINATING)
+    }
+
+    /// How long the server asks to wait, in seconds.
+    pub fn retry_after_seconds(&self) -> Option<u32> {
+        let Self::Status(status) = self else { return None };
+        status.details.as_ref()?.retry_after_seconds
+    }
+
+    /// The HTTP status code, when the server answered.
+    pub fn code(&self) -> Option<u16> {
+        match self {
+            Self::Status(status) => Some(status.code),
+            _ => None,
+        }
+    }
+
+    fn reason(&self) -> Option<&str> {
+        match self {
+            Self::Status(status) => Some(&status.reason),
+            _ => None,
+        }
+    }
+
+    /// By reason; by code when the answer came from something that gives none, such as a proxy.
+    fn is(&self, reason: &str, code: u16) -> bool {
+        match self {
+            Self::Status(status) if status.reason.is_empty() => status.code == code,
+            Self::Status(status) => status.reason == reason,
+            _ => false,
+        }
+    }
+}

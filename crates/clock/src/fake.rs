@@ -1,0 +1,141 @@
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use jiff::{SignedDuration, Timestamp};
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
+
+use crate::{Clock, Sleep};
+
+/// A clock that moves only when told to. Clones share the same time.
+///
+/// Upstream counterpart: `clock/testing.FakeClock`.
+#[derive(Debug, Clone)]
+pub struct FakeClock {
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Debug)]
+struct State {
+    start: Timestamp,
+    /// How far the wall clock was moved apart from the monotonic one, by [`FakeClock::set_wall`].
+    skew: SignedDuration,
+    elapsed: Duration,
+    /// Sleepers by deadline; the number keeps those of one deadline apart and in order.
+    sleepers: BTreeMap<(Duration, u64), oneshot::Sender<()>>,
+    next: u64,
+}
+
+impl FakeClock {
+    /// A clock that reads `start` until it is stepped.
+    pub fn new(start: Timestamp) -> Self {
+        Self {
+            state: Arc::new(Mutex::new(State {
+                start,
+                skew: SignedDuration::ZERO,
+                elapsed: Duration::ZERO,
+                sleepers: BTreeMap::new(),
+                next: 0,
+            })),
+        }
+    }
+
+    /// Moves both clocks forward and wakes every sleeper whose time has come, earliest first.
+    pub fn step(&self, by: Duration) {
+        let due = {
+            let mut state = self.state.lock();
+            state.elapsed = state.elapsed.saturating_add(by);
+            let now = state.elapsed;
+            let later = state.sleepers.split_off(&(now, u64::MAX));
+            std::mem::replace(&mut state.sleepers, later)
+        };
+        for sleeper in due.into_values() {
+            // A sleeper that was dropped has no one to tell.
+            let _ = sleeper.send(());
+        }
+    }
+
+    /// Sets the wall clock without touching the monotonic one, as a clock adjustment does.
+    pub fn set_wall(&self, to: Timestamp) {
+        let mut state = self.state.lock();
+        let unskewed = add(state.start, state.elapsed);
+        state.skew = to.duration_since(unskewed);
+    }
+
+    /// How many sleeps are waiting, so that a test can step only once the code under test waits.
+    pub fn sleepers(&self) -> usize {
+        self.state.lock().sleepers.values().filter(|s| !s.is_closed()).count()
+    }
+}
+
+fn add(time: Timestamp, elapsed: Duration) -> Timestamp {
+    let elapsed = SignedDuration::try_from(elapsed).unwrap_or(SignedDuration::MAX);
+    time.saturating_add(elapsed).unwrap_or(Timestamp::MAX)
+}
+
+impl Clock for FakeClock {
+    fn now(&self) -> Timestamp {
+        let state = self.state.lock();
+        add(state.start, state.elapsed).saturating_add(state.skew).unwrap_or(Timestamp::MAX)
+    }
+
+    fn monotonic(&self) -> Duration {
+        self.state.lock().elapsed
+    }
+
+    fn sleep(&self, duration: Duration) -> Sleep {
+        if duration.is_zero() {
+            return Box::pin(std::future::ready(()));
+        }
+        let (wake, woken) = oneshot::channel();
+        let mut state = self.state.lock();
+        let deadline = state.elapsed.saturating_add(duration);
+        let id = state.next;
+        state.next += 1;
+        state.sleepers.insert((deadline, id), wake);
+        Box::pin(async move {
+            if woken.await.is_err() {
+                // The clock is gone and will never move again.
+                std::future::pending::<()>().await;
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        future::Future,
+        pin::pin,
+        task::{Context, Poll, Waker},
+    };
+
+    use super::*;
+
+    fn poll(sleep: &mut Sleep) -> Poll<()> {
+        pin!(sleep).poll(&mut Context::from_waker(Waker::noop()))
+    }
+
+    #[test]
+    fn sleep_stepped_to_its_deadline_wakes() {
+        let clock = FakeClock::new(Timestamp::UNIX_EPOCH);
+        let mut sleep = clock.sleep(Duration::from_secs(5));
+        clock.step(Duration::from_secs(4));
+        assert_eq!(poll(&mut sleep), Poll::Pending);
+        assert_eq!(clock.sleepers(), 1);
+        clock.step(Duration::from_secs(1));
+        assert_eq!(poll(&mut sleep), Poll::Ready(()));
+        assert_eq!(clock.sleepers(), 0);
+    }
+
+    #[test]
+    fn wall_clock_set_leaves_the_monotonic_clock_alone() {
+        let clock = FakeClock::new(Timestamp::UNIX_EPOCH);
+        clock.step(Duration::from_secs(10));
+        let to = Timestamp::from_second(3).unwrap();
+        clock.set_wall(to);
+        assert_eq!(clock.now(), to);
+        assert_eq!(clock.monotonic(), Duration::from_secs(10));
+        clock.step(Duration::from_secs(2));
+        assert_eq!(clock.now(), Timestamp::from_second(5).unwrap());
+    }
+}

@@ -1,0 +1,3 @@
+//! placeholder
+mod patch;
+pub use patch::OwnerPatch;

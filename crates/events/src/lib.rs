@@ -1,0 +1,3 @@
+//! placeholder
+mod event;
+pub use event::{EventRecorder, EventSink, EventType, ObjectReference};
