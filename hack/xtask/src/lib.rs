@@ -1,0 +1,4 @@
+//! The parts of the project's own tasks, as a library so that tests can use them.
+
+pub mod answer;
+pub mod input;
