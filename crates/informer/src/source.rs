@@ -81,14 +81,17 @@ pub enum WatchEvent<K> {
         /// Whether it ends the initial events.
         initial_events_end: bool,
     },
-    /// Something happened to an object that cannot be decoded. The rest goes on.
+    /// An object that cannot be decoded is new or has changed. The rest goes on.
     Undecodable(Undecodable),
+    /// An object is gone whose last state cannot be decoded. Its name is enough to let go of it.
+    UndecodableDeleted(Undecodable),
 }
 
 /// An object that cannot be decoded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Undecodable {
-    /// Namespace and name, as far as they could be read.
+    /// Namespace and name as `namespace/name`, or the name alone where there is no namespace, as far as they
+    /// could be read. What a cache has of an object is found by this.
     pub name: String,
     /// Its version, if it could be read: the watch is that far all the same.
     pub resource_version: Option<String>,

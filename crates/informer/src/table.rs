@@ -1,0 +1,153 @@
+use std::{hash::BuildHasher, sync::Arc};
+
+use hashbrown::{DefaultHashBuilder, HashTable, hash_table::Entry};
+use kcm_api::ObjectKey;
+
+use crate::{
+    IndexName, Indexers, Object,
+    index::{Index, Scratch, SlotId},
+};
+
+/// Objects by key, and the indexes over them: plain data, to be put under one lock.
+///
+/// Objects live in numbered slots, and everything that refers to an object does so by that number: the key table
+/// and each index entry cost four bytes, not a key. An object that changes stays in its slot, so an index whose
+/// values do not change is not touched. Listing goes by slot: in the same order on every run, whatever the seed
+/// of the hash, because nothing that a controller decides may depend on a hash, and a simulation must repeat.
+pub(crate) struct Table<K> {
+    slots: Vec<Option<Slot<K>>>,
+    free: Vec<SlotId>,
+    ids: HashTable<SlotId>,
+    // Seeded at random: whoever may create objects chooses their names.
+    hasher: DefaultHashBuilder,
+    indexes: Vec<Index<K>>,
+    scratch: Scratch,
+}
+
+struct Slot<K> {
+    key: ObjectKey,
+    object: Arc<K>,
+}
+
+impl<K: Object> Table<K> {
+    pub(crate) fn new(indexers: &Indexers<K>) -> Self {
+        Self {
+            slots: Vec::new(),
+            free: Vec::new(),
+            ids: HashTable::new(),
+            hasher: DefaultHashBuilder::default(),
+            indexes: indexers.build(),
+            scratch: Scratch::default(),
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.ids.len()
+    }
+
+    pub(crate) fn get(&self, key: &ObjectKey) -> Option<&Arc<K>> {
+        let id = self.ids.find(self.hasher.hash_one(key), |&id| self.holds(id, key))?;
+        self.object(*id)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&ObjectKey, &Arc<K>)> {
+        self.slots.iter().flatten().map(|slot| (&slot.key, &slot.object))
+    }
+
+    /// Puts `object` in, and returns the one that was there.
+    pub(crate) fn insert(&mut self, object: Arc<K>) -> Option<Arc<K>> {
+        let key = object.key();
+        let Self { slots, free, ids, hasher, .. } = self;
+        let entry = ids.entry(
+            hasher.hash_one(&key),
+            |&id| holds(slots, id, &key),
+            |&id| at(slots, id).map_or(0, |slot| hasher.hash_one(&slot.key)),
+        );
+        let (id, old) = match entry {
+            Entry::Occupied(entry) => {
+                let id = *entry.get();
+                // The key as well: so the text of the old one need not be kept for it.
+                let new = Slot { key, object: Arc::clone(&object) };
+                (id, slots.get_mut(id as usize).and_then(|slot| slot.replace(new)))
+            }
+            Entry::Vacant(entry) => {
+                let new = Some(Slot { key, object: Arc::clone(&object) });
+                let id = match free.pop() {
+                    Some(id) => id,
+                    None => {
+                        slots.push(None);
+                        // Four thousand million objects do not fit into memory.
+                        (slots.len() - 1) as SlotId
+                    }
+                };
+                if let Some(slot) = slots.get_mut(id as usize) {
+                    *slot = new;
+                }
+                entry.insert(id);
+                (id, None)
+            }
+        };
+        let old = old.map(|slot| slot.object);
+        self.reindex(id, old.as_deref(), Some(&object));
+        old
+    }
+
+    /// Takes out the object at `key`.
+    pub(crate) fn remove(&mut self, key: &ObjectKey) -> Option<Arc<K>> {
+        let Self { slots, free, ids, hasher, .. } = self;
+        let entry = ids.find_entry(hasher.hash_one(key), |&id| holds(slots, id, key)).ok()?;
+        let (id, _) = entry.remove();
+        let object = slots.get_mut(id as usize).and_then(Option::take).map(|slot| slot.object);
+        free.push(id);
+        self.reindex(id, object.as_deref(), None);
+        object
+    }
+
+    pub(crate) fn has_index(&self, name: IndexName) -> bool {
+        self.index(name).is_some()
+    }
+
+    pub(crate) fn by_index(&self, name: IndexName, value: &str) -> Vec<Arc<K>> {
+        let bucket = self.index(name).and_then(|index| index.bucket(value));
+        bucket.map_or_else(Vec::new, |bucket| {
+            let mut objects = Vec::with_capacity(bucket.len());
+            objects.extend(bucket.iter().filter_map(|&id| self.object(id).cloned()));
+            objects
+        })
+    }
+
+    pub(crate) fn index_len(&self, name: IndexName, value: &str) -> usize {
+        self.index(name).and_then(|index| index.bucket(value)).map_or(0, std::collections::BTreeSet::len)
+    }
+
+    pub(crate) fn index_values(&self, name: IndexName) -> Vec<Arc<str>> {
+        self.index(name).map_or_else(Vec::new, |index| index.values().cloned().collect())
+    }
+
+    fn index(&self, name: IndexName) -> Option<&Index<K>> {
+        // Few enough that looking at each is faster than hashing.
+        self.indexes.iter().find(|index| index.name == name)
+    }
+
+    fn reindex(&mut self, id: SlotId, before: Option<&K>, after: Option<&K>) {
+        for index in &mut self.indexes {
+            index.update(id, before, after, &mut self.scratch);
+        }
+    }
+
+    fn object(&self, id: SlotId) -> Option<&Arc<K>> {
+        at(&self.slots, id).map(|slot| &slot.object)
+    }
+
+    fn holds(&self, id: SlotId, key: &ObjectKey) -> bool {
+        holds(&self.slots, id, key)
+    }
+}
+
+fn at<K>(slots: &[Option<Slot<K>>], id: SlotId) -> Option<&Slot<K>> {
+    slots.get(id as usize)?.as_ref()
+}
+
+fn holds<K>(slots: &[Option<Slot<K>>], id: SlotId, key: &ObjectKey) -> bool {
+    at(slots, id).is_some_and(|slot| slot.key == *key)
+}
