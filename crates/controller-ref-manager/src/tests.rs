@@ -1,1 +1,317 @@
+//! Upstream's TestClaimPods, and what it does not ask: errors, gates, and the answers of the server.
 
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use kcm_api::{
+    ApiError, ControllerRef, Labels, ObjectKey, Phase, Pod, Ready, ReplicaSet, Selector, Time, error::reason,
+};
+use serde_json::json;
+use tokio::sync::Mutex;
+
+use super::*;
+
+const OWNER_UID: &str = "owner-uid";
+
+fn owner() -> OwnerIdentity {
+    OwnerIdentity {
+        api_version: "v1",
+        kind: "ReplicationController",
+        namespace: "default".into(),
+        name: "owner".into(),
+        uid: OWNER_UID.into(),
+        deleting: false,
+    }
+}
+
+fn selector(value: serde_json::Value) -> Selector {
+    Selector::new(Some(&serde_json::from_value(value).unwrap())).unwrap()
+}
+
+fn production() -> Selector {
+    selector(json!({"matchLabels": {"type": "production"}}))
+}
+
+fn pod(name: &str, type_: Option<&str>, controller_uid: Option<&str>) -> Pod {
+    let labels: Labels = type_.iter().map(|type_| ("type".to_owned(), (*type_).to_owned())).collect();
+    let controller = controller_uid.map(|uid| {
+        Arc::new(ControllerRef {
+            api_version: "v1".into(),
+            kind: "ReplicationController".into(),
+            name: "owner".into(),
+            uid: uid.into(),
+            block_owner_deletion: Some(true),
+        })
+    });
+    Pod {
+        key: ObjectKey::new("default", name),
+        uid: format!("{name}-uid").into(),
+        resource_version: "1".into(),
+        labels: Arc::new(labels),
+        controller,
+        created: None,
+        deleted: None,
+        node_name: None,
+        phase: Phase::Running,
+        ready: Ready::default(),
+        deletion_cost: 0,
+        max_restarts: 0,
+        max_sidecar_restarts: 0,
+    }
+}
+
+/// Records requests, and answers as told.
+struct Cluster {
+    fresh: Result<FreshOwner, ApiError>,
+    /// What a patch of this pod fails with.
+    refuse: Vec<(&'static str, ApiError)>,
+    /// The resource version of the pods that patches are answered with.
+    answer_version: &'static str,
+    requests: Mutex<Vec<String>>,
+}
+
+impl Cluster {
+    fn new() -> Self {
+        Self {
+            fresh: Ok(FreshOwner { uid: OWNER_UID.into(), deletion_timestamp: None }),
+            refuse: Vec::new(),
+            answer_version: "2",
+            requests: Mutex::new(Vec::new()),
+        }
+    }
+}
+
+#[async_trait]
+impl OwnerControl<Pod> for Cluster {
+    async fn fresh_owner(&self) -> Result<FreshOwner, ApiError> {
+        self.requests.lock().await.push("get".to_owned());
+        self.fresh.clone()
+    }
+
+    async fn patch(&self, object: &ObjectKey, patch: &OwnerPatch) -> Result<Pod, ApiError> {
+        let verb = if patch.as_json().contains("$patch") { "release" } else { "adopt" };
+        self.requests.lock().await.push(format!("{verb} {}", object.name));
+        if let Some((_, error)) = self.refuse.iter().find(|(name, _)| *name == &*object.name) {
+            return Err(error.clone());
+        }
+        let adopted = (verb == "adopt").then_some(OWNER_UID);
+        Ok(Pod { resource_version: self.answer_version.into(), ..pod(&object.name, Some("production"), adopted) })
+    }
+}
+
+struct Outcome {
+    claimed: Vec<String>,
+    requests: Vec<String>,
+    error: Option<String>,
+}
+
+async fn run(cluster: Cluster, owner: &OwnerIdentity, selector: &Selector, pods: Vec<Pod>) -> Outcome {
+    let outcome = claim(owner, selector, pods.into_iter().map(Arc::new), &cluster).await;
+    Outcome {
+        claimed: outcome.objects.iter().map(|pod| pod.key.name.to_string()).collect(),
+        requests: cluster.requests.into_inner(),
+        error: outcome.error.map(|error| error.to_string()),
+    }
+}
+
+#[tokio::test]
+async fn test_claim_pods_claim_pods_with_correct_label() {
+    let pods = vec![pod("pod1", Some("production"), None), pod("pod2", Some("testing"), None)];
+    let outcome = run(Cluster::new(), &owner(), &production(), pods).await;
+    assert_eq!(outcome.claimed, ["pod1"]);
+    assert_eq!(outcome.requests, ["get", "adopt pod1"]);
+}
+
+#[tokio::test]
+async fn test_claim_pods_controller_marked_for_deletion_can_not_claim_new_pods() {
+    let deleting = OwnerIdentity { deleting: true, ..owner() };
+    let pods = vec![pod("pod1", Some("production"), None), pod("pod2", Some("production"), None)];
+    let outcome = run(Cluster::new(), &deleting, &production(), pods).await;
+    assert!(outcome.claimed.is_empty() && outcome.requests.is_empty());
+}
+
+#[tokio::test]
+async fn test_claim_pods_controller_marked_for_deletion_can_not_claim_new_pods_but_keeps_its_own() {
+    let deleting = OwnerIdentity { deleting: true, ..owner() };
+    let pods = vec![
+        pod("pod1", Some("production"), Some(OWNER_UID)),
+        pod("pod2", Some("production"), None),
+        // Ours, and no longer matching: it is neither claimed nor released any more.
+        pod("pod3", Some("testing"), Some(OWNER_UID)),
+    ];
+    let outcome = run(Cluster::new(), &deleting, &production(), pods).await;
+    assert_eq!(outcome.claimed, ["pod1"]);
+    assert!(outcome.requests.is_empty());
+}
+
+#[tokio::test]
+async fn test_claim_pods_controller_can_not_claim_pods_owned_by_another_controller() {
+    let pods = vec![
+        pod("pod1", Some("production"), Some(OWNER_UID)),
+        pod("pod2", Some("production"), Some("other-uid")),
+    ];
+    let outcome = run(Cluster::new(), &owner(), &production(), pods).await;
+    assert_eq!(outcome.claimed, ["pod1"]);
+    assert!(outcome.requests.is_empty());
+}
+
+#[tokio::test]
+async fn test_claim_pods_controller_releases_claimed_pods_when_selector_does_not_match() {
+    let pods = vec![
+        pod("pod1", Some("production"), Some(OWNER_UID)),
+        pod("pod2", Some("testing"), Some(OWNER_UID)),
+    ];
+    let outcome = run(Cluster::new(), &owner(), &production(), pods).await;
+    assert_eq!(outcome.claimed, ["pod1"]);
+    assert_eq!(outcome.requests, ["release pod2"]);
+}
+
+#[tokio::test]
+async fn test_claim_pods_controller_does_not_claim_orphaned_pods_marked_for_deletion() {
+    let terminating = |pod: Pod| Pod { deleted: Some(Time::from_unix(1)), ..pod };
+    let pods = vec![
+        terminating(pod("pod1", Some("production"), None)),
+        // What is ours stays ours while it goes.
+        terminating(pod("pod2", Some("production"), Some(OWNER_UID))),
+    ];
+    let outcome = run(Cluster::new(), &owner(), &production(), pods).await;
+    assert_eq!(outcome.claimed, ["pod2"]);
+    assert!(outcome.requests.is_empty());
+}
+
+#[tokio::test]
+async fn test_claim_pods_controller_can_not_claim_pods_of_different_namespace() {
+    let elsewhere =
+        Pod { key: ObjectKey::new("elsewhere", "pod2"), ..pod("pod2", Some("production"), None) };
+    let pods = vec![pod("pod1", Some("production"), None), elsewhere];
+    let outcome = run(Cluster::new(), &owner(), &production(), pods).await;
+    assert_eq!(outcome.claimed, ["pod1"]);
+}
+
+#[tokio::test]
+async fn test_claim_pods_cluster_scoped_controller_can_claim_pods_of_specified_namespace() {
+    let cluster_scoped = OwnerIdentity { namespace: "".into(), ..owner() };
+    let elsewhere =
+        Pod { key: ObjectKey::new("elsewhere", "pod2"), ..pod("pod2", Some("production"), None) };
+    let pods = vec![pod("pod1", Some("production"), None), elsewhere];
+    let outcome = run(Cluster::new(), &cluster_scoped, &production(), pods).await;
+    assert_eq!(outcome.claimed, ["pod1", "pod2"]);
+}
+
+#[tokio::test]
+async fn claim_with_no_selector_takes_nothing_and_with_an_empty_one_takes_all() {
+    let pods = || vec![pod("pod1", None, None)];
+    let nothing = Selector::new(None).unwrap();
+    assert!(run(Cluster::new(), &owner(), &nothing, pods()).await.claimed.is_empty());
+    let everything = selector(json!({}));
+    assert_eq!(run(Cluster::new(), &owner(), &everything, pods()).await.claimed, ["pod1"]);
+}
+
+#[tokio::test]
+async fn owner_is_read_once_however_many_adoptions_there_are_and_they_go_in_order_of_names() {
+    let pods = ["c", "a", "b"].map(|name| pod(name, Some("production"), None)).into();
+    let outcome = run(Cluster::new(), &owner(), &production(), pods).await;
+    assert_eq!(outcome.requests, ["get", "adopt a", "adopt b", "adopt c"]);
+}
+
+#[tokio::test]
+async fn adoption_is_refused_when_the_owner_is_gone_or_going_or_unreadable() {
+    let refused = async |fresh| {
+        let cluster = Cluster { fresh, ..Cluster::new() };
+        let pods = ["a", "b"].map(|name| pod(name, Some("production"), None)).into();
+        let outcome = run(cluster, &owner(), &production(), pods).await;
+        assert_eq!(outcome.requests, ["get"]);
+        outcome.error.unwrap()
+    };
+    assert_eq!(
+        refused(Ok(FreshOwner { uid: "later".into(), deletion_timestamp: None })).await,
+        "[can't adopt Pod default/a (a-uid): can't recheck DeletionTimestamp: original ReplicationController \
+         default/owner is gone: got uid later, wanted owner-uid, \
+         can't adopt Pod default/b (b-uid): can't recheck DeletionTimestamp: original ReplicationController \
+         default/owner is gone: got uid later, wanted owner-uid]"
+    );
+    let at = Some(Time::from_unix(0));
+    assert!(
+        refused(Ok(FreshOwner { uid: OWNER_UID.into(), deletion_timestamp: at }))
+            .await
+            .contains("default/owner has just been deleted at 1970-01-01T00:00:00Z")
+    );
+    // 404 of the owner is an error; only that of the object is not.
+    assert!(
+        refused(Err(ApiError::status(404, reason::NOT_FOUND, "no such owner")))
+            .await
+            .contains("can't recheck DeletionTimestamp: no such owner")
+    );
+}
+
+#[tokio::test]
+async fn object_gone_at_its_adoption_is_not_claimed_and_no_error() {
+    let refuse = vec![("pod1", ApiError::status(404, reason::NOT_FOUND, "gone"))];
+    let outcome = run(
+        Cluster { refuse, ..Cluster::new() },
+        &owner(),
+        &production(),
+        vec![pod("pod1", Some("production"), None)],
+    )
+    .await;
+    assert!(outcome.claimed.is_empty() && outcome.error.is_none());
+}
+
+#[tokio::test]
+async fn release_of_what_is_gone_or_no_longer_ours_is_no_error() {
+    let refuse = vec![
+        ("pod1", ApiError::status(404, reason::NOT_FOUND, "gone")),
+        ("pod2", ApiError::status(422, reason::INVALID, "uid mismatch")),
+    ];
+    let pods = ["pod1", "pod2"].map(|name| pod(name, Some("testing"), Some(OWNER_UID))).into();
+    let outcome = run(Cluster { refuse, ..Cluster::new() }, &owner(), &production(), pods).await;
+    assert!(outcome.error.is_none());
+}
+
+#[tokio::test]
+async fn one_failure_leaves_the_others_to_be_done_and_equal_errors_are_told_once() {
+    let refuse = vec![
+        // Two managing owners: the server says so with 422, which only a release may ignore.
+        ("a", ApiError::status(422, reason::INVALID, "only one managing owner")),
+        ("c", ApiError::status(422, reason::INVALID, "only one managing owner")),
+    ];
+    let pods = ["a", "b", "c"].map(|name| pod(name, Some("production"), None)).into();
+    let outcome = run(Cluster { refuse, ..Cluster::new() }, &owner(), &production(), pods).await;
+    assert_eq!(outcome.claimed, ["b"]);
+    assert_eq!(outcome.error.as_deref(), Some("only one managing owner"));
+}
+
+#[tokio::test]
+async fn adopted_object_is_the_servers_answer_only_if_that_is_another_version() {
+    for (answer_version, expected) in [("2", Some(OWNER_UID)), ("1", None)] {
+        let cluster = Cluster { answer_version, ..Cluster::new() };
+        let orphan = Arc::new(pod("pod1", Some("production"), None));
+        let claimed = claim(&owner(), &production(), [orphan], &cluster).await.into_result().unwrap();
+        let controller_uid = claimed[0].controller.as_ref().map(|controller| &*controller.uid);
+        assert_eq!(controller_uid, expected);
+    }
+}
+
+#[test]
+fn owner_of_a_replica_set_refers_to_it_as_its_managing_owner() {
+    let replica_set: ReplicaSet =
+        serde_json::from_value(json!({"metadata": {"name": "web", "namespace": "n", "uid": "u"}})).unwrap();
+    let owner = OwnerIdentity::from(&replica_set);
+    assert_eq!(
+        serde_json::to_value(owner.controller_reference()).unwrap(),
+        json!({
+            "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "u",
+            "controller": true, "blockOwnerDeletion": true,
+        })
+    );
+    assert_eq!(owner.key().to_string(), "n/web");
+}
+
+#[test]
+fn decision_tells_in_words_what_it_rests_on() {
+    let labels = Labels::new();
+    let orphan = ObjectView { namespace: "default", labels: &labels, controller_uid: None, deleting: false };
+    let decision = classify(&owner(), &production(), orphan);
+    assert_eq!(decision, Claim::Ignore(Ignored::NoMatch));
+    assert_eq!(decision.to_string(), "left alone: an orphan whose labels do not match");
+}

@@ -1,10 +1,217 @@
+//! Pods as they are sent to be created.
+
+use std::sync::Arc;
+
+use kcm_api::{Annotations, Labels, OwnerReference, PodTemplate, selector::is_dns_subdomain};
+use serde::Serialize;
+use serde_json::value::RawValue;
+use thiserror::Error;
+
 /// The body of a pod create request: the same for every pod of a ReplicaSet, so it is made once.
+///
+/// Upstream counterpart: `controller.GetPodFromTemplate` (US-3.3).
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PodManifest(std::sync::Arc<str>);
+pub struct PodManifest(Arc<str>);
+
+/// Why a template and an owner make no pod.
+#[derive(Debug, Error)]
+pub enum ManifestError {
+    /// A pod without labels could never be found again.
+    #[error("unable to create pods, no labels")]
+    NoLabels,
+    /// The reference has no group and version.
+    #[error("controllerRef has empty APIVersion")]
+    NoApiVersion,
+    /// The reference has no kind.
+    #[error("controllerRef has empty Kind")]
+    NoKind,
+    /// The reference is not to a managing owner.
+    #[error("controllerRef.Controller is not set to true")]
+    NotController,
+    /// The reference would let the owner be gone before the pod.
+    #[error("controllerRef.BlockOwnerDeletion is not set")]
+    NotBlocking,
+    /// The parts cannot be written as JSON.
+    #[error("cannot write the pod as JSON: {0}")]
+    Json(#[from] serde_json::Error),
+}
+
+/// Fields in the order in which upstream sends them.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Body<'a> {
+    kind: &'static str,
+    api_version: &'static str,
+    metadata: Metadata<'a>,
+    spec: &'a RawValue,
+    status: Empty,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Metadata<'a> {
+    generate_name: &'a str,
+    labels: &'a Labels,
+    #[serde(skip_serializing_if = "Annotations::is_empty")]
+    annotations: &'a Annotations,
+    owner_references: [&'a OwnerReference; 1],
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    finalizers: &'a [String],
+}
+
+#[derive(Serialize)]
+struct Empty {}
 
 impl PodManifest {
+    /// The pod that `template` asks for, managed by `owner`, named by the server after it.
+    ///
+    /// The template's spec goes in as the text it came as, so no field of it can be lost. There is no namespace
+    /// in the body; it is in the URL.
+    ///
+    /// # Errors
+    ///
+    /// When the template gives no labels, or `owner` is not a reference to a managing owner.
+    pub fn from_template(template: &PodTemplate, owner: &OwnerReference) -> Result<Self, ManifestError> {
+        Self::with_generate_name(template, owner, &generate_name(&owner.name))
+    }
+
+    /// The same, with a stem of the caller's own for the name.
+    ///
+    /// # Errors
+    ///
+    /// As [`from_template`](Self::from_template).
+    pub fn with_generate_name(
+        template: &PodTemplate,
+        owner: &OwnerReference,
+        generate_name: &str,
+    ) -> Result<Self, ManifestError> {
+        validate(owner)?;
+        if template.labels().is_empty() {
+            return Err(ManifestError::NoLabels);
+        }
+        let body = Body {
+            kind: "Pod",
+            api_version: "v1",
+            metadata: Metadata {
+                generate_name,
+                labels: template.labels(),
+                annotations: template.annotations(),
+                owner_references: [owner],
+                finalizers: template.finalizers(),
+            },
+            spec: serde_json::from_str(template.spec_json())?,
+            status: Empty {},
+        };
+        Ok(Self(serde_json::to_string(&body)?.into()))
+    }
+
     /// The pod as JSON text.
     pub fn as_json(&self) -> &str {
         &self.0
+    }
+}
+
+/// Upstream counterpart: `validateControllerRef`.
+fn validate(owner: &OwnerReference) -> Result<(), ManifestError> {
+    if owner.api_version.is_empty() {
+        return Err(ManifestError::NoApiVersion);
+    }
+    if owner.kind.is_empty() {
+        return Err(ManifestError::NoKind);
+    }
+    if owner.controller != Some(true) {
+        return Err(ManifestError::NotController);
+    }
+    if owner.block_owner_deletion != Some(true) {
+        return Err(ManifestError::NotBlocking);
+    }
+    Ok(())
+}
+
+/// `<owner>-`, or the bare name where that could not begin a pod's name.
+fn generate_name(owner: &str) -> String {
+    // As a prefix, a name may end in a dash: upstream tries it with an "a" in place of the last character and
+    // the dash.
+    let mut tried = owner.to_owned();
+    if tried.pop().is_some() {
+        tried.push('a');
+    }
+    if is_dns_subdomain(&tried) { format!("{owner}-") } else { owner.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn owner(name: &str) -> OwnerReference {
+        OwnerReference {
+            api_version: "apps/v1".to_owned(),
+            kind: "ReplicaSet".to_owned(),
+            name: name.into(),
+            uid: "u".into(),
+            controller: Some(true),
+            block_owner_deletion: Some(true),
+            ..OwnerReference::default()
+        }
+    }
+
+    fn template(value: &Value) -> PodTemplate {
+        PodTemplate::from_value(value).unwrap()
+    }
+
+    /// Upstream: TestCreatePodsWithGenerateName.
+    #[test]
+    fn manifest_holds_what_the_template_gives_in_upstreams_order() {
+        let template = template(&json!({
+            "metadata": {"labels": {"a": "b"}, "annotations": {"n": "x"}, "finalizers": ["f/g"], "name": "dropped"},
+            "spec": {"containers": [{"name": "c", "futureField": 1}]},
+        }));
+        let default = PodManifest::from_template(&template, &owner("rs")).unwrap();
+        assert_eq!(
+            default.as_json(),
+            concat!(
+                r#"{"kind":"Pod","apiVersion":"v1","metadata":{"generateName":"rs-","labels":{"a":"b"},"#,
+                r#""annotations":{"n":"x"},"ownerReferences":[{"apiVersion":"apps/v1","kind":"ReplicaSet","#,
+                r#""name":"rs","uid":"u","controller":true,"blockOwnerDeletion":true}],"finalizers":["f/g"]},"#,
+                r#""spec":{"containers":[{"futureField":1,"name":"c"}]},"status":{}}"#
+            )
+        );
+        let explicit = PodManifest::with_generate_name(&template, &owner("rs"), "hello-").unwrap();
+        let explicit: Value = serde_json::from_str(explicit.as_json()).unwrap();
+        assert_eq!(explicit["metadata"]["generateName"], "hello-");
+    }
+
+    #[test]
+    fn manifest_of_a_template_without_labels_is_refused() {
+        let error = PodManifest::from_template(&PodTemplate::default(), &owner("rs")).unwrap_err();
+        assert_eq!(error.to_string(), "unable to create pods, no labels");
+    }
+
+    #[test]
+    fn manifest_with_an_owner_that_does_not_manage_is_refused() {
+        let template = template(&json!({"metadata": {"labels": {"a": "b"}}}));
+        let refused = |change: fn(&mut OwnerReference)| {
+            let mut owner = owner("rs");
+            change(&mut owner);
+            PodManifest::from_template(&template, &owner).unwrap_err().to_string()
+        };
+        assert_eq!(refused(|o| o.api_version.clear()), "controllerRef has empty APIVersion");
+        assert_eq!(refused(|o| o.kind.clear()), "controllerRef has empty Kind");
+        assert_eq!(refused(|o| o.controller = None), "controllerRef.Controller is not set to true");
+        assert_eq!(
+            refused(|o| o.block_owner_deletion = Some(false)),
+            "controllerRef.BlockOwnerDeletion is not set"
+        );
+    }
+
+    #[test]
+    fn generate_name_adds_a_dash_unless_the_name_is_too_long_for_one() {
+        assert_eq!(generate_name("web"), "web-");
+        assert_eq!(generate_name(&"a".repeat(253)).len(), 254);
+        assert_eq!(generate_name(&"a".repeat(254)).len(), 254);
+        assert_eq!(generate_name(""), "");
+        assert_eq!(generate_name("Größe"), "Größe");
     }
 }
