@@ -1,0 +1,200 @@
+//! Conditions of a Deployment: their types and reasons, and how one replaces another.
+
+use kcm_api::{DeploymentCondition, DeploymentStatus, ReplicaSetCondition, Time};
+
+/// Types of a Deployment's conditions.
+pub mod condition_type {
+    /// Enough pods are available.
+    pub const AVAILABLE: &str = "Available";
+    /// The rollout moves, or is done.
+    pub const PROGRESSING: &str = "Progressing";
+    /// A ReplicaSet could not create or delete a pod. ReplicaSets have a condition of the same type.
+    pub const REPLICA_FAILURE: &str = "ReplicaFailure";
+}
+
+/// Reasons of a Deployment's conditions, and one of its events.
+pub mod reason {
+    /// Enough pods are available.
+    pub const MINIMUM_REPLICAS_AVAILABLE: &str = "MinimumReplicasAvailable";
+    /// Too few pods are available.
+    pub const MINIMUM_REPLICAS_UNAVAILABLE: &str = "MinimumReplicasUnavailable";
+    /// A pod came, went, or became ready or available.
+    pub const REPLICA_SET_UPDATED: &str = "ReplicaSetUpdated";
+    /// The new ReplicaSet could not be created.
+    pub const FAILED_REPLICA_SET_CREATE: &str = "ReplicaSetCreateError";
+    /// The new ReplicaSet was created.
+    pub const NEW_REPLICA_SET: &str = "NewReplicaSetCreated";
+    /// The new ReplicaSet was there already.
+    pub const FOUND_NEW_REPLICA_SET: &str = "FoundNewReplicaSet";
+    /// The rollout is done.
+    pub const NEW_REPLICA_SET_AVAILABLE: &str = "NewReplicaSetAvailable";
+    /// The rollout has not moved for too long.
+    pub const TIMED_OUT: &str = "ProgressDeadlineExceeded";
+    /// The rollout is paused.
+    pub const PAUSED: &str = "DeploymentPaused";
+    /// The rollout is no longer paused.
+    pub const RESUMED: &str = "DeploymentResumed";
+}
+
+/// A condition that holds, or not, since `now`.
+///
+/// Upstream counterpart: `NewDeploymentCondition`.
+pub fn new(
+    type_: &str,
+    status: &str,
+    reason: &str,
+    message: impl Into<String>,
+    now: Time,
+) -> DeploymentCondition {
+    DeploymentCondition {
+        type_: type_.to_owned(),
+        status: status.to_owned(),
+        last_update_time: Some(now),
+        last_transition_time: Some(now),
+        reason: reason.to_owned(),
+        message: message.into(),
+        ..DeploymentCondition::default()
+    }
+}
+
+/// Puts `condition` into `status`, in place of the one of its type.
+///
+/// With the same status and reason as before nothing changes, neither times nor message. With the same status
+/// and another reason the time of the last transition is kept. What replaces goes to the end of the list
+/// (US-4.11).
+pub fn set(status: &mut DeploymentStatus, mut condition: DeploymentCondition) {
+    if let Some(current) = status.condition(&condition.type_)
+        && current.status == condition.status
+    {
+        if current.reason == condition.reason {
+            return;
+        }
+        condition.last_transition_time = current.last_transition_time;
+    }
+    remove(status, &condition.type_);
+    status.conditions.push(condition);
+}
+
+/// Takes every condition of type `type_` out of `status`.
+pub fn remove(status: &mut DeploymentStatus, type_: &str) {
+    status.conditions.retain(|condition| condition.type_ != type_);
+}
+
+/// The Deployment's condition that tells of a ReplicaSet's.
+///
+/// Upstream counterpart: `ReplicaSetToDeploymentCondition`. Both times are the ReplicaSet's, so that the same
+/// failure never looks new.
+pub fn from_replica_set(condition: &ReplicaSetCondition) -> DeploymentCondition {
+    DeploymentCondition {
+        type_: condition.type_.clone(),
+        status: condition.status.clone(),
+        last_update_time: condition.last_transition_time,
+        last_transition_time: condition.last_transition_time,
+        reason: condition.reason.clone(),
+        message: condition.message.clone(),
+        ..DeploymentCondition::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kcm_api::condition_status::{FALSE, TRUE};
+
+    use super::*;
+
+    fn earlier() -> Time {
+        Time::from_unix(0)
+    }
+
+    fn later() -> Time {
+        Time::from_unix(100)
+    }
+
+    fn progressing() -> DeploymentCondition {
+        new(condition_type::PROGRESSING, FALSE, "ForSomeReason", "", earlier())
+    }
+
+    fn available() -> DeploymentCondition {
+        new(condition_type::AVAILABLE, TRUE, "AwesomeController", "", earlier())
+    }
+
+    fn status(conditions: &[DeploymentCondition]) -> DeploymentStatus {
+        DeploymentStatus { conditions: conditions.to_vec(), ..DeploymentStatus::default() }
+    }
+
+    /// `TestGetCondition`.
+    #[test]
+    fn get_condition_exists_or_not() {
+        let status = status(&[progressing()]);
+        assert!(status.condition(condition_type::PROGRESSING).is_some());
+        assert!(status.condition(condition_type::REPLICA_FAILURE).is_none());
+    }
+
+    /// `TestSetCondition`, all three.
+    #[test]
+    fn set_condition_adds_the_first_and_the_second_and_replaces() {
+        let mut s = status(&[]);
+        set(&mut s, available());
+        assert_eq!(s, status(&[available()]), "set for the first time");
+
+        let mut s = status(&[progressing()]);
+        set(&mut s, available());
+        assert_eq!(s, status(&[progressing(), available()]), "simple set");
+
+        let mut s = status(&[new(condition_type::PROGRESSING, TRUE, "Other", "", earlier())]);
+        set(&mut s, progressing());
+        assert_eq!(s, status(&[progressing()]), "overwrite");
+    }
+
+    #[test]
+    fn set_condition_with_same_status_and_reason_changes_nothing() {
+        let mut s = status(&[progressing(), available()]);
+        set(&mut s, new(condition_type::PROGRESSING, FALSE, "ForSomeReason", "another text", later()));
+        assert_eq!(s, status(&[progressing(), available()]));
+    }
+
+    #[test]
+    fn set_condition_with_same_status_and_new_reason_keeps_the_transition_and_moves_to_the_end() {
+        let mut s = status(&[progressing(), available()]);
+        set(&mut s, new(condition_type::PROGRESSING, FALSE, "Other", "", later()));
+        let types: Vec<_> = s.conditions.iter().map(|c| c.type_.as_str()).collect();
+        assert_eq!(types, [condition_type::AVAILABLE, condition_type::PROGRESSING]);
+        let moved = s.condition(condition_type::PROGRESSING).unwrap();
+        assert_eq!((moved.last_transition_time, moved.last_update_time), (Some(earlier()), Some(later())));
+    }
+
+    #[test]
+    fn set_condition_with_new_status_moves_the_transition() {
+        let mut s = status(&[progressing()]);
+        set(&mut s, new(condition_type::PROGRESSING, TRUE, "ForSomeReason", "", later()));
+        assert_eq!(s.conditions[0].last_transition_time, Some(later()));
+    }
+
+    /// `TestRemoveCondition`, all three.
+    #[test]
+    fn remove_condition_removes_that_type_and_nothing_else() {
+        let mut s = status(&[]);
+        remove(&mut s, condition_type::PROGRESSING);
+        assert_eq!(s, status(&[]), "remove from an empty status");
+        let mut s = status(&[progressing()]);
+        remove(&mut s, condition_type::PROGRESSING);
+        assert_eq!(s, status(&[]), "simple remove");
+        let mut s = status(&[progressing()]);
+        remove(&mut s, condition_type::AVAILABLE);
+        assert_eq!(s, status(&[progressing()]), "does not remove anything");
+    }
+
+    #[test]
+    fn condition_from_a_replica_set_takes_both_times_from_its_transition() {
+        let failure = ReplicaSetCondition {
+            type_: condition_type::REPLICA_FAILURE.to_owned(),
+            status: TRUE.to_owned(),
+            last_transition_time: Some(later()),
+            reason: "FailedCreate".to_owned(),
+            message: "quota".to_owned(),
+            ..ReplicaSetCondition::default()
+        };
+        let expected = new(condition_type::REPLICA_FAILURE, TRUE, "FailedCreate", "quota", later());
+        assert_eq!(from_replica_set(&failure), expected);
+    }
+}

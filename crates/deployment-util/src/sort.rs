@@ -1,0 +1,108 @@
+//! Orders of ReplicaSets (US-3.6). All are total as long as names differ, so the result never depends on the
+//! order before.
+
+use std::{cmp::Ordering, sync::Arc};
+
+use kcm_api::ReplicaSet;
+
+use crate::revisions::revision;
+
+/// Older before younger; of the same second, by name.
+///
+/// Upstream counterpart: `ReplicaSetsByCreationTimestamp`.
+pub fn creation_order(a: &ReplicaSet, b: &ReplicaSet) -> Ordering {
+    let key = |set: &ReplicaSet| set.metadata.creation_timestamp;
+    key(a).cmp(&key(b)).then_with(|| a.metadata.name.cmp(&b.metadata.name))
+}
+
+/// Sorts by [`creation_order`].
+pub fn by_creation(sets: &mut [Arc<ReplicaSet>]) {
+    sets.sort_by(|a, b| creation_order(a, b));
+}
+
+/// Sorts larger before smaller; of the same size, older before younger.
+///
+/// Upstream counterpart: `ReplicaSetsBySizeOlder`.
+pub fn by_size_older(sets: &mut [Arc<ReplicaSet>]) {
+    sets.sort_by(|a, b| size_order(a, b).then_with(|| creation_order(a, b)));
+}
+
+/// Sorts larger before smaller; of the same size, younger before older, names backwards too.
+///
+/// Upstream counterpart: `ReplicaSetsBySizeNewer`.
+pub fn by_size_newer(sets: &mut [Arc<ReplicaSet>]) {
+    sets.sort_by(|a, b| size_order(a, b).then_with(|| creation_order(b, a)));
+}
+
+/// Sorts by revision, lowest first; without a number as 0.
+///
+/// Upstream counterpart: `ReplicaSetsByRevision`. Equal numbers, and pairs of which one has something that is
+/// no number, go by creation. With the latter the comparison contradicts itself for some threesomes; which
+/// order these then get is arbitrary upstream as well.
+pub fn by_revision(sets: &mut [Arc<ReplicaSet>]) {
+    // Not `sort_by`, which may panic where a comparison contradicts itself.
+    for end in 1..sets.len() {
+        let mut at = end;
+        while at > 0 && revision_order(&sets[at - 1], &sets[at]) == Ordering::Greater {
+            sets.swap(at - 1, at);
+            at -= 1;
+        }
+    }
+}
+
+fn revision_order(a: &ReplicaSet, b: &ReplicaSet) -> Ordering {
+    match (revision(&a.metadata), revision(&b.metadata)) {
+        (Ok(a_number), Ok(b_number)) => a_number.cmp(&b_number).then_with(|| creation_order(a, b)),
+        _ => creation_order(a, b),
+    }
+}
+
+fn size_order(a: &ReplicaSet, b: &ReplicaSet) -> Ordering {
+    b.replicas().cmp(&a.replicas())
+}
+
+#[cfg(test)]
+mod tests {
+    use kcm_api::Time;
+
+    use super::*;
+    use crate::{annotations::REVISION, fixtures::replica_set};
+
+    fn set(name: &str, created: i64, size: i32, revision: Option<&str>) -> Arc<ReplicaSet> {
+        let mut set = replica_set(name, size);
+        set.metadata.creation_timestamp = Some(Time::from_unix(created));
+        set.metadata.annotations.extend(revision.map(|text| (REVISION.to_owned(), text.to_owned())));
+        Arc::new(set)
+    }
+
+    fn sorted(sets: &[Arc<ReplicaSet>], sort: fn(&mut [Arc<ReplicaSet>])) -> String {
+        let mut sets = sets.to_vec();
+        sort(&mut sets);
+        sets.iter().map(|set| &*set.metadata.name).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn order_by_creation_and_by_size_breaks_ties_by_age_and_name() {
+        let sets = [set("b", 2, 1, None), set("c", 1, 5, None), set("a", 2, 1, None)];
+        assert_eq!(sorted(&sets, by_creation), "c a b");
+        assert_eq!(sorted(&sets, by_size_older), "c a b");
+        assert_eq!(sorted(&sets, by_size_newer), "c b a");
+    }
+
+    #[test]
+    fn order_by_revision_takes_missing_as_zero_and_what_is_no_number_by_age() {
+        let sets = [set("a", 1, 0, Some("2")), set("b", 2, 0, None), set("c", 3, 0, Some("1"))];
+        assert_eq!(sorted(&sets, by_revision), "b c a");
+        let sets = [set("a", 2, 0, Some("1")), set("b", 1, 0, Some("x"))];
+        assert_eq!(sorted(&sets, by_revision), "b a");
+    }
+
+    #[test]
+    fn order_by_revision_that_contradicts_itself_does_not_panic() {
+        let text = |i: i64| if i % 3 == 0 { "x".to_owned() } else { (i * 7 % 50).to_string() };
+        let sets: Vec<_> = (0..60).map(|i| set(&format!("rs-{i}"), i * 31 % 60, 0, Some(&text(i)))).collect();
+        let mut shuffled = sets.clone();
+        by_revision(&mut shuffled);
+        assert_eq!(shuffled.len(), sets.len());
+    }
+}
