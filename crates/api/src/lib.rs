@@ -5,7 +5,7 @@
 //! Three shapes of data, each for its use:
 //!
 //! * [`Deployment`] and [`ReplicaSet`] are written back with PUT, so they are **lossless**: a field that this
-//!   version does not know is kept and returned as it came (see [`lossless!`]). Their pod template is a
+//!   version does not know is kept and returned as it came (see `lossless.rs`). Their pod template is a
 //!   [`PodTemplate`]: its JSON text and, computed once, what comparing and hashing need.
 //! * [`Pod`] is only read, and there are many, so it is **lean**: the dozen fields that decisions use.
 //! * [`ApiError`] is what an API server or the way to it can answer.
@@ -18,7 +18,9 @@ mod lossless;
 pub mod deployment;
 pub mod error;
 pub mod hash;
+mod identify;
 pub mod int_or_string;
+mod intern;
 pub mod key;
 pub mod meta;
 pub mod pod;
@@ -34,6 +36,7 @@ pub use deployment::{
     Deployment, DeploymentCondition, DeploymentSpec, DeploymentStatus, DeploymentStrategy, RollingUpdate,
 };
 pub use error::{ApiError, Status, StatusCause, StatusDetails};
+pub use identify::object_name;
 pub use int_or_string::IntOrString;
 pub use key::ObjectKey;
 pub use lossless::Extra;

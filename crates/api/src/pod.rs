@@ -1,10 +1,17 @@
 //! Pods, as far as decisions look at them.
 
+mod decode;
+mod wire;
+
 use std::sync::Arc;
 
 use thiserror::Error;
 
+pub use self::decode::PodDecoder;
 use crate::{ControllerRef, Labels, ObjectKey, Time};
+
+#[cfg(test)]
+mod tests;
 
 /// A pod, lean: only what the controllers read. It cannot be written back, and is not meant to be.
 ///
@@ -93,6 +100,3 @@ impl Pod {
         matches!(self.phase, Phase::Succeeded | Phase::Failed)
     }
 }
-/// Decodes pods.
-#[derive(Debug, Default)]
-pub struct PodDecoder;

@@ -1,1 +1,341 @@
-//! placeholder
+//! The Go types that a pod template is made of.
+//!
+//! The pod template hash is taken over Go's rendering of the decoded template, so it depends on the names, types
+//! and order of all fields, set or not (US-3.5); and two templates are equal when they decode to equal Go values
+//! (US-4.8). Both need to know the types. They are data, one file per Kubernetes version in `schema/`.
+
+use std::{collections::HashMap, sync::OnceLock};
+
+use thiserror::Error;
+
+/// Of which Kubernetes version the types are.
+///
+/// A version is added by a file `schema/VERSION.txt` and a variant here.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Version {
+    /// Kubernetes v1.36.
+    #[default]
+    V1_36,
+}
+
+/// The Go types of one Kubernetes version.
+#[derive(Debug)]
+pub struct Schema {
+    types: Vec<Type>,
+    root: TypeId,
+}
+
+/// A type in a [`Schema`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct TypeId(u16);
+
+#[derive(Debug)]
+pub(crate) struct Type {
+    /// As Go's reflection prints it.
+    pub(crate) name: Box<str>,
+    pub(crate) shape: Shape,
+}
+
+#[derive(Debug)]
+pub(crate) enum Shape {
+    Bool,
+    Int32,
+    Int64,
+    /// `string`, or a type made from it.
+    Text,
+    Pointer(TypeId),
+    List(TypeId),
+    /// Keys are texts.
+    Map(TypeId),
+    Struct(Struct),
+    /// `resource.Quantity`
+    Quantity,
+    /// `intstr.IntOrString`
+    IntOrString,
+    /// `v1.Time`
+    Time,
+    /// `v1.FieldsV1`: JSON kept as it came.
+    RawJson,
+}
+
+#[derive(Debug)]
+pub(crate) struct Struct {
+    pub(crate) fields: Vec<Field>,
+    /// JSON names in order, each with the way to its field: an index, and as many more as structs are embedded.
+    by_json: Vec<(Box<str>, Box<[u8]>)>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Field {
+    /// In Go.
+    pub(crate) name: Box<str>,
+    /// None for an embedded struct, whose fields stand in the JSON object of the struct around it.
+    pub(crate) json: Option<Box<str>>,
+    pub(crate) type_: TypeId,
+}
+
+/// A schema file that makes no sense.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum SchemaError {
+    /// A line is none of the four kinds.
+    #[error("schema line {0}: not understood")]
+    Line(usize),
+    /// A type is used, and nowhere defined.
+    #[error("schema type {0}: not defined")]
+    Undefined(Box<str>),
+    /// A type is defined twice.
+    #[error("schema type {0}: defined twice")]
+    Twice(Box<str>),
+    /// A field is embedded whose type is no struct, or is the very struct around it.
+    #[error("schema type {0}: embeds what is no struct")]
+    Embedded(Box<str>),
+    /// There is no struct, or more than there can be.
+    #[error("schema: no types, or too many")]
+    Size,
+}
+
+impl Schema {
+    /// The types of `version`.
+    pub fn of(version: Version) -> &'static Self {
+        static V1_36: OnceLock<Schema> = OnceLock::new();
+        let (cell, text) = match version {
+            Version::V1_36 => (&V1_36, include_str!("../schema/v1.36.txt")),
+        };
+        // A test parses every file. Were one broken all the same, then nothing would be known of any type:
+        // templates would compare as JSON, and have no hash.
+        cell.get_or_init(|| Self::parse(text).unwrap_or_else(|_| Self::unknown()))
+    }
+
+    /// The types that `text` declares, in the language that `schema/v1.36.txt` explains.
+    ///
+    /// # Errors
+    ///
+    /// When `text` is not in that language, or not complete.
+    pub fn parse(text: &str) -> Result<Self, SchemaError> {
+        Parser::default().parse(text)
+    }
+
+    fn unknown() -> Self {
+        let nothing = Struct { fields: Vec::new(), by_json: Vec::new() };
+        Self { types: vec![Type { name: "unknown".into(), shape: Shape::Struct(nothing) }], root: TypeId(0) }
+    }
+
+    /// The type of a pod template.
+    pub(crate) fn root(&self) -> TypeId {
+        self.root
+    }
+
+    pub(crate) fn type_(&self, id: TypeId) -> &Type {
+        // Only the parser makes ids, and all that it makes are in range.
+        &self.types[usize::from(id.0)]
+    }
+
+    /// The type itself, or what it points to.
+    pub(crate) fn pointee(&self, id: TypeId) -> TypeId {
+        match self.type_(id).shape {
+            Shape::Pointer(inner) => self.pointee(inner),
+            _ => id,
+        }
+    }
+}
+
+impl Struct {
+    /// The way to the field that JSON calls `name`.
+    pub(crate) fn path(&self, name: &str) -> Option<&[u8]> {
+        let index = self.by_json.binary_search_by(|(json, _)| (**json).cmp(name)).ok()?;
+        self.by_json.get(index).map(|(_, path)| &**path)
+    }
+}
+
+#[derive(Default)]
+struct Parser {
+    ids: HashMap<Box<str>, TypeId>,
+    /// None until the definition has been read.
+    types: Vec<(Box<str>, Option<Shape>)>,
+}
+
+impl Parser {
+    fn parse(mut self, text: &str) -> Result<Schema, SchemaError> {
+        let mut current: Option<TypeId> = None;
+        let mut root = None;
+        for (index, line) in text.lines().enumerate() {
+            let is_field = line.starts_with(' ');
+            let words: Vec<&str> = line.split_whitespace().collect();
+            match words.as_slice() {
+                [] => {}
+                [first, ..] if first.starts_with('#') => {}
+                [name, type_, json] if is_field => {
+                    let type_ = self.id(type_)?;
+                    let json = (*json != ",inline").then(|| Box::from(*json));
+                    let fields = current.and_then(|id| self.fields_mut(id)).ok_or(SchemaError::Line(index + 1))?;
+                    fields.push(Field { name: Box::from(*name), json, type_ });
+                }
+                ["string", name] if !is_field => {
+                    self.define(name, Shape::Text)?;
+                }
+                ["map", name, type_] if !is_field => {
+                    let id = self.id(type_)?;
+                    let Some((_, Some(Shape::Map(value)))) = self.types.get(usize::from(id.0)) else {
+                        return Err(SchemaError::Line(index + 1));
+                    };
+                    let shape = Shape::Map(*value);
+                    self.define(name, shape)?;
+                }
+                [name] if !is_field => {
+                    let nothing = Struct { fields: Vec::new(), by_json: Vec::new() };
+                    let id = self.define(name, Shape::Struct(nothing))?;
+                    current = Some(id);
+                    root = root.or(current);
+                }
+                _ => return Err(SchemaError::Line(index + 1)),
+            }
+        }
+        self.finish(root.ok_or(SchemaError::Size)?)
+    }
+
+    fn fields_mut(&mut self, id: TypeId) -> Option<&mut Vec<Field>> {
+        match self.types.get_mut(usize::from(id.0)) {
+            Some((_, Some(Shape::Struct(shape)))) => Some(&mut shape.fields),
+            _ => None,
+        }
+    }
+
+    /// The id of the type that is written `name`, which may yet have to be defined.
+    fn id(&mut self, name: &str) -> Result<TypeId, SchemaError> {
+        if let Some(id) = self.ids.get(name) {
+            return Ok(*id);
+        }
+        let shape = match name {
+            "bool" => Some(Shape::Bool),
+            "int32" => Some(Shape::Int32),
+            "int64" => Some(Shape::Int64),
+            "string" => Some(Shape::Text),
+            "resource.Quantity" => Some(Shape::Quantity),
+            "intstr.IntOrString" => Some(Shape::IntOrString),
+            "v1.Time" => Some(Shape::Time),
+            "v1.FieldsV1" => Some(Shape::RawJson),
+            _ => {
+                let map_value = name.strip_prefix("map[").and_then(|rest| rest.split_once(']'));
+                if let Some(inner) = name.strip_prefix('*') {
+                    Some(Shape::Pointer(self.id(inner)?))
+                } else if let Some(inner) = name.strip_prefix("[]") {
+                    Some(Shape::List(self.id(inner)?))
+                } else if let Some((_, inner)) = map_value {
+                    Some(Shape::Map(self.id(inner)?))
+                } else {
+                    None
+                }
+            }
+        };
+        let id = TypeId(u16::try_from(self.types.len()).map_err(|_| SchemaError::Size)?);
+        self.types.push((name.into(), shape));
+        self.ids.insert(name.into(), id);
+        Ok(id)
+    }
+
+    fn define(&mut self, name: &str, shape: Shape) -> Result<TypeId, SchemaError> {
+        let id = self.id(name)?;
+        match self.types.get_mut(usize::from(id.0)) {
+            Some((_, undefined @ None)) => *undefined = Some(shape),
+            _ => return Err(SchemaError::Twice(name.into())),
+        }
+        Ok(id)
+    }
+
+    fn finish(self, root: TypeId) -> Result<Schema, SchemaError> {
+        let defined = |(name, shape): (Box<str>, Option<Shape>)| match shape {
+            Some(shape) => Ok(Type { name, shape }),
+            None => Err(SchemaError::Undefined(name)),
+        };
+        let types = self.types.into_iter().map(defined).collect::<Result<Vec<_>, _>>()?;
+        let mut schema = Schema { types, root };
+        let mut lookups = Vec::new();
+        for (index, type_) in schema.types.iter().enumerate() {
+            if let Shape::Struct(shape) = &type_.shape {
+                let mut by_json = Vec::new();
+                let name = &type_.name;
+                schema.collect_names(name, shape, &mut Vec::new(), &mut by_json)?;
+                by_json.sort();
+                lookups.push((index, by_json));
+            }
+        }
+        for (index, by_json) in lookups {
+            if let Some(Type { shape: Shape::Struct(shape), .. }) = schema.types.get_mut(index) {
+                shape.by_json = by_json;
+            }
+        }
+        Ok(schema)
+    }
+}
+
+impl Schema {
+    /// The JSON names of `shape`, which has been reached by `path` from the struct `name`.
+    fn collect_names(
+        &self,
+        name: &str,
+        shape: &Struct,
+        path: &mut Vec<u8>,
+        by_json: &mut Vec<(Box<str>, Box<[u8]>)>,
+    ) -> Result<(), SchemaError> {
+        /// Embedding goes one level deep in practice.
+        const DEEPEST: usize = 8;
+        for (index, field) in shape.fields.iter().enumerate() {
+            path.push(u8::try_from(index).map_err(|_| SchemaError::Size)?);
+            match (&field.json, &self.type_(field.type_).shape) {
+                (Some(json), _) => by_json.push((json.clone(), path.as_slice().into())),
+                (None, Shape::Struct(embedded)) if path.len() < DEEPEST => {
+                    self.collect_names(name, embedded, path, by_json)?;
+                }
+                (None, _) => return Err(SchemaError::Embedded(name.into())),
+            }
+            path.pop();
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn schema_of_each_version_parses() {
+        let schema = Schema::parse(include_str!("../schema/v1.36.txt")).unwrap();
+        assert_eq!(&*schema.type_(schema.root()).name, "v1.PodTemplateSpec");
+        assert_eq!(&*Schema::of(Version::default()).type_(schema.root()).name, "v1.PodTemplateSpec");
+    }
+
+    #[test]
+    fn field_of_an_embedded_struct_is_found_from_the_struct_around_it() {
+        let schema = Schema::of(Version::V1_36);
+        let volume = schema.types.iter().find(|type_| &*type_.name == "v1.Volume").unwrap();
+        let Shape::Struct(volume) = &volume.shape else { panic!("a struct") };
+        assert_eq!(volume.path("name"), Some(&[0][..]));
+        assert_eq!(volume.path("emptyDir"), Some(&[1, 1][..]));
+        assert_eq!(volume.path("volumeSource"), None);
+    }
+
+    #[test]
+    fn no_json_name_is_given_twice() {
+        for type_ in &Schema::of(Version::V1_36).types {
+            if let Shape::Struct(shape) = &type_.shape {
+                assert!(shape.by_json.is_sorted_by(|a, b| a.0 < b.0), "{}", type_.name);
+            }
+        }
+    }
+
+    #[test]
+    fn schema_with_a_fault_is_an_error() {
+        let fault = |text| Schema::parse(text).unwrap_err();
+        assert_eq!(fault(""), SchemaError::Size);
+        assert_eq!(fault("# nothing\nA\n  b"), SchemaError::Line(3));
+        assert_eq!(fault("  X string x"), SchemaError::Line(1));
+        assert_eq!(fault("map A string"), SchemaError::Line(1));
+        assert_eq!(fault("A\n  X []B x"), SchemaError::Undefined("B".into()));
+        assert_eq!(fault("A\nA"), SchemaError::Twice("A".into()));
+        assert_eq!(fault("string bool"), SchemaError::Twice("bool".into()));
+        assert_eq!(fault("A\n  B string ,inline"), SchemaError::Embedded("A".into()));
+        assert_eq!(fault("A\n  A A ,inline"), SchemaError::Embedded("A".into()));
+    }
+}

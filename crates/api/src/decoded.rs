@@ -1,0 +1,324 @@
+//! A pod template as Go holds it once decoded, which is what hashing and comparing work on.
+
+use std::{borrow::Cow, fmt};
+
+use jiff::Timestamp;
+use serde::{
+    Deserialize, Deserializer,
+    de::{
+        DeserializeSeed, Error, MapAccess, SeqAccess, Visitor,
+        value::{MapAccessDeserializer, SeqAccessDeserializer},
+    },
+};
+use serde_json::{Value, value::RawValue};
+
+use crate::{
+    IntOrString,
+    quantity::Quantity,
+    schema::{Schema, Shape, Struct, TypeId},
+};
+
+/// The value of a Go variable whose type is known from the [`Schema`].
+///
+/// A pointer that is set looks like what it points to: only for a pointer does [`Unset`](Self::Unset) differ from
+/// zero, and the schema tells which values are pointers.
+#[derive(Debug, Default)]
+pub(crate) enum Decoded<'a> {
+    /// Nil, or the zero value of a type that has no nil.
+    #[default]
+    Unset,
+    Bool(bool),
+    Int(i64),
+    Text(Cow<'a, str>),
+    List(Vec<Self>),
+    /// In order of the keys, each key once.
+    Map(Vec<(Cow<'a, str>, Self)>),
+    Struct(Box<DecodedStruct<'a>>),
+    Quantity(Box<Quantity>),
+    IntOrString(IntOrString),
+    Time(Timestamp),
+    RawJson(Box<str>),
+    /// JSON that Go would refuse in this place.
+    Misfit(Box<Value>),
+}
+
+/// A struct's fields as the schema has them, and what it does not have.
+#[derive(Debug, Default)]
+pub(crate) struct DecodedStruct<'a> {
+    pub(crate) fields: Vec<Decoded<'a>>,
+    pub(crate) unknown: Vec<(Cow<'a, str>, Value)>,
+}
+
+impl<'a> Decoded<'a> {
+    /// Decodes a pod template.
+    ///
+    /// # Errors
+    ///
+    /// When the JSON text is broken. A value of the wrong type is none: it is kept as [`Misfit`](Self::Misfit).
+    pub(crate) fn template<D: Deserializer<'a>>(schema: &Schema, deserializer: D) -> Result<Self, D::Error> {
+        let mut template = Self::Unset;
+        Slot { schema, type_: schema.root(), value: &mut template }.deserialize(deserializer)?;
+        Ok(template)
+    }
+
+    /// The field of a template, or of a struct in it, that `path` leads to by JSON names.
+    pub(crate) fn at_mut(&mut self, schema: &Schema, path: &[&str]) -> Option<&mut Self> {
+        let (mut value, mut type_) = (self, schema.root());
+        for name in path {
+            let Shape::Struct(shape) = &schema.type_(schema.pointee(type_)).shape else { return None };
+            (value, type_) = value.field_mut(schema, shape, shape.path(name)?)?;
+        }
+        Some(value)
+    }
+
+    /// The field at `path`, which makes structs of what is unset on the way there.
+    fn field_mut<'s>(
+        &'s mut self,
+        schema: &Schema,
+        shape: &Struct,
+        path: &[u8],
+    ) -> Option<(&'s mut Self, TypeId)> {
+        let (first, rest) = path.split_first()?;
+        let index = usize::from(*first);
+        let type_ = shape.fields.get(index)?.type_;
+        let value = self.as_struct(shape).fields.get_mut(index)?;
+        match &schema.type_(type_).shape {
+            Shape::Struct(embedded) if !rest.is_empty() => value.field_mut(schema, embedded, rest),
+            _ => Some((value, type_)),
+        }
+    }
+
+    fn as_struct(&mut self, shape: &Struct) -> &mut DecodedStruct<'a> {
+        if !matches!(self, Self::Struct(_)) {
+            let mut fields = Vec::new();
+            fields.resize_with(shape.fields.len(), Self::default);
+            *self = Self::Struct(Box::new(DecodedStruct { fields, unknown: Vec::new() }));
+        }
+        match self {
+            Self::Struct(value) => value,
+            _ => unreachable!("it was just made one"),
+        }
+    }
+}
+
+/// The place that a JSON value is decoded into.
+///
+/// As in Go, decoding into a struct or map that is there already, because its key came before, adds to it.
+struct Slot<'s, 'a> {
+    schema: &'s Schema,
+    type_: TypeId,
+    value: &'s mut Decoded<'a>,
+}
+
+impl<'s, 'a> Slot<'s, 'a> {
+    fn shape(&self) -> &'s Shape {
+        &self.schema.type_(self.schema.pointee(self.type_)).shape
+    }
+
+    fn misfit(self, value: impl Into<Value>) {
+        *self.value = Decoded::Misfit(Box::new(value.into()));
+    }
+
+    fn int(self, number: i64) {
+        *self.value = match (self.shape(), i32::try_from(number)) {
+            (Shape::Int64, _) | (Shape::Int32, Ok(_)) => Decoded::Int(number),
+            (Shape::IntOrString, Ok(number)) => Decoded::IntOrString(IntOrString::Int(number)),
+            _ => return self.misfit(number),
+        };
+    }
+
+    fn text(self, text: Cow<'a, str>) {
+        *self.value = match self.shape() {
+            Shape::Text => Decoded::Text(text),
+            Shape::IntOrString => Decoded::IntOrString(IntOrString::String(text.into_owned())),
+            Shape::Time => match text.parse() {
+                Ok(time) => Decoded::Time(time),
+                Err(_) => return self.misfit(text.into_owned()),
+            },
+            _ => return self.misfit(text.into_owned()),
+        };
+    }
+
+    /// Go hands quantities and raw JSON their text, so that `1e3` and `1000` stay apart.
+    fn raw(self, raw: &RawValue) {
+        let text = raw.get();
+        *self.value = match self.shape() {
+            _ if text == "null" => Decoded::Unset,
+            Shape::RawJson => Decoded::RawJson(text.into()),
+            _ => {
+                let unquoted = text.strip_prefix('"').and_then(|text| text.strip_suffix('"'));
+                match unquoted.unwrap_or(text).trim().parse() {
+                    Ok(quantity) => Decoded::Quantity(Box::new(quantity)),
+                    Err(_) => return self.misfit(serde_json::from_str::<Value>(text).unwrap_or_default()),
+                }
+            }
+        };
+    }
+}
+
+impl<'a> DeserializeSeed<'a> for Slot<'_, 'a> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'a>>(self, deserializer: D) -> Result<(), D::Error> {
+        match self.shape() {
+            Shape::Quantity | Shape::RawJson => {
+                self.raw(&*Box::<RawValue>::deserialize(deserializer)?);
+                Ok(())
+            }
+            _ => deserializer.deserialize_any(self),
+        }
+    }
+}
+
+impl<'a> Visitor<'a> for Slot<'_, 'a> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("any JSON value")
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<(), E> {
+        // To what has no nil, Go leaves the value it has.
+        let has_nil = matches!(
+            self.schema.type_(self.type_).shape,
+            Shape::Pointer(_) | Shape::List(_) | Shape::Map(_) | Shape::Time
+        );
+        if has_nil {
+            *self.value = Decoded::Unset;
+        }
+        Ok(())
+    }
+
+    fn visit_bool<E: Error>(self, value: bool) -> Result<(), E> {
+        match self.shape() {
+            Shape::Bool => *self.value = Decoded::Bool(value),
+            _ => self.misfit(value),
+        }
+        Ok(())
+    }
+
+    fn visit_i64<E: Error>(self, number: i64) -> Result<(), E> {
+        self.int(number);
+        Ok(())
+    }
+
+    fn visit_u64<E: Error>(self, number: u64) -> Result<(), E> {
+        match i64::try_from(number) {
+            Ok(number) => self.int(number),
+            Err(_) => self.misfit(number),
+        }
+        Ok(())
+    }
+
+    fn visit_f64<E: Error>(self, number: f64) -> Result<(), E> {
+        self.misfit(number);
+        Ok(())
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<(), E> {
+        self.text(Cow::Owned(text.to_owned()));
+        Ok(())
+    }
+
+    fn visit_borrowed_str<E: Error>(self, text: &'a str) -> Result<(), E> {
+        self.text(Cow::Borrowed(text));
+        Ok(())
+    }
+
+    fn visit_seq<A: SeqAccess<'a>>(self, mut items: A) -> Result<(), A::Error> {
+        let Shape::List(type_) = *self.shape() else {
+            let value = Value::deserialize(SeqAccessDeserializer::new(items))?;
+            self.misfit(value);
+            return Ok(());
+        };
+        let mut list = Vec::new();
+        loop {
+            let mut item = Decoded::Unset;
+            let slot = Slot { schema: self.schema, type_, value: &mut item };
+            if items.next_element_seed(slot)?.is_none() {
+                break;
+            }
+            list.push(item);
+        }
+        *self.value = Decoded::List(list);
+        Ok(())
+    }
+
+    fn visit_map<A: MapAccess<'a>>(self, map: A) -> Result<(), A::Error> {
+        match self.shape() {
+            Shape::Struct(shape) => self.fields(shape, map),
+            Shape::Map(type_) => self.entries(*type_, map),
+            _ => {
+                let value = Value::deserialize(MapAccessDeserializer::new(map))?;
+                self.misfit(value);
+                Ok(())
+            }
+        }
+    }
+}
+
+impl<'a> Slot<'_, 'a> {
+    fn fields<A: MapAccess<'a>>(self, shape: &Struct, mut map: A) -> Result<(), A::Error> {
+        self.value.as_struct(shape);
+        while let Some(Key(key)) = map.next_key()? {
+            let field = shape.path(&key).and_then(|path| self.value.field_mut(self.schema, shape, path));
+            if let Some((value, type_)) = field {
+                map.next_value_seed(Slot { schema: self.schema, type_, value })?;
+                continue;
+            }
+            let value = map.next_value()?;
+            let unknown = &mut self.value.as_struct(shape).unknown;
+            unknown.retain(|(name, _)| *name != key);
+            // A field that came to be after this version is unset by null like any other.
+            if value != Value::Null {
+                unknown.push((key, value));
+            }
+        }
+        Ok(())
+    }
+
+    fn entries<A: MapAccess<'a>>(self, type_: TypeId, mut map: A) -> Result<(), A::Error> {
+        let mut entries = match std::mem::take(self.value) {
+            Decoded::Map(entries) => entries,
+            _ => Vec::new(),
+        };
+        while let Some(Key(key)) = map.next_key()? {
+            let mut value = Decoded::Unset;
+            map.next_value_seed(Slot { schema: self.schema, type_, value: &mut value })?;
+            entries.push((key, value));
+        }
+        if !entries.is_sorted_by(|a, b| a.0 < b.0) {
+            // Of duplicates the last one counts.
+            entries.reverse();
+            entries.sort_by(|a, b| a.0.cmp(&b.0));
+            entries.dedup_by(|a, b| a.0 == b.0);
+        }
+        *self.value = Decoded::Map(entries);
+        Ok(())
+    }
+}
+
+/// A key, borrowed unless it has escapes in it.
+struct Key<'a>(Cow<'a, str>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Key<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct KeyVisitor;
+        impl<'de> Visitor<'de> for KeyVisitor {
+            type Value = Key<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a key")
+            }
+
+            fn visit_borrowed_str<E: Error>(self, text: &'de str) -> Result<Key<'de>, E> {
+                Ok(Key(Cow::Borrowed(text)))
+            }
+
+            fn visit_str<E: Error>(self, text: &str) -> Result<Key<'de>, E> {
+                Ok(Key(Cow::Owned(text.to_owned())))
+            }
+        }
+        deserializer.deserialize_str(KeyVisitor)
+    }
+}

@@ -1,0 +1,175 @@
+//! Pods, straight from the wire.
+
+use std::{
+    borrow::Cow,
+    hash::{Hash, Hasher},
+    sync::Arc,
+};
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::{
+    Phase, Pod, PodDecodeError, Ready,
+    wire::{WireContainerStatus, WireOwner, WirePod, WireSpec, WireStatus},
+};
+use crate::{ControllerRef, Labels, ObjectKey, Time, identify::object_name, intern::Interner};
+
+/// Decodes pods, and lets them share what they have in common.
+///
+/// Namespaces, node names, label sets and controller references are interned: all pods that one decoder made
+/// hold the same copy, and the last of them to go frees it. Threads may decode at the same time.
+///
+/// ```
+/// let decoder = kcm_api::PodDecoder::default();
+/// let pod = decoder.decode(r#"{"metadata": {"name": "web-1", "namespace": "shop"}, "spec": {}}"#)?;
+/// assert_eq!(pod.key.to_string(), "shop/web-1");
+/// # Ok::<(), kcm_api::pod::PodDecodeError>(())
+/// ```
+#[derive(Debug, Default)]
+pub struct PodDecoder {
+    texts: Interner<str>,
+    labels: Interner<Labels>,
+    controllers: Interner<ControllerRef>,
+}
+
+impl PodDecoder {
+    /// The pod that `json` spells.
+    ///
+    /// Only the fields that [`Pod`] has are looked at; the rest may be unknown or absurd.
+    ///
+    /// # Errors
+    ///
+    /// When `json` is no JSON object, or a field that is looked at is not of the type that the API gives it.
+    pub fn decode(&self, json: &str) -> Result<Pod, PodDecodeError> {
+        serde_json::from_str(json)
+            .and_then(|wire| self.assemble(&wire))
+            .map_err(|source| PodDecodeError { name: object_name(json).0, source })
+    }
+
+    /// The pod that `value` is. For tests and tools, which have trees at hand.
+    ///
+    /// # Errors
+    ///
+    /// As [`decode`](Self::decode).
+    pub fn decode_value(&self, value: &Value) -> Result<Pod, PodDecodeError> {
+        WirePod::deserialize(value)
+            .and_then(|wire| self.assemble(&wire))
+            .map_err(|source| PodDecodeError { name: object_name(&value.to_string()).0, source })
+    }
+
+    fn assemble(&self, wire: &WirePod<'_>) -> Result<Pod, serde_json::Error> {
+        let WirePod { metadata, spec, status } = wire;
+        Ok(Pod {
+            key: ObjectKey { namespace: self.texts.text(&metadata.namespace), name: Arc::from(&*metadata.name) },
+            uid: Arc::from(&*metadata.uid),
+            resource_version: Box::from(&*metadata.resource_version),
+            labels: self.label_set(&metadata.labels.0),
+            controller: metadata
+                .owner_references
+                .iter()
+                .map(|reference| &reference.0)
+                .find(|reference| reference.controller == Some(true))
+                .map(|reference| self.controller(reference)),
+            created: time(&metadata.creation_timestamp)?,
+            deleted: time(&metadata.deletion_timestamp)?,
+            node_name: (!spec.node_name.is_empty()).then(|| self.texts.text(&spec.node_name)),
+            phase: phase(&status.phase),
+            ready: ready(status)?,
+            deletion_cost: deletion_cost(&metadata.annotations.0),
+            max_restarts: most_restarts(&status.container_statuses, |_| true),
+            max_sidecar_restarts: most_sidecar_restarts(spec, status),
+        })
+    }
+
+    /// `pairs` are in order of keys, without duplicates.
+    fn label_set(&self, pairs: &[(Cow<'_, str>, Cow<'_, str>)]) -> Arc<Labels> {
+        let same = |found: &Labels| {
+            found.len() == pairs.len()
+                && found.iter().zip(pairs).all(|((key, value), pair)| *key == pair.0 && *value == pair.1)
+        };
+        let owned = |(key, value): &(Cow<'_, str>, Cow<'_, str>)| (key.to_string(), value.to_string());
+        self.labels.intern(pairs, same, || Arc::new(pairs.iter().map(owned).collect()))
+    }
+
+    fn controller(&self, reference: &WireOwner<'_>) -> Arc<ControllerRef> {
+        struct Key<'a>(&'a WireOwner<'a>);
+        impl Hash for Key<'_> {
+            fn hash<H: Hasher>(&self, state: &mut H) {
+                // The UID tells owners apart; the rest is compared.
+                self.0.uid.hash(state);
+                self.0.block_owner_deletion.hash(state);
+            }
+        }
+        let same = |found: &ControllerRef| {
+            *found.uid == *reference.uid
+                && *found.name == *reference.name
+                && *found.kind == *reference.kind
+                && *found.api_version == *reference.api_version
+                && found.block_owner_deletion == reference.block_owner_deletion
+        };
+        self.controllers.intern(&Key(reference), same, || {
+            Arc::new(ControllerRef {
+                api_version: self.texts.text(&reference.api_version),
+                kind: self.texts.text(&reference.kind),
+                name: Arc::from(&*reference.name),
+                uid: Arc::from(&*reference.uid),
+                block_owner_deletion: reference.block_owner_deletion,
+            })
+        })
+    }
+}
+
+/// No text is no time, and neither is Go's zero time, which some clients write out.
+fn time(text: &str) -> Result<Option<Time>, serde_json::Error> {
+    const ZERO: &str = "0001-01-01T00:00:00Z";
+    if text.is_empty() || text == ZERO {
+        return Ok(None);
+    }
+    text.parse().map(Some).map_err(|error| serde::de::Error::custom(format_args!("time {text:?}: {error}")))
+}
+
+fn phase(text: &str) -> Phase {
+    match text {
+        "Pending" | "" => Phase::Pending,
+        "Running" => Phase::Running,
+        "Succeeded" => Phase::Succeeded,
+        "Failed" => Phase::Failed,
+        "Unknown" => Phase::Unknown,
+        _ => Phase::Other,
+    }
+}
+
+/// Of several conditions of type `Ready`, upstream heeds the first (US-5.6).
+fn ready(status: &WireStatus<'_>) -> Result<Ready, serde_json::Error> {
+    let mut conditions = status.conditions.iter().map(|condition| &condition.0);
+    let Some(condition) = conditions.find(|condition| &*condition.type_ == "Ready") else {
+        return Ok(Ready::default());
+    };
+    let is_true = &*condition.status == crate::condition_status::TRUE;
+    Ok(Ready { is_true, since: time(&condition.last_transition_time)? })
+}
+
+/// Upstream refuses what Go's parser alone would take, a plus sign and leading zeros, except after a minus sign;
+/// and takes what it refuses for zero (US-5.6).
+fn deletion_cost(text: &str) -> i32 {
+    let begins_well = matches!(text.as_bytes(), [b'-' | b'1'..=b'9', ..] | [b'0']);
+    if begins_well { text.parse().unwrap_or(0) } else { 0 }
+}
+
+fn most_restarts<'a>(
+    statuses: &'a [super::wire::OrDefault<WireContainerStatus<'a>>],
+    counts: impl Fn(&WireContainerStatus<'a>) -> bool,
+) -> i32 {
+    let counted = statuses.iter().map(|status| &status.0).filter(|status| counts(status));
+    // Upstream starts from zero, so negative counts are none.
+    counted.map(|status| status.restart_count).fold(0, i32::max)
+}
+
+/// An init container that restarts always is a sidecar; its status is found by name.
+fn most_sidecar_restarts(spec: &WireSpec<'_>, status: &WireStatus<'_>) -> i32 {
+    most_restarts(&status.init_container_statuses, |status| {
+        let mut containers = spec.init_containers.iter().map(|container| &container.0);
+        containers.any(|container| container.name == status.name && &*container.restart_policy == "Always")
+    })
+}

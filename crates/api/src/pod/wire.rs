@@ -1,0 +1,238 @@
+//! The part of a pod's JSON that is looked at, borrowed from the text where possible.
+//!
+//! As in Go, `null` is as good as nothing everywhere.
+
+use std::{borrow::Cow, fmt, marker::PhantomData, ops::Deref};
+
+use serde::{
+    Deserialize, Deserializer,
+    de::{Error, IgnoredAny, MapAccess, Visitor},
+};
+use smallvec::SmallVec;
+
+/// The annotation that says how dear a pod is.
+const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+pub(super) struct WirePod<'a> {
+    #[serde(borrow, deserialize_with = "or_default")]
+    pub(super) metadata: WireMeta<'a>,
+    #[serde(borrow, deserialize_with = "or_default")]
+    pub(super) spec: WireSpec<'a>,
+    #[serde(borrow, deserialize_with = "or_default")]
+    pub(super) status: WireStatus<'a>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default, rename_all = "camelCase")]
+pub(super) struct WireMeta<'a> {
+    #[serde(borrow)]
+    pub(super) name: Text<'a>,
+    #[serde(borrow)]
+    pub(super) namespace: Text<'a>,
+    #[serde(borrow)]
+    pub(super) uid: Text<'a>,
+    #[serde(borrow)]
+    pub(super) resource_version: Text<'a>,
+    #[serde(borrow)]
+    pub(super) creation_timestamp: Text<'a>,
+    #[serde(borrow)]
+    pub(super) deletion_timestamp: Text<'a>,
+    #[serde(borrow)]
+    pub(super) labels: WireLabels<'a>,
+    #[serde(borrow)]
+    pub(super) annotations: WireDeletionCost<'a>,
+    #[serde(borrow, deserialize_with = "or_default")]
+    pub(super) owner_references: Vec<OrDefault<WireOwner<'a>>>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default, rename_all = "camelCase")]
+pub(super) struct WireOwner<'a> {
+    #[serde(borrow)]
+    pub(super) api_version: Text<'a>,
+    #[serde(borrow)]
+    pub(super) kind: Text<'a>,
+    #[serde(borrow)]
+    pub(super) name: Text<'a>,
+    #[serde(borrow)]
+    pub(super) uid: Text<'a>,
+    pub(super) controller: Option<bool>,
+    pub(super) block_owner_deletion: Option<bool>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default, rename_all = "camelCase")]
+pub(super) struct WireSpec<'a> {
+    #[serde(borrow)]
+    pub(super) node_name: Text<'a>,
+    #[serde(borrow, deserialize_with = "or_default")]
+    pub(super) init_containers: Vec<OrDefault<WireContainer<'a>>>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default, rename_all = "camelCase")]
+pub(super) struct WireContainer<'a> {
+    #[serde(borrow)]
+    pub(super) name: Text<'a>,
+    #[serde(borrow)]
+    pub(super) restart_policy: Text<'a>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default, rename_all = "camelCase")]
+pub(super) struct WireStatus<'a> {
+    #[serde(borrow)]
+    pub(super) phase: Text<'a>,
+    #[serde(borrow, deserialize_with = "or_default")]
+    pub(super) conditions: Vec<OrDefault<WireCondition<'a>>>,
+    #[serde(borrow, deserialize_with = "or_default")]
+    pub(super) container_statuses: Vec<OrDefault<WireContainerStatus<'a>>>,
+    #[serde(borrow, deserialize_with = "or_default")]
+    pub(super) init_container_statuses: Vec<OrDefault<WireContainerStatus<'a>>>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default, rename_all = "camelCase")]
+pub(super) struct WireCondition<'a> {
+    #[serde(borrow, rename = "type")]
+    pub(super) type_: Text<'a>,
+    #[serde(borrow)]
+    pub(super) status: Text<'a>,
+    #[serde(borrow)]
+    pub(super) last_transition_time: Text<'a>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default, rename_all = "camelCase")]
+pub(super) struct WireContainerStatus<'a> {
+    #[serde(borrow)]
+    pub(super) name: Text<'a>,
+    #[serde(deserialize_with = "or_default")]
+    pub(super) restart_count: i32,
+}
+
+fn or_default<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(deserializer: D) -> Result<T, D::Error> {
+    OrDefault::deserialize(deserializer).map(|OrDefault(value)| value)
+}
+
+/// A value, or its default for `null`.
+#[derive(Default)]
+pub(super) struct OrDefault<T>(pub(super) T);
+
+impl<'de, T: Default + Deserialize<'de>> Deserialize<'de> for OrDefault<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Ok(Self(Option::deserialize(deserializer)?.unwrap_or_default()))
+    }
+}
+
+/// A text; borrowed unless it has escapes in it.
+#[derive(Default, PartialEq, Eq, Hash)]
+pub(super) struct Text<'a>(Cow<'a, str>);
+
+impl Deref for Text<'_> {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct TextVisitor;
+        impl<'de> Visitor<'de> for TextVisitor {
+            type Value = Text<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a string")
+            }
+
+            fn visit_borrowed_str<E: Error>(self, text: &'de str) -> Result<Text<'de>, E> {
+                Ok(Text(Cow::Borrowed(text)))
+            }
+
+            fn visit_str<E: Error>(self, text: &str) -> Result<Text<'de>, E> {
+                Ok(Text(Cow::Owned(text.to_owned())))
+            }
+
+            fn visit_unit<E: Error>(self) -> Result<Text<'de>, E> {
+                Ok(Text::default())
+            }
+        }
+        deserializer.deserialize_any(TextVisitor)
+    }
+}
+
+type Pair<'a> = (Cow<'a, str>, Cow<'a, str>);
+
+/// Labels in order of their keys, each key once.
+#[derive(Default)]
+pub(super) struct WireLabels<'a>(pub(super) SmallVec<[Pair<'a>; 8]>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for WireLabels<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct LabelsVisitor<'a>(PhantomData<&'a ()>);
+        impl<'de: 'a, 'a> Visitor<'de> for LabelsVisitor<'a> {
+            type Value = WireLabels<'a>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a map of strings")
+            }
+
+            fn visit_unit<E: Error>(self) -> Result<Self::Value, E> {
+                Ok(WireLabels::default())
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut pairs: SmallVec<[Pair<'a>; 8]> = SmallVec::new();
+                while let Some((key, value)) = map.next_entry::<Text<'a>, Text<'a>>()? {
+                    pairs.push((key.0, value.0));
+                }
+                if !pairs.is_sorted_by(|a, b| a.0 < b.0) {
+                    // Go writes maps in order; others need not. Of duplicates the last one counts.
+                    pairs.reverse();
+                    pairs.sort_by(|a, b| a.0.cmp(&b.0));
+                    pairs.dedup_by(|a, b| a.0 == b.0);
+                }
+                Ok(WireLabels(pairs))
+            }
+        }
+        deserializer.deserialize_any(LabelsVisitor(PhantomData))
+    }
+}
+
+/// Of all annotations, the deletion cost; empty when there is none.
+#[derive(Default)]
+pub(super) struct WireDeletionCost<'a>(pub(super) Text<'a>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for WireDeletionCost<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct AnnotationsVisitor;
+        impl<'de> Visitor<'de> for AnnotationsVisitor {
+            type Value = WireDeletionCost<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a map of strings")
+            }
+
+            fn visit_unit<E: Error>(self) -> Result<Self::Value, E> {
+                Ok(WireDeletionCost::default())
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut cost = WireDeletionCost::default();
+                while let Some(key) = map.next_key::<Text<'_>>()? {
+                    if &*key == DELETION_COST {
+                        cost.0 = map.next_value()?;
+                    } else {
+                        map.next_value::<IgnoredAny>()?;
+                    }
+                }
+                Ok(cost)
+            }
+        }
+        deserializer.deserialize_any(AnnotationsVisitor)
+    }
+}
