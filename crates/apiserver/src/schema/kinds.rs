@@ -1,0 +1,76 @@
+//! Which kinds there are.
+
+use k8s_openapi::{
+    api::{
+        apps::v1 as apps,
+        authentication::v1 as authentication,
+        authorization::v1 as authorization,
+        autoscaling::{v1 as autoscaling_v1, v2 as autoscaling_v2},
+        batch::v1 as batch,
+        coordination::v1 as coordination,
+        core::v1 as core,
+        discovery::v1 as discovery,
+        events::v1 as events,
+        policy::v1 as policy,
+        scheduling::v1 as scheduling,
+    },
+    apimachinery::pkg::apis::meta::v1 as meta,
+};
+
+use super::{Schema, trace};
+
+macro_rules! kinds {
+    ($($api_version:literal $kind:literal $type:ty,)+) => {
+        /// Adds every kind to `schema`.
+        pub(super) fn trace_all(schema: &mut Schema) {
+            $(
+                if let Some(id) = trace::trace::<$type>(schema, $api_version, $kind) {
+                    schema.kinds.push(($api_version, $kind, id));
+                }
+            )+
+        }
+
+        /// Every kind there is.
+        #[cfg(test)]
+        pub(crate) const ALL: &[(&str, &str)] = &[$(($api_version, $kind)),+];
+    };
+}
+
+// Newer versions of a kind come before older ones.
+kinds! {
+    "v1" "Binding" core::Binding,
+    "v1" "ConfigMap" core::ConfigMap,
+    "v1" "Endpoints" core::Endpoints,
+    "v1" "Event" core::Event,
+    "v1" "LimitRange" core::LimitRange,
+    "v1" "Namespace" core::Namespace,
+    "v1" "Node" core::Node,
+    "v1" "Pod" core::Pod,
+    "v1" "ReplicationController" core::ReplicationController,
+    "v1" "ResourceQuota" core::ResourceQuota,
+    "v1" "Secret" core::Secret,
+    "v1" "Service" core::Service,
+    "v1" "ServiceAccount" core::ServiceAccount,
+    "v1" "DeleteOptions" meta::DeleteOptions,
+    "apps/v1" "ControllerRevision" apps::ControllerRevision,
+    "apps/v1" "DaemonSet" apps::DaemonSet,
+    "apps/v1" "Deployment" apps::Deployment,
+    "apps/v1" "ReplicaSet" apps::ReplicaSet,
+    "apps/v1" "StatefulSet" apps::StatefulSet,
+    "authentication.k8s.io/v1" "SelfSubjectReview" authentication::SelfSubjectReview,
+    "authentication.k8s.io/v1" "TokenRequest" authentication::TokenRequest,
+    "authentication.k8s.io/v1" "TokenReview" authentication::TokenReview,
+    "authorization.k8s.io/v1" "SelfSubjectAccessReview" authorization::SelfSubjectAccessReview,
+    "authorization.k8s.io/v1" "SubjectAccessReview" authorization::SubjectAccessReview,
+    "autoscaling/v2" "HorizontalPodAutoscaler" autoscaling_v2::HorizontalPodAutoscaler,
+    "autoscaling/v1" "HorizontalPodAutoscaler" autoscaling_v1::HorizontalPodAutoscaler,
+    "autoscaling/v1" "Scale" autoscaling_v1::Scale,
+    "batch/v1" "CronJob" batch::CronJob,
+    "batch/v1" "Job" batch::Job,
+    "coordination.k8s.io/v1" "Lease" coordination::Lease,
+    "discovery.k8s.io/v1" "EndpointSlice" discovery::EndpointSlice,
+    "events.k8s.io/v1" "Event" events::Event,
+    "policy/v1" "Eviction" policy::Eviction,
+    "policy/v1" "PodDisruptionBudget" policy::PodDisruptionBudget,
+    "scheduling.k8s.io/v1" "PriorityClass" scheduling::PriorityClass,
+}

@@ -1,0 +1,52 @@
+//! Texts that mean something: times, quantities, bytes.
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use jiff::{RoundMode, Timestamp, TimestampRound, Unit};
+use kcm_api::quantity::Quantity;
+
+/// What upstream says of a text that is no quantity.
+const QUANTITY_FORM: &str =
+    "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
+
+/// The canonical form of a quantity.
+pub(super) fn quantity(text: &str) -> Result<String, String> {
+    text.parse::<Quantity>().map(|quantity| quantity.to_string()).map_err(|_| QUANTITY_FORM.to_owned())
+}
+
+/// A time in whole seconds.
+pub(super) fn time(text: &str) -> Result<String, String> {
+    let time = parse_time(text, "2006-01-02T15:04:05Z07:00")?;
+    let second = time.round(TimestampRound::new().smallest(Unit::Second).mode(RoundMode::Floor));
+    second.map(|second| second.to_string()).map_err(|error| error.to_string())
+}
+
+/// A time with six digits of a second.
+pub(super) fn micro_time(text: &str) -> Result<String, String> {
+    let time = parse_time(text, "2006-01-02T15:04:05.000000Z07:00")?;
+    let micro = time.round(TimestampRound::new().smallest(Unit::Microsecond).mode(RoundMode::Floor));
+    micro.map(|micro| format!("{micro:.6}")).map_err(|error| error.to_string())
+}
+
+fn parse_time(text: &str, layout: &str) -> Result<Timestamp, String> {
+    // Go says which part of which layout did not fit; the first is near enough for the others.
+    text.parse()
+        .map_err(|_| format!("parsing time {text:?} as {layout:?}: cannot parse {text:?} as \"2006\""))
+}
+
+/// Base64 in its canonical form.
+pub(super) fn bytes(text: &str) -> Result<String, String> {
+    let unbroken;
+    let text = if text.contains(['\r', '\n']) {
+        unbroken = text.replace(['\r', '\n'], "");
+        &unbroken
+    } else {
+        text
+    };
+    match STANDARD.decode(text) {
+        Ok(bytes) => Ok(STANDARD.encode(bytes)),
+        Err(
+            base64::DecodeError::InvalidByte(offset, _) | base64::DecodeError::InvalidLastSymbol(offset, _),
+        ) => Err(format!("illegal base64 data at input byte {offset}")),
+        Err(_) => Err(format!("illegal base64 data at input byte {}", text.len())),
+    }
+}

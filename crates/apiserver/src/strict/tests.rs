@@ -1,0 +1,238 @@
+use serde_json::json;
+
+use super::*;
+
+fn decode_text(kind: &str, text: &str) -> Decoded {
+    let api_version = if kind == "Pod" { "v1" } else { "apps/v1" };
+    decode(api_version, kind, text.as_bytes()).unwrap()
+}
+
+fn error(text: &str) -> String {
+    decode("apps/v1", "Deployment", text.as_bytes()).unwrap_err().to_string()
+}
+
+#[test]
+fn unknown_fields_are_left_out_and_reported_with_their_path() {
+    let decoded = decode_text(
+        "Deployment",
+        r#"{"spec":{"repliccas":2,"replicas":3,"template":{"spec":{"containers":[{"name":"a"},{"name":"c","imagee":"x"}]}}},
+            "metdata":{}}"#,
+    );
+    assert_eq!(
+        decoded.findings,
+        [
+            r#"unknown field "spec.repliccas""#,
+            r#"unknown field "spec.template.spec.containers[1].imagee""#,
+            r#"unknown field "metdata""#,
+        ]
+    );
+    assert_eq!(decoded.object["spec"]["replicas"], 3);
+    assert!(decoded.object["spec"].get("repliccas").is_none());
+    assert_eq!(
+        strict_message("apps/v1", "Deployment", &decoded.findings[..1]),
+        r#"Deployment in version "v1" cannot be handled as a Deployment: strict decoding error: unknown field "spec.repliccas""#
+    );
+}
+
+#[test]
+fn repeated_fields_are_reported_once_and_the_last_counts() {
+    let decoded = decode_text(
+        "Deployment",
+        r#"{"spec":{"replicas":1,"replicas":2,"replicas":3},"metadata":{"labels":{"a":"1","a":"2"}}}"#,
+    );
+    assert_eq!(
+        decoded.findings,
+        [r#"duplicate field "spec.replicas""#, r#"duplicate field "metadata.labels.a""#]
+    );
+    assert_eq!(decoded.object["spec"]["replicas"], 3);
+    assert_eq!(decoded.object["metadata"]["labels"]["a"], "2");
+}
+
+#[test]
+fn more_findings_than_upstream_keeps_are_cut() {
+    let fields: Vec<String> = (0..150).map(|n| format!("\"x{n}\":1")).collect();
+    assert_eq!(decode_text("Pod", &format!("{{{}}}", fields.join(","))).findings.len(), 100);
+}
+
+#[test]
+fn values_that_go_would_not_write_are_absent() {
+    let decoded = decode_text(
+        "Pod",
+        r#"{"metadata":{"name":"p","labels":{},"creationTimestamp":null,"generateName":""},
+            "spec":{"hostNetwork":false,"securityContext":{},"nodeSelector":{},"priority":0,"hostname":null,
+            "containers":[{"name":"c","args":[],"stdin":false,"securityContext":{"privileged":false}}]}}"#,
+    );
+    assert_eq!(
+        decoded.object,
+        json!({
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": "p"},
+            "spec": {
+                "securityContext": {},
+                "priority": 0,
+                "containers": [{"name": "c", "resources": {}, "securityContext": {"privileged": false}}],
+            },
+            "status": {},
+        })
+    );
+    assert!(decoded.findings.is_empty());
+}
+
+#[test]
+fn what_go_always_writes_is_there() {
+    assert_eq!(
+        decode_text("Deployment", "{}").object,
+        json!({
+            "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {}, "status": {},
+            "spec": {"strategy": {}, "template": {"metadata": {}, "spec": {}}},
+        })
+    );
+    let replica_set = decode_text("ReplicaSet", "{}").object;
+    assert_eq!(replica_set["status"], json!({"replicas": 0}));
+}
+
+#[test]
+fn explicit_zero_behind_a_pointer_is_kept() {
+    let decoded =
+        decode_text("Deployment", r#"{"spec":{"replicas":0,"revisionHistoryLimit":0,"minReadySeconds":0}}"#);
+    assert_eq!(decoded.object["spec"]["replicas"], 0);
+    assert_eq!(decoded.object["spec"]["revisionHistoryLimit"], 0);
+    assert!(decoded.object["spec"].get("minReadySeconds").is_none());
+}
+
+#[test]
+fn nulls_among_elements_are_unset_elements() {
+    let decoded = decode_text(
+        "Pod",
+        r#"{"metadata":{"labels":{"a":null}},"spec":{"containers":[null,{"name":"c","command":["x",null]}]}}"#,
+    );
+    assert_eq!(decoded.object["spec"]["containers"][0], json!({"name": "", "resources": {}}));
+    assert_eq!(decoded.object["spec"]["containers"][1]["command"], json!(["x", ""]));
+    assert_eq!(decoded.object["metadata"]["labels"], json!({"a": ""}));
+}
+
+#[test]
+fn quantities_are_canonical_also_when_they_are_numbers() {
+    let decoded = decode_text(
+        "Pod",
+        r#"{"spec":{"containers":[{"name":"c","resources":{"limits":{"cpu":"1000m","memory":"1024Mi","a":2,"b":0.5,"c":1e3}}}]}}"#,
+    );
+    assert_eq!(
+        decoded.object["spec"]["containers"][0]["resources"]["limits"],
+        json!({"cpu": "1", "memory": "1Gi", "a": "2", "b": "500m", "c": "1k"})
+    );
+    let error = decode("v1", "Pod", br#"{"spec":{"overhead":{"cpu":"much"}}}"#).unwrap_err().to_string();
+    assert!(error.contains("quantities must match the regular expression"), "{error}");
+}
+
+#[test]
+fn times_are_whole_seconds_and_micro_times_have_six_digits() {
+    let pod = decode_text("Pod", r#"{"status":{"startTime":"2026-01-02T03:04:05.999+01:00"}}"#);
+    assert_eq!(pod.object["status"]["startTime"], "2026-01-02T02:04:05Z");
+    let lease = decode(
+        "coordination.k8s.io/v1",
+        "Lease",
+        br#"{"spec":{"renewTime":"2026-01-02T03:04:05.1234567Z","acquireTime":"2026-01-02T03:04:05Z"}}"#,
+    )
+    .unwrap();
+    assert_eq!(lease.object["spec"]["renewTime"], "2026-01-02T03:04:05.123456Z");
+    assert_eq!(lease.object["spec"]["acquireTime"], "2026-01-02T03:04:05.000000Z");
+}
+
+#[test]
+fn values_of_another_type_are_refused_in_gos_words() {
+    let prefix = r#"Deployment in version "v1" cannot be handled as a Deployment: json: cannot unmarshal "#;
+    for (text, rest) in [
+        (
+            r#"{"spec":{"replicas":"3"}}"#,
+            "string into Go struct field DeploymentSpec.spec.replicas of type int32",
+        ),
+        (
+            r#"{"spec":{"replicas":1.5}}"#,
+            "number 1.5 into Go struct field DeploymentSpec.spec.replicas of type int32",
+        ),
+        (
+            r#"{"spec":{"replicas":3000000000}}"#,
+            "number 3000000000 into Go struct field DeploymentSpec.spec.replicas of type int32",
+        ),
+        (
+            r#"{"spec":{"template":{"spec":{"containers":[{"image":1}]}}}}"#,
+            "number into Go struct field Container.spec.template.spec.containers.image of type string",
+        ),
+        (
+            r#"{"spec":{"template":{"spec":{"containers":{}}}}}"#,
+            "object into Go struct field PodSpec.spec.template.spec.containers of type []v1.Container",
+        ),
+        (
+            r#"{"spec":{"template":{"spec":{"restartPolicy":true}}}}"#,
+            "bool into Go struct field PodSpec.spec.template.spec.restartPolicy of type v1.RestartPolicy",
+        ),
+        (r#"{"metadata":[]}"#, "array into Go struct field Deployment.metadata of type v1.ObjectMeta"),
+        (
+            r#"{"metadata":{"labels":{"a":1}}}"#,
+            "number into Go struct field ObjectMeta.metadata.labels of type string",
+        ),
+        (r#"[]"#, "array into Go value of type v1.Deployment"),
+        (r#"{"spec":{"strategy":{"rollingUpdate":{"maxSurge":true}}}}"#, "bool into Go value of type int32"),
+    ] {
+        assert_eq!(error(text), format!("{prefix}{rest}"), "{text}");
+    }
+}
+
+#[test]
+fn text_that_is_not_json_is_refused_with_its_beginning() {
+    assert!(
+        error("{\"spec\": ")
+            .starts_with("the object provided is unrecognized (must be of type Deployment): ")
+    );
+    assert!(error("spec").ends_with("(73706563)"));
+    assert!(error("").ends_with("(<empty>)"));
+    assert!(error("{} {}").contains("trailing"));
+    assert!(error(&"[".repeat(100_000)).contains("array into Go value"));
+    let deep = format!("{{\"data\":{}", "[".repeat(100_000));
+    let deep = decode("apps/v1", "ControllerRevision", deep.as_bytes()).unwrap_err().to_string();
+    assert!(deep.contains("recursion limit"), "{deep}");
+}
+
+#[test]
+fn object_of_another_kind_or_version_is_refused() {
+    assert_eq!(
+        error(r#"{"apiVersion":"apps/v1beta1"}"#),
+        "the API version in the data (apps/v1beta1) does not match the expected API version (apps/v1)"
+    );
+    assert!(
+        error(r#"{"kind":"Pod"}"#).starts_with("Pod in version \"v1\" cannot be handled as a Deployment: ")
+    );
+    assert_eq!(
+        decode("v2", "Pod", b"{}").unwrap_err().to_string(),
+        "no kind \"Pod\" is registered for version \"v2\""
+    );
+    assert!(decode("v1", "DeleteOptions", br#"{"kind":"DeleteOptions","apiVersion":"apps/v1"}"#).is_ok());
+}
+
+#[test]
+fn bytes_are_checked() {
+    let secret = |data: &str| decode("v1", "Secret", format!(r#"{{"data":{{"a":"{data}"}}}}"#).as_bytes());
+    assert_eq!(secret("aGVs\\nbG8=").unwrap().object["data"]["a"], "aGVsbG8=");
+    assert!(secret("***").unwrap_err().to_string().ends_with("illegal base64 data at input byte 0"));
+}
+
+#[test]
+fn raw_extensions_are_kept_as_they_are() {
+    let text = r#"{"data":{"b":[null,1.5,{}],"a":{"x":null,"y":0}},"revision":1}"#;
+    let decoded = decode_text("ControllerRevision", text);
+    assert_eq!(decoded.object["data"], json!({"b": [null, 1.5, {}], "a": {"x": null, "y": 0}}));
+    let owned = decode_value("apps/v1", "ControllerRevision", decoded.object.clone()).unwrap();
+    assert_eq!(owned.object, decoded.object);
+}
+
+#[test]
+fn every_kind_decoded_from_nothing_decodes_to_itself() {
+    for (api_version, kind) in crate::schema::ALL_KINDS {
+        let first = decode(api_version, kind, b"{}").unwrap();
+        let second = decode_value(api_version, kind, first.object.clone()).unwrap();
+        assert_eq!(first, second, "{api_version} {kind}");
+        assert_eq!(first.object["kind"], *kind);
+    }
+}
