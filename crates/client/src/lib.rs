@@ -1,1 +1,47 @@
-//! placeholder
+//! The way to an API server, for controllers.
+//!
+//! *Upstream counterpart:* `k8s.io/client-go/rest`, `util/flowcontrol`, and the typed clientset.
+//!
+//! Transport, TLS and kubeconfig are kube-client's. What a controller manager needs beyond that is here:
+//!
+//! * A **[`ClientFactory`]** holds the connections: HTTP/2 where the server offers it, watches apart from the
+//!   rest, dead ones noticed in 45 s, credentials re-read when their files change. Or it holds no connection at
+//!   all but a service in this process.
+//! * An **[`ApiClient`]** is one controller's share of it: its name, its rate limit ([`TokenBucket`]), a time-out
+//!   on everything but watches, upstream's rule for sending again, and **never a second POST** unless the first was
+//!   turned away at the door. It implements the traits that controllers write through
+//!   ([`PodControl`](kcm_controller_util::PodControl) and its kin, [`EventSink`](kcm_events::EventSink)) and hands
+//!   out the sources of reflectors ([`ListWatch`](kcm_informer::ListWatch)).
+//! * A **[`Kind`]** says how a type comes from the wire. One object that cannot be decoded is told by name, and the
+//!   rest of the list or stream goes on.
+//!
+//! *What must not live here:* caches, queues, any decision of a controller, command-line flags. Bodies and tokens
+//! are never logged.
+
+mod agent;
+mod api_client;
+mod control;
+mod factory;
+mod failure;
+mod kind;
+mod limiter;
+mod lines;
+mod list;
+mod list_watch;
+mod observer;
+mod request;
+mod retry;
+mod transport;
+mod watch;
+
+pub use agent::UserAgent;
+pub use api_client::ApiClient;
+pub use factory::{ClientFactory, ClientOptions};
+pub use kind::Kind;
+pub use limiter::{RateLimit, TokenBucket};
+pub use observer::{Call, NoObserver, Observer};
+pub use request::Request;
+pub use transport::{ConfigError, Server};
+
+/// The body of a request, for services that [`ClientFactory::in_process`] is to talk to.
+pub use kube_client::client::Body;

@@ -1,0 +1,74 @@
+//! How a client introduces itself.
+
+use std::env::consts;
+
+use http::HeaderValue;
+
+/// What all clients of one binary have in common in how they introduce themselves.
+///
+/// The API server takes the part before the first `/` for the field manager of what is written, so `binary`
+/// decides who is named in `managedFields` (US-1.3).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UserAgent {
+    binary: String,
+    version: String,
+    commit: String,
+}
+
+impl UserAgent {
+    /// The agent of `binary` in `version`, built from `commit`; of that, seven digits are shown.
+    pub fn new(binary: impl Into<String>, version: impl Into<String>, commit: &str) -> Self {
+        let commit = if commit.is_empty() { "unknown" } else { commit.get(..7).unwrap_or(commit) };
+        Self { binary: binary.into(), version: version.into(), commit: commit.to_owned() }
+    }
+
+    /// `<binary>/<version> (<os>/<arch>) kubernetes/<commit>/<client>`, with Go's names for systems.
+    pub fn for_client(&self, client: &str) -> String {
+        let Self { binary, version, commit } = self;
+        format!("{binary}/{version} ({}/{}) kubernetes/{commit}/{client}", go_os(), go_arch())
+    }
+
+    pub(crate) fn header(&self, client: &str) -> HeaderValue {
+        let text: String = self.for_client(client).chars().filter(|c| matches!(c, ' '..='~')).collect();
+        HeaderValue::try_from(text).unwrap_or_else(|_| HeaderValue::from_static("unknown"))
+    }
+}
+
+fn go_os() -> &'static str {
+    match consts::OS {
+        "macos" => "darwin",
+        other => other,
+    }
+}
+
+fn go_arch() -> &'static str {
+    match consts::ARCH {
+        "x86_64" => "amd64",
+        "x86" => "386",
+        "aarch64" => "arm64",
+        "powerpc64" => "ppc64le",
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn user_agent_has_upstreams_form() {
+        let agent = UserAgent::new("kube-controller-manager", "v0.1.0", "0123456789abcdef");
+        let expected = format!(
+            "kube-controller-manager/v0.1.0 ({}/{}) kubernetes/0123456/deployment-controller",
+            go_os(),
+            go_arch()
+        );
+        assert_eq!(agent.for_client("deployment-controller"), expected);
+    }
+
+    #[test]
+    fn user_agent_with_characters_that_no_header_may_have_leaves_them_out() {
+        let agent = UserAgent::new("b\n", "v1", "");
+        assert!(agent.header("c\u{e9}").to_str().unwrap().ends_with("kubernetes/unknown/c"));
+    }
+}

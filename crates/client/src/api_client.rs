@@ -1,0 +1,270 @@
+//! Sending requests.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use http::{
+    HeaderValue, Method, Response, StatusCode,
+    header::{ACCEPT, CONTENT_TYPE, USER_AGENT},
+};
+use http_body_util::{BodyExt, Limited};
+use kcm_api::ApiError;
+use kcm_clock::Clock;
+use kube_client::{Client, client::Body};
+
+use crate::{
+    failure,
+    limiter::TokenBucket,
+    observer::{Call, Observer},
+    request::{JSON, Request},
+    retry::{self, Ending},
+};
+
+/// More than this of a refusal is not read.
+const REFUSAL_LIMIT: usize = 1 << 20;
+
+/// A wait for the rate limit that is worth telling, as upstream.
+const LONG_THROTTLE: Duration = Duration::from_secs(1);
+
+/// One controller's way to the API server: its name, its rate limit. Cheap to clone.
+///
+/// Made by a [`ClientFactory`](crate::ClientFactory). All requests but watches take a token from the client's
+/// bucket, those that are sent again too.
+///
+/// Upstream counterpart: a clientset.
+#[derive(Clone)]
+pub struct ApiClient(Arc<Inner>);
+
+struct Inner {
+    name: String,
+    agent: HeaderValue,
+    server: Arc<str>,
+    requests: Client,
+    watches: Client,
+    bucket: TokenBucket,
+    clock: Arc<dyn Clock>,
+    time_out: Duration,
+    observer: Arc<dyn Observer>,
+}
+
+/// What an [`ApiClient`] is made of.
+pub(crate) struct Parts {
+    pub(crate) name: String,
+    pub(crate) agent: HeaderValue,
+    pub(crate) server: Arc<str>,
+    pub(crate) requests: Client,
+    pub(crate) watches: Client,
+    pub(crate) bucket: TokenBucket,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) time_out: Duration,
+    pub(crate) observer: Arc<dyn Observer>,
+}
+
+/// What is wrong, and how it came to be.
+struct Failure {
+    error: ApiError,
+    ending: Ending,
+}
+
+impl ApiClient {
+    pub(crate) fn new(parts: Parts) -> Self {
+        let Parts { name, agent, server, requests, watches, bucket, clock, time_out, observer } = parts;
+        Self(Arc::new(Inner { name, agent, server, requests, watches, bucket, clock, time_out, observer }))
+    }
+
+    /// The client's name, such as `deployment-controller`.
+    pub fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    /// Where requests go, such as `https://10.0.0.1:6443`.
+    pub fn server(&self) -> &str {
+        &self.0.server
+    }
+
+    pub(crate) fn clock(&self) -> &Arc<dyn Clock> {
+        &self.0.clock
+    }
+
+    /// Sends `request` and answers with the body of the answer.
+    ///
+    /// Waits for the rate limit first. Sends again what upstream sends again; never a POST, except after 429.
+    ///
+    /// # Errors
+    ///
+    /// What the server or the transport says. [`ApiError::Timeout`] when the whole answer was not there in
+    /// time; waiting for the rate limit does not count.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future stops waiting; a request that is under way may take effect all the same.
+    pub async fn send(&self, request: &Request) -> Result<Bytes, ApiError> {
+        let mut sent = 0;
+        loop {
+            self.throttle(request).await;
+            sent += 1;
+            let failure = match self.attempt(request).await {
+                Ok(body) => return Ok(body),
+                Err(failure) => failure,
+            };
+            self.wait_or_give_up(request, sent, failure).await?;
+        }
+    }
+
+    /// Whether the API server says that it is well.
+    ///
+    /// # Errors
+    ///
+    /// As [`send`](Self::send).
+    pub async fn health(&self) -> Result<(), ApiError> {
+        self.send(&Request::get("/healthz")).await.map(drop)
+    }
+
+    /// Opens a stream at `request`. The time-out is for the head of the answer. No token is taken.
+    pub(crate) async fn open(&self, request: &Request) -> Result<Response<Body>, ApiError> {
+        let mut sent = 0;
+        loop {
+            sent += 1;
+            let within = async {
+                let answer = self.head(&self.0.watches, request).await?;
+                self.expect_success(request, answer).await
+            };
+            let failure = match self.in_time(request, within).await {
+                Ok(answer) => return Ok(answer),
+                Err(failure) => failure,
+            };
+            self.wait_or_give_up(request, sent, failure).await?;
+        }
+    }
+
+    /// What a request to `path` is called in errors.
+    pub(crate) fn describe(&self, request: &Request) -> String {
+        format!("{} {}{}", request.method, self.0.server, request.bare_path())
+    }
+
+    async fn throttle(&self, request: &Request) {
+        let waited = self.0.bucket.acquire().await;
+        self.0.observer.throttled(self.call(&request.method), waited);
+        if waited >= LONG_THROTTLE {
+            tracing::info!(
+                client = self.0.name,
+                delay = ?waited,
+                method = %request.method,
+                path = request.bare_path(),
+                "Waited before sending request because of the client-side rate limit"
+            );
+        }
+    }
+
+    async fn attempt(&self, request: &Request) -> Result<Bytes, Failure> {
+        let within = async {
+            let answer = self.head(&self.0.requests, request).await?;
+            let answer = self.expect_success(request, answer).await?;
+            match answer.into_body().collect().await {
+                Ok(body) => Ok(body.to_bytes()),
+                Err(error) => Err(self.broken(request, &error)),
+            }
+        };
+        self.in_time(request, within).await
+    }
+
+    async fn in_time<T>(
+        &self,
+        request: &Request,
+        what: impl Future<Output = Result<T, Failure>>,
+    ) -> Result<T, Failure> {
+        tokio::select! {
+            biased;
+            outcome = what => outcome,
+            () = self.0.clock.sleep(self.0.time_out) => Err(Failure {
+                error: ApiError::Timeout(self.describe(request)),
+                ending: Ending::TimedOut,
+            }),
+        }
+    }
+
+    async fn head(&self, client: &Client, request: &Request) -> Result<Response<Body>, Failure> {
+        let wire = self.on_the_wire(request)?;
+        let start = self.0.clock.monotonic();
+        let outcome = client.send(wire).await;
+        let took = self.0.clock.monotonic().saturating_sub(start);
+        let code = outcome.as_ref().ok().map(|answer| answer.status().as_u16());
+        self.0.observer.answered(self.call(&request.method), code, took);
+        tracing::trace!(client = self.0.name, method = %request.method, path = request.bare_path(), code, ?took, "Request");
+        outcome.map_err(|error| self.broken(request, &error))
+    }
+
+    fn on_the_wire(&self, request: &Request) -> Result<http::Request<Body>, Failure> {
+        let mut builder = http::Request::builder()
+            .method(request.method.clone())
+            .uri(&request.path)
+            .header(ACCEPT, JSON)
+            .header(USER_AGENT, self.0.agent.clone());
+        if !request.body.is_empty() {
+            builder = builder.header(CONTENT_TYPE, request.content_type);
+        }
+        builder.body(Body::from(request.body.clone())).map_err(|error| Failure {
+            error: ApiError::Transport(format!("{}: {error}", self.describe(request))),
+            ending: Ending::NotConnected,
+        })
+    }
+
+    async fn expect_success(
+        &self,
+        request: &Request,
+        answer: Response<Body>,
+    ) -> Result<Response<Body>, Failure> {
+        let code = answer.status();
+        if code.is_success() {
+            return Ok(answer);
+        }
+        let retry_after = retry::retry_after(answer.headers());
+        // What is missing of an explanation changes nothing about the refusal.
+        let body = Limited::new(answer.into_body(), REFUSAL_LIMIT).collect().await;
+        let body = body.map(http_body_util::Collected::to_bytes).unwrap_or_default();
+        let seconds = retry_after.map(|wait| wait.as_secs());
+        let error = failure::refusal(code, &body, &self.describe(request), seconds);
+        Err(Failure { error, ending: Ending::Refused { code, retry_after } })
+    }
+
+    fn broken(&self, request: &Request, error: &kube_client::Error) -> Failure {
+        let ending = if failure::is_connect(error) { Ending::NotConnected } else { Ending::Broken };
+        let error = ApiError::Transport(format!("{}: {}", self.describe(request), failure::describe(error)));
+        Failure { error, ending }
+    }
+
+    async fn wait_or_give_up(&self, request: &Request, sent: u32, failure: Failure) -> Result<(), ApiError> {
+        let Some(wait) = retry::wait_before_retry(&request.method, sent, failure.ending) else {
+            return Err(failure.error);
+        };
+        let code = match failure.ending {
+            Ending::Refused { code, .. } => Some(code),
+            _ => None,
+        };
+        self.0.observer.retried(self.call(&request.method), code.as_ref().map(StatusCode::as_u16));
+        tracing::debug!(
+            client = self.0.name,
+            method = %request.method,
+            path = request.bare_path(),
+            delay = ?wait,
+            attempt = sent,
+            err = %failure.error,
+            "Sending the request again"
+        );
+        self.0.clock.sleep(wait).await;
+        Ok(())
+    }
+
+    fn call<'a>(&'a self, method: &'a Method) -> Call<'a> {
+        Call { client: &self.0.name, server: &self.0.server, method }
+    }
+}
+
+impl fmt::Debug for ApiClient {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ApiClient")
+            .field("name", &self.0.name)
+            .field("server", &self.0.server)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,120 @@
+//! Where clients come from.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use http::{Request, Response};
+use kcm_clock::Clock;
+use kube_client::{
+    Client,
+    client::{Body, ClientBuilder},
+};
+use tower::{BoxError, Service};
+
+use crate::{
+    agent::UserAgent,
+    api_client::{ApiClient, Parts},
+    limiter::{RateLimit, TokenBucket},
+    observer::{NoObserver, Observer},
+    transport::{ConfigError, Lane, Server, Transport},
+};
+
+/// What all clients of a process have in common.
+#[derive(Debug, Clone)]
+pub struct ClientOptions {
+    /// How they introduce themselves.
+    pub agent: UserAgent,
+    /// How long a request that is no watch may take, from being sent to the end of the answer.
+    pub time_out: Duration,
+    /// Where they get the time from.
+    pub clock: Arc<dyn Clock>,
+    /// Who is told what they do.
+    pub observer: Arc<dyn Observer>,
+}
+
+impl ClientOptions {
+    /// As long as the API server itself gives a request.
+    const TIME_OUT: Duration = Duration::from_secs(60);
+
+    /// Options for everyday use: a minute for a request, nobody watching.
+    pub fn new(agent: UserAgent, clock: Arc<dyn Clock>) -> Self {
+        Self { agent, time_out: Self::TIME_OUT, clock, observer: Arc::new(NoObserver) }
+    }
+}
+
+/// Makes clients that share connections: one set for requests, another for watches.
+///
+/// Upstream counterpart: `clientbuilder.SimpleControllerClientBuilder`. Cheap to clone.
+#[derive(Clone)]
+pub struct ClientFactory {
+    server: Arc<str>,
+    requests: Client,
+    watches: Client,
+    options: ClientOptions,
+}
+
+impl ClientFactory {
+    /// Clients of the API server at `server`. Reads the configuration; makes no connection yet.
+    ///
+    /// # Errors
+    ///
+    /// When the configuration or a file that it names cannot be read or understood.
+    pub async fn connect(server: Server, options: ClientOptions) -> Result<Self, ConfigError> {
+        let transport = Transport::new(server, Arc::clone(&options.clock)).await?;
+        Ok(Self {
+            server: transport.address().into(),
+            requests: transport.client(Lane::Requests),
+            watches: transport.client(Lane::Watches),
+            options,
+        })
+    }
+
+    /// Clients of a service in this process: an embedded API server, or a test's imitation of one. No socket.
+    ///
+    /// # Panics
+    ///
+    /// Outside a tokio runtime: a task of it hands the requests on.
+    pub fn in_process<S, B>(service: S, options: ClientOptions) -> Self
+    where
+        S: Service<Request<Body>, Response = Response<B>> + Send + 'static,
+        S::Future: Send + 'static,
+        S::Error: Into<BoxError>,
+        B: http_body::Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<BoxError>,
+    {
+        let client = ClientBuilder::new(service, "default").build();
+        Self { server: "".into(), requests: client.clone(), watches: client, options }
+    }
+
+    /// A client of its own name and rate limit. Events of a controller go through the same client, so that they
+    /// share its limit (US-1.3).
+    pub fn client(&self, name: &str, limit: RateLimit) -> ApiClient {
+        ApiClient::new(Parts {
+            name: name.to_owned(),
+            agent: self.options.agent.header(name),
+            server: Arc::clone(&self.server),
+            requests: self.requests.clone(),
+            watches: self.watches.clone(),
+            bucket: TokenBucket::new(limit, Arc::clone(&self.options.clock)),
+            clock: Arc::clone(&self.options.clock),
+            time_out: self.options.time_out,
+            observer: Arc::clone(&self.options.observer),
+        })
+    }
+
+    /// Where requests go, such as `https://10.0.0.1:6443`; empty in process.
+    pub fn server(&self) -> &str {
+        &self.server
+    }
+
+    /// What the clients have in common.
+    pub fn options(&self) -> &ClientOptions {
+        &self.options
+    }
+}
+
+impl fmt::Debug for ClientFactory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClientFactory").field("server", &self.server).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,127 @@
+//! From what can go wrong on the way to [`ApiError`].
+
+use std::error::Error;
+
+use http::StatusCode;
+use kcm_api::{ApiError, Status, StatusDetails, error::reason};
+
+/// The refusal that an answer with `code` and `body` is.
+///
+/// Upstream counterpart: `errors.FromObject` and `NewGenericServerResponse`.
+pub(crate) fn refusal(code: StatusCode, body: &[u8], what: &str, retry_after: Option<u64>) -> ApiError {
+    let mut status = match serde_json::from_slice::<Status>(body) {
+        Ok(status) if status.status == "Failure" => status,
+        _ => generic(code, what),
+    };
+    if status.code == 0 {
+        status.code = code.as_u16();
+    }
+    if let Some(seconds) = retry_after {
+        let details = status.details.get_or_insert_default();
+        details.retry_after_seconds.get_or_insert(u32::try_from(seconds).unwrap_or(u32::MAX));
+    }
+    ApiError::Status(Box::new(status))
+}
+
+/// For an answer that is no [`Status`]: it comes from a proxy, or from no API server at all. What it says is
+/// not quoted; it can be a whole page, and anything.
+fn generic(code: StatusCode, what: &str) -> Status {
+    let reason = match code.as_u16() {
+        400 => "BadRequest",
+        401 => "Unauthorized",
+        403 => reason::FORBIDDEN,
+        404 => reason::NOT_FOUND,
+        405 => "MethodNotAllowed",
+        406 => "NotAcceptable",
+        409 => reason::CONFLICT,
+        410 => reason::GONE,
+        413 => "RequestEntityTooLarge",
+        415 => "UnsupportedMediaType",
+        422 => reason::INVALID,
+        429 => reason::TOO_MANY_REQUESTS,
+        503 => "ServiceUnavailable",
+        504 => reason::TIMEOUT,
+        500.. => "InternalError",
+        _ => "",
+    };
+    Status {
+        status: "Failure".to_owned(),
+        message: format!("{what}: the server answered {code} without an explanation"),
+        reason: reason.to_owned(),
+        details: Some(StatusDetails::default()),
+        code: code.as_u16(),
+    }
+}
+
+/// Whether no connection came about, so that nothing was sent.
+pub(crate) fn is_connect(error: &(dyn Error + 'static)) -> bool {
+    chain(error).any(|cause| {
+        cause
+            .downcast_ref::<hyper_util::client::legacy::Error>()
+            .is_some_and(hyper_util::client::legacy::Error::is_connect)
+    })
+}
+
+/// The causes of `error` in one line, from the outermost to the innermost, without repetitions and without the
+/// layers that say nothing.
+pub(crate) fn describe(error: &(dyn Error + 'static)) -> String {
+    let mut text = String::new();
+    for cause in chain(error) {
+        let own = cause.to_string().split_whitespace().collect::<Vec<_>>().join(" ");
+        // kube and hyper-util name themselves and the stage before they come to the point.
+        let own = own.trim_start_matches("ServiceError: ").trim_start_matches("HyperError: ");
+        if own.is_empty() || own.starts_with("client error (") || text.contains(own) {
+            continue;
+        }
+        if !text.is_empty() {
+            text.push_str(": ");
+        }
+        text.push_str(own);
+    }
+    if text.is_empty() { "the connection failed".to_owned() } else { text }
+}
+
+fn chain<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
+    let mut next = Some(error);
+    std::iter::from_fn(move || {
+        let error = next?;
+        next = error.source();
+        Some(error)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refusal_with_a_status_is_that_status() {
+        let body = br#"{"kind":"Status","status":"Failure","message":"m","reason":"Conflict","code":409}"#;
+        let error = refusal(StatusCode::CONFLICT, body, "PUT /x", None);
+        assert!(error.is_conflict());
+        assert_eq!(error.to_string(), "m");
+    }
+
+    #[test]
+    fn refusal_without_a_status_has_the_reason_of_its_code_and_quotes_nothing() {
+        let error = refusal(StatusCode::GONE, b"<html>secret</html>", "GET /x", None);
+        assert!(error.is_expired());
+        assert_eq!(error.to_string(), "GET /x: the server answered 410 Gone without an explanation");
+    }
+
+    #[test]
+    fn refusal_with_a_retry_after_header_carries_it() {
+        let error = refusal(StatusCode::TOO_MANY_REQUESTS, b"", "GET /x", Some(3));
+        assert!(error.is_too_many_requests());
+        assert_eq!(error.retry_after_seconds(), Some(3));
+    }
+
+    #[test]
+    fn description_of_nested_causes_is_one_line_without_repetitions() {
+        #[derive(Debug, thiserror::Error)]
+        #[error("outer: {0}")]
+        struct Outer(#[source] std::io::Error);
+        let error = Outer(std::io::Error::other("in\nner"));
+        assert_eq!(describe(&error), "outer: in ner");
+    }
+}

@@ -1,0 +1,42 @@
+//! A window for metrics.
+
+use std::{fmt, time::Duration};
+
+use http::Method;
+
+/// Which request an observation is about.
+#[derive(Debug, Clone, Copy)]
+pub struct Call<'a> {
+    /// The client's name, such as `deployment-controller`.
+    pub client: &'a str,
+    /// Where the request goes, such as `https://10.0.0.1:6443`.
+    pub server: &'a str,
+    /// The HTTP method.
+    pub method: &'a Method,
+}
+
+/// Is told what the clients do. All methods do nothing unless implemented; they must not block.
+///
+/// Upstream counterpart: `client-go/tools/metrics`.
+pub trait Observer: fmt::Debug + Send + Sync + 'static {
+    /// A request waited for its turn. Called for those that waited for zero time, too.
+    fn throttled(&self, call: Call<'_>, waited: Duration) {
+        let _ = (call, waited);
+    }
+
+    /// The head of an answer came after `took`; `None` when none came.
+    fn answered(&self, call: Call<'_>, code: Option<u16>, took: Duration) {
+        let _ = (call, code, took);
+    }
+
+    /// A request will be sent again; `None` when no answer came to the last.
+    fn retried(&self, call: Call<'_>, code: Option<u16>) {
+        let _ = (call, code);
+    }
+}
+
+/// Nobody watches.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct NoObserver;
+
+impl Observer for NoObserver {}
