@@ -61,42 +61,48 @@ impl<'a> Decoded<'a> {
         Ok(template)
     }
 
-    /// The field of a template, or of a struct in it, that `path` leads to by JSON names.
+    /// What `path` leads to by JSON names, from a template; None where nothing is set on the way.
     pub(crate) fn at_mut(&mut self, schema: &Schema, path: &[&str]) -> Option<&mut Self> {
         let (mut value, mut type_) = (self, schema.root());
         for name in path {
             let Shape::Struct(shape) = &schema.type_(schema.pointee(type_)).shape else { return None };
-            (value, type_) = value.field_mut(schema, shape, shape.path(name)?)?;
+            let Self::Struct(object) = value else { return None };
+            (value, type_) = object.field_mut(schema, shape, shape.path(name)?)?;
         }
         Some(value)
     }
 
-    /// The field at `path`, which makes structs of what is unset on the way there.
-    fn field_mut<'s>(
-        &'s mut self,
+    /// The struct that this is, or is made.
+    fn take_struct(&mut self, shape: &Struct) -> Box<DecodedStruct<'a>> {
+        match std::mem::take(self) {
+            Self::Struct(object) => object,
+            _ => {
+                let mut fields = Vec::new();
+                fields.resize_with(shape.fields.len(), Self::default);
+                Box::new(DecodedStruct { fields, unknown: Vec::new() })
+            }
+        }
+    }
+}
+
+impl<'a> DecodedStruct<'a> {
+    /// The field at `path`, and its type. Makes embedded structs on the way.
+    fn field_mut(
+        &mut self,
         schema: &Schema,
         shape: &Struct,
         path: &[u8],
-    ) -> Option<(&'s mut Self, TypeId)> {
+    ) -> Option<(&mut Decoded<'a>, TypeId)> {
         let (first, rest) = path.split_first()?;
         let index = usize::from(*first);
-        let type_ = shape.fields.get(index)?.type_;
-        let value = self.as_struct(shape).fields.get_mut(index)?;
+        let (type_, value) = (shape.fields.get(index)?.type_, self.fields.get_mut(index)?);
         match &schema.type_(type_).shape {
-            Shape::Struct(embedded) if !rest.is_empty() => value.field_mut(schema, embedded, rest),
+            Shape::Struct(embedded) if !rest.is_empty() => {
+                *value = Decoded::Struct(value.take_struct(embedded));
+                let Decoded::Struct(object) = value else { return None };
+                object.field_mut(schema, embedded, rest)
+            }
             _ => Some((value, type_)),
-        }
-    }
-
-    fn as_struct(&mut self, shape: &Struct) -> &mut DecodedStruct<'a> {
-        if !matches!(self, Self::Struct(_)) {
-            let mut fields = Vec::new();
-            fields.resize_with(shape.fields.len(), Self::default);
-            *self = Self::Struct(Box::new(DecodedStruct { fields, unknown: Vec::new() }));
-        }
-        match self {
-            Self::Struct(value) => value,
-            _ => unreachable!("it was just made one"),
         }
     }
 }
@@ -259,21 +265,21 @@ impl<'a> Visitor<'a> for Slot<'_, 'a> {
 
 impl<'a> Slot<'_, 'a> {
     fn fields<A: MapAccess<'a>>(self, shape: &Struct, mut map: A) -> Result<(), A::Error> {
-        self.value.as_struct(shape);
+        let mut object = self.value.take_struct(shape);
         while let Some(Key(key)) = map.next_key()? {
-            let field = shape.path(&key).and_then(|path| self.value.field_mut(self.schema, shape, path));
-            if let Some((value, type_)) = field {
+            let path = shape.path(&key);
+            if let Some((value, type_)) = path.and_then(|path| object.field_mut(self.schema, shape, path)) {
                 map.next_value_seed(Slot { schema: self.schema, type_, value })?;
                 continue;
             }
             let value = map.next_value()?;
-            let unknown = &mut self.value.as_struct(shape).unknown;
-            unknown.retain(|(name, _)| *name != key);
+            object.unknown.retain(|(name, _)| *name != key);
             // A field that came to be after this version is unset by null like any other.
             if value != Value::Null {
-                unknown.push((key, value));
+                object.unknown.push((key, value));
             }
         }
+        *self.value = Decoded::Struct(object);
         Ok(())
     }
 

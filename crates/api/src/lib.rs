@@ -15,6 +15,7 @@
 #[macro_use]
 mod lossless;
 
+mod decoded;
 pub mod deployment;
 pub mod error;
 pub mod hash;

@@ -1,8 +1,239 @@
-//! placeholder
+//! Equality of pod templates by meaning.
+//!
+//! Upstream counterpart: `apiequality.Semantic.DeepEqual` on decoded templates, as `EqualIgnoreHash` uses it
+//! (US-4.8). A template's meaning is written down in a form in which equal meanings are equal bytes, and of that
+//! only a digest is kept, so that comparing costs next to nothing however often it is done.
+
 use serde_json::Value;
-/// digest
+use sha2::{Digest as _, Sha256};
+
+use crate::{
+    IntOrString,
+    decoded::{Decoded, DecodedStruct},
+    quantity::Quantity,
+    schema::{Schema, Shape, Struct, TypeId, Version},
+};
+
+/// Equal for templates that mean the same.
 pub type Digest = [u8; 32];
-/// digest
-pub fn digest_ignoring_label(_template: &Value, _label: &str) -> Digest {
-    [0; 32]
+
+/// The digest of what `template` means, apart from the label `label`.
+///
+/// Two digests are equal exactly when upstream holds the templates equal, label aside: null, unset, zero and
+/// empty are one, except that a pointer to a zero value is set; quantities count by value and times by instant.
+/// Beyond upstream, a field that the types do not know counts, as JSON; so does a value that is not of the type
+/// that its field has.
+pub fn digest_ignoring_label(template: &Value, label: &str) -> Digest {
+    digest_with(Schema::of(Version::default()), template, label)
 }
+
+/// As [`digest_ignoring_label`], by the types in `schema`.
+pub fn digest_with(schema: &Schema, template: &Value, label: &str) -> Digest {
+    match Decoded::template(schema, template) {
+        Ok(decoded) => digest(schema, decoded, label),
+        // A tree is not text that could be broken; if decoding it fails all the same, its text has to do.
+        Err(_) => Sha256::digest(template.to_string()).into(),
+    }
+}
+
+/// As [`digest_ignoring_label`], of JSON text.
+pub(crate) fn digest_json(json: &str, label: &str) -> Digest {
+    let schema = Schema::of(Version::default());
+    match Decoded::template(schema, &mut serde_json::Deserializer::from_str(json)) {
+        Ok(decoded) => digest(schema, decoded, label),
+        Err(_) => Sha256::digest(json).into(),
+    }
+}
+
+fn digest(schema: &Schema, mut template: Decoded<'_>, label: &str) -> Digest {
+    if let Some(Decoded::Map(labels)) = template.at_mut(schema, &["metadata", "labels"]) {
+        labels.retain(|(key, _)| key != label);
+    }
+    let mut writer = Writer { schema, bytes: Vec::with_capacity(1024) };
+    writer.value(schema.root(), &template);
+    Sha256::digest(&writer.bytes).into()
+}
+
+/// Whether a value means more than its absence would.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Meaning {
+    Nothing,
+    Something,
+}
+
+/// Writes values so that equal meanings are equal bytes, and different ones different: each value says where it
+/// ends, and each field that says something is preceded by its number.
+struct Writer<'a> {
+    schema: &'a Schema,
+    bytes: Vec<u8>,
+}
+
+/// Ends a struct; fields are numbered from 1.
+const END: u16 = 0;
+/// Precedes an unknown field.
+const UNKNOWN: u16 = u16::MAX;
+/// Precedes a value of the wrong type. No other value begins with it.
+const MISFIT: u8 = b'!';
+
+impl Writer<'_> {
+    fn value(&mut self, type_: TypeId, value: &Decoded<'_>) -> Meaning {
+        if let Decoded::Misfit(value) = value {
+            self.bytes.push(MISFIT);
+            self.json(value);
+            return Meaning::Something;
+        }
+        match &self.schema.type_(type_).shape {
+            Shape::Pointer(inner) => {
+                let is_set = !matches!(value, Decoded::Unset);
+                self.bytes.push(if is_set { b'*' } else { b'-' });
+                if is_set {
+                    self.value(*inner, value);
+                }
+                said(is_set)
+            }
+            Shape::List(inner) => {
+                let items = if let Decoded::List(items) = value { items.as_slice() } else { &[] };
+                self.count(b'[', items.len());
+                for item in items {
+                    self.value(*inner, item);
+                }
+                said(!items.is_empty())
+            }
+            Shape::Map(inner) => {
+                let entries = if let Decoded::Map(entries) = value { entries.as_slice() } else { &[] };
+                self.count(b'm', entries.len());
+                for (key, value) in entries {
+                    self.text(key);
+                    self.value(*inner, value);
+                }
+                said(!entries.is_empty())
+            }
+            Shape::Struct(shape) => match value {
+                Decoded::Struct(object) => self.fields(shape, object),
+                _ => self.fields(shape, &DecodedStruct::default()),
+            },
+            Shape::Bool => {
+                let is_true = matches!(value, Decoded::Bool(true));
+                self.bytes.push(if is_true { b't' } else { b'f' });
+                said(is_true)
+            }
+            Shape::Int32 | Shape::Int64 => {
+                let number = if let Decoded::Int(number) = value { *number } else { 0 };
+                self.bytes.push(b'i');
+                self.bytes.extend(number.to_be_bytes());
+                said(number != 0)
+            }
+            Shape::Text => {
+                let text = if let Decoded::Text(text) = value { text } else { "" };
+                self.text(text);
+                said(!text.is_empty())
+            }
+            Shape::Quantity => match value {
+                Decoded::Quantity(quantity) => self.quantity(quantity),
+                _ => self.quantity(&Quantity::default()),
+            },
+            Shape::IntOrString => match value {
+                Decoded::IntOrString(IntOrString::String(text)) => {
+                    self.text(text);
+                    Meaning::Something
+                }
+                Decoded::IntOrString(IntOrString::Int(number)) => self.int(i128::from(*number)),
+                _ => self.int(0),
+            },
+            Shape::Time => match value {
+                Decoded::Time(time) => self.int(time.as_nanosecond() - GO_ZERO_TIME),
+                _ => self.int(0),
+            },
+            Shape::RawJson => {
+                let text = if let Decoded::RawJson(text) = value { text } else { "" };
+                self.text(text);
+                said(!text.is_empty())
+            }
+        }
+    }
+
+    fn fields(&mut self, shape: &Struct, object: &DecodedStruct<'_>) -> Meaning {
+        let start = self.bytes.len();
+        for ((field, value), number) in shape.fields.iter().zip(&object.fields).zip(1_u16..) {
+            if matches!(value, Decoded::Unset) {
+                continue;
+            }
+            let before = self.bytes.len();
+            self.bytes.extend(number.to_be_bytes());
+            if self.value(field.type_, value) == Meaning::Nothing {
+                self.bytes.truncate(before);
+            }
+        }
+        let mut unknown: Vec<_> = object.unknown.iter().collect();
+        unknown.sort_by(|a, b| a.0.cmp(&b.0));
+        for (name, value) in unknown {
+            self.bytes.extend(UNKNOWN.to_be_bytes());
+            self.text(name);
+            self.json(value);
+        }
+        let meaning = said(self.bytes.len() > start);
+        self.bytes.extend(END.to_be_bytes());
+        meaning
+    }
+
+    fn quantity(&mut self, quantity: &Quantity) -> Meaning {
+        let number = quantity.number();
+        self.bytes.push(if number.negative { b'-' } else { b'+' });
+        self.text(&number.digits);
+        self.bytes.extend(number.exponent.to_be_bytes());
+        said(!number.digits.is_empty())
+    }
+
+    fn int(&mut self, number: i128) -> Meaning {
+        self.bytes.push(b'i');
+        self.bytes.extend(number.to_be_bytes());
+        said(number != 0)
+    }
+
+    fn text(&mut self, text: &str) {
+        self.count(b's', text.len());
+        self.bytes.extend(text.as_bytes());
+    }
+
+    fn count(&mut self, tag: u8, count: usize) {
+        self.bytes.push(tag);
+        self.bytes.extend((count as u64).to_be_bytes());
+    }
+
+    /// Any JSON, in order of the keys; without nulls in objects, because to Go they are absent.
+    fn json(&mut self, value: &Value) {
+        match value {
+            Value::Null => self.bytes.push(b'0'),
+            Value::Bool(value) => self.bytes.push(if *value { b't' } else { b'f' }),
+            Value::Number(number) => {
+                self.bytes.push(b'n');
+                self.text(&number.to_string());
+            }
+            Value::String(text) => self.text(text),
+            Value::Array(items) => {
+                self.count(b'[', items.len());
+                items.iter().for_each(|item| self.json(item));
+            }
+            Value::Object(entries) => {
+                // Sorted here, because whether serde_json's maps are depends on who else uses it.
+                let mut entries: Vec<_> = entries.iter().filter(|(_, value)| !value.is_null()).collect();
+                entries.sort_unstable_by_key(|(key, _)| *key);
+                self.count(b'{', entries.len());
+                for (key, value) in entries {
+                    self.text(key);
+                    self.json(value);
+                }
+            }
+        }
+    }
+}
+
+/// 0001-01-01T00:00:00Z, which is Go's time that was never set, in nanoseconds from 1970.
+const GO_ZERO_TIME: i128 = -62_135_596_800 * 1_000_000_000;
+
+fn said(something: bool) -> Meaning {
+    if something { Meaning::Something } else { Meaning::Nothing }
+}
+
+#[cfg(test)]
+mod tests;

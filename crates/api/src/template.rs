@@ -145,7 +145,7 @@ impl PodTemplate {
     pub fn digest(&self) -> &Digest {
         self.0
             .digest
-            .get_or_init(|| semantic::digest_ignoring_label(&self.to_value(), POD_TEMPLATE_HASH_LABEL))
+            .get_or_init(|| semantic::digest_json(self.json(), POD_TEMPLATE_HASH_LABEL))
     }
 
     /// The value of the hash label for this template, which is in the name of its ReplicaSet too.
@@ -156,7 +156,7 @@ impl PodTemplate {
     ///
     /// When a field is not of the type that the API gives it.
     pub fn compute_hash(&self, collision_count: Option<i32>) -> Result<String, HashError> {
-        hash::compute(&self.to_value(), collision_count)
+        hash::compute_json(self.json(), collision_count)
     }
 }
 
