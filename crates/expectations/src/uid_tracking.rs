@@ -91,9 +91,11 @@ impl<K: Key, D: Eq + Hash + Display> UidTrackingExpectations<K, D> {
 
     /// Drops all that is noted for `key`, whose object is gone.
     pub fn delete(&self, key: &K) {
-        // The guard is not kept: `remove` locks the entry, and the counts are dropped by nobody else.
-        self.deletions.remove(key);
+        let entry = self.deletions.entry(key.clone());
         self.counts.delete(key);
+        if let Entry::Occupied(expected) = entry {
+            expected.remove();
+        }
     }
 }
 
