@@ -7,7 +7,7 @@ use http::Response;
 use http_body_util::BodyExt;
 use kcm_api::{ApiError, Status};
 use kcm_clock::Sleep;
-use kcm_informer::{Undecodable, WatchEvent, WatchOptions, WatchStream};
+use kcm_informer::{WatchEvent, WatchOptions, WatchStream};
 use kube_client::client::Body;
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -131,9 +131,9 @@ impl<K: Kind> Watching<K> {
         let object = object.get();
         let decode = || decode_or_name::<K>(&self.decoder, object);
         match &*type_ {
-            "ADDED" => Ok(or_undecodable(decode(), WatchEvent::Added)),
-            "MODIFIED" => Ok(or_undecodable(decode(), WatchEvent::Modified)),
-            "DELETED" => Ok(or_undecodable(decode(), WatchEvent::Deleted)),
+            "ADDED" => Ok(decode().map_or_else(WatchEvent::Undecodable, WatchEvent::Added)),
+            "MODIFIED" => Ok(decode().map_or_else(WatchEvent::Undecodable, WatchEvent::Modified)),
+            "DELETED" => Ok(decode().map_or_else(WatchEvent::UndecodableDeleted, WatchEvent::Deleted)),
             "BOOKMARK" => bookmark(object).map_err(|error| not_an_event(&error)),
             "ERROR" => {
                 let status: Status = serde_json::from_str(object).map_err(|error| not_an_event(&error))?;
@@ -177,10 +177,6 @@ struct BookmarkObject {
 struct BookmarkMeta {
     resource_version: String,
     annotations: Option<kcm_api::Annotations>,
-}
-
-fn or_undecodable<K>(decoded: Result<K, Undecodable>, event: fn(K) -> WatchEvent<K>) -> WatchEvent<K> {
-    decoded.map_or_else(WatchEvent::Undecodable, event)
 }
 
 fn bookmark<K>(object: &str) -> Result<WatchEvent<K>, serde_json::Error> {

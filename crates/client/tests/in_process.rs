@@ -1,0 +1,445 @@
+//! What goes over the wire and what comes of the answers, against a scripted service in simulated time.
+
+mod support;
+
+use std::{sync::Arc, time::Duration};
+
+use futures_util::StreamExt;
+use http::Method;
+use kcm_api::{ApiError, Deployment, ObjectKey, Pod, ReplicaSet};
+use kcm_client::{RateLimit, Request};
+use kcm_clock::{Clock, SimulatedClock, Timestamp};
+use kcm_controller_util::{DeploymentControl, PodControl, ReplicaSetControl};
+use kcm_events::EventSink;
+use kcm_informer::{ListOptions, WatchEvent, WatchOptions};
+use serde_json::{Value, json};
+
+use support::{Answer, Scripted, ok, status};
+
+fn scripted(script: impl IntoIterator<Item = Answer>) -> Scripted {
+    Scripted::new(Arc::new(SimulatedClock::new(Timestamp::UNIX_EPOCH)), script)
+}
+
+fn refused(code: u16, retry_after: Option<&'static str>) -> Answer {
+    let headers = retry_after.map(|seconds| ("retry-after", seconds)).into_iter().collect();
+    Answer::Whole(code, headers, status(code, "", "refused"))
+}
+
+fn post() -> Request {
+    Request::json(Method::POST, "/api/v1/namespaces/default/pods", "{}")
+}
+
+fn pod(name: &str, version: &str) -> Value {
+    json!({"metadata": {"namespace": "default", "name": name, "uid": format!("uid-{name}"), "resourceVersion": version}})
+}
+
+fn event(type_: &str, object: &Value) -> String {
+    format!("{{\"type\":\"{type_}\",\"object\":{object}}}\n")
+}
+
+// Sending again.
+
+#[tokio::test(start_paused = true)]
+async fn post_answered_504_is_sent_once() {
+    for retry_after in [None, Some("1")] {
+        let server = scripted([refused(504, retry_after), ok("{}")]);
+        let error = server.client().send(&post()).await.unwrap_err();
+        assert_eq!(error.code(), Some(504));
+        assert_eq!(server.seen().len(), 1, "Retry-After: {retry_after:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn post_whose_connection_breaks_is_sent_once() {
+    let server = scripted([Answer::Break, ok("{}")]);
+    let error = server.client().send(&post()).await.unwrap_err();
+    let ApiError::Transport(message) = error else { panic!("{error:?}") };
+    assert_eq!(message, "POST /api/v1/namespaces/default/pods: connection reset by the script");
+    assert_eq!(server.seen().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn post_answered_429_with_retry_after_is_sent_again_when_told() {
+    let server = scripted([refused(429, Some("3")), refused(429, Some("2")), ok("{}")]);
+    server.client().send(&post()).await.unwrap();
+    let seconds: Vec<_> = server.seen().iter().map(|seen| seen.at.as_secs()).collect();
+    assert_eq!(seconds, [0, 3, 5]);
+    assert!(server.seen().iter().all(|seen| seen.body == "{}"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn post_answered_429_without_retry_after_is_sent_once() {
+    let server = scripted([refused(429, None), ok("{}")]);
+    assert!(server.client().send(&post()).await.unwrap_err().is_too_many_requests());
+    assert_eq!(server.seen().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn get_refused_for_ever_is_sent_eleven_times() {
+    let server = scripted((0..20).map(|_| refused(503, Some("1"))));
+    let error = server.client().send(&Request::get("/x")).await.unwrap_err();
+    assert_eq!(error.code(), Some(503));
+    assert_eq!(error.retry_after_seconds(), Some(1));
+    assert_eq!(server.seen().len(), 11);
+}
+
+#[tokio::test(start_paused = true)]
+async fn get_whose_connection_breaks_is_sent_again() {
+    let server = scripted([Answer::Break, ok("{}")]);
+    server.client().send(&Request::get("/x")).await.unwrap();
+    assert_eq!(server.seen().len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn request_without_an_answer_times_out() {
+    let server = scripted([Answer::Silence]);
+    let clock = SimulatedClock::new(Timestamp::UNIX_EPOCH);
+    let error = server.client().send(&post()).await.unwrap_err();
+    assert!(matches!(error, ApiError::Timeout(_)), "{error:?}");
+    assert_eq!(error.to_string(), "POST /api/v1/namespaces/default/pods: request timed out");
+    assert_eq!(clock.monotonic(), Duration::from_secs(60));
+}
+
+#[tokio::test(start_paused = true)]
+async fn request_whose_answer_never_ends_times_out() {
+    let server = scripted([Answer::Endless(vec!["{".to_owned()])]);
+    let error = server.client().send(&Request::get("/x")).await.unwrap_err();
+    assert!(matches!(error, ApiError::Timeout(_)), "{error:?}");
+}
+
+// Rate limit.
+
+#[tokio::test(start_paused = true)]
+async fn events_share_the_limit_of_their_controller_and_other_controllers_do_not() {
+    let server = scripted((0..8).map(|_| ok(json!({"metadata": {}}))));
+    let factory = server.factory();
+    let one = factory.client("one", RateLimit { qps: 1.0, burst: 1 });
+    let other = factory.client("other", RateLimit { qps: 1.0, burst: 1 });
+    let sink: Arc<dyn EventSink> = Arc::new(one.clone());
+    one.send(&post()).await.unwrap();
+    sink.create("default", &json!({})).await.unwrap();
+    one.send(&post()).await.unwrap();
+    other.send(&post()).await.unwrap();
+    let seconds: Vec<_> = server.seen().iter().map(|seen| seen.at.as_secs()).collect();
+    assert_eq!(seconds, [0, 1, 2, 2]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn watch_takes_no_token() {
+    let server = scripted((0..5).map(|_| Answer::Endless(vec![])));
+    let client = server.factory().client("one", RateLimit { qps: 0.001, burst: 1 });
+    let pods = client.pods();
+    for _ in 0..5 {
+        drop(pods.watch(&WatchOptions::default()).await.unwrap());
+    }
+    assert!(server.seen().iter().all(|seen| seen.at.is_zero()));
+}
+
+// Verbs.
+
+#[tokio::test(start_paused = true)]
+async fn writes_go_where_upstreams_go_with_their_media_types() {
+    let deployment = json!({
+        "apiVersion": "apps/v1", "kind": "Deployment", "future": 1,
+        "metadata": {"namespace": "shop", "name": "web", "resourceVersion": "7"},
+        "spec": {"template": {"spec": {"new": [true]}}}, "status": {},
+    });
+    // As it comes in a list.
+    let replica_set = json!({
+        "metadata": {"namespace": "shop", "name": "web-1", "resourceVersion": "8"},
+        "spec": {"template": {"spec": {}}}, "status": {"replicas": 0},
+    });
+    let server = scripted([
+        ok(&deployment),
+        ok(&deployment),
+        ok(&deployment),
+        ok(&replica_set),
+        ok(&replica_set),
+        ok(&replica_set),
+        ok("{}"),
+        ok("{}"),
+    ]);
+    let client = server.client();
+    let key = ObjectKey::new("shop", "web");
+    let whole = client.get_deployment(&key).await.unwrap();
+    client.update_deployment(&whole).await.unwrap();
+    client.update_deployment_status(&whole).await.unwrap();
+    let set: ReplicaSet = serde_json::from_value(replica_set).unwrap();
+    client.create_replica_set(&set).await.unwrap();
+    client.update_replica_set(&set).await.unwrap();
+    client.update_replica_set_status(&set).await.unwrap();
+    client.delete_replica_set(&ObjectKey::new("shop", "web-1")).await.unwrap();
+    client.delete_pod(&ObjectKey::new("shop", "web-1-x")).await.unwrap();
+
+    let seen = server.seen();
+    let lines: Vec<_> = seen.iter().map(|seen| format!("{} {}", seen.method, seen.path)).collect();
+    assert_eq!(
+        lines,
+        [
+            "GET /apis/apps/v1/namespaces/shop/deployments/web",
+            "PUT /apis/apps/v1/namespaces/shop/deployments/web",
+            "PUT /apis/apps/v1/namespaces/shop/deployments/web/status",
+            "POST /apis/apps/v1/namespaces/shop/replicasets",
+            "PUT /apis/apps/v1/namespaces/shop/replicasets/web-1",
+            "PUT /apis/apps/v1/namespaces/shop/replicasets/web-1/status",
+            "DELETE /apis/apps/v1/namespaces/shop/replicasets/web-1",
+            "DELETE /api/v1/namespaces/shop/pods/web-1-x",
+        ]
+    );
+    let body = |at: usize| serde_json::from_str::<Value>(&seen[at].body).unwrap();
+    assert_eq!(body(1), deployment, "nothing is lost");
+    assert_eq!(body(3)["kind"], "ReplicaSet", "an item of a list gets its type back");
+    assert_eq!(body(3)["apiVersion"], "apps/v1");
+    assert_eq!(body(7), json!({"kind": "DeleteOptions", "apiVersion": "v1"}));
+    for seen in &seen {
+        let header = |name: &str| seen.headers.get(name).map(|value| value.to_str().unwrap());
+        let agent = header("user-agent").unwrap();
+        assert!(
+            agent.starts_with("test-binary/v1.2.3 (") && agent.ends_with(") kubernetes/abcdef0/test"),
+            "{agent}"
+        );
+        assert_eq!(header("accept"), Some("application/json"));
+        assert_eq!(header("accept-encoding"), None);
+        assert_eq!(header("content-type"), (seen.method != Method::GET).then_some("application/json"));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn event_sink_patches_strategically() {
+    let server = scripted([ok(json!({"count": 2}))]);
+    let sink: Arc<dyn EventSink> = Arc::new(server.client());
+    let answer = sink.patch("shop", "web.1", &json!({"count": 2})).await.unwrap();
+    assert_eq!(answer, json!({"count": 2}));
+    let seen = &server.seen()[0];
+    assert_eq!((&seen.method, &*seen.path), (&Method::PATCH, "/api/v1/namespaces/shop/events/web.1"));
+    assert_eq!(seen.headers["content-type"], "application/strategic-merge-patch+json");
+}
+
+#[tokio::test(start_paused = true)]
+async fn refusal_keeps_the_status_of_the_server() {
+    let body = json!({
+        "kind": "Status", "status": "Failure", "message": "forbidden: terminating", "reason": "Forbidden", "code": 403,
+        "details": {"causes": [{"reason": "NamespaceTerminating", "message": "m", "field": "f"}]},
+    });
+    let server = scripted([Answer::Whole(403, vec![], body.to_string())]);
+    let error = server.client().delete_pod(&ObjectKey::new("a", "b")).await.unwrap_err();
+    assert!(error.is_forbidden() && error.is_namespace_terminating());
+    assert_eq!(error.to_string(), "forbidden: terminating");
+}
+
+#[tokio::test(start_paused = true)]
+async fn answer_that_is_no_such_object_is_told_without_quoting_it() {
+    let server = scripted([ok(r#"{"metadata": "secret"}"#)]);
+    let error = server.client().get::<Deployment>(&ObjectKey::new("a", "b")).await.unwrap_err();
+    let ApiError::Decode(message) = error else { panic!("{error:?}") };
+    assert!(
+        message.starts_with("GET /apis/apps/v1/namespaces/a/deployments/b: the answer cannot be decoded: ")
+    );
+}
+
+// Lists.
+
+fn page(items: &[Value], version: &str, next: &str) -> Answer {
+    ok(json!({"kind": "PodList", "metadata": {"resourceVersion": version, "continue": next}, "items": items}))
+}
+
+fn names(pods: &[Pod]) -> Vec<String> {
+    pods.iter().map(|pod| pod.key.to_string()).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn list_of_the_newest_state_goes_page_by_page() {
+    let server =
+        scripted([page(&[pod("a", "1"), pod("b", "2")], "9", "t/1="), page(&[pod("c", "3")], "9", "")]);
+    let list = server.client().pods().list(&ListOptions::default()).await.unwrap();
+    assert_eq!(names(&list.items), ["default/a", "default/b", "default/c"]);
+    assert_eq!(list.resource_version, "9");
+    let paths: Vec<_> = server.seen().into_iter().map(|seen| seen.path).collect();
+    assert_eq!(paths, ["/api/v1/pods?limit=500", "/api/v1/pods?limit=500&continue=t%2F1%3D"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn list_of_a_given_version_is_one_request() {
+    let server = scripted([page(&[], "9", "")]);
+    let options = ListOptions { resource_version: Some("0".to_owned()) };
+    let list = server.client().pods().list(&options).await.unwrap();
+    assert!(list.items.is_empty());
+    assert_eq!(server.seen()[0].path, "/api/v1/pods?resourceVersion=0");
+}
+
+#[tokio::test(start_paused = true)]
+async fn list_that_expires_between_pages_is_read_whole() {
+    let gone = Answer::Whole(410, vec![], status(410, "Expired", "too old"));
+    let server =
+        scripted([page(&[pod("a", "1")], "5", "t"), gone, page(&[pod("a", "1"), pod("b", "2")], "9", "")]);
+    let list = server.client().pods().list(&ListOptions::default()).await.unwrap();
+    assert_eq!(names(&list.items), ["default/a", "default/b"]);
+    assert_eq!(list.resource_version, "9");
+    assert_eq!(server.seen()[2].path, "/api/v1/pods");
+}
+
+#[tokio::test(start_paused = true)]
+async fn list_that_is_expired_from_the_start_says_so() {
+    let server = scripted([Answer::Whole(410, vec![], status(410, "Expired", "too old"))]);
+    let options = ListOptions { resource_version: Some("3".to_owned()) };
+    assert!(server.client().pods().list(&options).await.unwrap_err().is_expired());
+}
+
+#[tokio::test(start_paused = true)]
+async fn list_with_one_bad_object_has_the_rest() {
+    let bad =
+        json!({"metadata": {"namespace": "default", "name": "bad", "resourceVersion": "2", "labels": 5}});
+    let server = scripted([page(&[pod("a", "1"), bad, pod("c", "3")], "9", "")]);
+    let list = server.client().pods().list(&ListOptions::default()).await.unwrap();
+    assert_eq!(names(&list.items), ["default/a", "default/c"]);
+    assert_eq!(list.undecodable.len(), 1);
+    assert_eq!(list.undecodable[0].name, "default/bad");
+}
+
+#[tokio::test(start_paused = true)]
+async fn list_whose_items_are_null_is_empty() {
+    let server = scripted([ok(r#"{"metadata": {"resourceVersion": "1"}, "items": null}"#)]);
+    let list = server.client().deployments().list(&ListOptions::default()).await.unwrap();
+    assert!(list.items.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn list_that_is_none_is_an_error() {
+    let server = scripted([ok("<html>")]);
+    let error = server.client().pods().list(&ListOptions::default()).await.unwrap_err();
+    assert!(matches!(error, ApiError::Decode(_)), "{error:?}");
+}
+
+// Watches.
+
+async fn all(server: &Scripted) -> Vec<Result<WatchEvent<Pod>, ApiError>> {
+    let options = WatchOptions { timeout: Duration::from_secs(300), ..WatchOptions::default() };
+    server.client().pods().watch(&options).await.unwrap().collect().await
+}
+
+#[tokio::test(start_paused = true)]
+async fn watch_asks_for_what_its_options_say() {
+    let server = scripted([Answer::Pieces(vec![]), Answer::Pieces(vec![])]);
+    let pods = server.client().pods();
+    let streaming =
+        WatchOptions { resource_version: None, send_initial_events: true, timeout: Duration::from_secs(301) };
+    pods.watch(&streaming).await.unwrap();
+    let plain = WatchOptions {
+        resource_version: Some("7".to_owned()),
+        send_initial_events: false,
+        timeout: Duration::from_secs(302),
+    };
+    pods.watch(&plain).await.unwrap();
+    let paths: Vec<_> = server.seen().into_iter().map(|seen| seen.path).collect();
+    assert_eq!(
+        paths,
+        [
+            "/api/v1/pods?watch=true&allowWatchBookmarks=true&sendInitialEvents=true\
+             &resourceVersionMatch=NotOlderThan&timeoutSeconds=301",
+            "/api/v1/pods?watch=true&allowWatchBookmarks=true&resourceVersion=7&timeoutSeconds=302",
+        ]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn watch_cut_into_pieces_anywhere_yields_the_same_events() {
+    let end = json!({
+        "kind": "Pod", "metadata": {"resourceVersion": "5", "annotations": {"k8s.io/initial-events-end": "true"}},
+    });
+    let text = [
+        event("ADDED", &pod("a", "1")),
+        event("BOOKMARK", &end),
+        event("MODIFIED", &pod("a", "6")),
+        // Not to the letter what servers send, and yet the same.
+        format!("{{ \"object\": {}, \"type\": \"DELETED\" }}\n", pod("a", "7")),
+        event("BOOKMARK", &json!({"metadata": {"resourceVersion": "8"}})),
+    ]
+    .concat();
+    for size in [1, 7, 64, text.len()] {
+        let pieces =
+            text.as_bytes().chunks(size).map(|piece| String::from_utf8(piece.to_vec()).unwrap()).collect();
+        let events = all(&scripted([Answer::Pieces(pieces)])).await;
+        let told: Vec<_> = events
+            .into_iter()
+            .map(|event| match event.unwrap() {
+                WatchEvent::Added(pod) => format!("added {}", pod.resource_version),
+                WatchEvent::Modified(pod) => format!("modified {}", pod.resource_version),
+                WatchEvent::Deleted(pod) => format!("deleted {}", pod.resource_version),
+                WatchEvent::Bookmark { resource_version, initial_events_end } => {
+                    format!("bookmark {resource_version} {initial_events_end}")
+                }
+                WatchEvent::Undecodable(what) | WatchEvent::UndecodableDeleted(what) => panic!("{what:?}"),
+            })
+            .collect();
+        assert_eq!(
+            told,
+            ["added 1", "bookmark 5 true", "modified 6", "deleted 7", "bookmark 8 false"],
+            "{size}"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn watch_with_one_bad_object_goes_on() {
+    let bad =
+        json!({"metadata": {"namespace": "default", "name": "bad", "resourceVersion": "2", "labels": 5}});
+    let pieces = vec![event("ADDED", &bad), event("ADDED", &pod("b", "3")), event("DELETED", &bad)];
+    let events = all(&scripted([Answer::Pieces(pieces)])).await;
+    let Ok(WatchEvent::Undecodable(what)) = &events[0] else { panic!("{:?}", events[0]) };
+    assert_eq!((&*what.name, what.resource_version.as_deref()), ("default/bad", Some("2")));
+    assert!(matches!(&events[1], Ok(WatchEvent::Added(pod)) if &*pod.key.name == "b"));
+    assert!(matches!(&events[2], Ok(WatchEvent::UndecodableDeleted(what)) if what.name == "default/bad"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn watch_with_410_in_the_stream_ends_as_expired() {
+    let gone: Value =
+        serde_json::from_str(&status(410, "Expired", "too old resource version: 1 (9)")).unwrap();
+    let events = all(&scripted([Answer::Endless(vec![event("ERROR", &gone)])])).await;
+    assert_eq!(events.len(), 1);
+    assert!(events[0].as_ref().unwrap_err().is_expired());
+}
+
+#[tokio::test(start_paused = true)]
+async fn watch_answered_410_is_expired() {
+    for body in [status(410, "Expired", "too old"), "gone".to_owned()] {
+        let server = scripted([Answer::Whole(410, vec![], body)]);
+        let outcome = server.client().pods().watch(&WatchOptions::default()).await;
+        assert!(outcome.err().unwrap().is_expired());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn watch_that_ends_within_an_event_is_an_error_and_between_events_is_none() {
+    let whole = event("ADDED", &pod("a", "1"));
+    let events = all(&scripted([Answer::Pieces(vec![whole.clone(), whole[..20].to_owned()])])).await;
+    assert!(matches!(&events[..], [Ok(WatchEvent::Added(_)), Err(ApiError::Transport(_))]), "{events:?}");
+    let events = all(&scripted([Answer::Pieces(vec![whole])])).await;
+    assert!(matches!(&events[..], [Ok(WatchEvent::Added(_))]), "{events:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn watch_that_the_server_forgets_is_ended_soon_after_its_time() {
+    let server = scripted([Answer::Endless(vec![event("ADDED", &pod("a", "1"))])]);
+    let clock = SimulatedClock::new(Timestamp::UNIX_EPOCH);
+    let events = all(&server).await;
+    assert!(matches!(&events[..], [Ok(_), Err(ApiError::Timeout(_))]), "{events:?}");
+    assert_eq!(clock.monotonic(), Duration::from_secs(330));
+}
+
+#[tokio::test(start_paused = true)]
+async fn watch_whose_head_never_comes_times_out() {
+    let server = scripted([Answer::Silence]);
+    let error = server.client().pods().watch(&WatchOptions::default()).await.err().unwrap();
+    assert!(matches!(error, ApiError::Timeout(_)), "{error:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn watch_of_something_that_is_no_event_ends_in_an_error() {
+    for line in
+        ["nonsense\n", "{\"type\":\"ODD\",\"object\":{}}\n", "{\"type\":\"BOOKMARK\",\"object\":{}}\n"]
+    {
+        let events = all(&scripted([Answer::Endless(vec![line.to_owned()])])).await;
+        assert!(matches!(&events[..], [Err(ApiError::Decode(_))]), "{line}: {events:?}");
+    }
+}
