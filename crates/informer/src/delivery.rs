@@ -1,6 +1,6 @@
 use std::sync::{
     Arc,
-    atomic::{AtomicBool, AtomicU64, Ordering},
+    atomic::{AtomicBool, Ordering},
 };
 
 use kcm_api::ObjectKey;
@@ -18,7 +18,6 @@ pub(crate) struct Delivery<K> {
     metrics: Arc<dyn InformerMetrics>,
     store: Store<K>,
     synced: watch::Sender<bool>,
-    next: AtomicU64,
     inside: Mutex<Inside<K>>,
 }
 
@@ -28,7 +27,6 @@ struct Inside<K> {
 }
 
 struct Registered<K> {
-    id: u64,
     handler: Arc<dyn EventHandler<K>>,
     synced: Arc<AtomicBool>,
 }
@@ -38,7 +36,7 @@ struct Registered<K> {
 /// Upstream counterpart: `cache.ResourceEventHandlerRegistration`.
 #[derive(Debug)]
 pub struct HandlerRegistration {
-    id: u64,
+    /// Shared with the delivery; which allocation it is tells which handler is meant.
     synced: Arc<AtomicBool>,
 }
 
@@ -56,7 +54,6 @@ impl<K: Object> Delivery<K> {
             metrics,
             store: writer.reader(),
             synced: watch::Sender::new(false),
-            next: AtomicU64::new(0),
             inside: Mutex::new(Inside { writer, handlers: Vec::new() }),
         }
     }
@@ -71,18 +68,18 @@ impl<K: Object> Delivery<K> {
     }
 
     pub(crate) fn join(&self, handler: Arc<dyn EventHandler<K>>) -> HandlerRegistration {
-        let id = self.next.fetch_add(1, Ordering::Relaxed);
         let mut inside = self.inside.lock();
         for object in self.store.list() {
             handler.on_add(&object, true);
         }
         let synced = Arc::new(AtomicBool::new(self.store.is_synced()));
-        inside.handlers.push(Registered { id, handler, synced: Arc::clone(&synced) });
-        HandlerRegistration { id, synced }
+        inside.handlers.push(Registered { handler, synced: Arc::clone(&synced) });
+        HandlerRegistration { synced }
     }
 
     pub(crate) fn leave(&self, registration: &HandlerRegistration) {
-        self.inside.lock().handlers.retain(|registered| registered.id != registration.id);
+        let is_it = |registered: &Registered<K>| Arc::ptr_eq(&registered.synced, &registration.synced);
+        self.inside.lock().handlers.retain(|registered| !is_it(registered));
     }
 
     /// An object is new or has changed.

@@ -9,8 +9,8 @@ pub trait EventHandler<K>: Send + Sync + 'static {
     /// `object` is new. `initial` tells that it was there before this handler, or the informer, was.
     fn on_add(&self, object: &Arc<K>, initial: bool);
 
-    /// `old` has become `new`. At a resync they are the same object; when an object was deleted and created
-    /// anew between two looks, they have different UIDs (US-2.1).
+    /// `old` has become `new`. At a resync, and at a relist that finds the object unchanged, they are the same;
+    /// when an object was deleted and created anew between two looks, they have different UIDs (US-2.1).
     fn on_update(&self, old: &Arc<K>, new: &Arc<K>);
 
     /// An object is gone.

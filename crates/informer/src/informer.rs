@@ -167,7 +167,7 @@ impl<K: Object> SharedInformer<K> {
     /// Resyncs for ever, once there is something to tell.
     async fn resync(&self) {
         let Some(period) = self.inner.resync else { return };
-        if !self.wait_for_sync(&CancellationToken::new()).await {
+        if self.inner.delivery.synced().wait_for(|synced| *synced).await.is_err() {
             return;
         }
         loop {

@@ -29,6 +29,8 @@ pub mod source;
 pub mod store;
 mod table;
 pub mod testing;
+#[cfg(test)]
+mod thing;
 
 pub use delivery::HandlerRegistration;
 pub use handler::{Deleted, EventHandler};

@@ -1,5 +1,3 @@
-use std::fmt;
-
 use kcm_api::ApiError;
 
 /// What an informer tells of itself. Every method does nothing unless implemented.
@@ -9,7 +7,7 @@ use kcm_api::ApiError;
 ///
 /// Upstream counterpart: the informer metrics of client-go (US-1.8), with what upstream counts nowhere: relists
 /// and objects that cannot be decoded.
-pub trait InformerMetrics: fmt::Debug + Send + Sync + 'static {
+pub trait InformerMetrics: Send + Sync + 'static {
     /// The store changed: it has so many objects and is at this version.
     fn store_changed(&self, informer: &str, objects: usize, resource_version: &str) {
         let _ = (informer, objects, resource_version);

@@ -221,10 +221,9 @@ impl<K: Object> Snapshot<K> {
     /// If the store has the very same version of it, that one is taken and `object` dropped: so a relist needs
     /// no second copy of everything.
     pub fn insert(&mut self, object: K) {
-        let key = object.key();
-        let known = self.current.get(&key).filter(|known| {
-            known.uid() == object.uid() && known.resource_version() == object.resource_version()
-        });
+        let version = object.resource_version();
+        let same = |known: &Arc<K>| known.resource_version() == version && known.uid() == object.uid();
+        let known = if version.is_empty() { None } else { self.current.get(&object.key()).filter(same) };
         self.table.insert(known.unwrap_or_else(|| Arc::new(object)));
     }
 
@@ -264,3 +263,6 @@ pub struct Replaced<K> {
     /// What is in the store now, with what was at its key. Unchanged objects are among these.
     pub present: Vec<(Option<Arc<K>>, Arc<K>)>,
 }
+
+#[cfg(test)]
+mod tests;

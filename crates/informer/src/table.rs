@@ -1,4 +1,4 @@
-use std::{hash::BuildHasher, sync::Arc};
+use std::{collections::BTreeSet, hash::BuildHasher, sync::Arc};
 
 use hashbrown::{DefaultHashBuilder, HashTable, hash_table::Entry};
 use kcm_api::ObjectKey;
@@ -46,7 +46,7 @@ impl<K: Object> Table<K> {
     }
 
     pub(crate) fn get(&self, key: &ObjectKey) -> Option<&Arc<K>> {
-        let id = self.ids.find(self.hasher.hash_one(key), |&id| self.holds(id, key))?;
+        let id = self.ids.find(self.hasher.hash_one(key), |&id| holds(&self.slots, id, key))?;
         self.object(*id)
     }
 
@@ -56,51 +56,46 @@ impl<K: Object> Table<K> {
 
     /// Puts `object` in, and returns the one that was there.
     pub(crate) fn insert(&mut self, object: Arc<K>) -> Option<Arc<K>> {
+        let Self { slots, free, ids, hasher, indexes, scratch } = self;
         let key = object.key();
-        let Self { slots, free, ids, hasher, .. } = self;
         let entry = ids.entry(
             hasher.hash_one(&key),
             |&id| holds(slots, id, &key),
             |&id| at(slots, id).map_or(0, |slot| hasher.hash_one(&slot.key)),
         );
-        let (id, old) = match entry {
-            Entry::Occupied(entry) => {
-                let id = *entry.get();
-                // The key as well: so the text of the old one need not be kept for it.
-                let new = Slot { key, object: Arc::clone(&object) };
-                (id, slots.get_mut(id as usize).and_then(|slot| slot.replace(new)))
-            }
+        let id = match entry {
+            Entry::Occupied(entry) => *entry.get(),
             Entry::Vacant(entry) => {
-                let new = Some(Slot { key, object: Arc::clone(&object) });
-                let id = match free.pop() {
-                    Some(id) => id,
-                    None => {
-                        slots.push(None);
-                        // Four thousand million objects do not fit into memory.
-                        (slots.len() - 1) as SlotId
-                    }
-                };
-                if let Some(slot) = slots.get_mut(id as usize) {
-                    *slot = new;
-                }
+                let id = free.pop().unwrap_or_else(|| {
+                    slots.push(None);
+                    // More slots than a u32 counts would not fit into memory.
+                    (slots.len() - 1) as SlotId
+                });
                 entry.insert(id);
-                (id, None)
+                id
             }
         };
-        let old = old.map(|slot| slot.object);
-        self.reindex(id, old.as_deref(), Some(&object));
+        let slot = slots.get_mut(id as usize)?;
+        // The key as well: the old one would keep its text alive beside the new object's.
+        let old = slot.replace(Slot { key, object }).map(|slot| slot.object);
+        let new = slot.as_ref().map(|slot| &*slot.object);
+        for index in indexes {
+            index.update(id, old.as_deref(), new, scratch);
+        }
         old
     }
 
     /// Takes out the object at `key`.
     pub(crate) fn remove(&mut self, key: &ObjectKey) -> Option<Arc<K>> {
-        let Self { slots, free, ids, hasher, .. } = self;
+        let Self { slots, free, ids, hasher, indexes, scratch } = self;
         let entry = ids.find_entry(hasher.hash_one(key), |&id| holds(slots, id, key)).ok()?;
         let (id, _) = entry.remove();
-        let object = slots.get_mut(id as usize).and_then(Option::take).map(|slot| slot.object);
         free.push(id);
-        self.reindex(id, object.as_deref(), None);
-        object
+        let object = slots.get_mut(id as usize)?.take()?.object;
+        for index in indexes {
+            index.update(id, Some(&object), None, scratch);
+        }
+        Some(object)
     }
 
     pub(crate) fn has_index(&self, name: IndexName) -> bool {
@@ -117,7 +112,7 @@ impl<K: Object> Table<K> {
     }
 
     pub(crate) fn index_len(&self, name: IndexName, value: &str) -> usize {
-        self.index(name).and_then(|index| index.bucket(value)).map_or(0, std::collections::BTreeSet::len)
+        self.index(name).and_then(|index| index.bucket(value)).map_or(0, BTreeSet::len)
     }
 
     pub(crate) fn index_values(&self, name: IndexName) -> Vec<Arc<str>> {
@@ -129,18 +124,8 @@ impl<K: Object> Table<K> {
         self.indexes.iter().find(|index| index.name == name)
     }
 
-    fn reindex(&mut self, id: SlotId, before: Option<&K>, after: Option<&K>) {
-        for index in &mut self.indexes {
-            index.update(id, before, after, &mut self.scratch);
-        }
-    }
-
     fn object(&self, id: SlotId) -> Option<&Arc<K>> {
         at(&self.slots, id).map(|slot| &slot.object)
-    }
-
-    fn holds(&self, id: SlotId, key: &ObjectKey) -> bool {
-        holds(&self.slots, id, key)
     }
 }
 

@@ -203,5 +203,4 @@ fn is_unsupported(error: &ApiError) -> bool {
 }
 
 #[cfg(test)]
-#[path = "course_tests.rs"]
 mod tests;

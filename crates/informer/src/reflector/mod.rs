@@ -208,12 +208,11 @@ impl<K: Object> Reflector<K> {
     }
 
     fn report(&self, closed: &Closed, wait: Option<Duration>) {
+        let informer = &self.name;
         match (&closed.error, wait) {
-            (Some(error), _) => tracing::warn!(informer = self.name, %error, ?wait, "request failed"),
-            (None, Some(_)) => {
-                tracing::warn!(informer = self.name, ?wait, "watch ended at once, without an event")
-            }
-            (None, None) => tracing::debug!(informer = self.name, "watch ended"),
+            (Some(error), _) => tracing::warn!(informer, %error, ?wait, "request failed"),
+            (None, Some(_)) => tracing::warn!(informer, ?wait, "watch ended at once, without an event"),
+            (None, None) => tracing::debug!(informer, "watch ended"),
         }
     }
 }
