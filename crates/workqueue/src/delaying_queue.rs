@@ -82,6 +82,8 @@ impl<T: Item> DelayingQueue<T> {
         if delay.is_zero() {
             return self.add(item);
         }
+        // An item that is due and still waits here must not pass for the one that is added now.
+        self.move_due();
         let deadline = self.clock.monotonic().saturating_add(delay);
         let nearer = {
             let mut waiting = self.waiting.lock();
