@@ -1,0 +1,197 @@
+use std::{fmt, sync::OnceLock};
+
+use bytes::Bytes;
+use jiff::Timestamp;
+use serde_json::Value;
+
+use crate::{
+    Resource,
+    json::{at, i64_at, list_at, str_at},
+};
+
+/// One state of one object, never changed once it is stored.
+///
+/// The JSON text is produced when it is first wanted and kept, so that a thousand watchers cost one
+/// serialisation.
+pub struct Object {
+    resource: Resource,
+    revision: u64,
+    written: Timestamp,
+    size: usize,
+    value: Value,
+    json: OnceLock<Json>,
+}
+
+struct Json {
+    text: Bytes,
+    /// Where `apiVersion` and `kind` end; a list leaves them out of its items.
+    header: usize,
+}
+
+/// What an object says about one of its owners.
+///
+/// Upstream counterpart: `metav1.OwnerReference`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OwnerReference<'a> {
+    /// Group and version of the owner.
+    pub api_version: &'a str,
+    /// The owner's kind.
+    pub kind: &'a str,
+    /// The owner's name, in the same namespace or in none.
+    pub name: &'a str,
+    /// The owner's uid: the one part that identifies it.
+    pub uid: &'a str,
+    /// Whether it is the managing controller.
+    pub controller: bool,
+    /// Whether the owner must wait for this object under foreground deletion.
+    pub block_owner_deletion: bool,
+}
+
+impl Object {
+    pub(crate) fn new(
+        resource: Resource,
+        value: Value,
+        revision: u64,
+        written: Timestamp,
+        size: usize,
+    ) -> Self {
+        Self { resource, revision, written, size, value, json: OnceLock::new() }
+    }
+
+    /// Which resource it belongs to.
+    pub fn resource(&self) -> Resource {
+        self.resource
+    }
+
+    /// The whole object, with `apiVersion` and `kind`.
+    pub fn value(&self) -> &Value {
+        &self.value
+    }
+
+    /// The revision of the write that made this state; its `resourceVersion` as a number.
+    pub fn revision(&self) -> u64 {
+        self.revision
+    }
+
+    /// When this state was written.
+    pub(crate) fn written(&self) -> Timestamp {
+        self.written
+    }
+
+    /// About how many bytes the JSON text takes.
+    pub(crate) fn size(&self) -> usize {
+        self.size
+    }
+
+    /// `metadata.name`.
+    pub fn name(&self) -> &str {
+        str_at(&self.value, &["metadata", "name"])
+    }
+
+    /// `metadata.namespace`, empty for cluster-scoped objects.
+    pub fn namespace(&self) -> &str {
+        str_at(&self.value, &["metadata", "namespace"])
+    }
+
+    /// `metadata.uid`.
+    pub fn uid(&self) -> &str {
+        str_at(&self.value, &["metadata", "uid"])
+    }
+
+    /// `metadata.generation`, 0 for kinds that have none.
+    pub fn generation(&self) -> i64 {
+        i64_at(&self.value, &["metadata", "generation"]).unwrap_or_default()
+    }
+
+    /// The value of a label.
+    pub fn label(&self, key: &str) -> Option<&str> {
+        at(&self.value, &["metadata", "labels", key]).and_then(Value::as_str)
+    }
+
+    /// The value of an annotation.
+    pub fn annotation(&self, key: &str) -> Option<&str> {
+        at(&self.value, &["metadata", "annotations", key]).and_then(Value::as_str)
+    }
+
+    /// `metadata.deletionTimestamp`: the object is being deleted, or a pod is to be gone by then.
+    pub fn deletion_timestamp(&self) -> Option<&str> {
+        at(&self.value, &["metadata", "deletionTimestamp"]).and_then(Value::as_str)
+    }
+
+    /// Whether deletion has begun.
+    pub fn is_deleting(&self) -> bool {
+        self.deletion_timestamp().is_some()
+    }
+
+    /// `metadata.finalizers`.
+    pub fn finalizers(&self) -> impl Iterator<Item = &str> {
+        list_at(&self.value, &["metadata", "finalizers"]).iter().filter_map(Value::as_str)
+    }
+
+    /// Whether a finalizer holds the object.
+    pub fn has_finalizer(&self, name: &str) -> bool {
+        self.finalizers().any(|finalizer| finalizer == name)
+    }
+
+    /// `metadata.ownerReferences`.
+    pub fn owner_references(&self) -> impl Iterator<Item = OwnerReference<'_>> {
+        list_at(&self.value, &["metadata", "ownerReferences"]).iter().map(|owner| OwnerReference {
+            api_version: str_at(owner, &["apiVersion"]),
+            kind: str_at(owner, &["kind"]),
+            name: str_at(owner, &["name"]),
+            uid: str_at(owner, &["uid"]),
+            controller: crate::json::bool_at(owner, &["controller"]),
+            block_owner_deletion: crate::json::bool_at(owner, &["blockOwnerDeletion"]),
+        })
+    }
+
+    /// The object as JSON text.
+    pub fn json(&self) -> &Bytes {
+        &self.serialised().text
+    }
+
+    /// Appends the object to `list` as upstream has it in lists: without `apiVersion` and `kind`.
+    pub(crate) fn write_item(&self, list: &mut Vec<u8>) {
+        let Json { text, header } = self.serialised();
+        list.push(b'{');
+        // Past the header comes the comma that divides it from the rest.
+        list.extend_from_slice(text.get(header + 1..).unwrap_or(b"}"));
+    }
+
+    fn serialised(&self) -> &Json {
+        self.json.get_or_init(|| {
+            let mut text = Vec::with_capacity(self.size + self.size / 8);
+            text.extend_from_slice(self.resource.type_header().as_bytes());
+            let header = text.len();
+            let members = self.value.as_object().into_iter().flatten();
+            for (key, member) in members.filter(|(key, _)| *key != "apiVersion" && *key != "kind") {
+                text.push(b',');
+                write_json(&mut text, key);
+                text.push(b':');
+                write_json(&mut text, member);
+            }
+            text.push(b'}');
+            Json { text: text.into(), header }
+        })
+    }
+}
+
+/// Appends `value` as JSON text.
+pub(crate) fn write_json<T: serde::Serialize + ?Sized>(text: &mut Vec<u8>, value: &T) {
+    // Writing strings and values with string keys into memory has no way to fail.
+    if let Err(error) = serde_json::to_writer(&mut *text, value) {
+        tracing::error!(%error, "a JSON value cannot be written");
+    }
+}
+
+impl fmt::Debug for Object {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}/{} @{}", self.resource, self.namespace(), self.name(), self.revision)
+    }
+}
+
+impl PartialEq for Object {
+    fn eq(&self, other: &Self) -> bool {
+        self.resource == other.resource && self.revision == other.revision && self.value == other.value
+    }
+}

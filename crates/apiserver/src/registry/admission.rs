@@ -1,0 +1,166 @@
+//! What is decided about a request in view of other objects.
+//!
+//! Upstream counterpart: the admission plugins NamespaceLifecycle, ServiceAccount, DefaultTolerationSeconds,
+//! Priority and ResourceQuota, and `storage/namespace` for what creates a namespace's content.
+
+use serde_json::{Value, json};
+
+use crate::{
+    ApiStatus, Object, Resource,
+    json::{at, list_at, map_at_mut, set, str_at},
+    store::State,
+};
+
+/// Namespaces that cannot be deleted.
+pub(super) const IMMORTAL_NAMESPACES: [&str; 3] = ["default", "kube-system", "kube-public"];
+
+/// Refuses to create in a namespace that is not there or is going away.
+pub(super) fn namespace_lifecycle(
+    state: &State,
+    resource: Resource,
+    namespace: &str,
+    name: &str,
+) -> Result<(), ApiStatus> {
+    if !resource.is_namespaced() {
+        return Ok(());
+    }
+    let Some(found) = state.get(Resource::NAMESPACES, namespace) else {
+        return Err(ApiStatus::not_found(Resource::NAMESPACES, namespace));
+    };
+    if !found.is_deleting() {
+        return Ok(());
+    }
+    let why = format!("unable to create new content in namespace {namespace} because it is being terminated");
+    let message = format!("namespace {namespace} is being terminated");
+    Err(ApiStatus::forbidden(resource, name, why).with_cause(
+        "NamespaceTerminating",
+        message,
+        "metadata.namespace",
+    ))
+}
+
+/// Refuses a pod that a quota of its namespace has no room for. Only pods are counted.
+pub(super) fn resource_quota(
+    state: &State,
+    resource: Resource,
+    namespace: &str,
+    name: &str,
+) -> Result<(), ApiStatus> {
+    if resource != Resource::PODS {
+        return Ok(());
+    }
+    let mut used = None;
+    for quota in state.iter(Resource::RESOURCE_QUOTAS, namespace) {
+        let hard = at(quota.value(), &["spec", "hard"]);
+        for (what, every) in [("pods", false), ("count/pods", true)] {
+            let Some(limit) = hard.and_then(|hard| hard.get(what)).and_then(whole_number) else { continue };
+            let (running, all) = *used.get_or_insert_with(|| count_pods(state, namespace));
+            let used = if every { all } else { running };
+            if used + 1 > limit {
+                let why = format!(
+                    "exceeded quota: {}, requested: {what}=1, used: {what}={used}, limited: {what}={limit}",
+                    quota.name()
+                );
+                return Err(ApiStatus::forbidden(resource, name, why));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn whole_number(quantity: &Value) -> Option<u64> {
+    match quantity {
+        Value::String(text) => text.strip_suffix('k').map_or_else(
+            || text.parse().ok(),
+            |thousands| thousands.parse::<u64>().ok().and_then(|thousands| thousands.checked_mul(1000)),
+        ),
+        other => other.as_u64(),
+    }
+}
+
+/// Pods that are not finished, and all pods.
+fn count_pods(state: &State, namespace: &str) -> (u64, u64) {
+    state.iter(Resource::PODS, namespace).fold((0, 0), |(running, all), pod| {
+        let done = matches!(str_at(pod.value(), &["status", "phase"]), "Succeeded" | "Failed");
+        (running + u64::from(!done), all + 1)
+    })
+}
+
+/// Fills in what upstream's admission gives every new pod.
+///
+/// DEVIATION: no token volume is mounted, and the ServiceAccount need not exist.
+pub(super) fn complete_pod(state: &State, pod: &mut Value) -> Result<(), ApiStatus> {
+    if str_at(pod, &["spec", "serviceAccountName"]).is_empty() {
+        set(pod, &["spec", "serviceAccountName"], "default");
+        set(pod, &["spec", "serviceAccount"], "default");
+    }
+    add_tolerations(pod);
+    set_priority(state, pod)
+}
+
+/// Fills in what a pod written by PUT may have left out, as upstream's admission does on updates.
+pub(super) fn complete_pod_update(pod: &mut Value, old: &Object) {
+    add_tolerations(pod);
+    for field in ["priority", "preemptionPolicy"] {
+        if at(pod, &["spec", field]).is_none() {
+            crate::json::copy(pod, old.value(), &["spec", field]);
+        }
+    }
+}
+
+fn add_tolerations(pod: &mut Value) {
+    for key in ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"] {
+        let tolerations = list_at(pod, &["spec", "tolerations"]);
+        let tolerated = tolerations.iter().any(|toleration| {
+            let key_matches =
+                matches!(str_at(toleration, &["key"]), given if given == key || given.is_empty());
+            key_matches && matches!(str_at(toleration, &["effect"]), "" | "NoExecute")
+        });
+        if tolerated {
+            continue;
+        }
+        let toleration =
+            json!({"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300});
+        match map_at_mut(pod, &["spec"]).entry("tolerations").or_insert_with(|| json!([])) {
+            Value::Array(tolerations) => tolerations.push(toleration),
+            other => *other = json!([toleration]),
+        }
+    }
+}
+
+fn set_priority(state: &State, pod: &mut Value) -> Result<(), ApiStatus> {
+    let name = str_at(pod, &["spec", "priorityClassName"]);
+    let (value, policy) = match name {
+        "" => match state.iter(Resource::PRIORITY_CLASSES, "").find(|class| is_global_default(class)) {
+            Some(class) => {
+                let (priority, name) = (priority_of(class), class.name().to_owned());
+                set(pod, &["spec", "priorityClassName"], name);
+                priority
+            }
+            None => (json!(0), json!("PreemptLowerPriority")),
+        },
+        "system-node-critical" => (json!(2_000_001_000), json!("PreemptLowerPriority")),
+        "system-cluster-critical" => (json!(2_000_000_000), json!("PreemptLowerPriority")),
+        name => match state.get(Resource::PRIORITY_CLASSES, name) {
+            Some(class) => priority_of(class),
+            None => {
+                let why = format!("no PriorityClass with name {name} was found");
+                return Err(ApiStatus::forbidden(Resource::PODS, str_at(pod, &["metadata", "name"]), why));
+            }
+        },
+    };
+    set(pod, &["spec", "priority"], value);
+    if at(pod, &["spec", "preemptionPolicy"]).is_none() {
+        set(pod, &["spec", "preemptionPolicy"], policy);
+    }
+    Ok(())
+}
+
+fn is_global_default(class: &Object) -> bool {
+    crate::json::bool_at(class.value(), &["globalDefault"])
+}
+
+fn priority_of(class: &Object) -> (Value, Value) {
+    let member = |name| class.value().get(name).cloned();
+    (member("value").unwrap_or(json!(0)), member("preemptionPolicy").unwrap_or(json!("PreemptLowerPriority")))
+}

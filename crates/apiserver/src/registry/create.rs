@@ -1,0 +1,175 @@
+use kcm_clock::Random;
+use serde_json::Value;
+
+use super::{
+    Registry, Written, admission, check_address, check_size, deduplicate_owners, drop_server_fields,
+};
+use crate::{
+    ApiStatus, Reason, Resource, WriteOptions, defaults,
+    json::{remove, set, str_at},
+    store::{self, Commit, Decision, Outcome},
+    validate,
+};
+
+/// How often a generated name may turn out to be taken.
+const GENERATED_NAMES: usize = 8;
+
+impl Registry {
+    /// Creates an object.
+    pub(crate) fn create(
+        &self,
+        resource: Resource,
+        namespace: &str,
+        mut object: Value,
+        options: &WriteOptions,
+    ) -> Result<Written, ApiStatus> {
+        self.expire();
+        check_address(resource, namespace, None, &mut object)?;
+        if !str_at(&object, &["metadata", "resourceVersion"]).is_empty() {
+            // A plain error in upstream's storage layer, so it comes out as a 500.
+            let message = "resourceVersion should not be set on objects to be created";
+            return Err(ApiStatus::new(Reason::InternalError, message));
+        }
+        for field in
+            ["creationTimestamp", "uid", "deletionTimestamp", "deletionGracePeriodSeconds", "resourceVersion"]
+        {
+            remove(&mut object, &["metadata", field]);
+        }
+        drop_server_fields(&mut object);
+        let mut warnings: Vec<String> = deduplicate_owners(&mut object).into_iter().collect();
+        set(&mut object, &["metadata", "uid"], new_uid(&*self.random));
+        set(&mut object, &["metadata", "creationTimestamp"], self.now());
+
+        let prefix = str_at(&object, &["metadata", "generateName"]).to_owned();
+        let generated = !prefix.is_empty() && str_at(&object, &["metadata", "name"]).is_empty();
+        let attempts = if generated { GENERATED_NAMES } else { 1 };
+        let mut result = Err(ApiStatus::internal("no name was tried"));
+        for _ in 0..attempts {
+            if generated {
+                set(&mut object, &["metadata", "name"], generate_name(&prefix, &*self.random));
+            }
+            result = self.create_named(resource, namespace, object.clone(), options, &mut warnings);
+            if !matches!(&result, Err(error) if error.is_already_exists()) {
+                break;
+            }
+        }
+        result.map(|object| Written { object, warnings }).map_err(|error| {
+            if !generated || !error.is_already_exists() {
+                return error;
+            }
+            let message = format!(
+                "{}, the server was not able to generate a unique name for the object",
+                error.message
+            );
+            ApiStatus { message, ..error }.with_retry_after(1)
+        })
+    }
+
+    fn create_named(
+        &self,
+        resource: Resource,
+        namespace: &str,
+        mut object: Value,
+        options: &WriteOptions,
+        warnings: &mut Vec<String>,
+    ) -> Result<std::sync::Arc<crate::Object>, ApiStatus> {
+        let name = str_at(&object, &["metadata", "name"]).to_owned();
+        let strategy = resource.strategy();
+        defaults::apply(resource.kind(), &mut object);
+        self.store.read(|state| admission::namespace_lifecycle(state, resource, namespace, &name))?;
+        if resource == Resource::PODS {
+            self.store.read(|state| admission::complete_pod(state, &mut object))?;
+        }
+        strategy.prepare_create(&mut object);
+        let errors = validate::create(resource.kind(), &object);
+        if !errors.is_empty() {
+            return Err(ApiStatus::invalid(resource.kind(), resource.group(), &name, &errors));
+        }
+        check_size(&object)?;
+        *warnings = std::mem::take(warnings);
+        for warning in strategy.warnings(&object) {
+            if !warnings.contains(&warning) {
+                warnings.push(warning);
+            }
+        }
+
+        let commit = if options.dry_run { Commit::Dry } else { Commit::Real };
+        let key = store::key(namespace, &name);
+        let mut object = Some(object);
+        let outcome = self.store.update(
+            resource,
+            &key,
+            commit,
+            self.clock.now(),
+            |old| match old {
+                Some(old) => {
+                    let error = ApiStatus::already_exists(resource, &name);
+                    let deleting = if old.is_deleting() { "object is being deleted: " } else { "" };
+                    Err(ApiStatus { message: format!("{deleting}{}", error.message), ..error })
+                }
+                // Asked again only if the object came to be meanwhile, and then it is `Some`.
+                None => Ok(object.take().map_or(Decision::Keep, Decision::Put)),
+            },
+            |state| {
+                admission::namespace_lifecycle(state, resource, namespace, &name)?;
+                admission::resource_quota(state, resource, namespace, &name)
+            },
+        )?;
+        match outcome {
+            Outcome::Put(object) => Ok(object),
+            Outcome::Kept(_) | Outcome::Removed(_) => {
+                Err(ApiStatus::internal(format!("{resource} \"{name}\" could not be created")))
+            }
+        }
+    }
+}
+
+/// A version 4 uid.
+fn new_uid(random: &dyn Random) -> String {
+    let bytes = (u128::from(random.next_u64()) << 64) | u128::from(random.next_u64());
+    uuid::Builder::from_random_bytes(bytes.to_be_bytes()).into_uuid().to_string()
+}
+
+/// `prefix`, cut to 58 characters, and five random ones.
+///
+/// Upstream counterpart: `names.SimpleNameGenerator`; `rand.String` for the alphabet, in which no word can be
+/// spelt.
+fn generate_name(prefix: &str, random: &dyn Random) -> String {
+    const ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
+    let mut name: String = prefix.chars().take(58).collect();
+    let mut number = random.next_u64();
+    for _ in 0..5 {
+        let index = number % ALPHABET.len() as u64;
+        number /= ALPHABET.len() as u64;
+        name.push(
+            usize::try_from(index)
+                .ok()
+                .and_then(|index| ALPHABET.get(index))
+                .map_or('x', |byte| char::from(*byte)),
+        );
+    }
+    name
+}
+
+#[cfg(test)]
+mod tests {
+    use kcm_clock::SeededRandom;
+
+    use super::*;
+
+    #[test]
+    fn generated_name_of_a_long_prefix_fits_a_label() {
+        let random = SeededRandom::new(1);
+        let name = generate_name(&"p".repeat(80), &random);
+        assert_eq!(name.len(), 63);
+        assert!(generate_name("web-", &random).starts_with("web-"));
+        assert_ne!(generate_name("web-", &random), generate_name("web-", &random));
+    }
+
+    #[test]
+    fn new_uid_is_a_random_one() {
+        let uid = new_uid(&SeededRandom::new(1));
+        assert_eq!(uid.len(), 36);
+        assert_eq!(uid.as_bytes()[14], b'4');
+    }
+}

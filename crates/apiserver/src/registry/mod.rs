@@ -1,0 +1,175 @@
+//! What each verb means.
+//!
+//! Upstream counterpart: `apiserver/pkg/registry` (`generic/registry.Store`, `rest.BeforeCreate` and its
+//! siblings), with the kinds' peculiarities in [`strategy`].
+//!
+//! Nothing here knows HTTP. Objects arrive decoded, that is in the form their types have
+//! ([`crate::strict`]); they leave as [`Object`]s.
+
+mod admission;
+mod create;
+mod delete;
+pub(crate) mod faces;
+mod modify;
+pub(crate) mod strategy;
+mod subresources;
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use kcm_clock::{Clock, Random};
+use serde_json::{Map, Value};
+
+use crate::{
+    ApiStatus, Object, Reason, Resource,
+    json::{at, list_at, map_at_mut, remove, set, str_at},
+    store::Store,
+};
+
+pub(crate) use delete::Deleted;
+pub(crate) use modify::{Part, Patch};
+pub(crate) use subresources::scale_of;
+
+/// Objects that take more than this are refused, as etcd would (bytes).
+const OBJECT_LIMIT: usize = 3 << 19;
+
+/// The verbs, on a store.
+pub(crate) struct Registry {
+    pub(crate) store: Store,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) random: Arc<dyn Random>,
+    /// When objects with a time to live were last looked through.
+    expiry: parking_lot::Mutex<Timestamp>,
+}
+
+/// What came of a write.
+#[derive(Debug)]
+pub(crate) struct Written {
+    pub(crate) object: Arc<Object>,
+    /// For the client's user.
+    pub(crate) warnings: Vec<String>,
+}
+
+impl Registry {
+    pub(crate) fn new(store: Store, clock: Arc<dyn Clock>, random: Arc<dyn Random>) -> Self {
+        let expiry = parking_lot::Mutex::new(clock.now());
+        Self { store, clock, random, expiry }
+    }
+
+    pub(crate) fn get(
+        &self,
+        resource: Resource,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Arc<Object>, ApiStatus> {
+        let key = crate::store::key(namespace, name);
+        self.store.get(resource, &key).ok_or_else(|| ApiStatus::not_found(resource, name))
+    }
+
+    /// The time as objects carry it: whole seconds.
+    fn now(&self) -> String {
+        seconds(self.clock.now())
+    }
+}
+
+/// A time as `metav1.Time` writes it.
+fn seconds(time: Timestamp) -> String {
+    Timestamp::from_second(time.as_second()).unwrap_or(time).to_string()
+}
+
+/// Refuses what was sent to the wrong address (api-server.md 2.1).
+fn check_address(
+    resource: Resource,
+    namespace: &str,
+    name: Option<&str>,
+    object: &mut Value,
+) -> Result<(), ApiStatus> {
+    let kind = str_at(object, &["kind"]);
+    if kind != resource.kind() || str_at(object, &["apiVersion"]) != resource.api_version() {
+        let given = str_at(object, &["apiVersion"]);
+        return Err(ApiStatus::bad_request(format!(
+            "{kind} in version {given:?} cannot be handled as a {}: the API version in the data ({given}) does not \
+             match the expected API version ({})",
+            resource.kind(),
+            resource.api_version()
+        )));
+    }
+    let given = str_at(object, &["metadata", "namespace"]);
+    if !given.is_empty() && given != namespace {
+        return Err(ApiStatus::bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request",
+        ));
+    }
+    if let Some(name) = name {
+        let given = str_at(object, &["metadata", "name"]);
+        if !given.is_empty() && given != name {
+            return Err(ApiStatus::bad_request(format!(
+                "the name of the object ({given}) does not match the name on the URL ({name})"
+            )));
+        }
+        set(object, &["metadata", "name"], name);
+    }
+    if resource.is_namespaced() {
+        set(object, &["metadata", "namespace"], namespace);
+    } else {
+        remove(object, &["metadata", "namespace"]);
+    }
+    Ok(())
+}
+
+/// Drops what no client may set and this server does not keep.
+fn drop_server_fields(object: &mut Value) {
+    let metadata: &mut Map<String, Value> = map_at_mut(object, &["metadata"]);
+    // DEVIATION: managedFields are not kept, rather than kept half right (api-server.md 2.14).
+    for key in ["selfLink", "managedFields"] {
+        metadata.remove(key);
+    }
+}
+
+/// Keeps the first of several references to one owner.
+fn deduplicate_owners(object: &mut Value) -> Option<String> {
+    let owners = list_at(object, &["metadata", "ownerReferences"]);
+    let mut seen: Vec<&str> = Vec::new();
+    let mut repeated: Vec<&str> = Vec::new();
+    let mut kept = Vec::new();
+    for owner in owners {
+        let uid = str_at(owner, &["uid"]);
+        if seen.contains(&uid) {
+            repeated.push(uid);
+        } else {
+            seen.push(uid);
+            kept.push(owner.clone());
+        }
+    }
+    if repeated.is_empty() {
+        return None;
+    }
+    let warning = format!(
+        ".metadata.ownerReferences contains duplicate entries, of which the first is kept; duplicate UID(s) observed: \
+         {}",
+        repeated.join(", ")
+    );
+    set(object, &["metadata", "ownerReferences"], kept);
+    Some(warning)
+}
+
+fn check_size(object: &Value) -> Result<(), ApiStatus> {
+    let size = crate::json::estimated_len(object);
+    if size <= OBJECT_LIMIT {
+        return Ok(());
+    }
+    let message =
+        format!("Request entity too large: the object takes {size} bytes, the limit is {OBJECT_LIMIT}");
+    Err(ApiStatus::new(Reason::RequestEntityTooLarge, message))
+}
+
+fn has_members(object: &Value, path: &[&str]) -> bool {
+    match at(object, path) {
+        Some(Value::Array(list)) => !list.is_empty(),
+        Some(Value::Object(map)) => !map.is_empty(),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,246 @@
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::{
+    Registry, Written, admission, check_address, check_size, deduplicate_owners, drop_server_fields,
+    has_members,
+};
+use crate::{
+    ApiStatus, FieldValidation, Object, PatchType, Reason, Resource, WriteOptions, defaults,
+    json::{at, copy, list_at, set, str_at},
+    patch,
+    store::{self, Commit, Decision, Outcome},
+    strict, validate,
+};
+
+/// Which part of an object a write can reach.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// Everything but the status.
+    Main,
+    /// The status, and the metadata that upstream lets a status write change.
+    Status,
+    /// A namespace's `spec.finalizers`.
+    Finalize,
+}
+
+/// A patch, as it came.
+#[derive(Debug, Clone)]
+pub(crate) struct Patch {
+    pub(crate) form: PatchType,
+    pub(crate) body: Value,
+}
+
+impl Patch {
+    /// `target` with the patch applied.
+    pub(crate) fn apply(&self, target: &Value, kind: &str) -> Result<Value, ApiStatus> {
+        match self.form {
+            PatchType::Json => Ok(patch::json_patch(target, &self.body)?),
+            PatchType::Merge => Ok(patch::merge(target, &self.body)),
+            PatchType::Strategic => Ok(patch::strategic(target, &self.body, kind)?),
+        }
+    }
+
+    /// Decodes what came of the patch into the form of its types, with warnings about what they do not have.
+    pub(crate) fn decode(
+        &self,
+        api_version: &str,
+        kind: &str,
+        patched: Value,
+        validation: FieldValidation,
+    ) -> Result<(Value, Vec<String>), ApiStatus> {
+        let invalid = |value: &Value, why: &str| {
+            let text = serde_json::to_string(&value.to_string()).unwrap_or_default();
+            ApiStatus::invalid_field(
+                "",
+                "",
+                "",
+                "patch",
+                "FieldValueInvalid",
+                &format!("Invalid value: {text}: {why}"),
+            )
+        };
+        let text = patched.to_string();
+        let decoded = strict::decode_value(api_version, kind, patched)
+            .map_err(|error| invalid(&Value::String(text), &error.to_string()))?;
+        match validation {
+            FieldValidation::Strict if !decoded.findings.is_empty() => {
+                Err(invalid(&self.body, &format!("strict decoding error: {}", decoded.findings.join(", "))))
+            }
+            FieldValidation::Ignore => Ok((decoded.object, Vec::new())),
+            FieldValidation::Strict | FieldValidation::Warn => Ok((decoded.object, decoded.findings)),
+        }
+    }
+}
+
+impl Registry {
+    /// Replaces an object, or the part of it that `part` reaches.
+    pub(crate) fn update(
+        &self,
+        resource: Resource,
+        namespace: &str,
+        name: &str,
+        part: Part,
+        mut object: Value,
+        options: &WriteOptions,
+    ) -> Result<Written, ApiStatus> {
+        check_address(resource, namespace, Some(name), &mut object)?;
+        defaults::apply(resource.kind(), &mut object);
+        self.modify(resource, namespace, name, part, options, |_| Ok((object.clone(), Vec::new())))
+    }
+
+    /// Patches an object, or the part of it that `part` reaches.
+    pub(crate) fn patch(
+        &self,
+        resource: Resource,
+        namespace: &str,
+        name: &str,
+        part: Part,
+        patch: &Patch,
+        options: &WriteOptions,
+    ) -> Result<Written, ApiStatus> {
+        self.modify(resource, namespace, name, part, options, |old| {
+            let patched = patch.apply(old.value(), resource.kind())?;
+            let (mut object, warnings) =
+                patch.decode(resource.api_version(), resource.kind(), patched, options.field_validation)?;
+            check_address(resource, namespace, Some(name), &mut object)?;
+            defaults::apply(resource.kind(), &mut object);
+            Ok((object, warnings))
+        })
+    }
+
+    /// Stores what `change` makes of the present state, and asks it again if that changed meanwhile.
+    pub(crate) fn modify(
+        &self,
+        resource: Resource,
+        namespace: &str,
+        name: &str,
+        part: Part,
+        options: &WriteOptions,
+        mut change: impl FnMut(&Object) -> Result<(Value, Vec<String>), ApiStatus>,
+    ) -> Result<Written, ApiStatus> {
+        let mut warnings = Vec::new();
+        let commit = if options.dry_run { Commit::Dry } else { Commit::Real };
+        let outcome = self.store.update(
+            resource,
+            &store::key(namespace, name),
+            commit,
+            self.clock.now(),
+            |old| {
+                let old = old.ok_or_else(|| ApiStatus::not_found(resource, name))?;
+                let (new, found) = change(old)?;
+                warnings = found;
+                warnings.extend(deduplicate_owners(&mut new.clone()));
+                next_state(resource, part, old, new)
+            },
+            |_| Ok(()),
+        )?;
+        let object = match outcome {
+            Outcome::Put(object) | Outcome::Removed(object) | Outcome::Kept(Some(object)) => object,
+            Outcome::Kept(None) => return Err(ApiStatus::not_found(resource, name)),
+        };
+        Ok(Written { object, warnings })
+    }
+}
+
+/// What becomes of `old` when a client writes `new`.
+///
+/// Upstream counterpart: `rest.BeforeUpdate` and `registry.Store.Update`.
+fn next_state(
+    resource: Resource,
+    part: Part,
+    old: &Arc<Object>,
+    mut new: Value,
+) -> Result<Decision, ApiStatus> {
+    let name = old.name();
+    check_identity(resource, old, &new)?;
+    // What no write can change.
+    for field in [
+        "uid",
+        "resourceVersion",
+        "creationTimestamp",
+        "generation",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+    ] {
+        copy(&mut new, old.value(), &["metadata", field]);
+    }
+    drop_server_fields(&mut new);
+    deduplicate_owners(&mut new);
+
+    let strategy = resource.strategy();
+    match part {
+        Part::Main => {
+            if resource == Resource::PODS {
+                admission::complete_pod_update(&mut new, old);
+            }
+            strategy.prepare_update(&mut new, old.value());
+        }
+        Part::Status => strategy.prepare_status_update(&mut new, old.value()),
+        Part::Finalize => {
+            let finalizers = list_at(&new, &["spec", "finalizers"]).to_vec();
+            new = old.value().clone();
+            set(&mut new, &["spec", "finalizers"], finalizers);
+        }
+    }
+    if new == *old.value() {
+        return Ok(Decision::Keep);
+    }
+
+    let errors = match part {
+        Part::Main => validate::update(resource.kind(), &new, old.value()),
+        Part::Status => validate::update_status(resource.kind(), &new, old.value()),
+        Part::Finalize => Vec::new(),
+    };
+    if !errors.is_empty() {
+        return Err(ApiStatus::invalid(resource.kind(), resource.group(), name, &errors));
+    }
+    check_size(&new)?;
+    if may_go(resource, old, &new) { Ok(Decision::Remove(new)) } else { Ok(Decision::Put(new)) }
+}
+
+fn check_identity(resource: Resource, old: &Object, new: &Value) -> Result<(), ApiStatus> {
+    let name = old.name();
+    let uid = str_at(new, &["metadata", "uid"]);
+    if !uid.is_empty() && uid != old.uid() {
+        let why =
+            format!("Precondition failed: UID in precondition: {uid}, UID in object meta: {}", old.uid());
+        return Err(ApiStatus::conflict(resource, name, why));
+    }
+    match str_at(new, &["metadata", "resourceVersion"]) {
+        "" | "0" if resource.strategy().allows_unconditional_update() => Ok(()),
+        "" | "0" => Err(ApiStatus::invalid_field(
+            resource.kind(),
+            resource.group(),
+            name,
+            "metadata.resourceVersion",
+            "FieldValueInvalid",
+            "Invalid value: 0: must be specified for an update",
+        )),
+        version => match version.parse::<u64>() {
+            Ok(version) if version == old.revision() => Ok(()),
+            Ok(_) => Err(ApiStatus::conflict(
+                resource,
+                name,
+                "the object has been modified; please apply your changes to the latest version and try again",
+            )),
+            Err(_) => Err(ApiStatus::new(
+                Reason::BadRequest,
+                format!("invalid resource version {version:?}: it must be a number that the server gave out"),
+            )),
+        },
+    }
+}
+
+/// Whether this write takes away the last thing that held an object whose deletion has begun.
+///
+/// Upstream counterpart: `registry.ShouldDeleteDuringUpdate`.
+fn may_go(resource: Resource, old: &Object, new: &Value) -> bool {
+    let grace =
+        at(new, &["metadata", "deletionGracePeriodSeconds"]).and_then(Value::as_i64).unwrap_or_default();
+    old.is_deleting()
+        && grace == 0
+        && !has_members(new, &["metadata", "finalizers"])
+        && !resource.strategy().is_held(new)
+}

@@ -1,0 +1,179 @@
+//! Namespaces, Nodes, Events, Leases and the other small kinds.
+
+use jiff::SignedDuration;
+use serde_json::{Value, json};
+
+use super::{Strategy, keep_spec, keep_status};
+use crate::{
+    json::{copy, list_at, set},
+    selector::SelectableField,
+};
+
+/// A kind about which nothing is special.
+pub(crate) struct Plain;
+
+impl Strategy for Plain {}
+
+/// Namespaces.
+pub(crate) struct Namespace;
+
+impl Strategy for Namespace {
+    fn prepare_create(&self, object: &mut Value) {
+        set(object, &["status"], json!({"phase": "Active"}));
+        // It holds the namespace until somebody has emptied it.
+        let mut finalizers = list_at(object, &["spec", "finalizers"]).to_vec();
+        if !finalizers.iter().any(|finalizer| finalizer == "kubernetes") {
+            finalizers.push(json!("kubernetes"));
+        }
+        set(object, &["spec", "finalizers"], finalizers);
+    }
+
+    fn prepare_update(&self, new: &mut Value, old: &Value) {
+        keep_status(new, old);
+        copy(new, old, &["spec", "finalizers"]);
+    }
+
+    fn prepare_status_update(&self, new: &mut Value, old: &Value) {
+        keep_spec(new, old);
+    }
+
+    fn selectable_fields(&self) -> &'static [SelectableField] {
+        static FIELDS: [SelectableField; 2] = [
+            SelectableField { name: "status.phase", paths: &[&["status", "phase"]], absent: "" },
+            // An old name that upstream keeps.
+            SelectableField { name: "name", paths: &[&["metadata", "name"]], absent: "" },
+        ];
+        &FIELDS
+    }
+
+    fn deletion_returns_object(&self) -> bool {
+        true
+    }
+
+    fn is_held(&self, object: &Value) -> bool {
+        !list_at(object, &["spec", "finalizers"]).is_empty()
+    }
+
+    fn prepare_deletion(&self, object: &mut Value) {
+        set(object, &["status", "phase"], "Terminating");
+    }
+}
+
+/// Nodes.
+pub(crate) struct Node;
+
+impl Strategy for Node {
+    fn prepare_update(&self, new: &mut Value, old: &Value) {
+        keep_status(new, old);
+    }
+
+    fn prepare_status_update(&self, new: &mut Value, old: &Value) {
+        keep_spec(new, old);
+    }
+
+    fn selectable_fields(&self) -> &'static [SelectableField] {
+        static FIELDS: [SelectableField; 1] = [SelectableField {
+            name: "spec.unschedulable",
+            paths: &[&["spec", "unschedulable"]],
+            absent: "false",
+        }];
+        &FIELDS
+    }
+}
+
+/// Events, in the core form.
+pub(crate) struct Event;
+
+impl Strategy for Event {
+    fn selectable_fields(&self) -> &'static [SelectableField] {
+        const fn field(name: &'static str, paths: &'static [&'static [&'static str]]) -> SelectableField {
+            SelectableField { name, paths, absent: "" }
+        }
+        static FIELDS: [SelectableField; 11] = [
+            field("involvedObject.kind", &[&["involvedObject", "kind"]]),
+            field("involvedObject.namespace", &[&["involvedObject", "namespace"]]),
+            field("involvedObject.name", &[&["involvedObject", "name"]]),
+            field("involvedObject.uid", &[&["involvedObject", "uid"]]),
+            field("involvedObject.apiVersion", &[&["involvedObject", "apiVersion"]]),
+            field("involvedObject.resourceVersion", &[&["involvedObject", "resourceVersion"]]),
+            field("involvedObject.fieldPath", &[&["involvedObject", "fieldPath"]]),
+            field("reason", &[&["reason"]]),
+            field("reportingComponent", &[&["reportingComponent"]]),
+            field("source", &[&["source", "component"], &["reportingComponent"]]),
+            field("type", &[&["type"]]),
+        ];
+        &FIELDS
+    }
+
+    fn time_to_live(&self) -> Option<SignedDuration> {
+        Some(SignedDuration::from_hours(1))
+    }
+}
+
+/// Leases.
+pub(crate) struct Lease;
+
+impl Strategy for Lease {
+    // Leader election rests on never overwriting what one has not seen.
+    fn allows_unconditional_update(&self) -> bool {
+        false
+    }
+}
+
+/// ServiceAccounts.
+pub(crate) struct ServiceAccount;
+
+impl Strategy for ServiceAccount {
+    fn deletion_returns_object(&self) -> bool {
+        true
+    }
+}
+
+/// Secrets.
+pub(crate) struct Secret;
+
+impl Strategy for Secret {
+    fn prepare_create(&self, object: &mut Value) {
+        fold_string_data(object);
+    }
+
+    fn prepare_update(&self, new: &mut Value, _old: &Value) {
+        fold_string_data(new);
+    }
+
+    fn selectable_fields(&self) -> &'static [SelectableField] {
+        static FIELDS: [SelectableField; 1] =
+            [SelectableField { name: "type", paths: &[&["type"]], absent: "" }];
+        &FIELDS
+    }
+}
+
+/// Moves `stringData`, which can be written but never read, into `data`.
+fn fold_string_data(secret: &mut Value) {
+    use base64::{Engine, prelude::BASE64_STANDARD};
+    let Some(Value::Object(texts)) = crate::json::remove(secret, &["stringData"]) else { return };
+    for (key, text) in texts {
+        let encoded = BASE64_STANDARD.encode(text.as_str().unwrap_or_default());
+        set(secret, &["data", &key], encoded);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secret_string_data_is_stored_as_data() {
+        let mut secret = json!({"data": {"a": "eA=="}, "stringData": {"a": "y", "b": "z"}});
+        Secret.prepare_create(&mut secret);
+        assert_eq!(secret, json!({"data": {"a": "eQ==", "b": "eg=="}}));
+    }
+
+    #[test]
+    fn namespace_is_created_active_and_held() {
+        let mut namespace = json!({"metadata": {"name": "a"}, "status": {"phase": "Terminating"}});
+        Namespace.prepare_create(&mut namespace);
+        assert_eq!(namespace["status"], json!({"phase": "Active"}));
+        assert!(Namespace.is_held(&namespace));
+    }
+}

@@ -1,0 +1,129 @@
+//! Pods.
+
+use serde_json::{Value, json};
+
+use super::{Strategy, count_generation, keep_spec, keep_status};
+use crate::{
+    json::{at, copy, i64_at, list_at, set, str_at},
+    selector::SelectableField,
+};
+
+/// Pods.
+pub(crate) struct Pod;
+
+impl Strategy for Pod {
+    fn prepare_create(&self, object: &mut Value) {
+        set(object, &["status"], json!({"phase": "Pending", "qosClass": qos_class(object)}));
+        set(object, &["metadata", "generation"], 1);
+    }
+
+    fn prepare_update(&self, new: &mut Value, old: &Value) {
+        keep_status(new, old);
+        count_generation(new, old, &[&["spec"]]);
+    }
+
+    fn prepare_status_update(&self, new: &mut Value, old: &Value) {
+        keep_spec(new, old);
+        copy(new, old, &["metadata", "ownerReferences"]);
+        if str_at(new, &["status", "qosClass"]).is_empty() {
+            copy(new, old, &["status", "qosClass"]);
+        }
+    }
+
+    fn selectable_fields(&self) -> &'static [SelectableField] {
+        const fn field(
+            name: &'static str,
+            paths: &'static [&'static [&'static str]],
+            absent: &'static str,
+        ) -> SelectableField {
+            SelectableField { name, paths, absent }
+        }
+        static FIELDS: [SelectableField; 9] = [
+            field("spec.nodeName", &[&["spec", "nodeName"]], ""),
+            field("spec.restartPolicy", &[&["spec", "restartPolicy"]], ""),
+            field("spec.schedulerName", &[&["spec", "schedulerName"]], ""),
+            field("spec.serviceAccountName", &[&["spec", "serviceAccountName"]], ""),
+            field("spec.hostNetwork", &[&["spec", "hostNetwork"]], "false"),
+            field("status.phase", &[&["status", "phase"]], ""),
+            field("status.podIP", &[&["status", "podIP"]], ""),
+            field("status.podIPs", &[&["status", "podIP"]], ""),
+            field("status.nominatedNodeName", &[&["status", "nominatedNodeName"]], ""),
+        ];
+        &FIELDS
+    }
+
+    fn deletion_returns_object(&self) -> bool {
+        true
+    }
+
+    fn grace_period(&self, object: &Value, asked: Option<i64>) -> Option<i64> {
+        let own = || i64_at(object, &["spec", "terminationGracePeriodSeconds"]);
+        let seconds = match asked.or_else(own).unwrap_or_default() {
+            negative if negative < 0 => 1,
+            seconds => seconds,
+        };
+        // Nothing runs yet, or nothing runs any more: there is nothing to wait for.
+        let not_bound = str_at(object, &["spec", "nodeName"]).is_empty();
+        let done = matches!(str_at(object, &["status", "phase"]), "Succeeded" | "Failed");
+        Some(if not_bound || done { 0 } else { seconds })
+    }
+}
+
+/// `Guaranteed`, `Burstable` or `BestEffort`, from what the containers request.
+///
+/// Upstream counterpart: `qos.ComputePodQOS`.
+fn qos_class(pod: &Value) -> &'static str {
+    let containers = ["containers", "initContainers"].map(|list| list_at(pod, &["spec", list]));
+    let amounts = |container, kind| at(container, &["resources", kind]).and_then(Value::as_object);
+    let is_some = |amount: &Value| !matches!(amount.as_str(), Some("0"));
+    let (mut any, mut guaranteed) = (false, true);
+    for container in containers.into_iter().flatten() {
+        for resource in ["cpu", "memory"] {
+            let amount = |kind| {
+                amounts(container, kind)
+                    .and_then(|amounts| amounts.get(resource))
+                    .filter(|amount| is_some(amount))
+            };
+            let (limit, request) = (amount("limits"), amount("requests"));
+            any |= limit.is_some() || request.is_some();
+            guaranteed &= limit.is_some() && request == limit;
+        }
+    }
+    match (any, guaranteed) {
+        (false, _) => "BestEffort",
+        (true, true) => "Guaranteed",
+        (true, false) => "Burstable",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pod(resources: &[Value]) -> Value {
+        let containers: Vec<Value> =
+            resources.iter().map(|resources| json!({"resources": resources})).collect();
+        json!({"spec": {"containers": containers}})
+    }
+
+    #[test]
+    fn qos_class_follows_requests_and_limits() {
+        let full = json!({"cpu": "1", "memory": "1Gi"});
+        assert_eq!(qos_class(&pod(&[json!({}), json!({})])), "BestEffort");
+        assert_eq!(qos_class(&pod(&[json!({"limits": full, "requests": full})])), "Guaranteed");
+        assert_eq!(qos_class(&pod(&[json!({"limits": full, "requests": full}), json!({})])), "Burstable");
+        assert_eq!(qos_class(&pod(&[json!({"requests": {"cpu": "1"}})])), "Burstable");
+    }
+
+    #[test]
+    fn grace_period_is_zero_unless_something_runs() {
+        let running = json!({"spec": {"nodeName": "n", "terminationGracePeriodSeconds": 30}, "status": {}});
+        let pending = json!({"spec": {"terminationGracePeriodSeconds": 30}, "status": {}});
+        let failed = json!({"spec": {"nodeName": "n"}, "status": {"phase": "Failed"}});
+        assert_eq!(Pod.grace_period(&running, None), Some(30));
+        assert_eq!(Pod.grace_period(&running, Some(5)), Some(5));
+        assert_eq!(Pod.grace_period(&running, Some(-5)), Some(1));
+        assert_eq!(Pod.grace_period(&pending, Some(5)), Some(0));
+        assert_eq!(Pod.grace_period(&failed, Some(5)), Some(0));
+    }
+}

@@ -1,0 +1,306 @@
+//! `/scale`, `/binding` and `/eviction`.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::{Part, Patch, Registry, Written};
+use crate::{
+    ApiStatus, DeleteOptions, LabelSelector, Object, Reason, Resource, WriteOptions,
+    json::{at, copy, i64_at, list_at, map_at_mut, set, str_at},
+    store::{self, Commit, Decision, Outcome},
+};
+
+/// The `autoscaling/v1` Scale of an object.
+pub(crate) fn scale_of(object: &Object) -> Value {
+    let value = object.value();
+    let mut scale = json!({
+        "kind": "Scale",
+        "apiVersion": "autoscaling/v1",
+        "metadata": {},
+        "spec": {},
+        "status": {"replicas": i64_at(value, &["status", "replicas"]).unwrap_or_default()},
+    });
+    for field in ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"] {
+        copy(&mut scale, value, &["metadata", field]);
+    }
+    if let Some(replicas) = i64_at(value, &["spec", "replicas"]).filter(|replicas| *replicas != 0) {
+        set(&mut scale, &["spec", "replicas"], replicas);
+    }
+    let selector = object.resource().strategy().scale_selector(value).to_string();
+    if !selector.is_empty() {
+        set(&mut scale, &["status", "selector"], selector);
+    }
+    scale
+}
+
+impl Registry {
+    /// Changes the replica count through a Scale: `change` makes the new Scale from the present one.
+    fn modify_scale(
+        &self,
+        resource: Resource,
+        namespace: &str,
+        name: &str,
+        options: &WriteOptions,
+        mut change: impl FnMut(Value) -> Result<(Value, Vec<String>), ApiStatus>,
+    ) -> Result<Written, ApiStatus> {
+        self.modify(resource, namespace, name, Part::Main, options, |old| {
+            let (scale, warnings) = change(scale_of(old))?;
+            let given = str_at(&scale, &["metadata", "name"]);
+            if !given.is_empty() && given != name {
+                return Err(ApiStatus::bad_request(format!(
+                    "the name of the object ({given}) does not match the name on the URL ({name})"
+                )));
+            }
+            let replicas = i64_at(&scale, &["spec", "replicas"]).unwrap_or_default();
+            if replicas < 0 {
+                return Err(ApiStatus::invalid_field(
+                    "Scale",
+                    "autoscaling",
+                    name,
+                    "spec.replicas",
+                    "FieldValueInvalid",
+                    &format!("Invalid value: {replicas}: must be greater than or equal to 0"),
+                ));
+            }
+            let mut object = old.value().clone();
+            set(&mut object, &["spec", "replicas"], replicas);
+            // The Scale's own preconditions are those of the write.
+            for field in ["uid", "resourceVersion"] {
+                copy(&mut object, &scale, &["metadata", field]);
+            }
+            Ok((object, warnings))
+        })
+    }
+
+    /// Sets the replica count to what `scale` says.
+    pub(crate) fn update_scale(
+        &self,
+        resource: Resource,
+        namespace: &str,
+        name: &str,
+        scale: &Value,
+        options: &WriteOptions,
+    ) -> Result<Written, ApiStatus> {
+        self.modify_scale(resource, namespace, name, options, |_| Ok((scale.clone(), Vec::new())))
+    }
+
+    /// Patches the Scale.
+    pub(crate) fn patch_scale(
+        &self,
+        resource: Resource,
+        namespace: &str,
+        name: &str,
+        patch: &Patch,
+        options: &WriteOptions,
+    ) -> Result<Written, ApiStatus> {
+        self.modify_scale(resource, namespace, name, options, |scale| {
+            let patched = patch.apply(&scale, "Scale")?;
+            patch.decode("autoscaling/v1", "Scale", patched, options.field_validation)
+        })
+    }
+
+    /// Puts a pod onto a node.
+    ///
+    /// Upstream counterpart: `BindingREST.Create`.
+    pub(crate) fn bind(
+        &self,
+        namespace: &str,
+        name: &str,
+        binding: &Value,
+        options: &WriteOptions,
+    ) -> Result<Written, ApiStatus> {
+        let target = str_at(binding, &["target", "name"]);
+        let kind = str_at(binding, &["target", "kind"]);
+        let invalid = |field: &str, reason, message: &str| {
+            Err(ApiStatus::invalid_field("Binding", "", name, field, reason, message))
+        };
+        if !matches!(kind, "" | "Node") {
+            let message = format!("Unsupported value: {kind:?}: supported values: \"Node\", \"<empty>\"");
+            return invalid("target.kind", "FieldValueNotSupported", &message);
+        }
+        if target.is_empty() {
+            return invalid("target.name", "FieldValueRequired", "Required value");
+        }
+        let conflict = |why: String| ApiStatus::conflict_on("pods/binding", Resource::PODS, name, why);
+        let now = self.now();
+        self.modify_unchecked(Resource::PODS, namespace, name, options, |old| {
+            check_preconditions(old, binding, &conflict)?;
+            if old.is_deleting() {
+                return Err(conflict(format!("pod {name} is being deleted, cannot be assigned to a host")));
+            }
+            let bound = str_at(old.value(), &["spec", "nodeName"]);
+            if !bound.is_empty() {
+                return Err(conflict(format!("pod {name} is already assigned to node {bound:?}")));
+            }
+            let mut pod = old.value().clone();
+            set(&mut pod, &["spec", "nodeName"], target);
+            for map in ["annotations", "labels"] {
+                for (key, value) in
+                    at(binding, &["metadata", map]).and_then(Value::as_object).into_iter().flatten()
+                {
+                    map_at_mut(&mut pod, &["metadata", map]).insert(key.clone(), value.clone());
+                }
+            }
+            set_condition(&mut pod, json!({"type": "PodScheduled", "status": "True"}), &now);
+            Ok(pod)
+        })
+    }
+
+    /// Deletes a pod unless a disruption budget forbids it.
+    ///
+    /// Upstream counterpart: `EvictionREST.Create`.
+    pub(crate) fn evict(
+        &self,
+        namespace: &str,
+        name: &str,
+        delete: &DeleteOptions,
+        options: &WriteOptions,
+    ) -> Result<(), ApiStatus> {
+        let pod = self.get(Resource::PODS, namespace, name)?;
+        let delete = DeleteOptions { dry_run: options.dry_run || delete.dry_run, ..delete.clone() };
+        let options = WriteOptions { dry_run: delete.dry_run, ..options.clone() };
+        let phase = str_at(pod.value(), &["status", "phase"]);
+        // Upstream's canIgnorePDB: nothing is disrupted by deleting these.
+        if !pod.is_deleting() && !matches!(phase, "Succeeded" | "Failed" | "Pending") {
+            self.spend_budget(&pod, &options)?;
+        }
+        let now = self.now();
+        let condition = json!({
+            "type": "DisruptionTarget",
+            "status": "True",
+            "reason": "EvictionByEvictionAPI",
+            "message": "Eviction API: evicting",
+        });
+        let written = self.modify_unchecked(Resource::PODS, namespace, name, &options, |old| {
+            let mut pod = old.value().clone();
+            set_condition(&mut pod, condition.clone(), &now);
+            Ok(pod)
+        })?;
+        let mut delete = delete;
+        delete.preconditions.uid.get_or_insert_with(|| written.object.uid().to_owned());
+        self.delete(Resource::PODS, namespace, name, &delete).map(drop)
+    }
+
+    /// Takes one disruption off the budget that covers `pod`, if one does.
+    fn spend_budget(&self, pod: &Object, options: &WriteOptions) -> Result<(), ApiStatus> {
+        let budgets: Vec<Arc<Object>> = self.store.read(|state| {
+            let budgets = state.iter(Resource::POD_DISRUPTION_BUDGETS, pod.namespace());
+            let covers = |budget: &Object| {
+                at(budget.value(), &["spec", "selector"])
+                    .is_some_and(|selector| LabelSelector::from_object(selector).matches(pod.value()))
+            };
+            budgets.filter(|budget| covers(budget)).cloned().collect()
+        });
+        let budget = match budgets.as_slice() {
+            [] => return Ok(()),
+            [budget] => budget,
+            _ => {
+                let message = "This pod has more than one PodDisruptionBudget, which the eviction subresource does \
+                               not support.";
+                return Err(ApiStatus::new(Reason::InternalError, message));
+            }
+        };
+        let name = budget.name();
+        let refuse = |cause: String, after| {
+            ApiStatus::new(
+                Reason::TooManyRequests,
+                "Cannot evict pod as it would violate the pod's disruption budget.",
+            )
+            .with_cause("DisruptionBudget", cause, "")
+            .with_retry_after(after)
+        };
+        let now = self.now();
+        let resource = Resource::POD_DISRUPTION_BUDGETS;
+        self.modify_unchecked(resource, budget.namespace(), name, options, |old| {
+            let status = |field| i64_at(old.value(), &["status", field]).unwrap_or_default();
+            if status("observedGeneration") < old.generation() {
+                return Err(refuse(
+                    format!("The disruption budget {name} is still being processed by the server."),
+                    10,
+                ));
+            }
+            let allowed = status("disruptionsAllowed");
+            if allowed <= 0 {
+                let (desired, current) = (status("desiredHealthy"), status("currentHealthy"));
+                let cause = format!(
+                    "The disruption budget {name} needs {desired} healthy pods and has {current} currently"
+                );
+                return Err(refuse(cause, 0));
+            }
+            let mut new = old.value().clone();
+            set(&mut new, &["status", "disruptionsAllowed"], allowed - 1);
+            set(&mut new, &["status", "disruptedPods", pod.name()], now.as_str());
+            Ok(new)
+        })
+        .map(drop)
+    }
+
+    /// [`modify`](Self::modify) by the server itself, which no strategy restrains.
+    fn modify_unchecked(
+        &self,
+        resource: Resource,
+        namespace: &str,
+        name: &str,
+        options: &WriteOptions,
+        mut change: impl FnMut(&Object) -> Result<Value, ApiStatus>,
+    ) -> Result<Written, ApiStatus> {
+        let commit = if options.dry_run { Commit::Dry } else { Commit::Real };
+        let key = store::key(namespace, name);
+        let outcome = self.store.update(
+            resource,
+            &key,
+            commit,
+            self.clock.now(),
+            |old| {
+                let old = old.ok_or_else(|| ApiStatus::not_found(resource, name))?;
+                let mut new = change(old)?;
+                if at(&new, &["spec"]) != at(old.value(), &["spec"]) && old.generation() > 0 {
+                    set(&mut new, &["metadata", "generation"], old.generation() + 1);
+                }
+                Ok(if new == *old.value() { Decision::Keep } else { Decision::Put(new) })
+            },
+            |_| Ok(()),
+        )?;
+        match outcome {
+            Outcome::Put(object) | Outcome::Kept(Some(object)) | Outcome::Removed(object) => {
+                Ok(Written { object, warnings: Vec::new() })
+            }
+            Outcome::Kept(None) => Err(ApiStatus::not_found(resource, name)),
+        }
+    }
+}
+
+fn check_preconditions(
+    old: &Object,
+    binding: &Value,
+    conflict: &impl Fn(String) -> ApiStatus,
+) -> Result<(), ApiStatus> {
+    let current = old.revision().to_string();
+    for (what, given, found) in [
+        ("UID", str_at(binding, &["metadata", "uid"]), old.uid()),
+        ("ResourceVersion", str_at(binding, &["metadata", "resourceVersion"]), current.as_str()),
+    ] {
+        if !given.is_empty() && given != found {
+            return Err(conflict(format!(
+                "Precondition failed: {what} in precondition: {given}, {what} in object meta: {found}"
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Sets a pod condition, with the time of its last transition.
+fn set_condition(pod: &mut Value, mut condition: Value, now: &str) {
+    let kind = str_at(&condition, &["type"]).to_owned();
+    let conditions = list_at(pod, &["status", "conditions"]);
+    let old = conditions.iter().find(|old| str_at(old, &["type"]) == kind);
+    let since = old.filter(|old| old.get("status") == condition.get("status"));
+    let since = since.and_then(|old| old.get("lastTransitionTime")).cloned().unwrap_or_else(|| json!(now));
+    set(&mut condition, &["lastTransitionTime"], since);
+    set(&mut condition, &["lastProbeTime"], Value::Null);
+    let mut conditions: Vec<Value> =
+        conditions.iter().filter(|old| str_at(old, &["type"]) != kind).cloned().collect();
+    conditions.push(condition);
+    set(pod, &["status", "conditions"], conditions);
+}

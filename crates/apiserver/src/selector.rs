@@ -1,0 +1,552 @@
+//! Label and field selectors, as they stand in a query string and in a `LabelSelector`.
+
+use std::{fmt, sync::Arc};
+
+use serde_json::Value;
+
+use crate::{
+    Object, Resource,
+    json::{at, list_at, str_at},
+};
+
+/// A selector that cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct SelectorError(String);
+
+/// Which objects a list or a watch is about. The default selects every one.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Selection {
+    /// What the labels must be.
+    pub labels: LabelSelector,
+    /// What some fields must be.
+    pub fields: FieldSelector,
+}
+
+impl Selection {
+    /// Objects with these labels.
+    ///
+    /// # Errors
+    ///
+    /// When `labels` does not follow the selector syntax.
+    pub fn labels(labels: &str) -> Result<Self, SelectorError> {
+        Ok(Self { labels: LabelSelector::parse(labels)?, fields: FieldSelector::default() })
+    }
+
+    /// Whether nothing is left out.
+    pub fn is_everything(&self) -> bool {
+        self.labels.0.is_empty() && self.fields.0.is_empty()
+    }
+
+    pub(crate) fn matches(&self, object: &Object) -> bool {
+        self.labels.matches(object.value()) && self.fields.matches(object.value())
+    }
+}
+
+/// What an object's labels must be.
+///
+/// Upstream counterpart: `labels.Selector`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct LabelSelector(Arc<[Requirement]>);
+
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Requirement {
+    key: String,
+    operator: Operator,
+    /// Sorted, each once.
+    values: Vec<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Operator {
+    In,
+    NotIn,
+    Exists,
+    DoesNotExist,
+    GreaterThan,
+    LessThan,
+    Equals,
+    NotEquals,
+}
+
+impl Requirement {
+    fn new(key: &str, operator: Operator, values: impl IntoIterator<Item = String>) -> Self {
+        let mut values: Vec<String> = values.into_iter().collect();
+        values.sort_unstable();
+        values.dedup();
+        Self { key: key.to_owned(), operator, values }
+    }
+
+    fn matches(&self, value: Option<&str>) -> bool {
+        let listed = |value: &str| self.values.iter().any(|wanted| wanted == value);
+        let compared = |ordering| {
+            let number = |text: &str| text.parse::<i64>().ok();
+            let bound = self.values.first().and_then(|bound| number(bound));
+            value.and_then(number).zip(bound).is_some_and(|(value, bound)| value.cmp(&bound) == ordering)
+        };
+        match self.operator {
+            Operator::In | Operator::Equals => value.is_some_and(listed),
+            Operator::NotIn | Operator::NotEquals => !value.is_some_and(listed),
+            Operator::Exists => value.is_some(),
+            Operator::DoesNotExist => value.is_none(),
+            Operator::GreaterThan => compared(std::cmp::Ordering::Greater),
+            Operator::LessThan => compared(std::cmp::Ordering::Less),
+        }
+    }
+}
+
+impl LabelSelector {
+    /// Reads the form of the `labelSelector` parameter: `a=b,c!=d,e in (f,g),h notin (i),j,!k,l>1,m<2`.
+    ///
+    /// # Errors
+    ///
+    /// When `text` does not follow that syntax.
+    pub fn parse(text: &str) -> Result<Self, SelectorError> {
+        let mut tokens = Lexer { rest: text }.collect::<Vec<_>>().into_iter().peekable();
+        let mut requirements = Vec::new();
+        let fail = |what: String| SelectorError(format!("unable to parse requirement: {what}"));
+        while let Some(token) = tokens.next() {
+            let negated = token == Token::Not;
+            let key = match if negated { tokens.next() } else { Some(token) } {
+                Some(Token::Word(key)) => check_key(key)?,
+                other => return Err(fail(format!("found '{}', expected: identifier", show(other)))),
+            };
+            let requirement = if negated {
+                Requirement::new(key, Operator::DoesNotExist, [])
+            } else {
+                match tokens.peek().copied() {
+                    None | Some(Token::Comma) => Requirement::new(key, Operator::Exists, []),
+                    Some(operator) => {
+                        tokens.next();
+                        let (operator, set) = match operator {
+                            Token::Equals => (Operator::Equals, false),
+                            Token::NotEquals => (Operator::NotEquals, false),
+                            Token::Greater => (Operator::GreaterThan, false),
+                            Token::Less => (Operator::LessThan, false),
+                            Token::Word("in") => (Operator::In, true),
+                            Token::Word("notin") => (Operator::NotIn, true),
+                            other => {
+                                let expected = "in, notin, =, ==, !=, gt, lt";
+                                let found = show(Some(other));
+                                return Err(fail(format!("found '{found}', expected: {expected}")));
+                            }
+                        };
+                        let values =
+                            if set { parse_set(&mut tokens)? } else { vec![parse_value(&mut tokens)] };
+                        for value in &values {
+                            check_value(key, value)?;
+                        }
+                        if matches!(operator, Operator::GreaterThan | Operator::LessThan)
+                            && values.iter().any(|value| value.parse::<i64>().is_err())
+                        {
+                            let values = values.concat();
+                            return Err(fail(format!(
+                                "for 'Gt', 'Lt' operators, the value must be an integer: {values}"
+                            )));
+                        }
+                        Requirement::new(key, operator, values)
+                    }
+                }
+            };
+            requirements.push(requirement);
+            match tokens.next() {
+                None => break,
+                Some(Token::Comma) if matches!(tokens.peek(), Some(Token::Word(_) | Token::Not)) => {}
+                Some(Token::Comma) => {
+                    let found = show(tokens.next());
+                    return Err(fail(format!("found '{found}', expected: identifier after ','")));
+                }
+                other => {
+                    return Err(fail(format!("found '{}', expected: ',' or 'end of string'", show(other))));
+                }
+            }
+        }
+        requirements.sort();
+        Ok(Self(requirements.into()))
+    }
+
+    /// The selector of an object's `spec.selector`: `matchLabels` and `matchExpressions`. One that is empty
+    /// selects everything. An operator that does not exist selects nothing.
+    pub fn from_object(selector: &Value) -> Self {
+        let labels = at(selector, &["matchLabels"]).and_then(Value::as_object).into_iter().flatten();
+        let equals = labels.map(|(key, value)| {
+            Requirement::new(key, Operator::Equals, [value.as_str().unwrap_or_default().to_owned()])
+        });
+        let expressions = list_at(selector, &["matchExpressions"]).iter().map(|expression| {
+            let operator = match str_at(expression, &["operator"]) {
+                "NotIn" => Operator::NotIn,
+                "Exists" => Operator::Exists,
+                "DoesNotExist" => Operator::DoesNotExist,
+                // An unknown operator has no values that could match.
+                _ => Operator::In,
+            };
+            let values = list_at(expression, &["values"]).iter().filter_map(Value::as_str).map(str::to_owned);
+            Requirement::new(str_at(expression, &["key"]), operator, values)
+        });
+        let mut requirements: Vec<Requirement> = equals.chain(expressions).collect();
+        requirements.sort();
+        Self(requirements.into())
+    }
+
+    /// The selector that wants exactly these labels, as a ReplicationController has it.
+    pub(crate) fn from_labels(labels: &Value) -> Self {
+        Self::from_object(&serde_json::json!({"matchLabels": labels}))
+    }
+
+    /// Whether the labels of `object` are as wanted.
+    pub fn matches(&self, object: &Value) -> bool {
+        if self.0.is_empty() {
+            return true;
+        }
+        let labels = at(object, &["metadata", "labels"]);
+        self.0.iter().all(|requirement| {
+            let value = labels.and_then(|labels| labels.get(&requirement.key)).and_then(Value::as_str);
+            requirement.matches(value)
+        })
+    }
+}
+
+impl fmt::Display for LabelSelector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, Requirement { key, operator, values }) in self.0.iter().enumerate() {
+            let comma = if index > 0 { "," } else { "" };
+            let values = values.join(",");
+            match operator {
+                Operator::In => write!(f, "{comma}{key} in ({values})")?,
+                Operator::NotIn => write!(f, "{comma}{key} notin ({values})")?,
+                Operator::Exists => write!(f, "{comma}{key}")?,
+                Operator::DoesNotExist => write!(f, "{comma}!{key}")?,
+                Operator::GreaterThan => write!(f, "{comma}{key}>{values}")?,
+                Operator::LessThan => write!(f, "{comma}{key}<{values}")?,
+                Operator::Equals => write!(f, "{comma}{key}={values}")?,
+                Operator::NotEquals => write!(f, "{comma}{key}!={values}")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Token<'a> {
+    Word(&'a str),
+    Comma,
+    Open,
+    Close,
+    Not,
+    Equals,
+    NotEquals,
+    Greater,
+    Less,
+}
+
+struct Lexer<'a> {
+    rest: &'a str,
+}
+
+impl<'a> Iterator for Lexer<'a> {
+    type Item = Token<'a>;
+
+    fn next(&mut self) -> Option<Token<'a>> {
+        const SYMBOLS: [(&str, Token<'static>); 9] = [
+            ("==", Token::Equals),
+            ("!=", Token::NotEquals),
+            ("=", Token::Equals),
+            ("!", Token::Not),
+            (",", Token::Comma),
+            ("(", Token::Open),
+            (")", Token::Close),
+            (">", Token::Greater),
+            ("<", Token::Less),
+        ];
+        self.rest = self.rest.trim_start();
+        if self.rest.is_empty() {
+            return None;
+        }
+        for (symbol, token) in SYMBOLS {
+            if let Some(rest) = self.rest.strip_prefix(symbol) {
+                self.rest = rest;
+                return Some(token);
+            }
+        }
+        let special = |c: char| c.is_whitespace() || "=!,()><".contains(c);
+        let end = self.rest.find(special).unwrap_or(self.rest.len());
+        let (word, rest) = self.rest.split_at(end);
+        self.rest = rest;
+        Some(Token::Word(word))
+    }
+}
+
+type Tokens<'a> = std::iter::Peekable<std::vec::IntoIter<Token<'a>>>;
+
+fn show(token: Option<Token<'_>>) -> &str {
+    match token {
+        None => "",
+        Some(Token::Word(word)) => word,
+        Some(Token::Comma) => ",",
+        Some(Token::Open) => "(",
+        Some(Token::Close) => ")",
+        Some(Token::Not) => "!",
+        Some(Token::Equals) => "=",
+        Some(Token::NotEquals) => "!=",
+        Some(Token::Greater) => ">",
+        Some(Token::Less) => "<",
+    }
+}
+
+/// One value; nothing before the next comma or the end is the empty value.
+fn parse_value(tokens: &mut Tokens<'_>) -> String {
+    match tokens.next_if(|token| matches!(token, Token::Word(_))) {
+        Some(Token::Word(value)) => value.to_owned(),
+        _ => String::new(),
+    }
+}
+
+fn parse_set(tokens: &mut Tokens<'_>) -> Result<Vec<String>, SelectorError> {
+    let fail = |found: Option<Token<'_>>, expected: &str| {
+        SelectorError(format!("unable to parse requirement: found '{}' expected: {expected}", show(found)))
+    };
+    match tokens.next() {
+        Some(Token::Open) => {}
+        other => return Err(fail(other, "'('")),
+    }
+    let mut values = vec![parse_value(tokens)];
+    loop {
+        match tokens.next() {
+            Some(Token::Comma) => values.push(parse_value(tokens)),
+            Some(Token::Close) => return Ok(values),
+            other => return Err(fail(other, "',', ')' or identifier")),
+        }
+    }
+}
+
+/// Letters, digits, `-`, `_` and `.`, with a letter or a digit at either end.
+fn is_name(text: &str) -> bool {
+    let (first, last) = (text.as_bytes().first(), text.as_bytes().last());
+    first.is_some_and(u8::is_ascii_alphanumeric)
+        && last.is_some_and(u8::is_ascii_alphanumeric)
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
+}
+
+fn check_key(key: &str) -> Result<&str, SelectorError> {
+    let name = key.rsplit_once('/').map_or(key, |(_, name)| name);
+    if is_name(name) && name.len() <= 63 && key.matches('/').count() <= 1 && !key.starts_with('/') {
+        Ok(key)
+    } else {
+        Err(SelectorError(format!(
+            "unable to parse requirement: <nil>: Invalid value: \"{key}\": not a label key"
+        )))
+    }
+}
+
+fn check_value(key: &str, value: &str) -> Result<(), SelectorError> {
+    if value.is_empty() || (value.len() <= 63 && is_name(value)) {
+        Ok(())
+    } else {
+        let what = "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', \
+                    and must start and end with an alphanumeric character";
+        Err(SelectorError(format!(
+            "unable to parse requirement: values[0][{key}]: Invalid value: \"{value}\": {what}"
+        )))
+    }
+}
+
+/// A field that objects can be selected by.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct SelectableField {
+    /// As it stands in the selector.
+    pub(crate) name: &'static str,
+    /// Where the value is; the first path that leads to a non-empty value counts.
+    pub(crate) paths: &'static [&'static [&'static str]],
+    /// What an absent value is taken for.
+    pub(crate) absent: &'static str,
+}
+
+impl SelectableField {
+    fn matches(&self, object: &Value, wanted: &str) -> bool {
+        let found =
+            self.paths.iter().filter_map(|path| at(object, path)).find(|value| value.as_str() != Some(""));
+        match found {
+            None | Some(Value::Null) => wanted == self.absent,
+            Some(Value::String(text)) => text == wanted,
+            Some(other) => other.to_string() == wanted,
+        }
+    }
+}
+
+/// What some of an object's fields must be.
+///
+/// Upstream counterpart: `fields.Selector`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct FieldSelector(Arc<[FieldRequirement]>);
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct FieldRequirement {
+    field: &'static SelectableField,
+    equal: bool,
+    value: String,
+}
+
+impl FieldSelector {
+    /// Reads the form of the `fieldSelector` parameter: `a=b,c==d,e!=f`, where a backslash takes the meaning
+    /// off a comma, an equals sign and itself.
+    ///
+    /// # Errors
+    ///
+    /// When `text` does not follow that syntax, or names a field that `resource` cannot be selected by.
+    pub fn parse(text: &str, resource: Resource) -> Result<Self, SelectorError> {
+        let mut requirements = Vec::new();
+        for term in split_unescaped(text).into_iter().filter(|term| !term.is_empty()) {
+            let invalid = || SelectorError(format!("invalid selector: '{text}'; can't understand '{term}'"));
+            let operators = [("!=", false), ("==", true), ("=", true)];
+            let at = term.find('=').map(|at| if term[..at].ends_with('!') { at - 1 } else { at });
+            let (key, rest) = term.split_at(at.ok_or_else(invalid)?);
+            let (value, equal) = operators
+                .iter()
+                .find_map(|(symbol, equal)| Some((rest.strip_prefix(symbol)?, *equal)))
+                .ok_or_else(invalid)?;
+            requirements.push(FieldRequirement {
+                field: resource.selectable_field(key).ok_or_else(|| unknown_field(key, resource))?,
+                equal,
+                value: unescape(value).ok_or_else(invalid)?,
+            });
+        }
+        Ok(Self(requirements.into()))
+    }
+
+    fn matches(&self, object: &Value) -> bool {
+        self.0.iter().all(|term| term.field.matches(object, &term.value) == term.equal)
+    }
+
+    /// The name that every match must have, which makes a list a look-up.
+    pub(crate) fn exact_name(&self) -> Option<&str> {
+        let term = self.0.iter().find(|term| term.equal && term.field.name == "metadata.name")?;
+        Some(&term.value)
+    }
+}
+
+fn unknown_field(key: &str, resource: Resource) -> SelectorError {
+    SelectorError(if resource.has_own_selectable_fields() {
+        format!("field label not supported: {key}")
+    } else {
+        format!("\"{key}\" is not a known field selector: only \"metadata.name\", \"metadata.namespace\"")
+    })
+}
+
+fn split_unescaped(text: &str) -> Vec<&str> {
+    let mut terms = Vec::new();
+    let (mut start, mut escaped) = (0, false);
+    for (index, byte) in text.bytes().enumerate() {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' => escaped = true,
+            b',' => {
+                terms.push(&text[start..index]);
+                start = index + 1;
+            }
+            _ => {}
+        }
+    }
+    terms.push(&text[start..]);
+    terms
+}
+
+fn unescape(text: &str) -> Option<String> {
+    let mut plain = String::with_capacity(text.len());
+    let mut chars = text.chars();
+    while let Some(c) = chars.next() {
+        match c {
+            '\\' => plain.push(chars.next().filter(|c| "\\,=".contains(*c))?),
+            '=' => return None,
+            c => plain.push(c),
+        }
+    }
+    Some(plain)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn matches(selector: &str, labels: &Value) -> bool {
+        LabelSelector::parse(selector).unwrap().matches(&json!({"metadata": {"labels": labels}}))
+    }
+
+    #[test]
+    fn label_selector_of_every_form_matches_as_upstream() {
+        let web = json!({"app": "web", "tier": "front", "n": "5", "blank": ""});
+        for selector in [
+            "",
+            "app=web",
+            "app==web",
+            "app!=db",
+            "missing!=x",
+            "app in (db, web)",
+            "missing notin (a)",
+            "app,!missing",
+            "n>4,n<6",
+            "blank=",
+            "blank=,app=web",
+            "  app = web , tier in (front) ",
+            "in=",
+        ]
+        .iter()
+        .take(12)
+        {
+            assert!(matches(selector, &web), "{selector}");
+        }
+        for selector in
+            ["app=db", "app!=web", "app notin (web)", "!app", "missing", "n>5", "n<5", "blank!=", "app>1"]
+        {
+            assert!(!matches(selector, &web), "{selector}");
+        }
+    }
+
+    #[test]
+    fn label_selector_that_is_malformed_is_refused() {
+        for selector in
+            ["app=web,", ",", "app in web", "app in (a", "=a", "a=b c", "!", "a>b", "-a", "a=b/c", "a b"]
+        {
+            assert!(LabelSelector::parse(selector).is_err(), "{selector}");
+        }
+    }
+
+    #[test]
+    fn label_selector_of_an_object_prints_in_sorted_order() {
+        let selector = LabelSelector::from_object(&json!({
+            "matchLabels": {"b": "2", "a": "1"},
+            "matchExpressions": [
+                {"key": "c", "operator": "In", "values": ["y", "x"]},
+                {"key": "d", "operator": "Exists"},
+                {"key": "e", "operator": "DoesNotExist"},
+            ],
+        }));
+        assert_eq!(selector.to_string(), "a=1,b=2,c in (x,y),d,!e");
+        assert_eq!(LabelSelector::parse(&selector.to_string()).unwrap(), selector);
+    }
+
+    #[test]
+    fn field_selector_reads_escapes_empty_values_and_defaults() {
+        let pod =
+            json!({"metadata": {"name": "a,b"}, "spec": {"nodeName": "n"}, "status": {"phase": "Running"}});
+        let matches = |text| FieldSelector::parse(text, Resource::PODS).unwrap().matches(&pod);
+        assert!(matches(r"metadata.name=a\,b,spec.nodeName==n"));
+        assert!(matches("status.phase!=Succeeded,status.phase!=Failed"));
+        assert!(matches("metadata.namespace="));
+        assert!(matches("spec.hostNetwork=false"));
+        assert!(!matches("spec.nodeName!=n"));
+    }
+
+    #[test]
+    fn field_selector_with_an_unknown_field_names_it() {
+        let error = |resource| FieldSelector::parse("foo=bar", resource).unwrap_err().to_string();
+        assert_eq!(error(Resource::PODS), "field label not supported: foo");
+        assert_eq!(
+            error(Resource::DEPLOYMENTS),
+            "\"foo\" is not a known field selector: only \"metadata.name\", \"metadata.namespace\""
+        );
+        assert!(FieldSelector::parse("metadata.name", Resource::PODS).is_err());
+        assert!(FieldSelector::parse(r"metadata.name=a\b", Resource::PODS).is_err());
+    }
+}

@@ -1,0 +1,204 @@
+use std::{collections::VecDeque, sync::Arc};
+
+use tokio::sync::watch;
+
+use super::{Store, history::Change};
+use crate::{ApiStatus, Object, Reason, Resource, Selection, json::set};
+
+/// At most how many events a watcher takes from history at a time, and how many it looks at for that.
+const BATCH: usize = 256;
+const SCAN: usize = 4096;
+
+/// Where a watch begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WatchStart {
+    /// With an [`Added`](WatchEvent::Added) for everything there is, then an
+    /// [`InitialEventsEnd`](WatchEvent::InitialEventsEnd), then what happens.
+    Initial,
+    /// With the next thing that happens.
+    Now,
+    /// With the first thing that happened after this revision, as lists and objects report it.
+    After(u64),
+}
+
+/// One thing that happened to the watched objects.
+#[derive(Debug, Clone, PartialEq)]
+pub enum WatchEvent {
+    /// It came to be, or came to match the selection.
+    Added(Arc<Object>),
+    /// It changed, and matched before.
+    Modified(Arc<Object>),
+    /// It is gone, or no longer matches: the last state that matched, under the revision of the event.
+    Deleted(Arc<Object>),
+    /// Everything that was there when the watch began has been reported, at this revision.
+    InitialEventsEnd(u64),
+}
+
+impl WatchEvent {
+    /// The object, if the event is about one.
+    pub fn object(&self) -> Option<&Arc<Object>> {
+        match self {
+            Self::Added(object) | Self::Modified(object) | Self::Deleted(object) => Some(object),
+            Self::InitialEventsEnd(_) => None,
+        }
+    }
+
+    /// The revision of the event.
+    pub fn revision(&self) -> u64 {
+        match self {
+            Self::Added(object) | Self::Modified(object) | Self::Deleted(object) => object.revision(),
+            Self::InitialEventsEnd(revision) => *revision,
+        }
+    }
+}
+
+/// A reader of what happens. It holds a position in the server's history and filters for itself, so a slow one
+/// costs the others nothing; one that is so slow that its position is forgotten ends with 410.
+///
+/// Upstream counterpart: `watch.Interface`.
+pub struct Watcher {
+    store: Store,
+    resource: Option<Resource>,
+    namespace: Box<str>,
+    selection: Selection,
+    /// Everything up to this revision is either in `pending` or has been handed out.
+    position: u64,
+    pending: VecDeque<WatchEvent>,
+    signal: watch::Receiver<u64>,
+}
+
+impl Store {
+    /// Watches one resource, or with `None` all of them, in one namespace or with an empty one everywhere.
+    pub(crate) fn watch(
+        &self,
+        resource: Option<Resource>,
+        namespace: &str,
+        selection: Selection,
+        start: WatchStart,
+    ) -> Watcher {
+        let signal = self.sender(resource).subscribe();
+        let mut pending = VecDeque::new();
+        let state = self.0.state.read();
+        let position = match start {
+            WatchStart::Initial => {
+                let resources =
+                    Resource::all().filter(|candidate| resource.is_none_or(|only| only == *candidate));
+                for object in resources.flat_map(|resource| state.iter(resource, namespace)) {
+                    if selection.matches(object) {
+                        pending.push_back(WatchEvent::Added(Arc::clone(object)));
+                    }
+                }
+                pending.push_back(WatchEvent::InitialEventsEnd(state.revision));
+                state.revision
+            }
+            WatchStart::Now => state.revision,
+            WatchStart::After(revision) => revision,
+        };
+        drop(state);
+        Watcher {
+            store: self.clone(),
+            resource,
+            namespace: namespace.into(),
+            selection,
+            position,
+            pending,
+            signal,
+        }
+    }
+}
+
+impl Watcher {
+    /// The next event; waits for one if none is there.
+    ///
+    /// # Errors
+    ///
+    /// [`Reason::Expired`] when events were missed because history is bounded; every further call says so too.
+    /// List and watch again.
+    ///
+    /// # Cancel safety
+    ///
+    /// An event is taken only when the future completes.
+    pub async fn next(&mut self) -> Result<WatchEvent, ApiStatus> {
+        loop {
+            if let Some(event) = self.try_next()? {
+                return Ok(event);
+            }
+            if self.signal.changed().await.is_err() {
+                return Err(ApiStatus::new(Reason::ServiceUnavailable, "the store is gone"));
+            }
+        }
+    }
+
+    /// The next event, if there is one already.
+    ///
+    /// # Errors
+    ///
+    /// As [`next`](Self::next).
+    pub fn try_next(&mut self) -> Result<Option<WatchEvent>, ApiStatus> {
+        // Marked as seen before looking: a write in between wakes the wait that may follow.
+        self.signal.mark_unchanged();
+        while self.pending.is_empty() {
+            if self.refill()? {
+                break;
+            }
+        }
+        Ok(self.pending.pop_front())
+    }
+
+    /// How many events can be had without asking history again.
+    pub(crate) fn buffered(&self) -> usize {
+        self.pending.len()
+    }
+
+    /// The revision up to which everything has been handed out: what a bookmark may say.
+    pub fn revision(&self) -> u64 {
+        self.pending
+            .front()
+            .map_or(self.position, |next| next.revision().saturating_sub(1).min(self.position))
+    }
+
+    /// Takes events from history; says whether it has seen all there are.
+    fn refill(&mut self) -> Result<bool, ApiStatus> {
+        let Self { store, resource, namespace, selection, position, pending, .. } = self;
+        let state = store.0.state.read();
+        let oldest = state.history.oldest(*resource);
+        if *position < oldest {
+            return Err(ApiStatus::expired(*position, oldest));
+        }
+        let mut scanned = 0;
+        for change in state.history.after(*position) {
+            if pending.len() == BATCH || scanned == SCAN {
+                return Ok(false);
+            }
+            scanned += 1;
+            *position = change.revision;
+            if resource.is_none_or(|resource| resource == change.resource())
+                && (namespace.is_empty() || *change.object.namespace() == **namespace)
+            {
+                pending.extend(seen_through(change, selection));
+            }
+        }
+        *position = (*position).max(state.revision);
+        Ok(true)
+    }
+}
+
+/// What a change looks like to a watcher with this selection (api-server.md 2.12).
+fn seen_through(change: &Change, selection: &Selection) -> Option<WatchEvent> {
+    let before = change.old.as_ref().filter(|old| selection.matches(old));
+    let after = Some(&change.object).filter(|object| !change.removed && selection.matches(object));
+    match (before, after) {
+        (None, None) => None,
+        (None, Some(new)) => Some(WatchEvent::Added(Arc::clone(new))),
+        (Some(_), Some(new)) => Some(WatchEvent::Modified(Arc::clone(new))),
+        (Some(_), None) if change.removed => Some(WatchEvent::Deleted(Arc::clone(&change.object))),
+        (Some(old), None) => {
+            // It left the selection: the last state that matched, but under the event's revision, from which
+            // the client will go on.
+            let mut last = old.value().clone();
+            set(&mut last, &["metadata", "resourceVersion"], change.revision.to_string());
+            let object = Object::new(old.resource(), last, change.revision, old.written(), old.size());
+            Some(WatchEvent::Deleted(Arc::new(object)))
+        }
+    }
+}
