@@ -1,6 +1,220 @@
 //! The values that fields get when nobody sets them.
+//!
+//! Upstream counterpart: `SetDefaults_*` in `pkg/apis/*/v1/defaults.go`, and the few conversions that act like
+//! defaults (the twin names of a service account, a Secret's `stringData`).
+//!
+//! Defaulting happens after every decoding and every merge, before anything is compared. Doing it twice is
+//! doing it once; that keeps `kubectl apply` of an unchanged file quiet. Nothing here looks at other objects:
+//! what needs them (a Service's cluster IP, a pod's service account and tolerations) is admission.
 
-use serde_json::Value;
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use serde_json::{Map, Value};
 
-/// Fills in what `kind` defaults.
-pub fn apply(_kind: &str, _object: &mut Value) {}
+mod pod;
+mod service;
+#[cfg(test)]
+mod tests;
+mod volume;
+
+/// The fields of an object.
+type Fields = Map<String, Value>;
+
+/// Fills in what objects of `kind` default, in all versions of it that this server knows.
+///
+/// Expects what [`crate::strict`] gives. What is not of the expected type is left alone.
+pub fn apply(kind: &str, object: &mut Value) {
+    let Value::Object(object) = object else { return };
+    match kind {
+        "Deployment" => workload(object, deployment),
+        "ReplicaSet" => workload(object, replica_set),
+        "Pod" => pod::pod(object),
+        "DaemonSet" => workload(object, daemon_set),
+        "StatefulSet" => workload(object, stateful_set),
+        "ReplicationController" => replication_controller(object),
+        "Job" => workload(object, job),
+        "CronJob" => make(object, "spec", cron_job),
+        "HorizontalPodAutoscaler" => make(object, "spec", |spec| set(spec, "minReplicas", 1)),
+        "Namespace" => namespace(object),
+        "Node" => node(object),
+        "Service" => service::service(object),
+        "Endpoints" => service::endpoints(object),
+        "EndpointSlice" => service::endpoint_slice(object),
+        "Secret" => secret(object),
+        "PriorityClass" => set(object, "preemptionPolicy", "PreemptLowerPriority"),
+        _ => {}
+    }
+}
+
+/// Defaults of `spec`, and of the pod template in it.
+fn workload(object: &mut Fields, defaults: fn(&mut Fields)) {
+    make(object, "spec", |spec| {
+        defaults(spec);
+        pod::template(spec);
+    });
+}
+
+fn deployment(spec: &mut Fields) {
+    set(spec, "replicas", 1);
+    make(spec, "strategy", |strategy| {
+        set(strategy, "type", "RollingUpdate");
+        if is(strategy, "type", "RollingUpdate") {
+            make(strategy, "rollingUpdate", |rolling| {
+                set_pointer(rolling, "maxUnavailable", "25%");
+                set_pointer(rolling, "maxSurge", "25%");
+            });
+        }
+    });
+    set(spec, "revisionHistoryLimit", 10);
+    set(spec, "progressDeadlineSeconds", 600);
+}
+
+fn replica_set(spec: &mut Fields) {
+    set(spec, "replicas", 1);
+}
+
+fn daemon_set(spec: &mut Fields) {
+    make(spec, "updateStrategy", |strategy| {
+        set(strategy, "type", "RollingUpdate");
+        if is(strategy, "type", "RollingUpdate") {
+            make(strategy, "rollingUpdate", |rolling| {
+                set_pointer(rolling, "maxUnavailable", 1);
+                set_pointer(rolling, "maxSurge", 0);
+            });
+        }
+    });
+    set(spec, "revisionHistoryLimit", 10);
+}
+
+fn stateful_set(spec: &mut Fields) {
+    set(spec, "podManagementPolicy", "OrderedReady");
+    make(spec, "updateStrategy", |strategy| {
+        set(strategy, "type", "RollingUpdate");
+        if is(strategy, "type", "RollingUpdate") {
+            make(strategy, "rollingUpdate", |rolling| set(rolling, "partition", 0));
+        }
+    });
+    make(spec, "persistentVolumeClaimRetentionPolicy", |policy| {
+        set(policy, "whenDeleted", "Retain");
+        set(policy, "whenScaled", "Retain");
+    });
+    set(spec, "replicas", 1);
+    set(spec, "revisionHistoryLimit", 10);
+    each(spec, "volumeClaimTemplates", |claim| {
+        make(claim, "spec", volume::claim);
+        make(claim, "status", |status| set(status, "phase", "Pending"));
+    });
+}
+
+fn job(spec: &mut Fields) {
+    // Neither set means one pod; parallelism alone means a work queue, which has no number of completions.
+    if !spec.contains_key("completions") && !spec.contains_key("parallelism") {
+        set(spec, "completions", 1);
+    }
+    set(spec, "parallelism", 1);
+    set(spec, "completionMode", "NonIndexed");
+    set(spec, "suspend", false);
+    set(spec, "manualSelector", false);
+    let per_index = spec.contains_key("backoffLimitPerIndex");
+    set(spec, "backoffLimit", if per_index { i32::MAX } else { 6 });
+    let policy = if spec.contains_key("podFailurePolicy") { "Failed" } else { "TerminatingOrFailed" };
+    set(spec, "podReplacementPolicy", policy);
+}
+
+fn cron_job(spec: &mut Fields) {
+    set(spec, "concurrencyPolicy", "Allow");
+    set(spec, "suspend", false);
+    set(spec, "successfulJobsHistoryLimit", 3);
+    set(spec, "failedJobsHistoryLimit", 1);
+    // The Job's own defaults wait until one is made; the pods' do not.
+    with(spec, "jobTemplate", |template| with(template, "spec", pod::template));
+}
+
+fn replication_controller(object: &mut Fields) {
+    let labels = object
+        .get("spec")
+        .and_then(|spec| spec.pointer("/template/metadata/labels"))
+        .filter(|labels| labels.as_object().is_some_and(|labels| !labels.is_empty()))
+        .cloned();
+    if let Some(labels) = labels.clone() {
+        make(object, "metadata", |metadata| set(metadata, "labels", labels));
+    }
+    make(object, "spec", |spec| {
+        if let Some(labels) = labels {
+            set(spec, "selector", labels);
+        }
+        set(spec, "replicas", 1);
+        pod::template(spec);
+    });
+}
+
+fn namespace(object: &mut Fields) {
+    make(object, "metadata", |metadata| {
+        let name = metadata.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
+        if !name.is_empty() {
+            make(metadata, "labels", |labels| {
+                labels.insert("kubernetes.io/metadata.name".to_owned(), Value::String(name));
+            });
+        }
+    });
+    make(object, "status", |status| set(status, "phase", "Active"));
+}
+
+fn node(object: &mut Fields) {
+    with(object, "status", |status| {
+        if let Some(capacity) = status.get("capacity").cloned() {
+            set(status, "allocatable", capacity);
+        }
+    });
+}
+
+fn secret(object: &mut Fields) {
+    set(object, "type", "Opaque");
+    if let Some(Value::Object(texts)) = object.remove("stringData") {
+        make(object, "data", |data| {
+            for (key, text) in texts {
+                data.insert(key, Value::String(STANDARD.encode(text.as_str().unwrap_or_default())));
+            }
+        });
+    }
+}
+
+/// Sets a field that is absent, or that is an empty text: Go cannot tell these apart.
+fn set(fields: &mut Fields, name: &str, value: impl Into<Value>) {
+    if fields.get(name).is_none_or(|value| value.is_null() || value.as_str() == Some("")) {
+        fields.insert(name.to_owned(), value.into());
+    }
+}
+
+/// Sets a field behind a pointer, where an empty text is a value like any other.
+fn set_pointer(fields: &mut Fields, name: &str, value: impl Into<Value>) {
+    if fields.get(name).is_none_or(Value::is_null) {
+        fields.insert(name.to_owned(), value.into());
+    }
+}
+
+/// Whether the field is this text.
+fn is(fields: &Fields, name: &str, text: &str) -> bool {
+    fields.get(name).and_then(Value::as_str) == Some(text)
+}
+
+/// Changes the struct under `name`, which is made if it is not there.
+fn make(fields: &mut Fields, name: &str, change: impl FnOnce(&mut Fields)) {
+    if fields.get(name).is_none_or(Value::is_null) {
+        fields.insert(name.to_owned(), Value::Object(Fields::new()));
+    }
+    with(fields, name, change);
+}
+
+/// Changes the struct under `name`, if it is there.
+fn with(fields: &mut Fields, name: &str, change: impl FnOnce(&mut Fields)) {
+    if let Some(Value::Object(fields)) = fields.get_mut(name) {
+        change(fields);
+    }
+}
+
+/// Changes each struct of the list under `name`.
+fn each(fields: &mut Fields, name: &str, mut change: impl FnMut(&mut Fields)) {
+    if let Some(Value::Array(elements)) = fields.get_mut(name) {
+        elements.iter_mut().filter_map(Value::as_object_mut).for_each(&mut change);
+    }
+}

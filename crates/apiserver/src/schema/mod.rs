@@ -10,6 +10,8 @@
 
 use std::{collections::HashMap, sync::LazyLock};
 
+#[cfg(test)]
+pub(crate) mod arbitrary;
 mod facts;
 mod kinds;
 #[cfg(test)]

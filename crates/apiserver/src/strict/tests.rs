@@ -1,6 +1,11 @@
+use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
+use crate::schema::{
+    ALL_KINDS,
+    arbitrary::{Arbitrary, cases},
+};
 
 fn decode_text(kind: &str, text: &str) -> Decoded {
     let api_version = if kind == "Pod" { "v1" } else { "apps/v1" };
@@ -229,10 +234,33 @@ fn raw_extensions_are_kept_as_they_are() {
 
 #[test]
 fn every_kind_decoded_from_nothing_decodes_to_itself() {
-    for (api_version, kind) in crate::schema::ALL_KINDS {
+    for (api_version, kind) in ALL_KINDS {
         let first = decode(api_version, kind, b"{}").unwrap();
         let second = decode_value(api_version, kind, first.object.clone()).unwrap();
         assert_eq!(first, second, "{api_version} {kind}");
         assert_eq!(first.object["kind"], *kind);
+    }
+}
+
+proptest! {
+    #![proptest_config(cases(64))]
+
+    #[test]
+    fn decoding_twice_is_decoding_once(seed in any::<u64>()) {
+        for (api_version, kind) in ALL_KINDS {
+            let object = Arbitrary::new(seed).object(api_version, kind);
+            let once = decode_value(api_version, kind, object.clone()).unwrap();
+            prop_assert!(once.findings.is_empty(), "{:?}", once.findings);
+            let twice = decode_value(api_version, kind, once.object.clone()).unwrap();
+            prop_assert_eq!(&twice, &once);
+            let text = decode(api_version, kind, object.to_string().as_bytes()).unwrap();
+            prop_assert_eq!(&text, &once);
+        }
+    }
+
+    #[test]
+    fn any_text_is_an_object_or_an_error(text in r#"[\[\]{}:, "a-z0-9.-]{0,60}"#) {
+        let _ = decode("apps/v1", "Deployment", text.as_bytes());
+        let _ = decode("apps/v1", "Deployment", format!("{{\"spec\":{text}}}").as_bytes());
     }
 }

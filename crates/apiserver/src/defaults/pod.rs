@@ -1,0 +1,180 @@
+//! Pods and pod templates.
+
+use kcm_api::quantity::{Format, Quantity};
+use serde_json::Value;
+
+use super::{Fields, each, make, set, set_pointer, volume, with};
+
+/// The template in `spec`, if there is one.
+pub(super) fn template(spec: &mut Fields) {
+    with(spec, "template", |template| make(template, "spec", pod_spec));
+}
+
+/// A Pod: what templates get, and a little more.
+pub(super) fn pod(object: &mut Fields) {
+    make(object, "spec", |spec| {
+        pod_spec(spec);
+        set(spec, "enableServiceLinks", true);
+        let host_network = spec.get("hostNetwork") == Some(&Value::Bool(true));
+        for containers in ["initContainers", "containers"] {
+            each(spec, containers, |container| {
+                with(container, "resources", request_what_is_limited);
+                if host_network {
+                    each(container, "ports", host_port);
+                }
+            });
+        }
+    });
+}
+
+fn pod_spec(spec: &mut Fields) {
+    set(spec, "dnsPolicy", "ClusterFirst");
+    set(spec, "restartPolicy", "Always");
+    make(spec, "securityContext", |_| ());
+    set(spec, "terminationGracePeriodSeconds", 30);
+    set(spec, "schedulerName", "default-scheduler");
+    service_account(spec);
+    with(spec, "overhead", round_up);
+    each(spec, "volumes", volume::volume);
+    for containers in ["initContainers", "containers", "ephemeralContainers"] {
+        each(spec, containers, container);
+    }
+}
+
+/// The name and its deprecated twin always say the same.
+fn service_account(spec: &mut Fields) {
+    let name = ["serviceAccountName", "serviceAccount"]
+        .iter()
+        .find_map(|field| spec.get(*field).and_then(Value::as_str).filter(|name| !name.is_empty()))
+        .map(Value::from);
+    if let Some(name) = name {
+        spec.insert("serviceAccountName".to_owned(), name.clone());
+        spec.insert("serviceAccount".to_owned(), name);
+    }
+}
+
+fn container(container: &mut Fields) {
+    let image = container.get("image").and_then(Value::as_str).unwrap_or_default();
+    let policy = pull_policy(image);
+    set(container, "imagePullPolicy", policy);
+    set(container, "terminationMessagePath", "/dev/termination-log");
+    set(container, "terminationMessagePolicy", "File");
+    make(container, "resources", |resources| {
+        with(resources, "limits", round_up);
+        with(resources, "requests", round_up);
+    });
+    each(container, "ports", |port| set(port, "protocol", "TCP"));
+    each(container, "env", |variable| {
+        with(variable, "valueFrom", |source| with(source, "fieldRef", field_ref))
+    });
+    for name in ["livenessProbe", "readinessProbe", "startupProbe"] {
+        with(container, name, probe);
+    }
+    with(container, "lifecycle", |lifecycle| {
+        for hook in ["postStart", "preStop"] {
+            with(lifecycle, hook, |hook| with(hook, "httpGet", http_get));
+        }
+    });
+}
+
+/// A reference to a field of the pod itself.
+pub(super) fn field_ref(reference: &mut Fields) {
+    set(reference, "apiVersion", "v1");
+}
+
+fn probe(probe: &mut Fields) {
+    set(probe, "timeoutSeconds", 1);
+    set(probe, "periodSeconds", 10);
+    set(probe, "successThreshold", 1);
+    set(probe, "failureThreshold", 3);
+    with(probe, "httpGet", http_get);
+    with(probe, "grpc", |grpc| set_pointer(grpc, "service", ""));
+}
+
+fn http_get(action: &mut Fields) {
+    set(action, "path", "/");
+    set(action, "scheme", "HTTP");
+}
+
+/// A port of a container on the node's network is that port of the node.
+fn host_port(port: &mut Fields) {
+    let is_unset = port.get("hostPort").is_none_or(|port| port.as_i64() == Some(0));
+    if let Some(number) = port.get("containerPort").filter(|_| is_unset).cloned() {
+        port.insert("hostPort".to_owned(), number);
+    }
+}
+
+fn request_what_is_limited(resources: &mut Fields) {
+    let Some(Value::Object(limits)) = resources.get("limits").cloned() else { return };
+    if limits.is_empty() {
+        return;
+    }
+    make(resources, "requests", |requests| {
+        for (name, limit) in limits {
+            requests.entry(name).or_insert(limit);
+        }
+    });
+}
+
+/// Quantities are counted in thousandths at most; what is finer is rounded away from zero.
+pub(super) fn round_up(quantities: &mut Fields) {
+    for quantity in quantities.values_mut() {
+        if let Some(rounded) = quantity.as_str().and_then(in_thousandths) {
+            *quantity = Value::String(rounded);
+        }
+    }
+}
+
+/// The quantity in thousandths, if that is not exactly what it is already.
+fn in_thousandths(text: &str) -> Option<String> {
+    let quantity: Quantity = text.parse().ok()?;
+    let number = quantity.number();
+    if number.exponent >= -3 {
+        return None;
+    }
+    let cut = usize::try_from(-3 - number.exponent).ok()?;
+    let whole = number.digits.len().checked_sub(cut).and_then(|end| number.digits.get(..end)).unwrap_or("");
+    let whole: u128 = if whole.is_empty() { 0 } else { whole.parse().ok()? };
+    let sign = if number.negative { "-" } else { "" };
+    let suffix = if quantity.format() == Some(Format::DecimalExponent) { "e-3" } else { "m" };
+    let rounded: Quantity = format!("{sign}{}{suffix}", whole + 1).parse().ok()?;
+    Some(rounded.to_string())
+}
+
+/// What a container's image says about pulling: what may change under its name is always pulled.
+pub(super) fn pull_policy(image: &str) -> &'static str {
+    if tag(image) == Some("latest") { "Always" } else { "IfNotPresent" }
+}
+
+/// The tag of an image: `latest` where neither tag nor digest is given; none where it is no image's name.
+///
+/// Upstream counterpart: `pkg/util/parsers.ParseImageName`.
+fn tag(image: &str) -> Option<&str> {
+    let (name, digest) = match image.split_once('@') {
+        Some((name, digest)) => (name, Some(digest)),
+        None => (image, None),
+    };
+    let path = name.rfind('/').map_or(0, |slash| slash + 1);
+    let (repository, tag) = match name[path..].split_once(':') {
+        Some((_, tag)) => (&name[..name.len() - tag.len() - 1], Some(tag)),
+        None => (name, None),
+    };
+    // A registry's name may have capitals, a repository's may not.
+    let repository = match repository.split_once('/') {
+        Some((registry, rest)) if registry.contains(['.', ':']) || registry == "localhost" => rest,
+        Some((registry, rest)) if registry.bytes().any(|byte| byte.is_ascii_uppercase()) => rest,
+        _ => repository,
+    };
+    let is_name = !repository.is_empty()
+        && repository.split('/').all(|part| {
+            let edge = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+            part.bytes().all(|byte| edge(byte) || matches!(byte, b'.' | b'_' | b'-'))
+                && part.bytes().next().is_some_and(edge)
+                && part.bytes().next_back().is_some_and(edge)
+        });
+    match (tag, digest) {
+        _ if !is_name => None,
+        (None, None) => Some("latest"),
+        (tag, _) => tag,
+    }
+}
