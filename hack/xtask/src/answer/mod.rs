@@ -1,3 +1,6 @@
 //! What our controllers answer to recorded cases of upstream's, in the recordings' own form.
 
+mod cluster;
+pub mod compare;
 pub mod hash;
+pub mod replicaset;

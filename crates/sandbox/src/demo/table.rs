@@ -1,0 +1,222 @@
+//! What the demo shows: one Deployment and its ReplicaSets, as text.
+
+use std::fmt::Write as _;
+
+use kcm_api::{Deployment, IntOrString, PodTemplate, ReplicaSet, int_or_string::Round};
+use serde_json::Value;
+
+/// One look at a Deployment.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Frame {
+    /// The Deployment, or none once it is gone.
+    pub deployment: Option<Deployment>,
+    /// Its ReplicaSets, oldest first.
+    pub replica_sets: Vec<ReplicaSet>,
+    /// How many pods there are that have not finished, those on their way out among them.
+    pub pods: usize,
+    /// Of those, how many are on their way out.
+    pub terminating: usize,
+}
+
+/// How many pods a rolling update may have, and must have available.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bounds {
+    /// At most so many pods that are not on their way out.
+    pub at_most: i32,
+    /// At least so many pods available.
+    pub at_least: i32,
+}
+
+impl Bounds {
+    /// The bounds of `deployment`. Surge is rounded up, unavailability down; if both come to nothing, one pod
+    /// may be unavailable (US-4.15).
+    pub fn of(deployment: &Deployment) -> Self {
+        let wanted = deployment.replicas();
+        let Some(rolling) = &deployment.spec.strategy.rolling_update else {
+            return Self { at_most: wanted, at_least: 0 };
+        };
+        let scaled = |value: &Option<IntOrString>, round| {
+            value.as_ref().and_then(|value| value.scaled(wanted, round).ok()).unwrap_or(0)
+        };
+        let surge = scaled(&rolling.max_surge, Round::Up);
+        let mut unavailable = scaled(&rolling.max_unavailable, Round::Down);
+        if surge == 0 && unavailable == 0 {
+            unavailable = 1;
+        }
+        Self { at_most: wanted + surge, at_least: wanted - unavailable.min(wanted) }
+    }
+}
+
+impl Frame {
+    /// The look as a table, without colours, ending in a newline.
+    pub fn table(&self) -> String {
+        let mut out = String::new();
+        // Writing to a String cannot fail.
+        let _ = self.write(&mut out);
+        out
+    }
+
+    fn write(&self, out: &mut String) -> std::fmt::Result {
+        let Some(deployment) = &self.deployment else {
+            writeln!(out, "deployment gone, {} pods left", self.pods)?;
+            return self.write_replica_sets(out);
+        };
+        let (status, bounds) = (&deployment.status, Bounds::of(deployment));
+        let revision = annotation(&deployment.metadata.annotations, "deployment.kubernetes.io/revision");
+        writeln!(
+            out,
+            "deployment {}  revision {revision}  image {}",
+            deployment.metadata.name,
+            image(&deployment.spec.template)
+        )?;
+        writeln!(
+            out,
+            "  wanted {}  updated {}  ready {}  available {} (at least {})  total {} (at most {})  terminating {}",
+            deployment.replicas(),
+            status.updated_replicas,
+            status.ready_replicas,
+            status.available_replicas,
+            bounds.at_least,
+            status.replicas,
+            bounds.at_most,
+            self.terminating,
+        )?;
+        for condition in &status.conditions {
+            writeln!(
+                out,
+                "  {}={} {}: {}",
+                condition.type_, condition.status, condition.reason, condition.message
+            )?;
+        }
+        self.write_replica_sets(out)
+    }
+
+    fn write_replica_sets(&self, out: &mut String) -> std::fmt::Result {
+        if self.replica_sets.is_empty() {
+            return Ok(());
+        }
+        writeln!(
+            out,
+            "  {:<18} {:>3} {:<14} {:>7} {:>7} {:>5} {:>9}",
+            "REPLICASET", "REV", "IMAGE", "DESIRED", "CURRENT", "READY", "AVAILABLE"
+        )?;
+        for replica_set in &self.replica_sets {
+            let (ready, status) = (replica_set.status.ready_replicas, &replica_set.status);
+            writeln!(
+                out,
+                "  {:<18} {:>3} {:<14} {:>7} {:>7} {:>5} {:>9}  {}",
+                replica_set.metadata.name,
+                annotation(&replica_set.metadata.annotations, "deployment.kubernetes.io/revision"),
+                image(&replica_set.spec.template),
+                replica_set.replicas(),
+                status.replicas,
+                ready,
+                status.available_replicas,
+                bar(status.replicas, status.available_replicas),
+            )?;
+        }
+        Ok(())
+    }
+
+    /// The look on one line, for output that is no terminal.
+    pub fn line(&self) -> String {
+        let Some(deployment) = &self.deployment else {
+            return format!("deployment gone, {} pods left", self.pods);
+        };
+        let bounds = Bounds::of(deployment);
+        let sets: Vec<String> = self
+            .replica_sets
+            .iter()
+            .filter(|set| set.replicas() > 0 || set.status.replicas > 0)
+            .map(|set| {
+                let (status, name) = (&set.status, &set.metadata.name);
+                format!(
+                    "{name} desired {} current {} ready {} available {}",
+                    set.replicas(),
+                    status.replicas,
+                    status.ready_replicas,
+                    status.available_replicas
+                )
+            })
+            .collect();
+        let progressing = deployment.condition("Progressing");
+        format!(
+            "available {} (>= {}), total {} (<= {}), {} | {}",
+            deployment.status.available_replicas,
+            bounds.at_least,
+            deployment.status.replicas,
+            bounds.at_most,
+            progressing.map_or("not progressing", |condition| &condition.reason),
+            sets.join("; "),
+        )
+    }
+}
+
+/// A pod each: available ones filled.
+fn bar(total: i32, available: i32) -> String {
+    (0..total).map(|at| if at < available { '█' } else { '░' }).collect()
+}
+
+fn annotation<'a>(annotations: &'a kcm_api::Annotations, key: &str) -> &'a str {
+    annotations.get(key).map_or("-", String::as_str)
+}
+
+fn image(template: &PodTemplate) -> String {
+    let spec: Value = serde_json::from_str(template.spec_json()).unwrap_or_default();
+    spec["containers"][0]["image"].as_str().unwrap_or("-").to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn deployment(wanted: i32, surge: Value, unavailable: Value) -> Deployment {
+        serde_json::from_value(json!({
+            "metadata": {"name": "web", "annotations": {"deployment.kubernetes.io/revision": "2"}},
+            "spec": {
+                "replicas": wanted,
+                "template": {"spec": {"containers": [{"name": "c", "image": "nginx:1.27"}]}},
+                "strategy": {
+                    "type": "RollingUpdate",
+                    "rollingUpdate": {"maxSurge": surge, "maxUnavailable": unavailable},
+                },
+            },
+            "status": {"replicas": 4, "availableReplicas": 3, "conditions": [
+                {"type": "Progressing", "status": "True", "reason": "ReplicaSetUpdated", "message": "is progressing."},
+            ]},
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn bounds_of_percentages_round_surge_up_and_unavailability_down() {
+        let bounds = Bounds::of(&deployment(10, json!("25%"), json!("25%")));
+        assert_eq!(bounds, Bounds { at_most: 13, at_least: 8 });
+    }
+
+    #[test]
+    fn bounds_both_zero_let_one_pod_be_missing() {
+        let bounds = Bounds::of(&deployment(4, json!(0), json!("10%")));
+        assert_eq!(bounds, Bounds { at_most: 4, at_least: 3 });
+    }
+
+    #[test]
+    fn table_shows_replica_sets_bounds_and_conditions() {
+        let set: ReplicaSet = serde_json::from_value(json!({
+            "metadata": {"name": "web-1", "annotations": {"deployment.kubernetes.io/revision": "1"}},
+            "spec": {"replicas": 4, "template": {"spec": {"containers": [{"name": "c", "image": "nginx:1.26"}]}}},
+            "status": {"replicas": 4, "readyReplicas": 3, "availableReplicas": 3},
+        }))
+        .unwrap();
+        let deployment = deployment(4, json!(1), json!(1));
+        let frame = Frame { deployment: Some(deployment), replica_sets: vec![set], pods: 4, terminating: 0 };
+        let table = frame.table();
+        for part in ["(at least 3)", "(at most 5)", "web-1", "nginx:1.26", "███░", "Progressing=True"]
+        {
+            assert!(table.contains(part), "no {part:?} in:\n{table}");
+        }
+        assert!(frame.line().contains("web-1 desired 4 current 4 ready 3 available 3"), "{}", frame.line());
+    }
+}

@@ -1,0 +1,132 @@
+//! The status that a simulated kubelet reports.
+
+use kcm_api::Time;
+use serde_json::{Value, json};
+
+use crate::api::{condition, field};
+
+/// What the containers of a pod are up to. All do the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Container {
+    Ready,
+    Running,
+    CrashLoopBackOff,
+    ImagePullBackOff,
+}
+
+impl Container {
+    /// The event that goes with it, if it is bad news.
+    pub(super) fn complaint(self, pod: &Value) -> Option<(&'static str, String)> {
+        let name = field(pod, "/spec/containers/0/name");
+        match self {
+            Self::Ready | Self::Running => None,
+            Self::CrashLoopBackOff => {
+                Some(("BackOff", format!("Back-off restarting failed container {name}")))
+            }
+            Self::ImagePullBackOff => {
+                let image = field(pod, "/spec/containers/0/image");
+                Some(("Failed", format!("Failed to pull image \"{image}\": there is no such image")))
+            }
+        }
+    }
+}
+
+/// All that the status follows from, the pod's spec aside.
+#[derive(Debug)]
+pub(super) struct PodStatus {
+    pub(super) container: Container,
+    pub(super) restarts: i32,
+    /// The how manieth address the pod has.
+    pub(super) address: u32,
+    pub(super) now: Time,
+}
+
+impl PodStatus {
+    /// The status of `pod`, as a patch.
+    pub(super) fn of(&self, pod: &Value) -> Value {
+        let ready = self.container == Container::Ready;
+        let started = self.container != Container::ImagePullBackOff;
+        let address = format!(
+            "10.{}.{}.{}",
+            1 + (self.address >> 16) % 250,
+            (self.address >> 8) % 256,
+            self.address % 256
+        );
+        let unready = if started { "ContainersNotReady" } else { "ContainersNotInitialized" };
+        let condition = |type_: &str, holds: bool| self.condition(pod, type_, holds, unready);
+        let mut status = json!({
+            "phase": if started { "Running" } else { "Pending" },
+            "conditions": [
+                condition("PodReadyToStartContainers", true),
+                condition("Initialized", true),
+                condition("Ready", ready),
+                condition("ContainersReady", ready),
+            ],
+            "hostIP": "10.0.0.1",
+            "hostIPs": [{ "ip": "10.0.0.1" }],
+            "podIP": address,
+            "podIPs": [{ "ip": address }],
+            "containerStatuses": self.containers(pod, "/spec/containers"),
+        });
+        if pod.pointer("/status/startTime").is_none() {
+            status["startTime"] = json!(self.now);
+        }
+        status
+    }
+
+    /// A condition keeps the time of its last change when it has not changed.
+    fn condition(&self, pod: &Value, type_: &str, holds: bool, reason: &str) -> Value {
+        let status = if holds { "True" } else { "False" };
+        let since = condition(pod, type_)
+            .filter(|old| old["status"] == status)
+            .map_or_else(|| json!(self.now), |old| old["lastTransitionTime"].clone());
+        let mut condition =
+            json!({ "type": type_, "status": status, "lastProbeTime": null, "lastTransitionTime": since });
+        // A strategic merge keeps what it is not told to drop.
+        condition["reason"] = if holds { Value::Null } else { json!(reason) };
+        condition["message"] =
+            if holds { Value::Null } else { json!("containers with unready status: all of them") };
+        condition
+    }
+
+    fn containers(&self, pod: &Value, path: &str) -> Value {
+        let containers = pod.pointer(path).and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+        containers.iter().map(|container| self.container(pod, container)).collect()
+    }
+
+    fn container(&self, pod: &Value, container: &Value) -> Value {
+        let image = field(container, "/image");
+        let ended = || {
+            json!({ "terminated": {
+                "exitCode": 1, "reason": "Error", "startedAt": self.now, "finishedAt": self.now,
+            } })
+        };
+        let (state, last) = match self.container {
+            Container::Ready | Container::Running => {
+                (json!({ "running": { "startedAt": self.now } }), json!({}))
+            }
+            Container::CrashLoopBackOff => (
+                json!({ "waiting": { "reason": "CrashLoopBackOff", "message": "back-off restarting failed container" } }),
+                ended(),
+            ),
+            Container::ImagePullBackOff => (
+                json!({ "waiting": {
+                    "reason": "ImagePullBackOff", "message": format!("Back-off pulling image \"{image}\""),
+                } }),
+                json!({}),
+            ),
+        };
+        let runs = matches!(self.container, Container::Ready | Container::Running);
+        json!({
+            "name": container["name"],
+            "image": image,
+            "imageID": if runs { format!("sandbox://{image}") } else { String::new() },
+            "containerID": if runs { format!("sandbox://{}", field(pod, "/metadata/uid")) } else { String::new() },
+            "ready": self.container == Container::Ready,
+            "started": runs,
+            "restartCount": self.restarts,
+            "state": state,
+            "lastState": last,
+        })
+    }
+}

@@ -1,0 +1,53 @@
+//! Simulated nodes: objects that say that they are ready.
+//!
+//! They are written once. A real kubelet renews a lease every ten seconds; a simulated one is in the process of
+//! whoever would ask, and a settled sandbox is silent.
+
+use kcm_apiserver::{ApiStatus, Resource};
+use serde_json::{Value, json};
+
+use crate::api::Api;
+
+/// Creates `count` nodes, `sim-node-0` and so on, unless they are there.
+pub(crate) fn create(api: &Api, count: usize) -> Result<(), ApiStatus> {
+    for number in 0..count {
+        let name = format!("sim-node-{number}");
+        match api.create(Resource::NODES, "", node(&name)) {
+            Ok(created) => api.patch_status(&created, &json!({ "status": status(api, &name, number) }))?,
+            Err(error) if error.is_already_exists() => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+fn node(name: &str) -> Value {
+    json!({
+        "metadata": {
+            "name": name,
+            "labels": { "kubernetes.io/hostname": name, "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64" },
+        },
+    })
+}
+
+fn status(api: &Api, name: &str, number: usize) -> Value {
+    let now = api.now();
+    let resources = json!({ "cpu": "64", "memory": "256Gi", "pods": "1000000" });
+    json!({
+        "capacity": resources,
+        "allocatable": resources,
+        "conditions": [{
+            "type": "Ready", "status": "True", "reason": "KubeletReady", "message": "the simulated kubelet is ready",
+            "lastHeartbeatTime": now, "lastTransitionTime": now,
+        }],
+        "addresses": [
+            { "type": "InternalIP", "address": format!("10.0.{}.{}", number / 250, 1 + number % 250) },
+            { "type": "Hostname", "address": name },
+        ],
+        "nodeInfo": {
+            "kubeletVersion": "sandbox", "osImage": "simulated", "kernelVersion": "", "containerRuntimeVersion": "sandbox://",
+            "architecture": "amd64", "operatingSystem": "linux", "bootID": "", "machineID": "", "systemUUID": "",
+            "kubeProxyVersion": "",
+        },
+    })
+}

@@ -1,0 +1,42 @@
+//! What is to be done later, earliest first.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use kcm_clock::Clock;
+
+/// Things with a time, in the order of their times, and within one time in the order in which they came.
+#[derive(Debug)]
+pub(crate) struct Timers<T> {
+    clock: Arc<dyn Clock>,
+    due: BTreeMap<(Duration, u64), T>,
+    next: u64,
+}
+
+impl<T> Timers<T> {
+    pub(crate) fn new(clock: Arc<dyn Clock>) -> Self {
+        Self { clock, due: BTreeMap::new(), next: 0 }
+    }
+
+    /// Has `thing` come due after `delay`.
+    pub(crate) fn add(&mut self, delay: Duration, thing: T) {
+        let at = self.clock.monotonic().saturating_add(delay);
+        self.due.insert((at, self.next), thing);
+        self.next += 1;
+    }
+
+    /// The next thing, once it is due; waits for ever when there is none.
+    ///
+    /// Cancel safe: a thing is taken out only as it is returned.
+    pub(crate) async fn next(&mut self) -> T {
+        loop {
+            let Some(first) = self.due.first_entry() else {
+                return std::future::pending().await;
+            };
+            let wait = first.key().0.saturating_sub(self.clock.monotonic());
+            if wait.is_zero() {
+                return first.remove();
+            }
+            self.clock.sleep(wait).await;
+        }
+    }
+}

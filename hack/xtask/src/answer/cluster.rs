@@ -1,0 +1,123 @@
+//! What the answers have in common: caches filled with a case's objects, a client that records, and the form
+//! of what it recorded.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use async_trait::async_trait;
+use futures_util::{StreamExt as _, stream};
+use kcm_api::{ApiError, ObjectKey, Time};
+use kcm_clock::{Clock, FakeClock, SeededRandom, Timestamp};
+use kcm_informer::{
+    Indexers, InformerConfig, List, ListOptions, ListWatch, Object, SharedInformer, WatchEvent, WatchOptions,
+    WatchStream,
+};
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+/// The objects of a case, as a server that never sends any change offers them.
+struct Standing<K>(Vec<K>);
+
+/// The version of the whole; nothing in a case depends on it.
+const RESOURCE_VERSION: &str = "1000000";
+
+#[async_trait]
+impl<K: Object + Clone> ListWatch<K> for Standing<K> {
+    async fn list(&self, _options: &ListOptions) -> Result<List<K>, ApiError> {
+        Ok(List {
+            items: self.0.clone(),
+            undecodable: Vec::new(),
+            resource_version: RESOURCE_VERSION.to_owned(),
+        })
+    }
+
+    async fn watch(&self, options: &WatchOptions) -> Result<WatchStream<K>, ApiError> {
+        let mut events = Vec::new();
+        if options.send_initial_events {
+            events.extend(self.0.iter().cloned().map(|object| Ok(WatchEvent::Added(object))));
+            let resource_version = RESOURCE_VERSION.to_owned();
+            events.push(Ok(WatchEvent::Bookmark { resource_version, initial_events_end: true }));
+        }
+        Ok(stream::iter(events).chain(stream::pending()).boxed())
+    }
+}
+
+/// An informer whose store will hold `objects`.
+pub(super) fn informer<K: Object + Clone>(
+    name: &str,
+    objects: Vec<K>,
+    indexers: Indexers<K>,
+    clock: &FakeClock,
+) -> SharedInformer<K> {
+    let random = Arc::new(SeededRandom::new(0));
+    let config = InformerConfig::new(name, Arc::new(Standing(objects)), Arc::new(clock.clone()), random);
+    SharedInformer::new(InformerConfig { indexers, ..config })
+}
+
+/// Runs `informer` until it has told all there is.
+pub(super) async fn fill<K: Object>(informer: &SharedInformer<K>) {
+    let stop = CancellationToken::new();
+    let filled = async {
+        informer.wait_for_sync(&stop).await;
+        stop.cancel();
+    };
+    tokio::join!(informer.run(stop.clone()), filled);
+}
+
+/// The lists of a case: absent and null are empty.
+pub(super) fn list<T, E>(
+    value: &Value,
+    decode: impl FnMut(&Value) -> Result<T, E>,
+) -> Result<Vec<T>, E> {
+    value.as_array().map(Vec::as_slice).unwrap_or_default().iter().map(decode).collect()
+}
+
+/// The time of a case.
+pub(super) fn clock_of(case: &Value) -> FakeClock {
+    let now = case["now"].as_str().and_then(|now| now.parse::<Timestamp>().ok());
+    FakeClock::new(now.unwrap_or(Timestamp::UNIX_EPOCH))
+}
+
+/// Requests in the form of `output.actions`, in order of arrival.
+#[derive(Default)]
+pub(super) struct Actions(Mutex<Vec<Value>>);
+
+impl Actions {
+    /// Notes a request; `body` is `object` or `patch` and what was sent.
+    pub(super) fn note(&self, verb: &str, what: &str, name: &str, body: Option<(&str, Value)>) {
+        let mut action = json!({ "verb": verb, "what": what, "name": name });
+        if let Some((field, body)) = body {
+            action[field] = body;
+        }
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(action);
+    }
+
+    pub(super) fn take(&self) -> Vec<Value> {
+        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// What a patch says, as a tree.
+pub(super) fn patch_body(patch: &str) -> Value {
+    serde_json::from_str(patch).unwrap_or_else(|_| Value::from(patch))
+}
+
+/// The answer to a request for an object that there is not.
+pub(super) fn not_found(resource: &str, key: &ObjectKey) -> ApiError {
+    let message = format!("{resource} \"{}\" not found", key.name);
+    ApiError::status(404, kcm_api::error::reason::NOT_FOUND, message)
+}
+
+/// Writes `<now>` for every time in `value` that is within three seconds of the clock's.
+pub(super) fn mask_now(value: &mut Value, clock: &FakeClock) {
+    match value {
+        Value::String(text) => {
+            let near = |time: Time| time.age(clock.now()).abs().as_secs() <= 3;
+            if text.parse::<Time>().is_ok_and(near) {
+                "<now>".clone_into(text);
+            }
+        }
+        Value::Array(values) => values.iter_mut().for_each(|value| mask_now(value, clock)),
+        Value::Object(fields) => fields.values_mut().for_each(|value| mask_now(value, clock)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}

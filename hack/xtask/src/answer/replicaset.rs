@@ -1,0 +1,189 @@
+//! One sync of the ReplicaSet controller.
+
+use std::{
+    error::Error,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicI64, AtomicUsize, Ordering},
+    },
+};
+
+use async_trait::async_trait;
+use kcm_api::{ApiError, ObjectKey, Pod, PodDecoder, ReplicaSet, error::reason};
+use kcm_clock::FakeClock;
+use kcm_controller_ref_manager::OwnerPatch;
+use kcm_controller_util::{
+    PodControl, PodManifest, ReplicaSetControl, pod_indexers, replica_set_indexers,
+};
+use kcm_events::FakeRecorder;
+use kcm_replicaset_controller::{Config, ReplicaSetController};
+use serde_json::{Value, json};
+
+use super::cluster::{
+    Actions, clock_of, fill, informer, list, mask_now, not_found, patch_body,
+};
+
+/// What our controller does in the case `case` of `replicaset.jsonl`: its `output`, or what kept it from one.
+pub fn answer(case: &Value) -> Value {
+    let runtime = tokio::runtime::Builder::new_current_thread().build();
+    let outcome = runtime.map_err(Into::into).and_then(|runtime| runtime.block_on(sync_once(case)));
+    outcome.unwrap_or_else(|error| json!({ "unanswered": error.to_string() }))
+}
+
+async fn sync_once(case: &Value) -> Result<Value, Box<dyn Error>> {
+    let input = &case["input"];
+    let clock = clock_of(case);
+    let subject: ReplicaSet = serde_json::from_value(input["replicaSet"].clone())?;
+    let mut replica_sets = list(&input["siblings"], |value| serde_json::from_value(value.clone()))?;
+    replica_sets.push(subject.clone());
+    let decoder = PodDecoder::default();
+    let pods = list(&input["pods"], |pod| decoder.decode_value(pod))?;
+
+    let client = Arc::new(RecordingClient {
+        subject: subject.clone(),
+        pods: pods.clone(),
+        decoder,
+        creates_allowed: AtomicI64::new(input["createsAllowed"].as_i64().unwrap_or(-1)),
+        ..RecordingClient::default()
+    });
+    let events = Arc::new(FakeRecorder::new());
+    let pods = informer("pods", pods, pod_indexers(), &clock);
+    let replica_sets = informer("replicasets", replica_sets, replica_set_indexers(), &clock);
+    let controller = ReplicaSetController::new(Config::new(
+        Arc::new(clock.clone()),
+        pods.clone(),
+        replica_sets.clone(),
+        Arc::clone(&client) as _,
+        Arc::clone(&client) as _,
+        Arc::clone(&events) as _,
+    ));
+    fill(&replica_sets).await;
+    fill(&pods).await;
+
+    let key = subject.metadata.key();
+    let outcome = controller.sync(&key).await;
+    let expectations = controller.expectations(&key).unwrap_or_default();
+    Ok(client.output(&clock, &events, outcome.map(|synced| synced.requeue_after), expectations))
+}
+
+/// Answers as the vectors' README says, and writes everything down.
+#[derive(Default)]
+struct RecordingClient {
+    /// On the server as in the cache.
+    subject: ReplicaSet,
+    pods: Vec<Pod>,
+    decoder: PodDecoder,
+    /// How many more creates succeed; below zero all of them.
+    creates_allowed: AtomicI64,
+    creates_attempted: AtomicUsize,
+    /// The first pod, as sent.
+    created_pod: Mutex<Option<Value>>,
+    deleted: Mutex<Vec<String>>,
+    actions: Actions,
+}
+
+impl RecordingClient {
+    fn output(
+        &self,
+        clock: &FakeClock,
+        events: &FakeRecorder,
+        outcome: Result<Option<std::time::Duration>, kcm_replicaset_controller::SyncError>,
+        (expectations_add, expectations_del): (i64, i64),
+    ) -> Value {
+        let mut deleted = lock(&self.deleted).clone();
+        deleted.sort();
+        let mut events = events.take();
+        events.sort();
+        let mut actions = self.actions.take();
+        actions.sort_by_key(|action| ["verb", "what", "name"].map(|field| action[field].to_string()));
+        actions.iter_mut().for_each(|action| mask_now(action, clock));
+
+        let mut output = json!({
+            "createsAttempted": self.creates_attempted.load(Ordering::SeqCst),
+            "createdPod": *lock(&self.created_pod),
+            "deleted": deleted,
+            "actions": actions,
+            "events": events,
+            "requeue": [],
+            "expectationsAdd": expectations_add,
+            "expectationsDel": expectations_del,
+        });
+        match outcome {
+            Ok(None) => {}
+            Ok(Some(delay)) => output["requeue"] = json!([format!("after {:.0}", delay.as_secs_f64())]),
+            Err(error) => output["error"] = error.to_string().into(),
+        }
+        output
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn decode_error(error: impl Error) -> ApiError {
+    ApiError::Decode(error.to_string())
+}
+
+#[async_trait]
+impl PodControl for RecordingClient {
+    async fn create_pod(&self, namespace: &str, manifest: &PodManifest) -> Result<Pod, ApiError> {
+        let number = self.creates_attempted.fetch_add(1, Ordering::SeqCst) + 1;
+        let mut pod: Value = serde_json::from_str(manifest.as_json()).map_err(decode_error)?;
+        lock(&self.created_pod).get_or_insert_with(|| pod.clone());
+        let allowed = self.creates_allowed.load(Ordering::SeqCst);
+        if allowed == 0 {
+            let message = "pods is forbidden: exceeded quota";
+            return Err(ApiError::status(403, reason::FORBIDDEN, message));
+        }
+        self.creates_allowed.store((allowed - 1).max(-1), Ordering::SeqCst);
+        pod["metadata"]["name"] = format!("new-{number}").into();
+        pod["metadata"]["namespace"] = namespace.into();
+        self.decoder.decode_value(&pod).map_err(decode_error)
+    }
+
+    async fn delete_pod(&self, pod: &ObjectKey) -> Result<(), ApiError> {
+        lock(&self.deleted).push(pod.name.to_string());
+        Ok(())
+    }
+
+    async fn patch_pod(&self, key: &ObjectKey, patch: &OwnerPatch) -> Result<Pod, ApiError> {
+        self.actions.note("patch", "pods", &key.name, Some(("patch", patch_body(patch.as_json()))));
+        self.pods.iter().find(|pod| pod.key == *key).cloned().ok_or_else(|| not_found("pods", key))
+    }
+}
+
+#[async_trait]
+impl ReplicaSetControl for RecordingClient {
+    async fn get_replica_set(&self, key: &ObjectKey) -> Result<ReplicaSet, ApiError> {
+        self.actions.note("get", "replicasets", &key.name, None);
+        Ok(self.subject.clone())
+    }
+
+    async fn update_replica_set_status(&self, replica_set: &ReplicaSet) -> Result<ReplicaSet, ApiError> {
+        let object = serde_json::to_value(replica_set).map_err(decode_error)?;
+        self.actions.note("update", "replicasets/status", &replica_set.metadata.name, Some(("object", object)));
+        Ok(replica_set.clone())
+    }
+
+    async fn create_replica_set(&self, replica_set: &ReplicaSet) -> Result<ReplicaSet, ApiError> {
+        Err(unexpected("create", &replica_set.metadata.key()))
+    }
+
+    async fn update_replica_set(&self, replica_set: &ReplicaSet) -> Result<ReplicaSet, ApiError> {
+        Err(unexpected("update", &replica_set.metadata.key()))
+    }
+
+    async fn delete_replica_set(&self, key: &ObjectKey) -> Result<(), ApiError> {
+        Err(unexpected("delete", key))
+    }
+
+    async fn patch_replica_set(&self, key: &ObjectKey, _patch: &OwnerPatch) -> Result<ReplicaSet, ApiError> {
+        Err(unexpected("patch", key))
+    }
+}
+
+/// A request that this controller never makes (US-5.9). It shows as an error where none is expected.
+fn unexpected(verb: &str, key: &ObjectKey) -> ApiError {
+    ApiError::Transport(format!("unexpected {verb} of replica set {key}"))
+}
