@@ -187,3 +187,6 @@ impl ReplicaSetControl for RecordingClient {
 fn unexpected(verb: &str, key: &ObjectKey) -> ApiError {
     ApiError::Transport(format!("unexpected {verb} of replica set {key}"))
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,162 @@
+use std::{sync::Arc, time::Duration};
+
+use kcm_api::{ControllerRef, ObjectKey, Pod, ReplicaSet, Selector};
+use kcm_controller_util::replica_set_index;
+use kcm_informer::{Deleted, EventHandler};
+use kcm_workqueue::RateLimitingQueue;
+use tracing::{debug, error, trace};
+
+use crate::sync::Syncer;
+
+/// Turns events into keys of ReplicaSets that are worth a look, and counts expectations off: each creation and
+/// each deletion exactly once (US-5.2).
+pub(crate) struct Handlers {
+    pub(crate) syncer: Arc<Syncer>,
+    pub(crate) queue: RateLimitingQueue<ObjectKey>,
+}
+
+impl EventHandler<ReplicaSet> for Handlers {
+    fn on_add(&self, replica_set: &Arc<ReplicaSet>, _initial: bool) {
+        trace!("Adding {}", replica_set.metadata.key());
+        self.queue.add(replica_set.metadata.key());
+    }
+
+    /// A resync gets through as well: it is what mends a lost event.
+    fn on_update(&self, old: &Arc<ReplicaSet>, new: &Arc<ReplicaSet>) {
+        if old.uid() != new.uid() {
+            // Deleted and made anew between two looks. What was expected of the old one is nothing to the new.
+            self.replica_set_gone(old);
+        }
+        if old.replicas() != new.replicas() {
+            trace!("{} updated. Desired pod count {}->{}", new.metadata.key(), old.replicas(), new.replicas());
+        }
+        self.queue.add(new.metadata.key());
+    }
+
+    fn on_delete(&self, deleted: &Deleted<ReplicaSet>) {
+        self.replica_set_gone(deleted.object());
+    }
+}
+
+impl EventHandler<Pod> for Handlers {
+    fn on_add(&self, pod: &Arc<Pod>, _initial: bool) {
+        if pod.deleted.is_some() {
+            // After a restart, the first look at a pod may find it going. That is no creation.
+            self.pod_gone(pod);
+        } else if let Some(controller) = &pod.controller {
+            let Some(replica_set) = self.resolve(pod, controller) else { return };
+            let key = replica_set.metadata.key();
+            trace!("Pod {} created", pod.key);
+            self.syncer.expectations.creation_observed(&key);
+            self.queue.add(key);
+        } else {
+            // Nobody expects an orphan.
+            self.wake_adopters(pod);
+        }
+    }
+
+    fn on_update(&self, old: &Arc<Pod>, new: &Arc<Pod>) {
+        if old.resource_version == new.resource_version {
+            // A resync. Two versions of one object are never the same.
+            return;
+        }
+        let labels_changed = old.labels != new.labels;
+        if new.deleted.is_some() {
+            // It counts as gone as soon as it is going: a replacement need not wait for its grace period.
+            self.pod_gone(new);
+            if labels_changed {
+                self.pod_gone(old);
+            }
+            return;
+        }
+        let controller_changed = old.controller != new.controller;
+        if controller_changed
+            && let Some(former) = &old.controller
+            && let Some(replica_set) = self.resolve(old, former)
+        {
+            self.queue.add(replica_set.metadata.key());
+        }
+        if let Some(controller) = &new.controller {
+            let Some(replica_set) = self.resolve(new, controller) else { return };
+            trace!("Pod {} objectMeta updated", new.key);
+            let key = replica_set.metadata.key();
+            self.queue.add(key.clone());
+            let min_ready_seconds = u64::try_from(replica_set.spec.min_ready_seconds).unwrap_or(0);
+            if !old.ready.is_true && new.ready.is_true && min_ready_seconds > 0 {
+                debug!("pod {} will be enqueued after a while for availability check", new.key);
+                self.queue.add_after(key, Duration::from_secs(min_ready_seconds));
+            }
+        } else if labels_changed || controller_changed {
+            self.wake_adopters(new);
+        }
+    }
+
+    fn on_delete(&self, deleted: &Deleted<Pod>) {
+        self.pod_gone(deleted.object());
+    }
+}
+
+impl Handlers {
+    fn replica_set_gone(&self, replica_set: &ReplicaSet) {
+        let key = replica_set.metadata.key();
+        trace!("Deleting {key}");
+        self.syncer.consistency.clear(&key, Some(replica_set.uid()));
+        self.syncer.expectations.delete(&key);
+        self.queue.add(key);
+    }
+
+    /// Counts a deletion off, whatever became known first: that the pod is going, or that it is gone.
+    fn pod_gone(&self, pod: &Pod) {
+        // No ReplicaSet waits for an orphan to go.
+        let Some(controller) = &pod.controller else { return };
+        let Some(replica_set) = self.resolve(pod, controller) else { return };
+        let key = replica_set.metadata.key();
+        trace!("Pod {} deleted", pod.key);
+        self.syncer.expectations.deletion_observed(&key, &pod.key);
+        self.queue.add(key);
+    }
+
+    /// The ReplicaSet that `controller`, a reference in `pod`, means.
+    ///
+    /// Upstream counterpart: `resolveControllerRef`. The group is not compared (US-3.1).
+    fn resolve(&self, pod: &Pod, controller: &ControllerRef) -> Option<Arc<ReplicaSet>> {
+        if *controller.kind != *self.syncer.descriptor.kind {
+            return None;
+        }
+        let key =
+            ObjectKey { namespace: Arc::clone(&pod.key.namespace), name: Arc::clone(&controller.name) };
+        self.syncer.replica_sets.get(&key).filter(|replica_set| *replica_set.uid() == controller.uid)
+    }
+
+    /// Wakes every ReplicaSet that might adopt `pod`.
+    ///
+    /// Upstream counterpart: `getPodReplicaSets`.
+    fn wake_adopters(&self, pod: &Pod) {
+        if pod.labels.is_empty() {
+            return;
+        }
+        let neighbours =
+            self.syncer.replica_sets.by_index(replica_set_index::NAMESPACE, &pod.key.namespace);
+        let matching = neighbours.iter().filter(|replica_set| {
+            // One that cannot be parsed, or is empty where none may be, selects nothing.
+            Selector::new(replica_set.spec.selector.as_ref())
+                .is_ok_and(|selector| !selector.is_empty() && selector.matches(&pod.labels))
+        });
+        let keys: Vec<_> = matching.map(|replica_set| replica_set.metadata.key()).collect();
+        if keys.len() > 1 {
+            error!(
+                "user error! more than one {} is selecting pods with labels: {:?}",
+                self.syncer.descriptor.kind, pod.labels
+            );
+        }
+        if !keys.is_empty() {
+            trace!("Orphan Pod {} wakes {} {}(s)", pod.key, keys.len(), self.syncer.descriptor.kind);
+        }
+        for key in keys {
+            self.queue.add(key);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
