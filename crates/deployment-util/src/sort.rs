@@ -20,18 +20,18 @@ pub fn by_creation(sets: &mut [Arc<ReplicaSet>]) {
     sets.sort_by(|a, b| creation_order(a, b));
 }
 
-/// Sorts larger before smaller; of the same size, older before younger.
+/// Larger before smaller; of the same size, older before younger.
 ///
 /// Upstream counterpart: `ReplicaSetsBySizeOlder`.
-pub fn by_size_older(sets: &mut [Arc<ReplicaSet>]) {
-    sets.sort_by(|a, b| size_order(a, b).then_with(|| creation_order(a, b)));
+pub fn size_older_order(a: &ReplicaSet, b: &ReplicaSet) -> Ordering {
+    b.replicas().cmp(&a.replicas()).then_with(|| creation_order(a, b))
 }
 
-/// Sorts larger before smaller; of the same size, younger before older, names backwards too.
+/// Larger before smaller; of the same size, younger before older, names backwards too.
 ///
 /// Upstream counterpart: `ReplicaSetsBySizeNewer`.
-pub fn by_size_newer(sets: &mut [Arc<ReplicaSet>]) {
-    sets.sort_by(|a, b| size_order(a, b).then_with(|| creation_order(b, a)));
+pub fn size_newer_order(a: &ReplicaSet, b: &ReplicaSet) -> Ordering {
+    b.replicas().cmp(&a.replicas()).then_with(|| creation_order(b, a))
 }
 
 /// Sorts by revision, lowest first; without a number as 0.
@@ -55,10 +55,6 @@ fn revision_order(a: &ReplicaSet, b: &ReplicaSet) -> Ordering {
         (Ok(a_number), Ok(b_number)) => a_number.cmp(&b_number).then_with(|| creation_order(a, b)),
         _ => creation_order(a, b),
     }
-}
-
-fn size_order(a: &ReplicaSet, b: &ReplicaSet) -> Ordering {
-    b.replicas().cmp(&a.replicas())
 }
 
 #[cfg(test)]
@@ -85,8 +81,8 @@ mod tests {
     fn order_by_creation_and_by_size_breaks_ties_by_age_and_name() {
         let sets = [set("b", 2, 1, None), set("c", 1, 5, None), set("a", 2, 1, None)];
         assert_eq!(sorted(&sets, by_creation), "c a b");
-        assert_eq!(sorted(&sets, by_size_older), "c a b");
-        assert_eq!(sorted(&sets, by_size_newer), "c b a");
+        assert_eq!(sorted(&sets, |sets| sets.sort_by(|a, b| size_older_order(a, b))), "c a b");
+        assert_eq!(sorted(&sets, |sets| sets.sort_by(|a, b| size_newer_order(a, b))), "c b a");
     }
 
     #[test]

@@ -81,9 +81,9 @@ fn proportional_sizes_of_scale_all_cases_as_upstream() {
             .collect();
         let to_add = after + surge.1 - sets.iter().map(|set| set.replicas()).sum::<i32>();
         if to_add > 0 {
-            sort::by_size_newer(&mut sets);
+            sets.sort_by(|a, b| sort::size_newer_order(a, b));
         } else {
-            sort::by_size_older(&mut sets);
+            sets.sort_by(|a, b| sort::size_older_order(a, b));
         }
         let new = proportional_sizes(&d, sets.iter().map(|set| &**set), to_add);
         let mut by_name: Vec<_> = sets.iter().map(|set| set.metadata.name.to_string()).zip(new).collect();

@@ -1,0 +1,286 @@
+//! From keys to syncs, and from their outcomes to retries.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use async_trait::async_trait;
+use kcm_api::{ApiError, Deployment, ObjectKey, Pod, ReplicaSet, Selector};
+use kcm_clock::Clock;
+use kcm_controller_ref_manager::{FreshOwner, OwnerControl, OwnerIdentity, OwnerPatch, claim};
+use kcm_controller_util::{
+    DeploymentControl, ReplicaSetControl,
+    index::{orphan_replica_sets, pods_of, replica_sets_of},
+    run_workers,
+};
+use kcm_deployment_util::{fenceposts::RECREATE, replica_sets::selects_everything};
+use kcm_events::EventRecorder;
+use kcm_informer::{SharedInformer, Store};
+use kcm_workqueue::{MetricsProvider, QueueConfig, RateLimitingQueue};
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, error, info, trace};
+
+use crate::{Outcome, Requeue, SyncError, View, execute::Executor, handlers::Handlers};
+
+/// How often a failed sync is tried again before its key is dropped until the next event.
+///
+/// With the default rate limiter the waits are 5 ms, 10 ms, 20 ms … 82 s.
+pub const MAX_RETRIES: u32 = 15;
+
+/// What upstream calls the controller's queue, and its metrics.
+const QUEUE: &str = "deployment";
+
+/// What a [`DeploymentController`] is made of.
+pub struct Config {
+    /// What it takes the time from, and waits by.
+    pub clock: Arc<dyn Clock>,
+    /// All Deployments, with the indexes of [`kcm_controller_util::deployment_indexers`].
+    pub deployments: SharedInformer<Deployment>,
+    /// All ReplicaSets, with the indexes of [`kcm_controller_util::replica_set_indexers`].
+    pub replica_sets: SharedInformer<ReplicaSet>,
+    /// All pods, with the indexes of [`kcm_controller_util::pod_indexers`].
+    pub pods: SharedInformer<Pod>,
+    /// Reads Deployments past the cache, and writes them.
+    pub deployment_control: Arc<dyn DeploymentControl>,
+    /// Writes ReplicaSets.
+    pub replica_set_control: Arc<dyn ReplicaSetControl>,
+    /// Takes its events; to be made for [`COMPONENT`](Self::COMPONENT).
+    pub recorder: Arc<dyn EventRecorder>,
+    /// Who counts what its queue does; none for nobody.
+    pub queue_metrics: Option<Arc<dyn MetricsProvider>>,
+}
+
+impl Config {
+    /// What upstream's events name as their source.
+    pub const COMPONENT: &str = "deployment-controller";
+
+    /// A configuration without metrics.
+    pub fn new(
+        clock: Arc<dyn Clock>,
+        deployments: SharedInformer<Deployment>,
+        replica_sets: SharedInformer<ReplicaSet>,
+        pods: SharedInformer<Pod>,
+        deployment_control: Arc<dyn DeploymentControl>,
+        replica_set_control: Arc<dyn ReplicaSetControl>,
+        recorder: Arc<dyn EventRecorder>,
+    ) -> Self {
+        Self {
+            clock,
+            deployments,
+            replica_sets,
+            pods,
+            deployment_control,
+            replica_set_control,
+            recorder,
+            queue_metrics: None,
+        }
+    }
+}
+
+/// Rolls each Deployment's pods from one template to the next.
+///
+/// Upstream counterpart: `DeploymentController`.
+pub struct DeploymentController {
+    syncer: Arc<Syncer>,
+    queue: RateLimitingQueue<ObjectKey>,
+    deployments: SharedInformer<Deployment>,
+    replica_sets: SharedInformer<ReplicaSet>,
+    pods: SharedInformer<Pod>,
+}
+
+impl DeploymentController {
+    /// A controller that takes note of events from now on, and acts on them once it is [`run`](Self::run).
+    pub fn new(config: Config) -> Self {
+        let Config { clock, deployments, replica_sets, pods, .. } = config;
+        let mut queue = QueueConfig::new(QUEUE, Arc::clone(&clock));
+        if let Some(metrics) = config.queue_metrics {
+            queue.metrics = metrics;
+        }
+        let queue = RateLimitingQueue::new(queue);
+        let handlers = Arc::new(Handlers {
+            queue: queue.clone(),
+            deployments: deployments.store(),
+            replica_sets: replica_sets.store(),
+            pods: pods.store(),
+        });
+        deployments.add_handler(Arc::clone(&handlers) as _);
+        replica_sets.add_handler(Arc::clone(&handlers) as _);
+        pods.add_handler(handlers);
+        let syncer = Arc::new(Syncer {
+            clock,
+            deployments: deployments.store(),
+            replica_sets: replica_sets.store(),
+            pods: pods.store(),
+            executor: Executor {
+                deployment_control: config.deployment_control,
+                replica_set_control: config.replica_set_control,
+                recorder: config.recorder,
+                replica_sets: replica_sets.store(),
+            },
+        });
+        Self { syncer, queue, deployments, replica_sets, pods }
+    }
+
+    /// Syncs with up to `workers` at a time until `stop` is cancelled, and the last of them is through.
+    ///
+    /// Begins once all three caches hold a complete state; the informers must be run by somebody.
+    ///
+    /// # Panics
+    ///
+    /// When a sync panics.
+    pub async fn run(&self, workers: usize, stop: CancellationToken) {
+        info!(controller = QUEUE, "Starting controller");
+        let synced = self.deployments.wait_for_sync(&stop).await
+            && self.replica_sets.wait_for_sync(&stop).await
+            && self.pods.wait_for_sync(&stop).await;
+        if synced {
+            let (syncer, queue) = (Arc::clone(&self.syncer), self.queue.clone());
+            let process = move |key| process(Arc::clone(&syncer), queue.clone(), key);
+            run_workers(&self.queue, workers, process, stop).await;
+        }
+        self.queue.shut_down();
+        info!(controller = QUEUE, "Shutting down controller");
+    }
+
+    /// One pass over the Deployment at `key`, past the queue; `None` if there is none. What it asks for, a retry or
+    /// a later look, is for the caller to do.
+    ///
+    /// Upstream counterpart: `syncDeployment`.
+    ///
+    /// # Errors
+    ///
+    /// When it is to be tried again; what was done by then is done.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future may leave one write under way of which nobody learns the outcome. The next sync starts
+    /// from what the cache then says.
+    pub async fn sync(&self, key: &ObjectKey) -> Result<Option<Outcome>, SyncError> {
+        self.syncer.sync(key).await
+    }
+}
+
+async fn process(syncer: Arc<Syncer>, queue: RateLimitingQueue<ObjectKey>, key: ObjectKey) {
+    let started = syncer.clock.monotonic();
+    trace!(%key, "Started syncing deployment");
+    let outcome = syncer.sync(&key).await;
+    trace!(%key, duration = ?syncer.clock.monotonic().saturating_sub(started), "Finished syncing deployment");
+    handle_outcome(&queue, key, outcome);
+}
+
+/// Decides when the key comes again (US-4.3).
+///
+/// Upstream counterpart: `handleErr`, and the enqueuing that upstream does in the middle of a sync.
+fn handle_outcome(
+    queue: &RateLimitingQueue<ObjectKey>,
+    key: ObjectKey,
+    outcome: Result<Option<Outcome>, SyncError>,
+) {
+    match outcome {
+        Ok(None) => queue.forget(&key),
+        Ok(Some(Outcome { requeue, waits_for })) => {
+            trace!(%key, %waits_for, ?requeue, "Synced");
+            match requeue {
+                Requeue::Never => queue.forget(&key),
+                Requeue::After(delay) => {
+                    queue.forget(&key);
+                    queue.add_after(key, delay);
+                }
+                // Forgotten at once, so that this back-off never grows (US-4.12).
+                Requeue::RateLimited => {
+                    queue.add_rate_limited(key.clone());
+                    queue.forget(&key);
+                }
+            }
+        }
+        Err(error) if error.is_namespace_terminating() => queue.forget(&key),
+        Err(error) if queue.num_requeues(&key) < MAX_RETRIES => {
+            debug!(%key, %error, "Error syncing deployment");
+            queue.add_rate_limited(key);
+        }
+        Err(error) => {
+            error!(%key, %error, "Dropping deployment out of the queue");
+            queue.forget(&key);
+        }
+    }
+}
+
+/// What a sync needs.
+struct Syncer {
+    clock: Arc<dyn Clock>,
+    deployments: Store<Deployment>,
+    replica_sets: Store<ReplicaSet>,
+    pods: Store<Pod>,
+    executor: Executor,
+}
+
+impl Syncer {
+    async fn sync(&self, key: &ObjectKey) -> Result<Option<Outcome>, SyncError> {
+        let now = self.clock.now();
+        let Some(deployment) = self.deployments.get(key) else {
+            debug!(%key, "Deployment has been deleted");
+            return Ok(None);
+        };
+        let view = self.view(deployment).await?;
+        self.executor.execute(&view, now).await.map(Some)
+    }
+
+    /// What the caches hold of the Deployment, once its ReplicaSets are claimed.
+    async fn view(&self, deployment: Arc<Deployment>) -> Result<View, SyncError> {
+        let mut view = View { deployment, replica_sets: Vec::new(), running: BTreeSet::new() };
+        let deployment = &*view.deployment;
+        // It is told off, and nothing is claimed for it.
+        if selects_everything(deployment.spec.selector.as_ref()) {
+            return Ok(view);
+        }
+        view.replica_sets = self.claim_replica_sets(deployment).await?;
+        // Only a Recreate waits for pods to be gone.
+        if deployment.spec.strategy.type_ == RECREATE {
+            let running = view.replica_sets.iter().filter(|set| self.has_running_pod(set));
+            view.running = running.map(|set| Arc::clone(set.uid())).collect();
+        }
+        Ok(view)
+    }
+
+    /// Adopts and releases; gives what is the Deployment's then.
+    ///
+    /// DEVIATION: upstream lists all ReplicaSets of the namespace, here an index knows those that matter. And
+    /// upstream goes on with an adopted ReplicaSet as it was before the patch, so that its next write of it is
+    /// refused; `claim` gives it as the server answered (US-4.4).
+    ///
+    /// Upstream counterpart: `getReplicaSetsForDeployment`.
+    async fn claim_replica_sets(&self, deployment: &Deployment) -> Result<Vec<Arc<ReplicaSet>>, SyncError> {
+        let metadata = &deployment.metadata;
+        let selector = Selector::new(deployment.spec.selector.as_ref())
+            .map_err(|source| SyncError::Selector { deployment: metadata.key(), source })?;
+        let mut candidates = replica_sets_of(&self.replica_sets, &metadata.uid);
+        candidates.retain(|set| set.metadata.namespace == metadata.namespace);
+        candidates.extend(orphan_replica_sets(&self.replica_sets, &metadata.namespace));
+        let control = ReplicaSetOwner { executor: &self.executor, deployment: metadata.key() };
+        let owner = OwnerIdentity::from(deployment);
+        Ok(claim(&owner, &selector, candidates, &control).await.into_result()?)
+    }
+
+    fn has_running_pod(&self, replica_set: &ReplicaSet) -> bool {
+        pods_of(&self.pods, &OwnerIdentity::from(replica_set)).iter().any(|pod| !pod.is_finished())
+    }
+}
+
+/// A Deployment that claims ReplicaSets.
+struct ReplicaSetOwner<'a> {
+    executor: &'a Executor,
+    deployment: ObjectKey,
+}
+
+#[async_trait]
+impl OwnerControl<ReplicaSet> for ReplicaSetOwner<'_> {
+    async fn fresh_owner(&self) -> Result<FreshOwner, ApiError> {
+        let fresh = self.executor.deployment_control.get_deployment(&self.deployment).await?;
+        Ok(FreshOwner::from(&fresh.metadata))
+    }
+
+    async fn patch(&self, object: &ObjectKey, patch: &OwnerPatch) -> Result<ReplicaSet, ApiError> {
+        self.executor.replica_set_control.patch_replica_set(object, patch).await
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,159 @@
+//! From events to the keys of Deployments that are worth a look (US-4.2).
+
+use std::sync::Arc;
+
+use kcm_api::{Deployment, ObjectKey, OwnerReference, Pod, ReplicaSet, Selector};
+use kcm_controller_ref_manager::OwnerIdentity;
+use kcm_controller_util::{
+    deployment_index,
+    index::{pods_of, replica_sets_of},
+};
+use kcm_deployment_util::{fenceposts::RECREATE, replica_sets::deployments_for_replica_set};
+use kcm_informer::{Deleted, EventHandler, Store};
+use kcm_workqueue::RateLimitingQueue;
+use tracing::trace;
+
+pub(crate) struct Handlers {
+    pub(crate) queue: RateLimitingQueue<ObjectKey>,
+    pub(crate) deployments: Store<Deployment>,
+    pub(crate) replica_sets: Store<ReplicaSet>,
+    pub(crate) pods: Store<Pod>,
+}
+
+/// Every event of a Deployment is worth a look, resyncs and the echo of our own writes included.
+impl EventHandler<Deployment> for Handlers {
+    fn on_add(&self, deployment: &Arc<Deployment>, _initial: bool) {
+        trace!("Adding deployment {}", deployment.metadata.key());
+        self.enqueue(deployment);
+    }
+
+    fn on_update(&self, _old: &Arc<Deployment>, new: &Arc<Deployment>) {
+        trace!("Updating deployment {}", new.metadata.key());
+        self.enqueue(new);
+    }
+
+    fn on_delete(&self, deleted: &Deleted<Deployment>) {
+        trace!("Deleting deployment {}", deleted.object().metadata.key());
+        self.enqueue(deleted.object());
+    }
+}
+
+impl EventHandler<ReplicaSet> for Handlers {
+    fn on_add(&self, set: &Arc<ReplicaSet>, _initial: bool) {
+        if set.metadata.is_being_deleted() {
+            // After a restart, the first look at it may find it going.
+            self.replica_set_gone(set);
+        } else if let Some(owner) = set.metadata.controller() {
+            self.enqueue_owner(set, owner, "added");
+        } else {
+            self.enqueue_adopters(set, "added");
+        }
+    }
+
+    fn on_update(&self, old: &Arc<ReplicaSet>, new: &Arc<ReplicaSet>) {
+        if old.metadata.resource_version == new.metadata.resource_version {
+            // A resync. Two versions of one object are never the same.
+            return;
+        }
+        let (old_owner, new_owner) = (old.metadata.controller(), new.metadata.controller());
+        let owner_changed = old_owner != new_owner;
+        if owner_changed && let Some(owner) = old_owner {
+            self.enqueue_owner(old, owner, "updated");
+        }
+        if let Some(owner) = new_owner {
+            self.enqueue_owner(new, owner, "updated");
+        } else if owner_changed || old.metadata.labels != new.metadata.labels {
+            self.enqueue_adopters(new, "updated");
+        }
+    }
+
+    fn on_delete(&self, deleted: &Deleted<ReplicaSet>) {
+        self.replica_set_gone(deleted.object());
+    }
+}
+
+/// Pods matter only to a Recreate, which waits for the last of them to be gone.
+impl EventHandler<Pod> for Handlers {
+    fn on_add(&self, _pod: &Arc<Pod>, _initial: bool) {}
+
+    fn on_update(&self, _old: &Arc<Pod>, _new: &Arc<Pod>) {}
+
+    fn on_delete(&self, deleted: &Deleted<Pod>) {
+        let pod = deleted.object();
+        let Some(deployment) = self.deployment_of_pod(pod) else { return };
+        trace!("Pod {} deleted", pod.key);
+        if deployment.spec.strategy.type_ == RECREATE && !self.has_pods(&deployment) {
+            self.enqueue(&deployment);
+        }
+    }
+}
+
+impl Handlers {
+    fn enqueue(&self, deployment: &Deployment) {
+        self.queue.add(deployment.metadata.key());
+    }
+
+    fn enqueue_owner(&self, set: &ReplicaSet, owner: &OwnerReference, what: &str) {
+        if let Some(deployment) = self.resolve(&set.metadata.namespace, owner) {
+            trace!("ReplicaSet {} {what}", set.metadata.key());
+            self.enqueue(&deployment);
+        }
+    }
+
+    /// Every Deployment that might take the orphan `set` in.
+    fn enqueue_adopters(&self, set: &ReplicaSet, what: &str) {
+        let neighbours = self.deployments.by_index(deployment_index::NAMESPACE, &set.metadata.namespace);
+        let adopters = deployments_for_replica_set(&neighbours, set);
+        if adopters.len() > 1 {
+            trace!("user error! more than one deployment is selecting replica set {}", set.metadata.key());
+        }
+        if !adopters.is_empty() {
+            trace!("Orphan ReplicaSet {} {what}", set.metadata.key());
+        }
+        for deployment in adopters {
+            self.enqueue(deployment);
+        }
+    }
+
+    /// An orphan that goes is nobody's loss.
+    fn replica_set_gone(&self, set: &ReplicaSet) {
+        if let Some(owner) = set.metadata.controller() {
+            self.enqueue_owner(set, owner, "deleted");
+        }
+    }
+
+    /// The Deployment that `owner`, a reference in an object in `namespace`, means.
+    ///
+    /// Upstream counterpart: `resolveControllerRef`. The group is not compared (US-3.1).
+    fn resolve(&self, namespace: &Arc<str>, owner: &OwnerReference) -> Option<Arc<Deployment>> {
+        if owner.kind != kcm_api::deployment::KIND {
+            return None;
+        }
+        let key = ObjectKey { namespace: Arc::clone(namespace), name: Arc::clone(&owner.name) };
+        self.deployments.get(&key).filter(|deployment| *deployment.uid() == owner.uid)
+    }
+
+    /// Upstream counterpart: `getDeploymentForPod`. Once its ReplicaSet is gone from the cache, a pod is nobody's.
+    fn deployment_of_pod(&self, pod: &Pod) -> Option<Arc<Deployment>> {
+        let owner = pod.controller.as_ref().filter(|owner| *owner.kind == *kcm_api::replica_set::KIND)?;
+        let key = ObjectKey { namespace: Arc::clone(&pod.key.namespace), name: Arc::clone(&owner.name) };
+        let set = self.replica_sets.get(&key).filter(|set| *set.uid() == owner.uid)?;
+        self.resolve(&set.metadata.namespace, set.metadata.controller()?)
+    }
+
+    /// Whether the cache knows a pod of the Deployment, in whatever phase.
+    ///
+    /// DEVIATION: upstream lists the Deployment's ReplicaSets from the server for each pod that goes; the cache
+    /// answers as well. A selector that cannot be parsed fails that list, and nothing is enqueued.
+    fn has_pods(&self, deployment: &Deployment) -> bool {
+        let Ok(selector) = Selector::new(deployment.spec.selector.as_ref()) else { return true };
+        let mut sets = replica_sets_of(&self.replica_sets, deployment.uid());
+        sets.retain(|set| {
+            set.metadata.namespace == deployment.metadata.namespace && selector.matches(&set.metadata.labels)
+        });
+        sets.iter().any(|set| !pods_of(&self.pods, &OwnerIdentity::from(&**set)).is_empty())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,166 @@
+//! What a sync would do, decided without doing it.
+
+use std::{collections::BTreeSet, fmt, sync::Arc, time::Duration};
+
+use kcm_api::{Deployment, ReplicaSet};
+use kcm_clock::Timestamp;
+
+use crate::{
+    Answer, PlannedAction, SyncError,
+    pass::{Pass, Stop},
+    sync,
+};
+
+/// What a sync looks at. All of it is shared with the caches; nothing is copied.
+#[derive(Debug, Clone)]
+pub struct View {
+    /// The Deployment.
+    pub deployment: Arc<Deployment>,
+    /// The ReplicaSets that belong to it, in any order.
+    pub replica_sets: Vec<Arc<ReplicaSet>>,
+    /// UIDs of those among them that have a pod which has not ended. Only a Recreate asks; for other strategies it
+    /// may be empty.
+    pub running: BTreeSet<Arc<str>>,
+}
+
+/// What a sync does, in order, as far as that can be told.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// The steps from the start of the sync; as many as there are answers have been taken already.
+    pub actions: Vec<PlannedAction>,
+    /// What comes after them.
+    pub end: End,
+}
+
+/// How a [`Plan`] ends.
+#[derive(Debug, Clone)]
+pub enum End {
+    /// What comes next depends on the answer to the last action.
+    NeedsAnswer,
+    /// The sync is over, provided that all actions without an answer succeed.
+    Done(Result<Outcome, SyncError>),
+}
+
+/// How a sync ends well.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Outcome {
+    /// When to look again without being told to.
+    pub requeue: Requeue,
+    /// What has to happen before there is more to do.
+    pub waits_for: WaitsFor,
+}
+
+/// When to look at a Deployment again without being told to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Requeue {
+    /// At the next event.
+    Never,
+    /// After this long.
+    After(Duration),
+    /// When the rate limiter says so.
+    RateLimited,
+}
+
+/// What has to happen before there is more to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WaitsFor {
+    /// Nothing: all pods are new and available.
+    Nothing,
+    /// The ReplicaSets must follow what was just written.
+    ReplicaSets,
+    /// More pods must become available.
+    Pods {
+        /// How many are.
+        available: i32,
+        /// How many are wanted.
+        desired: i32,
+        /// Below which number no more may go.
+        at_least: i32,
+    },
+    /// The old pods must be gone.
+    OldPods,
+    /// The next sync, with the template that was just put back.
+    NextSync,
+    /// Somebody must resume it.
+    Resume,
+    /// Its end.
+    Deletion,
+    /// Somebody must give it a selector.
+    Selector,
+}
+
+impl fmt::Display for WaitsFor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Nothing => f.write_str("nothing: all pods are new and available"),
+            Self::ReplicaSets => f.write_str("the replica sets to follow"),
+            Self::Pods { available, desired, at_least } => write!(
+                f,
+                "pods to become available: {available} of {desired} are, and at least {at_least} must stay"
+            ),
+            Self::OldPods => f.write_str("the old pods to be gone"),
+            Self::NextSync => f.write_str("the next sync, with the template that was just put back"),
+            Self::Resume => f.write_str("somebody to resume it"),
+            Self::Deletion => f.write_str("its deletion"),
+            Self::Selector => f.write_str("somebody to give it a selector"),
+        }
+    }
+}
+
+impl Outcome {
+    /// Nothing more to do until an event.
+    pub(crate) fn waiting(waits_for: WaitsFor) -> Self {
+        Self { requeue: Requeue::Never, waits_for }
+    }
+}
+
+/// Decides what a sync of `view` does at `now`, given the `answers` to what it has done so far.
+///
+/// The sync is replayed from its start each time: with the same view, the same time and answers that begin
+/// alike, plans begin alike. Carry out `actions[answers.len()..]` in order, up to the first that fails, and
+/// call again with the answers, until the plan is [`End::Done`] and nothing of it has failed unseen.
+pub fn plan(view: &View, answers: &[Answer], now: Timestamp) -> Plan {
+    let mut pass = Pass::new(view, answers, now);
+    let end = match sync::sync_deployment(&mut pass) {
+        Ok(outcome) => End::Done(Ok(outcome)),
+        Err(Stop::Failed(error)) => End::Done(Err(error)),
+        Err(Stop::NeedsAnswer) => End::NeedsAnswer,
+    };
+    Plan { actions: pass.into_actions(), end }
+}
+
+/// Decides what a sync would do from start to end if the server did as told and changed nothing on its own.
+///
+/// This explains a rollout without touching it: each action has its reason, and the outcome says what it waits
+/// for.
+pub fn plan_assuming_success(view: &View, now: Timestamp) -> Plan {
+    let mut answers = Vec::new();
+    loop {
+        let plan = plan(view, &answers, now);
+        if matches!(plan.end, End::Done(_)) || plan.actions.len() <= answers.len() {
+            return plan;
+        }
+        answers.extend(plan.actions[answers.len()..].iter().map(|planned| planned.action.as_sent()));
+    }
+}
+
+impl fmt::Display for Plan {
+    /// One line an action, and one for the end.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for planned in &self.actions {
+            writeln!(f, "- {planned}")?;
+        }
+        match &self.end {
+            End::NeedsAnswer => f.write_str("… and then depending on the answer"),
+            End::Done(Err(error)) => write!(f, "failed: {error}"),
+            End::Done(Ok(Outcome { requeue, waits_for })) => {
+                write!(f, "waits for {waits_for}")?;
+                match requeue {
+                    Requeue::Never => Ok(()),
+                    Requeue::After(delay) => write!(f, "; looks again in {delay:?}"),
+                    Requeue::RateLimited => f.write_str("; looks again soon"),
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! RollingUpdate: the new ReplicaSet grows within the surge, the old ones shrink within the unavailability
+//! (US-4.9).
+
+use std::sync::Arc;
+
+use kcm_api::ReplicaSet;
+use kcm_deployment_util::{
+    fenceposts::{max_surge, max_unavailable, new_rs_new_replicas},
+    replica_sets::{Roles, available_replica_count, is_active, replica_count},
+    rollout::is_complete,
+};
+
+use crate::{
+    Outcome, SyncError, WaitsFor, cleanup, new_replica_set,
+    pass::{Need, Pass, Step, tolerate},
+    progress,
+    scale::scale_replica_set,
+};
+
+/// Upstream counterpart: `rolloutRolling`.
+pub(crate) fn rollout_rolling(pass: &mut Pass<'_>) -> Step<Outcome> {
+    let (roles, new) = new_replica_set::find_or_create(pass)?;
+    if reconcile_new_replica_set(pass, &roles, &new)? {
+        return progress::sync_rollout_status(pass, &roles, WaitsFor::ReplicaSets);
+    }
+    if reconcile_old_replica_sets(pass, &roles, &new)? {
+        return progress::sync_rollout_status(pass, &roles, WaitsFor::ReplicaSets);
+    }
+    // By the status as it was read: the sync after the one that writes the completion cleans up (US-4.9).
+    if is_complete(&pass.deployment, &pass.deployment.status) {
+        cleanup::cleanup_deployment(pass, &roles.old)?;
+    }
+    let waits_for = what_for(pass, &roles, &new);
+    progress::sync_rollout_status(pass, &roles, waits_for)
+}
+
+/// Scales the new ReplicaSet up as far as the surge allows, or down to the size wanted; tells whether it did.
+fn reconcile_new_replica_set(pass: &mut Pass<'_>, roles: &Roles, new: &Arc<ReplicaSet>) -> Step<bool> {
+    let (size, desired) = (new.replicas(), pass.deployment.replicas());
+    if size == desired {
+        return Ok(false);
+    }
+    if size > desired {
+        let why = format!("it has more than the {desired} pods wanted");
+        return Ok(scale_replica_set(pass, new, desired, Need::Success, why)?.resized);
+    }
+    let to = new_rs_new_replicas(&pass.deployment, roles.iter(), new)?;
+    let total = replica_count(roles.iter());
+    let limit = desired.wrapping_add(max_surge(&pass.deployment));
+    let why = format!(
+        "of {desired} pods wanted it has {size}; with {total} in all and at most {limit} there is room for {}",
+        to.wrapping_sub(size)
+    );
+    Ok(scale_replica_set(pass, new, to, Need::Success, why)?.resized)
+}
+
+/// Scales old ReplicaSets down as far as the unavailability allows; tells whether it did.
+///
+/// Pods that are not available go first: they hold nothing up, and would block the rollout. A failure of any write
+/// counts as not having scaled: the ReplicaSets' events bring the next try (US-4.9).
+fn reconcile_old_replica_sets(pass: &mut Pass<'_>, roles: &Roles, new: &Arc<ReplicaSet>) -> Step<bool> {
+    let mut old: Vec<_> = roles.old.iter().filter(|set| is_active(set)).cloned().collect();
+    if replica_count(old.iter().map(|set| &**set)) == 0 {
+        return Ok(false);
+    }
+    let desired = pass.deployment.replicas();
+    let at_least = desired.wrapping_sub(max_unavailable(&pass.deployment));
+    // New pods that are not available yet count as missing already: as many old ones must stay in their place.
+    let new_unavailable = new.replicas().wrapping_sub(new.status.available_replicas);
+    let may_go = replica_count(roles.iter()).wrapping_sub(at_least).wrapping_sub(new_unavailable);
+    if may_go <= 0 {
+        return Ok(false);
+    }
+    let Some(unhealthy) = tolerate(cleanup_unhealthy_replicas(pass, &mut old, may_go))? else {
+        return Ok(false);
+    };
+    let Some(healthy) = tolerate(scale_down_old_replica_sets(pass, &old, new, at_least))? else {
+        return Ok(false);
+    };
+    Ok(unhealthy.wrapping_add(healthy) > 0)
+}
+
+/// Takes pods that are not available from the old ReplicaSets, `limit` at most, the oldest set first; tells how
+/// many.
+fn cleanup_unhealthy_replicas(pass: &mut Pass<'_>, old: &mut [Arc<ReplicaSet>], limit: i32) -> Step<i32> {
+    let mut done = 0_i32;
+    for set in old {
+        if done >= limit {
+            break;
+        }
+        let (size, available) = (set.replicas(), set.status.available_replicas);
+        if size == 0 || size == available {
+            continue;
+        }
+        let going = limit.wrapping_sub(done).min(size.wrapping_sub(available));
+        let to = size.wrapping_sub(going);
+        if to > size {
+            return Err(
+                SyncError::InvalidScaleDown { replica_set: set.metadata.key(), from: size, to }.into()
+            );
+        }
+        let why = format!("{} of its {size} pods are not available, and {limit} may go", size - available);
+        // It may have to shrink once more below, from what it is then.
+        *set = scale_replica_set(pass, set, to, Need::Answer, why)?.replica_set;
+        done = done.wrapping_add(going);
+    }
+    Ok(done)
+}
+
+/// Takes available pods from the old ReplicaSets as long as `at_least` remain, the oldest set first; tells how
+/// many.
+fn scale_down_old_replica_sets(
+    pass: &mut Pass<'_>,
+    old: &[Arc<ReplicaSet>],
+    new: &Arc<ReplicaSet>,
+    at_least: i32,
+) -> Step<i32> {
+    let available = available_replica_count(old.iter().chain([new]).map(|set| &**set));
+    if available <= at_least {
+        return Ok(0);
+    }
+    let limit = available.wrapping_sub(at_least);
+    let mut done = 0_i32;
+    for set in old {
+        if done >= limit {
+            break;
+        }
+        let size = set.replicas();
+        if size == 0 {
+            continue;
+        }
+        let going = size.min(limit.wrapping_sub(done));
+        let to = size.wrapping_sub(going);
+        if to > size {
+            return Err(
+                SyncError::InvalidScaleDown { replica_set: set.metadata.key(), from: size, to }.into()
+            );
+        }
+        let why = format!("{available} pods are available and {at_least} must stay, so {going} of it may go");
+        scale_replica_set(pass, set, to, Need::Success, why)?;
+        done = done.wrapping_add(going);
+    }
+    Ok(done)
+}
+
+/// What a rollout waits for that could take no step.
+fn what_for(pass: &Pass<'_>, roles: &Roles, new: &ReplicaSet) -> WaitsFor {
+    let desired = pass.deployment.replicas();
+    let available = available_replica_count(roles.iter());
+    let old = replica_count(roles.old.iter().map(|set| &**set));
+    if old == 0 && new.replicas() == desired && new.status.available_replicas == desired {
+        return WaitsFor::Nothing;
+    }
+    WaitsFor::Pods { available, desired, at_least: desired.wrapping_sub(max_unavailable(&pass.deployment)) }
+}
