@@ -192,3 +192,6 @@ impl<K: Object> fmt::Debug for SharedInformer<K> {
             .finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -287,6 +287,8 @@ mod model {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
         #[test]
         fn store_written_at_random_agrees_with_a_scan(writes in proptest::collection::vec(write(), 1..80)) {
             let mut writer = writer();

@@ -233,6 +233,17 @@ impl<K: FakeObject> FakeSource<K> {
         self.state.lock().delay = delay;
     }
 
+    /// Ends all misbehaviour that has been set: from now on answers come at once, and no error is left over.
+    /// What it offers and what it has forgotten stays so.
+    pub fn recover(&self) {
+        let mut state = self.state.lock();
+        state.list_errors.clear();
+        state.watch_errors.clear();
+        state.initial_bookmarks = true;
+        state.timeouts = true;
+        state.delay = Duration::ZERO;
+    }
+
     /// How many watches are open.
     pub fn watchers(&self) -> usize {
         self.state.lock().watchers.iter().filter(|watcher| !watcher.is_closed()).count()
