@@ -90,3 +90,93 @@ impl Aggregator {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use kcm_clock::{FakeClock, SeededRandom, Timestamp};
+
+    use super::*;
+    use crate::{EventType, object::tests::event};
+
+    fn aggregator() -> (FakeClock, Aggregator) {
+        let clock = FakeClock::new("2026-01-01T00:00:01.5Z".parse::<Timestamp>().unwrap());
+        let names = Arc::new(Names::new(Arc::new(SeededRandom::new(1))));
+        (clock.clone(), Aggregator::new(Arc::new(clock), names))
+    }
+
+    /// The messages that come out for events whose messages are these numbers.
+    fn messages(aggregator: &mut Aggregator, numbers: impl IntoIterator<Item = usize>) -> Vec<String> {
+        let numbers = numbers.into_iter();
+        numbers.map(|n| aggregator.aggregate(event("Reason", &n.to_string())).0.message).collect()
+    }
+
+    #[test]
+    fn tenth_different_message_and_each_after_it_is_combined() {
+        let (_clock, mut aggregator) = aggregator();
+        assert_eq!(messages(&mut aggregator, 0..9), ["0", "1", "2", "3", "4", "5", "6", "7", "8"]);
+        assert_eq!(
+            messages(&mut aggregator, 9..12),
+            [
+                "(combined from similar events): 9",
+                "(combined from similar events): 10",
+                "(combined from similar events): 11"
+            ]
+        );
+    }
+
+    #[test]
+    fn message_seen_before_is_not_combined_and_one_that_was_is_again() {
+        let (_clock, mut aggregator) = aggregator();
+        messages(&mut aggregator, 0..10);
+        assert_eq!(messages(&mut aggregator, [0, 8, 9]), ["0", "8", "(combined from similar events): 9"]);
+    }
+
+    #[test]
+    fn equal_messages_are_never_combined() {
+        let (_clock, mut aggregator) = aggregator();
+        assert_eq!(messages(&mut aggregator, [7; 100]), vec!["7"; 100]);
+    }
+
+    #[test]
+    fn counting_starts_anew_ten_minutes_after_the_last_similar_event() {
+        let (clock, mut aggregator) = aggregator();
+        messages(&mut aggregator, 0..9);
+        clock.step(WINDOW);
+        assert_eq!(messages(&mut aggregator, [9]), ["(combined from similar events): 9"]);
+        // The window slides: it is ten minutes since the last one, combined or not.
+        clock.step(WINDOW);
+        assert_eq!(messages(&mut aggregator, [10]), ["(combined from similar events): 10"]);
+        clock.step(WINDOW + Duration::from_nanos(1));
+        assert_eq!(messages(&mut aggregator, 11..14), ["11", "12", "13"]);
+    }
+
+    #[test]
+    fn reasons_types_objects_and_sources_are_counted_apart() {
+        let (_clock, mut aggregator) = aggregator();
+        messages(&mut aggregator, 0..9);
+        let changes: [fn(&mut Event); 4] = [
+            |event| event.reason = "Other".into(),
+            |event| event.type_ = EventType::Warning,
+            |event| event.regarding.uid = "other".into(),
+            |event| event.component = "other".into(),
+        ];
+        for change in changes {
+            let mut event = event("Reason", "ninth");
+            change(&mut event);
+            assert_eq!(aggregator.aggregate(event).0.message, "ninth");
+        }
+        let mut newer = event("Reason", "ninth");
+        newer.regarding.resource_version = "43".to_owned();
+        assert_eq!(aggregator.aggregate(newer).0.message, "(combined from similar events): ninth");
+    }
+
+    #[test]
+    fn combined_event_has_its_own_name_and_times_and_no_reporter() {
+        let (_clock, mut aggregator) = aggregator();
+        messages(&mut aggregator, 0..9);
+        let (combined, _) = aggregator.aggregate(event("ScalingReplicaSet", "Scaled down"));
+        assert_eq!(combined.message, "Scaled down");
+        let (combined, _) = aggregator.aggregate(event("Reason", "Scaled down"));
+        insta::assert_json_snapshot!(combined.to_json());
+    }
+}

@@ -62,3 +62,79 @@ impl Deduplicator {
         self.observed.insert(key.clone(), observed);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::{key::SimilarKey, object::tests::event};
+
+    fn key(event: &Event) -> SameKey {
+        SameKey::plain(SimilarKey::of(event), event)
+    }
+
+    fn observe(deduplicator: &mut Deduplicator, event: Event) -> Event {
+        let key = key(&event);
+        deduplicator.observe(event, &key)
+    }
+
+    #[test]
+    fn repetition_takes_name_and_first_time_of_the_first_and_counts_on() {
+        let mut deduplicator = Deduplicator::new();
+        let first = observe(&mut deduplicator, event("Reason", "message"));
+        assert_eq!(first, event("Reason", "message"));
+
+        let mut again = event("Reason", "message");
+        again.name = "web.2".to_owned();
+        again.first_timestamp = "2026-01-01T00:01:00Z".parse().unwrap();
+        again.last_timestamp = again.first_timestamp;
+        for count in 2..5 {
+            let repetition = observe(&mut deduplicator, again.clone());
+            let expected =
+                Event { last_timestamp: again.last_timestamp, count, ..event("Reason", "message") };
+            assert_eq!(repetition, expected);
+        }
+    }
+
+    #[test]
+    fn events_that_differ_in_message_reason_or_object_are_counted_apart() {
+        let mut deduplicator = Deduplicator::new();
+        observe(&mut deduplicator, event("Reason", "message"));
+        assert_eq!(observe(&mut deduplicator, event("Reason", "other")).count, 1);
+        assert_eq!(observe(&mut deduplicator, event("Other", "message")).count, 1);
+        let mut recreated = event("Reason", "message");
+        recreated.regarding.uid = "other".into();
+        assert_eq!(observe(&mut deduplicator, recreated).count, 1);
+        let mut newer = event("Reason", "message");
+        newer.regarding.resource_version = "43".to_owned();
+        assert_eq!(observe(&mut deduplicator, newer).count, 2, "the version of the object does not matter");
+    }
+
+    #[test]
+    fn what_the_server_has_stored_is_counted_on_from() {
+        let mut deduplicator = Deduplicator::new();
+        let first = observe(&mut deduplicator, event("Reason", "message"));
+        let key = key(&first);
+        let stored = json!({
+            "metadata": { "name": "web.renamed" },
+            "count": 5,
+            "firstTimestamp": "2025-12-31T00:00:00Z",
+        });
+        deduplicator.update_state(&key, &first, &stored);
+        let next = observe(&mut deduplicator, event("Reason", "message"));
+        assert_eq!((next.name.as_str(), next.count), ("web.renamed", 6));
+        assert_eq!(next.first_timestamp.to_string(), "2025-12-31T00:00:00Z");
+    }
+
+    #[test]
+    fn answer_that_says_nothing_changes_nothing() {
+        let mut deduplicator = Deduplicator::new();
+        let first = observe(&mut deduplicator, event("Reason", "message"));
+        for answer in [json!(null), json!({ "count": "two", "metadata": [], "firstTimestamp": "soon" })] {
+            deduplicator.update_state(&key(&first), &first, &answer);
+        }
+        let next = observe(&mut deduplicator, event("Reason", "message"));
+        assert_eq!(next, Event { count: 2, ..event("Reason", "message") });
+    }
+}

@@ -76,7 +76,12 @@ mod tests {
     #[test]
     fn object_whose_name_is_too_long_or_no_dns_name_gets_a_uuid() {
         let names = names();
-        for object in ["a".repeat(250), "Web".to_owned(), String::new()] {
+        let longest = "a".repeat(250);
+        assert_eq!(
+            names.generate(&longest, Timestamp::from_nanosecond(0x10).unwrap()),
+            format!("{longest}.10")
+        );
+        for object in ["a".repeat(251), "Web".to_owned(), String::new()] {
             let name = names.generate(&object, Timestamp::from_nanosecond(0x10).unwrap());
             let uuid: uuid::Uuid = name.parse().unwrap();
             assert_eq!(uuid.get_version_num(), 4, "{object}: {name}");
