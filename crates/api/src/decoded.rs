@@ -14,6 +14,7 @@ use serde_json::{Value, value::RawValue};
 
 use crate::{
     IntOrString,
+    json::Text,
     quantity::Quantity,
     schema::{Schema, Shape, Struct, TypeId},
 };
@@ -266,7 +267,7 @@ impl<'a> Visitor<'a> for Slot<'_, 'a> {
 impl<'a> Slot<'_, 'a> {
     fn fields<A: MapAccess<'a>>(self, shape: &Struct, mut map: A) -> Result<(), A::Error> {
         let mut object = self.value.take_struct(shape);
-        while let Some(Key(key)) = map.next_key()? {
+        while let Some(Text(key)) = map.next_key()? {
             let path = shape.path(&key);
             if let Some((value, type_)) = path.and_then(|path| object.field_mut(self.schema, shape, path)) {
                 map.next_value_seed(Slot { schema: self.schema, type_, value })?;
@@ -288,7 +289,7 @@ impl<'a> Slot<'_, 'a> {
             Decoded::Map(entries) => entries,
             _ => Vec::new(),
         };
-        while let Some(Key(key)) = map.next_key()? {
+        while let Some(Text(key)) = map.next_key()? {
             let mut value = Decoded::Unset;
             map.next_value_seed(Slot { schema: self.schema, type_, value: &mut value })?;
             entries.push((key, value));
@@ -301,30 +302,5 @@ impl<'a> Slot<'_, 'a> {
         }
         *self.value = Decoded::Map(entries);
         Ok(())
-    }
-}
-
-/// A key, borrowed unless it has escapes in it.
-struct Key<'a>(Cow<'a, str>);
-
-impl<'de: 'a, 'a> Deserialize<'de> for Key<'a> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct KeyVisitor;
-        impl<'de> Visitor<'de> for KeyVisitor {
-            type Value = Key<'de>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a key")
-            }
-
-            fn visit_borrowed_str<E: Error>(self, text: &'de str) -> Result<Key<'de>, E> {
-                Ok(Key(Cow::Borrowed(text)))
-            }
-
-            fn visit_str<E: Error>(self, text: &str) -> Result<Key<'de>, E> {
-                Ok(Key(Cow::Owned(text.to_owned())))
-            }
-        }
-        deserializer.deserialize_str(KeyVisitor)
     }
 }

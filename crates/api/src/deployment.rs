@@ -139,3 +139,52 @@ impl DeploymentStatus {
         self.conditions.iter().find(|condition| condition.type_ == type_)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn deployment_without_replicas_wants_one() {
+        let mut deployment = Deployment::default();
+        assert_eq!(deployment.replicas(), 1);
+        deployment.spec.replicas = Some(0);
+        assert_eq!(deployment.replicas(), 0);
+    }
+
+    #[test]
+    fn status_leaves_out_what_go_leaves_out_and_keeps_pointers_to_zero() {
+        let status = DeploymentStatus {
+            replicas: 3,
+            terminating_replicas: Some(0),
+            collision_count: Some(0),
+            ..DeploymentStatus::default()
+        };
+        assert_eq!(
+            serde_json::to_value(&status).unwrap(),
+            json!({"replicas": 3, "terminatingReplicas": 0, "collisionCount": 0})
+        );
+    }
+
+    #[test]
+    fn condition_is_found_by_type() {
+        let status: DeploymentStatus = serde_json::from_value(json!({"conditions": [
+            {"type": "Available", "status": "True"},
+            {"type": "Progressing", "status": "False", "reason": "x", "lastUpdateTime": null},
+        ]}))
+        .unwrap();
+        assert_eq!(status.condition("Progressing").map(|c| c.reason.as_str()), Some("x"));
+        assert_eq!(status.condition("ReplicaFailure"), None);
+    }
+
+    #[test]
+    fn deployment_of_the_wrong_shape_is_an_error() {
+        for json in
+            [r#"{"spec": {"replicas": "3"}}"#, r#"{"spec": []}"#, "[]", r#"{"spec": {"template": 5}}"#]
+        {
+            assert!(serde_json::from_str::<Deployment>(json).is_err(), "{json}");
+        }
+    }
+}

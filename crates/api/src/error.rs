@@ -196,3 +196,88 @@ impl ApiError {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn refusal(body: serde_json::Value) -> ApiError {
+        ApiError::Status(Box::new(serde_json::from_value(body).unwrap()))
+    }
+
+    #[test]
+    fn refusal_of_a_server_is_read_and_written_whole() {
+        let body = json!({
+            "status": "Failure", "message": "pods \"web\" already exists", "reason": "AlreadyExists", "code": 409,
+            "details": {"name": "web", "kind": "pods", "retryAfterSeconds": 3,
+                        "causes": [{"reason": "FieldValueInvalid", "message": "no", "field": "spec"}]},
+        });
+        let status: Status = serde_json::from_value(body.clone()).unwrap();
+        assert_eq!(serde_json::to_value(&status).unwrap(), body);
+        assert_eq!(refusal(body).retry_after_seconds(), Some(3));
+    }
+
+    #[test]
+    fn refusal_is_shown_as_its_message_alone() {
+        assert_eq!(ApiError::status(403, reason::FORBIDDEN, "exceeded quota").to_string(), "exceeded quota");
+        assert_eq!(
+            ApiError::Timeout("POST /api/v1/pods".to_owned()).to_string(),
+            "POST /api/v1/pods: request timed out"
+        );
+    }
+
+    #[test]
+    fn refusals_of_one_code_are_told_apart_by_reason() {
+        let conflict = ApiError::status(409, reason::CONFLICT, "");
+        let exists = ApiError::status(409, reason::ALREADY_EXISTS, "");
+        assert_eq!((conflict.is_conflict(), conflict.is_already_exists()), (true, false));
+        assert_eq!((exists.is_conflict(), exists.is_already_exists()), (false, true));
+    }
+
+    #[test]
+    fn refusal_without_a_reason_is_known_by_its_code() {
+        assert!(ApiError::status(404, "", "").is_not_found());
+        assert!(ApiError::status(422, "", "").is_invalid());
+        assert!(ApiError::status(403, "", "").is_forbidden());
+        assert!(ApiError::status(429, "", "").is_too_many_requests());
+        assert!(
+            !ApiError::status(404, reason::FORBIDDEN, "").is_not_found(),
+            "the reason counts where there is one"
+        );
+        let ambiguous = ApiError::status(409, "", "");
+        assert!(!ambiguous.is_conflict() && !ambiguous.is_already_exists());
+    }
+
+    #[test]
+    fn expired_version_is_known_by_either_name_or_by_code() {
+        for (code, reason) in [(410, reason::EXPIRED), (410, reason::GONE), (410, ""), (0, reason::EXPIRED)] {
+            assert!(ApiError::status(code, reason, "").is_expired(), "{code} {reason}");
+        }
+        assert!(!ApiError::status(500, "", "").is_expired());
+    }
+
+    #[test]
+    fn namespace_that_is_going_away_is_known_by_the_cause() {
+        let body = json!({
+            "reason": "Forbidden", "code": 403,
+            "details": {"causes": [{"reason": "Other"}, {"reason": "NamespaceTerminating"}]},
+        });
+        let error = refusal(body);
+        assert!(error.is_namespace_terminating() && error.is_forbidden());
+        assert!(!ApiError::status(403, reason::FORBIDDEN, "").is_namespace_terminating());
+    }
+
+    #[test]
+    fn failure_without_an_answer_is_none_of_the_refusals() {
+        for error in [
+            ApiError::Timeout(String::new()),
+            ApiError::Transport(String::new()),
+            ApiError::Decode(String::new()),
+        ] {
+            assert_eq!((error.code(), error.retry_after_seconds()), (None, None));
+            assert!(!error.is_not_found() && !error.is_conflict() && !error.is_expired());
+        }
+    }
+}

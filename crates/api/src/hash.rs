@@ -69,9 +69,12 @@ fn finish(
     template: Result<Decoded<'_>, serde_json::Error>,
     collision_count: Option<i32>,
 ) -> Result<String, HashError> {
-    let template = template.map_err(|error| HashError { path: String::new(), problem: error.to_string() })?;
+    let template =
+        template.map_err(|error| HashError { path: "template".to_owned(), problem: error.to_string() })?;
     let mut hash = Fnv32::default();
-    Renderer { schema, sink: &mut hash }.typed(schema.root(), &template)?;
+    Renderer { schema, sink: &mut hash }
+        .typed(schema.root(), &template)
+        .map_err(|error| error.under(format_args!("template")))?;
     if let Some(count) = collision_count {
         hash.add(&count.to_le_bytes());
         hash.add(&[0; 4]);
@@ -135,9 +138,11 @@ impl<S: Sink> Renderer<'_, S> {
 
     /// `value`
     fn bare(&mut self, type_: TypeId, value: &Decoded<'_>) -> Result<(), HashError> {
-        let type_ = self.schema.type_(type_);
-        match (&type_.shape, value) {
-            (_, Decoded::Misfit(value)) => return Err(HashError::misfit(value, &type_.name)),
+        match (&self.schema.type_(type_).shape, value) {
+            (_, Decoded::Misfit(value)) => {
+                let expected = &self.schema.type_(self.schema.pointee(type_)).name;
+                return Err(HashError { path: String::new(), problem: format!("{value} is no {expected}") });
+            }
             (Shape::Pointer(_) | Shape::List(_) | Shape::Map(_), Decoded::Unset) => self.sink.put("<nil>"),
             (Shape::Pointer(inner), value) => return self.bare(*inner, value),
             (Shape::List(inner), Decoded::List(items)) => return self.list(*inner, items),
@@ -293,10 +298,6 @@ impl<S: Sink> Renderer<'_, S> {
 }
 
 impl HashError {
-    fn misfit(value: &Value, type_: &str) -> Self {
-        Self { path: String::new(), problem: format!("{value} is no {type_}") }
-    }
-
     /// The same error seen from further out.
     fn under(self, segment: fmt::Arguments<'_>) -> Self {
         Self { path: format!("{segment}{}", self.path), ..self }

@@ -103,7 +103,8 @@ mod tests {
 
     #[test]
     fn object_with_faults_is_named_as_far_as_possible() {
-        let cut = r#"{"metadata": {"resourceVersion": "7", "namespace": "shop", "name": "web", "labels": {"a"#;
+        let cut =
+            r#"{"metadata": {"resourceVersion": "7", "namespace": "shop", "name": "web", "labels": {"a"#;
         assert_eq!(named(cut), ("shop/web".to_owned(), Some("7".to_owned())));
         let wrong = r#"{"metadata": {"name": 5, "namespace": null, "resourceVersion": "7"}}"#;
         assert_eq!(named(wrong), (String::new(), Some("7".to_owned())));

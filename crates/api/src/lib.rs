@@ -22,10 +22,13 @@ pub mod hash;
 mod identify;
 pub mod int_or_string;
 mod intern;
+mod json;
 pub mod key;
 pub mod meta;
 pub mod pod;
 pub mod quantity;
+#[cfg(test)]
+mod recorded;
 pub mod replica_set;
 pub mod schema;
 pub mod selector;

@@ -37,7 +37,7 @@ impl Extra {
 }
 
 /// Whether Go's `omitempty` would leave a value out.
-pub trait Unset {
+pub(crate) trait Unset {
     /// True for what JSON written by Go does not show: nothing, zero, false, the empty text or collection.
     fn is_unset(&self) -> bool;
 }
@@ -92,7 +92,7 @@ impl Unset for bool {
 
 /// A field that is known and wanted by nobody: read past, never written.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Dropped;
+pub(crate) struct Dropped;
 
 impl Unset for Dropped {
     fn is_unset(&self) -> bool {

@@ -165,7 +165,11 @@ fn slow(parts: &Parts<'_>, suffix: Suffix) -> Result<Quantity, QuantityError> {
         }
     }
     let negative = parts.negative && !abs.is_zero();
-    Ok(Quantity { amount: Amount::Dec { negative, abs, scale }, format: Some(format), canonical: Box::default() })
+    Ok(Quantity {
+        amount: Amount::Dec { negative, abs, scale },
+        format: Some(format),
+        canonical: Box::default(),
+    })
 }
 
 fn length(text: &str) -> i32 {
@@ -326,16 +330,18 @@ impl fmt::Display for Quantity {
             let suffix = times.checked_sub(1).map_or("", |index| BINARY_SUFFIXES[index]);
             return write!(f, "{sign}{amount}{suffix}");
         }
-        let spelled_out = matches!(self.format, Some(Format::DecimalExponent) | None);
-        let floor = number.exponent.div_euclid(3) * 3;
-        let exponent = if spelled_out { floor } else { floor.min(18) };
+        let exponent = number.exponent.div_euclid(3) * 3;
         let zeros = usize::try_from(number.exponent - exponent).unwrap_or(0);
         write!(f, "{sign}{}{:0<zeros$}", number.digits, "")?;
-        if spelled_out {
-            return if exponent == 0 { Ok(()) } else { write!(f, "e{exponent}") };
+        let index = usize::try_from(exponent / 3 + 3).ok();
+        match index.and_then(|index| DECIMAL_SUFFIXES.get(index)) {
+            _ if exponent == 0 => Ok(()),
+            Some(suffix) if matches!(self.format, Some(Format::DecimalSi | Format::BinarySi)) => {
+                f.write_str(suffix)
+            }
+            // Beyond the last suffix too. DEVIATION: v1.36 writes none there, and so another number.
+            _ => write!(f, "e{exponent}"),
         }
-        let suffix = usize::try_from(exponent / 3 + 3).ok().and_then(|index| DECIMAL_SUFFIXES.get(index));
-        f.write_str(suffix.unwrap_or(&""))
     }
 }
 

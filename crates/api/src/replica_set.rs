@@ -92,3 +92,35 @@ impl ReplicaSet {
         self.status.conditions.iter().find(|condition| condition.type_ == type_)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn replica_set_without_replicas_wants_one() {
+        let mut set = ReplicaSet::default();
+        assert_eq!(set.replicas(), 1);
+        set.spec.replicas = Some(0);
+        assert_eq!(set.replicas(), 0);
+    }
+
+    #[test]
+    fn status_always_states_replicas() {
+        // Go marks this one field as never left out.
+        assert_eq!(serde_json::to_value(ReplicaSetStatus::default()).unwrap(), json!({"replicas": 0}));
+    }
+
+    #[test]
+    fn condition_is_found_by_type() {
+        let set: ReplicaSet = serde_json::from_value(json!({"status": {"conditions": [
+            {"type": "ReplicaFailure", "status": "True", "lastTransitionTime": "2026-01-02T03:04:05Z"},
+        ]}}))
+        .unwrap();
+        let condition = set.condition("ReplicaFailure").unwrap();
+        assert_eq!(condition.last_transition_time, Some("2026-01-02T03:04:05Z".parse().unwrap()));
+        assert_eq!(set.condition("Available"), None);
+    }
+}

@@ -168,7 +168,8 @@ impl Parser {
                 [name, type_, json] if is_field => {
                     let type_ = self.id(type_)?;
                     let json = (*json != ",inline").then(|| Box::from(*json));
-                    let fields = current.and_then(|id| self.fields_mut(id)).ok_or(SchemaError::Line(index + 1))?;
+                    let fields =
+                        current.and_then(|id| self.fields_mut(id)).ok_or(SchemaError::Line(index + 1))?;
                     fields.push(Field { name: Box::from(*name), json, type_ });
                 }
                 ["string", name] if !is_field => {

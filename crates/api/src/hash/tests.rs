@@ -1,8 +1,13 @@
-use std::io::BufReader;
-
 use serde_json::json;
 
 use super::*;
+use crate::recorded;
+
+impl Sink for String {
+    fn put(&mut self, text: &str) {
+        self.push_str(text);
+    }
+}
 
 /// The text that is hashed.
 fn rendered(template: &Value) -> String {
@@ -13,32 +18,173 @@ fn rendered(template: &Value) -> String {
     text
 }
 
-impl Sink for String {
-    fn put(&mut self, text: &str) {
-        self.push_str(text);
-    }
+/// The rendering of a container's resource limit.
+fn rendered_quantity(text: &str) -> String {
+    let text = rendered(&json!({"spec": {"overhead": {"x": text}}}));
+    let (_, after) = text.split_once("map[x:").unwrap();
+    after.split_once("] TopologySpreadConstraints:").unwrap().0.to_owned()
+}
+
+fn web(app: &str, image: &str) -> Value {
+    json!({
+        "metadata": {"labels": {"app": app}},
+        "spec": {
+            "containers": [{
+                "name": "c", "image": image, "imagePullPolicy": "IfNotPresent",
+                "terminationMessagePath": "/dev/termination-log", "terminationMessagePolicy": "File",
+            }],
+            "restartPolicy": "Always", "terminationGracePeriodSeconds": 30, "dnsPolicy": "ClusterFirst",
+            "securityContext": {}, "schedulerName": "default-scheduler",
+        },
+    })
 }
 
 #[test]
 fn hash_of_every_recorded_template_is_as_recorded() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../test/recordings/v1.36/vectors/hash.jsonl.xz");
-    let mut lines = Vec::new();
-    lzma_rs::xz_decompress(&mut BufReader::new(std::fs::File::open(path).unwrap()), &mut lines).unwrap();
-    let lines = String::from_utf8(lines).unwrap();
-    assert_eq!(lines.lines().count(), 1000);
-
-    let answer = |line: &str| {
-        let case: Value = serde_json::from_str(line).unwrap();
-        let count = case["collisionCount"].as_i64().map(|count| i32::try_from(count).unwrap());
-        let text = case["template"].to_string();
-        assert_eq!(compute(&case["template"], count), compute_json(&text, count));
-        (compute(&case["template"], count), case["hash"].as_str().unwrap().to_owned())
-    };
-    let wrong: Vec<_> = lines
-        .lines()
+    let wrong: Vec<_> = recorded::cases()
+        .iter()
         .enumerate()
-        .map(|(id, line)| (id, answer(line)))
-        .filter(|(_, (ours, recorded))| ours.as_ref() != Ok(recorded))
+        .map(|(id, case)| (id, compute(&case.template, case.collision_count), Ok(case.hash.clone())))
+        .filter(|(_, ours, recorded)| ours != recorded)
         .collect();
     assert!(wrong.is_empty(), "{} answers differ: {wrong:?}", wrong.len());
+}
+
+#[test]
+fn hash_of_text_is_the_hash_of_the_tree() {
+    for case in &recorded::cases()[..100] {
+        let text = case.template.to_string();
+        assert_eq!(compute_json(&text, case.collision_count), compute(&case.template, case.collision_count));
+    }
+}
+
+#[test]
+fn hash_of_nginx_templates_is_as_measured() {
+    // US-3.5
+    for (app, image, hash, collided) in [
+        ("web", "nginx:1.26", "7988b68c98", "58bbc4b7dc"),
+        ("web", "nginx:1.27", "bfb6488d7", "6cb4f5b94"),
+        ("web", "nginx:1.28", "6f9546d86d", "7b5cd966bf"),
+        ("web", "nginx:1.29", "69f9fb7c8f", "56f68dcb96"),
+        ("web", "nginx:1.30", "75d4db79", "74ddd998d6"),
+        ("web", "nginx:broken", "559cfc55b", "69d5d8cd7c"),
+        ("probe", "nginx:1.26", "6d65d9c446", "59cbbccc4c"),
+    ] {
+        let template = web(app, image);
+        assert_eq!(compute(&template, None).as_deref(), Ok(hash), "{app} {image}");
+        assert_eq!(compute(&template, Some(1)).as_deref(), Ok(collided), "{app} {image}");
+        assert_ne!(compute(&template, Some(0)).as_deref(), Ok(hash), "none and zero differ");
+    }
+}
+
+#[test]
+fn rendering_of_a_template_is_as_long_as_measured() {
+    assert_eq!(rendered(&web("web", "nginx:1.26")).chars().count(), 3445);
+}
+
+#[test]
+fn rendering_names_types_except_inside_lists_maps_and_pointers() {
+    let text = rendered(&json!({
+        "metadata": {"labels": {"b": "2", "a": "1"}, "annotations": {}, "finalizers": ["x", "y"]},
+        "spec": {"priority": 0, "os": {"name": "linux"}, "hostIPC": true, "tolerations": []},
+    }));
+    for part in [
+        "(v1.PodTemplateSpec){ObjectMeta:(v1.ObjectMeta){Name:(string) GenerateName:(string) ",
+        " CreationTimestamp:(v1.Time){Time:(time.Time){wall:(uint64)0 ext:(int64)0 loc:(*time.Location)<nil>}} ",
+        " DeletionTimestamp:(*v1.Time)<nil> ",
+        " Labels:(map[string]string)map[a:1 b:2] Annotations:(map[string]string)map[] ",
+        " Finalizers:([]string)[x y] ManagedFields:([]v1.ManagedFieldsEntry)<nil>} Spec:(v1.PodSpec){Volumes:",
+        " Priority:(*int32)0 DNSConfig:(*v1.PodDNSConfig)<nil> ",
+        " OS:(*v1.PodOS){Name:(v1.OSName)linux} ",
+        " HostIPC:(bool)true ",
+        " Tolerations:([]v1.Toleration)[] ",
+    ] {
+        assert!(text.contains(part), "{part} is not in {text}");
+    }
+}
+
+#[test]
+fn quantity_is_rendered_as_it_was_parsed() {
+    let quick = |value: i64, scale: i32, text: &str, format: &str| {
+        format!(
+            "{{i:(resource.int64Amount){{value:(int64){value} scale:(resource.Scale){scale}}} \
+             d:(resource.infDecAmount){{Dec:(*inf.Dec)<nil>}} s:(string){text} Format:(resource.Format){format}}}"
+        )
+    };
+    assert_eq!(rendered_quantity("500m"), quick(500, -3, "500m", "DecimalSI"));
+    assert_eq!(rendered_quantity("64Mi"), quick(64 << 20, 0, "", "BinarySI"));
+    assert_eq!(rendered_quantity("1e3"), quick(1, 3, "1e3", "DecimalExponent"));
+    assert_eq!(rendered_quantity("0"), quick(0, 0, "0", "DecimalSI"));
+    let slow = |words: &str, scale: i32, format: &str| {
+        format!(
+            "{{i:(resource.int64Amount){{value:(int64)0 scale:(resource.Scale)0}} \
+             d:(resource.infDecAmount){{Dec:(*inf.Dec){{unscaled:(big.Int){{neg:(bool)false abs:(big.nat){words}}} \
+             scale:(inf.Scale){scale}}}}} s:(string) Format:(resource.Format){format}}}"
+        )
+    };
+    assert_eq!(rendered_quantity("0.5Ki"), slow("[512000000000]", 9, "BinarySI"));
+    assert_eq!(rendered_quantity("18446744073.709551616"), slow("[0 1]", 9, "DecimalSI"));
+    assert_eq!(rendered_quantity("0.0000000000"), slow("<nil>", 10, "DecimalSI"));
+}
+
+#[test]
+fn time_that_is_set_is_rendered_with_its_internals() {
+    let text = rendered(&json!({"metadata": {"creationTimestamp": "2026-01-02T03:04:05.5Z"}}));
+    // 1767323045 seconds from 1970.
+    assert!(
+        text.contains(
+            "{wall:(uint64)500000000 ext:(int64)63902919845 loc:(*time.Location){name:(string)UTC "
+        )
+    );
+    let early = rendered(&json!({"metadata": {"deletionTimestamp": "1969-12-31T23:59:59.5Z"}}));
+    assert!(early.contains("(*v1.Time){Time:(time.Time){wall:(uint64)500000000 ext:(int64)62135596799 loc:"));
+}
+
+#[test]
+fn raw_json_is_rendered_as_bytes() {
+    let text = rendered(&json!({"metadata": {"managedFields": [{"manager": "m", "fieldsV1": {}}]}}));
+    assert!(text.contains("[{Manager:(string)m "), "{text}");
+    assert!(text.contains(" FieldsV1:(*v1.FieldsV1){Raw:([]uint8)[123 125]} "), "{text}");
+}
+
+#[test]
+fn fields_that_go_does_not_know_do_not_show() {
+    let mut template = web("web", "nginx:1.26");
+    template["spec"]["containers"][0]["future"] = json!({"x": 1});
+    assert_eq!(compute(&template, None).as_deref(), Ok("7988b68c98"));
+}
+
+#[test]
+fn null_is_the_same_as_unset_and_not_the_same_as_empty() {
+    let with = |value: Value| compute(&json!({"spec": {"tolerations": value, "hostname": null}}), None);
+    assert_eq!(with(Value::Null), compute(&json!({"spec": {}}), None));
+    assert_ne!(with(json!([])), with(Value::Null));
+}
+
+#[test]
+fn template_that_go_would_refuse_is_an_error_that_says_where() {
+    let problem = |template: Value| compute(&template, None).unwrap_err().to_string();
+    assert_eq!(
+        problem(json!({"spec": {"containers": [{}, {"image": 5}]}})),
+        "cannot hash pod template: template.spec.containers[1].image: 5 is no string"
+    );
+    assert_eq!(
+        problem(json!({"spec": {"volumes": [{"emptyDir": {"sizeLimit": "1x"}}]}})),
+        r#"cannot hash pod template: template.spec.volumes[0].emptyDir.sizeLimit: "1x" is no resource.Quantity"#
+    );
+    assert_eq!(
+        problem(json!({"metadata": {"labels": {"a": true}}})),
+        "cannot hash pod template: template.metadata.labels[a]: true is no string"
+    );
+    assert_eq!(problem(json!([])), "cannot hash pod template: template: [] is no v1.PodTemplateSpec");
+    assert!(compute(&json!({"spec": {"priority": 2_147_483_648_i64}}), None).is_err());
+    assert!(compute(&json!({"metadata": {"creationTimestamp": "yesterday"}}), None).is_err());
+    assert!(compute_json("{", None).is_err());
+}
+
+#[test]
+fn duplicate_keys_count_as_in_go() {
+    let twice = r#"{"spec": {"hostname": "a", "hostname": "b"}, "spec": {"subdomain": "c"}}"#;
+    let merged = json!({"spec": {"hostname": "b", "subdomain": "c"}});
+    assert_eq!(compute_json(twice, None), compute(&merged, None));
 }

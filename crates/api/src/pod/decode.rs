@@ -11,9 +11,9 @@ use serde_json::Value;
 
 use super::{
     Phase, Pod, PodDecodeError, Ready,
-    wire::{WireContainerStatus, WireOwner, WirePod, WireSpec, WireStatus},
+    wire::{Item, WireContainerStatus, WireOwner, WirePod, WireSpec, WireStatus},
 };
-use crate::{ControllerRef, Labels, ObjectKey, Time, identify::object_name, intern::Interner};
+use crate::{ControllerRef, Labels, ObjectKey, Time, identify::object_name, intern::Interner, json::Object};
 
 /// Decodes pods, and lets them share what they have in common.
 ///
@@ -43,7 +43,7 @@ impl PodDecoder {
     /// When `json` is no JSON object, or a field that is looked at is not of the type that the API gives it.
     pub fn decode(&self, json: &str) -> Result<Pod, PodDecodeError> {
         serde_json::from_str(json)
-            .and_then(|wire| self.assemble(&wire))
+            .and_then(|Object(wire)| self.assemble(&wire))
             .map_err(|source| PodDecodeError { name: object_name(json).0, source })
     }
 
@@ -53,15 +53,18 @@ impl PodDecoder {
     ///
     /// As [`decode`](Self::decode).
     pub fn decode_value(&self, value: &Value) -> Result<Pod, PodDecodeError> {
-        WirePod::deserialize(value)
-            .and_then(|wire| self.assemble(&wire))
+        Object::deserialize(value)
+            .and_then(|Object(wire)| self.assemble(&wire))
             .map_err(|source| PodDecodeError { name: object_name(&value.to_string()).0, source })
     }
 
     fn assemble(&self, wire: &WirePod<'_>) -> Result<Pod, serde_json::Error> {
         let WirePod { metadata, spec, status } = wire;
         Ok(Pod {
-            key: ObjectKey { namespace: self.texts.text(&metadata.namespace), name: Arc::from(&*metadata.name) },
+            key: ObjectKey {
+                namespace: self.texts.text(&metadata.namespace),
+                name: Arc::from(&*metadata.name),
+            },
             uid: Arc::from(&*metadata.uid),
             resource_version: Box::from(&*metadata.resource_version),
             labels: self.label_set(&metadata.labels.0),
@@ -158,7 +161,7 @@ fn deletion_cost(text: &str) -> i32 {
 }
 
 fn most_restarts<'a>(
-    statuses: &'a [super::wire::OrDefault<WireContainerStatus<'a>>],
+    statuses: &'a [Item<WireContainerStatus<'a>>],
     counts: impl Fn(&WireContainerStatus<'a>) -> bool,
 ) -> i32 {
     let counted = statuses.iter().map(|status| &status.0).filter(|status| counts(status));

@@ -2,7 +2,7 @@
 //!
 //! As in Go, `null` is as good as nothing everywhere.
 
-use std::{borrow::Cow, fmt, marker::PhantomData, ops::Deref};
+use std::{borrow::Cow, fmt, marker::PhantomData};
 
 use serde::{
     Deserialize, Deserializer,
@@ -10,17 +10,19 @@ use serde::{
 };
 use smallvec::SmallVec;
 
+use crate::json::{Text, object_or_default, or_default};
+
 /// The annotation that says how dear a pod is.
 const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 
 #[derive(Deserialize, Default)]
 #[serde(default)]
 pub(super) struct WirePod<'a> {
-    #[serde(borrow, deserialize_with = "or_default")]
+    #[serde(borrow, deserialize_with = "object_or_default")]
     pub(super) metadata: WireMeta<'a>,
-    #[serde(borrow, deserialize_with = "or_default")]
+    #[serde(borrow, deserialize_with = "object_or_default")]
     pub(super) spec: WireSpec<'a>,
-    #[serde(borrow, deserialize_with = "or_default")]
+    #[serde(borrow, deserialize_with = "object_or_default")]
     pub(super) status: WireStatus<'a>,
 }
 
@@ -44,7 +46,7 @@ pub(super) struct WireMeta<'a> {
     #[serde(borrow)]
     pub(super) annotations: WireDeletionCost<'a>,
     #[serde(borrow, deserialize_with = "or_default")]
-    pub(super) owner_references: Vec<OrDefault<WireOwner<'a>>>,
+    pub(super) owner_references: Vec<Item<WireOwner<'a>>>,
 }
 
 #[derive(Deserialize, Default)]
@@ -68,7 +70,7 @@ pub(super) struct WireSpec<'a> {
     #[serde(borrow)]
     pub(super) node_name: Text<'a>,
     #[serde(borrow, deserialize_with = "or_default")]
-    pub(super) init_containers: Vec<OrDefault<WireContainer<'a>>>,
+    pub(super) init_containers: Vec<Item<WireContainer<'a>>>,
 }
 
 #[derive(Deserialize, Default)]
@@ -86,11 +88,11 @@ pub(super) struct WireStatus<'a> {
     #[serde(borrow)]
     pub(super) phase: Text<'a>,
     #[serde(borrow, deserialize_with = "or_default")]
-    pub(super) conditions: Vec<OrDefault<WireCondition<'a>>>,
+    pub(super) conditions: Vec<Item<WireCondition<'a>>>,
     #[serde(borrow, deserialize_with = "or_default")]
-    pub(super) container_statuses: Vec<OrDefault<WireContainerStatus<'a>>>,
+    pub(super) container_statuses: Vec<Item<WireContainerStatus<'a>>>,
     #[serde(borrow, deserialize_with = "or_default")]
-    pub(super) init_container_statuses: Vec<OrDefault<WireContainerStatus<'a>>>,
+    pub(super) init_container_statuses: Vec<Item<WireContainerStatus<'a>>>,
 }
 
 #[derive(Deserialize, Default)]
@@ -113,55 +115,12 @@ pub(super) struct WireContainerStatus<'a> {
     pub(super) restart_count: i32,
 }
 
-fn or_default<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(deserializer: D) -> Result<T, D::Error> {
-    OrDefault::deserialize(deserializer).map(|OrDefault(value)| value)
-}
+/// An item of a list; `null` is as good as an empty one.
+pub(super) struct Item<T>(pub(super) T);
 
-/// A value, or its default for `null`.
-#[derive(Default)]
-pub(super) struct OrDefault<T>(pub(super) T);
-
-impl<'de, T: Default + Deserialize<'de>> Deserialize<'de> for OrDefault<T> {
+impl<'de, T: Default + Deserialize<'de>> Deserialize<'de> for Item<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Ok(Self(Option::deserialize(deserializer)?.unwrap_or_default()))
-    }
-}
-
-/// A text; borrowed unless it has escapes in it.
-#[derive(Default, PartialEq, Eq, Hash)]
-pub(super) struct Text<'a>(Cow<'a, str>);
-
-impl Deref for Text<'_> {
-    type Target = str;
-
-    fn deref(&self) -> &str {
-        &self.0
-    }
-}
-
-impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct TextVisitor;
-        impl<'de> Visitor<'de> for TextVisitor {
-            type Value = Text<'de>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a string")
-            }
-
-            fn visit_borrowed_str<E: Error>(self, text: &'de str) -> Result<Text<'de>, E> {
-                Ok(Text(Cow::Borrowed(text)))
-            }
-
-            fn visit_str<E: Error>(self, text: &str) -> Result<Text<'de>, E> {
-                Ok(Text(Cow::Owned(text.to_owned())))
-            }
-
-            fn visit_unit<E: Error>(self) -> Result<Text<'de>, E> {
-                Ok(Text::default())
-            }
-        }
-        deserializer.deserialize_any(TextVisitor)
+        object_or_default(deserializer).map(Self)
     }
 }
 
