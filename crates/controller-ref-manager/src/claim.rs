@@ -19,6 +19,10 @@ pub trait Claimable: Send + Sync + 'static {
     fn uid(&self) -> &Arc<str>;
     /// Which version of the object this is.
     fn resource_version(&self) -> &str;
+    /// When it was stored first, if it says so. What is older is seen to first.
+    fn created(&self) -> Option<Time> {
+        None
+    }
     /// What [`classify`] looks at.
     fn view(&self) -> ObjectView<'_>;
 }
@@ -36,6 +40,10 @@ impl Claimable for Pod {
 
     fn resource_version(&self) -> &str {
         &self.resource_version
+    }
+
+    fn created(&self) -> Option<Time> {
+        self.created
     }
 
     fn view(&self) -> ObjectView<'_> {
@@ -62,6 +70,10 @@ impl Claimable for ReplicaSet {
 
     fn resource_version(&self) -> &str {
         &self.metadata.resource_version
+    }
+
+    fn created(&self) -> Option<Time> {
+        self.metadata.creation_timestamp
     }
 
     fn view(&self) -> ObjectView<'_> {
@@ -133,10 +145,10 @@ impl<K> Claimed<K> {
 
 /// Claims for `owner` what is its own among `objects`: adopts, releases, and tells what remains (US-3.4).
 ///
-/// Patches go out one after the other, ordered by name, so that the same state always leads to the same
-/// requests. Before the first adoption, and only then, the server is asked whether the owner is still there;
-/// the answer holds for the whole call. An object that is gone by the time of its patch is none of ours. All
-/// objects are seen to even when some fail.
+/// Patches go out one after the other, the oldest object first and then by name, so that the same state always
+/// leads to the same requests; upstream's order is its cache's, which is random. Before the first adoption, and
+/// only then, the server is asked whether the owner is still there; the answer holds for the whole call. An
+/// object that is gone by the time of its patch is none of ours. All objects are seen to even when some fail.
 ///
 /// Upstream counterpart: `PodControllerRefManager.ClaimPods`, `ReplicaSetControllerRefManager.ClaimReplicaSets`.
 ///
@@ -163,7 +175,7 @@ where
             Claim::NotOurs | Claim::Ignore(_) => {}
         }
     }
-    changes.sort_by(|(a, ..), (b, ..)| a.cmp(b));
+    changes.sort_by(|(a_key, _, a), (b_key, _, b)| (a.created(), a_key).cmp(&(b.created(), b_key)));
 
     let mut gate = Gate { owner, verdict: None };
     let mut errors = Vec::new();

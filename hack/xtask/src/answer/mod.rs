@@ -2,5 +2,6 @@
 
 mod cluster;
 pub mod compare;
+pub mod deployment;
 pub mod hash;
 pub mod replicaset;

@@ -1,0 +1,157 @@
+//! One sync of the Deployment controller.
+
+use std::{error::Error, sync::Arc};
+
+use async_trait::async_trait;
+use kcm_api::{ApiError, Deployment, ObjectKey, PodDecoder, ReplicaSet, error::reason};
+use kcm_clock::FakeClock;
+use kcm_controller_ref_manager::OwnerPatch;
+use kcm_controller_util::{
+    DeploymentControl, ReplicaSetControl, deployment_indexers, pod_indexers, replica_set_indexers,
+};
+use kcm_deployment_controller::{Config, DeploymentController, Outcome, Requeue, SyncError};
+use kcm_events::FakeRecorder;
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::cluster::{Actions, clock_of, fill, informer, list, mask_now, not_found, patch_body};
+
+/// What our controller does in the case `case` of `deployment.jsonl`: its `output`, or what kept it from one.
+pub fn answer(case: &Value) -> Value {
+    let runtime = tokio::runtime::Builder::new_current_thread().build();
+    let outcome = runtime.map_err(Into::into).and_then(|runtime| runtime.block_on(sync_once(case)));
+    outcome.unwrap_or_else(|error| json!({ "unanswered": error.to_string() }))
+}
+
+async fn sync_once(case: &Value) -> Result<Value, Box<dyn Error>> {
+    let input = &case["input"];
+    let clock = clock_of(case);
+    let deployment: Deployment = serde_json::from_value(input["deployment"].clone())?;
+    let replica_sets = list(&input["replicaSets"], |set| serde_json::from_value(set.clone()))?;
+    let decoder = PodDecoder::default();
+    let pods = list(&input["pods"], |pod| decoder.decode_value(pod))?;
+
+    let client = Arc::new(RecordingClient {
+        deployment: deployment.clone(),
+        replica_sets: replica_sets.clone(),
+        actions: Actions::default(),
+    });
+    let events = Arc::new(FakeRecorder::new());
+    let key = deployment.metadata.key();
+    let deployments = informer("deployments", vec![deployment], deployment_indexers(), &clock);
+    let replica_sets = informer("replicasets", replica_sets, replica_set_indexers(), &clock);
+    let pods = informer("pods", pods, pod_indexers(), &clock);
+    let controller = DeploymentController::new(Config::new(
+        Arc::new(clock.clone()),
+        deployments.clone(),
+        replica_sets.clone(),
+        pods.clone(),
+        Arc::clone(&client) as _,
+        Arc::clone(&client) as _,
+        Arc::clone(&events) as _,
+    ));
+    fill(&deployments).await;
+    fill(&replica_sets).await;
+    fill(&pods).await;
+
+    let outcome = controller.sync(&key).await;
+    Ok(client.output(&clock, &events, outcome))
+}
+
+/// Answers as the vectors' README says, and writes everything down.
+struct RecordingClient {
+    /// On the server as in the cache.
+    deployment: Deployment,
+    replica_sets: Vec<ReplicaSet>,
+    actions: Actions,
+}
+
+impl RecordingClient {
+    fn output(
+        &self,
+        clock: &FakeClock,
+        events: &FakeRecorder,
+        outcome: Result<Option<Outcome>, SyncError>,
+    ) -> Value {
+        let mut actions = self.actions.take();
+        actions.iter_mut().for_each(|action| mask_now(action, clock));
+        let mut output = json!({ "actions": actions, "events": events.take(), "requeue": [] });
+        match outcome {
+            Err(error) => output["error"] = error.to_string().into(),
+            Ok(outcome) => match outcome.map_or(Requeue::Never, |outcome| outcome.requeue) {
+                Requeue::Never => {}
+                Requeue::After(delay) => {
+                    output["requeue"] = json!([format!("after {:.0}", delay.as_secs_f64())]);
+                }
+                Requeue::RateLimited => output["requeue"] = json!(["ratelimited"]),
+            },
+        }
+        output
+    }
+
+    fn note<K: Serialize>(&self, verb: &str, what: &str, name: &str, object: &K) -> Result<(), ApiError> {
+        let object = serde_json::to_value(object).map_err(|error| ApiError::Decode(error.to_string()))?;
+        self.actions.note(verb, what, name, Some(("object", object)));
+        Ok(())
+    }
+
+    fn stored(&self, key: &ObjectKey) -> Option<&ReplicaSet> {
+        self.replica_sets.iter().find(|set| set.metadata.key() == *key)
+    }
+}
+
+#[async_trait]
+impl DeploymentControl for RecordingClient {
+    async fn get_deployment(&self, key: &ObjectKey) -> Result<Deployment, ApiError> {
+        self.actions.note("get", "deployments", &key.name, None);
+        Ok(self.deployment.clone())
+    }
+
+    async fn update_deployment(&self, deployment: &Deployment) -> Result<Deployment, ApiError> {
+        self.note("update", "deployments", &deployment.metadata.name, deployment)?;
+        Ok(deployment.clone())
+    }
+
+    async fn update_deployment_status(&self, deployment: &Deployment) -> Result<Deployment, ApiError> {
+        self.note("update", "deployments/status", &deployment.metadata.name, deployment)?;
+        Ok(deployment.clone())
+    }
+}
+
+#[async_trait]
+impl ReplicaSetControl for RecordingClient {
+    async fn get_replica_set(&self, key: &ObjectKey) -> Result<ReplicaSet, ApiError> {
+        self.actions.note("get", "replicasets", &key.name, None);
+        self.stored(key).cloned().ok_or_else(|| not_found("replicasets.apps", key))
+    }
+
+    async fn create_replica_set(&self, set: &ReplicaSet) -> Result<ReplicaSet, ApiError> {
+        let name = &set.metadata.name;
+        self.note("create", "replicasets", name, set)?;
+        if self.stored(&set.metadata.key()).is_some() {
+            let message = format!("replicasets.apps \"{name}\" already exists");
+            return Err(ApiError::status(409, reason::ALREADY_EXISTS, message));
+        }
+        Ok(set.clone())
+    }
+
+    async fn update_replica_set(&self, set: &ReplicaSet) -> Result<ReplicaSet, ApiError> {
+        self.note("update", "replicasets", &set.metadata.name, set)?;
+        Ok(set.clone())
+    }
+
+    async fn update_replica_set_status(&self, set: &ReplicaSet) -> Result<ReplicaSet, ApiError> {
+        self.note("update", "replicasets/status", &set.metadata.name, set)?;
+        Ok(set.clone())
+    }
+
+    async fn delete_replica_set(&self, key: &ObjectKey) -> Result<(), ApiError> {
+        self.actions.note("delete", "replicasets", &key.name, None);
+        Ok(())
+    }
+
+    async fn patch_replica_set(&self, key: &ObjectKey, patch: &OwnerPatch) -> Result<ReplicaSet, ApiError> {
+        self.actions.note("patch", "replicasets", &key.name, Some(("patch", patch_body(patch.as_json()))));
+        self.stored(key).cloned().ok_or_else(|| not_found("replicasets.apps", key))
+    }
+}
