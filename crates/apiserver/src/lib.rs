@@ -39,7 +39,7 @@ mod server;
 mod status;
 mod store;
 
-pub use http::{ApiService, AuditEvent, AuditSink, serve};
+pub use http::{ApiBody, ApiService, AuditEvent, AuditSink, ObjectReference, serve};
 pub use object::{Object, OwnerReference};
 pub use options::{
     DeleteOptions, FieldValidation, ListOptions, PatchType, Preconditions, Propagation, ResourceVersionMatch,

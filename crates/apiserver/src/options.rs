@@ -107,10 +107,6 @@ pub enum Subresource {
     Finalize,
     /// `/log`: what a container wrote.
     Log,
-    /// `/ephemeralcontainers` of a pod.
-    EphemeralContainers,
-    /// `/resize` of a pod's resources.
-    Resize,
 }
 
 impl Subresource {
@@ -123,8 +119,6 @@ impl Subresource {
             Self::Eviction => "eviction",
             Self::Finalize => "finalize",
             Self::Log => "log",
-            Self::EphemeralContainers => "ephemeralcontainers",
-            Self::Resize => "resize",
         }
     }
 }

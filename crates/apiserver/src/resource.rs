@@ -109,7 +109,7 @@ macro_rules! type_header {
     };
 }
 
-use Subresource::{Binding, EphemeralContainers, Eviction, Finalize, Log, Resize, Scale, Status};
+use Subresource::{Binding, Eviction, Finalize, Log, Scale, Status};
 
 resources! {
     /// `apps/v1` Deployments.
@@ -135,7 +135,7 @@ resources! {
         names: "pods", "pod", ["po"],
         categories: ["all"],
         namespaced: true,
-        subresources: [Binding, EphemeralContainers, Eviction, Log, Resize, Status],
+        subresources: [Binding, Eviction, Log, Status],
         faces: [],
         strategy: strategy::pod::Pod,
     }

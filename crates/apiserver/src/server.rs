@@ -212,7 +212,7 @@ impl ApiServer {
             }
             Some(_) => return Err(ApiStatus::method_not_allowed()),
         };
-        Ok(self.registry.patch(resource, namespace, name, part, &patch, options)?.object)
+        Ok(self.registry.patch(resource, None, namespace, name, part, &patch, options)?.object)
     }
 
     /// Reads an object's `autoscaling/v1` Scale.

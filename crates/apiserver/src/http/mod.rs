@@ -1,29 +1,30 @@
-//! Requests.
-use crate::ApiServer;
-use std::sync::Arc;
-pub(crate) mod documents {
-    #[derive(Debug)]
-    pub(crate) struct Documents;
-    impl Documents {
-        pub(crate) fn new(_v: &str) -> Self {
-            Self
-        }
-    }
-}
-/// Told about every request.
-pub type AuditSink = Arc<dyn Fn(&AuditEvent) + Send + Sync>;
-/// A request.
-#[derive(Debug, Clone)]
-pub struct AuditEvent {}
-/// The service.
-#[derive(Debug, Clone)]
-pub struct ApiService {
-    _server: Arc<ApiServer>,
-}
-impl ApiService {
-    pub(crate) fn new(server: Arc<ApiServer>) -> Self {
-        Self { _server: server }
-    }
-}
-/// Serves.
-pub async fn serve() {}
+//! Requests: paths, media types, status codes, streams.
+//!
+//! *Upstream counterpart:* `apiserver/pkg/endpoints` and `apiserver/pkg/server`.
+//!
+//! A request goes through [`service`] in the order of api-server.md 2.1: where does it lead ([`route`]), what
+//! does it ask for ([`query`]), in which form is the answer wanted ([`media`]), what is in its body ([`body`]);
+//! then a verb ([`verbs`], [`watching`], [`reviews`]) and the answer ([`answer`]).
+//!
+//! *What must not live here:* what a verb does to an object. That is the registry's.
+
+mod answer;
+mod body;
+pub(crate) mod documents;
+mod media;
+mod options;
+mod query;
+mod reviews;
+mod route;
+mod serve;
+mod service;
+mod tables;
+mod verbs;
+mod watching;
+
+pub use answer::ApiBody;
+pub use serve::serve;
+pub use service::{ApiService, AuditEvent, AuditSink, ObjectReference};
+
+#[cfg(test)]
+mod tests;

@@ -39,8 +39,16 @@ impl Face {
         stored
     }
 
-    /// The stored form's name of a selectable field.
-    pub(crate) fn stored_field(self, field: &str) -> String {
+    /// A field selector in this form's names, in the stored form's names.
+    pub(crate) fn stored_selector(self, selector: &str) -> String {
+        let terms = selector.split(',').map(|term| {
+            let (field, rest) = term.split_at(term.find(['=', '!']).unwrap_or(term.len()));
+            self.stored_field(field) + rest
+        });
+        terms.collect::<Vec<String>>().join(",")
+    }
+
+    fn stored_field(self, field: &str) -> String {
         match (self, field.split_once('.')) {
             (Self::EventsV1, Some(("regarding", rest))) => format!("involvedObject.{rest}"),
             (Self::EventsV1, None) if field == "reportingController" => "reportingComponent".to_owned(),
@@ -142,8 +150,13 @@ mod tests {
         assert_eq!(face["apiVersion"], "events.k8s.io/v1");
         assert!(face.get("message").is_none());
         assert_eq!(Face::EventsV1.accept(&face, "v1"), stored);
-        assert_eq!(Face::EventsV1.stored_field("regarding.name"), "involvedObject.name");
-        assert_eq!(Face::EventsV1.stored_field("reason"), "reason");
+    }
+
+    #[test]
+    fn event_selector_is_translated() {
+        let stored = Face::EventsV1.stored_selector("regarding.name=web,reason!=x,reportingController==c");
+        assert_eq!(stored, "involvedObject.name=web,reason!=x,reportingComponent==c");
+        assert_eq!(Face::EventsV1.stored_selector(""), "");
     }
 
     #[test]

@@ -10,6 +10,7 @@ use crate::{
     ApiStatus, FieldValidation, Object, PatchType, Reason, Resource, WriteOptions, defaults,
     json::{at, copy, list_at, set, str_at},
     patch,
+    resource::Face,
     store::{self, Commit, Decision, Outcome},
     strict, validate,
 };
@@ -90,10 +91,12 @@ impl Registry {
         self.modify(resource, namespace, name, part, options, |_| Ok((object.clone(), Vec::new())))
     }
 
-    /// Patches an object, or the part of it that `part` reaches.
+    /// Patches an object, or the part of it that `part` reaches. The patch is against the form `face`.
+    #[expect(clippy::too_many_arguments, reason = "each is a part of the request's address")]
     pub(crate) fn patch(
         &self,
         resource: Resource,
+        face: Option<Face>,
         namespace: &str,
         name: &str,
         part: Part,
@@ -101,9 +104,14 @@ impl Registry {
         options: &WriteOptions,
     ) -> Result<Written, ApiStatus> {
         self.modify(resource, namespace, name, part, options, |old| {
-            let patched = patch.apply(old.value(), resource.kind())?;
+            let shown = face.map(|face| face.present(old.value()));
+            let patched = patch.apply(shown.as_ref().unwrap_or(old.value()), resource.kind())?;
+            let api_version = face.map_or(resource.api_version(), Face::api_version);
             let (mut object, warnings) =
-                patch.decode(resource.api_version(), resource.kind(), patched, options.field_validation)?;
+                patch.decode(api_version, resource.kind(), patched, options.field_validation)?;
+            if let Some(face) = face {
+                object = face.accept(&object, resource.api_version());
+            }
             check_address(resource, namespace, Some(name), &mut object)?;
             defaults::apply(resource.kind(), &mut object);
             Ok((object, warnings))

@@ -145,11 +145,6 @@ impl Watcher {
         Ok(self.pending.pop_front())
     }
 
-    /// How many events can be had without asking history again.
-    pub(crate) fn buffered(&self) -> usize {
-        self.pending.len()
-    }
-
     /// The revision up to which everything has been handed out: what a bookmark may say.
     pub fn revision(&self) -> u64 {
         self.pending

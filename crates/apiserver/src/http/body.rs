@@ -1,0 +1,94 @@
+//! Request bodies.
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use serde_json::Value;
+use tower::BoxError;
+
+use super::media::Encoding;
+use crate::{ApiStatus, FieldValidation, Reason, protobuf, strict};
+
+/// Bodies that take more are refused (bytes), as upstream does.
+const LIMIT: usize = 3 << 20;
+
+/// A body and what it says it is.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Content {
+    pub(super) content_type: String,
+    pub(super) bytes: Bytes,
+}
+
+/// Reads a body to its end.
+///
+/// # Errors
+///
+/// 413 when it is too long, 400 when the client breaks off.
+pub(super) async fn read<B>(body: B) -> Result<Bytes, ApiStatus>
+where
+    B: http_body::Body,
+    B::Error: Into<BoxError>,
+{
+    let announced = body.size_hint().lower();
+    let too_large = || {
+        let message = format!("Request entity too large: limit is {LIMIT}");
+        ApiStatus::new(Reason::RequestEntityTooLarge, message)
+    };
+    if announced > LIMIT as u64 {
+        return Err(too_large());
+    }
+    match Limited::new(body, LIMIT).collect().await {
+        Ok(body) => Ok(body.to_bytes()),
+        Err(error) if error.is::<LengthLimitError>() => Err(too_large()),
+        Err(error) => Err(ApiStatus::bad_request(format!("unable to read the body of the request: {error}"))),
+    }
+}
+
+/// Decodes an object, with warnings about what its type does not have.
+///
+/// # Errors
+///
+/// 400 when it is no such object, 415 when its encoding is not known.
+pub(super) fn decode_object(
+    content: &Content,
+    api_version: &str,
+    kind: &str,
+    validation: FieldValidation,
+) -> Result<(Value, Vec<String>), ApiStatus> {
+    let bad = |error: &dyn std::fmt::Display| ApiStatus::bad_request(error.to_string());
+    let decoded = match Encoding::of(&content.content_type)? {
+        Encoding::Json => strict::decode(api_version, kind, &content.bytes),
+        encoding => {
+            let value = parse(encoding, &content.bytes)?;
+            strict::decode_value(api_version, kind, value)
+        }
+    };
+    let strict::Decoded { object, findings } = decoded.map_err(|error| bad(&error))?;
+    match validation {
+        FieldValidation::Strict if !findings.is_empty() => {
+            Err(ApiStatus::bad_request(strict::strict_message(api_version, kind, &findings)))
+        }
+        FieldValidation::Ignore => Ok((object, Vec::new())),
+        FieldValidation::Strict | FieldValidation::Warn => Ok((object, findings)),
+    }
+}
+
+/// Decodes a body whose kind does not matter, or is looked at later.
+///
+/// # Errors
+///
+/// As [`decode_object`].
+pub(super) fn decode_any(content: &Content) -> Result<Value, ApiStatus> {
+    parse(Encoding::of(&content.content_type)?, &content.bytes)
+}
+
+fn parse(encoding: Encoding, bytes: &[u8]) -> Result<Value, ApiStatus> {
+    let unreadable = |error: &dyn std::fmt::Display| {
+        ApiStatus::bad_request(format!("the object provided is unrecognized: {error}"))
+    };
+    match encoding {
+        // Both parsers bound the depth of nesting.
+        Encoding::Json => serde_json::from_slice(bytes).map_err(|error| unreadable(&error)),
+        Encoding::Yaml => serde_saphyr::from_slice(bytes).map_err(|error| unreadable(&error)),
+        Encoding::Protobuf => protobuf::decode(bytes).map_err(|error| unreadable(&error)),
+    }
+}

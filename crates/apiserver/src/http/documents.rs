@@ -1,0 +1,454 @@
+//! What the server says about itself: discovery, OpenAPI, version. All of it is made once.
+
+use std::{
+    collections::BTreeMap,
+    hash::{DefaultHasher, Hash, Hasher},
+};
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, StatusCode, header};
+use serde_json::{Value, json};
+
+use super::{
+    answer::{self, Answer, json_bytes},
+    media::negotiate_discovery,
+    route::ReviewKind,
+};
+use crate::{ApiStatus, Resource, Subresource, resource::Definition};
+
+/// A resource as discovery lists it.
+struct Entry {
+    plural: &'static str,
+    singular: String,
+    kind: &'static str,
+    namespaced: bool,
+    verbs: &'static [&'static str],
+    short_names: &'static [&'static str],
+    categories: &'static [&'static str],
+    subresources: Vec<Part>,
+}
+
+/// A subresource as discovery lists it.
+struct Part {
+    name: &'static str,
+    group: &'static str,
+    version: &'static str,
+    kind: &'static str,
+    verbs: &'static [&'static str],
+}
+
+/// A version of a group, with what it has.
+struct GroupVersion {
+    group: &'static str,
+    version: &'static str,
+    entries: Vec<Entry>,
+}
+
+impl GroupVersion {
+    fn api_version(&self) -> String {
+        if self.group.is_empty() {
+            self.version.to_owned()
+        } else {
+            format!("{}/{}", self.group, self.version)
+        }
+    }
+}
+
+/// A document and what a client can tell its version by.
+#[derive(Debug, Clone)]
+struct Document {
+    content_type: HeaderValue,
+    bytes: Bytes,
+    etag: HeaderValue,
+}
+
+impl Document {
+    fn new(value: &Value) -> Self {
+        Self::with_type(value, HeaderValue::from_static("application/json"))
+    }
+
+    fn with_type(value: &Value, content_type: HeaderValue) -> Self {
+        let bytes = json_bytes(value);
+        let etag = HeaderValue::try_from(format!("\"{}\"", hash(&bytes)));
+        Self { content_type, bytes, etag: etag.unwrap_or(HeaderValue::from_static("\"\"")) }
+    }
+
+    /// The document, or 304 if the client has it.
+    fn answer(&self, headers: &HeaderMap) -> Answer {
+        let known = headers.get(header::IF_NONE_MATCH) == Some(&self.etag);
+        let (code, bytes) = if known {
+            (StatusCode::NOT_MODIFIED, Bytes::new())
+        } else {
+            (StatusCode::OK, self.bytes.clone())
+        };
+        let mut answer = answer::json_text(code, bytes);
+        let headers = answer.headers_mut();
+        headers.insert(header::CONTENT_TYPE, self.content_type.clone());
+        headers.insert(header::ETAG, self.etag.clone());
+        headers.insert(header::VARY, HeaderValue::from_static("Accept"));
+        answer
+    }
+}
+
+fn hash(bytes: &[u8]) -> String {
+    let mut hasher = DefaultHasher::new();
+    bytes.hash(&mut hasher);
+    format!("{:016X}", hasher.finish())
+}
+
+/// Every document.
+#[derive(Debug)]
+pub(crate) struct Documents {
+    root: Document,
+    version: Document,
+    core_versions: Document,
+    groups: Document,
+    /// By group and version of the aggregated form.
+    aggregated: BTreeMap<(bool, &'static str), Document>,
+    group: BTreeMap<String, Document>,
+    resources: BTreeMap<String, Document>,
+    openapi_index: Document,
+    openapi: BTreeMap<String, Document>,
+}
+
+impl Documents {
+    pub(crate) fn new(version: &str) -> Self {
+        let all = group_versions();
+        let mut by_group: Vec<(&'static str, Vec<&GroupVersion>)> = Vec::new();
+        for group_version in &all {
+            match by_group.iter_mut().find(|(group, _)| *group == group_version.group) {
+                Some((_, versions)) => versions.push(group_version),
+                None => by_group.push((group_version.group, vec![group_version])),
+            }
+        }
+        let groups: Vec<Value> = by_group
+            .iter()
+            .filter(|(group, _)| !group.is_empty())
+            .map(|(group, versions)| api_group(group, versions))
+            .collect();
+
+        let mut aggregated = BTreeMap::new();
+        for core in [true, false] {
+            let items: Vec<Value> = by_group
+                .iter()
+                .filter(|(group, _)| group.is_empty() == core)
+                .map(|(group, versions)| group_discovery(group, versions))
+                .collect();
+            for version in ["v2", "v2beta1"] {
+                let list = json!({
+                    "kind": "APIGroupDiscoveryList",
+                    "apiVersion": format!("apidiscovery.k8s.io/{version}"),
+                    "metadata": {},
+                    "items": items,
+                });
+                let content_type = match version {
+                    "v2" => "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList",
+                    _ => "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList",
+                };
+                let document = Document::with_type(&list, HeaderValue::from_static(content_type));
+                aggregated.insert((core, version), document);
+            }
+        }
+        let openapi: BTreeMap<String, Document> =
+            all.iter().map(|version| (version.api_version(), Document::new(&open_api(version)))).collect();
+        Self {
+            root: Document::new(&json!({"paths": root_paths(&all)})),
+            version: Document::new(&version_info(version)),
+            core_versions: Document::new(&json!({
+                "kind": "APIVersions",
+                "versions": ["v1"],
+                "serverAddressByClientCIDRs": [{"clientCIDR": "0.0.0.0/0", "serverAddress": ""}],
+            })),
+            group: groups
+                .iter()
+                .map(|group| {
+                    let mut document = group.clone();
+                    document["kind"] = json!("APIGroup");
+                    document["apiVersion"] = json!("v1");
+                    (group["name"].as_str().unwrap_or_default().to_owned(), Document::new(&document))
+                })
+                .collect(),
+            groups: Document::new(&json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups})),
+            aggregated,
+            resources: all
+                .iter()
+                .map(|version| (version.api_version(), Document::new(&resource_list(version))))
+                .collect(),
+            openapi_index: Document::new(&open_api_index(&openapi)),
+            openapi,
+        }
+    }
+
+    pub(super) fn root(&self, headers: &HeaderMap) -> Answer {
+        self.root.answer(headers)
+    }
+
+    pub(super) fn version(&self, headers: &HeaderMap) -> Answer {
+        self.version.answer(headers)
+    }
+
+    /// `/api` or `/apis`, aggregated if the client can read that.
+    pub(super) fn discovery(
+        &self,
+        core: bool,
+        accept: &str,
+        headers: &HeaderMap,
+    ) -> Result<Answer, ApiStatus> {
+        let plain = if core { &self.core_versions } else { &self.groups };
+        let document = negotiate_discovery(accept)?.and_then(|version| self.aggregated.get(&(core, version)));
+        Ok(document.unwrap_or(plain).answer(headers))
+    }
+
+    pub(super) fn group(&self, group: &str, headers: &HeaderMap) -> Result<Answer, ApiStatus> {
+        Ok(self.group.get(group).ok_or_else(ApiStatus::unknown_path)?.answer(headers))
+    }
+
+    pub(super) fn resources(&self, api_version: &str, headers: &HeaderMap) -> Result<Answer, ApiStatus> {
+        Ok(self.resources.get(api_version).ok_or_else(ApiStatus::unknown_path)?.answer(headers))
+    }
+
+    pub(super) fn open_api_index(&self, headers: &HeaderMap) -> Answer {
+        self.openapi_index.answer(headers)
+    }
+
+    pub(super) fn open_api(&self, api_version: &str, headers: &HeaderMap) -> Result<Answer, ApiStatus> {
+        Ok(self.openapi.get(api_version).ok_or_else(ApiStatus::unknown_path)?.answer(headers))
+    }
+}
+
+const ALL_VERBS: &[&str] =
+    &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
+
+/// Every group-version, the preferred one of each group first.
+fn group_versions() -> Vec<GroupVersion> {
+    let mut all: Vec<GroupVersion> = Vec::new();
+    let mut add = |group: &'static str, version: &'static str, entry: Entry| match all
+        .iter_mut()
+        .find(|known| (known.group, known.version) == (group, version))
+    {
+        Some(known) => known.entries.push(entry),
+        None => all.push(GroupVersion { group, version, entries: vec![entry] }),
+    };
+    // The core group comes first, as it does in `kubectl api-resources`.
+    let mut resources: Vec<Resource> = Resource::all().collect();
+    resources.sort_by_key(|resource| !resource.group().is_empty());
+    for resource in resources {
+        let definition = resource.definition();
+        add(definition.group, definition.version, entry(definition, definition.group, definition.version));
+        for face in definition.faces {
+            add(face.group(), face.version(), entry(definition, face.group(), face.version()));
+        }
+    }
+    for review in ReviewKind::ALL {
+        let (group, version) = review.api_version().split_once('/').unwrap_or(("", review.api_version()));
+        let entry = Entry {
+            plural: review.plural(),
+            singular: review.kind().to_lowercase(),
+            kind: review.kind(),
+            namespaced: review.is_namespaced(),
+            verbs: &["create"],
+            short_names: &[],
+            categories: &[],
+            subresources: Vec::new(),
+        };
+        add(group, version, entry);
+    }
+    for version in &mut all {
+        version.entries.sort_by_key(|entry| entry.plural);
+    }
+    all
+}
+
+fn entry(definition: &'static Definition, group: &'static str, version: &'static str) -> Entry {
+    let part = |part: &Subresource| {
+        let (group, version, kind, verbs): (_, _, _, &'static [&'static str]) = match part {
+            Subresource::Status => (group, version, definition.kind, &["get", "patch", "update"]),
+            Subresource::Scale => ("autoscaling", "v1", "Scale", &["get", "patch", "update"]),
+            Subresource::Binding => ("", "v1", "Binding", &["create"]),
+            // `kubectl drain` looks for this very group and version.
+            Subresource::Eviction => ("policy", "v1", "Eviction", &["create"]),
+            Subresource::Finalize => (group, version, definition.kind, &["update"]),
+            Subresource::Log => (group, version, definition.kind, &["get"]),
+        };
+        Part { name: part.name(), group, version, kind, verbs }
+    };
+    Entry {
+        plural: definition.plural,
+        singular: definition.singular.to_owned(),
+        kind: definition.kind,
+        namespaced: definition.namespaced,
+        verbs: ALL_VERBS,
+        short_names: definition.short_names,
+        categories: definition.categories,
+        subresources: definition.subresources.iter().map(part).collect(),
+    }
+}
+
+fn with_names(value: &mut Value, entry: &Entry) {
+    for (key, names) in [("shortNames", entry.short_names), ("categories", entry.categories)] {
+        if !names.is_empty() {
+            value[key] = json!(names);
+        }
+    }
+}
+
+fn group_discovery(group: &str, versions: &[&GroupVersion]) -> Value {
+    let versions: Vec<Value> = versions
+        .iter()
+        .map(|version| {
+            let resources: Vec<Value> = version
+                .entries
+                .iter()
+                .map(|entry| {
+                    let mut resource = json!({
+                        "resource": entry.plural,
+                        "responseKind": {"group": version.group, "version": version.version, "kind": entry.kind},
+                        "scope": if entry.namespaced { "Namespaced" } else { "Cluster" },
+                        "singularResource": entry.singular,
+                        "verbs": entry.verbs,
+                    });
+                    with_names(&mut resource, entry);
+                    if !entry.subresources.is_empty() {
+                        resource["subresources"] = entry
+                            .subresources
+                            .iter()
+                            .map(|part| {
+                                json!({
+                                    "subresource": part.name,
+                                    "responseKind": {"group": part.group, "version": part.version, "kind": part.kind},
+                                    "verbs": part.verbs,
+                                })
+                            })
+                            .collect();
+                    }
+                    resource
+                })
+                .collect();
+            json!({"version": version.version, "resources": resources, "freshness": "Current"})
+        })
+        .collect();
+    let metadata = if group.is_empty() { json!({}) } else { json!({"name": group}) };
+    json!({"metadata": metadata, "versions": versions})
+}
+
+fn api_group(group: &str, versions: &[&GroupVersion]) -> Value {
+    let versions: Vec<Value> = versions
+        .iter()
+        .map(|version| json!({"groupVersion": version.api_version(), "version": version.version}))
+        .collect();
+    json!({"name": group, "versions": versions, "preferredVersion": versions.first()})
+}
+
+fn resource_list(version: &GroupVersion) -> Value {
+    let mut resources = Vec::new();
+    for entry in &version.entries {
+        let mut resource = json!({
+            "name": entry.plural,
+            "singularName": entry.singular,
+            "namespaced": entry.namespaced,
+            "kind": entry.kind,
+            "verbs": entry.verbs,
+        });
+        with_names(&mut resource, entry);
+        resources.push(resource);
+        for part in &entry.subresources {
+            let mut resource = json!({
+                "name": format!("{}/{}", entry.plural, part.name),
+                "singularName": "",
+                "namespaced": entry.namespaced,
+                "kind": part.kind,
+                "verbs": part.verbs,
+            });
+            if (part.group, part.version) != (version.group, version.version) {
+                resource["group"] = json!(part.group);
+                resource["version"] = json!(part.version);
+            }
+            resources.push(resource);
+        }
+    }
+    json!({
+        "kind": "APIResourceList",
+        "apiVersion": "v1",
+        "groupVersion": version.api_version(),
+        "resources": resources,
+    })
+}
+
+fn root_paths(all: &[GroupVersion]) -> Vec<String> {
+    let mut paths: Vec<String> =
+        ["/api", "/apis", "/healthz", "/livez", "/openapi/v3", "/readyz", "/version"]
+            .map(str::to_owned)
+            .to_vec();
+    for version in all {
+        if version.group.is_empty() {
+            paths.push(format!("/api/{}", version.version));
+        } else {
+            paths.push(format!("/apis/{}", version.group));
+            paths.push(format!("/apis/{}/{}", version.group, version.version));
+        }
+    }
+    paths.sort_unstable();
+    paths.dedup();
+    paths
+}
+
+fn version_info(version: &str) -> Value {
+    let digits = |part: &str| part.chars().take_while(char::is_ascii_digit).collect::<String>();
+    let mut numbers = version.trim_start_matches('v').split('.').map(digits);
+    json!({
+        "major": numbers.next().unwrap_or_default(),
+        "minor": numbers.next().unwrap_or_default(),
+        "gitVersion": version,
+        "gitCommit": "",
+        "gitTreeState": "",
+        "buildDate": "1970-01-01T00:00:00Z",
+        "goVersion": "",
+        "compiler": "rustc",
+        "platform": format!("{}/{}", std::env::consts::OS, std::env::consts::ARCH),
+    })
+}
+
+fn open_api_index(documents: &BTreeMap<String, Document>) -> Value {
+    let paths: serde_json::Map<String, Value> = documents
+        .iter()
+        .map(|(api_version, document)| {
+            let prefix = if api_version.contains('/') { "apis" } else { "api" };
+            let url = format!("/openapi/v3/{prefix}/{api_version}?hash={}", hash(&document.bytes));
+            (format!("{prefix}/{api_version}"), json!({"serverRelativeURL": url}))
+        })
+        .collect();
+    json!({"paths": paths})
+}
+
+/// The least that makes kubectl send writes and leave the checking of fields to the server: for each kind a
+/// patch operation with its parameters (api-server.md 1.3). There are no schemas, so `kubectl explain` has
+/// nothing to explain.
+fn open_api(version: &GroupVersion) -> Value {
+    let text = |name: &str| json!({"name": name, "in": "query", "schema": {"type": "string"}});
+    let parameters = json!([
+        text("dryRun"),
+        text("fieldManager"),
+        text("fieldValidation"),
+        {"name": "force", "in": "query", "schema": {"type": "boolean"}},
+    ]);
+    let prefix = if version.group.is_empty() { "/api" } else { "/apis" };
+    let mut paths = serde_json::Map::new();
+    for entry in version.entries.iter().filter(|entry| entry.verbs.contains(&"patch")) {
+        let scope = if entry.namespaced { "/namespaces/{namespace}" } else { "" };
+        let path = format!("{prefix}/{}{scope}/{}/{{name}}", version.api_version(), entry.plural);
+        let operation = json!({
+            "x-kubernetes-action": "patch",
+            "x-kubernetes-group-version-kind":
+                {"group": version.group, "version": version.version, "kind": entry.kind},
+            "parameters": parameters,
+            "responses": {"200": {"description": "OK"}},
+        });
+        paths.insert(path, json!({"patch": operation}));
+    }
+    json!({
+        "openapi": "3.0.0",
+        "info": {"title": "Kubernetes", "version": "v1"},
+        "components": {"schemas": {}},
+        "paths": paths,
+    })
+}

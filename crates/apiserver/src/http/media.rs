@@ -1,0 +1,187 @@
+//! Media types: in which form the answer is wanted, in which form the body came.
+
+use crate::{ApiStatus, PatchType, Reason};
+
+/// The form of an answer about objects.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum Form {
+    /// The objects as they are.
+    #[default]
+    Plain,
+    /// Columns and rows, for people.
+    Table(&'static str),
+    /// Nothing but the metadata.
+    Metadata(&'static str),
+}
+
+/// The form of a request's body.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Encoding {
+    Json,
+    Yaml,
+    Protobuf,
+}
+
+/// One clause of an Accept header.
+struct Clause<'a> {
+    media: &'a str,
+    parameters: Vec<(&'a str, &'a str)>,
+}
+
+impl<'a> Clause<'a> {
+    fn parse(text: &'a str) -> Self {
+        let mut parts = text.split(';').map(str::trim);
+        let media = parts.next().unwrap_or_default();
+        Self { media, parameters: parts.filter_map(|part| part.split_once('=')).collect() }
+    }
+
+    fn parameter(&self, key: &str) -> Option<&'a str> {
+        self.parameters.iter().find(|(name, _)| *name == key).map(|(_, value)| *value)
+    }
+
+    fn is_json(&self) -> bool {
+        matches!(self.media, "application/json" | "application/*" | "*/*" | "")
+    }
+}
+
+/// The clauses in the order in which the client prefers them.
+fn clauses(accept: &str) -> Vec<Clause<'_>> {
+    let mut clauses: Vec<Clause<'_>> = accept.split(',').map(str::trim).map(Clause::parse).collect();
+    let quality = |clause: &Clause<'_>| clause.parameter("q").and_then(|q| q.parse().ok()).unwrap_or(1.0_f64);
+    // Stable, so equals keep their order.
+    clauses.sort_by(|a, b| quality(b).total_cmp(&quality(a)));
+    clauses
+}
+
+fn not_acceptable() -> ApiStatus {
+    let message = "only the following media types are accepted: application/json";
+    ApiStatus::new(Reason::NotAcceptable, message)
+}
+
+impl Form {
+    /// The first form in `accept` that can be served.
+    ///
+    /// # Errors
+    ///
+    /// 406 when none can.
+    pub(super) fn negotiate(accept: &str) -> Result<Self, ApiStatus> {
+        clauses(accept)
+            .iter()
+            .filter(|clause| clause.is_json())
+            .find_map(|clause| {
+                let version = match clause.parameter("v") {
+                    Some("v1") => "meta.k8s.io/v1",
+                    Some("v1beta1") => "meta.k8s.io/v1beta1",
+                    _ => "",
+                };
+                let known = !version.is_empty() && clause.parameter("g") == Some("meta.k8s.io");
+                match clause.parameter("as") {
+                    None | Some("") => Some(Self::Plain),
+                    Some("Table") if known => Some(Self::Table(version)),
+                    Some("PartialObjectMetadata" | "PartialObjectMetadataList") if known => {
+                        Some(Self::Metadata(version))
+                    }
+                    Some(_) => None,
+                }
+            })
+            .ok_or_else(not_acceptable)
+    }
+}
+
+/// The version of aggregated discovery that is wanted, if one is: `v2` or `v2beta1`.
+///
+/// # Errors
+///
+/// 406 when JSON is not acceptable at all.
+pub(super) fn negotiate_discovery(accept: &str) -> Result<Option<&'static str>, ApiStatus> {
+    clauses(accept)
+        .iter()
+        .filter(|clause| clause.is_json())
+        .find_map(|clause| match (clause.parameter("as"), clause.parameter("v")) {
+            (None, _) => Some(None),
+            (Some("APIGroupDiscoveryList"), Some("v2")) => Some(Some("v2")),
+            (Some("APIGroupDiscoveryList"), Some("v2beta1")) => Some(Some("v2beta1")),
+            _ => None,
+        })
+        .ok_or_else(not_acceptable)
+}
+
+fn essence(content_type: &str) -> String {
+    content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
+}
+
+fn unsupported(accepted: &str) -> ApiStatus {
+    let message = format!(
+        "the body of the request was in an unknown format - accepted media types include: {accepted}"
+    );
+    ApiStatus::new(Reason::UnsupportedMediaType, message)
+}
+
+impl Encoding {
+    /// The encoding that a body's Content-Type says; JSON if it says nothing.
+    pub(super) fn of(content_type: &str) -> Result<Self, ApiStatus> {
+        match essence(content_type).as_str() {
+            "" | "application/json" => Ok(Self::Json),
+            "application/yaml" => Ok(Self::Yaml),
+            "application/vnd.kubernetes.protobuf" => Ok(Self::Protobuf),
+            _ => Err(unsupported("application/json, application/yaml, application/vnd.kubernetes.protobuf")),
+        }
+    }
+}
+
+/// The form of patch that a body's Content-Type says.
+pub(super) fn patch_type(content_type: &str) -> Result<PatchType, ApiStatus> {
+    match essence(content_type).as_str() {
+        "application/json-patch+json" => Ok(PatchType::Json),
+        "application/merge-patch+json" => Ok(PatchType::Merge),
+        "application/strategic-merge-patch+json" => Ok(PatchType::Strategic),
+        // Server-side apply is not among them: kubectl then says that the server does not have it, which is
+        // true. A merge would only look like it (api-server.md 2.13).
+        _ => Err(unsupported(
+            "application/json-patch+json, application/merge-patch+json, application/strategic-merge-patch+json",
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn form_is_the_first_clause_that_can_be_served() {
+        let table = "application/json;as=Table;v=v1;g=meta.k8s.io";
+        let negotiate = |accept: &str| Form::negotiate(accept).ok();
+        assert_eq!(negotiate(""), Some(Form::Plain));
+        assert_eq!(negotiate("*/*"), Some(Form::Plain));
+        assert_eq!(negotiate("application/json, */*"), Some(Form::Plain));
+        assert_eq!(negotiate("application/vnd.kubernetes.protobuf,application/json"), Some(Form::Plain));
+        assert_eq!(negotiate(&format!("{table},application/json")), Some(Form::Table("meta.k8s.io/v1")));
+        assert_eq!(negotiate("application/json;as=Chart;v=v1;g=meta.k8s.io"), None);
+        assert_eq!(negotiate("application/json;as=Chart;v=v1;g=x,application/json"), Some(Form::Plain));
+        assert_eq!(
+            negotiate(&format!("application/json;q=0.5,{table}")),
+            Some(Form::Table("meta.k8s.io/v1"))
+        );
+        assert_eq!(negotiate("application/vnd.kubernetes.protobuf"), None);
+    }
+
+    #[test]
+    fn discovery_is_aggregated_only_in_a_version_that_was_asked_for() {
+        let aggregated =
+            |v: &str| format!("application/json;g=apidiscovery.k8s.io;v={v};as=APIGroupDiscoveryList");
+        assert_eq!(negotiate_discovery(&aggregated("v2")).unwrap(), Some("v2"));
+        assert_eq!(negotiate_discovery(&aggregated("v2beta1")).unwrap(), Some("v2beta1"));
+        assert_eq!(negotiate_discovery("application/json").unwrap(), None);
+        assert_eq!(negotiate_discovery(&format!("{},application/json", aggregated("v9"))).unwrap(), None);
+        assert!(negotiate_discovery("text/html").is_err());
+    }
+
+    #[test]
+    fn encoding_ignores_parameters() {
+        assert_eq!(Encoding::of("application/json; charset=utf-8").unwrap(), Encoding::Json);
+        assert_eq!(Encoding::of("").unwrap(), Encoding::Json);
+        assert!(Encoding::of("text/plain").is_err());
+        assert_eq!(patch_type("application/merge-patch+json;x=y").unwrap(), PatchType::Merge);
+        assert_eq!(patch_type("application/apply-patch+yaml").unwrap_err().code(), 415);
+    }
+}

@@ -1,0 +1,99 @@
+//! Query strings.
+
+use std::borrow::Cow;
+
+use crate::ApiStatus;
+
+/// The parameters of a request, decoded, in their order.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Query(Vec<(String, String)>);
+
+impl Query {
+    pub(super) fn parse(text: &str) -> Self {
+        let pairs = text.split('&').filter(|pair| !pair.is_empty()).map(|pair| {
+            let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+            (form_decode(key), form_decode(value))
+        });
+        Self(pairs.collect())
+    }
+
+    /// The first value of a parameter; one that is empty is as good as none.
+    pub(super) fn get(&self, key: &str) -> Option<&str> {
+        self.first(key).filter(|value| !value.is_empty())
+    }
+
+    fn first(&self, key: &str) -> Option<&str> {
+        self.0.iter().find(|(name, _)| name == key).map(|(_, value)| value.as_str())
+    }
+
+    /// Every value of a parameter.
+    pub(super) fn all(&self, key: &'static str) -> impl Iterator<Item = &str> {
+        self.0.iter().filter(move |(name, _)| name == key).map(|(_, value)| value.as_str())
+    }
+
+    /// A truth value as upstream reads it: `0` and `false` in any spelling are false, all other values are true.
+    pub(super) fn flag(&self, key: &str) -> Option<bool> {
+        let value = self.first(key)?;
+        Some(value != "0" && !value.eq_ignore_ascii_case("false"))
+    }
+
+    /// A whole number.
+    pub(super) fn number(&self, key: &str) -> Result<Option<i64>, ApiStatus> {
+        let Some(value) = self.get(key) else { return Ok(None) };
+        value.parse().map(Some).map_err(|error| {
+            ApiStatus::bad_request(format!(
+                "unable to parse the parameter {key}={value:?} as a number: {error}"
+            ))
+        })
+    }
+}
+
+fn form_decode(text: &str) -> String {
+    percent_decode(&text.replace('+', " ")).into_owned()
+}
+
+/// Takes `%2f` for `/` and so on. What is no such sequence stays, what is not UTF-8 is replaced.
+pub(super) fn percent_decode(text: &str) -> Cow<'_, str> {
+    if !text.contains('%') {
+        return Cow::Borrowed(text);
+    }
+    let mut plain = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((&byte, after)) = rest.split_first() {
+        let digit = |at: usize| after.get(at).and_then(|digit| char::from(*digit).to_digit(16));
+        rest = match (byte, digit(0), digit(1)) {
+            (b'%', Some(high), Some(low)) => {
+                plain.push(u8::try_from(high * 16 + low).unwrap_or_default());
+                after.get(2..).unwrap_or_default()
+            }
+            _ => {
+                plain.push(byte);
+                after
+            }
+        };
+    }
+    Cow::Owned(String::from_utf8_lossy(&plain).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn query_is_decoded() {
+        let query = Query::parse("labelSelector=app%3Dweb%2Ca+in+%28x%29&limit=5&watch&x=%zz%4");
+        assert_eq!(query.get("labelSelector"), Some("app=web,a in (x)"));
+        assert_eq!(query.number("limit").unwrap(), Some(5));
+        assert_eq!(query.flag("watch"), Some(true));
+        assert_eq!(query.flag("missing"), None);
+        assert_eq!(query.get("x"), Some("%zz%4"));
+    }
+
+    #[test]
+    fn flag_spelt_as_false_is_false() {
+        assert_eq!(Query::parse("watch=false").flag("watch"), Some(false));
+        assert_eq!(Query::parse("watch=0").flag("watch"), Some(false));
+        assert_eq!(Query::parse("watch=").flag("watch"), Some(true));
+        assert_eq!(Query::parse("watch=true").flag("watch"), Some(true));
+    }
+}

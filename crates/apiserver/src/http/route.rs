@@ -1,0 +1,269 @@
+//! Where a path leads.
+
+use super::query::percent_decode;
+use crate::{ApiStatus, Reason, Resource, Subresource, resource::Face};
+
+/// What a path is about.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Route {
+    /// `/`
+    Root,
+    /// `/version`
+    Version,
+    /// `/healthz`, `/livez`, `/readyz` and what is below them.
+    Health,
+    /// `/api`
+    CoreVersions,
+    /// `/apis`
+    Groups,
+    /// `/apis/{group}`
+    Group(String),
+    /// `/api/v1` and `/apis/{group}/{version}`, as objects spell it.
+    GroupVersion(String),
+    /// `/openapi/v3`
+    OpenApiIndex,
+    /// `/openapi/v3/…`, the group-version as objects spell it.
+    OpenApi(String),
+    /// A resource, one of its objects, or a part of one.
+    Object(Target),
+    /// A question that is answered and not stored.
+    Review(Review),
+}
+
+/// The address of a resource, an object, or a part of an object.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Target {
+    pub(super) resource: Resource,
+    pub(super) face: Option<Face>,
+    /// Empty for all namespaces, and for what is in none.
+    pub(super) namespace: String,
+    pub(super) name: Option<String>,
+    pub(super) subresource: Option<Subresource>,
+}
+
+impl Target {
+    /// Group and version as the request has them.
+    pub(super) fn api_version(&self) -> &'static str {
+        self.face.map_or(self.resource.api_version(), Face::api_version)
+    }
+
+    /// The name, which a route to an object has.
+    pub(super) fn name(&self) -> &str {
+        self.name.as_deref().unwrap_or_default()
+    }
+}
+
+/// A question that is answered and not stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Review {
+    pub(super) kind: ReviewKind,
+    pub(super) namespace: String,
+}
+
+/// Which question.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ReviewKind {
+    SelfSubjectAccess,
+    SelfSubjectRules,
+    SubjectAccess,
+    LocalSubjectAccess,
+    SelfSubject,
+    Token,
+    /// Not a question, but not stored either: it changes a pod.
+    Binding,
+}
+
+impl ReviewKind {
+    pub(super) const ALL: [Self; 7] = [
+        Self::SelfSubjectAccess,
+        Self::SelfSubjectRules,
+        Self::SubjectAccess,
+        Self::LocalSubjectAccess,
+        Self::SelfSubject,
+        Self::Token,
+        Self::Binding,
+    ];
+
+    pub(super) const fn api_version(self) -> &'static str {
+        match self {
+            Self::SelfSubjectAccess
+            | Self::SelfSubjectRules
+            | Self::SubjectAccess
+            | Self::LocalSubjectAccess => "authorization.k8s.io/v1",
+            Self::SelfSubject | Self::Token => "authentication.k8s.io/v1",
+            Self::Binding => "v1",
+        }
+    }
+
+    pub(super) const fn kind(self) -> &'static str {
+        match self {
+            Self::SelfSubjectAccess => "SelfSubjectAccessReview",
+            Self::SelfSubjectRules => "SelfSubjectRulesReview",
+            Self::SubjectAccess => "SubjectAccessReview",
+            Self::LocalSubjectAccess => "LocalSubjectAccessReview",
+            Self::SelfSubject => "SelfSubjectReview",
+            Self::Token => "TokenReview",
+            Self::Binding => "Binding",
+        }
+    }
+
+    pub(super) const fn plural(self) -> &'static str {
+        match self {
+            Self::SelfSubjectAccess => "selfsubjectaccessreviews",
+            Self::SelfSubjectRules => "selfsubjectrulesreviews",
+            Self::SubjectAccess => "subjectaccessreviews",
+            Self::LocalSubjectAccess => "localsubjectaccessreviews",
+            Self::SelfSubject => "selfsubjectreviews",
+            Self::Token => "tokenreviews",
+            Self::Binding => "bindings",
+        }
+    }
+
+    pub(super) const fn is_namespaced(self) -> bool {
+        matches!(self, Self::LocalSubjectAccess | Self::Binding)
+    }
+}
+
+/// Parts of a pod that exist upstream and are knowingly not served.
+const NOT_IMPLEMENTED: [&str; 6] =
+    ["attach", "ephemeralcontainers", "exec", "portforward", "proxy", "resize"];
+
+impl Route {
+    /// Finds out where `path` leads.
+    pub(super) fn parse(path: &str) -> Result<Self, ApiStatus> {
+        let parts: Vec<_> = path.split('/').filter(|part| !part.is_empty()).map(percent_decode).collect();
+        let parts: Vec<&str> = parts.iter().map(AsRef::as_ref).collect();
+        match parts.as_slice() {
+            [] => Ok(Self::Root),
+            ["version"] => Ok(Self::Version),
+            ["healthz" | "livez" | "readyz", ..] => Ok(Self::Health),
+            ["openapi", "v3"] => Ok(Self::OpenApiIndex),
+            ["openapi", "v3", "api", version] => Ok(Self::OpenApi((*version).to_owned())),
+            ["openapi", "v3", "apis", group, version] => Ok(Self::OpenApi(format!("{group}/{version}"))),
+            ["api"] => Ok(Self::CoreVersions),
+            ["apis"] => Ok(Self::Groups),
+            ["apis", group] => Ok(Self::Group((*group).to_owned())),
+            ["api", version] => Ok(Self::GroupVersion((*version).to_owned())),
+            ["apis", group, version] => Ok(Self::GroupVersion(format!("{group}/{version}"))),
+            ["api", version, rest @ ..] => within("", version, rest),
+            ["apis", group, version, rest @ ..] => within(group, version, rest),
+            _ => Err(ApiStatus::unknown_path()),
+        }
+    }
+}
+
+/// What a path below a group-version leads to.
+fn within(group: &str, version: &str, path: &[&str]) -> Result<Route, ApiStatus> {
+    let (namespace, path) = match path {
+        // A namespace itself, or its content.
+        ["namespaces", namespace, plural, rest @ ..] if !is_part_of_namespace(plural) || !rest.is_empty() => {
+            (Some(*namespace), path.get(2..).unwrap_or_default())
+        }
+        _ => (None, path),
+    };
+    let Some((plural, rest)) = path.split_first() else { return Err(ApiStatus::unknown_path()) };
+
+    let review = ReviewKind::ALL
+        .into_iter()
+        .find(|kind| kind.plural() == *plural && kind.api_version() == spelt(group, version).as_str());
+    if let Some(kind) = review {
+        if !rest.is_empty() || kind.is_namespaced() != namespace.is_some() {
+            return Err(ApiStatus::unknown_path());
+        }
+        return Ok(Route::Review(Review { kind, namespace: namespace.unwrap_or_default().to_owned() }));
+    }
+
+    let (resource, face) = find(group, version, plural).ok_or_else(ApiStatus::unknown_path)?;
+    if namespace.is_some() && !resource.is_namespaced() {
+        return Err(ApiStatus::unknown_path());
+    }
+    let (name, subresource) = match rest {
+        [] => (None, None),
+        [name] => (Some(*name), None),
+        [_, part, ..] if resource == Resource::PODS && NOT_IMPLEMENTED.contains(part) => {
+            let message = format!("pods/{part} is not implemented by the embedded API server");
+            return Err(ApiStatus::new(Reason::NotImplemented, message));
+        }
+        [name, part] => {
+            let known = resource.definition().subresources.iter().find(|known| known.name() == *part);
+            (Some(*name), Some(*known.ok_or_else(ApiStatus::unknown_path)?))
+        }
+        _ => return Err(ApiStatus::unknown_path()),
+    };
+    if name.is_some() && resource.is_namespaced() && namespace.is_none() {
+        return Err(ApiStatus::unknown_path());
+    }
+    Ok(Route::Object(Target {
+        resource,
+        face,
+        namespace: namespace.unwrap_or_default().to_owned(),
+        name: name.map(str::to_owned),
+        subresource,
+    }))
+}
+
+fn is_part_of_namespace(name: &str) -> bool {
+    let parts = Resource::NAMESPACES.definition().subresources;
+    parts.iter().any(|part| part.name() == name)
+}
+
+fn spelt(group: &str, version: &str) -> String {
+    if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") }
+}
+
+fn find(group: &str, version: &str, plural: &str) -> Option<(Resource, Option<Face>)> {
+    Resource::all().filter(|resource| resource.plural() == plural).find_map(|resource| {
+        if (resource.group(), resource.version()) == (group, version) {
+            return Some((resource, None));
+        }
+        let faces = resource.definition().faces;
+        let face = faces.iter().find(|face| (face.group(), face.version()) == (group, version))?;
+        Some((resource, Some(*face)))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn target(path: &str) -> Target {
+        match Route::parse(path) {
+            Ok(Route::Object(target)) => target,
+            other => panic!("{path}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn path_of_an_object_is_taken_apart() {
+        let scale = target("/apis/apps/v1/namespaces/a/deployments/web/scale");
+        assert_eq!(scale.resource, Resource::DEPLOYMENTS);
+        assert_eq!((scale.namespace.as_str(), scale.name()), ("a", "web"));
+        assert_eq!(scale.subresource, Some(Subresource::Scale));
+        assert_eq!(target("/api/v1/pods").name, None);
+        assert_eq!(target("/api/v1/namespaces/a").resource, Resource::NAMESPACES);
+        assert_eq!(target("/api/v1/namespaces/a/finalize").subresource, Some(Subresource::Finalize));
+        assert_eq!(target("/api/v1/namespaces/a/pods/status").name(), "status");
+        assert_eq!(target("/apis/events.k8s.io/v1/events").face, Some(Face::EventsV1));
+        assert_eq!(target("/apis/autoscaling/v1/horizontalpodautoscalers").face, Some(Face::AutoscalingV1));
+        assert_eq!(target("/apis/autoscaling/v2/horizontalpodautoscalers").face, None);
+    }
+
+    #[test]
+    fn path_that_leads_nowhere_is_not_found() {
+        for path in [
+            "/foo",
+            "/api/v2/pods",
+            "/api/v1/foos",
+            "/apis/apps/v1/namespaces/a/pods",
+            "/api/v1/pods/web",
+            "/api/v1/namespaces/a/nodes",
+            "/api/v1/namespaces/a/pods/web/scale",
+            "/api/v1/namespaces/a/pods/web/status/x",
+            "/apis/authorization.k8s.io/v1/localsubjectaccessreviews",
+        ] {
+            assert_eq!(Route::parse(path).unwrap_err().reason, Reason::NotFound, "{path}");
+        }
+        let exec = Route::parse("/api/v1/namespaces/a/pods/web/exec").unwrap_err();
+        assert_eq!(exec.reason, Reason::NotImplemented);
+    }
+}

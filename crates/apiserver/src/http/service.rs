@@ -1,0 +1,253 @@
+//! The service: a request in, an answer out.
+
+use std::{
+    convert::Infallible,
+    fmt,
+    future::Future,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use http::{HeaderMap, Method, Request, Response, header, request::Parts};
+use jiff::Timestamp;
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+use tower::{BoxError, Service};
+
+use super::{
+    answer::{self, Answer, ApiBody},
+    body::{self, Content},
+    query::Query,
+    reviews,
+    route::{Route, Target},
+    verbs,
+};
+use crate::{ApiServer, ApiStatus};
+
+/// Told about a request once its answer has begun.
+///
+/// Upstream counterpart: `audit.Backend`.
+pub type AuditSink = Arc<dyn Fn(&AuditEvent) + Send + Sync>;
+
+/// One request, as an audit log tells of it.
+///
+/// Upstream counterpart: `audit.k8s.io/v1` Event at level Request.
+#[derive(Debug, Clone, PartialEq)]
+pub struct AuditEvent {
+    /// When it came.
+    pub received: Timestamp,
+    /// How long it took until the answer began.
+    pub latency: Duration,
+    /// Path and query.
+    pub uri: String,
+    /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete` or `deletecollection`; for what is no
+    /// resource the method in lower case.
+    pub verb: &'static str,
+    /// Who it came from.
+    pub user: String,
+    /// What program sent it.
+    pub user_agent: String,
+    /// What it is about, if that is a resource.
+    pub object: Option<ObjectReference>,
+    /// What was in its body.
+    pub request_object: Option<Value>,
+    /// The HTTP status of the answer.
+    pub code: u16,
+    /// What the answer said, if it said no.
+    pub failure: Option<ApiStatus>,
+}
+
+/// What a request is about.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ObjectReference {
+    /// The API group, empty for the core group.
+    pub api_group: String,
+    /// The version.
+    pub api_version: String,
+    /// The plural name.
+    pub resource: String,
+    /// The subresource, or empty.
+    pub subresource: String,
+    /// The namespace, or empty.
+    pub namespace: String,
+    /// The name, or empty.
+    pub name: String,
+}
+
+impl From<&Target> for ObjectReference {
+    fn from(target: &Target) -> Self {
+        let (group, version) = target.api_version().split_once('/').unwrap_or(("", target.api_version()));
+        Self {
+            api_group: group.to_owned(),
+            api_version: version.to_owned(),
+            resource: target.resource.plural().to_owned(),
+            subresource: target.subresource.map_or("", |part| part.name()).to_owned(),
+            namespace: target.namespace.clone(),
+            name: target.name().to_owned(),
+        }
+    }
+}
+
+/// An [`ApiServer`] as a `tower` service of HTTP requests. Clones share the server.
+///
+/// It takes any body, among them that of `kube_client`, and never fails: what goes wrong is an answer.
+#[derive(Clone)]
+pub struct ApiService {
+    server: Arc<ApiServer>,
+}
+
+impl ApiService {
+    pub(crate) fn new(server: Arc<ApiServer>) -> Self {
+        Self { server }
+    }
+}
+
+impl fmt::Debug for ApiService {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ApiService").finish_non_exhaustive()
+    }
+}
+
+impl<B> Service<Request<B>> for ApiService
+where
+    B: http_body::Body + Send + 'static,
+    B::Data: Send,
+    B::Error: Into<BoxError>,
+{
+    type Response = Response<ApiBody>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let server = Arc::clone(&self.server);
+        Box::pin(async move { Ok(handle(&server, request).await) })
+    }
+}
+
+/// Serves a request and tells of it.
+async fn handle<B>(server: &ApiServer, request: Request<B>) -> Answer
+where
+    B: http_body::Body,
+    B::Error: Into<BoxError>,
+{
+    let clock = &server.config.clock;
+    let (received, began) = (clock.now(), clock.monotonic());
+    let (parts, body) = request.into_parts();
+    let query = Query::parse(parts.uri.query().unwrap_or_default());
+    let route = Route::parse(parts.uri.path());
+    let content = if may_have_body(&parts.method) { body::read(body).await } else { Ok(Default::default()) };
+    let content = content
+        .map(|bytes| Content { content_type: text_header(&parts.headers, header::CONTENT_TYPE), bytes });
+
+    // Cloning shares the bytes.
+    let audited = server.config.audit.is_some().then(|| content.as_ref().ok().cloned()).flatten();
+    let result = match (&route, content) {
+        (Ok(route), Ok(content)) => dispatch(server, &parts, route, &query, content),
+        (Err(error), _) => Err(error.clone()),
+        (_, Err(error)) => Err(error),
+    };
+    let (answer, failure) = match result {
+        Ok(answer) => (answer, None),
+        Err(status) => (answer::failure(&status), Some(status)),
+    };
+
+    let latency = clock.monotonic().saturating_sub(began);
+    let user_agent = text_header(&parts.headers, header::USER_AGENT);
+    let uri = parts.uri.path_and_query().map_or("/", |uri| uri.as_str());
+    let code = answer.status().as_u16();
+    tracing::info!(
+        target: "kcm_apiserver::request",
+        method = %parts.method,
+        uri,
+        code,
+        latency_us = u64::try_from(latency.as_micros()).unwrap_or(u64::MAX),
+        user_agent,
+        error = failure.as_ref().map(tracing::field::display),
+    );
+    if let Some(audit) = &server.config.audit {
+        let target = route.as_ref().ok().and_then(|route| match route {
+            Route::Object(target) => Some(target),
+            _ => None,
+        });
+        audit(&AuditEvent {
+            received,
+            latency,
+            uri: uri.to_owned(),
+            verb: verb(&parts.method, target, &query),
+            user: reviews::USER.to_owned(),
+            user_agent,
+            object: target.map(ObjectReference::from),
+            request_object: audited.as_ref().and_then(verbs::audited_object),
+            code,
+            failure,
+        });
+    }
+    answer
+}
+
+fn may_have_body(method: &Method) -> bool {
+    [Method::POST, Method::PUT, Method::PATCH, Method::DELETE].contains(method)
+}
+
+fn text_header(headers: &HeaderMap, name: header::HeaderName) -> String {
+    let values = headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
+    values.collect::<Vec<_>>().join(",")
+}
+
+fn verb(method: &Method, target: Option<&Target>, query: &Query) -> &'static str {
+    let one = target.is_none_or(|target| target.name.is_some());
+    match method.as_str() {
+        "GET" if target.is_some() && query.flag("watch").unwrap_or_default() => "watch",
+        "GET" if one => "get",
+        "GET" => "list",
+        "POST" if target.is_some() => "create",
+        "POST" => "post",
+        "PUT" => "update",
+        "PATCH" => "patch",
+        "DELETE" if one => "delete",
+        "DELETE" => "deletecollection",
+        "HEAD" => "head",
+        _ => "options",
+    }
+}
+
+fn dispatch(
+    server: &ApiServer,
+    parts: &Parts,
+    route: &Route,
+    query: &Query,
+    content: Content,
+) -> Result<Answer, ApiStatus> {
+    let Parts { method, headers, extensions, .. } = parts;
+    let accept = text_header(headers, header::ACCEPT);
+    match route {
+        Route::Object(target) => {
+            // Put there by `serve`; without a socket there is nobody to shut down.
+            let shutdown = extensions.get::<CancellationToken>().cloned().unwrap_or_default();
+            let request =
+                verbs::Request { server, method, target, query, accept: &accept, content, shutdown };
+            return request.serve();
+        }
+        Route::Review(review) => return reviews::review(server, method, review, query, &content),
+        _ if method != Method::GET => return Err(ApiStatus::method_not_allowed()),
+        _ => {}
+    }
+    let documents = &server.documents;
+    match route {
+        Route::Root => Ok(documents.root(headers)),
+        Route::Version => Ok(documents.version(headers)),
+        Route::CoreVersions => documents.discovery(true, &accept, headers),
+        Route::Groups => documents.discovery(false, &accept, headers),
+        Route::Group(group) => documents.group(group, headers),
+        Route::GroupVersion(api_version) => documents.resources(api_version, headers),
+        Route::OpenApiIndex => Ok(documents.open_api_index(headers)),
+        Route::OpenApi(api_version) => documents.open_api(api_version, headers),
+        Route::Health | Route::Object(_) | Route::Review(_) => Ok(answer::text("ok")),
+    }
+}

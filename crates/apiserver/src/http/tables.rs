@@ -1,0 +1,156 @@
+//! Objects in the form that was asked for.
+
+use bytes::Bytes;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::{answer::json_bytes, media::Form, query::Query, route::Target};
+use crate::{ApiStatus, Object, ObjectList, object::write_json, table};
+
+/// How much of an object a row of a table carries.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum IncludeObject {
+    None,
+    #[default]
+    Metadata,
+    Object,
+}
+
+/// How objects of one request are shown.
+#[derive(Debug, Clone)]
+pub(super) struct View {
+    pub(super) target: Target,
+    pub(super) form: Form,
+    pub(super) include: IncludeObject,
+    pub(super) now: Timestamp,
+}
+
+impl View {
+    pub(super) fn new(target: &Target, form: Form, query: &Query, now: Timestamp) -> Result<Self, ApiStatus> {
+        let include = match query.get("includeObject") {
+            None | Some("Metadata") => IncludeObject::Metadata,
+            Some("None") => IncludeObject::None,
+            Some("Object") => IncludeObject::Object,
+            Some(other) => {
+                return Err(ApiStatus::bad_request(format!("unrecognized includeObject value: {other:?}")));
+            }
+        };
+        Ok(Self { target: target.clone(), form, include, now })
+    }
+
+    /// An object, in the form and version that was asked for.
+    pub(super) fn object(&self, object: &Object) -> Bytes {
+        match (self.form, self.target.face) {
+            (Form::Plain, None) => object.json().clone(),
+            (Form::Plain, Some(face)) => json_bytes(&face.present(object.value())),
+            (Form::Metadata(version), _) => json_bytes(&metadata_only(object, version)),
+            (Form::Table(version), _) => json_bytes(&self.table([object], version, object.revision(), true)),
+        }
+    }
+
+    /// An object in a watch; `first` says whether columns are still to be defined.
+    pub(super) fn event_object(&self, object: &Object, first: bool) -> Bytes {
+        match self.form {
+            Form::Table(version) => json_bytes(&self.table([object], version, object.revision(), first)),
+            _ => self.object(object),
+        }
+    }
+
+    /// A list.
+    pub(super) fn list(&self, list: &ObjectList) -> Bytes {
+        let mut metadata = json!({"resourceVersion": list.revision.to_string()});
+        if let Some(token) = &list.continue_token {
+            metadata["continue"] = json!(token);
+        }
+        if let Some(remaining) = list.remaining {
+            metadata["remainingItemCount"] = json!(remaining);
+        }
+        let items = list.items.iter().map(AsRef::as_ref);
+        let (kind, api_version) = match self.form {
+            Form::Table(version) => {
+                let mut table = self.table(items, version, list.revision, true);
+                table["metadata"] = metadata;
+                return json_bytes(&table);
+            }
+            Form::Metadata(version) => ("PartialObjectMetadata", version),
+            Form::Plain => (self.target.resource.kind(), self.target.api_version()),
+        };
+        let size: usize = list.items.iter().map(|object| object.size()).sum();
+        let mut text = Vec::with_capacity(size + size / 8 + 128);
+        text.extend_from_slice(
+            format!("{{\"kind\":\"{kind}List\",\"apiVersion\":\"{api_version}\",\"metadata\":").as_bytes(),
+        );
+        write_json(&mut text, &metadata);
+        text.extend_from_slice(b",\"items\":[");
+        for (index, object) in items.enumerate() {
+            if index > 0 {
+                text.push(b',');
+            }
+            match (self.form, self.target.face) {
+                (Form::Metadata(version), _) => write_json(&mut text, &metadata_only(object, version)),
+                (_, Some(face)) => write_json(&mut text, &face.present(object.value())),
+                (_, None) => object.write_item(&mut text),
+            }
+        }
+        text.extend_from_slice(b"]}\n");
+        text.into()
+    }
+
+    /// A bookmark's object: nothing but the revision.
+    pub(super) fn bookmark(&self, revision: u64, initial_end: bool) -> Value {
+        let (kind, api_version) = match self.form {
+            Form::Plain => (self.target.resource.kind(), self.target.api_version()),
+            Form::Table(version) => ("Table", version),
+            Form::Metadata(version) => ("PartialObjectMetadata", version),
+        };
+        let mut bookmark = json!({"kind": kind, "apiVersion": api_version, "metadata": {"resourceVersion": revision.to_string()}});
+        if initial_end {
+            bookmark["metadata"]["annotations"] = json!({"k8s.io/initial-events-end": "true"});
+        }
+        if let Form::Table(_) = self.form {
+            bookmark["columnDefinitions"] = json!([]);
+            bookmark["rows"] = json!([]);
+        }
+        bookmark
+    }
+
+    fn table<'a>(
+        &self,
+        objects: impl IntoIterator<Item = &'a Object>,
+        version: &str,
+        revision: u64,
+        columns: bool,
+    ) -> Value {
+        let kind = self.target.resource.kind();
+        let rows: Vec<Value> = objects
+            .into_iter()
+            .map(|object| {
+                let mut row = json!({"cells": table::row(kind, object.value(), self.now)});
+                match self.include {
+                    IncludeObject::None => {}
+                    IncludeObject::Metadata => row["object"] = metadata_only(object, version),
+                    IncludeObject::Object => {
+                        row["object"] = match self.target.face {
+                            Some(face) => face.present(object.value()),
+                            None => object.value().clone(),
+                        };
+                    }
+                }
+                row
+            })
+            .collect();
+        let definitions = if columns { json!(table::columns(kind)) } else { json!([]) };
+        json!({
+            "kind": "Table",
+            "apiVersion": version,
+            "metadata": {"resourceVersion": revision.to_string()},
+            "columnDefinitions": definitions,
+            "rows": rows,
+        })
+    }
+}
+
+fn metadata_only(object: &Object, version: &str) -> Value {
+    let metadata = object.value().get("metadata").cloned().unwrap_or_else(|| json!({}));
+    json!({"kind": "PartialObjectMetadata", "apiVersion": version, "metadata": metadata})
+}

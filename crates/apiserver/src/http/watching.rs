@@ -1,0 +1,187 @@
+//! Watches: a stream of JSON lines.
+
+use std::{convert::Infallible, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use futures_util::stream;
+use http_body::Frame;
+use http_body_util::{BodyExt, StreamBody};
+use kcm_clock::{Clock, Sleep, jitter};
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    answer::{self, Answer},
+    options::WatchOptions,
+    tables::View,
+};
+use crate::{ApiServer, ApiStatus, WatchEvent, Watcher, object::write_json};
+
+/// How often a watch that wants bookmarks gets one.
+const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);
+/// How long before its end it gets the last one.
+const LAST_BOOKMARK: Duration = Duration::from_secs(2);
+/// How long a watch lasts that does not say; stretched by chance to up to twice that.
+const DEFAULT_TIMEOUT: Duration = Duration::from_mins(30);
+/// At most about how many bytes are gathered before they are sent (bytes).
+const CHUNK: usize = 64 << 10;
+
+/// The state of one watch's stream.
+struct Stream {
+    watcher: Watcher,
+    view: View,
+    mark_initial_end: bool,
+    bookmarks: bool,
+    clock: Arc<dyn Clock>,
+    /// When the watch ends, on the monotonic clock.
+    deadline: Duration,
+    next_bookmark: Duration,
+    /// Until the earlier of the two.
+    timer: Option<Sleep>,
+    /// The server is shutting down.
+    shutdown: CancellationToken,
+    columns_sent: bool,
+    ended: bool,
+}
+
+/// Answers a watch.
+///
+/// # Errors
+///
+/// When the watch asks for a state that is not there yet.
+pub(super) fn watch(
+    server: &ApiServer,
+    view: View,
+    options: WatchOptions,
+    least_revision: u64,
+    shutdown: CancellationToken,
+) -> Result<Answer, ApiStatus> {
+    let current = server.revision();
+    if options.mark_initial_end && least_revision > current {
+        return Err(ApiStatus::too_large_resource_version(least_revision, current));
+    }
+    let clock = Arc::clone(&server.config.clock);
+    let timeout = options
+        .timeout_seconds
+        .map_or_else(|| jitter(&*server.config.random, DEFAULT_TIMEOUT, 1.0), Duration::from_secs);
+    let now = clock.monotonic();
+    let deadline = now.saturating_add(timeout);
+    let namespace = view.target.namespace.clone();
+    let watcher =
+        server.registry.store.watch(Some(view.target.resource), &namespace, options.selection, options.start);
+    let state = Stream {
+        watcher,
+        view,
+        mark_initial_end: options.mark_initial_end && options.bookmarks,
+        bookmarks: options.bookmarks,
+        clock,
+        deadline,
+        next_bookmark: bookmark_after(now, deadline),
+        timer: None,
+        shutdown,
+        columns_sent: false,
+        ended: false,
+    };
+    let lines = stream::unfold(state, async |mut state| {
+        let lines = state.next().await?;
+        Some((Ok::<_, Infallible>(Frame::data(lines)), state))
+    });
+    Ok(answer::stream(StreamBody::new(lines).boxed_unsync()))
+}
+
+/// The time of the next bookmark: in a minute, but also shortly before the end.
+fn bookmark_after(now: Duration, deadline: Duration) -> Duration {
+    let last = deadline.saturating_sub(LAST_BOOKMARK);
+    let next = now.saturating_add(BOOKMARK_INTERVAL);
+    if now < last { next.min(last) } else { Duration::MAX }
+}
+
+impl Stream {
+    /// The next lines; `None` at the end of the stream.
+    async fn next(&mut self) -> Option<Bytes> {
+        while !self.ended {
+            let until = if self.bookmarks { self.deadline.min(self.next_bookmark) } else { self.deadline };
+            let now = self.clock.monotonic();
+            let clock = &self.clock;
+            let timer = self.timer.get_or_insert_with(|| clock.sleep(until.saturating_sub(now)));
+            tokio::select! {
+                biased;
+                () = self.shutdown.cancelled() => return None,
+                event = self.watcher.next() => {
+                    let lines = self.gather(event);
+                    if !lines.is_empty() {
+                        return Some(lines.into());
+                    }
+                }
+                () = timer => {
+                    self.timer = None;
+                    let now = self.clock.monotonic();
+                    if now >= self.deadline {
+                        return None;
+                    }
+                    if self.bookmarks && now >= self.next_bookmark {
+                        self.next_bookmark = bookmark_after(now, self.deadline);
+                        let mut lines = Vec::new();
+                        // Nothing was pending a moment ago, and what may have come since is not overtaken:
+                        // the revision is that of what has been handed out.
+                        self.bookmark(&mut lines, self.watcher.revision(), false);
+                        return Some(lines.into());
+                    }
+                }
+            }
+        }
+        None
+    }
+
+    /// `event` and what else is there already, up to a chunk.
+    fn gather(&mut self, mut event: Result<WatchEvent, ApiStatus>) -> Vec<u8> {
+        let mut lines = Vec::new();
+        self.view.now = self.clock.now();
+        loop {
+            match event {
+                Ok(event) => self.line(&mut lines, &event),
+                Err(status) => {
+                    write_line(&mut lines, "ERROR", &status.to_value());
+                    self.ended = true;
+                    return lines;
+                }
+            }
+            if lines.len() >= CHUNK {
+                return lines;
+            }
+            event = match self.watcher.try_next() {
+                Ok(Some(event)) => Ok(event),
+                Ok(None) => return lines,
+                Err(status) => Err(status),
+            };
+        }
+    }
+
+    fn line(&mut self, lines: &mut Vec<u8>, event: &WatchEvent) {
+        let (kind, object) = match event {
+            WatchEvent::Added(object) => ("ADDED", object),
+            WatchEvent::Modified(object) => ("MODIFIED", object),
+            WatchEvent::Deleted(object) => ("DELETED", object),
+            WatchEvent::InitialEventsEnd(revision) => {
+                if self.mark_initial_end {
+                    self.bookmark(lines, *revision, true);
+                }
+                return;
+            }
+        };
+        let text = self.view.event_object(object, !self.columns_sent);
+        self.columns_sent = true;
+        lines.extend_from_slice(format!("{{\"type\":\"{kind}\",\"object\":").as_bytes());
+        lines.extend_from_slice(text.trim_ascii_end());
+        lines.extend_from_slice(b"}\n");
+    }
+
+    fn bookmark(&self, lines: &mut Vec<u8>, revision: u64, initial_end: bool) {
+        write_line(lines, "BOOKMARK", &self.view.bookmark(revision, initial_end));
+    }
+}
+
+fn write_line(lines: &mut Vec<u8>, kind: &str, object: &Value) {
+    write_json(lines, &json!({"type": kind, "object": object}));
+    lines.push(b'\n');
+}
