@@ -95,7 +95,10 @@ impl OwnerControl<Pod> for Cluster {
             return Err(error.clone());
         }
         let adopted = (verb == "adopt").then_some(OWNER_UID);
-        Ok(Pod { resource_version: self.answer_version.into(), ..pod(&object.name, Some("production"), adopted) })
+        Ok(Pod {
+            resource_version: self.answer_version.into(),
+            ..pod(&object.name, Some("production"), adopted)
+        })
     }
 }
 
@@ -157,10 +160,8 @@ async fn test_claim_pods_controller_can_not_claim_pods_owned_by_another_controll
 
 #[tokio::test]
 async fn test_claim_pods_controller_releases_claimed_pods_when_selector_does_not_match() {
-    let pods = vec![
-        pod("pod1", Some("production"), Some(OWNER_UID)),
-        pod("pod2", Some("testing"), Some(OWNER_UID)),
-    ];
+    let pods =
+        vec![pod("pod1", Some("production"), Some(OWNER_UID)), pod("pod2", Some("testing"), Some(OWNER_UID))];
     let outcome = run(Cluster::new(), &owner(), &production(), pods).await;
     assert_eq!(outcome.claimed, ["pod1"]);
     assert_eq!(outcome.requests, ["release pod2"]);
@@ -181,8 +182,7 @@ async fn test_claim_pods_controller_does_not_claim_orphaned_pods_marked_for_dele
 
 #[tokio::test]
 async fn test_claim_pods_controller_can_not_claim_pods_of_different_namespace() {
-    let elsewhere =
-        Pod { key: ObjectKey::new("elsewhere", "pod2"), ..pod("pod2", Some("production"), None) };
+    let elsewhere = Pod { key: ObjectKey::new("elsewhere", "pod2"), ..pod("pod2", Some("production"), None) };
     let pods = vec![pod("pod1", Some("production"), None), elsewhere];
     let outcome = run(Cluster::new(), &owner(), &production(), pods).await;
     assert_eq!(outcome.claimed, ["pod1"]);
@@ -191,8 +191,7 @@ async fn test_claim_pods_controller_can_not_claim_pods_of_different_namespace() 
 #[tokio::test]
 async fn test_claim_pods_cluster_scoped_controller_can_claim_pods_of_specified_namespace() {
     let cluster_scoped = OwnerIdentity { namespace: "".into(), ..owner() };
-    let elsewhere =
-        Pod { key: ObjectKey::new("elsewhere", "pod2"), ..pod("pod2", Some("production"), None) };
+    let elsewhere = Pod { key: ObjectKey::new("elsewhere", "pod2"), ..pod("pod2", Some("production"), None) };
     let pods = vec![pod("pod1", Some("production"), None), elsewhere];
     let outcome = run(Cluster::new(), &cluster_scoped, &production(), pods).await;
     assert_eq!(outcome.claimed, ["pod1", "pod2"]);

@@ -35,3 +35,6 @@ pub use index::{
 pub use pod_manifest::{ManifestError, PodManifest};
 pub use slow_start::slow_start_batch;
 pub use worker::run_workers;
+
+#[cfg(test)]
+mod testing;

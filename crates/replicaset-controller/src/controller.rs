@@ -13,7 +13,8 @@ use tokio_util::sync::CancellationToken;
 use tracing::{error, info, trace};
 
 use crate::{
-    Descriptor, NoMetrics, REPLICA_SET, ReplicaSetMetrics, SyncError, Synced, handlers::Handlers, sync::Syncer,
+    Descriptor, NoMetrics, REPLICA_SET, ReplicaSetMetrics, SyncError, Synced, handlers::Handlers,
+    sync::Syncer,
 };
 
 /// The most pods that one sync creates or deletes.

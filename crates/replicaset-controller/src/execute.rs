@@ -80,7 +80,9 @@ impl Syncer {
         // Nobody will see what was refused or never asked for.
         let skipped = count - created;
         if skipped > 0 {
-            debug!("Slow-start failure of {key}. Skipping creation of {skipped} pods, decrementing expectations");
+            debug!(
+                "Slow-start failure of {key}. Skipping creation of {skipped} pods, decrementing expectations"
+            );
             self.expectations.lower(&key, i64::try_from(skipped).unwrap_or(i64::MAX), 0);
         }
         error

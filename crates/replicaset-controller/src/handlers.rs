@@ -28,7 +28,12 @@ impl EventHandler<ReplicaSet> for Handlers {
             self.replica_set_gone(old);
         }
         if old.replicas() != new.replicas() {
-            trace!("{} updated. Desired pod count {}->{}", new.metadata.key(), old.replicas(), new.replicas());
+            trace!(
+                "{} updated. Desired pod count {}->{}",
+                new.metadata.key(),
+                old.replicas(),
+                new.replicas()
+            );
         }
         self.queue.add(new.metadata.key());
     }
@@ -123,8 +128,7 @@ impl Handlers {
         if *controller.kind != *self.syncer.descriptor.kind {
             return None;
         }
-        let key =
-            ObjectKey { namespace: Arc::clone(&pod.key.namespace), name: Arc::clone(&controller.name) };
+        let key = ObjectKey { namespace: Arc::clone(&pod.key.namespace), name: Arc::clone(&controller.name) };
         self.syncer.replica_sets.get(&key).filter(|replica_set| *replica_set.uid() == controller.uid)
     }
 
@@ -135,8 +139,7 @@ impl Handlers {
         if pod.labels.is_empty() {
             return;
         }
-        let neighbours =
-            self.syncer.replica_sets.by_index(replica_set_index::NAMESPACE, &pod.key.namespace);
+        let neighbours = self.syncer.replica_sets.by_index(replica_set_index::NAMESPACE, &pod.key.namespace);
         let matching = neighbours.iter().filter(|replica_set| {
             // One that cannot be parsed, or is empty where none may be, selects nothing.
             Selector::new(replica_set.spec.selector.as_ref())

@@ -101,7 +101,8 @@ pub fn plan(view: &View, now: Timestamp) -> Plan {
     let missing = usize::try_from(view.difference().saturating_neg()).unwrap_or(0);
     if missing > 0 {
         let count = missing.min(view.burst_replicas);
-        let reason = format!("{wanted} wanted, {active} active: {missing} missing{}", limited(count, missing));
+        let reason =
+            format!("{wanted} wanted, {active} active: {missing} missing{}", limited(count, missing));
         return Plan::CreatePods { count, reason };
     }
     let (surplus, choice) = view.surplus();

@@ -16,9 +16,8 @@ pub(crate) const REPLICA_FAILURE: &str = "ReplicaFailure";
 pub fn next_status(view: &View, outcome: &Outcome, now: Timestamp) -> ReplicaSetStatus {
     let replica_set = &*view.replica_set;
     let template_labels = replica_set.spec.template.labels();
-    let count = |test: &dyn Fn(&kcm_api::Pod) -> bool| {
-        number(view.active.iter().filter(|pod| test(pod)).count())
-    };
+    let count =
+        |test: &dyn Fn(&kcm_api::Pod) -> bool| number(view.active.iter().filter(|pod| test(pod)).count());
 
     // From the old one, so that fields that this version does not know stay.
     let mut status = replica_set.status.clone();
@@ -26,8 +25,7 @@ pub fn next_status(view: &View, outcome: &Outcome, now: Timestamp) -> ReplicaSet
     status.fully_labeled_replicas =
         count(&|pod| template_labels.iter().all(|(key, value)| pod.labels.get(key) == Some(value)));
     status.ready_replicas = count(&|pod| pod.ready.is_true);
-    status.available_replicas =
-        count(&|pod| is_pod_available(pod, replica_set.spec.min_ready_seconds, now));
+    status.available_replicas = count(&|pod| is_pod_available(pod, replica_set.spec.min_ready_seconds, now));
     status.terminating_replicas = view.terminating.map(number);
     status.observed_generation = replica_set.metadata.generation;
     match &outcome.error {

@@ -3,9 +3,7 @@ use std::{sync::Arc, time::Duration};
 use async_trait::async_trait;
 use kcm_api::{ApiError, ObjectKey, Pod, ReplicaSet, Selector};
 use kcm_clock::{Clock, Timestamp};
-use kcm_controller_ref_manager::{
-    ClaimErrors, FreshOwner, OwnerControl, OwnerIdentity, OwnerPatch, claim,
-};
+use kcm_controller_ref_manager::{ClaimErrors, FreshOwner, OwnerControl, OwnerIdentity, OwnerPatch, claim};
 use kcm_controller_util::{
     ConsistencyStore, GroupResource, PodControl, ReplicaSetControl, availability::min_next_pod_availability,
     consistency::NotReady,
@@ -140,8 +138,7 @@ impl Syncer {
             related: Vec::new(),
         };
         if view.hold.is_none() && view.surplus().1 {
-            view.related =
-                related_pods(&self.descriptor, &view.replica_set, &self.replica_sets, &self.pods);
+            view.related = related_pods(&self.descriptor, &view.replica_set, &self.replica_sets, &self.pods);
         }
         view
     }
