@@ -22,8 +22,6 @@ pub enum ErrorType {
     Duplicate,
     /// The value is too long.
     TooLong,
-    /// There are too many elements.
-    TooMany,
     /// What the value refers to does not exist.
     NotFound,
 }
@@ -38,7 +36,6 @@ impl ErrorType {
             Self::Forbidden => "FieldValueForbidden",
             Self::Duplicate => "FieldValueDuplicate",
             Self::TooLong => "FieldValueTooLong",
-            Self::TooMany => "FieldValueTooMany",
             Self::NotFound => "FieldValueNotFound",
         }
     }
@@ -51,12 +48,10 @@ impl ErrorType {
             Self::Forbidden => "Forbidden",
             Self::Duplicate => "Duplicate value",
             Self::TooLong => "Too long",
-            Self::TooMany => "Too many",
             Self::NotFound => "Not found",
         }
     }
 
-    /// Whether the message shows the offending value.
     fn shows_value(self) -> bool {
         matches!(self, Self::Invalid | Self::NotSupported | Self::Duplicate | Self::NotFound)
     }
@@ -64,17 +59,18 @@ impl ErrorType {
 
 /// One thing that is wrong with one field.
 ///
-/// Upstream counterpart: `field.Error`. Its [`Display`](fmt::Display) is the whole line,
-/// `<field>: <Type>[: <value>][: <detail>]`.
+/// Its [`Display`](fmt::Display) is the whole line, `<field>: <Type>[: <value>][: <detail>]`.
+///
+/// Upstream counterpart: `field.Error`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FieldError {
     /// Where, as in `spec.template.spec.containers[0].name`.
     pub field: String,
     /// What kind of thing is wrong.
     pub error_type: ErrorType,
-    /// The value that is there; not shown for every type.
+    /// The value that is there. Messages of some types do not show it.
     pub value: Value,
-    /// What would be right.
+    /// What would be right; may be empty.
     pub detail: String,
 }
 
@@ -95,7 +91,7 @@ impl FieldError {
         let mut text = self.error_type.text().to_owned();
         if self.error_type.shows_value() {
             text.push_str(": ");
-            // serde_json writes strings quoted and structures as JSON, which is what 1.34 and later print.
+            // As JSON, so texts are quoted and structures readable; upstream does so since 1.34.
             text.push_str(&self.value.to_string());
         }
         if !self.detail.is_empty() {
@@ -117,7 +113,9 @@ impl fmt::Display for FieldError {
     }
 }
 
-/// All of `errors` as one text: itself for one, `[a, b]` for several; repeated lines appear once.
+/// All of `errors` as one text: the line itself for one, `[a, b]` for several. Equal lines appear once.
+///
+/// This is what follows `Deployment.apps "web" is invalid: ` in a Status message.
 ///
 /// Upstream counterpart: `field.ErrorList.ToAggregate`.
 pub fn aggregate(errors: &[FieldError]) -> String {
@@ -128,8 +126,13 @@ pub fn aggregate(errors: &[FieldError]) -> String {
             lines.push(line);
         }
     }
-    match lines.len() {
-        1 => lines.swap_remove(0),
-        _ => format!("[{}]", lines.join(", ")),
+    match lines.as_slice() {
+        [line] => line.clone(),
+        lines => format!("[{}]", lines.join(", ")),
     }
+}
+
+/// The causes of a Status object for `errors`. Unlike [`aggregate`] it keeps equal ones.
+pub fn causes(errors: &[FieldError]) -> Vec<Cause> {
+    errors.iter().map(FieldError::cause).collect()
 }

@@ -1,0 +1,670 @@
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::*;
+use crate::{
+    defaults,
+    schema::{
+        ALL_KINDS,
+        arbitrary::{Arbitrary, cases},
+    },
+    strict,
+};
+
+fn prepared(api_version: &str, kind: &str, object: Value) -> Value {
+    let mut object = strict::decode_value(api_version, kind, object).unwrap().object;
+    defaults::apply(kind, &mut object);
+    object
+}
+
+fn deployment() -> Value {
+    prepared(
+        "apps/v1",
+        "Deployment",
+        json!({
+            "metadata": {"name": "web", "namespace": "default"},
+            "spec": {
+                "selector": {"matchLabels": {"app": "web"}},
+                "template": {
+                    "metadata": {"labels": {"app": "web"}},
+                    "spec": {"containers": [{"name": "c", "image": "nginx:1"}]},
+                },
+            },
+        }),
+    )
+}
+
+fn pod(spec: Value) -> Value {
+    let mut pod = json!({
+        "metadata": {"name": "p", "namespace": "default"},
+        "spec": {"containers": [{"name": "c", "image": "nginx:1"}]},
+    });
+    for (field, value) in spec.as_object().unwrap() {
+        pod["spec"][field] = value.clone();
+    }
+    prepared("v1", "Pod", pod)
+}
+
+fn container(fields: Value) -> Value {
+    let mut container = json!({"name": "c", "image": "nginx:1"});
+    for (field, value) in fields.as_object().unwrap() {
+        container[field] = value.clone();
+    }
+    pod(json!({"containers": [container]}))
+}
+
+/// `object` with the value at `path` replaced.
+fn with(mut object: Value, path: &str, value: Value) -> Value {
+    let (parent, field) = path.rsplit_once('/').unwrap();
+    let parent = object.pointer_mut(parent).unwrap();
+    match value {
+        Value::Null => {
+            parent.as_object_mut().unwrap().remove(field);
+        }
+        value => parent[field] = value,
+    }
+    object
+}
+
+fn lines(errors: &[FieldError]) -> Vec<String> {
+    errors.iter().map(ToString::to_string).collect()
+}
+
+fn created(kind: &str, object: &Value) -> Vec<String> {
+    lines(&create(kind, object))
+}
+
+#[test]
+fn valid_objects_have_no_errors() {
+    assert!(created("Deployment", &deployment()).is_empty());
+    assert!(created("Pod", &pod(json!({}))).is_empty());
+    assert!(update("Deployment", &deployment(), &deployment()).is_empty());
+    assert!(update("Pod", &pod(json!({})), &pod(json!({}))).is_empty());
+    assert!(update_status("Deployment", &deployment(), &deployment()).is_empty());
+}
+
+#[test]
+fn mistakes_in_a_deployment_are_named_as_upstream_names_them() {
+    let rolling = "/spec/strategy/rollingUpdate";
+    for (path, value, expected) in [
+        (
+            "/spec/replicas",
+            json!(-1),
+            "spec.replicas: Invalid value: -1: must be greater than or equal to 0".to_owned(),
+        ),
+        (
+            "/spec/minReadySeconds",
+            json!(-1),
+            "spec.minReadySeconds: Invalid value: -1: must be greater than or equal to 0".to_owned(),
+        ),
+        (
+            "/spec/revisionHistoryLimit",
+            json!(-2),
+            "spec.revisionHistoryLimit: Invalid value: -2: must be greater than or equal to 0".to_owned(),
+        ),
+        (
+            "/spec/progressDeadlineSeconds",
+            json!(0),
+            "spec.progressDeadlineSeconds: Invalid value: 0: must be greater than minReadySeconds".to_owned(),
+        ),
+        (
+            "/spec/template/metadata/labels",
+            json!({"app": "x"}),
+            "spec.template.metadata.labels: Invalid value: {\"app\":\"x\"}: `selector` does not match template \
+             `labels`"
+                .to_owned(),
+        ),
+        (
+            rolling,
+            json!({"maxUnavailable": 0, "maxSurge": "0%"}),
+            "spec.strategy.rollingUpdate.maxUnavailable: Invalid value: 0: may not be 0 when `maxSurge` is 0".to_owned(),
+        ),
+        (
+            rolling,
+            json!({"maxUnavailable": "101%", "maxSurge": "300%"}),
+            "spec.strategy.rollingUpdate.maxUnavailable: Invalid value: \"101%\": must not be greater than 100%"
+                .to_owned(),
+        ),
+        (
+            rolling,
+            json!({"maxUnavailable": 1, "maxSurge": "lots"}),
+            "spec.strategy.rollingUpdate.maxSurge: Invalid value: \"lots\": a valid percent string must be a numeric \
+             string followed by an ending '%' (e.g. '1%',  or '93%', regex used for validation is '[0-9]+%')"
+                .to_owned(),
+        ),
+        (
+            "/spec/strategy",
+            json!({"type": "Recreate", "rollingUpdate": {}}),
+            "spec.strategy.rollingUpdate: Forbidden: may not be specified when strategy `type` is 'Recreate'".to_owned(),
+        ),
+        (
+            "/spec/strategy",
+            json!({"type": "Sideways"}),
+            "spec.strategy.type: Unsupported value: \"Sideways\": supported values: \"Recreate\", \"RollingUpdate\""
+                .to_owned(),
+        ),
+        (
+            "/spec/template/spec/restartPolicy",
+            json!("Never"),
+            "spec.template.spec.restartPolicy: Unsupported value: \"Never\": supported values: \"Always\"".to_owned(),
+        ),
+        (
+            "/spec/template/spec/activeDeadlineSeconds",
+            json!(5),
+            "spec.template.spec.activeDeadlineSeconds: Forbidden: activeDeadlineSeconds in ReplicaSet is not Supported"
+                .to_owned(),
+        ),
+        ("/spec/template/spec/containers", json!([]), "spec.template.spec.containers: Required value".to_owned()),
+        (
+            "/metadata/name",
+            json!("Web_1"),
+            "metadata.name: Invalid value: \"Web_1\": a lowercase RFC 1123 subdomain must consist of lower case \
+             alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. \
+             'example.com', regex used for validation is \
+             '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
+                .to_owned(),
+        ),
+    ] {
+        assert_eq!(created("Deployment", &with(deployment(), path, value)), [expected], "{path}");
+    }
+}
+
+#[test]
+fn selectors_must_be_there_say_something_and_be_well_formed() {
+    let labels = "spec.template.metadata.labels: Invalid value: {\"app\":\"web\"}: `selector` does not match template \
+                  `labels`";
+    let selector = |value| created("Deployment", &with(deployment(), "/spec/selector", value));
+    assert_eq!(selector(Value::Null), ["spec.selector: Required value", labels]);
+    assert_eq!(
+        selector(json!({})),
+        ["spec.selector: Invalid value: {}: empty selector is invalid for deployment"]
+    );
+    let expression = json!({"matchExpressions": [{"key": "app", "operator": "Near", "values": ["a b"]}]});
+    let errors = selector(expression);
+    assert_eq!(
+        errors[0],
+        "spec.selector.matchExpressions[0].operator: Invalid value: \"Near\": not a valid selector operator"
+    );
+    assert!(
+        errors[1].starts_with(
+            "spec.selector.matchExpressions[0].values[0]: Invalid value: \"a b\": a valid label"
+        )
+    );
+    assert!(errors[2].ends_with(": invalid label selector"));
+    let no_values = json!({"matchExpressions": [{"key": "app", "operator": "In"}]});
+    assert_eq!(
+        selector(no_values)[0],
+        "spec.selector.matchExpressions[0].values: Required value: must be specified when `operator` is 'In' or 'NotIn'"
+    );
+    let set = with(with(deployment(), "/spec/selector", json!({})), "/spec/strategy", Value::Null);
+    assert_eq!(
+        created("ReplicaSet", &set),
+        ["spec.selector: Invalid value: {}: empty selector is invalid for deployment"]
+    );
+}
+
+#[test]
+fn all_mistakes_of_an_object_are_one_answer() {
+    let mut wrong = with(deployment(), "/spec/replicas", json!(-1));
+    wrong["spec"]["minReadySeconds"] = json!(-1);
+    let errors = create("Deployment", &wrong);
+    assert_eq!(
+        aggregate(&errors),
+        "[spec.replicas: Invalid value: -1: must be greater than or equal to 0, spec.minReadySeconds: Invalid value: \
+         -1: must be greater than or equal to 0]"
+    );
+    assert_eq!(aggregate(&errors[..1]), errors[0].to_string());
+    assert_eq!(aggregate(&[errors[0].clone(), errors[0].clone()]), errors[0].to_string());
+    assert_eq!(
+        causes(&errors)[0],
+        Cause {
+            reason: "FieldValueInvalid",
+            message: "Invalid value: -1: must be greater than or equal to 0".to_owned(),
+            field: "spec.replicas".to_owned(),
+        }
+    );
+}
+
+#[test]
+fn selector_cannot_be_changed() {
+    let new = with(deployment(), "/spec/selector", json!({"matchLabels": {"app": "web", "b": "c"}}));
+    let new = with(new, "/spec/template/metadata/labels", json!({"app": "web", "b": "c"}));
+    let expected =
+        "spec.selector: Invalid value: {\"matchLabels\":{\"app\":\"web\",\"b\":\"c\"}}: field is immutable";
+    assert_eq!(lines(&update("Deployment", &new, &deployment())), [expected]);
+    let without_strategy = |object: &Value| with(object.clone(), "/spec/strategy", Value::Null);
+    let errors = update("ReplicaSet", &without_strategy(&new), &without_strategy(&deployment()));
+    assert_eq!(lines(&errors), [expected]);
+}
+
+#[test]
+fn metadata_has_a_name_and_sound_labels() {
+    let config = |metadata: Value| created("ConfigMap", &json!({"metadata": metadata}));
+    assert_eq!(
+        config(json!({"namespace": "a"})),
+        ["metadata.name: Required value: name or generateName is required"]
+    );
+    assert!(config(json!({"namespace": "a", "generateName": "web-"})).is_empty());
+    assert!(
+        config(json!({"namespace": "a", "generateName": "Web-"}))[0]
+            .starts_with("metadata.generateName: Invalid")
+    );
+    assert_eq!(config(json!({"name": "a"})), ["metadata.namespace: Required value"]);
+    assert_eq!(
+        created("Namespace", &json!({"metadata": {"name": "a", "namespace": "b"}})),
+        ["metadata.namespace: Forbidden: not allowed on this type"]
+    );
+    assert!(
+        created("Namespace", &json!({"metadata": {"name": "a.b"}}))[0]
+            .ends_with("\"a.b\": must not contain dots")
+    );
+    let long = "x".repeat(64);
+    let labels = config(
+        json!({"name": "a", "namespace": "b", "labels": {"a b": "c", "d": long, "/e": "", "a/b/c": ""}}),
+    );
+    assert_eq!(labels.len(), 4, "{labels:?}");
+    assert!(labels.iter().any(|line| line.ends_with("must be no more than 63 characters")));
+    assert!(labels.iter().any(|line| line.contains("prefix part must be non-empty")));
+    let big = json!({"name": "a", "namespace": "b", "annotations": {"a": "x".repeat(256 * 1024)}});
+    assert_eq!(config(big), ["metadata.annotations: Too long: may not be more than 262144 bytes"]);
+}
+
+#[test]
+fn owners_are_complete_and_one_controls() {
+    let owner = |name: &str| json!({"apiVersion": "apps/v1", "kind": "X", "name": name, "uid": "1", "controller": true});
+    let metadata =
+        |owners: Value| json!({"metadata": {"name": "a", "namespace": "b", "ownerReferences": owners}});
+    assert!(created("ConfigMap", &metadata(json!([owner("x")]))).is_empty());
+    let two = created("ConfigMap", &metadata(json!([owner("x"), owner("y")])));
+    assert!(two[0].ends_with("Found \"true\" in references for X/x and X/y"), "{two:?}");
+    assert_eq!(
+        created("ConfigMap", &metadata(json!([{"apiVersion": "v1", "kind": "A", "name": "b"}]))),
+        ["metadata.ownerReferences.uid: Invalid value: \"\": must not be empty"]
+    );
+}
+
+#[test]
+fn object_being_deleted_gets_no_new_finalizers() {
+    let object = |finalizers: Value| {
+        json!({"metadata": {
+            "name": "a", "namespace": "b", "deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": finalizers}})
+    };
+    let errors = update("ConfigMap", &object(json!(["a/b", "c/d"])), &object(json!(["a/b"])));
+    assert_eq!(
+        lines(&errors),
+        [
+            "metadata.finalizers: Forbidden: no new finalizers can be added if the object is being deleted, found new \
+          finalizers []string{\"c/d\"}"
+        ]
+    );
+    assert!(update("ConfigMap", &object(json!([])), &object(json!(["a/b"]))).is_empty());
+    let both =
+        json!({"metadata": {"name": "a", "namespace": "b", "finalizers": ["orphan", "foregroundDeletion"]}});
+    assert!(created("ConfigMap", &both)[0].contains("cannot be both set"));
+}
+
+#[test]
+fn identity_cannot_be_changed() {
+    let old = json!({"metadata": {"name": "a", "namespace": "b", "uid": "1"}});
+    let new = json!({"metadata": {"name": "a", "namespace": "b", "uid": "2"}});
+    assert_eq!(
+        lines(&update("ConfigMap", &new, &old)),
+        ["metadata.uid: Invalid value: \"2\": field is immutable"]
+    );
+}
+
+#[test]
+fn mistakes_in_containers_are_named_as_upstream_names_them() {
+    for (fields, expected) in [
+        (json!({"name": ""}), "spec.containers[0].name: Required value"),
+        (json!({"image": ""}), "spec.containers[0].image: Required value"),
+        (
+            json!({"image": " nginx"}),
+            "spec.containers[0].image: Invalid value: \" nginx\": must not have leading or trailing whitespace",
+        ),
+        (
+            json!({"imagePullPolicy": "Sometimes"}),
+            "spec.containers[0].imagePullPolicy: Unsupported value: \"Sometimes\": supported values: \"Always\", \
+             \"IfNotPresent\", \"Never\"",
+        ),
+        (json!({"ports": [{}]}), "spec.containers[0].ports[0].containerPort: Required value"),
+        (
+            json!({"ports": [{"containerPort": 65536}]}),
+            "spec.containers[0].ports[0].containerPort: Invalid value: 65536: must be between 1 and 65535, inclusive",
+        ),
+        (
+            json!({"ports": [{"containerPort": 80, "protocol": "HTTP"}]}),
+            "spec.containers[0].ports[0].protocol: Unsupported value: \"HTTP\": supported values: \"SCTP\", \"TCP\", \
+             \"UDP\"",
+        ),
+        (
+            json!({"ports": [{"containerPort": 80, "name": "a"}, {"containerPort": 81, "name": "a"}]}),
+            "spec.containers[0].ports[1].name: Duplicate value: \"a\"",
+        ),
+        (
+            json!({"ports": [{"containerPort": 80, "hostPort": 9}, {"containerPort": 81, "hostPort": 9}]}),
+            "spec.containers[0].ports[1].hostPort: Duplicate value: \"TCP//9\"",
+        ),
+        (json!({"env": [{"value": "x"}]}), "spec.containers[0].env[0].name: Required value"),
+        (
+            json!({"env": [{"name": "A", "value": "x", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}]}),
+            "spec.containers[0].env[0].valueFrom: Invalid value: \"\": may not be specified when `value` is not empty",
+        ),
+        (
+            json!({"envFrom": [{}]}),
+            "spec.containers[0].envFrom[0]: Invalid value: \"\": must specify one of: `configMapRef` or `secretRef`",
+        ),
+        (
+            json!({"volumeMounts": [{"name": "v", "mountPath": "/v"}]}),
+            "spec.containers[0].volumeMounts[0].name: Not found: \"v\"",
+        ),
+        (
+            json!({"resources": {"requests": {"cpu": "2"}, "limits": {"cpu": "1500m"}}}),
+            "spec.containers[0].resources.requests: Invalid value: \"2\": must be less than or equal to cpu limit of \
+             1500m",
+        ),
+        (
+            json!({"resources": {"requests": {"example.com/gpu": "1"}, "limits": {"example.com/gpu": "2"}}}),
+            "spec.containers[0].resources.requests: Invalid value: \"1\": must be equal to example.com/gpu limit of 2",
+        ),
+        (
+            json!({"resources": {"limits": {"cpu": "-1"}}}),
+            "spec.containers[0].resources.limits[cpu]: Invalid value: \"-1\": must be greater than or equal to 0",
+        ),
+        (
+            json!({"livenessProbe": {"successThreshold": 2, "httpGet": {"port": 80}}}),
+            "spec.containers[0].livenessProbe.successThreshold: Invalid value: 2: must be 1",
+        ),
+        (
+            json!({"readinessProbe": {}}),
+            "spec.containers[0].readinessProbe: Required value: must specify a handler type",
+        ),
+        (
+            json!({"readinessProbe": {"exec": {"command": ["a"]}, "tcpSocket": {"port": 1}}}),
+            "spec.containers[0].readinessProbe.tcpSocket: Forbidden: may not specify more than 1 handler type",
+        ),
+        (
+            json!({"securityContext": {"runAsUser": -1}}),
+            "spec.containers[0].securityContext.runAsUser: Invalid value: -1: must be between 0 and 2147483647, \
+             inclusive",
+        ),
+    ] {
+        let errors = created("Pod", &container(fields.clone()));
+        assert!(errors.contains(&expected.to_owned()), "{fields}: {errors:#?}");
+    }
+}
+
+#[test]
+fn mistakes_in_pods_are_named_as_upstream_names_them() {
+    let volume = |volume: Value| json!({"volumes": [volume]});
+    let (a, b) = (json!({"name": "c", "image": "a"}), json!({"name": "c", "image": "b"}));
+    for (fields, expected) in [
+        (json!({"containers": []}), "spec.containers: Required value"),
+        (json!({"containers": [a, b]}), "spec.containers[1].name: Duplicate value: \"c\""),
+        (json!({"initContainers": [b]}), "spec.initContainers[0].name: Duplicate value: \"c\""),
+        (
+            json!({"restartPolicy": "Maybe"}),
+            "spec.restartPolicy: Unsupported value: \"Maybe\": supported values: \"Always\", \"OnFailure\", \"Never\"",
+        ),
+        (
+            json!({"terminationGracePeriodSeconds": -1}),
+            "spec.terminationGracePeriodSeconds: Invalid value: -1: must be greater than or equal to 0",
+        ),
+        (
+            json!({"activeDeadlineSeconds": 0}),
+            "spec.activeDeadlineSeconds: Invalid value: 0: must be between 1 and 2147483647, inclusive",
+        ),
+        (volume(json!({"name": ""})), "spec.volumes[0].name: Required value"),
+        (
+            volume(json!({"name": "v", "emptyDir": {}, "hostPath": {"path": "/x"}})),
+            "spec.volumes[0].hostPath: Forbidden: may not specify more than 1 volume type",
+        ),
+        (volume(json!({"name": "v", "configMap": {}})), "spec.volumes[0].configMap.name: Required value"),
+        (volume(json!({"name": "v", "secret": {}})), "spec.volumes[0].secret.secretName: Required value"),
+        (
+            volume(json!({"name": "v", "secret": {"secretName": "s", "defaultMode": 512}})),
+            "spec.volumes[0].secret.defaultMode: Invalid value: 512: must be a number between 0 and 0777 (octal), both \
+             inclusive",
+        ),
+        (json!({"volumes": [{"name": "v"}, {"name": "v"}]}), "spec.volumes[1].name: Duplicate value: \"v\""),
+        (
+            json!({"tolerations": [{"effect": "NoSchedule"}]}),
+            "spec.tolerations[0].operator: Invalid value: \"\": operator must be Exists when `key` is empty, which \
+             means \"match all values and all keys\"",
+        ),
+        (
+            json!({"topologySpreadConstraints": [{"maxSkew": 0, "topologyKey": "z", "whenUnsatisfiable": "ScheduleAnyway"}]}),
+            "spec.topologySpreadConstraints[0].maxSkew: Invalid value: 0: must be greater than zero",
+        ),
+        (
+            json!({"nodeName": "n", "schedulingGates": [{"name": "g"}]}),
+            "spec.nodeName: Forbidden: cannot be set until all schedulingGates have been cleared",
+        ),
+        (
+            json!({"ephemeralContainers": [{"name": "e", "image": "a"}]}),
+            "spec.ephemeralContainers: Forbidden: cannot be set on create",
+        ),
+    ] {
+        let errors = created("Pod", &pod(fields.clone()));
+        assert!(errors.contains(&expected.to_owned()), "{fields}: {errors:#?}");
+    }
+}
+
+#[test]
+fn pod_can_be_changed_only_where_upstream_allows_it() {
+    let old = pod(json!({"activeDeadlineSeconds": 10, "tolerations": [{"key": "a", "operator": "Exists"}]}));
+    let changed = |path: &str, value: Value| lines(&update("Pod", &with(old.clone(), path, value), &old));
+    assert!(changed("/spec/containers/0/image", json!("nginx:2")).is_empty());
+    assert!(changed("/spec/activeDeadlineSeconds", json!(5)).is_empty());
+    assert!(changed("/metadata/labels", json!({"a": "b"})).is_empty());
+    let more = json!([{"key": "a", "operator": "Exists"}, {"key": "b", "operator": "Exists"}]);
+    assert!(changed("/spec/tolerations", more).is_empty());
+
+    let hostname = changed("/spec/hostname", json!("other"));
+    assert!(
+        hostname[0].starts_with(
+            "spec: Forbidden: pod updates may not change fields other than `spec.containers[*].image`,\
+             `spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to \
+             existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously \
+             negative)\nspec.hostname"
+        ),
+        "{hostname:?}"
+    );
+    assert_eq!(
+        changed("/spec/activeDeadlineSeconds", json!(11)),
+        ["spec.activeDeadlineSeconds: Invalid value: 11: must be less than or equal to previous value"]
+    );
+    assert_eq!(
+        changed("/spec/activeDeadlineSeconds", Value::Null),
+        [
+            "spec.activeDeadlineSeconds: Invalid value: null: must not update from a positive integer to nil value"
+        ]
+    );
+    assert_eq!(
+        changed("/spec/tolerations", json!([])),
+        ["spec.tolerations: Forbidden: existing toleration can not be modified except its tolerationSeconds"]
+    );
+    let two = json!([old["spec"]["containers"][0], {"name": "d", "image": "a", "imagePullPolicy": "Never",
+        "terminationMessagePolicy": "File"}]);
+    assert_eq!(
+        changed("/spec/containers", two),
+        ["spec.containers: Forbidden: pod updates may not add or remove containers"]
+    );
+}
+
+#[test]
+fn scheduling_gates_are_only_taken_away() {
+    let gated = pod(json!({"schedulingGates": [{"name": "a"}], "nodeSelector": {"x": "y"}}));
+    let free = with(gated.clone(), "/spec/schedulingGates", Value::Null);
+    assert!(update("Pod", &free, &gated).is_empty());
+    assert_eq!(
+        lines(&update("Pod", &gated, &free)),
+        ["spec.schedulingGates: Forbidden: only deletion is allowed, but found new scheduling gate 'a'"]
+    );
+    let narrowed = with(gated.clone(), "/spec/nodeSelector", json!({"x": "y", "z": "1"}));
+    assert!(update("Pod", &narrowed, &gated).is_empty());
+    assert_eq!(update("Pod", &with(free.clone(), "/spec/nodeSelector", json!({"z": "1"})), &free).len(), 1);
+}
+
+#[test]
+fn status_counts_must_make_sense() {
+    let status = |kind: &str, status: Value, old: Value| {
+        let object = |status| json!({"metadata": {"name": "a", "namespace": "b"}, "status": status});
+        lines(&update_status(kind, &object(status), &object(old)))
+    };
+    assert_eq!(
+        status("Deployment", json!({"replicas": 1, "readyReplicas": 2, "updatedReplicas": -1}), json!({})),
+        [
+            "status.updatedReplicas: Invalid value: -1: must be greater than or equal to 0",
+            "status.readyReplicas: Invalid value: 2: cannot be greater than status.replicas",
+        ]
+    );
+    assert_eq!(
+        status("ReplicaSet", json!({"replicas": 2, "availableReplicas": 2, "readyReplicas": 1}), json!({})),
+        ["status.availableReplicas: Invalid value: 2: cannot be greater than readyReplicas"]
+    );
+    let collisions = |now: Value| status("Deployment", now, json!({"collisionCount": 2}));
+    assert!(collisions(json!({"collisionCount": 3})).is_empty());
+    assert_eq!(collisions(json!({})), ["status.collisionCount: Invalid value: 0: cannot be decremented"]);
+}
+
+#[test]
+fn lease_must_name_the_version_it_replaces() {
+    let lease = |version: &str| json!({"metadata": {"name": "a", "namespace": "b", "resourceVersion": version}, "spec": {"leaseDurationSeconds": 15}});
+    assert!(update("Lease", &lease("1"), &lease("1")).is_empty());
+    assert_eq!(
+        lines(&update("Lease", &lease(""), &lease("1"))),
+        ["metadata.resourceVersion: Invalid value: 0: must be specified for an update"]
+    );
+    let zero = with(lease("1"), "/spec/leaseDurationSeconds", json!(0));
+    assert_eq!(
+        created("Lease", &zero),
+        ["spec.leaseDurationSeconds: Invalid value: 0: must be greater than 0"]
+    );
+}
+
+#[test]
+fn events_are_about_something_in_their_namespace() {
+    let event = |namespace: &str, about: &str| json!({"apiVersion": "v1", "metadata": {"name": "e", "namespace": namespace}, "involvedObject": {"namespace": about}});
+    assert!(created("Event", &event("a", "a")).is_empty());
+    assert!(created("Event", &event("default", "")).is_empty());
+    let expected = "involvedObject.namespace: Invalid value: \"b\": does not match event.namespace";
+    assert_eq!(created("Event", &event("a", "b")), [expected]);
+    let new = json!({
+        "apiVersion": "events.k8s.io/v1", "metadata": {"name": "e", "namespace": "a"},
+        "regarding": {"namespace": "a"}, "eventTime": "2026-01-01T00:00:00.000000Z",
+        "reportingController": "example.com/c", "reason": "Started",
+    });
+    assert_eq!(created("Event", &new), ["reportingInstance: Required value", "action: Required value"]);
+}
+
+#[test]
+fn services_have_distinct_ports() {
+    let service = |spec: Value| {
+        let object = json!({"metadata": {"name": "s", "namespace": "b"}, "spec": spec});
+        created("Service", &prepared("v1", "Service", object))
+    };
+    assert!(service(json!({"ports": [{"port": 80}]})).is_empty());
+    assert_eq!(service(json!({})), ["spec.ports: Required value"]);
+    assert!(service(json!({"clusterIP": "None"})).is_empty());
+    assert_eq!(service(json!({"type": "ExternalName"})), ["spec.externalName: Required value"]);
+    assert_eq!(
+        service(json!({"ports": [{"name": "a", "port": 80}, {"port": 80}]})),
+        [
+            "spec.ports[1].name: Required value",
+            "spec.ports[1]: Duplicate value: {\"port\":80,\"protocol\":\"TCP\"}"
+        ]
+    );
+    assert!(
+        created("Service", &json!({"metadata": {"name": "1a", "namespace": "b"}}))[0].contains("DNS-1035")
+    );
+    let at = |ip: &str| {
+        json!({"metadata": {"name": "s", "namespace": "b"},
+        "spec": {"type": "ClusterIP", "clusterIP": ip, "clusterIPs": [ip], "sessionAffinity": "None", "ports": [
+            {"port": 1, "targetPort": 1, "protocol": "TCP"}]}})
+    };
+    assert_eq!(
+        lines(&update("Service", &at("10.0.0.2"), &at("10.0.0.1"))),
+        ["spec.clusterIPs[0]: Invalid value: [\"10.0.0.2\"]: may not change once set"]
+    );
+}
+
+#[test]
+fn data_has_sound_keys_and_may_be_immutable() {
+    let map = |fields: Value| {
+        let mut object = json!({"metadata": {"name": "a", "namespace": "b"}});
+        object.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+        object
+    };
+    assert_eq!(created("ConfigMap", &map(json!({"data": {"a b": ""}}))).len(), 1);
+    assert_eq!(
+        created("ConfigMap", &map(json!({"data": {"a": ""}, "binaryData": {"a": ""}}))),
+        ["binaryData[a]: Invalid value: \"a\": duplicate of key present in data"]
+    );
+    let big = map(json!({"data": {"a": "x".repeat(1024 * 1024 + 1)}}));
+    assert!(created("ConfigMap", &big)[0].ends_with("Too long: may not be more than 1048576 bytes"));
+    let frozen = map(json!({"immutable": true, "data": {"a": "b"}}));
+    assert_eq!(
+        lines(&update("ConfigMap", &map(json!({"data": {}})), &frozen)),
+        [
+            "immutable: Forbidden: field is immutable when `immutable` is set",
+            "data: Forbidden: field is immutable when `immutable` is set",
+        ]
+    );
+    assert_eq!(
+        created("Secret", &map(json!({"type": "kubernetes.io/tls", "data": {"tls.crt": ""}}))),
+        ["data[tls.key]: Required value"]
+    );
+    assert_eq!(
+        lines(&update("Secret", &map(json!({"type": "b"})), &map(json!({"type": "a"})))),
+        ["type: Invalid value: \"b\": field is immutable"]
+    );
+}
+
+#[test]
+fn scale_is_not_negative_and_bindings_name_a_node() {
+    assert_eq!(
+        created("Scale", &json!({"spec": {"replicas": -1}})),
+        ["spec.replicas: Invalid value: -1: must be greater than or equal to 0"]
+    );
+    assert_eq!(
+        created("Binding", &json!({"target": {"kind": "Pod"}})),
+        [
+            "target.kind: Unsupported value: \"Pod\": supported values: \"Node\", \"<empty>\"",
+            "target.name: Required value",
+        ]
+    );
+}
+
+#[test]
+fn names_that_make_bad_hostnames_are_warned_of() {
+    let named = |name: &str| json!({"metadata": {"name": name}});
+    assert!(create_warnings("Deployment", &named("web")).is_empty());
+    assert_eq!(
+        create_warnings("Deployment", &named("a.b")),
+        [
+            "metadata.name: this is used in Pod names and hostnames, which can result in surprising behavior; a DNS \
+          label is recommended: [must not contain dots]"
+        ]
+    );
+    assert!(create_warnings("ConfigMap", &named("a.b")).is_empty());
+}
+
+proptest! {
+    #![proptest_config(cases(48))]
+
+    #[test]
+    fn any_object_is_valid_or_not(seed in any::<u64>()) {
+        for (api_version, kind) in ALL_KINDS {
+            let (a, b) = (Arbitrary::new(seed), Arbitrary::new(!seed));
+            let [a, b] = [a, b].map(|mut objects| prepared(api_version, kind, objects.object(api_version, kind)));
+            let _ = create(kind, &a);
+            let _ = update(kind, &a, &b);
+            let _ = update_status(kind, &a, &b);
+            // What was not changed is not what is wrong with an update.
+            for error in update(kind, &a, &a) {
+                prop_assert!(!error.to_string().contains("immutable"), "{}", error);
+            }
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! Deployments and ReplicaSets.
+//!
+//! Upstream counterpart: `pkg/apis/apps/validation`.
+
+use kcm_api::selector::{LabelSelector, Selector};
+use serde_json::Value;
+
+use super::{
+    metadata, names,
+    path::{Errors, Path},
+    pod,
+    read::{entries, get, given, integer, list, map, text, texts},
+};
+
+const SPEC: Path<'static> = Path::new("spec");
+const STATUS: Path<'static> = Path::new("status");
+
+/// The spec of a Deployment.
+pub(super) fn deployment(object: &Value, errors: &mut Errors) {
+    let spec = get(object, "spec");
+    errors.not_negative(&SPEC.child("replicas"), integer(spec, "replicas"));
+    selector_and_template(spec, errors);
+    strategy(get(spec, "strategy"), &SPEC.child("strategy"), errors);
+    let ready = integer(spec, "minReadySeconds");
+    errors.not_negative(&SPEC.child("minReadySeconds"), ready);
+    errors.not_negative(&SPEC.child("revisionHistoryLimit"), integer(spec, "revisionHistoryLimit"));
+    if let Some(deadline) = integer(spec, "progressDeadlineSeconds") {
+        let path = SPEC.child("progressDeadlineSeconds");
+        errors.not_negative(&path, Some(deadline));
+        if deadline <= ready.unwrap_or(0) {
+            errors.invalid(&path, deadline, "must be greater than minReadySeconds");
+        }
+    }
+}
+
+/// The spec of a ReplicaSet.
+pub(super) fn replica_set(object: &Value, errors: &mut Errors) {
+    let spec = get(object, "spec");
+    errors.not_negative(&SPEC.child("replicas"), integer(spec, "replicas"));
+    errors.not_negative(&SPEC.child("minReadySeconds"), integer(spec, "minReadySeconds"));
+    selector_and_template(spec, errors);
+}
+
+/// A selector can never change: pods would be left without anybody who knows of them.
+pub(super) fn selector_immutable(new: &Value, old: &Value, errors: &mut Errors) {
+    let selector = |object| get(get(object, "spec"), "selector");
+    errors.immutable(&SPEC.child("selector"), selector(new), selector(old));
+}
+
+fn selector_and_template(spec: &Value, errors: &mut Errors) {
+    let path = SPEC.child("selector");
+    let Some(selector) = given(spec, "selector") else {
+        errors.required(&path, "");
+        // Upstream goes on with a selector that matches nothing, so the labels never match either.
+        template(spec, None, errors);
+        return;
+    };
+    label_selector(selector, &path, errors);
+    if map(selector, "matchLabels").is_none_or(|labels| labels.is_empty())
+        && list(selector, "matchExpressions").is_empty()
+    {
+        errors.invalid(&path, selector.clone(), "empty selector is invalid for deployment");
+    }
+    let declared: Option<LabelSelector> = serde_json::from_value(selector.clone()).ok();
+    match declared.map(|declared| Selector::new(Some(&declared))) {
+        Some(Ok(compiled)) => template(spec, Some(&compiled), errors),
+        _ => errors.invalid(&path, selector.clone(), "invalid label selector"),
+    }
+}
+
+/// A label selector.
+pub(super) fn label_selector(selector: &Value, path: &Path<'_>, errors: &mut Errors) {
+    metadata::labels(selector, "matchLabels", path, errors);
+    let path = path.child("matchExpressions");
+    for (index, expression) in list(selector, "matchExpressions").iter().enumerate() {
+        let path = path.index(index);
+        let has_values = !list(expression, "values").is_empty();
+        match text(expression, "operator") {
+            "In" | "NotIn" if !has_values => {
+                let detail = "must be specified when `operator` is 'In' or 'NotIn'";
+                errors.required(&path.child("values"), detail);
+            }
+            "Exists" | "DoesNotExist" if has_values => {
+                let detail = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'";
+                errors.forbidden(&path.child("values"), detail);
+            }
+            "In" | "NotIn" | "Exists" | "DoesNotExist" => {}
+            other => errors.invalid(&path.child("operator"), other, "not a valid selector operator"),
+        }
+        errors.rule(&path.child("key"), text(expression, "key"), names::qualified_name);
+        for (index, value) in texts(expression, "values").enumerate() {
+            errors.rule(&path.child("values").index(index), value, names::label_value);
+        }
+    }
+}
+
+fn template(spec: &Value, selector: Option<&Selector>, errors: &mut Errors) {
+    let (template, path) = (get(spec, "template"), SPEC.child("template"));
+    let (pods, pods_path) = (get(template, "spec"), path.child("spec"));
+    if selector.is_none_or(|selector| !selector.is_empty()) {
+        let metadata = get(template, "metadata");
+        let labels = entries(metadata, "labels");
+        let labels = labels.map(|(key, value)| (key.clone(), value.as_str().unwrap_or_default().to_owned()));
+        if !selector.is_some_and(|selector| selector.matches(&labels.collect())) {
+            let labels = get(metadata, "labels").clone();
+            let path = path.child("metadata");
+            errors.invalid(&path.child("labels"), labels, "`selector` does not match template `labels`");
+        }
+    }
+    pod::template(template, &path, errors);
+    let policy = text(pods, "restartPolicy");
+    if policy != "Always" {
+        errors.not_supported(&pods_path.child("restartPolicy"), policy, &["Always"]);
+    }
+    if given(pods, "activeDeadlineSeconds").is_some() {
+        let detail = "activeDeadlineSeconds in ReplicaSet is not Supported";
+        errors.forbidden(&pods_path.child("activeDeadlineSeconds"), detail);
+    }
+}
+
+fn strategy(strategy: &Value, path: &Path<'_>, errors: &mut Errors) {
+    let rolling = given(strategy, "rollingUpdate");
+    match (text(strategy, "type"), rolling) {
+        ("Recreate", None) => {}
+        ("Recreate", Some(_)) => errors.forbidden(
+            &path.child("rollingUpdate"),
+            "may not be specified when strategy `type` is 'Recreate'",
+        ),
+        ("RollingUpdate", None) => {
+            errors.required(&path.child("rollingUpdate"), "this should be defaulted and never be nil");
+        }
+        ("RollingUpdate", Some(rolling)) => rolling_update(rolling, &path.child("rollingUpdate"), errors),
+        (other, _) => errors.not_supported(&path.child("type"), other, &["Recreate", "RollingUpdate"]),
+    }
+}
+
+fn rolling_update(rolling: &Value, path: &Path<'_>, errors: &mut Errors) {
+    let (unavailable, surge) = (get(rolling, "maxUnavailable"), get(rolling, "maxSurge"));
+    let unavailable_path = path.child("maxUnavailable");
+    count_or_percent(unavailable, &unavailable_path, errors);
+    count_or_percent(surge, &path.child("maxSurge"), errors);
+    if is_zero(unavailable) && is_zero(surge) {
+        errors.invalid(&unavailable_path, unavailable.clone(), "may not be 0 when `maxSurge` is 0");
+    }
+    if percentage(unavailable).is_some_and(|share| share > 100) {
+        errors.invalid(&unavailable_path, unavailable.clone(), "must not be greater than 100%");
+    }
+}
+
+fn count_or_percent(value: &Value, path: &Path<'_>, errors: &mut Errors) {
+    match value {
+        Value::String(share) => errors.rule(path, share, names::percent),
+        value => errors.not_negative(path, value.as_i64()),
+    }
+}
+
+/// The share that a percentage stands for. One with too many digits to count is certainly above 100.
+fn percentage(value: &Value) -> Option<i64> {
+    let share = value.as_str().filter(|share| names::percent(share).is_empty())?;
+    Some(share.trim_end_matches('%').parse().unwrap_or(i64::MAX))
+}
+
+/// Whether it is no pods at all. What is absent or no percentage counts as 0, as upstream has it.
+fn is_zero(value: &Value) -> bool {
+    match value {
+        Value::String(_) => percentage(value).unwrap_or(0) == 0,
+        value => value.as_i64().unwrap_or(0) == 0,
+    }
+}
+
+/// The status of a Deployment.
+pub(super) fn deployment_status(new: &Value, old: &Value, errors: &mut Errors) {
+    let status = get(new, "status");
+    let counts = ["updatedReplicas", "readyReplicas", "availableReplicas"];
+    let others =
+        ["observedGeneration", "replicas", "unavailableReplicas", "terminatingReplicas", "collisionCount"];
+    counts_within_replicas(status, &counts, &others, errors);
+    let collisions = |object| integer(get(object, "status"), "collisionCount");
+    if let Some(before) = collisions(old)
+        && collisions(new).is_none_or(|now| now < before)
+    {
+        let now = collisions(new).unwrap_or(0);
+        errors.invalid(&STATUS.child("collisionCount"), now, "cannot be decremented");
+    }
+}
+
+/// The status of a ReplicaSet.
+pub(super) fn replica_set_status(new: &Value, errors: &mut Errors) {
+    let counts = ["fullyLabeledReplicas", "readyReplicas", "availableReplicas"];
+    let others = ["observedGeneration", "replicas", "terminatingReplicas"];
+    counts_within_replicas(get(new, "status"), &counts, &others, errors);
+}
+
+/// No count is negative; none of `counts` exceeds that of all pods; what is available is ready.
+fn counts_within_replicas(status: &Value, counts: &[&str], others: &[&str], errors: &mut Errors) {
+    for field in others.iter().chain(counts) {
+        errors.not_negative(&STATUS.child(field), integer(status, field));
+    }
+    let count = |field: &str| integer(status, field).unwrap_or(0);
+    for field in counts {
+        if count(field) > count("replicas") {
+            errors.invalid(&STATUS.child(field), count(field), "cannot be greater than status.replicas");
+        }
+    }
+    if count("availableReplicas") > count("readyReplicas") {
+        let available = count("availableReplicas");
+        errors.invalid(&STATUS.child("availableReplicas"), available, "cannot be greater than readyReplicas");
+    }
+}
+
+/// A Scale.
+pub(super) fn scale(object: &Value, errors: &mut Errors) {
+    errors.not_negative(&SPEC.child("replicas"), integer(get(object, "spec"), "replicas"));
+}
