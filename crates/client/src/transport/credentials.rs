@@ -180,6 +180,3 @@ fn unreadable(server: &Server, error: &KubeconfigError) -> ConfigError {
         other => ConfigError::caused(server, other),
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -1,0 +1,372 @@
+//! Connections and credentials, against real sockets on loopback.
+
+mod support;
+
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use futures_util::{StreamExt, future::join_all};
+use http::{Method, Version};
+use kcm_api::ApiError;
+use kcm_client::{ApiClient, ClientFactory, RateLimit, Request, Server};
+use kcm_clock::{Clock, FakeClock, Sleep, Timestamp};
+use kcm_informer::WatchOptions;
+use tempfile::TempDir;
+
+use support::{
+    options,
+    socket::{Authority, Cable, Identity, SocketServer},
+};
+
+/// Waits of up to a second are over at once; longer ones never end.
+#[derive(Debug)]
+struct Impatient;
+
+impl Clock for Impatient {
+    fn now(&self) -> Timestamp {
+        Timestamp::UNIX_EPOCH
+    }
+
+    fn monotonic(&self) -> Duration {
+        Duration::ZERO
+    }
+
+    fn sleep(&self, duration: Duration) -> Sleep {
+        if duration <= Duration::from_secs(1) {
+            Box::pin(tokio::task::yield_now())
+        } else {
+            Box::pin(std::future::pending())
+        }
+    }
+}
+
+fn fake() -> FakeClock {
+    FakeClock::new(Timestamp::UNIX_EPOCH)
+}
+
+async fn client(server: Server, clock: Arc<dyn Clock>) -> ApiClient {
+    let factory = ClientFactory::connect(server, options(clock)).await.unwrap();
+    factory.client("test", RateLimit::UNLIMITED)
+}
+
+async fn plain_client(server: &SocketServer, clock: Arc<dyn Clock>) -> ApiClient {
+    client(Server::Master(server.address.to_string()), clock).await
+}
+
+/// A kubeconfig and the files that it names.
+struct Files(TempDir);
+
+impl Files {
+    fn new(server: &SocketServer, authority: &Authority, user: &str) -> Self {
+        let this = Self(tempfile::tempdir().unwrap());
+        this.write("ca.crt", &authority.pem());
+        this.write_kubeconfig(&format!("https://{}", server.address), user);
+        this
+    }
+
+    fn write_kubeconfig(&self, server: &str, user: &str) {
+        // Paths in a kubeconfig are relative to it.
+        let text = format!(
+            "apiVersion: v1\nkind: Config\ncurrent-context: c\n\
+             contexts: [{{name: c, context: {{cluster: k, user: u}}}}]\n\
+             clusters: [{{name: k, cluster: {{server: '{server}', certificate-authority: ca.crt}}}}]\n\
+             users: [{{name: u, user: {{{user}}}}}]\n"
+        );
+        self.write("kubeconfig", &text);
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        std::fs::write(self.path(name), text).unwrap();
+    }
+
+    fn write_identity(&self, identity: &Identity) {
+        self.write("client.crt", &identity.certificate);
+        self.write("client.key", &identity.key);
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn server(&self) -> Server {
+        Server::Kubeconfig { path: self.path("kubeconfig"), master: None }
+    }
+}
+
+const CERTIFICATE: &str = "client-certificate: client.crt, client-key: client.key";
+
+async fn ok(client: &ApiClient) {
+    client.send(&Request::get("/ok")).await.unwrap();
+}
+
+#[tokio::test]
+async fn post_whose_connection_is_lost_arrives_once() {
+    let server = SocketServer::plain().await;
+    let client = plain_client(&server, Arc::new(Impatient)).await;
+    // On a connection that has been used: a pool's own idea of a retry would be to take another.
+    ok(&client).await;
+    let error = client.send(&Request::json(Method::POST, "/break", "{}")).await.unwrap_err();
+    let ApiError::Transport(message) = error else { panic!("{error:?}") };
+    assert!(message.starts_with(&format!("POST http://{}/break: ", server.address)), "{message}");
+    let posts = server.requests().iter().filter(|request| request.what == "POST /break").count();
+    assert_eq!(posts, 1);
+}
+
+#[tokio::test]
+async fn get_whose_connection_is_lost_is_sent_again_up_to_ten_times() {
+    let server = SocketServer::plain().await;
+    let client = plain_client(&server, Arc::new(Impatient)).await;
+    client.send(&Request::get("/break")).await.unwrap_err();
+    assert_eq!(server.requests().len(), 11);
+}
+
+#[tokio::test]
+async fn request_to_a_port_where_nobody_listens_fails_at_once_in_one_line() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    drop(listener);
+    // A clock that never moves: any retry would hang.
+    let client = client(Server::Master(address.to_string()), Arc::new(fake())).await;
+    let error = client.health().await.unwrap_err().to_string();
+    assert!(error.starts_with(&format!("GET http://{address}/healthz: ")), "{error}");
+    assert!(error.contains("Connection refused"), "{error}");
+    assert!(!error.contains('\n'), "{error}");
+}
+
+#[tokio::test]
+async fn watch_whose_connection_is_cut_ends_in_an_error() {
+    let server = SocketServer::plain().await;
+    let client = plain_client(&server, Arc::new(fake())).await;
+    let options = WatchOptions { timeout: Duration::from_secs(300), ..WatchOptions::default() };
+    let events: Vec<_> = client.pods().watch(&options).await.unwrap().collect().await;
+    assert!(matches!(&events[..], [Ok(_), Err(ApiError::Transport(_))]), "{events:?}");
+}
+
+#[tokio::test]
+async fn watch_whose_peer_falls_silent_ends_within_a_minute() {
+    let authority = Authority::new();
+    let server = SocketServer::tls(&authority).await;
+    let cable = Cable::to(server.address).await;
+    let files = Files::new(&server, &authority, "token: t");
+    let path = files.path("kubeconfig");
+    let through = Server::Kubeconfig { path, master: Some(cable.address.to_string()) };
+    let client = client(through, Arc::new(fake())).await;
+    let options = WatchOptions { timeout: Duration::from_secs(300), ..WatchOptions::default() };
+    let mut events = client.deployments().watch(&options).await.unwrap();
+    events.next().await.unwrap().unwrap();
+    cable.cut();
+    // From here on only timers are left, so time may fly.
+    tokio::time::pause();
+    let start = tokio::time::Instant::now();
+    let end = events.next().await.unwrap();
+    assert!(matches!(end, Err(ApiError::Transport(_))), "{end:?}");
+    assert!(start.elapsed() <= Duration::from_secs(60), "{:?}", start.elapsed());
+}
+
+#[tokio::test]
+async fn many_requests_on_a_cold_tls_pool_share_one_http2_connection() {
+    let authority = Authority::new();
+    let server = SocketServer::tls(&authority).await;
+    let files = Files::new(&server, &authority, "token: t");
+    let client = client(files.server(), Arc::new(fake())).await;
+    join_all((0..50).map(|_| ok(&client))).await;
+    assert_eq!(server.requests().len(), 50);
+    assert!(server.requests().iter().all(|request| request.version == Version::HTTP_2));
+    assert_eq!(server.connections(), 1);
+}
+
+#[tokio::test]
+async fn watches_have_a_connection_of_their_own() {
+    let authority = Authority::new();
+    let server = SocketServer::tls(&authority).await;
+    let files = Files::new(&server, &authority, "token: t");
+    let client = client(files.server(), Arc::new(fake())).await;
+    ok(&client).await;
+    let stream = client.pods().watch(&WatchOptions::default()).await.unwrap();
+    assert_eq!(server.connections(), 2);
+    drop(stream);
+}
+
+#[tokio::test]
+async fn client_certificate_that_changes_is_used_on_a_new_connection() {
+    let authority = Authority::new();
+    let (first, second) = (authority.identity("first"), authority.identity("second"));
+    let server = SocketServer::tls(&authority).await;
+    let files = Files::new(&server, &authority, CERTIFICATE);
+    files.write_identity(&first);
+    let clock = fake();
+    let client = client(files.server(), Arc::new(clock.clone())).await;
+    ok(&client).await;
+
+    files.write_identity(&second);
+    clock.step(Duration::from_secs(29));
+    ok(&client).await;
+    clock.step(Duration::from_secs(1));
+    ok(&client).await;
+
+    let certificates: Vec<_> =
+        server.requests().into_iter().map(|request| request.certificate.unwrap()).collect();
+    assert_eq!(certificates, [first.der.clone(), first.der, second.der]);
+    assert_eq!(server.connections(), 2);
+}
+
+#[tokio::test]
+async fn client_certificate_that_is_half_written_is_ignored_until_it_is_whole() {
+    let authority = Authority::new();
+    let (first, second) = (authority.identity("first"), authority.identity("second"));
+    let server = SocketServer::tls(&authority).await;
+    let files = Files::new(&server, &authority, CERTIFICATE);
+    files.write_identity(&first);
+    let clock = fake();
+    let client = client(files.server(), Arc::new(clock.clone())).await;
+
+    // The new certificate with the old key, then nothing at all, then both.
+    files.write("client.crt", &second.certificate);
+    clock.step(Duration::from_secs(30));
+    ok(&client).await;
+    std::fs::remove_file(files.path("client.key")).unwrap();
+    clock.step(Duration::from_secs(30));
+    ok(&client).await;
+    files.write_identity(&second);
+    clock.step(Duration::from_secs(30));
+    ok(&client).await;
+
+    let certificates: Vec<_> =
+        server.requests().into_iter().map(|request| request.certificate.unwrap()).collect();
+    assert_eq!(certificates, [first.der.clone(), first.der, second.der]);
+}
+
+#[tokio::test]
+async fn token_file_that_changes_is_used_on_the_same_connection() {
+    let authority = Authority::new();
+    let server = SocketServer::tls(&authority).await;
+    let files = Files::new(&server, &authority, "tokenFile: token");
+    files.write("token", "old\n");
+    let clock = fake();
+    let client = client(files.server(), Arc::new(clock.clone())).await;
+    ok(&client).await;
+    files.write("token", "new\n");
+    clock.step(Duration::from_secs(30));
+    ok(&client).await;
+    let tokens: Vec<_> =
+        server.requests().into_iter().map(|request| request.authorization.unwrap()).collect();
+    assert_eq!(tokens, ["Bearer old", "Bearer new"]);
+    assert_eq!(server.connections(), 1);
+}
+
+#[tokio::test]
+async fn kubeconfig_that_changes_its_token_is_used_and_one_that_changes_the_server_is_not() {
+    let authority = Authority::new();
+    let server = SocketServer::tls(&authority).await;
+    let files = Files::new(&server, &authority, "token: old");
+    let clock = fake();
+    let client = client(files.server(), Arc::new(clock.clone())).await;
+    ok(&client).await;
+    files.write_kubeconfig(&format!("https://{}", server.address), "token: new");
+    clock.step(Duration::from_secs(30));
+    ok(&client).await;
+    files.write_kubeconfig("https://127.0.0.1:1", "token: elsewhere");
+    clock.step(Duration::from_secs(30));
+    ok(&client).await;
+    let tokens: Vec<_> =
+        server.requests().into_iter().map(|request| request.authorization.unwrap()).collect();
+    assert_eq!(tokens, ["Bearer old", "Bearer new", "Bearer new"]);
+}
+
+#[tokio::test]
+async fn master_wins_over_the_address_in_the_kubeconfig() {
+    let authority = Authority::new();
+    let server = SocketServer::tls(&authority).await;
+    let files = Files::new(&server, &authority, "token: t");
+    files.write_kubeconfig("https://127.0.0.1:1", "token: t");
+    let path = files.path("kubeconfig");
+    // Without a scheme: there is an authority, so it is https.
+    let client =
+        client(Server::Kubeconfig { path, master: Some(server.address.to_string()) }, Arc::new(fake())).await;
+    ok(&client).await;
+    assert_eq!(client.server(), format!("https://{}", server.address));
+}
+
+#[tokio::test]
+async fn server_with_a_certificate_of_an_unknown_authority_is_refused_in_one_line() {
+    let server = SocketServer::tls(&Authority::new()).await;
+    let files = Files::new(&server, &Authority::new(), "token: t");
+    let client = client(files.server(), Arc::new(fake())).await;
+    let error = client.health().await.unwrap_err().to_string();
+    assert!(error.contains("certificate"), "{error}");
+    assert!(!error.contains('\n'), "{error}");
+    assert!(server.requests().is_empty());
+}
+
+// Configurations that lead nowhere.
+
+async fn refusal(server: Server) -> String {
+    let error = ClientFactory::connect(server, options(Arc::new(fake()))).await.unwrap_err().to_string();
+    assert!(!error.contains('\n') && !error.contains("s3cr3t"), "{error}");
+    error
+}
+
+fn kubeconfig(path: &Path) -> Server {
+    Server::Kubeconfig { path: path.to_owned(), master: None }
+}
+
+#[tokio::test]
+async fn kubeconfig_that_is_missing_is_named() {
+    let error = refusal(kubeconfig(Path::new("/nowhere/config"))).await;
+    assert_eq!(error, "kubeconfig \"/nowhere/config\": No such file or directory (os error 2)");
+}
+
+#[tokio::test]
+async fn kubeconfig_that_is_broken_is_named_without_its_secrets() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("config");
+    let cases = [
+        ("users: [{name: u, user: {token: s3cr3t}}\nclusters: {", "not valid YAML at line 2 column"),
+        ("users: {token: s3cr3t}", "not valid YAML at line 1 column"),
+        ("", "failed to determine current context"),
+        ("current-context: c", "failed to load current context: c"),
+        (
+            "{current-context: c, contexts: [{name: c, context: {cluster: k, user: u}}]}",
+            "failed to load the cluster",
+        ),
+        (
+            "{current-context: c, contexts: [{name: c, context: {cluster: k, user: u}}], \
+             clusters: [{name: k, cluster: {server: 'ftp://x'}}]}",
+            "address \"ftp://x/\": the scheme must be http or https",
+        ),
+        (
+            "{current-context: c, contexts: [{name: c, context: {cluster: k, user: u}}], \
+             clusters: [{name: k, cluster: {server: 'https://x', proxy-url: 'http://p'}}]}",
+            "proxy-url is not supported",
+        ),
+    ];
+    for (text, expected) in cases {
+        std::fs::write(&path, text).unwrap();
+        let error = refusal(kubeconfig(&path)).await;
+        assert!(error.starts_with(&format!("kubeconfig {path:?}: {expected}")), "{text}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn kubeconfig_whose_files_are_missing_or_broken_is_named_with_them() {
+    let authority = Authority::new();
+    let server = SocketServer::tls(&authority).await;
+    let files = Files::new(&server, &authority, CERTIFICATE);
+    let error = refusal(files.server()).await;
+    assert!(error.contains("client.crt") && error.contains("No such file"), "{error}");
+
+    files.write("client.crt", "s3cr3t");
+    files.write("client.key", "s3cr3t");
+    let error = refusal(files.server()).await;
+    assert!(error.contains("PEM"), "{error}");
+
+    files.write("ca.crt", "-----BEGIN CERTIFICATE-----\ns3cr3t\n-----END CERTIFICATE-----\n");
+    files.write_kubeconfig(&format!("https://{}", server.address), "tokenFile: absent");
+    refusal(files.server()).await;
+    files.write("ca.crt", &authority.pem());
+    let error = refusal(files.server()).await;
+    assert!(error.contains("absent") && error.contains("No such file"), "{error}");
+}

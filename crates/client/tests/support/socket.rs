@@ -1,0 +1,213 @@
+//! An API server on loopback, as far as connections go.
+
+use std::{
+    convert::Infallible,
+    net::SocketAddr,
+    sync::{Arc, Mutex},
+};
+
+use bytes::Bytes;
+use futures_util::{StreamExt, stream};
+use http::{Request, Response, Version};
+use http_body::Frame;
+use http_body_util::{BodyExt, Full, StreamBody, combinators::BoxBody};
+use hyper::{body::Incoming, service::service_fn};
+use hyper_util::{
+    rt::{TokioExecutor, TokioIo},
+    server::conn::auto,
+};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use rustls::{
+    RootCertStore, ServerConfig,
+    pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer},
+    server::WebPkiClientVerifier,
+};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::{TcpListener, TcpStream},
+};
+use tokio_rustls::TlsAcceptor;
+use tokio_util::sync::CancellationToken;
+
+type Answer = Result<Response<BoxBody<Bytes, std::io::Error>>, std::io::Error>;
+
+/// What a request looked like from the other side.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Arrived {
+    pub what: String,
+    pub version: Version,
+    pub authorization: Option<String>,
+    /// The client's certificate.
+    pub certificate: Option<Vec<u8>>,
+}
+
+#[derive(Debug, Default)]
+pub struct Log {
+    pub connections: usize,
+    pub requests: Vec<Arrived>,
+}
+
+/// Answers `/ok` with an empty object; breaks the connection at `/break`, and after the first event of a watch on
+/// pods. Other watches never end.
+pub struct SocketServer {
+    pub address: SocketAddr,
+    log: Arc<Mutex<Log>>,
+}
+
+impl SocketServer {
+    pub async fn plain() -> Self {
+        Self::start(None).await
+    }
+
+    pub async fn tls(authority: &Authority) -> Self {
+        Self::start(Some(TlsAcceptor::from(Arc::new(authority.server_config())))).await
+    }
+
+    pub fn connections(&self) -> usize {
+        self.log.lock().unwrap().connections
+    }
+
+    pub fn requests(&self) -> Vec<Arrived> {
+        self.log.lock().unwrap().requests.clone()
+    }
+
+    async fn start(acceptor: Option<TlsAcceptor>) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let log = Arc::<Mutex<Log>>::default();
+        let serving = Arc::clone(&log);
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                serving.lock().unwrap().connections += 1;
+                let (log, acceptor) = (Arc::clone(&serving), acceptor.clone());
+                tokio::spawn(async move {
+                    match acceptor {
+                        None => serve(stream, log, None).await,
+                        Some(acceptor) => {
+                            let Ok(stream) = acceptor.accept(stream).await else { return };
+                            let peer = stream.get_ref().1.peer_certificates();
+                            let peer = peer.map(|chain| chain[0].to_vec());
+                            serve(stream, log, peer).await;
+                        }
+                    }
+                });
+            }
+        });
+        Self { address, log }
+    }
+}
+
+async fn serve(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    log: Arc<Mutex<Log>>,
+    certificate: Option<Vec<u8>>,
+) {
+    let service = service_fn(move |request| answer(request, Arc::clone(&log), certificate.clone()));
+    // The other side, or this one on purpose, breaks it.
+    let _ = auto::Builder::new(TokioExecutor::new()).serve_connection(TokioIo::new(stream), service).await;
+}
+
+async fn answer(request: Request<Incoming>, log: Arc<Mutex<Log>>, certificate: Option<Vec<u8>>) -> Answer {
+    let (head, body) = request.into_parts();
+    body.collect().await.map_err(std::io::Error::other)?;
+    let authorization = head.headers.get("authorization").map(|value| value.to_str().unwrap().to_owned());
+    let what = format!("{} {}", head.method, head.uri.path());
+    log.lock().unwrap().requests.push(Arrived { what, version: head.version, authorization, certificate });
+    let reset = || std::io::Error::other("on purpose");
+    match head.uri.path() {
+        "/break" => Err(reset()),
+        "/ok" => Ok(Response::new(Full::from("{}").map_err(never).boxed())),
+        path => {
+            let breaks = path.ends_with("/pods");
+            let event = "{\"type\":\"ADDED\",\"object\":{\"metadata\":{\"name\":\"a\"}}}\n";
+            let first = stream::iter([Ok(Frame::data(Bytes::from_static(event.as_bytes())))]);
+            let rest = stream::once(async move {
+                // So that what is there goes out first.
+                tokio::task::yield_now().await;
+                if breaks { Err(reset()) } else { std::future::pending().await }
+            });
+            Ok(Response::new(BoxBody::new(StreamBody::new(first.chain(rest)))))
+        }
+    }
+}
+
+fn never(never: Infallible) -> std::io::Error {
+    match never {}
+}
+
+/// A cable between a client and a server, which can be cut without either side being told.
+pub struct Cable {
+    pub address: SocketAddr,
+    cut: CancellationToken,
+}
+
+impl Cable {
+    pub async fn to(server: SocketAddr) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let cut = CancellationToken::new();
+        let is_cut = cut.clone();
+        tokio::spawn(async move {
+            while let Ok((mut near, _)) = listener.accept().await {
+                let is_cut = is_cut.clone();
+                tokio::spawn(async move {
+                    let mut far = TcpStream::connect(server).await.unwrap();
+                    let copied = tokio::io::copy_bidirectional(&mut near, &mut far);
+                    if is_cut.run_until_cancelled(copied).await.is_none() {
+                        // Both ends stay open, and silent.
+                        std::future::pending::<()>().await;
+                    }
+                });
+            }
+        });
+        Self { address, cut }
+    }
+
+    pub fn cut(&self) {
+        self.cut.cancel();
+    }
+}
+
+/// A certificate authority.
+pub struct Authority(CertifiedIssuer<'static, KeyPair>);
+
+/// A certificate and its key, in PEM and as the other side sees it.
+pub struct Identity {
+    pub certificate: String,
+    pub key: String,
+    pub der: Vec<u8>,
+}
+
+impl Authority {
+    pub fn new() -> Self {
+        let mut params = CertificateParams::new(vec![]).unwrap();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        Self(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
+    }
+
+    pub fn pem(&self) -> String {
+        self.0.pem()
+    }
+
+    pub fn identity(&self, name: &str) -> Identity {
+        let key = KeyPair::generate().unwrap();
+        let certificate =
+            CertificateParams::new(vec![name.to_owned()]).unwrap().signed_by(&key, &self.0).unwrap();
+        Identity { certificate: certificate.pem(), key: key.serialize_pem(), der: certificate.der().to_vec() }
+    }
+
+    fn server_config(&self) -> ServerConfig {
+        let mut roots = RootCertStore::empty();
+        roots.add(self.0.der().clone()).unwrap();
+        let clients = WebPkiClientVerifier::builder(Arc::new(roots)).allow_unauthenticated().build().unwrap();
+        let key = KeyPair::generate().unwrap();
+        let certificate =
+            CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap().signed_by(&key, &self.0).unwrap();
+        let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
+        let chain = vec![certificate.der().clone()];
+        let mut config =
+            ServerConfig::builder().with_client_cert_verifier(clients).with_single_cert(chain, key).unwrap();
+        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        config
+    }
+}
