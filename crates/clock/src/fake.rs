@@ -127,6 +127,26 @@ mod tests {
         assert_eq!(clock.sleepers(), 0);
     }
 
+    #[tokio::test]
+    async fn sleepers_due_at_one_step_all_wake_and_a_sleep_of_nothing_never_waits() {
+        let clock = FakeClock::new(Timestamp::UNIX_EPOCH);
+        let sleeps = [3, 1, 2].map(|seconds| clock.sleep(Duration::from_secs(seconds)));
+        clock.step(Duration::from_secs(3));
+        for sleep in sleeps {
+            sleep.await;
+        }
+        clock.sleep(Duration::ZERO).await;
+    }
+
+    #[test]
+    fn sleep_dropped_no_longer_counts() {
+        let clock = FakeClock::new(Timestamp::UNIX_EPOCH);
+        let sleep = clock.sleep(Duration::from_secs(5));
+        drop(sleep);
+        assert_eq!(clock.sleepers(), 0);
+        clock.step(Duration::from_secs(5));
+    }
+
     #[test]
     fn wall_clock_set_leaves_the_monotonic_clock_alone() {
         let clock = FakeClock::new(Timestamp::UNIX_EPOCH);

@@ -37,3 +37,21 @@ impl Clock for RealClock {
         Box::pin(tokio::time::sleep(duration))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn monotonic_clock_advances_by_what_was_slept() {
+        let clock = RealClock::new();
+        let before = clock.monotonic();
+        clock.sleep(Duration::from_secs(3600)).await;
+        assert_eq!(clock.monotonic() - before, Duration::from_secs(3600));
+    }
+
+    #[test]
+    fn wall_clock_is_past_the_day_this_was_written() {
+        assert!(RealClock::new().now() > "2026-01-01T00:00:00Z".parse().unwrap());
+    }
+}

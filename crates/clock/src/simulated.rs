@@ -36,3 +36,28 @@ impl Clock for SimulatedClock {
         Box::pin(tokio::time::sleep(duration))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn both_clocks_follow_paused_time_in_step() {
+        let clock = SimulatedClock::new("2026-01-01T00:00:00Z".parse().unwrap());
+        let hour = Duration::from_secs(3600);
+        clock.sleep(hour).await;
+        assert_eq!(clock.monotonic(), hour);
+        assert_eq!(clock.now(), "2026-01-01T01:00:00Z".parse().unwrap());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn sleeps_end_in_the_order_of_their_deadlines() {
+        let clock = SimulatedClock::new(Timestamp::UNIX_EPOCH);
+        let (late, early) = (clock.sleep(Duration::from_secs(9)), clock.sleep(Duration::from_secs(4)));
+        tokio::select! {
+            () = late => panic!("nine seconds passed before four"),
+            () = early => {}
+        }
+        assert_eq!(clock.monotonic(), Duration::from_secs(4));
+    }
+}

@@ -15,6 +15,8 @@ struct Server {
     clock: Arc<dyn Clock>,
     answers: Mutex<VecDeque<Result<(), ApiError>>>,
     asked: Mutex<Vec<Asked>>,
+    /// What it calls what it creates, if not by the name it was sent.
+    renames_to: Mutex<Option<&'static str>>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -38,7 +40,7 @@ impl Server {
         });
         self.answers.lock().pop_front().unwrap_or(Ok(()))?;
         let mut stored = body.clone();
-        stored["metadata"]["name"] = name.into();
+        stored["metadata"]["name"] = self.renames_to.lock().unwrap_or(name).into();
         Ok(stored)
     }
 }
@@ -70,6 +72,7 @@ fn world(answers: impl IntoIterator<Item = Result<(), ApiError>>) -> World {
         clock: clock.clone(),
         answers: Mutex::new(answers.into_iter().collect()),
         asked: Mutex::default(),
+        renames_to: Mutex::default(),
     });
     let random = Arc::new(SeededRandom::new(7));
     let broadcaster = EventBroadcaster::start(server.clone(), clock.clone(), random);
@@ -137,6 +140,16 @@ async fn event_repeated_is_patched_under_the_first_ones_name() {
     assert_eq!(world.settled().await, [("create", 1), ("patch", 2), ("patch", 3)]);
     let asked = world.server.asked.lock();
     assert!(asked.iter().all(|other| other.name == asked[0].name), "{asked:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn event_that_the_server_renamed_is_patched_under_its_new_name() {
+    let world = world([]);
+    *world.server.renames_to.lock() = Some("web.renamed");
+    world.tell("Scaled up");
+    world.tell("Scaled up");
+    world.settled().await;
+    assert_eq!(world.server.asked.lock()[1].name, "web.renamed");
 }
 
 #[tokio::test(start_paused = true)]
@@ -213,6 +226,7 @@ async fn first_wait_differs_from_client_to_client() {
             clock: clock.clone(),
             answers: Mutex::new([unreachable()].into()),
             asked: Mutex::default(),
+            renames_to: Mutex::default(),
         });
         let random = Arc::new(SeededRandom::new(seed));
         let broadcaster = EventBroadcaster::start(server.clone(), clock, random);
@@ -291,7 +305,8 @@ async fn rollout_of_twelve_steps_is_nine_events_and_one_combined_that_is_patched
 #[test]
 fn server_in_these_tests_answers_with_what_it_was_sent() {
     let clock = Arc::new(kcm_clock::FakeClock::new(Timestamp::UNIX_EPOCH));
-    let server = Server { clock, answers: Mutex::default(), asked: Mutex::default() };
+    let server =
+        Server { clock, answers: Mutex::default(), asked: Mutex::default(), renames_to: Mutex::default() };
     let answer = server.ask("patch", "shop", "web.1", &json!({ "count": 2 })).unwrap();
     assert_eq!(answer, json!({ "count": 2, "metadata": { "name": "web.1" } }));
 }

@@ -75,6 +75,16 @@ fn item_added_for_two_times_comes_once_at_the_earlier() {
 }
 
 #[test]
+fn item_added_again_for_the_same_time_keeps_its_place() {
+    let (clock, queue) = queue();
+    for item in ["a", "b", "a"] {
+        queue.add_after(item, ms(10));
+    }
+    clock.step(ms(10));
+    assert_eq!(drain(&queue), ["a", "b"]);
+}
+
+#[test]
 fn item_added_at_once_does_not_suppress_its_later_self() {
     let (clock, queue) = queue();
     queue.add_after("a", ms(50));
@@ -164,13 +174,40 @@ fn shutdown_with_drain_does_not_wait_for_what_is_not_due() {
     let (clock, queue) = queue();
     queue.add("a");
     take(&queue);
+    queue.add_after("due", ms(10));
     queue.add_after("not due", ms(20));
-    let mut drain = pin!(queue.shut_down_with_drain());
-    assert_eq!(poll(&mut drain), Poll::Pending);
+    clock.step(ms(10));
+    let mut draining = pin!(queue.shut_down_with_drain());
+    assert_eq!(poll(&mut draining), Poll::Pending);
     clock.step(ms(100));
-    assert!(queue.is_empty());
+    assert_eq!(drain(&queue), ["due"]);
+    queue.done(&"due");
+    assert_eq!(poll(&mut draining), Poll::Pending);
     queue.done(&"a");
-    assert_eq!(poll(&mut drain), Poll::Ready(()));
+    assert_eq!(poll(&mut draining), Poll::Ready(()));
+}
+
+#[test]
+fn metrics_refreshed_count_what_fell_due_while_nobody_looked() {
+    #[derive(Default, Clone)]
+    struct Depth(Arc<Mutex<usize>>);
+    impl MetricsProvider for Depth {
+        fn queue(&self, _name: &str) -> Option<Arc<dyn crate::QueueMetrics>> {
+            Some(Arc::new(self.clone()))
+        }
+    }
+    impl crate::QueueMetrics for Depth {
+        fn depth(&self, items: usize) {
+            *self.0.lock() = items;
+        }
+    }
+    let (clock, depth) = (FakeClock::new(Timestamp::UNIX_EPOCH), Depth::default());
+    let queue = DelayingQueue::new("test", Arc::new(clock.clone()), &depth);
+    queue.add_after("a", ms(10));
+    clock.step(ms(10));
+    assert_eq!(*depth.0.lock(), 0);
+    queue.refresh_metrics();
+    assert_eq!(*depth.0.lock(), 1);
 }
 
 #[tokio::test]
@@ -183,6 +220,22 @@ async fn parked_worker_wakes_when_the_item_is_due() {
     assert_eq!(clock.sleepers(), 1);
     clock.step(ms(50));
     assert_eq!(get.await, Some("a"));
+}
+
+#[tokio::test]
+async fn parked_worker_wakes_for_each_of_several_items_added_one_after_the_other() {
+    let (clock, queue) = queue();
+    for item in ["a", "b", "c"] {
+        let mut get = pin!(queue.get());
+        assert_eq!(poll(&mut get), Poll::Pending);
+        queue.add_after(item, ms(50));
+        assert_eq!(poll(&mut get), Poll::Pending);
+        assert_eq!(clock.sleepers(), 1, "nobody waits for {item}");
+        clock.step(ms(50));
+        assert_eq!(poll(&mut get), Poll::Pending, "it has moved the item and woken itself");
+        assert_eq!(poll(&mut get), Poll::Ready(Some(item)));
+        queue.done(&item);
+    }
 }
 
 #[tokio::test]
@@ -257,6 +310,23 @@ async fn workers_in_simulated_time_get_items_at_the_exact_time() {
     got.sort_unstable();
     let due: Vec<_> = delays.into_iter().enumerate().map(|(item, delay)| (item, start + ms(delay))).collect();
     assert_eq!(got, due);
+}
+
+#[tokio::test]
+async fn worker_that_never_waits_lets_others_run() {
+    let (_clock, queue) = queue();
+    for item in 0..10_000 {
+        queue.add(item);
+    }
+    let mut worker = pin!(async {
+        while !queue.is_empty() {
+            if let Some(item) = queue.get().await {
+                queue.done(&item);
+            }
+        }
+    });
+    assert_eq!(poll(&mut worker), Poll::Pending);
+    assert!(!queue.is_empty());
 }
 
 #[tokio::test(start_paused = true)]

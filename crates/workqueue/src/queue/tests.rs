@@ -111,6 +111,21 @@ impl Wake for CountWakes {
     }
 }
 
+#[test]
+fn item_given_back_that_was_asked_for_meanwhile_wakes_a_parked_worker() {
+    let queue = queue();
+    queue.add("a");
+    take(&queue);
+    queue.add("a");
+    let wakes = Arc::new(CountWakes::default());
+    let mut get = pin!(queue.get());
+    let waker = Waker::from(Arc::clone(&wakes));
+    assert_eq!(get.as_mut().poll(&mut Context::from_waker(&waker)), Poll::Pending);
+    queue.done(&"a");
+    assert_eq!(wakes.0.load(Ordering::Relaxed), 1);
+    assert_eq!(poll(&mut get), Poll::Ready(Some("a")));
+}
+
 #[tokio::test]
 async fn each_item_wakes_one_of_many_parked_workers() {
     let queue = queue();

@@ -31,6 +31,15 @@ async fn deployment_that_keeps_failing_is_retried_on_upstreams_schedule() {
     assert_eq!(queue.num_requeues(&7), 15);
 }
 
+#[test]
+fn replica_set_that_fails_forever_is_retried_every_1000_seconds() {
+    let clock = Arc::new(FakeClock::new(Timestamp::UNIX_EPOCH));
+    let limiter = default_controller_rate_limiter(clock);
+    let waits: Vec<_> = (0..30).map(|_| limiter.when(&7).as_secs()).collect();
+    assert_eq!(waits[16..20], [327, 655, 1000, 1000]);
+    assert_eq!(waits[29], 1000);
+}
+
 #[tokio::test]
 async fn item_forgotten_starts_from_the_shortest_wait_and_stays_queued() {
     let (clock, queue) = queue();
