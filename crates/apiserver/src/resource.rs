@@ -26,6 +26,7 @@ pub(crate) struct Definition {
     pub(crate) categories: &'static [&'static str],
     pub(crate) namespaced: bool,
     pub(crate) subresources: &'static [Subresource],
+    pub(crate) api_version: &'static str,
     /// The `{"apiVersion":…,"kind":…` that its JSON begins with.
     pub(crate) type_header: &'static str,
     /// Other group-versions under which the same objects are served.
@@ -67,7 +68,7 @@ impl Face {
 
 /// Defines the constants and the table together, so that no index can be off.
 macro_rules! resources {
-    ($($(#[$doc:meta])* $name:ident = $group:literal / $version:literal $kind:literal {
+    ($($(#[$doc:meta])* $name:ident = $group:tt / $version:literal $kind:literal {
         names: $plural:literal, $singular:literal, $short:expr,
         categories: $categories:expr,
         namespaced: $namespaced:literal,
@@ -93,19 +94,20 @@ macro_rules! resources {
             categories: &$categories,
             namespaced: $namespaced,
             subresources: &$subresources,
-            type_header: type_header!($group, $version, $kind),
+            api_version: api_version!($group, $version),
+            type_header: concat!("{\"apiVersion\":\"", api_version!($group, $version), "\",\"kind\":\"", $kind, "\""),
             faces: &$faces,
             strategy: &$strategy,
         }),*];
     };
 }
 
-macro_rules! type_header {
-    ("", $version:literal, $kind:literal) => {
-        concat!("{\"apiVersion\":\"", $version, "\",\"kind\":\"", $kind, "\"")
+macro_rules! api_version {
+    ("", $version:literal) => {
+        $version
     };
-    ($group:literal, $version:literal, $kind:literal) => {
-        concat!("{\"apiVersion\":\"", $group, "/", $version, "\",\"kind\":\"", $kind, "\"")
+    ($group:literal, $version:literal) => {
+        concat!($group, "/", $version)
     };
 }
 
@@ -295,8 +297,7 @@ impl Resource {
 
     /// Group and version as objects spell them: `apps/v1`, or `v1` for the core group.
     pub fn api_version(self) -> &'static str {
-        let header = self.type_header();
-        header.split('"').nth(3).unwrap_or_default()
+        self.definition().api_version
     }
 
     /// The kind of its objects.

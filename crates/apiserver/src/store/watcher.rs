@@ -63,6 +63,8 @@ pub struct Watcher {
     selection: Selection,
     /// Everything up to this revision is either in `pending` or has been handed out.
     position: u64,
+    /// Everything up to this revision has been handed out; 0 before the end of the initial events.
+    reported: u64,
     pending: VecDeque<WatchEvent>,
     signal: watch::Receiver<u64>,
 }
@@ -95,7 +97,9 @@ impl Store {
             WatchStart::After(revision) => revision,
         };
         drop(state);
+        let reported = if start == WatchStart::Initial { 0 } else { position };
         Watcher {
+            reported,
             store: self.clone(),
             resource,
             namespace: namespace.into(),
@@ -142,14 +146,23 @@ impl Watcher {
                 break;
             }
         }
-        Ok(self.pending.pop_front())
+        let event = self.pending.pop_front();
+        match &event {
+            // Initial events come in the order of keys.
+            Some(WatchEvent::InitialEventsEnd(revision)) => self.reported = *revision,
+            Some(event) if self.reported > 0 => self.reported = event.revision(),
+            _ => {}
+        }
+        if self.pending.is_empty() && self.reported > 0 {
+            self.reported = self.position;
+        }
+        Ok(event)
     }
 
-    /// The revision up to which everything has been handed out: what a bookmark may say.
+    /// The revision up to which everything has been handed out: what a bookmark may say, and where another
+    /// watch can go on. 0 until the end of the initial events.
     pub fn revision(&self) -> u64 {
-        self.pending
-            .front()
-            .map_or(self.position, |next| next.revision().saturating_sub(1).min(self.position))
+        self.reported
     }
 
     /// Takes events from history; says whether it has seen all there are.
