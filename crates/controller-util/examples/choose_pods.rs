@@ -19,7 +19,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     // A cache, as an informer would fill it.
     let mut cache = StoreWriter::new(pod_indexers());
     let pods =
-        [("fine", "node-1", "Running"), ("crowded", "node-1", "Running"), ("starting", "node-2", "Pending")];
+        [("alone", "node-1", "Running"), ("crowded", "node-2", "Running"), ("starting", "node-2", "Pending")];
     for (name, node, phase) in pods {
         cache.apply(Arc::new(pod(name, node, phase)?));
     }

@@ -1,1 +1,373 @@
+//! A small world for this crate's tests: caches that a test fills by hand, and a cluster that answers as told.
 
+use std::{
+    collections::VecDeque,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use async_trait::async_trait;
+use kcm_api::{
+    ApiError, ControllerRef, Labels, ObjectKey, Phase, Pod, PodDecoder, Ready, ReplicaSet, Time, error::reason,
+};
+use kcm_clock::{Clock, FakeClock, Timestamp};
+use kcm_controller_ref_manager::OwnerPatch;
+use kcm_controller_util::{
+    ConsistencyStore, GroupResource, PodControl, PodManifest, ReplicaSetControl, pod_indexers,
+    replica_set_indexers,
+};
+use kcm_events::FakeRecorder;
+use kcm_expectations::UidTrackingExpectations;
+use kcm_informer::StoreWriter;
+use kcm_workqueue::{QueueConfig, RateLimitingQueue};
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+
+use crate::{REPLICA_SET, ReplicaSetMetrics, handlers::Handlers, sync::Syncer};
+
+/// When all tests take place.
+pub(crate) fn now() -> Timestamp {
+    "2026-01-01T12:00:00Z".parse().unwrap()
+}
+
+/// So many seconds before [`now`].
+pub(crate) fn ago(seconds: i64) -> Option<Time> {
+    Some(Time::from_unix(now().as_second() - seconds))
+}
+
+/// A ReplicaSet with one label in selector and template, and a UID made from its name.
+pub(crate) fn replica_set(name: &str, replicas: i32) -> ReplicaSet {
+    changed_replica_set(name, replicas, &json!({}))
+}
+
+/// The same, with `change` merged over it.
+pub(crate) fn changed_replica_set(name: &str, replicas: i32, change: &Value) -> ReplicaSet {
+    let mut object = json!({
+        "apiVersion": "apps/v1", "kind": "ReplicaSet",
+        "metadata": {
+            "name": name, "namespace": "default", "uid": format!("{name}-uid"), "resourceVersion": "10",
+            "generation": 1,
+        },
+        "spec": {
+            "replicas": replicas,
+            "selector": {"matchLabels": {"app": "web"}},
+            "template": {
+                "metadata": {"labels": {"app": "web"}},
+                "spec": {"containers": [{"name": "c", "image": "i"}]},
+            },
+        },
+    });
+    merge(&mut object, change);
+    serde_json::from_value(object).unwrap()
+}
+
+fn merge(into: &mut Value, change: &Value) {
+    match (into, change) {
+        (Value::Object(into), Value::Object(change)) => {
+            for (name, value) in change {
+                merge(into.entry(name.clone()).or_insert(Value::Null), value);
+            }
+        }
+        (into, change) => *into = change.clone(),
+    }
+}
+
+/// A running pod that nobody owns, labelled as [`replica_set`] selects.
+pub(crate) fn pod(name: &str) -> Pod {
+    Pod {
+        key: ObjectKey::new("default", name),
+        uid: format!("{name}-uid").into(),
+        resource_version: "5".into(),
+        labels: Arc::new(Labels::from([("app".to_owned(), "web".to_owned())])),
+        controller: None,
+        created: None,
+        deleted: None,
+        node_name: Some("node".into()),
+        phase: Phase::Running,
+        ready: Ready::default(),
+        deletion_cost: 0,
+        max_restarts: 0,
+        max_sidecar_restarts: 0,
+    }
+}
+
+/// `pod`, managed by the ReplicaSet `owner`.
+pub(crate) fn owned_by(owner: &ReplicaSet, pod: Pod) -> Pod {
+    let controller = ControllerRef {
+        api_version: "apps/v1".into(),
+        kind: "ReplicaSet".into(),
+        name: owner.metadata.name.clone(),
+        uid: owner.metadata.uid.clone(),
+        block_owner_deletion: Some(true),
+    };
+    Pod { controller: Some(Arc::new(controller)), ..pod }
+}
+
+/// So many running pods of `owner`.
+pub(crate) fn pods_of(owner: &ReplicaSet, count: usize) -> Vec<Pod> {
+    (0..count).map(|number| owned_by(owner, pod(&format!("pod-{number}")))).collect()
+}
+
+/// `pod`, ready since then.
+pub(crate) fn ready(pod: Pod, since: Option<Time>) -> Pod {
+    Pod { ready: Ready { is_true: true, since }, ..pod }
+}
+
+/// `pod`, on its way out.
+pub(crate) fn going(pod: Pod) -> Pod {
+    Pod { deleted: ago(1), ..pod }
+}
+
+/// `pod` with a label that [`replica_set`] does not select.
+pub(crate) fn relabelled(pod: Pod) -> Pod {
+    Pod { labels: Arc::new(Labels::from([("app".to_owned(), "other".to_owned())])), ..pod }
+}
+
+/// A newer version of `pod`.
+pub(crate) fn newer(pod: Pod) -> Pod {
+    Pod { resource_version: "6".into(), ..pod }
+}
+
+/// A refusal that is none of those that mean something.
+pub(crate) fn refusal(message: &str) -> ApiError {
+    ApiError::status(403, reason::FORBIDDEN, message)
+}
+
+/// A cluster that grants everything but what it is told to refuse, and writes down what it was asked.
+#[derive(Default)]
+pub(crate) struct Cluster {
+    requests: Mutex<Vec<String>>,
+    statuses: Mutex<Vec<ReplicaSet>>,
+    created: AtomicUsize,
+    /// After so many creates, all others fail with this.
+    pub(crate) refuse_creates: Mutex<Option<(usize, ApiError)>>,
+    pub(crate) refuse_deletes: Mutex<Vec<(String, ApiError)>>,
+    pub(crate) refuse_patches: Mutex<Option<ApiError>>,
+    /// How the next status writes fail.
+    pub(crate) refuse_statuses: Mutex<VecDeque<ApiError>>,
+    /// What an uncached read gives.
+    pub(crate) fresh: Mutex<Option<ReplicaSet>>,
+}
+
+impl Cluster {
+    /// What it was asked since the last call.
+    pub(crate) fn take(&self) -> Vec<String> {
+        std::mem::take(&mut self.requests.lock())
+    }
+
+    /// The ReplicaSets of the status writes since the last call.
+    pub(crate) fn take_statuses(&self) -> Vec<ReplicaSet> {
+        std::mem::take(&mut self.statuses.lock())
+    }
+
+    fn note(&self, request: String) {
+        self.requests.lock().push(request);
+    }
+}
+
+#[async_trait]
+impl PodControl for Cluster {
+    async fn create_pod(&self, namespace: &str, manifest: &PodManifest) -> Result<Pod, ApiError> {
+        self.note("create".to_owned());
+        let number = self.created.fetch_add(1, Ordering::SeqCst);
+        if let Some((allowed, error)) = &*self.refuse_creates.lock()
+            && number >= *allowed
+        {
+            return Err(error.clone());
+        }
+        let mut pod: Value = serde_json::from_str(manifest.as_json()).unwrap();
+        pod["metadata"]["name"] = json!(format!("new-{number}"));
+        pod["metadata"]["namespace"] = json!(namespace);
+        pod["metadata"]["resourceVersion"] = json!((1000 + number).to_string());
+        Ok(PodDecoder::default().decode_value(&pod).unwrap())
+    }
+
+    async fn delete_pod(&self, pod: &ObjectKey) -> Result<(), ApiError> {
+        self.note(format!("delete {}", pod.name));
+        let refused = self.refuse_deletes.lock();
+        refused.iter().find(|(name, _)| **name == *pod.name).map_or(Ok(()), |(_, error)| Err(error.clone()))
+    }
+
+    async fn patch_pod(&self, key: &ObjectKey, patch: &OwnerPatch) -> Result<Pod, ApiError> {
+        let verb = if patch.as_json().contains("$patch") { "release" } else { "adopt" };
+        self.note(format!("{verb} {}", key.name));
+        if let Some(error) = &*self.refuse_patches.lock() {
+            return Err(error.clone());
+        }
+        let answer = Pod { resource_version: "2000".into(), ..pod(&key.name) };
+        Ok(if verb == "adopt" { owned_by(&replica_set("web", 0), answer) } else { relabelled(answer) })
+    }
+}
+
+#[async_trait]
+impl ReplicaSetControl for Cluster {
+    async fn get_replica_set(&self, key: &ObjectKey) -> Result<ReplicaSet, ApiError> {
+        self.note("get".to_owned());
+        let not_found = || ApiError::status(404, reason::NOT_FOUND, format!("no {key}"));
+        self.fresh.lock().clone().ok_or_else(not_found)
+    }
+
+    async fn update_replica_set_status(&self, replica_set: &ReplicaSet) -> Result<ReplicaSet, ApiError> {
+        self.note("status".to_owned());
+        self.statuses.lock().push(replica_set.clone());
+        match self.refuse_statuses.lock().pop_front() {
+            Some(error) => Err(error),
+            None => {
+                let mut answer = replica_set.clone();
+                answer.metadata.resource_version = "3000".to_owned();
+                Ok(answer)
+            }
+        }
+    }
+
+    async fn create_replica_set(&self, _: &ReplicaSet) -> Result<ReplicaSet, ApiError> {
+        panic!("this controller creates no ReplicaSets")
+    }
+
+    async fn update_replica_set(&self, _: &ReplicaSet) -> Result<ReplicaSet, ApiError> {
+        panic!("this controller changes nothing but the status")
+    }
+
+    async fn delete_replica_set(&self, _: &ObjectKey) -> Result<(), ApiError> {
+        panic!("this controller deletes no ReplicaSets")
+    }
+
+    async fn patch_replica_set(&self, _: &ObjectKey, _: &OwnerPatch) -> Result<ReplicaSet, ApiError> {
+        panic!("this controller patches no ReplicaSets")
+    }
+}
+
+/// What was counted.
+#[derive(Default)]
+pub(crate) struct Metrics {
+    pub(crate) ratios: Mutex<Vec<f64>>,
+    pub(crate) skips: Mutex<Vec<String>>,
+}
+
+impl ReplicaSetMetrics for Metrics {
+    fn sorting_deletion_age_ratio(&self, ratio: f64) {
+        self.ratios.lock().push(ratio);
+    }
+
+    fn stale_sync_skip(&self, resource: GroupResource) {
+        self.skips.lock().push(resource.to_string());
+    }
+}
+
+/// Everything a sync needs.
+pub(crate) struct World {
+    pub(crate) pods: Arc<Mutex<StoreWriter<Pod>>>,
+    pub(crate) replica_sets: StoreWriter<ReplicaSet>,
+    pub(crate) clock: FakeClock,
+    pub(crate) cluster: Arc<Cluster>,
+    pub(crate) events: Arc<FakeRecorder>,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) syncer: Arc<Syncer>,
+    pub(crate) handlers: Handlers,
+}
+
+impl World {
+    /// A world with nothing in it.
+    pub(crate) fn new() -> Self {
+        let clock = FakeClock::new(now());
+        Self::with_clock(clock.clone(), Arc::new(clock), 500)
+    }
+
+    /// One in which a sync creates and deletes at most so many pods.
+    pub(crate) fn with_burst(burst_replicas: usize) -> Self {
+        let clock = FakeClock::new(now());
+        Self::with_clock(clock.clone(), Arc::new(clock), burst_replicas)
+    }
+
+    /// One whose expectations go by a clock of their own.
+    pub(crate) fn with_expectations_clock(clock: Arc<dyn Clock>) -> Self {
+        Self::with_clock(FakeClock::new(now()), clock, 500)
+    }
+
+    fn with_clock(clock: FakeClock, expectations_clock: Arc<dyn Clock>, burst_replicas: usize) -> Self {
+        let pods = StoreWriter::new(pod_indexers());
+        let replica_sets = StoreWriter::new(replica_set_indexers());
+        let cluster = Arc::new(Cluster::default());
+        let events = Arc::new(FakeRecorder::new());
+        let metrics = Arc::new(Metrics::default());
+        let (pod_store, replica_set_store) = (pods.reader(), replica_sets.reader());
+        let consistency = ConsistencyStore::new([
+            (GroupResource::PODS, Arc::new(move || pod_store.last_sync_resource_version()) as _),
+            (GroupResource::REPLICA_SETS, Arc::new(move || replica_set_store.last_sync_resource_version()) as _),
+        ]);
+        let syncer = Arc::new(Syncer {
+            descriptor: REPLICA_SET,
+            clock: Arc::new(clock.clone()),
+            pods: pods.reader(),
+            replica_sets: replica_sets.reader(),
+            pod_control: cluster.clone(),
+            replica_set_control: cluster.clone(),
+            recorder: events.clone(),
+            metrics: metrics.clone(),
+            expectations: UidTrackingExpectations::new(expectations_clock),
+            consistency,
+            burst_replicas,
+        });
+        let queue = RateLimitingQueue::new(QueueConfig::new("replicaset", Arc::new(clock.clone())));
+        let handlers = Handlers { syncer: syncer.clone(), queue };
+        let pods = Arc::new(Mutex::new(pods));
+        Self { pods, replica_sets, clock, cluster, events, metrics, syncer, handlers }
+    }
+
+    /// Puts `replica_set` in the cache and on the server.
+    pub(crate) fn add_replica_set(&mut self, replica_set: &ReplicaSet) -> ObjectKey {
+        *self.cluster.fresh.lock() = Some(replica_set.clone());
+        self.cache_replica_set(replica_set)
+    }
+
+    /// Puts `replica_set` in the cache.
+    pub(crate) fn cache_replica_set(&mut self, replica_set: &ReplicaSet) -> ObjectKey {
+        self.replica_sets.apply(Arc::new(replica_set.clone()));
+        replica_set.metadata.key()
+    }
+
+    /// Puts `pods` in the cache.
+    pub(crate) fn add_pods(&mut self, pods: impl IntoIterator<Item = Pod>) {
+        let mut writer = self.pods.lock();
+        for pod in pods {
+            writer.apply(Arc::new(pod));
+        }
+    }
+
+    /// Lets the caches be as new as any write.
+    pub(crate) fn catch_up(&mut self) {
+        self.pods.lock().bookmark("1000000");
+        self.replica_sets.bookmark("1000000");
+    }
+
+    /// The names of the keys that wait in the queue, sorted, taken out.
+    pub(crate) async fn take_queued(&self) -> Vec<String> {
+        let queue = &self.handlers.queue;
+        let mut names = Vec::new();
+        while !queue.is_empty() {
+            let key = queue.get().await.unwrap();
+            names.push(key.name.to_string());
+            queue.done(&key);
+        }
+        names.sort();
+        names
+    }
+}
+
+/// What `requests` come to: equal ones in a row counted.
+pub(crate) fn summary(requests: &[String]) -> String {
+    let mut parts: Vec<(String, usize)> = Vec::new();
+    for request in requests {
+        match parts.last_mut() {
+            Some((last, count)) if last == request => *count += 1,
+            _ => parts.push((request.clone(), 1)),
+        }
+    }
+    let texts = parts.into_iter().map(|(request, count)| match count {
+        1 => request,
+        count => format!("{request} x{count}"),
+    });
+    texts.collect::<Vec<_>>().join(", ")
+}

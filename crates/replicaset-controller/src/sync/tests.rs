@@ -1,1 +1,544 @@
+//! Upstream's replica_set_test.go as far as it is about syncs, and the integration tests' rules of adoption.
 
+use std::time::Duration;
+
+use kcm_api::{Phase, error::reason};
+use kcm_clock::{FakeClock, Sleep};
+use parking_lot::Mutex;
+use serde_json::json;
+
+use super::*;
+use crate::{REPLICA_SET, testing::*};
+
+/// One sync, and what it asked of the cluster.
+async fn sync(world: &World, key: &ObjectKey) -> (Result<Synced, String>, String) {
+    let outcome = world.syncer.sync(key).await.map_err(|error| error.to_string());
+    (outcome, summary(&world.cluster.take()))
+}
+
+fn expectations(world: &World, key: &ObjectKey) -> (i64, i64) {
+    world.syncer.expectations.get(key).unwrap_or_default()
+}
+
+fn settled(replicas: i32) -> ReplicaSet {
+    let status = json!({"replicas": replicas, "fullyLabeledReplicas": replicas, "terminatingReplicas": 0,
+        "observedGeneration": 1});
+    changed_replica_set("web", replicas, &json!({"status": status}))
+}
+
+#[tokio::test]
+async fn test_sync_replica_set_does_nothing() {
+    let mut world = World::new();
+    let subject = settled(2);
+    let key = world.add_replica_set(&subject);
+    world.add_pods(pods_of(&subject, 2));
+    assert_eq!(sync(&world, &key).await, (Ok(Synced::default()), String::new()));
+    assert!(world.events.take().is_empty());
+}
+
+#[tokio::test]
+async fn sync_with_pods_missing_creates_them_and_tells_the_count_from_before() {
+    let mut world = World::new();
+    let subject = replica_set("web", 3);
+    let key = world.add_replica_set(&subject);
+    world.add_pods(pods_of(&subject, 1));
+    assert_eq!(sync(&world, &key).await, (Ok(Synced::default()), "create x2, status".to_owned()));
+    assert_eq!(expectations(&world, &key), (2, 0));
+    assert_eq!(world.cluster.take_statuses()[0].status.replicas, 1);
+    assert_eq!(
+        world.events.take(),
+        ["Normal SuccessfulCreate Created pod: new-0", "Normal SuccessfulCreate Created pod: new-1"]
+    );
+}
+
+#[tokio::test]
+async fn test_sync_replica_set_create_failures() {
+    let mut world = World::new();
+    let key = world.add_replica_set(&replica_set("web", 100));
+    *world.cluster.refuse_creates.lock() = Some((10, refusal("exceeded quota")));
+    let (outcome, requests) = sync(&world, &key).await;
+    assert_eq!(outcome, Err("exceeded quota".to_owned()));
+    // 1 + 2 + 4 + 8, of which the last batch fails from its fourth on.
+    assert_eq!(requests, "create x15, status");
+    assert_eq!(expectations(&world, &key), (10, 0));
+    let status = &world.cluster.take_statuses()[0].status;
+    assert_eq!(status.conditions[0].message, "exceeded quota");
+    let failures = world.events.take();
+    let failures = failures.iter().filter(|event| *event == "Warning FailedCreate Error creating: exceeded quota");
+    assert_eq!(failures.count(), 5);
+}
+
+#[tokio::test]
+async fn test_sync_replica_set_dormancy() {
+    let mut world = World::new();
+    let subject = replica_set("web", 2);
+    let key = world.add_replica_set(&subject);
+    world.add_pods(pods_of(&subject, 1));
+    assert_eq!(sync(&world, &key).await.1, "create, status");
+    world.catch_up();
+
+    // The creation has not been seen, and so nothing is created; the status is kept up all the same.
+    let mut seen = settled(2);
+    seen.status.replicas = 0;
+    world.add_replica_set(&seen);
+    world.catch_up();
+    assert_eq!(sync(&world, &key).await.1, "status");
+    assert_eq!(world.cluster.take_statuses().len(), 2);
+
+    // It is seen, and the pod is gone again at once.
+    world.syncer.expectations.creation_observed(&key);
+    let mut seen = settled(2);
+    (seen.status.replicas, seen.status.fully_labeled_replicas) = (1, 1);
+    world.add_replica_set(&seen);
+    world.catch_up();
+    // A create that fails leaves nothing to wait for, so that the next sync tries again at once.
+    *world.cluster.refuse_creates.lock() = Some((0, refusal("no")));
+    assert!(sync(&world, &key).await.0.is_err());
+    assert_eq!(expectations(&world, &key), (0, 0));
+    *world.cluster.refuse_creates.lock() = None;
+    world.catch_up();
+    assert_eq!(sync(&world, &key).await.1, "create");
+}
+
+#[tokio::test]
+async fn create_refused_because_the_namespace_goes_counts_as_done_and_keeps_its_expectation() {
+    let mut world = World::new();
+    let key = world.add_replica_set(&settled(2));
+    let mut error = ApiError::status(403, reason::FORBIDDEN, "namespace is being terminated");
+    if let ApiError::Status(status) = &mut error {
+        let cause = kcm_api::StatusCause { reason: "NamespaceTerminating".to_owned(), ..Default::default() };
+        status.details = Some(kcm_api::StatusDetails { causes: vec![cause], ..Default::default() });
+    }
+    *world.cluster.refuse_creates.lock() = Some((0, error));
+    let (outcome, requests) = sync(&world, &key).await;
+    assert_eq!((outcome, requests.as_str()), (Ok(Synced::default()), "create x2, status"));
+    assert_eq!(expectations(&world, &key), (2, 0));
+    assert!(world.events.take().is_empty());
+    assert!(world.cluster.take_statuses()[0].status.conditions.is_empty());
+}
+
+#[tokio::test]
+async fn create_that_times_out_is_a_failure() {
+    let mut world = World::new();
+    let key = world.add_replica_set(&replica_set("web", 4));
+    *world.cluster.refuse_creates.lock() = Some((0, ApiError::Timeout("POST".to_owned())));
+    assert!(sync(&world, &key).await.0.is_err());
+    assert_eq!(expectations(&world, &key), (0, 0));
+}
+
+#[tokio::test]
+async fn template_without_labels_is_an_error_without_request_or_event() {
+    let mut world = World::new();
+    let change = json!({"spec": {"template": {"metadata": {"labels": null}}}});
+    let key = world.add_replica_set(&changed_replica_set("web", 2, &change));
+    let (outcome, requests) = sync(&world, &key).await;
+    assert_eq!((outcome, requests.as_str()), (Err("unable to create pods, no labels".to_owned()), "status"));
+    assert_eq!(expectations(&world, &key), (0, 0));
+    assert!(world.events.take().is_empty());
+}
+
+#[tokio::test]
+async fn sync_with_too_many_pods_deletes_the_surplus_and_waits_for_it_by_name() {
+    let mut world = World::new();
+    let subject = replica_set("web", 1);
+    let key = world.add_replica_set(&subject);
+    let mut pods = pods_of(&subject, 3);
+    pods[1] = ready(pods[1].clone(), ago(60));
+    world.add_pods(pods);
+    let (outcome, _) = sync(&world, &key).await;
+    assert_eq!(outcome, Ok(Synced::default()));
+    assert_eq!(expectations(&world, &key), (0, 2));
+    let mut pending = world.syncer.expectations.pending_deletions(&key);
+    pending.sort();
+    assert_eq!(pending.iter().map(|key| &*key.name).collect::<Vec<_>>(), ["pod-0", "pod-2"]);
+    assert_eq!(world.cluster.take_statuses()[0].status.replicas, 3);
+    assert_eq!(world.events.take().len(), 2);
+}
+
+#[tokio::test]
+async fn delete_that_fails_is_not_waited_for_and_one_of_a_pod_that_is_gone_is_no_failure() {
+    let mut world = World::new();
+    let subject = replica_set("web", 0);
+    let key = world.add_replica_set(&subject);
+    world.add_pods(pods_of(&subject, 3));
+    *world.cluster.refuse_deletes.lock() = vec![
+        ("pod-0".to_owned(), ApiError::status(404, reason::NOT_FOUND, "gone")),
+        ("pod-1".to_owned(), refusal("not allowed")),
+    ];
+    let (outcome, _) = sync(&world, &key).await;
+    assert_eq!(outcome, Err("unable to delete pods: not allowed".to_owned()));
+    assert_eq!(expectations(&world, &key), (0, 1));
+    let condition = &world.cluster.take_statuses()[0].status.conditions[0];
+    assert_eq!((condition.reason.as_str(), condition.message.as_str()),
+        ("FailedDelete", "unable to delete pods: not allowed"));
+    assert_eq!(
+        world.events.take(),
+        ["Warning FailedDelete Error deleting: not allowed", "Normal SuccessfulDelete Deleted pod: pod-2"]
+    );
+}
+
+#[tokio::test]
+async fn test_controller_burst_replicas() {
+    for (burst, wanted) in [(5, 30), (5, 12), (3, 2)] {
+        let mut world = World::with_burst(burst);
+        let key = world.add_replica_set(&replica_set("web", wanted));
+        let subject = replica_set("web", wanted);
+        let wanted = usize::try_from(wanted).unwrap();
+        let mut there = 0;
+        while there < wanted {
+            world.catch_up();
+            let expected = burst.min(wanted - there);
+            assert!(sync(&world, &key).await.0.is_ok());
+            assert_eq!(expectations(&world, &key), (i64::try_from(expected).unwrap(), 0), "{burst}/{wanted}");
+            // All but one are seen: still nothing more is created.
+            for _ in 1..expected {
+                world.syncer.expectations.creation_observed(&key);
+            }
+            world.catch_up();
+            assert!(!sync(&world, &key).await.1.contains("create"));
+            world.syncer.expectations.creation_observed(&key);
+            there += expected;
+            world.add_pods(pods_of(&subject, there));
+        }
+        // And down again, all at once.
+        world.add_replica_set(&replica_set("web", 0));
+        world.catch_up();
+        let (_, requests) = sync(&world, &key).await;
+        assert_eq!(requests.matches("delete").count(), burst.min(wanted), "{burst}/{wanted}");
+    }
+}
+
+#[tokio::test]
+async fn test_controller_update_requeue() {
+    let mut world = World::new();
+    let subject = replica_set("web", 1);
+    let key = world.add_replica_set(&subject);
+    world.add_pods(pods_of(&subject, 1));
+    world.cluster.refuse_statuses.lock().extend([refusal("first"), refusal("second")]);
+    let (outcome, requests) = sync(&world, &key).await;
+    assert_eq!((outcome, requests.as_str()), (Err("second".to_owned()), "status, get, status"));
+}
+
+#[tokio::test]
+async fn test_controller_update_status_with_failure() {
+    let mut world = World::new();
+    let subject = changed_replica_set("web", 1, &json!({"metadata": {"generation": 7}}));
+    let key = world.add_replica_set(&subject);
+    world.add_pods(pods_of(&subject, 1));
+    // By the time of the second write the object has moved on; the status goes in as it was computed.
+    let moved_on = changed_replica_set("web", 10, &json!({"metadata": {"generation": 8, "resourceVersion": "99"}}));
+    *world.cluster.fresh.lock() = Some(moved_on);
+    world.cluster.refuse_statuses.lock().push_back(refusal("conflict"));
+    assert_eq!(sync(&world, &key).await.1, "status, get, status");
+    let [first, second] = &world.cluster.take_statuses()[..] else { panic!("two writes") };
+    assert_eq!(first.status, second.status);
+    assert_eq!((second.status.observed_generation, second.status.replicas), (7, 1));
+    assert_eq!((second.metadata.resource_version.as_str(), second.replicas()), ("99", 10));
+}
+
+#[tokio::test]
+async fn status_write_whose_read_fails_is_that_error() {
+    let mut world = World::new();
+    let key = world.cache_replica_set(&replica_set("web", 0));
+    world.cluster.refuse_statuses.lock().push_back(refusal("conflict"));
+    let (outcome, requests) = sync(&world, &key).await;
+    assert_eq!((outcome, requests.as_str()), (Err("no default/web".to_owned()), "status, get"));
+}
+
+#[tokio::test]
+async fn status_error_hides_the_error_of_the_pods() {
+    let mut world = World::new();
+    let key = world.add_replica_set(&replica_set("web", 1));
+    *world.cluster.refuse_creates.lock() = Some((0, refusal("no pods")));
+    world.cluster.refuse_statuses.lock().extend([refusal("first"), refusal("no status")]);
+    assert_eq!(sync(&world, &key).await.0, Err("no status".to_owned()));
+}
+
+/// A clock that lets pods come into the cache while it is asked the time.
+#[derive(Debug)]
+struct ClockThatTakesItsTime {
+    clock: FakeClock,
+    arrivals: Mutex<Option<Arrivals>>,
+}
+
+struct Arrivals(Arc<Mutex<kcm_informer::StoreWriter<Pod>>>, Vec<Pod>);
+
+impl std::fmt::Debug for Arrivals {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Arrivals")
+    }
+}
+
+impl Clock for ClockThatTakesItsTime {
+    fn now(&self) -> Timestamp {
+        self.monotonic();
+        self.clock.now()
+    }
+
+    fn monotonic(&self) -> Duration {
+        if let Some(Arrivals(store, pods)) = self.arrivals.lock().take() {
+            pods.into_iter().for_each(|pod| drop(store.lock().apply(Arc::new(pod))));
+        }
+        self.clock.monotonic()
+    }
+
+    fn sleep(&self, duration: Duration) -> Sleep {
+        self.clock.sleep(duration)
+    }
+}
+
+/// Upstream: TestRSSyncExpectations. Pods that come while expectations are looked at are in the list.
+#[tokio::test]
+async fn test_rs_sync_expectations() {
+    let clock = Arc::new(ClockThatTakesItsTime { clock: FakeClock::new(now()), arrivals: Mutex::new(None) });
+    let mut world = World::with_expectations_clock(clock.clone());
+    let subject = replica_set("web", 2);
+    let key = world.add_replica_set(&subject);
+    // Pending, but for so long that they hold nothing back: to know that, the clock is asked.
+    world.syncer.expectations.expect_creations(&key, 2);
+    clock.clock.step(Duration::from_secs(301));
+    *clock.arrivals.lock() = Some(Arrivals(world.pods.clone(), pods_of(&subject, 2)));
+    assert_eq!(sync(&world, &key).await.1, "status");
+    assert!(clock.arrivals.lock().is_none(), "the clock was not asked");
+}
+
+#[tokio::test]
+async fn sync_of_what_is_not_there_forgets_all_about_it() {
+    let mut world = World::new();
+    let key = world.add_replica_set(&replica_set("web", 1));
+    assert_eq!(sync(&world, &key).await.1, "create, status");
+    world.replica_sets.remove(&key, None);
+    world.catch_up();
+    assert_eq!(sync(&world, &key).await, (Ok(Synced::default()), String::new()));
+    assert_eq!(world.syncer.expectations.get(&key), None);
+}
+
+#[tokio::test]
+async fn sync_before_the_cache_has_seen_the_last_write_does_nothing_at_all() {
+    let mut world = World::new();
+    let subject = replica_set("web", 1);
+    let key = world.add_replica_set(&subject);
+    world.add_pods(pods_of(&subject, 1));
+    assert!(sync(&world, &key).await.0.is_ok());
+    let (outcome, requests) = sync(&world, &key).await;
+    let expected = "read version: 10 is not as new as written version: 3000 for group resource replicasets.apps";
+    assert_eq!((outcome, requests.as_str()), (Err(expected.to_owned()), ""));
+    assert_eq!(*world.metrics.skips.lock(), ["replicasets.apps"]);
+
+    // Even when it is gone: that the cache does not have it may be old news, too.
+    world.replica_sets.remove(&key, None);
+    assert!(sync(&world, &key).await.0.is_err());
+    world.replica_sets.bookmark("3000");
+    assert!(sync(&world, &key).await.0.is_ok());
+}
+
+#[tokio::test]
+async fn created_and_adopted_pods_must_be_seen_before_the_next_sync_and_released_ones_need_not() {
+    let behind = async |subject: &ReplicaSet, pods: Vec<Pod>| {
+        let mut world = World::new();
+        let key = world.add_replica_set(subject);
+        world.add_pods(pods);
+        // Of an empty list, too, the version is known.
+        world.pods.lock().bookmark("5");
+        assert!(sync(&world, &key).await.0.is_ok());
+        world.replica_sets.bookmark("1000000");
+        sync(&world, &key).await.0.is_err()
+    };
+    assert!(behind(&replica_set("web", 1), vec![]).await);
+    assert!(behind(&replica_set("web", 1), vec![pod("orphan")]).await);
+    let subject = replica_set("web", 0);
+    assert!(!behind(&subject, vec![owned_by(&subject, relabelled(pod("stray")))]).await);
+}
+
+#[tokio::test]
+async fn selector_that_cannot_be_parsed_ends_the_sync_without_error_or_request() {
+    let mut world = World::new();
+    let selector = json!({"matchExpressions": [{"key": "a", "operator": "Near"}]});
+    let key = world.add_replica_set(&changed_replica_set("web", 1, &json!({"spec": {"selector": selector}})));
+    assert_eq!(sync(&world, &key).await, (Ok(Synced::default()), String::new()));
+}
+
+#[tokio::test]
+async fn test_do_not_patch_pod_with_other_control_ref() {
+    let mut world = World::new();
+    let key = world.add_replica_set(&replica_set("web", 2));
+    world.add_pods(pods_of(&replica_set("other", 2), 1));
+    assert_eq!(sync(&world, &key).await.1, "create x2, status");
+}
+
+#[tokio::test]
+async fn test_patch_pod_fails() {
+    let mut world = World::new();
+    let key = world.add_replica_set(&replica_set("web", 2));
+    world.add_pods([pod("a"), pod("b")]);
+    *world.cluster.refuse_patches.lock() = Some(refusal("fake error"));
+    // The sync ends there: no pod, no status.
+    assert_eq!(sync(&world, &key).await, (Err("fake error".to_owned()), "get, adopt a, adopt b".to_owned()));
+}
+
+#[tokio::test]
+async fn test_do_not_adopt_or_create_if_being_deleted() {
+    let mut world = World::new();
+    let deleting = json!({"metadata": {"deletionTimestamp": "2026-01-01T11:59:00Z"}});
+    let key = world.add_replica_set(&changed_replica_set("web", 2, &deleting));
+    world.add_pods([pod("orphan")]);
+    // Its status is kept up all the same.
+    assert_eq!(sync(&world, &key).await.1, "status");
+}
+
+#[tokio::test]
+async fn test_do_not_adopt_or_create_if_being_deleted_race() {
+    let mut world = World::new();
+    let key = world.add_replica_set(&replica_set("web", 2));
+    let deleting = json!({"metadata": {"deletionTimestamp": "2026-01-01T11:59:00Z"}});
+    *world.cluster.fresh.lock() = Some(changed_replica_set("web", 2, &deleting));
+    world.add_pods([pod("orphan")]);
+    let (outcome, requests) = sync(&world, &key).await;
+    assert_eq!(
+        outcome,
+        Err("can't adopt Pod default/orphan (orphan-uid): default/web has just been deleted at \
+             2026-01-01T11:59:00Z"
+            .to_owned())
+    );
+    assert_eq!(requests, "get");
+}
+
+#[tokio::test]
+async fn test_extra_pods_adoption_and_deletion() {
+    let mut world = World::new();
+    let key = world.add_replica_set(&replica_set("web", 2));
+    world.add_pods(["a", "b", "c"].map(pod));
+    let (_, requests) = sync(&world, &key).await;
+    assert!(requests.starts_with("get, adopt a, adopt b, adopt c, delete "), "{requests}");
+    assert_eq!(requests.matches("delete").count(), 1);
+}
+
+#[tokio::test]
+async fn test_deleting_and_failed_pods() {
+    let mut world = World::new();
+    let subject = replica_set("web", 2);
+    let key = world.add_replica_set(&subject);
+    let mut pods = pods_of(&subject, 2);
+    pods[0] = going(pods[0].clone());
+    pods[1].phase = Phase::Failed;
+    world.add_pods(pods);
+    // Both are replaced, and neither is deleted.
+    assert_eq!(sync(&world, &key).await.1, "create x2, status");
+    assert_eq!(world.cluster.take_statuses()[0].status.terminating_replicas, Some(1));
+}
+
+#[tokio::test]
+async fn pod_that_no_longer_matches_is_released_unless_it_is_finished_or_going() {
+    let mut world = World::new();
+    let subject = replica_set("web", 0);
+    let key = world.add_replica_set(&subject);
+    let stray = |name: &str| owned_by(&subject, relabelled(pod(name)));
+    world.add_pods([stray("a"), going(stray("b")), Pod { phase: Phase::Succeeded, ..stray("c") }]);
+    assert_eq!(sync(&world, &key).await.1, "release a, status");
+    // What does not match does not count as terminating either.
+    assert_eq!(world.cluster.take_statuses()[0].status.terminating_replicas, Some(0));
+}
+
+#[tokio::test]
+async fn test_replica_set_availability_check() {
+    // Ready since 0 s, 2 s and 4.3 s, as far as whole seconds can tell: the clock is at 0.3 s.
+    let mut world = World::new();
+    world.clock.step(Duration::from_millis(300));
+    let subject = changed_replica_set("web", 4, &json!({"spec": {"minReadySeconds": 5}}));
+    let key = world.add_replica_set(&subject);
+    let mut pods = pods_of(&subject, 4);
+    pods[0].phase = Phase::Pending;
+    for (pod, since) in pods[1..].iter_mut().zip([0, 2, 4]) {
+        *pod = ready(pod.clone(), ago(since));
+    }
+    world.add_pods(pods);
+    let (outcome, _) = sync(&world, &key).await;
+    assert_eq!(outcome.unwrap().requeue_after, Some(Duration::from_millis(700)));
+    let status = &world.cluster.take_statuses()[0].status;
+    assert_eq!((status.ready_replicas, status.available_replicas), (3, 0));
+}
+
+#[tokio::test]
+async fn next_look_is_after_min_ready_where_no_pod_says_when_and_never_where_all_are_available() {
+    let next = async |min_ready: i32, since| {
+        let mut world = World::new();
+        let subject = changed_replica_set("web", 1, &json!({"spec": {"minReadySeconds": min_ready}}));
+        let key = world.add_replica_set(&subject);
+        world.add_pods(pods_of(&subject, 1).into_iter().map(|pod| ready(pod, since)));
+        sync(&world, &key).await.0.unwrap().requeue_after
+    };
+    assert_eq!(next(7, None).await, Some(Duration::from_secs(7)));
+    assert_eq!(next(7, ago(7)).await, None);
+    assert_eq!(next(0, ago(0)).await, None);
+}
+
+/// Upstream: TestGetReplicaSetsWithSameController and TestRelatedPodsLookup.
+#[tokio::test]
+async fn test_related_pods_lookup() {
+    let web = json!([{"apiVersion": "apps/v1", "kind": "Deployment", "name": "d", "uid": "d", "controller": true}]);
+    let other = json!([{"apiVersion": "apps/v1", "kind": "Deployment", "name": "o", "uid": "o", "controller": true}]);
+    let set = |name: &str, references: &serde_json::Value, app: &str| {
+        let change = json!({
+            "metadata": {"ownerReferences": references, "deletionTimestamp": "2026-01-01T11:00:00Z"},
+            "spec": {"selector": {"matchLabels": {"app": app}}},
+        });
+        changed_replica_set(name, 1, &change)
+    };
+    let labelled = |name: &str, app: &str| Pod {
+        labels: Arc::new(kcm_api::Labels::from([("app".to_owned(), app.to_owned())])),
+        ..pod(name)
+    };
+    let related = |world: &World, subject: &ReplicaSet| {
+        let mut names: Vec<_> =
+            related_pods(&REPLICA_SET, subject, &world.syncer.replica_sets, &world.syncer.pods)
+                .iter()
+                .map(|pod| pod.key.name.to_string())
+                .collect();
+        names.sort();
+        names
+    };
+    let mut world = World::new();
+    // Siblings count even while they are being deleted; what another Deployment has does not.
+    let (one, two, foreign) = (set("one", &web, "one"), set("two", &web, "two"), set("foreign", &other, "three"));
+    for replica_set in [&one, &two, &foreign] {
+        world.cache_replica_set(replica_set);
+    }
+    // Whoever owns them: it is the labels that count. None is counted twice.
+    world.cache_replica_set(&set("twin", &web, "one"));
+    world.add_pods([labelled("a", "one"), owned_by(&foreign, labelled("b", "two")), labelled("c", "three")]);
+    assert_eq!(related(&world, &one), ["a", "b"]);
+    assert_eq!(related(&world, &foreign), ["c"]);
+    assert_eq!(related(&world, &set("alone", &json!([]), "one")), [""; 0]);
+}
+
+#[tokio::test]
+async fn node_with_more_related_pods_loses_one_first() {
+    let mut world = World::new();
+    let references =
+        json!([{"apiVersion": "apps/v1", "kind": "Deployment", "name": "d", "uid": "d", "controller": true}]);
+    let subject = changed_replica_set("web", 1, &json!({"metadata": {"ownerReferences": references}}));
+    let key = world.add_replica_set(&subject);
+    let on = |node: &str, pod: Pod| Pod { node_name: Some(node.into()), ..pod };
+    let other = replica_set("other", 1);
+    let sibling = owned_by(&other, on("crowded", pod("sibling")));
+    world.add_pods([
+        owned_by(&subject, on("empty", pod("a"))),
+        owned_by(&subject, on("crowded", pod("b"))),
+        sibling,
+    ]);
+    assert_eq!(sync(&world, &key).await.1, "delete b, status");
+}
+
+#[tokio::test]
+async fn age_ratios_are_counted_for_ready_pods_that_were_chosen() {
+    let mut world = World::new();
+    let subject = replica_set("web", 1);
+    let key = world.add_replica_set(&subject);
+    let aged = |name: &str, age, since| {
+        ready(Pod { created: ago(age), ..owned_by(&subject, pod(name)) }, ago(since))
+    };
+    world.add_pods([aged("a", 100, 1), aged("b", 40, 30), owned_by(&subject, pod("not-ready"))]);
+    assert!(sync(&world, &key).await.0.is_ok());
+    // Whole numbers: 100 s to 40 s is 2, not 2.5.
+    assert_eq!(*world.metrics.ratios.lock(), [2.0]);
+}
