@@ -25,8 +25,9 @@ impl Names {
 
     /// `<object>.<nanoseconds since 1970, in hex>`, or a UUID where that would be no valid name.
     ///
-    /// No number is given out twice: in simulated time many events happen in the same nanosecond, and each
-    /// after the first would be refused as being there already.
+    /// DEVIATION: no number is given out twice. In simulated time many events happen in the same nanosecond,
+    /// and each after the first would be refused as being there already. Upstream also has no UUID for the name
+    /// of a combined event, which the server then refuses if the object's name is very long.
     pub(crate) fn generate(&self, object: &str, now: Timestamp) -> String {
         let now = u64::try_from(now.as_nanosecond()).unwrap_or_default();
         let after = |last: u64| now.max(last.saturating_add(1));

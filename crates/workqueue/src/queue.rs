@@ -167,7 +167,9 @@ impl<T: Item> Queue<T> {
         Next::Item(item)
     }
 
-    /// Gives `item` back. It is queued again if it was added meanwhile. Nothing happens when no worker has it.
+    /// Gives `item` back. It is queued again if it was added meanwhile.
+    ///
+    /// DEVIATION: nothing happens when no worker has it; upstream queues an item that waits a second time then.
     pub fn done(&self, item: &T) {
         let now = self.stamp();
         let (requeued, drained) = {
@@ -221,6 +223,9 @@ impl<T: Item> Queue<T> {
     /// Takes no more items in, and waits until every item has been taken and given back.
     ///
     /// Workers must still be there, or the wait ends only when somebody calls [`shut_down`](Self::shut_down).
+    ///
+    /// DEVIATION: upstream promises the same, but may stop waiting while items are queued and no worker happens
+    /// to have one.
     ///
     /// # Cancel safety
     ///
