@@ -12,7 +12,7 @@
 //! * [`store`]: objects by key and by index, read by many through [`Store`], written by one.
 //! * [`EventHandler`]s: told of every change, old and new, in order, without a gap.
 //!
-//! [`SharedInformer`] puts these together.
+//! [`SharedInformer`] puts these together; `examples/watch_config.rs` shows it with a type of one's own.
 //!
 //! *What must not live here:* HTTP and decoding (a transport's), work queues, anything that knows what a pod is
 //! for. Objects are never changed here.

@@ -1,6 +1,6 @@
 //! The objects as they were last seen: read by many, written by one.
 
-use std::{collections::HashSet, fmt, sync::Arc};
+use std::{collections::BTreeSet, fmt, sync::Arc};
 
 use kcm_api::ObjectKey;
 use parking_lot::RwLock;
@@ -161,7 +161,7 @@ impl<K: Object> StoreWriter<K> {
 
     /// Begins a new state of the whole. The store does not change until [`commit`](Self::commit).
     pub fn snapshot(&self) -> Snapshot<K> {
-        Snapshot { current: self.reader(), table: Table::new(&self.indexers), kept: HashSet::new() }
+        Snapshot { current: self.reader(), table: Table::new(&self.indexers), kept: BTreeSet::new() }
     }
 
     /// Makes `snapshot`, a state of the whole at `resource_version`, the state of the store, in one step.
@@ -212,7 +212,7 @@ impl<K> State<K> {
 pub struct Snapshot<K> {
     current: Store<K>,
     table: Table<K>,
-    kept: HashSet<ObjectKey>,
+    kept: BTreeSet<ObjectKey>,
 }
 
 impl<K: Object> Snapshot<K> {

@@ -64,9 +64,13 @@ pub(crate) enum Pause {
 /// | watch | an end within a second without an event | all, after back-off |
 /// | watch | other errors | all, after back-off |
 ///
-/// "All" is a streaming list where the server has that, and never older than what is known. As upstream
-/// (US-2.1), but for two things. After a 410 upstream first asks for a state not older than the version that is
-/// gone, here it is the newest at once. And upstream forgets that a server has no streaming lists.
+/// "All" is a streaming list where the server has that, and is never older than what is known.
+///
+/// As upstream (US-2.1), but for three things that change no outcome. DEVIATION: after a 410 upstream asks for a
+/// state not older than the version that is gone, and for the newest only if that fails, too; here it is the
+/// newest at once. Upstream forgets that a server has no streaming lists, and asks for one at every relist. And
+/// when a watch cannot be opened upstream resumes it only if the connection was refused or the answer was 429,
+/// here whenever there was no answer: a lost connection says nothing about the version.
 #[derive(Debug)]
 pub(crate) struct Course {
     streaming: Streaming,

@@ -205,37 +205,54 @@ async fn handler_removed_is_told_nothing_more() {
     assert_eq!(world.handler.take_texts(), ["add ns/a@2", "add ns/b@3"]);
 }
 
-#[tokio::test(start_paused = true)]
-async fn resync_tells_every_object_as_an_update_to_itself_again_and_again() {
-    let world = World::with(|config| config.resync = Some(MINUTE));
+/// When, counted from its start, an informer with a resync of a minute at least tells of its one object again.
+async fn resyncs(seed: u64, delay: Duration) -> Vec<f64> {
+    let world = World::with(|config| {
+        config.resync = Some(MINUTE);
+        config.random = Arc::new(SeededRandom::new(seed));
+    });
+    world.source.set_delay(delay);
     world.source.apply(thing("a"));
-    world.source.apply(thing("b"));
-    world.synced().await;
     let start = world.clock.monotonic();
+    let running = world.start();
+    assert!(world.informer.wait_for_sync(&CancellationToken::new()).await);
+    world.handler.take();
     let mut resyncs = Vec::new();
     while resyncs.len() < 4 {
         pass(Duration::from_millis(100)).await;
         let texts = world.handler.take_texts();
         if !texts.is_empty() {
-            assert_eq!(texts, ["update ns/a@2->2", "update ns/b@3->3"]);
+            assert_eq!(texts, ["update ns/a@2->2"]);
             resyncs.push((world.clock.monotonic() - start).as_secs_f64());
         }
     }
-    assert!((60.0..120.2).contains(&resyncs[0]), "{resyncs:?}");
-    for pair in resyncs.windows(2) {
-        assert!((pair[1] - pair[0] - resyncs[0]).abs() < 0.3, "drawn once: {resyncs:?}");
-    }
     assert_eq!(world.metrics.get("relists"), 0, "the source has no part in it");
+    running.stop().await;
+    resyncs
 }
 
 #[tokio::test(start_paused = true)]
-async fn resync_waits_for_the_first_sync() {
-    let world = World::with(|config| config.resync = Some(MINUTE));
-    world.source.set_initial_bookmarks(false);
-    world.source.apply(thing("a"));
-    world.start();
-    pass(4 * MINUTE).await;
-    assert!(world.handler.take_texts().is_empty());
+async fn resync_comes_again_and_again_after_a_time_drawn_once() {
+    let mut periods = Vec::new();
+    for seed in 0..20 {
+        let resyncs = resyncs(seed, Duration::ZERO).await;
+        let period = resyncs[0];
+        assert!((60.0..120.2).contains(&period), "{resyncs:?}");
+        for pair in resyncs.windows(2) {
+            assert!((pair[1] - pair[0] - period).abs() < 0.3, "{resyncs:?}");
+        }
+        periods.push(period);
+    }
+    assert!(periods.iter().any(|period| *period < 75.0) && periods.iter().any(|period| *period > 105.0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn resync_is_counted_from_the_first_sync() {
+    for seed in 0..10 {
+        let at_once = resyncs(seed, Duration::ZERO).await;
+        let late = resyncs(seed, 4 * MINUTE).await;
+        assert!((late[0] - at_once[0] - 240.0).abs() < 0.3, "{late:?} {at_once:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

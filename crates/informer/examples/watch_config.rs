@@ -1,0 +1,106 @@
+//! Follows objects of a type of one's own: a setting, owned by a team.
+//!
+//! All that is asked of the type is [`Object`]; all that is asked of the transport is [`ListWatch`]. Here the
+//! transport is the fake that the tests use, so this runs anywhere: `cargo run -p kcm-informer --example
+//! watch_config`.
+//!
+//! [`ListWatch`]: kcm_informer::ListWatch
+
+use std::sync::Arc;
+
+use kcm_api::ObjectKey;
+use kcm_clock::{RealClock, SeededRandom};
+use kcm_informer::{
+    Deleted, EventHandler, IndexName, Indexers, InformerConfig, Object, SharedInformer,
+    testing::{FakeObject, FakeSource},
+};
+use tokio_util::sync::CancellationToken;
+
+#[derive(Clone)]
+struct Setting {
+    key: ObjectKey,
+    uid: Arc<str>,
+    version: String,
+    team: Arc<str>,
+    value: i32,
+}
+
+impl Object for Setting {
+    fn key(&self) -> ObjectKey {
+        self.key.clone()
+    }
+
+    fn uid(&self) -> &Arc<str> {
+        &self.uid
+    }
+
+    fn resource_version(&self) -> &str {
+        &self.version
+    }
+}
+
+/// Only the fake source asks for this.
+impl FakeObject for Setting {
+    fn set_resource_version(&mut self, version: &str) {
+        version.clone_into(&mut self.version);
+    }
+}
+
+/// Settings by the team that owns them.
+const TEAM: IndexName = IndexName("team");
+
+/// Says what changes, and stops when something goes. A controller would put the key into a work queue.
+struct Announcer {
+    stop: CancellationToken,
+}
+
+impl EventHandler<Setting> for Announcer {
+    fn on_add(&self, setting: &Arc<Setting>, initial: bool) {
+        println!("{} = {}{}", setting.key, setting.value, if initial { " (was there)" } else { "" });
+    }
+
+    fn on_update(&self, old: &Arc<Setting>, new: &Arc<Setting>) {
+        println!("{}: {} -> {}", new.key, old.value, new.value);
+    }
+
+    fn on_delete(&self, deleted: &Deleted<Setting>) {
+        println!("{} is gone", deleted.object().key);
+        self.stop.cancel();
+    }
+}
+
+fn setting(name: &str, team: &str, value: i32) -> Setting {
+    let key = ObjectKey::new("default", name);
+    Setting { key, uid: name.into(), version: String::new(), team: team.into(), value }
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() {
+    let clock = Arc::new(RealClock::new());
+    let source = FakeSource::new(clock.clone());
+    source.apply(setting("colour", "web", 3));
+    source.apply(setting("speed", "engine", 200));
+
+    let settings = SharedInformer::new(InformerConfig {
+        indexers: Indexers::new().with(TEAM, |setting: &Setting| Some(Arc::clone(&setting.team))),
+        ..InformerConfig::new(
+            "settings",
+            Arc::new(source.clone()),
+            clock,
+            Arc::new(SeededRandom::from_entropy()),
+        )
+    });
+    let stop = CancellationToken::new();
+    settings.add_handler(Arc::new(Announcer { stop: stop.clone() }));
+
+    let scenario = async {
+        settings.wait_for_sync(&stop).await;
+        source.apply(setting("colour", "web", 4));
+        source.apply(setting("size", "web", 12));
+        source.delete(&ObjectKey::new("default", "speed"));
+    };
+    tokio::join!(settings.run(stop.clone()), scenario);
+
+    let store = settings.store();
+    println!("the web team has {} settings", store.by_index(TEAM, "web").len());
+}
