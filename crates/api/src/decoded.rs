@@ -47,6 +47,7 @@ pub(crate) enum Decoded<'a> {
 #[derive(Debug, Default)]
 pub(crate) struct DecodedStruct<'a> {
     pub(crate) fields: Vec<Decoded<'a>>,
+    /// In order of the names, each once.
     pub(crate) unknown: Vec<(Cow<'a, str>, Value)>,
 }
 
@@ -169,7 +170,7 @@ impl<'a> DeserializeSeed<'a> for Slot<'_, 'a> {
     fn deserialize<D: Deserializer<'a>>(self, deserializer: D) -> Result<(), D::Error> {
         match self.shape() {
             Shape::Quantity | Shape::RawJson => {
-                self.raw(&*Box::<RawValue>::deserialize(deserializer)?);
+                self.raw(&Box::<RawValue>::deserialize(deserializer)?);
                 Ok(())
             }
             _ => deserializer.deserialize_any(self),
@@ -273,13 +274,11 @@ impl<'a> Slot<'_, 'a> {
                 map.next_value_seed(Slot { schema: self.schema, type_, value })?;
                 continue;
             }
-            let value = map.next_value()?;
-            object.unknown.retain(|(name, _)| *name != key);
-            // A field that came to be after this version is unset by null like any other.
-            if value != Value::Null {
-                object.unknown.push((key, value));
-            }
+            object.unknown.push((key, map.next_value()?));
         }
+        last_of_each_key(&mut object.unknown);
+        // A field that came to be after this version is unset by null like any other.
+        object.unknown.retain(|(_, value)| !value.is_null());
         *self.value = Decoded::Struct(object);
         Ok(())
     }
@@ -294,13 +293,18 @@ impl<'a> Slot<'_, 'a> {
             map.next_value_seed(Slot { schema: self.schema, type_, value: &mut value })?;
             entries.push((key, value));
         }
-        if !entries.is_sorted_by(|a, b| a.0 < b.0) {
-            // Of duplicates the last one counts.
-            entries.reverse();
-            entries.sort_by(|a, b| a.0.cmp(&b.0));
-            entries.dedup_by(|a, b| a.0 == b.0);
-        }
+        last_of_each_key(&mut entries);
         *self.value = Decoded::Map(entries);
         Ok(())
+    }
+}
+
+/// Brings entries in order of their keys; of those with one key, the last stays.
+fn last_of_each_key<T>(entries: &mut Vec<(Cow<'_, str>, T)>) {
+    // As Go writes them.
+    if !entries.is_sorted_by(|a, b| a.0 < b.0) {
+        entries.reverse();
+        entries.sort_by(|a, b| a.0.cmp(&b.0));
+        entries.dedup_by(|a, b| a.0 == b.0);
     }
 }

@@ -12,6 +12,7 @@ use serde_json::Value;
 ///
 /// Empty for almost every object, and then it costs one pointer.
 #[derive(Debug, Clone, Default, PartialEq)]
+#[expect(clippy::box_collection, reason = "one word instead of three, in every object")]
 pub struct Extra(Option<Box<BTreeMap<String, Value>>>);
 
 impl Extra {

@@ -164,9 +164,7 @@ impl Writer<'_> {
                 self.bytes.truncate(before);
             }
         }
-        let mut unknown: Vec<_> = object.unknown.iter().collect();
-        unknown.sort_by(|a, b| a.0.cmp(&b.0));
-        for (name, value) in unknown {
+        for (name, value) in &object.unknown {
             self.bytes.extend(UNKNOWN.to_be_bytes());
             self.text(name);
             self.json(value);

@@ -1,5 +1,7 @@
 //! What comes from the server goes back to it whole, whatever a newer server has put in it.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
+
 use kcm_api::{Deployment, ReplicaSet};
 use serde_json::{Value, json};
 

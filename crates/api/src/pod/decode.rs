@@ -99,9 +99,9 @@ impl PodDecoder {
         struct Key<'a>(&'a WireOwner<'a>);
         impl Hash for Key<'_> {
             fn hash<H: Hasher>(&self, state: &mut H) {
-                // The UID tells owners apart; the rest is compared.
+                // Enough to tell owners apart; the rest is compared.
                 self.0.uid.hash(state);
-                self.0.block_owner_deletion.hash(state);
+                self.0.name.hash(state);
             }
         }
         let same = |found: &ControllerRef| {

@@ -20,6 +20,7 @@ fn assert_different(a: &Value, b: &Value) {
     assert_ne!(digest_of(a), digest_of(b), "{a} should differ from {b}");
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "so that calls need no more signs than they have")]
 fn spec(spec: Value) -> Value {
     json!({ "spec": spec })
 }
@@ -217,6 +218,24 @@ fn values_of_the_wrong_type_count_as_they_are() {
             assert_different(a, b);
         }
     }
+}
+
+#[test]
+fn of_duplicate_keys_the_last_counts() {
+    let digest = |json| digest_json(json, POD_TEMPLATE_HASH_LABEL);
+    assert_eq!(
+        digest(r#"{"spec": {"x": 1, "hostname": "a", "x": 2, "hostname": "b", "y": 1, "y": null}}"#),
+        digest(r#"{"spec": {"hostname": "b", "x": 2}}"#),
+    );
+    assert_eq!(
+        digest(r#"{"spec": {"nodeSelector": {"b": "2", "a": "1"}, "nodeSelector": {"a": "3"}}}"#),
+        digest(r#"{"spec": {"nodeSelector": {"a": "3", "b": "2"}}}"#),
+    );
+    assert_eq!(digest(r#"{"spec": {"priority": 5, "priority": null}}"#), digest("{}"));
+    assert_eq!(
+        digest(r#"{"spec": {"hostname": "a", "hostname": null}}"#),
+        digest(r#"{"spec": {"hostname": "a"}}"#)
+    );
 }
 
 #[test]
