@@ -35,3 +35,6 @@ fn is_idle(set: &ReplicaSet) -> bool {
         && set.replicas() == 0
         && set.metadata.generation <= set.status.observed_generation
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,24 +1,17 @@
 //! From keys to syncs, and from their outcomes to retries.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::sync::Arc;
 
-use async_trait::async_trait;
-use kcm_api::{ApiError, Deployment, ObjectKey, Pod, ReplicaSet, Selector};
+use kcm_api::{Deployment, ObjectKey, Pod, ReplicaSet};
 use kcm_clock::Clock;
-use kcm_controller_ref_manager::{FreshOwner, OwnerControl, OwnerIdentity, OwnerPatch, claim};
-use kcm_controller_util::{
-    DeploymentControl, ReplicaSetControl,
-    index::{orphan_replica_sets, pods_of, replica_sets_of},
-    run_workers,
-};
-use kcm_deployment_util::{fenceposts::RECREATE, replica_sets::selects_everything};
+use kcm_controller_util::{DeploymentControl, ReplicaSetControl, run_workers};
 use kcm_events::EventRecorder;
-use kcm_informer::{SharedInformer, Store};
+use kcm_informer::SharedInformer;
 use kcm_workqueue::{MetricsProvider, QueueConfig, RateLimitingQueue};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, trace};
 
-use crate::{Outcome, Requeue, SyncError, View, execute::Executor, handlers::Handlers};
+use crate::{Outcome, Requeue, SyncError, execute::Executor, handlers::Handlers, syncer::Syncer};
 
 /// How often a failed sync is tried again before its key is dropped until the next event.
 ///
@@ -200,85 +193,6 @@ fn handle_outcome(
             error!(%key, %error, "Dropping deployment out of the queue");
             queue.forget(&key);
         }
-    }
-}
-
-/// What a sync needs.
-struct Syncer {
-    clock: Arc<dyn Clock>,
-    deployments: Store<Deployment>,
-    replica_sets: Store<ReplicaSet>,
-    pods: Store<Pod>,
-    executor: Executor,
-}
-
-impl Syncer {
-    async fn sync(&self, key: &ObjectKey) -> Result<Option<Outcome>, SyncError> {
-        let now = self.clock.now();
-        let Some(deployment) = self.deployments.get(key) else {
-            debug!(%key, "Deployment has been deleted");
-            return Ok(None);
-        };
-        let view = self.view(deployment).await?;
-        self.executor.execute(&view, now).await.map(Some)
-    }
-
-    /// What the caches hold of the Deployment, once its ReplicaSets are claimed.
-    async fn view(&self, deployment: Arc<Deployment>) -> Result<View, SyncError> {
-        let mut view = View { deployment, replica_sets: Vec::new(), running: BTreeSet::new() };
-        let deployment = &*view.deployment;
-        // It is told off, and nothing is claimed for it.
-        if selects_everything(deployment.spec.selector.as_ref()) {
-            return Ok(view);
-        }
-        view.replica_sets = self.claim_replica_sets(deployment).await?;
-        // Only a Recreate waits for pods to be gone.
-        if deployment.spec.strategy.type_ == RECREATE {
-            let running = view.replica_sets.iter().filter(|set| self.has_running_pod(set));
-            view.running = running.map(|set| Arc::clone(set.uid())).collect();
-        }
-        Ok(view)
-    }
-
-    /// Adopts and releases; gives what is the Deployment's then.
-    ///
-    /// DEVIATION: upstream lists all ReplicaSets of the namespace, here an index knows those that matter. And
-    /// upstream goes on with an adopted ReplicaSet as it was before the patch, so that its next write of it is
-    /// refused; `claim` gives it as the server answered (US-4.4).
-    ///
-    /// Upstream counterpart: `getReplicaSetsForDeployment`.
-    async fn claim_replica_sets(&self, deployment: &Deployment) -> Result<Vec<Arc<ReplicaSet>>, SyncError> {
-        let metadata = &deployment.metadata;
-        let selector = Selector::new(deployment.spec.selector.as_ref())
-            .map_err(|source| SyncError::Selector { deployment: metadata.key(), source })?;
-        let mut candidates = replica_sets_of(&self.replica_sets, &metadata.uid);
-        candidates.retain(|set| set.metadata.namespace == metadata.namespace);
-        candidates.extend(orphan_replica_sets(&self.replica_sets, &metadata.namespace));
-        let control = ReplicaSetOwner { executor: &self.executor, deployment: metadata.key() };
-        let owner = OwnerIdentity::from(deployment);
-        Ok(claim(&owner, &selector, candidates, &control).await.into_result()?)
-    }
-
-    fn has_running_pod(&self, replica_set: &ReplicaSet) -> bool {
-        pods_of(&self.pods, &OwnerIdentity::from(replica_set)).iter().any(|pod| !pod.is_finished())
-    }
-}
-
-/// A Deployment that claims ReplicaSets.
-struct ReplicaSetOwner<'a> {
-    executor: &'a Executor,
-    deployment: ObjectKey,
-}
-
-#[async_trait]
-impl OwnerControl<ReplicaSet> for ReplicaSetOwner<'_> {
-    async fn fresh_owner(&self) -> Result<FreshOwner, ApiError> {
-        let fresh = self.executor.deployment_control.get_deployment(&self.deployment).await?;
-        Ok(FreshOwner::from(&fresh.metadata))
-    }
-
-    async fn patch(&self, object: &ObjectKey, patch: &OwnerPatch) -> Result<ReplicaSet, ApiError> {
-        self.executor.replica_set_control.patch_replica_set(object, patch).await
     }
 }
 

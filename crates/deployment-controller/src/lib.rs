@@ -7,7 +7,8 @@
 //! | step | file | pure |
 //! |---|---|---|
 //! | events become keys | `handlers.rs` | |
-//! | a key becomes a sync, its outcome a retry; ReplicaSets are claimed | `controller.rs` | |
+//! | a key becomes a sync, its outcome a retry | `controller.rs` | |
+//! | ReplicaSets are claimed, and what is known of them becomes a [`View`] | `syncer.rs` | |
 //! | what is written, in which order and why | `plan.rs` and below | yes |
 //! | the writes, one after the other | `execute.rs` | |
 //!
@@ -73,6 +74,7 @@ mod rolling;
 mod scale;
 mod status;
 mod sync;
+mod syncer;
 
 pub use action::{Action, Answer, Event, PlannedAction};
 pub use controller::{Config, DeploymentController, MAX_RETRIES};

@@ -68,18 +68,18 @@ pub enum WaitsFor {
     Nothing,
     /// The ReplicaSets must follow what was just written.
     ReplicaSets,
-    /// More pods must become available.
-    Pods {
+    /// The new pods must become available.
+    NewPods {
         /// How many are.
         available: i32,
-        /// How many are wanted.
+        /// How many there are to be by now.
+        size: i32,
+        /// How many there are to be in the end.
         desired: i32,
-        /// Below which number no more may go.
-        at_least: i32,
     },
     /// The old pods must be gone.
     OldPods,
-    /// The next sync, with the template that was just put back.
+    /// The next sync, which follows what was just written to the Deployment itself.
     NextSync,
     /// Somebody must resume it.
     Resume,
@@ -94,12 +94,11 @@ impl fmt::Display for WaitsFor {
         match self {
             Self::Nothing => f.write_str("nothing: all pods are new and available"),
             Self::ReplicaSets => f.write_str("the replica sets to follow"),
-            Self::Pods { available, desired, at_least } => write!(
-                f,
-                "pods to become available: {available} of {desired} are, and at least {at_least} must stay"
-            ),
+            Self::NewPods { available, size, desired } => {
+                write!(f, "new pods to become available: {available} of {size} are, on the way to {desired}")
+            }
             Self::OldPods => f.write_str("the old pods to be gone"),
-            Self::NextSync => f.write_str("the next sync, with the template that was just put back"),
+            Self::NextSync => f.write_str("the next sync, which follows what was just written"),
             Self::Resume => f.write_str("somebody to resume it"),
             Self::Deletion => f.write_str("its deletion"),
             Self::Selector => f.write_str("somebody to give it a selector"),

@@ -40,7 +40,7 @@ pub(crate) fn rollout_recreate(pass: &mut Pass<'_>) -> Step<Outcome> {
     } else if available == desired {
         WaitsFor::Nothing
     } else {
-        WaitsFor::Pods { available, desired, at_least: 0 }
+        WaitsFor::NewPods { available, size: desired, desired }
     };
     progress::sync_rollout_status(pass, &roles, waits_for)
 }
@@ -63,3 +63,6 @@ fn old_pods_running(pass: &Pass<'_>, roles: &Roles) -> bool {
     let new = roles.new.as_ref().map(|set| set.uid());
     pass.view.running.iter().any(|uid: &Arc<str>| Some(uid) != new)
 }
+
+#[cfg(test)]
+mod tests;

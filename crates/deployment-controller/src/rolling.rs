@@ -99,7 +99,8 @@ fn cleanup_unhealthy_replicas(pass: &mut Pass<'_>, old: &mut [Arc<ReplicaSet>], 
                 SyncError::InvalidScaleDown { replica_set: set.metadata.key(), from: size, to }.into()
             );
         }
-        let why = format!("{} of its {size} pods are not available, and {limit} may go", size - available);
+        let missing = size.wrapping_sub(available);
+        let why = format!("{missing} of its {size} pods are not available, and {limit} may go");
         // It may have to shrink once more below, from what it is then.
         *set = scale_replica_set(pass, set, to, Need::Answer, why)?.replica_set;
         done = done.wrapping_add(going);
@@ -145,11 +146,14 @@ fn scale_down_old_replica_sets(
 
 /// What a rollout waits for that could take no step.
 fn what_for(pass: &Pass<'_>, roles: &Roles, new: &ReplicaSet) -> WaitsFor {
-    let desired = pass.deployment.replicas();
-    let available = available_replica_count(roles.iter());
+    let (available, size, desired) =
+        (new.status.available_replicas, new.replicas(), pass.deployment.replicas());
     let old = replica_count(roles.old.iter().map(|set| &**set));
-    if old == 0 && new.replicas() == desired && new.status.available_replicas == desired {
+    if old == 0 && size == desired && available == desired {
         return WaitsFor::Nothing;
     }
-    WaitsFor::Pods { available, desired, at_least: desired.wrapping_sub(max_unavailable(&pass.deployment)) }
+    WaitsFor::NewPods { available, size, desired }
 }
+
+#[cfg(test)]
+mod tests;

@@ -107,3 +107,6 @@ pub(crate) fn scale(pass: &mut Pass<'_>, roles: &Roles) -> Step<()> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

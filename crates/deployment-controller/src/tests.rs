@@ -1,1 +1,4 @@
+//! Tests of the plan as a whole.
 
+mod properties;
+mod stories;

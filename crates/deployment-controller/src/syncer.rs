@@ -1,0 +1,97 @@
+//! One sync: what the caches hold becomes a view, and the view is acted upon.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use async_trait::async_trait;
+use kcm_api::{ApiError, Deployment, ObjectKey, Pod, ReplicaSet, Selector};
+use kcm_clock::Clock;
+use kcm_controller_ref_manager::{FreshOwner, OwnerControl, OwnerIdentity, OwnerPatch, claim};
+use kcm_controller_util::index::{orphan_replica_sets, pods_of, replica_sets_of};
+use kcm_deployment_util::{fenceposts::RECREATE, replica_sets::selects_everything};
+use kcm_informer::Store;
+use tracing::debug;
+
+use crate::{Outcome, SyncError, View, execute::Executor};
+
+/// What a sync needs.
+pub(crate) struct Syncer {
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) deployments: Store<Deployment>,
+    pub(crate) replica_sets: Store<ReplicaSet>,
+    pub(crate) pods: Store<Pod>,
+    pub(crate) executor: Executor,
+}
+
+impl Syncer {
+    /// See [`DeploymentController::sync`](crate::DeploymentController::sync).
+    pub(crate) async fn sync(&self, key: &ObjectKey) -> Result<Option<Outcome>, SyncError> {
+        let now = self.clock.now();
+        let Some(deployment) = self.deployments.get(key) else {
+            debug!(%key, "Deployment has been deleted");
+            return Ok(None);
+        };
+        let view = self.view(deployment).await?;
+        self.executor.execute(&view, now).await.map(Some)
+    }
+
+    /// What the caches hold of the Deployment, once its ReplicaSets are claimed.
+    async fn view(&self, deployment: Arc<Deployment>) -> Result<View, SyncError> {
+        let mut view = View { deployment, replica_sets: Vec::new(), running: BTreeSet::new() };
+        let deployment = &*view.deployment;
+        // It is told off, and nothing is claimed for it.
+        if selects_everything(deployment.spec.selector.as_ref()) {
+            return Ok(view);
+        }
+        view.replica_sets = self.claim_replica_sets(deployment).await?;
+        // Only a Recreate waits for pods to be gone.
+        if deployment.spec.strategy.type_ == RECREATE {
+            let running = view.replica_sets.iter().filter(|set| self.has_running_pod(set));
+            view.running = running.map(|set| Arc::clone(set.uid())).collect();
+        }
+        Ok(view)
+    }
+
+    /// Adopts and releases; gives what is the Deployment's then.
+    ///
+    /// DEVIATION: upstream lists all ReplicaSets of the namespace, here an index knows those that matter. And
+    /// upstream goes on with an adopted ReplicaSet as it was before the patch, so that its next write of it is
+    /// refused; `claim` gives it as the server answered (US-4.4).
+    ///
+    /// Upstream counterpart: `getReplicaSetsForDeployment`.
+    async fn claim_replica_sets(&self, deployment: &Deployment) -> Result<Vec<Arc<ReplicaSet>>, SyncError> {
+        let metadata = &deployment.metadata;
+        let selector = Selector::new(deployment.spec.selector.as_ref())
+            .map_err(|source| SyncError::Selector { deployment: metadata.key(), source })?;
+        let mut candidates = replica_sets_of(&self.replica_sets, &metadata.uid);
+        candidates.retain(|set| set.metadata.namespace == metadata.namespace);
+        candidates.extend(orphan_replica_sets(&self.replica_sets, &metadata.namespace));
+        let control = ReplicaSetOwner { executor: &self.executor, deployment: metadata.key() };
+        let owner = OwnerIdentity::from(deployment);
+        Ok(claim(&owner, &selector, candidates, &control).await.into_result()?)
+    }
+
+    fn has_running_pod(&self, replica_set: &ReplicaSet) -> bool {
+        pods_of(&self.pods, &OwnerIdentity::from(replica_set)).iter().any(|pod| !pod.is_finished())
+    }
+}
+
+/// A Deployment that claims ReplicaSets.
+struct ReplicaSetOwner<'a> {
+    executor: &'a Executor,
+    deployment: ObjectKey,
+}
+
+#[async_trait]
+impl OwnerControl<ReplicaSet> for ReplicaSetOwner<'_> {
+    async fn fresh_owner(&self) -> Result<FreshOwner, ApiError> {
+        let fresh = self.executor.deployment_control.get_deployment(&self.deployment).await?;
+        Ok(FreshOwner::from(&fresh.metadata))
+    }
+
+    async fn patch(&self, object: &ObjectKey, patch: &OwnerPatch) -> Result<ReplicaSet, ApiError> {
+        self.executor.replica_set_control.patch_replica_set(object, patch).await
+    }
+}
+
+#[cfg(test)]
+mod tests;
