@@ -115,7 +115,7 @@ pub async fn play(
 
     stage.begin("roll to nginx:1.28, and scale from 6 to 12 in the middle");
     stage.patch(&set_image("nginx:1.28"))?;
-    stage.until_within_bounds(|frame| status(frame).is_some_and(|s| s.updated_replicas >= 2)).await?;
+    stage.until_within_bounds(half_way).await?;
     stage.patch(&json!({ "spec": { "replicas": 12 } }))?;
     stage.until(|frame| rolled_to(frame, 5)).await?;
 
@@ -148,10 +148,6 @@ fn set_image(image: &str) -> Value {
     json!({ "spec": { "template": { "spec": { "containers": [{ "name": NAME, "image": image }] } } } })
 }
 
-fn status(frame: &Frame) -> Option<&kcm_api::DeploymentStatus> {
-    frame.deployment.as_ref().map(|deployment| &deployment.status)
-}
-
 fn reason(frame: &Frame) -> &str {
     frame
         .deployment
@@ -178,6 +174,13 @@ fn rolled_to(frame: &Frame, revision: u32) -> bool {
         .as_ref()
         .and_then(|d| d.metadata.annotations.get("deployment.kubernetes.io/revision"));
     complete(frame) && is.is_some_and(|is| *is == revision.to_string())
+}
+
+/// The newest ReplicaSet has some pods that work, and others have too.
+fn half_way(frame: &Frame) -> bool {
+    let available = |set: &kcm_api::ReplicaSet| set.status.available_replicas > 0;
+    frame.replica_sets.last().is_some_and(available)
+        && frame.replica_sets.iter().filter(|set| available(set)).count() > 1
 }
 
 fn deadline_exceeded(frame: &Frame) -> bool {
