@@ -24,7 +24,7 @@ pub trait Kind: Object + Sized {
     ///
     /// # Errors
     ///
-    /// What is wrong with it. The text goes into logs, so it must not quote the object.
+    /// What is wrong with it. The text goes into logs, so it must not quote all of the object.
     fn decode(decoder: &Self::Decoder, json: &str) -> Result<Self, serde_json::Error>;
 }
 

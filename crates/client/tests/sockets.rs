@@ -1,5 +1,7 @@
 //! Connections and credentials, against real sockets on loopback.
 
+#![allow(clippy::unwrap_used, reason = "a test fails that way")]
+
 mod support;
 
 use std::{

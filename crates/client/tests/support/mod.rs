@@ -6,6 +6,7 @@ pub mod socket;
 use std::{
     collections::VecDeque,
     convert::Infallible,
+    fmt::Display,
     sync::{Arc, Mutex},
     time::Duration,
 };
@@ -45,7 +46,8 @@ pub enum Answer {
     Break,
 }
 
-pub fn ok(body: impl ToString) -> Answer {
+pub fn ok(body: impl Display) -> Answer {
+    #![allow(clippy::needless_pass_by_value, reason = "so that literals and values can be given alike")]
     Answer::Whole(200, vec![], body.to_string())
 }
 
