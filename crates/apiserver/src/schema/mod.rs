@@ -149,6 +149,12 @@ impl Schema {
         self.kinds.iter().find(|(_, name, _)| *name == kind).map(|(_, _, id)| *id)
     }
 
+    /// The types of this name, in whatever package.
+    #[cfg(test)]
+    pub(crate) fn structs_named(&self, name: &str) -> impl Iterator<Item = &Struct> {
+        self.structs.iter().filter(move |known| known.name == name)
+    }
+
     /// `ty` as Go's error messages print it.
     pub(crate) fn go_type(&self, ty: &Type, within: &Struct, field: &Field) -> String {
         match ty {
