@@ -17,8 +17,8 @@
 //! knows what each verb means for each kind: defaults, validation, generations, graceful deletion. The store
 //! knows revisions, history and watchers, and nothing of Kubernetes' kinds.
 //!
-//! *What must not live here:* controllers and stand-ins (nothing here acts on its own accord), anything of the
-//! workspace but the clock, persistence of history.
+//! *What must not live here:* controllers and stand-ins (nothing here acts on its own accord), and anything of
+//! the workspace above the `api` crate, of which it takes no more than quantities.
 
 pub mod defaults;
 pub mod http;

@@ -48,7 +48,8 @@ impl Registry {
             if generated {
                 set(&mut object, &["metadata", "name"], generate_name(&prefix, &*self.random));
             }
-            result = self.create_named(resource, namespace, object.clone(), options, &mut warnings);
+            let attempt = if generated { object.clone() } else { std::mem::take(&mut object) };
+            result = self.create_named(resource, namespace, attempt, options, &mut warnings);
             if !matches!(&result, Err(error) if error.is_already_exists()) {
                 break;
             }
@@ -86,7 +87,6 @@ impl Registry {
             return Err(ApiStatus::invalid(resource.kind(), resource.group(), &name, &errors));
         }
         check_size(&object)?;
-        *warnings = std::mem::take(warnings);
         for warning in strategy.warnings(&object) {
             if !warnings.contains(&warning) {
                 warnings.push(warning);

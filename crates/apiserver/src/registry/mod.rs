@@ -102,12 +102,16 @@ fn check_address(
     }
     if let Some(name) = name {
         let given = str_at(object, &["metadata", "name"]);
-        if !given.is_empty() && given != name {
+        if given.is_empty() {
+            return Err(ApiStatus::bad_request(format!(
+                "the name of the object ({name} based on URL) was undeterminable: name must be provided"
+            )));
+        }
+        if given != name {
             return Err(ApiStatus::bad_request(format!(
                 "the name of the object ({given}) does not match the name on the URL ({name})"
             )));
         }
-        set(object, &["metadata", "name"], name);
     }
     if resource.is_namespaced() {
         set(object, &["metadata", "namespace"], namespace);

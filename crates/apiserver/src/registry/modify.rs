@@ -51,23 +51,16 @@ impl Patch {
         patched: Value,
         validation: FieldValidation,
     ) -> Result<(Value, Vec<String>), ApiStatus> {
-        let invalid = |value: &Value, why: &str| {
-            let text = serde_json::to_string(&value.to_string()).unwrap_or_default();
-            ApiStatus::invalid_field(
-                "",
-                "",
-                "",
-                "patch",
-                "FieldValueInvalid",
-                &format!("Invalid value: {text}: {why}"),
-            )
+        let invalid = |why: &str| {
+            let text = Value::String(self.body.to_string());
+            let message = format!("Invalid value: {text}: {why}");
+            ApiStatus::invalid_field("", "", "", "patch", "FieldValueInvalid", &message)
         };
-        let text = patched.to_string();
-        let decoded = strict::decode_value(api_version, kind, patched)
-            .map_err(|error| invalid(&Value::String(text), &error.to_string()))?;
+        let decoded =
+            strict::decode_value(api_version, kind, patched).map_err(|error| invalid(&error.to_string()))?;
         match validation {
             FieldValidation::Strict if !decoded.findings.is_empty() => {
-                Err(invalid(&self.body, &format!("strict decoding error: {}", decoded.findings.join(", "))))
+                Err(invalid(&format!("strict decoding error: {}", decoded.findings.join(", "))))
             }
             FieldValidation::Ignore => Ok((decoded.object, Vec::new())),
             FieldValidation::Strict | FieldValidation::Warn => Ok((decoded.object, decoded.findings)),
@@ -137,9 +130,9 @@ impl Registry {
             self.clock.now(),
             |old| {
                 let old = old.ok_or_else(|| ApiStatus::not_found(resource, name))?;
-                let (new, found) = change(old)?;
+                let (mut new, found) = change(old)?;
                 warnings = found;
-                warnings.extend(deduplicate_owners(&mut new.clone()));
+                warnings.extend(deduplicate_owners(&mut new));
                 next_state(resource, part, old, new)
             },
             |_| Ok(()),
@@ -175,7 +168,6 @@ fn next_state(
         copy(&mut new, old.value(), &["metadata", field]);
     }
     drop_server_fields(&mut new);
-    deduplicate_owners(&mut new);
 
     let strategy = resource.strategy();
     match part {

@@ -1,0 +1,32 @@
+//! Serves an empty cluster on loopback, for `kubectl` and the curious. No controller and no kubelet: what is
+//! created stays as it is.
+//!
+//! ```text
+//! cargo run -p kcm-apiserver --example serve -- 127.0.0.1:8080
+//! kubectl --server http://127.0.0.1:8080 create deployment web --image=nginx
+//! ```
+
+use std::{env, error::Error};
+
+use kcm_apiserver::{ApiServer, Config, serve};
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let address = env::args().nth(1).unwrap_or_else(|| "127.0.0.1:0".to_owned());
+    let listener = TcpListener::bind(&address).await?;
+    println!("kubectl --server http://{}", listener.local_addr()?);
+
+    let shutdown = CancellationToken::new();
+    tokio::spawn({
+        let shutdown = shutdown.clone();
+        async move {
+            if tokio::signal::ctrl_c().await.is_ok() {
+                shutdown.cancel();
+            }
+        }
+    });
+    serve(listener, ApiServer::new(Config::default()).service(), shutdown).await;
+    Ok(())
+}

@@ -1,0 +1,11 @@
+//! The API server as clients see it: requests in, answers out, without a socket unless the socket is the point.
+
+mod client;
+mod deletes;
+mod kube;
+mod negotiation;
+mod pods;
+mod reads;
+mod socket;
+mod watches;
+mod writes;

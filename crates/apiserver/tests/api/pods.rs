@@ -1,0 +1,164 @@
+//! Pods: admission, graceful deletion, binding, eviction, logs.
+
+use serde_json::{Value, json};
+
+use crate::client::{Client, PODS, pod, version_of};
+
+const P: &str = "/api/v1/namespaces/default/pods/p";
+
+async fn running() -> Client {
+    let client = Client::new();
+    client.post(PODS, &pod("p")).await.expect(201);
+    let binding = json!({"metadata": {"name": "p"}, "target": {"kind": "Node", "name": "n"}});
+    client.post(&format!("{P}/binding"), &binding).await.expect(201);
+    let status = json!({"status": {
+        "phase": "Running",
+        "containerStatuses": [{"name": "c", "ready": true, "started": true, "restartCount": 0, "image": "nginx:1", "imageID": ""}],
+    }});
+    client.patch(&format!("{P}/status"), &status).await.expect(200);
+    client
+}
+
+#[tokio::test]
+async fn created_pod_has_what_admission_gives_it() {
+    let client = Client::new();
+    let created = client.post(PODS, &pod("p")).await.expect(201);
+    assert_eq!(created["spec"]["serviceAccountName"], "default");
+    assert_eq!(
+        (&created["spec"]["priority"], &created["spec"]["preemptionPolicy"]),
+        (&json!(0), &json!("PreemptLowerPriority"))
+    );
+    assert_eq!(created["spec"]["tolerations"].as_array().unwrap().len(), 2);
+    assert_eq!(created["status"]["phase"], "Pending");
+    assert_eq!(created["status"]["qosClass"], "BestEffort");
+}
+
+#[tokio::test]
+async fn pod_gets_the_priority_of_its_class() {
+    let client = Client::new();
+    let mut important = pod("p");
+    important["spec"]["priorityClassName"] = json!("high");
+    let message = client.post(PODS, &important).await.refused(403, "Forbidden");
+    assert_eq!(message, "pods \"p\" is forbidden: no PriorityClass with name high was found");
+    let class = json!({"metadata": {"name": "high"}, "value": 1000, "preemptionPolicy": "Never"});
+    client.post("/apis/scheduling.k8s.io/v1/priorityclasses", &class).await.expect(201);
+    let created = client.post(PODS, &important).await.expect(201);
+    assert_eq!(
+        (&created["spec"]["priority"], &created["spec"]["preemptionPolicy"]),
+        (&json!(1000), &json!("Never"))
+    );
+}
+
+#[tokio::test]
+async fn pod_over_the_quota_is_refused() {
+    let client = Client::new();
+    let quota = json!({"metadata": {"name": "few"}, "spec": {"hard": {"pods": "1"}}});
+    client.post("/api/v1/namespaces/default/resourcequotas", &quota).await.expect(201);
+    client.post(PODS, &pod("p")).await.expect(201);
+    let message = client.post(PODS, &pod("q")).await.refused(403, "Forbidden");
+    assert_eq!(
+        message,
+        "pods \"q\" is forbidden: exceeded quota: few, requested: pods=1, used: pods=1, limited: pods=1"
+    );
+    client.patch(&format!("{P}/status"), &json!({"status": {"phase": "Succeeded"}})).await.expect(200);
+    client.post(PODS, &pod("q")).await.expect(201);
+}
+
+#[tokio::test]
+async fn pod_is_bound_once() {
+    let client = running().await;
+    let bound = client.get(P).await.expect(200);
+    assert_eq!(bound["spec"]["nodeName"], "n");
+    let condition = &bound["status"]["conditions"][0];
+    let again = json!({"target": {"name": "m"}});
+    let message = client.post(&format!("{P}/binding"), &again).await.refused(409, "Conflict");
+    assert_eq!(
+        message,
+        "Operation cannot be fulfilled on pods/binding \"p\": pod p is already assigned to node \"n\""
+    );
+    // The status was replaced since, by whoever runs the pod; binding had set the condition.
+    let client = Client::new();
+    client.post(PODS, &pod("q")).await.expect(201);
+    let binding = json!({"metadata": {"name": "q"}, "target": {"kind": "Node", "name": "n"}});
+    client.post("/api/v1/namespaces/default/bindings", &binding).await.expect(201);
+    let fresh = client.get(&format!("{PODS}/q")).await.expect(200);
+    assert_eq!(fresh["status"]["conditions"][0]["type"], "PodScheduled", "{condition}");
+    assert_eq!(fresh["status"]["conditions"][0]["status"], "True");
+}
+
+#[tokio::test]
+async fn running_pod_gets_its_grace_period() {
+    let client = running().await;
+    let marked = client.delete(P, &Value::Null).await.expect(200);
+    assert_eq!(marked["kind"], "Pod");
+    assert_eq!(marked["metadata"]["deletionGracePeriodSeconds"], 30);
+    assert_eq!(marked["metadata"]["deletionTimestamp"], "2026-01-01T00:00:30Z");
+    let longer = client.delete(P, &json!({"gracePeriodSeconds": 60})).await.expect(200);
+    assert_eq!(version_of(&longer), version_of(&marked), "it can only be hastened");
+    let sooner = client.delete(P, &json!({"gracePeriodSeconds": 10})).await.expect(200);
+    assert_eq!(sooner["metadata"]["deletionTimestamp"], "2026-01-01T00:00:10Z");
+    let options = json!({"gracePeriodSeconds": 0, "preconditions": {"uid": marked["metadata"]["uid"]}});
+    client.delete(P, &options).await.expect(200);
+    client.get(P).await.refused(404, "NotFound");
+}
+
+#[tokio::test]
+async fn pod_that_runs_nowhere_goes_at_once() {
+    let client = Client::new();
+    client.post(PODS, &pod("p")).await.expect(201);
+    assert_eq!(client.delete(P, &Value::Null).await.expect(200)["kind"], "Pod");
+    client.get(P).await.refused(404, "NotFound");
+}
+
+#[tokio::test]
+async fn pod_with_a_finalizer_outlives_its_containers() {
+    let client = running().await;
+    client.patch(P, &json!({"metadata": {"finalizers": ["example.com/hold"]}})).await.expect(200);
+    client.delete(P, &json!({"gracePeriodSeconds": 0})).await.expect(200);
+    client.get(P).await.expect(200);
+    client.patch(P, &json!({"metadata": {"finalizers": null}})).await.expect(200);
+    client.get(P).await.refused(404, "NotFound");
+}
+
+#[tokio::test]
+async fn eviction_deletes_unless_a_budget_forbids_it() {
+    let client = running().await;
+    let eviction = json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "p"}});
+    let budget = json!({
+        "metadata": {"name": "b"},
+        "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "web"}}},
+    });
+    let budgets = "/apis/policy/v1/namespaces/default/poddisruptionbudgets";
+    client.post(budgets, &budget).await.expect(201);
+    let stale = client.post(&format!("{P}/eviction"), &eviction).await;
+    stale.refused(429, "TooManyRequests");
+    assert_eq!(stale.header("retry-after"), "10");
+    let status = |allowed: i32| json!({"status": {"observedGeneration": 1, "disruptionsAllowed": allowed, "currentHealthy": 1, "desiredHealthy": 1, "expectedPods": 1}});
+    client.patch(&format!("{budgets}/b/status"), &status(0)).await.expect(200);
+    let refused = client.post(&format!("{P}/eviction"), &eviction).await;
+    let message = refused.refused(429, "TooManyRequests");
+    assert_eq!(message, "Cannot evict pod as it would violate the pod's disruption budget.");
+    assert_eq!(refused.json()["details"]["causes"][0]["reason"], "DisruptionBudget");
+    client.patch(&format!("{budgets}/b/status"), &status(1)).await.expect(200);
+    client.post(&format!("{P}/eviction"), &eviction).await.expect(201);
+    let evicted = client.get(P).await.expect(200);
+    assert_eq!(evicted["metadata"]["deletionGracePeriodSeconds"], 30);
+    let conditions = evicted["status"]["conditions"].as_array().unwrap();
+    assert!(conditions.iter().any(|condition| condition["type"] == "DisruptionTarget"), "{conditions:?}");
+    let budget = client.get(&format!("{budgets}/b")).await.expect(200);
+    assert_eq!(budget["status"]["disruptionsAllowed"], json!(0), "spent");
+}
+
+#[tokio::test]
+async fn log_is_obviously_simulated() {
+    let client = Client::new();
+    client.post(PODS, &pod("p")).await.expect(201);
+    let message = client.get(&format!("{P}/log")).await.refused(400, "BadRequest");
+    assert_eq!(message, "container \"c\" in pod \"p\" is waiting to start: ContainerCreating");
+    let client = running().await;
+    let log = client.get(&format!("{P}/log?container=c")).await;
+    assert_eq!((log.code, log.header("content-type")), (200, "text/plain; charset=utf-8"));
+    assert!(log.text.starts_with("(simulated)"), "{}", log.text);
+    client.get(&format!("{P}/log?container=x")).await.refused(400, "BadRequest");
+    client.get(&format!("{P}/exec?command=ls")).await.refused(501, "NotImplemented");
+}

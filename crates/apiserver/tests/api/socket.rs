@@ -1,0 +1,70 @@
+//! The server on a socket.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::Request;
+use http_body_util::{BodyExt, Empty};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use kcm_apiserver::{ApiServer, Config, serve};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+    task::JoinHandle,
+};
+use tokio_util::sync::CancellationToken;
+
+async fn start() -> (std::net::SocketAddr, CancellationToken, JoinHandle<()>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let shutdown = CancellationToken::new();
+    let server = serve(listener, ApiServer::new(Config::default()).service(), shutdown.clone());
+    (address, shutdown, tokio::spawn(server))
+}
+
+async fn ask(address: std::net::SocketAddr, path: &str, host: &str) -> String {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    let request = format!("GET {path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    answer
+}
+
+#[tokio::test]
+async fn request_for_a_foreign_host_is_refused() {
+    let (address, _shutdown, _server) = start().await;
+    assert!(ask(address, "/livez", &address.to_string()).await.starts_with("HTTP/1.1 200"));
+    assert!(ask(address, "/livez", "evil.example").await.starts_with("HTTP/1.1 403"));
+}
+
+#[tokio::test]
+async fn http_2_is_spoken_by_prior_knowledge() {
+    let (address, _shutdown, _server) = start().await;
+    let stream = TokioIo::new(TcpStream::connect(address).await.unwrap());
+    let (mut sender, connection) =
+        hyper::client::conn::http2::handshake(TokioExecutor::new(), stream).await.unwrap();
+    tokio::spawn(connection);
+    let request = Request::get(format!("http://{address}/version")).body(Empty::<Bytes>::new()).unwrap();
+    let response = sender.send_request(request).await.unwrap();
+    assert_eq!((response.status().as_u16(), response.version()), (200, http::Version::HTTP_2));
+    assert!(!response.into_body().collect().await.unwrap().to_bytes().is_empty());
+}
+
+#[tokio::test]
+async fn shutdown_ends_watches_and_the_server() {
+    let (address, shutdown, server) = start().await;
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    let request = "GET /api/v1/pods?watch=true&resourceVersion=1 HTTP/1.1\r\nhost: localhost\r\n\r\n";
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut head = [0_u8; 12];
+    stream.read_exact(&mut head).await.unwrap();
+    assert_eq!(&head, b"HTTP/1.1 200", "headers come before any event");
+
+    shutdown.cancel();
+    let mut rest = String::new();
+    stream.read_to_string(&mut rest).await.unwrap();
+    assert!(rest.ends_with("0\r\n\r\n"), "a clean end of the chunked body: {rest}");
+    tokio::time::timeout(Duration::from_secs(10), server).await.expect("the server should end").unwrap();
+    assert!(TcpStream::connect(address).await.is_err());
+}

@@ -1,0 +1,388 @@
+//! Create, update, patch.
+
+use serde_json::{Value, json};
+
+use crate::client::{Client, DEPLOYMENTS, REPLICA_SETS, deployment, replica_set, version_of};
+
+const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/default/leases";
+
+#[tokio::test]
+async fn created_object_has_what_the_server_gives_it() {
+    let client = Client::new();
+    let created = client.post(DEPLOYMENTS, &deployment("web")).await.expect(201);
+    let metadata = &created["metadata"];
+    assert_eq!(metadata["creationTimestamp"], "2026-01-01T00:00:00Z");
+    assert_eq!((&metadata["generation"], &metadata["namespace"]), (&json!(1), &json!("default")));
+    assert_eq!(metadata["uid"].as_str().unwrap().len(), 36);
+    assert_eq!(created["spec"]["progressDeadlineSeconds"], 600);
+    assert_eq!(client.get(&format!("{DEPLOYMENTS}/web")).await.expect(200), created);
+}
+
+#[tokio::test]
+async fn create_with_a_taken_name_is_already_exists() {
+    let client = Client::new();
+    client.post(DEPLOYMENTS, &deployment("web")).await.expect(201);
+    let answer = client.post(DEPLOYMENTS, &deployment("web")).await;
+    assert_eq!(answer.refused(409, "AlreadyExists"), "deployments.apps \"web\" already exists");
+    assert_eq!(answer.json()["details"], json!({"name": "web", "group": "apps", "kind": "deployments"}));
+}
+
+#[tokio::test]
+async fn create_at_the_wrong_address_is_refused() {
+    let client = Client::new();
+    let mut elsewhere = deployment("web");
+    elsewhere["metadata"]["namespace"] = json!("kube-system");
+    let message = client.post(DEPLOYMENTS, &elsewhere).await.refused(400, "BadRequest");
+    assert_eq!(
+        message,
+        "the namespace of the provided object does not match the namespace sent on the request"
+    );
+
+    let mut version = deployment("web");
+    version["apiVersion"] = json!("apps/v1beta1");
+    client.post(DEPLOYMENTS, &version).await.refused(400, "BadRequest");
+    client.post(DEPLOYMENTS, &replica_set("web")).await.refused(400, "BadRequest");
+
+    let missing = DEPLOYMENTS.replace("default", "missing");
+    let message = client.post(&missing, &deployment("web")).await.refused(404, "NotFound");
+    assert_eq!(message, "namespaces \"missing\" not found");
+    client.post("/apis/apps/v1/deployments", &deployment("web")).await.refused(405, "MethodNotAllowed");
+}
+
+#[tokio::test]
+async fn create_of_an_exported_object_is_refused_for_its_resource_version() {
+    let client = Client::new();
+    let mut exported = deployment("web");
+    exported["metadata"]["resourceVersion"] = json!("5");
+    let answer = client.post(DEPLOYMENTS, &exported).await;
+    assert_eq!(
+        answer.refused(500, "InternalError"),
+        "resourceVersion should not be set on objects to be created"
+    );
+}
+
+#[tokio::test]
+async fn create_with_a_generated_name_gets_one() {
+    let client = Client::new();
+    let mut nameless = replica_set("web");
+    nameless["metadata"].as_object_mut().unwrap().remove("name");
+    nameless["metadata"]["generateName"] = json!("web-");
+    let names: Vec<Value> = [
+        client.post(REPLICA_SETS, &nameless).await.expect(201),
+        client.post(REPLICA_SETS, &nameless).await.expect(201),
+    ]
+    .map(|created| created["metadata"]["name"].clone())
+    .into();
+    assert_ne!(names[0], names[1]);
+    assert!(names.iter().all(|name| name.as_str().unwrap().starts_with("web-")), "{names:?}");
+}
+
+#[tokio::test]
+async fn dry_run_answers_as_if_and_writes_nothing() {
+    let client = Client::new();
+    let before = client.server.revision();
+    let path = format!("{DEPLOYMENTS}?dryRun=All");
+    client.post(&path, &deployment("web")).await.expect(201);
+    client.get(&format!("{DEPLOYMENTS}/web")).await.refused(404, "NotFound");
+    assert_eq!(client.server.revision(), before);
+    let answer = client.post(&format!("{DEPLOYMENTS}?dryRun=Some"), &deployment("web")).await;
+    let message = answer.refused(422, "Invalid");
+    assert!(message.ends_with("dryRun: Unsupported value: \"Some\": supported values: \"All\""), "{message}");
+}
+
+#[tokio::test]
+async fn unknown_field_is_refused_warned_about_or_ignored() {
+    let client = Client::new();
+    let mut typo = deployment("web");
+    typo["spec"]["repliccas"] = json!(2);
+    let with = |mode: &str| format!("{DEPLOYMENTS}?fieldValidation={mode}&dryRun=All");
+    let message = client.post(&with("Strict"), &typo).await.refused(400, "BadRequest");
+    let expected = "Deployment in version \"v1\" cannot be handled as a Deployment: strict decoding error: unknown field \"spec.repliccas\"";
+    assert_eq!(message, expected);
+    let warned = client.post(&with("Warn"), &typo).await;
+    warned.expect(201);
+    assert_eq!(warned.warnings(), ["299 - \"unknown field \\\"spec.repliccas\\\"\""]);
+    assert!(client.post(&with("Ignore"), &typo).await.warnings().is_empty());
+    client.post(&with("Sometimes"), &typo).await.refused(422, "Invalid");
+}
+
+#[tokio::test]
+async fn invalid_object_is_refused_with_every_error_at_once() {
+    let client = Client::new();
+    let mut invalid = deployment("web");
+    invalid["spec"]["replicas"] = json!(-1);
+    invalid["spec"]["template"]["metadata"]["labels"] = json!({"app": "x"});
+    let answer = client.post(DEPLOYMENTS, &invalid).await;
+    let message = answer.refused(422, "Invalid");
+    assert!(message.starts_with("Deployment.apps \"web\" is invalid: ["), "{message}");
+    assert!(
+        message.contains("spec.replicas: Invalid value: -1: must be greater than or equal to 0"),
+        "{message}"
+    );
+    let details = &answer.json()["details"];
+    assert_eq!((&details["kind"], &details["group"]), (&json!("Deployment"), &json!("apps")));
+    assert_eq!(details["causes"].as_array().unwrap().len(), 2, "{details}");
+}
+
+#[tokio::test]
+async fn put_with_a_stale_version_conflicts_and_one_without_overwrites() {
+    let client = Client::new();
+    let path = format!("{DEPLOYMENTS}/web");
+    let first = client.post(DEPLOYMENTS, &deployment("web")).await.expect(201);
+    let mut changed = first.clone();
+    changed["spec"]["replicas"] = json!(4);
+    client.put(&path, &changed).await.expect(200);
+    let answer = client.put(&path, &changed).await;
+    let expected = "Operation cannot be fulfilled on deployments.apps \"web\": the object has been modified; please \
+                    apply your changes to the latest version and try again";
+    assert_eq!(answer.refused(409, "Conflict"), expected);
+    let mut blind = deployment("web");
+    blind["spec"]["replicas"] = json!(7);
+    let overwritten = client.put(&path, &blind).await.expect(200);
+    assert_eq!(overwritten["spec"]["replicas"], 7);
+    assert_eq!(overwritten["metadata"]["uid"], first["metadata"]["uid"]);
+}
+
+#[tokio::test]
+async fn lease_must_be_updated_with_its_version() {
+    let client = Client::new();
+    let lease =
+        json!({"metadata": {"name": "l"}, "spec": {"holderIdentity": "me", "leaseDurationSeconds": 15}});
+    let created = client.post(LEASES, &lease).await.expect(201);
+    let path = format!("{LEASES}/l");
+    let message = client.put(&path, &lease).await.refused(422, "Invalid");
+    assert!(
+        message.ends_with("metadata.resourceVersion: Invalid value: 0: must be specified for an update"),
+        "{message}"
+    );
+    client.put(&path, &created).await.expect(200);
+}
+
+#[tokio::test]
+async fn put_that_changes_nothing_writes_nothing() {
+    let client = Client::new();
+    let path = format!("{DEPLOYMENTS}/web");
+    let created = client.post(DEPLOYMENTS, &deployment("web")).await.expect(201);
+    let before = client.server.revision();
+    assert_eq!(client.put(&path, &created).await.expect(200), created);
+    assert_eq!(client.patch(&path, &json!({})).await.expect(200), created);
+    // What a client leaves out is defaulted before it is compared.
+    assert_eq!(client.put(&path, &deployment("web")).await.expect(200), created);
+    assert_eq!(client.server.revision(), before);
+}
+
+#[tokio::test]
+async fn put_with_another_uid_is_a_failed_precondition() {
+    let client = Client::new();
+    client.post(DEPLOYMENTS, &deployment("web")).await.expect(201);
+    let mut other = deployment("web");
+    other["metadata"]["uid"] = json!("other");
+    let message = client.put(&format!("{DEPLOYMENTS}/web"), &other).await.refused(409, "Conflict");
+    assert!(
+        message.contains("Precondition failed: UID in precondition: other, UID in object meta: "),
+        "{message}"
+    );
+}
+
+#[tokio::test]
+async fn generation_counts_what_upstream_counts() {
+    let client = Client::new();
+    let generation = |object: &Value| object["metadata"]["generation"].as_i64().unwrap();
+    let annotate = json!({"metadata": {"annotations": {"a": "b"}}});
+    let label = json!({"metadata": {"labels": {"a": "b"}}});
+    let scale = json!({"spec": {"replicas": 5}});
+    client.post(DEPLOYMENTS, &deployment("web")).await.expect(201);
+    client.post(REPLICA_SETS, &replica_set("web")).await.expect(201);
+    for (path, expected) in [(DEPLOYMENTS, [2, 2, 3]), (REPLICA_SETS, [1, 1, 2])] {
+        for (patch, expected) in [&annotate, &label, &scale].into_iter().zip(expected) {
+            let patched = client.patch(&format!("{path}/web"), patch).await.expect(200);
+            assert_eq!(generation(&patched), expected, "{path} {patch}");
+        }
+    }
+    let mut lying = deployment("web");
+    lying["metadata"]["generation"] = json!(99);
+    lying["spec"]["replicas"] = json!(1);
+    assert_eq!(generation(&client.put(&format!("{DEPLOYMENTS}/web"), &lying).await.expect(200)), 4);
+}
+
+#[tokio::test]
+async fn status_is_written_through_its_own_door_only() {
+    let client = Client::new();
+    let path = format!("{DEPLOYMENTS}/web");
+    client.post(DEPLOYMENTS, &deployment("web")).await.expect(201);
+    let patch = json!({
+        "metadata": {"labels": {"x": "y"}, "annotations": {"x": "y"}},
+        "spec": {"replicas": 9},
+        "status": {"replicas": 2, "observedGeneration": 1},
+    });
+    let status = client.patch(&format!("{path}/status"), &patch).await.expect(200);
+    assert_eq!((&status["spec"]["replicas"], &status["status"]["replicas"]), (&json!(3), &json!(2)));
+    assert_eq!(status["metadata"]["labels"], json!({"app": "web"}));
+    assert_eq!(status["metadata"]["annotations"], json!({"x": "y"}));
+    assert_eq!(status["metadata"]["generation"], 1);
+    let main = client.patch(&path, &json!({"status": {"replicas": 7}})).await.expect(200);
+    assert_eq!(main["status"]["replicas"], 2);
+    assert_eq!(version_of(&main), version_of(&status));
+}
+
+#[tokio::test]
+async fn patch_with_a_version_is_held_to_it() {
+    let client = Client::new();
+    let path = format!("{DEPLOYMENTS}/web");
+    let created = client.post(DEPLOYMENTS, &deployment("web")).await.expect(201);
+    let patch = |version: &str, replicas: i32| json!({"metadata": {"resourceVersion": version}, "spec": {"replicas": replicas}});
+    client.patch(&path, &patch(version_of(&created), 4)).await.expect(200);
+    client.patch(&path, &patch(version_of(&created), 5)).await.refused(409, "Conflict");
+    client.patch(&path, &json!({"spec": {"replicas": 5}})).await.expect(200);
+    client.patch(&format!("{DEPLOYMENTS}/nope"), &json!({})).await.refused(404, "NotFound");
+}
+
+#[tokio::test]
+async fn patches_of_every_form_are_applied() {
+    let client = Client::new();
+    let path = format!("{DEPLOYMENTS}/web");
+    client.post(DEPLOYMENTS, &deployment("web")).await.expect(201);
+    let image = json!({"spec": {"template": {"spec": {"containers": [{"name": "c", "image": "nginx:2"}]}}}});
+    let patched = client.patch_as("strategic-merge", &path, &image).await.expect(200);
+    let container = &patched["spec"]["template"]["spec"]["containers"][0];
+    assert_eq!(
+        (&container["image"], &container["terminationMessagePath"]),
+        (&json!("nginx:2"), &json!("/dev/termination-log"))
+    );
+    let replace = json!([{"op": "replace", "path": "/spec/replicas", "value": 6}]);
+    assert_eq!(client.patch_as("json", &path, &replace).await.expect(200)["spec"]["replicas"], 6);
+    let failing = json!([{"op": "test", "path": "/spec/replicas", "value": 1}]);
+    client.patch_as("json", &path, &failing).await.refused(422, "Invalid");
+    client
+        .call("PATCH", &path, &[("content-type", "application/merge-patch+json")], "{")
+        .await
+        .refused(400, "BadRequest");
+    let answer = client.call("PATCH", &path, &[("content-type", "application/apply-patch+yaml")], "{}").await;
+    assert!(answer.refused(415, "UnsupportedMediaType").contains("application/merge-patch+json"));
+}
+
+#[tokio::test]
+async fn patch_with_an_unknown_field_is_refused_when_strict() {
+    let client = Client::new();
+    client.post(DEPLOYMENTS, &deployment("web")).await.expect(201);
+    let path = format!("{DEPLOYMENTS}/web?fieldValidation=Strict");
+    let message = client.patch(&path, &json!({"spec": {"repliccas": 1}})).await.refused(422, "Invalid");
+    assert!(message.contains("strict decoding error: unknown field \"spec.repliccas\""), "{message}");
+    let warned = client.patch(&format!("{DEPLOYMENTS}/web"), &json!({"spec": {"repliccas": 1}})).await;
+    warned.expect(200);
+    assert_eq!(warned.warnings().len(), 1);
+}
+
+#[tokio::test]
+async fn scale_reads_and_writes_the_replica_count() {
+    let client = Client::new();
+    let path = format!("{DEPLOYMENTS}/web/scale");
+    let created = client.post(DEPLOYMENTS, &deployment("web")).await.expect(201);
+    let mut scale = client.get(&path).await.expect(200);
+    assert_eq!((&scale["kind"], &scale["apiVersion"]), (&json!("Scale"), &json!("autoscaling/v1")));
+    assert_eq!((&scale["spec"]["replicas"], &scale["status"]["selector"]), (&json!(3), &json!("app=web")));
+    assert_eq!(version_of(&scale), version_of(&created));
+
+    scale["spec"]["replicas"] = json!(5);
+    assert_eq!(client.put(&path, &scale).await.expect(200)["spec"]["replicas"], 5);
+    client.put(&path, &scale).await.refused(409, "Conflict");
+    assert_eq!(client.patch(&path, &json!({"spec": {"replicas": 0}})).await.expect(200)["spec"], json!({}));
+    let parent = client.get(&format!("{DEPLOYMENTS}/web")).await.expect(200);
+    assert_eq!((&parent["spec"]["replicas"], &parent["metadata"]["generation"]), (&json!(0), &json!(3)));
+
+    let message = client.patch(&path, &json!({"spec": {"replicas": -1}})).await.refused(422, "Invalid");
+    let expected = "Scale.autoscaling \"web\" is invalid: spec.replicas: Invalid value: -1: must be greater than or equal to 0";
+    assert_eq!(message, expected);
+    client.get(&format!("{DEPLOYMENTS}/nope/scale")).await.refused(404, "NotFound");
+}
+
+#[tokio::test]
+async fn owner_named_twice_is_kept_once_with_a_warning() {
+    let client = Client::new();
+    let mut owned = replica_set("web");
+    let owner = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "uid": "1"});
+    owned["metadata"]["ownerReferences"] = json!([owner, owner]);
+    let answer = client.post(REPLICA_SETS, &owned).await;
+    assert_eq!(answer.expect(201)["metadata"]["ownerReferences"].as_array().unwrap().len(), 1);
+    assert!(answer.warnings()[0].contains("duplicate"), "{:?}", answer.warnings());
+    assert_eq!(client.server.dependents("1").len(), 1);
+}
+
+#[tokio::test]
+async fn two_writers_of_one_object_never_lose_an_update() {
+    let client = Client::new();
+    let created = client.post(DEPLOYMENTS, &deployment("web")).await.expect(201);
+    let path = format!("{DEPLOYMENTS}/web");
+    let put = |replicas: i32| {
+        let mut changed = created.clone();
+        changed["spec"]["replicas"] = json!(replicas);
+        changed
+    };
+    let (a, b) = (put(1), put(2));
+    let (a, b) = tokio::join!(client.put(&path, &a), client.put(&path, &b));
+    let mut codes = [a.code, b.code];
+    codes.sort_unstable();
+    assert_eq!(codes, [200, 409]);
+}
+
+#[tokio::test]
+async fn event_is_the_same_in_both_its_groups() {
+    let client = Client::new();
+    let event = json!({
+        "metadata": {"name": "e"}, "reason": "Scaled", "note": "up", "type": "Normal", "action": "Scale",
+        "regarding": {"kind": "Deployment", "name": "web", "namespace": "default"},
+        "eventTime": "2026-01-01T00:00:00.123456Z", "reportingController": "c", "reportingInstance": "i",
+    });
+    let face = "/apis/events.k8s.io/v1/namespaces/default/events";
+    let created = client.post(face, &event).await.expect(201);
+    assert_eq!((&created["apiVersion"], &created["note"]), (&json!("events.k8s.io/v1"), &json!("up")));
+    let core = client.get("/api/v1/namespaces/default/events/e").await.expect(200);
+    assert_eq!((&core["apiVersion"], &core["message"]), (&json!("v1"), &json!("up")));
+    assert_eq!(core["involvedObject"]["name"], "web");
+    let patched = client.patch(&format!("{face}/e"), &json!({"note": "down"})).await.expect(200);
+    assert_eq!(patched["note"], "down");
+    for path in [
+        "/api/v1/events?fieldSelector=involvedObject.name=web,involvedObject.uid=",
+        "/apis/events.k8s.io/v1/events?fieldSelector=regarding.name=web",
+    ] {
+        assert_eq!(client.get(path).await.expect(200)["items"].as_array().unwrap().len(), 1, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn event_that_nobody_writes_for_an_hour_is_gone() {
+    let client = Client::new();
+    let event = |name: &str| {
+        json!({
+            "metadata": {"name": name}, "involvedObject": {"kind": "Pod", "name": "p", "namespace": "default"},
+            "reason": "r", "message": "m", "type": "Normal",
+        })
+    };
+    let path = "/api/v1/namespaces/default/events";
+    client.post(path, &event("old")).await.expect(201);
+    client.clock.step(std::time::Duration::from_secs(3599));
+    client.post(path, &event("new")).await.expect(201);
+    client.get(&format!("{path}/old")).await.expect(200);
+    client.clock.step(std::time::Duration::from_secs(61));
+    client.post(path, &event("newer")).await.expect(201);
+    client.get(&format!("{path}/old")).await.refused(404, "NotFound");
+    client.get(&format!("{path}/new")).await.expect(200);
+}
+
+#[tokio::test]
+async fn autoscaler_of_either_version_is_one_object() {
+    let client = Client::new();
+    let v1 = json!({
+        "metadata": {"name": "web"},
+        "spec": {
+            "maxReplicas": 3, "targetCPUUtilizationPercentage": 80,
+            "scaleTargetRef": {"kind": "Deployment", "name": "web", "apiVersion": "apps/v1"},
+        },
+    });
+    let path = "/apis/autoscaling/v1/namespaces/default/horizontalpodautoscalers";
+    let answer = client.post(path, &v1).await;
+    assert_eq!(answer.expect(201)["spec"]["targetCPUUtilizationPercentage"], 80);
+    assert!(answer.warnings()[0].contains("stored only"), "{:?}", answer.warnings());
+    let v2 = client.get(&format!("{}/web", path.replace("v1", "v2"))).await.expect(200);
+    assert_eq!(v2["spec"]["metrics"][0]["resource"]["target"]["averageUtilization"], 80);
+}
