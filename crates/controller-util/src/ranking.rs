@@ -18,11 +18,12 @@
 
 use std::{
     cmp::{Ordering, Reverse},
-    collections::HashMap,
     fmt,
     sync::Arc,
 };
 
+// Its hash is cheap. The standard one took a third of the time of choosing among 500 pods.
+use hashbrown::HashMap;
 use jiff::Timestamp;
 use kcm_api::{Phase, Pod, Time};
 

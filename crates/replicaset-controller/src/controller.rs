@@ -179,3 +179,6 @@ async fn process(syncer: Arc<Syncer>, queue: RateLimitingQueue<ObjectKey>, key: 
 fn read_version<K: Object>(store: Store<K>) -> ReadVersion {
     Arc::new(move || store.last_sync_resource_version())
 }
+
+#[cfg(test)]
+mod tests;

@@ -10,7 +10,8 @@ use std::{
 
 use async_trait::async_trait;
 use kcm_api::{
-    ApiError, ControllerRef, Labels, ObjectKey, Phase, Pod, PodDecoder, Ready, ReplicaSet, Time, error::reason,
+    ApiError, ControllerRef, Labels, ObjectKey, Phase, Pod, PodDecoder, Ready, ReplicaSet, Time,
+    error::reason,
 };
 use kcm_clock::{Clock, FakeClock, Timestamp};
 use kcm_controller_ref_manager::OwnerPatch;
@@ -295,7 +296,10 @@ impl World {
         let (pod_store, replica_set_store) = (pods.reader(), replica_sets.reader());
         let consistency = ConsistencyStore::new([
             (GroupResource::PODS, Arc::new(move || pod_store.last_sync_resource_version()) as _),
-            (GroupResource::REPLICA_SETS, Arc::new(move || replica_set_store.last_sync_resource_version()) as _),
+            (
+                GroupResource::REPLICA_SETS,
+                Arc::new(move || replica_set_store.last_sync_resource_version()) as _,
+            ),
         ]);
         let syncer = Arc::new(Syncer {
             descriptor: REPLICA_SET,

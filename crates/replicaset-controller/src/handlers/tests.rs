@@ -10,7 +10,8 @@ use crate::testing::*;
 fn world() -> (World, ReplicaSet, ReplicaSet) {
     let mut world = World::new();
     let web = replica_set("web", 1);
-    let other = changed_replica_set("other", 1, &json!({"spec": {"selector": {"matchLabels": {"app": "other"}}}}));
+    let other =
+        changed_replica_set("other", 1, &json!({"spec": {"selector": {"matchLabels": {"app": "other"}}}}));
     for replica_set in [&web, &other] {
         let key = world.add_replica_set(replica_set);
         world.syncer.expectations.expect_deletions(&key, [pod("p").key]);
@@ -84,7 +85,11 @@ async fn test_pod_controller_lookup() {
     };
     let selecting = |name: &str, selector| {
         let namespace = if name == "elsewhere" { "elsewhere" } else { "default" };
-        changed_replica_set(name, 1, &json!({"metadata": {"namespace": namespace}, "spec": {"selector": selector}}))
+        changed_replica_set(
+            name,
+            1,
+            &json!({"metadata": {"namespace": namespace}, "spec": {"selector": selector}}),
+        )
     };
     assert_eq!(lookup(vec![]).await, [""; 0]);
     assert_eq!(lookup(vec![replica_set("a", 1)]).await, ["a"]);
@@ -104,7 +109,8 @@ async fn test_pod_controller_lookup() {
 #[tokio::test]
 async fn orphan_without_labels_wakes_nobody() {
     let mut world = World::new();
-    let selector = json!({"matchLabels": null, "matchExpressions": [{"key": "x", "operator": "DoesNotExist"}]});
+    let selector =
+        json!({"matchLabels": null, "matchExpressions": [{"key": "x", "operator": "DoesNotExist"}]});
     world.add_replica_set(&changed_replica_set("a", 1, &json!({"spec": {"selector": selector}})));
     added(&world, Pod { labels: Arc::default(), ..pod("p") });
     assert_eq!(world.take_queued().await, [""; 0]);

@@ -100,10 +100,7 @@ fn test_get_pods_to_delete() {
             T::unscheduled_pending(),
         ]
     };
-    assert_eq!(
-        victims(1, all(), vec![]),
-        ["unscheduled-pending", "scheduled-pending", "running-not-ready"]
-    );
+    assert_eq!(victims(1, all(), vec![]), ["unscheduled-pending", "scheduled-pending", "running-not-ready"]);
     assert_eq!(victims(2, all(), vec![]), ["unscheduled-pending", "scheduled-pending"]);
 }
 
@@ -113,10 +110,7 @@ fn plan_creates_or_deletes_at_most_a_burst() {
     let Plan::CreatePods { count, reason } = with_burst(500, view(1200, pods(1))) else { panic!("creates") };
     assert_eq!((count, reason.as_str()), (500, "1200 wanted, 1 active: 1199 missing, 500 of them in one go"));
     let Plan::DeletePods { victims, reason } = with_burst(3, view(1, pods(5))) else { panic!("deletes") };
-    assert_eq!(
-        (victims.len(), reason.as_str()),
-        (3, "1 wanted, 5 active: 4 too many, 3 of them in one go")
-    );
+    assert_eq!((victims.len(), reason.as_str()), (3, "1 wanted, 5 active: 4 too many, 3 of them in one go"));
     // A burst may leave a choice where all must go in the end.
     let Plan::DeletePods { victims, .. } = with_burst(1, view(0, pods(2))) else { panic!("deletes") };
     assert_ne!(victims[0].why, Why::AllGo);

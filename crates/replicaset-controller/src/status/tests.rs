@@ -123,7 +123,10 @@ fn test_calculate_status_conditions() {
     assert_eq!(types, ["Other"]);
     // It is not replaced by a new one.
     let kept = conditions(0, &known, Some("a new one"));
-    assert_eq!((kept.len(), kept[1].reason.as_str(), kept[1].message.as_str()), (2, "FailedDelete", "an old one"));
+    assert_eq!(
+        (kept.len(), kept[1].reason.as_str(), kept[1].message.as_str()),
+        (2, "FailedDelete", "an old one")
+    );
 }
 
 /// Upstream: TestSetCondition.
@@ -137,7 +140,11 @@ fn test_set_condition() {
     let set = |reason: &str| {
         let mut status = known.clone();
         set_condition(&mut status, failure(reason, "new".to_owned(), now()));
-        status.conditions.into_iter().map(|condition| (condition.type_, condition.message)).collect::<Vec<_>>()
+        status
+            .conditions
+            .into_iter()
+            .map(|condition| (condition.type_, condition.message))
+            .collect::<Vec<_>>()
     };
     let pair = |type_: &str, message: &str| (type_.to_owned(), message.to_owned());
     assert_eq!(set("FailedCreate"), [pair("ReplicaFailure", "old"), pair("Other", "")]);

@@ -64,7 +64,8 @@ async fn test_sync_replica_set_create_failures() {
     let status = &world.cluster.take_statuses()[0].status;
     assert_eq!(status.conditions[0].message, "exceeded quota");
     let failures = world.events.take();
-    let failures = failures.iter().filter(|event| *event == "Warning FailedCreate Error creating: exceeded quota");
+    let failures =
+        failures.iter().filter(|event| *event == "Warning FailedCreate Error creating: exceeded quota");
     assert_eq!(failures.count(), 5);
 }
 
@@ -169,8 +170,10 @@ async fn delete_that_fails_is_not_waited_for_and_one_of_a_pod_that_is_gone_is_no
     assert_eq!(outcome, Err("unable to delete pods: not allowed".to_owned()));
     assert_eq!(expectations(&world, &key), (0, 1));
     let condition = &world.cluster.take_statuses()[0].status.conditions[0];
-    assert_eq!((condition.reason.as_str(), condition.message.as_str()),
-        ("FailedDelete", "unable to delete pods: not allowed"));
+    assert_eq!(
+        (condition.reason.as_str(), condition.message.as_str()),
+        ("FailedDelete", "unable to delete pods: not allowed")
+    );
     assert_eq!(
         world.events.take(),
         ["Warning FailedDelete Error deleting: not allowed", "Normal SuccessfulDelete Deleted pod: pod-2"]
@@ -226,7 +229,8 @@ async fn test_controller_update_status_with_failure() {
     let key = world.add_replica_set(&subject);
     world.add_pods(pods_of(&subject, 1));
     // By the time of the second write the object has moved on; the status goes in as it was computed.
-    let moved_on = changed_replica_set("web", 10, &json!({"metadata": {"generation": 8, "resourceVersion": "99"}}));
+    let moved_on =
+        changed_replica_set("web", 10, &json!({"metadata": {"generation": 8, "resourceVersion": "99"}}));
     *world.cluster.fresh.lock() = Some(moved_on);
     world.cluster.refuse_statuses.lock().push_back(refusal("conflict"));
     assert_eq!(sync(&world, &key).await.1, "status, get, status");
@@ -321,7 +325,8 @@ async fn sync_before_the_cache_has_seen_the_last_write_does_nothing_at_all() {
     world.add_pods(pods_of(&subject, 1));
     assert!(sync(&world, &key).await.0.is_ok());
     let (outcome, requests) = sync(&world, &key).await;
-    let expected = "read version: 10 is not as new as written version: 3000 for group resource replicasets.apps";
+    let expected =
+        "read version: 10 is not as new as written version: 3000 for group resource replicasets.apps";
     assert_eq!((outcome, requests.as_str()), (Err(expected.to_owned()), ""));
     assert_eq!(*world.metrics.skips.lock(), ["replicasets.apps"]);
 
@@ -475,8 +480,10 @@ async fn next_look_is_after_min_ready_where_no_pod_says_when_and_never_where_all
 /// Upstream: TestGetReplicaSetsWithSameController and TestRelatedPodsLookup.
 #[tokio::test]
 async fn test_related_pods_lookup() {
-    let web = json!([{"apiVersion": "apps/v1", "kind": "Deployment", "name": "d", "uid": "d", "controller": true}]);
-    let other = json!([{"apiVersion": "apps/v1", "kind": "Deployment", "name": "o", "uid": "o", "controller": true}]);
+    let web =
+        json!([{"apiVersion": "apps/v1", "kind": "Deployment", "name": "d", "uid": "d", "controller": true}]);
+    let other =
+        json!([{"apiVersion": "apps/v1", "kind": "Deployment", "name": "o", "uid": "o", "controller": true}]);
     let set = |name: &str, references: &serde_json::Value, app: &str| {
         let change = json!({
             "metadata": {"ownerReferences": references, "deletionTimestamp": "2026-01-01T11:00:00Z"},
@@ -499,7 +506,8 @@ async fn test_related_pods_lookup() {
     };
     let mut world = World::new();
     // Siblings count even while they are being deleted; what another Deployment has does not.
-    let (one, two, foreign) = (set("one", &web, "one"), set("two", &web, "two"), set("foreign", &other, "three"));
+    let (one, two, foreign) =
+        (set("one", &web, "one"), set("two", &web, "two"), set("foreign", &other, "three"));
     for replica_set in [&one, &two, &foreign] {
         world.cache_replica_set(replica_set);
     }

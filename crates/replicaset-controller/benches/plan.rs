@@ -1,0 +1,91 @@
+//! What a decision costs: `cargo bench -p kcm-replicaset-controller`.
+//!
+//! A ReplicaSet with 500 pods on 50 nodes: settled, growing, and shrinking by half, where all pods are ranked. The
+//! last comes in two forms: pods that differ, and pods that are so alike that ties must be broken between most.
+
+use std::{hint::black_box, sync::Arc};
+
+use criterion::{Criterion, criterion_group, criterion_main};
+use kcm_api::{Labels, ObjectKey, Phase, Pod, Ready, ReplicaSet, Time};
+use kcm_clock::Timestamp;
+use kcm_replicaset_controller::{DEFAULT_BURST_REPLICAS, Outcome, View, next_status, plan};
+use serde_json::json;
+
+const PODS: usize = 500;
+
+fn now() -> Timestamp {
+    Timestamp::from_second(1_800_000_000).unwrap_or_default()
+}
+
+fn pod(number: usize, alike: bool) -> Pod {
+    // A linear congruence scatters what should look unordered.
+    let scattered = (number * 7919 + 13) % PODS;
+    let age = if alike { 5000 + scattered } else { 60 << (scattered % 12) };
+    let since = Some(Time::from_unix(now().as_second() - i64::try_from(age).unwrap_or(0)));
+    Pod {
+        key: ObjectKey::new("default", format!("web-7988b68c98-{scattered:05}")),
+        uid: uid(scattered).into(),
+        resource_version: "1".into(),
+        labels: Arc::new(Labels::from([("app".to_owned(), "web".to_owned())])),
+        controller: None,
+        created: since,
+        deleted: None,
+        node_name: Some(
+            format!("node-{:02}", if alike { scattered % 50 } else { scattered * scattered % 50 }).into(),
+        ),
+        phase: Phase::Running,
+        ready: Ready { is_true: alike || !scattered.is_multiple_of(17), since },
+        deletion_cost: 0,
+        max_restarts: i32::from(scattered.is_multiple_of(5)),
+        max_sidecar_restarts: 0,
+    }
+}
+
+/// Random throughout, as UIDs are.
+fn uid(number: usize) -> String {
+    let random = (number as u128 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835);
+    let text = format!("{random:032x}");
+    [&text[..8], &text[8..12], &text[12..16], &text[16..20], &text[20..]].join("-")
+}
+
+fn view(replicas: usize, alike: bool) -> View {
+    let replica_set: ReplicaSet = serde_json::from_value(json!({
+        "metadata": {"name": "web", "namespace": "default", "uid": "web-uid", "generation": 2},
+        "spec": {"replicas": replicas, "template": {"metadata": {"labels": {"app": "web"}}}},
+    }))
+    .unwrap_or_default();
+    let active: Vec<_> = (0..PODS).map(|number| Arc::new(pod(number, alike))).collect();
+    View {
+        replica_set: Arc::new(replica_set),
+        related: active.clone(),
+        active,
+        terminating: Some(0),
+        hold: None,
+        burst_replicas: DEFAULT_BURST_REPLICAS,
+    }
+}
+
+fn benches(c: &mut Criterion) {
+    let mut group = c.benchmark_group("replicaset");
+    for (name, replicas, alike) in [
+        ("plan/500 pods, settled", PODS, false),
+        ("plan/500 pods, growing", PODS * 2, false),
+        ("plan/500 pods, all go", 0, false),
+        ("plan/500 pods, 250 go", PODS / 2, false),
+        ("plan/500 alike pods, 250 go", PODS / 2, true),
+        ("plan/500 alike pods, 1 goes", PODS - 1, true),
+    ] {
+        let view = view(replicas, alike);
+        group.bench_function(name, |b| {
+            b.iter_with_large_drop(|| plan(black_box(&view), now()));
+        });
+    }
+    let settled = view(PODS, false);
+    group.bench_function("status/500 pods", |b| {
+        b.iter(|| next_status(black_box(&settled), &Outcome::default(), now()));
+    });
+    group.finish();
+}
+
+criterion_group!(plan_benches, benches);
+criterion_main!(plan_benches);

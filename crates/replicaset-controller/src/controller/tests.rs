@@ -1,0 +1,299 @@
+//! The whole controller against a small cluster, in simulated time.
+
+use std::{
+    sync::atomic::{AtomicUsize, Ordering},
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use kcm_api::{ApiError, ControllerRef, PodDecoder, error::reason};
+use kcm_clock::{SeededRandom, SimulatedClock};
+use kcm_controller_ref_manager::OwnerPatch;
+use kcm_controller_util::{PodManifest, pod_indexers, replica_set_indexers};
+use kcm_events::FakeRecorder;
+use kcm_informer::{InformerConfig, testing::FakeSource};
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::testing::{changed_replica_set, now, pod, ready, refusal, replica_set};
+
+/// A server with pods and ReplicaSets.
+struct Server {
+    clock: SimulatedClock,
+    pods: FakeSource<Pod>,
+    replica_sets: FakeSource<ReplicaSet>,
+    created: AtomicUsize,
+    /// How many more creates it refuses.
+    refusals: AtomicUsize,
+    requests: Mutex<Vec<String>>,
+}
+
+impl Server {
+    fn note(&self, request: impl Into<String>) {
+        self.requests.lock().push(request.into());
+    }
+
+    fn take_requests(&self) -> Vec<String> {
+        std::mem::take(&mut self.requests.lock())
+    }
+
+    fn replica_set(&self) -> ReplicaSet {
+        self.replica_sets.get(&replica_set("web", 0).metadata.key()).unwrap()
+    }
+
+    /// Changes what is wanted, as a user does.
+    fn scale(&self, replicas: i32) {
+        let mut replica_set = self.replica_set();
+        replica_set.spec.replicas = Some(replicas);
+        replica_set.metadata.generation += 1;
+        self.replica_sets.apply(replica_set);
+    }
+
+    /// Makes all pods ready, as their kubelets do.
+    fn start_pods(&self) {
+        for pod in self.pods.objects() {
+            if !pod.ready.is_true {
+                let since = Some(self.clock.now().into());
+                self.pods.apply(Pod { phase: kcm_api::Phase::Running, ..ready(pod, since) });
+            }
+        }
+    }
+
+    /// replicas, ready, available.
+    fn counts(&self) -> (i32, i32, i32) {
+        let status = self.replica_set().status;
+        (status.replicas, status.ready_replicas, status.available_replicas)
+    }
+}
+
+#[async_trait]
+impl PodControl for Server {
+    async fn create_pod(&self, namespace: &str, manifest: &PodManifest) -> Result<Pod, ApiError> {
+        self.note("create");
+        let refused =
+            self.refusals.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
+        if refused.is_ok() {
+            return Err(refusal("not yet"));
+        }
+        let name = format!("new-{}", self.created.fetch_add(1, Ordering::SeqCst));
+        let mut pod: Value = serde_json::from_str(manifest.as_json()).unwrap();
+        pod["metadata"]["name"] = json!(name);
+        pod["metadata"]["namespace"] = json!(namespace);
+        pod["metadata"]["uid"] = json!(name);
+        let mut pod = PodDecoder::default().decode_value(&pod).unwrap();
+        pod.resource_version = self.pods.apply(pod.clone()).to_string().into();
+        Ok(pod)
+    }
+
+    async fn delete_pod(&self, pod: &ObjectKey) -> Result<(), ApiError> {
+        self.note("delete");
+        let not_found = || ApiError::status(404, reason::NOT_FOUND, "gone");
+        self.pods.delete(pod).map(drop).ok_or_else(not_found)
+    }
+
+    async fn patch_pod(&self, key: &ObjectKey, _: &OwnerPatch) -> Result<Pod, ApiError> {
+        self.note("adopt");
+        let owner = self.replica_set();
+        let controller = ControllerRef {
+            api_version: "apps/v1".into(),
+            kind: "ReplicaSet".into(),
+            name: owner.metadata.name.clone(),
+            uid: owner.metadata.uid.clone(),
+            block_owner_deletion: Some(true),
+        };
+        let mut pod = Pod { controller: Some(Arc::new(controller)), ..self.pods.get(key).unwrap() };
+        pod.resource_version = self.pods.apply(pod.clone()).to_string().into();
+        Ok(pod)
+    }
+}
+
+#[async_trait]
+impl ReplicaSetControl for Server {
+    async fn get_replica_set(&self, _: &ObjectKey) -> Result<ReplicaSet, ApiError> {
+        self.note("get");
+        Ok(self.replica_set())
+    }
+
+    async fn update_replica_set_status(&self, replica_set: &ReplicaSet) -> Result<ReplicaSet, ApiError> {
+        self.note("status");
+        let mut stored = self.replica_set();
+        if stored.metadata.resource_version != replica_set.metadata.resource_version {
+            return Err(ApiError::status(409, reason::CONFLICT, "the object has been modified"));
+        }
+        stored.status = replica_set.status.clone();
+        stored.metadata.resource_version = self.replica_sets.apply(stored.clone()).to_string();
+        Ok(stored)
+    }
+
+    async fn create_replica_set(&self, _: &ReplicaSet) -> Result<ReplicaSet, ApiError> {
+        panic!("this controller creates no ReplicaSets")
+    }
+
+    async fn update_replica_set(&self, _: &ReplicaSet) -> Result<ReplicaSet, ApiError> {
+        panic!("this controller changes nothing but the status")
+    }
+
+    async fn delete_replica_set(&self, _: &ObjectKey) -> Result<(), ApiError> {
+        panic!("this controller deletes no ReplicaSets")
+    }
+
+    async fn patch_replica_set(&self, _: &ObjectKey, _: &OwnerPatch) -> Result<ReplicaSet, ApiError> {
+        panic!("this controller patches no ReplicaSets")
+    }
+}
+
+/// A server, and a controller that runs against it until `stop`.
+struct Running {
+    server: Arc<Server>,
+    stop: CancellationToken,
+    controller: tokio::task::JoinHandle<()>,
+}
+
+impl Running {
+    fn start() -> Self {
+        let clock = SimulatedClock::new(now());
+        let shared: Arc<dyn Clock> = Arc::new(clock.clone());
+        let server = Arc::new(Server {
+            clock,
+            pods: FakeSource::new(shared.clone()),
+            replica_sets: FakeSource::new(shared.clone()),
+            created: AtomicUsize::new(0),
+            refusals: AtomicUsize::new(0),
+            requests: Mutex::default(),
+        });
+        let random = Arc::new(SeededRandom::new(1));
+        let mut config =
+            InformerConfig::new("pods", Arc::new(server.pods.clone()), shared.clone(), random.clone());
+        config.indexers = pod_indexers();
+        let pods = SharedInformer::new(config);
+        let mut config =
+            InformerConfig::new("replicasets", Arc::new(server.replica_sets.clone()), shared.clone(), random);
+        config.indexers = replica_set_indexers();
+        let replica_sets = SharedInformer::new(config);
+        let events = Arc::new(FakeRecorder::new());
+        let controller = ReplicaSetController::new(Config::new(
+            shared,
+            pods.clone(),
+            replica_sets.clone(),
+            server.clone(),
+            server.clone(),
+            events,
+        ));
+        let stop = CancellationToken::new();
+        tokio::spawn({
+            let stop = stop.clone();
+            async move { tokio::join!(pods.run(stop.clone()), replica_sets.run(stop)) }
+        });
+        let controller = tokio::spawn({
+            let stop = stop.clone();
+            async move { controller.run(5, stop).await }
+        });
+        Self { server, stop, controller }
+    }
+
+    /// Lets everything happen that can within so many seconds.
+    async fn pass(&self, seconds: u64) {
+        tokio::time::sleep(Duration::from_secs(seconds)).await;
+    }
+
+    async fn end(self) {
+        self.stop.cancel();
+        self.controller.await.unwrap();
+    }
+}
+
+/// Upstream: TestWatchControllers, TestWatchPods, and what follows from them.
+#[tokio::test(start_paused = true)]
+async fn controller_keeps_as_many_pods_as_are_wanted_and_then_is_quiet() {
+    let running = Running::start();
+    let server = &running.server;
+    server.replica_sets.apply(replica_set("web", 3));
+    running.pass(1).await;
+    server.start_pods();
+    running.pass(1).await;
+    assert_eq!((server.pods.objects().len(), server.counts()), (3, (3, 3, 3)));
+
+    // One goes, and another comes.
+    let gone = server.pods.objects()[0].key.clone();
+    server.pods.delete(&gone);
+    running.pass(1).await;
+    server.start_pods();
+    running.pass(1).await;
+    assert_eq!((server.pods.objects().len(), server.counts()), (3, (3, 3, 3)));
+    assert!(server.pods.get(&gone).is_none());
+
+    server.scale(1);
+    running.pass(1).await;
+    assert_eq!((server.pods.objects().len(), server.counts()), (1, (1, 1, 1)));
+
+    // Nothing more is written once all is settled, and no time does anything.
+    server.take_requests();
+    running.pass(3600).await;
+    assert_eq!(server.take_requests(), [""; 0]);
+    running.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn controller_adopts_orphans_before_it_creates_pods() {
+    let running = Running::start();
+    let server = &running.server;
+    server.pods.apply(pod("orphan"));
+    running.pass(1).await;
+    server.replica_sets.apply(replica_set("web", 2));
+    running.pass(1).await;
+    assert_eq!(server.pods.objects().len(), 2);
+    assert!(server.pods.objects().iter().all(|pod| pod.controller.is_some()));
+    assert_eq!(server.take_requests()[..3], ["get", "adopt", "create"]);
+    running.end().await;
+}
+
+/// As recorded in story r10: never more than 500 at a time, and the rest once those are seen.
+#[tokio::test(start_paused = true)]
+async fn controller_creates_more_than_a_burst_in_turns() {
+    let running = Running::start();
+    let server = &running.server;
+    server.replica_sets.apply(replica_set("web", 1020));
+    running.pass(1).await;
+    assert_eq!(server.pods.objects().len(), 1020);
+    let requests = server.take_requests();
+    let turns: Vec<_> = requests.split(|request| request != "create").map(<[_]>::len).collect();
+    assert_eq!(turns.into_iter().filter(|turn| *turn > 0).collect::<Vec<_>>(), [500, 500, 20]);
+    server.scale(0);
+    running.pass(1).await;
+    assert!(server.pods.objects().is_empty());
+    running.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn controller_tries_a_sync_that_fails_again_without_a_limit_and_ever_more_slowly() {
+    let running = Running::start();
+    let server = &running.server;
+    server.refusals.store(20, Ordering::SeqCst);
+    server.replica_sets.apply(replica_set("web", 2));
+    // 5 ms, 10 ms, 20 ms and so on up to 1,000 s: the last refusal comes after more than 2,000 s.
+    running.pass(2000).await;
+    assert_eq!(server.pods.objects().len(), 0);
+    assert_eq!(server.replica_set().status.conditions[0].message, "not yet");
+    running.pass(2000).await;
+    assert_eq!(server.pods.objects().len(), 2);
+    assert!(server.replica_set().status.conditions.is_empty());
+    // One create a try, and both at last.
+    let requests = server.take_requests();
+    assert_eq!(requests.iter().filter(|request| *request == "create").count(), 22);
+    running.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn controller_looks_again_when_a_pod_becomes_available_without_an_event() {
+    let running = Running::start();
+    let server = &running.server;
+    server.replica_sets.apply(changed_replica_set("web", 2, &json!({"spec": {"minReadySeconds": 30}})));
+    running.pass(1).await;
+    server.start_pods();
+    running.pass(28).await;
+    assert_eq!(server.counts(), (2, 2, 0));
+    running.pass(3).await;
+    assert_eq!(server.counts(), (2, 2, 2));
+    running.end().await;
+}
