@@ -3,13 +3,9 @@
 use std::{sync::Arc, time::Duration};
 
 use kcm_apiserver::ApiServer;
-use kcm_client::{ClientFactory, ClientOptions, RateLimit, UserAgent};
+use kcm_client::{ClientFactory, ClientOptions, RateLimit};
 use kcm_clock::{Clock, Random, SeededRandom, SimulatedClock};
-use kcm_controller_util::{deployment_indexers, pod_indexers, replica_set_indexers};
-use kcm_deployment_controller::{Config as DeploymentConfig, DeploymentController};
-use kcm_events::EventBroadcaster;
-use kcm_informer::{InformerConfig, SharedInformer};
-use kcm_replicaset_controller::{Config as ReplicaSetConfig, ReplicaSetController};
+use kcm_controller_manager::{Controllers, ManagerConfig};
 use kcm_sandbox::{
     KubeletConfig, Sandbox, SandboxConfig,
     demo::{self, Frame, Show},
@@ -38,64 +34,13 @@ impl Show for Quiet {
 
 fn start_controllers(
     server: &Arc<ApiServer>,
-    clock: Arc<dyn Clock>,
-    random: Arc<dyn Random>,
-    stop: CancellationToken,
-) {
-    let agent = UserAgent::new("test", "v0", "0");
-    let factory = ClientFactory::in_process(server.service(), ClientOptions::new(agent, Arc::clone(&clock)));
-    let limit = RateLimit { qps: 1000.0, burst: 1000 };
-    let shared = factory.client("shared-informers", limit);
-    macro_rules! informer {
-        ($name:literal, $watch:expr, $indexers:expr) => {
-            SharedInformer::new(InformerConfig {
-                indexers: $indexers,
-                ..InformerConfig::new($name, $watch, Arc::clone(&clock), Arc::clone(&random))
-            })
-        };
-    }
-    let pods = informer!("pods", shared.pods(), pod_indexers());
-    let sets = informer!("replicasets", shared.replica_sets(), replica_set_indexers());
-    let deployments = informer!("deployments", shared.deployments(), deployment_indexers());
-
-    let for_sets = Arc::new(factory.client("replicaset-controller", limit));
-    let events = EventBroadcaster::start(for_sets.clone(), Arc::clone(&clock), Arc::clone(&random));
-    let set_controller = ReplicaSetController::new(ReplicaSetConfig::new(
-        Arc::clone(&clock),
-        pods.clone(),
-        sets.clone(),
-        for_sets.clone(),
-        for_sets,
-        events.recorder("replicaset-controller"),
-    ));
-    let for_deployments = Arc::new(factory.client("deployment-controller", limit));
-    let events = EventBroadcaster::start(for_deployments.clone(), Arc::clone(&clock), random);
-    let deployment_controller = DeploymentController::new(DeploymentConfig::new(
-        clock,
-        deployments.clone(),
-        sets.clone(),
-        pods.clone(),
-        for_deployments.clone(),
-        for_deployments,
-        events.recorder("deployment-controller"),
-    ));
-    tokio::spawn({
-        let s = stop.clone();
-        async move { pods.run(s).await }
-    });
-    tokio::spawn({
-        let s = stop.clone();
-        async move { sets.run(s).await }
-    });
-    tokio::spawn({
-        let s = stop.clone();
-        async move { deployments.run(s).await }
-    });
-    tokio::spawn({
-        let s = stop.clone();
-        async move { set_controller.run(5, s).await }
-    });
-    tokio::spawn(async move { deployment_controller.run(5, stop).await });
+    clock: &Arc<dyn Clock>,
+    random: &Arc<dyn Random>,
+) -> Controllers {
+    let options = ClientOptions::new(kcm_controller_manager::user_agent(), Arc::clone(clock));
+    let clients = ClientFactory::in_process(server.service(), options);
+    let config = ManagerConfig { rate_limit: RateLimit::UNLIMITED, ..ManagerConfig::default() };
+    Controllers::start(&config, &clients, clock, random)
 }
 
 #[tokio::test(start_paused = true)]
@@ -125,5 +70,6 @@ async fn story_in_simulated_time_comes_to_its_end_within_the_bounds() {
     let summary = demo::play(Arc::clone(&server), clock, &mut Quiet).await.unwrap();
     println!("{summary}");
     assert_eq!((summary.tally.over, summary.tally.under), (0, 0), "{summary}");
+    controllers.stop().await.unwrap();
     stop.cancel();
 }
