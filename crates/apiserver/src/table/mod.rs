@@ -1,18 +1,31 @@
 //! Objects as rows of a table, for `kubectl get`.
+//!
+//! kubectl does not know how to print a Deployment; it asks for a `Table` and prints what it gets. Without
+//! this it would show names and ages only.
+//!
+//! Upstream counterpart: `pkg/printers/internalversion`. Wrapping rows into a `Table`, and the objects that go
+//! with them, is the business of whoever answers the request.
 
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
 
-/// A column's definition, as a Table carries it.
+mod age;
+mod plain;
+mod pod;
+#[cfg(test)]
+mod tests;
+mod workload;
+
+/// A column's definition, in the form a Table has it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Column {
-    /// What stands above it.
+    /// What stands above it; kubectl writes it in capitals.
     pub name: &'static str,
     /// `string`, `integer` or `date`.
     #[serde(rename = "type")]
     pub kind: &'static str,
-    /// `name` for the first column, else empty.
+    /// `name` for the column with the object's name, else empty.
     pub format: &'static str,
     /// What it holds.
     pub description: &'static str,
@@ -20,12 +33,70 @@ pub struct Column {
     pub priority: i32,
 }
 
-/// The columns for objects of `kind`.
-pub fn columns(_kind: &str) -> &'static [Column] {
-    &[]
+impl Column {
+    const fn text(name: &'static str, description: &'static str) -> Self {
+        Self { name, kind: "string", format: "", description, priority: 0 }
+    }
+
+    const fn count(name: &'static str, description: &'static str) -> Self {
+        Self { name, kind: "integer", format: "", description, priority: 0 }
+    }
+
+    const fn wide(self) -> Self {
+        Self { priority: 1, ..self }
+    }
 }
 
-/// The cells of `object`, one for each column.
-pub fn row(_kind: &str, _object: &Value, _now: Timestamp) -> Vec<Value> {
-    Vec::new()
+const NAME: Column =
+    Column { format: "name", ..Column::text("Name", "What the object is called; unique in its namespace.") };
+const AGE: Column = Column::text("Age", "How long ago the object was created.");
+
+/// How objects of a kind are printed.
+struct Printer {
+    columns: &'static [Column],
+    row: fn(&Value, Timestamp) -> Vec<Value>,
+}
+
+/// The columns for objects of `kind`.
+pub fn columns(kind: &str) -> &'static [Column] {
+    printer(kind).columns
+}
+
+/// The cells of `object`, one for each of [`columns`]. Ages are as of `now`.
+///
+/// ```
+/// # use {kcm_apiserver::table, serde_json::json};
+/// let lease = json!({"metadata": {"name": "lock", "creationTimestamp": "2026-01-01T00:00:00Z"},
+///     "spec": {"holderIdentity": "me"}});
+/// let row = table::row("Lease", &lease, "2026-01-01T00:05:30Z".parse()?);
+/// assert_eq!(row, [json!("lock"), json!("me"), json!("5m30s")]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn row(kind: &str, object: &Value, now: Timestamp) -> Vec<Value> {
+    (printer(kind).row)(object, now)
+}
+
+fn printer(kind: &str) -> &'static Printer {
+    match kind {
+        "Deployment" => &workload::DEPLOYMENT,
+        "ReplicaSet" => &workload::REPLICA_SET,
+        "ReplicationController" => &workload::REPLICATION_CONTROLLER,
+        "DaemonSet" => &workload::DAEMON_SET,
+        "StatefulSet" => &workload::STATEFUL_SET,
+        "ControllerRevision" => &workload::CONTROLLER_REVISION,
+        "Pod" => &pod::POD,
+        "Event" => &plain::EVENT,
+        "Namespace" => &plain::NAMESPACE,
+        "Node" => &plain::NODE,
+        "Lease" => &plain::LEASE,
+        "ConfigMap" => &plain::CONFIG_MAP,
+        "Secret" => &plain::SECRET,
+        "Service" => &plain::SERVICE,
+        _ => &plain::OTHER,
+    }
+}
+
+/// A text, or `<none>`.
+fn or_none(text: &str) -> Value {
+    Value::from(if text.is_empty() { "<none>" } else { text })
 }

@@ -1,0 +1,87 @@
+//! Time spans, as short as people want them.
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+use crate::json::str_at;
+
+/// How long ago `object` was created.
+pub(super) fn age(object: &Value, now: Timestamp) -> Value {
+    Value::from(since(str_at(object, &["metadata", "creationTimestamp"]), now))
+}
+
+/// How long ago `time` was. A text that is no time, such as an empty one, was never.
+pub(super) fn since(time: &str, now: Timestamp) -> String {
+    time.parse::<Timestamp>()
+        .map_or_else(|_| "<unknown>".to_owned(), |time| human(now.duration_since(time).as_millis()))
+}
+
+/// A span in a form that gets coarser as the span gets longer.
+///
+/// Upstream counterpart: `duration.HumanDuration`.
+fn human(milliseconds: i128) -> String {
+    let seconds = milliseconds / 1000;
+    let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
+    let two = |large: i128, unit: char, small: i128, small_unit: char| match small {
+        0 => format!("{large}{unit}"),
+        small => format!("{large}{unit}{small}{small_unit}"),
+    };
+    match () {
+        // Clocks differ a little.
+        () if seconds < -1 => "<invalid>".to_owned(),
+        () if seconds < 0 => "0s".to_owned(),
+        () if seconds < 120 => format!("{seconds}s"),
+        () if minutes < 10 => two(minutes, 'm', seconds % 60, 's'),
+        () if hours < 3 => format!("{minutes}m"),
+        () if hours < 8 => two(hours, 'h', minutes % 60, 'm'),
+        () if hours < 48 => format!("{hours}h"),
+        () if days < 8 => two(days, 'd', hours % 24, 'h'),
+        () if days < 2 * 365 => format!("{days}d"),
+        () if days < 8 * 365 => two(days / 365, 'y', days % 365, 'd'),
+        () => format!("{}y", days / 365),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_get_coarser_as_they_get_longer() {
+        const MINUTE: i128 = 60;
+        const HOUR: i128 = 60 * MINUTE;
+        const DAY: i128 = 24 * HOUR;
+        const YEAR: i128 = 365 * DAY;
+        for (seconds, expected) in [
+            (-2, "<invalid>"),
+            (-1, "0s"),
+            (0, "0s"),
+            (119, "119s"),
+            (2 * MINUTE, "2m"),
+            (2 * MINUTE + 1, "2m1s"),
+            (10 * MINUTE - 1, "9m59s"),
+            (10 * MINUTE + 1, "10m"),
+            (3 * HOUR - 1, "179m"),
+            (3 * HOUR, "3h"),
+            (3 * HOUR + MINUTE, "3h1m"),
+            (8 * HOUR + MINUTE, "8h"),
+            (2 * DAY - 1, "47h"),
+            (2 * DAY, "2d"),
+            (2 * DAY + HOUR, "2d1h"),
+            (8 * DAY + HOUR, "8d"),
+            (2 * YEAR - 1, "729d"),
+            (2 * YEAR, "2y"),
+            (2 * YEAR + DAY, "2y1d"),
+            (9 * YEAR + DAY, "9y"),
+        ] {
+            assert_eq!(human(seconds * 1000), expected, "{seconds}");
+        }
+    }
+
+    #[test]
+    fn time_that_is_not_set_was_never() {
+        let now = Timestamp::UNIX_EPOCH;
+        assert_eq!(since("", now), "<unknown>");
+        assert_eq!(since("1970-01-01T00:00:00.5Z", now), "0s");
+    }
+}

@@ -1,0 +1,188 @@
+//! Deployments, ReplicaSets and their relatives.
+
+use jiff::Timestamp;
+use serde_json::{Map, Value};
+
+use super::{AGE, Column, NAME, Printer, age::age, or_none};
+use crate::json::{at, i64_at, list_at, str_at};
+
+const CONTAINERS: Column = Column::text("Containers", "The names of the containers in each pod.").wide();
+const IMAGES: Column = Column::text("Images", "The images of the containers in each pod.").wide();
+const SELECTOR: Column = Column::text("Selector", "The labels of the pods it looks after.").wide();
+const DESIRED: Column = Column::count("Desired", "How many pods there should be.");
+const CURRENT: Column = Column::count("Current", "How many pods there are.");
+const READY: Column = Column::count("Ready", "How many of the pods are ready.");
+
+pub(super) const DEPLOYMENT: Printer = Printer {
+    columns: &[
+        NAME,
+        Column::text("Ready", "How many pods are ready, of how many there should be."),
+        Column::text("Up-to-date", "How many pods are of the newest template."),
+        Column::text("Available", "How many pods have been ready for long enough."),
+        AGE,
+        CONTAINERS,
+        IMAGES,
+        SELECTOR,
+    ],
+    row: |object, now| {
+        let ready = ready_of_desired(object);
+        let mut row = vec![name(object), ready];
+        row.extend([count(object, "updatedReplicas"), count(object, "availableReplicas"), age(object, now)]);
+        row.extend(containers_and_images(object));
+        row.push(Value::from(selector(at(object, &["spec", "selector"]))));
+        row
+    },
+};
+
+pub(super) const REPLICA_SET: Printer = Printer {
+    columns: &[NAME, DESIRED, CURRENT, READY, AGE, CONTAINERS, IMAGES, SELECTOR],
+    row: replica_set,
+};
+
+pub(super) const REPLICATION_CONTROLLER: Printer = Printer {
+    columns: &[NAME, DESIRED, CURRENT, READY, AGE, CONTAINERS, IMAGES, SELECTOR],
+    row: replica_set,
+};
+
+fn replica_set(object: &Value, now: Timestamp) -> Vec<Value> {
+    let mut row =
+        vec![name(object), desired(object), count(object, "replicas"), count(object, "readyReplicas")];
+    row.push(age(object, now));
+    row.extend(containers_and_images(object));
+    row.push(or_none(&selector(at(object, &["spec", "selector"]))));
+    row
+}
+
+pub(super) const DAEMON_SET: Printer = Printer {
+    columns: &[
+        NAME,
+        DESIRED,
+        CURRENT,
+        READY,
+        Column::count("Up-to-date", "How many pods are of the newest template."),
+        Column::count("Available", "How many pods have been ready for long enough."),
+        Column::text("Node Selector", "The labels of the nodes it runs on."),
+        AGE,
+        CONTAINERS,
+        IMAGES,
+        SELECTOR,
+    ],
+    row: |object, now| {
+        let counts = [
+            "desiredNumberScheduled",
+            "currentNumberScheduled",
+            "numberReady",
+            "updatedNumberScheduled",
+            "numberAvailable",
+        ];
+        let mut row = vec![name(object)];
+        row.extend(counts.map(|field| count(object, field)));
+        let nodes = at(object, &["spec", "template", "spec", "nodeSelector"]).and_then(Value::as_object);
+        row.extend([or_none(&labels(nodes)), age(object, now)]);
+        row.extend(containers_and_images(object));
+        row.push(or_none(&selector(at(object, &["spec", "selector"]))));
+        row
+    },
+};
+
+pub(super) const STATEFUL_SET: Printer = Printer {
+    columns: &[
+        NAME,
+        Column::text("Ready", "How many pods are ready, of how many there should be."),
+        AGE,
+        CONTAINERS,
+        IMAGES,
+    ],
+    row: |object, now| {
+        let mut row = vec![name(object), ready_of_desired(object), age(object, now)];
+        row.extend(containers_and_images(object));
+        row
+    },
+};
+
+pub(super) const CONTROLLER_REVISION: Printer = Printer {
+    columns: &[
+        NAME,
+        Column::text("Controller", "Whose revision it is."),
+        Column::count("Revision", "Which one it is."),
+        AGE,
+    ],
+    row: |object, now| {
+        let controller = list_at(object, &["metadata", "ownerReferences"])
+            .iter()
+            .find(|owner| owner.get("controller") == Some(&Value::Bool(true)))
+            .map(|owner| {
+                let group =
+                    str_at(owner, &["apiVersion"]).split_once('/').map(|(group, _)| format!(".{group}"));
+                let kind = str_at(owner, &["kind"]).to_lowercase();
+                format!("{kind}{}/{}", group.unwrap_or_default(), str_at(owner, &["name"]))
+            });
+        let revision = i64_at(object, &["revision"]).unwrap_or(0);
+        vec![name(object), or_none(&controller.unwrap_or_default()), Value::from(revision), age(object, now)]
+    },
+};
+
+/// The object's name.
+pub(super) fn name(object: &Value) -> Value {
+    Value::from(str_at(object, &["metadata", "name"]))
+}
+
+fn desired(object: &Value) -> Value {
+    Value::from(i64_at(object, &["spec", "replicas"]).unwrap_or(0))
+}
+
+fn count(object: &Value, field: &str) -> Value {
+    Value::from(i64_at(object, &["status", field]).unwrap_or(0))
+}
+
+fn ready_of_desired(object: &Value) -> Value {
+    Value::from(format!("{}/{}", count(object, "readyReplicas"), desired(object)))
+}
+
+fn containers_and_images(object: &Value) -> [Value; 2] {
+    let containers = list_at(object, &["spec", "template", "spec", "containers"]);
+    ["name", "image"].map(|field| {
+        let texts: Vec<&str> = containers.iter().map(|container| str_at(container, &[field])).collect();
+        Value::from(texts.join(","))
+    })
+}
+
+/// A selector as one writes it after `-l`, in the order of its keys; also one that is a plain map.
+pub(super) fn selector(selector: Option<&Value>) -> String {
+    let Some(Value::Object(fields)) = selector else { return String::new() };
+    if !fields.contains_key("matchLabels") && !fields.contains_key("matchExpressions") {
+        return labels(Some(fields));
+    }
+    let mut terms: Vec<(&str, String)> = Vec::new();
+    for (key, value) in fields.get("matchLabels").and_then(Value::as_object).into_iter().flatten() {
+        terms.push((key, format!("{key}={}", value.as_str().unwrap_or_default())));
+    }
+    for expression in fields.get("matchExpressions").and_then(Value::as_array).into_iter().flatten() {
+        let key = str_at(expression, &["key"]);
+        let mut values: Vec<&str> =
+            list_at(expression, &["values"]).iter().filter_map(Value::as_str).collect();
+        values.sort_unstable();
+        let values = values.join(",");
+        terms.push((
+            key,
+            match str_at(expression, &["operator"]) {
+                "In" => format!("{key} in ({values})"),
+                "NotIn" => format!("{key} notin ({values})"),
+                "DoesNotExist" => format!("!{key}"),
+                _ => key.to_owned(),
+            },
+        ));
+    }
+    terms.sort_by_key(|(key, _)| *key);
+    terms.into_iter().map(|(_, term)| term).collect::<Vec<_>>().join(",")
+}
+
+/// Labels as `k=v,l=w`.
+pub(super) fn labels(labels: Option<&Map<String, Value>>) -> String {
+    let pairs: Vec<String> = labels
+        .into_iter()
+        .flatten()
+        .map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default()))
+        .collect();
+    pairs.join(",")
+}
