@@ -8,7 +8,7 @@
 //! cargo run -p kcm-apiserver --example operator_test
 //! ```
 
-use std::{collections::BTreeMap, error::Error, pin::pin};
+use std::{collections::BTreeSet, error::Error, pin::pin};
 
 use futures_util::TryStreamExt;
 use k8s_openapi::api::{apps::v1::Deployment, core::v1::ConfigMap};
@@ -24,16 +24,20 @@ use serde_json::json;
 async fn keep_list(client: Client) -> Result<(), Box<dyn Error + Send + Sync>> {
     let deployments: Api<Deployment> = Api::default_namespaced(client.clone());
     let lists: Api<ConfigMap> = Api::default_namespaced(client);
-    let mut names: BTreeMap<String, ()> = BTreeMap::new();
+    let mut names: BTreeSet<String> = BTreeSet::new();
     let mut events = pin!(watcher(deployments, WatcherConfig::default().labels("listed")));
     while let Some(event) = events.try_next().await? {
         match event {
             Event::Init => names.clear(),
-            Event::InitApply(deployment) | Event::Apply(deployment) => drop(names.insert(deployment.name_any(), ())),
-            Event::Delete(deployment) => drop(names.remove(&deployment.name_any())),
+            Event::InitApply(deployment) | Event::Apply(deployment) => {
+                names.insert(deployment.name_any());
+            }
+            Event::Delete(deployment) => {
+                names.remove(&deployment.name_any());
+            }
             Event::InitDone => {}
         }
-        let text = names.keys().cloned().collect::<Vec<_>>().join(" ");
+        let text = names.iter().cloned().collect::<Vec<_>>().join(" ");
         let patch = Patch::Merge(json!({"data": {"deployments": text}}));
         lists.patch("list", &PatchParams::default(), &patch).await?;
     }

@@ -47,6 +47,6 @@ pub use options::{
 };
 pub use resource::Resource;
 pub use selector::{FieldSelector, LabelSelector, Selection, SelectorError};
-pub use server::{ApiServer, Config};
+pub use server::{ApiServer, Config, LogSource};
 pub use status::{ApiStatus, Cause, Details, Reason};
 pub use store::{HistoryLimits, ObjectList, WatchEvent, WatchStart, Watcher};

@@ -368,7 +368,10 @@ impl SelectableField {
         match found {
             None | Some(Value::Null) => wanted == self.absent,
             Some(Value::String(text)) => text == wanted,
-            Some(other) => other.to_string() == wanted,
+            Some(other) => {
+                let text = other.to_string();
+                text == wanted
+            }
         }
     }
 }

@@ -13,6 +13,9 @@ use crate::{
     strict,
 };
 
+/// Where container logs come from: a function of the pod and the container's name.
+pub type LogSource = Arc<dyn Fn(&Object, &str) -> String + Send + Sync>;
+
 /// What an [`ApiServer`] is made of. [`Config::default`] is for real use; tests pass a clock and a seed.
 pub struct Config {
     /// Times that go into objects, and the waiting of watches.
@@ -25,8 +28,8 @@ pub struct Config {
     pub history: HistoryLimits,
     /// Told about every HTTP request.
     pub audit: Option<AuditSink>,
-    /// What a container's log says; called with the pod and the container's name.
-    pub logs: Arc<dyn Fn(&Object, &str) -> String + Send + Sync>,
+    /// What a container's log says.
+    pub logs: LogSource,
 }
 
 impl Default for Config {

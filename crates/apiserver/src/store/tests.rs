@@ -12,7 +12,8 @@ fn store(events: usize) -> Store {
     Store::new(1, HistoryLimits { events, bytes: 1 << 20 })
 }
 
-fn write(store: &Store, namespace: &str, name: &str, value: Option<Value>) -> Outcome {
+fn write(store: &Store, namespace: &str, name: &str, value: impl Into<Option<Value>>) -> Outcome {
+    let value = value.into();
     store
         .update(
             PODS,

@@ -173,12 +173,10 @@ impl Watcher {
         if *position < oldest {
             return Err(ApiStatus::expired(*position, oldest));
         }
-        let mut scanned = 0;
-        for change in state.history.after(*position) {
+        for (scanned, change) in state.history.after(*position).enumerate() {
             if pending.len() == BATCH || scanned == SCAN {
                 return Ok(false);
             }
-            scanned += 1;
             *position = change.revision;
             if resource.is_none_or(|resource| resource == change.resource())
                 && (namespace.is_empty() || *change.object.namespace() == **namespace)

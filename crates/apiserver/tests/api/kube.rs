@@ -9,7 +9,7 @@ use k8s_openapi::api::{
 };
 use kcm_apiserver::{ApiServer, Config, HistoryLimits};
 use kube_client::{
-    Api, Client, ResourceExt,
+    Api, Client, Error, ResourceExt,
     api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
 };
 use kube_runtime::{WatchStreamExt, reflector, watcher};
@@ -35,13 +35,13 @@ async fn typed_client_does_what_it_does_with_a_cluster() {
     let created = api.create(&PostParams::default(), &web).await.unwrap();
     assert_eq!(created.metadata.generation, Some(1));
     let taken = api.create(&PostParams::default(), &web).await.unwrap_err();
-    assert!(matches!(taken, kube_client::Error::Api(status) if status.is_already_exists()));
+    assert!(matches!(taken, Error::Api(status) if status.is_already_exists()));
 
     let patch = Patch::Strategic(json!({"spec": {"replicas": 5}}));
     api.patch("web", &PatchParams::default(), &patch).await.unwrap();
     assert_eq!(api.get_scale("web").await.unwrap().spec.unwrap().replicas, Some(5));
     let stale = api.replace("web", &PostParams::default(), &created).await.unwrap_err();
-    assert!(matches!(stale, kube_client::Error::Api(status) if status.is_conflict()));
+    assert!(matches!(stale, Error::Api(status) if status.is_conflict()));
     assert_eq!(api.list(&ListParams::default().labels("app=web")).await.unwrap().items.len(), 1);
     assert_eq!(api.list_metadata(&ListParams::default()).await.unwrap().items[0].name_any(), "web");
     api.delete("web", &DeleteParams::default()).await.unwrap();
@@ -55,7 +55,7 @@ async fn reflector_follows(config: watcher::Config, history: HistoryLimits) {
         api.create(&PostParams::default(), &config_map(&format!("c{n}"), "old")).await.unwrap();
     }
     let (store, writer) = reflector::store();
-    let stream = reflector::reflector(writer, watcher::watcher(api.clone(), config)).default_backoff();
+    let stream = reflector(writer, watcher(api.clone(), config)).default_backoff();
     let following = tokio::spawn(stream.try_for_each(async |_| Ok(())));
     store.wait_until_ready().await.unwrap();
     assert_eq!(store.state().len(), 5);
@@ -97,7 +97,7 @@ async fn watcher_that_meets_a_410_lists_again() {
         let pod: Pod = serde_json::from_value(pod(name)).unwrap();
         api.create(&PostParams::default(), &pod).await.unwrap();
     };
-    let mut stream = pin!(watcher::watcher(api.clone(), watcher::Config::default()));
+    let mut stream = pin!(watcher(api.clone(), watcher::Config::default()));
     create("first").await;
     let mut inits = 0;
     let mut names = Vec::new();

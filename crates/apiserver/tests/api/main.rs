@@ -1,4 +1,10 @@
 //! The API server as clients see it: requests in, answers out, without a socket unless the socket is the point.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "tests may, in every helper of theirs"
+)]
 
 mod client;
 mod deletes;
