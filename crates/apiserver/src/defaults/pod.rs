@@ -65,7 +65,7 @@ fn container(container: &mut Fields) {
     });
     each(container, "ports", |port| set(port, "protocol", "TCP"));
     each(container, "env", |variable| {
-        with(variable, "valueFrom", |source| with(source, "fieldRef", field_ref))
+        with(variable, "valueFrom", |source| with(source, "fieldRef", field_ref));
     });
     for name in ["livenessProbe", "readinessProbe", "startupProbe"] {
         with(container, name, probe);

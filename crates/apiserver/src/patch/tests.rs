@@ -1,3 +1,5 @@
+#![expect(clippy::needless_pass_by_value, reason = "json!() reads best where it is used")]
+
 use proptest::prelude::*;
 use serde_json::{Map, json};
 

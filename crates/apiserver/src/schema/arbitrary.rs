@@ -3,7 +3,7 @@
 use proptest::test_runner::Config;
 use serde_json::{Map, Value};
 
-use super::{SCHEMA, StructId, Type};
+use super::{SCHEMA, StructId, Type, Wire};
 
 /// How property tests over seeds run. The seed that failed is in the message; there is nothing to keep.
 pub(crate) fn cases(cases: u32) -> Config {
@@ -53,11 +53,7 @@ impl Arbitrary {
     /// An object of this kind, with fields as the types have them.
     pub(crate) fn object(&mut self, api_version: &str, kind: &str) -> Value {
         let id = SCHEMA.kind(api_version, kind).unwrap();
-        let mut object = self.fields(id, 0);
-        for name in ["apiVersion", "kind"] {
-            object.remove(name);
-        }
-        Value::Object(object)
+        Value::Object(self.fields(id, 0))
     }
 
     /// A number below `limit`.
@@ -77,7 +73,13 @@ impl Arbitrary {
 
     fn fields(&mut self, id: StructId, depth: u64) -> Map<String, Value> {
         let mut map = Map::new();
-        for field in &SCHEMA.get(id).fields {
+        let within = SCHEMA.get(id);
+        for (position, field) in within.fields.iter().enumerate() {
+            // What an object within another says it is has no meaning, and protobuf leaves it out.
+            let has_number = |wire: &Wire| matches!(wire, Wire::Field(of) if *of == position);
+            if matches!(field.name, "apiVersion" | "kind") && !within.wire.values().any(has_number) {
+                continue;
+            }
             let likely =
                 matches!(field.name, "metadata" | "spec" | "template" | "containers" | "name" | "volumes");
             if likely && self.below(8) > 0 || self.below(self.sparsity + depth / 3) == 0 {

@@ -31,7 +31,7 @@ fn message(facts: &Facts, package: &str, name: &str, fields: &mut [Field]) -> Ha
     for (number, entry) in facts.get(&(package, name)).into_iter().flatten() {
         match entry {
             Entry::Inline(inlined) => {
-                wire.insert(*number, Wire::Inline(message(facts, package, inlined, fields)));
+                wire.insert(*number, Wire::Inline(inlined, message(facts, package, inlined, fields)));
             }
             Entry::Field { name, presence, go_name } => {
                 let Ok(position) = fields.binary_search_by(|field| field.name.cmp(name)) else { continue };

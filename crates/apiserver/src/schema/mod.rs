@@ -76,8 +76,8 @@ pub(crate) struct Field {
 pub(crate) enum Wire {
     /// The field with this index.
     Field(usize),
-    /// A message whose fields belong to the struct around it (Go embeds it).
-    Inline(HashMap<u32, Wire>),
+    /// A message whose fields belong to the struct around it (Go embeds it), and its name.
+    Inline(&'static str, HashMap<u32, Self>),
 }
 
 /// A type with fields.

@@ -24,7 +24,7 @@ fn collect(wire: &HashMap<u32, Wire>, into: &mut Vec<usize>) {
     for wire in wire.values() {
         match wire {
             Wire::Field(position) => into.push(*position),
-            Wire::Inline(inner) => collect(inner, into),
+            Wire::Inline(_, inner) => collect(inner, into),
         }
     }
 }

@@ -166,7 +166,7 @@ impl Typed<'_, '_> {
         }
     }
 
-    fn integer<E: Error>(self, number: Number) -> Result<Option<Value>, E> {
+    fn integer<E: Error>(self, number: &Number) -> Result<Option<Value>, E> {
         let fits = match self.ty {
             Type::Int32 | Type::IntOrString => {
                 number.as_i64().is_some_and(|value| i32::try_from(value).is_ok())
@@ -200,16 +200,16 @@ impl<'de> Visitor<'de> for Typed<'_, '_> {
     }
 
     fn visit_i64<E: Error>(self, value: i64) -> Result<Option<Value>, E> {
-        self.integer(Number::from(value))
+        self.integer(&Number::from(value))
     }
 
     fn visit_u64<E: Error>(self, value: u64) -> Result<Option<Value>, E> {
-        self.integer(Number::from(value))
+        self.integer(&Number::from(value))
     }
 
     fn visit_f64<E: Error>(self, value: f64) -> Result<Option<Value>, E> {
         match Number::from_f64(value) {
-            Some(number) => self.integer(number),
+            Some(number) => self.integer(&number),
             None => Err(self.context.fail("json: invalid number".to_owned())),
         }
     }
@@ -247,7 +247,7 @@ impl<'de> Visitor<'de> for Typed<'_, '_> {
                 None => return Ok(Some(Value::Array(list))),
                 // To Go a null among the elements is an element that nobody set.
                 Some(value) => {
-                    list.push(value.or_else(|| zero(self.context.schema, element)).unwrap_or_default())
+                    list.push(value.or_else(|| zero(self.context.schema, element)).unwrap_or_default());
                 }
             }
         }

@@ -2,7 +2,6 @@
 
 use std::cmp::Ordering;
 
-use jiff::Timestamp;
 use serde_json::Value;
 
 use super::{

@@ -11,7 +11,7 @@ use super::{ErrorType, FieldError};
 /// Upstream counterpart: `field.Path`.
 #[derive(Clone, Copy)]
 pub(super) struct Path<'p> {
-    parent: Option<&'p Path<'p>>,
+    parent: Option<&'p Self>,
     step: Step<'p>,
 }
 

@@ -67,7 +67,7 @@ fn handler(action: &Value, kinds: &[&str], path: &Path<'_>, errors: &mut Errors)
         }
         "tcpSocket" => port(get(details, "port"), &kind_path.child("port"), errors),
         "grpc" => {
-            errors.in_range(&kind_path.child("port"), Some(integer(details, "port").unwrap_or(0)), 1, 65535)
+            errors.in_range(&kind_path.child("port"), Some(integer(details, "port").unwrap_or(0)), 1, 65535);
         }
         _ => {}
     }

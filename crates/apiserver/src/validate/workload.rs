@@ -56,7 +56,7 @@ fn selector_and_template(spec: &Value, errors: &mut Errors) {
         return;
     };
     label_selector(selector, &path, errors);
-    if map(selector, "matchLabels").is_none_or(|labels| labels.is_empty())
+    if map(selector, "matchLabels").is_none_or(serde_json::Map::is_empty)
         && list(selector, "matchExpressions").is_empty()
     {
         errors.invalid(&path, selector.clone(), "empty selector is invalid for deployment");

@@ -1,0 +1,356 @@
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::*;
+use crate::{
+    defaults,
+    schema::{
+        ALL_KINDS,
+        arbitrary::{Arbitrary, cases},
+    },
+    strict,
+};
+
+/// What `kubectl create deployment foo --image=busybox --replicas=2 --port=80 -- sleep 5` sent.
+const DEPLOYMENT: &str = "6b3873000a150a07617070732f7631120a4465706c6f796d656e7412c6010a1f0a03666f6f12001a0022002a00320038\
+    0042005a0a0a036170701203666f6f1294010802120c0a0a0a036170701203666f6f1a7a0a1c0a0012001a0022002a003200380042005a0a0a03\
+    6170701203666f6f125a123c0a0762757379626f78120762757379626f781a05736c6565701a01352a00320a0a001000185022002a0042006a00\
+    7200800100880100900100a201001a00320042004a0052005800600068008201008a01009a0100c2010022020a00280038001a0c080010001800\
+    2000280038001a002200";
+
+fn bytes(hex: &str) -> Vec<u8> {
+    let digits: Vec<u32> = hex.chars().filter_map(|digit| digit.to_digit(16)).collect();
+    digits.chunks(2).map(|pair| u8::try_from(pair[0] * 16 + pair[1]).unwrap()).collect()
+}
+
+#[test]
+fn body_that_kubectl_sent_is_decoded() {
+    let body = bytes(DEPLOYMENT);
+    assert_eq!(body.len(), 232);
+    let object = decode(&body).unwrap();
+    assert_eq!(
+        object,
+        json!({
+            "apiVersion": "apps/v1",
+            "kind": "Deployment",
+            "metadata": {"name": "foo", "labels": {"app": "foo"}},
+            "spec": {
+                "replicas": 2,
+                "selector": {"matchLabels": {"app": "foo"}},
+                "template": {
+                    "metadata": {"labels": {"app": "foo"}},
+                    "spec": {"containers": [{
+                        "name": "busybox",
+                        "image": "busybox",
+                        "command": ["sleep", "5"],
+                        "ports": [{"containerPort": 80}],
+                        "resources": {},
+                    }]},
+                },
+                "strategy": {},
+            },
+            "status": {},
+        })
+    );
+    // As JSON it would have said the same.
+    let mut decoded = strict::decode_value("apps/v1", "Deployment", object.clone()).unwrap();
+    assert_eq!((&decoded.object, decoded.findings.len()), (&object, 0));
+    defaults::apply("Deployment", &mut decoded.object);
+    assert_eq!(decoded.object["spec"]["template"]["spec"]["containers"][0]["ports"][0]["protocol"], "TCP");
+}
+
+/// A message of fields.
+#[derive(Default)]
+struct Message(Vec<u8>);
+
+impl Message {
+    fn varint(mut self, number: u32, value: u64) -> Self {
+        put(&mut self.0, u64::from(number) << 3);
+        put(&mut self.0, value);
+        self
+    }
+
+    fn bytes(mut self, number: u32, bytes: impl AsRef<[u8]>) -> Self {
+        put(&mut self.0, u64::from(number) << 3 | 2);
+        put(&mut self.0, bytes.as_ref().len() as u64);
+        self.0.extend_from_slice(bytes.as_ref());
+        self
+    }
+}
+
+impl AsRef<[u8]> for Message {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+fn put(into: &mut Vec<u8>, mut value: u64) {
+    while value > 0x7f {
+        into.push((value & 0x7f) as u8 | 0x80);
+        value >>= 7;
+    }
+    into.push(value as u8);
+}
+
+fn enveloped(api_version: &str, kind: &str, object: impl AsRef<[u8]>) -> Vec<u8> {
+    let meta = Message::default().bytes(1, api_version).bytes(2, kind);
+    let unknown = Message::default().bytes(1, meta).bytes(2, object).bytes(3, "").bytes(4, "");
+    [PREFIX, unknown.as_ref()].concat()
+}
+
+fn pod(spec: Message) -> Vec<u8> {
+    enveloped("v1", "Pod", Message::default().bytes(2, spec))
+}
+
+#[test]
+fn zero_is_absent_unless_it_is_behind_a_pointer() {
+    let spec = Message::default().varint(1, 0).varint(5, 0).varint(7, 0);
+    let object = decode(&enveloped("apps/v1", "Deployment", Message::default().bytes(2, spec))).unwrap();
+    assert_eq!(object["spec"], json!({"replicas": 0}));
+}
+
+#[test]
+fn embedded_messages_are_flattened() {
+    let key = Message::default().bytes(1, Message::default().bytes(1, "config")).bytes(2, "key").varint(3, 0);
+    let env = Message::default().bytes(1, "A").bytes(3, Message::default().bytes(3, key));
+    let port = Message::default().varint(1, 1).bytes(3, "http");
+    let probe = Message::default()
+        .bytes(1, Message::default().bytes(2, Message::default().bytes(1, "/").bytes(2, port)))
+        .varint(4, 5);
+    let container = Message::default().bytes(1, "c").bytes(7, env).bytes(11, probe);
+    let volume = Message::default().bytes(1, "v").bytes(2, Message::default().bytes(2, Message::default()));
+    let common = Message::default().bytes(1, Message::default().bytes(1, "e")).bytes(2, "c");
+    let spec = Message::default().bytes(1, volume).bytes(2, container).bytes(34, common);
+    assert_eq!(
+        decode(&pod(spec)).unwrap()["spec"],
+        json!({
+            "volumes": [{"name": "v", "emptyDir": {}}],
+            "containers": [{
+                "name": "c",
+                "env": [{"name": "A", "valueFrom": {"configMapKeyRef": {"name": "config", "key": "key", "optional": false}}}],
+                "readinessProbe": {"httpGet": {"path": "/", "port": "http"}, "periodSeconds": 5},
+            }],
+            "ephemeralContainers": [{"name": "e", "targetContainerName": "c"}],
+        })
+    );
+}
+
+#[test]
+fn special_types_look_as_in_json() {
+    let cpu = Message::default().bytes(1, "cpu").bytes(2, Message::default().bytes(1, "500m"));
+    let spec = Message::default().bytes(32, cpu).varint(4, u64::MAX);
+    assert_eq!(
+        decode(&pod(spec)).unwrap()["spec"],
+        json!({"overhead": {"cpu": "500m"}, "terminationGracePeriodSeconds": -1})
+    );
+    let data = Message::default().bytes(1, "k").bytes(2, b"\xff\x00");
+    let secret = decode(&enveloped("v1", "Secret", Message::default().bytes(2, data))).unwrap();
+    assert_eq!(secret["data"], json!({"k": "/wA="}));
+
+    let time = Message::default().varint(1, 1_767_323_045).varint(2, 123_456_000);
+    let lease = Message::default().bytes(2, Message::default().bytes(4, time).bytes(1, ""));
+    let lease = decode(&enveloped("coordination.k8s.io/v1", "Lease", lease)).unwrap();
+    assert_eq!(lease["spec"], json!({"renewTime": "2026-01-02T03:04:05.123456Z", "holderIdentity": ""}));
+
+    let groups = Message::default().bytes(1, "a").bytes(2, Message::default().bytes(1, "x").bytes(1, "y"));
+    let review = Message::default().bytes(2, Message::default().bytes(5, groups));
+    let review = decode(&enveloped("authorization.k8s.io/v1", "SubjectAccessReview", review)).unwrap();
+    assert_eq!(review["spec"], json!({"extra": {"a": ["x", "y"]}}));
+
+    let raw = Message::default().bytes(2, Message::default().bytes(1, "{\"spec\":1}")).varint(3, 7);
+    let revision = decode(&enveloped("apps/v1", "ControllerRevision", raw)).unwrap();
+    assert_eq!((&revision["data"], &revision["revision"]), (&json!({"spec": 1}), &json!(7)));
+}
+
+#[test]
+fn numbers_that_are_not_known_are_skipped() {
+    let object = Message::default().varint(1000, 1).bytes(1001, "x");
+    let mut object = Message(object.0);
+    object.0.extend([0xb9, 0x3f, 1, 2, 3, 4, 5, 6, 7, 8, 0xbd, 0x3f, 1, 2, 3, 4]);
+    let object = object.bytes(1, Message::default().bytes(1, "n"));
+    assert_eq!(
+        decode(&enveloped("v1", "Namespace", object)).unwrap(),
+        json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "n"}})
+    );
+}
+
+#[test]
+fn numbers_in_lists_may_be_packed() {
+    let context = Message::default().varint(4, 5).bytes(4, [6, 7]);
+    let object = decode(&pod(Message::default().bytes(14, context))).unwrap();
+    assert_eq!(object["spec"]["securityContext"]["supplementalGroups"], json!([5, 6, 7]));
+}
+
+#[test]
+fn volume_of_unknown_source_is_refused() {
+    let volume = Message::default().bytes(1, "v").bytes(2, Message::default().bytes(99, ""));
+    assert_eq!(
+        decode(&pod(Message::default().bytes(1, volume))).unwrap_err().to_string(),
+        "the source of a volume (protobuf field 99) is not supported"
+    );
+}
+
+#[test]
+fn malformed_bodies_are_refused() {
+    use ProtobufError::*;
+    assert_eq!(decode(b"{}"), Err(Prefix));
+    assert_eq!(decode(b""), Err(Prefix));
+    assert_eq!(decode(b"k8s\0\x0a"), Err(CutOff));
+    assert_eq!(decode(b"k8s\0\x0a\x7f"), Err(CutOff));
+    assert_eq!(decode(b"k8s\0\x0b"), Err(WireType { number: 1, wire_type: 3 }));
+    assert_eq!(decode(b"k8s\0\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"), Err(CutOff));
+    assert_eq!(
+        decode(&enveloped("v1", "Widget", "")),
+        Err(UnknownKind { api_version: "v1".to_owned(), kind: "Widget".to_owned() })
+    );
+    assert_eq!(
+        decode(&enveloped("v1", "Pod", Message::default().varint(1, 1))),
+        Err(WireType { number: 1, wire_type: 0 })
+    );
+    assert_eq!(decode(&pod(Message::default().bytes(3, b"\xff"))), Err(Text { number: 3 }));
+    assert_eq!(decode(&pod(Message::default().bytes(4, "5"))), Err(WireType { number: 4, wire_type: 2 }));
+    let meta = Message::default().bytes(8, Message::default().varint(1, i64::MAX as u64));
+    assert_eq!(decode(&enveloped("v1", "Pod", Message::default().bytes(1, meta))), Err(Time { number: 8 }));
+    let revision = Message::default().bytes(2, Message::default().bytes(1, "{"));
+    assert_eq!(decode(&enveloped("apps/v1", "ControllerRevision", revision)), Err(Json { number: 2 }));
+    let envelope = Message::default().bytes(4, "application/json");
+    let foreign = decode(&[PREFIX, envelope.as_ref()].concat()).unwrap_err();
+    assert_eq!(foreign, Encoding { encoding: "application/json".to_owned() });
+}
+
+// An encoder such as Go has: plain scalars are written even when they are zero.
+
+fn encode_struct(id: StructId, object: &Map<String, Value>) -> Message {
+    let within = SCHEMA.get(id);
+    encode_fields(within, &within.wire, object)
+}
+
+fn encode_fields(within: &Struct, wire: &HashMap<u32, Wire>, object: &Map<String, Value>) -> Message {
+    let mut message = Message::default();
+    for (number, wire) in wire {
+        match wire {
+            Wire::Inline(_, inner) => message = message.bytes(*number, encode_fields(within, inner, object)),
+            Wire::Field(position) => {
+                let field = &within.fields[*position];
+                match (object.get(field.name), &field.ty) {
+                    (Some(Value::Array(list)), Type::List(ty)) => {
+                        for value in list {
+                            message = encode(message, *number, ty, value);
+                        }
+                    }
+                    (Some(Value::Object(map)), Type::Map(ty)) => {
+                        for (key, value) in map {
+                            let entry = Message::default().bytes(1, key);
+                            let entry = match (&**ty, value) {
+                                (Type::List(ty), Value::Array(list)) => {
+                                    let items = list
+                                        .iter()
+                                        .fold(Message::default(), |items, value| encode(items, 1, ty, value));
+                                    entry.bytes(2, items)
+                                }
+                                (ty, value) => encode(entry, 2, ty, value),
+                            };
+                            message = message.bytes(*number, entry);
+                        }
+                    }
+                    (Some(value), ty) => message = encode(message, *number, ty, value),
+                    (None, Type::Bool | Type::Int32 | Type::Int64) if field.presence != Presence::Given => {
+                        message = message.varint(*number, 0);
+                    }
+                    (None, Type::Text | Type::Time | Type::MicroTime)
+                        if field.presence != Presence::Given =>
+                    {
+                        message = message.bytes(*number, "");
+                    }
+                    (None, _) => {}
+                }
+            }
+        }
+    }
+    message
+}
+
+fn encode(message: Message, number: u32, ty: &Type, value: &Value) -> Message {
+    match (ty, value) {
+        (Type::Bool, value) => message.varint(number, u64::from(value.as_bool().unwrap())),
+        (Type::Int32 | Type::Int64, value) => message.varint(number, value.as_i64().unwrap() as u64),
+        (Type::Text, value) => message.bytes(number, value.as_str().unwrap()),
+        (Type::Bytes, value) => message.bytes(number, STANDARD.decode(value.as_str().unwrap()).unwrap()),
+        (Type::Time | Type::MicroTime, value) => {
+            let time: Timestamp = value.as_str().unwrap().parse().unwrap();
+            let inner = Message::default().varint(1, time.as_second() as u64);
+            message.bytes(number, inner.varint(2, time.subsec_nanosecond() as u64))
+        }
+        (Type::Quantity, value) => {
+            message.bytes(number, Message::default().bytes(1, value.as_str().unwrap()))
+        }
+        (Type::IntOrString, Value::String(text)) => {
+            message.bytes(number, Message::default().varint(1, 1).varint(2, 0).bytes(3, text))
+        }
+        (Type::IntOrString, value) => {
+            let inner =
+                Message::default().varint(1, 0).varint(2, value.as_i64().unwrap() as u64).bytes(3, "");
+            message.bytes(number, inner)
+        }
+        (Type::Any, value) => message.bytes(number, Message::default().bytes(1, value.to_string())),
+        (Type::Struct(id), value) => message.bytes(number, encode_struct(*id, value.as_object().unwrap())),
+        (ty, value) => panic!("{ty:?} {value}"),
+    }
+}
+
+/// Takes away what protobuf cannot say: 1970 (it is "not set"), and a list or map that is there but empty.
+fn make_sayable(value: &mut Value, ty: &Type) {
+    match (value, ty) {
+        (Value::Object(fields), Type::Struct(id)) => fields.retain(|name, value| {
+            let Some(field) = SCHEMA.get(*id).field(name) else { return true };
+            make_sayable(value, &field.ty);
+            match (&*value, &field.ty) {
+                (Value::Array(list), _) => !list.is_empty(),
+                (Value::Object(map), Type::Map(_)) => !map.is_empty(),
+                (Value::String(text), Type::Time) => !text.starts_with("1970"),
+                _ => true,
+            }
+        }),
+        (Value::Array(list), Type::List(ty)) => list.iter_mut().for_each(|value| make_sayable(value, ty)),
+        (Value::Object(map), Type::Map(ty)) => {
+            map.retain(|_, value| !value.as_str().is_some_and(|text| text.starts_with("1970")));
+            map.values_mut().for_each(|value| make_sayable(value, ty));
+        }
+        _ => {}
+    }
+}
+
+proptest! {
+    #![proptest_config(cases(64))]
+
+    #[test]
+    fn object_in_protobuf_is_the_same_object(seed in any::<u64>()) {
+        for (api_version, kind) in ALL_KINDS {
+            let mut object = Arbitrary::new(seed).object(api_version, kind);
+            let id = SCHEMA.kind(api_version, kind).unwrap();
+            make_sayable(&mut object, &Type::Struct(id));
+            let object = strict::decode_value(api_version, kind, object).unwrap().object;
+            let body = enveloped(api_version, kind, encode_struct(id, object.as_object().unwrap()));
+            let decoded = strict::decode_value(api_version, kind, decode(&body).unwrap()).unwrap();
+            prop_assert_eq!(&decoded.object, &object);
+            prop_assert!(decoded.findings.is_empty());
+        }
+    }
+
+    #[test]
+    fn any_bytes_are_an_object_or_an_error(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+        let _ = decode(&bytes);
+        let _ = decode(&[PREFIX, &bytes].concat());
+        for (api_version, kind) in ALL_KINDS {
+            let _ = decode(&enveloped(api_version, kind, &bytes));
+        }
+    }
+
+    #[test]
+    fn damaged_body_is_an_object_or_an_error(at in 0_usize..232, by in 1_u8.., cut in 0_usize..232) {
+        let mut body = bytes(DEPLOYMENT);
+        body[at] = body[at].wrapping_add(by);
+        let _ = decode(&body);
+        let _ = decode(&body[..cut]);
+    }
+}
