@@ -4,8 +4,8 @@
 //!
 //! Three shapes of data, each for its use:
 //!
-//! * [`Deployment`] and [`ReplicaSet`] are written back with PUT, so they are **lossless**: a field that this
-//!   version does not know is kept and returned as it came (see `lossless.rs`). Their pod template is a
+//! * [`Deployment`], [`ReplicaSet`] and [`Lease`] are written back with PUT, so they are **lossless**: a field that
+//!   this version does not know is kept and returned as it came (see `lossless.rs`). A pod template is a
 //!   [`PodTemplate`]: its JSON text and, computed once, what comparing and hashing need.
 //! * [`Pod`] is only read, and there are many, so it is **lean**: the dozen fields that decisions use.
 //! * [`ApiError`] is what an API server or the way to it can answer.
@@ -24,7 +24,9 @@ pub mod int_or_string;
 mod intern;
 mod json;
 pub mod key;
+pub mod lease;
 pub mod meta;
+mod micro_time;
 pub mod pod;
 pub mod quantity;
 #[cfg(test)]
@@ -43,8 +45,10 @@ pub use error::{ApiError, Status, StatusCause, StatusDetails};
 pub use identify::object_name;
 pub use int_or_string::IntOrString;
 pub use key::ObjectKey;
-pub use lossless::Extra;
+pub use lease::{Lease, LeaseSpec};
+pub use lossless::{Dropped, Extra};
 pub use meta::{Annotations, ControllerRef, Labels, ObjectMeta, OwnerReference};
+pub use micro_time::MicroTime;
 pub use pod::{Phase, Pod, PodDecoder, Ready};
 pub use replica_set::{ReplicaSet, ReplicaSetCondition, ReplicaSetSpec, ReplicaSetStatus};
 pub use selector::{LabelSelector, LabelSelectorRequirement, Selector, SelectorError};

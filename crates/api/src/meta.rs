@@ -42,7 +42,8 @@ lossless! {
         pub owner_references: Vec<OwnerReference> = "ownerReferences",
         /// Who must agree before it goes.
         pub finalizers: Vec<String> = "finalizers",
-        managed_fields: Dropped = "managedFields",
+        /// Read past. Public so that metadata can be made with `..ObjectMeta::default()`.
+        pub managed_fields: Dropped = "managedFields",
     }
 }
 
