@@ -93,7 +93,7 @@ impl Unset for bool {
 
 /// A field that is known and wanted by nobody: read past, never written.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Dropped;
+pub struct Dropped;
 
 impl Unset for Dropped {
     fn is_unset(&self) -> bool {
