@@ -116,7 +116,7 @@ fn create(pass: &mut Pass<'_>, old: &[Arc<ReplicaSet>], revision: i64) -> Step<A
     let set = desired_replica_set(&pass.deployment, old, revision)?;
     let (name, replicas) = (Arc::clone(&set.metadata.name), set.replicas());
     let why = format!(
-        "no replica set has the template of revision {revision}; {replicas} of {} pods fit within the surge",
+        "no replica set has the template of revision {revision}; it can start with {replicas} of {} pods",
         pass.deployment.replicas()
     );
     match pass.create_replica_set(set, why)? {

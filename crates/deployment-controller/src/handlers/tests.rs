@@ -1,1 +1,244 @@
+use kcm_clock::FakeClock;
+use kcm_workqueue::QueueConfig;
 
+use super::*;
+use crate::testing::{Caches, START, deployment, pod_of, replica_set, set_recreate};
+
+fn handlers(caches: &Caches) -> Handlers {
+    let clock = FakeClock::new(kcm_api::Time::from_unix(START).timestamp());
+    Handlers {
+        queue: RateLimitingQueue::new(QueueConfig::new("test", Arc::new(clock))),
+        deployments: caches.deployments.reader(),
+        replica_sets: caches.replica_sets.reader(),
+        pods: caches.pods.reader(),
+    }
+}
+
+/// The names that are queued.
+async fn queued(handlers: &Handlers) -> Vec<String> {
+    let mut names = Vec::new();
+    while !handlers.queue.is_empty() {
+        let key = handlers.queue.get().await.unwrap();
+        handlers.queue.done(&key);
+        names.push(key.name.to_string());
+    }
+    names.sort();
+    names
+}
+
+fn named(name: &str) -> Deployment {
+    let mut d = deployment(1);
+    d.metadata.name = name.into();
+    d.metadata.uid = format!("uid-of-{name}").into();
+    d
+}
+
+fn owned_by(d: &Deployment, name: &str) -> ReplicaSet {
+    let mut set = replica_set(name, "web:1", 0, 1, 1);
+    set.metadata.owner_references = vec![OwnerIdentity::from(d).controller_reference()];
+    set
+}
+
+fn orphan(name: &str) -> ReplicaSet {
+    let mut set = replica_set(name, "web:1", 0, 1, 1);
+    set.metadata.owner_references.clear();
+    set
+}
+
+/// `set` as another version of itself.
+fn changed(set: &ReplicaSet, change: impl FnOnce(&mut ReplicaSet)) -> Arc<ReplicaSet> {
+    let mut set = set.clone();
+    set.metadata.resource_version = "11".to_owned();
+    change(&mut set);
+    Arc::new(set)
+}
+
+#[tokio::test]
+async fn deployment_events_all_enqueue_resyncs_included() {
+    let handlers = handlers(&Caches::new());
+    let d = Arc::new(deployment(1));
+    EventHandler::<Deployment>::on_add(&handlers, &d, true);
+    assert_eq!(queued(&handlers).await, ["web"]);
+    EventHandler::<Deployment>::on_update(&handlers, &d, &d);
+    assert_eq!(queued(&handlers).await, ["web"]);
+    EventHandler::<Deployment>::on_delete(&handlers, &Deleted::Unseen(d));
+    assert_eq!(queued(&handlers).await, ["web"]);
+}
+
+/// `TestAddReplicaSet`.
+#[tokio::test]
+async fn add_replica_set_enqueues_its_owner() {
+    let (d1, d2) = (named("d1"), named("d2"));
+    let handlers = handlers(&Caches::with(&[&d1, &d2], &[]));
+    for d in [&d1, &d2] {
+        EventHandler::<ReplicaSet>::on_add(&handlers, &Arc::new(owned_by(d, "rs")), false);
+        assert_eq!(queued(&handlers).await, [&*d.metadata.name]);
+    }
+}
+
+#[tokio::test]
+async fn add_replica_set_whose_owner_is_another_of_that_name_or_kind_enqueues_nothing() {
+    let d = named("d1");
+    let handlers = handlers(&Caches::with(&[&d], &[]));
+    let mut other_uid = owned_by(&d, "rs");
+    other_uid.metadata.owner_references[0].uid = "earlier".into();
+    let mut other_kind = owned_by(&d, "rs");
+    other_kind.metadata.owner_references[0].kind = "Rollout".to_owned();
+    let mut other_group = owned_by(&d, "rs");
+    other_group.metadata.owner_references[0].api_version = "example.com/v1".to_owned();
+    for set in [other_uid, other_kind] {
+        EventHandler::<ReplicaSet>::on_add(&handlers, &Arc::new(set), false);
+        assert_eq!(queued(&handlers).await, [""; 0]);
+    }
+    // US-9: the kind is compared, its group is not.
+    EventHandler::<ReplicaSet>::on_add(&handlers, &Arc::new(other_group), false);
+    assert_eq!(queued(&handlers).await, ["d1"]);
+}
+
+/// `TestAddReplicaSetOrphan`: all Deployments of the namespace that would take it.
+#[tokio::test]
+async fn add_replica_set_orphan_enqueues_all_that_match() {
+    let (d1, d2, mut d3) = (named("d1"), named("d2"), named("d3"));
+    d3.spec.selector.as_mut().unwrap().match_labels.insert("more".to_owned(), "wanted".to_owned());
+    let mut elsewhere = named("d4");
+    elsewhere.metadata.namespace = "elsewhere".into();
+    let handlers = handlers(&Caches::with(&[&d1, &d2, &d3, &elsewhere], &[]));
+    EventHandler::<ReplicaSet>::on_add(&handlers, &Arc::new(orphan("rs")), false);
+    assert_eq!(queued(&handlers).await, ["d1", "d2"]);
+}
+
+#[tokio::test]
+async fn add_replica_set_on_its_way_out_counts_as_its_deletion() {
+    let d = named("d1");
+    let handlers = handlers(&Caches::with(&[&d], &[]));
+    let going = |set: ReplicaSet| {
+        changed(&set, |set| set.metadata.deletion_timestamp = Some(kcm_api::Time::from_unix(START)))
+    };
+    EventHandler::<ReplicaSet>::on_add(&handlers, &going(owned_by(&d, "rs")), false);
+    assert_eq!(queued(&handlers).await, ["d1"]);
+    EventHandler::<ReplicaSet>::on_add(&handlers, &going(orphan("rs")), false);
+    assert_eq!(queued(&handlers).await, [""; 0]);
+}
+
+/// `TestUpdateReplicaSet`, and that a resync is none.
+#[tokio::test]
+async fn update_replica_set_enqueues_its_owner() {
+    let (d1, d2) = (named("d1"), named("d2"));
+    let handlers = handlers(&Caches::with(&[&d1, &d2], &[]));
+    let old = Arc::new(owned_by(&d1, "rs"));
+    EventHandler::<ReplicaSet>::on_update(&handlers, &old, &changed(&old, |set| set.spec.replicas = Some(5)));
+    assert_eq!(queued(&handlers).await, ["d1"]);
+    EventHandler::<ReplicaSet>::on_update(&handlers, &old, &old);
+    assert_eq!(queued(&handlers).await, [""; 0]);
+}
+
+/// `TestUpdateReplicaSetOrphanWithNewLabels`.
+#[tokio::test]
+async fn update_replica_set_orphan_with_new_labels_enqueues_all_that_match() {
+    let (d1, d2) = (named("d1"), named("d2"));
+    let handlers = handlers(&Caches::with(&[&d1, &d2], &[]));
+    let new = orphan("rs");
+    let old = changed(&new, |set| set.metadata.labels.clear());
+    EventHandler::<ReplicaSet>::on_update(&handlers, &old, &Arc::new(new.clone()));
+    assert_eq!(queued(&handlers).await, ["d1", "d2"]);
+    let resized = changed(&new, |set| set.spec.replicas = Some(5));
+    EventHandler::<ReplicaSet>::on_update(&handlers, &Arc::new(new), &resized);
+    assert_eq!(queued(&handlers).await, [""; 0], "its labels are what they were");
+}
+
+/// `TestUpdateReplicaSetChangeControllerRef`: old and new.
+#[tokio::test]
+async fn update_replica_set_change_controller_ref_enqueues_both_owners() {
+    let (d1, d2) = (named("d1"), named("d2"));
+    let handlers = handlers(&Caches::with(&[&d1, &d2], &[]));
+    let new = owned_by(&d1, "rs");
+    let old = changed(&owned_by(&d2, "rs"), |_| {});
+    EventHandler::<ReplicaSet>::on_update(&handlers, &old, &Arc::new(new));
+    assert_eq!(queued(&handlers).await, ["d1", "d2"]);
+}
+
+/// `TestUpdateReplicaSetRelease`: the old owner, and all that might take it.
+#[tokio::test]
+async fn update_replica_set_release_enqueues_old_owner_and_all_that_match() {
+    let (d1, d2) = (named("d1"), named("d2"));
+    let handlers = handlers(&Caches::with(&[&d1, &d2], &[]));
+    let old = owned_by(&d1, "rs");
+    let new = changed(&old, |set| set.metadata.owner_references.clear());
+    EventHandler::<ReplicaSet>::on_update(&handlers, &Arc::new(old), &new);
+    assert_eq!(queued(&handlers).await, ["d1", "d2"]);
+}
+
+/// `TestDeleteReplicaSet` and `TestDeleteReplicaSetOrphan`.
+#[tokio::test]
+async fn delete_replica_set_enqueues_its_owner_and_for_an_orphan_nobody() {
+    let d = named("d1");
+    let handlers = handlers(&Caches::with(&[&d], &[]));
+    EventHandler::<ReplicaSet>::on_delete(&handlers, &Deleted::Seen(Arc::new(owned_by(&d, "rs"))));
+    assert_eq!(queued(&handlers).await, ["d1"]);
+    EventHandler::<ReplicaSet>::on_delete(&handlers, &Deleted::Unseen(Arc::new(owned_by(&d, "rs"))));
+    assert_eq!(queued(&handlers).await, ["d1"]);
+    EventHandler::<ReplicaSet>::on_delete(&handlers, &Deleted::Seen(Arc::new(orphan("rs"))));
+    assert_eq!(queued(&handlers).await, [""; 0]);
+}
+
+/// What is queued when a pod of the first set is gone, and `left` are there still.
+async fn after_pod_deletion(d: &Deployment, sets: &[&ReplicaSet], left: &[&Pod]) -> Vec<String> {
+    let mut caches = Caches::with(&[d], sets);
+    for pod in left {
+        caches.pods.apply(Arc::new((*pod).clone()));
+    }
+    let handlers = handlers(&caches);
+    EventHandler::<Pod>::on_delete(&handlers, &Deleted::Seen(Arc::new(pod_of(sets[0], "gone", "Running"))));
+    queued(&handlers).await
+}
+
+fn recreate() -> Deployment {
+    let mut d = named("d1");
+    set_recreate(&mut d);
+    d
+}
+
+/// `TestPodDeletionEnqueuesRecreateDeployment`, and that another strategy does not care.
+#[tokio::test]
+async fn pod_deletion_enqueues_recreate_deployment() {
+    let d = recreate();
+    let set = owned_by(&d, "rs");
+    assert_eq!(after_pod_deletion(&d, &[&set], &[]).await, ["d1"]);
+    assert_eq!(after_pod_deletion(&named("d1"), &[&set], &[]).await, [""; 0]);
+}
+
+/// `TestPodDeletionDoesntEnqueueRecreateDeployment`: one is left, in whatever phase.
+#[tokio::test]
+async fn pod_deletion_doesnt_enqueue_recreate_deployment() {
+    let d = recreate();
+    let set = owned_by(&d, "rs");
+    for phase in ["Running", "Succeeded"] {
+        assert_eq!(after_pod_deletion(&d, &[&set], &[&pod_of(&set, "left", phase)]).await, [""; 0]);
+    }
+}
+
+/// `TestPodDeletionPartialReplicaSetOwnershipEnqueueRecreateDeployment`: a pod of a set that is not the
+/// Deployment's does not count.
+#[tokio::test]
+async fn pod_deletion_partial_replica_set_ownership_enqueue_recreate_deployment() {
+    let d = recreate();
+    let (set, stray) = (owned_by(&d, "rs"), orphan("stray"));
+    assert_eq!(after_pod_deletion(&d, &[&set, &stray], &[&pod_of(&stray, "left", "Running")]).await, ["d1"]);
+}
+
+/// `TestPodDeletionPartialReplicaSetOwnershipDoesntEnqueueRecreateDeployment`.
+#[tokio::test]
+async fn pod_deletion_partial_replica_set_ownership_doesnt_enqueue_recreate_deployment() {
+    let d = recreate();
+    let (set, other) = (owned_by(&d, "rs"), owned_by(&d, "rs-other"));
+    assert_eq!(after_pod_deletion(&d, &[&set, &other], &[&pod_of(&other, "left", "Running")]).await, [""; 0]);
+}
+
+#[tokio::test]
+async fn pod_deletion_after_its_replica_set_is_gone_enqueues_nothing() {
+    let d = recreate();
+    let set = owned_by(&d, "rs");
+    let handlers = handlers(&Caches::with(&[&d], &[]));
+    EventHandler::<Pod>::on_delete(&handlers, &Deleted::Seen(Arc::new(pod_of(&set, "gone", "Running"))));
+    assert_eq!(queued(&handlers).await, [""; 0]);
+}

@@ -18,6 +18,8 @@ pub(crate) struct World {
     pub(crate) unseen: bool,
     /// Whether it lags so far behind that it does not know who holds a name.
     pub(crate) holders_unseen: bool,
+    /// How many writes were refused because they were built on an old version.
+    pub(crate) conflicts: usize,
     /// All that was done, and why.
     pub(crate) transcript: String,
     seconds: i64,
@@ -32,6 +34,7 @@ impl World {
             refusals: Vec::new(),
             unseen: false,
             holders_unseen: false,
+            conflicts: 0,
             transcript: String::new(),
             seconds: 0,
             version: 100,
@@ -166,7 +169,7 @@ impl World {
             },
             Action::UpdateDeployment(sent) | Action::UpdateDeploymentStatus(sent) => {
                 if sent.metadata.resource_version != self.deployment.metadata.resource_version {
-                    return conflict(&sent.metadata.key());
+                    return self.conflict(&sent.metadata.key());
                 }
                 let mut next = (**sent).clone();
                 if matches!(action, Action::UpdateDeploymentStatus(_)) {
@@ -209,7 +212,7 @@ impl World {
             return Answer::Failed(ApiError::status(404, reason::NOT_FOUND, "not found"));
         };
         if stored.metadata.resource_version != sent.metadata.resource_version {
-            return conflict(&sent.metadata.key());
+            return self.conflict(&sent.metadata.key());
         }
         let mut next = sent.clone();
         next.status = stored.status.clone();
@@ -220,11 +223,12 @@ impl World {
         *stored = next.clone();
         Answer::ReplicaSet(Arc::new(next))
     }
-}
 
-fn conflict(key: &ObjectKey) -> Answer {
-    let message = format!("Operation cannot be fulfilled on {key}: the object has been modified");
-    Answer::Failed(ApiError::status(409, reason::CONFLICT, message))
+    fn conflict(&mut self, key: &ObjectKey) -> Answer {
+        self.conflicts += 1;
+        let message = format!("Operation cannot be fulfilled on {key}: the object has been modified");
+        Answer::Failed(ApiError::status(409, reason::CONFLICT, message))
+    }
 }
 
 /// The plan, each failed action marked.

@@ -280,6 +280,36 @@ fn story_no_selector() {
     assert_snapshot!(world.transcript);
 }
 
+/// US-9, 9, kept as upstream has it: a ReplicaSet that had the right size already keeps the size that was noted on
+/// it, every sync takes that for a change of size, and no rollout starts until the size really changes.
+#[test]
+fn story_size_noted_wrongly_holds_a_rollout_up() {
+    let mut d = deployment(2);
+    set_strategy(&mut d, IntOrString::Int(0), IntOrString::Int(1));
+    let mut world = World::new(d);
+    world.settle(2);
+    world.edit("pause, and scale to 3", |d| {
+        d.spec.paused = true;
+        d.spec.replicas = Some(3);
+    });
+    world.sync().unwrap();
+    world.edit("scale to 2 by hand, before anybody looks", |d| d.spec.replicas = Some(2));
+    let name = world.sets.keys().next().unwrap().clone();
+    world.sets.get_mut(&name).unwrap().spec.replicas = Some(2);
+    world.settle(2);
+    world.transcript.clear();
+    world.edit("resume, with a new image", |d| {
+        d.spec.paused = false;
+        d.spec.template = template("web:2");
+    });
+    world.settle(2);
+    assert_eq!(world.sets.len(), 1);
+    world.edit("scale to 4", |d| d.spec.replicas = Some(4));
+    world.settle(4);
+    assert_eq!(world.sets.len(), 2);
+    assert_snapshot!(world.transcript);
+}
+
 #[test]
 fn story_strategy_nobody_knows() {
     let mut d = deployment(2);
