@@ -225,7 +225,8 @@ impl Gate<'_> {
             });
         }
         match control.patch(key, &OwnerPatch::adopt(self.owner, object.uid())).await {
-            // An answer of the version that we hold brings nothing new.
+            // DEVIATION: upstream goes on with what its cache has, and earns a conflict when it writes to it in
+            // the same sync. An answer of the version that we hold brings nothing new, though.
             Ok(answer) if answer.resource_version() == object.resource_version() => Ok(Some(object)),
             Ok(answer) => Ok(Some(Arc::new(answer))),
             Err(error) if error.is_not_found() => Ok(None),

@@ -10,7 +10,7 @@ use kcm_expectations::UidTrackingExpectations;
 use kcm_informer::{Object, SharedInformer, Store};
 use kcm_workqueue::{MetricsProvider, QueueConfig, RateLimitingQueue};
 use tokio_util::sync::CancellationToken;
-use tracing::{error, info, trace};
+use tracing::{debug, error, info, trace};
 
 use crate::{
     Descriptor, NoMetrics, REPLICA_SET, ReplicaSetMetrics, SyncError, Synced, handlers::Handlers,
@@ -112,7 +112,6 @@ impl ReplicaSetController {
             burst_replicas: config.burst_replicas,
         });
         let handlers = Arc::new(Handlers { syncer: Arc::clone(&syncer), queue: queue.clone() });
-        // ReplicaSets first: a pod's event finds its owner by them.
         replica_sets.add_handler(Arc::clone(&handlers) as _);
         pods.add_handler(handlers);
         Self { syncer, queue, pods, replica_sets }
@@ -170,7 +169,12 @@ async fn process(syncer: Arc<Syncer>, queue: RateLimitingQueue<ObjectKey>, key: 
         }
         // Again and again, ever more slowly, without an end (US-5.3).
         Err(error) => {
-            error!("sync \"{key}\" failed with {error}");
+            // DEVIATION: upstream logs a cache that is behind as an error. It is none: it happens whenever an
+            // event overtakes the one that tells of our own write.
+            match &error {
+                SyncError::NotReady(behind) => debug!("sync \"{key}\" put off: {behind}"),
+                error => error!("sync \"{key}\" failed with {error}"),
+            }
             queue.add_rate_limited(key);
         }
     }

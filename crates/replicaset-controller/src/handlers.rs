@@ -140,11 +140,7 @@ impl Handlers {
             return;
         }
         let neighbours = self.syncer.replica_sets.by_index(replica_set_index::NAMESPACE, &pod.key.namespace);
-        let matching = neighbours.iter().filter(|replica_set| {
-            // One that cannot be parsed, or is empty where none may be, selects nothing.
-            Selector::new(replica_set.spec.selector.as_ref())
-                .is_ok_and(|selector| !selector.is_empty() && selector.matches(&pod.labels))
-        });
+        let matching = neighbours.iter().filter(|replica_set| selects(replica_set, pod));
         let keys: Vec<_> = matching.map(|replica_set| replica_set.metadata.key()).collect();
         if keys.len() > 1 {
             error!(
@@ -159,6 +155,17 @@ impl Handlers {
             self.queue.add(key);
         }
     }
+}
+
+/// Whether `replica_set` might adopt `pod` by its labels.
+///
+/// One that cannot be parsed, or is empty where none may be, selects nothing.
+fn selects(replica_set: &ReplicaSet, pod: &Pod) -> bool {
+    let Some(declared) = &replica_set.spec.selector else { return false };
+    // Most of a namespace is ruled out by this, without a selector to be compiled for each.
+    declared.match_labels.iter().all(|(key, value)| pod.labels.get(key) == Some(value))
+        && Selector::new(Some(declared))
+            .is_ok_and(|selector| !selector.is_empty() && selector.matches(&pod.labels))
 }
 
 #[cfg(test)]

@@ -141,7 +141,7 @@ fn choose(view: &View, count: usize, now: Timestamp) -> Vec<Victim> {
 
 /// The age of the youngest ready pod in milliseconds, if there is any and it is older than nothing.
 ///
-/// Upstream divides by it unchecked, and crashes where it is zero (US-5.5).
+/// DEVIATION: upstream divides by it unchecked, and crashes where it is zero (US-5.5). Nothing is counted here.
 fn youngest_ready_age(view: &View, now: Timestamp) -> Option<i128> {
     let ready = view.active.iter().filter(|pod| pod.ready.is_true);
     let created = ready.filter_map(|pod| pod.created).max()?;

@@ -88,6 +88,7 @@ pub(crate) fn related_pods(
         return Vec::new();
     }
     let Some(controller) = replica_set.metadata.controller() else {
+        // DEVIATION: an error in upstream's log. Most ReplicaSets that people make by hand are like that.
         debug!("{} has no controller: {}", descriptor.kind, replica_set.metadata.key());
         return Vec::new();
     };

@@ -64,10 +64,7 @@ pub(super) async fn fill<K: Object>(informer: &SharedInformer<K>) {
 }
 
 /// The lists of a case: absent and null are empty.
-pub(super) fn list<T, E>(
-    value: &Value,
-    decode: impl FnMut(&Value) -> Result<T, E>,
-) -> Result<Vec<T>, E> {
+pub(super) fn list<T, E>(value: &Value, decode: impl FnMut(&Value) -> Result<T, E>) -> Result<Vec<T>, E> {
     value.as_array().map(Vec::as_slice).unwrap_or_default().iter().map(decode).collect()
 }
 

@@ -12,16 +12,12 @@ use async_trait::async_trait;
 use kcm_api::{ApiError, ObjectKey, Pod, PodDecoder, ReplicaSet, error::reason};
 use kcm_clock::FakeClock;
 use kcm_controller_ref_manager::OwnerPatch;
-use kcm_controller_util::{
-    PodControl, PodManifest, ReplicaSetControl, pod_indexers, replica_set_indexers,
-};
+use kcm_controller_util::{PodControl, PodManifest, ReplicaSetControl, pod_indexers, replica_set_indexers};
 use kcm_events::FakeRecorder;
 use kcm_replicaset_controller::{Config, ReplicaSetController};
 use serde_json::{Value, json};
 
-use super::cluster::{
-    Actions, clock_of, fill, informer, list, mask_now, not_found, patch_body,
-};
+use super::cluster::{Actions, clock_of, fill, informer, list, mask_now, not_found, patch_body};
 
 /// What our controller does in the case `case` of `replicaset.jsonl`: its `output`, or what kept it from one.
 pub fn answer(case: &Value) -> Value {
@@ -162,7 +158,12 @@ impl ReplicaSetControl for RecordingClient {
 
     async fn update_replica_set_status(&self, replica_set: &ReplicaSet) -> Result<ReplicaSet, ApiError> {
         let object = serde_json::to_value(replica_set).map_err(decode_error)?;
-        self.actions.note("update", "replicasets/status", &replica_set.metadata.name, Some(("object", object)));
+        self.actions.note(
+            "update",
+            "replicasets/status",
+            &replica_set.metadata.name,
+            Some(("object", object)),
+        );
         Ok(replica_set.clone())
     }
 

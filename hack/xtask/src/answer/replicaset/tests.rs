@@ -26,5 +26,9 @@ fn replicaset_controller_meets_all_recorded_answers() {
         })
         .collect();
     let (count, first) = (missed.len(), missed.iter().take(5).cloned().collect::<Vec<_>>().join("\n"));
-    assert!(missed.is_empty(), "{count} of {} recorded answers are not met, the first of them:\n{first}", cases.len());
+    assert!(
+        missed.is_empty(),
+        "{count} of {} recorded answers are not met, the first of them:\n{first}",
+        cases.len()
+    );
 }
