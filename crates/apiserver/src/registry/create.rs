@@ -2,7 +2,7 @@ use kcm_clock::Random;
 use serde_json::Value;
 
 use super::{
-    Registry, Written, admission, check_address, check_size, deduplicate_owners, drop_server_fields,
+    Registry, Written, admission, check_address, check_size, deduplicate_owners, drop_server_fields, strategy,
 };
 use crate::{
     ApiStatus, Reason, Resource, WriteOptions, defaults,
@@ -75,19 +75,19 @@ impl Registry {
         warnings: &mut Vec<String>,
     ) -> Result<std::sync::Arc<crate::Object>, ApiStatus> {
         let name = str_at(&object, &["metadata", "name"]).to_owned();
-        let strategy = resource.strategy();
+        let kind = resource.strategy();
         defaults::apply(resource.kind(), &mut object);
         self.store.read(|state| admission::namespace_lifecycle(state, resource, namespace, &name))?;
         if resource == Resource::PODS {
             self.store.read(|state| admission::complete_pod(state, &mut object))?;
         }
-        strategy.prepare_create(&mut object);
+        strategy::prepare_create(kind, &mut object);
         let errors = validate::create(resource.kind(), &object);
         if !errors.is_empty() {
             return Err(ApiStatus::invalid(resource.kind(), resource.group(), &name, &errors));
         }
         check_size(&object)?;
-        for warning in strategy.warnings(&object) {
+        for warning in kind.warnings(&object) {
             if !warnings.contains(&warning) {
                 warnings.push(warning);
             }

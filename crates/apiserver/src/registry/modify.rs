@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::{
     Registry, Written, admission, check_address, check_size, deduplicate_owners, drop_server_fields,
-    has_members,
+    has_members, strategy,
 };
 use crate::{
     ApiStatus, FieldValidation, Object, PatchType, Reason, Resource, WriteOptions, defaults,
@@ -169,15 +169,15 @@ fn next_state(
     }
     drop_server_fields(&mut new);
 
-    let strategy = resource.strategy();
+    let kind = resource.strategy();
     match part {
         Part::Main => {
             if resource == Resource::PODS {
                 admission::complete_pod_update(&mut new, old);
             }
-            strategy.prepare_update(&mut new, old.value());
+            strategy::prepare_update(kind, &mut new, old.value());
         }
-        Part::Status => strategy.prepare_status_update(&mut new, old.value()),
+        Part::Status => strategy::prepare_status_update(kind, &mut new, old.value()),
         Part::Finalize => {
             let finalizers = list_at(&new, &["spec", "finalizers"]).to_vec();
             new = old.value().clone();

@@ -236,7 +236,8 @@ impl Registry {
         .map(drop)
     }
 
-    /// [`modify`](Self::modify) by the server itself, which no strategy restrains.
+    /// [`modify`](Self::modify) by the server itself, which no strategy restrains. It counts no generation, not
+    /// even that of a pod that is bound.
     fn modify_unchecked(
         &self,
         resource: Resource,
@@ -254,10 +255,7 @@ impl Registry {
             self.clock.now(),
             |old| {
                 let old = old.ok_or_else(|| ApiStatus::not_found(resource, name))?;
-                let mut new = change(old)?;
-                if at(&new, &["spec"]) != at(old.value(), &["spec"]) && old.generation() > 0 {
-                    set(&mut new, &["metadata", "generation"], old.generation() + 1);
-                }
+                let new = change(old)?;
                 Ok(if new == *old.value() { Decision::Keep } else { Decision::Put(new) })
             },
             |_| Ok(()),

@@ -2,26 +2,23 @@
 
 use serde_json::{Value, json};
 
-use super::{Strategy, count_generation, keep_spec, keep_status};
-use crate::json::{copy, set};
+use super::Strategy;
+use crate::json::copy;
 
 /// Deployments.
 pub(crate) struct Deployment;
 
 impl Strategy for Deployment {
-    fn prepare_create(&self, object: &mut Value) {
-        set(object, &["status"], json!({}));
-        set(object, &["metadata", "generation"], 1);
+    fn initial_status(&self, _object: &Value) -> Option<Value> {
+        Some(json!({}))
     }
 
-    fn prepare_update(&self, new: &mut Value, old: &Value) {
-        keep_status(new, old);
+    fn counted_members(&self) -> &'static [&'static [&'static str]] {
         // Annotations count, which is why a first rollout that writes its revision observes generation 2.
-        count_generation(new, old, &[&["spec"], &["metadata", "annotations"]]);
+        &[&["spec"], &["metadata", "annotations"]]
     }
 
     fn prepare_status_update(&self, new: &mut Value, old: &Value) {
-        keep_spec(new, old);
         copy(new, old, &["metadata", "labels"]);
     }
 }
@@ -30,17 +27,11 @@ impl Strategy for Deployment {
 pub(crate) struct ReplicaSet;
 
 impl Strategy for ReplicaSet {
-    fn prepare_create(&self, object: &mut Value) {
-        set(object, &["status"], json!({"replicas": 0}));
-        set(object, &["metadata", "generation"], 1);
+    fn initial_status(&self, _object: &Value) -> Option<Value> {
+        Some(json!({"replicas": 0}))
     }
 
-    fn prepare_update(&self, new: &mut Value, old: &Value) {
-        keep_status(new, old);
-        count_generation(new, old, &[&["spec"]]);
-    }
-
-    fn prepare_status_update(&self, new: &mut Value, old: &Value) {
-        keep_spec(new, old);
+    fn counted_members(&self) -> &'static [&'static [&'static str]] {
+        &[&["spec"]]
     }
 }

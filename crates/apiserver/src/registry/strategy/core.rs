@@ -3,7 +3,7 @@
 use jiff::SignedDuration;
 use serde_json::{Value, json};
 
-use super::{Strategy, keep_spec, keep_status};
+use super::Strategy;
 use crate::{
     json::{copy, list_at, set},
     selector::SelectableField,
@@ -18,8 +18,11 @@ impl Strategy for Plain {}
 pub(crate) struct Namespace;
 
 impl Strategy for Namespace {
+    fn initial_status(&self, _object: &Value) -> Option<Value> {
+        Some(json!({"phase": "Active"}))
+    }
+
     fn prepare_create(&self, object: &mut Value) {
-        set(object, &["status"], json!({"phase": "Active"}));
         // It holds the namespace until somebody has emptied it.
         let mut finalizers = list_at(object, &["spec", "finalizers"]).to_vec();
         if !finalizers.iter().any(|finalizer| finalizer == "kubernetes") {
@@ -29,12 +32,7 @@ impl Strategy for Namespace {
     }
 
     fn prepare_update(&self, new: &mut Value, old: &Value) {
-        keep_status(new, old);
         copy(new, old, &["spec", "finalizers"]);
-    }
-
-    fn prepare_status_update(&self, new: &mut Value, old: &Value) {
-        keep_spec(new, old);
     }
 
     fn selectable_fields(&self) -> &'static [SelectableField] {
@@ -63,14 +61,6 @@ impl Strategy for Namespace {
 pub(crate) struct Node;
 
 impl Strategy for Node {
-    fn prepare_update(&self, new: &mut Value, old: &Value) {
-        keep_status(new, old);
-    }
-
-    fn prepare_status_update(&self, new: &mut Value, old: &Value) {
-        keep_spec(new, old);
-    }
-
     fn selectable_fields(&self) -> &'static [SelectableField] {
         static FIELDS: [SelectableField; 1] = [SelectableField {
             name: "spec.unschedulable",
@@ -172,7 +162,7 @@ mod tests {
     #[test]
     fn namespace_is_created_active_and_held() {
         let mut namespace = json!({"metadata": {"name": "a"}, "status": {"phase": "Terminating"}});
-        Namespace.prepare_create(&mut namespace);
+        super::super::prepare_create(&Namespace, &mut namespace);
         assert_eq!(namespace["status"], json!({"phase": "Active"}));
         assert!(Namespace.is_held(&namespace));
     }

@@ -2,9 +2,9 @@
 
 use serde_json::{Value, json};
 
-use super::{Strategy, count_generation, keep_spec, keep_status};
+use super::Strategy;
 use crate::{
-    json::{at, set},
+    json::at,
     selector::{LabelSelector, SelectableField},
 };
 
@@ -16,16 +16,8 @@ fn stored_only(kind: &str) -> Vec<String> {
 pub(crate) struct Service;
 
 impl Strategy for Service {
-    fn prepare_create(&self, object: &mut Value) {
-        set(object, &["status"], json!({"loadBalancer": {}}));
-    }
-
-    fn prepare_update(&self, new: &mut Value, old: &Value) {
-        keep_status(new, old);
-    }
-
-    fn prepare_status_update(&self, new: &mut Value, old: &Value) {
-        keep_spec(new, old);
+    fn initial_status(&self, _object: &Value) -> Option<Value> {
+        Some(json!({"loadBalancer": {}}))
     }
 
     fn selectable_fields(&self) -> &'static [SelectableField] {
@@ -49,18 +41,12 @@ impl Strategy for Service {
 pub(crate) struct ReplicationController;
 
 impl Strategy for ReplicationController {
-    fn prepare_create(&self, object: &mut Value) {
-        set(object, &["status"], json!({"replicas": 0}));
-        set(object, &["metadata", "generation"], 1);
+    fn initial_status(&self, _object: &Value) -> Option<Value> {
+        Some(json!({"replicas": 0}))
     }
 
-    fn prepare_update(&self, new: &mut Value, old: &Value) {
-        keep_status(new, old);
-        count_generation(new, old, &[&["spec"]]);
-    }
-
-    fn prepare_status_update(&self, new: &mut Value, old: &Value) {
-        keep_spec(new, old);
+    fn counted_members(&self) -> &'static [&'static [&'static str]] {
+        &[&["spec"]]
     }
 
     fn selectable_fields(&self) -> &'static [SelectableField] {
@@ -82,16 +68,8 @@ impl Strategy for ReplicationController {
 pub(crate) struct ResourceQuota;
 
 impl Strategy for ResourceQuota {
-    fn prepare_create(&self, object: &mut Value) {
-        set(object, &["status"], json!({}));
-    }
-
-    fn prepare_update(&self, new: &mut Value, old: &Value) {
-        keep_status(new, old);
-    }
-
-    fn prepare_status_update(&self, new: &mut Value, old: &Value) {
-        keep_spec(new, old);
+    fn initial_status(&self, _object: &Value) -> Option<Value> {
+        Some(json!({}))
     }
 }
 
@@ -99,20 +77,12 @@ impl Strategy for ResourceQuota {
 pub(crate) struct PodDisruptionBudget;
 
 impl Strategy for PodDisruptionBudget {
-    fn prepare_create(&self, object: &mut Value) {
-        let none =
-            json!({"currentHealthy": 0, "desiredHealthy": 0, "disruptionsAllowed": 0, "expectedPods": 0});
-        set(object, &["status"], none);
-        set(object, &["metadata", "generation"], 1);
+    fn initial_status(&self, _object: &Value) -> Option<Value> {
+        Some(json!({"currentHealthy": 0, "desiredHealthy": 0, "disruptionsAllowed": 0, "expectedPods": 0}))
     }
 
-    fn prepare_update(&self, new: &mut Value, old: &Value) {
-        keep_status(new, old);
-        count_generation(new, old, &[&["spec"]]);
-    }
-
-    fn prepare_status_update(&self, new: &mut Value, old: &Value) {
-        keep_spec(new, old);
+    fn counted_members(&self) -> &'static [&'static [&'static str]] {
+        &[&["spec"]]
     }
 }
 
@@ -120,16 +90,8 @@ impl Strategy for PodDisruptionBudget {
 pub(crate) struct HorizontalPodAutoscaler;
 
 impl Strategy for HorizontalPodAutoscaler {
-    fn prepare_create(&self, object: &mut Value) {
-        set(object, &["status"], json!({"currentMetrics": null, "desiredReplicas": 0}));
-    }
-
-    fn prepare_update(&self, new: &mut Value, old: &Value) {
-        keep_status(new, old);
-    }
-
-    fn prepare_status_update(&self, new: &mut Value, old: &Value) {
-        keep_spec(new, old);
+    fn initial_status(&self, _object: &Value) -> Option<Value> {
+        Some(json!({"desiredReplicas": 0}))
     }
 
     fn warnings(&self, _object: &Value) -> Vec<String> {
@@ -141,11 +103,7 @@ impl Strategy for HorizontalPodAutoscaler {
 pub(crate) struct PriorityClass;
 
 impl Strategy for PriorityClass {
-    fn prepare_create(&self, object: &mut Value) {
-        set(object, &["metadata", "generation"], 1);
-    }
-
-    fn prepare_update(&self, new: &mut Value, old: &Value) {
-        count_generation(new, old, &[&["value"]]);
+    fn counted_members(&self) -> &'static [&'static [&'static str]] {
+        &[&["value"]]
     }
 }

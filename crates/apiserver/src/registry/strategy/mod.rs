@@ -16,13 +16,23 @@ use crate::{
 
 /// How a kind differs from the plainest one, which has no status, no generation and is deleted at once.
 pub(crate) trait Strategy: Sync {
-    /// Sets what a new object has whatever the client sent. Runs after defaults, before validation.
+    /// The status of a new object, whatever the client sent; `None` for kinds that have no status.
+    fn initial_status(&self, _object: &Value) -> Option<Value> {
+        None
+    }
+
+    /// The members whose changes the generation counts; none for kinds that have no generation.
+    fn counted_members(&self) -> &'static [&'static [&'static str]] {
+        &[]
+    }
+
+    /// Sets what else a new object has whatever the client sent. Runs after defaults, before validation.
     fn prepare_create(&self, _object: &mut Value) {}
 
-    /// Keeps what a write to the main resource cannot change, and counts the generation.
+    /// Keeps what else a write to the main resource cannot change.
     fn prepare_update(&self, _new: &mut Value, _old: &Value) {}
 
-    /// Keeps what a write to the status cannot change.
+    /// Keeps what else a write to the status cannot change.
     fn prepare_status_update(&self, _new: &mut Value, _old: &Value) {}
 
     /// Whether a PUT without a resource version overwrites the newest state.
@@ -70,22 +80,30 @@ pub(crate) trait Strategy: Sync {
     }
 }
 
-/// Keeps the old status, which a write to the main resource cannot reach.
-fn keep_status(new: &mut Value, old: &Value) {
-    json::copy(new, old, &["status"]);
-}
-
-/// Keeps everything but the status and those of `metadata` that upstream lets a status write change.
-fn keep_spec(new: &mut Value, old: &Value) {
-    json::copy(new, old, &["spec"]);
-}
-
-/// Counts up the generation if any of these members changed.
-fn count_generation(new: &mut Value, old: &Value, members: &[&[&str]]) {
-    let changed = members.iter().any(|path| !semantically_equal(at(new, path), at(old, path)));
-    let generation = i64_at(old, &["metadata", "generation"]).unwrap_or_default();
-    let next = if changed { generation + 1 } else { generation };
-    if next > 0 {
-        set(new, &["metadata", "generation"], next);
+/// Sets what a new object has whatever the client sent.
+pub(crate) fn prepare_create(strategy: &dyn Strategy, object: &mut Value) {
+    if let Some(status) = strategy.initial_status(object) {
+        set(object, &["status"], status);
     }
+    if !strategy.counted_members().is_empty() {
+        set(object, &["metadata", "generation"], 1);
+    }
+    strategy.prepare_create(object);
+}
+
+/// Keeps what a write to the main resource cannot change, and counts the generation.
+pub(crate) fn prepare_update(strategy: &dyn Strategy, new: &mut Value, old: &Value) {
+    json::copy(new, old, &["status"]);
+    strategy.prepare_update(new, old);
+    let changed = |path: &&[&str]| !semantically_equal(at(new, path), at(old, path));
+    if strategy.counted_members().iter().any(changed) {
+        let generation = i64_at(old, &["metadata", "generation"]).unwrap_or_default();
+        set(new, &["metadata", "generation"], generation + 1);
+    }
+}
+
+/// Keeps what a write to the status cannot change.
+pub(crate) fn prepare_status_update(strategy: &dyn Strategy, new: &mut Value, old: &Value) {
+    json::copy(new, old, &["spec"]);
+    strategy.prepare_status_update(new, old);
 }

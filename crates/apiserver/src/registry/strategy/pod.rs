@@ -2,9 +2,9 @@
 
 use serde_json::{Value, json};
 
-use super::{Strategy, count_generation, keep_spec, keep_status};
+use super::Strategy;
 use crate::{
-    json::{at, copy, i64_at, list_at, set, str_at},
+    json::{at, copy, i64_at, list_at, str_at},
     selector::SelectableField,
 };
 
@@ -12,18 +12,15 @@ use crate::{
 pub(crate) struct Pod;
 
 impl Strategy for Pod {
-    fn prepare_create(&self, object: &mut Value) {
-        set(object, &["status"], json!({"phase": "Pending", "qosClass": qos_class(object)}));
-        set(object, &["metadata", "generation"], 1);
+    fn initial_status(&self, object: &Value) -> Option<Value> {
+        Some(json!({"phase": "Pending", "qosClass": qos_class(object)}))
     }
 
-    fn prepare_update(&self, new: &mut Value, old: &Value) {
-        keep_status(new, old);
-        count_generation(new, old, &[&["spec"]]);
+    fn counted_members(&self) -> &'static [&'static [&'static str]] {
+        &[&["spec"]]
     }
 
     fn prepare_status_update(&self, new: &mut Value, old: &Value) {
-        keep_spec(new, old);
         copy(new, old, &["metadata", "ownerReferences"]);
         if str_at(new, &["status", "qosClass"]).is_empty() {
             copy(new, old, &["status", "qosClass"]);
