@@ -14,6 +14,7 @@ const LAYERS: &[&str] = &[
     "kcm-controller-ref-manager",
     "kcm-controller-util",
     "kcm-events",
+    "kcm-leader-election",
     "kcm-deployment-util",
     "kcm-replicaset-controller",
     "kcm-deployment-controller",

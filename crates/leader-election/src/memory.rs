@@ -1,0 +1,94 @@
+//! A Lease without a server.
+
+use async_trait::async_trait;
+use kcm_api::{ApiError, Lease, ObjectKey, error::reason};
+use parking_lot::Mutex;
+
+use crate::LeaseLock;
+
+/// One Lease, kept in memory with an API server's rules for resource versions: for tests, examples, and elections
+/// among the tasks of one process.
+#[derive(Debug, Default)]
+pub struct MemoryLock {
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    lease: Option<Lease>,
+    version: u64,
+}
+
+impl MemoryLock {
+    /// A lock whose Lease does not exist yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The Lease as it is now.
+    pub fn lease(&self) -> Option<Lease> {
+        self.state.lock().lease.clone()
+    }
+
+    /// Deletes the Lease, as somebody may at any time.
+    pub fn delete(&self) {
+        self.state.lock().lease = None;
+    }
+
+    /// Changes the Lease behind everybody's back. Does nothing when there is none.
+    pub fn edit(&self, change: impl FnOnce(&mut Lease)) {
+        let mut state = self.state.lock();
+        if let Some(mut lease) = state.lease.take() {
+            change(&mut lease);
+            state.store(lease);
+        }
+    }
+}
+
+impl State {
+    fn store(&mut self, mut lease: Lease) -> Lease {
+        self.version += 1;
+        lease.metadata.resource_version = self.version.to_string();
+        self.lease = Some(lease.clone());
+        lease
+    }
+}
+
+fn not_found(key: &ObjectKey) -> ApiError {
+    let message = format!("leases.coordination.k8s.io \"{}\" not found", key.name);
+    ApiError::status(404, reason::NOT_FOUND, message)
+}
+
+#[async_trait]
+impl LeaseLock for MemoryLock {
+    async fn get(&self, key: &ObjectKey) -> Result<Lease, ApiError> {
+        self.lease().ok_or_else(|| not_found(key))
+    }
+
+    async fn create(&self, lease: &Lease) -> Result<Lease, ApiError> {
+        let mut state = self.state.lock();
+        if state.lease.is_some() {
+            let message = format!("leases.coordination.k8s.io \"{}\" already exists", lease.metadata.name);
+            return Err(ApiError::status(409, reason::ALREADY_EXISTS, message));
+        }
+        Ok(state.store(lease.clone()))
+    }
+
+    async fn update(&self, lease: &Lease) -> Result<Lease, ApiError> {
+        let mut state = self.state.lock();
+        let Some(stored) = &state.lease else { return Err(not_found(&lease.metadata.key())) };
+        if stored.metadata.resource_version != lease.metadata.resource_version {
+            let message = format!(
+                "Operation cannot be fulfilled on leases.coordination.k8s.io \"{}\": the object has been modified; \
+                 please apply your changes to the latest version and try again",
+                lease.metadata.name
+            );
+            return Err(ApiError::status(409, reason::CONFLICT, message));
+        }
+        // A write that changes nothing is no write, as with a real server.
+        if stored == lease {
+            return Ok(lease.clone());
+        }
+        Ok(state.store(lease.clone()))
+    }
+}
