@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use super::{Field, Presence, Schema, Type, Wire};
+use super::{Field, Presence, Schema, Type, Wire, find};
 
 const FACTS: &str = include_str!("facts.txt");
 
@@ -34,7 +34,7 @@ fn message(facts: &Facts, package: &str, name: &str, fields: &mut [Field]) -> Ha
                 wire.insert(*number, Wire::Inline(inlined, message(facts, package, inlined, fields)));
             }
             Entry::Field { name, presence, go_name } => {
-                let Ok(position) = fields.binary_search_by(|field| field.name.cmp(name)) else { continue };
+                let Some(position) = find(fields, name) else { continue };
                 if let Some(field) = fields.get_mut(position) {
                     field.go_name = *go_name;
                     field.presence = match (&field.ty, presence) {

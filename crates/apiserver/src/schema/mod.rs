@@ -87,16 +87,26 @@ pub(crate) struct Struct {
     pub(crate) package: String,
     /// Without package.
     pub(crate) name: String,
-    /// Sorted by name.
+    /// Sorted as [`order`] has it.
     pub(crate) fields: Vec<Field>,
     /// By protobuf number.
     pub(crate) wire: HashMap<u32, Wire>,
 }
 
+/// The order of a struct's fields: by length, then by name. Looking one up is mostly comparing lengths.
+fn order(name: &str) -> (usize, &str) {
+    (name.len(), name)
+}
+
+/// The place of the field called `name`.
+fn find(fields: &[Field], name: &str) -> Option<usize> {
+    fields.binary_search_by(|field| order(field.name).cmp(&order(name))).ok()
+}
+
 impl Struct {
     /// The place of the field called `name` in `fields`.
     pub(crate) fn position(&self, name: &str) -> Option<usize> {
-        self.fields.binary_search_by(|field| field.name.cmp(name)).ok()
+        find(&self.fields, name)
     }
 
     /// The field called `name`.

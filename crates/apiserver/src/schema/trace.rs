@@ -16,7 +16,7 @@ use serde::{
     forward_to_deserialize_any,
 };
 
-use super::{Field, Presence, Schema, Struct, StructId, Type};
+use super::{Field, Presence, Schema, Struct, StructId, Type, order};
 
 /// Adds `T` and all it is made of. None if `T` is not a type this can trace, which the tests rule out.
 pub(super) fn trace<T: for<'de> Deserialize<'de>>(
@@ -154,7 +154,7 @@ impl<'de> Deserializer<'de> for Tracer<'_> {
             names: names.iter(),
             fields: &mut fields,
         })?;
-        fields.sort_by_key(|field| field.name);
+        fields.sort_by_key(|field| order(field.name));
         if let Some(traced) = self.schema.structs.get_mut(index) {
             traced.fields = fields;
         }

@@ -16,6 +16,9 @@ pub(super) fn quantity(text: &str) -> Result<String, String> {
 /// A time in whole seconds.
 pub(super) fn time(text: &str) -> Result<String, String> {
     let time = parse_time(text, "2006-01-02T15:04:05Z07:00")?;
+    if is_canonical(text, "0000-00-00T00:00:00Z") {
+        return Ok(text.to_owned());
+    }
     let second = time.round(TimestampRound::new().smallest(Unit::Second).mode(RoundMode::Floor));
     second.map(|second| second.to_string()).map_err(|error| error.to_string())
 }
@@ -23,8 +26,22 @@ pub(super) fn time(text: &str) -> Result<String, String> {
 /// A time with six digits of a second.
 pub(super) fn micro_time(text: &str) -> Result<String, String> {
     let time = parse_time(text, "2006-01-02T15:04:05.000000Z07:00")?;
+    if is_canonical(text, "0000-00-00T00:00:00.000000Z") {
+        return Ok(text.to_owned());
+    }
     let micro = time.round(TimestampRound::new().smallest(Unit::Microsecond).mode(RoundMode::Floor));
     micro.map(|micro| format!("{micro:.6}")).map_err(|error| error.to_string())
+}
+
+/// Whether a time that could be read is already written like `form`, as almost all are.
+fn is_canonical(text: &str, form: &str) -> bool {
+    // A leap second is read as the one before it.
+    let has_form = text.len() == form.len()
+        && text.bytes().zip(form.bytes()).all(|(byte, form)| match form {
+            b'0' => byte.is_ascii_digit(),
+            form => byte == form,
+        });
+    has_form && text.get(17..19) != Some("60")
 }
 
 fn parse_time(text: &str, layout: &str) -> Result<Timestamp, String> {

@@ -143,6 +143,16 @@ fn times_are_whole_seconds_and_micro_times_have_six_digits() {
     .unwrap();
     assert_eq!(lease.object["spec"]["renewTime"], "2026-01-02T03:04:05.123456Z");
     assert_eq!(lease.object["spec"]["acquireTime"], "2026-01-02T03:04:05.000000Z");
+    for (given, kept) in [
+        ("2016-12-31T23:59:60Z", "2016-12-31T23:59:59Z"),
+        ("2026-01-02t03:04:05z", "2026-01-02T03:04:05Z"),
+        ("1969-12-31T23:59:58.5Z", "1969-12-31T23:59:58Z"),
+    ] {
+        let pod = decode_text("Pod", &format!(r#"{{"status":{{"startTime":"{given}"}}}}"#));
+        assert_eq!(pod.object["status"]["startTime"], kept);
+    }
+    let error = decode("v1", "Pod", br#"{"status":{"startTime":"2026-13-02T03:04:05Z"}}"#).unwrap_err();
+    assert!(error.to_string().contains("parsing time \"2026-13-02T03:04:05Z\""), "{error}");
 }
 
 #[test]

@@ -47,6 +47,9 @@ pub(super) fn create(pod: &Value, errors: &mut Errors) {
 pub(super) fn update(new: &Value, old: &Value, errors: &mut Errors) {
     let (new, old) = (get(new, "spec"), get(old, "spec"));
     pod_spec(new, &SPEC, errors);
+    if new == old {
+        return;
+    }
     for field in ["containers", "initContainers"] {
         if list(new, field).len() != list(old, field).len() {
             errors.forbidden(&SPEC.child(field), "pod updates may not add or remove containers");
