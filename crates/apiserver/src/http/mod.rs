@@ -2,9 +2,9 @@
 //!
 //! *Upstream counterpart:* `apiserver/pkg/endpoints` and `apiserver/pkg/server`.
 //!
-//! A request goes through [`service`] in the order of api-server.md 2.1: where does it lead ([`route`]), what
-//! does it ask for ([`query`]), in which form is the answer wanted ([`media`]), what is in its body ([`body`]);
-//! then a verb ([`verbs`], [`watching`], [`reviews`]) and the answer ([`answer`]).
+//! A request goes through `service` in the order of api-server.md 2.1: where does it lead (`route`), what
+//! does it ask for (`query`), in which form is the answer wanted (`media`), what is in its body (`body`);
+//! then a verb (`verbs`, `watching`, `reviews`) and the answer (`answer`).
 //!
 //! *What must not live here:* what a verb does to an object. That is the registry's.
 
