@@ -1,4 +1,5 @@
 //! The parts of the project's own tasks, as a library so that tests can use them.
 
+pub mod acceptance;
 pub mod answer;
 pub mod input;

@@ -9,7 +9,7 @@ use std::{
 use serde_json::json;
 use thiserror::Error;
 use xtask::{
-    answer,
+    acceptance, answer,
     input::{self, InputError},
 };
 
@@ -18,7 +18,12 @@ const USAGE: &str = "usage: cargo xtask TASK
 tasks:
   answer deployment|replicaset|hash FILE
       print what our controllers answer to the recorded cases in FILE (JSON lines, .xz or not; - for standard
-      input), one line a case, in the same form";
+      input), one line a case, in the same form
+
+  kubectl-acceptance [--update-docs] [--newest] [--only N,N,…]
+      check what kubectl's users expect against the sandbox, with every kubectl version found, and print the table;
+      with KUBECONFIG_REAL against the cluster that kubeconfig names; --update-docs puts the table into
+      docs/sandbox.md, --newest takes one version, --only some of the checks";
 
 #[derive(Debug, Error)]
 enum TaskError {
@@ -28,6 +33,8 @@ enum TaskError {
     Input(#[from] InputError),
     #[error("cannot write the answers: {0}")]
     Output(#[from] io::Error),
+    #[error(transparent)]
+    Acceptance(#[from] acceptance::TaskError),
 }
 
 fn main() -> ExitCode {
@@ -45,6 +52,10 @@ fn run() -> Result<(), TaskError> {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words.as_slice() {
         ["answer", kind @ ("deployment" | "replicaset" | "hash"), file] => print_answers(kind, file),
+        ["kubectl-acceptance", flags @ ..] => {
+            let task = acceptance::Task::parse(flags).ok_or(TaskError::Usage)?;
+            Ok(task.run()?)
+        }
         _ => Err(TaskError::Usage),
     }
 }

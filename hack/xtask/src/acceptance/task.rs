@@ -1,0 +1,138 @@
+//! The lane as a task: builds the sandbox, runs, prints, judges.
+
+use std::{
+    env, io,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use serde_json::Value;
+use thiserror::Error;
+
+use super::{
+    document::{self, DocumentError},
+    kubectl::Version,
+    runner::{self, LaneError, Options},
+};
+
+/// How many checks run at the same time; much of a check is waiting for pods.
+const PARALLEL: usize = 6;
+
+/// `cargo xtask kubectl-acceptance` with its flags.
+#[derive(Debug, Clone, Default)]
+pub struct Task {
+    update_docs: bool,
+    newest: bool,
+    only: Vec<u8>,
+}
+
+/// A lane that did not run, or found something.
+#[derive(Debug, Error)]
+pub enum TaskError {
+    /// The sandbox cannot be built.
+    #[error("cannot build the sandbox: {0}")]
+    Build(String),
+    /// There is no runtime to run on.
+    #[error("cannot start: {0}")]
+    Start(#[from] io::Error),
+    /// The lane cannot run.
+    #[error(transparent)]
+    Lane(#[from] LaneError),
+    /// The table cannot be written.
+    #[error(transparent)]
+    Document(#[from] DocumentError),
+    /// Checks failed.
+    #[error("{0} of the checks failed")]
+    Failed(usize),
+}
+
+impl Task {
+    /// Understands the flags, or does not.
+    pub fn parse(flags: &[&str]) -> Option<Self> {
+        let mut task = Self::default();
+        let mut flags = flags.iter();
+        while let Some(flag) = flags.next() {
+            match *flag {
+                "--update-docs" => task.update_docs = true,
+                "--newest" => task.newest = true,
+                "--only" => {
+                    task.only = flags.next()?.split(',').map(str::parse).collect::<Result<_, _>>().ok()?;
+                }
+                _ => return None,
+            }
+        }
+        Some(task)
+    }
+
+    /// Runs the lane and prints what came of it.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot run, or when a check failed. Where `kubectl` is not installed there is nothing to run; this is
+    /// said, and is no error.
+    pub fn run(&self) -> Result<(), TaskError> {
+        let mut versions = Version::installed();
+        if self.newest {
+            versions = versions.pop().into_iter().collect();
+        }
+        if versions.is_empty() {
+            println!("skipped: kubectl is not in the path, so none of the checks ran");
+            return Ok(());
+        }
+        let options = Options {
+            sandbox: build_sandbox()?,
+            versions,
+            kubeconfig: env::var_os("KUBECONFIG_REAL").map(PathBuf::from),
+            only: self.only.clone(),
+            parallel: PARALLEL,
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let report = runtime.block_on(runner::run(&options))?;
+        println!("{}\n{}{}", report.table(), report.reasons(), report.details());
+        if self.update_docs {
+            document::update(&repository().join("docs/sandbox.md"), &report)?;
+        }
+        match report.failed().len() {
+            0 => Ok(()),
+            failed => Err(TaskError::Failed(failed)),
+        }
+    }
+}
+
+/// Builds `kube-sandbox` and tells where it is.
+fn build_sandbox() -> Result<PathBuf, TaskError> {
+    let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let output = Command::new(cargo)
+        .current_dir(repository())
+        .args(["build", "--package", "kube-sandbox", "--message-format=json-render-diagnostics"])
+        .stderr(std::process::Stdio::inherit())
+        .output()
+        .map_err(|error| TaskError::Build(error.to_string()))?;
+    if !output.status.success() {
+        return Err(TaskError::Build(output.status.to_string()));
+    }
+    String::from_utf8_lossy(&output.stdout)
+        .lines()
+        .filter_map(|line| serde_json::from_str::<Value>(line).ok())
+        .find_map(|message| message["executable"].as_str().map(PathBuf::from))
+        .ok_or_else(|| TaskError::Build("it made no program".to_owned()))
+}
+
+fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_are_understood_and_others_are_not() {
+        let task = Task::parse(&["--update-docs", "--only", "1,72"]).unwrap();
+        assert!(task.update_docs && !task.newest);
+        assert_eq!(task.only, [1, 72]);
+        assert!(Task::parse(&["--only"]).is_none());
+        assert!(Task::parse(&["--only", "x"]).is_none());
+        assert!(Task::parse(&["--all"]).is_none());
+    }
+}
