@@ -71,6 +71,11 @@ impl<'a> Pass<'a> {
         self.actions
     }
 
+    /// How many actions there are so far.
+    pub(crate) fn action_count(&self) -> usize {
+        self.actions.len()
+    }
+
     /// The Deployment, to be changed. It is copied only now, and its template not even then.
     pub(crate) fn deployment_mut(&mut self) -> &mut Deployment {
         Arc::make_mut(&mut self.deployment)

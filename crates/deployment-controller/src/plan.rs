@@ -79,6 +79,9 @@ pub enum WaitsFor {
     },
     /// The old pods must be gone.
     OldPods,
+    /// Its size must change: a ReplicaSet has the right one, and another noted on it, which passes for a change of
+    /// size that never ends. Upstream has this dead end, too (US-9, 9).
+    AnotherSize,
     /// The next sync, which follows what was just written to the Deployment itself.
     NextSync,
     /// Somebody must resume it.
@@ -98,6 +101,10 @@ impl fmt::Display for WaitsFor {
                 write!(f, "new pods to become available: {available} of {size} are, on the way to {desired}")
             }
             Self::OldPods => f.write_str("the old pods to be gone"),
+            Self::AnotherSize => f.write_str(
+                "its size to change: a replica set of the right size has another one noted on it, and no rollout \
+                 starts before they agree",
+            ),
             Self::NextSync => f.write_str("the next sync, which follows what was just written"),
             Self::Resume => f.write_str("somebody to resume it"),
             Self::Deletion => f.write_str("its deletion"),

@@ -27,13 +27,13 @@ pub(crate) fn sync_deployment(pass: &mut Pass<'_>) -> Step<Outcome> {
     }
     check_paused_conditions(pass)?;
     if pass.deployment.spec.paused {
-        return sync(pass, WaitsFor::Resume);
+        return sync(pass);
     }
     if let Some(revision) = rollback_to(&pass.deployment) {
         return rollback::rollback(pass, revision);
     }
     if is_scaling_event(pass)? {
-        return sync(pass, WaitsFor::ReplicaSets);
+        return sync(pass);
     }
     match pass.deployment.spec.strategy.type_.as_str() {
         RECREATE => recreate::rollout_recreate(pass),
@@ -95,9 +95,15 @@ fn is_scaling_event(pass: &mut Pass<'_>) -> Step<bool> {
 /// Brings the ReplicaSets to the Deployment's size, and changes nothing else (US-4.7).
 ///
 /// Upstream counterpart: `sync`. It is all that happens to a paused Deployment.
-fn sync(pass: &mut Pass<'_>, waits_for: WaitsFor) -> Step<Outcome> {
+fn sync(pass: &mut Pass<'_>) -> Step<Outcome> {
     let roles = new_replica_set::find_and_sync(pass)?;
+    let actions_before = pass.action_count();
     scale::scale(pass, &roles)?;
+    let waits_for = match pass.deployment.spec.paused {
+        true => WaitsFor::Resume,
+        false if pass.action_count() == actions_before => WaitsFor::AnotherSize,
+        false => WaitsFor::ReplicaSets,
+    };
     if pass.deployment.spec.paused && rollback_to(&pass.deployment).is_none() {
         cleanup::cleanup_deployment(pass, &roles.old)?;
     }

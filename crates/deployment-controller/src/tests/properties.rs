@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use kcm_api::{ApiError, IntOrString, condition_status::TRUE};
+use kcm_api::{ApiError, IntOrString, ReplicaSet, condition_status::TRUE};
 use kcm_deployment_util::{
     annotations::{DESIRED_REPLICAS, MAX_REPLICAS, REVISION},
     conditions::condition_type::{AVAILABLE, PROGRESSING},
@@ -51,7 +51,7 @@ fn bound() -> impl Strategy<Value = IntOrString> {
 }
 
 fn sizes(world: &World) -> i32 {
-    world.sets.values().map(|set| set.replicas()).sum()
+    world.sets.values().map(ReplicaSet::replicas).sum()
 }
 
 fn available(world: &World) -> i32 {

@@ -79,7 +79,7 @@ fn find_old_replica_sets_all_cases_as_upstream() {
         names(&roles.old).into_iter().map(str::to_owned).collect::<Vec<_>>()
     };
     assert_eq!(of(&[new.clone(), old.clone()]), ["old"], "with the new one");
-    assert_eq!(of(&[old.clone()]), ["old"], "without a new one");
+    assert_eq!(of(std::slice::from_ref(&old)), ["old"], "without a new one");
     assert_eq!(of(&[set("newer", 10, same), old, new]), ["old", "newer"], "the younger of two that match");
     assert!(of(&[]).is_empty(), "none");
 }
