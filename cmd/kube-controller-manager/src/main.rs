@@ -1,2 +1,41 @@
-//! placeholder
-fn main() {}
+//! `kube-controller-manager`: the Deployment and ReplicaSet controllers against an API server.
+//!
+//! *Upstream counterpart:* `cmd/kube-controller-manager`. All but signals and exit codes is in
+//! [`kcm_controller_manager`].
+
+use std::{error::Error, io::Write, process::ExitCode, sync::Arc};
+
+use kcm_clock::{Clock, Random, RealClock, SeededRandom};
+use kcm_controller_manager::{Command, Invocation, RunError, connect, logging, run};
+
+mod signals;
+
+fn main() -> ExitCode {
+    let Err(error) = obey() else { return ExitCode::SUCCESS };
+    // If standard error is closed, the status must do.
+    let _ = writeln!(std::io::stderr(), "kube-controller-manager: {error}");
+    ExitCode::FAILURE
+}
+
+fn obey() -> Result<(), Box<dyn Error>> {
+    match Command::parse(std::env::args_os().skip(1))? {
+        // Whoever reads it may stop reading at any time.
+        Command::Print(text) => drop(std::io::stdout().write_all(text.as_bytes())),
+        Command::Run(invocation) => {
+            tokio::runtime::Builder::new_multi_thread()
+                .enable_all()
+                .build()?
+                .block_on(manage(&invocation))?;
+        }
+    }
+    Ok(())
+}
+
+async fn manage(invocation: &Invocation) -> Result<(), RunError> {
+    let clock: Arc<dyn Clock> = Arc::new(RealClock::new());
+    let random: Arc<dyn Random> = Arc::new(SeededRandom::from_entropy());
+    logging::init(invocation.verbosity, Arc::clone(&clock));
+    invocation.log_flags();
+    let clients = connect(invocation, &clock).await?;
+    run(&invocation.manager, &clients, &clock, &random, signals::shutdown()).await
+}

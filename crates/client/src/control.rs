@@ -101,7 +101,7 @@ fn path<K: Kind>(key: &ObjectKey) -> String {
 }
 
 /// The JSON text of an object, with its type: in a list the items come without.
-fn typed_json<K: Kind + Serialize>(object: &K, is_typed: bool) -> Result<Bytes, ApiError> {
+pub(crate) fn typed_json<K: Kind + Serialize>(object: &K, is_typed: bool) -> Result<Bytes, ApiError> {
     #[derive(Serialize)]
     #[serde(rename_all = "camelCase")]
     struct Typed<'a, K> {

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use kcm_api::{Deployment, Pod, PodDecoder, ReplicaSet};
+use kcm_api::{Deployment, Lease, Pod, PodDecoder, ReplicaSet};
 use kcm_informer::{Object, Undecodable};
 use serde::de::DeserializeOwned;
 
@@ -56,6 +56,18 @@ impl Kind for Deployment {
     const API_VERSION: &'static str = kcm_api::deployment::API_VERSION;
     const KIND: &'static str = kcm_api::deployment::KIND;
     const PLURAL: &'static str = "deployments";
+
+    type Decoder = ();
+
+    fn decode((): &(), json: &str) -> Result<Self, serde_json::Error> {
+        whole(json)
+    }
+}
+
+impl Kind for Lease {
+    const API_VERSION: &'static str = kcm_api::lease::API_VERSION;
+    const KIND: &'static str = kcm_api::lease::KIND;
+    const PLURAL: &'static str = "leases";
 
     type Decoder = ();
 

@@ -10,8 +10,9 @@
 //! * An **[`ApiClient`]** is one controller's share of it: its name, its rate limit ([`TokenBucket`]), a time-out
 //!   on everything but watches, upstream's rule for sending again, and **never a second POST** unless the first was
 //!   turned away at the door. It implements the traits that controllers write through
-//!   ([`PodControl`](kcm_controller_util::PodControl) and its kin, [`EventSink`](kcm_events::EventSink)) and hands
-//!   out the sources of reflectors ([`ListWatch`](kcm_informer::ListWatch)).
+//!   ([`PodControl`](kcm_controller_util::PodControl) and its kin, [`EventSink`](kcm_events::EventSink),
+//!   [`LeaseLock`](kcm_leader_election::LeaseLock)) and hands out the sources of reflectors
+//!   ([`ListWatch`](kcm_informer::ListWatch)).
 //! * A **[`Kind`]** says how a type comes from the wire. One object that cannot be decoded is told by name, and the
 //!   rest of the list or stream goes on.
 //!
@@ -24,6 +25,7 @@ mod control;
 mod factory;
 mod failure;
 mod kind;
+mod lease;
 mod limiter;
 mod lines;
 mod list;

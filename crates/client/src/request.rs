@@ -35,6 +35,16 @@ impl Request {
         Self { method, path: path.into(), content_type: JSON, body: body.into() }
     }
 
+    /// A request to create what `body` says below `path`.
+    pub fn post(path: impl Into<String>, body: impl Into<Bytes>) -> Self {
+        Self::json(Method::POST, path, body)
+    }
+
+    /// A request to delete what is at `path`; `body` says how, empty for as usual.
+    pub fn delete(path: impl Into<String>, body: impl Into<Bytes>) -> Self {
+        Self::json(Method::DELETE, path, body)
+    }
+
     /// A request to change what is at `path` by a strategic merge patch.
     pub fn strategic_merge_patch(path: impl Into<String>, body: impl Into<Bytes>) -> Self {
         Self {

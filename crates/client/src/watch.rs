@@ -35,13 +35,22 @@ pub(crate) async fn watch<K: Kind>(
     decoder: Arc<K::Decoder>,
     options: &WatchOptions,
 ) -> Result<WatchStream<K>, ApiError> {
-    let request = watch_request::<K>(options);
-    let answer = client.open(&request).await?;
+    watch_at(client, decoder, &watch_request::<K>(options), options.timeout).await
+}
+
+/// Opens a watch at `request`, which asks the server to end it after `time_out`.
+pub(crate) async fn watch_at<K: Kind>(
+    client: &ApiClient,
+    decoder: Arc<K::Decoder>,
+    request: &Request,
+    time_out: Duration,
+) -> Result<WatchStream<K>, ApiError> {
+    let answer = client.open(request).await?;
     let watching = Watching::<K> {
-        what: client.describe(&request),
+        what: client.describe(request),
         body: answer,
         lines: Lines::new(LONGEST_EVENT),
-        deadline: client.clock().sleep(options.timeout.saturating_add(OVERTIME)),
+        deadline: client.clock().sleep(time_out.saturating_add(OVERTIME)),
         decoder,
         over: false,
     };

@@ -4,12 +4,15 @@
 
 mod support;
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use futures_util::StreamExt;
 use http::Method;
 use kcm_api::{ApiError, Deployment, ObjectKey, Pod, ReplicaSet};
-use kcm_client::{RateLimit, Request};
+use kcm_client::{Call, ClientOptions, Observer, RateLimit, Request};
 use kcm_clock::{Clock, SimulatedClock, Timestamp};
 use kcm_controller_util::{DeploymentControl, PodControl, ReplicaSetControl};
 use kcm_events::EventSink;
@@ -135,6 +138,50 @@ async fn watch_takes_no_token() {
         drop(pods.watch(&WatchOptions::default()).await.unwrap());
     }
     assert!(server.seen().iter().all(|seen| seen.at.is_zero()));
+}
+
+// Observer.
+
+#[derive(Debug, Default)]
+struct Told(Mutex<Vec<String>>);
+
+impl Observer for Told {
+    fn throttled(&self, call: Call<'_>, waited: Duration) {
+        self.0.lock().unwrap().push(format!("{} {} waited {waited:?}", call.client, call.method));
+    }
+
+    fn answered(&self, call: Call<'_>, code: Option<u16>, took: Duration) {
+        self.0
+            .lock()
+            .unwrap()
+            .push(format!("{} {} answered {code:?} after {took:?}", call.client, call.method));
+    }
+
+    fn retried(&self, call: Call<'_>, code: Option<u16>) {
+        self.0.lock().unwrap().push(format!("{} {} retried {code:?}", call.client, call.method));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn observer_is_told_of_each_attempt_and_of_what_it_waited_for() {
+    let server = scripted([refused(429, Some("1")), ok("{}"), ok("{}")]);
+    let told = Arc::new(Told::default());
+    let options = ClientOptions { observer: Arc::clone(&told) as _, ..server.options() };
+    let client = server.factory_with(options).client("one", RateLimit { qps: 0.1, burst: 2 });
+    client.send(&post()).await.unwrap();
+    client.send(&post()).await.unwrap();
+    assert_eq!(
+        *told.0.lock().unwrap(),
+        [
+            "one POST waited 0ns",
+            "one POST answered Some(429) after 0ns",
+            "one POST retried Some(429)",
+            "one POST waited 0ns",
+            "one POST answered Some(200) after 0ns",
+            "one POST waited 9s",
+            "one POST answered Some(200) after 0ns",
+        ]
+    );
 }
 
 // Verbs.

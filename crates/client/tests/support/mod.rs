@@ -76,9 +76,17 @@ impl Scripted {
     }
 
     pub fn factory(&self) -> ClientFactory {
+        self.factory_with(self.options())
+    }
+
+    pub fn factory_with(&self, options: ClientOptions) -> ClientFactory {
         let this = self.clone();
         let service = tower::service_fn(move |request: Request<Body>| this.clone().answer(request));
-        ClientFactory::in_process(service, options(Arc::clone(&self.clock)))
+        ClientFactory::in_process(service, options)
+    }
+
+    pub fn options(&self) -> ClientOptions {
+        options(Arc::clone(&self.clock))
     }
 
     pub fn client(&self) -> ApiClient {

@@ -1,0 +1,204 @@
+//! The binary from outside: what it prints, and how it ends.
+#![allow(clippy::unwrap_used, reason = "a test fails that way")]
+
+use std::{
+    fs,
+    io::{BufRead, BufReader, Read, Write},
+    net::{SocketAddr, TcpListener, TcpStream},
+    path::Path,
+    process::{Child, Command, Output, Stdio},
+};
+
+fn command(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_kube-controller-manager"));
+    command
+        .args(arguments)
+        .env_remove("KUBERNETES_SERVICE_HOST")
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    // Where it would be seen: no line may be a backtrace's.
+    command.env("RUST_BACKTRACE", "1");
+    command
+}
+
+fn run(arguments: &[&str]) -> Output {
+    command(arguments).output().unwrap()
+}
+
+/// The one line on standard error of a run that fails, without the program's name.
+fn refusal(arguments: &[&str]) -> String {
+    let output = run(arguments);
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{arguments:?}: {stderr}");
+    assert!(output.stdout.is_empty(), "{arguments:?}");
+    let line = stderr.strip_suffix('\n').unwrap();
+    assert!(!line.contains('\n'), "{arguments:?}: {stderr}");
+    line.strip_prefix("kube-controller-manager: ").unwrap().to_owned()
+}
+
+#[test]
+fn command_line_that_makes_no_sense_is_refused() {
+    let cases: [(&[&str], &str); 7] = [
+        (&["--frobnicate"], "unknown flag: --frobnicate"),
+        (&["--kubeconfig"], "flag needs an argument: --kubeconfig"),
+        (&["start"], "\"kube-controller-manager\" does not take any arguments, got \"start\""),
+        (&["--controllers=*,-foo"], "\"foo\" is not in the list of known controllers"),
+        (&["--kube-api-qps=fast"], "invalid argument \"fast\" for \"--kube-api-qps\" flag: not a number"),
+        (
+            &["--leader-elect=true"],
+            "--leader-elect=true: leader election is not built into this version; \
+             run one instance, with --leader-elect=false",
+        ),
+        (&["--master=ftp://x"], "master \"ftp://x\": address \"ftp://x\": the scheme must be http or https"),
+    ];
+    for (arguments, expected) in cases {
+        assert_eq!(refusal(arguments), expected);
+    }
+}
+
+#[test]
+fn no_kubeconfig_outside_a_cluster_is_refused() {
+    assert_eq!(
+        refusal(&[]),
+        "neither --kubeconfig nor --master is given, and this is no pod of a cluster: in-cluster configuration: \
+         failed to read an incluster environment variable: environment variable not found"
+    );
+}
+
+#[test]
+fn kubeconfig_that_is_missing_or_broken_is_refused() {
+    assert_eq!(
+        refusal(&["--kubeconfig=/nowhere/config"]),
+        "kubeconfig \"/nowhere/config\": No such file or directory (os error 2)"
+    );
+
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("config");
+    let flag = format!("--kubeconfig={}", path.display());
+    let cases = [
+        ("users: [{name: u, user: {token: s3cr3t}}\nclusters: {", "not valid YAML at line 2 column "),
+        ("kind: Config", "failed to determine current context"),
+    ];
+    for (text, expected) in cases {
+        fs::write(&path, text).unwrap();
+        let line = refusal(&[&flag]);
+        assert!(line.starts_with(&format!("kubeconfig {path:?}: {expected}")), "{line}");
+        assert!(!line.contains("s3cr3t"), "{line}");
+    }
+
+    write_kubeconfig(
+        &path,
+        "https://127.0.0.1:6443",
+        "client-certificate: absent.crt, client-key: absent.key",
+    );
+    let line = refusal(&[&flag]);
+    assert!(
+        line.contains("absent.crt") && line.ends_with("No such file or directory (os error 2)"),
+        "{line}"
+    );
+}
+
+#[test]
+fn api_server_that_cannot_be_reached_is_named() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    drop(listener);
+    let line = refusal(&[&format!("--master={address}")]);
+    assert!(
+        line.starts_with(&format!("the API server at http://{address} is not healthy after 10s: ")),
+        "{line}"
+    );
+    assert!(line.ends_with("Connection refused (os error 111)"), "{line}");
+}
+
+#[test]
+fn help_and_version_are_printed() {
+    let help = run(&["--help"]);
+    assert!(help.status.success() && help.stderr.is_empty());
+    let text = String::from_utf8(help.stdout).unwrap();
+    assert!(text.contains("Deployment controller flags:") && text.contains("--kube-api-qps"), "{text}");
+
+    let version = run(&["--version"]);
+    assert!(version.status.success() && version.stderr.is_empty());
+    let text = String::from_utf8(version.stdout).unwrap();
+    assert!(text.starts_with("kube-controller-manager v") && text.lines().count() == 1, "{text}");
+}
+
+#[cfg(unix)]
+#[test]
+fn running_manager_told_to_terminate_ends_well() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("config");
+    write_kubeconfig(&path, &format!("http://{}", empty_cluster()), "token: s3cr3t");
+    let flag = format!("--kubeconfig={}", path.display());
+    let mut manager = command(&[&flag, "--leader-elect=false", "-v=9"]).spawn().unwrap();
+    let mut stderr = BufReader::new(manager.stderr.take().unwrap());
+    let mut log = String::new();
+    while !log.contains("Starting controller") {
+        assert_ne!(stderr.read_line(&mut log).unwrap(), 0, "{log}");
+    }
+    signal(&manager, "TERM");
+    stderr.read_to_string(&mut log).unwrap();
+    assert_eq!(manager.wait().unwrap().code(), Some(0), "{log}");
+    assert!(log.contains("\"Shutting down\""), "{log}");
+    assert!(!log.contains("s3cr3t"), "{log}");
+    assert!(log.lines().all(|line| line.starts_with('I')), "nothing to warn of: {log}");
+}
+
+#[cfg(unix)]
+#[test]
+fn manager_told_to_terminate_while_it_waits_for_the_api_server_ends_well() {
+    // Accepts and says nothing.
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let flag = format!("--master={}", listener.local_addr().unwrap());
+    let mut manager = command(&[&flag]).spawn().unwrap();
+    let _connection = listener.accept().unwrap();
+    signal(&manager, "INT");
+    assert_eq!(manager.wait().unwrap().code(), Some(0));
+}
+
+fn write_kubeconfig(path: &Path, server: &str, user: &str) {
+    let text = format!(
+        "apiVersion: v1\nkind: Config\ncurrent-context: c\n\
+         contexts: [{{name: c, context: {{cluster: k, user: u}}}}]\n\
+         clusters: [{{name: k, cluster: {{server: '{server}'}}}}]\n\
+         users: [{{name: u, user: {{{user}}}}}]\n"
+    );
+    fs::write(path, text).unwrap();
+}
+
+fn signal(child: &Child, name: &str) {
+    let status = Command::new("kill").args(["-s", name, &child.id().to_string()]).status().unwrap();
+    assert!(status.success());
+}
+
+/// An API server that is well and has no objects. Ends with the test.
+fn empty_cluster() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for connection in listener.incoming() {
+            std::thread::spawn(move || serve(connection.unwrap()));
+        }
+    });
+    address
+}
+
+fn serve(connection: TcpStream) {
+    let mut to = connection.try_clone().unwrap();
+    let mut lines = BufReader::new(connection).lines();
+    while let Some(Ok(request)) = lines.next() {
+        while lines.next().is_some_and(|line| line.is_ok_and(|line| !line.is_empty())) {}
+        let answer = if request.starts_with("GET /healthz ") {
+            "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok".to_owned()
+        } else {
+            // A watch: the end of the initial events, and no end of the stream.
+            let end = "{\"type\":\"BOOKMARK\",\"object\":{\"metadata\":{\"resourceVersion\":\"1\",\
+                       \"annotations\":{\"k8s.io/initial-events-end\":\"true\"}}}}\n";
+            format!("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n{:x}\r\n{end}\r\n", end.len())
+        };
+        if to.write_all(answer.as_bytes()).is_err() {
+            return;
+        }
+    }
+}

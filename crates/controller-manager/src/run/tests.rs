@@ -1,0 +1,158 @@
+use std::{convert::Infallible, sync::Mutex};
+
+use futures_util::{StreamExt, stream};
+use http::{Method, Request, Response, request::Parts};
+use http_body_util::{BodyExt, Full, StreamBody, combinators::BoxBody};
+use kcm_client::UserAgent;
+use kcm_clock::{SeededRandom, SimulatedClock, Timestamp};
+use serde_json::json;
+
+use crate::Selection;
+
+use super::*;
+
+/// An API server with one ReplicaSet, which wants one pod. It is well from some time on, and never answers a POST.
+#[derive(Clone)]
+struct ApiServer {
+    clock: Arc<dyn Clock>,
+    well_from: Duration,
+    /// User agent, method and path of each request.
+    seen: Arc<Mutex<Vec<String>>>,
+}
+
+impl ApiServer {
+    fn new(well_from: Duration) -> Self {
+        let clock = Arc::new(SimulatedClock::new(Timestamp::UNIX_EPOCH));
+        Self { clock, well_from, seen: Arc::default() }
+    }
+
+    fn clients(&self) -> ClientFactory {
+        let this = self.clone();
+        let service = tower::service_fn(move |request: Request<kcm_client::Body>| {
+            let this = this.clone();
+            let head = request.into_parts().0;
+            async move { this.answer(&head).await }
+        });
+        let options = ClientOptions::new(UserAgent::new("test", "v1", ""), Arc::clone(&self.clock));
+        ClientFactory::in_process(service, options)
+    }
+
+    async fn run(&self, config: &ManagerConfig, shutdown: CancellationToken) -> Result<(), RunError> {
+        let random: Arc<dyn Random> = Arc::new(SeededRandom::new(1));
+        run(config, &self.clients(), &self.clock, &random, shutdown).await
+    }
+
+    fn seen(&self) -> Vec<String> {
+        let mut seen = self.seen.lock().unwrap().clone();
+        seen.sort();
+        seen.dedup();
+        seen
+    }
+
+    async fn answer(
+        &self,
+        request: &Parts,
+    ) -> Result<Response<BoxBody<bytes::Bytes, Infallible>>, Infallible> {
+        let agent = request.headers["user-agent"].to_str().unwrap();
+        let client = agent.rsplit('/').next().unwrap();
+        let path = request.uri.path();
+        self.seen.lock().unwrap().push(format!("{client}: {} {path}", request.method));
+        if request.method == Method::POST {
+            std::future::pending::<()>().await;
+        }
+        let whole = |code: u16, text: &'static str| {
+            Ok(Response::builder().status(code).body(Full::from(text).boxed()).unwrap())
+        };
+        if path == "/healthz" {
+            return if self.clock.monotonic() >= self.well_from {
+                whole(200, "ok")
+            } else {
+                whole(500, "not yet")
+            };
+        }
+        let object = json!({"type": "ADDED", "object": {
+            "metadata": {"namespace": "shop", "name": "web", "uid": "u1", "resourceVersion": "4"},
+            "spec": {
+                "replicas": 1, "selector": {"matchLabels": {"app": "web"}},
+                "template": {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": []}},
+            },
+        }});
+        let end = json!({"type": "BOOKMARK", "object": {
+            "metadata": {"resourceVersion": "5", "annotations": {"k8s.io/initial-events-end": "true"}},
+        }});
+        let objects = if path.ends_with("replicasets") { format!("{object}\n") } else { String::new() };
+        let first = http_body::Frame::data(bytes::Bytes::from(format!("{objects}{end}\n")));
+        let body = StreamBody::new(stream::iter([Ok(first)]).chain(stream::pending()));
+        Ok(Response::new(BoxBody::new(body)))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn run_against_a_server_that_stays_ill_gives_up_after_ten_seconds() {
+    let server = ApiServer::new(Duration::MAX);
+    let error = server.run(&ManagerConfig::default(), CancellationToken::new()).await.unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "the API server in this process is not healthy after 10s: \
+         GET /healthz: the server answered 500 Internal Server Error without an explanation"
+    );
+    assert_eq!(server.clock.monotonic(), Duration::from_secs(10));
+    assert_eq!(server.seen(), ["kube-controller-manager: GET /healthz"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn run_told_to_stop_while_it_waits_for_the_server_stops() {
+    let server = ApiServer::new(Duration::MAX);
+    let shutdown = CancellationToken::new();
+    shutdown.cancel();
+    server.run(&ManagerConfig::default(), shutdown).await.unwrap();
+}
+
+async fn run_for(server: &ApiServer, config: &ManagerConfig, time: Duration) -> Result<(), RunError> {
+    let shutdown = CancellationToken::new();
+    let (token, clock) = (shutdown.clone(), Arc::clone(&server.clock));
+    let timer = async move {
+        clock.sleep(time).await;
+        token.cancel();
+    };
+    let (outcome, ()) = tokio::join!(server.run(config, shutdown), timer);
+    outcome
+}
+
+fn only(name: &str) -> ManagerConfig {
+    ManagerConfig { controllers: Selection::new(&[name.to_owned()]).unwrap(), ..ManagerConfig::default() }
+}
+
+#[tokio::test(start_paused = true)]
+async fn run_waits_for_the_server_then_runs_the_wanted_controllers_until_told_to_stop() {
+    let server = ApiServer::new(Duration::from_secs(3));
+    run_for(&server, &only("deployment"), Duration::from_secs(5)).await.unwrap();
+    assert_eq!(
+        server.seen(),
+        [
+            "kube-controller-manager: GET /healthz",
+            "shared-informers: GET /api/v1/pods",
+            "shared-informers: GET /apis/apps/v1/deployments",
+            "shared-informers: GET /apis/apps/v1/replicasets",
+        ]
+    );
+    assert_eq!(server.clock.monotonic(), Duration::from_secs(5), "nothing was under way");
+}
+
+#[tokio::test(start_paused = true)]
+async fn run_with_a_sync_that_does_not_end_stops_after_the_time_out_and_says_who() {
+    let server = ApiServer::new(Duration::ZERO);
+    let error = run_for(&server, &only("replicaset"), Duration::from_secs(5)).await.unwrap_err();
+    assert_eq!(error.to_string(), "controller shutdown timeout reached: replicaset-controller did not stop");
+    assert_eq!(server.clock.monotonic(), Duration::from_secs(15));
+    assert!(server.seen().contains(&"replicaset-controller: POST /api/v1/namespaces/shop/pods".to_owned()));
+    assert!(!server.seen().iter().any(|seen| seen.contains("deployments")), "no informer without need");
+}
+
+#[tokio::test(start_paused = true)]
+async fn run_with_a_start_interval_starts_controllers_later() {
+    let server = ApiServer::new(Duration::ZERO);
+    let config = ManagerConfig { controller_start_interval: Duration::from_secs(10), ..only("replicaset") };
+    run_for(&server, &config, Duration::from_secs(9)).await.unwrap();
+    assert!(!server.seen().iter().any(|seen| seen.contains("POST")));
+}
