@@ -3,7 +3,7 @@
 //! From 1.32 on every kubectl command that goes through the typed client (`create deployment`, `autoscale`,
 //! `auth can-i`, …) sends protobuf and does not fall back to JSON. Answers may stay JSON.
 //!
-//! The decoder is driven by the table of the API's types ([`crate::schema`]); it has code for wire formats and
+//! The decoder is driven by the table of the API's types (`crate::schema`); it has code for wire formats and
 //! for the few types that mean something else in JSON, and none for a single kind. Its result is not yet in
 //! the form that [`crate::strict`] gives: pass it through [`crate::strict::decode_value`].
 //!
