@@ -4,7 +4,12 @@ mod flags;
 mod kubeconfig;
 mod show;
 
-use std::{io, net::SocketAddr, process::ExitCode, sync::Arc};
+use std::{
+    io::{self, IsTerminal as _},
+    net::SocketAddr,
+    process::ExitCode,
+    sync::Arc,
+};
 
 use flags::{Flags, Task};
 use kcm_apiserver::{ApiServer, ApiStatus};
@@ -155,5 +160,6 @@ fn start_logging(verbosity: u8) {
     };
     // RUST_LOG says it more precisely, where it is set.
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(filter));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).init();
+    let colours = io::stderr().is_terminal();
+    tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colours).with_writer(io::stderr).init();
 }
