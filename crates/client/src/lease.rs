@@ -61,7 +61,7 @@ impl ApiClient {
                     while let Some(event) = events.next().await {
                         match event {
                             Ok(WatchEvent::Added(lease) | WatchEvent::Modified(lease)) => {
-                                changed(Some(&lease))
+                                changed(Some(&lease));
                             }
                             Ok(WatchEvent::Deleted(_) | WatchEvent::UndecodableDeleted(_)) => changed(None),
                             Ok(WatchEvent::Bookmark { .. } | WatchEvent::Undecodable(_)) => {}

@@ -15,7 +15,7 @@ use tracing_subscriber::{
     filter::{LevelFilter, Targets},
     fmt::{FmtContext, FormatEvent, FormatFields, FormattedFields, format::Writer},
     layer::SubscriberExt,
-    registry::LookupSpan,
+    registry::{LookupSpan, Scope},
 };
 
 /// Logs to standard error from now on. For binaries; a library leaves it to whoever embeds it.
@@ -83,7 +83,7 @@ where
         let mut text = Text::default();
         event.record(&mut text);
         write!(to, "{:?}", text.message)?;
-        for span in context.event_scope().into_iter().flat_map(|scope| scope.from_root()) {
+        for span in context.event_scope().into_iter().flat_map(Scope::from_root) {
             if let Some(fields) = span.extensions().get::<FormattedFields<N>>() {
                 to.write_str(fields.as_str())?;
             }
