@@ -86,16 +86,16 @@ fn count_pods(state: &State, namespace: &str) -> (u64, u64) {
     })
 }
 
-/// Fills in what upstream's admission gives every new pod.
+/// Fills in what upstream's admission gives every new pod. `asked` is its name, or the beginning of it.
 ///
 /// DEVIATION: no token volume is mounted, and the ServiceAccount need not exist.
-pub(super) fn complete_pod(state: &State, pod: &mut Value) -> Result<(), ApiStatus> {
+pub(super) fn complete_pod(state: &State, asked: &str, pod: &mut Value) -> Result<(), ApiStatus> {
     if str_at(pod, &["spec", "serviceAccountName"]).is_empty() {
         set(pod, &["spec", "serviceAccountName"], "default");
         set(pod, &["spec", "serviceAccount"], "default");
     }
     add_tolerations(pod);
-    set_priority(state, pod)
+    set_priority(state, asked, pod)
 }
 
 /// Fills in what a pod written by PUT may have left out, as upstream's admission does on updates.
@@ -128,7 +128,7 @@ fn add_tolerations(pod: &mut Value) {
     }
 }
 
-fn set_priority(state: &State, pod: &mut Value) -> Result<(), ApiStatus> {
+fn set_priority(state: &State, asked: &str, pod: &mut Value) -> Result<(), ApiStatus> {
     let name = str_at(pod, &["spec", "priorityClassName"]);
     let (value, policy) = match name {
         "" => match state.iter(Resource::PRIORITY_CLASSES, "").find(|class| is_global_default(class)) {
@@ -145,7 +145,7 @@ fn set_priority(state: &State, pod: &mut Value) -> Result<(), ApiStatus> {
             Some(class) => priority_of(class),
             None => {
                 let why = format!("no PriorityClass with name {name} was found");
-                return Err(ApiStatus::forbidden(Resource::PODS, str_at(pod, &["metadata", "name"]), why));
+                return Err(ApiStatus::forbidden(Resource::PODS, asked, why));
             }
         },
     };

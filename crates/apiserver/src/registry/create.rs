@@ -43,13 +43,16 @@ impl Registry {
         let prefix = str_at(&object, &["metadata", "generateName"]).to_owned();
         let generated = !prefix.is_empty() && str_at(&object, &["metadata", "name"]).is_empty();
         let attempts = if generated { GENERATED_NAMES } else { 1 };
+        // Admission comes before the name: its refusals tell of the name that was asked for.
+        let asked =
+            if generated { prefix.clone() } else { str_at(&object, &["metadata", "name"]).to_owned() };
         let mut result = Err(ApiStatus::internal("no name was tried"));
         for _ in 0..attempts {
             if generated {
                 set(&mut object, &["metadata", "name"], generate_name(&prefix, &*self.random));
             }
             let attempt = if generated { object.clone() } else { std::mem::take(&mut object) };
-            result = self.create_named(resource, namespace, attempt, options, &mut warnings);
+            result = self.create_named(resource, namespace, &asked, attempt, options, &mut warnings);
             if !matches!(&result, Err(error) if error.is_already_exists()) {
                 break;
             }
@@ -70,6 +73,7 @@ impl Registry {
         &self,
         resource: Resource,
         namespace: &str,
+        asked: &str,
         mut object: Value,
         options: &WriteOptions,
         warnings: &mut Vec<String>,
@@ -77,9 +81,9 @@ impl Registry {
         let name = str_at(&object, &["metadata", "name"]).to_owned();
         let kind = resource.strategy();
         defaults::apply(resource.kind(), &mut object);
-        self.store.read(|state| admission::namespace_lifecycle(state, resource, namespace, &name))?;
+        self.store.read(|state| admission::namespace_lifecycle(state, resource, namespace, asked))?;
         if resource == Resource::PODS {
-            self.store.read(|state| admission::complete_pod(state, &mut object))?;
+            self.store.read(|state| admission::complete_pod(state, asked, &mut object))?;
         }
         strategy::prepare_create(kind, &mut object);
         let errors = validate::create(resource.kind(), &object);

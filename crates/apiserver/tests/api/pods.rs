@@ -34,6 +34,16 @@ async fn created_pod_has_what_admission_gives_it() {
 }
 
 #[tokio::test]
+async fn pod_without_a_name_is_refused_by_admission_under_the_beginning_of_one() {
+    let client = Client::new();
+    let mut nameless = pod("p");
+    nameless["metadata"] = json!({"generateName": "rs-"});
+    nameless["spec"]["priorityClassName"] = json!("high");
+    let message = client.post(PODS, &nameless).await.refused(403, "Forbidden");
+    assert_eq!(message, "pods \"rs-\" is forbidden: no PriorityClass with name high was found");
+}
+
+#[tokio::test]
 async fn pod_gets_the_priority_of_its_class() {
     let client = Client::new();
     let mut important = pod("p");
