@@ -211,7 +211,9 @@ fn is_the_same(deployment: &Deployment, holder: &ReplicaSet) -> bool {
 /// Writes on the Deployment that its new ReplicaSet is there; `created` is the text for one that was not before.
 fn announce(pass: &mut Pass<'_>, revision: i64, created: Option<String>) -> Step<()> {
     let mut changed = set_deployment_revision(pass.deployment_mut(), &revision.to_string());
-    let created = created.filter(|_| progress_deadline(&pass.deployment).is_some());
+    // Right after a resumption upstream's write of this condition is refused as out of date, and by its next sync the
+    // ReplicaSet is no longer new: the resumption is what people see until pods move (story d06).
+    let created = created.filter(|_| progress_deadline(&pass.deployment).is_some() && !pass.resumed);
     if let Some(message) = created {
         let condition = conditions::new(PROGRESSING, TRUE, reason::NEW_REPLICA_SET, message, pass.now.into());
         conditions::set(&mut pass.deployment_mut().status, condition);

@@ -51,6 +51,8 @@ pub(crate) struct Pass<'a> {
     pub(crate) replica_sets: Vec<Arc<ReplicaSet>>,
     pub(crate) view: &'a View,
     pub(crate) now: Timestamp,
+    /// Whether this sync has written that the Deployment is resumed.
+    pub(crate) resumed: bool,
     answers: slice::Iter<'a, Answer>,
     actions: Vec<PlannedAction>,
 }
@@ -62,6 +64,7 @@ impl<'a> Pass<'a> {
             replica_sets: view.replica_sets.clone(),
             view,
             now,
+            resumed: false,
             answers: answers.iter(),
             actions: Vec::new(),
         }

@@ -78,7 +78,10 @@ fn check_paused_conditions(pass: &mut Pass<'_>) -> Step<()> {
     let condition = conditions::new(PROGRESSING, UNKNOWN, reason, message, pass.now.into());
     conditions::set(&mut pass.deployment_mut().status, condition);
     let why = format!("the deadline for progress does not run while paused: {message}");
-    pass.update_deployment_status(Need::Answer, why)
+    let version = pass.deployment.metadata.resource_version.clone();
+    pass.update_deployment_status(Need::Answer, why)?;
+    pass.resumed = reason == reason::RESUMED && pass.deployment.metadata.resource_version != version;
+    Ok(())
 }
 
 /// Whether the Deployment's size has changed since a ReplicaSet with pods was last scaled.

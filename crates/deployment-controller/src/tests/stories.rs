@@ -148,6 +148,22 @@ fn story_paused_scaled_and_resumed() {
 }
 
 #[test]
+fn resumed_deployment_with_a_new_image_says_so_until_pods_move() {
+    let reason = |world: &World| world.deployment.condition("Progressing").unwrap().reason.clone();
+    let mut world = World::new(deployment(2));
+    world.settle(2);
+    world.edit("pause", |d| d.spec.paused = true);
+    world.set_image("web:2");
+    world.settle(2);
+    world.edit("resume", |d| d.spec.paused = false);
+    world.sync().unwrap();
+    assert_eq!(world.sets.len(), 2, "the rollout has begun");
+    assert_eq!(reason(&world), "DeploymentResumed");
+    world.settle(2);
+    assert_eq!(reason(&world), "NewReplicaSetAvailable");
+}
+
+#[test]
 fn story_name_taken() {
     // The name that the hash comes to, with a template that it does not come to.
     let mut world = World::new(deployment(1));
