@@ -50,6 +50,11 @@ impl Api {
         self.clock.now().into()
     }
 
+    /// The time with the six digits that leases have.
+    pub(crate) fn micro_time(&self) -> String {
+        format!("{:.6}", self.clock.now())
+    }
+
     /// Watches one resource, or all.
     pub(crate) fn watch(&self, resource: Option<Resource>) -> Changes {
         Changes::of(Arc::clone(&self.server), resource)

@@ -81,7 +81,7 @@ impl Sandbox {
             () = stop.cancelled() => {}
             () = async {
                 tokio::join!(
-                    Namespaces::default().run(api()),
+                    Namespaces::new(Arc::clone(&self.clock)).run(api()),
                     Scheduler::default().run(api()),
                     kubelet.run(api()),
                     GarbageCollector::default().run(api()),

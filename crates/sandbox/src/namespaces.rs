@@ -1,26 +1,56 @@
 //! Empties namespaces that are going away, and gives new ones their default service account.
 
-use std::{collections::HashSet, sync::Arc};
+use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use kcm_api::ObjectKey;
 use kcm_apiserver::{Object, Propagation, Resource};
+use kcm_clock::Clock;
 use serde_json::json;
 use tracing::{debug, warn};
 
-use crate::api::{Api, Change};
+use crate::{
+    api::{Api, Change},
+    timers::Timers,
+};
 
-#[derive(Debug, Default)]
+/// From a namespace's deletion to that of its content. Whoever deletes a namespace and what is in it from one file
+/// must find both there. (Upstream waits for five seconds, so that all API servers have heard of it.)
+const PAUSE: Duration = Duration::from_secs(1);
+
+#[derive(Debug)]
 pub(crate) struct Namespaces {
-    /// Those on their way out.
+    /// Those whose content is on its way out.
     terminating: HashSet<String>,
+    /// Those that come next, by name.
+    due: Timers<String>,
 }
 
 impl Namespaces {
+    pub(crate) fn new(clock: Arc<dyn Clock>) -> Self {
+        Self { terminating: HashSet::new(), due: Timers::new(clock) }
+    }
+
     /// Looks after namespaces until the server is gone.
     pub(crate) async fn run(mut self, api: Arc<Api>) {
         let mut changes = api.watch(None);
-        while let Some(change) = changes.next().await {
-            self.see(&api, &change);
+        loop {
+            tokio::select! {
+                biased;
+                change = changes.next() => match change {
+                    Some(change) => self.see(&api, &change),
+                    None => return,
+                },
+                name = self.due.next() => self.begin(&api, name),
+            }
+        }
+    }
+
+    fn begin(&mut self, api: &Api, name: String) {
+        if let Ok(namespace) = api.get(Resource::NAMESPACES, &ObjectKey::new("", name.as_str()))
+            && namespace.is_deleting()
+        {
+            self.terminating.insert(name);
+            empty(api, &namespace);
         }
     }
 
@@ -32,8 +62,8 @@ impl Namespaces {
                 self.terminating.remove(name);
             } else if !object.is_deleting() {
                 make_service_account(api, name);
-            } else if self.terminating.insert(name.to_owned()) {
-                empty(api, object);
+            } else if !self.terminating.contains(name) {
+                self.due.add(PAUSE, name.to_owned());
             }
         } else if change.gone && self.terminating.contains(object.namespace()) {
             // It may have been the last.

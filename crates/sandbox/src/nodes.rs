@@ -1,9 +1,9 @@
 //! Simulated nodes: objects that say that they are ready.
 //!
-//! They are written once. A real kubelet renews a lease every ten seconds; a simulated one is in the process of
+//! They and their leases are written once. A real kubelet renews a lease every ten seconds; a simulated one is in the process of
 //! whoever would ask, and a settled sandbox is silent.
 
-use kcm_apiserver::{ApiStatus, Resource};
+use kcm_apiserver::{ApiStatus, Object, Resource};
 use serde_json::{Value, json};
 
 use crate::api::Api;
@@ -13,7 +13,10 @@ pub(crate) fn create(api: &Api, count: usize) -> Result<(), ApiStatus> {
     for number in 0..count {
         let name = format!("sim-node-{number}");
         match api.create(Resource::NODES, "", node(&name)) {
-            Ok(created) => api.patch_status(&created, &json!({ "status": status(api, &name, number) }))?,
+            Ok(created) => {
+                api.patch_status(&created, &json!({ "status": status(api, &name, number) }))?;
+                create_lease(api, &created)?;
+            }
             Err(error) if error.is_already_exists() => {}
             Err(error) => return Err(error),
         }
@@ -28,6 +31,23 @@ fn node(name: &str) -> Value {
             "labels": { "kubernetes.io/hostname": name, "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64" },
         },
     })
+}
+
+/// The lease by which `kubectl describe node` tells who holds the node.
+fn create_lease(api: &Api, node: &Object) -> Result<(), ApiStatus> {
+    let lease = json!({
+        "metadata": {
+            "name": node.name(),
+            "ownerReferences": [
+                { "apiVersion": "v1", "kind": "Node", "name": node.name(), "uid": node.uid() },
+            ],
+        },
+        "spec": { "holderIdentity": node.name(), "leaseDurationSeconds": 40, "renewTime": api.micro_time() },
+    });
+    match api.create(Resource::LEASES, "kube-node-lease", lease) {
+        Err(error) if !error.is_already_exists() => Err(error),
+        _ => Ok(()),
+    }
 }
 
 fn status(api: &Api, name: &str, number: usize) -> Value {

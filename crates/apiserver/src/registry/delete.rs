@@ -61,8 +61,37 @@ impl Registry {
         )?;
         match outcome {
             Outcome::Removed(object) => Ok(Deleted::Gone(object)),
+            Outcome::Put(object) if is_due(resource, object.value()) => self.remove_due(object, commit, now),
             Outcome::Put(object) | Outcome::Kept(Some(object)) => Ok(Deleted::Marked(object)),
             Outcome::Kept(None) => Err(ApiStatus::not_found(resource, name)),
+        }
+    }
+
+    /// Removes what has been marked with no time left.
+    ///
+    /// Upstream writes the mark and the end of what is deleted gracefully as two, so watches tell of both.
+    fn remove_due(
+        &self,
+        marked: Arc<Object>,
+        commit: Commit,
+        now: jiff::Timestamp,
+    ) -> Result<Deleted, ApiStatus> {
+        let resource = marked.resource();
+        let outcome = self.store.update(
+            resource,
+            &store::key(marked.namespace(), marked.name()),
+            commit,
+            now,
+            |old| match old.filter(|old| old.uid() == marked.uid() && is_due(resource, old.value())) {
+                Some(old) => Ok(Decision::Remove(old.value().clone())),
+                // Somebody else was faster.
+                None => Ok(Decision::Keep),
+            },
+            |_| Ok(()),
+        )?;
+        match outcome {
+            Outcome::Removed(object) => Ok(Deleted::Gone(object)),
+            Outcome::Put(_) | Outcome::Kept(_) => Ok(Deleted::Gone(marked)),
         }
     }
 
@@ -166,22 +195,32 @@ fn decide(resource: Resource, old: &Arc<Object>, options: &DeleteOptions, now: j
         let asked = options.grace_period_seconds.map(|asked| if asked < 0 { 1 } else { asked });
         match asked.filter(|asked| *asked < pending) {
             Some(shorter) => mark(&mut new, shorter, now, Some(shorter - pending)),
+            // Marked with no time left, and not removed: the server was stopped in between.
+            None if asked == Some(0) && is_due(resource, &new) => return Decision::Remove(new),
             None => return Decision::Keep,
         }
     } else {
         set_finalizers(&mut new, options);
+        if grace.is_none() && !is_held(resource, &new) {
+            // It goes as it was: there is nothing to be marked for.
+            return Decision::Remove(new);
+        }
         if !old.is_deleting() {
             mark(&mut new, grace.unwrap_or_default(), now, None);
             strategy.prepare_deletion(&mut new);
         }
     }
-    let held = has_members(&new, &["metadata", "finalizers"]) || strategy.is_held(&new);
-    let left = i64_at(&new, &["metadata", "deletionGracePeriodSeconds"]).unwrap_or_default();
-    match held || (grace.is_some() && left > 0) {
-        true if new == *old.value() => Decision::Keep,
-        true => Decision::Put(new),
-        false => Decision::Remove(new),
-    }
+    if new == *old.value() { Decision::Keep } else { Decision::Put(new) }
+}
+
+/// Whether something keeps it from being removed.
+fn is_held(resource: Resource, object: &Value) -> bool {
+    has_members(object, &["metadata", "finalizers"]) || resource.strategy().is_held(object)
+}
+
+/// Whether it is marked, with no time left and nothing to wait for.
+fn is_due(resource: Resource, object: &Value) -> bool {
+    i64_at(object, &["metadata", "deletionGracePeriodSeconds"]) == Some(0) && !is_held(resource, object)
 }
 
 /// Sets the time by which the object is to be gone. `hastened` moves a time that is already set.

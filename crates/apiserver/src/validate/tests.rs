@@ -144,7 +144,7 @@ fn mistakes_in_a_deployment_are_named_as_upstream_names_them() {
         (
             "/spec/strategy",
             json!({"type": "Sideways"}),
-            "spec.strategy.type: Unsupported value: \"Sideways\": supported values: \"Recreate\", \"RollingUpdate\""
+            r#"spec.strategy: Unsupported value: {"RollingUpdate":null,"Type":"Sideways"}: supported values: "Recreate", "RollingUpdate""#
                 .to_owned(),
         ),
         (

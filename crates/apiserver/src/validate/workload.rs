@@ -3,7 +3,7 @@
 //! Upstream counterpart: `pkg/apis/apps/validation`.
 
 use kcm_api::selector::{LabelSelector, Selector};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{
     metadata, names,
@@ -130,7 +130,15 @@ fn strategy(strategy: &Value, path: &Path<'_>, errors: &mut Errors) {
             errors.required(&path.child("rollingUpdate"), "this should be defaulted and never be nil");
         }
         ("RollingUpdate", Some(rolling)) => rolling_update(rolling, &path.child("rollingUpdate"), errors),
-        (other, _) => errors.not_supported(&path.child("type"), other, &["Recreate", "RollingUpdate"]),
+        // Upstream shows the whole strategy, spelt as its Go type is. (DEVIATION: in the order of the alphabet.)
+        (other, rolling) => {
+            let rolling = rolling.map(|rolling| {
+                let of = |name| get(rolling, name);
+                json!({ "MaxUnavailable": of("maxUnavailable"), "MaxSurge": of("maxSurge") })
+            });
+            let whole = json!({ "Type": other, "RollingUpdate": rolling });
+            errors.not_supported(path, whole, &["Recreate", "RollingUpdate"]);
+        }
     }
 }
 

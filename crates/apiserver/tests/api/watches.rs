@@ -82,6 +82,10 @@ async fn watch_from_a_version_begins_after_it() {
     client.delete(&format!("{PODS}/b"), &Value::Null).await.expect(200);
     assert_eq!(watch.now().await, "ADDED b");
     assert_eq!(watch.now().await, "MODIFIED b");
+    // What goes gracefully is marked even when it goes at once, as upstream does it.
+    let marked = watch.next().await.unwrap();
+    assert_eq!(marked["type"], "MODIFIED");
+    assert_eq!(marked["object"]["metadata"]["deletionGracePeriodSeconds"], 0);
     let deleted = watch.next().await.unwrap();
     assert_eq!(deleted["type"], "DELETED");
     assert_eq!(deleted["object"]["metadata"]["resourceVersion"], client.server.revision().to_string());
