@@ -22,6 +22,7 @@ const LAYERS: &[&str] = &[
     "kcm-controller-manager",
     "kcm-apiserver",
     "kcm-sandbox",
+    "kcm-stories",
     "kube-controller-manager",
     "kube-sandbox",
 ];

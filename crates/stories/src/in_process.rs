@@ -1,0 +1,200 @@
+//! A world in this process: the embedded server, and the controllers as a library.
+
+use std::{
+    fmt,
+    sync::{Arc, OnceLock, Weak},
+};
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+use kcm_apiserver::{ApiServer, AuditEvent, Config};
+use kcm_client::{ClientFactory, ClientOptions, RateLimit, UserAgent};
+use kcm_clock::{Clock, Random, SeededRandom, SimulatedClock};
+use kcm_controller_manager::{BEHAVES_AS, Controllers, ManagerConfig, Selection};
+use parking_lot::Mutex;
+
+use crate::{
+    trail::{Entry, Trail, TrailSender},
+    world::{Manager, World, WorldError},
+};
+
+/// The story's own requests go by this name.
+const STORY: &str = "kcm-stories";
+
+/// Told of every write of the manager when it has taken effect, before the manager learns of it: with the server as
+/// it is then, and with the manager, which may be [killed](ManagerHandle::kill) there and then.
+pub type AfterWrite = Arc<dyn Fn(&Entry, &ApiServer, &ManagerHandle) + Send + Sync>;
+
+/// What an [`InProcess`] world is made from.
+pub struct InProcessConfig {
+    /// Decides all chance: uids, names, jitter.
+    pub seed: u64,
+    /// What time it is at the beginning.
+    pub start: Timestamp,
+    /// Who is told of every write.
+    pub after_write: Vec<AfterWrite>,
+}
+
+impl InProcessConfig {
+    /// A world with this seed, which nobody is told about.
+    pub fn new(seed: u64) -> Self {
+        // Any time will do; every run should have the same.
+        Self {
+            seed,
+            start: Timestamp::UNIX_EPOCH.saturating_add(YEARS).unwrap_or_default(),
+            after_write: Vec::new(),
+        }
+    }
+}
+
+/// From 1970 into 2026.
+const YEARS: jiff::SignedDuration = jiff::SignedDuration::from_hours(24 * 365 * 56 + 24 * 14);
+
+impl fmt::Debug for InProcessConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("InProcessConfig").field("seed", &self.seed).finish_non_exhaustive()
+    }
+}
+
+/// A world in this process and in simulated time: it runs under tokio's paused clock, on one thread.
+///
+/// The same seed gives the same story, write by write.
+#[derive(Debug)]
+pub struct InProcess {
+    /// The world.
+    pub world: World,
+    /// Its server, for looking at it.
+    pub server: Arc<ApiServer>,
+    /// Its manager.
+    pub manager: ManagerHandle,
+}
+
+/// Running controllers, shared between the world and those who watch it.
+#[derive(Clone)]
+pub struct ManagerHandle(Arc<Mutex<Option<Controllers>>>);
+
+impl ManagerHandle {
+    /// Ends the manager where it is, as a crash would. Whether it was running.
+    pub fn kill(&self) -> bool {
+        self.0.lock().take().is_some()
+    }
+
+    /// Whether it is running.
+    pub fn is_running(&self) -> bool {
+        self.0.lock().is_some()
+    }
+}
+
+impl fmt::Debug for ManagerHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ManagerHandle").field("running", &self.is_running()).finish()
+    }
+}
+
+impl InProcess {
+    /// A fresh world.
+    ///
+    /// # Errors
+    ///
+    /// When the server does not answer, which would be a defect.
+    ///
+    /// # Panics
+    ///
+    /// Outside a tokio runtime.
+    pub async fn new(config: InProcessConfig) -> Result<Self, WorldError> {
+        let InProcessConfig { seed, start, after_write } = config;
+        let clock: Arc<dyn Clock> = Arc::new(SimulatedClock::new(start));
+        let random: Arc<dyn Random> = Arc::new(SeededRandom::new(seed));
+        let (sender, trail) = Trail::new(Arc::clone(&clock));
+        let manager = ManagerHandle(Arc::default());
+        let watcher = Watcher { sender, after_write, server: OnceLock::new(), manager: manager.clone() };
+        let watcher = Arc::new(watcher);
+        let told = Arc::clone(&watcher);
+        let server = ApiServer::new(Config {
+            clock: Arc::clone(&clock),
+            random: Arc::clone(&random),
+            advertise_version: BEHAVES_AS.to_owned(),
+            audit: Some(Arc::new(move |event| told.tell(event))),
+            ..Config::default()
+        });
+        // It has not been set before.
+        let _ = watcher.server.set(Arc::downgrade(&server));
+
+        let options = ClientOptions::new(UserAgent::new(STORY, "v0", ""), Arc::clone(&clock));
+        let clients = ClientFactory::in_process(server.service(), options);
+        let api = clients.client("story", RateLimit::UNLIMITED);
+        let runner = Runner {
+            server: Arc::clone(&server),
+            clock: Arc::clone(&clock),
+            random,
+            running: manager.clone(),
+        };
+        let world = World::new(api, clock, trail, Box::new(runner)).await?;
+        Ok(Self { world, server, manager })
+    }
+}
+
+/// Listens to the server's audit.
+struct Watcher {
+    sender: TrailSender,
+    after_write: Vec<AfterWrite>,
+    /// Set once there is one; weak, for the server owns the audit.
+    server: OnceLock<Weak<ApiServer>>,
+    manager: ManagerHandle,
+}
+
+impl Watcher {
+    fn tell(&self, event: &AuditEvent) {
+        if event.user_agent.starts_with(STORY) {
+            return;
+        }
+        let entry = Entry::from(event);
+        if !entry.is_write() && entry.verb != "watch" {
+            return;
+        }
+        if entry.is_write()
+            && let Some(server) = self.server.get().and_then(Weak::upgrade)
+        {
+            for told in &self.after_write {
+                told(&entry, &server, &self.manager);
+            }
+        }
+        self.sender.leave(entry);
+    }
+}
+
+/// Runs the controllers.
+#[derive(Debug)]
+struct Runner {
+    server: Arc<ApiServer>,
+    clock: Arc<dyn Clock>,
+    random: Arc<dyn Random>,
+    running: ManagerHandle,
+}
+
+#[async_trait]
+impl Manager for Runner {
+    async fn start(&mut self, controllers: &[String], _: &mut Trail) -> Result<(), WorldError> {
+        let config = ManagerConfig {
+            controllers: Selection::new(controllers)?,
+            // As upstream was run when it was recorded.
+            concurrent_deployment_syncs: 1,
+            concurrent_replica_set_syncs: 1,
+            rate_limit: RateLimit { qps: 1000.0, burst: 1000 },
+            ..ManagerConfig::default()
+        };
+        let options = ClientOptions::new(kcm_controller_manager::user_agent(), Arc::clone(&self.clock));
+        let clients = ClientFactory::in_process(self.server.service(), options);
+        let controllers = Controllers::start(&config, &clients, &self.clock, &self.random);
+        *self.running.0.lock() = Some(controllers);
+        Ok(())
+    }
+
+    async fn stop(&mut self) -> Result<(), WorldError> {
+        let running = self.running.0.lock().take();
+        if let Some(controllers) = running {
+            controllers.stop().await?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,95 @@
+//! Taking chance out of what was written: uids, times, versions, random ends of names, the namespace.
+
+use std::sync::LazyLock;
+
+use regex::Regex;
+use serde_json::Value;
+
+/// What random ends of names are made of: no vowels, nothing that looks like another (`rand.String`).
+const RANDOM: &str = "[bcdfghjklmnpqrstvwxz2456789]{5}";
+
+/// A pattern that cannot be compiled matches nothing; the tests would show it.
+fn pattern(text: &str) -> Option<Regex> {
+    Regex::new(text).ok()
+}
+
+static UID: LazyLock<Option<Regex>> =
+    LazyLock::new(|| pattern("[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"));
+static TIME: LazyLock<Option<Regex>> =
+    LazyLock::new(|| pattern("[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z?"));
+/// Generated names keep 58 bytes of what they were asked to begin with, whatever the last of them is.
+static CUT_NAME: LazyLock<Option<Regex>> =
+    LazyLock::new(|| pattern(&format!("(^|[^a-z0-9-])([a-z0-9-]{{58}}){RANDOM}($|[^a-z0-9-])")));
+static NAME: LazyLock<Option<Regex>> =
+    LazyLock::new(|| pattern(&format!("(?-u:\\b)([a-z0-9]+(?:-[a-z0-9]+)*-){RANDOM}(?-u:\\b)")));
+
+/// Frees what is written in one namespace from chance.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Scrub<'a> {
+    pub(crate) namespace: &'a str,
+}
+
+impl Scrub<'_> {
+    pub(crate) fn text(self, text: &str) -> String {
+        let text = replace(&UID, text.to_owned(), "<uid>");
+        let text = replace(&TIME, text, "<time>");
+        let text = text.replace(self.namespace, "<ns>");
+        let text = replace(&CUT_NAME, text, "$1$2<rand>$3");
+        replace(&NAME, text, "$1<rand>")
+    }
+
+    /// An object or a part of it, without what no two runs have in common.
+    pub(crate) fn object(self, value: &Value) -> Value {
+        match value {
+            Value::Object(members) => members
+                .iter()
+                .filter(|(key, _)| !matches!(key.as_str(), "managedFields" | "selfLink"))
+                .map(|(key, value)| {
+                    let value = if key == "resourceVersion" { "<rv>".into() } else { self.object(value) };
+                    (key.clone(), value)
+                })
+                .collect(),
+            Value::Array(items) => items.iter().map(|item| self.object(item)).collect(),
+            Value::String(text) => Value::String(self.text(text)),
+            other => other.clone(),
+        }
+    }
+}
+
+fn replace(pattern: &LazyLock<Option<Regex>>, text: String, by: &str) -> String {
+    match &**pattern {
+        Some(pattern) if pattern.is_match(&text) => pattern.replace_all(&text, by).into_owned(),
+        _ => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn text_loses_chance_and_nothing_else() {
+        let scrub = Scrub { namespace: "t7x" };
+        let long = "a".repeat(58);
+        let cases = [
+            ("Created pod: rs-4xz9k".to_owned(), "Created pod: rs-<rand>".to_owned()),
+            ("web-7988b68c98".to_owned(), "web-7988b68c98".to_owned()),
+            ("web-7988b68c98-bcdfg".to_owned(), "web-7988b68c98-<rand>".to_owned()),
+            (format!("{long}2456z"), format!("{long}<rand>")),
+            ("at 2026-01-01T10:00:00Z in t7x".to_owned(), "at <time> in <ns>".to_owned()),
+            ("11111111-2222-3333-4444-555555555555".to_owned(), "<uid>".to_owned()),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(scrub.text(&text), expected);
+        }
+    }
+
+    #[test]
+    fn object_loses_versions_and_managed_fields() {
+        let object = json!({"metadata": {"resourceVersion": "12", "managedFields": [{}], "generation": 2}});
+        let expected = json!({"metadata": {"resourceVersion": "<rv>", "generation": 2}});
+        assert_eq!(Scrub { namespace: "n" }.object(&object), expected);
+    }
+}

@@ -1,0 +1,167 @@
+//! Where stories happen.
+
+use std::{fmt, io, sync::Arc};
+
+use async_trait::async_trait;
+use kcm_api::ApiError;
+use kcm_client::{ApiClient, Request};
+use kcm_clock::Clock;
+use serde_json::{Value, json};
+use thiserror::Error;
+
+use crate::trail::Trail;
+
+/// A server, a manager, and the trail of what the manager writes.
+///
+/// Make one with [`InProcess::new`](crate::InProcess::new) or [`external::start`](crate::external::start).
+#[derive(Debug)]
+pub struct World {
+    api: ApiClient,
+    clock: Arc<dyn Clock>,
+    trail: Trail,
+    manager: Box<dyn Manager>,
+    version: String,
+}
+
+/// The manager under observation. It can be started and stopped as often as one likes.
+#[async_trait]
+pub trait Manager: fmt::Debug + Send {
+    /// Starts it with these controllers; answers when it watches what they need.
+    ///
+    /// # Errors
+    ///
+    /// When it does not start.
+    async fn start(&mut self, controllers: &[String], trail: &mut Trail) -> Result<(), WorldError>;
+
+    /// Stops it and waits until it has stopped.
+    ///
+    /// # Errors
+    ///
+    /// When it does not stop as it should, or has stopped already.
+    async fn stop(&mut self) -> Result<(), WorldError>;
+}
+
+/// A world that does not work.
+#[derive(Debug, Error)]
+pub enum WorldError {
+    /// A program cannot be started.
+    #[error("cannot start {program:?}: {source}")]
+    Spawn {
+        /// What.
+        program: String,
+        /// Why not.
+        source: io::Error,
+    },
+    /// A file that the programs need, or leave, cannot be used.
+    #[error("{file}: {source}")]
+    File {
+        /// Which.
+        file: String,
+        /// Why not.
+        source: io::Error,
+    },
+    /// A program ended while it was needed.
+    #[error("{program} ended early ({status}); the end of what it said:\n{said}")]
+    Ended {
+        /// Which.
+        program: &'static str,
+        /// How.
+        status: String,
+        /// Its last words.
+        said: String,
+    },
+    /// A program is not ready in time.
+    #[error("{program} is not ready after {seconds} s; the end of what it said:\n{said}")]
+    NotReady {
+        /// Which.
+        program: &'static str,
+        /// How long it was given.
+        seconds: u64,
+        /// Its last words.
+        said: String,
+    },
+    /// There is no way to the server.
+    #[error(transparent)]
+    Connect(#[from] kcm_client::ConfigError),
+    /// The server does not answer as one should.
+    #[error(transparent)]
+    Api(#[from] ApiError),
+    /// There are no such controllers.
+    #[error(transparent)]
+    Controllers(#[from] kcm_controller_manager::UnknownControllers),
+    /// A controller failed.
+    #[error(transparent)]
+    Controller(#[from] kcm_controller_manager::ControllerError),
+    /// A key for the server cannot be made.
+    #[error("cannot make a key: {0}")]
+    Key(#[from] rcgen::Error),
+}
+
+impl World {
+    /// Puts a world together.
+    ///
+    /// `api` is what the story's own requests go through; they must not be left on the `trail`.
+    ///
+    /// # Errors
+    ///
+    /// When the server does not tell its version.
+    pub async fn new(
+        api: ApiClient,
+        clock: Arc<dyn Clock>,
+        trail: Trail,
+        manager: Box<dyn Manager>,
+    ) -> Result<Self, WorldError> {
+        let answer = api.send(&Request::get("/version")).await?;
+        let version: Value = serde_json::from_slice(&answer).unwrap_or_default();
+        let version = version["gitVersion"].as_str().unwrap_or("unknown").to_owned();
+        Ok(Self { api, clock, trail, manager, version })
+    }
+
+    /// The story's own way to the server.
+    pub fn api(&self) -> &ApiClient {
+        &self.api
+    }
+
+    /// The time that passes in the story.
+    pub fn clock(&self) -> Arc<dyn Clock> {
+        Arc::clone(&self.clock)
+    }
+
+    /// The version that the server says it has.
+    pub fn version(&self) -> &str {
+        &self.version
+    }
+
+    /// What the manager has done and nobody has looked at.
+    pub fn trail(&mut self) -> &mut Trail {
+        &mut self.trail
+    }
+
+    /// Starts the manager with these controllers.
+    ///
+    /// # Errors
+    ///
+    /// When it does not start.
+    pub async fn start_manager(&mut self, controllers: &[String]) -> Result<(), WorldError> {
+        self.manager.start(controllers, &mut self.trail).await
+    }
+
+    /// Stops the manager.
+    ///
+    /// # Errors
+    ///
+    /// When it does not stop, or has stopped already.
+    pub async fn stop_manager(&mut self) -> Result<(), WorldError> {
+        self.manager.stop().await
+    }
+
+    /// Makes a namespace.
+    ///
+    /// # Errors
+    ///
+    /// When the server refuses.
+    pub async fn make_namespace(&self, name: &str) -> Result<(), ApiError> {
+        let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+        self.api.send(&Request::post("/api/v1/namespaces", namespace.to_string())).await.map(drop)
+    }
+}
