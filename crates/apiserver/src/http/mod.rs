@@ -25,6 +25,3 @@ mod watching;
 pub use answer::ApiBody;
 pub use serve::serve;
 pub use service::{ApiService, AuditEvent, AuditSink, ObjectReference};
-
-#[cfg(test)]
-mod tests;

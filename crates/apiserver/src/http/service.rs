@@ -21,7 +21,7 @@ use super::{
     body::{self, Content},
     query::Query,
     reviews,
-    route::{Route, Target},
+    route::{Review, Route, Target},
     verbs,
 };
 use crate::{ApiServer, ApiStatus};
@@ -86,6 +86,20 @@ impl From<&Target> for ObjectReference {
             subresource: target.subresource.map_or("", |part| part.name()).to_owned(),
             namespace: target.namespace.clone(),
             name: target.name().to_owned(),
+        }
+    }
+}
+
+impl From<&Review> for ObjectReference {
+    fn from(review: &Review) -> Self {
+        let api_version = review.kind.api_version();
+        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+        Self {
+            api_group: group.to_owned(),
+            api_version: version.to_owned(),
+            resource: review.kind.plural().to_owned(),
+            namespace: review.namespace.clone(),
+            ..Self::default()
         }
     }
 }
@@ -171,18 +185,19 @@ where
         error = failure.as_ref().map(tracing::field::display),
     );
     if let Some(audit) = &server.config.audit {
-        let target = route.as_ref().ok().and_then(|route| match route {
-            Route::Object(target) => Some(target),
-            _ => None,
-        });
+        let (target, object) = match &route {
+            Ok(Route::Object(target)) => (Some(target), Some(ObjectReference::from(target))),
+            Ok(Route::Review(review)) => (None, Some(ObjectReference::from(review))),
+            _ => (None, None),
+        };
         audit(&AuditEvent {
             received,
             latency,
             uri: uri.to_owned(),
-            verb: verb(&parts.method, target, &query),
+            verb: verb(&parts.method, target, object.is_some(), &query),
             user: reviews::USER.to_owned(),
             user_agent,
-            object: target.map(ObjectReference::from),
+            object,
             request_object: audited.as_ref().and_then(verbs::audited_object),
             code,
             failure,
@@ -200,13 +215,13 @@ fn text_header(headers: &HeaderMap, name: header::HeaderName) -> String {
     values.collect::<Vec<_>>().join(",")
 }
 
-fn verb(method: &Method, target: Option<&Target>, query: &Query) -> &'static str {
+fn verb(method: &Method, target: Option<&Target>, is_resource: bool, query: &Query) -> &'static str {
     let one = target.is_none_or(|target| target.name.is_some());
     match method.as_str() {
         "GET" if target.is_some() && query.flag("watch").unwrap_or_default() => "watch",
         "GET" if one => "get",
         "GET" => "list",
-        "POST" if target.is_some() => "create",
+        "POST" if is_resource => "create",
         "POST" => "post",
         "PUT" => "update",
         "PATCH" => "patch",

@@ -174,6 +174,3 @@ fn has_members(object: &Value, path: &[&str]) -> bool {
         _ => false,
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -1,47 +1,9 @@
-//! Label and field selectors, as they stand in a query string and in a `LabelSelector`.
-
 use std::{fmt, sync::Arc};
 
 use serde_json::Value;
 
-use crate::{
-    Object, Resource,
-    json::{at, list_at, str_at},
-};
-
-/// A selector that cannot be read.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct SelectorError(String);
-
-/// Which objects a list or a watch is about. The default selects every one.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Selection {
-    /// What the labels must be.
-    pub labels: LabelSelector,
-    /// What some fields must be.
-    pub fields: FieldSelector,
-}
-
-impl Selection {
-    /// Objects with these labels.
-    ///
-    /// # Errors
-    ///
-    /// When `labels` does not follow the selector syntax.
-    pub fn labels(labels: &str) -> Result<Self, SelectorError> {
-        Ok(Self { labels: LabelSelector::parse(labels)?, fields: FieldSelector::default() })
-    }
-
-    /// Whether nothing is left out.
-    pub fn is_everything(&self) -> bool {
-        self.labels.0.is_empty() && self.fields.0.is_empty()
-    }
-
-    pub(crate) fn matches(&self, object: &Object) -> bool {
-        self.labels.matches(object.value()) && self.fields.matches(object.value())
-    }
-}
+use super::SelectorError;
+use crate::json::{at, list_at, str_at};
 
 /// What an object's labels must be.
 ///
@@ -186,6 +148,11 @@ impl LabelSelector {
         let mut requirements: Vec<Requirement> = equals.chain(expressions).collect();
         requirements.sort();
         Self(requirements.into())
+    }
+
+    /// Whether nothing is left out.
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 
     /// The selector that wants exactly these labels, as a ReplicationController has it.
@@ -350,122 +317,6 @@ fn check_value(key: &str, value: &str) -> Result<(), SelectorError> {
     }
 }
 
-/// A field that objects can be selected by.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct SelectableField {
-    /// As it stands in the selector.
-    pub(crate) name: &'static str,
-    /// Where the value is; the first path that leads to a non-empty value counts.
-    pub(crate) paths: &'static [&'static [&'static str]],
-    /// What an absent value is taken for.
-    pub(crate) absent: &'static str,
-}
-
-impl SelectableField {
-    fn matches(&self, object: &Value, wanted: &str) -> bool {
-        let found =
-            self.paths.iter().filter_map(|path| at(object, path)).find(|value| value.as_str() != Some(""));
-        match found {
-            None | Some(Value::Null) => wanted == self.absent,
-            Some(Value::String(text)) => text == wanted,
-            Some(other) => {
-                let text = other.to_string();
-                text == wanted
-            }
-        }
-    }
-}
-
-/// What some of an object's fields must be.
-///
-/// Upstream counterpart: `fields.Selector`.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct FieldSelector(Arc<[FieldRequirement]>);
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct FieldRequirement {
-    field: &'static SelectableField,
-    equal: bool,
-    value: String,
-}
-
-impl FieldSelector {
-    /// Reads the form of the `fieldSelector` parameter: `a=b,c==d,e!=f`, where a backslash takes the meaning
-    /// off a comma, an equals sign and itself.
-    ///
-    /// # Errors
-    ///
-    /// When `text` does not follow that syntax, or names a field that `resource` cannot be selected by.
-    pub fn parse(text: &str, resource: Resource) -> Result<Self, SelectorError> {
-        let mut requirements = Vec::new();
-        for term in split_unescaped(text).into_iter().filter(|term| !term.is_empty()) {
-            let invalid = || SelectorError(format!("invalid selector: '{text}'; can't understand '{term}'"));
-            let operators = [("!=", false), ("==", true), ("=", true)];
-            let at = term.find('=').map(|at| if term[..at].ends_with('!') { at - 1 } else { at });
-            let (key, rest) = term.split_at(at.ok_or_else(invalid)?);
-            let (value, equal) = operators
-                .iter()
-                .find_map(|(symbol, equal)| Some((rest.strip_prefix(symbol)?, *equal)))
-                .ok_or_else(invalid)?;
-            requirements.push(FieldRequirement {
-                field: resource.selectable_field(key).ok_or_else(|| unknown_field(key, resource))?,
-                equal,
-                value: unescape(value).ok_or_else(invalid)?,
-            });
-        }
-        Ok(Self(requirements.into()))
-    }
-
-    fn matches(&self, object: &Value) -> bool {
-        self.0.iter().all(|term| term.field.matches(object, &term.value) == term.equal)
-    }
-
-    /// The name that every match must have, which makes a list a look-up.
-    pub(crate) fn exact_name(&self) -> Option<&str> {
-        let term = self.0.iter().find(|term| term.equal && term.field.name == "metadata.name")?;
-        Some(&term.value)
-    }
-}
-
-fn unknown_field(key: &str, resource: Resource) -> SelectorError {
-    SelectorError(if resource.has_own_selectable_fields() {
-        format!("field label not supported: {key}")
-    } else {
-        format!("\"{key}\" is not a known field selector: only \"metadata.name\", \"metadata.namespace\"")
-    })
-}
-
-fn split_unescaped(text: &str) -> Vec<&str> {
-    let mut terms = Vec::new();
-    let (mut start, mut escaped) = (0, false);
-    for (index, byte) in text.bytes().enumerate() {
-        match byte {
-            _ if escaped => escaped = false,
-            b'\\' => escaped = true,
-            b',' => {
-                terms.push(&text[start..index]);
-                start = index + 1;
-            }
-            _ => {}
-        }
-    }
-    terms.push(&text[start..]);
-    terms
-}
-
-fn unescape(text: &str) -> Option<String> {
-    let mut plain = String::with_capacity(text.len());
-    let mut chars = text.chars();
-    while let Some(c) = chars.next() {
-        match c {
-            '\\' => plain.push(chars.next().filter(|c| "\\,=".contains(*c))?),
-            '=' => return None,
-            c => plain.push(c),
-        }
-    }
-    Some(plain)
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -523,29 +374,5 @@ mod tests {
         }));
         assert_eq!(selector.to_string(), "a=1,b=2,c in (x,y),d,!e");
         assert_eq!(LabelSelector::parse(&selector.to_string()).unwrap(), selector);
-    }
-
-    #[test]
-    fn field_selector_reads_escapes_empty_values_and_defaults() {
-        let pod =
-            json!({"metadata": {"name": "a,b"}, "spec": {"nodeName": "n"}, "status": {"phase": "Running"}});
-        let matches = |text| FieldSelector::parse(text, Resource::PODS).unwrap().matches(&pod);
-        assert!(matches(r"metadata.name=a\,b,spec.nodeName==n"));
-        assert!(matches("status.phase!=Succeeded,status.phase!=Failed"));
-        assert!(matches("metadata.namespace="));
-        assert!(matches("spec.hostNetwork=false"));
-        assert!(!matches("spec.nodeName!=n"));
-    }
-
-    #[test]
-    fn field_selector_with_an_unknown_field_names_it() {
-        let error = |resource| FieldSelector::parse("foo=bar", resource).unwrap_err().to_string();
-        assert_eq!(error(Resource::PODS), "field label not supported: foo");
-        assert_eq!(
-            error(Resource::DEPLOYMENTS),
-            "\"foo\" is not a known field selector: only \"metadata.name\", \"metadata.namespace\""
-        );
-        assert!(FieldSelector::parse("metadata.name", Resource::PODS).is_err());
-        assert!(FieldSelector::parse(r"metadata.name=a\b", Resource::PODS).is_err());
     }
 }
