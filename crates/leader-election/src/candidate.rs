@@ -38,11 +38,11 @@ pub enum Request {
 pub struct Attempt {
     request: Request,
     stage: Stage,
-    /// When the try began. Upstream measures and writes with this one time throughout.
+    /// When the try began. What runs out is measured by this throughout.
     began: Now,
     /// When this request was made; it cannot have had effect before.
     asked: Duration,
-    /// What the try wants to write.
+    /// What this request writes; empty when it only reads.
     record: ElectionRecord,
 }
 
@@ -129,14 +129,14 @@ pub struct Candidate {
     last_read: Option<ElectionRecord>,
     /// What this candidate wrote last for sure, and what it may have written since.
     written: VecDeque<ElectionRecord>,
-    last_renewal: Option<Renewal>,
+    last_write: Option<TimedWrite>,
     notes: Vec<Note>,
 }
 
-/// The last write that succeeded: when it began, and the time that it says.
+/// When something was written, by both clocks, and the time that it says.
 #[derive(Debug)]
-struct Renewal {
-    began: Now,
+struct TimedWrite {
+    at: Now,
     written: MicroTime,
 }
 
@@ -154,7 +154,7 @@ impl Candidate {
             observed_at: Duration::ZERO,
             last_read: None,
             written: VecDeque::new(),
-            last_renewal: None,
+            last_write: None,
             notes: Vec::new(),
         }
     }
@@ -210,38 +210,16 @@ impl Candidate {
 
     /// Begins a try to become leader, or to stay it.
     pub fn try_acquire_or_renew(&mut self, now: Now) -> Attempt {
-        let time = self.time_to_write(now);
-        let mut record = ElectionRecord {
-            holder_identity: self.identity.clone(),
-            lease_duration_seconds: self.duration_seconds,
-            acquire_time: Some(time),
-            renew_time: Some(time),
-            ..ElectionRecord::default()
-        };
         if self.is_holder() && self.is_valid(now) && self.lease.is_some() {
-            record.acquire_time = self.observed.acquire_time;
-            record.leader_transitions = self.observed.leader_transitions;
-            return self.write(Stage::Optimistic, now, now, record);
+            let (acquired, transitions) = (self.observed.acquire_time, self.observed.leader_transitions);
+            return self.write(Stage::Optimistic, now, now, Some(acquired), transitions);
         }
-        Attempt { request: Request::Get, stage: Stage::Read, began: now, asked: now.monotonic, record }
+        Attempt::to_read(Stage::Read, now, now)
     }
 
     /// Begins a try to give the Lease back.
     pub fn release(&mut self, now: Now) -> Attempt {
-        let time = self.time_to_write(now);
-        let record = ElectionRecord {
-            lease_duration_seconds: RELEASED_SECONDS,
-            acquire_time: Some(time),
-            renew_time: Some(time),
-            ..ElectionRecord::default()
-        };
-        Attempt {
-            request: Request::Get,
-            stage: Stage::ReadToRelease,
-            began: now,
-            asked: now.monotonic,
-            record,
-        }
+        Attempt::to_read(Stage::ReadToRelease, now, now)
     }
 
     /// What follows from the answer to what `attempt` asked.
@@ -252,19 +230,17 @@ impl Candidate {
             }
             (Stage::Optimistic, Err(error)) => {
                 self.notes.push(Note::OptimisticUpdateFailed(error));
-                let attempt =
-                    Attempt { request: Request::Get, stage: Stage::Read, asked: now.monotonic, ..attempt };
-                Step::Ask(Box::new(attempt))
+                Step::Ask(Box::new(Attempt::to_read(Stage::Read, attempt.began, now)))
             }
-            (Stage::Read, Ok(lease)) => self.has_read(attempt, lease, now),
+            (Stage::Read, Ok(lease)) => self.has_read(attempt.began, lease, now),
             (Stage::Read, Err(error)) if error.is_not_found() => {
                 self.lease = None;
-                Step::Ask(Box::new(self.write(Stage::Create, attempt.began, now, attempt.record)))
+                Step::Ask(Box::new(self.write(Stage::Create, attempt.began, now, None, 0)))
             }
             (Stage::Read, Err(error)) => self.failed(Note::ReadFailed(error)),
             (Stage::Create, Err(error)) => self.failed(Note::CreateFailed(error)),
             (Stage::Write, Err(error)) => self.failed(Note::UpdateFailed(error)),
-            (Stage::ReadToRelease, Ok(lease)) => self.has_read_to_release(attempt, lease, now),
+            (Stage::ReadToRelease, Ok(lease)) => self.has_read_to_release(attempt.began, lease, now),
             (Stage::ReadToRelease, Err(error)) if error.is_not_found() => {
                 Step::Done(Verdict::NothingToRelease)
             }
@@ -285,30 +261,26 @@ impl Candidate {
         // Older writes can no longer take effect: their resource version is past.
         self.written.clear();
         self.written.push_back(attempt.record.clone());
-        self.last_renewal =
-            attempt.record.renew_time.map(|written| Renewal { began: attempt.began, written });
         self.observe(attempt.record, now);
         Verdict::Leading { since: attempt.asked }
     }
 
-    fn has_read(&mut self, attempt: Attempt, lease: Lease, now: Now) -> Step {
+    fn has_read(&mut self, began: Now, lease: Lease, now: Now) -> Step {
         let read = ElectionRecord::from(&lease.spec);
         self.lease = Some(lease);
         self.has_seen(&read, now);
-        let is_held = !read.holder_identity.is_empty() && self.is_valid(attempt.began);
+        let is_held = !read.holder_identity.is_empty() && self.is_valid(began);
         if is_held && !self.is_holder() {
             return Step::Done(Verdict::HeldBy(read.holder_identity));
         }
-        let mut record = attempt.record;
-        if self.is_holder() {
-            record.acquire_time = read.acquire_time;
-            record.leader_transitions = read.leader_transitions;
+        let (acquired, transitions) = if self.is_holder() {
             self.notes.push(Note::SlowPath);
+            (Some(read.acquire_time), read.leader_transitions)
         } else {
             // Not wrapping, as upstream: the server refuses what is negative, and then nobody leads ever again.
-            record.leader_transitions = read.leader_transitions.saturating_add(1);
-        }
-        Step::Ask(Box::new(self.write(Stage::Write, attempt.began, now, record)))
+            (None, read.leader_transitions.saturating_add(1))
+        };
+        Step::Ask(Box::new(self.write(Stage::Write, began, now, acquired, transitions)))
     }
 
     /// Counts a record from now on if it is new.
@@ -329,7 +301,7 @@ impl Candidate {
         }
     }
 
-    fn has_read_to_release(&mut self, attempt: Attempt, lease: Lease, now: Now) -> Step {
+    fn has_read_to_release(&mut self, began: Now, lease: Lease, now: Now) -> Step {
         let read = ElectionRecord::from(&lease.spec);
         self.lease = Some(lease);
         // DEVIATION: upstream asks what it saw last, not what it has just read, and so can give back what meanwhile is
@@ -337,9 +309,16 @@ impl Candidate {
         if read.holder_identity != self.identity || !self.written.contains(&read) {
             return Step::Done(Verdict::NothingToRelease);
         }
-        let record = ElectionRecord { leader_transitions: read.leader_transitions, ..attempt.record };
+        let time = Some(self.time_to_write(now));
+        let record = ElectionRecord {
+            lease_duration_seconds: RELEASED_SECONDS,
+            acquire_time: time,
+            renew_time: time,
+            leader_transitions: read.leader_transitions,
+            ..ElectionRecord::default()
+        };
         let request = Request::Update(self.lease_with(&record));
-        let (began, asked) = (attempt.began, now.monotonic);
+        let asked = now.monotonic;
         Step::Ask(Box::new(Attempt { request, stage: Stage::Release, began, asked, record }))
     }
 
@@ -348,8 +327,27 @@ impl Candidate {
         Step::Done(Verdict::Failed)
     }
 
-    /// A write in this candidate's name.
-    fn write(&mut self, stage: Stage, began: Now, now: Now, record: ElectionRecord) -> Attempt {
+    /// A write in this candidate's name; `acquired` is when it became leader, if it is that already.
+    ///
+    /// DEVIATION: upstream writes the time at which the try began. Then a write that follows one whose answer was lost
+    /// says the same, changes nothing, and succeeds: to the leader a renewal, to others none, and in the end two lead.
+    fn write(
+        &mut self,
+        stage: Stage,
+        began: Now,
+        now: Now,
+        acquired: Option<Option<MicroTime>>,
+        transitions: i32,
+    ) -> Attempt {
+        let time = self.time_to_write(now);
+        let record = ElectionRecord {
+            holder_identity: self.identity.clone(),
+            lease_duration_seconds: self.duration_seconds,
+            acquire_time: acquired.unwrap_or(Some(time)),
+            renew_time: Some(time),
+            leader_transitions: transitions,
+            ..ElectionRecord::default()
+        };
         let lease = self.lease_with(&record);
         let request = if stage == Stage::Create { Request::Create(lease) } else { Request::Update(lease) };
         // Before it is sent: whatever becomes of it, what it says is this candidate's own.
@@ -384,25 +382,34 @@ impl Candidate {
         self.observed_at.saturating_add(Duration::from_secs(seconds))
     }
 
-    /// The wall clock's time, unless that stands still.
+    /// The wall clock's time, unless that stands still: never the same twice.
     ///
     /// Others know a renewal by its time alone, and upstream's candidates by its second alone. With a clock that has
     /// stopped, or was set back by just so much, renewals would not count.
-    fn time_to_write(&self, now: Now) -> MicroTime {
-        let time = MicroTime::new(now.wall);
-        let Some(last) = &self.last_renewal else { return time };
-        let since = now.monotonic.saturating_sub(last.began.monotonic);
-        let second = now.wall.as_second();
-        let stands_still =
-            second == last.began.wall.as_second() || second == last.written.timestamp().as_second();
-        if !stands_still || since < Duration::from_secs(1) {
-            return time;
+    fn time_to_write(&mut self, now: Now) -> MicroTime {
+        let mut time = MicroTime::new(now.wall);
+        if let Some(last) = &self.last_write {
+            let since = now.monotonic.saturating_sub(last.at.monotonic);
+            let second = now.wall.as_second();
+            let is_same_second =
+                second == last.at.wall.as_second() || second == last.written.timestamp().as_second();
+            let stands_still = is_same_second && since >= Duration::from_secs(1);
+            if stands_still || time == last.written {
+                let later = last.written.timestamp().saturating_add(since.max(Duration::from_micros(1)));
+                time = later.map_or(time, MicroTime::new);
+            }
         }
-        last.written.timestamp().saturating_add(since).map_or(time, MicroTime::new)
+        self.last_write = Some(TimedWrite { at: now, written: time });
+        time
     }
 }
 
 impl Attempt {
+    fn to_read(stage: Stage, began: Now, now: Now) -> Self {
+        let (request, record) = (Request::Get, ElectionRecord::default());
+        Self { request, stage, began, asked: now.monotonic, record }
+    }
+
     /// What to ask.
     pub fn request(&self) -> &Request {
         &self.request

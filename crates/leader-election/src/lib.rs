@@ -30,10 +30,17 @@
 //! # Deviations
 //!
 //! Each is stricter or quicker than upstream and none is seen by candidates of another make; they are marked
-//! `DEVIATION` where they are: the deadline counts from the start of a renewal, not from a retry period after its end;
-//! a leader that reads another's name stops at once; nothing is given back after a loss, nor what is another's; a
-//! standby wakes when the lease runs out, or when nudged; records are compared to the microsecond; a lease
-//! duration below one second is refused.
+//! `DEVIATION` where they are.
+//!
+//! | here | upstream |
+//! |---|---|
+//! | a leader stops `renew_deadline` after the *start* of its last renewal | that long, and a retry period, after its *end* |
+//! | a leader that reads another's name stops at once | it goes on until the deadline |
+//! | no two writes say the same time | a write after one whose answer was lost repeats it, changes nothing, and counts |
+//! | records are compared to the microsecond | to the second |
+//! | nothing is given back after a loss, nor what is another's by now | both |
+//! | a standby wakes when the lease runs out, and when nudged | at its next turn |
+//! | a lease of less than a second is refused at the start | by the API server |
 //!
 //! *What must not live here:* HTTP, what is led, exit codes, the watch on the Lease.
 

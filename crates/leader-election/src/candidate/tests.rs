@@ -24,7 +24,7 @@ impl World {
     }
 
     /// A Lease that somebody holds, by clocks of its own.
-    async fn held_by(holder: &str) -> Self {
+    fn held_by(holder: &str) -> Self {
         let world = Self::new();
         world.store(json!({
             "holderIdentity": holder, "leaseDurationSeconds": 15, "acquireTime": "2020-01-01T00:00:00.000000Z",
@@ -37,8 +37,7 @@ impl World {
         let spec = serde_json::from_value(spec).unwrap();
         if self.lock.lease().is_none() {
             let lease = Lease::new(&key());
-            // Nothing to wait for: the future is ready.
-            futures_ready(self.lock.create(&lease)).unwrap();
+            ready(self.lock.create(&lease)).unwrap();
         }
         self.lock.edit(|lease| lease.spec = spec);
     }
@@ -57,15 +56,15 @@ impl World {
         match request {
             Request::Get => {
                 self.asked.push("get");
-                futures_ready(self.lock.get(&key()))
+                ready(self.lock.get(&key()))
             }
             Request::Create(lease) => {
                 self.asked.push("create");
-                futures_ready(self.lock.create(lease))
+                ready(self.lock.create(lease))
             }
             Request::Update(lease) => {
                 self.asked.push("update");
-                futures_ready(self.lock.update(lease))
+                ready(self.lock.update(lease))
             }
         }
     }
@@ -97,7 +96,8 @@ impl World {
     }
 }
 
-fn futures_ready<T>(future: impl Future<Output = T>) -> T {
+/// What a lock in memory answers: it never waits.
+fn ready<T>(future: impl Future<Output = T>) -> T {
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
     match std::pin::pin!(future).poll(&mut context) {
         std::task::Poll::Ready(output) => output,
@@ -184,7 +184,7 @@ fn leader_whose_write_conflicts_looks_and_writes_again() {
     assert_eq!(world.try_once(&mut me), world.leading_now());
     assert_eq!(world.asked, ["update", "get", "update"]);
     assert_eq!(world.spec()["acquireTime"], "2026-01-02T03:04:05.678901Z");
-    assert_eq!(world.spec()["renewTime"], "2026-01-02T03:04:07.678901Z");
+    assert_eq!(world.spec()["renewTime"], "2026-01-02T03:04:07.678902Z", "no two writes are the same");
     assert_eq!(world.lock.lease().unwrap().metadata.annotations["by"], "hand");
     let notes = me.take_notes();
     assert!(
@@ -193,9 +193,9 @@ fn leader_whose_write_conflicts_looks_and_writes_again() {
     );
 }
 
-#[tokio::test]
-async fn lease_of_another_is_respected_for_its_duration_from_when_it_was_first_seen() {
-    let (mut world, mut me) = (World::held_by("other").await, candidate("me"));
+#[test]
+fn lease_of_another_is_respected_for_its_duration_from_when_it_was_first_seen() {
+    let (mut world, mut me) = (World::held_by("other"), candidate("me"));
     assert_eq!(world.try_once(&mut me), held_by("other"));
     assert_eq!(me.runs_out_at(), Some(world.now.monotonic + Duration::from_secs(15)));
     world.wait(14_999);
@@ -214,9 +214,9 @@ async fn lease_of_another_is_respected_for_its_duration_from_when_it_was_first_s
     assert!(me.take_notes().is_empty(), "taking over is no slow path");
 }
 
-#[tokio::test]
-async fn lease_of_another_counts_anew_when_its_record_changes_and_only_then() {
-    let (mut world, mut me) = (World::held_by("other").await, candidate("me"));
+#[test]
+fn lease_of_another_counts_anew_when_its_record_changes_and_only_then() {
+    let (mut world, mut me) = (World::held_by("other"), candidate("me"));
     world.try_once(&mut me);
     world.wait(14_000);
     world.lock.edit(|lease| lease.spec.renew_time = Some("2030-01-01T00:00:00.000001Z".parse().unwrap()));
@@ -228,9 +228,9 @@ async fn lease_of_another_counts_anew_when_its_record_changes_and_only_then() {
     assert_eq!(world.try_once(&mut me), world.leading_now(), "a label is no renewal");
 }
 
-#[tokio::test]
-async fn lease_of_another_lasts_as_long_as_the_other_says() {
-    let (mut world, mut me) = (World::held_by("other").await, candidate("me"));
+#[test]
+fn lease_of_another_lasts_as_long_as_the_other_says() {
+    let (mut world, mut me) = (World::held_by("other"), candidate("me"));
     world.lock.edit(|lease| lease.spec.lease_duration_seconds = Some(60));
     world.try_once(&mut me);
     world.wait(59_999);
@@ -240,9 +240,9 @@ async fn lease_of_another_lasts_as_long_as_the_other_says() {
     assert_eq!(world.spec()["leaseDurationSeconds"], 15);
 }
 
-#[tokio::test]
-async fn standby_is_not_moved_by_a_wall_clock_that_jumps() {
-    let (mut world, mut me) = (World::held_by("other").await, candidate("me"));
+#[test]
+fn standby_is_not_moved_by_a_wall_clock_that_jumps() {
+    let (mut world, mut me) = (World::held_by("other"), candidate("me"));
     world.try_once(&mut me);
     world.now.wall = "2099-01-01T00:00:00Z".parse().unwrap();
     assert_eq!(world.try_once(&mut me), held_by("other"));
@@ -251,9 +251,9 @@ async fn standby_is_not_moved_by_a_wall_clock_that_jumps() {
     assert_eq!(world.try_once(&mut me), world.leading_now());
 }
 
-#[tokio::test]
-async fn lease_that_was_given_back_is_taken_at_once_and_counts_as_a_transition() {
-    let (mut world, mut me) = (World::held_by("").await, candidate("me"));
+#[test]
+fn lease_that_was_given_back_is_taken_at_once_and_counts_as_a_transition() {
+    let (mut world, mut me) = (World::held_by(""), candidate("me"));
     assert_eq!(world.try_once(&mut me), world.leading_now());
     assert_eq!(world.spec()["leaseTransitions"], 5);
 }
@@ -274,9 +274,9 @@ fn lease_with_numbers_that_make_no_sense_is_taken_without_breaking_it_for_ever()
     assert_eq!(world.spec()["leaseTransitions"], i32::MAX);
 }
 
-#[tokio::test]
-async fn taking_a_lease_keeps_what_is_unknown_adds_labels_and_ends_a_coordinators_wishes() {
-    let mut world = World::held_by("").await;
+#[test]
+fn taking_a_lease_keeps_what_is_unknown_adds_labels_and_ends_a_coordinators_wishes() {
+    let mut world = World::held_by("");
     let labels = Labels::from([("app".to_owned(), "kcm".to_owned())]);
     let mut me = candidate("me").with_labels(labels);
     world.lock.edit(|lease| {
@@ -361,14 +361,30 @@ fn leadership_counts_from_when_the_write_was_sent_that_succeeded() {
     world.wait(4_000);
     let step = me.answer(*create, created, world.now);
     assert!(matches!(step, Step::Done(Verdict::Leading { since }) if since == sent), "{step:?}");
-    // As upstream: what is written is when the try began, what is observed is when the answer came.
-    assert_eq!(world.spec()["renewTime"], "2026-01-02T03:04:05.678901Z");
+    assert_eq!(world.spec()["renewTime"], "2026-01-02T03:04:08.678901Z");
     assert_eq!(me.observed_at(), world.now.monotonic);
 }
 
-#[tokio::test]
-async fn lease_got_by_a_write_whose_answer_was_lost_is_recognised() {
-    let (mut world, mut me) = (World::held_by("").await, candidate("me").with_unique_identity(true));
+#[test]
+fn write_after_one_whose_answer_was_lost_is_seen_by_others_as_a_renewal() {
+    let (mut world, mut me, mut other) = (World::new(), candidate("me"), candidate("other"));
+    world.try_once(&mut me);
+    world.wait(2_000);
+    let update = me.try_acquire_or_renew(world.now);
+    world.ask(update.request()).unwrap();
+    world.wait(1_000);
+    assert_eq!(world.try_once(&mut other), held_by("me"));
+    world.wait(4_000);
+    let lost = ApiError::Timeout("update".to_owned());
+    let Step::Ask(get) = me.answer(update, Err(lost), world.now) else { panic!("it goes on to read") };
+    assert_eq!(world.finish(&mut me, *get), world.leading_now());
+    assert_eq!(world.try_once(&mut other), held_by("me"));
+    assert_eq!(other.observed_at(), world.now.monotonic, "counted anew");
+}
+
+#[test]
+fn lease_got_by_a_write_whose_answer_was_lost_is_recognised() {
+    let (mut world, mut me) = (World::held_by(""), candidate("me").with_unique_identity(true));
     let get = me.try_acquire_or_renew(world.now);
     let read = world.ask(get.request());
     let Step::Ask(update) = me.answer(get, read, world.now) else { panic!("it goes on to write") };
@@ -384,9 +400,9 @@ async fn lease_got_by_a_write_whose_answer_was_lost_is_recognised() {
     assert_eq!(world.spec()["leaseTransitions"], 5, "it was got once");
 }
 
-#[tokio::test]
-async fn lease_in_ones_own_name_from_before_a_restart_is_taken_and_told() {
-    let (mut world, mut me) = (World::held_by("me").await, candidate("me"));
+#[test]
+fn lease_in_ones_own_name_from_before_a_restart_is_taken_and_told() {
+    let (mut world, mut me) = (World::held_by("me"), candidate("me"));
     assert_eq!(world.try_once(&mut me), world.leading_now());
     assert_eq!(world.spec()["leaseTransitions"], 4);
     assert!(is_told_shared(&mut me));
@@ -453,9 +469,9 @@ fn lease_given_back_is_empty_lasts_a_second_and_keeps_its_transitions() {
     assert_eq!(world.release(&mut me), Verdict::NothingToRelease);
 }
 
-#[tokio::test]
-async fn lease_of_another_is_not_given_back() {
-    let (mut world, mut me) = (World::held_by("other").await, candidate("me"));
+#[test]
+fn lease_of_another_is_not_given_back() {
+    let (mut world, mut me) = (World::held_by("other"), candidate("me"));
     assert_eq!(world.release(&mut me), Verdict::NothingToRelease);
     assert_eq!(world.asked, ["get"]);
     world.wait(15_000);

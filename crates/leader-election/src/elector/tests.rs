@@ -1,1 +1,585 @@
+//! Candidates in simulated time, against a Lease behind a network that fails.
 
+mod go_candidate;
+mod network;
+mod pause;
+mod schedules;
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use kcm_api::ObjectKey;
+use kcm_clock::{Clock, SeededRandom, Sleep, Timestamp};
+use kcm_events::FakeRecorder;
+use tokio::{task::JoinHandle, time::sleep};
+
+use super::*;
+use crate::{ElectionObserver, HEALTH_TOLERANCE};
+use network::{Network, Trip};
+use pause::{Pausable, Pause};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn seconds(seconds: f64) -> Duration {
+    Duration::from_secs_f64(seconds)
+}
+
+/// A clock of one machine: its wall clock jumps about, its monotonic clock runs at its own rate.
+#[derive(Debug)]
+struct MachineClock {
+    origin: tokio::time::Instant,
+    /// Seconds of this clock in one real second.
+    rate: f64,
+    jumps: SeededRandom,
+    is_jumpy: bool,
+}
+
+impl MachineClock {
+    fn exact() -> Self {
+        Self { origin: tokio::time::Instant::now(), rate: 1.0, jumps: SeededRandom::new(1), is_jumpy: false }
+    }
+
+    fn wrong(rate: f64, seed: u64) -> Self {
+        Self { rate, is_jumpy: true, jumps: SeededRandom::new(seed), ..Self::exact() }
+    }
+}
+
+impl Clock for MachineClock {
+    fn now(&self) -> Timestamp {
+        let start: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
+        let jump = if self.is_jumpy { kcm_clock::Random::next_u64(&self.jumps) % 1_000_000 } else { 0 };
+        start.checked_add(self.monotonic() + Duration::from_secs(jump)).unwrap()
+    }
+
+    fn monotonic(&self) -> Duration {
+        self.origin.elapsed().mul_f64(self.rate)
+    }
+
+    fn sleep(&self, duration: Duration) -> Sleep {
+        Box::pin(sleep(duration.div_f64(self.rate)))
+    }
+}
+
+/// What an observer was told, in order.
+#[derive(Default)]
+struct Told {
+    lines: Mutex<Vec<String>>,
+    /// Called when a leadership begins.
+    elected: Option<Box<dyn Fn() + Send + Sync>>,
+}
+
+impl Told {
+    fn take(&self) -> Vec<String> {
+        std::mem::take(&mut self.lines.lock())
+    }
+}
+
+impl ElectionObserver for Told {
+    fn leading(&self, election: &str, leading: bool) {
+        self.lines.lock().push(format!("{election} leading {leading}"));
+        if let Some(elected) = self.elected.as_ref().filter(|_| leading) {
+            elected();
+        }
+    }
+
+    fn slow_path(&self, election: &str) {
+        self.lines.lock().push(format!("{election} slow path"));
+    }
+
+    fn new_leader(&self, election: &str, identity: &str) {
+        self.lines.lock().push(format!("{election} new leader {identity:?}"));
+    }
+
+    fn identity_shared(&self, election: &str) {
+        self.lines.lock().push(format!("{election} identity shared"));
+    }
+}
+
+fn config(identity: &str, lock: &Arc<Network>, clock: Arc<dyn Clock>) -> LeaderElectionConfig {
+    let seed = identity.bytes().map(u64::from).sum();
+    LeaderElectionConfig {
+        unique_identity: true,
+        ..LeaderElectionConfig::new(
+            ObjectKey::new("kube-system", "kcm"),
+            identity,
+            Arc::clone(lock) as _,
+            clock,
+            Arc::new(SeededRandom::new(seed)),
+        )
+    }
+}
+
+/// A candidate on a task of its own.
+struct Running {
+    gate: LeaderGate,
+    status: ElectionStatus,
+    nudge: Nudge,
+    told: Arc<Told>,
+    events: Arc<FakeRecorder>,
+    /// Ends standing by and, as `lead` heeds it, leading.
+    stop: CancellationToken,
+    lost: CancellationToken,
+    task: JoinHandle<Outcome<()>>,
+    paused: Arc<Pause>,
+}
+
+impl Running {
+    fn start(config: LeaderElectionConfig) -> Self {
+        Self::start_watched(config, Told::default())
+    }
+
+    fn start_watched(config: LeaderElectionConfig, told: Told) -> Self {
+        let (told, events) = (Arc::new(told), Arc::new(FakeRecorder::new()));
+        let config = LeaderElectionConfig {
+            observer: Arc::clone(&told) as _,
+            recorder: Some(Arc::clone(&events) as _),
+            ..config
+        };
+        let mut elector = LeaderElector::new(config).unwrap();
+        let (gate, status, nudge) = (elector.gate(), elector.status(), elector.nudge());
+        let (stop, lost) = (CancellationToken::new(), CancellationToken::new());
+        let paused = Arc::new(Pause::default());
+        let task = tokio::spawn(Pausable::new(Arc::clone(&paused), {
+            let (stop, lost) = (stop.clone(), lost.clone());
+            async move {
+                let outcome = elector
+                    .run(&stop, |leadership| {
+                        let stop = stop.clone();
+                        // On a task of its own, so that it sees the loss.
+                        tokio::spawn({
+                            let leadership = leadership.clone();
+                            async move {
+                                leadership.lost().cancelled().await;
+                                assert!(!leadership.is_leader());
+                                lost.cancel();
+                            }
+                        });
+                        async move { stop.cancelled().await }
+                    })
+                    .await;
+                drop(elector);
+                outcome
+            }
+        }));
+        Self { gate, status, nudge, told, events, stop, lost, task, paused }
+    }
+
+    async fn outcome(self) -> Outcome<()> {
+        self.task.await.unwrap()
+    }
+}
+
+fn exact() -> Arc<dyn Clock> {
+    Arc::new(MachineClock::exact())
+}
+
+#[tokio::test(start_paused = true)]
+async fn candidate_alone_leads_at_once_tells_everybody_and_renews_every_two_seconds() {
+    let network = Network::good();
+    let me = Running::start(config("me", &network, exact()));
+    sleep(seconds(5.0)).await;
+    assert!(me.gate.is_leader());
+    assert_eq!(me.status.leader(), "me");
+    assert_eq!(
+        network.log(),
+        [(0.0, "me", "get"), (0.0, "me", "create"), (2.0, "me", "update"), (4.0, "me", "update")]
+            .map(|(at, _, verb)| (seconds(at), verb))
+    );
+    assert_eq!(me.told.take(), ["kcm leading false", "kcm new leader \"me\"", "kcm leading true"]);
+    assert_eq!(me.events.take(), ["Normal LeaderElection me became leader"]);
+    me.stop.cancel();
+    sleep(seconds(0.1)).await;
+    assert!(!me.gate.is_leader() && me.lost.is_cancelled());
+    assert_eq!(me.told.take(), ["kcm leading false"]);
+    assert_eq!(me.events.take(), ["Normal LeaderElection me stopped leading"]);
+    assert_eq!(me.outcome().await, Outcome::Finished(()));
+    assert_eq!(network.lease().unwrap().holder(), Some("me"), "not to be given back");
+}
+
+#[tokio::test(start_paused = true)]
+async fn standby_asks_every_two_to_four_and_a_half_seconds() {
+    let network = Network::good();
+    let leader = Running::start(config("leader", &network, exact()));
+    sleep(SECOND).await;
+    let own = Network::beside(&network);
+    let standby = Running::start(config("standby", &own, exact()));
+    sleep(seconds(300.0)).await;
+    assert!(leader.gate.is_leader() && !standby.gate.is_leader());
+    assert_eq!(standby.status.leader(), "leader");
+    assert_eq!(standby.told.take(), ["kcm leading false", "kcm new leader \"leader\""]);
+    let log = own.log();
+    assert!(log.iter().all(|(_, verb)| *verb == "get"));
+    let pauses: Vec<_> = log.windows(2).map(|pair| pair[1].0 - pair[0].0).collect();
+    assert!(pauses.len() > 60);
+    let (least, most) = (pauses.iter().min().unwrap(), pauses.iter().max().unwrap());
+    assert!(*least >= 2 * SECOND && *most < seconds(4.401), "{least:?} {most:?}");
+    assert!(*least < seconds(2.3) && *most > seconds(4.1), "{least:?} {most:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn standby_takes_over_when_the_record_has_not_changed_for_the_lease() {
+    let network = Network::good();
+    let leader = Running::start(config("leader", &network, exact()));
+    sleep(SECOND).await;
+    let standby = Running::start(config("standby", &network, exact()));
+    sleep(seconds(9.5)).await;
+    // kill -9, half a second after the last renewal.
+    leader.task.abort();
+    let killed = tokio::time::Instant::now();
+    while !standby.gate.is_leader() {
+        sleep(Duration::from_millis(1)).await;
+    }
+    let gap = killed.elapsed();
+    // Fifteen seconds from when it saw the last renewal: at most a pause after it was made, and no pause on top.
+    assert!(gap > seconds(14.4) && gap < seconds(19.0), "{gap:?}");
+    assert!(!leader.gate.is_leader(), "a task that is gone leads no more");
+    assert_eq!(network.lease().unwrap().spec.lease_transitions, Some(1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn leader_that_cannot_renew_stops_ten_seconds_after_the_start_of_its_last_renewal() {
+    let network = Network::good();
+    let me = Running::start(config("me", &network, exact()));
+    sleep(seconds(4.5)).await;
+    network.all(Trip::broken);
+    sleep(seconds(9.4)).await;
+    assert!(me.gate.is_leader() && !me.lost.is_cancelled());
+    sleep(seconds(0.2)).await;
+    assert!(!me.gate.is_leader() && me.lost.is_cancelled());
+    let tries: Vec<_> = network.log().into_iter().filter(|(at, _)| *at > seconds(4.5)).collect();
+    let expected: Vec<_> = [6.0, 8.0, 10.0, 12.0]
+        .into_iter()
+        .flat_map(|at| [(seconds(at), "update"), (seconds(at), "get")])
+        .collect();
+    assert_eq!(tries, expected);
+    assert_eq!(me.told.take()[3..], ["kcm leading false"]);
+    assert_eq!(me.events.take()[1..], ["Normal LeaderElection me stopped leading"]);
+    assert_eq!(me.outcome().await, Outcome::Lost(Loss::Deadline));
+}
+
+#[tokio::test(start_paused = true)]
+async fn leader_whose_requests_hang_stops_all_the_same_and_gives_nothing_back() {
+    let network = Network::good();
+    let release_on_cancel = true;
+    let me = Running::start(LeaderElectionConfig { release_on_cancel, ..config("me", &network, exact()) });
+    sleep(SECOND).await;
+    network.all(Trip::silent);
+    sleep(seconds(8.999)).await;
+    assert!(me.gate.is_leader());
+    sleep(seconds(0.002)).await;
+    assert!(!me.gate.is_leader() && me.lost.is_cancelled() && me.task.is_finished());
+    let log = network.log();
+    assert_eq!(
+        log[2..],
+        [(2 * SECOND, "update"), (7 * SECOND, "get")],
+        "each is given up after five seconds"
+    );
+    assert_eq!(me.outcome().await, Outcome::Lost(Loss::Deadline));
+    assert_eq!(network.lease().unwrap().holder(), Some("me"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn request_that_hangs_once_does_not_cost_the_leadership() {
+    let network = Network::good();
+    let me = Running::start(config("me", &network, exact()));
+    sleep(SECOND).await;
+    network.next([Trip::silent()]);
+    sleep(seconds(60.0)).await;
+    assert!(me.gate.is_leader() && !me.lost.is_cancelled());
+    assert_eq!(me.told.take()[3..], ["kcm slow path"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn answer_that_comes_late_counts_from_when_it_was_asked() {
+    let network = Network::good();
+    let me = Running::start(config("me", &network, exact()));
+    sleep(SECOND).await;
+    // Carried out at once, answered four seconds later, at six.
+    network.next([Trip { back: seconds(4.0), ..Trip::good() }]);
+    sleep(seconds(5.5)).await;
+    assert!(me.gate.remaining() <= seconds(5.5), "{:?}", me.gate.remaining());
+    network.all(Trip::broken);
+    sleep(seconds(5.4)).await;
+    assert!(me.gate.is_leader());
+    sleep(seconds(0.2)).await;
+    assert!(!me.gate.is_leader(), "ten seconds after the write was sent, at two");
+}
+
+#[tokio::test(start_paused = true)]
+async fn leader_that_finds_another_holder_stops_at_once() {
+    let network = Network::good();
+    let me = Running::start(config("me", &network, exact()));
+    sleep(SECOND).await;
+    network.edit(|lease| lease.spec.holder_identity = Some("other".to_owned()));
+    sleep(seconds(1.01)).await;
+    assert!(!me.gate.is_leader());
+    assert_eq!(me.outcome().await, Outcome::Lost(Loss::Taken("other".to_owned())));
+}
+
+#[tokio::test(start_paused = true)]
+async fn leader_whose_lease_is_deleted_keeps_leading_by_a_new_one() {
+    let network = Network::good();
+    let me = Running::start(config("me", &network, exact()));
+    sleep(SECOND).await;
+    network.delete();
+    sleep(seconds(2.0)).await;
+    assert!(me.gate.is_leader() && !me.lost.is_cancelled());
+    assert_eq!(network.lease().unwrap().holder(), Some("me"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn lease_given_back_is_taken_within_milliseconds_by_a_standby_that_is_nudged() {
+    let network = Network::with(|| Trip { out: seconds(0.002), back: seconds(0.002), ..Trip::good() });
+    let release_on_cancel = true;
+    let leader =
+        Running::start(LeaderElectionConfig { release_on_cancel, ..config("leader", &network, exact()) });
+    sleep(SECOND).await;
+    let standby = Running::start(config("standby", &network, exact()));
+    network.watch({
+        let nudge = standby.nudge.clone();
+        move |lease| nudge.lease_changed(lease)
+    });
+    sleep(seconds(20.3)).await;
+    let stopped = tokio::time::Instant::now();
+    leader.stop.cancel();
+    while !standby.gate.is_leader() {
+        sleep(Duration::from_millis(1)).await;
+    }
+    assert!(!leader.gate.is_leader());
+    let gap = stopped.elapsed();
+    assert!(gap < Duration::from_millis(30), "{gap:?}");
+    assert_eq!(leader.outcome().await, Outcome::Finished(()));
+    let spec = network.lease().unwrap().spec;
+    assert_eq!((spec.holder_identity.as_deref(), spec.lease_transitions), (Some("standby"), Some(1)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn lease_given_back_is_taken_at_the_next_turn_by_a_standby_that_is_not_nudged() {
+    let network = Network::good();
+    let release_on_cancel = true;
+    let leader =
+        Running::start(LeaderElectionConfig { release_on_cancel, ..config("leader", &network, exact()) });
+    sleep(SECOND).await;
+    let standby = Running::start(config("standby", &network, exact()));
+    sleep(seconds(20.3)).await;
+    leader.stop.cancel();
+    sleep(seconds(4.4)).await;
+    assert!(standby.gate.is_leader());
+}
+
+#[tokio::test(start_paused = true)]
+async fn leader_keeps_renewing_while_what_it_led_winds_down() {
+    let network = Network::good();
+    let config = LeaderElectionConfig { release_on_cancel: true, ..config("me", &network, exact()) };
+    let mut elector = LeaderElector::new(config).unwrap();
+    let (stop, gate) = (CancellationToken::new(), elector.gate());
+    let ended = elector.run(&stop, |leadership| {
+        let (stop, gate) = (stop.clone(), gate.clone());
+        async move {
+            sleep(SECOND).await;
+            stop.cancel();
+            sleep(seconds(30.0)).await;
+            assert!(leadership.is_leader() && gate.is_leader());
+            "drained"
+        }
+    });
+    assert_eq!(ended.await, Outcome::Finished("drained"));
+    let log = network.log();
+    assert_eq!(log.iter().filter(|(at, _)| *at > SECOND && *at < seconds(31.0)).count(), 15);
+    assert_eq!(log[log.len() - 2..], [(seconds(31.0), "get"), (seconds(31.0), "update")]);
+    assert_eq!(network.lease().unwrap().holder(), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn giving_back_is_repeated_after_a_conflict_and_ends_at_the_deadline() {
+    let network = Network::good();
+    let release_on_cancel = true;
+    let me = Running::start(LeaderElectionConfig { release_on_cancel, ..config("me", &network, exact()) });
+    sleep(SECOND).await;
+    // Somebody writes between reading and writing, three times.
+    let writer = Network::beside(&network);
+    network.before_updates(3, move || writer.edit(|lease| lease.metadata.generation += 1));
+    me.stop.cancel();
+    sleep(SECOND).await;
+    assert_eq!(network.lease().unwrap().holder(), None);
+    assert_eq!(network.log().len(), 2 + 2 * 4);
+
+    let network = Network::good();
+    let me = Running::start(LeaderElectionConfig { release_on_cancel, ..config("me", &network, exact()) });
+    sleep(SECOND).await;
+    let writer = Network::beside(&network);
+    network.before_updates(usize::MAX, move || writer.edit(|lease| lease.metadata.generation += 1));
+    me.stop.cancel();
+    sleep(seconds(9.9)).await;
+    assert!(!me.task.is_finished() && !me.gate.is_leader());
+    sleep(seconds(0.2)).await;
+    assert!(me.task.is_finished());
+    assert!(network.log().len() < 410, "bounded: {}", network.log().len());
+}
+
+#[tokio::test(start_paused = true)]
+async fn candidate_cancelled_while_standing_by_ends_without_a_write() {
+    let network = Network::good();
+    let _leader = Running::start(config("leader", &network, exact()));
+    sleep(SECOND).await;
+    let own = Network::beside(&network);
+    let release_on_cancel = true;
+    let standby =
+        Running::start(LeaderElectionConfig { release_on_cancel, ..config("standby", &own, exact()) });
+    sleep(SECOND).await;
+    standby.stop.cancel();
+    assert_eq!(standby.outcome().await, Outcome::NeverLed);
+    assert_eq!(own.log(), [(SECOND, "get")]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn candidate_cancelled_while_its_first_write_is_under_way_gives_back_what_that_got() {
+    let network = Network::good();
+    network.next([Trip::good(), Trip { back: seconds(3.0), ..Trip::good() }]);
+    let release_on_cancel = true;
+    let me = Running::start(LeaderElectionConfig { release_on_cancel, ..config("me", &network, exact()) });
+    sleep(SECOND).await;
+    assert_eq!(network.lease().unwrap().holder(), Some("me"));
+    assert!(!me.gate.is_leader());
+    me.stop.cancel();
+    assert_eq!(me.outcome().await, Outcome::NeverLed);
+    assert_eq!(network.lease().unwrap().holder(), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn leadership_whose_answer_comes_after_its_end_is_not_begun() {
+    let network = Network::good();
+    let lease_duration = seconds(1.9);
+    let config = LeaderElectionConfig {
+        lease_duration,
+        renew_deadline: seconds(1.8),
+        retry_period: seconds(0.5),
+        ..config("me", &network, exact())
+    };
+    network.next([Trip::good(), Trip { back: seconds(0.9999), ..Trip::good() }]);
+    let me = Running::start(config);
+    sleep(seconds(0.9995)).await;
+    assert!(!me.gate.is_leader());
+    sleep(seconds(3.0)).await;
+    assert!(me.gate.is_leader());
+    assert!(me.gate.remaining() <= SECOND, "others read one second, not 1.8");
+}
+
+#[tokio::test(start_paused = true)]
+async fn process_that_was_stopped_finds_the_gate_closed_when_it_goes_on() {
+    let network = Network::good();
+    let me = Running::start(config("me", &network, exact()));
+    sleep(SECOND).await;
+    me.paused.stop();
+    sleep(seconds(8.9)).await;
+    assert!(me.gate.is_leader());
+    sleep(seconds(0.2)).await;
+    assert!(!me.gate.is_leader(), "no task had to run for that");
+    assert!(!me.lost.is_cancelled());
+    sleep(seconds(60.0)).await;
+    let asked = network.log().len();
+    me.paused.go_on();
+    sleep(seconds(0.001)).await;
+    assert!(me.lost.is_cancelled());
+    assert_eq!(network.log().len(), asked, "it does not renew what is no longer its own");
+    assert_eq!(me.outcome().await, Outcome::Lost(Loss::Deadline));
+}
+
+#[tokio::test(start_paused = true)]
+async fn leadership_ends_when_the_run_is_dropped() {
+    let network = Network::good();
+    let me = Running::start(config("me", &network, exact()));
+    sleep(SECOND).await;
+    me.task.abort();
+    sleep(seconds(0.001)).await;
+    assert!(!me.gate.is_leader() && me.lost.is_cancelled());
+}
+
+#[tokio::test(start_paused = true)]
+async fn wall_clock_that_jumps_with_every_look_changes_nothing() {
+    let network = Network::good();
+    let leader = Running::start(config("leader", &network, Arc::new(MachineClock::wrong(1.0, 3))));
+    sleep(SECOND).await;
+    let standby = Running::start(config("standby", &network, Arc::new(MachineClock::wrong(1.0, 4))));
+    sleep(seconds(600.0)).await;
+    assert!(leader.gate.is_leader() && !standby.gate.is_leader());
+    assert_eq!(network.lease().unwrap().spec.lease_transitions, Some(0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn server_that_refuses_is_asked_at_the_usual_pace_until_it_serves() {
+    for trip in [Trip::broken, Trip::refused] {
+        let network = Network::with(trip);
+        let me = Running::start(config("me", &network, exact()));
+        for _ in 0..600 {
+            me.nudge.nudge();
+            sleep(seconds(0.1)).await;
+        }
+        // Nudged without end: once in a tenth of a second and no more.
+        assert!((100..=610).contains(&network.log().len()), "{}", network.log().len());
+        let before = network.log().len();
+        sleep(seconds(60.0)).await;
+        assert!(network.log().len() - before <= 31);
+        assert!(!me.gate.is_leader());
+        network.all(Trip::good);
+        sleep(seconds(4.5)).await;
+        assert!(me.gate.is_leader());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn health_fails_for_a_leader_that_neither_renews_nor_notices_and_for_nobody_else() {
+    let network = Network::good();
+    let leader = Running::start(config("leader", &network, exact()));
+    sleep(SECOND).await;
+    let standby = Running::start(config("standby", &network, exact()));
+    sleep(seconds(1.5)).await;
+    leader.paused.stop();
+    sleep(seconds(34.4)).await;
+    assert_eq!(leader.status.check(HEALTH_TOLERANCE), Ok(()));
+    sleep(seconds(0.2)).await;
+    let error = leader.status.check(HEALTH_TOLERANCE).unwrap_err();
+    assert_eq!(error.to_string(), "failed election to renew leadership on lease kcm");
+    assert!(standby.gate.is_leader());
+    assert_eq!(standby.status.check(HEALTH_TOLERANCE), Ok(()));
+    network.all(Trip::silent);
+    sleep(seconds(5.0)).await;
+    assert_eq!(standby.status.check(Duration::ZERO), Ok(()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_of_one_identity_are_told() {
+    let network = Network::good();
+    let twin = |unique_identity, seed| LeaderElectionConfig {
+        unique_identity,
+        ..config("twin", &network, Arc::new(MachineClock::wrong(1.0, seed)))
+    };
+    let one = Running::start(twin(false, 1));
+    sleep(SECOND).await;
+    let two = Running::start(twin(false, 2));
+    sleep(seconds(3.0)).await;
+    assert!(one.gate.is_leader() && two.gate.is_leader(), "as upstream");
+    assert!(one.told.take().contains(&"kcm identity shared".to_owned()));
+    assert!(two.told.take().contains(&"kcm identity shared".to_owned()));
+    let three = Running::start(twin(true, 3));
+    sleep(seconds(60.0)).await;
+    assert!(!three.gate.is_leader());
+    assert!(three.told.take().contains(&"kcm identity shared".to_owned()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn elector_that_lost_can_stand_again() {
+    let network = Network::good();
+    let mut elector = LeaderElector::new(config("me", &network, exact())).unwrap();
+    let stop = CancellationToken::new();
+    let terms = AtomicUsize::new(0);
+    for term in 1..=3 {
+        let outcome = elector.run(&stop, |_| async {
+            terms.fetch_add(1, Ordering::SeqCst);
+            network.all(Trip::broken);
+            std::future::pending::<()>().await;
+        });
+        assert_eq!(outcome.await, Outcome::Lost(Loss::Deadline));
+        assert_eq!(terms.load(Ordering::SeqCst), term);
+        network.all(Trip::good);
+    }
+}
