@@ -6,7 +6,8 @@ use xtask::{
     input,
 };
 
-const CASES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../test/recordings/v1.36/vectors/deployment.jsonl.xz");
+const CASES: &str =
+    concat!(env!("CARGO_MANIFEST_DIR"), "/../../test/recordings/v1.36/vectors/deployment.jsonl.xz");
 
 /// Cases in which upstream claimed two ReplicaSets in another order than by age: the order of its cache is that
 /// of a Go map, which begins anywhere. Ours is always by age. See `docs/deviations.md`.
@@ -22,7 +23,10 @@ fn deployment_controller_answers_every_recorded_case_as_upstream() {
             let id = case["id"].as_u64().unwrap();
             let (mut recorded, mut answer) = (case["output"].clone(), deployment::answer(case));
             if CLAIMED_IN_RANDOM_ORDER.contains(&id) {
-                assert!(!differing_fields(&recorded, &answer).is_empty(), "case {id} is an exception no more");
+                assert!(
+                    !differing_fields(&recorded, &answer).is_empty(),
+                    "case {id} is an exception no more"
+                );
                 sort_patches(&mut recorded);
                 sort_patches(&mut answer);
             }
