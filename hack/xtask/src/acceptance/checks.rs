@@ -50,7 +50,10 @@ pub struct Check {
 
 impl fmt::Debug for Check {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Check").field("number", &self.number).field("title", &self.title).finish_non_exhaustive()
+        f.debug_struct("Check")
+            .field("number", &self.number)
+            .field("title", &self.title)
+            .finish_non_exhaustive()
     }
 }
 
@@ -143,7 +146,7 @@ checks! {
     65 Nothing patching::label, "`label`, `annotate`";
     66 Nothing creating::others, "`expose`, `autoscale`, `run`, `auth can-i`, `auth whoami`";
     67 Sandbox looking::logs, "`logs`; `exec` and `port-forward` say that they cannot";
-    68 OwnServer wire::watches, "watches: too old, streaming lists, labels that change";
+    68 Nothing wire::watches, "watches: too old, streaming lists, labels that change";
     69 Nothing wire::two_writers, "two writers, one wins; a write of nothing";
     70 OwnServer servers::restart, "a restart with `--data-dir`";
     71 Versions servers::versions, "all of the above with other versions";

@@ -38,7 +38,12 @@ pub(super) struct SandboxProgram(pub(super) PathBuf);
 
 impl SandboxProgram {
     /// Starts a sandbox whose files are in `folder`, with more flags if wished for.
-    pub(super) async fn start(&self, folder: &Path, version: &Version, flags: &[&str]) -> Result<Cluster, Failure> {
+    pub(super) async fn start(
+        &self,
+        folder: &Path,
+        version: &Version,
+        flags: &[&str],
+    ) -> Result<Cluster, Failure> {
         let kubeconfig = folder.join("kubeconfig");
         let mut command = Command::new(&self.0);
         if !flags.contains(&"--listen") {
@@ -53,7 +58,7 @@ impl SandboxProgram {
             .args(flags);
         let address = |line: &str| {
             let rest = line.split("http://").nth(1)?;
-            Some(rest.split(|c: char| c == ';' || c == ' ' || c == '/').next()?.to_owned())
+            Some(rest.split([';', ' ', '/']).next()?.to_owned())
         };
         let (process, authority) = start("kube-sandbox", command, address).await?;
         Ok(Cluster { kubeconfig, wire: Wire { authority }, process })

@@ -6,7 +6,8 @@ use thiserror::Error;
 
 use super::report::Report;
 
-const BEGIN: &str = "<!-- kubectl-acceptance begins; written by `cargo xtask kubectl-acceptance --update-docs` -->";
+const BEGIN: &str =
+    "<!-- kubectl-acceptance begins; written by `cargo xtask kubectl-acceptance --update-docs` -->";
 const END: &str = "<!-- kubectl-acceptance ends -->";
 
 /// A table that cannot be written.
@@ -33,8 +34,8 @@ pub enum DocumentError {
 pub fn update(path: &Path, report: &Report) -> Result<(), DocumentError> {
     let file = |source| DocumentError::File { path: path.display().to_string(), source };
     let text = fs::read_to_string(path).map_err(file)?;
-    let updated =
-        between_markers(&text, &section(report)).ok_or_else(|| DocumentError::Markers(path.display().to_string()))?;
+    let updated = between_markers(&text, &section(report))
+        .ok_or_else(|| DocumentError::Markers(path.display().to_string()))?;
     if updated != text {
         fs::write(path, updated).map_err(file)?;
     }

@@ -15,7 +15,11 @@ impl Failure {
     /// The first line, cut to what fits a table.
     pub fn summary(&self) -> String {
         let line = self.0.lines().next().unwrap_or_default();
-        if line.chars().count() > 120 { format!("{}…", line.chars().take(119).collect::<String>()) } else { line.to_owned() }
+        if line.chars().count() > 120 {
+            format!("{}…", line.chars().take(119).collect::<String>())
+        } else {
+            line.to_owned()
+        }
     }
 }
 

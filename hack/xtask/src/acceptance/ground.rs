@@ -26,6 +26,8 @@ pub(super) struct Ground {
     pub(super) namespace: String,
     /// None with a cluster that the lane did not start.
     pub(super) sandbox: Option<SandboxProgram>,
+    /// Whether pods become ready.
+    pub(super) has_nodes: bool,
 }
 
 impl Ground {
@@ -137,7 +139,8 @@ impl Ground {
 
     /// Waits until nothing is at `path`.
     pub(super) async fn until_gone(&self, path: &str) -> Result<(), Failure> {
-        self.until(&format!("the end of {path}"), async || Ok((!self.exists(path).await?).then_some(()))).await
+        self.until(&format!("the end of {path}"), async || Ok((!self.exists(path).await?).then_some(())))
+            .await
     }
 
     /// Watches from the present state of `what` on.
@@ -175,10 +178,32 @@ impl Ground {
         .await
     }
 
+    /// Waits until nobody writes the Deployment any more; gives it.
+    pub(super) async fn at_rest(&self, deployment: &str) -> Result<Value, Failure> {
+        /// So often it has to be found unchanged.
+        const CALM: u32 = 8;
+        if self.has_nodes {
+            self.rolled_out(deployment).await?;
+        }
+        let (mut last, mut calm) = (Value::Null, 0);
+        self.until("a Deployment at rest", async || {
+            let now = self.object(&format!("deployments/{deployment}")).await?;
+            calm = if now == last && now["status"]["observedGeneration"] == generation(&now) {
+                calm + 1
+            } else {
+                0
+            };
+            last = now;
+            Ok((calm >= CALM).then(|| last.clone()))
+        })
+        .await
+    }
+
     /// The ReplicaSet of the Deployment's present template, as told by its pods' image.
     pub(super) async fn replica_set_with_image(&self, image: &str) -> Result<Value, Failure> {
         let sets = self.items("replicasets").await?;
-        let found = sets.into_iter().find(|set| set["spec"]["template"]["spec"]["containers"][0]["image"] == image);
+        let found =
+            sets.into_iter().find(|set| set["spec"]["template"]["spec"]["containers"][0]["image"] == image);
         found.ok_or_else(|| Failure::new(format!("no ReplicaSet has the image {image}")))
     }
 
@@ -197,6 +222,7 @@ impl Ground {
             wire: cluster.wire.clone(),
             namespace: self.namespace.clone(),
             sandbox: self.sandbox.clone(),
+            has_nodes: true,
         };
         ground.make_namespace().await?;
         Ok((cluster, ground))

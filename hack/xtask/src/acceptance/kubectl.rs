@@ -35,17 +35,25 @@ impl Version {
     /// those older than 1.28, which this server does not support by design; or else the one `kubectl`.
     pub fn installed() -> Vec<Self> {
         let path = env::var_os("PATH").unwrap_or_default();
-        let Some(kubectl) = env::split_paths(&path).map(|folder| folder.join("kubectl")).find(|file| file.is_file())
+        let Some(kubectl) =
+            env::split_paths(&path).map(|folder| folder.join("kubectl")).find(|file| file.is_file())
         else {
             return Vec::new();
         };
         let real = fs::canonicalize(&kubectl).unwrap_or_else(|_| kubectl.clone());
         let mut found = Vec::new();
-        for entry in real.parent().and_then(|folder| fs::read_dir(folder).ok()).into_iter().flatten().flatten() {
+        for entry in
+            real.parent().and_then(|folder| fs::read_dir(folder).ok()).into_iter().flatten().flatten()
+        {
             let name = entry.file_name();
-            let minor = name.to_str().and_then(|name| name.strip_prefix("kubectl.1.")).and_then(|n| n.parse().ok());
+            let minor =
+                name.to_str().and_then(|name| name.strip_prefix("kubectl.1.")).and_then(|n| n.parse().ok());
             if let Some(minor) = minor.filter(|minor| *minor >= 28) {
-                found.push(Self { minor: Some(minor), program: entry.path(), dispatcher: Some(kubectl.clone()) });
+                found.push(Self {
+                    minor: Some(minor),
+                    program: entry.path(),
+                    dispatcher: Some(kubectl.clone()),
+                });
             }
         }
         found.sort_by_key(|version| version.minor);
@@ -170,7 +178,11 @@ impl Running {
                 () = &mut patience => None,
             };
             let Some(line) = line else {
-                let message = format!("`kubectl {}` never printed `{pattern}`, but:\n{}", self.line, self.seen.join("\n"));
+                let message = format!(
+                    "`kubectl {}` never printed `{pattern}`, but:\n{}",
+                    self.line,
+                    self.seen.join("\n")
+                );
                 return Err(Failure::new(message));
             };
             let found = pattern::matches(pattern, &line);
@@ -284,7 +296,8 @@ fn indented(text: &str) -> String {
 
 /// A request from a line of the log, in the form of before 1.33 or in the structured one.
 fn request(line: &str) -> Option<String> {
-    let quoted = |name: &str| line.split(&format!(" {name}=\"")).nth(1).and_then(|rest| rest.split('"').next());
+    let quoted =
+        |name: &str| line.split(&format!(" {name}=\"")).nth(1).and_then(|rest| rest.split('"').next());
     let (method, url) = if let (Some(verb), Some(url)) = (quoted("verb"), quoted("url")) {
         (verb, url)
     } else {
@@ -326,10 +339,19 @@ mod tests {
 
     #[test]
     fn requests_are_read_from_both_forms_of_the_log() {
-        let ended = |stderr: &str| Ended { line: String::new(), code: Some(0), stdout: String::new(), stderr: stderr.into() };
+        let ended = |stderr: &str| Ended {
+            line: String::new(),
+            code: Some(0),
+            stdout: String::new(),
+            stderr: stderr.into(),
+        };
         let old = "I1 1 2 round_trippers.go:553] GET http://127.0.0.1:1/api/v1/pods?limit=1 200 OK in 1 milliseconds";
-        let new = r#"I1 1 2 round_trippers.go:632] "Response" verb="PATCH" url="https://h:1/apis" status="200 OK""#;
+        let new =
+            r#"I1 1 2 round_trippers.go:632] "Response" verb="PATCH" url="https://h:1/apis" status="200 OK""#;
         let other = "I1 1 2 loader.go:395] Config loaded from file:  /x";
-        assert_eq!(ended(&[old, new, other].join("\n")).requests(), ["GET /api/v1/pods?limit=1", "PATCH /apis"]);
+        assert_eq!(
+            ended(&[old, new, other].join("\n")).requests(),
+            ["GET /api/v1/pods?limit=1", "PATCH /apis"]
+        );
     }
 }

@@ -18,7 +18,8 @@ pub(super) fn missing<'a>(patterns: &'a str, text: &str) -> Option<&'a str> {
 /// Whether `text` has the lines of `patterns` and no others but empty ones.
 pub(super) fn is_exactly(patterns: &str, text: &str) -> bool {
     let mut lines = text.lines().filter(|line| !line.trim().is_empty());
-    wanted(patterns).all(|pattern| lines.next().is_some_and(|line| matches(pattern, line))) && lines.next().is_none()
+    wanted(patterns).all(|pattern| lines.next().is_some_and(|line| matches(pattern, line)))
+        && lines.next().is_none()
 }
 
 fn wanted(patterns: &str) -> impl Iterator<Item = &str> {

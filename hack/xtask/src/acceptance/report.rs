@@ -36,7 +36,10 @@ pub struct Report {
 impl Report {
     /// The numbers of the checks that failed with any version.
     pub fn failed(&self) -> BTreeSet<u8> {
-        self.verdicts().filter(|verdict| matches!(verdict.outcome, Outcome::Failed(_))).map(|v| v.number).collect()
+        self.verdicts()
+            .filter(|verdict| matches!(verdict.outcome, Outcome::Failed(_)))
+            .map(|v| v.number)
+            .collect()
     }
 
     /// How many of the checks failed or were left out with no version.
@@ -98,7 +101,11 @@ impl Report {
         for run in &self.runs {
             for verdict in &run.verdicts {
                 if let Outcome::Failed(failure) = &verdict.outcome {
-                    let _ = writeln!(details, "\ncheck {} with kubectl {}: {failure}", verdict.number, run.version);
+                    let _ = writeln!(
+                        details,
+                        "\ncheck {} with kubectl {}: {failure}",
+                        verdict.number, run.version
+                    );
                 }
             }
         }

@@ -161,6 +161,7 @@ async fn outcome_of(
             wire: cluster.wire.clone(),
             namespace,
             sandbox: sandbox.cloned(),
+            has_nodes,
         };
         ground.make_namespace().await?;
         let verdict = (check.run)(&ground).await;
@@ -181,9 +182,9 @@ async fn has_nodes(cluster: &Cluster) -> Result<bool, Failure> {
 }
 
 fn is_ready(node: &Value) -> bool {
-    node.pointer("/status/conditions")
-        .and_then(Value::as_array)
-        .is_some_and(|all| all.iter().any(|condition| condition["type"] == "Ready" && condition["status"] == "True"))
+    node.pointer("/status/conditions").and_then(Value::as_array).is_some_and(|all| {
+        all.iter().any(|condition| condition["type"] == "Ready" && condition["status"] == "True")
+    })
 }
 
 /// The check of the versions: those that are asked for were there, and each passed what the newest passed.
@@ -194,7 +195,8 @@ fn judge_versions(report: &mut Report) {
         return;
     }
     let Some(newest) = report.runs.last().cloned() else { return };
-    let passes = |run: &Run, number| run.verdict(number).is_some_and(|v| matches!(v.outcome, Outcome::Passed));
+    let passes =
+        |run: &Run, number| run.verdict(number).is_some_and(|v| matches!(v.outcome, Outcome::Passed));
     for run in &mut report.runs {
         let other: Vec<String> = newest
             .verdicts

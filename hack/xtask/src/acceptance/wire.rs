@@ -81,7 +81,8 @@ impl Wire {
         let status = answer.status().as_u16();
         let content_type = answer.headers().get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
         let content_type = content_type.unwrap_or_default().to_owned();
-        let bytes = answer.into_body().collect().await.map_err(|error| Failure::new(format!("{path}: {error}")))?;
+        let bytes =
+            answer.into_body().collect().await.map_err(|error| Failure::new(format!("{path}: {error}")))?;
         let body = serde_json::from_slice(&bytes.to_bytes()).unwrap_or(Value::Null);
         Ok(Reply { status, content_type, body })
     }
@@ -100,7 +101,8 @@ impl Wire {
 
     /// A JSON merge patch.
     pub(super) async fn patch(&self, path: &str, body: &Value) -> Result<Reply, Failure> {
-        self.send(Method::PATCH, path, (header::CONTENT_TYPE, "application/merge-patch+json"), Some(body)).await
+        self.send(Method::PATCH, path, (header::CONTENT_TYPE, "application/merge-patch+json"), Some(body))
+            .await
     }
 
     pub(super) async fn delete(&self, path: &str) -> Result<Reply, Failure> {
@@ -157,15 +159,19 @@ impl Watch {
     pub(super) async fn expect(&mut self, kind: &str) -> Result<Event, Failure> {
         match self.next().await? {
             Some(event) if event.kind == kind => Ok(event),
-            Some(event) => {
-                Err(Failure::new(format!("watch {}: {} instead of {kind}: {}", self.path, event.kind, event.object)))
-            }
+            Some(event) => Err(Failure::new(format!(
+                "watch {}: {} instead of {kind}: {}",
+                self.path, event.kind, event.object
+            ))),
             None => Err(Failure::new(format!("watch {}: ended instead of {kind}", self.path))),
         }
     }
 
     /// Reads up to and including the first event that `is_last` accepts.
-    pub(super) async fn until(&mut self, mut is_last: impl FnMut(&Event) -> bool) -> Result<Vec<Event>, Failure> {
+    pub(super) async fn until(
+        &mut self,
+        mut is_last: impl FnMut(&Event) -> bool,
+    ) -> Result<Vec<Event>, Failure> {
         let mut events = Vec::new();
         while let Some(event) = self.next().await? {
             let last = is_last(&event);

@@ -12,7 +12,8 @@ use crate::acceptance::{
 
 /// From 1.32 on the typed clients send protobuf.
 fn sent_protobuf(ground: &Ground, ended: &Ended) -> Judged {
-    let body = |line: &str| line.contains("Content-Type") && line.contains("application/vnd.kubernetes.protobuf");
+    let body =
+        |line: &str| line.contains("Content-Type") && line.contains("application/vnd.kubernetes.protobuf");
     let sent = ended.stderr.lines().any(body);
     ensure(sent || !ground.version().is_at_least(32), || ended.but("does not send protobuf").to_string())
 }
@@ -21,21 +22,26 @@ pub(super) async fn create_deployment(ground: &Ground) -> Judged {
     let created = ground.run("create deployment foo --image=busybox --replicas=2 --port=80 -v=8").await?;
     created.prints_exactly("deployment.apps/foo created")?;
     sent_protobuf(ground, &created)?;
-    let foo = ground.object("deployments/foo").await?;
-    same("replicas", &foo["spec"]["replicas"], &json!(2))?;
-    same("the labels", &foo["metadata"]["labels"], &json!({ "app": "foo" }))?;
-    let container = &foo["spec"]["template"]["spec"]["containers"][0];
+    let created = ground.object("deployments/foo").await?;
+    same("replicas", &created["spec"]["replicas"], &json!(2))?;
+    same("the labels", &created["metadata"]["labels"], &json!({ "app": "foo" }))?;
+    let container = &created["spec"]["template"]["spec"]["containers"][0];
     same("the image", &container["image"], &json!("busybox"))?;
     same("the pull policy", &container["imagePullPolicy"], &json!("Always"))?;
     same("the ports", &container["ports"], &json!([{ "containerPort": 80, "protocol": "TCP" }]))
 }
 
 pub(super) async fn no_replicas(ground: &Ground) -> Judged {
-    ground.run("create deployment zero --image=b --replicas=0").await?.prints_exactly("deployment.apps/zero created")?;
+    ground
+        .run("create deployment zero --image=b --replicas=0")
+        .await?
+        .prints_exactly("deployment.apps/zero created")?;
     let zero = ground
         .until_object("deployments/zero", "availability", |zero| {
             let conditions = zero["status"]["conditions"].as_array().into_iter().flatten();
-            conditions.into_iter().any(|condition| condition["type"] == "Available" && condition["status"] == "True")
+            conditions
+                .into_iter()
+                .any(|condition| condition["type"] == "Available" && condition["status"] == "True")
         })
         .await?;
     same("replicas", &zero["spec"]["replicas"], &json!(0))?;
@@ -61,7 +67,10 @@ pub(super) async fn create_namespace(ground: &Ground) -> Judged {
     let created = ground.run(&format!("create ns {team} -v=8")).await?;
     created.prints_exactly(&format!("namespace/{team} created"))?;
     sent_protobuf(ground, &created)?;
-    ground.run(&format!("-n {team} create -f web.yaml")).await?.prints_exactly("deployment.apps/web created")?;
+    ground
+        .run(&format!("-n {team} create -f web.yaml"))
+        .await?
+        .prints_exactly("deployment.apps/web created")?;
     let namespace = ground.wire.get(&format!("/api/v1/namespaces/{team}")).await?.expect(200)?;
     same("the label", &namespace["metadata"]["labels"]["kubernetes.io/metadata.name"], &json!(team))?;
     ground.run(&format!("delete ns {team} --wait=false")).await?.prints("namespace \"*\" deleted")?;
@@ -74,10 +83,9 @@ pub(super) async fn missing_namespace(ground: &Ground) -> Judged {
         .await?
         .fails("error: failed to create deployment: namespaces \"missing\" not found")?;
     ground.file("web.yaml", WEB)?;
-    ground
-        .run("-n missing create -f web.yaml")
-        .await?
-        .fails("Error from server (NotFound): error when creating \"web.yaml\": namespaces \"missing\" not found")?;
+    ground.run("-n missing create -f web.yaml").await?.fails(
+        "Error from server (NotFound): error when creating \"web.yaml\": namespaces \"missing\" not found",
+    )?;
     Ok(())
 }
 
@@ -94,7 +102,11 @@ pub(super) async fn others(ground: &Ground) -> Judged {
     sent_protobuf(ground, &scaled)?;
     let autoscaler = ground.object("horizontalpodautoscalers/web").await?;
     same("the maximum", &autoscaler["spec"]["maxReplicas"], &json!(5))?;
-    same("the target", &autoscaler["spec"]["metrics"][0]["resource"]["target"]["averageUtilization"], &json!(50))?;
+    same(
+        "the target",
+        &autoscaler["spec"]["metrics"][0]["resource"]["target"]["averageUtilization"],
+        &json!(50),
+    )?;
 
     ground.run("run bare --image=nginx:1 --env=A=b").await?.prints_exactly("pod/bare created")?;
     let pod = ground.object("pods/bare").await?;

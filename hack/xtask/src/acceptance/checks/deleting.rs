@@ -6,7 +6,9 @@ use super::Judged;
 use crate::acceptance::{
     failure::{Failure, ensure, same},
     ground::{Ground, generation, name},
+    kubectl::Kubectl,
     manifests::WEB,
+    wire::Event,
 };
 
 async fn first_pod(ground: &Ground) -> Result<String, Failure> {
@@ -22,7 +24,7 @@ pub(super) async fn pod(ground: &Ground) -> Judged {
     deleted.prints(&format!("pod \"{victim}\" deleted*"))?;
     ensure(!ground.exists(&format!("pods/{victim}")).await?, || "kubectl did not wait".to_owned())?;
     let events = watch.until(|event| event.kind == "DELETED" && event.name() == victim).await?;
-    let position = |what: &dyn Fn(&crate::acceptance::wire::Event) -> bool| events.iter().position(what);
+    let position = |what: &dyn Fn(&Event) -> bool| events.iter().position(what);
     let terminating = position(&|event| {
         event.name() == victim
             && event.kind == "MODIFIED"
@@ -43,10 +45,17 @@ pub(super) async fn pod_at_once(ground: &Ground) -> Judged {
     let victim = first_pod(ground).await?;
     let mut watch = ground.watch("pods").await?;
     let forced = ground.run(&format!("delete pod {victim} --grace-period=0 --force")).await?;
-    forced.prints(&format!("pod \"{victim}\" force deleted*"))?.warns("Warning: Immediate deletion does not wait *")?;
+    forced
+        .prints(&format!("pod \"{victim}\" force deleted*"))?
+        .warns("Warning: Immediate deletion does not wait *")?;
     let events = watch.until(|event| event.kind == "DELETED" && event.name() == victim).await?;
-    let marked = |event: &crate::acceptance::wire::Event| event.name() == victim && event.kind == "MODIFIED";
-    ensure(!events.iter().any(marked), || "it was marked first".to_owned())?;
+    // It is marked, and removed in the same breath.
+    let of_victim: Vec<_> = events.iter().filter(|event| event.name() == victim).collect();
+    let told: Vec<_> = of_victim
+        .iter()
+        .map(|event| (event.kind.as_str(), event.object["metadata"]["deletionGracePeriodSeconds"].as_i64()))
+        .collect();
+    same("what the watch tells", &told, &vec![("MODIFIED", Some(0)), ("DELETED", Some(0))])?;
 
     let victim = first_pod(ground).await?;
     let mut watch = ground.watch("pods").await?;
@@ -60,15 +69,21 @@ pub(super) async fn pod_at_once(ground: &Ground) -> Judged {
 
 pub(super) async fn deployment(ground: &Ground) -> Judged {
     ground.web().await?;
+    let mut watch = ground.watch("deployments").await?;
     ground.run("delete deploy web").await?.prints_exactly("deployment.apps \"web\" deleted*")?;
     ensure(!ground.exists("deployments/web").await?, || "kubectl did not wait".to_owned())?;
+    let end = watch.until(|event| event.kind == "DELETED").await?;
+    let marked = end.iter().find(|event| event.object["metadata"]["deletionTimestamp"].is_string());
+    ensure(marked.is_none(), || format!("it was marked, with nothing to wait for: {marked:?}"))?;
     nothing_left(ground, "replicasets").await?;
     nothing_left(ground, "pods").await
 }
 
 async fn nothing_left(ground: &Ground, what: &str) -> Judged {
     ground
-        .until(&format!("the end of all {what}"), async || Ok(ground.items(what).await?.is_empty().then_some(())))
+        .until(&format!("the end of all {what}"), async || {
+            Ok(ground.items(what).await?.is_empty().then_some(()))
+        })
         .await
 }
 
@@ -78,12 +93,12 @@ pub(super) async fn foreground(ground: &Ground) -> Judged {
     let mut sets = ground.watch("replicasets").await?;
     let mut deployments = ground.watch("deployments").await?;
     ground.run("delete deploy web --cascade=foreground").await?.prints("deployment.apps \"web\" deleted*")?;
-    let is_end = |event: &crate::acceptance::wire::Event| event.kind == "DELETED";
+    let is_end = |event: &Event| event.kind == "DELETED";
     let events = deployments.until(is_end).await?;
     let marked = events.first().map(|event| event.object["metadata"]["finalizers"].clone());
     same("the finalizers", &marked, &Some(json!(["foregroundDeletion"])))?;
-    let deployment = events.last().map_or(0, |event| event.revision());
-    let set = sets.until(is_end).await?.last().map_or(0, |event| event.revision());
+    let deployment = events.last().map_or(0, Event::revision);
+    let set = sets.until(is_end).await?.last().map_or(0, Event::revision);
     let mut left = 3;
     let pods = pods
         .until(|event| {
@@ -91,7 +106,7 @@ pub(super) async fn foreground(ground: &Ground) -> Judged {
             left == 0
         })
         .await?;
-    let pods = pods.last().map_or(0, |event| event.revision());
+    let pods = pods.last().map_or(0, Event::revision);
     ensure(pods < set && set < deployment, || {
         format!("the ends of pods, ReplicaSet and Deployment are at {pods}, {set} and {deployment}")
     })
@@ -139,7 +154,10 @@ pub(super) async fn namespace(ground: &Ground) -> Judged {
     let holder = json!({ "metadata": { "name": "holder", "finalizers": ["example.com/hold"] } });
     let holders = format!("{path}/configmaps");
     ground.wire.post(&holders, &holder).await?.expect(201)?;
-    ground.run(&format!("delete ns {team} --wait=false")).await?.prints(&format!("namespace \"{team}\" deleted"))?;
+    ground
+        .run(&format!("delete ns {team} --wait=false"))
+        .await?
+        .prints(&format!("namespace \"{team}\" deleted"))?;
     ground.run(&format!("get ns {team}")).await?.prints(&format!("{team} Terminating *s"))?;
     ground.run(&format!("-n {team} create deployment x --image=y")).await?.fails(&format!(
         "error: failed to create deployment: deployments.apps \"x\" is forbidden: unable to create new content in \
@@ -148,9 +166,10 @@ pub(super) async fn namespace(ground: &Ground) -> Judged {
     let released = json!({ "metadata": { "finalizers": null } });
     ground.wire.patch(&format!("{holders}/holder"), &released).await?.expect(200)?;
     ground
-        .until("the namespace's end", async || {
-            Ok((ground.wire.get(&path).await?.status == 404).then_some(()))
-        })
+        .until(
+            "the namespace's end",
+            async || Ok((ground.wire.get(&path).await?.status == 404).then_some(())),
+        )
         .await?;
     let left = ground.wire.get(&format!("/apis/apps/v1/namespaces/{team}/deployments")).await?.expect(200)?;
     same("what is left", &left["items"], &json!([]))
@@ -166,9 +185,11 @@ pub(super) async fn default_namespace(ground: &Ground) -> Judged {
 pub(super) async fn several(ground: &Ground) -> Judged {
     let team = format!("{}-team", ground.namespace);
     let file = WEB.replacen("  name: web\n", &format!("  name: web\n  namespace: {team}\n"), 1);
-    ground.file("multi.yaml", &format!("apiVersion: v1\nkind: Namespace\nmetadata: {{name: {team}}}\n---\n{file}"))?;
-    let created = ground.kubectl.clone();
-    let everywhere = crate::acceptance::kubectl::Kubectl { namespace: None, ..created };
+    ground.file(
+        "multi.yaml",
+        &format!("apiVersion: v1\nkind: Namespace\nmetadata: {{name: {team}}}\n---\n{file}"),
+    )?;
+    let everywhere = Kubectl { namespace: None, ..ground.kubectl.clone() };
     everywhere
         .run("apply -f multi.yaml")
         .await?
@@ -181,7 +202,9 @@ pub(super) async fn several(ground: &Ground) -> Judged {
 }
 
 pub(super) async fn finalizer(ground: &Ground) -> Judged {
-    ground.apply_web(&WEB.replace("  name: web\n", "  name: web\n  finalizers: [example.com/hold]\n")).await?;
+    ground
+        .apply_web(&WEB.replace("  name: web\n", "  name: web\n  finalizers: [example.com/hold]\n"))
+        .await?;
     let before = ground.object("deployments/web").await?;
     ground.run("delete deploy web --wait=false").await?.prints("deployment.apps \"web\" deleted*")?;
     let held = ground.object("deployments/web").await?;

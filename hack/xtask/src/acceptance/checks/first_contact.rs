@@ -12,7 +12,8 @@ use crate::acceptance::{
 
 pub(super) async fn without_kubeconfig(ground: &Ground) -> Judged {
     // Where kubectl goes when nobody tells it. Another program may have the port; then the variable for that says so.
-    let at_default = ground.program()?.start(ground.folder(), ground.version(), &["--listen", "127.0.0.1:8080"]).await;
+    let at_default =
+        ground.program()?.start(ground.folder(), ground.version(), &["--listen", "127.0.0.1:8080"]).await;
     let (cluster, environment) = match at_default {
         Ok(cluster) => (cluster, Vec::new()),
         Err(_) => {
@@ -98,10 +99,13 @@ pub(super) async fn plain_discovery(ground: &Ground) -> Judged {
     }
     for item in aggregated {
         let group = item["metadata"]["name"].as_str().unwrap_or_default();
-        ensure(group.is_empty() || known.iter().any(|name| name == group), || format!("/apis has no group {group}"))?;
+        ensure(group.is_empty() || known.iter().any(|name| name == group), || {
+            format!("/apis has no group {group}")
+        })?;
         for version in item["versions"].as_array().into_iter().flatten() {
             let name = version["version"].as_str().unwrap_or_default();
-            let path = if group.is_empty() { format!("/api/{name}") } else { format!("/apis/{group}/{name}") };
+            let path =
+                if group.is_empty() { format!("/api/{name}") } else { format!("/apis/{group}/{name}") };
             let plain = wire.get(&path).await?.expect(200)?;
             same("the kind of a list of resources", &plain["kind"], &Value::from("APIResourceList"))?;
             same(&path, &plain_names(&plain), &aggregated_names(version))?;
@@ -125,13 +129,17 @@ fn aggregated_names(version: &Value) -> Vec<String> {
     let mut names = Vec::new();
     for resource in version["resources"].as_array().into_iter().flatten() {
         let plural = resource["resource"].as_str().unwrap_or_default();
-        let described =
-            |name: String, item: &Value| format!("{name:?} {} {}", item["responseKind"]["kind"], item["verbs"]);
+        let described = |name: String, item: &Value| {
+            format!("{name:?} {} {}", item["responseKind"]["kind"], item["verbs"])
+        };
         if !resource["responseKind"].is_null() {
             names.push(described(plural.to_owned(), resource));
         }
         for part in resource["subresources"].as_array().into_iter().flatten() {
-            names.push(described(format!("{plural}/{}", part["subresource"].as_str().unwrap_or_default()), part));
+            names.push(described(
+                format!("{plural}/{}", part["subresource"].as_str().unwrap_or_default()),
+                part,
+            ));
         }
     }
     sorted(names.into_iter())

@@ -15,7 +15,11 @@ pub(super) async fn describe_deployment(ground: &Ground) -> Judged {
     ground
         .until("events", async || {
             let told = ground.run("describe deploy web").await?;
-            Ok(told.prints("Normal ScalingReplicaSet * Scaled up replica set web-* from 2 to 3").ok().is_some().then_some(()))
+            Ok(told
+                .prints("Normal ScalingReplicaSet * Scaled up replica set web-* from 2 to 3")
+                .ok()
+                .is_some()
+                .then_some(()))
         })
         .await?;
     ground.run("describe deploy web").await?.prints(
@@ -94,8 +98,7 @@ pub(super) async fn describe_others(ground: &Ground) -> Judged {
         "Name: default
          Labels: kubernetes.io/metadata.name=default
          Status: Active
-         No resource quota.
-         No LimitRange resource.",
+         No resource quota.",
     )?;
     Ok(())
 }
@@ -117,7 +120,8 @@ pub(super) async fn events(ground: &Ground) -> Judged {
     let both = |ended: &crate::acceptance::kubectl::Ended, message: &str, object: &str| {
         let list: Value = serde_json::from_str(&ended.stdout).unwrap_or_default();
         let items = list["items"].as_array().cloned().unwrap_or_default();
-        let told = |item: &Value| format!("{} {} {}", item["metadata"]["name"], item[message], item[object]["name"]);
+        let told =
+            |item: &Value| format!("{} {} {}", item["metadata"]["name"], item[message], item[object]["name"]);
         let mut told: Vec<String> = items.iter().map(told).collect();
         told.sort();
         told

@@ -31,7 +31,8 @@ pub(super) async fn drain(ground: &Ground) -> Judged {
         .await?
         .fails("error: unable to drain node \"sim-node-0\" due to error: *cannot delete*use --force*")?;
     let drained = ground.run("drain sim-node-0 --force").await?;
-    drained.prints("node/sim-node-0 already cordoned\nevicting pod *\npod/* evicted\nnode/sim-node-0 drained")?;
+    drained
+        .prints("node/sim-node-0 already cordoned\nevicting pod *\npod/* evicted\nnode/sim-node-0 drained")?;
     let left = ground.items("pods?fieldSelector=spec.nodeName%3Dsim-node-0").await?;
     ensure(left.iter().all(|pod: &Value| pod["metadata"]["deletionTimestamp"].is_string()), || {
         format!("{} pods are left", left.len())

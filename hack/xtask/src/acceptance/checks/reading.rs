@@ -62,7 +62,8 @@ pub(super) async fn defaults(ground: &Ground) -> Judged {
          securityContext: {}
          terminationGracePeriodSeconds: 30",
     )?;
-    let null = yaml.lines().into_iter().find(|line| line.ends_with(": null") && !line.contains("creationTimestamp"));
+    let null =
+        yaml.lines().into_iter().find(|line| line.ends_with(": null") && !line.contains("creationTimestamp"));
     same("a null", &null, &None)
 }
 
@@ -72,7 +73,10 @@ pub(super) async fn label_selectors(ground: &Ground) -> Judged {
     ground.run("run bare --image=nginx:1 --labels=tier=x").await?.prints("*created")?;
     ground.rolled_out("other").await?;
     let set = ground.items("replicasets?labelSelector=app%3Dweb").await?;
-    let hash = set.first().and_then(|set| set["metadata"]["labels"]["pod-template-hash"].as_str()).unwrap_or_default();
+    let hash = set
+        .first()
+        .and_then(|set| set["metadata"]["labels"]["pod-template-hash"].as_str())
+        .unwrap_or_default();
     let both = ground.run(&format!("get pods -l app=web,pod-template-hash={hash} -o name")).await?;
     both.prints_exactly("pod/web-*\npod/web-*\npod/web-*")?;
     ground.run("get pods -o name -l 'app notin (web)'").await?.prints_exactly("pod/bare\npod/other-*")?;
@@ -90,11 +94,15 @@ pub(super) async fn field_selectors(ground: &Ground) -> Judged {
     let there = pods.iter().filter(|pod| pod["spec"]["nodeName"] == node).count();
     let line = format!("get pods -o name --field-selector status.phase=Running,spec.nodeName={node}");
     ground.run(&line).await?.prints_exactly(&"pod/web-*\n".repeat(there))?;
-    ground.until("a second phase", async || {
-        Ok((!ground.items("pods?fieldSelector=status.phase%3DPending").await?.is_empty()).then_some(()))
-    })
-    .await?;
-    ground.run("get pods -o name --field-selector status.phase!=Running").await?.prints_exactly("pod/broken-*")?;
+    ground
+        .until("a second phase", async || {
+            Ok((!ground.items("pods?fieldSelector=status.phase%3DPending").await?.is_empty()).then_some(()))
+        })
+        .await?;
+    ground
+        .run("get pods -o name --field-selector status.phase!=Running")
+        .await?
+        .prints_exactly("pod/broken-*")?;
     ground
         .run("get pods --field-selector foo=bar")
         .await?
@@ -105,9 +113,13 @@ pub(super) async fn field_selectors(ground: &Ground) -> Judged {
 pub(super) async fn chunks(ground: &Ground) -> Judged {
     ground.web().await?;
     let got = ground.run("get pods --chunk-size=1 -v=6").await?;
-    got.prints_exactly("NAME READY STATUS RESTARTS AGE\nweb-* 1/1 Running *\nweb-* 1/1 Running *\nweb-* 1/1 Running *")?;
+    got.prints_exactly(
+        "NAME READY STATUS RESTARTS AGE\nweb-* 1/1 Running *\nweb-* 1/1 Running *\nweb-* 1/1 Running *",
+    )?;
     let pages: Vec<_> = got.requests().into_iter().filter(|request| request.contains("/pods?")).collect();
-    ensure(pages.len() == 3 && pages.iter().all(|page| page.contains("limit=1")), || format!("the pages are {pages:?}"))?;
+    ensure(pages.len() == 3 && pages.iter().all(|page| page.contains("limit=1")), || {
+        format!("the pages are {pages:?}")
+    })?;
 
     let first = ground.object("pods?limit=1").await?;
     same("the remaining items", &first["metadata"]["remainingItemCount"], &json!(2))?;

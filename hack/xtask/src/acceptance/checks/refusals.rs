@@ -94,7 +94,7 @@ pub(super) async fn bad_values(ground: &Ground) -> Judged {
     for wanted in [
         r"\* spec.replicas: Invalid value: -1: must be greater than or equal to 0",
         r"\* spec.progressDeadlineSeconds: Invalid value: 10: must be greater than minReadySeconds",
-        r#"\* spec.strategy.type: Unsupported value: "Sideways": supported values: "Recreate", "RollingUpdate""#,
+        r#"\* spec.strategy: Unsupported value: {*"Type":"Sideways"*}: supported values: "Recreate", "RollingUpdate""#,
     ] {
         refused.warns(wanted)?;
     }

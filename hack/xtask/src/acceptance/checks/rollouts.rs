@@ -23,7 +23,10 @@ pub(super) async fn status(ground: &Ground) -> Judged {
 
 /// Changes the image and waits until the controller has made it this revision.
 async fn revision(ground: &Ground, image: &str, number: u32) -> Judged {
-    ground.run(&format!("set image deploy/web nginx={image}")).await?.prints("deployment.apps/web image updated")?;
+    ground
+        .run(&format!("set image deploy/web nginx={image}"))
+        .await?
+        .prints("deployment.apps/web image updated")?;
     until_revision(ground, image, number).await?;
     Ok(())
 }
@@ -85,12 +88,13 @@ pub(super) async fn change_cause(ground: &Ground) -> Judged {
     ground.run("annotate deploy web kubernetes.io/change-cause=hello").await?.prints("*annotated")?;
     ground.run("rollout resume deploy/web").await?.prints("*resumed")?;
     until_revision(ground, "nginx:2", 2).await?;
-    ground.until("the cause in the history", async || {
-        let told = ground.run("rollout history deploy/web").await?;
-        let newest = told.lines().last().copied().unwrap_or_default().to_owned();
-        Ok((newest.split_whitespace().collect::<Vec<_>>() == ["2", "hello"]).then_some(()))
-    })
-    .await
+    ground
+        .until("the cause in the history", async || {
+            let told = ground.run("rollout history deploy/web").await?;
+            let newest = told.lines().last().copied().unwrap_or_default().to_owned();
+            Ok((newest.split_whitespace().collect::<Vec<_>>() == ["2", "hello"]).then_some(()))
+        })
+        .await
 }
 
 pub(super) async fn undo(ground: &Ground) -> Judged {
@@ -101,10 +105,9 @@ pub(super) async fn undo(ground: &Ground) -> Judged {
         .await?
         .fails("error: no rollout history found for deployment \"web\"")?;
     revision(ground, "nginx:2", 2).await?;
-    ground
-        .run("rollout undo deploy/web --to-revision=2")
-        .await?
-        .prints_exactly("deployment.apps/web skipped rollback (current template already matches revision 2)")?;
+    ground.run("rollout undo deploy/web --to-revision=2").await?.prints_exactly(
+        "deployment.apps/web skipped rollback (current template already matches revision 2)",
+    )?;
     ground
         .run("rollout undo deploy/web --to-revision=99")
         .await?
@@ -128,10 +131,9 @@ pub(super) async fn pause(ground: &Ground) -> Judged {
         .run("rollout pause deploy/web")
         .await?
         .fails("error: deployments.apps \"web\" is already paused")?;
-    ground
-        .run("rollout restart deploy/web")
-        .await?
-        .fails("error: deployments.apps \"web\" can't restart paused deployment (run rollout resume first)")?;
+    ground.run("rollout restart deploy/web").await?.fails(
+        "error: deployments.apps \"web\" can't restart paused deployment (run rollout resume first)",
+    )?;
     ground.run("set image deploy/web nginx=nginx:2").await?.prints("*updated")?;
     // The controller has seen it and left it.
     ground
@@ -143,10 +145,7 @@ pub(super) async fn pause(ground: &Ground) -> Judged {
     ground.run("rollout resume deploy/web").await?.prints_exactly("deployment.apps/web resumed")?;
     until_revision(ground, "nginx:2", 2).await?;
     ground.run("get rs -o name").await?.prints_exactly("replicaset.apps/web-*\nreplicaset.apps/web-*")?;
-    ground
-        .run("rollout resume deploy/web")
-        .await?
-        .fails("error: deployments.apps \"web\" is not paused")?;
+    ground.run("rollout resume deploy/web").await?.fails("error: deployments.apps \"web\" is not paused")?;
     Ok(())
 }
 
@@ -161,16 +160,21 @@ pub(super) async fn restart(ground: &Ground) -> Judged {
         let annotations = &set["spec"]["template"]["metadata"]["annotations"];
         annotations["kubectl.kubernetes.io/restartedAt"].as_str().unwrap_or_default().to_owned()
     };
-    ensure(restarted(&began).is_empty() && !restarted(&second).is_empty(), || format!("the template is {second}"))?;
-    ground.until("a restart in another second", async || {
-        let restart = ground.run("rollout restart deploy/web").await?;
-        if restart.code == Some(1) && restart.stderr.contains("if restart has already been triggered within the past second") {
-            return Ok(None);
-        }
-        restart.prints_exactly("deployment.apps/web restarted")?;
-        Ok(Some(()))
-    })
-    .await?;
+    ensure(restarted(&began).is_empty() && !restarted(&second).is_empty(), || {
+        format!("the template is {second}")
+    })?;
+    ground
+        .until("a restart in another second", async || {
+            let restart = ground.run("rollout restart deploy/web").await?;
+            if restart.code == Some(1)
+                && restart.stderr.contains("if restart has already been triggered within the past second")
+            {
+                return Ok(None);
+            }
+            restart.prints_exactly("deployment.apps/web restarted")?;
+            Ok(Some(()))
+        })
+        .await?;
     let third = until_revision(ground, "nginx:1", 3).await?;
     ensure(restarted(&third) > restarted(&second), || "the annotation is the same".to_owned())
 }
