@@ -7,6 +7,7 @@ use std::{
     net::{SocketAddr, TcpListener, TcpStream},
     path::Path,
     process::{Child, Command, Output, Stdio},
+    sync::mpsc::{Receiver, Sender, channel},
 };
 
 fn command(arguments: &[&str]) -> Command {
@@ -157,6 +158,24 @@ fn manager_told_to_terminate_while_it_waits_for_the_api_server_ends_well() {
     assert_eq!(manager.wait().unwrap().code(), Some(0));
 }
 
+#[cfg(unix)]
+#[test]
+fn manager_told_twice_to_terminate_ends_at_once() {
+    let (address, posted) = cluster_that_never_answers_a_post();
+    let mut manager = command(&[&format!("--master={address}")]).spawn().unwrap();
+    posted.recv().unwrap();
+    let mut stderr = BufReader::new(manager.stderr.take().unwrap());
+    signal(&manager, "TERM");
+    let mut log = String::new();
+    while !log.contains("\"Shutting down\"") {
+        assert_ne!(stderr.read_line(&mut log).unwrap(), 0, "{log}");
+    }
+    signal(&manager, "TERM");
+    stderr.read_to_string(&mut log).unwrap();
+    assert_eq!(manager.wait().unwrap().code(), Some(1), "{log}");
+    assert!(!log.contains("timeout"), "{log}");
+}
+
 fn write_kubeconfig(path: &Path, server: &str, user: &str) {
     let text = format!(
         "apiVersion: v1\nkind: Config\ncurrent-context: c\n\
@@ -174,28 +193,49 @@ fn signal(child: &Child, name: &str) {
 
 /// An API server that is well and has no objects. Ends with the test.
 fn empty_cluster() -> SocketAddr {
+    cluster("", None)
+}
+
+/// The same with one ReplicaSet that wants a pod. Tells when it is asked for that.
+fn cluster_that_never_answers_a_post() -> (SocketAddr, Receiver<()>) {
+    let (posted, told) = channel();
+    let replica_set = r#"{"type":"ADDED","object":{"metadata":{"namespace":"shop","name":"web","uid":"u",
+        "resourceVersion":"1"},"spec":{"replicas":1,"selector":{"matchLabels":{"app":"web"}},
+        "template":{"metadata":{"labels":{"app":"web"}},"spec":{"containers":[]}}}}}"#;
+    (cluster(replica_set, Some(posted)), told)
+}
+
+fn cluster(replica_set: &'static str, posted: Option<Sender<()>>) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     std::thread::spawn(move || {
         for connection in listener.incoming() {
-            std::thread::spawn(move || serve(connection.unwrap()));
+            let posted = posted.clone();
+            std::thread::spawn(move || serve(connection.unwrap(), replica_set, posted.as_ref()));
         }
     });
     address
 }
 
-fn serve(connection: TcpStream) {
+fn serve(connection: TcpStream, replica_set: &str, posted: Option<&Sender<()>>) {
     let mut to = connection.try_clone().unwrap();
     let mut lines = BufReader::new(connection).lines();
     while let Some(Ok(request)) = lines.next() {
         while lines.next().is_some_and(|line| line.is_ok_and(|line| !line.is_empty())) {}
         let answer = if request.starts_with("GET /healthz ") {
             "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok".to_owned()
+        } else if request.starts_with("POST ") {
+            // What comes after is the body.
+            posted.iter().for_each(|posted| posted.send(()).unwrap());
+            loop {
+                std::thread::park();
+            }
         } else {
-            // A watch: the end of the initial events, and no end of the stream.
-            let end = "{\"type\":\"BOOKMARK\",\"object\":{\"metadata\":{\"resourceVersion\":\"1\",\
-                       \"annotations\":{\"k8s.io/initial-events-end\":\"true\"}}}}\n";
-            format!("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n{:x}\r\n{end}\r\n", end.len())
+            // A watch: the initial events and their end, and no end of the stream.
+            let first = if request.contains("/replicasets") { replica_set } else { "" };
+            let end = r#"{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"1","annotations":{"k8s.io/initial-events-end":"true"}}}}"#;
+            let events = format!("{}\n{end}\n", first.replace('\n', ""));
+            format!("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n{:x}\r\n{events}\r\n", events.len())
         };
         if to.write_all(answer.as_bytes()).is_err() {
             return;

@@ -162,10 +162,8 @@ async fn watch_whose_peer_falls_silent_ends_within_a_minute() {
     cable.cut();
     // From here on only timers are left, so time may fly.
     tokio::time::pause();
-    let start = tokio::time::Instant::now();
-    let end = events.next().await.unwrap();
+    let end = tokio::time::timeout(Duration::from_secs(60), events.next()).await.unwrap().unwrap();
     assert!(matches!(end, Err(ApiError::Transport(_))), "{end:?}");
-    assert!(start.elapsed() <= Duration::from_secs(60), "{:?}", start.elapsed());
 }
 
 #[tokio::test]
