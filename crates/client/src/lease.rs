@@ -91,3 +91,6 @@ impl ApiClient {
 fn json(lease: &Lease) -> Result<bytes::Bytes, ApiError> {
     typed_json(lease, !lease.kind.is_empty() && !lease.api_version.is_empty())
 }
+
+#[cfg(test)]
+mod tests;

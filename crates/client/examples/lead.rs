@@ -1,0 +1,93 @@
+//! Stands for election by a Lease of a cluster, and says what becomes of it. Start it twice.
+//!
+//! ```text
+//! cargo run -p kcm-client --example lead -- ~/.kube/config default example-controller node-a
+//! ```
+//!
+//! The first interrupt (control-C) gives the Lease back; the other candidate has it within milliseconds, because it
+//! follows the Lease by a watch.
+
+use std::{error::Error, process::ExitCode, sync::Arc};
+
+use kcm_api::ObjectKey;
+use kcm_client::{ClientFactory, ClientOptions, RateLimit, Server, UserAgent};
+use kcm_clock::{Clock, Random, RealClock, SeededRandom};
+use kcm_leader_election::{
+    ElectionObserver, LeaderElectionConfig, LeaderElector, Leadership, Outcome, identity,
+};
+use tokio_util::sync::CancellationToken;
+
+/// Says what happens, and when.
+struct Teller(Arc<dyn Clock>);
+
+impl ElectionObserver for Teller {
+    fn leading(&self, election: &str, leading: bool) {
+        println!("{:.6} {election}: {}", self.0.now(), if leading { "leading" } else { "not leading" });
+    }
+
+    fn new_leader(&self, election: &str, identity: &str) {
+        println!("{:.6} {election}: held by {identity:?}", self.0.now());
+    }
+}
+
+async fn lead(leadership: Leadership, stop: CancellationToken) {
+    // A controller would run here, and ask before each write:
+    assert!(leadership.is_leader());
+    stop.cancelled().await;
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> ExitCode {
+    let arguments: Vec<_> = std::env::args().skip(1).collect();
+    let [path, namespace, name, host] = &arguments[..] else {
+        eprintln!("usage: lead KUBECONFIG NAMESPACE NAME HOST");
+        return ExitCode::FAILURE;
+    };
+    match stand(path, ObjectKey::new(namespace.as_str(), name.as_str()), host).await {
+        Ok(Outcome::Lost(loss)) => {
+            eprintln!("leader election lost: {loss}");
+            ExitCode::FAILURE
+        }
+        Ok(_) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn stand(path: &str, lease: ObjectKey, host: &str) -> Result<Outcome<()>, Box<dyn Error>> {
+    let clock: Arc<dyn Clock> = Arc::new(RealClock::new());
+    let random: Arc<dyn Random> = Arc::new(SeededRandom::from_entropy());
+    let options = ClientOptions::new(UserAgent::new("lead", "v0.1.0", ""), Arc::clone(&clock));
+    let server = Server::Kubeconfig { path: path.into(), master: None };
+    let factory = ClientFactory::connect(server, options).await?;
+    // A client of its own: an election must not wait for what it is about.
+    let client = factory.client("leader-election", RateLimit::DEFAULT);
+
+    let mut elector = LeaderElector::new(LeaderElectionConfig {
+        unique_identity: true,
+        release_on_cancel: true,
+        observer: Arc::new(Teller(Arc::clone(&clock))),
+        ..LeaderElectionConfig::new(
+            lease.clone(),
+            identity(host, &*random),
+            Arc::new(client.clone()),
+            Arc::clone(&clock),
+            random,
+        )
+    })?;
+
+    let nudge = elector.nudge();
+    tokio::spawn(async move { client.follow_lease(&lease, |lease| nudge.lease_changed(lease)).await });
+    let stop = CancellationToken::new();
+    tokio::spawn({
+        let stop = stop.clone();
+        async move {
+            let _ = tokio::signal::ctrl_c().await;
+            println!("{:.6} interrupted", clock.now());
+            stop.cancel();
+        }
+    });
+    Ok(elector.run(&stop, |leadership| lead(leadership, stop.clone())).await)
+}
