@@ -173,6 +173,10 @@ async fn process(syncer: Arc<Syncer>, queue: RateLimitingQueue<ObjectKey>, key: 
             // event overtakes the one that tells of our own write.
             match &error {
                 SyncError::NotReady(behind) => debug!("sync \"{key}\" put off: {behind}"),
+                // DEVIATION: an error in upstream's log too. It has just been deleted, and the watch will tell.
+                SyncError::Status(gone) if gone.is_not_found() => {
+                    debug!("sync \"{key}\" came too late: {gone}")
+                }
                 error => error!("sync \"{key}\" failed with {error}"),
             }
             queue.add_rate_limited(key);

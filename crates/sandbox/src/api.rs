@@ -1,6 +1,6 @@
 //! The embedded server as the stand-ins see it.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use kcm_api::{ObjectKey, Time};
 use kcm_apiserver::{
@@ -53,6 +53,10 @@ impl Api {
     /// The time with the six digits that leases have.
     pub(crate) fn micro_time(&self) -> String {
         format!("{:.6}", self.clock.now())
+    }
+
+    pub(crate) async fn sleep(&self, duration: Duration) {
+        self.clock.sleep(duration).await;
     }
 
     /// Watches one resource, or all.

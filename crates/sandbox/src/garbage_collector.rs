@@ -7,6 +7,7 @@
 use std::{
     collections::{HashSet, VecDeque},
     sync::Arc,
+    time::Duration,
 };
 
 use kcm_apiserver::{ApiStatus, Object, OwnerReference, Propagation};
@@ -19,6 +20,13 @@ use crate::api::{Api, Change};
 const FOREGROUND: &str = "foregroundDeletion";
 /// The finalizer of an owner whose dependents are to be let go.
 const ORPHAN: &str = "orphan";
+
+/// How long a change rests before it is acted on.
+///
+/// A controller that owns pods learns from one watch that its object is gone, and from another that the pods go. The
+/// real collector is slow enough for the first to arrive before the second; one in the same process would have
+/// ReplicaSets replace pods that are collected with them.
+const PAUSE: Duration = Duration::from_millis(50);
 
 #[derive(Debug, Default)]
 pub(crate) struct GarbageCollector {
@@ -44,6 +52,12 @@ impl GarbageCollector {
         let mut changes = api.watch(None);
         while let Some(change) = changes.next().await {
             self.see(&api, &change);
+            if !self.queue.is_empty() {
+                api.sleep(PAUSE).await;
+                while let Some(change) = changes.try_next() {
+                    self.see(&api, &change);
+                }
+            }
             while let Some(uid) = self.queue.pop_front() {
                 self.queued.remove(&uid);
                 let Some(object) = api.by_uid(&uid) else { continue };

@@ -1,6 +1,12 @@
 //! The demo's story in simulated time: server, stand-ins and both controllers in one process, with no socket.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
 use kcm_apiserver::ApiServer;
 use kcm_client::{ClientFactory, ClientOptions, RateLimit};
@@ -11,6 +17,8 @@ use kcm_sandbox::{
     demo::{self, Frame, Show},
 };
 use tokio_util::sync::CancellationToken;
+use tracing::{Event, Level, Subscriber};
+use tracing_subscriber::{Layer, layer::Context, layer::SubscriberExt as _};
 
 struct Quiet;
 
@@ -32,6 +40,18 @@ impl Show for Quiet {
     }
 }
 
+/// Counts what somebody would worry about in a log.
+struct Complaints(Arc<AtomicUsize>);
+
+impl<S: Subscriber> Layer<S> for Complaints {
+    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+        if *event.metadata().level() <= Level::WARN {
+            println!("{event:?}");
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
 fn start_controllers(
     server: &Arc<ApiServer>,
     clock: &Arc<dyn Clock>,
@@ -44,7 +64,10 @@ fn start_controllers(
 }
 
 #[tokio::test(start_paused = true)]
-async fn story_in_simulated_time_comes_to_its_end_within_the_bounds() {
+async fn story_in_simulated_time_comes_to_its_end_within_the_bounds_and_without_a_complaint() {
+    let complaints = Arc::new(AtomicUsize::new(0));
+    let log = tracing_subscriber::registry().with(Complaints(Arc::clone(&complaints)));
+    let _guard = tracing::subscriber::set_default(log);
     let clock: Arc<dyn Clock> = Arc::new(SimulatedClock::new("2026-01-01T00:00:00Z".parse().unwrap()));
     let random: Arc<dyn Random> = Arc::new(SeededRandom::new(1));
     let server = ApiServer::new(kcm_apiserver::Config {
@@ -62,14 +85,18 @@ async fn story_in_simulated_time_comes_to_its_end_within_the_bounds() {
     })
     .unwrap();
     tokio::spawn({
-        let s = stop.clone();
-        async move { sandbox.run(s).await }
+        let stop = stop.clone();
+        async move { sandbox.run(stop).await }
     });
-    start_controllers(&server, Arc::clone(&clock), random, stop.clone());
+    let controllers = start_controllers(&server, &clock, &random);
 
     let summary = demo::play(Arc::clone(&server), clock, &mut Quiet).await.unwrap();
     println!("{summary}");
     assert_eq!((summary.tally.over, summary.tally.under), (0, 0), "{summary}");
+    // Each rollout makes one set of pods: 6, 6, the 3 that never start, and what the last two still lack.
+    let pods = summary.tally.pods_created;
+    assert!(pods <= 6 + 6 + 3 + 2 + 6 + 9, "{pods} pods were created");
+    assert_eq!(complaints.load(Ordering::Relaxed), 0, "warnings or errors were logged");
     controllers.stop().await.unwrap();
     stop.cancel();
 }
