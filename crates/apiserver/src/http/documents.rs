@@ -12,9 +12,10 @@ use serde_json::{Value, json};
 use super::{
     answer::{self, Answer, json_bytes},
     media::negotiate_discovery,
+    open_api_v2::{self, Patchable},
     route::ReviewKind,
 };
-use crate::{ApiStatus, Resource, Subresource, resource::Definition};
+use crate::{ApiStatus, Reason, Resource, Subresource, resource::Definition};
 
 /// A resource as discovery lists it.
 struct Entry {
@@ -68,7 +69,10 @@ impl Document {
     }
 
     fn with_type(value: &Value, content_type: HeaderValue) -> Self {
-        let bytes = json_bytes(value);
+        Self::of_bytes(json_bytes(value), content_type)
+    }
+
+    fn of_bytes(bytes: Bytes, content_type: HeaderValue) -> Self {
         let etag = HeaderValue::try_from(format!("\"{}\"", hash(&bytes)));
         Self { content_type, bytes, etag: etag.unwrap_or(HeaderValue::from_static("\"\"")) }
     }
@@ -107,6 +111,7 @@ pub(crate) struct Documents {
     aggregated: BTreeMap<(bool, &'static str), Document>,
     group: BTreeMap<String, Document>,
     resources: BTreeMap<String, Document>,
+    openapi_v2: Document,
     openapi_index: Document,
     openapi: BTreeMap<String, Document>,
 }
@@ -174,6 +179,7 @@ impl Documents {
                 .iter()
                 .map(|version| (version.api_version(), Document::new(&resource_list(version))))
                 .collect(),
+            openapi_v2: open_api_v2(&all),
             openapi_index: Document::new(&open_api_index(&openapi)),
             openapi,
         }
@@ -205,6 +211,15 @@ impl Documents {
 
     pub(super) fn resources(&self, api_version: &str, headers: &HeaderMap) -> Result<Answer, ApiStatus> {
         Ok(self.resources.get(api_version).ok_or_else(ApiStatus::unknown_path)?.answer(headers))
+    }
+
+    /// The document of old, which is served in protobuf only.
+    pub(super) fn open_api_v2(&self, accept: &str, headers: &HeaderMap) -> Result<Answer, ApiStatus> {
+        if accept.contains(open_api_v2::ACCEPTED) {
+            return Ok(self.openapi_v2.answer(headers));
+        }
+        let message = format!("only the following media types are accepted: {}", open_api_v2::ACCEPTED);
+        Err(ApiStatus::new(Reason::NotAcceptable, message))
     }
 
     pub(super) fn open_api_index(&self, headers: &HeaderMap) -> Answer {
@@ -424,22 +439,13 @@ fn open_api_index(documents: &BTreeMap<String, Document>) -> Value {
 /// patch operation with its parameters (api-server.md 1.3). There are no schemas, so `kubectl explain` has
 /// nothing to explain.
 fn open_api(version: &GroupVersion) -> Value {
-    let text = |name: &str| json!({"name": name, "in": "query", "schema": {"type": "string"}});
-    let parameters = json!([
-        text("dryRun"),
-        text("fieldManager"),
-        text("fieldValidation"),
-        {"name": "force", "in": "query", "schema": {"type": "boolean"}},
-    ]);
-    let prefix = if version.group.is_empty() { "/api" } else { "/apis" };
+    let parameter = |(name, type_)| json!({"name": name, "in": "query", "schema": {"type": type_}});
+    let parameters: Vec<Value> = PATCH_PARAMETERS.map(parameter).into();
     let mut paths = serde_json::Map::new();
-    for entry in version.entries.iter().filter(|entry| entry.verbs.contains(&"patch")) {
-        let scope = if entry.namespaced { "/namespaces/{namespace}" } else { "" };
-        let path = format!("{prefix}/{}{scope}/{}/{{name}}", version.api_version(), entry.plural);
+    for Patchable { path, group, version, kind } in patchable(version) {
         let operation = json!({
             "x-kubernetes-action": "patch",
-            "x-kubernetes-group-version-kind":
-                {"group": version.group, "version": version.version, "kind": entry.kind},
+            "x-kubernetes-group-version-kind": {"group": group, "version": version, "kind": kind},
             "parameters": parameters,
             "responses": {"200": {"description": "OK"}},
         });
@@ -450,5 +456,29 @@ fn open_api(version: &GroupVersion) -> Value {
         "info": {"title": "Kubernetes", "version": "v1"},
         "components": {"schemas": {}},
         "paths": paths,
+    })
+}
+
+/// The same in the form of old.
+fn open_api_v2(versions: &[GroupVersion]) -> Document {
+    let bytes = open_api_v2::document(versions.iter().flat_map(patchable));
+    Document::of_bytes(bytes.into(), HeaderValue::from_static(open_api_v2::CONTENT_TYPE))
+}
+
+/// What a patch may be asked to do, and the types of that.
+pub(super) const PATCH_PARAMETERS: [(&str, &str); 4] =
+    [("dryRun", "string"), ("fieldManager", "string"), ("fieldValidation", "string"), ("force", "boolean")];
+
+/// The kinds that can be patched.
+fn patchable(version: &GroupVersion) -> impl Iterator<Item = Patchable> {
+    let prefix = if version.group.is_empty() { "/api" } else { "/apis" };
+    version.entries.iter().filter(|entry| entry.verbs.contains(&"patch")).map(move |entry| {
+        let scope = if entry.namespaced { "/namespaces/{namespace}" } else { "" };
+        Patchable {
+            path: format!("{prefix}/{}{scope}/{}/{{name}}", version.api_version(), entry.plural),
+            group: version.group,
+            version: version.version,
+            kind: entry.kind,
+        }
     })
 }

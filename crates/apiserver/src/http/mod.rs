@@ -12,6 +12,7 @@ mod answer;
 mod body;
 pub(crate) mod documents;
 mod media;
+mod open_api_v2;
 mod options;
 mod query;
 mod reviews;

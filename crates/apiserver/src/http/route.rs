@@ -20,6 +20,8 @@ pub(super) enum Route {
     Group(String),
     /// `/api/v1` and `/apis/{group}/{version}`, as objects spell it.
     GroupVersion(String),
+    /// `/openapi/v2`
+    OpenApiV2,
     /// `/openapi/v3`
     OpenApiIndex,
     /// `/openapi/v3/…`, the group-version as objects spell it.
@@ -137,6 +139,7 @@ impl Route {
             [] => Ok(Self::Root),
             ["version"] => Ok(Self::Version),
             ["healthz" | "livez" | "readyz", ..] => Ok(Self::Health),
+            ["openapi", "v2"] => Ok(Self::OpenApiV2),
             ["openapi", "v3"] => Ok(Self::OpenApiIndex),
             ["openapi", "v3", "api", version] => Ok(Self::OpenApi((*version).to_owned())),
             ["openapi", "v3", "apis", group, version] => Ok(Self::OpenApi(format!("{group}/{version}"))),

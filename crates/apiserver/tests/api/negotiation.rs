@@ -10,7 +10,7 @@ use crate::client::{Client, DEPLOYMENTS, deployment};
 #[tokio::test]
 async fn path_that_leads_nowhere_is_told_so() {
     let client = Client::new();
-    for path in ["/foo", "/apis/apps/v1/foos", "/apis/apps/v2/deployments", "/openapi/v2"] {
+    for path in ["/foo", "/apis/apps/v1/foos", "/apis/apps/v2/deployments", "/openapi/v1"] {
         let answer = client.get(path).await;
         assert_eq!(
             answer.refused(404, "NotFound"),
