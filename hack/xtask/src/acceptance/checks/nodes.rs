@@ -29,7 +29,7 @@ pub(super) async fn drain(ground: &Ground) -> Judged {
     ground
         .run("drain sim-node-0")
         .await?
-        .fails("error: unable to drain node \"sim-node-0\" due to error: *cannot delete*use --force*")?;
+        .fails("error: unable to drain node \"sim-node-0\" due to error:*cannot delete*use --force*")?;
     let drained = ground.run("drain sim-node-0 --force").await?;
     drained
         .prints("node/sim-node-0 already cordoned\nevicting pod *\npod/* evicted\nnode/sim-node-0 drained")?;
