@@ -27,7 +27,7 @@ pub mod ranking;
 pub mod slow_start;
 pub mod worker;
 
-pub use consistency::{ConsistencyStore, GroupResource};
+pub use consistency::{ConsistencyStore, GroupResource, compare_versions};
 pub use control::{DeploymentControl, PodControl, ReplicaSetControl};
 pub use index::{
     deployment_index, deployment_indexers, pod_index, pod_indexers, replica_set_index, replica_set_indexers,

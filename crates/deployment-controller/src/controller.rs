@@ -11,7 +11,9 @@ use kcm_workqueue::{MetricsProvider, QueueConfig, RateLimitingQueue};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, trace};
 
-use crate::{Outcome, Requeue, SyncError, execute::Executor, handlers::Handlers, syncer::Syncer};
+use crate::{
+    Outcome, Requeue, SyncError, execute::Executor, handlers::Handlers, own_writes::OwnWrites, syncer::Syncer,
+};
 
 /// How often a failed sync is tried again before its key is dropped until the next event.
 ///
@@ -107,6 +109,7 @@ impl DeploymentController {
                 replica_set_control: config.replica_set_control,
                 recorder: config.recorder,
                 replica_sets: replica_sets.store(),
+                own_writes: OwnWrites::default(),
             },
         });
         Self { syncer, queue, deployments, replica_sets, pods }

@@ -9,7 +9,7 @@ use kcm_events::{EventRecorder, ObjectReference};
 use kcm_informer::Store;
 use tracing::debug;
 
-use crate::{Action, Answer, End, Outcome, Plan, SyncError, View, plan};
+use crate::{Action, Answer, End, Outcome, Plan, SyncError, View, own_writes::OwnWrites, plan};
 
 /// What a plan is carried out with.
 pub(crate) struct Executor {
@@ -18,6 +18,8 @@ pub(crate) struct Executor {
     pub(crate) recorder: Arc<dyn EventRecorder>,
     /// Asked who has a name that is taken.
     pub(crate) replica_sets: Store<ReplicaSet>,
+    /// Told what the server answered.
+    pub(crate) own_writes: OwnWrites,
 }
 
 impl Executor {
@@ -39,6 +41,7 @@ impl Executor {
             for planned in &actions[known..] {
                 debug!(deployment = %view.deployment.metadata.key(), why = planned.reason, "{}", planned.action);
                 let answer = self.perform(&planned.action).await;
+                self.remember(view, &answer);
                 all_well = !answer.is_failure();
                 answers.push(answer);
                 if !all_well {
@@ -51,6 +54,14 @@ impl Executor {
             }
             actions.truncate(answers.len());
             taken = actions;
+        }
+    }
+
+    fn remember(&self, view: &View, answer: &Answer) {
+        match answer {
+            Answer::Deployment(deployment) => self.own_writes.deployment(deployment),
+            Answer::ReplicaSet(set) => self.own_writes.replica_set(&view.deployment.metadata.key(), set),
+            Answer::NameTaken { .. } | Answer::Failed(_) | Answer::Done => {}
         }
     }
 

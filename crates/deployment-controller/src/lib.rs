@@ -65,6 +65,7 @@ mod error;
 mod execute;
 mod handlers;
 mod new_replica_set;
+mod own_writes;
 mod pass;
 mod plan;
 mod progress;

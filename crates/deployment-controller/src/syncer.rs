@@ -28,9 +28,10 @@ impl Syncer {
         let now = self.clock.now();
         let Some(deployment) = self.deployments.get(key) else {
             debug!(%key, "Deployment has been deleted");
+            self.executor.own_writes.forget(key);
             return Ok(None);
         };
-        let view = self.view(deployment).await?;
+        let view = self.view(self.executor.own_writes.newest(deployment)).await?;
         self.executor.execute(&view, now).await.map(Some)
     }
 
@@ -65,6 +66,7 @@ impl Syncer {
         let mut candidates = replica_sets_of(&self.replica_sets, &metadata.uid);
         candidates.retain(|set| set.metadata.namespace == metadata.namespace);
         candidates.extend(orphan_replica_sets(&self.replica_sets, &metadata.namespace));
+        self.executor.own_writes.overlay(&metadata.key(), &self.replica_sets, &mut candidates);
         let control = ReplicaSetOwner { executor: &self.executor, deployment: metadata.key() };
         let owner = OwnerIdentity::from(deployment);
         Ok(claim(&owner, &selector, candidates, &control).await.into_result()?)
@@ -89,7 +91,9 @@ impl OwnerControl<ReplicaSet> for ReplicaSetOwner<'_> {
     }
 
     async fn patch(&self, object: &ObjectKey, patch: &OwnerPatch) -> Result<ReplicaSet, ApiError> {
-        self.executor.replica_set_control.patch_replica_set(object, patch).await
+        let patched = self.executor.replica_set_control.patch_replica_set(object, patch).await?;
+        self.executor.own_writes.replica_set(&self.deployment, &Arc::new(patched.clone()));
+        Ok(patched)
     }
 }
 

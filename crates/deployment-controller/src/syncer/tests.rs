@@ -5,6 +5,7 @@ use kcm_deployment_util::annotations::{REVISION, ROLLBACK_TO};
 use kcm_events::FakeRecorder;
 
 use super::*;
+use crate::own_writes::OwnWrites;
 use crate::testing::{Caches, START, Server, World, deployment, pod_of, replica_set, set_recreate};
 
 fn clock() -> FakeClock {
@@ -24,6 +25,7 @@ fn syncer(caches: &Caches, world: World) -> (Syncer, Arc<Server>, Arc<FakeRecord
             replica_set_control: Arc::clone(&server) as _,
             recorder: Arc::clone(&recorder) as _,
             replica_sets: caches.replica_sets.reader(),
+            own_writes: OwnWrites::default(),
         },
     };
     (syncer, server, recorder)
@@ -62,6 +64,16 @@ async fn sync_deployment_creates_replica_set() {
     ];
     assert_eq!(requests, expected);
     assert_eq!(events, [format!("Normal ScalingReplicaSet Scaled up replica set {name} from 0 to 1")]);
+}
+
+#[tokio::test]
+async fn sync_repeated_before_the_caches_have_caught_up_goes_on_from_its_own_writes() {
+    let d = deployment(1);
+    let (syncer, server, _) = syncer(&Caches::with(&[&d], &[]), world(&d, &[]));
+    syncer.sync(&d.metadata.key()).await.unwrap();
+    assert_eq!(server.requests().len(), 3, "one create and two writes of the status");
+    syncer.sync(&d.metadata.key()).await.unwrap();
+    assert_eq!(server.requests(), [""; 0], "nothing is left to do");
 }
 
 /// `TestSyncDeploymentDontDoAnythingDuringDeletion`: one write of the status, and that is all.

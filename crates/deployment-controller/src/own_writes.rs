@@ -1,0 +1,104 @@
+//! Reading our own writes: what the server answered, until the caches have caught up.
+//!
+//! DEVIATION: upstream's Deployment controller reads its caches alone. A sync that begins before the watch has told of
+//! the last one's writes then sends writes that are refused: an update of what was updated already, or the creation
+//! of a ReplicaSet that is there. The ReplicaSet controller waits for its caches instead (US-3.7), because its
+//! decisions count pods that others change; here the answers are all there is to know.
+
+use std::{
+    cmp::Ordering,
+    collections::{HashMap, hash_map::Entry},
+    sync::Arc,
+};
+
+use kcm_api::{Deployment, ObjectKey, ReplicaSet};
+use kcm_controller_util::compare_versions;
+use kcm_informer::{Object, Store};
+use parking_lot::Mutex;
+
+/// The answers to writes, by Deployment. Only one sync of a Deployment runs at a time, so nobody waits here.
+#[derive(Debug, Default)]
+pub(crate) struct OwnWrites(Mutex<HashMap<ObjectKey, Written>>);
+
+/// What was written for one Deployment, and not yet seen in a cache.
+#[derive(Debug, Default)]
+struct Written {
+    deployment: Option<Arc<Deployment>>,
+    replica_sets: Vec<Arc<ReplicaSet>>,
+}
+
+impl OwnWrites {
+    /// Takes note of a Deployment as the server has it now.
+    pub(crate) fn deployment(&self, deployment: &Arc<Deployment>) {
+        let key = deployment.metadata.key();
+        self.0.lock().entry(key).or_default().deployment = Some(Arc::clone(deployment));
+    }
+
+    /// Takes note of a ReplicaSet of the Deployment at `key` as the server has it now.
+    pub(crate) fn replica_set(&self, key: &ObjectKey, set: &Arc<ReplicaSet>) {
+        let mut records = self.0.lock();
+        let sets = &mut records.entry(key.clone()).or_default().replica_sets;
+        sets.retain(|written| written.uid() != set.uid());
+        sets.push(Arc::clone(set));
+    }
+
+    /// Forgets a Deployment that is gone.
+    pub(crate) fn forget(&self, key: &ObjectKey) {
+        self.0.lock().remove(key);
+    }
+
+    /// The newer of the Deployment that the cache holds and the one that was written.
+    pub(crate) fn newest(&self, cached: Arc<Deployment>) -> Arc<Deployment> {
+        let mut records = self.0.lock();
+        let Entry::Occupied(mut entry) = records.entry(cached.metadata.key()) else { return cached };
+        let written = &mut entry.get_mut().deployment;
+        if written.as_ref().is_some_and(|written| is_ahead(&**written, &*cached)) {
+            return written.clone().unwrap_or(cached);
+        }
+        *written = None;
+        if entry.get().replica_sets.is_empty() {
+            entry.remove();
+        }
+        cached
+    }
+
+    /// Puts what was written for the Deployment at `key` in the place of what the cache holds of it.
+    pub(crate) fn overlay(
+        &self,
+        key: &ObjectKey,
+        store: &Store<ReplicaSet>,
+        sets: &mut Vec<Arc<ReplicaSet>>,
+    ) {
+        let mut records = self.0.lock();
+        let Some(written) = records.get_mut(key) else { return };
+        written.replica_sets.retain(|set| match store.get(&set.metadata.key()) {
+            Some(cached) if cached.uid() == set.uid() => is_ahead(&**set, &*cached),
+            // Another has its name.
+            Some(_) => false,
+            // Not seen yet, unless the cache has seen more than that: then it is gone.
+            None => {
+                let seen = store.last_sync_resource_version();
+                seen.is_none_or(|seen| is_newer(set.resource_version(), &seen))
+            }
+        });
+        for set in &written.replica_sets {
+            match sets.iter_mut().find(|cached| cached.uid() == set.uid()) {
+                Some(cached) => *cached = Arc::clone(set),
+                None => sets.push(Arc::clone(set)),
+            }
+        }
+    }
+}
+
+/// Whether `written` is a newer state of the very object that `cached` is.
+fn is_ahead<K: Object>(written: &K, cached: &K) -> bool {
+    written.uid() == cached.uid() && is_newer(written.resource_version(), cached.resource_version())
+}
+
+/// Versions that cannot be compared say nothing, and the cache is believed.
+fn is_newer(a: &str, b: &str) -> bool {
+    compare_versions(a, b) == Some(Ordering::Greater)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,77 @@
+use kcm_controller_util::replica_set_indexers;
+use kcm_informer::StoreWriter;
+
+use super::*;
+use crate::testing::{deployment, replica_set};
+
+fn set_at(version: &str) -> Arc<ReplicaSet> {
+    let mut set = replica_set("web-1", "web:1", 0, 1, 1);
+    set.metadata.resource_version = version.to_owned();
+    Arc::new(set)
+}
+
+fn deployment_at(version: &str) -> Arc<Deployment> {
+    let mut d = deployment(1);
+    d.metadata.resource_version = version.to_owned();
+    Arc::new(d)
+}
+
+/// The versions that a sync sees when `cached` is in a cache that has seen everything up to `seen`.
+fn overlaid(writes: &OwnWrites, cached: Option<&str>, seen: &str) -> Vec<String> {
+    let mut store = StoreWriter::new(replica_set_indexers());
+    let mut sets = Vec::new();
+    if let Some(version) = cached {
+        store.apply(set_at(version));
+        sets.push(set_at(version));
+    }
+    store.bookmark(seen);
+    writes.overlay(&deployment(1).metadata.key(), &store.reader(), &mut sets);
+    sets.iter().map(|set| set.metadata.resource_version.clone()).collect()
+}
+
+fn written(version: &str) -> OwnWrites {
+    let writes = OwnWrites::default();
+    writes.replica_set(&deployment(1).metadata.key(), &set_at(version));
+    writes
+}
+
+#[test]
+fn written_replica_set_stands_in_for_an_older_one_and_gives_way_to_a_newer_one() {
+    let writes = written("10");
+    assert_eq!(overlaid(&writes, Some("9"), "9"), ["10"]);
+    assert_eq!(overlaid(&writes, Some("11"), "11"), ["11"]);
+    assert_eq!(overlaid(&writes, Some("9"), "9"), ["9"], "what has been caught up with is forgotten");
+}
+
+#[test]
+fn created_replica_set_is_there_until_the_cache_has_seen_more_and_not_it() {
+    let writes = written("10");
+    assert_eq!(overlaid(&writes, None, "9"), ["10"]);
+    assert_eq!(overlaid(&writes, None, "12"), [""; 0], "it was created, seen and deleted");
+    assert_eq!(overlaid(&writes, None, "9"), [""; 0]);
+}
+
+#[test]
+fn version_that_is_no_number_leaves_the_last_word_to_the_cache() {
+    assert_eq!(overlaid(&written("b"), Some("a"), "a"), ["a"]);
+}
+
+#[test]
+fn written_deployment_stands_in_only_for_an_older_state_of_itself() {
+    let writes = OwnWrites::default();
+    writes.deployment(&deployment_at("10"));
+    let version = |cached: Arc<Deployment>| writes.newest(cached).metadata.resource_version.clone();
+    assert_eq!(version(deployment_at("9")), "10");
+    let mut another = deployment(1);
+    another.metadata.uid = "another".into();
+    another.metadata.resource_version = "9".to_owned();
+    assert_eq!(version(Arc::new(another)), "9");
+    assert!(writes.0.lock().is_empty(), "nothing is kept that is not needed");
+}
+
+#[test]
+fn deployment_that_is_gone_leaves_nothing_behind() {
+    let writes = written("10");
+    writes.forget(&deployment(1).metadata.key());
+    assert!(writes.0.lock().is_empty());
+}
