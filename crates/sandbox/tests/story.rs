@@ -70,9 +70,18 @@ async fn story_in_simulated_time_comes_to_its_end_within_the_bounds_and_without_
     let _guard = tracing::subscriber::set_default(log);
     let clock: Arc<dyn Clock> = Arc::new(SimulatedClock::new("2026-01-01T00:00:00Z".parse().unwrap()));
     let random: Arc<dyn Random> = Arc::new(SeededRandom::new(1));
+    // Nobody else creates what the controllers create, so a name that is taken is taken by themselves.
+    let taken = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&taken);
     let server = ApiServer::new(kcm_apiserver::Config {
         clock: Arc::clone(&clock),
         random: Arc::clone(&random),
+        audit: Some(Arc::new(move |event: &kcm_apiserver::AuditEvent| {
+            if event.code == 409 && event.verb == "create" {
+                println!("{event:?}");
+                counted.fetch_add(1, Ordering::Relaxed);
+            }
+        })),
         ..kcm_apiserver::Config::default()
     });
     let stop = CancellationToken::new();
@@ -96,6 +105,7 @@ async fn story_in_simulated_time_comes_to_its_end_within_the_bounds_and_without_
     // Each rollout makes one set of pods: 6, 6, the 3 that never start, and what the last two still lack.
     let pods = summary.tally.pods_created;
     assert!(pods <= 6 + 6 + 3 + 2 + 6 + 9, "{pods} pods were created");
+    assert_eq!(taken.load(Ordering::Relaxed), 0, "something was created twice");
     assert_eq!(complaints.load(Ordering::Relaxed), 0, "warnings or errors were logged");
     controllers.stop().await.unwrap();
     stop.cancel();
