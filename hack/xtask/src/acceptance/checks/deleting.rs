@@ -57,6 +57,8 @@ pub(super) async fn pod_at_once(ground: &Ground) -> Judged {
         .collect();
     same("what the watch tells", &told, &vec![("MODIFIED", Some(0)), ("DELETED", Some(0))])?;
 
+    // One without a node would need no grace.
+    ground.rolled_out("web").await?;
     let victim = first_pod(ground).await?;
     let mut watch = ground.watch("pods").await?;
     ground.run(&format!("delete pod {victim} --now")).await?.prints(&format!("pod \"{victim}\" deleted*"))?;
