@@ -20,6 +20,7 @@ mod route;
 mod serve;
 mod service;
 mod tables;
+mod ui;
 mod verbs;
 mod watching;
 

@@ -8,6 +8,8 @@ use crate::{ApiStatus, Reason, Resource, Subresource, resource::Face};
 pub(super) enum Route {
     /// `/`
     Root,
+    /// `/ui`
+    Ui,
     /// `/version`
     Version,
     /// `/healthz`, `/livez`, `/readyz` and what is below them.
@@ -137,6 +139,7 @@ impl Route {
         let parts: Vec<&str> = parts.iter().map(AsRef::as_ref).collect();
         match parts.as_slice() {
             [] => Ok(Self::Root),
+            ["ui"] => Ok(Self::Ui),
             ["version"] => Ok(Self::Version),
             ["healthz" | "livez" | "readyz", ..] => Ok(Self::Health),
             ["openapi", "v2"] => Ok(Self::OpenApiV2),

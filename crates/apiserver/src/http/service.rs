@@ -22,7 +22,7 @@ use super::{
     query::Query,
     reviews,
     route::{Review, Route, Target},
-    verbs,
+    ui, verbs,
 };
 use crate::{ApiServer, ApiStatus};
 
@@ -255,7 +255,9 @@ fn dispatch(
     }
     let documents = &server.documents;
     match route {
+        Route::Root if ui::is_wanted(headers) => Ok(ui::redirect()),
         Route::Root => Ok(documents.root(headers)),
+        Route::Ui => Ok(ui::page()),
         Route::Version => Ok(documents.version(headers)),
         Route::CoreVersions => documents.discovery(true, &accept, headers),
         Route::Groups => documents.discovery(false, &accept, headers),
