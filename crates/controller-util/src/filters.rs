@@ -1,6 +1,7 @@
-//! Which objects count, and the orders they are put in (US-3.6).
+//! Which objects count (US-3.6). The orders that ReplicaSets are put in are in `kcm-deployment-util`, which alone
+//! needs them and may not depend on anything asynchronous.
 
-use std::{cmp::Ordering, sync::Arc};
+use std::sync::Arc;
 
 use kcm_api::{Pod, ReplicaSet};
 
@@ -32,27 +33,6 @@ pub fn active_replica_sets<'a>(
     replica_sets: impl IntoIterator<Item = &'a Arc<ReplicaSet>>,
 ) -> Vec<Arc<ReplicaSet>> {
     replica_sets.into_iter().filter(|replica_set| is_active_replica_set(replica_set)).cloned().collect()
-}
-
-/// Oldest first, then by name.
-///
-/// Upstream counterpart: `ReplicaSetsByCreationTimestamp`.
-pub fn by_creation_timestamp(a: &ReplicaSet, b: &ReplicaSet) -> Ordering {
-    (a.metadata.creation_timestamp, &a.metadata.name).cmp(&(b.metadata.creation_timestamp, &b.metadata.name))
-}
-
-/// Largest first; of one size, the oldest first.
-///
-/// Upstream counterpart: `ReplicaSetsBySizeOlder`.
-pub fn by_size_older(a: &ReplicaSet, b: &ReplicaSet) -> Ordering {
-    b.replicas().cmp(&a.replicas()).then_with(|| by_creation_timestamp(a, b))
-}
-
-/// Largest first; of one size, the newest first, and then by name backwards.
-///
-/// Upstream counterpart: `ReplicaSetsBySizeNewer`.
-pub fn by_size_newer(a: &ReplicaSet, b: &ReplicaSet) -> Ordering {
-    b.replicas().cmp(&a.replicas()).then_with(|| by_creation_timestamp(b, a))
 }
 
 #[cfg(test)]
@@ -90,25 +70,6 @@ mod tests {
             "metadata": {"name": name, "creationTimestamp": created}, "spec": {"replicas": replicas},
         });
         Arc::new(serde_json::from_value(object).unwrap())
-    }
-
-    fn order(compare: fn(&ReplicaSet, &ReplicaSet) -> Ordering) -> Vec<String> {
-        let (early, late) = ("2026-01-01T00:00:00Z", "2026-01-01T00:00:01Z");
-        let mut all = [
-            replica_set("c", 1, early),
-            replica_set("b", 1, early),
-            replica_set("a", 1, late),
-            replica_set("large", 9, late),
-        ];
-        all.sort_by(|a, b| compare(a, b));
-        all.iter().map(|replica_set| replica_set.metadata.name.to_string()).collect()
-    }
-
-    #[test]
-    fn replica_sets_sort_by_age_and_by_size_with_age_either_way() {
-        assert_eq!(order(by_creation_timestamp), ["b", "c", "a", "large"]);
-        assert_eq!(order(by_size_older), ["large", "b", "c", "a"]);
-        assert_eq!(order(by_size_newer), ["large", "a", "c", "b"]);
     }
 
     /// Upstream: TestActiveReplicaSetsFiltering.
