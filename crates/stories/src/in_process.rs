@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// The story's own requests go by this name.
-const STORY: &str = "kcm-stories";
+pub(crate) const STORY: &str = "kcm-stories";
 
 /// Told of every write of the manager when it has taken effect, before the manager learns of it: with the server as
 /// it is then, and with the manager, which may be [killed](ManagerHandle::kill) there and then.

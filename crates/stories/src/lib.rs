@@ -20,7 +20,7 @@
 //! that a controller needs.
 
 mod effects;
-
+pub mod external;
 mod in_process;
 mod play;
 mod recording;

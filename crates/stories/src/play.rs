@@ -48,6 +48,10 @@ pub enum PlayError {
 /// A manager that is ready may still be at what it finds.
 const AFTER_START: Duration = Duration::from_millis(1500);
 
+/// After everything that the story does. Without it the outcome would depend on who is faster, the story or the
+/// manager, and upstream was recorded by a story that was slower.
+const BREATH: Duration = Duration::from_millis(50);
+
 /// Plays a story in a namespace of its own, which is made for it, and answers with what the manager wrote.
 ///
 /// The manager is started when the time has come, and stopped at the end.
@@ -113,6 +117,14 @@ impl Player<'_> {
     }
 
     async fn take(&mut self, step: &Step) -> Result<(), StageError> {
+        self.act(step).await?;
+        if !matches!(step, Step::Settle(_) | Step::Wait(_)) {
+            self.world.clock().sleep(BREATH).await;
+        }
+        Ok(())
+    }
+
+    async fn act(&mut self, step: &Step) -> Result<(), StageError> {
         match step {
             Step::Create(object) => self.stage.create(object).await,
             Step::Patch(patch) => {
@@ -188,6 +200,7 @@ impl Player<'_> {
                 status[field.as_str()] = value.clone();
             }
             self.stage.patch(&target, Some("status"), PatchForm::Merge, &json!({"status": status})).await?;
+            self.world.clock().sleep(BREATH).await;
         }
         Ok(())
     }
@@ -206,6 +219,7 @@ impl Player<'_> {
                 json!({"name": "c", "image": "i", "imageID": "", "ready": ready, "restartCount": 0});
             let status = json!({"phase": phase, "conditions": [condition], "containerStatuses": [container]});
             self.stage.patch(&target, Some("status"), PatchForm::Merge, &json!({"status": status})).await?;
+            self.world.clock().sleep(BREATH).await;
         }
         Ok(())
     }

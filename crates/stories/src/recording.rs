@@ -248,12 +248,12 @@ impl Recording {
     }
 
     /// Reads the recordings of `story` from a folder that holds one folder a run, in the order of their names. All
-    /// must be of `version`, such as `v1.36`.
+    /// must be of `version`, such as `v1.36`, if one is given.
     ///
     /// # Errors
     ///
     /// When there is none, or one cannot be read or is of another version.
-    pub fn read_runs(folder: &Path, story: &str, version: &str) -> Result<Vec<Self>, RecordingError> {
+    pub fn read_runs(folder: &Path, story: &str, version: Option<&str>) -> Result<Vec<Self>, RecordingError> {
         let failed = |source| RecordingError::File { file: folder.to_owned(), source };
         let mut runs: Vec<_> = fs::read_dir(folder)
             .map_err(failed)?
@@ -268,8 +268,12 @@ impl Recording {
                 continue;
             };
             let recording = Self::read(&file)?;
-            let found = recording.kubernetes.clone();
-            if found != version && !found.starts_with(&format!("{version}.")) {
+            let found = &recording.kubernetes;
+            if let Some(version) = version
+                && found != version
+                && !found.starts_with(&format!("{version}."))
+            {
+                let found = found.clone();
                 return Err(RecordingError::Version { file, found, wanted: version.to_owned() });
             }
             recordings.push(recording);
@@ -358,7 +362,7 @@ mod tests {
         let recording = Recording { story: "r".to_owned(), kubernetes: "v1.36.2".to_owned(), steps };
         let file = recording.write(&folder.path().join("run-1")).unwrap();
         assert_eq!(Recording::read(&file).unwrap(), recording);
-        assert_eq!(Recording::read_runs(folder.path(), "r", "v1.36").unwrap(), [recording]);
+        assert_eq!(Recording::read_runs(folder.path(), "r", Some("v1.36")).unwrap(), [recording]);
     }
 
     #[test]
@@ -367,7 +371,7 @@ mod tests {
         let recording =
             Recording { story: "r".to_owned(), kubernetes: "v1.37.0".to_owned(), steps: Vec::new() };
         recording.write(&folder.path().join("run-1")).unwrap();
-        let error = Recording::read_runs(folder.path(), "r", "v1.36").unwrap_err().to_string();
+        let error = Recording::read_runs(folder.path(), "r", Some("v1.36")).unwrap_err().to_string();
         assert!(error.ends_with("r.json:1: this is a recording of Kubernetes v1.37.0, not v1.36"), "{error}");
     }
 
@@ -379,7 +383,7 @@ mod tests {
         assert!(Recording::read(&file).unwrap_err().to_string().contains("x.json:2: "));
         fs::write(&file, [XZ_MAGIC, b"rubbish"].concat()).unwrap();
         assert!(Recording::read(&file).unwrap_err().to_string().starts_with("cannot decompress"));
-        let missing = Recording::read_runs(folder.path(), "r", "v1.36").unwrap_err().to_string();
+        let missing = Recording::read_runs(folder.path(), "r", Some("v1.36")).unwrap_err().to_string();
         assert!(missing.ends_with("there is no recording of the story \"r\""), "{missing}");
     }
 }

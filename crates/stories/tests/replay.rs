@@ -11,6 +11,9 @@ use serde_json::{Value, json};
 /// The version that ours is held against.
 const VERSION: &str = "v1.36";
 
+/// The HTTP status of a write that was built on an old version.
+const CONFLICT: u16 = 409;
+
 fn test_folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../test")
 }
@@ -21,7 +24,8 @@ async fn record(name: &str, seed: u64) -> Recording {
     play(&story, &mut cluster.world, "t0x").await.unwrap()
 }
 
-/// A recording as people review it: of a status write the status, of an event what it says.
+/// A recording as people review it: of a status write the status, of an event what it says. What was refused as out of
+/// date is left out: it comes and goes with the order in which tasks happen to run.
 #[derive(Serialize)]
 struct Brief {
     step: String,
@@ -34,7 +38,7 @@ struct Brief {
 fn brief(recording: &Recording) -> Vec<Brief> {
     let step = |step: &StepWrites| Brief {
         step: step.step.clone(),
-        writes: step.writes.iter().map(brief_write).collect(),
+        writes: step.writes.iter().filter(|write| write.what.code != CONFLICT).map(brief_write).collect(),
         events: step.events.iter().map(brief_event).collect(),
     };
     recording.steps.iter().map(step).collect()
@@ -61,8 +65,11 @@ fn brief_write(Counted { times, what }: &Counted<Write>) -> Value {
 
 async fn assert_equals_upstream(name: &str) {
     let ours = record(name, 1).await;
-    let runs =
-        Recording::read_runs(&test_folder().join(format!("recordings/{VERSION}/stories")), name, VERSION);
+    let runs = Recording::read_runs(
+        &test_folder().join(format!("recordings/{VERSION}/stories")),
+        name,
+        Some(VERSION),
+    );
     if let Some(difference) = closest_difference(&runs.unwrap(), &ours) {
         panic!("{name} differs from upstream:\n{difference}");
     }

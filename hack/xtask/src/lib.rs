@@ -3,3 +3,4 @@
 pub mod acceptance;
 pub mod answer;
 pub mod input;
+pub mod record;

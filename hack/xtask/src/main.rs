@@ -11,6 +11,7 @@ use thiserror::Error;
 use xtask::{
     acceptance, answer,
     input::{self, InputError},
+    record,
 };
 
 const USAGE: &str = "usage: cargo xtask TASK
@@ -23,7 +24,14 @@ tasks:
   kubectl-acceptance [--update-docs] [--newest] [--only N,N,…]
       check what kubectl's users expect against the sandbox, with every kubectl version found, and print the table;
       with KUBECONFIG_REAL against the cluster that kubeconfig names; --update-docs puts the table into
-      docs/sandbox.md, --newest takes one version, --only some of the checks";
+      docs/sandbox.md, --newest takes one version, --only some of the checks
+
+  record [--manager COMMAND] [--server COMMAND|embedded [--http]] [--only RE] [--stories DIR] [--against RUNS]
+      [--dir DIR] --out DIR
+      play the stories with a manager on an API server and record what it writes, see docs/recording.md; in commands
+      {kubeconfig} {controllers} {dir} {port} are filled in; without --manager the program in
+      KUBE_CONTROLLER_MANAGER, without --server etcd and kube-apiserver in KUBEBUILDER_ASSETS; --against compares
+      with recorded runs, --dir keeps the programs' files";
 
 #[derive(Debug, Error)]
 enum TaskError {
@@ -35,6 +43,8 @@ enum TaskError {
     Output(#[from] io::Error),
     #[error(transparent)]
     Acceptance(#[from] acceptance::TaskError),
+    #[error(transparent)]
+    Record(#[from] record::TaskError),
 }
 
 fn main() -> ExitCode {
@@ -54,6 +64,10 @@ fn run() -> Result<(), TaskError> {
         ["answer", kind @ ("deployment" | "replicaset" | "hash"), file] => print_answers(kind, file),
         ["kubectl-acceptance", flags @ ..] => {
             let task = acceptance::Task::parse(flags).ok_or(TaskError::Usage)?;
+            Ok(task.run()?)
+        }
+        ["record", flags @ ..] => {
+            let task = record::Task::parse(flags).ok_or(TaskError::Usage)?;
             Ok(task.run()?)
         }
         _ => Err(TaskError::Usage),

@@ -1,0 +1,193 @@
+//! Worlds of other programs: an API server and a controller manager, observed through the server's audit log.
+//!
+//! The server is etcd and kube-apiserver from a folder, any command, or the embedded server on a port of this machine.
+//! The manager is any command. In commands `{dir}` stands for the folder that all files lie in, `{port}` for a free
+//! port, `{kubeconfig}` for the manager's kubeconfig and `{controllers}` for the story's controllers.
+
+mod files;
+mod manager;
+mod program;
+mod server;
+mod tail;
+
+use std::{
+    io,
+    net::{Ipv4Addr, TcpListener},
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use kcm_client::{ClientFactory, ClientOptions, RateLimit, Request, Server, UserAgent};
+use kcm_clock::{Clock, RealClock};
+
+use self::{files::Files, manager::ExternalManager, program::Program};
+use crate::{
+    in_process::STORY,
+    trail::Trail,
+    world::{World, WorldError},
+};
+
+/// What an external world is made of.
+#[derive(Debug, Clone)]
+pub struct ExternalConfig {
+    /// The API server.
+    pub server: ServerProgram,
+    /// The command that runs the manager.
+    pub manager: String,
+    /// Where its files go. The folder is there and can be written to.
+    pub folder: PathBuf,
+}
+
+/// An API server to be started.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ServerProgram {
+    /// `etcd` and `kube-apiserver` from this folder, as `KUBEBUILDER_ASSETS` names one.
+    Kubebuilder(PathBuf),
+    /// A command. It must serve on `{port}`, accept the tokens in `{dir}/tokens.csv`, and keep an audit log in
+    /// `{dir}/audit.log` after the policy in `{dir}/audit.yaml`.
+    Command {
+        /// The command.
+        command: String,
+        /// Whether it serves TLS.
+        tls: bool,
+    },
+    /// The server of this project, on a port of this machine.
+    Embedded,
+}
+
+/// A world of other programs. They end with it.
+#[derive(Debug)]
+pub struct External {
+    /// The world.
+    pub world: World,
+    /// The programs that make up the server; the one that needs the other comes first, and is dropped first.
+    _programs: Vec<Program>,
+    _stop: tokio_util::sync::DropGuard,
+}
+
+/// How long a server may take.
+const SERVER_PATIENCE: Duration = Duration::from_secs(60);
+
+/// How often it is asked meanwhile. Programs of others cannot be waited for but by asking.
+const ASK_EVERY: Duration = Duration::from_millis(200);
+
+/// Starts the server, and makes ready what will start the manager.
+///
+/// # Errors
+///
+/// When a program cannot be started, ends early or is not ready in time: with the end of its log.
+pub async fn start(config: ExternalConfig) -> Result<External, WorldError> {
+    let ExternalConfig { server, manager, folder } = config;
+    let clock: Arc<dyn Clock> = Arc::new(RealClock::new());
+    let (sender, trail) = Trail::new(Arc::clone(&clock));
+    let stop = tokio_util::sync::CancellationToken::new();
+    let files = Files::new(&folder);
+    let mut programs = Vec::new();
+    match &server {
+        ServerProgram::Embedded => {
+            let address = server::embedded(&clock, sender, stop.clone()).await?;
+            files.write_kubeconfigs(&format!("http://{address}"), false)?;
+        }
+        ServerProgram::Kubebuilder(assets) => {
+            files.write_for_server()?;
+            tail::follow(files.audit_log(), sender, stop.clone());
+            let port = free_port()?;
+            programs = server::kubebuilder(assets, &files, port)?;
+            files.write_kubeconfigs(&format!("https://127.0.0.1:{port}"), true)?;
+        }
+        ServerProgram::Command { command, tls } => {
+            files.write_for_server()?;
+            tail::follow(files.audit_log(), sender, stop.clone());
+            let port = free_port()?;
+            let command = fill(command, &[("port", &port.to_string()), ("dir", &text(&folder))]);
+            programs.push(Program::shell("the API server", &command, &files.log("apiserver"))?);
+            let scheme = if *tls { "https" } else { "http" };
+            files.write_kubeconfigs(&format!("{scheme}://127.0.0.1:{port}"), true)?;
+        }
+    }
+
+    let options = ClientOptions::new(UserAgent::new(STORY, "v0", ""), Arc::clone(&clock));
+    let kubeconfig = Server::Kubeconfig { path: files.kubeconfig("admin"), master: None };
+    let clients = ClientFactory::connect(kubeconfig, options).await?;
+    let api = clients.client("story", RateLimit::UNLIMITED);
+    let deadline = clock.monotonic().saturating_add(SERVER_PATIENCE);
+    // The default namespace is the last thing that a server makes before it can be used.
+    while api.send(&Request::get("/readyz")).await.is_err()
+        || api.send(&Request::get("/api/v1/namespaces/default")).await.is_err()
+    {
+        for program in &mut programs {
+            program.must_run()?;
+        }
+        if clock.monotonic() > deadline {
+            let said = programs.first().map(Program::last_words).unwrap_or_default();
+            let seconds = SERVER_PATIENCE.as_secs();
+            return Err(WorldError::NotReady { program: "the API server", seconds, said });
+        }
+        clock.sleep(ASK_EVERY).await;
+    }
+    let manager = ExternalManager::new(manager, files, Arc::clone(&clock));
+    let world = World::new(api, clock, trail, Box::new(manager)).await?;
+    Ok(External { world, _programs: programs, _stop: stop.drop_guard() })
+}
+
+/// A port that nobody listens on. Somebody else may take it before it is used; that is then an error of theirs or ours.
+fn free_port() -> Result<u16, WorldError> {
+    let failed = |source: io::Error| WorldError::File { file: "a free port".to_owned(), source };
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(failed)?;
+    Ok(listener.local_addr().map_err(failed)?.port())
+}
+
+/// `command` with `{name}` replaced by what it stands for.
+fn fill(command: &str, values: &[(&str, &str)]) -> String {
+    values.iter().fold(command.to_owned(), |text, (name, value)| text.replace(&format!("{{{name}}}"), value))
+}
+
+fn text(path: &Path) -> String {
+    path.display().to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(folder: &Path, command: &str) -> ExternalConfig {
+        let server = ServerProgram::Command { command: command.to_owned(), tls: false };
+        ExternalConfig { server, manager: "true".to_owned(), folder: folder.to_owned() }
+    }
+
+    #[tokio::test]
+    async fn server_that_does_not_come_up_is_told_with_its_last_words() {
+        let folder = tempfile::tempdir().unwrap();
+        let command = "echo 'no etcd at {port}' | sed 's/[0-9]*$/x/' >&2; exit 3";
+        let error = start(config(folder.path(), command)).await.unwrap_err().to_string();
+        assert!(error.starts_with("the API server ended early (exit status: 3)"), "{error}");
+        assert!(error.ends_with("no etcd at x"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn folder_without_the_programs_is_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let assets = folder.path().join("assets");
+        let config =
+            ExternalConfig { server: ServerProgram::Kubebuilder(assets), ..config(folder.path(), "") };
+        let error = start(config).await.unwrap_err().to_string();
+        assert!(error.starts_with("cannot start \"") && error.contains("assets/etcd"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn manager_that_ends_at_once_is_told_with_its_last_words() {
+        let folder = tempfile::tempdir().unwrap();
+        let manager = "echo 'unknown flag {controllers}'; exit 1".to_owned();
+        let config = ExternalConfig { server: ServerProgram::Embedded, manager, ..config(folder.path(), "") };
+        let mut external = start(config).await.unwrap();
+        let error = external
+            .world
+            .start_manager(&["deployment-controller".to_owned()])
+            .await
+            .unwrap_err()
+            .to_string();
+        assert!(error.starts_with("the manager ended early (exit status: 1)"), "{error}");
+        assert!(error.ends_with("unknown flag deployment-controller"), "{error}");
+    }
+}
