@@ -220,7 +220,8 @@ async fn standby_takes_over_when_the_record_has_not_changed_for_the_lease() {
     let network = Network::good();
     let leader = Running::start(config("leader", &network, exact()));
     sleep(SECOND).await;
-    let standby = Running::start(config("standby", &network, exact()));
+    let own = Network::beside(&network);
+    let standby = Running::start(config("standby", &own, exact()));
     sleep(seconds(9.5)).await;
     // kill -9, half a second after the last renewal.
     leader.task.abort();
@@ -229,7 +230,11 @@ async fn standby_takes_over_when_the_record_has_not_changed_for_the_lease() {
         sleep(Duration::from_millis(1)).await;
     }
     let gap = killed.elapsed();
-    // Fifteen seconds from when it saw the last renewal: at most a pause after it was made, and no pause on top.
+    let [.., seen, looked, took] = own.log()[..] else { panic!("{:?}", own.log()) };
+    assert_eq!((looked, took.1), ((took.0, "get"), "update"));
+    assert!(took.0 - seen.0 < seconds(4.4), "it asked all the while");
+    let is_lease = |at: &Duration| took.0 - *at == 15 * SECOND;
+    assert!(own.log().iter().any(|(at, _)| is_lease(at)), "no pause on top of the lease: {:?}", own.log());
     assert!(gap > seconds(14.4) && gap < seconds(19.0), "{gap:?}");
     assert!(!leader.gate.is_leader(), "a task that is gone leads no more");
     assert_eq!(network.lease().unwrap().spec.lease_transitions, Some(1));
@@ -448,20 +453,48 @@ async fn candidate_cancelled_while_its_first_write_is_under_way_gives_back_what_
 #[tokio::test(start_paused = true)]
 async fn leadership_whose_answer_comes_after_its_end_is_not_begun() {
     let network = Network::good();
-    let lease_duration = seconds(1.9);
     let config = LeaderElectionConfig {
-        lease_duration,
+        lease_duration: seconds(1.0),
+        renew_deadline: seconds(0.9),
+        retry_period: seconds(0.5),
+        ..config("me", &network, exact())
+    };
+    network.next([Trip::good(), Trip { back: seconds(0.95), ..Trip::good() }]);
+    let me = Running::start(config);
+    sleep(seconds(1.0)).await;
+    assert_eq!(network.lease().unwrap().holder(), Some("me"));
+    assert!(!me.gate.is_leader() && !me.task.is_finished());
+    assert_eq!(me.told.take(), ["kcm leading false", "kcm new leader \"me\""]);
+    sleep(seconds(2.0)).await;
+    assert!(me.gate.is_leader(), "it tries again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn leader_of_a_lease_with_a_fraction_leads_for_the_whole_seconds_that_others_read() {
+    let network = Network::good();
+    let config = LeaderElectionConfig {
+        lease_duration: seconds(1.9),
         renew_deadline: seconds(1.8),
         retry_period: seconds(0.5),
         ..config("me", &network, exact())
     };
-    network.next([Trip::good(), Trip { back: seconds(0.9999), ..Trip::good() }]);
     let me = Running::start(config);
-    sleep(seconds(0.9995)).await;
-    assert!(!me.gate.is_leader());
-    sleep(seconds(3.0)).await;
+    sleep(seconds(0.1)).await;
+    assert_eq!(me.gate.remaining(), seconds(0.9));
+    assert_eq!(network.lease().unwrap().spec.lease_duration_seconds, Some(1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn renewal_that_failed_slowly_is_followed_by_the_next_without_a_pause() {
+    let network = Network::good();
+    let me = Running::start(config("me", &network, exact()));
+    sleep(SECOND).await;
+    network.all(|| Trip { back: seconds(1.4), ..Trip::broken() });
+    sleep(seconds(8.0)).await;
+    let tries: Vec<_> =
+        network.log().into_iter().filter(|(_, verb)| *verb == "update").map(|(at, _)| at).collect();
+    assert_eq!(tries, [2.0, 4.8, 7.6].map(seconds));
     assert!(me.gate.is_leader());
-    assert!(me.gate.remaining() <= SECOND, "others read one second, not 1.8");
 }
 
 #[tokio::test(start_paused = true)]
@@ -510,9 +543,9 @@ async fn server_that_refuses_is_asked_at_the_usual_pace_until_it_serves() {
     for trip in [Trip::broken, Trip::refused] {
         let network = Network::with(trip);
         let me = Running::start(config("me", &network, exact()));
-        for _ in 0..600 {
+        for _ in 0..6_000 {
             me.nudge.nudge();
-            sleep(seconds(0.1)).await;
+            sleep(seconds(0.01)).await;
         }
         // Nudged without end: once in a tenth of a second and no more.
         assert!((100..=610).contains(&network.log().len()), "{}", network.log().len());
