@@ -97,3 +97,33 @@ fn empty(api: &Api, namespace: &Object) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use kcm_apiserver::{ApiServer, Config, DeleteOptions, WriteOptions};
+    use kcm_clock::SimulatedClock;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn namespace_keeps_its_content_for_a_second_and_then_goes_with_it() {
+        let clock: Arc<dyn Clock> = Arc::new(SimulatedClock::new("2026-01-01T00:00:00Z".parse().unwrap()));
+        let server = ApiServer::new(Config { clock: Arc::clone(&clock), ..Config::default() });
+        let api = Arc::new(Api::new(Arc::clone(&server), Arc::clone(&clock)));
+        tokio::spawn(Namespaces::new(Arc::clone(&clock)).run(api));
+
+        let named = |name: &str| json!({ "metadata": { "name": name } });
+        let options = WriteOptions::default();
+        server.create(Resource::NAMESPACES, "", named("team"), &options).unwrap();
+        server.create(Resource::CONFIG_MAPS, "team", named("settings"), &options).unwrap();
+        clock.sleep(Duration::from_millis(1)).await;
+        server.get(Resource::SERVICE_ACCOUNTS, "team", "default").unwrap();
+
+        server.delete(Resource::NAMESPACES, "", "team", &DeleteOptions::default()).unwrap();
+        clock.sleep(Duration::from_millis(900)).await;
+        server.get(Resource::CONFIG_MAPS, "team", "settings").unwrap();
+        clock.sleep(Duration::from_millis(200)).await;
+        assert!(server.get(Resource::CONFIG_MAPS, "team", "settings").unwrap_err().is_not_found());
+        assert!(server.get(Resource::NAMESPACES, "", "team").unwrap_err().is_not_found());
+    }
+}

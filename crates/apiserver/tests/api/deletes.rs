@@ -1,5 +1,6 @@
 //! Delete, finalizers, namespaces.
 
+use kcm_apiserver::{Resource, WatchEvent, WatchStart};
 use serde_json::{Value, json};
 
 use crate::client::{Client, DEPLOYMENTS, deployment, version_of};
@@ -22,6 +23,17 @@ async fn delete_without_finalizers_answers_a_status_and_removes() {
     client.get(WEB).await.refused(404, "NotFound");
     let message = client.delete(WEB, &Value::Null).await.refused(404, "NotFound");
     assert_eq!(message, "deployments.apps \"web\" not found");
+}
+
+#[tokio::test]
+async fn delete_that_waits_for_nothing_leaves_no_mark() {
+    let (client, created) = with_deployment().await;
+    let mut watch = client.server.watch(Resource::DEPLOYMENTS, Some("default"), WatchStart::Now);
+    client.delete(WEB, &json!({"propagationPolicy": "Background"})).await.expect(200);
+    let WatchEvent::Deleted(last) = watch.next().await.unwrap() else { panic!("not told as deleted") };
+    let metadata = &last.value()["metadata"];
+    assert_eq!(metadata["deletionTimestamp"], Value::Null);
+    assert_eq!(metadata["generation"], created["metadata"]["generation"]);
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@
 //! left out there and says so. Nothing is read from or left in the user's home: `HOME` and the discovery cache are
 //! in a temporary folder.
 //!
-//! Outputs are held against patterns, so that ages, hashes, UIDs and revisions need no scrubbing; see [`pattern`].
+//! Outputs are held against patterns, so that ages, hashes, UIDs and revisions need no scrubbing; see `pattern`.
 
 mod checks;
 mod cluster;
