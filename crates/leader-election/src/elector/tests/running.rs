@@ -1,0 +1,157 @@
+//! Candidates on tasks of their own, with clocks of their own.
+
+use kcm_api::ObjectKey;
+use kcm_clock::{Clock, SeededRandom, Sleep, Timestamp};
+use kcm_events::FakeRecorder;
+use tokio::{task::JoinHandle, time::sleep};
+
+use super::{
+    network::Network,
+    pause::{Pausable, Pause},
+};
+use crate::{ElectionObserver, elector::*};
+
+/// A clock of one machine: its wall clock jumps about, its monotonic clock runs at its own rate.
+#[derive(Debug)]
+pub(super) struct MachineClock {
+    origin: tokio::time::Instant,
+    /// Seconds of this clock in one real second.
+    rate: f64,
+    jumps: SeededRandom,
+    is_jumpy: bool,
+}
+
+impl MachineClock {
+    pub(super) fn exact() -> Self {
+        Self { origin: tokio::time::Instant::now(), rate: 1.0, jumps: SeededRandom::new(1), is_jumpy: false }
+    }
+
+    pub(super) fn wrong(rate: f64, seed: u64) -> Self {
+        Self { rate, is_jumpy: true, jumps: SeededRandom::new(seed), ..Self::exact() }
+    }
+}
+
+impl Clock for MachineClock {
+    fn now(&self) -> Timestamp {
+        let start: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
+        let jump = if self.is_jumpy { kcm_clock::Random::next_u64(&self.jumps) % 1_000_000 } else { 0 };
+        start.checked_add(self.monotonic() + Duration::from_secs(jump)).unwrap()
+    }
+
+    fn monotonic(&self) -> Duration {
+        self.origin.elapsed().mul_f64(self.rate)
+    }
+
+    fn sleep(&self, duration: Duration) -> Sleep {
+        Box::pin(sleep(duration.div_f64(self.rate)))
+    }
+}
+
+/// What an observer was told, in order.
+#[derive(Default)]
+pub(super) struct Told {
+    pub(super) lines: Mutex<Vec<String>>,
+    /// Called when a leadership begins.
+    pub(super) elected: Option<Box<dyn Fn() + Send + Sync>>,
+}
+
+impl Told {
+    pub(super) fn take(&self) -> Vec<String> {
+        std::mem::take(&mut self.lines.lock())
+    }
+}
+
+impl ElectionObserver for Told {
+    fn leading(&self, election: &str, leading: bool) {
+        self.lines.lock().push(format!("{election} leading {leading}"));
+        if let Some(elected) = self.elected.as_ref().filter(|_| leading) {
+            elected();
+        }
+    }
+
+    fn slow_path(&self, election: &str) {
+        self.lines.lock().push(format!("{election} slow path"));
+    }
+
+    fn new_leader(&self, election: &str, identity: &str) {
+        self.lines.lock().push(format!("{election} new leader {identity:?}"));
+    }
+
+    fn identity_shared(&self, election: &str) {
+        self.lines.lock().push(format!("{election} identity shared"));
+    }
+}
+
+pub(super) fn config(identity: &str, lock: &Arc<Network>, clock: Arc<dyn Clock>) -> LeaderElectionConfig {
+    let seed = identity.bytes().map(u64::from).sum();
+    LeaderElectionConfig {
+        unique_identity: true,
+        ..LeaderElectionConfig::new(
+            ObjectKey::new("kube-system", "kcm"),
+            identity,
+            Arc::clone(lock) as _,
+            clock,
+            Arc::new(SeededRandom::new(seed)),
+        )
+    }
+}
+
+/// A candidate on a task of its own.
+pub(super) struct Running {
+    pub(super) gate: LeaderGate,
+    pub(super) status: ElectionStatus,
+    pub(super) nudge: Nudge,
+    pub(super) told: Arc<Told>,
+    pub(super) events: Arc<FakeRecorder>,
+    /// Ends standing by and, as `lead` heeds it, leading.
+    pub(super) stop: CancellationToken,
+    pub(super) lost: CancellationToken,
+    pub(super) task: JoinHandle<Outcome<()>>,
+    pub(super) paused: Arc<Pause>,
+}
+
+impl Running {
+    pub(super) fn start(config: LeaderElectionConfig) -> Self {
+        Self::start_watched(config, Told::default())
+    }
+
+    pub(super) fn start_watched(config: LeaderElectionConfig, told: Told) -> Self {
+        let (told, events) = (Arc::new(told), Arc::new(FakeRecorder::new()));
+        let config = LeaderElectionConfig {
+            observer: Arc::clone(&told) as _,
+            recorder: Some(Arc::clone(&events) as _),
+            ..config
+        };
+        let mut elector = LeaderElector::new(config).unwrap();
+        let (gate, status, nudge) = (elector.gate(), elector.status(), elector.nudge());
+        let (stop, lost) = (CancellationToken::new(), CancellationToken::new());
+        let paused = Arc::new(Pause::default());
+        let task = tokio::spawn(Pausable::new(Arc::clone(&paused), {
+            let (stop, lost) = (stop.clone(), lost.clone());
+            async move {
+                let outcome = elector
+                    .run(&stop, |leadership| {
+                        let stop = stop.clone();
+                        // On a task of its own, so that it sees the loss.
+                        tokio::spawn({
+                            let leadership = leadership.clone();
+                            async move {
+                                leadership.lost().cancelled().await;
+                                assert!(!leadership.is_leader());
+                                lost.cancel();
+                            }
+                        });
+                        async move { stop.cancelled().await }
+                    })
+                    .await;
+                drop(elector);
+                outcome
+            }
+        }));
+        Self { gate, status, nudge, told, events, stop, lost, task, paused }
+    }
+
+    pub(super) async fn outcome(self) -> Outcome<()> {
+        self.task.await.unwrap()
+    }
+}
