@@ -48,7 +48,6 @@ impl Entry {
 }
 
 /// As upstream's server would tell of it: the object as it was understood, with defaults, and its name.
-
 impl From<&AuditEvent> for Entry {
     fn from(event: &AuditEvent) -> Self {
         let object = event.object.clone().unwrap_or_default();
@@ -75,11 +74,13 @@ impl From<&AuditEvent> for Entry {
 fn understand(object: &mut Value) {
     let kind = object["kind"].as_str().unwrap_or_default().to_owned();
     defaults::apply(&kind, object);
-    // Go always spells out a struct.
-    if kind == "Pod"
-        && let Value::Object(pod) = object
-    {
-        pod.entry("status").or_insert_with(|| json!({}));
+    // Go spells these out, whether anything was sent for them or not.
+    let Value::Object(members) = object else { return };
+    if matches!(kind.as_str(), "Pod" | "ReplicaSet") {
+        let status = members.entry("status").or_insert_with(|| json!({}));
+        if let ("ReplicaSet", Value::Object(status)) = (kind.as_str(), status) {
+            status.entry("replicas").or_insert_with(|| json!(0));
+        }
     }
 }
 
@@ -170,6 +171,14 @@ mod tests {
         assert_eq!((entry.verb.as_str(), entry.subresource.as_str(), entry.code), ("update", "status", 409));
         assert!(entry.is_write());
         assert_eq!(entry.body.unwrap()["kind"], "Deployment");
+    }
+
+    #[test]
+    fn object_is_told_as_it_was_understood() {
+        let mut object = json!({"kind": "ReplicaSet", "spec": {}});
+        understand(&mut object);
+        assert_eq!(object["spec"]["replicas"], 1);
+        assert_eq!(object["status"], json!({"replicas": 0}));
     }
 
     #[test]

@@ -1,4 +1,5 @@
 //! The stories of `test/stories`, played by our controllers in simulated time and held against what upstream wrote.
+#![expect(clippy::unwrap_used, clippy::panic, reason = "the helpers of tests may fail as tests do")]
 
 use std::path::{Path, PathBuf};
 
