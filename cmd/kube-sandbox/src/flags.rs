@@ -3,6 +3,7 @@
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use kcm_apiserver::Fault;
 
 /// What to do.
 #[derive(Debug)]
@@ -25,6 +26,12 @@ pub(crate) struct Flags {
     pub(crate) advertise_version: Option<String>,
     pub(crate) with_controllers: bool,
     pub(crate) verbosity: u8,
+    pub(crate) data_dir: Option<PathBuf>,
+    pub(crate) tls: bool,
+    pub(crate) token_auth_file: Option<PathBuf>,
+    pub(crate) audit_log_path: Option<PathBuf>,
+    pub(crate) audit_policy_file: Option<PathBuf>,
+    pub(crate) faults: Vec<Fault>,
 }
 
 impl Flags {
@@ -37,16 +44,23 @@ impl Flags {
 impl From<&ArgMatches> for Flags {
     fn from(matches: &ArgMatches) -> Self {
         let duration = |name: &str| matches.get_one::<Duration>(name).copied().unwrap_or_default();
+        let path = |name: &str| matches.get_one::<PathBuf>(name).cloned();
         Self {
             task: if matches.subcommand_matches("demo").is_some() { Task::Demo } else { Task::Serve },
             listen: matches.get_one("listen").copied().unwrap_or(DEFAULT_LISTEN),
-            kubeconfig: matches.get_one("kubeconfig").cloned(),
+            kubeconfig: path("kubeconfig"),
             nodes: matches.get_one("nodes").copied().unwrap_or(1),
             pod_ready_delay: duration("pod-ready-delay"),
             pod_stop_delay: duration("pod-stop-delay"),
             advertise_version: matches.get_one("advertise-version").cloned(),
             with_controllers: !matches.get_flag("without-controllers"),
             verbosity: matches.get_one("v").copied().unwrap_or(0),
+            data_dir: path("data-dir"),
+            tls: matches.get_flag("tls"),
+            token_auth_file: path("token-auth-file"),
+            audit_log_path: path("audit-log-path"),
+            audit_policy_file: path("audit-policy-file"),
+            faults: matches.get_many("fault").into_iter().flatten().cloned().collect(),
         }
     }
 }
@@ -66,9 +80,45 @@ fn command() -> Command {
             flag(
                 "listen",
                 "ADDRESS:PORT",
-                "Where to serve, loopback only; port 0 takes a free one [default: 127.0.0.1:8080]",
+                "Where to serve, loopback only without --tls and --token-auth-file; port 0 takes a free one [default: \
+                 127.0.0.1:8080]",
             )
             .value_parser(value_parser!(SocketAddr)),
+        )
+        .arg(
+            flag("data-dir", "DIRECTORY", "Where to keep everything across restarts [default: nowhere]")
+                .value_parser(value_parser!(PathBuf)),
+        )
+        .arg(
+            flag("tls", "", "Serve TLS, with a certificate of its own; the kubeconfig trusts it")
+                .action(ArgAction::SetTrue),
+        )
+        .arg(
+            flag(
+                "token-auth-file",
+                "FILE",
+                "Let in only who shows a token of this file, with lines token,user,uid,\"group1,group2\"",
+            )
+            .value_parser(value_parser!(PathBuf)),
+        )
+        .arg(
+            flag("audit-log-path", "FILE", "Append each request to this file, a line of JSON each")
+                .value_parser(value_parser!(PathBuf)),
+        )
+        .arg(
+            flag("audit-policy-file", "FILE", "Which requests to append, as an audit.k8s.io/v1 Policy [default: all]")
+                .requires("audit-log-path")
+                .value_parser(value_parser!(PathBuf)),
+        )
+        .arg(
+            flag(
+                "fault",
+                "RULE",
+                "Harm requests, such as 'POST /api/v1/namespaces/*/pods 429 retry-after=1 times=3'; may be repeated, \
+                 see docs/sandbox.md",
+            )
+            .action(ArgAction::Append)
+            .value_parser(|rule: &str| rule.parse::<Fault>()),
         )
         .arg(
             flag(

@@ -3,10 +3,10 @@
 use std::{
     env, fs,
     io::{self, Write as _},
-    net::SocketAddr,
     path::{Path, PathBuf},
 };
 
+use base64::Engine as _;
 use thiserror::Error;
 
 /// A kubeconfig that cannot be written.
@@ -20,12 +20,26 @@ pub(crate) enum KubeconfigError {
     Write { path: PathBuf, source: io::Error },
 }
 
-/// Writes a kubeconfig for the server at `address`, readable by its owner only; tells where it is.
-pub(crate) fn write(address: SocketAddr, path: Option<PathBuf>) -> Result<PathBuf, KubeconfigError> {
+/// What a client must know of the server.
+#[derive(Debug, Default)]
+pub(crate) struct Access {
+    /// The certificate to trust, PEM, if the server speaks TLS.
+    pub(crate) certificate: Option<String>,
+    /// The token to show.
+    pub(crate) token: Option<String>,
+}
+
+/// Writes a kubeconfig for the server at `url`, readable by its owner only; tells where it is.
+pub(crate) fn write(url: &str, access: &Access, path: Option<PathBuf>) -> Result<PathBuf, KubeconfigError> {
     let path = path.or_else(default_path).ok_or(KubeconfigError::NoCache)?;
+    let authority = access.certificate.as_ref().map_or(String::new(), |pem| {
+        format!("\n    certificate-authority-data: {}", base64::engine::general_purpose::STANDARD.encode(pem))
+    });
+    // Tokens can have any characters but quotes, which the file they come from would have doubled.
+    let user = access.token.as_ref().map_or("{}".to_owned(), |token| format!("{{token: {token:?}}}"));
     let text = format!(
-        "apiVersion: v1\nkind: Config\ncurrent-context: sandbox\nclusters:\n- name: sandbox\n  cluster:\n    server: http://{address}\n\
-         contexts:\n- name: sandbox\n  context: {{cluster: sandbox, user: sandbox}}\nusers:\n- name: sandbox\n  user: {{}}\n"
+        "apiVersion: v1\nkind: Config\ncurrent-context: sandbox\nclusters:\n- name: sandbox\n  cluster:\n    server: {url}{authority}\n\
+         contexts:\n- name: sandbox\n  context: {{cluster: sandbox, user: sandbox}}\nusers:\n- name: sandbox\n  user: {user}\n"
     );
     write_private(&path, &text).map_err(|source| KubeconfigError::Write { path: path.clone(), source })?;
     Ok(path)

@@ -3,20 +3,24 @@
 mod flags;
 mod kubeconfig;
 mod show;
+mod tls;
 
 use std::{
+    fmt, fs,
     io::{self, IsTerminal as _},
     net::SocketAddr,
+    path::{Path, PathBuf},
     process::ExitCode,
     sync::Arc,
 };
 
 use flags::{Flags, Task};
-use kcm_apiserver::{ApiServer, ApiStatus};
+use kcm_apiserver::{ApiServer, ApiStatus, AuditLog, AuditPolicy, DataError, Faults, Tokens};
 use kcm_client::{ClientFactory, ClientOptions, RateLimit};
 use kcm_clock::{Clock, Random, RealClock, SeededRandom};
 use kcm_controller_manager::{Controllers, ManagerConfig};
 use kcm_sandbox::{KubeletConfig, Sandbox, SandboxConfig, demo};
+use kubeconfig::Access;
 use thiserror::Error;
 use tokio::{
     net::TcpListener,
@@ -29,8 +33,14 @@ use tracing_subscriber::EnvFilter;
 enum SandboxError {
     #[error("cannot listen on {address}: {source}")]
     Listen { address: SocketAddr, source: io::Error },
-    #[error("{0} is not a loopback address, and the sandbox lets in whoever can connect")]
+    #[error("{0} is not a loopback address: serve there only with --tls and --token-auth-file")]
     NotLoopback(SocketAddr),
+    #[error(transparent)]
+    Tls(#[from] tls::TlsError),
+    #[error(transparent)]
+    Data(#[from] DataError),
+    #[error("cannot use {path}: {why}")]
+    File { path: PathBuf, why: String },
     #[error(transparent)]
     Kubeconfig(#[from] kubeconfig::KubeconfigError),
     #[error("cannot set up the simulated cluster: {0}")]
@@ -74,10 +84,22 @@ async fn run(flags: Flags) -> Result<(), SandboxError> {
         random: Arc::clone(&random),
         ..kcm_apiserver::Config::default()
     };
-    if let Some(version) = flags.advertise_version {
-        config.advertise_version = version;
+    if let Some(version) = &flags.advertise_version {
+        config.advertise_version.clone_from(version);
     }
-    let server = ApiServer::new(config);
+    if let Some(path) = &flags.audit_log_path {
+        let policy = match &flags.audit_policy_file {
+            Some(path) => read(path, AuditPolicy::parse)?,
+            None => AuditPolicy::default(),
+        };
+        let log = AuditLog::open(path, policy).map_err(|error| unusable(path, error))?;
+        config.audit = Some(log.into_sink());
+    }
+    config.faults = Faults::new(flags.faults.iter().cloned());
+    let server = match &flags.data_dir {
+        Some(directory) => ApiServer::open(config, directory)?,
+        None => ApiServer::new(config),
+    };
     let sandbox = Sandbox::new(SandboxConfig {
         server: Arc::clone(&server),
         clock: Arc::clone(&clock),
@@ -96,7 +118,7 @@ async fn run(flags: Flags) -> Result<(), SandboxError> {
     let controllers = flags.with_controllers.then(|| start_controllers(&server, &clock, &random));
     let outcome = match flags.task {
         Task::Demo => play(server, clock).await,
-        Task::Serve => serve(&server, flags.listen, flags.kubeconfig, &stop).await,
+        Task::Serve => serve(&server, &flags, &stop).await,
     };
     // Nothing is lost when they are cut short: what they know, they learn again at the next start.
     drop(controllers);
@@ -124,31 +146,60 @@ async fn play(server: Arc<ApiServer>, clock: Arc<dyn Clock>) -> Result<(), Sandb
     Ok(())
 }
 
-async fn serve(
-    server: &Arc<ApiServer>,
-    address: SocketAddr,
-    kubeconfig: Option<std::path::PathBuf>,
-    stop: &CancellationToken,
-) -> Result<(), SandboxError> {
-    if !address.ip().is_loopback() {
+async fn serve(server: &Arc<ApiServer>, flags: &Flags, stop: &CancellationToken) -> Result<(), SandboxError> {
+    let address = flags.listen;
+    if !address.ip().is_loopback() && !(flags.tls && flags.token_auth_file.is_some()) {
         return Err(SandboxError::NotLoopback(address));
+    }
+    let mut access = Access::default();
+    let mut service = server.service();
+    if let Some(path) = &flags.token_auth_file {
+        let tokens = read(path, Tokens::parse)?;
+        access.token = tokens.first().map(str::to_owned);
+        service = service.with_tokens(tokens);
+    }
+    let mut tls = None;
+    if flags.tls {
+        let (config, certificate) = tls::for_address(address.ip())?;
+        tls = Some(config);
+        access.certificate = Some(certificate);
     }
     let listen = |source| SandboxError::Listen { address, source };
     let listener = TcpListener::bind(address).await.map_err(listen)?;
-    let address = listener.local_addr().map_err(listen)?;
-    let path = kubeconfig::write(address, kubeconfig)?;
-    println!("serving on http://{address}; point kubectl here with");
+    let url =
+        format!("{}://{}", if flags.tls { "https" } else { "http" }, listener.local_addr().map_err(listen)?);
+    let path = kubeconfig::write(&url, &access, flags.kubeconfig.clone())?;
+    println!("serving on {url}; point kubectl here with");
     println!("export KUBECONFIG={}", path.display());
 
     let mut interrupt = signal(SignalKind::interrupt()).map_err(SandboxError::Signals)?;
     let mut terminate = signal(SignalKind::terminate()).map_err(SandboxError::Signals)?;
     let ended = stop.child_token();
+    let serving = async {
+        match tls {
+            Some(tls) => kcm_apiserver::serve_tls(listener, service, tls, ended).await,
+            None => kcm_apiserver::serve(listener, service, ended).await,
+        }
+    };
     tokio::select! {
-        () = kcm_apiserver::serve(listener, server.service(), ended) => {}
+        () = serving => {}
         _ = interrupt.recv() => {}
         _ = terminate.recv() => {}
     }
     Ok(())
+}
+
+/// What is in a file.
+fn read<T, E: fmt::Display>(
+    path: &Path,
+    parse: impl FnOnce(&str) -> Result<T, E>,
+) -> Result<T, SandboxError> {
+    let text = fs::read_to_string(path).map_err(|error| unusable(path, error))?;
+    parse(&text).map_err(|error| unusable(path, error))
+}
+
+fn unusable(path: &Path, why: impl fmt::Display) -> SandboxError {
+    SandboxError::File { path: path.to_owned(), why: why.to_string() }
 }
 
 fn start_logging(verbosity: u8) {

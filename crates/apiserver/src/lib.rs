@@ -13,6 +13,9 @@
 //! * [`ApiServer::service`], a `tower` service of HTTP requests, which `kube_client::Client::new` takes as it is.
 //! * [`serve`], which puts that service on a listener for `kubectl` and other processes.
 //!
+//! [`ApiServer::open`] makes one that keeps its objects in a directory and outlasts the process. [`Faults`] harm
+//! requests on purpose, [`AuditLog`] tells of them, [`Tokens`] say who sends them.
+//!
 //! A request passes through three layers. [`http`] knows paths, media types and status codes. The registry
 //! knows what each verb means for each kind: defaults, validation, generations, graceful deletion. The store
 //! knows revisions, history and watchers, and nothing of Kubernetes' kinds.
@@ -39,7 +42,10 @@ mod server;
 mod status;
 mod store;
 
-pub use http::{ApiBody, ApiService, AuditEvent, AuditSink, ObjectReference, serve};
+pub use http::{
+    ApiBody, ApiService, AuditEvent, AuditLog, AuditPolicy, AuditPolicyError, AuditSink, Fault, FaultError,
+    Faults, ObjectReference, TokenFileError, Tokens, User, serve, serve_tls,
+};
 pub use object::{Object, OwnerReference};
 pub use options::{
     DeleteOptions, FieldValidation, ListOptions, PatchType, Preconditions, Propagation, ResourceVersionMatch,
@@ -49,4 +55,4 @@ pub use resource::Resource;
 pub use selector::{FieldSelector, LabelSelector, Selection, SelectorError};
 pub use server::{ApiServer, Config, LogSource};
 pub use status::{ApiStatus, Cause, Details, Reason};
-pub use store::{HistoryLimits, ObjectList, WatchEvent, WatchStart, Watcher};
+pub use store::{DataError, HistoryLimits, ObjectList, WatchEvent, WatchStart, Watcher};

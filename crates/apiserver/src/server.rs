@@ -1,20 +1,27 @@
-use std::{fmt, sync::Arc};
+use std::{
+    fmt,
+    path::Path,
+    sync::{Arc, atomic::AtomicU64},
+};
 
 use kcm_clock::{Clock, Random, RealClock, SeededRandom};
 use serde_json::{Value, json};
 
 use crate::{
-    ApiService, ApiStatus, AuditSink, DeleteOptions, HistoryLimits, ListOptions, Object, ObjectList,
-    PatchType, Resource, Selection, Subresource, WatchStart, Watcher, WriteOptions,
+    ApiService, ApiStatus, AuditSink, DataError, DeleteOptions, Faults, HistoryLimits, ListOptions, Object,
+    ObjectList, PatchType, Resource, Selection, Subresource, WatchStart, Watcher, WriteOptions,
     http::documents::Documents,
     json::str_at,
     registry::{Part, Patch, Registry, scale_of},
-    store::Store,
+    store::{Disk, Store},
     strict,
 };
 
 /// Where container logs come from: a function of the pod and the container's name.
 pub type LogSource = Arc<dyn Fn(&Object, &str) -> String + Send + Sync>;
+
+/// Revisions start above 0, which has a meaning of its own.
+const FIRST_REVISION: u64 = 1;
 
 /// What an [`ApiServer`] is made of. [`Config::default`] is for real use; tests pass a clock and a seed.
 pub struct Config {
@@ -28,6 +35,8 @@ pub struct Config {
     pub history: HistoryLimits,
     /// Told about every HTTP request.
     pub audit: Option<AuditSink>,
+    /// What is done to HTTP requests on purpose.
+    pub faults: Faults,
     /// What a container's log says.
     pub logs: LogSource,
 }
@@ -40,6 +49,7 @@ impl Default for Config {
             advertise_version: format!("v1.32.0+kcm.{}", env!("CARGO_PKG_VERSION")),
             history: HistoryLimits::default(),
             audit: None,
+            faults: Faults::default(),
             logs: Arc::new(|pod, container| {
                 format!(
                     "(simulated) container {container} of pod {}/{} runs no program\n",
@@ -61,7 +71,7 @@ impl fmt::Debug for Config {
     }
 }
 
-/// An API server in memory.
+/// An API server, in memory or on a data directory.
 ///
 /// Namespaces are given as `""` for resources that have none. Objects are given with `apiVersion` and `kind`
 /// or without. Every method that writes does what a request over HTTP would do: defaults, admission,
@@ -70,23 +80,44 @@ pub struct ApiServer {
     pub(crate) registry: Registry,
     pub(crate) documents: Documents,
     pub(crate) config: Config,
+    /// How many audit events there were.
+    pub(crate) audited: AtomicU64,
 }
 
 impl ApiServer {
-    /// A server with the four namespaces that every cluster has, and nothing else.
+    /// A server in memory, with the four namespaces that every cluster has, and nothing else.
     pub fn new(config: Config) -> Arc<Self> {
-        // Revisions start above 0, which has a meaning of its own.
-        let store = Store::new(1, config.history);
+        Self::with(Store::new(FIRST_REVISION, config.history), config)
+    }
+
+    /// A server that keeps its objects in `directory`, which is made if it is not there, and begins with what
+    /// is there already. A write that was answered, or seen by a watch, outlasts the process and the machine.
+    /// Revisions go on upward; what happened before is forgotten, so that watches from older ones get 410.
+    ///
+    /// Writing methods wait for the disk. On a multi-threaded runtime other tasks go on meanwhile, and writes
+    /// that come together go to the disk together. When the disk fails, writes answer 500 and reads go on.
+    ///
+    /// # Errors
+    ///
+    /// When the directory cannot be used, another process uses it, or what it holds is damaged.
+    pub fn open(config: Config, directory: &Path) -> Result<Arc<Self>, DataError> {
+        let store = Store::open(Disk::open(directory)?, FIRST_REVISION, config.history)?;
+        Ok(Self::with(store, config))
+    }
+
+    fn with(store: Store, config: Config) -> Arc<Self> {
         let registry = Registry::new(store, Arc::clone(&config.clock), Arc::clone(&config.random));
         for name in ["default", "kube-node-lease", "kube-public", "kube-system"] {
             let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
-            if let Err(error) = registry.create(Resource::NAMESPACES, "", namespace, &WriteOptions::default())
-            {
-                tracing::error!(%error, name, "a system namespace cannot be created");
+            match registry.create(Resource::NAMESPACES, "", namespace, &WriteOptions::default()) {
+                Err(error) if !error.is_already_exists() => {
+                    tracing::error!(%error, name, "a system namespace cannot be created");
+                }
+                _ => {}
             }
         }
         let documents = Documents::new(&config.advertise_version);
-        Arc::new(Self { registry, documents, config })
+        Arc::new(Self { registry, documents, config, audited: AtomicU64::new(0) })
     }
 
     /// The revision of the newest write, which a list of now would report.

@@ -9,8 +9,10 @@
 //! *What must not live here:* what a verb does to an object. That is the registry's.
 
 mod answer;
+mod audit;
 mod body;
 pub(crate) mod documents;
+mod fault;
 mod media;
 mod open_api_v2;
 mod options;
@@ -21,9 +23,13 @@ mod serve;
 mod service;
 mod tables;
 mod ui;
+mod user;
 mod verbs;
 mod watching;
 
 pub use answer::ApiBody;
-pub use serve::serve;
+pub use audit::{AuditLog, AuditPolicy, AuditPolicyError};
+pub use fault::{Fault, FaultError, Faults};
+pub use serve::{serve, serve_tls};
 pub use service::{ApiService, AuditEvent, AuditSink, ObjectReference};
+pub use user::{TokenFileError, Tokens, User};

@@ -1,4 +1,4 @@
-//! Questions about who may do what. There is one user, who may do everything.
+//! Questions about who may do what. Whoever is let in may do everything.
 
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
@@ -9,6 +9,7 @@ use super::{
     options::write_options,
     query::Query,
     route::{Review, ReviewKind},
+    user::{Tokens, User},
     verbs::success,
 };
 use crate::{
@@ -16,9 +17,12 @@ use crate::{
     json::{set, str_at},
 };
 
-/// Who every request comes from: over plain HTTP there is no identity.
-pub(super) const USER: &str = "system:admin";
-const GROUPS: [&str; 2] = ["system:masters", "system:authenticated"];
+/// Who asks, and whom the service knows.
+#[derive(Clone, Copy)]
+pub(super) struct Caller<'a> {
+    pub(super) user: &'a User,
+    pub(super) tokens: Option<&'a Tokens>,
+}
 
 /// Answers a question.
 pub(super) fn review(
@@ -27,6 +31,7 @@ pub(super) fn review(
     review: &Review,
     query: &Query,
     content: &Content,
+    caller: Caller<'_>,
 ) -> Result<Answer, ApiStatus> {
     if method != Method::POST {
         return Err(ApiStatus::method_not_allowed());
@@ -55,9 +60,16 @@ pub(super) fn review(
             "nonResourceRules": [{"nonResourceURLs": ["*"], "verbs": ["*"]}],
             "resourceRules": [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}],
         }),
-        ReviewKind::SelfSubject => json!({"userInfo": {"username": USER, "groups": GROUPS}}),
+        ReviewKind::SelfSubject => json!({"userInfo": user_info(caller.user)}),
         ReviewKind::Token => {
-            json!({"authenticated": false, "error": "the embedded API server knows no tokens", "user": {}})
+            let token = str_at(&object, &["spec", "token"]);
+            match (caller.tokens, caller.tokens.and_then(|tokens| tokens.user(token))) {
+                (_, Some(user)) => json!({"authenticated": true, "user": user_info(user)}),
+                (Some(_), None) => json!({"error": "the token is not known", "user": {}}),
+                (None, _) => {
+                    json!({"authenticated": false, "error": "the embedded API server knows no tokens", "user": {}})
+                }
+            }
         }
     };
     set(&mut object, &["status"], status);
@@ -65,4 +77,12 @@ pub(super) fn review(
         set(&mut object, &["metadata"], json!({}));
     }
     Ok(answer::json(StatusCode::CREATED, &object))
+}
+
+fn user_info(user: &User) -> Value {
+    let mut info = json!({"username": user.name, "groups": user.groups});
+    if !user.uid.is_empty() {
+        set(&mut info, &["uid"], user.uid.as_str());
+    }
+    info
 }

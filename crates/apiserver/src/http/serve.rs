@@ -1,32 +1,70 @@
 //! The service on a socket.
 
-use std::net::{IpAddr, SocketAddr};
+use std::{
+    convert::Infallible,
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+    time::Duration,
+};
 
 use http::{HeaderMap, Request, header, uri::Authority};
 use hyper::body::Incoming;
 use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
-    server::{conn::auto, graceful::GracefulShutdown},
+    server::{
+        conn::auto,
+        graceful::{GracefulShutdown, Watcher},
+    },
     service::TowerToHyperService,
 };
-use tokio::net::TcpListener;
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::TcpListener,
+};
+use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
-use tower::{Service, ServiceExt, service_fn};
+use tower::{BoxError, Service, ServiceExt, service_fn};
 
 use super::{answer, service::ApiService};
 use crate::{ApiStatus, Reason};
 
+/// How long a client may take over the TLS handshake.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+
 /// Serves HTTP/1.1 and HTTP/2 (without TLS, by prior knowledge) on `listener` until `shutdown` is cancelled;
 /// then ends every watch, lets requests under way finish, and returns.
 ///
-/// Plain HTTP carries no identity, so whoever can connect may do everything: bind to loopback. Requests that a
-/// browser sends on behalf of another site are refused, by their Host and Origin.
+/// A service without tokens lets in whoever can connect: bind it to loopback. It refuses requests that a browser
+/// sends on behalf of another site, by their Host and Origin. One with tokens answers to any name.
 ///
 /// # Cancel safety
 ///
 /// Dropping the future closes the listener and leaves connections to end by themselves; watches go on until
 /// their clients leave. Cancel `shutdown` instead.
 pub async fn serve(listener: TcpListener, service: ApiService, shutdown: CancellationToken) {
+    accept(listener, service, None, shutdown).await;
+}
+
+/// As [`serve`], over TLS. `tls` should offer `h2` and `http/1.1` by ALPN.
+///
+/// # Cancel safety
+///
+/// As [`serve`].
+pub async fn serve_tls(
+    listener: TcpListener,
+    service: ApiService,
+    tls: Arc<rustls::ServerConfig>,
+    shutdown: CancellationToken,
+) {
+    accept(listener, service, Some(TlsAcceptor::from(tls)), shutdown).await;
+}
+
+async fn accept(
+    listener: TcpListener,
+    service: ApiService,
+    tls: Option<TlsAcceptor>,
+    shutdown: CancellationToken,
+) {
     let connections = GracefulShutdown::new();
     // Ends the watches when this future is dropped, too.
     let watches = shutdown.child_token();
@@ -49,14 +87,20 @@ pub async fn serve(listener: TcpListener, service: ApiService, shutdown: Cancell
         if let Err(error) = stream.set_nodelay(true) {
             tracing::debug!(%error, %peer, "TCP_NODELAY cannot be set");
         }
-        let service = TowerToHyperService::new(guarded(service.clone(), watches.clone()));
-        let mut builder = auto::Builder::new(TokioExecutor::new());
-        builder.http1().timer(TokioTimer::new());
-        builder.http2().timer(TokioTimer::new()).max_concurrent_streams(1000);
-        let connection = builder.serve_connection(TokioIo::new(stream), service).into_owned();
-        let connection = connections.watch(connection);
+        let service = guarded(service.clone(), watches.clone());
+        // Taken before the handshake, so that a shutdown waits for what has been accepted.
+        let watcher = connections.watcher();
+        let tls = tls.clone();
         tokio::spawn(async move {
-            if let Err(error) = connection.await {
+            let ended = match tls {
+                None => converse(stream, service, watcher).await,
+                Some(tls) => match tokio::time::timeout(HANDSHAKE_TIMEOUT, tls.accept(stream)).await {
+                    Ok(Ok(stream)) => converse(stream, service, watcher).await,
+                    Ok(Err(error)) => Err(error.into()),
+                    Err(elapsed) => Err(elapsed.into()),
+                },
+            };
+            if let Err(error) = ended {
                 tracing::debug!(%error, %peer, "a connection ended badly");
             }
         });
@@ -65,23 +109,39 @@ pub async fn serve(listener: TcpListener, service: ApiService, shutdown: Cancell
     connections.shutdown().await;
 }
 
+/// Serves one connection to its end.
+async fn converse<I, S>(stream: I, service: S, watcher: Watcher) -> Result<(), BoxError>
+where
+    I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    S: Service<Request<Incoming>, Response = http::Response<answer::ApiBody>, Error = Infallible>
+        + Clone
+        + Send
+        + 'static,
+    S::Future: Send + 'static,
+{
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    builder.http1().timer(TokioTimer::new());
+    builder.http2().timer(TokioTimer::new()).max_concurrent_streams(1000);
+    let connection = builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(service));
+    watcher.watch(connection.into_owned()).await
+}
+
 /// The service, for requests that come from here.
 fn guarded(
     service: ApiService,
     watches: CancellationToken,
-) -> impl Service<
-    Request<Incoming>,
-    Response = http::Response<answer::ApiBody>,
-    Error = std::convert::Infallible,
-    Future: Send,
-> + Clone
+) -> impl Service<Request<Incoming>, Response = http::Response<answer::ApiBody>, Error = Infallible, Future: Send>
++ Clone
 + Send
 + 'static {
     service_fn(move |mut request: Request<Incoming>| {
         let service = service.clone();
         let watches = watches.clone();
         async move {
-            if let Err(status) = check_origin(&request) {
+            // Tokens are not sent along by a browser that does not know whom it talks to.
+            if !service.has_tokens()
+                && let Err(status) = check_origin(&request)
+            {
                 return Ok(answer::failure(&status));
             }
             request.extensions_mut().insert(watches);

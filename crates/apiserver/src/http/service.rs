@@ -5,7 +5,7 @@ use std::{
     fmt,
     future::Future,
     pin::Pin,
-    sync::Arc,
+    sync::{Arc, atomic::Ordering},
     task::{Context, Poll},
     time::Duration,
 };
@@ -19,12 +19,15 @@ use tower::{BoxError, Service};
 use super::{
     answer::{self, Answer, ApiBody},
     body::{self, Content},
+    fault::{self, Harm},
     query::Query,
-    reviews,
+    reviews::{self, Caller},
     route::{Review, Route, Target},
-    ui, verbs,
+    ui,
+    user::{Tokens, User},
+    verbs,
 };
-use crate::{ApiServer, ApiStatus};
+use crate::{ApiServer, ApiStatus, json::str_at};
 
 /// Told about a request once its answer has begun.
 ///
@@ -36,6 +39,8 @@ pub type AuditSink = Arc<dyn Fn(&AuditEvent) + Send + Sync>;
 /// Upstream counterpart: `audit.k8s.io/v1` Event at level Request.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AuditEvent {
+    /// A uid of its own.
+    pub id: String,
     /// When it came.
     pub received: Timestamp,
     /// How long it took until the answer began.
@@ -47,6 +52,10 @@ pub struct AuditEvent {
     pub verb: &'static str,
     /// Who it came from.
     pub user: String,
+    /// The user's uid, or empty.
+    pub user_uid: String,
+    /// The groups the user is in.
+    pub groups: Vec<String>,
     /// What program sent it.
     pub user_agent: String,
     /// What it is about, if that is a resource.
@@ -74,6 +83,10 @@ pub struct ObjectReference {
     pub namespace: String,
     /// The name, or empty.
     pub name: String,
+    /// The uid in the request's body, or empty.
+    pub uid: String,
+    /// The resource version in the request's body, or empty.
+    pub resource_version: String,
 }
 
 impl From<&Target> for ObjectReference {
@@ -86,6 +99,7 @@ impl From<&Target> for ObjectReference {
             subresource: target.subresource.map_or("", |part| part.name()).to_owned(),
             namespace: target.namespace.clone(),
             name: target.name().to_owned(),
+            ..Self::default()
         }
     }
 }
@@ -110,11 +124,24 @@ impl From<&Review> for ObjectReference {
 #[derive(Clone)]
 pub struct ApiService {
     server: Arc<ApiServer>,
+    tokens: Option<Arc<Tokens>>,
 }
 
 impl ApiService {
     pub(crate) fn new(server: Arc<ApiServer>) -> Self {
-        Self { server }
+        Self { server, tokens: None }
+    }
+
+    /// The service for those only who show one of `tokens`. Others of the same server are not affected: whoever
+    /// is in the process already needs none.
+    #[must_use]
+    pub fn with_tokens(self, tokens: Tokens) -> Self {
+        Self { tokens: Some(Arc::new(tokens)), ..self }
+    }
+
+    /// Whether it lets in those only who show a token.
+    pub(super) fn has_tokens(&self) -> bool {
+        self.tokens.is_some()
     }
 }
 
@@ -139,17 +166,18 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let server = Arc::clone(&self.server);
-        Box::pin(async move { Ok(handle(&server, request).await) })
+        let service = self.clone();
+        Box::pin(async move { Ok(handle(&service, request).await) })
     }
 }
 
 /// Serves a request and tells of it.
-async fn handle<B>(server: &ApiServer, request: Request<B>) -> Answer
+async fn handle<B>(service: &ApiService, request: Request<B>) -> Answer
 where
     B: http_body::Body,
     B::Error: Into<BoxError>,
 {
+    let server = &*service.server;
     let clock = &server.config.clock;
     let (received, began) = (clock.now(), clock.monotonic());
     let (parts, body) = request.into_parts();
@@ -161,10 +189,17 @@ where
 
     // Cloning shares the bytes.
     let audited = server.config.audit.is_some().then(|| content.as_ref().ok().cloned()).flatten();
-    let result = match (&route, content) {
-        (Ok(route), Ok(content)) => dispatch(server, &parts, route, &query, content),
-        (Err(error), _) => Err(error.clone()),
-        (_, Err(error)) => Err(error),
+    let caller = match &service.tokens {
+        None => Ok(User::admin()),
+        Some(tokens) => tokens.authenticate(&parts.headers, route.as_ref()),
+    };
+    let result = match (&caller, &route, content) {
+        (Ok(user), Ok(route), Ok(content)) => {
+            let caller = Caller { user, tokens: service.tokens.as_deref() };
+            harmed(server, &parts, route, &query, content, caller).await
+        }
+        (Err(error), ..) | (_, Err(error), _) => Err(error.clone()),
+        (.., Err(error)) => Err(error),
     };
     let (answer, failure) = match result {
         Ok(answer) => (answer, None),
@@ -185,25 +220,72 @@ where
         error = failure.as_ref().map(tracing::field::display),
     );
     if let Some(audit) = &server.config.audit {
-        let (target, object) = match &route {
+        let (target, mut object) = match &route {
             Ok(Route::Object(target)) => (Some(target), Some(ObjectReference::from(target))),
             Ok(Route::Review(review)) => (None, Some(ObjectReference::from(review))),
             _ => (None, None),
         };
+        let request_object = audited.as_ref().and_then(verbs::audited_object);
+        if let (Some(object), Some(body)) = (&mut object, &request_object) {
+            str_at(body, &["metadata", "uid"]).clone_into(&mut object.uid);
+            str_at(body, &["metadata", "resourceVersion"]).clone_into(&mut object.resource_version);
+        }
+        // Who shows no valid token has no name.
+        let user =
+            caller.unwrap_or_else(|_| User { name: String::new(), uid: String::new(), groups: Vec::new() });
         audit(&AuditEvent {
+            id: audit_id(server, received),
             received,
             latency,
             uri: uri.to_owned(),
             verb: verb(&parts.method, target, object.is_some(), &query),
-            user: reviews::USER.to_owned(),
+            user: user.name,
+            user_uid: user.uid,
+            groups: user.groups,
             user_agent,
             object,
-            request_object: audited.as_ref().and_then(verbs::audited_object),
+            request_object,
             code,
             failure,
         });
     }
     answer
+}
+
+/// A uid for an audit event. It draws no random numbers, so that a server with a seed makes the same objects with
+/// an audit and without.
+fn audit_id(server: &ApiServer, received: Timestamp) -> String {
+    let number = server.audited.fetch_add(1, Ordering::Relaxed);
+    let time = received.as_microsecond().unsigned_abs();
+    uuid::Builder::from_custom_bytes(((u128::from(time) << 64) | u128::from(number)).to_be_bytes())
+        .into_uuid()
+        .to_string()
+}
+
+/// Serves a request, or does to it what the faults say.
+async fn harmed(
+    server: &ApiServer,
+    parts: &Parts,
+    route: &Route,
+    query: &Query,
+    content: Content,
+    caller: Caller<'_>,
+) -> Result<Answer, ApiStatus> {
+    let watch = matches!(route, Route::Object(target)
+        if verb(&parts.method, Some(target), true, query) == "watch");
+    let agent = text_header(&parts.headers, header::USER_AGENT);
+    let blow = server.config.faults.strike(&parts.method, watch, parts.uri.path(), &agent);
+    if !blow.delay.is_zero() {
+        server.config.clock.sleep(blow.delay).await;
+    }
+    let serve = || dispatch(server, parts, route, query, content, caller);
+    match blow.harm {
+        Harm::None => serve(),
+        Harm::Refuse(status) if watch && status.code() == 410 => Ok(fault::error_event(&status)),
+        Harm::Refuse(status) => Err(status),
+        Harm::RefuseAfter(status) => serve().and(Err(status)),
+        Harm::Cut { events } => serve().map(|answer| fault::cut(answer, events)),
+    }
 }
 
 fn may_have_body(method: &Method) -> bool {
@@ -238,6 +320,7 @@ fn dispatch(
     route: &Route,
     query: &Query,
     content: Content,
+    caller: Caller<'_>,
 ) -> Result<Answer, ApiStatus> {
     let Parts { method, headers, extensions, .. } = parts;
     let accept = text_header(headers, header::ACCEPT);
@@ -249,7 +332,7 @@ fn dispatch(
                 verbs::Request { server, method, target, query, accept: &accept, content, shutdown };
             return request.serve();
         }
-        Route::Review(review) => return reviews::review(server, method, review, query, &content),
+        Route::Review(review) => return reviews::review(server, method, review, query, &content, caller),
         _ if method != Method::GET => return Err(ApiStatus::method_not_allowed()),
         _ => {}
     }

@@ -20,7 +20,7 @@ impl Default for HistoryLimits {
 }
 
 /// One write.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Change {
     pub(super) revision: u64,
     pub(super) key: Key,

@@ -6,7 +6,11 @@
 //! its watchers' selectors, a uid and owners. A revision is assigned and its event published in one critical
 //! section, so a watcher can never see a gap (kine#759 is what happens otherwise). Nothing awaits under the
 //! lock, and nothing is serialised or freed under it that need not be.
+//!
+//! With a [`Disk`] a write is on it before anybody sees it ([`durable`]); without, none of that costs anything.
 
+mod disk;
+mod durable;
 mod history;
 mod list;
 mod watcher;
@@ -27,8 +31,11 @@ use crate::{
     json::{estimated_len, set},
 };
 
+use durable::Durable;
 use history::{Change, History};
 
+pub use disk::DataError;
+pub(crate) use disk::Disk;
 pub use history::HistoryLimits;
 pub use list::ObjectList;
 pub use watcher::{WatchEvent, WatchStart, Watcher};
@@ -60,6 +67,8 @@ struct Shared {
     /// The last revision of each resource, and of any; what wakes watchers.
     signals: Vec<watch::Sender<u64>>,
     any: watch::Sender<u64>,
+    /// What stands between a write and its publication, if writes are to outlast the process.
+    durable: Option<Durable>,
 }
 
 /// What the lock protects. Guards of a commit see it by reference.
@@ -102,19 +111,34 @@ pub(crate) enum Commit {
 }
 
 impl Store {
-    /// An empty store whose next write gets revision `revision + 1`.
+    /// An empty store in memory whose next write gets revision `revision + 1`.
     pub(crate) fn new(revision: u64, limits: HistoryLimits) -> Self {
-        let resources = Resource::all().len();
+        Self::with(State::new(revision, limits), None)
+    }
+
+    /// A store with what `disk` holds, whose writes are on the disk before anybody sees them. What happened
+    /// before is not remembered: who asks for older revisions must start over.
+    ///
+    /// # Errors
+    ///
+    /// When the disk cannot be read, or holds what was not put there by a store.
+    pub(crate) fn open(mut disk: Disk, revision: u64, limits: HistoryLimits) -> Result<Self, DataError> {
+        let (last, objects) = disk.load()?;
+        let mut state = State::new(revision.max(last), limits);
+        for (key, object) in objects {
+            state.restore(key, object);
+        }
+        let durable = Durable::new(&state, disk);
+        Ok(Self::with(state, Some(durable)))
+    }
+
+    fn with(state: State, durable: Option<Durable>) -> Self {
+        let revision = state.revision;
         Self(Arc::new(Shared {
-            state: RwLock::new(State {
-                revision,
-                objects: vec![BTreeMap::new(); resources],
-                uids: HashMap::new(),
-                dependents: HashMap::new(),
-                history: History::new(revision, limits, resources),
-            }),
-            signals: (0..resources).map(|_| watch::Sender::new(revision)).collect(),
+            state: RwLock::new(state),
+            signals: Resource::all().map(|_| watch::Sender::new(revision)).collect(),
             any: watch::Sender::new(revision),
+            durable,
         }))
     }
 
@@ -171,34 +195,89 @@ impl Store {
                 return Ok(outcome(Arc::new(Object::new(resource, value, revision, now, size))));
             }
 
-            let mut state = self.0.state.write();
-            let unchanged = match (state.get(resource, key), &old) {
-                (Some(current), Some(old)) => Arc::ptr_eq(current, old),
-                (None, None) => true,
-                _ => false,
+            let write = Write { resource, key, old, value, removed, now, size };
+            let written = match &self.0.durable {
+                None => self.0.commit(write, &guard)?,
+                Some(durable) => durable.commit(&self.0, write, &guard)?,
             };
-            if !unchanged {
-                continue;
+            if let Some(object) = written {
+                return Ok(outcome(object));
             }
-            guard(&state)?;
-            let (object, forgotten) = state.apply(resource, key, old.clone(), value, removed, now, size);
-            let revision = state.revision;
-            // Woken before the lock is let go, so that signals come in the order of revisions.
-            self.sender(Some(resource)).send_replace(revision);
-            self.0.any.send_replace(revision);
-            drop(state);
-            drop(forgotten);
-            return Ok(outcome(object));
         }
+    }
+}
+
+/// A write, decided from the state `old`.
+struct Write<'a> {
+    resource: Resource,
+    key: &'a Key,
+    old: Option<Arc<Object>>,
+    value: Value,
+    removed: bool,
+    now: Timestamp,
+    size: usize,
+}
+
+impl Shared {
+    /// Carries out a write; `None` if somebody else changed the object meanwhile.
+    fn commit(
+        &self,
+        write: Write<'_>,
+        guard: &impl Fn(&State) -> Result<(), ApiStatus>,
+    ) -> Result<Option<Arc<Object>>, ApiStatus> {
+        let mut state = self.state.write();
+        if !state.is_still_as_read(&write) {
+            return Ok(None);
+        }
+        guard(&state)?;
+        let change = state.next_change(write);
+        let object = Arc::clone(&change.object);
+        let forgotten = self.publish(&mut state, change);
+        drop(state);
+        drop(forgotten);
+        Ok(Some(object))
+    }
+
+    /// Makes a change seen. Returns what history forgot, to be freed after the lock.
+    fn publish(&self, state: &mut State, change: Change) -> Vec<Change> {
+        let (resource, revision) = (change.resource(), change.revision);
+        let forgotten = state.install(change);
+        // Woken before the lock is let go, so that signals come in the order of revisions.
+        self.sender(Some(resource)).send_replace(revision);
+        self.any.send_replace(revision);
+        forgotten
     }
 
     /// What wakes the watchers of one resource, or of all.
     fn sender(&self, resource: Option<Resource>) -> &watch::Sender<u64> {
-        resource.and_then(|resource| self.0.signals.get(resource.index())).unwrap_or(&self.0.any)
+        resource.and_then(|resource| self.signals.get(resource.index())).unwrap_or(&self.any)
     }
 }
 
 impl State {
+    fn new(revision: u64, limits: HistoryLimits) -> Self {
+        let resources = Resource::all().len();
+        Self {
+            revision,
+            objects: vec![BTreeMap::new(); resources],
+            uids: HashMap::new(),
+            dependents: HashMap::new(),
+            history: History::new(revision, limits, resources),
+        }
+    }
+
+    /// The same objects, without history.
+    fn without_history(&self) -> Self {
+        let none = HistoryLimits { events: 0, bytes: 0 };
+        Self {
+            revision: self.revision,
+            objects: self.objects.clone(),
+            uids: self.uids.clone(),
+            dependents: self.dependents.clone(),
+            history: History::new(self.revision, none, self.objects.len()),
+        }
+    }
+
     pub(crate) fn get(&self, resource: Resource, key: &str) -> Option<&Arc<Object>> {
         self.objects(resource)?.get(key)
     }
@@ -216,39 +295,47 @@ impl State {
         self.objects.get(resource.index())
     }
 
-    /// Swaps the object in or out, keeps the indexes, and records the event. Returns what history forgot, to
-    /// be freed after the lock.
-    #[expect(clippy::too_many_arguments, reason = "one critical section, called once")]
-    fn apply(
-        &mut self,
-        resource: Resource,
-        key: &Key,
-        old: Option<Arc<Object>>,
-        mut value: Value,
-        removed: bool,
-        now: Timestamp,
-        size: usize,
-    ) -> (Arc<Object>, Vec<Change>) {
-        self.revision += 1;
-        set(&mut value, &["metadata", "resourceVersion"], self.revision.to_string());
-        let object = Arc::new(Object::new(resource, value, self.revision, now, size));
+    /// Whether the object is what it was when the write was decided.
+    fn is_still_as_read(&self, write: &Write<'_>) -> bool {
+        match (self.get(write.resource, write.key), &write.old) {
+            (Some(current), Some(old)) => Arc::ptr_eq(current, old),
+            (None, None) => true,
+            _ => false,
+        }
+    }
 
-        self.index(resource, key, old.as_deref(), (!removed).then_some(&object));
+    /// What comes next if `write` is carried out now.
+    fn next_change(&self, write: Write<'_>) -> Change {
+        let Write { resource, key, old, mut value, removed, now, size } = write;
+        let revision = self.revision + 1;
+        set(&mut value, &["metadata", "resourceVersion"], revision.to_string());
+        let object = Arc::new(Object::new(resource, value, revision, now, size));
+        Change { revision, key: Arc::clone(key), old, object, removed }
+    }
+
+    /// Swaps the object in or out, keeps the indexes, and records the event. Returns what history forgot.
+    fn install(&mut self, change: Change) -> Vec<Change> {
+        self.revision = change.revision;
+        let resource = change.resource();
+        let new = (!change.removed).then_some(&change.object);
+        self.index(resource, &change.key, change.old.as_deref(), new);
         if let Some(objects) = self.objects.get_mut(resource.index()) {
-            if removed {
-                objects.remove(key);
+            if change.removed {
+                objects.remove(&change.key);
             } else {
-                objects.insert(Arc::clone(key), Arc::clone(&object));
+                objects.insert(Arc::clone(&change.key), Arc::clone(&change.object));
             }
         }
-        let change = Change {
-            revision: self.revision,
-            key: Arc::clone(key),
-            old,
-            object: Arc::clone(&object),
-            removed,
-        };
-        (object, self.history.push(change))
+        self.history.push(change)
+    }
+
+    /// Puts an object where it was before a restart, without an event.
+    fn restore(&mut self, key: Key, object: Arc<Object>) {
+        let resource = object.resource();
+        self.index(resource, &key, None, Some(&object));
+        if let Some(objects) = self.objects.get_mut(resource.index()) {
+            objects.insert(key, object);
+        }
     }
 
     fn index(&mut self, resource: Resource, key: &Key, old: Option<&Object>, new: Option<&Arc<Object>>) {

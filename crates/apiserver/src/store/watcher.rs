@@ -78,7 +78,7 @@ impl Store {
         selection: Selection,
         start: WatchStart,
     ) -> Watcher {
-        let signal = self.sender(resource).subscribe();
+        let signal = self.0.sender(resource).subscribe();
         let mut pending = VecDeque::new();
         let state = self.0.state.read();
         let position = match start {

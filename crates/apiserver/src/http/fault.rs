@@ -1,0 +1,431 @@
+//! Faults made on purpose, so that clients can be held to how they take them.
+
+use std::{
+    convert::Infallible,
+    fmt,
+    str::FromStr,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use bytes::Bytes;
+use futures_util::stream;
+use http::{Method, StatusCode};
+use http_body::Frame;
+use http_body_util::{BodyExt, StreamBody};
+use serde_json::json;
+use thiserror::Error;
+
+use super::answer::{self, Answer, ApiBody};
+use crate::{ApiStatus, Reason, object::write_json};
+
+/// One rule: which requests are harmed, when, and how. Parsed from text (`"…".parse::<Fault>()`):
+///
+/// ```text
+/// METHOD PATH [HARM] [OPTION=VALUE …]
+/// ```
+///
+/// `METHOD` is an HTTP method, or `WATCH` for a GET that watches (`GET` is one that does not), or `*`. `PATH` is
+/// the request's path without its query; `*` stands for part of a segment, `**` for anything.
+///
+/// | harm | effect |
+/// |---|---|
+/// | none, with `delay` | the request is served later |
+/// | `409`, `410`, `429`, `500`, `503`, `504` and the like | it is not served, and gets this answer; a watch gets 410 as an event, as upstream sends it |
+/// | `after:500` and the like | it is served, its write takes effect, and then it gets this answer |
+/// | `cut` | a watch ends; with `events=N` after so many lines |
+///
+/// | option | meaning |
+/// |---|---|
+/// | `delay=500ms` | wait so long first (`ms` or `s`) |
+/// | `retry-after=1` | the header of that name (seconds) |
+/// | `events=3` | how many lines of a watch come through before it is cut |
+/// | `agent=kubectl*` | only requests with such a `User-Agent` |
+/// | `skip=2` | spare the first two that match |
+/// | `every=3` | of the rest harm each third |
+/// | `times=5` | five times at most |
+///
+/// Nothing is left to chance: what is harmed follows from the order of the requests alone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fault {
+    method: Matched,
+    path: Glob,
+    agent: Option<Glob>,
+    harm: Harm,
+    delay: Duration,
+    skip: u64,
+    every: u64,
+    times: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Matched {
+    All,
+    Watch,
+    Method(Method),
+}
+
+/// What happens to a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Harm {
+    /// It is served.
+    None,
+    /// It is answered with this instead.
+    Refuse(ApiStatus),
+    /// It is served, and answered with this.
+    RefuseAfter(ApiStatus),
+    /// It is served, and what streams ends after so many lines.
+    Cut { events: u64 },
+}
+
+/// A rule that cannot be understood.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("fault {rule:?}: {what}")]
+pub struct FaultError {
+    /// The rule.
+    pub rule: String,
+    /// What is wrong with it.
+    pub what: String,
+}
+
+/// Rules, and how often each has matched. The first that harms a request has it alone; one that only delays
+/// lets others have it, too. Clones share the counts.
+#[derive(Debug, Clone, Default)]
+pub struct Faults(Arc<[(Fault, Count)]>);
+
+#[derive(Debug, Default)]
+struct Count {
+    matched: AtomicU64,
+    harmed: AtomicU64,
+}
+
+/// What a request suffers.
+#[derive(Debug)]
+pub(super) struct Blow {
+    pub(super) delay: Duration,
+    pub(super) harm: Harm,
+}
+
+impl Faults {
+    /// These rules, in this order.
+    pub fn new(rules: impl IntoIterator<Item = Fault>) -> Self {
+        Self(rules.into_iter().map(|rule| (rule, Count::default())).collect())
+    }
+
+    /// How many requests each rule has harmed, in the order of the rules: a test can tell that what it is about
+    /// has happened.
+    pub fn harmed(&self) -> Vec<u64> {
+        self.0.iter().map(|(_, count)| count.harmed.load(Ordering::SeqCst)).collect()
+    }
+
+    /// What is to happen to a request. Each rule that matches counts it.
+    pub(super) fn strike(&self, method: &Method, watch: bool, path: &str, agent: &str) -> Blow {
+        let mut blow = Blow { delay: Duration::ZERO, harm: Harm::None };
+        for (fault, count) in &*self.0 {
+            if blow.harm != Harm::None {
+                break;
+            }
+            if fault.matches(method, watch, path, agent) && fault.is_due(count) {
+                blow.delay += fault.delay;
+                blow.harm.clone_from(&fault.harm);
+            }
+        }
+        blow
+    }
+}
+
+impl Fault {
+    fn matches(&self, method: &Method, watch: bool, path: &str, agent: &str) -> bool {
+        let method = match &self.method {
+            Matched::All => true,
+            Matched::Watch => watch,
+            Matched::Method(only) => !watch && only == method,
+        };
+        // What has no stream cannot be cut.
+        let suits = watch || !matches!(self.harm, Harm::Cut { .. });
+        method
+            && suits
+            && self.path.matches(path)
+            && self.agent.as_ref().is_none_or(|glob| glob.matches(agent))
+    }
+
+    fn is_due(&self, count: &Count) -> bool {
+        let matched = count.matched.fetch_add(1, Ordering::SeqCst) + 1;
+        let Some(turn) = matched.checked_sub(self.skip).filter(|turn| *turn > 0) else { return false };
+        let claim = |harmed| (harmed < self.times).then_some(harmed + 1);
+        turn % self.every == 0 && count.harmed.fetch_update(Ordering::SeqCst, Ordering::SeqCst, claim).is_ok()
+    }
+}
+
+impl FromStr for Fault {
+    type Err = FaultError;
+
+    fn from_str(rule: &str) -> Result<Self, FaultError> {
+        parse(rule).map_err(|what| FaultError { rule: rule.to_owned(), what })
+    }
+}
+
+fn parse(rule: &str) -> Result<Fault, String> {
+    let mut words = rule.split_whitespace();
+    let method = match words.next().ok_or("it is empty")? {
+        "*" => Matched::All,
+        "WATCH" => Matched::Watch,
+        name @ ("GET" | "POST" | "PUT" | "PATCH" | "DELETE") => {
+            Matched::Method(name.parse().map_err(|_| format!("{name:?} is no method"))?)
+        }
+        other => return Err(format!("{other:?} is not GET, POST, PUT, PATCH, DELETE, WATCH or *")),
+    };
+    let path = words.next().ok_or("a path is missing")?;
+    if !path.starts_with(['/', '*']) {
+        return Err(format!("the path {path:?} does not begin with / or *"));
+    }
+    let mut fault = Fault {
+        method,
+        path: Glob(path.to_owned()),
+        agent: None,
+        harm: Harm::None,
+        delay: Duration::ZERO,
+        skip: 0,
+        every: 1,
+        times: u64::MAX,
+    };
+    let (mut retry_after, mut events) = (None, None);
+    for (index, word) in words.enumerate() {
+        let Some((option, value)) = word.split_once('=') else {
+            if index > 0 {
+                return Err(format!("{word:?} is no option"));
+            }
+            fault.harm = harm(word)?;
+            continue;
+        };
+        let number = || value.parse::<u64>().map_err(|_| format!("{word:?} needs a whole number"));
+        match option {
+            "delay" => {
+                fault.delay = duration(value).ok_or(format!("{word:?} is no time such as 500ms or 2s"))?
+            }
+            "retry-after" => {
+                retry_after =
+                    Some(value.parse::<u32>().map_err(|_| format!("{word:?} needs whole seconds"))?);
+            }
+            "events" => events = Some(number()?),
+            "agent" => fault.agent = Some(Glob(value.to_owned())),
+            "skip" => fault.skip = number()?,
+            "every" => fault.every = Some(number()?).filter(|n| *n > 0).ok_or("every=0 has no meaning")?,
+            "times" => fault.times = number()?,
+            _ => return Err(format!("{option:?} is no option")),
+        }
+    }
+    match (&mut fault.harm, retry_after) {
+        (Harm::Refuse(status) | Harm::RefuseAfter(status), Some(seconds)) => {
+            *status = status.clone().with_retry_after(seconds);
+        }
+        (_, Some(_)) => return Err("retry-after needs a status code".to_owned()),
+        _ => {}
+    }
+    match (&mut fault.harm, events) {
+        (Harm::Cut { events }, Some(given)) => *events = given,
+        (_, Some(_)) => return Err("events needs cut".to_owned()),
+        (Harm::None, _) if fault.delay.is_zero() => {
+            return Err("it says neither a harm nor a delay".to_owned());
+        }
+        (Harm::Cut { .. }, _) if !matches!(fault.method, Matched::Watch | Matched::All) => {
+            return Err("only a WATCH can be cut".to_owned());
+        }
+        _ => {}
+    }
+    Ok(fault)
+}
+
+fn harm(word: &str) -> Result<Harm, String> {
+    let status = |code: &str| {
+        let reason = match code {
+            "400" => Reason::BadRequest,
+            "401" => Reason::Unauthorized,
+            "403" => Reason::Forbidden,
+            "404" => Reason::NotFound,
+            "409" => Reason::Conflict,
+            "410" => Reason::Expired,
+            "429" => Reason::TooManyRequests,
+            "500" => Reason::InternalError,
+            "503" => Reason::ServiceUnavailable,
+            "504" => Reason::Timeout,
+            _ => {
+                return Err(format!(
+                    "{code:?} is none of the harms 400, 401, 403, 404, 409, 410, 429, 500, 503, 504, after:CODE, cut"
+                ));
+            }
+        };
+        Ok(ApiStatus::new(reason, format!("{reason}: this fault was asked for")))
+    };
+    match word.strip_prefix("after:") {
+        Some(code) => status(code).map(Harm::RefuseAfter),
+        None if word == "cut" => Ok(Harm::Cut { events: 0 }),
+        None => status(word).map(Harm::Refuse),
+    }
+}
+
+fn duration(text: &str) -> Option<Duration> {
+    match text.strip_suffix("ms") {
+        Some(number) => number.parse().ok().map(Duration::from_millis),
+        None => Duration::try_from_secs_f64(text.strip_suffix('s')?.parse().ok()?).ok(),
+    }
+}
+
+/// A pattern: `*` is anything but a slash, `**` anything.
+#[derive(Clone, PartialEq, Eq)]
+struct Glob(String);
+
+impl Glob {
+    fn matches(&self, text: &str) -> bool {
+        matches(self.0.as_bytes(), text.as_bytes())
+    }
+}
+
+impl fmt::Debug for Glob {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+fn matches(pattern: &[u8], text: &[u8]) -> bool {
+    let Some((first, rest)) = pattern.split_first() else { return text.is_empty() };
+    if *first != b'*' {
+        return text.split_first().is_some_and(|(byte, text)| byte == first && matches(rest, text));
+    }
+    let (rest, any) = rest.strip_prefix(b"*").map_or((rest, false), |rest| (rest, true));
+    let reach =
+        if any { text.len() } else { text.iter().position(|byte| *byte == b'/').unwrap_or(text.len()) };
+    (0..=reach).any(|taken| text.get(taken..).is_some_and(|text| matches(rest, text)))
+}
+
+/// The answer to a watch that is refused as a watch is: it begins, and its one event is the error.
+pub(super) fn error_event(status: &ApiStatus) -> Answer {
+    let mut line = Vec::new();
+    write_json(&mut line, &json!({"type": "ERROR", "object": status.to_value()}));
+    line.push(b'\n');
+    answer::json_text(StatusCode::OK, line.into())
+}
+
+/// Ends a stream after so many lines.
+pub(super) fn cut(answer: Answer, events: u64) -> Answer {
+    let (parts, body) = answer.into_parts();
+    let frames = stream::unfold((body, events), async |(mut body, left): (ApiBody, u64)| {
+        if left == 0 {
+            return None;
+        }
+        let Ok(frame) = body.frame().await?;
+        let data = frame.into_data().ok()?;
+        let (data, left) = first_lines(data, left);
+        Some((Ok::<_, Infallible>(Frame::data(data)), (body, left)))
+    });
+    Answer::from_parts(parts, StreamBody::new(frames).boxed_unsync())
+}
+
+/// At most `left` lines of `data`, and how many are left after them.
+fn first_lines(data: Bytes, mut left: u64) -> (Bytes, u64) {
+    for (index, byte) in data.iter().enumerate() {
+        if *byte == b'\n' {
+            left -= 1;
+            if left == 0 {
+                return (data.slice(..=index), 0);
+            }
+        }
+    }
+    (data, left)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn faults(rules: &[&str]) -> Faults {
+        Faults::new(rules.iter().map(|rule| rule.parse().unwrap()))
+    }
+
+    fn post(faults: &Faults, path: &str) -> u16 {
+        match faults.strike(&Method::POST, false, path, "kubectl/1").harm {
+            Harm::None => 0,
+            Harm::Refuse(status) | Harm::RefuseAfter(status) => status.code(),
+            Harm::Cut { .. } => 1,
+        }
+    }
+
+    #[test]
+    fn path_with_stars_matches_segments_or_all() {
+        for (pattern, path, expected) in [
+            ("/api/v1/pods", "/api/v1/pods", true),
+            ("/api/v1/namespaces/*/pods", "/api/v1/namespaces/a/pods", true),
+            ("/api/v1/namespaces/*/pods", "/api/v1/namespaces/a/b/pods", false),
+            ("/api/v1/namespaces/*/pods", "/api/v1/namespaces/a/pods/b", false),
+            ("/api/**", "/api/v1/namespaces/a/pods", true),
+            ("**/pods/*-1", "/api/v1/namespaces/a/pods/web-1", true),
+            ("/api/v1/p*", "/api/v1/", false),
+        ] {
+            assert_eq!(Glob(pattern.to_owned()).matches(path), expected, "{pattern} {path}");
+        }
+    }
+
+    #[test]
+    fn rule_harms_the_requests_its_options_say() {
+        let faults = faults(&["POST /a 429 skip=1 every=2 times=2", "POST /a 500 times=1"]);
+        let codes: Vec<u16> = (0..8).map(|_| post(&faults, "/a")).collect();
+        assert_eq!(codes, [500, 0, 429, 0, 429, 0, 0, 0]);
+        assert_eq!(post(&faults, "/b"), 0);
+        assert_eq!(faults.harmed(), [2, 1]);
+    }
+
+    #[test]
+    fn delay_lets_other_rules_have_the_request() {
+        let faults = faults(&["* /** delay=500ms", "POST /a 409 delay=1s agent=kubectl/*"]);
+        let blow = faults.strike(&Method::POST, false, "/a", "kubectl/1");
+        assert_eq!(blow.delay, Duration::from_millis(1500));
+        assert!(matches!(blow.harm, Harm::Refuse(status) if status.code() == 409));
+        assert_eq!(faults.strike(&Method::POST, false, "/a", "curl").harm, Harm::None);
+    }
+
+    #[test]
+    fn watches_and_other_reads_are_told_apart() {
+        let faults = faults(&["GET /a 503", "WATCH /a 410", "* /b cut"]);
+        let code = |watch, path| match faults.strike(&Method::GET, watch, path, "").harm {
+            Harm::Refuse(status) => status.code(),
+            Harm::Cut { .. } => 1,
+            _ => 0,
+        };
+        assert_eq!([code(false, "/a"), code(true, "/a")], [503, 410]);
+        assert_eq!([code(false, "/b"), code(true, "/b")], [0, 1]);
+    }
+
+    #[test]
+    fn rule_that_makes_no_sense_is_refused() {
+        for bad in [
+            "",
+            "POST",
+            "POST a 429",
+            "FETCH /a 429",
+            "POST /a",
+            "POST /a 418",
+            "POST /a after:cut",
+            "POST /a cut",
+            "POST /a 429 500",
+            "POST /a 429 times=x",
+            "POST /a 429 every=0",
+            "POST /a 429 often=1",
+            "POST /a delay=1",
+            "POST /a delay=1s retry-after=1",
+            "WATCH /a 410 events=1",
+        ] {
+            let error = bad.parse::<Fault>().unwrap_err();
+            assert_eq!(error.rule, bad, "{error}");
+        }
+    }
+
+    #[test]
+    fn stream_is_cut_after_so_many_lines() {
+        let lines = Bytes::from_static(b"one\ntwo\nthree\n");
+        assert_eq!(first_lines(lines.clone(), 2), (Bytes::from_static(b"one\ntwo\n"), 0));
+        assert_eq!(first_lines(lines.clone(), 5), (lines, 2));
+    }
+}
