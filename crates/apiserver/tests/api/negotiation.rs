@@ -242,3 +242,20 @@ async fn audit_is_told_who_asked_for_what() {
     assert_eq!(events[0].uri, DEPLOYMENTS);
     assert!(events[1].failure.as_ref().unwrap().is_not_found());
 }
+
+#[tokio::test]
+async fn browser_is_led_to_the_page_and_others_get_the_paths() {
+    let client = Client::new();
+    let html = ("accept", "text/html,application/xhtml+xml,*/*;q=0.8");
+    let redirect = client.call("GET", "/", &[html], "").await;
+    assert_eq!((redirect.code, redirect.header("location"), redirect.header("vary")), (302, "/ui", "Accept"));
+    let paths = client.call("GET", "/", &[("accept", "*/*")], "").await.expect(200);
+    assert!(paths["paths"].as_array().unwrap().len() > 5);
+
+    let page = client.call("GET", "/ui", &[html], "").await;
+    assert_eq!((page.code, page.header("content-type")), (200, "text/html; charset=utf-8"));
+    assert!(page.header("content-security-policy").starts_with("default-src 'none'; "));
+    assert!(page.text.starts_with("<!doctype html>"));
+    client.call("POST", "/ui", &[html], "{}").await.refused(405, "MethodNotAllowed");
+    client.get("/ui/other").await.refused(404, "NotFound");
+}
