@@ -43,7 +43,7 @@ use crate::{ApiStatus, Reason, object::write_json};
 /// | `delay=500ms` | wait so long first (`ms` or `s`) |
 /// | `retry-after=1` | the header of that name (seconds) |
 /// | `events=3` | how many lines of a watch come through before it is cut |
-/// | `agent=kubectl*` | only requests with such a `User-Agent` |
+/// | `agent=kubectl*` | only requests with such a `User-Agent`; `*` stands for anything |
 /// | `skip=2` | spare the first two that match |
 /// | `every=3` | of the rest harm each third |
 /// | `times=5` | five times at most |
@@ -204,14 +204,15 @@ fn parse(rule: &str) -> Result<Fault, String> {
         let number = || value.parse::<u64>().map_err(|_| format!("{word:?} needs a whole number"));
         match option {
             "delay" => {
-                fault.delay = duration(value).ok_or(format!("{word:?} is no time such as 500ms or 2s"))?
+                let bad = || format!("{word:?} is no time such as 500ms or 2s");
+                fault.delay = duration(value).ok_or_else(bad)?;
             }
             "retry-after" => {
                 retry_after =
                     Some(value.parse::<u32>().map_err(|_| format!("{word:?} needs whole seconds"))?);
             }
             "events" => events = Some(number()?),
-            "agent" => fault.agent = Some(Glob(value.to_owned())),
+            "agent" => fault.agent = Some(Glob(value.replace('*', "**"))),
             "skip" => fault.skip = number()?,
             "every" => fault.every = Some(number()?).filter(|n| *n > 0).ok_or("every=0 has no meaning")?,
             "times" => fault.times = number()?,
@@ -379,8 +380,8 @@ mod tests {
 
     #[test]
     fn delay_lets_other_rules_have_the_request() {
-        let faults = faults(&["* /** delay=500ms", "POST /a 409 delay=1s agent=kubectl/*"]);
-        let blow = faults.strike(&Method::POST, false, "/a", "kubectl/1");
+        let faults = faults(&["* /** delay=500ms", "POST /a 409 delay=1s agent=kube*"]);
+        let blow = faults.strike(&Method::POST, false, "/a", "kubectl/1 (linux/amd64)");
         assert_eq!(blow.delay, Duration::from_millis(1500));
         assert!(matches!(blow.harm, Harm::Refuse(status) if status.code() == 409));
         assert_eq!(faults.strike(&Method::POST, false, "/a", "curl").harm, Harm::None);

@@ -57,6 +57,9 @@ pub enum DataError {
     },
 }
 
+/// The last revision and every object.
+pub(super) type Contents = (u64, Vec<(Key, Arc<Object>)>);
+
 type Opener = Box<dyn Fn() -> Result<Database, DatabaseError> + Send>;
 
 /// The file. Once a write to it has failed it is opened anew for the next.
@@ -131,7 +134,7 @@ impl Disk {
     /// # Errors
     ///
     /// When the file cannot be read, or something in it is no object of ours.
-    pub(super) fn load(&mut self) -> Result<(u64, Vec<(Key, Arc<Object>)>), DataError> {
+    pub(super) fn load(&mut self) -> Result<Contents, DataError> {
         match catch_unwind(AssertUnwindSafe(|| self.read())) {
             Ok(Ok(read)) => read.map_err(|why| self.damaged(why)),
             Ok(Err(error)) => Err(self.damaged(error)),
@@ -139,11 +142,8 @@ impl Disk {
         }
     }
 
-    #[expect(
-        clippy::type_complexity,
-        reason = "what was read, or what is wrong with it, or why it cannot be read"
-    )]
-    fn read(&self) -> Result<Result<(u64, Vec<(Key, Arc<Object>)>), String>, redb::Error> {
+    /// What is there, or what is wrong with it, or why it cannot be read.
+    fn read(&self) -> Result<Result<Contents, String>, redb::Error> {
         let Some(database) = &self.database else { return Ok(Ok((0, Vec::new()))) };
         let transaction = redb::ReadableDatabase::begin_read(database)?;
         let numbers = match transaction.open_table(NUMBERS) {
