@@ -23,6 +23,7 @@
 //! *What must not live here:* controllers and stand-ins (nothing here acts on its own accord), and anything of
 //! the workspace above the `api` crate, of which it takes no more than quantities.
 
+mod apply;
 pub mod defaults;
 pub mod http;
 pub mod patch;

@@ -21,7 +21,7 @@ pub enum FieldValidation {
 pub struct WriteOptions {
     /// Do everything but store the result.
     pub dry_run: bool,
-    /// Who writes. Checked, but not recorded: `metadata.managedFields` is not kept.
+    /// Who writes, for the `metadata.managedFields` of objects that have any.
     pub field_manager: Option<String>,
     /// What to do about unknown fields.
     pub field_validation: FieldValidation,

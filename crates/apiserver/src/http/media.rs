@@ -129,14 +129,18 @@ impl Encoding {
     }
 }
 
+/// Whether a body's Content-Type says that it is a configuration to apply.
+pub(super) fn is_apply(content_type: &str) -> bool {
+    essence(content_type) == "application/apply-patch+yaml"
+}
+
 /// The form of patch that a body's Content-Type says.
 pub(super) fn patch_type(content_type: &str) -> Result<PatchType, ApiStatus> {
     match essence(content_type).as_str() {
         "application/json-patch+json" => Ok(PatchType::Json),
         "application/merge-patch+json" => Ok(PatchType::Merge),
         "application/strategic-merge-patch+json" => Ok(PatchType::Strategic),
-        // Server-side apply is not among them: kubectl then says that the server does not have it, which is
-        // true. A merge would only look like it (api-server.md 2.13).
+        // Server-side apply is no patch of this kind: see `is_apply`.
         _ => Err(unsupported(
             "application/json-patch+json, application/merge-patch+json, application/strategic-merge-patch+json",
         )),
@@ -183,5 +187,6 @@ mod tests {
         assert!(Encoding::of("text/plain").is_err());
         assert_eq!(patch_type("application/merge-patch+json;x=y").unwrap(), PatchType::Merge);
         assert_eq!(patch_type("application/apply-patch+yaml").unwrap_err().code(), 415);
+        assert!(is_apply("application/apply-patch+yaml") && !is_apply("application/merge-patch+json"));
     }
 }

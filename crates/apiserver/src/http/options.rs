@@ -61,11 +61,24 @@ pub(super) fn write_options(query: &Query, kind: &str) -> Result<WriteOptions, A
             return Err(unsupported(kind, "fieldValidation", other, &["Ignore", "Strict", "Warn"]));
         }
     };
-    // Only server-side apply has it, and that is refused before.
-    if query.get("force").is_some() && kind == "PatchOptions" {
-        return Err(forbidden(kind, "force", "may not be specified for non-apply patch"));
-    }
     Ok(options)
+}
+
+/// The `force` of a server-side apply.
+pub(super) fn force(query: &Query, manager: Option<&str>) -> Result<bool, ApiStatus> {
+    if manager.is_none() {
+        let message = "Required value: is required for apply patch";
+        return Err(invalid("PatchOptions", "fieldManager", "FieldValueRequired", message));
+    }
+    Ok(query.flag("force").unwrap_or_default())
+}
+
+/// Refuses options that only server-side apply has.
+pub(super) fn refuse_force(query: &Query) -> Result<(), ApiStatus> {
+    if query.get("force").is_none() {
+        return Ok(());
+    }
+    Err(forbidden("PatchOptions", "force", "may not be specified for non-apply patch"))
 }
 
 fn dry_run<'a>(values: impl Iterator<Item = &'a str>, kind: &str) -> Result<bool, ApiStatus> {

@@ -328,8 +328,16 @@ fn dispatch(
         Route::Object(target) => {
             // Put there by `serve`; without a socket there is nobody to shut down.
             let shutdown = extensions.get::<CancellationToken>().cloned().unwrap_or_default();
-            let request =
-                verbs::Request { server, method, target, query, accept: &accept, content, shutdown };
+            let request = verbs::Request {
+                server,
+                method,
+                target,
+                query,
+                accept: &accept,
+                user_agent: &text_header(headers, header::USER_AGENT),
+                content,
+                shutdown,
+            };
             return request.serve();
         }
         Route::Review(review) => return reviews::review(server, method, review, query, &content, caller),

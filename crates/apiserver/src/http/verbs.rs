@@ -7,8 +7,11 @@ use tokio_util::sync::CancellationToken;
 use super::{
     answer::{self, Answer},
     body::{Content, decode_any, decode_object},
-    media::{Encoding, Form, patch_type},
-    options::{delete_options, eviction_options, least_revision, list_options, watch_options, write_options},
+    media::{Encoding, Form, is_apply, patch_type},
+    options::{
+        delete_options, eviction_options, force, least_revision, list_options, refuse_force, watch_options,
+        write_options,
+    },
     query::Query,
     route::Target,
     tables::View,
@@ -27,6 +30,7 @@ pub(super) struct Request<'a> {
     pub(super) target: &'a Target,
     pub(super) query: &'a Query,
     pub(super) accept: &'a str,
+    pub(super) user_agent: &'a str,
     pub(super) content: Content,
     pub(super) shutdown: CancellationToken,
 }
@@ -105,7 +109,7 @@ impl Request<'_> {
 
     fn create(&self) -> Result<Answer, ApiStatus> {
         let view = self.view()?;
-        let options = write_options(self.query, "CreateOptions")?;
+        let options = self.write_options("CreateOptions")?;
         let (object, warnings) = self.object(&options)?;
         let written =
             self.server.registry.create(self.target.resource, &self.target.namespace, object, &options)?;
@@ -114,7 +118,7 @@ impl Request<'_> {
 
     fn update(&self, part: Part) -> Result<Answer, ApiStatus> {
         let view = self.view()?;
-        let options = write_options(self.query, "UpdateOptions")?;
+        let options = self.write_options("UpdateOptions")?;
         let (object, warnings) = self.object(&options)?;
         let Target { resource, namespace, .. } = self.target;
         let written =
@@ -130,10 +134,41 @@ impl Request<'_> {
         Ok(Patch { form, body })
     }
 
-    fn patch(&self, part: Part) -> Result<Answer, ApiStatus> {
-        let patch = self.read_patch()?;
+    /// The options of a write. A client that does not say who it is goes by the name of its program.
+    fn write_options(&self, kind: &str) -> Result<WriteOptions, ApiStatus> {
+        let mut options = write_options(self.query, kind)?;
+        if options.field_manager.is_none() {
+            let program = self.user_agent.split('/').next().unwrap_or_default();
+            let program: String = program.chars().filter(|c| !c.is_control()).take(128).collect();
+            options.field_manager = Some(program).filter(|program| !program.is_empty());
+        }
+        Ok(options)
+    }
+
+    /// Server-side apply.
+    fn apply(&self, part: Part) -> Result<Answer, ApiStatus> {
         let view = self.view()?;
         let options = write_options(self.query, "PatchOptions")?;
+        let force = force(self.query, options.field_manager.as_deref())?;
+        // JSON is YAML.
+        let config = serde_saphyr::from_slice(&self.content.bytes)
+            .map_err(|error| ApiStatus::bad_request(format!("error decoding YAML: {error}")))?;
+        let Target { resource, face, namespace, .. } = self.target;
+        let name = self.target.name();
+        let (written, created) =
+            self.server.registry.apply(*resource, *face, namespace, name, part, &config, force, &options)?;
+        let code = if created { StatusCode::CREATED } else { StatusCode::OK };
+        Ok(written_answer(code, &view, &written, Vec::new()))
+    }
+
+    fn patch(&self, part: Part) -> Result<Answer, ApiStatus> {
+        if is_apply(&self.content.content_type) && part != Part::Finalize {
+            return self.apply(part);
+        }
+        refuse_force(self.query)?;
+        let patch = self.read_patch()?;
+        let view = self.view()?;
+        let options = self.write_options("PatchOptions")?;
         let Target { resource, face, namespace, .. } = self.target;
         let written = self.server.registry.patch(
             *resource,
@@ -189,7 +224,7 @@ impl Request<'_> {
     }
 
     fn update_scale(&self) -> Result<Answer, ApiStatus> {
-        let options = write_options(self.query, "UpdateOptions")?;
+        let options = self.write_options("UpdateOptions")?;
         let (scale, warnings) =
             decode_object(&self.content, "autoscaling/v1", "Scale", options.field_validation)?;
         let Target { resource, namespace, .. } = self.target;
@@ -202,7 +237,7 @@ impl Request<'_> {
 
     fn patch_scale(&self) -> Result<Answer, ApiStatus> {
         let patch = self.read_patch()?;
-        let options = write_options(self.query, "PatchOptions")?;
+        let options = self.write_options("PatchOptions")?;
         let Target { resource, namespace, .. } = self.target;
         let written =
             self.server.registry.patch_scale(*resource, namespace, self.target.name(), &patch, &options)?;
@@ -212,7 +247,7 @@ impl Request<'_> {
     }
 
     fn bind(&self) -> Result<Answer, ApiStatus> {
-        let options = write_options(self.query, "CreateOptions")?;
+        let options = self.write_options("CreateOptions")?;
         let (binding, _) = decode_object(&self.content, "v1", "Binding", options.field_validation)?;
         let given = str_at(&binding, &["metadata", "name"]);
         if !given.is_empty() && given != self.target.name() {
@@ -223,7 +258,7 @@ impl Request<'_> {
     }
 
     fn evict(&self) -> Result<Answer, ApiStatus> {
-        let options = write_options(self.query, "CreateOptions")?;
+        let options = self.write_options("CreateOptions")?;
         // policy/v1 and policy/v1beta1 are the same here.
         let eviction = decode_any(&self.content)?;
         if str_at(&eviction, &["kind"]) != "Eviction" {

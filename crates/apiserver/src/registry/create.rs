@@ -20,7 +20,19 @@ impl Registry {
         &self,
         resource: Resource,
         namespace: &str,
+        object: Value,
+        options: &WriteOptions,
+    ) -> Result<Written, ApiStatus> {
+        self.create_managed(resource, namespace, object, None, options)
+    }
+
+    /// [`create`](Self::create) with these managed fields.
+    pub(super) fn create_managed(
+        &self,
+        resource: Resource,
+        namespace: &str,
         mut object: Value,
+        managed: Option<Value>,
         options: &WriteOptions,
     ) -> Result<Written, ApiStatus> {
         self.expire();
@@ -36,6 +48,9 @@ impl Registry {
             remove(&mut object, &["metadata", field]);
         }
         drop_server_fields(&mut object);
+        if let Some(managed) = managed {
+            set(&mut object, &["metadata", "managedFields"], managed);
+        }
         let mut warnings: Vec<String> = deduplicate_owners(&mut object).into_iter().collect();
         set(&mut object, &["metadata", "uid"], new_uid(&*self.random));
         set(&mut object, &["metadata", "creationTimestamp"], self.now());

@@ -7,6 +7,7 @@
 //! ([`crate::strict`]); they leave as [`Object`]s.
 
 mod admission;
+mod apply;
 mod create;
 mod delete;
 pub(crate) mod faces;
@@ -124,7 +125,7 @@ fn check_address(
 /// Drops what no client may set and this server does not keep.
 fn drop_server_fields(object: &mut Value) {
     let metadata: &mut Map<String, Value> = map_at_mut(object, &["metadata"]);
-    // DEVIATION: managedFields are not kept, rather than kept half right (api-server.md 2.14).
+    // What becomes of the managed fields is up to `crate::apply`.
     for key in ["selfLink", "managedFields"] {
         metadata.remove(key);
     }

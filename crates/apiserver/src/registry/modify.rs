@@ -7,7 +7,9 @@ use super::{
     has_members, strategy,
 };
 use crate::{
-    ApiStatus, FieldValidation, Object, PatchType, Reason, Resource, WriteOptions, defaults,
+    ApiStatus, FieldValidation, Object, PatchType, Reason, Resource, WriteOptions,
+    apply::{self, Writer},
+    defaults,
     json::{at, copy, list_at, set, str_at},
     patch,
     resource::Face,
@@ -25,6 +27,29 @@ pub(crate) enum Part {
     /// A namespace's `spec.finalizers`.
     Finalize,
 }
+
+impl Part {
+    pub(super) fn subresource(self) -> &'static str {
+        match self {
+            Self::Main => "",
+            Self::Status => "status",
+            Self::Finalize => "finalize",
+        }
+    }
+}
+
+/// Whom the managed fields are to tell of.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum By {
+    /// Somebody who applies: what is written has the managed fields it is to have.
+    Applier,
+    /// Somebody who writes by way of this subresource, or with an empty text the object itself.
+    Updater(&'static str),
+}
+
+/// Stands for a writer in this process that gave no name.
+const UNKNOWN_MANAGER: &str = "unknown";
+const MANAGED_FIELDS: &[&str] = &["metadata", "managedFields"];
 
 /// A patch, as it came.
 #[derive(Debug, Clone)]
@@ -112,8 +137,24 @@ impl Registry {
     }
 
     /// Stores what `change` makes of the present state, and asks it again if that changed meanwhile.
-    pub(crate) fn modify(
+    pub(super) fn modify(
         &self,
+        resource: Resource,
+        namespace: &str,
+        name: &str,
+        part: Part,
+        options: &WriteOptions,
+        change: impl FnMut(&Object) -> Result<(Value, Vec<String>), ApiStatus>,
+    ) -> Result<Written, ApiStatus> {
+        let by = By::Updater(part.subresource());
+        self.modify_by(by, resource, namespace, name, part, options, change)
+    }
+
+    /// [`modify`](Self::modify), with a say in whom the changes are put down to.
+    #[expect(clippy::too_many_arguments, reason = "each is a part of the request's address")]
+    pub(super) fn modify_by(
+        &self,
+        by: By,
         resource: Resource,
         namespace: &str,
         name: &str,
@@ -122,6 +163,7 @@ impl Registry {
         mut change: impl FnMut(&Object) -> Result<(Value, Vec<String>), ApiStatus>,
     ) -> Result<Written, ApiStatus> {
         let mut warnings = Vec::new();
+        let time = self.now();
         let commit = if options.dry_run { Commit::Dry } else { Commit::Real };
         let outcome = self.store.update(
             resource,
@@ -133,7 +175,15 @@ impl Registry {
                 let (mut new, found) = change(old)?;
                 warnings = found;
                 warnings.extend(deduplicate_owners(&mut new));
-                next_state(resource, part, old, new)
+                let manage = |new: &Value, sent: Option<Value>| match by {
+                    By::Applier => sent,
+                    By::Updater(subresource) => {
+                        let manager = options.field_manager.as_deref().unwrap_or(UNKNOWN_MANAGER);
+                        let writer = Writer { resource, manager, subresource, time: &time };
+                        apply::track(old.value(), new, sent.as_ref(), writer)
+                    }
+                };
+                next_state(resource, part, old, new, manage)
             },
             |_| Ok(()),
         )?;
@@ -153,6 +203,7 @@ fn next_state(
     part: Part,
     old: &Arc<Object>,
     mut new: Value,
+    manage: impl FnOnce(&Value, Option<Value>) -> Option<Value>,
 ) -> Result<Decision, ApiStatus> {
     let name = old.name();
     check_identity(resource, old, &new)?;
@@ -167,6 +218,7 @@ fn next_state(
     ] {
         copy(&mut new, old.value(), &["metadata", field]);
     }
+    let sent = apply::take(&mut new);
     drop_server_fields(&mut new);
 
     let kind = resource.strategy();
@@ -183,6 +235,20 @@ fn next_state(
             new = old.value().clone();
             set(&mut new, &["spec", "finalizers"], finalizers);
         }
+    }
+    // Only those who finalize get this far with any.
+    apply::take(&mut new);
+    let kept = at(old.value(), MANAGED_FIELDS);
+    match (kept, manage(&new, sent)) {
+        (Some(kept), Some(managed)) if apply::same_but_times(kept, &managed) => {
+            set(&mut new, MANAGED_FIELDS, kept.clone());
+            // Times alone are no change, but with another change they count.
+            if new != *old.value() {
+                set(&mut new, MANAGED_FIELDS, managed);
+            }
+        }
+        (_, Some(managed)) => set(&mut new, MANAGED_FIELDS, managed),
+        (_, None) => {}
     }
     if new == *old.value() {
         return Ok(Decision::Keep);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::{Part, Patch, Registry, Written};
+use super::{Part, Patch, Registry, Written, modify::By};
 use crate::{
     ApiStatus, DeleteOptions, LabelSelector, Object, Reason, Resource, WriteOptions,
     json::{at, copy, i64_at, list_at, map_at_mut, set, str_at},
@@ -44,7 +44,8 @@ impl Registry {
         options: &WriteOptions,
         mut change: impl FnMut(Value) -> Result<(Value, Vec<String>), ApiStatus>,
     ) -> Result<Written, ApiStatus> {
-        self.modify(resource, namespace, name, Part::Main, options, |old| {
+        let by = By::Updater("scale");
+        self.modify_by(by, resource, namespace, name, Part::Main, options, |old| {
             let (scale, warnings) = change(scale_of(old))?;
             let given = str_at(&scale, &["metadata", "name"]);
             if !given.is_empty() && given != name {

@@ -257,7 +257,40 @@ async fn patches_of_every_form_are_applied() {
         .call("PATCH", &path, &[("content-type", "application/merge-patch+json")], "{")
         .await
         .refused(400, "BadRequest");
-    let answer = client.call("PATCH", &path, &[("content-type", "application/apply-patch+yaml")], "{}").await;
+}
+
+#[tokio::test]
+async fn apply_is_by_a_named_manager_and_conflicts_with_others() {
+    let client = Client::new();
+    let apply = async |query: &str, replicas: u32, managed: Value| {
+        let mut config = deployment("web");
+        config["spec"]["replicas"] = json!(replicas);
+        config["metadata"]["managedFields"] = managed;
+        let path = format!("{DEPLOYMENTS}/web?{query}");
+        let header = [("content-type", "application/apply-patch+yaml")];
+        client.call("PATCH", &path, &header, &config.to_string()).await
+    };
+    apply("", 1, Value::Null).await.refused(422, "Invalid");
+    let message = apply("fieldManager=a", 1, json!([{"manager": "a"}])).await.refused(400, "BadRequest");
+    assert_eq!(message, "metadata.managedFields must be nil");
+    let created = apply("fieldManager=a", 1, Value::Null).await.expect(201);
+    assert_eq!(created["metadata"]["managedFields"][0]["operation"], "Apply");
+    let again = apply("fieldManager=a", 1, Value::Null).await.expect(200);
+    assert_eq!(again["metadata"]["resourceVersion"], created["metadata"]["resourceVersion"]);
+    client
+        .patch(&format!("{DEPLOYMENTS}/web/scale?fieldManager=b"), &json!({"spec": {"replicas": 4}}))
+        .await
+        .expect(200);
+    let message = apply("fieldManager=a", 1, Value::Null).await.refused(409, "Conflict");
+    assert_eq!(
+        message,
+        "Apply failed with 1 conflict: conflict with \"b\" with subresource \"scale\" using apps/v1: .spec.replicas"
+    );
+    let forced = apply("fieldManager=a&force=true", 1, Value::Null).await.expect(200);
+    assert_eq!(forced["spec"]["replicas"], 1);
+    let scale = format!("{DEPLOYMENTS}/web/scale?fieldManager=a");
+    let answer =
+        client.call("PATCH", &scale, &[("content-type", "application/apply-patch+yaml")], "{}").await;
     assert!(answer.refused(415, "UnsupportedMediaType").contains("application/merge-patch+json"));
 }
 

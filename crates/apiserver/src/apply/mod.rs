@@ -1,0 +1,260 @@
+//! Server-side apply: who owns which field, and what follows from it.
+//!
+//! Nothing here stores or serves anything. [`apply`] merges what a manager wants into an object; [`track`]
+//! notes what any other write changed. Both read and write `metadata.managedFields` by way of [`Managers`].
+//!
+//! An object has managed fields from its first server-side apply on; what was there before belongs to
+//! `before-first-apply` then. Upstream has the same rule with the other default: its
+//! `ProbabilisticSkipNonAppliedManager` tracks objects from their creation with a probability of one, here it is
+//! zero. DEVIATION: objects that nobody ever applied carry no managedFields, which keeps the controllers' writes
+//! and everybody's watches as small as they are (api-server.md 2.14).
+//!
+//! Upstream counterpart: `apimachinery/pkg/util/managedfields` with `structured-merge-diff/merge`.
+
+mod managers;
+mod set;
+mod shape;
+#[cfg(test)]
+mod tests;
+mod walk;
+
+use serde_json::{Value, json};
+
+use managers::{Manager, Managers};
+use set::Set;
+use shape::Shape;
+use walk::{Comparison, compare, defect, field_set, merge, remove_items};
+
+use crate::{
+    ApiStatus, Cause, Details, Reason, Resource,
+    json::{at, remove, set as put, str_at},
+    schema::SCHEMA,
+    strict,
+};
+
+const LAST_APPLIED: [&str; 3] =
+    ["metadata", "annotations", "kubectl.kubernetes.io/last-applied-configuration"];
+/// Owns what an object had when it was first applied.
+const BEFORE_FIRST_APPLY: &str = "before-first-apply";
+
+/// Fields that nobody owns: they are the object's identity or the server's business.
+const OWNERLESS: [&[&str]; 11] = [
+    &["f:apiVersion"],
+    &["f:kind"],
+    &["f:metadata", "f:name"],
+    &["f:metadata", "f:namespace"],
+    &["f:metadata", "f:creationTimestamp"],
+    &["f:metadata", "f:selfLink"],
+    &["f:metadata", "f:uid"],
+    &["f:metadata", "f:generation"],
+    &["f:metadata", "f:managedFields"],
+    &["f:metadata", "f:resourceVersion"],
+    &["f:metadata", "f:clusterName"],
+];
+
+fn without_ownerless(mut set: Set) -> Set {
+    set.members.remove("f:metadata");
+    for path in OWNERLESS {
+        set.remove(path);
+    }
+    set
+}
+
+/// Who writes, and to what.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Writer<'a> {
+    pub(crate) resource: Resource,
+    pub(crate) manager: &'a str,
+    /// Or empty.
+    pub(crate) subresource: &'a str,
+    /// Now, as objects have it.
+    pub(crate) time: &'a str,
+}
+
+impl Writer<'_> {
+    fn shape(&self) -> Option<Shape> {
+        SCHEMA.kind(self.resource.api_version(), self.resource.kind()).map(Shape::Struct)
+    }
+
+    fn as_manager(&self, applied: bool) -> Manager {
+        Manager {
+            name: self.manager.to_owned(),
+            applied,
+            api_version: self.resource.api_version().to_owned(),
+            subresource: self.subresource.to_owned(),
+        }
+    }
+}
+
+/// Takes `metadata.managedFields` out of an object.
+pub(crate) fn take(object: &mut Value) -> Option<Value> {
+    remove(object, &["metadata", "managedFields"])
+}
+
+/// The managed fields after a write that was no apply and made `new`, which has none, of `old`; `None` for an
+/// object that has none. `sent` is what the writer says they are to be.
+pub(crate) fn track(old: &Value, new: &Value, sent: Option<&Value>, writer: Writer<'_>) -> Option<Value> {
+    let kept = at(old, &["metadata", "managedFields"]);
+    // Subresources cannot edit them. Neither an empty list nor an unreadable one clears them: it is what
+    // clients send that know nothing of them. A list of one empty entry does.
+    let sent = sent.filter(|_| writer.subresource.is_empty());
+    if sent.is_some_and(|sent| *sent == json!([{}])) {
+        return None;
+    }
+    let mut managers = sent
+        .and_then(Managers::decode)
+        .filter(|managers| !managers.is_empty())
+        .or_else(|| kept.and_then(Managers::decode))
+        .filter(|managers| !managers.is_empty())?;
+    let comparison = compare(writer.shape()?, old, new);
+    update(&mut managers, &comparison, &writer);
+    managers.cap();
+    managers.encode()
+}
+
+/// Whether two lists of managed fields differ in nothing but times.
+pub(crate) fn same_but_times(left: &Value, right: &Value) -> bool {
+    Managers::decode(left).is_some_and(|left| {
+        Managers::decode(right).is_some_and(|right| left.without_times() == right.without_times())
+    })
+}
+
+/// Notes that a writer made this change: it owns what it set, and nobody owns what is gone.
+fn update(managers: &mut Managers, change: &Comparison, writer: &Writer<'_>) {
+    let written = change.added.union(&change.modified);
+    managers.take_from_others(None, &written.union(&change.removed));
+    let taken = without_ownerless(written);
+    if !taken.is_empty() {
+        managers.add(writer.as_manager(false), &taken, writer.time);
+    }
+}
+
+/// `live` with `config` applied, and its managed fields in their place. The result still has to be decoded and
+/// defaulted. `live` without a uid stands for an object that is not there yet.
+///
+/// # Errors
+///
+/// 409 when others own what `config` would change, unless `force` takes it from them; 500, as upstream has it,
+/// when items of a list in `config` have the same keys.
+pub(crate) fn apply(
+    live: &Value,
+    config: &Value,
+    writer: Writer<'_>,
+    force: bool,
+) -> Result<Value, ApiStatus> {
+    let Some(shape) = writer.shape() else {
+        return Err(ApiStatus::internal(format!("{} has no known type", writer.resource)));
+    };
+    if let Some(defect) = defect(shape, config, "") {
+        let what = format!("{}, Kind={}", writer.resource.api_version(), writer.resource.kind());
+        let (namespace, name) =
+            (str_at(config, &["metadata", "namespace"]), str_at(config, &["metadata", "name"]));
+        return Err(ApiStatus::new(
+            Reason::InternalError,
+            format!("failed to create typed patch object ({namespace}/{name}; {what}): {defect}"),
+        ));
+    }
+    let mut live = live.clone();
+    let kept = take(&mut live).and_then(|kept| Managers::decode(&kept)).filter(|kept| !kept.is_empty());
+    let managers = kept.unwrap_or_else(|| {
+        let mut managers = Managers::default();
+        if at(&live, &["metadata", "uid"]).is_some() {
+            let nothing = empty(writer.resource);
+            let first = Writer { manager: BEFORE_FIRST_APPLY, subresource: "", ..writer };
+            update(&mut managers, &compare(shape, &nothing, &live), &first);
+        }
+        managers
+    });
+    let outcome = merge_config(shape, &live, config, managers.clone(), &writer, force);
+    let (mut merged, managers) = match outcome {
+        Ok(done) => done,
+        Err(conflicts) if is_migration(shape, &live, &conflicts, &writer) => {
+            merge_config(shape, &live, config, managers, &writer, true).map_err(|left| refuse(&left))?
+        }
+        Err(conflicts) => return Err(refuse(&conflicts)),
+    };
+    // An object that kubectl may also apply on the client's side keeps its note up to date.
+    if writer.manager == "kubectl" && at(&merged, &LAST_APPLIED).is_some() {
+        let mut note = config.clone();
+        remove(&mut note, &LAST_APPLIED);
+        put(&mut merged, &LAST_APPLIED, format!("{note}\n"));
+    }
+    if let Some(managed) = managers.encode() {
+        put(&mut merged, &["metadata", "managedFields"], managed);
+    }
+    Ok(merged)
+}
+
+/// An object of the kind with nothing in it but what its type always has.
+pub(crate) fn empty(resource: Resource) -> Value {
+    let nothing = json!({"apiVersion": resource.api_version(), "kind": resource.kind()});
+    strict::decode_value(resource.api_version(), resource.kind(), nothing.clone())
+        .map_or(nothing, |decoded| decoded.object)
+}
+
+type Conflicts = Vec<(Manager, Set)>;
+
+fn merge_config(
+    shape: Shape,
+    live: &Value,
+    config: &Value,
+    mut managers: Managers,
+    writer: &Writer<'_>,
+    force: bool,
+) -> Result<(Value, Managers), Conflicts> {
+    let applier = writer.as_manager(true);
+    let before = managers.fields(&applier).cloned();
+    let wanted = without_ownerless(field_set(shape, config));
+    let mut merged = merge(shape, live, config);
+    managers.replace(applier.clone(), wanted, writer.time);
+    if let Some(before) = before {
+        // What the manager had and nobody has any more goes.
+        let owned = managers.all_fields();
+        let dropped =
+            field_set(shape, &merged).intersection(&before).difference(&owned).without_parents_in(&owned);
+        remove_items(shape, &mut merged, &dropped);
+    }
+    let change = compare(shape, live, &merged);
+    let written = change.added.union(&change.modified);
+    if !force {
+        let conflicts = managers.owners(&applier, &written);
+        if !conflicts.is_empty() {
+            return Err(conflicts);
+        }
+    }
+    managers.take_from_others(Some(&applier), &written);
+    managers.take_from_others(Some(&applier), &change.removed);
+    Ok((merged, managers))
+}
+
+/// Whether kubectl conflicts only with what it applied itself, on the client's side.
+///
+/// Upstream counterpart: `lastAppliedManager`.
+fn is_migration(shape: Shape, live: &Value, conflicts: &Conflicts, writer: &Writer<'_>) -> bool {
+    let note = at(live, &LAST_APPLIED).and_then(Value::as_str);
+    let Some(note) = note.and_then(|note| serde_json::from_str::<Value>(note).ok()) else { return false };
+    let noted = field_set(shape, &note);
+    writer.manager == "kubectl" && conflicts.iter().all(|(_, fields)| fields.difference(&noted).is_empty())
+}
+
+fn refuse(conflicts: &Conflicts) -> ApiStatus {
+    let mut causes = Vec::new();
+    let mut several = Vec::new();
+    for (manager, fields) in conflicts {
+        several.push(format!("conflicts with {manager}:"));
+        for path in fields.paths() {
+            several.push(format!("- {path}"));
+            causes.push(Cause {
+                reason: "FieldManagerConflict".to_owned(),
+                message: format!("conflict with {manager}"),
+                field: path,
+            });
+        }
+    }
+    let message = match causes.as_slice() {
+        [only] => format!("Apply failed with 1 conflict: {}: {}", only.message, only.field),
+        causes => format!("Apply failed with {} conflicts: {}", causes.len(), several.join("\n")),
+    };
+    let details = Details { causes, ..Details::default() };
+    ApiStatus { details: Some(Box::new(details)), ..ApiStatus::new(Reason::Conflict, message) }
+}

@@ -1,0 +1,224 @@
+//! How fields of the API's types are divided among owners.
+//!
+//! What strategic merges do with a list is another matter (see [`crate::patch`]): their keys are fewer, and
+//! some of the lists they merge are atomic here. Upstream has this in the `listType`, `listMapKey`, `mapType`
+//! and `structType` tags of its types, which k8s-openapi does not carry (api-server.md 2.13).
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::set::{field_step, key_step, value_step};
+use crate::schema::{SCHEMA, Struct, StructId, Type};
+
+/// How a value is divided.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Shape {
+    /// Not at all: one owner has the whole.
+    Atomic,
+    /// Into the fields of a type.
+    Struct(StructId),
+    /// Into members of any name.
+    Map(&'static Type),
+    /// Into items that these members identify.
+    Items(&'static Type, &'static [&'static str]),
+    /// Into items that are what they say.
+    Values,
+}
+
+/// A part of a value.
+pub(super) struct Part<'a> {
+    pub(super) step: String,
+    pub(super) shape: Shape,
+    pub(super) value: &'a Value,
+    /// Whether it is a field of a type, which is there with its type, rather than one that somebody put there.
+    pub(super) is_field: bool,
+}
+
+/// Lists with identity: type, field, keys; no keys for sets. Sorted.
+const LISTS: &[(&str, &str, &[&str])] = &[
+    ("Container", "env", &["name"]),
+    ("Container", "ports", &["containerPort", "protocol"]),
+    ("Container", "volumeDevices", &["devicePath"]),
+    ("Container", "volumeMounts", &["mountPath"]),
+    ("ContainerStatus", "allocatedResourcesStatus", &["name"]),
+    ("ContainerStatus", "volumeMounts", &["mountPath"]),
+    ("DaemonSetStatus", "conditions", &["type"]),
+    ("DeploymentStatus", "conditions", &["type"]),
+    ("EphemeralContainer", "env", &["name"]),
+    ("EphemeralContainer", "ports", &["containerPort", "protocol"]),
+    ("EphemeralContainer", "volumeDevices", &["devicePath"]),
+    ("EphemeralContainer", "volumeMounts", &["mountPath"]),
+    ("HorizontalPodAutoscalerStatus", "conditions", &["type"]),
+    ("NamespaceStatus", "conditions", &["type"]),
+    ("NodeSpec", "podCIDRs", &[]),
+    ("NodeStatus", "addresses", &["type"]),
+    ("NodeStatus", "conditions", &["type"]),
+    ("ObjectMeta", "finalizers", &[]),
+    ("ObjectMeta", "ownerReferences", &["uid"]),
+    ("PersistentVolumeClaimStatus", "conditions", &["type"]),
+    ("PodDisruptionBudgetStatus", "conditions", &["type"]),
+    ("PodSpec", "containers", &["name"]),
+    ("PodSpec", "ephemeralContainers", &["name"]),
+    ("PodSpec", "hostAliases", &["ip"]),
+    ("PodSpec", "imagePullSecrets", &["name"]),
+    ("PodSpec", "initContainers", &["name"]),
+    ("PodSpec", "resourceClaims", &["name"]),
+    ("PodSpec", "schedulingGates", &["name"]),
+    ("PodSpec", "topologySpreadConstraints", &["topologyKey", "whenUnsatisfiable"]),
+    ("PodSpec", "volumes", &["name"]),
+    ("PodStatus", "conditions", &["type"]),
+    ("PodStatus", "podIPs", &["ip"]),
+    ("PodStatus", "resourceClaimStatuses", &["name"]),
+    ("ReplicaSetStatus", "conditions", &["type"]),
+    ("ReplicationControllerStatus", "conditions", &["type"]),
+    ("ResourceRequirements", "claims", &["name"]),
+    ("ServiceAccount", "secrets", &["name"]),
+    ("ServiceSpec", "ports", &["port", "protocol"]),
+    ("ServiceStatus", "conditions", &["type"]),
+    ("StatefulSetStatus", "conditions", &["type"]),
+];
+
+/// Maps that are one whole.
+const ATOMIC_MAPS: &[(&str, &str)] =
+    &[("PodSpec", "nodeSelector"), ("ReplicationControllerSpec", "selector"), ("ServiceSpec", "selector")];
+
+/// Types that are one whole.
+const ATOMIC_STRUCTS: &[&str] = &[
+    "ConfigMapKeySelector",
+    "CrossVersionObjectReference",
+    "EndpointAddress",
+    "EndpointPort",
+    "FileKeySelector",
+    "LabelSelector",
+    "LocalObjectReference",
+    "NodeSelector",
+    "NodeSelectorTerm",
+    "ObjectFieldSelector",
+    "ObjectReference",
+    "OwnerReference",
+    "ResourceFieldSelector",
+    "ScopeSelector",
+    "ScopedResourceSelectorRequirement",
+    "SecretKeySelector",
+    "SecretReference",
+    "TypedLocalObjectReference",
+];
+
+/// What a key is when it is not given. Both lists that have it are keyed by port and protocol.
+fn default_key(key: &str) -> Value {
+    if key == "protocol" { Value::from("TCP") } else { Value::Null }
+}
+
+/// How a field of a type is divided, or with `None` an item or a member of one.
+fn shape_of(ty: &'static Type, place: Option<(&Struct, &str)>) -> Shape {
+    match ty {
+        Type::Struct(id) if ATOMIC_STRUCTS.contains(&SCHEMA.get(*id).name.as_str()) => Shape::Atomic,
+        Type::Struct(id) => Shape::Struct(*id),
+        Type::Map(_) if place.is_some_and(|(of, field)| ATOMIC_MAPS.contains(&(of.name.as_str(), field))) => {
+            Shape::Atomic
+        }
+        Type::Map(element) => Shape::Map(element),
+        Type::List(element) => {
+            let Some((of, field)) = place else { return Shape::Atomic };
+            let found = LISTS.binary_search_by(|(ty, name, _)| (*ty, *name).cmp(&(of.name.as_str(), field)));
+            match found.ok().and_then(|index| LISTS.get(index)) {
+                None => Shape::Atomic,
+                Some((_, _, [])) => Shape::Values,
+                Some((_, _, keys)) => Shape::Items(element, keys),
+            }
+        }
+        _ => Shape::Atomic,
+    }
+}
+
+impl Shape {
+    /// How the member `name` is divided, and whether it is a field.
+    pub(super) fn member(self, name: &str) -> (Self, bool) {
+        match self {
+            Self::Struct(id) => {
+                let owner = SCHEMA.get(id);
+                let field = owner.field(name);
+                (
+                    field.map_or(Self::Atomic, |field| shape_of(&field.ty, Some((owner, name)))),
+                    field.is_some(),
+                )
+            }
+            Self::Map(element) => (shape_of(element, None), false),
+            _ => (Self::Atomic, false),
+        }
+    }
+
+    /// How an item is divided.
+    pub(super) fn item(self) -> Self {
+        match self {
+            Self::Items(element, _) => shape_of(element, None),
+            _ => Self::Atomic,
+        }
+    }
+
+    /// The step to an item.
+    pub(super) fn item_step(self, item: &Value) -> String {
+        match self {
+            Self::Items(_, keys) => {
+                let keys: BTreeMap<String, Value> = keys
+                    .iter()
+                    .map(|key| {
+                        let given = item.get(*key).filter(|value| !value.is_null());
+                        ((*key).to_owned(), given.cloned().unwrap_or_else(|| default_key(key)))
+                    })
+                    .collect();
+                key_step(&keys)
+            }
+            _ => value_step(item),
+        }
+    }
+
+    /// The parts of a value; `None` for what has no parts.
+    pub(super) fn parts(self, value: &Value) -> Option<Vec<Part<'_>>> {
+        match (self, value) {
+            (Self::Struct(_) | Self::Map(_), Value::Object(map)) => Some(
+                map.iter()
+                    .map(|(key, value)| {
+                        let (shape, is_field) = self.member(key);
+                        Part { step: field_step(key), shape, value, is_field }
+                    })
+                    .collect(),
+            ),
+            (Self::Items(..) | Self::Values, Value::Array(list)) => Some(
+                list.iter()
+                    .map(|item| Part {
+                        step: self.item_step(item),
+                        shape: self.item(),
+                        value: item,
+                        is_field: false,
+                    })
+                    .collect(),
+            ),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tables_are_sorted_and_speak_of_fields_that_exist() {
+        assert!(LISTS.is_sorted_by_key(|(ty, field, _)| (ty, field)));
+        for (name, field, keys) in LISTS {
+            let found = SCHEMA.structs_named(name).find_map(|ty| ty.field(field));
+            let ty = &found.unwrap_or_else(|| panic!("{name}.{field}")).ty;
+            let Type::List(element) = ty else { panic!("{name}.{field}") };
+            for key in *keys {
+                let Type::Struct(id) = **element else { panic!("{name}.{field}") };
+                assert!(SCHEMA.get(id).field(key).is_some(), "{name}.{field} {key}");
+            }
+        }
+        for (name, field) in ATOMIC_MAPS {
+            let found = SCHEMA.structs_named(name).find_map(|ty| ty.field(field));
+            assert!(matches!(found.unwrap().ty, Type::Map(_)), "{name}.{field}");
+        }
+    }
+}

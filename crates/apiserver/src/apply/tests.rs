@@ -1,0 +1,225 @@
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::*;
+use crate::schema::arbitrary::{Arbitrary, cases};
+
+fn writer(manager: &str) -> Writer<'_> {
+    Writer { resource: Resource::DEPLOYMENTS, manager, subresource: "", time: "2026-01-01T00:00:00Z" }
+}
+
+fn config(replicas: Option<i64>, image: &str) -> Value {
+    let mut config = json!({
+        "apiVersion": "apps/v1", "kind": "Deployment",
+        "metadata": {"name": "web", "namespace": "default", "labels": {"app": "web"}},
+        "spec": {"template": {"spec": {"containers": [{"name": "c", "image": image, "ports": [{"containerPort": 80}]}]}}},
+    });
+    if let Some(replicas) = replicas {
+        put(&mut config, &["spec", "replicas"], replicas);
+    }
+    config
+}
+
+/// As if the registry had stored it.
+fn stored(mut object: Value) -> Value {
+    put(&mut object, &["metadata", "uid"], "u");
+    object
+}
+
+fn created(manager: &str, replicas: i64) -> Value {
+    stored(
+        apply(&empty(Resource::DEPLOYMENTS), &config(Some(replicas), "nginx:1"), writer(manager), false)
+            .unwrap(),
+    )
+}
+
+/// What a write of `change` by `manager` leaves.
+fn updated(old: &Value, manager: &str, change: impl Fn(&mut Value)) -> Value {
+    let mut new = old.clone();
+    take(&mut new);
+    change(&mut new);
+    let managed = track(old, &new, None, writer(manager)).unwrap();
+    put(&mut new, &["metadata", "managedFields"], managed);
+    new
+}
+
+fn managed(object: &Value) -> &Vec<Value> {
+    object["metadata"]["managedFields"].as_array().unwrap()
+}
+
+#[test]
+fn apply_of_a_new_object_owns_what_the_config_says() {
+    let object = created("kubectl", 3);
+    let entry = &managed(&object)[0];
+    assert_eq!(managed(&object).len(), 1);
+    assert_eq!(entry["operation"], "Apply");
+    assert_eq!(
+        entry["fieldsV1"],
+        json!({
+            "f:metadata": {"f:labels": {"f:app": {}}},
+            "f:spec": {"f:replicas": {}, "f:template": {"f:spec": {"f:containers": {
+                "k:{\"name\":\"c\"}": {".": {}, "f:name": {}, "f:image": {}, "f:ports": {
+                    "k:{\"containerPort\":80,\"protocol\":\"TCP\"}": {".": {}, "f:containerPort": {}}}}}}}},
+        })
+    );
+}
+
+#[test]
+fn apply_over_anothers_update_conflicts_and_force_takes_it() {
+    let live = updated(&created("kubectl", 3), "scaler", |new| put(new, &["spec", "replicas"], 5));
+    let refused = apply(&live, &config(Some(3), "nginx:1"), writer("kubectl"), false).unwrap_err();
+    assert_eq!(
+        refused.message,
+        "Apply failed with 1 conflict: conflict with \"scaler\" using apps/v1: .spec.replicas"
+    );
+    let causes = refused.details.unwrap().causes;
+    assert_eq!(
+        (causes[0].reason.as_str(), causes[0].field.as_str()),
+        ("FieldManagerConflict", ".spec.replicas")
+    );
+    let forced = apply(&live, &config(Some(3), "nginx:1"), writer("kubectl"), true).unwrap();
+    assert_eq!(forced["spec"]["replicas"], 3);
+    assert_eq!(managed(&forced).len(), 1, "{forced}");
+}
+
+#[test]
+fn several_conflicts_are_listed_by_manager() {
+    let live = updated(&created("a", 3), "b", |new| {
+        put(new, &["spec", "replicas"], 5);
+        new["spec"]["template"]["spec"]["containers"][0]["image"] = json!("nginx:2");
+    });
+    let refused = apply(&live, &config(Some(1), "nginx:3"), writer("a"), false).unwrap_err();
+    assert_eq!(
+        refused.message,
+        "Apply failed with 2 conflicts: conflicts with \"b\" using apps/v1:\n- .spec.replicas\n- \
+         .spec.template.spec.containers[name=\"c\"].image"
+    );
+}
+
+#[test]
+fn field_dropped_from_the_config_goes_unless_another_owns_it() {
+    let live = created("a", 3);
+    let alone = apply(&live, &config(None, "nginx:1"), writer("a"), false).unwrap();
+    assert!(alone["spec"].get("replicas").is_none());
+    let shared = stored(apply(&live, &config(Some(3), "nginx:1"), writer("b"), false).unwrap());
+    assert_eq!(managed(&shared).len(), 2);
+    let kept = apply(&shared, &config(None, "nginx:1"), writer("a"), false).unwrap();
+    assert_eq!(kept["spec"]["replicas"], 3);
+}
+
+#[test]
+fn item_dropped_from_the_config_goes() {
+    let mut two = config(None, "nginx:1");
+    let containers = two["spec"]["template"]["spec"]["containers"].as_array_mut().unwrap();
+    containers.push(json!({"name": "side", "image": "x"}));
+    let live = stored(apply(&empty(Resource::DEPLOYMENTS), &two, writer("a"), false).unwrap());
+    let one = apply(&live, &config(None, "nginx:1"), writer("a"), false).unwrap();
+    assert_eq!(one["spec"]["template"]["spec"]["containers"].as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn first_apply_of_an_old_object_conflicts_with_before_first_apply() {
+    let live = stored(config(Some(3), "nginx:1"));
+    let refused = apply(&live, &config(Some(4), "nginx:1"), writer("a"), false).unwrap_err();
+    assert!(refused.message.contains("\"before-first-apply\" using apps/v1: .spec.replicas"), "{refused}");
+    let mut noted = live;
+    put(&mut noted, &LAST_APPLIED, config(Some(3), "nginx:1").to_string());
+    let migrated = apply(&noted, &config(Some(4), "nginx:1"), writer("kubectl"), false).unwrap();
+    assert_eq!(migrated["spec"]["replicas"], 4);
+    assert!(at(&migrated, &LAST_APPLIED).unwrap().as_str().unwrap().contains("\"replicas\":4"));
+}
+
+#[test]
+fn list_of_one_empty_entry_clears_and_an_empty_list_does_not() {
+    let live = created("a", 3);
+    let mut new = live.clone();
+    take(&mut new);
+    assert_eq!(track(&live, &new, Some(&json!([{}])), writer("x")), None);
+    let kept = track(&live, &new, Some(&json!([])), writer("x")).unwrap();
+    assert!(same_but_times(&kept, &live["metadata"]["managedFields"]));
+}
+
+#[test]
+fn objects_that_nobody_applied_are_not_tracked() {
+    let live = stored(config(Some(3), "nginx:1"));
+    assert_eq!(track(&live, &config(Some(4), "nginx:1"), None, writer("x")), None);
+}
+
+#[test]
+fn eleventh_updater_makes_the_oldest_ancient() {
+    let mut live = created("a", 3);
+    for number in 0..11 {
+        let (name, label) = (format!("m{number:02}"), format!("l{number}"));
+        live = updated(&live, &name, |new| put(new, &["metadata", "labels", &label], "x"));
+    }
+    let names: Vec<&str> = managed(&live).iter().map(|entry| entry["manager"].as_str().unwrap()).collect();
+    assert_eq!(names.len(), 11, "{names:?}");
+    assert!(names.contains(&"ancient-changes") && !names.contains(&"m00") && names.contains(&"m02"));
+}
+
+#[test]
+fn field_set_is_read_as_it_was_written() {
+    let set = field_set(writer("").shape().unwrap(), &config(Some(1), "x"));
+    assert_eq!(Set::from_value(&set.to_value()), Some(set));
+    assert_eq!(Set::from_value(&json!({"x": {}})), None);
+    assert_eq!(Set::from_value(&json!({"k:{": {}})), None);
+}
+
+/// Leaves one of several items with the same keys.
+fn deduplicate(shape: Shape, value: &mut Value) {
+    match value {
+        Value::Object(map) => map.iter_mut().for_each(|(key, value)| deduplicate(shape.member(key).0, value)),
+        Value::Array(list) => {
+            if shape.parts(&Value::Array(list.clone())).is_some() {
+                let mut seen = std::collections::BTreeSet::new();
+                list.retain(|item| seen.insert(shape.item_step(item)));
+            }
+            list.iter_mut().for_each(|item| deduplicate(shape.item(), item));
+        }
+        _ => {}
+    }
+}
+
+#[test]
+fn config_with_two_items_of_one_key_is_refused() {
+    let mut twice = config(None, "x");
+    let containers = twice["spec"]["template"]["spec"]["containers"].as_array_mut().unwrap();
+    containers.push(json!({"name": "c"}));
+    let refused = apply(&empty(Resource::DEPLOYMENTS), &twice, writer("a"), false).unwrap_err();
+    assert_eq!(
+        refused.message,
+        "failed to create typed patch object (default/web; apps/v1, Kind=Deployment): \
+         .spec.template.spec.containers: duplicate entries for key [name=\"c\"]"
+    );
+}
+
+proptest! {
+    #![proptest_config(cases(128))]
+
+    #[test]
+    fn apply_again_is_a_no_op(seed: u64) {
+        let mut config = Arbitrary::new(seed).object("apps/v1", "Deployment");
+        deduplicate(writer("a").shape().unwrap(), &mut config);
+        take(&mut config);
+        let once = stored(apply(&empty(Resource::DEPLOYMENTS), &config, writer("a"), false).unwrap());
+        let twice = stored(apply(&once, &config, writer("a"), false).unwrap());
+        prop_assert_eq!(once, twice);
+    }
+
+    #[test]
+    fn managers_of_different_fields_never_conflict(left: u8, right: u8, again: u8) {
+        let config = |prefix: &str, number: u8| json!({
+            "apiVersion": "apps/v1", "kind": "Deployment",
+            "metadata": {"labels": {format!("{prefix}{number}"): "x"}},
+            "spec": {"template": {"spec": {"containers": [{"name": format!("{prefix}{number}"), "image": "x"}]}}},
+        });
+        let mut live = stored(apply(&empty(Resource::DEPLOYMENTS), &config("a", left), writer("a"), false).unwrap());
+        live = stored(apply(&live, &config("b", right), writer("b"), false).unwrap());
+        live = stored(apply(&live, &config("a", again), writer("a"), false).unwrap());
+        let names: Vec<&str> = live["spec"]["template"]["spec"]["containers"].as_array().unwrap()
+            .iter().map(|container| container["name"].as_str().unwrap()).collect();
+        let (kept, new) = (format!("b{right}"), format!("a{again}"));
+        prop_assert_eq!(names.len(), 2);
+        prop_assert!(names.contains(&kept.as_str()) && names.contains(&new.as_str()));
+    }
+}

@@ -1,0 +1,165 @@
+//! Walks over objects: which fields they have, how two differ, how one is merged into the other.
+//!
+//! Upstream counterpart: `structured-merge-diff/typed`.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+
+use super::{
+    set::{Set, field_step, spoken},
+    shape::Shape,
+};
+
+/// The fields that `value` has.
+pub(super) fn field_set(shape: Shape, value: &Value) -> Set {
+    let mut set = Set::default();
+    for part in shape.parts(value).unwrap_or_default() {
+        let is_whole = part.shape.parts(part.value).is_none();
+        let is_empty_map = part.value.as_object().is_some_and(serde_json::Map::is_empty);
+        if is_whole || is_empty_map || !part.is_field {
+            set.members.insert(part.step.clone());
+        }
+        if !is_whole {
+            set.add_child(part.step, field_set(part.shape, part.value));
+        }
+    }
+    set
+}
+
+/// Why `config` cannot be applied: items that cannot be told from each other. `path` is where it stands.
+pub(super) fn defect(shape: Shape, config: &Value, path: &str) -> Option<String> {
+    let mut seen = BTreeSet::new();
+    for part in shape.parts(config).unwrap_or_default() {
+        if config.is_array() && !seen.insert(part.step.clone()) {
+            return Some(format!("{path}: duplicate entries for key {}", spoken(&part.step)));
+        }
+        if let Some(found) = defect(part.shape, part.value, &format!("{path}{}", spoken(&part.step))) {
+            return Some(found);
+        }
+    }
+    None
+}
+
+/// How one object differs from another.
+#[derive(Debug, Default)]
+pub(super) struct Comparison {
+    pub(super) added: Set,
+    pub(super) modified: Set,
+    pub(super) removed: Set,
+}
+
+/// What was done to `old` to make it `new`.
+pub(super) fn compare(shape: Shape, old: &Value, new: &Value) -> Comparison {
+    compare_parts(shape, Some(old), Some(new))
+}
+
+fn compare_parts(shape: Shape, old: Option<&Value>, new: Option<&Value>) -> Comparison {
+    let mut result = Comparison::default();
+    let mut pairs: BTreeMap<String, (Shape, Option<&Value>, Option<&Value>)> = BTreeMap::new();
+    for part in old.and_then(|old| shape.parts(old)).unwrap_or_default() {
+        pairs.insert(part.step, (part.shape, Some(part.value), None));
+    }
+    for part in new.and_then(|new| shape.parts(new)).unwrap_or_default() {
+        pairs.entry(part.step).or_insert((part.shape, None, None)).2 = Some(part.value);
+    }
+    for (step, (shape, old, new)) in pairs {
+        let (old, new) = (old.filter(|value| !value.is_null()), new.filter(|value| !value.is_null()));
+        if old == new {
+            continue;
+        }
+        let divides = |value: Option<&Value>| value.is_none_or(|value| shape.parts(value).is_some());
+        let divided = divides(old) && divides(new);
+        match (old, new) {
+            (None, _) => drop(result.added.members.insert(step.clone())),
+            (_, None) => drop(result.removed.members.insert(step.clone())),
+            _ if !divided => drop(result.modified.members.insert(step.clone())),
+            _ => {}
+        }
+        if divided {
+            let below = compare_parts(shape, old, new);
+            result.added.add_child(step.clone(), below.added);
+            result.modified.add_child(step.clone(), below.modified);
+            result.removed.add_child(step, below.removed);
+        }
+    }
+    result
+}
+
+/// `live` with everything that `config` says.
+pub(super) fn merge(shape: Shape, live: &Value, config: &Value) -> Value {
+    match (shape, live, config) {
+        (Shape::Struct(_) | Shape::Map(_), Value::Object(live), Value::Object(config)) => {
+            let mut merged = live.clone();
+            for (key, value) in config {
+                let value = match live.get(key) {
+                    Some(live) => merge(shape.member(key).0, live, value),
+                    None => value.clone(),
+                };
+                merged.insert(key.clone(), value);
+            }
+            Value::Object(merged)
+        }
+        (Shape::Items(..) | Shape::Values, Value::Array(live), Value::Array(config)) => {
+            Value::Array(merge_lists(shape, live, config))
+        }
+        _ => config.clone(),
+    }
+}
+
+/// Items of `config` come in its order; those that only `live` has keep their place before their successor.
+fn merge_lists(shape: Shape, live: &[Value], config: &[Value]) -> Vec<Value> {
+    let step = |item: &Value| shape.item_step(item);
+    let wanted: BTreeSet<String> = config.iter().map(step).collect();
+    let mut known: BTreeMap<String, &Value> = BTreeMap::new();
+    for item in live {
+        known.entry(step(item)).or_insert(item);
+    }
+    let mut rest = live.iter().peekable();
+    let mut taken = BTreeSet::new();
+    let mut merged = Vec::with_capacity(live.len() + config.len());
+    for item in config {
+        let own = step(item);
+        // Live ones that nobody wants and that stand before the next wanted one.
+        while let Some(next) =
+            rest.next_if(|next| !wanted.contains(&step(next)) || taken.contains(&step(next)))
+        {
+            if !wanted.contains(&step(next)) {
+                merged.push(next.clone());
+            }
+        }
+        rest.next_if(|next| step(next) == own);
+        if taken.insert(own.clone()) {
+            merged.push(known.get(&own).map_or_else(|| item.clone(), |live| merge(shape.item(), live, item)));
+        }
+    }
+    merged.extend(rest.filter(|item| !wanted.contains(&step(item))).cloned());
+    merged
+}
+
+/// Takes the fields in `set` out of `value`, and the containers that become empty by it.
+pub(super) fn remove_items(shape: Shape, value: &mut Value, set: &Set) {
+    match value {
+        Value::Object(map) => {
+            map.retain(|key, value| keep(shape.member(key).0, value, &field_step(key), set))
+        }
+        Value::Array(list) => list.retain_mut(|item| {
+            let step = shape.item_step(item);
+            keep(shape.item(), item, &step, set)
+        }),
+        _ => {}
+    }
+}
+
+fn keep(shape: Shape, value: &mut Value, step: &str, set: &Set) -> bool {
+    if set.members.contains(step) {
+        return false;
+    }
+    let Some(below) = set.children.get(step) else { return true };
+    remove_items(shape, value, below);
+    match value {
+        Value::Object(map) => !map.is_empty(),
+        Value::Array(list) => !list.is_empty(),
+        _ => true,
+    }
+}
