@@ -69,19 +69,40 @@ pub struct InProcess {
     pub manager: ManagerHandle,
 }
 
-/// Running controllers, shared between the world and those who watch it.
+/// The manager of a world in this process, shared between the world and those who watch it.
 #[derive(Clone)]
-pub struct ManagerHandle(Arc<Mutex<Option<Controllers>>>);
+pub struct ManagerHandle(Arc<Shared>);
+
+#[derive(Default)]
+struct Shared {
+    running: Mutex<Option<Controllers>>,
+    /// How it was started last.
+    start: Mutex<Option<Arc<dyn Fn() -> Controllers + Send + Sync>>>,
+}
 
 impl ManagerHandle {
     /// Ends the manager where it is, as a crash would. Whether it was running.
     pub fn kill(&self) -> bool {
-        self.0.lock().take().is_some()
+        self.0.running.lock().take().is_some()
+    }
+
+    /// Ends the manager where it is and starts another in its place, if it was running.
+    ///
+    /// # Panics
+    ///
+    /// Outside a tokio runtime.
+    pub fn restart(&self) {
+        let start = self.0.start.lock().clone();
+        if let Some(start) = start
+            && self.kill()
+        {
+            *self.0.running.lock() = Some(start());
+        }
     }
 
     /// Whether it is running.
     pub fn is_running(&self) -> bool {
-        self.0.lock().is_some()
+        self.0.running.lock().is_some()
     }
 }
 
@@ -183,15 +204,21 @@ impl Manager for Runner {
             rate_limit: RateLimit { qps: 1000.0, burst: 1000 },
             ..ManagerConfig::default()
         };
-        let options = ClientOptions::new(kcm_controller_manager::user_agent(), Arc::clone(&self.clock));
-        let clients = ClientFactory::in_process(self.server.service(), options);
-        let controllers = Controllers::start(&config, &clients, &self.clock, &self.random);
-        *self.running.0.lock() = Some(controllers);
+        let (server, clock, random) =
+            (Arc::clone(&self.server), Arc::clone(&self.clock), Arc::clone(&self.random));
+        let start = move || {
+            let options = ClientOptions::new(kcm_controller_manager::user_agent(), Arc::clone(&clock));
+            let clients = ClientFactory::in_process(server.service(), options);
+            Controllers::start(&config, &clients, &clock, &random)
+        };
+        *self.running.0.running.lock() = Some(start());
+        *self.running.0.start.lock() = Some(Arc::new(start));
         Ok(())
     }
 
     async fn stop(&mut self) -> Result<(), WorldError> {
-        let running = self.running.0.lock().take();
+        *self.running.0.start.lock() = None;
+        let running = self.running.0.running.lock().take();
         if let Some(controllers) = running {
             controllers.stop().await?;
         }

@@ -1,10 +1,18 @@
 //! The stories of `test/stories`, played by our controllers in simulated time and held against what upstream wrote.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "the helpers of tests may fail as tests do")]
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
 
+use kcm_apiserver::{ApiServer, ListOptions, Resource};
 use kcm_stories::{
-    Counted, Event, InProcess, InProcessConfig, Recording, StepWrites, Story, Write, closest_difference, play,
+    AfterWrite, Counted, Event, InProcess, InProcessConfig, Recording, StepWrites, Story, Write,
+    closest_difference, play,
 };
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -83,46 +91,57 @@ macro_rules! stories {
     ($($test:ident: $name:literal,)*) => {
         const STORIES: &[&str] = &[$($name),*];
 
-        $(
-            #[tokio::test(start_paused = true)]
-            async fn $test() {
-                assert_equals_upstream($name).await;
-            }
-        )*
+        mod story_equals_upstream {
+            $(
+                #[tokio::test(start_paused = true)]
+                async fn $test() {
+                    super::assert_equals_upstream($name).await;
+                }
+            )*
+        }
+
+        mod story_with_a_crash_after_any_write_ends_the_same {
+            $(
+                #[tokio::test(start_paused = true)]
+                async fn $test() {
+                    super::assert_same_end_with_a_crash_after_any_write($name).await;
+                }
+            )*
+        }
     };
 }
 
 stories! {
-    d01_create_and_become_ready_equals_upstream: "d01-create-and-become-ready",
-    d02_rolling_update_percentages_equals_upstream: "d02-rolling-update-percentages",
-    d03_rolling_update_stuck_then_fixed_equals_upstream: "d03-rolling-update-stuck-then-fixed",
-    d05_recreate_equals_upstream: "d05-recreate",
-    d06_pause_change_resume_equals_upstream: "d06-pause-change-resume",
-    d07_rollback_annotation_equals_upstream: "d07-rollback-annotation",
-    d08_history_limit_equals_upstream: "d08-history-limit",
-    d09_progress_deadline_equals_upstream: "d09-progress-deadline",
-    d10_adopt_orphan_and_release_equals_upstream: "d10-adopt-orphan-and-release",
-    d11_hash_collision_equals_upstream: "d11-hash-collision",
-    d13_zero_replicas_then_up_equals_upstream: "d13-zero-replicas-then-up",
-    d14_annotations_copied_equals_upstream: "d14-annotations-copied",
-    d16_min_ready_seconds_change_equals_upstream: "d16-min-ready-seconds-change",
-    d17_replica_failure_travels_up_equals_upstream: "d17-replica-failure-travels-up",
-    d18_being_deleted_equals_upstream: "d18-being-deleted",
-    d20_progress_deadline_off_equals_upstream: "d20-progress-deadline-off",
-    d22_match_expressions_and_long_name_equals_upstream: "d22-match-expressions-and-long-name",
-    d23_restart_in_the_middle_equals_upstream: "d23-restart-in-the-middle",
-    r01_create_scale_ready_equals_upstream: "r01-create-scale-ready",
-    r03_release_and_replace_equals_upstream: "r03-release-and-replace",
-    r04_pod_deleted_and_pod_failed_equals_upstream: "r04-pod-deleted-and-pod-failed",
-    r05_terminating_pod_is_replaced_equals_upstream: "r05-terminating-pod-is-replaced",
-    r06_creation_refused_equals_upstream: "r06-creation-refused",
-    r07_min_ready_seconds_equals_upstream: "r07-min-ready-seconds",
-    r09_two_sets_one_orphan_equals_upstream: "r09-two-sets-one-orphan",
-    r10_burst_of_520_equals_upstream: "r10-burst-of-520",
-    r11_labels_not_full_equals_upstream: "r11-labels-not-full",
-    r12_template_metadata_equals_upstream: "r12-template-metadata",
-    r13_deleted_while_adopting_equals_upstream: "r13-deleted-while-adopting",
-    r15_wrong_uid_owner_equals_upstream: "r15-wrong-uid-owner",
+    d01_create_and_become_ready: "d01-create-and-become-ready",
+    d02_rolling_update_percentages: "d02-rolling-update-percentages",
+    d03_rolling_update_stuck_then_fixed: "d03-rolling-update-stuck-then-fixed",
+    d05_recreate: "d05-recreate",
+    d06_pause_change_resume: "d06-pause-change-resume",
+    d07_rollback_annotation: "d07-rollback-annotation",
+    d08_history_limit: "d08-history-limit",
+    d09_progress_deadline: "d09-progress-deadline",
+    d10_adopt_orphan_and_release: "d10-adopt-orphan-and-release",
+    d11_hash_collision: "d11-hash-collision",
+    d13_zero_replicas_then_up: "d13-zero-replicas-then-up",
+    d14_annotations_copied: "d14-annotations-copied",
+    d16_min_ready_seconds_change: "d16-min-ready-seconds-change",
+    d17_replica_failure_travels_up: "d17-replica-failure-travels-up",
+    d18_being_deleted: "d18-being-deleted",
+    d20_progress_deadline_off: "d20-progress-deadline-off",
+    d22_match_expressions_and_long_name: "d22-match-expressions-and-long-name",
+    d23_restart_in_the_middle: "d23-restart-in-the-middle",
+    r01_create_scale_ready: "r01-create-scale-ready",
+    r03_release_and_replace: "r03-release-and-replace",
+    r04_pod_deleted_and_pod_failed: "r04-pod-deleted-and-pod-failed",
+    r05_terminating_pod_is_replaced: "r05-terminating-pod-is-replaced",
+    r06_creation_refused: "r06-creation-refused",
+    r07_min_ready_seconds: "r07-min-ready-seconds",
+    r09_two_sets_one_orphan: "r09-two-sets-one-orphan",
+    r10_burst_of_520: "r10-burst-of-520",
+    r11_labels_not_full: "r11-labels-not-full",
+    r12_template_metadata: "r12-template-metadata",
+    r13_deleted_while_adopting: "r13-deleted-while-adopting",
+    r15_wrong_uid_owner: "r15-wrong-uid-owner",
 }
 
 #[test]
@@ -136,5 +155,56 @@ fn stories_all_have_a_test() {
 async fn story_told_twice_from_the_same_seed_is_the_same() {
     for name in ["d06-pause-change-resume", "r04-pod-deleted-and-pod-failed"] {
         assert_eq!(record(name, 7).await, record(name, 7).await, "{name}");
+    }
+}
+
+/// The objects that a story leaves behind, free from chance: what they are to be, and what is reported of them.
+fn end(server: &ApiServer) -> Vec<String> {
+    let mut left = Vec::new();
+    for resource in [Resource::DEPLOYMENTS, Resource::REPLICA_SETS, Resource::PODS] {
+        for object in server.list(resource, Some("t0x"), &ListOptions::default()).unwrap().items {
+            let object = object.value();
+            let (meta, spec, mut status) = (&object["metadata"], &object["spec"], object["status"].clone());
+            // When and in which words something came about may differ; that it is so may not.
+            for condition in status["conditions"].as_array_mut().into_iter().flatten() {
+                let reason = condition["reason"].as_str().unwrap_or_default();
+                // One that has just started cannot know who created it.
+                let reason = reason.replace("FoundNewReplicaSet", "NewReplicaSetCreated");
+                *condition = json!([condition["type"], condition["status"], reason]);
+            }
+            let name = if resource == Resource::PODS { &meta["generateName"] } else { &meta["name"] };
+            let replicas = &spec["replicas"];
+            left.push(json!([name, meta["labels"], replicas, status]).to_string());
+        }
+    }
+    left.sort();
+    left
+}
+
+/// Plays a story with the manager crashing right after its `k`th write, never if that is 0; gives the end, and how many
+/// writes there were.
+async fn end_with_crash(story: &Story, k: usize) -> (Vec<String>, usize) {
+    let count = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&count);
+    let crash: AfterWrite = Arc::new(move |_, _, manager| {
+        if counted.fetch_add(1, Ordering::Relaxed) + 1 == k {
+            manager.restart();
+        }
+    });
+    let config = InProcessConfig { after_write: vec![crash], ..InProcessConfig::new(1) };
+    let mut cluster = InProcess::new(config).await.unwrap();
+    play(story, &mut cluster.world, "t0x").await.unwrap();
+    (end(&cluster.server), count.load(Ordering::Relaxed))
+}
+
+async fn assert_same_end_with_a_crash_after_any_write(name: &str) {
+    let story = Story::read(&test_folder().join(format!("stories/{name}.yaml"))).unwrap();
+    let (expected, writes) = end_with_crash(&story, 0).await;
+    assert!(writes > 2, "{name} has hardly any writes");
+    // A thousand pods are too many to crash after each.
+    let step = if writes > 100 { writes / 10 } else { 1 };
+    for k in (1..=writes).step_by(step) {
+        let (end, _) = end_with_crash(&story, k).await;
+        assert_eq!(end, expected, "{name}, with a crash after write {k}");
     }
 }
