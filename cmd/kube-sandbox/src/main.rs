@@ -171,6 +171,7 @@ async fn serve(server: &Arc<ApiServer>, flags: &Flags, stop: &CancellationToken)
     let path = kubeconfig::write(&url, &access, flags.kubeconfig.clone())?;
     println!("serving on {url}; point kubectl here with");
     println!("export KUBECONFIG={}", path.display());
+    println!("and a browser to {url}/ui");
 
     let mut interrupt = signal(SignalKind::interrupt()).map_err(SandboxError::Signals)?;
     let mut terminate = signal(SignalKind::terminate()).map_err(SandboxError::Signals)?;

@@ -107,8 +107,8 @@ impl Tokens {
         self.first.as_deref()
     }
 
-    /// Who a request with these headers comes from. Who shows no token may ask for nothing but health and
-    /// version, as upstream's default roles have it.
+    /// Who a request with these headers comes from. Who shows no token may ask for nothing but health,
+    /// version and the page; the first two as upstream's default roles have it.
     ///
     /// # Errors
     ///
@@ -120,7 +120,8 @@ impl Tokens {
     ) -> Result<User, ApiStatus> {
         let unauthorized = || ApiStatus::new(Reason::Unauthorized, "Unauthorized");
         let Some(given) = headers.get(header::AUTHORIZATION) else {
-            let public = matches!(route, Ok(Route::Health | Route::Version));
+            // The page knows nothing, and has to be there to ask for the token.
+            let public = matches!(route, Ok(Route::Health | Route::Version | Route::Ui));
             return public.then(User::anonymous).ok_or_else(unauthorized);
         };
         let (scheme, token) = given.to_str().ok().and_then(|given| given.split_once(' ')).unwrap_or_default();
@@ -214,6 +215,7 @@ mod tests {
             assert_eq!(ask("/api/v1/pods", wrong), Err(401), "{wrong:?}");
         }
         assert_eq!(ask("/readyz", None), Ok("system:anonymous".to_owned()));
+        assert_eq!(ask("/ui", None), Ok("system:anonymous".to_owned()));
         assert_eq!(ask("/readyz", Some("Bearer other")), Err(401));
         assert_eq!(ask("/nowhere", None), Err(401));
     }
