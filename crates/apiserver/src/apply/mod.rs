@@ -129,13 +129,32 @@ fn update(managers: &mut Managers, change: &Comparison, writer: &Writer<'_>) {
     }
 }
 
+/// Refuses a configuration with fields that the kind does not have, or items that cannot be told from each
+/// other.
+///
+/// # Errors
+///
+/// 500, as upstream has it.
+pub(crate) fn check(resource: Resource, config: &Value) -> Result<(), ApiStatus> {
+    let (api_version, kind) = (resource.api_version(), resource.kind());
+    let shape = SCHEMA.kind(api_version, kind).map(Shape::Struct);
+    let Some(defect) = shape.and_then(|shape| defect(shape, config, "")) else { return Ok(()) };
+    let (namespace, name) =
+        (str_at(config, &["metadata", "namespace"]), str_at(config, &["metadata", "name"]));
+    Err(ApiStatus::new(
+        Reason::InternalError,
+        format!(
+            "failed to create typed patch object ({namespace}/{name}; {api_version}, Kind={kind}): {defect}"
+        ),
+    ))
+}
+
 /// `live` with `config` applied, and its managed fields in their place. The result still has to be decoded and
 /// defaulted. `live` without a uid stands for an object that is not there yet.
 ///
 /// # Errors
 ///
-/// 409 when others own what `config` would change, unless `force` takes it from them; 500, as upstream has it,
-/// when items of a list in `config` have the same keys.
+/// 409 when others own what `config` would change, unless `force` takes it from them.
 pub(crate) fn apply(
     live: &Value,
     config: &Value,
@@ -145,15 +164,6 @@ pub(crate) fn apply(
     let Some(shape) = writer.shape() else {
         return Err(ApiStatus::internal(format!("{} has no known type", writer.resource)));
     };
-    if let Some(defect) = defect(shape, config, "") {
-        let what = format!("{}, Kind={}", writer.resource.api_version(), writer.resource.kind());
-        let (namespace, name) =
-            (str_at(config, &["metadata", "namespace"]), str_at(config, &["metadata", "name"]));
-        return Err(ApiStatus::new(
-            Reason::InternalError,
-            format!("failed to create typed patch object ({namespace}/{name}; {what}): {defect}"),
-        ));
-    }
     let mut live = live.clone();
     let kept = take(&mut live).and_then(|kept| Managers::decode(&kept)).filter(|kept| !kept.is_empty());
     let managers = kept.unwrap_or_else(|| {

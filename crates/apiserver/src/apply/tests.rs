@@ -185,7 +185,7 @@ fn config_with_two_items_of_one_key_is_refused() {
     let mut twice = config(None, "x");
     let containers = twice["spec"]["template"]["spec"]["containers"].as_array_mut().unwrap();
     containers.push(json!({"name": "c"}));
-    let refused = apply(&empty(Resource::DEPLOYMENTS), &twice, writer("a"), false).unwrap_err();
+    let refused = check(Resource::DEPLOYMENTS, &twice).unwrap_err();
     assert_eq!(
         refused.message,
         "failed to create typed patch object (default/web; apps/v1, Kind=Deployment): \

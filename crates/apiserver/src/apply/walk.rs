@@ -27,12 +27,16 @@ pub(super) fn field_set(shape: Shape, value: &Value) -> Set {
     set
 }
 
-/// Why `config` cannot be applied: items that cannot be told from each other. `path` is where it stands.
+/// Why `config` cannot be applied: a field that its type does not have, items that cannot be told from each
+/// other. `path` is where it stands.
 pub(super) fn defect(shape: Shape, config: &Value, path: &str) -> Option<String> {
     let mut seen = BTreeSet::new();
     for part in shape.parts(config).unwrap_or_default() {
         if config.is_array() && !seen.insert(part.step.clone()) {
             return Some(format!("{path}: duplicate entries for key {}", spoken(&part.step)));
+        }
+        if matches!(shape, Shape::Struct(_)) && !part.is_field {
+            return Some(format!("{path}{}: field not declared in schema", spoken(&part.step)));
         }
         if let Some(found) = defect(part.shape, part.value, &format!("{path}{}", spoken(&part.step))) {
             return Some(found);

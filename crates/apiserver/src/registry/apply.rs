@@ -102,6 +102,9 @@ fn check_config(
     {
         return Err(ApiStatus::bad_request("metadata.managedFields must be nil"));
     }
+    if face.is_none() {
+        apply::check(resource, config)?;
+    }
     let api_version = face.map_or(resource.api_version(), Face::api_version);
     let decoded = strict::decode_value(api_version, resource.kind(), config.clone())
         .map_err(|error| ApiStatus::bad_request(error.to_string()))?;
