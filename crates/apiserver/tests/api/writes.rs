@@ -268,7 +268,7 @@ async fn apply_is_by_a_named_manager_and_conflicts_with_others() {
         config["metadata"]["managedFields"] = managed;
         let path = format!("{DEPLOYMENTS}/web?{query}");
         let header = [("content-type", "application/apply-patch+yaml")];
-        client.call("PATCH", &path, &header, &config.to_string()).await
+        client.call("PATCH", &path, &header, config.to_string()).await
     };
     apply("", 1, Value::Null).await.refused(422, "Invalid");
     let message = apply("fieldManager=a", 1, json!([{"manager": "a"}])).await.refused(400, "BadRequest");
