@@ -106,7 +106,7 @@ impl Managers {
                 value
             })
             .collect();
-        (!list.is_empty()).then(|| Value::Array(list))
+        (!list.is_empty()).then_some(Value::Array(list))
     }
 
     pub(super) fn is_empty(&self) -> bool {

@@ -145,7 +145,7 @@ fn merge_lists(shape: Shape, live: &[Value], config: &[Value]) -> Vec<Value> {
 pub(super) fn remove_items(shape: Shape, value: &mut Value, set: &Set) {
     match value {
         Value::Object(map) => {
-            map.retain(|key, value| keep(shape.member(key).0, value, &field_step(key), set))
+            map.retain(|key, value| keep(shape.member(key).0, value, &field_step(key), set));
         }
         Value::Array(list) => list.retain_mut(|item| {
             let step = shape.item_step(item);
