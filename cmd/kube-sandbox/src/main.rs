@@ -148,7 +148,8 @@ async fn play(server: Arc<ApiServer>, clock: Arc<dyn Clock>) -> Result<(), Sandb
 
 async fn serve(server: &Arc<ApiServer>, flags: &Flags, stop: &CancellationToken) -> Result<(), SandboxError> {
     let address = flags.listen;
-    if !address.ip().is_loopback() && !(flags.tls && flags.token_auth_file.is_some()) {
+    let guarded = flags.tls && flags.token_auth_file.is_some();
+    if !guarded && !address.ip().is_loopback() {
         return Err(SandboxError::NotLoopback(address));
     }
     let mut access = Access::default();

@@ -1,4 +1,10 @@
 //! The program as a server: what it keeps when it is killed, how the controllers take faults, whom it lets in.
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test may fail in its helpers, too"
+)]
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -295,7 +301,7 @@ async fn sandbox_with_tls_and_tokens_knows_who_asks() {
         config.auth_info.token = token.map(|token| token.to_owned().into());
         match get(&Client::try_from(config).unwrap(), CONFIG_MAPS).await {
             Err(Error::Api(status)) => {
-                assert_eq!((status.code, status.reason.as_str()), (401, "Unauthorized"))
+                assert_eq!((status.code, status.reason.as_str()), (401, "Unauthorized"));
             }
             other => panic!("{token:?}: {other:?}"),
         }

@@ -175,7 +175,7 @@ async fn process(syncer: Arc<Syncer>, queue: RateLimitingQueue<ObjectKey>, key: 
                 SyncError::NotReady(behind) => debug!("sync \"{key}\" put off: {behind}"),
                 // DEVIATION: an error in upstream's log too. It has just been deleted, and the watch will tell.
                 SyncError::Status(gone) if gone.is_not_found() => {
-                    debug!("sync \"{key}\" came too late: {gone}")
+                    debug!("sync \"{key}\" came too late: {gone}");
                 }
                 error => error!("sync \"{key}\" failed with {error}"),
             }

@@ -70,8 +70,11 @@ pub fn cases(name: &str) -> Result<Vec<Value>, InputError> {
         .enumerate()
         .filter(|(_, line)| !line.trim_ascii().is_empty())
         .map(|(at, line)| {
-            serde_json::from_slice(line)
-                .map_err(|source| InputError::Json { name: name.to_owned(), line: at + 1, source })
+            serde_json::from_slice(line).map_err(|source| InputError::Json {
+                name: name.to_owned(),
+                line: at + 1,
+                source,
+            })
         })
         .collect()
 }

@@ -1,4 +1,5 @@
 //! Holds the crates to the layers that docs/architecture.md draws.
+#![expect(clippy::unwrap_used, reason = "a test may fail in its helpers, too")]
 
 use std::{collections::BTreeMap, path::Path, process::Command};
 

@@ -172,6 +172,7 @@ mod tests {
 
     use super::*;
 
+    #[expect(clippy::needless_pass_by_value, reason = "so that each case can be written in place")]
     fn deployment(wanted: i32, surge: Value, unavailable: Value) -> Deployment {
         serde_json::from_value(json!({
             "metadata": {"name": "web", "annotations": {"deployment.kubernetes.io/revision": "2"}},

@@ -67,6 +67,7 @@ mod tests {
 
     use super::*;
 
+    #[expect(clippy::needless_pass_by_value, reason = "so that each case can be written in place")]
     fn differing(output: Value, answer: Value) -> Vec<String> {
         differing_fields(&output, &answer)
     }
