@@ -1,7 +1,7 @@
 //! What would the Deployment controller do now, and why? Asked of a Deployment that exists nowhere, and answered
 //! without a cluster: the decisions are a pure function.
 //!
-//! `cargo run -p kcm-deployment-controller --example explain`
+//! `cargo run -p kcm-deployment-controller --example explain_rollout`
 
 use std::{collections::BTreeSet, error::Error, sync::Arc};
 

@@ -1,6 +1,6 @@
 //! What would the controller do about this ReplicaSet, and why? Nothing is asked of any server.
 //!
-//! `cargo run -p kcm-replicaset-controller --example explain`
+//! `cargo run -p kcm-replicaset-controller --example explain_replica_set`
 
 use std::{error::Error, sync::Arc};
 
