@@ -3,4 +3,5 @@
 pub mod acceptance;
 pub mod answer;
 pub mod input;
+pub mod load;
 pub mod record;

@@ -11,7 +11,7 @@ use thiserror::Error;
 use xtask::{
     acceptance, answer,
     input::{self, InputError},
-    record,
+    load, record,
 };
 
 const USAGE: &str = "usage: cargo xtask TASK
@@ -20,6 +20,10 @@ tasks:
   answer deployment|replicaset|hash FILE
       print what our controllers answer to the recorded cases in FILE (JSON lines, .xz or not; - for standard
       input), one line a case, in the same form
+
+  apiserver-load [--pods N] [--sandbox PATH]
+      measure the sandbox over HTTP, and in the same run etcd and kube-apiserver in KUBEBUILDER_ASSETS if that is
+      set; run it as cargo run --release -p xtask -- apiserver-load
 
   kubectl-acceptance [--update-docs] [--newest] [--only N,N,…]
       check what kubectl's users expect against the sandbox, with every kubectl version found, and print the table;
@@ -45,6 +49,8 @@ enum TaskError {
     Acceptance(#[from] acceptance::TaskError),
     #[error(transparent)]
     Record(#[from] record::TaskError),
+    #[error(transparent)]
+    Load(#[from] load::TaskError),
 }
 
 fn main() -> ExitCode {
@@ -62,6 +68,10 @@ fn run() -> Result<(), TaskError> {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words.as_slice() {
         ["answer", kind @ ("deployment" | "replicaset" | "hash"), file] => print_answers(kind, file),
+        ["apiserver-load", flags @ ..] => {
+            let task = load::Task::parse(flags).ok_or(TaskError::Usage)?;
+            Ok(task.run()?)
+        }
         ["kubectl-acceptance", flags @ ..] => {
             let task = acceptance::Task::parse(flags).ok_or(TaskError::Usage)?;
             Ok(task.run()?)
