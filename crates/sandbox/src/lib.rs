@@ -1,7 +1,7 @@
 //! A cluster in one process: the embedded API server and what it needs around it.
 //!
 //! *Upstream counterpart:* none; the parts stand in for kube-scheduler, the kubelet (after KWOK's model), the
-//! garbage collector, the namespace controller and the service account controller, as far as Deployments and
+//! garbage collector, the namespace, service account and disruption controllers, as far as Deployments and
 //! `kubectl` notice them.
 //!
 //! The stand-ins use the server's in-process calls, start only with a server that is embedded, and are silent once
@@ -12,6 +12,7 @@
 
 mod api;
 pub mod demo;
+mod disruption;
 mod garbage_collector;
 mod kubelet;
 mod namespaces;
@@ -26,8 +27,8 @@ use kcm_clock::{Clock, Random};
 use tokio_util::sync::CancellationToken;
 
 use self::{
-    api::Api, garbage_collector::GarbageCollector, kubelet::Kubelet, namespaces::Namespaces,
-    scheduler::Scheduler,
+    api::Api, disruption::Disruption, garbage_collector::GarbageCollector, kubelet::Kubelet,
+    namespaces::Namespaces, scheduler::Scheduler,
 };
 
 pub use self::kubelet::KubeletConfig;
@@ -85,6 +86,7 @@ impl Sandbox {
                     Scheduler::default().run(api()),
                     kubelet.run(api()),
                     GarbageCollector::default().run(api()),
+                    Disruption::default().run(api()),
                 );
             } => {}
         }
