@@ -13,6 +13,7 @@ use serde_json::Value;
 mod age;
 mod plain;
 mod pod;
+mod policy;
 #[cfg(test)]
 mod tests;
 mod workload;
@@ -85,6 +86,10 @@ fn printer(kind: &str) -> &'static Printer {
         "StatefulSet" => &workload::STATEFUL_SET,
         "ControllerRevision" => &workload::CONTROLLER_REVISION,
         "Pod" => &pod::POD,
+        "PodDisruptionBudget" => &policy::POD_DISRUPTION_BUDGET,
+        "ResourceQuota" => &policy::RESOURCE_QUOTA,
+        "PriorityClass" => &policy::PRIORITY_CLASS,
+        "HorizontalPodAutoscaler" => &policy::HORIZONTAL_POD_AUTOSCALER,
         "Event" => &plain::EVENT,
         "Namespace" => &plain::NAMESPACE,
         "Node" => &plain::NODE,

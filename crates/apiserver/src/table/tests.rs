@@ -268,6 +268,31 @@ fn node_shows_whether_and_what_for_it_can_be_used() {
 }
 
 #[test]
+fn budgets_quotas_classes_and_autoscalers_show_what_they_allow() {
+    let budget = json!({
+        "metadata": {"name": "b"}, "spec": {"minAvailable": "50%"}, "status": {"disruptionsAllowed": 2},
+    });
+    let names = ["Min Available", "Max Unavailable", "Allowed Disruptions"];
+    assert_eq!(cells("PodDisruptionBudget", &budget, &names), [json!("50%"), json!("N/A"), json!(2)]);
+    let quota = json!({"metadata": {"name": "q"}, "status": {
+        "hard": {"pods": "3", "limits.cpu": "2"}, "used": {"pods": "1"},
+    }});
+    let expected = [json!("pods: 1/3"), json!("limits.cpu: 0/2")];
+    assert_eq!(cells("ResourceQuota", &quota, &["Request", "Limit"]), expected);
+    let class = json!({"metadata": {"name": "c"}, "value": 7, "globalDefault": true});
+    assert_eq!(cells("PriorityClass", &class, &["Value", "Global-Default"]), [json!(7), json!(true)]);
+    let utilisation = json!({"type": "Resource", "resource": {
+        "name": "cpu", "target": {"type": "Utilization", "averageUtilization": 80},
+    }});
+    let scaler = json!({"metadata": {"name": "h"}, "spec": {
+        "scaleTargetRef": {"kind": "Deployment", "name": "web"}, "maxReplicas": 5, "metrics": [utilisation],
+    }});
+    let names = ["Reference", "Targets", "MinPods", "MaxPods", "Replicas"];
+    let expected = ["Deployment/web", "cpu: <unknown>/80%", "<unset>", "5", "0"].map(Value::from);
+    assert_eq!(cells("HorizontalPodAutoscaler", &scaler, &names), expected);
+}
+
+#[test]
 fn other_kinds_show_their_fields() {
     let revision = json!({"metadata": {"name": "r", "ownerReferences": [
         {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "controller": true}]}, "revision": 4});

@@ -1,0 +1,126 @@
+//! Kinds that say how many of something there may be, or what goes first.
+
+use serde_json::Value;
+
+use super::{AGE, Column, NAME, Printer, age::age, or_none, workload::name};
+use crate::json::{at, i64_at, list_at, str_at};
+
+/// At most so many metrics of an autoscaler are spelled out.
+const METRICS_SHOWN: usize = 2;
+
+pub(super) const POD_DISRUPTION_BUDGET: Printer = Printer {
+    columns: &[
+        NAME,
+        Column::text("Min Available", "How many pods must stay available."),
+        Column::text("Max Unavailable", "How many pods may be unavailable."),
+        Column::count("Allowed Disruptions", "How many pods may be evicted now."),
+        AGE,
+    ],
+    row: |object, now| {
+        let bound = |field| at(object, &["spec", field]).map_or_else(|| "N/A".to_owned(), plain);
+        let allowed = i64_at(object, &["status", "disruptionsAllowed"]).unwrap_or_default();
+        let bounds = [bound("minAvailable").into(), bound("maxUnavailable").into()];
+        [vec![name(object)], bounds.to_vec(), vec![allowed.into(), age(object, now)]].concat()
+    },
+};
+
+pub(super) const RESOURCE_QUOTA: Printer = Printer {
+    columns: &[
+        NAME,
+        Column::text("Request", "What is used and allowed of what pods ask for, and of objects."),
+        Column::text("Limit", "What is used and allowed of what pods may take."),
+        AGE,
+    ],
+    row: |object, now| {
+        let (mut requests, mut limits) = (Vec::new(), Vec::new());
+        for (resource, hard) in
+            at(object, &["status", "hard"]).and_then(Value::as_object).into_iter().flatten()
+        {
+            let used = at(object, &["status", "used", resource]).map_or_else(|| "0".to_owned(), plain);
+            let kind = if resource.starts_with("limits.") { &mut limits } else { &mut requests };
+            kind.push(format!("{resource}: {used}/{}", plain(hard)));
+        }
+        vec![name(object), requests.join(", ").into(), limits.join(", ").into(), age(object, now)]
+    },
+};
+
+pub(super) const PRIORITY_CLASS: Printer = Printer {
+    columns: &[
+        NAME,
+        Column::count("Value", "How important pods of this class are; more goes first."),
+        Column {
+            kind: "boolean",
+            ..Column::text("Global-Default", "Whether pods that name no class are of this one.")
+        },
+        AGE,
+        Column::text("PreemptionPolicy", "Whether pods of this class push others out.").wide(),
+    ],
+    row: |object, now| {
+        let value = i64_at(object, &["value"]).unwrap_or_default();
+        let default = at(object, &["globalDefault"]).and_then(Value::as_bool).unwrap_or(false);
+        let preemption = str_at(object, &["preemptionPolicy"]);
+        vec![name(object), value.into(), default.into(), age(object, now), preemption.into()]
+    },
+};
+
+pub(super) const HORIZONTAL_POD_AUTOSCALER: Printer = Printer {
+    columns: &[
+        NAME,
+        Column::text("Reference", "What is scaled."),
+        Column::text("Targets", "What it is scaled by: current and wanted."),
+        Column::text("MinPods", "The fewest pods there may be."),
+        Column::text("MaxPods", "The most pods there may be."),
+        Column::text("Replicas", "How many pods there are."),
+        AGE,
+    ],
+    row: |object, now| {
+        let target = |field| str_at(object, &["spec", "scaleTargetRef", field]);
+        let least = at(object, &["spec", "minReplicas"]).map_or_else(|| "<unset>".to_owned(), plain);
+        let number = |path: &[&str]| i64_at(object, path).unwrap_or_default().to_string();
+        vec![
+            name(object),
+            format!("{}/{}", target("kind"), target("name")).into(),
+            or_none(&metrics(object)),
+            least.into(),
+            number(&["spec", "maxReplicas"]).into(),
+            number(&["status", "currentReplicas"]).into(),
+            age(object, now),
+        ]
+    },
+};
+
+/// Nothing here measures pods, so what is current is never known.
+fn metrics(autoscaler: &Value) -> String {
+    let metrics = list_at(autoscaler, &["spec", "metrics"]);
+    let shown: Vec<String> = metrics.iter().take(METRICS_SHOWN).map(metric).collect();
+    let more = metrics.len().saturating_sub(METRICS_SHOWN);
+    if more == 0 { shown.join(", ") } else { format!("{} + {more} more...", shown.join(", ")) }
+}
+
+fn metric(metric: &Value) -> String {
+    let source = match str_at(metric, &["type"]) {
+        "Resource" => at(metric, &["resource"]),
+        "ContainerResource" => at(metric, &["containerResource"]),
+        "Pods" => at(metric, &["pods"]),
+        "Object" => at(metric, &["object"]),
+        "External" => at(metric, &["external"]),
+        _ => None,
+    };
+    let Some(source) = source else { return "<unknown type>".to_owned() };
+    let target = match at(source, &["target", "averageUtilization"]) {
+        Some(share) => format!("{}%", plain(share)),
+        None => ["averageValue", "value"]
+            .iter()
+            .find_map(|field| at(source, &["target", field]))
+            .map_or_else(|| "<auto>".to_owned(), plain),
+    };
+    match str_at(source, &["name"]) {
+        "" => format!("<unknown>/{target}"),
+        resource => format!("{resource}: <unknown>/{target}"),
+    }
+}
+
+/// A text without its quotes, a number as it is.
+fn plain(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
