@@ -20,12 +20,15 @@ const LAYERS: &[&str] = &[
     "kcm-replicaset-controller",
     "kcm-deployment-controller",
     "kcm-client",
+    "kcm-metrics",
+    "kcm-serving",
     "kcm-controller-manager",
     "kcm-apiserver",
     "kcm-sandbox",
     "kcm-stories",
     "kube-controller-manager",
     "kube-sandbox",
+    "kcm-e2e",
 ];
 
 /// What knows HTTP, and who may.
@@ -43,7 +46,7 @@ const HTTP: &[&str] = &[
 ];
 // xtask judges the server's answers, and so must see them.
 const MAY_KNOW_HTTP: &[&str] =
-    &["kcm-client", "kcm-apiserver", "kube-controller-manager", "kube-sandbox", "xtask"];
+    &["kcm-client", "kcm-serving", "kcm-apiserver", "kube-controller-manager", "kube-sandbox", "xtask"];
 
 /// Crates whose functions are pure: nothing asynchronous, nothing that waits.
 const PURE: &[&str] = &["kcm-api", "kcm-deployment-util"];
