@@ -34,7 +34,7 @@ fn obey() -> Result<(), Box<dyn Error>> {
 async fn manage(invocation: &Invocation) -> Result<(), RunError> {
     let clock: Arc<dyn Clock> = Arc::new(RealClock::new());
     let random: Arc<dyn Random> = Arc::new(SeededRandom::from_entropy());
-    logging::init(invocation.verbosity, Arc::clone(&clock));
+    logging::init(&invocation.logging, Arc::clone(&clock));
     invocation.log_flags();
     let clients = connect(invocation, &clock).await?;
     run(&invocation.manager, &clients, &clock, &random, signals::shutdown()).await

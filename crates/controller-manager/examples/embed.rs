@@ -28,7 +28,8 @@ async fn main() -> ExitCode {
 async fn embed(server: Server) -> Result<(), Box<dyn std::error::Error>> {
     let clock: Arc<dyn Clock> = Arc::new(RealClock::new());
     let random: Arc<dyn Random> = Arc::new(SeededRandom::from_entropy());
-    logging::init(2, Arc::clone(&clock));
+    let logged = logging::LoggingOptions { verbosity: 2, ..logging::LoggingOptions::default() };
+    logging::init(&logged, Arc::clone(&clock));
     let agent = UserAgent::new("embed", "v0.1.0", "");
     let clients = ClientFactory::connect(server, ClientOptions::new(agent, Arc::clone(&clock))).await?;
     let config = ManagerConfig {

@@ -3,12 +3,15 @@
 use std::{ffi::OsString, fmt};
 
 use kcm_client::Server;
+use kcm_metrics::MetricsOptions;
+use kcm_serving::{AuthenticationOptions, AuthorizationOptions, ServingOptions};
 use thiserror::Error;
 
 use crate::{
     BEHAVES_AS, ManagerConfig, VERSION,
     config::{self, ConfigError},
     flags::{self, FlagError, Flags},
+    logging::LoggingOptions,
     version::BINARY,
 };
 
@@ -28,8 +31,24 @@ pub struct Invocation {
     pub server: Server,
     /// What to do there.
     pub manager: ManagerConfig,
-    /// How much to log, as klog counts.
-    pub verbosity: u8,
+    /// Where and how to serve health, metrics and the rest.
+    pub serving: ServingOptions,
+    /// Who those are that ask there.
+    pub authentication: AuthenticationOptions,
+    /// What they may.
+    pub authorization: AuthorizationOptions,
+    /// Which metrics are shown.
+    pub metrics: MetricsOptions,
+    /// What is logged, and how.
+    pub logging: LoggingOptions,
+    /// Whether `/debug/pprof/` and `/debug/flags/v` are served.
+    pub profiling: bool,
+    /// Whether waiting for locks is profiled, too.
+    pub contention_profiling: bool,
+    /// Whether each controller acts as its own service account.
+    pub service_account_credentials: bool,
+    /// The flags given that only controllers use that are not built in. One warning line names them.
+    pub ignored: Vec<&'static str>,
     /// The flags that led here, for the log.
     pub flags: Flags,
 }
@@ -74,7 +93,15 @@ impl Command {
         Ok(Self::Run(Box::new(Invocation {
             server: config::server(&flags),
             manager: ManagerConfig::from_flags(&flags)?,
-            verbosity: config::verbosity(&flags)?,
+            serving: ServingOptions::default(),
+            authentication: AuthenticationOptions::default(),
+            authorization: AuthorizationOptions::default(),
+            metrics: MetricsOptions::default(),
+            logging: LoggingOptions { verbosity: config::verbosity(&flags)?, ..LoggingOptions::default() },
+            profiling: true,
+            contention_profiling: false,
+            service_account_credentials: false,
+            ignored: Vec::new(),
             flags,
         })))
     }

@@ -20,6 +20,8 @@ pub struct ManagerConfig {
     pub concurrent_deployment_syncs: usize,
     /// How many ReplicaSets are worked on at once.
     pub concurrent_replica_set_syncs: usize,
+    /// How many ReplicationControllers are worked on at once.
+    pub concurrent_replication_controller_syncs: usize,
     /// How often each controller may ask the API server.
     pub rate_limit: RateLimit,
     /// After how long each object is looked at again; up to twice that, drawn at random. Zero: never.
@@ -28,9 +30,37 @@ pub struct ManagerConfig {
     pub controller_start_interval: Duration,
     /// How long controllers may take to stop. Zero: for ever.
     pub controller_shutdown_timeout: Duration,
-    /// Whether to run only while holding a lease. This version cannot. `None`: nobody has said that it need not,
-    /// and upstream would, so that is worth a warning.
-    pub leader_elect: Option<bool>,
+    /// The lease to run under. `None`: there is no election, and no other manager may run the same controllers.
+    ///
+    /// The default for whoever embeds a manager; a command line that does not say `--leader-elect=false` elects.
+    pub leader_election: Option<LeaderElectionSettings>,
+}
+
+/// Which lease to hold while the controllers run, and how: `--leader-elect-*`. The defaults are upstream's (US-1.5).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LeaderElectionSettings {
+    /// How long others wait after they last saw the leader renew.
+    pub lease_duration: Duration,
+    /// How long a leader tries to renew before it gives up.
+    pub renew_deadline: Duration,
+    /// How long to wait between two tries.
+    pub retry_period: Duration,
+    /// The Lease's name.
+    pub resource_name: String,
+    /// The Lease's namespace.
+    pub resource_namespace: String,
+}
+
+impl Default for LeaderElectionSettings {
+    fn default() -> Self {
+        Self {
+            lease_duration: Duration::from_secs(15),
+            renew_deadline: Duration::from_secs(10),
+            retry_period: Duration::from_secs(2),
+            resource_name: "kube-controller-manager".to_owned(),
+            resource_namespace: "kube-system".to_owned(),
+        }
+    }
 }
 
 impl Default for ManagerConfig {
@@ -39,11 +69,12 @@ impl Default for ManagerConfig {
             controllers: Selection::default(),
             concurrent_deployment_syncs: 5,
             concurrent_replica_set_syncs: 5,
+            concurrent_replication_controller_syncs: 5,
             rate_limit: RateLimit::DEFAULT,
             min_resync_period: Duration::from_secs(12 * 60 * 60),
             controller_start_interval: Duration::ZERO,
             controller_shutdown_timeout: Duration::from_secs(10),
-            leader_elect: Some(false),
+            leader_election: None,
         }
     }
 }
@@ -72,29 +103,35 @@ pub enum ConfigError {
         "--kube-api-burst is required to be greater than 0 when --kube-api-qps is set to greater than 0, got {0}"
     )]
     NoBurst(i32),
-    /// There is no leader election yet.
-    #[error(
-        "--leader-elect=true: leader election is not built into this version; run one instance, with --leader-elect=false"
-    )]
-    LeaderElection,
 }
 
 impl ManagerConfig {
     pub(crate) fn from_flags(flags: &Flags) -> Result<Self, ConfigError> {
-        if flags.bool("leader-elect")? {
-            return Err(ConfigError::LeaderElection);
-        }
         Ok(Self {
             controllers: Selection::new(&flags.list("controllers"))?,
             concurrent_deployment_syncs: workers(flags, "concurrent-deployment-syncs")?,
             concurrent_replica_set_syncs: workers(flags, "concurrent-replicaset-syncs")?,
+            concurrent_replication_controller_syncs: workers(flags, "concurrent-rc-syncs")?,
             rate_limit: rate_limit(flags)?,
             min_resync_period: flags.parsed("min-resync-period", go_duration::parse)?,
             controller_start_interval: flags.parsed("controller-start-interval", go_duration::parse)?,
             controller_shutdown_timeout: flags.parsed("controller-shutdown-timeout", go_duration::parse)?,
-            leader_elect: flags.is_given("leader-elect").then_some(false),
+            leader_election: leader_election(flags)?,
         })
     }
+}
+
+fn leader_election(flags: &Flags) -> Result<Option<LeaderElectionSettings>, FlagError> {
+    if !flags.bool("leader-elect")? {
+        return Ok(None);
+    }
+    Ok(Some(LeaderElectionSettings {
+        lease_duration: flags.parsed("leader-elect-lease-duration", go_duration::parse)?,
+        renew_deadline: flags.parsed("leader-elect-renew-deadline", go_duration::parse)?,
+        retry_period: flags.parsed("leader-elect-retry-period", go_duration::parse)?,
+        resource_name: flags.text("leader-elect-resource-name").to_owned(),
+        resource_namespace: flags.text("leader-elect-resource-namespace").to_owned(),
+    }))
 }
 
 /// Where the API server is.
@@ -161,7 +198,13 @@ mod tests {
 
     #[test]
     fn config_without_flags_is_the_default() {
-        assert_eq!(config(""), Ok(ManagerConfig { leader_elect: None, ..ManagerConfig::default() }));
+        assert_eq!(
+            config(""),
+            Ok(ManagerConfig {
+                leader_election: Some(LeaderElectionSettings::default()),
+                ..ManagerConfig::default()
+            })
+        );
         assert_eq!(config("--leader-elect=false"), Ok(ManagerConfig::default()));
     }
 
@@ -169,16 +212,26 @@ mod tests {
     fn config_takes_what_flags_say() {
         let line = "--controllers=deployment --concurrent-deployment-syncs=7 --concurrent_replicaset_syncs 8 \
                     --kube-api-qps=1.5 --kube-api-burst=3 --min-resync-period=1h30m \
-                    --controller-start-interval=2s --controller-shutdown-timeout=0";
+                    --controller-start-interval=2s --controller-shutdown-timeout=0 --concurrent-rc-syncs=9 \
+                    --leader-elect=true --leader-elect-resource-name=ours --leader-elect-resource-namespace=ns \
+                    --leader-elect-lease-duration=60s --leader-elect-renew-deadline=40s \
+                    --leader-elect-retry-period=5s";
         let expected = ManagerConfig {
             controllers: Selection::new(&["deployment".to_owned()]).unwrap(),
             concurrent_deployment_syncs: 7,
             concurrent_replica_set_syncs: 8,
+            concurrent_replication_controller_syncs: 9,
             rate_limit: RateLimit { qps: 1.5, burst: 3 },
             min_resync_period: Duration::from_secs(5400),
             controller_start_interval: Duration::from_secs(2),
             controller_shutdown_timeout: Duration::ZERO,
-            leader_elect: None,
+            leader_election: Some(LeaderElectionSettings {
+                lease_duration: Duration::from_secs(60),
+                renew_deadline: Duration::from_secs(40),
+                retry_period: Duration::from_secs(5),
+                resource_name: "ours".to_owned(),
+                resource_namespace: "ns".to_owned(),
+            }),
         };
         assert_eq!(config(line), Ok(expected));
     }
@@ -210,11 +263,6 @@ mod tests {
                  not a duration such as 300ms, 1.5h or 2h45m",
             ),
             ("--controllers=*,-foo", "\"foo\" is not in the list of known controllers"),
-            (
-                "--leader-elect",
-                "--leader-elect=true: leader election is not built into this version; \
-                 run one instance, with --leader-elect=false",
-            ),
         ];
         for (line, expected) in cases {
             assert_eq!(config(line), Err(expected.to_owned()), "{line}");

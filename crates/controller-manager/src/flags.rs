@@ -50,6 +50,7 @@ const GENERIC: &str = "Generic";
 const LEADER_ELECTION: &str = "Leader election";
 const DEPLOYMENT: &str = "Deployment controller";
 const REPLICA_SET: &str = "Replicaset controller";
+const REPLICATION_CONTROLLER: &str = "Replicationcontroller controller";
 const MISC: &str = "Misc";
 const LOGS: &str = "Logs";
 const GLOBAL: &str = "Global";
@@ -112,8 +113,56 @@ pub static FLAGS: &[Flag] = &[
         short: None,
         section: LEADER_ELECTION,
         kind: FlagKind::Bool,
-        default: "false",
-        help: "Run only while holding a lease. This version cannot, and refuses to start if told to.",
+        default: "true",
+        help: "Run the controllers only while holding a lease, so that of several managers one works.",
+    },
+    Flag {
+        name: "leader-elect-lease-duration",
+        short: None,
+        section: LEADER_ELECTION,
+        kind: FlagKind::Duration,
+        default: "15s",
+        help: "How long others wait after they last saw the leader renew.",
+    },
+    Flag {
+        name: "leader-elect-renew-deadline",
+        short: None,
+        section: LEADER_ELECTION,
+        kind: FlagKind::Duration,
+        default: "10s",
+        help: "How long a leader tries to renew before it gives up.",
+    },
+    Flag {
+        name: "leader-elect-resource-lock",
+        short: None,
+        section: LEADER_ELECTION,
+        kind: FlagKind::Text,
+        default: "leases",
+        help: "What is locked. Only leases can be.",
+    },
+    Flag {
+        name: "leader-elect-resource-name",
+        short: None,
+        section: LEADER_ELECTION,
+        kind: FlagKind::Text,
+        default: "kube-controller-manager",
+        help: "The name of the Lease.",
+    },
+    Flag {
+        name: "leader-elect-resource-namespace",
+        short: None,
+        section: LEADER_ELECTION,
+        kind: FlagKind::Text,
+        default: "kube-system",
+        help: "The namespace of the Lease.",
+    },
+    Flag {
+        name: "leader-elect-retry-period",
+        short: None,
+        section: LEADER_ELECTION,
+        kind: FlagKind::Duration,
+        default: "2s",
+        help: "How long to wait between two tries to acquire or renew.",
     },
     Flag {
         name: "concurrent-deployment-syncs",
@@ -130,6 +179,14 @@ pub static FLAGS: &[Flag] = &[
         kind: FlagKind::Int,
         default: "5",
         help: "How many ReplicaSets may be worked on at once. More means quicker reactions, and more load.",
+    },
+    Flag {
+        name: "concurrent-rc-syncs",
+        short: None,
+        section: REPLICATION_CONTROLLER,
+        kind: FlagKind::Int,
+        default: "5",
+        help: "How many ReplicationControllers may be worked on at once.",
     },
     Flag {
         name: "kubeconfig",

@@ -30,7 +30,7 @@ mod tasks;
 mod version;
 
 pub use command::{Command, CommandError, Invocation};
-pub use config::{ConfigError, ManagerConfig};
+pub use config::{ConfigError, LeaderElectionSettings, ManagerConfig};
 pub use controllers::{ControllerError, Controllers};
 pub use descriptor::{CONTROLLERS, Descriptor, Selection, UnknownControllers};
 pub use flags::{FLAGS, Flag, FlagError, FlagKind, Flags};

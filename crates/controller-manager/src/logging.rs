@@ -18,17 +18,66 @@ use tracing_subscriber::{
     registry::{LookupSpan, Scope},
 };
 
+/// What is logged, and how. The defaults are upstream's (US-1.5).
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct LoggingOptions {
+    /// `--logging-format`.
+    pub format: LogFormat,
+    /// `--v`: how much to log, as klog counts.
+    pub verbosity: u8,
+    /// `--vmodule`: how much to log from files whose names match.
+    pub vmodule: Vec<ModuleVerbosity>,
+}
+
+/// `--logging-format`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum LogFormat {
+    /// Lines as klog writes them.
+    #[default]
+    Text,
+    /// A JSON object in each line.
+    Json,
+}
+
+/// One element of `--vmodule`: `pattern=N`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ModuleVerbosity {
+    /// What a file is called, without directory and ending; `*` and `?` stand for others.
+    pub pattern: String,
+    /// How much to log from it.
+    pub verbosity: u8,
+}
+
+/// Changes what is logged while it is.
+#[derive(Clone)]
+pub struct Handle(Arc<dyn Fn(u8) + Send + Sync>);
+
+impl Handle {
+    /// From now on, as if `--v` had said so.
+    pub fn set_verbosity(&self, verbosity: u8) {
+        (self.0)(verbosity);
+    }
+}
+
+impl fmt::Debug for Handle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Handle").finish_non_exhaustive()
+    }
+}
+
 /// Logs to standard error from now on. For binaries; a library leaves it to whoever embeds it.
 ///
-/// If somebody has set up logging already, that stays.
-pub fn init(verbosity: u8, clock: Arc<dyn Clock>) {
-    let subscriber = tracing_subscriber::registry().with(layer(verbosity, clock, io::stderr));
+/// If somebody has set up logging already, that stays, and the handle has no effect.
+pub fn init(options: &LoggingOptions, clock: Arc<dyn Clock>) -> Handle {
+    let (filter, reload) = tracing_subscriber::reload::Layer::new(filter(options.verbosity));
+    let subscriber = tracing_subscriber::registry().with(layer(clock, io::stderr).with_filter(filter));
     // An error means that somebody else was first.
     let _ = tracing::subscriber::set_global_default(subscriber);
+    Handle(Arc::new(move |verbosity| drop(reload.reload(self::filter(verbosity)))))
 }
 
 /// What writes lines to `writer`.
-fn layer<S, W>(verbosity: u8, clock: Arc<dyn Clock>, writer: W) -> impl Layer<S>
+fn layer<S, W>(clock: Arc<dyn Clock>, writer: W) -> impl Layer<S>
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
     W: for<'a> tracing_subscriber::fmt::MakeWriter<'a> + Send + Sync + 'static,
@@ -37,7 +86,6 @@ where
         .event_format(Klog { clock, process: std::process::id() })
         .fmt_fields(Fields)
         .with_writer(writer)
-        .with_filter(filter(verbosity))
 }
 
 /// Upstream says what it does at 0, what happens to objects from 2 on, and every step from 5 on.
@@ -184,7 +232,8 @@ mod tests {
         let sink = Sink::default();
         let clock = Arc::new(FakeClock::new("2026-11-21T04:05:06.123456789Z".parse().unwrap()));
         let to = sink.clone();
-        let subscriber = tracing_subscriber::registry().with(layer(verbosity, clock, move || to.clone()));
+        let subscriber = tracing_subscriber::registry()
+            .with(layer(clock, move || to.clone()).with_filter(filter(verbosity)));
         tracing::subscriber::with_default(subscriber, what);
         String::from_utf8(sink.0.lock().unwrap().clone()).unwrap()
     }

@@ -80,11 +80,8 @@ pub async fn run(
         Some(outcome) => outcome?,
     }
     tracing::info!(version = VERSION, kubernetes = BEHAVES_AS, server = clients.server(), "Starting");
-    if config.leader_elect.is_none() {
-        tracing::warn!(
-            "Running without leader election, which this version does not have: no other manager may run the same \
-             controllers. --leader-elect=false says that this is known"
-        );
+    if config.leader_election.is_some() {
+        tracing::warn!("Running without leader election: no other manager may run the same controllers");
     }
     let mut controllers = Controllers::start(config, clients, clock, random);
     let failure = tokio::select! {
