@@ -3,10 +3,48 @@
 //! *Upstream counterpart:* `k8s.io/apiserver/pkg/server` (secure serving, healthz, delegated auth) as components use
 //! it, with `configz`, `flagz` and `statusz` of `k8s.io/component-base`.
 //!
+//! A component says what it serves with [`Routes`], whom it lets in with [`Access`], and gives both to a
+//! [`SecureServer`]:
+//!
+//! ```no_run
+//! # use std::{error::Error, sync::Arc};
+//! # use kcm_client::{ClientOptions, UserAgent};
+//! # use kcm_clock::{Clock, RealClock};
+//! # use kcm_serving::*;
+//! # use tokio_util::sync::CancellationToken;
+//! # async fn serve(shutdown: CancellationToken) -> Result<(), Box<dyn Error>> {
+//! let clock: Arc<dyn Clock> = Arc::new(RealClock::new());
+//! let health = HealthChecks::new();
+//! let routes = Routes::new()
+//!     .health("/healthz", health.clone())
+//!     .exact("/metrics", handler(|_| Answer::text("up 1\n")));
+//! let client = ClientOptions::new(UserAgent::new("my-operator", "v1"), Arc::clone(&clock));
+//! let access =
+//!     Access::connect(&AuthenticationOptions::default(), &AuthorizationOptions::default(), &client).await?;
+//! let server = SecureServer::bind(&ServingOptions::default(), "my-operator", access, routes, clock).await?;
+//! server.run(shutdown).await;
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! *What must not live here:* flags, metrics' contents, anything of a controller.
 
+mod access;
+mod error;
+mod exchange;
+mod health;
 mod options;
+mod pages;
+mod routes;
+mod server;
 
+pub use access::{Access, User};
+pub use error::ServingError;
+pub use exchange::{Answer, Asked, Handler, handler};
+pub use health::{HealthCheck, HealthChecks, HealthObserver};
 pub use options::{
     AuthenticationOptions, AuthorizationOptions, RequestHeaderOptions, ServingOptions, SniCertKey, TlsVersion,
 };
+pub use pages::{Status, configz, flagz, profiling, statusz, verbosity};
+pub use routes::Routes;
+pub use server::SecureServer;
