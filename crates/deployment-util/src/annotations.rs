@@ -164,17 +164,21 @@ mod tests {
     /// `TestGetNonNegativeInt32FromAnnotation`, all eight.
     #[test]
     fn get_non_negative_int32_from_annotation_all_cases_as_upstream() {
-        assert_eq!(desired(None), Ok(None), "absent");
-        assert_eq!(desired(Some("0")), Ok(Some(0)), "zero");
-        assert_eq!(desired(Some("13")), Ok(Some(13)), "a number");
-        assert_eq!(desired(Some("2147483647")), Ok(Some(i32::MAX)), "the largest");
-        for text in ["text", "-1"] {
-            let error = desired(Some(text)).unwrap_err();
-            assert!(error.to_string().ends_with("invalid syntax"), "{text}: {error}");
-        }
-        for text in ["2147483648", "4294967296"] {
-            let error = desired(Some(text)).unwrap_err();
-            assert!(error.to_string().ends_with("out of range"), "{text}: {error}");
+        let cases = [
+            ("invalid empty", None, Ok(None)),
+            ("invalid", Some("invalid"), Err("invalid syntax")),
+            ("invalid negative", Some("-1"), Err("invalid syntax")),
+            ("valid zero", Some("0"), Ok(Some(0))),
+            ("valid", Some("13"), Ok(Some(13))),
+            ("valid max", Some("2147483647"), Ok(Some(i32::MAX))),
+            ("invalid max out of range", Some("2147483648"), Err("out of range")),
+            ("invalid max out of range 2", Some("4294967296"), Err("out of range")),
+        ];
+        for (name, text, expected) in cases {
+            match (desired(text).map_err(|error| error.to_string()), expected) {
+                (Err(error), Err(ending)) => assert!(error.ends_with(ending), "{name}: {error}"),
+                (found, expected) => assert_eq!(found, expected.map_err(str::to_owned), "{name}"),
+            }
         }
     }
 
@@ -190,13 +194,18 @@ mod tests {
     fn replicas_annotations_need_update_all_cases_as_upstream() {
         let with =
             |desired: &str, max: &str| annotations(&[(DESIRED_REPLICAS, desired), (MAX_REPLICAS, max)]);
-        assert!(replicas_annotations_need_update(&Annotations::new(), 10, 20), "nil map");
-        assert!(replicas_annotations_need_update(&with("8", "20"), 10, 20), "desired differs");
-        assert!(replicas_annotations_need_update(&with("10", "16"), 10, 20), "max differs");
-        assert!(!replicas_annotations_need_update(&with("10", "20"), 10, 20), "equal");
+        let cases = [
+            ("test Annotations nil", Annotations::new(), true),
+            ("test desiredReplicas update", with("8", "20"), true),
+            ("test maxReplicas update", with("10", "16"), true),
+            ("test needn't update", with("10", "20"), false),
+        ];
+        for (name, noted, needed) in cases {
+            assert_eq!(replicas_annotations_need_update(&noted, 10, 20), needed, "{name}");
+        }
     }
 
-    /// `TestAnnotationUtils`, "SetReplicasAnnotations".
+    /// `TestAnnotationUtils`: "SetReplicasAnnotations".
     #[test]
     fn annotation_utils_set_replicas_annotations_sets_both() {
         let mut set = Annotations::new();

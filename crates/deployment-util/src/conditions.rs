@@ -122,28 +122,33 @@ mod tests {
         DeploymentStatus { conditions: conditions.to_vec(), ..DeploymentStatus::default() }
     }
 
-    /// `TestGetCondition`.
+    /// `TestGetCondition`, both.
     #[test]
     fn get_condition_exists_or_not() {
-        let status = status(&[progressing()]);
-        assert!(status.condition(condition_type::PROGRESSING).is_some());
-        assert!(status.condition(condition_type::REPLICA_FAILURE).is_none());
+        let status = status(&[progressing(), available()]);
+        let cases = [
+            ("condition exists", condition_type::AVAILABLE, true),
+            ("condition does not exist", condition_type::REPLICA_FAILURE, false),
+        ];
+        for (name, type_, exists) in cases {
+            assert_eq!(status.condition(type_).is_some(), exists, "{name}");
+        }
     }
 
     /// `TestSetCondition`, all three.
     #[test]
     fn set_condition_adds_the_first_and_the_second_and_replaces() {
-        let mut s = status(&[]);
-        set(&mut s, available());
-        assert_eq!(s, status(&[available()]), "set for the first time");
-
-        let mut s = status(&[progressing()]);
-        set(&mut s, available());
-        assert_eq!(s, status(&[progressing(), available()]), "simple set");
-
-        let mut s = status(&[new(condition_type::PROGRESSING, TRUE, "Other", "", earlier())]);
-        set(&mut s, progressing());
-        assert_eq!(s, status(&[progressing()]), "overwrite");
+        let other = || new(condition_type::PROGRESSING, TRUE, "BecauseItIs", "", earlier());
+        let cases = [
+            ("set for the first time", vec![], available(), vec![available()]),
+            ("simple set", vec![progressing()], available(), vec![progressing(), available()]),
+            ("overwrite", vec![progressing()], other(), vec![other()]),
+        ];
+        for (name, before, condition, after) in cases {
+            let mut s = status(&before);
+            set(&mut s, condition);
+            assert_eq!(s, status(&after), "{name}");
+        }
     }
 
     #[test]
@@ -173,15 +178,17 @@ mod tests {
     /// `TestRemoveCondition`, all three.
     #[test]
     fn remove_condition_removes_that_type_and_nothing_else() {
-        let mut s = status(&[]);
-        remove(&mut s, condition_type::PROGRESSING);
-        assert_eq!(s, status(&[]), "remove from an empty status");
-        let mut s = status(&[progressing()]);
-        remove(&mut s, condition_type::PROGRESSING);
-        assert_eq!(s, status(&[]), "simple remove");
-        let mut s = status(&[progressing()]);
-        remove(&mut s, condition_type::AVAILABLE);
-        assert_eq!(s, status(&[progressing()]), "does not remove anything");
+        let both = || vec![progressing(), available()];
+        let cases = [
+            ("remove from empty status", vec![], condition_type::PROGRESSING, vec![]),
+            ("simple remove", vec![progressing()], condition_type::PROGRESSING, vec![]),
+            ("doesn't remove anything", both(), condition_type::REPLICA_FAILURE, both()),
+        ];
+        for (name, before, type_, after) in cases {
+            let mut s = status(&before);
+            remove(&mut s, type_);
+            assert_eq!(s, status(&after), "{name}");
+        }
     }
 
     #[test]

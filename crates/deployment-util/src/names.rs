@@ -22,16 +22,20 @@ pub fn replica_set_name(deployment: &str, hash: &str) -> String {
 mod tests {
     use super::*;
 
-    /// `TestGenerateReplicaSetName`, all four; the second is `TestDeploymentController_generateReplicaSetName`
-    /// with a name that just fits.
+    /// `TestGenerateReplicaSetName`, all four; the fit and the cut are also what
+    /// `TestDeploymentController_generateReplicaSetName` asks for.
     #[test]
     fn generate_replica_set_name_all_cases_as_upstream() {
-        assert_eq!(replica_set_name("my-deployment", "abcde12345"), "my-deployment-abcde12345");
-        let just_fits = "a".repeat(242);
-        assert_eq!(replica_set_name(&just_fits, "abcde12345"), format!("{just_fits}-abcde12345"));
-        assert_eq!(replica_set_name(&"a".repeat(250), "abcde12345"), format!("{just_fits}-abcde12345"));
-        let (long, hash) = ("a".repeat(252), "b".repeat(252));
-        assert_eq!(replica_set_name(&long, &hash), format!("{long}-{hash}"), "not cut");
+        let (fits, long) = ("a".repeat(242), "a".repeat(252));
+        let cases = [
+            ("a short name", "my-deployment".to_owned(), "abcde12345".to_owned(), "my-deployment"),
+            ("242 characters just fit", fits.clone(), "abcde12345".to_owned(), &fits),
+            ("250 characters are cut to 242", "a".repeat(250), "abcde12345".to_owned(), &fits),
+            ("252 characters and a hash of 252 are not cut", long.clone(), "b".repeat(252), &long),
+        ];
+        for (name, deployment, hash, kept) in cases {
+            assert_eq!(replica_set_name(&deployment, &hash), format!("{kept}-{hash}"), "{name}");
+        }
     }
 
     #[test]

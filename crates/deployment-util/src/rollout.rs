@@ -98,15 +98,18 @@ mod tests {
     /// `TestDeploymentComplete`, all six.
     #[test]
     fn deployment_complete_all_cases_as_upstream() {
-        let of = |desired, status: DeploymentStatus, unavailable, surge| {
-            is_complete(&rolling(desired, count(surge), count(unavailable)), &status)
-        };
-        assert!(!of(5, status(5, 4, 5, 5, 0), 1, 0), "not complete: min but not all pods become available");
-        assert!(!of(5, status(5, 5, 5, 4, 0), 1, 0), "not complete: all replicas updated, one not available");
-        assert!(of(5, status(5, 5, 5, 5, 0), 1, 0), "complete");
-        assert!(!of(5, status(6, 5, 6, 5, 0), 0, 0), "not complete: an old pod is left");
-        assert!(!of(1, status(2, 1, 2, 1, 0), 0, 1), "not complete: one pod too many");
-        assert!(!of(1, status(1, 0, 1, 1, 0), 0, 0), "not complete: nothing updated");
+        let cases = [
+            ("not complete: min but not all pods become available", (5, 5, 5, 4), (1, 0), false),
+            ("not complete: min availability is not honored", (5, 5, 5, 3), (1, 0), false),
+            ("complete", (5, 5, 5, 5), (0, 0), true),
+            ("not complete: all pods are available but not updated", (5, 5, 4, 5), (0, 0), false),
+            ("not complete: still running old pods", (1, 2, 1, 1), (0, 1), false),
+            ("not complete: one replica deployment never comes up", (1, 1, 1, 0), (1, 1), false),
+        ];
+        for (name, (desired, current, updated, available), (unavailable, surge), complete) in cases {
+            let d = rolling(desired, count(surge), count(unavailable));
+            assert_eq!(is_complete(&d, &status(current, updated, 0, available, 0)), complete, "{name}");
+        }
     }
 
     #[test]
@@ -120,18 +123,22 @@ mod tests {
     /// `TestDeploymentProgressing`, all seven.
     #[test]
     fn deployment_progressing_all_cases_as_upstream() {
-        let of = |before: DeploymentStatus, after: DeploymentStatus| {
+        // All there are, updated, ready, available; before and after.
+        let cases = [
+            ("progressing: updated pods", [10, 4, 4, 4], [10, 6, 4, 4], true),
+            ("not progressing", [10, 4, 4, 4], [10, 4, 4, 4], false),
+            ("progressing: old pods removed", [10, 4, 6, 6], [8, 4, 6, 6], true),
+            ("not progressing: less new pods", [10, 7, 3, 3], [10, 6, 3, 3], false),
+            ("progressing: less overall but more new pods", [10, 4, 7, 7], [8, 8, 5, 5], true),
+            ("progressing: more ready pods", [10, 10, 9, 8], [10, 10, 10, 8], true),
+            ("progressing: more available pods", [10, 10, 10, 9], [10, 10, 10, 10], true),
+        ];
+        let told = |[all, updated, ready, available]: [i32; 4]| status(all, updated, ready, available, 0);
+        for (name, before, after, progressing) in cases {
             let mut d = deployment(10);
-            d.status = before;
-            is_progressing(&d, &after)
-        };
-        assert!(of(status(10, 4, 0, 0, 0), status(10, 6, 0, 0, 0)), "updated pods increase");
-        assert!(!of(status(10, 4, 0, 0, 0), status(10, 4, 0, 0, 0)), "nothing");
-        assert!(of(status(10, 4, 0, 0, 0), status(8, 4, 0, 0, 0)), "old pods removed");
-        assert!(!of(status(10, 7, 0, 0, 0), status(10, 6, 0, 0, 0)), "fewer new pods");
-        assert!(of(status(10, 4, 0, 0, 0), status(8, 8, 0, 0, 0)), "fewer overall but more new");
-        assert!(of(status(10, 10, 8, 0, 0), status(10, 10, 9, 0, 0)), "more ready");
-        assert!(of(status(10, 10, 10, 8, 0), status(10, 10, 10, 9, 0)), "more available");
+            d.status = told(before);
+            assert_eq!(is_progressing(&d, &told(after)), progressing, "{name}");
+        }
     }
 
     fn timed_out_after(deadline: Option<i32>, seconds: i64, reason: &str) -> bool {
@@ -146,11 +153,29 @@ mod tests {
     /// `TestDeploymentTimedOut`, all five.
     #[test]
     fn deployment_timed_out_all_cases_as_upstream() {
-        assert!(!timed_out_after(None, 1, ""), "no deadline");
-        assert!(!timed_out_after(Some(i32::MAX), 1, ""), "infinite deadline");
-        assert!(timed_out_after(Some(10), 11, ""), "more than the deadline");
-        assert!(!timed_out_after(Some(10), 9, ""), "less than the deadline");
-        assert!(!timed_out_after(Some(1), 5, reason::NEW_REPLICA_SET_AVAILABLE), "complete before");
+        let cases = [
+            ("nil progressDeadlineSeconds specified - no timeout", None, 11, "", false),
+            ("infinite progressDeadlineSeconds specified - no timeout", Some(i32::MAX), 11, "", false),
+            (
+                "progressDeadlineSeconds: 10s, now - started => 00:01:20 - 00:01:09 => 11s",
+                Some(10),
+                11,
+                "",
+                true,
+            ),
+            (
+                "progressDeadlineSeconds: 10s, now - started => 00:01:20 - 00:01:11 => 9s",
+                Some(10),
+                9,
+                "",
+                false,
+            ),
+            ("previous status was a complete deployment", None, 11, reason::NEW_REPLICA_SET_AVAILABLE, false),
+        ];
+        for (name, deadline, seconds, reason, timed_out) in cases {
+            assert_eq!(timed_out_after(deadline, seconds, reason), timed_out, "{name}");
+        }
+        assert!(!timed_out_after(Some(1), 5, reason::NEW_REPLICA_SET_AVAILABLE), "complete, with a deadline");
     }
 
     #[test]

@@ -3,32 +3,38 @@ use proptest::prelude::*;
 use super::*;
 use crate::fixtures::{count, deployment, percent, recreate, replica_set, rolling};
 
-/// `TestResolveFenceposts`, all six.
+/// `TestResolveFenceposts`, all seven; upstream only numbers them.
 #[test]
 fn resolve_fenceposts_all_cases_as_upstream() {
-    let of = |surge: Option<&str>, unavailable: Option<&str>, desired| {
-        let value = |text: &str| IntOrString::String(text.to_owned());
-        resolve_fenceposts(surge.map(value).as_ref(), unavailable.map(value).as_ref(), desired).ok()
-    };
-    assert_eq!(of(Some("0%"), Some("0%"), 0), Some((0, 1)));
-    assert_eq!(of(Some("39%"), Some("39%"), 10), Some((4, 3)));
-    assert_eq!(of(Some("oops"), Some("39%"), 10), None);
-    assert_eq!(of(Some("55%"), Some("urg"), 10), None);
-    assert_eq!(of(None, Some("39%"), 10), Some((0, 3)));
-    assert_eq!(of(Some("39%"), None, 10), Some((4, 0)));
-    assert_eq!(of(None, None, 10), Some((0, 1)));
+    let value = |text: &str| IntOrString::String(text.to_owned());
+    let cases = [
+        ("0% and 0% of no replicas", Some("0%"), Some("0%"), 0, Some((0, 1))),
+        ("39% and 39%", Some("39%"), Some("39%"), 10, Some((4, 3))),
+        ("a surge that is no number", Some("oops"), Some("39%"), 10, None),
+        ("an unavailability that is no number", Some("55%"), Some("urg"), 10, None),
+        ("no surge and 39%", None, Some("39%"), 10, Some((0, 3))),
+        ("39% and no unavailability", Some("39%"), None, 10, Some((4, 0))),
+        ("neither", None, None, 10, Some((0, 1))),
+    ];
+    for (name, surge, unavailable, desired, expected) in cases {
+        let (surge, unavailable) = (surge.map(value), unavailable.map(value));
+        let resolved = resolve_fenceposts(surge.as_ref(), unavailable.as_ref(), desired);
+        assert_eq!(resolved.ok(), expected, "{name}");
+    }
 }
 
 /// `TestNewRSNewReplicas`, all three: the other ReplicaSet has five pods.
 #[test]
 fn new_rs_new_replicas_all_cases_as_upstream() {
-    let of = |d: &Deployment, size| {
+    let cases = [
+        ("can not scale up - to newRSReplicas", rolling(1, count(1), count(1)), 5, 5),
+        ("scale up - to depReplicas", rolling(6, count(10), count(1)), 2, 6),
+        ("recreate - to depReplicas", recreate(3), 1, 3),
+    ];
+    for (name, d, size, expected) in cases {
         let (new, other) = (replica_set("new", size), replica_set("other", 5));
-        new_rs_new_replicas(d, [&new, &other], &new)
-    };
-    assert_eq!(of(&rolling(1, count(1), count(0)), 5), Ok(5), "can not scale up: to all replicas");
-    assert_eq!(of(&rolling(6, count(10), count(0)), 2), Ok(6), "scale up: to all replicas");
-    assert_eq!(of(&recreate(3), 1), Ok(3), "recreate: to its size");
+        assert_eq!(new_rs_new_replicas(&d, [&other], &new), Ok(expected), "{name}");
+    }
 }
 
 #[test]
@@ -47,29 +53,39 @@ fn new_rs_new_replicas_with_a_strategy_nobody_knows_or_no_surge_is_an_error() {
 /// `TestMaxUnavailable`, all eight.
 #[test]
 fn max_unavailable_all_cases_as_upstream() {
-    let of = |replicas, unavailable| max_unavailable(&rolling(replicas, count(1), unavailable));
-    assert_eq!(of(10, count(5)), 5, "less than replicas");
-    assert_eq!(of(10, count(10)), 10, "equal to replicas");
-    assert_eq!(of(5, count(10)), 5, "greater than replicas");
-    assert_eq!(of(0, count(10)), 0, "replicas is 0");
-    assert_eq!(max_unavailable(&recreate(5)), 0, "with Recreate");
-    assert_eq!(of(10, percent(50)), 5, "percentage, less than replicas");
-    assert_eq!(of(10, percent(100)), 10, "percentage, equal to replicas");
-    assert_eq!(of(5, percent(100)), 5, "percentage, greater than replicas");
+    let of = |replicas, unavailable| rolling(replicas, count(1), unavailable);
+    let cases = [
+        ("maxUnavailable less than replicas", of(10, count(5)), 5),
+        ("maxUnavailable equal replicas", of(10, count(10)), 10),
+        ("maxUnavailable greater than replicas", of(5, count(10)), 5),
+        ("maxUnavailable with replicas is 0", of(0, count(10)), 0),
+        ("maxUnavailable with Recreate deployment strategy", recreate(1), 0),
+        ("maxUnavailable less than replicas with percents", of(10, percent(50)), 5),
+        ("maxUnavailable equal replicas with percents", of(10, percent(100)), 10),
+        ("maxUnavailable greater than replicas with percents", of(5, percent(100)), 5),
+    ];
+    for (name, d, expected) in cases {
+        assert_eq!(max_unavailable(&d), expected, "{name}");
+    }
 }
 
 /// `TestMinAvailable`, all eight.
 #[test]
 fn min_available_all_cases_as_upstream() {
-    let of = |replicas, unavailable| min_available(&rolling(replicas, count(1), unavailable));
-    assert_eq!(of(10, count(5)), 5, "less than replicas");
-    assert_eq!(of(10, count(10)), 0, "equal to replicas");
-    assert_eq!(of(5, count(10)), 0, "greater than replicas");
-    assert_eq!(of(0, count(10)), 0, "replicas is 0");
-    assert_eq!(min_available(&recreate(10)), 0, "with Recreate");
-    assert_eq!(of(10, percent(60)), 4, "percentage, less than replicas");
-    assert_eq!(of(10, percent(100)), 0, "percentage, equal to replicas");
-    assert_eq!(of(5, percent(100)), 0, "percentage, greater than replicas");
+    let of = |replicas, unavailable| rolling(replicas, count(1), unavailable);
+    let cases = [
+        ("replicas greater than maxUnavailable", of(10, count(5)), 5),
+        ("replicas equal maxUnavailable", of(10, count(10)), 0),
+        ("replicas less than maxUnavailable", of(5, count(10)), 0),
+        ("replicas is 0", of(0, count(10)), 0),
+        ("minAvailable with Recreate deployment strategy", recreate(10), 0),
+        ("replicas greater than maxUnavailable with percents", of(10, percent(60)), 4),
+        ("replicas equal maxUnavailable with percents", of(10, percent(100)), 0),
+        ("replicas less than maxUnavailable with percents", of(5, percent(100)), 0),
+    ];
+    for (name, d, expected) in cases {
+        assert_eq!(min_available(&d), expected, "{name}");
+    }
 }
 
 #[test]

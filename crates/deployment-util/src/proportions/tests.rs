@@ -21,19 +21,58 @@ fn rollout(replicas: i32, surge: i32, status: i32) -> Deployment {
     d
 }
 
-/// `TestGetReplicaSetFraction`, all nine.
+/// `TestGetReplicaSetFraction`, all nine. The annotation that "is missing" was removed by somebody else.
 #[test]
 fn get_replica_set_fraction_all_cases_as_upstream() {
-    let of = |d: Deployment, set: ReplicaSet| replica_set_fraction(&set, &d);
-    assert_eq!(of(rollout(0, 0, 0), sized(10, None)), -10, "empty deployment always scales to 0");
-    assert_eq!(of(rollout(10, 0, 0), sized(5, None)), 0, "no annotation, no status");
-    assert_eq!(of(rollout(10, 0, 0), sized(5, Some("0"))), 0, "annotation 0, no status");
-    assert_eq!(of(rollout(120, 0, 100), sized(50, None)), 10, "no annotation, status 100");
-    assert_eq!(of(rollout(120, 0, 100), sized(50, Some("0"))), 10, "annotation 0, status 100");
-    assert_eq!(of(rollout(120, 0, 100), sized(50, Some("100"))), 10, "annotation 100");
-    assert_eq!(of(rollout(120, 10, 100), sized(50, Some("110"))), 9, "with surge");
-    assert_eq!(of(rollout(10, 0, 0), sized(6, Some("12"))), -1, "scale down");
-    assert_eq!(of(rollout(100, 10, 0), sized(50, Some("130"))), -8, "scale down with surge");
+    let cases = [
+        ("empty deployment always scales to 0", rollout(0, 0, 0), sized(10, None), -10),
+        (
+            "unsynced deployment does not scale when max-replicas annotation is missing",
+            rollout(10, 0, 0),
+            sized(5, None),
+            0,
+        ),
+        (
+            "unsynced deployment does not scale when max-replicas annotation is incorrectly set to 0",
+            rollout(10, 0, 0),
+            sized(5, Some("0")),
+            0,
+        ),
+        (
+            "scale up by 1/5 when max-replicas annotation is missing",
+            rollout(120, 0, 100),
+            sized(50, None),
+            10,
+        ),
+        (
+            "scale up by 1/5 when max-replicas annotation is incorrectly set to 0",
+            rollout(120, 0, 100),
+            sized(50, Some("0")),
+            10,
+        ),
+        (
+            "scale up by 1/5 should increase RS replicas by 1/5",
+            rollout(120, 0, 0),
+            sized(50, Some("100")),
+            10,
+        ),
+        (
+            "scale up with maxSurge by 1/5 should increase RS replicas approximately by 1/5",
+            rollout(120, 10, 0),
+            sized(50, Some("110")),
+            9,
+        ),
+        ("scale down by 1/6 should decrease RS replicas by 1/6", rollout(10, 0, 0), sized(6, Some("12")), -1),
+        (
+            "scale down with maxSurge by 1/6 should decrease RS replicas approximately by 1/6",
+            rollout(100, 10, 0),
+            sized(50, Some("130")),
+            -8,
+        ),
+    ];
+    for (name, d, set, fraction) in cases {
+        assert_eq!(replica_set_fraction(&set, &d), fraction, "{name}");
+    }
 }
 
 #[test]

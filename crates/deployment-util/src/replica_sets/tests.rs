@@ -22,34 +22,69 @@ fn names<'a>(sets: impl IntoIterator<Item = &'a Arc<ReplicaSet>>) -> Vec<&'a str
 /// `TestEqualIgnoreHash`, all ten pairs in both orders.
 #[test]
 fn equal_ignore_hash_all_cases_as_upstream() {
-    let of = |name: &str, annotations: &[(&str, &str)], labels: &[(&str, &str)]| {
-        let map = |pairs: &[(&str, &str)]| {
+    const HASH: &str = kcm_api::POD_TEMPLATE_HASH_LABEL;
+    type Pairs = [(&'static str, &'static str)];
+    let of = |name: &str, node: &str, annotations: &Pairs, labels: &Pairs| {
+        let map = |pairs: &Pairs| {
             pairs.iter().map(|(k, v)| ((*k).to_owned(), json!(v))).collect::<serde_json::Map<_, _>>()
         };
         let metadata = json!({"name": name, "annotations": map(annotations), "labels": map(labels)});
-        PodTemplate::from_value(&json!({ "metadata": metadata })).unwrap()
+        PodTemplate::from_value(&json!({"metadata": metadata, "spec": {"nodeName": node}})).unwrap()
     };
-    const HASH: &str = kcm_api::POD_TEMPLATE_HASH_LABEL;
-    let plain = |labels: &[(&str, &str)]| of("foo", &[], labels);
-    let (v1, v2) = (&[("former", "v1")][..], &[("latter", "v2")][..]);
-    let one = [(HASH, "value-1"), ("something", "else")];
-    let two = [(HASH, "value-2"), ("something", "else")];
-    let neither = [("something", "else")];
+    let plain = |labels: &Pairs| of("foo", "foo-node", &[], labels);
+    let one: &Pairs = &[(HASH, "value-1"), ("something", "else")];
+    let two: &Pairs = &[(HASH, "value-2"), ("something", "else")];
+    let neither: &Pairs = &[("something", "else")];
     let cases = [
-        ("same spec, same labels", plain(&one), plain(&one), true),
-        ("same spec, only hash value differs", plain(&one), plain(&two), true),
-        ("same spec, one without the hash", plain(&one), plain(&neither), true),
-        ("same spec, same number of labels", plain(&[("something", "else")]), plain(&[(HASH, "v")]), false),
-        ("same spec, another label", plain(&one), plain(&[(HASH, "value-1"), ("nothing", "else")]), false),
-        ("different annotations, same hash", of("foo", v1, &one), of("foo", v2, &one), false),
-        ("different annotations, other hash", of("foo", v1, &one), of("foo", v2, &two), false),
-        ("different annotations, one hash", of("foo", v1, &neither), of("foo", v2, &two), false),
-        ("different name, same hash", of("foo", &[], &one), of("bar", &[], &one), false),
-        ("different name, one hash", of("foo", &[], &one), of("bar", &[], &neither), false),
+        ("Same spec, same labels", plain(one), plain(one), true),
+        ("Same spec, only pod-template-hash label value is different", plain(one), plain(two), true),
+        ("Same spec, the former doesn't have pod-template-hash label", plain(neither), plain(two), true),
+        (
+            "Same spec, the label is different, the former doesn't have pod-template-hash label",
+            plain(neither),
+            plain(&[(HASH, "value-2")]),
+            false,
+        ),
+        (
+            "Same spec, the label is different, the latter doesn't have pod-template-hash label",
+            plain(&[(HASH, "value-1")]),
+            plain(neither),
+            false,
+        ),
+        (
+            "Same spec, the label is different, and the pod-template-hash label value is the same",
+            plain(&[(HASH, "value-1")]),
+            plain(one),
+            false,
+        ),
+        (
+            "Different spec, same labels",
+            of("foo", "foo-node", &[("former", "value")], one),
+            of("foo", "foo-node", &[("latter", "value")], one),
+            false,
+        ),
+        (
+            "Different spec, different pod-template-hash label value",
+            of("foo-1", "foo-node", &[], one),
+            of("foo-2", "foo-node", &[], two),
+            false,
+        ),
+        (
+            "Different spec, the former doesn't have pod-template-hash label",
+            of("foo-1", "foo-node-1", &[], neither),
+            of("foo-2", "foo-node-2", &[], two),
+            false,
+        ),
+        (
+            "Different spec, different labels",
+            of("foo", "foo-node-1", &[], neither),
+            of("foo", "foo-node-2", &[], &[("nothing", "else")]),
+            false,
+        ),
     ];
-    for (name, a, b, equal) in cases {
-        assert_eq!(a.equal_ignore_hash(&b), equal, "{name}");
-        assert_eq!(b.equal_ignore_hash(&a), equal, "{name}, the other way round");
+    for (name, former, latter, equal) in cases {
+        assert_eq!(former.equal_ignore_hash(&latter), equal, "{name}");
+        assert_eq!(latter.equal_ignore_hash(&former), equal, "{name}, the other way round");
     }
 }
 
@@ -59,12 +94,24 @@ fn find_new_replica_set_all_cases_as_upstream() {
     let d = deployment(1);
     let (same, other) = (&d.spec.template, template("other"));
     let old = set("old", 5, &other);
-    let new = |name: &str, created| set(name, created, &hashed(same, "different-hash"));
-    let found = |sets: &[Arc<ReplicaSet>]| Roles::find(&d, sets).new.map(|set| set.metadata.name.to_string());
-    assert_eq!(found(&[new("new", 9), old.clone()]).as_deref(), Some("new"), "despite the hash");
-    let several = [new("younger", 9), old.clone(), new("older", 7)];
-    assert_eq!(found(&several).as_deref(), Some("older"), "the oldest of several");
-    assert_eq!(found(&[old]), None, "none");
+    let new = set("new", 9, &hashed(same, "hash"));
+    let older = set("older", 7, &hashed(same, "different-hash"));
+    let cases = [
+        (
+            "Get new ReplicaSet with the same template as Deployment spec but different pod-template-hash value",
+            vec![new.clone(), old.clone()],
+            Some("new"),
+        ),
+        (
+            "Get the oldest new ReplicaSet when there are more than one ReplicaSet with the same template",
+            vec![new, old.clone(), older],
+            Some("older"),
+        ),
+        ("Get nil new ReplicaSet", vec![old], None),
+    ];
+    for (name, sets, expected) in cases {
+        assert_eq!(Roles::find(&d, &sets).new.as_ref().map(|set| &*set.metadata.name), expected, "{name}");
+    }
 }
 
 /// `TestFindOldReplicaSets`, all four.
@@ -72,16 +119,20 @@ fn find_new_replica_set_all_cases_as_upstream() {
 fn find_old_replica_sets_all_cases_as_upstream() {
     let d = deployment(1);
     let (same, other) = (&d.spec.template, template("other"));
-    let old = set("old", 5, &other);
-    let new = set("new", 9, same);
-    let of = |sets: &[Arc<ReplicaSet>]| {
-        let roles = Roles::find(&d, sets);
-        names(&roles.old).into_iter().map(str::to_owned).collect::<Vec<_>>()
-    };
-    assert_eq!(of(&[new.clone(), old.clone()]), ["old"], "with the new one");
-    assert_eq!(of(std::slice::from_ref(&old)), ["old"], "without a new one");
-    assert_eq!(of(&[set("newer", 10, same), old, new]), ["old", "newer"], "the younger of two that match");
-    assert!(of(&[]).is_empty(), "none");
+    let (old, new, older) = (set("old", 5, &other), set("new", 9, same), set("older", 7, same));
+    let cases = [
+        ("Get old ReplicaSets", vec![new.clone(), old.clone()], vec!["old"]),
+        ("Get old ReplicaSets with no new ReplicaSet", vec![old.clone()], vec!["old"]),
+        (
+            "Get old ReplicaSets with two new ReplicaSets, only the oldest new ReplicaSet is seen as new",
+            vec![old, new.clone(), older],
+            vec!["old", "new"],
+        ),
+        ("Get empty old ReplicaSets", vec![new], vec![]),
+    ];
+    for (name, sets, expected) in cases {
+        assert_eq!(names(&Roles::find(&d, &sets).old), expected, "{name}");
+    }
 }
 
 fn counted(size: i32, actual: i32, terminating: Option<i32>, generation: i64) -> ReplicaSet {
@@ -95,19 +146,28 @@ fn counted(size: i32, actual: i32, terminating: Option<i32>, generation: i64) ->
 /// `TestGetReplicaCountForReplicaSets`, all six.
 #[test]
 fn get_replica_count_for_replica_sets_all_cases_as_upstream() {
-    let of = |sets: &[ReplicaSet]| {
-        (replica_count(sets), actual_replica_count(sets), terminating_replica_count(sets))
-    };
-    assert_eq!(of(&[]), (0, 0, Some(0)), "none");
-    assert_eq!(of(&[counted(1, 2, Some(0), 1)]), (1, 2, Some(0)), "one");
-    assert_eq!(of(&[counted(1, 2, Some(4), 1), counted(2, 3, Some(1), 1)]), (3, 5, Some(5)), "two");
-    assert_eq!(of(&[counted(1, 2, None, 0)]), (1, 2, Some(0)), "one nobody has looked at");
-    assert_eq!(of(&[counted(1, 2, None, 0), counted(2, 3, Some(1), 1)]), (3, 5, Some(1)), "one of two");
-    assert_eq!(
-        of(&[counted(1, 2, None, 1), counted(2, 3, Some(1), 1)]),
-        (3, 5, None),
-        "one that does not say"
-    );
+    let rs1 = counted(1, 2, Some(3), 1);
+    let rs2 = counted(2, 3, Some(1), 0);
+    let rs3 = counted(3, 0, None, 0);
+    let rs4 = counted(1, 1, None, 1);
+    let cases = [
+        ("scaling down rs1", vec![&rs1], (1, 2, Some(3))),
+        ("scaling down rs1 and rs2", vec![&rs1, &rs2], (3, 5, Some(4))),
+        ("scaling up rs3", vec![&rs3], (3, 0, Some(0))),
+        ("scaling down rs1 and rs2 and scaling up rs3", vec![&rs1, &rs2, &rs3], (6, 5, Some(4))),
+        ("invalid/unknown terminating status for rs4", vec![&rs4], (1, 1, None)),
+        (
+            "invalid/unknown terminating status for rs4 with rs1, rs2 and rs3",
+            vec![&rs1, &rs2, &rs3, &rs4],
+            (7, 6, None),
+        ),
+        ("none at all", vec![], (0, 0, Some(0))),
+    ];
+    for (name, sets, expected) in cases {
+        let sets: Vec<ReplicaSet> = sets.into_iter().cloned().collect();
+        let found = (replica_count(&sets), actual_replica_count(&sets), terminating_replica_count(&sets));
+        assert_eq!(found, expected, "{name}");
+    }
 }
 
 #[test]
@@ -129,7 +189,7 @@ fn active_or_latest_is_the_only_active_one_or_the_newest() {
     assert_eq!(of(Some(sized("new", 3, 1)), old(2, 0)), None);
 }
 
-/// `TestAnnotationUtils`, "IsSaturated", and what saturation must not be taken from.
+/// `TestAnnotationUtils`: "IsSaturated", and what saturation must not be taken from.
 #[test]
 fn is_saturated_needs_size_note_and_availability() {
     let d = rolling(1, count(0), count(0));
@@ -148,7 +208,7 @@ fn is_saturated_needs_size_note_and_availability() {
     assert!(!is_saturated(&d, Some(&noted(&set, "1"))), "not available");
 }
 
-/// `TestGetDeploymentsForReplicaSet`, and selectors that take none.
+/// `TestGetDeploymentsForReplicaSet`, all five, and selectors that take none.
 #[test]
 fn get_deployments_for_replica_set_goes_by_labels() {
     let selecting = |name: &str, selector: serde_json::Value| {
@@ -158,20 +218,39 @@ fn get_deployments_for_replica_set_goes_by_labels() {
         Arc::new(d)
     };
     let deployments = [
-        selecting("bar", json!({"matchLabels": {"foo": "bar"}})),
+        selecting("deployment-0", json!({"matchLabels": {"app": "test-0"}})),
+        selecting("deployment-1", json!({"matchLabels": {"app": "test-1"}})),
+        selecting("deployment-2", json!({"matchLabels": {"app": "test-2"}})),
         selecting("empty", json!({})),
         selecting("missing", json!(null)),
-        selecting("broken", json!({"matchExpressions": [{"key": "foo", "operator": "Near"}]})),
+        selecting("broken", json!({"matchExpressions": [{"key": "app", "operator": "Near"}]})),
     ];
-    let of = |labels: &[(&str, &str)]| {
+    let cases = [
+        (
+            "GetDeploymentsForReplicaSet for rs-0",
+            vec![("app", "test-0"), ("label", "0")],
+            vec!["deployment-0"],
+        ),
+        (
+            "GetDeploymentsForReplicaSet for rs-1",
+            vec![("app", "test-1"), ("label", "1")],
+            vec!["deployment-1"],
+        ),
+        (
+            "GetDeploymentsForReplicaSet for rs-2",
+            vec![("app", "test-2"), ("label", "2")],
+            vec!["deployment-2"],
+        ),
+        ("GetDeploymentsForReplicaSet for rs-3", vec![("app", "test-3"), ("label", "3")], vec![]),
+        ("GetDeploymentsForReplicaSet for rs-4", vec![("app", "test-4"), ("label", "4")], vec![]),
+        ("no labels", vec![], vec![]),
+    ];
+    for (name, labels, expected) in cases {
         let mut set = replica_set("rs", 1);
         set.metadata.labels = labels.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
         let found = deployments_for_replica_set(&deployments, &set);
-        found.into_iter().map(|d| d.metadata.name.to_string()).collect::<Vec<_>>()
-    };
-    assert_eq!(of(&[("foo", "bar"), ("x", "y")]), ["bar"]);
-    assert!(of(&[("foo", "other")]).is_empty());
-    assert!(of(&[]).is_empty());
-    assert!(selects_everything(deployments[1].spec.selector.as_ref()));
-    assert!(!selects_everything(deployments[2].spec.selector.as_ref()), "missing takes none");
+        assert_eq!(found.iter().map(|d| &*d.metadata.name).collect::<Vec<_>>(), expected, "{name}");
+    }
+    assert!(selects_everything(deployments[3].spec.selector.as_ref()));
+    assert!(!selects_everything(deployments[4].spec.selector.as_ref()), "missing takes none");
 }

@@ -34,7 +34,7 @@ fn last_revision_of_none_or_one_is_zero() {
     assert_eq!(max_revision(&all(&[Some("-4")])), 0);
 }
 
-/// `TestAnnotationUtils`, "SetNewReplicaSetAnnotations": a limit of five characters holds two entries.
+/// `TestAnnotationUtils`: "SetNewReplicaSetAnnotations". A limit of five characters holds two entries.
 #[test]
 fn annotation_utils_raising_the_revision_keeps_the_last_two() {
     let d = deployment(1);
