@@ -4,9 +4,9 @@
 //!
 //! Three shapes of data, each for its use:
 //!
-//! * [`Deployment`], [`ReplicaSet`] and [`Lease`] are written back with PUT, so they are **lossless**: a field that
-//!   this version does not know is kept and returned as it came (see `lossless.rs`). A pod template is a
-//!   [`PodTemplate`]: its JSON text and, computed once, what comparing and hashing need.
+//! * [`Deployment`], [`ReplicaSet`], [`ReplicationController`] and [`Lease`] are written back with PUT, so they are
+//!   **lossless**: a field that this version does not know is kept and returned as it came (see `lossless.rs`). A pod
+//!   template is a [`PodTemplate`]: its JSON text and, computed once, what comparing and hashing need.
 //! * [`Pod`] is only read, and there are many, so it is **lean**: the dozen fields that decisions use.
 //! * [`ApiError`] is what an API server or the way to it can answer.
 //!
@@ -32,6 +32,7 @@ pub mod quantity;
 #[cfg(test)]
 mod recorded;
 pub mod replica_set;
+pub mod replication_controller;
 pub mod schema;
 pub mod selector;
 pub mod semantic;
@@ -51,6 +52,9 @@ pub use meta::{Annotations, ControllerRef, Labels, ObjectMeta, OwnerReference};
 pub use micro_time::MicroTime;
 pub use pod::{Phase, Pod, PodDecoder, Ready};
 pub use replica_set::{ReplicaSet, ReplicaSetCondition, ReplicaSetSpec, ReplicaSetStatus};
+pub use replication_controller::{
+    ReplicationController, ReplicationControllerSpec, ReplicationControllerStatus,
+};
 pub use selector::{LabelSelector, LabelSelectorRequirement, Selector, SelectorError};
 pub use template::PodTemplate;
 pub use time::Time;

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
 
-use kcm_api::{Deployment, ReplicaSet};
+use kcm_api::{Deployment, ReplicaSet, ReplicationController};
 use serde_json::{Value, json};
 
 fn template() -> Value {
@@ -68,6 +68,15 @@ fn replica_set() -> Value {
     })
 }
 
+fn replication_controller() -> Value {
+    let mut controller = replica_set();
+    controller["apiVersion"] = json!("v1");
+    controller["kind"] = json!("ReplicationController");
+    controller["spec"]["selector"] = json!({"app": "web"});
+    controller["status"].as_object_mut().unwrap().remove("terminatingReplicas");
+    controller
+}
+
 /// Maps have no fields, so that what is not known there is just an entry. It must be a text.
 const MAPS: [&str; 3] = ["/labels", "/annotations", "/matchLabels"];
 
@@ -93,7 +102,8 @@ fn assert_lossless(original: &Value, there_and_back: impl Fn(&str) -> String) {
     let returned: Value = serde_json::from_str(&there_and_back(&original.to_string())).unwrap();
     assert_eq!(returned, *original);
     for place in places {
-        let is_map = MAPS.iter().any(|map| place.ends_with(map));
+        let is_map = MAPS.iter().any(|map| place.ends_with(map))
+            || (original["kind"] == "ReplicationController" && place == "/spec/selector");
         let mut changed = original.clone();
         changed.pointer_mut(&place).unwrap()["futureField"] =
             if is_map { json!("text") } else { json!({"deep": [1, {"x": null}], "empty": {}}) };
@@ -113,6 +123,14 @@ fn deployment_with_an_unknown_field_anywhere_is_returned_as_it_came() {
 fn replica_set_with_an_unknown_field_anywhere_is_returned_as_it_came() {
     assert_lossless(&replica_set(), |json| {
         serde_json::to_string(&serde_json::from_str::<ReplicaSet>(json).unwrap()).unwrap()
+    });
+}
+
+#[test]
+fn replication_controller_seen_as_a_replica_set_is_returned_as_it_came() {
+    assert_lossless(&replication_controller(), |json| {
+        let replica_set = ReplicaSet::from(serde_json::from_str::<ReplicationController>(json).unwrap());
+        serde_json::to_string(&ReplicationController::try_from(replica_set).unwrap()).unwrap()
     });
 }
 

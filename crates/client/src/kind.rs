@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use kcm_api::{Deployment, Lease, Pod, PodDecoder, ReplicaSet};
+use kcm_api::{Deployment, Lease, Pod, PodDecoder, ReplicaSet, ReplicationController};
 use kcm_informer::{Object, Undecodable};
 use serde::de::DeserializeOwned;
 
@@ -44,6 +44,18 @@ impl Kind for ReplicaSet {
     const API_VERSION: &'static str = kcm_api::replica_set::API_VERSION;
     const KIND: &'static str = kcm_api::replica_set::KIND;
     const PLURAL: &'static str = "replicasets";
+
+    type Decoder = ();
+
+    fn decode((): &(), json: &str) -> Result<Self, serde_json::Error> {
+        whole(json)
+    }
+}
+
+impl Kind for ReplicationController {
+    const API_VERSION: &'static str = kcm_api::replication_controller::API_VERSION;
+    const KIND: &'static str = kcm_api::replication_controller::KIND;
+    const PLURAL: &'static str = "replicationcontrollers";
 
     type Decoder = ();
 

@@ -9,7 +9,8 @@
 //!   all but a service in this process.
 //! * An **[`ApiClient`]** is one controller's share of it: its name, its rate limit ([`TokenBucket`]), a time-out
 //!   on everything but watches, upstream's rule for sending again, and **never a second POST** unless the first was
-//!   turned away at the door. It implements the traits that controllers write through
+//!   turned away at the door. Given a [gate](ClientFactory::gated), it writes only while this process leads. It
+//!   implements the traits that controllers write through
 //!   ([`PodControl`](kcm_controller_util::PodControl) and its kin, [`EventSink`](kcm_events::EventSink),
 //!   [`LeaseLock`](kcm_leader_election::LeaseLock)) and hands out the sources of reflectors
 //!   ([`ListWatch`](kcm_informer::ListWatch)).
@@ -31,10 +32,12 @@ mod lines;
 mod list;
 mod list_watch;
 mod observer;
+mod replication_controllers;
 mod request;
 mod retry;
 mod transport;
 mod watch;
+mod write_gate;
 
 pub use agent::UserAgent;
 pub use api_client::ApiClient;
@@ -42,6 +45,7 @@ pub use factory::{ClientFactory, ClientOptions};
 pub use kind::Kind;
 pub use limiter::{RateLimit, TokenBucket};
 pub use observer::{Call, NoObserver, Observer};
+pub use replication_controllers::ReplicationControllers;
 pub use request::Request;
 pub use transport::{ConfigError, Server};
 

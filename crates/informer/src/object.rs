@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use kcm_api::{Deployment, Lease, ObjectKey, Pod, ReplicaSet};
+use kcm_api::{Deployment, Lease, ObjectKey, Pod, ReplicaSet, ReplicationController};
 
 /// What a cache must know of an object to keep it.
 ///
@@ -32,7 +32,7 @@ macro_rules! whole_object {
     )* };
 }
 
-whole_object!(Deployment, Lease, ReplicaSet);
+whole_object!(Deployment, Lease, ReplicaSet, ReplicationController);
 
 impl Object for Pod {
     fn key(&self) -> ObjectKey {

@@ -65,6 +65,14 @@ pub struct List<K> {
     pub resource_version: String,
 }
 
+impl<K> List<K> {
+    /// The same list of what `convert` makes of the objects.
+    pub fn map<T>(self, convert: impl FnMut(K) -> T) -> List<T> {
+        let Self { items, undecodable, resource_version } = self;
+        List { items: items.into_iter().map(convert).collect(), undecodable, resource_version }
+    }
+}
+
 /// One event of a watch.
 #[derive(Debug)]
 pub enum WatchEvent<K> {
@@ -85,6 +93,22 @@ pub enum WatchEvent<K> {
     Undecodable(Undecodable),
     /// An object is gone whose last state cannot be decoded. Its name is enough to let go of it.
     UndecodableDeleted(Undecodable),
+}
+
+impl<K> WatchEvent<K> {
+    /// The same event of what `convert` makes of the object, if it tells of one.
+    pub fn map<T>(self, convert: impl FnOnce(K) -> T) -> WatchEvent<T> {
+        match self {
+            Self::Added(object) => WatchEvent::Added(convert(object)),
+            Self::Modified(object) => WatchEvent::Modified(convert(object)),
+            Self::Deleted(object) => WatchEvent::Deleted(convert(object)),
+            Self::Bookmark { resource_version, initial_events_end } => {
+                WatchEvent::Bookmark { resource_version, initial_events_end }
+            }
+            Self::Undecodable(object) => WatchEvent::Undecodable(object),
+            Self::UndecodableDeleted(object) => WatchEvent::UndecodableDeleted(object),
+        }
+    }
 }
 
 /// An object that cannot be decoded.

@@ -9,7 +9,7 @@ pub struct Descriptor {
     pub kind: &'static str,
     /// What the work queue is called in metrics.
     pub queue: &'static str,
-    /// What the controller is called in logs, as the names of its metrics begin.
+    /// What the controller is called in logs.
     pub name: &'static str,
     /// The source of its events.
     pub component: &'static str,
@@ -31,4 +31,19 @@ pub const REPLICA_SET: Descriptor = Descriptor {
     terminating_replicas: true,
     reads_own_writes: true,
     ranks_by_related_pods: true,
+};
+
+/// ReplicationControllers, as of v1.36 (US-5.11).
+///
+/// For a cache and a control that show each of them as a ReplicaSet, such as `kcm_client::ReplicationControllers`.
+/// Upstream has not given this kind the counts and checks that came to ReplicaSets later.
+pub const REPLICATION_CONTROLLER: Descriptor = Descriptor {
+    api_version: kcm_api::replication_controller::API_VERSION,
+    kind: kcm_api::replication_controller::KIND,
+    queue: "replicationmanager",
+    name: "replicationcontroller",
+    component: "replication-controller",
+    terminating_replicas: false,
+    reads_own_writes: false,
+    ranks_by_related_pods: false,
 };

@@ -27,8 +27,8 @@
 //!
 //! # One machine, two controllers
 //!
-//! What tells a ReplicationController from a ReplicaSet is a [`Descriptor`]; the rest works on [`ReplicaSet`]s,
-//! into which a transport turns the other kind (US-5.11).
+//! What tells a ReplicationController from a ReplicaSet is a [`Descriptor`], [`REPLICATION_CONTROLLER`] or
+//! [`REPLICA_SET`]; the rest works on [`ReplicaSet`]s, into which a transport turns the other kind (US-5.11).
 //!
 //! *What must not live here:* HTTP, the choice of a template, anything that looks at Deployments.
 //!
@@ -45,7 +45,7 @@ mod sync;
 mod view;
 
 pub use controller::{Config, DEFAULT_BURST_REPLICAS, ReplicaSetController};
-pub use descriptor::{Descriptor, REPLICA_SET};
+pub use descriptor::{Descriptor, REPLICA_SET, REPLICATION_CONTROLLER};
 pub use execute::{ManageError, Outcome};
 pub use metrics::{NoMetrics, ReplicaSetMetrics};
 pub use plan::{Plan, Victim, Why, plan};
