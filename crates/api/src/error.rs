@@ -20,6 +20,10 @@ pub enum ApiError {
     /// An answer came that is not what the request asks for.
     #[error("{0}")]
     Decode(String),
+    /// This process is not, or no longer, the one that may write. The request was not sent; or it was, while the
+    /// process still was, and nobody waited for the answer.
+    #[error("{0}: this process does not lead")]
+    NotLeading(String),
 }
 
 /// The body of a refusal.
@@ -166,6 +170,11 @@ impl ApiError {
         self.has_cause(CAUSE_NAMESPACE_TERMINATING)
     }
 
+    /// This process may not write. Trying again helps no sooner than it leads again, and nobody is to be told.
+    pub fn is_not_leading(&self) -> bool {
+        matches!(self, Self::NotLeading(_))
+    }
+
     /// How long the server asks to wait, in seconds.
     pub fn retry_after_seconds(&self) -> Option<u32> {
         let Self::Status(status) = self else { return None };
@@ -275,6 +284,7 @@ mod tests {
             ApiError::Timeout(String::new()),
             ApiError::Transport(String::new()),
             ApiError::Decode(String::new()),
+            ApiError::NotLeading(String::new()),
         ] {
             assert_eq!((error.code(), error.retry_after_seconds()), (None, None));
             assert!(!error.is_not_found() && !error.is_conflict() && !error.is_expired());

@@ -4,7 +4,7 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::{
-    HeaderValue, Method, Response, StatusCode,
+    HeaderValue, Response, StatusCode,
     header::{ACCEPT, CONTENT_TYPE, USER_AGENT},
 };
 use http_body_util::{BodyExt, Limited};
@@ -18,6 +18,7 @@ use crate::{
     observer::{Call, Observer},
     request::{JSON, Request},
     retry::{self, Ending},
+    write_gate::{Closed, WriteGate},
 };
 
 /// More than this of a refusal is not read.
@@ -45,6 +46,7 @@ struct Inner {
     clock: Arc<dyn Clock>,
     time_out: Duration,
     observer: Arc<dyn Observer>,
+    gate: WriteGate,
 }
 
 /// What an [`ApiClient`] is made of.
@@ -58,6 +60,7 @@ pub(crate) struct Parts {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) time_out: Duration,
     pub(crate) observer: Arc<dyn Observer>,
+    pub(crate) gate: WriteGate,
 }
 
 /// What is wrong, and how it came to be.
@@ -68,8 +71,19 @@ struct Failure {
 
 impl ApiClient {
     pub(crate) fn new(parts: Parts) -> Self {
-        let Parts { name, agent, server, requests, watches, bucket, clock, time_out, observer } = parts;
-        Self(Arc::new(Inner { name, agent, server, requests, watches, bucket, clock, time_out, observer }))
+        let Parts { name, agent, server, requests, watches, bucket, clock, time_out, observer, gate } = parts;
+        Self(Arc::new(Inner {
+            name,
+            agent,
+            server,
+            requests,
+            watches,
+            bucket,
+            clock,
+            time_out,
+            observer,
+            gate,
+        }))
     }
 
     /// The client's name, such as `deployment-controller`.
@@ -93,22 +107,32 @@ impl ApiClient {
     /// # Errors
     ///
     /// What the server or the transport says. [`ApiError::Timeout`] when the whole answer was not there in
-    /// time; waiting for the rate limit does not count.
+    /// time; waiting for the rate limit does not count. [`ApiError::NotLeading`] for a write of a
+    /// [gated](crate::ClientFactory::gated) client whose process does not lead: such a one is not sent, and if it
+    /// was sent while the process led, its answer is not waited for any longer than that.
     ///
     /// # Cancel safety
     ///
     /// Dropping the future stops waiting; a request that is under way may take effect all the same.
     pub async fn send(&self, request: &Request) -> Result<Bytes, ApiError> {
+        let start = self.0.clock.monotonic();
         let mut sent = 0;
-        loop {
-            self.throttle(request).await;
+        let outcome = loop {
+            self.throttle(request, sent + 1).await;
             sent += 1;
-            let failure = match self.attempt(request).await {
-                Ok(body) => return Ok(body),
-                Err(failure) => failure,
+            let attempt = self.0.gate.pass(&request.method, &*self.0.clock, self.attempt(request, sent));
+            let failure = match attempt.await {
+                Ok(Ok(body)) => break Ok(body),
+                Ok(Err(failure)) => failure,
+                Err(Closed) => break Err(ApiError::NotLeading(self.describe(request))),
             };
-            self.wait_or_give_up(request, sent, failure).await?;
-        }
+            if let Err(error) = self.wait_or_give_up(request, sent, failure).await {
+                break Err(error);
+            }
+        };
+        let took = self.0.clock.monotonic().saturating_sub(start);
+        self.0.observer.finished(self.call(request, sent), took);
+        outcome
     }
 
     /// Whether the API server says that it is well.
@@ -126,7 +150,7 @@ impl ApiClient {
         loop {
             sent += 1;
             let within = async {
-                let answer = self.head(&self.0.watches, request).await?;
+                let answer = self.head(&self.0.watches, request, sent).await?;
                 self.expect_success(request, answer).await
             };
             let failure = match self.in_time(request, within).await {
@@ -142,9 +166,9 @@ impl ApiClient {
         format!("{} {}{}", request.method, self.0.server, request.bare_path())
     }
 
-    async fn throttle(&self, request: &Request) {
+    async fn throttle(&self, request: &Request, attempt: u32) {
         let waited = self.0.bucket.acquire().await;
-        self.0.observer.throttled(self.call(&request.method), waited);
+        self.0.observer.throttled(self.call(request, attempt), waited);
         if waited >= LONG_THROTTLE {
             tracing::info!(
                 client = self.0.name,
@@ -156,12 +180,16 @@ impl ApiClient {
         }
     }
 
-    async fn attempt(&self, request: &Request) -> Result<Bytes, Failure> {
+    async fn attempt(&self, request: &Request, attempt: u32) -> Result<Bytes, Failure> {
         let within = async {
-            let answer = self.head(&self.0.requests, request).await?;
+            let answer = self.head(&self.0.requests, request, attempt).await?;
             let answer = self.expect_success(request, answer).await?;
             match answer.into_body().collect().await {
-                Ok(body) => Ok(body.to_bytes()),
+                Ok(body) => {
+                    let body = body.to_bytes();
+                    self.0.observer.received(self.call(request, attempt), body.len());
+                    Ok(body)
+                }
                 Err(error) => Err(self.broken(request, &error)),
             }
         };
@@ -183,14 +211,19 @@ impl ApiClient {
         }
     }
 
-    async fn head(&self, client: &Client, request: &Request) -> Result<Response<Body>, Failure> {
+    async fn head(
+        &self,
+        client: &Client,
+        request: &Request,
+        attempt: u32,
+    ) -> Result<Response<Body>, Failure> {
         let wire = self.on_the_wire(request)?;
-        let start = self.0.clock.monotonic();
+        let waiting = Waiting { client: self, request, attempt, start: self.0.clock.monotonic() };
+        if !request.body.is_empty() {
+            self.0.observer.sent(self.call(request, attempt), request.body.len());
+        }
         let outcome = client.send(wire).await;
-        let took = self.0.clock.monotonic().saturating_sub(start);
-        let code = outcome.as_ref().ok().map(|answer| answer.status().as_u16());
-        self.0.observer.answered(self.call(&request.method), code, took);
-        tracing::trace!(client = self.0.name, method = %request.method, path = request.bare_path(), code, ?took, "Request");
+        waiting.over(outcome.as_ref().ok().map(Response::status));
         outcome.map_err(|error| self.broken(request, &error))
     }
 
@@ -241,7 +274,7 @@ impl ApiClient {
             Ending::Refused { code, .. } => Some(code),
             _ => None,
         };
-        self.0.observer.retried(self.call(&request.method), code.as_ref().map(StatusCode::as_u16));
+        self.0.observer.retried(self.call(request, sent), code.as_ref().map(StatusCode::as_u16));
         tracing::debug!(
             client = self.0.name,
             method = %request.method,
@@ -255,8 +288,44 @@ impl ApiClient {
         Ok(())
     }
 
-    fn call<'a>(&'a self, method: &'a Method) -> Call<'a> {
-        Call { client: &self.0.name, server: &self.0.server, method }
+    fn call<'a>(&'a self, request: &'a Request, attempt: u32) -> Call<'a> {
+        Call {
+            client: &self.0.name,
+            server: &self.0.server,
+            method: &request.method,
+            path: request.bare_path(),
+            attempt,
+            watch: request.is_watch(),
+        }
+    }
+}
+
+/// A request that is under way. Whoever gives up waiting for it drops this, and the observer is told of that, too.
+struct Waiting<'a> {
+    client: &'a ApiClient,
+    request: &'a Request,
+    attempt: u32,
+    start: Duration,
+}
+
+impl Waiting<'_> {
+    fn over(self, code: Option<StatusCode>) {
+        self.tell(code);
+        std::mem::forget(self);
+    }
+
+    fn tell(&self, code: Option<StatusCode>) {
+        let Self { client, request, attempt, start } = *self;
+        let took = client.0.clock.monotonic().saturating_sub(start);
+        let code = code.map(|code| code.as_u16());
+        client.0.observer.answered(client.call(request, attempt), code, took);
+        tracing::trace!(client = client.0.name, method = %request.method, path = request.bare_path(), code, ?took, "Request");
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.tell(None);
     }
 }
 

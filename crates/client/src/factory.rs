@@ -5,6 +5,7 @@ use std::{fmt, sync::Arc, time::Duration};
 use bytes::Bytes;
 use http::{Request, Response};
 use kcm_clock::Clock;
+use kcm_leader_election::LeaderGate;
 use kube_client::{
     Client,
     client::{Body, ClientBuilder},
@@ -17,6 +18,7 @@ use crate::{
     limiter::{RateLimit, TokenBucket},
     observer::{NoObserver, Observer},
     transport::{ConfigError, Lane, Server, Transport},
+    write_gate::WriteGate,
 };
 
 /// What all clients of a process have in common.
@@ -51,6 +53,7 @@ pub struct ClientFactory {
     requests: Client,
     watches: Client,
     options: ClientOptions,
+    gate: WriteGate,
 }
 
 impl ClientFactory {
@@ -66,6 +69,7 @@ impl ClientFactory {
             requests: transport.client(Lane::Requests),
             watches: transport.client(Lane::Watches),
             options,
+            gate: WriteGate::default(),
         })
     }
 
@@ -83,7 +87,26 @@ impl ClientFactory {
         B::Error: Into<BoxError>,
     {
         let client = ClientBuilder::new(service, "default").build();
-        Self { server: "".into(), requests: client.clone(), watches: client, options }
+        let gate = WriteGate::default();
+        Self { server: "".into(), requests: client.clone(), watches: client, options, gate }
+    }
+
+    /// The same connections for clients that write only while `leader` is open; they read at any time.
+    ///
+    /// A write meets the gate after all its waits, and again each time that it is sent again. One that is under way
+    /// when the gate closes is let go of, which cancels it where the server has not carried it out yet. Both end with
+    /// [`ApiError::NotLeading`](kcm_api::ApiError::NotLeading).
+    #[must_use]
+    pub fn gated(&self, leader: LeaderGate) -> Self {
+        Self { gate: WriteGate::new(leader), ..self.clone() }
+    }
+
+    /// The same connections for clients that wait this long for an answer.
+    #[must_use]
+    pub fn with_time_out(&self, time_out: Duration) -> Self {
+        let mut this = self.clone();
+        this.options.time_out = time_out;
+        this
     }
 
     /// A client of its own name and rate limit. Events of a controller go through the same client, so that they
@@ -99,6 +122,7 @@ impl ClientFactory {
             clock: Arc::clone(&self.options.clock),
             time_out: self.options.time_out,
             observer: Arc::clone(&self.options.observer),
+            gate: self.gate.clone(),
         })
     }
 

@@ -19,7 +19,8 @@ use crate::{
 /// How long one watch on a Lease lasts.
 const WATCH: Duration = Duration::from_mins(5);
 
-/// The shortest and the longest wait before a watch on a Lease is opened again.
+/// The shortest and the longest wait before a watch on a Lease is opened again. One that has lasted for the longest
+/// has been a good one.
 const WAIT: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
 
 #[async_trait]
@@ -39,7 +40,7 @@ impl LeaseLock for ApiClient {
 
 impl ApiClient {
     /// Tells each state of the Lease at `key`, the present one first, and `None` when it is deleted. Never ends: opens
-    /// the watch again whenever that breaks, once a second at most, every half minute while it fails.
+    /// the watch again whenever that breaks, after a second at first, every half minute while it fails or ends early.
     ///
     /// For [`Nudge::lease_changed`](kcm_leader_election::Nudge::lease_changed). An election works without; so that
     /// this may fail, as it does for who may not watch Leases, is told at debug level only.
@@ -55,9 +56,9 @@ impl ApiClient {
         let (shortest, longest) = WAIT;
         let mut wait = shortest;
         loop {
+            let began = self.clock().monotonic();
             match self.watch_lease(key).await {
                 Ok(mut events) => {
-                    wait = shortest;
                     while let Some(event) = events.next().await {
                         match event {
                             Ok(WatchEvent::Added(lease) | WatchEvent::Modified(lease)) => {
@@ -68,14 +69,14 @@ impl ApiClient {
                             Err(err) => tracing::debug!(lease = %key, %err, "Watch of lease ended"),
                         }
                     }
-                    self.clock().sleep(wait).await;
                 }
-                Err(err) => {
-                    tracing::debug!(lease = %key, %err, delay = ?wait, "Failed to watch lease");
-                    self.clock().sleep(wait).await;
-                    wait = (wait * 2).min(longest);
-                }
+                Err(err) => tracing::debug!(lease = %key, %err, delay = ?wait, "Failed to watch lease"),
             }
+            if self.clock().monotonic().saturating_sub(began) >= longest {
+                wait = shortest;
+            }
+            self.clock().sleep(wait).await;
+            wait = (wait * 2).min(longest);
         }
     }
 

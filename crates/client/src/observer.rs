@@ -13,6 +13,12 @@ pub struct Call<'a> {
     pub server: &'a str,
     /// The HTTP method.
     pub method: &'a Method,
+    /// The path without its query, such as `/apis/apps/v1/namespaces/default/replicasets`.
+    pub path: &'a str,
+    /// 1 when it is sent for the first time, 2 for the first repetition.
+    pub attempt: u32,
+    /// Whether the answer is a stream of events.
+    pub watch: bool,
 }
 
 /// Is told what the clients do. All methods do nothing unless implemented; they must not block.
@@ -32,6 +38,22 @@ pub trait Observer: fmt::Debug + Send + Sync + 'static {
     /// A request will be sent again; `None` when no answer came to the last.
     fn retried(&self, call: Call<'_>, code: Option<u16>) {
         let _ = (call, code);
+    }
+
+    /// A request with a body of so many bytes was sent; not told of those without.
+    fn sent(&self, call: Call<'_>, bytes: usize) {
+        let _ = (call, bytes);
+    }
+
+    /// A whole body of so many bytes came, of a success. Not told of watches.
+    fn received(&self, call: Call<'_>, bytes: usize) {
+        let _ = (call, bytes);
+    }
+
+    /// A request came to its end, well or not, `took` after it was asked for: waiting for its turn and every
+    /// repetition included. Not told of watches.
+    fn finished(&self, call: Call<'_>, took: Duration) {
+        let _ = (call, took);
     }
 }
 

@@ -55,6 +55,11 @@ impl Request {
         }
     }
 
+    /// Whether the answer is to be a stream of events.
+    pub(crate) fn is_watch(&self) -> bool {
+        self.path.split_once('?').is_some_and(|(_, query)| query.split('&').any(|pair| pair == "watch=true"))
+    }
+
     /// The path without its query, for logs: a query may hold continue tokens as long as a page.
     pub(crate) fn bare_path(&self) -> &str {
         self.path.split_once('?').map_or(&self.path, |(path, _)| path)

@@ -98,6 +98,11 @@ impl Writer {
                 }
                 ControlFlow::Break(())
             }
+            // Whoever leads by now tells of what it does.
+            Err(error @ ApiError::NotLeading(_)) => {
+                debug!(event = %Described(&correlated.event), %error, "event dropped");
+                ControlFlow::Break(())
+            }
             Err(error @ (ApiError::Timeout(_) | ApiError::Transport(_) | ApiError::Decode(_))) => {
                 let event = Described(&correlated.event);
                 error!(%event, %error, "unable to write event (may retry after sleeping)");
