@@ -13,6 +13,7 @@
 //! | [`availability`] | is a pod available, and if not, when will it be? |
 //! | [`consistency`] | has the cache seen what this controller wrote? |
 //! | [`slow_start`] | how to make many requests of which all may fail alike? |
+//! | [`sync_metrics`] | who counts syncs, and what comes of them? |
 //! | [`worker`] | how do keys get from a queue into syncs? |
 //!
 //! *What must not live here:* HTTP, any one controller's decisions, conditions, statuses.
@@ -25,6 +26,7 @@ pub mod index;
 pub mod pod_manifest;
 pub mod ranking;
 pub mod slow_start;
+pub mod sync_metrics;
 pub mod worker;
 
 pub use consistency::{ConsistencyStore, GroupResource, compare_versions};
@@ -34,6 +36,7 @@ pub use index::{
 };
 pub use pod_manifest::{ManifestError, PodManifest};
 pub use slow_start::slow_start_batch;
+pub use sync_metrics::{NoSyncMetrics, SyncMetrics, SyncResult};
 pub use worker::run_workers;
 
 #[cfg(test)]

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use kcm_api::{Deployment, ObjectKey, Pod, ReplicaSet};
 use kcm_clock::Clock;
-use kcm_controller_util::{DeploymentControl, ReplicaSetControl, run_workers};
+use kcm_controller_util::{
+    DeploymentControl, NoSyncMetrics, ReplicaSetControl, SyncMetrics, SyncResult, run_workers,
+};
 use kcm_events::EventRecorder;
 use kcm_informer::SharedInformer;
 use kcm_workqueue::{MetricsProvider, QueueConfig, RateLimitingQueue};
@@ -41,6 +43,8 @@ pub struct Config {
     pub recorder: Arc<dyn EventRecorder>,
     /// Who counts what its queue does; none for nobody.
     pub queue_metrics: Option<Arc<dyn MetricsProvider>>,
+    /// Who counts its syncs.
+    pub sync_metrics: Arc<dyn SyncMetrics>,
 }
 
 impl Config {
@@ -66,6 +70,7 @@ impl Config {
             replica_set_control,
             recorder,
             queue_metrics: None,
+            sync_metrics: Arc::new(NoSyncMetrics),
         }
     }
 }
@@ -76,6 +81,7 @@ impl Config {
 pub struct DeploymentController {
     syncer: Arc<Syncer>,
     queue: RateLimitingQueue<ObjectKey>,
+    metrics: Arc<dyn SyncMetrics>,
     deployments: SharedInformer<Deployment>,
     replica_sets: SharedInformer<ReplicaSet>,
     pods: SharedInformer<Pod>,
@@ -112,7 +118,7 @@ impl DeploymentController {
                 own_writes: OwnWrites::default(),
             },
         });
-        Self { syncer, queue, deployments, replica_sets, pods }
+        Self { syncer, queue, metrics: config.sync_metrics, deployments, replica_sets, pods }
     }
 
     /// Syncs with up to `workers` at a time until `stop` is cancelled, and the last of them is through.
@@ -128,8 +134,9 @@ impl DeploymentController {
             && self.replica_sets.wait_for_sync(&stop).await
             && self.pods.wait_for_sync(&stop).await;
         if synced {
-            let (syncer, queue) = (Arc::clone(&self.syncer), self.queue.clone());
-            let process = move |key| process(Arc::clone(&syncer), queue.clone(), key);
+            let (syncer, queue, metrics) =
+                (Arc::clone(&self.syncer), self.queue.clone(), Arc::clone(&self.metrics));
+            let process = move |key| process(Arc::clone(&syncer), queue.clone(), Arc::clone(&metrics), key);
             run_workers(&self.queue, workers, process, stop).await;
         }
         self.queue.shut_down();
@@ -154,12 +161,19 @@ impl DeploymentController {
     }
 }
 
-async fn process(syncer: Arc<Syncer>, queue: RateLimitingQueue<ObjectKey>, key: ObjectKey) {
+async fn process(
+    syncer: Arc<Syncer>,
+    queue: RateLimitingQueue<ObjectKey>,
+    metrics: Arc<dyn SyncMetrics>,
+    key: ObjectKey,
+) {
     let started = syncer.clock.monotonic();
     trace!(%key, "Started syncing deployment");
+    metrics.started();
     let outcome = syncer.sync(&key).await;
-    trace!(%key, duration = ?syncer.clock.monotonic().saturating_sub(started), "Finished syncing deployment");
-    handle_outcome(&queue, key, outcome);
+    let took = syncer.clock.monotonic().saturating_sub(started);
+    trace!(%key, duration = ?took, "Finished syncing deployment");
+    metrics.ended(took, handle_outcome(&queue, key, outcome));
 }
 
 /// Decides when the key comes again (US-4.3).
@@ -169,9 +183,12 @@ fn handle_outcome(
     queue: &RateLimitingQueue<ObjectKey>,
     key: ObjectKey,
     outcome: Result<Option<Outcome>, SyncError>,
-) {
+) -> SyncResult {
     match outcome {
-        Ok(None) => queue.forget(&key),
+        Ok(None) => {
+            queue.forget(&key);
+            SyncResult::Success
+        }
         Ok(Some(Outcome { requeue, waits_for })) => {
             trace!(%key, %waits_for, ?requeue, "Synced");
             match requeue {
@@ -186,15 +203,21 @@ fn handle_outcome(
                     queue.forget(&key);
                 }
             }
+            SyncResult::Success
         }
-        Err(error) if error.is_namespace_terminating() => queue.forget(&key),
+        Err(error) if error.is_namespace_terminating() => {
+            queue.forget(&key);
+            SyncResult::Dropped
+        }
         Err(error) if queue.num_requeues(&key) < MAX_RETRIES => {
             debug!(%key, %error, "Error syncing deployment");
             queue.add_rate_limited(key);
+            SyncResult::Error
         }
         Err(error) => {
             error!(%key, %error, "Dropping deployment out of the queue");
             queue.forget(&key);
+            SyncResult::Dropped
         }
     }
 }

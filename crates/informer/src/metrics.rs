@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use kcm_api::ApiError;
 
 /// What an informer tells of itself. Every method does nothing unless implemented.
@@ -26,6 +28,21 @@ pub trait InformerMetrics: Send + Sync + 'static {
     /// A watch was opened.
     fn watch_started(&self, informer: &str) {
         let _ = informer;
+    }
+
+    /// Whether to time what [`processed`](Self::processed) is told, which costs two looks at the clock.
+    fn wants_times(&self) -> bool {
+        false
+    }
+
+    /// One change, or a whole list, was put into the store and told to every handler, in this time.
+    fn processed(&self, informer: &str, took: Duration) {
+        let _ = (informer, took);
+    }
+
+    /// A watch that was opened has ended, after this time and so many events.
+    fn watch_ended(&self, informer: &str, lasted: Duration, events: u64) {
+        let _ = (informer, lasted, events);
     }
 
     /// An object could not be decoded.

@@ -3,7 +3,8 @@ use std::sync::Arc;
 use kcm_api::{ObjectKey, Pod, ReplicaSet};
 use kcm_clock::Clock;
 use kcm_controller_util::{
-    ConsistencyStore, GroupResource, PodControl, ReplicaSetControl, consistency::ReadVersion, run_workers,
+    ConsistencyStore, GroupResource, NoSyncMetrics, PodControl, ReplicaSetControl, SyncMetrics, SyncResult,
+    consistency::ReadVersion, run_workers,
 };
 use kcm_events::EventRecorder;
 use kcm_expectations::UidTrackingExpectations;
@@ -44,6 +45,8 @@ pub struct Config {
     pub metrics: Arc<dyn ReplicaSetMetrics>,
     /// Who counts what its queue does; none for nobody.
     pub queue_metrics: Option<Arc<dyn MetricsProvider>>,
+    /// Who counts its syncs.
+    pub sync_metrics: Arc<dyn SyncMetrics>,
 }
 
 impl Config {
@@ -67,6 +70,7 @@ impl Config {
             burst_replicas: DEFAULT_BURST_REPLICAS,
             metrics: Arc::new(NoMetrics),
             queue_metrics: None,
+            sync_metrics: Arc::new(NoSyncMetrics),
         }
     }
 }
@@ -77,6 +81,7 @@ impl Config {
 pub struct ReplicaSetController {
     syncer: Arc<Syncer>,
     queue: RateLimitingQueue<ObjectKey>,
+    sync_metrics: Arc<dyn SyncMetrics>,
     pods: SharedInformer<Pod>,
     replica_sets: SharedInformer<ReplicaSet>,
 }
@@ -114,7 +119,7 @@ impl ReplicaSetController {
         let handlers = Arc::new(Handlers { syncer: Arc::clone(&syncer), queue: queue.clone() });
         replica_sets.add_handler(Arc::clone(&handlers) as _);
         pods.add_handler(handlers);
-        Self { syncer, queue, pods, replica_sets }
+        Self { syncer, queue, sync_metrics: config.sync_metrics, pods, replica_sets }
     }
 
     /// Syncs with up to `workers` at a time until `stop` is cancelled, and the last of them is through.
@@ -128,8 +133,9 @@ impl ReplicaSetController {
         let name = self.syncer.descriptor.name;
         info!(name, "Starting controller");
         if self.pods.wait_for_sync(&stop).await && self.replica_sets.wait_for_sync(&stop).await {
-            let (syncer, queue) = (Arc::clone(&self.syncer), self.queue.clone());
-            let process = move |key| process(Arc::clone(&syncer), queue.clone(), key);
+            let (syncer, queue, metrics) =
+                (Arc::clone(&self.syncer), self.queue.clone(), Arc::clone(&self.sync_metrics));
+            let process = move |key| process(Arc::clone(&syncer), queue.clone(), Arc::clone(&metrics), key);
             run_workers(&self.queue, workers, process, stop).await;
         }
         self.queue.shut_down();
@@ -156,16 +162,32 @@ impl ReplicaSetController {
     }
 }
 
-async fn process(syncer: Arc<Syncer>, queue: RateLimitingQueue<ObjectKey>, key: ObjectKey) {
+async fn process(
+    syncer: Arc<Syncer>,
+    queue: RateLimitingQueue<ObjectKey>,
+    metrics: Arc<dyn SyncMetrics>,
+    key: ObjectKey,
+) {
     let started = syncer.clock.monotonic();
+    metrics.started();
     let outcome = syncer.sync(&key).await;
-    trace!(%key, duration = ?syncer.clock.monotonic().saturating_sub(started), "Finished syncing");
+    let took = syncer.clock.monotonic().saturating_sub(started);
+    trace!(%key, duration = ?took, "Finished syncing");
+    metrics.ended(took, handle_outcome(&queue, key, outcome));
+}
+
+fn handle_outcome(
+    queue: &RateLimitingQueue<ObjectKey>,
+    key: ObjectKey,
+    outcome: Result<Synced, SyncError>,
+) -> SyncResult {
     match outcome {
         Ok(Synced { requeue_after }) => {
             queue.forget(&key);
             if let Some(delay) = requeue_after {
                 queue.add_after(key, delay);
             }
+            SyncResult::Success
         }
         // Again and again, ever more slowly, without an end (US-5.3).
         Err(error) => {
@@ -179,7 +201,10 @@ async fn process(syncer: Arc<Syncer>, queue: RateLimitingQueue<ObjectKey>, key: 
                 }
                 error => error!("sync \"{key}\" failed with {error}"),
             }
+            let result =
+                if matches!(error, SyncError::NotReady(_)) { SyncResult::Stale } else { SyncResult::Error };
             queue.add_rate_limited(key);
+            result
         }
     }
 }

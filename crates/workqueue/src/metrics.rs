@@ -9,7 +9,18 @@ pub trait MetricsProvider: Send + Sync + 'static {
     /// The metrics of the queue called `name`; `None` when nobody wants them, which spares the queue from
     /// reading the clock.
     fn queue(&self, name: &str) -> Option<Arc<dyn QueueMetrics>>;
+
+    /// How the queue's metrics are brought up to date that change with time alone: call `refresh` before they are
+    /// read. It answers false once the queue is gone, and need not be called again.
+    ///
+    /// Upstream counterpart: the loop that does so every 500 ms.
+    fn refresh_with(&self, name: &str, refresh: Refresh) {
+        let _ = (name, refresh);
+    }
 }
+
+/// Brings a queue's metrics up to date; false once the queue is gone.
+pub type Refresh = Box<dyn Fn() -> bool + Send + Sync>;
 
 /// One queue's metrics. Each method does nothing unless implemented.
 ///

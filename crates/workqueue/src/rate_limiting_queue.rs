@@ -56,7 +56,16 @@ impl<T: Item> RateLimitingQueue<T> {
     pub fn new(config: QueueConfig<T>) -> Self {
         let QueueConfig { name, clock, rate_limiter, metrics } = config;
         let queue = DelayingQueue::new(&name, clock, &*metrics);
-        Self { shared: Arc::new(Shared { queue, limiter: rate_limiter }) }
+        let shared = Arc::new(Shared { queue, limiter: rate_limiter });
+        let weak = Arc::downgrade(&shared);
+        let refresh = move || {
+            weak.upgrade().is_some_and(|shared| {
+                shared.queue.refresh_metrics();
+                true
+            })
+        };
+        metrics.refresh_with(&name, Box::new(refresh));
+        Self { shared }
     }
 
     /// Adds `item` once the rate limiter says it may come again, and counts a failure of it.

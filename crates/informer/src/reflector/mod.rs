@@ -140,12 +140,14 @@ impl<K: Object> Reflector<K> {
                     events += 1;
                     match initial.take() {
                         Some(snapshot) => initial = self.initial_event(snapshot, event),
-                        None => self.event(event),
+                        None => self.timed(|this| this.event(event)),
                     }
                 }
             }
         };
-        let brief = events == 0 && self.clock.monotonic().saturating_sub(started) < BRIEF;
+        let lasted = self.clock.monotonic().saturating_sub(started);
+        self.metrics.watch_ended(&self.name, lasted, events);
+        let brief = events == 0 && lasted < BRIEF;
         Closed { error, brief }
     }
 
@@ -191,10 +193,19 @@ impl<K: Object> Reflector<K> {
     fn complete(&mut self, snapshot: Snapshot<K>, resource_version: &str) {
         let relist = self.delivery.store().is_synced();
         let objects = snapshot.len();
-        self.delivery.replace(snapshot, resource_version);
+        self.timed(|this| this.delivery.replace(snapshot, resource_version));
         self.course.step(Outcome::Complete);
         self.metrics.listed(&self.name, relist);
         tracing::debug!(informer = self.name, objects, resource_version, relist, "cache populated");
+    }
+
+    /// Does `what`, and tells how long it took if somebody wants to know.
+    fn timed(&self, what: impl FnOnce(&Self)) {
+        let started = self.metrics.wants_times().then(|| self.clock.monotonic());
+        what(self);
+        if let Some(started) = started {
+            self.metrics.processed(&self.name, self.clock.monotonic().saturating_sub(started));
+        }
     }
 
     fn note(&self, undecodable: &Undecodable) {
