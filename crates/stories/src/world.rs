@@ -25,7 +25,7 @@ pub struct World {
 
 /// The manager under observation. It can be started and stopped as often as one likes.
 #[async_trait]
-pub trait Manager: fmt::Debug + Send {
+pub trait Manager: fmt::Debug + Send + Sync {
     /// Starts it with these controllers; answers when it watches what they need.
     ///
     /// # Errors
