@@ -151,7 +151,7 @@ impl ApiClient {
             sent += 1;
             let within = async {
                 let answer = self.head(&self.0.watches, request, sent).await?;
-                self.expect_success(request, answer).await
+                self.expect_success(request, sent, answer).await
             };
             let failure = match self.in_time(request, within).await {
                 Ok(answer) => return Ok(answer),
@@ -183,7 +183,7 @@ impl ApiClient {
     async fn attempt(&self, request: &Request, attempt: u32) -> Result<Bytes, Failure> {
         let within = async {
             let answer = self.head(&self.0.requests, request, attempt).await?;
-            let answer = self.expect_success(request, answer).await?;
+            let answer = self.expect_success(request, attempt, answer).await?;
             match answer.into_body().collect().await {
                 Ok(body) => {
                     let body = body.to_bytes();
@@ -219,9 +219,7 @@ impl ApiClient {
     ) -> Result<Response<Body>, Failure> {
         let wire = self.on_the_wire(request)?;
         let waiting = Waiting { client: self, request, attempt, start: self.0.clock.monotonic() };
-        if !request.body.is_empty() {
-            self.0.observer.sent(self.call(request, attempt), request.body.len());
-        }
+        self.0.observer.sent(self.call(request, attempt), request.body.len());
         let outcome = client.send(wire).await;
         waiting.over(outcome.as_ref().ok().map(Response::status));
         outcome.map_err(|error| self.broken(request, &error))
@@ -245,6 +243,7 @@ impl ApiClient {
     async fn expect_success(
         &self,
         request: &Request,
+        attempt: u32,
         answer: Response<Body>,
     ) -> Result<Response<Body>, Failure> {
         let code = answer.status();
@@ -255,6 +254,7 @@ impl ApiClient {
         // What is missing of an explanation changes nothing about the refusal.
         let body = Limited::new(answer.into_body(), REFUSAL_LIMIT).collect().await;
         let body = body.map(http_body_util::Collected::to_bytes).unwrap_or_default();
+        self.0.observer.received(self.call(request, attempt), body.len());
         let seconds = retry_after.map(|wait| wait.as_secs());
         let error = failure::refusal(code, &body, &self.describe(request), seconds);
         Err(Failure { error, ending: Ending::Refused { code, retry_after } })

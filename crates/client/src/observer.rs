@@ -40,12 +40,12 @@ pub trait Observer: fmt::Debug + Send + Sync + 'static {
         let _ = (call, code);
     }
 
-    /// A request with a body of so many bytes was sent; not told of those without.
+    /// A request with a body of so many bytes is sent, zero for none. Told before each attempt.
     fn sent(&self, call: Call<'_>, bytes: usize) {
         let _ = (call, bytes);
     }
 
-    /// A whole body of so many bytes came, of a success. Not told of watches.
+    /// A body of so many bytes came, be it of a success or of a refusal. Not told of what a watch says.
     fn received(&self, call: Call<'_>, bytes: usize) {
         let _ = (call, bytes);
     }
