@@ -290,6 +290,8 @@ mod tests {
             }),
             request_object: Some(json!({"spec": {}})),
             code: 409,
+            revision_before: 6,
+            revision_after: 7,
             failure: Some(ApiStatus::new(crate::Reason::Conflict, "no")),
         }
     }

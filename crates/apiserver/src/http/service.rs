@@ -66,6 +66,11 @@ pub struct AuditEvent {
     pub code: u16,
     /// What the answer said, if it said no.
     pub failure: Option<ApiStatus>,
+    /// The server's [revision](ApiServer::revision) right before the request was served.
+    pub revision_before: u64,
+    /// And right after. What was written in between is the request's doing, on a server where nothing else is
+    /// written at that very moment.
+    pub revision_after: u64,
 }
 
 /// What a request is about.
@@ -193,14 +198,16 @@ where
         None => Ok(User::admin()),
         Some(tokens) => tokens.authenticate(&parts.headers, route.as_ref()),
     };
+    let mut revision_before = server.revision();
     let result = match (&caller, &route, content) {
         (Ok(user), Ok(route), Ok(content)) => {
             let caller = Caller { user, tokens: service.tokens.as_deref() };
-            harmed(server, &parts, route, &query, content, caller).await
+            harmed(server, &parts, route, &query, content, caller, &mut revision_before).await
         }
         (Err(error), ..) | (_, Err(error), _) => Err(error.clone()),
         (.., Err(error)) => Err(error),
     };
+    let revision_after = server.revision();
     let (answer, failure) = match result {
         Ok(answer) => (answer, None),
         Err(status) => (answer::failure(&status), Some(status)),
@@ -247,6 +254,8 @@ where
             request_object,
             code,
             failure,
+            revision_before,
+            revision_after,
         });
     }
     answer
@@ -262,7 +271,7 @@ fn audit_id(server: &ApiServer, received: Timestamp) -> String {
         .to_string()
 }
 
-/// Serves a request, or does to it what the faults say.
+/// Serves a request, or does to it what the faults say. Notes the revision at which it begins to be served.
 async fn harmed(
     server: &ApiServer,
     parts: &Parts,
@@ -270,6 +279,7 @@ async fn harmed(
     query: &Query,
     content: Content,
     caller: Caller<'_>,
+    revision: &mut u64,
 ) -> Result<Answer, ApiStatus> {
     let watch = matches!(route, Route::Object(target)
         if verb(&parts.method, Some(target), true, query) == "watch");
@@ -277,6 +287,7 @@ async fn harmed(
     let blow = server.config.faults.strike(&parts.method, watch, parts.uri.path(), &agent);
     if !blow.delay.is_zero() {
         server.config.clock.sleep(blow.delay).await;
+        *revision = server.revision();
     }
     let serve = || dispatch(server, parts, route, query, content, caller);
     match blow.harm {
