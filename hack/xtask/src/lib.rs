@@ -4,4 +4,6 @@ pub mod acceptance;
 pub mod answer;
 pub mod input;
 pub mod load;
+pub mod manager_load;
+pub mod measure;
 pub mod record;

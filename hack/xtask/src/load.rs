@@ -4,19 +4,16 @@
 //! user gets, and the server alone is faster. The same client does the same to both servers, one after the other.
 
 use std::{
-    collections::HashMap,
-    env, fs, io,
+    env,
     path::{Path, PathBuf},
-    process::{self, Stdio},
+    process,
     sync::Arc,
     time::Duration,
 };
 
 use futures_util::{StreamExt as _, future::try_join_all};
 use kcm_api::ApiError;
-use kcm_client::{
-    ApiClient, ClientFactory, ClientOptions, ConfigError, RateLimit, Request, Server, UserAgent,
-};
+use kcm_client::{ApiClient, ClientFactory, RateLimit, Request, Server};
 use kcm_clock::{Clock, RealClock};
 use kcm_informer::{WatchEvent, WatchOptions};
 use kcm_stories::{
@@ -25,11 +22,13 @@ use kcm_stories::{
 };
 use serde_json::{Value, json};
 use thiserror::Error;
-use tokio::{
-    io::{AsyncBufReadExt as _, BufReader},
-    process::{Child, Command},
-    task::JoinError,
-    time::timeout,
+use tokio::{task::JoinError, time::timeout};
+
+use crate::measure::{
+    Measure, ProgramError,
+    process::resident_children,
+    program::{self, failed},
+    table,
 };
 
 /// As many pods as the issue asks a list of.
@@ -66,23 +65,12 @@ pub struct Task {
 /// Why there are no numbers.
 #[derive(Debug, Error)]
 pub enum TaskError {
-    /// A file or a program cannot be used.
-    #[error("{what}: {source}")]
-    Io {
-        /// Which.
-        what: String,
-        /// Why not.
-        source: io::Error,
-    },
-    /// The sandbox could not be built.
-    #[error("cargo cannot build the sandbox")]
-    Build,
+    /// The programs cannot be run or looked at.
+    #[error(transparent)]
+    Program(#[from] ProgramError),
     /// A server does not serve, or not in time.
     #[error("{0} took too long")]
     Late(&'static str),
-    /// The sandbox ended before it told its address.
-    #[error("the sandbox does not tell its address")]
-    NoAddress,
     /// A list had not all pods in it.
     #[error("the list has {found} pods instead of {expected}")]
     ShortList {
@@ -94,9 +82,6 @@ pub enum TaskError {
     /// A server refused a request.
     #[error(transparent)]
     Api(#[from] ApiError),
-    /// A server cannot be reached.
-    #[error(transparent)]
-    Config(#[from] ConfigError),
     /// The real server does not start.
     #[error(transparent)]
     World(#[from] WorldError),
@@ -106,10 +91,6 @@ pub enum TaskError {
     /// A client broke off.
     #[error("a client broke off: {0}")]
     Client(#[from] JoinError),
-}
-
-fn failed(what: impl Into<String>) -> impl FnOnce(io::Error) -> TaskError {
-    move |source| TaskError::Io { what: what.into(), source }
 }
 
 impl Task {
@@ -136,17 +117,7 @@ impl Task {
     ///
     /// When a server does not start, refuses a request or is too slow to be measured.
     pub fn run(&self) -> Result<(), TaskError> {
-        if cfg!(debug_assertions) {
-            eprintln!(
-                "note: this client is a debug build and will be the bottleneck; use cargo run --release -p xtask"
-            );
-        }
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(2)
-            .enable_all()
-            .build()
-            .map_err(failed("the runtime"))?;
-        runtime.block_on(self.measure())
+        program::runtime()?.block_on(self.measure())
     }
 
     async fn measure(&self) -> Result<(), TaskError> {
@@ -157,7 +128,7 @@ impl Task {
             Some(assets) => Some(self.real(&clock, assets.into(), folder.path()).await?),
             None => None,
         };
-        print!("{}", table(&ours, theirs.as_deref()));
+        print!("{}", table(["Sandbox", "kube-apiserver and etcd"], &ours, theirs.as_deref()));
         if theirs.is_none() {
             println!("\nno real API server measured: KUBEBUILDER_ASSETS is not set");
         }
@@ -165,11 +136,11 @@ impl Task {
     }
 
     async fn sandbox(&self, clock: &Arc<dyn Clock>, folder: &Path) -> Result<Vec<Measure>, TaskError> {
-        let program = self.program()?;
+        let program = program::release("kube-sandbox", self.sandbox.as_deref())?;
         let start = clock.monotonic();
         let ready = async {
-            let (child, address) = spawn(&program, folder).await?;
-            let clients = connect(Server::Master(address), clock).await?;
+            let (child, address) = program::sandbox(&program, folder, &["--nodes=0"]).await?;
+            let clients = program::connect(Server::Master(address), clock).await?;
             let api = clients.client("load", RateLimit::UNLIMITED);
             while api.send(&Request::get("/readyz")).await.is_err() {
                 clock.sleep(ASK_EVERY).await;
@@ -200,29 +171,8 @@ impl Task {
         let _servers = external::start(config).await?;
         let ready = clock.monotonic().saturating_sub(start);
         let kubeconfig = Server::Kubeconfig { path: folder.join("admin.kubeconfig"), master: None };
-        let clients = connect(kubeconfig, clock).await?;
+        let clients = program::connect(kubeconfig, clock).await?;
         self.server(&clients, clock, ready).await
-    }
-
-    /// The program given, or the one that cargo makes.
-    fn program(&self) -> Result<PathBuf, TaskError> {
-        if let Some(program) = &self.sandbox {
-            return Ok(program.clone());
-        }
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-        let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
-        let program = target.join("release/kube-sandbox");
-        if !program.exists() {
-            let built = process::Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
-                .args(["build", "--release", "-p", "kube-sandbox"])
-                .current_dir(&root)
-                .status()
-                .map_err(failed("cargo"))?;
-            if !built.success() {
-                return Err(TaskError::Build);
-            }
-        }
-        Ok(program)
     }
 
     /// Everything about one server that is ready.
@@ -236,12 +186,12 @@ impl Task {
         let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}});
         load.api.send(&Request::post("/api/v1/namespaces", namespace.to_string())).await?;
         load.create("warm", WARM_UP, 1).await?;
-        let before = resident(process::id())?;
+        let before = resident_children(process::id())?;
 
         let alone = self.pods / ALONE;
         let by_one = load.create("one", alone, 1).await?;
         let by_many = load.create("many", self.pods - alone, CLIENTS).await?;
-        let after = resident(process::id())?;
+        let after = resident_children(process::id())?;
         let stored = self.pods + WARM_UP;
         let list = load.list(stored).await?;
         let per_pod = after.saturating_sub(before) as f64 / self.pods as f64;
@@ -265,14 +215,6 @@ impl Task {
         }
         Ok(measures)
     }
-}
-
-/// One number of one server.
-#[derive(Debug)]
-struct Measure {
-    what: String,
-    unit: &'static str,
-    value: f64,
 }
 
 /// What a server is put to.
@@ -373,78 +315,6 @@ fn pod(name: &str) -> Value {
     })
 }
 
-/// Starts a sandbox and gives its address. It ends when dropped.
-async fn spawn(program: &Path, folder: &Path) -> Result<(Child, String), TaskError> {
-    let what = program.display().to_string();
-    let mut child = Command::new(program)
-        .args(["--without-controllers", "--nodes=0", "--listen=127.0.0.1:0", "--kubeconfig"])
-        .arg(folder.join("sandbox.kubeconfig"))
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .kill_on_drop(true)
-        .spawn()
-        .map_err(failed(what.clone()))?;
-    let mut lines = BufReader::new(child.stdout.take().ok_or(TaskError::NoAddress)?).lines();
-    while let Some(line) = lines.next_line().await.map_err(failed(what.clone()))? {
-        let address = line.strip_prefix("serving on ").and_then(|rest| rest.split(';').next());
-        if let Some(address) = address {
-            let address = address.to_owned();
-            // What else it says must go somewhere, or it would find the pipe closed.
-            tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
-            return Ok((child, address));
-        }
-    }
-    Err(TaskError::NoAddress)
-}
-
-async fn connect(server: Server, clock: &Arc<dyn Clock>) -> Result<ClientFactory, TaskError> {
-    let options = ClientOptions::new(UserAgent::new("apiserver-load", "v0", ""), Arc::clone(clock));
-    Ok(ClientFactory::connect(server, options).await?)
-}
-
-/// The resident memory of all that a process has started, itself not counted, in bytes.
-fn resident(of: u32) -> Result<u64, TaskError> {
-    let mut children: HashMap<u32, Vec<(u32, u64)>> = HashMap::new();
-    for entry in fs::read_dir("/proc").map_err(failed("/proc"))?.flatten() {
-        let Some(id) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
-        // A process that has ended meanwhile counts nothing.
-        let Ok(status) = fs::read_to_string(entry.path().join("status")) else { continue };
-        let Some(parent) = number(&status, "PPid:").and_then(|parent| u32::try_from(parent).ok()) else {
-            continue;
-        };
-        let kilobytes = number(&status, "VmRSS:").unwrap_or_default();
-        children.entry(parent).or_default().push((id, kilobytes * 1024));
-    }
-    let (mut sum, mut waiting) = (0, vec![of]);
-    while let Some(parent) = waiting.pop() {
-        for (id, bytes) in children.remove(&parent).unwrap_or_default() {
-            sum += bytes;
-            waiting.push(id);
-        }
-    }
-    Ok(sum)
-}
-
-/// The number after `name` in a status of /proc.
-fn number(status: &str, name: &str) -> Option<u64> {
-    status.lines().find_map(|line| line.strip_prefix(name))?.split_whitespace().next()?.parse().ok()
-}
-
-/// The numbers in Markdown; the ratio is the sandbox's number over the real server's.
-fn table(ours: &[Measure], theirs: Option<&[Measure]>) -> String {
-    let mut text =
-        String::from("| What | Unit | Sandbox | kube-apiserver and etcd | Ratio |\n|---|---|---|---|---|\n");
-    for (at, measure) in ours.iter().enumerate() {
-        let Measure { what, unit, value } = measure;
-        let (other, ratio) = match theirs.and_then(|theirs| theirs.get(at)) {
-            Some(other) => (format!("{:.0}", other.value), format!("{:.3}", value / other.value)),
-            None => ("–".to_owned(), "–".to_owned()),
-        };
-        text.push_str(&format!("| {what} | {unit} | {value:.0} | {other} | {ratio} |\n"));
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -455,19 +325,5 @@ mod tests {
         assert!(Task::parse(&["--pods", "100001"]).is_none());
         assert!(Task::parse(&["--pods", "0"]).is_none());
         assert!(Task::parse(&["--pods"]).is_none());
-    }
-
-    #[test]
-    fn table_with_both_servers_tells_ratios() {
-        let measure = |value| vec![Measure { what: "create".to_owned(), unit: "pods/s", value }];
-        let text = table(&measure(100.0), Some(&measure(10.0)));
-        assert!(text.ends_with("| create | pods/s | 100 | 10 | 10.000 |\n"), "{text}");
-    }
-
-    #[test]
-    fn number_of_a_status_is_found_by_its_name() {
-        let status = "Name:\tx\nPPid:\t7\nVmRSS:\t    123 kB\n";
-        assert_eq!(number(status, "VmRSS:"), Some(123));
-        assert_eq!(number(status, "VmHWM:"), None);
     }
 }

@@ -11,7 +11,7 @@ use thiserror::Error;
 use xtask::{
     acceptance, answer,
     input::{self, InputError},
-    load, record,
+    load, manager_load, record,
 };
 
 const USAGE: &str = "usage: cargo xtask TASK
@@ -29,6 +29,10 @@ tasks:
       check what kubectl's users expect against the sandbox, with every kubectl version found, and print the table;
       with KUBECONFIG_REAL against the cluster that kubeconfig names; --update-docs puts the table into
       docs/sandbox.md, --newest takes one version, --only some of the checks
+
+  manager-load [--pods N[,N…]] [--manager PATH] [--sandbox PATH] [--no-takeover]
+      measure the manager against the sandbox: start, memory, processor time, takeover; and in the same run the one
+      in KUBE_CONTROLLER_MANAGER if that is set; run it as cargo run --release -p xtask -- manager-load
 
   record [--manager COMMAND] [--server COMMAND|embedded [--http]] [--only RE] [--stories DIR] [--against RUNS]
       [--dir DIR] --out DIR
@@ -51,6 +55,8 @@ enum TaskError {
     Record(#[from] record::TaskError),
     #[error(transparent)]
     Load(#[from] load::TaskError),
+    #[error(transparent)]
+    ManagerLoad(#[from] manager_load::TaskError),
 }
 
 fn main() -> ExitCode {
@@ -70,6 +76,10 @@ fn run() -> Result<(), TaskError> {
         ["answer", kind @ ("deployment" | "replicaset" | "hash"), file] => print_answers(kind, file),
         ["apiserver-load", flags @ ..] => {
             let task = load::Task::parse(flags).ok_or(TaskError::Usage)?;
+            Ok(task.run()?)
+        }
+        ["manager-load", flags @ ..] => {
+            let task = manager_load::Task::parse(flags).ok_or(TaskError::Usage)?;
             Ok(task.run()?)
         }
         ["kubectl-acceptance", flags @ ..] => {
