@@ -210,9 +210,9 @@ async fn takeover(cluster: &mut Cluster, subject: &Subject) -> Result<Vec<Measur
         standby.idle(cluster).await?;
         let probe = cluster.probe().await?;
         if kill {
-            leader.end().await?
+            leader.end().await?;
         } else {
-            leader.terminate()?
+            leader.terminate()?;
         };
         let probe = probe.from(cluster.now());
         let gap = probe.seen().await?;
