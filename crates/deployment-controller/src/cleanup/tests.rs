@@ -29,38 +29,57 @@ fn set(created: i64, size: i32, actual: i32) -> ReplicaSet {
     set
 }
 
-/// `TestDeploymentController_cleanupDeployment`, all six.
+/// `TestDeploymentController_cleanupDeployment`, all six; upstream has no names for them.
 #[test]
 fn cleanup_deployment_all_cases_as_upstream() {
-    let count = |limit, sets: Vec<ReplicaSet>| deleted(limit, sets).len();
-    assert_eq!(count(1, vec![set(1, 0, 0), set(2, 0, 0), set(3, 0, 0)]), 2);
-    assert_eq!(count(0, vec![set(1, 0, 0), set(2, 0, 1), set(3, 1, 0), set(4, 1, 1)]), 1, "only idle ones");
-    assert_eq!(count(0, vec![set(1, 0, 0), set(2, 0, 0)]), 2);
-    assert_eq!(count(0, vec![set(1, 1, 1), set(2, 1, 1)]), 0, "none is idle");
     let mut going = set(1, 0, 0);
     going.metadata.deletion_timestamp = Some(kcm_api::Time::from_unix(START));
-    assert_eq!(count(0, vec![going]), 0, "being deleted already");
-    assert_eq!(count(i32::MAX, vec![set(1, 0, 0), set(2, 0, 0)]), 0, "no limit");
+    let cases = [
+        ("limit 1, three idle", 1, vec![set(1, 0, 0), set(2, 0, 0), set(3, 0, 0)], 2),
+        (
+            "limit 0, only one has neither size nor pods",
+            0,
+            vec![set(1, 0, 0), set(2, 0, 1), set(3, 1, 0), set(4, 1, 1)],
+            1,
+        ),
+        ("limit 0, two idle", 0, vec![set(1, 0, 0), set(2, 0, 0)], 2),
+        ("limit 0, two busy", 0, vec![set(1, 1, 1), set(2, 1, 1)], 0),
+        ("limit 0, one that is being deleted", 0, vec![going], 0),
+        ("no limit", i32::MAX, vec![set(1, 0, 0), set(2, 0, 0), set(3, 0, 0)], 0),
+    ];
+    for (name, limit, sets, deletions) in cases {
+        assert_eq!(deleted(limit, sets).len(), deletions, "{name}");
+    }
 }
 
-/// `TestDeploymentController_cleanupDeploymentOrder`, all seven.
+/// `TestDeploymentController_cleanupDeploymentOrder`, all seven: which go of `rs1`, `rs2` and so on, the first
+/// created first.
 #[test]
 fn cleanup_deployment_order_all_cases_as_upstream() {
-    let of = |limit, sets: &[(Option<&str>, i32)]| {
+    // Limit, then revision and size of each.
+    type Sets = &'static [(Option<&'static str>, i32)];
+    let cases: [(&str, i32, Sets, &[&str]); 7] = [
+        ("revisions 1, 2", 1, &[(Some("1"), 0), (Some("2"), 0)], &["rs1"]),
+        ("revisions 2, 1", 1, &[(Some("2"), 0), (Some("1"), 0)], &["rs2"]),
+        ("revisions 1, none", 1, &[(Some("1"), 0), (None, 0)], &["rs2"]),
+        ("revisions none, 2", 1, &[(None, 0), (Some("2"), 0)], &["rs1"]),
+        ("rs1 has replicas", 1, &[(Some("1"), 1), (Some("2"), 0), (Some("3"), 0)], &["rs2"]),
+        ("rs1 and rs2 have replicas", 1, &[(Some("1"), 1), (Some("2"), 1), (Some("3"), 0)], &[]),
+        (
+            "revisions 3, 1, 4, 2, limit 2",
+            2,
+            &[(Some("3"), 0), (Some("1"), 0), (Some("4"), 0), (Some("2"), 0)],
+            &["rs2", "rs4"],
+        ),
+    ];
+    for (name, limit, sets, expected) in cases {
         let sets = sets.iter().zip(1..).map(|((revision, size), created)| {
             let mut set = set(created, *size, *size);
             set.metadata.annotations.extend(revision.map(|text| (REVISION.to_owned(), text.to_owned())));
             set
         });
-        deleted(limit, sets.collect())
-    };
-    assert_eq!(of(1, &[(Some("1"), 0), (Some("2"), 0)]), ["rs1"]);
-    assert_eq!(of(1, &[(Some("2"), 0), (Some("1"), 0)]), ["rs2"]);
-    assert_eq!(of(1, &[(Some("1"), 0), (None, 0)]), ["rs2"]);
-    assert_eq!(of(1, &[(None, 0), (Some("2"), 0)]), ["rs1"]);
-    assert_eq!(of(1, &[(Some("1"), 1), (Some("2"), 0), (Some("3"), 0)]), ["rs2"], "spared, not replaced");
-    assert!(of(1, &[(Some("1"), 1), (Some("2"), 1), (Some("3"), 0)]).is_empty());
-    assert_eq!(of(2, &[(Some("3"), 0), (Some("1"), 0), (Some("4"), 0), (Some("2"), 0)]), ["rs2", "rs4"]);
+        assert_eq!(deleted(limit, sets.collect()), expected, "{name}");
+    }
 }
 
 #[test]

@@ -26,77 +26,86 @@ fn last_size(actions: &[PlannedAction]) -> Option<i32> {
     })
 }
 
-/// `TestDeploymentController_reconcileNewReplicaSet`, all five.
+/// `TestDeploymentController_reconcileNewReplicaSet`, all five; upstream only numbers them.
 #[test]
 fn reconcile_new_replica_set_all_cases_as_upstream() {
-    let of = |surge, old, new| {
+    let cases = [
+        ("surge 0, old 10, new 0: no room", 0, 10, 0, None),
+        ("surge 2, old 10, new 0", 2, 10, 0, Some(2)),
+        ("surge 2, old 5, new 0", 2, 5, 0, Some(7)),
+        ("surge 2, old 10, new 2: the surge is used up", 2, 10, 2, None),
+        ("surge 2, old 2, new 11: more than wanted", 2, 2, 11, Some(10)),
+    ];
+    for (name, surge, old, new, expected) in cases {
         let new = Arc::new(replica_set("new", "any", 2, new, 0));
         let old = vec![Arc::new(replica_set("old", "any", 1, old, 0))];
         let roles = Roles { new: Some(Arc::clone(&new)), old };
         let view = view(rollout(10, surge, 0));
         let (scaled, actions) = decide(&view, |pass| reconcile_new_replica_set(pass, &roles, &new));
-        assert_eq!(scaled.unwrap(), last_size(&actions).is_some());
-        last_size(&actions)
-    };
-    assert_eq!(of(0, 10, 0), None, "no surge, no room");
-    assert_eq!(of(2, 10, 0), Some(2));
-    assert_eq!(of(2, 5, 0), Some(7));
-    assert_eq!(of(2, 10, 2), None, "the surge is used up");
-    assert_eq!(of(2, 2, 11), Some(10), "more than wanted");
+        assert_eq!(scaled.unwrap(), expected.is_some(), "{name}");
+        assert_eq!(last_size(&actions), expected, "{name}");
+    }
 }
 
-/// `TestDeploymentController_reconcileOldReplicaSets`, all five.
+/// `TestDeploymentController_reconcileOldReplicaSets`, all five; upstream only numbers them.
 #[test]
 fn reconcile_old_replica_sets_all_cases_as_upstream() {
-    let of = |unavailable, old, new, ready_old, ready_new| {
+    // Unavailable, old, new, ready of the old, ready of the new.
+    let cases = [
+        ("both fenceposts zero", (0, 10, 0, 10, 0), Some(9)),
+        ("unavailable 2, all old ones ready", (2, 10, 0, 10, 0), Some(8)),
+        ("unavailable 2, two old ones unhealthy", (2, 10, 0, 8, 0), Some(8)),
+        ("unavailable 2, one old one unhealthy", (2, 10, 0, 9, 0), Some(8)),
+        ("unavailable new ones use up what may be missing", (2, 8, 2, 8, 0), None),
+    ];
+    for (name, (unavailable, old, new, ready_old, ready_new), expected) in cases {
         let new = Arc::new(replica_set("new", "any", 2, new, ready_new));
         let old = vec![Arc::new(replica_set("old", "any", 1, old, ready_old))];
         let roles = Roles { new: Some(Arc::clone(&new)), old };
         let view = view(rollout(10, 0, unavailable));
         let (scaled, actions) = decide(&view, |pass| reconcile_old_replica_sets(pass, &roles, &new));
-        assert_eq!(scaled.unwrap(), last_size(&actions).is_some());
-        last_size(&actions)
-    };
-    assert_eq!(of(0, 10, 0, 10, 0), Some(9), "both fenceposts zero");
-    assert_eq!(of(2, 10, 0, 10, 0), Some(8));
-    assert_eq!(of(2, 10, 0, 8, 0), Some(8), "unhealthy ones");
-    assert_eq!(of(2, 10, 0, 9, 0), Some(8), "one unhealthy, one healthy");
-    assert_eq!(of(2, 8, 2, 8, 0), None, "new ones that are not available use up what may be missing");
+        assert_eq!(scaled.unwrap(), expected.is_some(), "{name}");
+        assert_eq!(last_size(&actions), expected, "{name}");
+    }
 }
 
-/// `TestDeploymentController_cleanupUnhealthyReplicas`, all four.
+/// `TestDeploymentController_cleanupUnhealthyReplicas`, all four; upstream only numbers them.
 #[test]
 fn cleanup_unhealthy_replicas_all_cases_as_upstream() {
-    let of = |ready, limit| {
+    let cases = [
+        ("8 of 10 ready, at most 1", 8, 1, 1),
+        ("8 of 10 ready, at most 3", 8, 3, 2),
+        ("8 of 10 ready, at most 0", 8, 0, 0),
+        ("all ready, at most 3", 10, 3, 0),
+    ];
+    for (name, ready, limit, expected) in cases {
         let old = vec![Arc::new(replica_set("old", "any", 1, 10, ready))];
         let view = view(rollout(10, 2, 2));
         let (count, _) = decide(&view, |pass| cleanup_unhealthy_replicas(pass, &mut old.clone(), limit));
-        count.unwrap()
-    };
-    assert_eq!(of(8, 1), 1);
-    assert_eq!(of(8, 3), 2);
-    assert_eq!(of(8, 0), 0);
-    assert_eq!(of(10, 3), 0);
+        assert_eq!(count.unwrap(), expected, "{name}");
+    }
 }
 
-/// `TestDeploymentController_scaleDownOldReplicaSetsForRollingUpdate`, all five.
+/// `TestDeploymentController_scaleDownOldReplicaSetsForRollingUpdate`, all five; upstream only numbers them.
 #[test]
 fn scale_down_old_replica_sets_for_rolling_update_all_cases_as_upstream() {
-    let of = |unavailable, ready, old| {
+    let cases = [
+        ("unavailable 0, all 10 ready", 0, 10, 10, Some(9)),
+        ("unavailable 2, all 10 ready", 2, 10, 10, Some(8)),
+        ("unavailable 2, 8 of 10 ready", 2, 8, 10, None),
+        ("unavailable 2, none wanted of the old", 2, 10, 0, None),
+        ("unavailable 2, 1 of 10 ready", 2, 1, 10, None),
+    ];
+    for (name, unavailable, ready, old, expected) in cases {
         let new = Arc::new(replica_set("new", "any", 2, 0, 0));
         let old = vec![Arc::new(replica_set("old", "any", 1, old, ready))];
         let d = rollout(10, 0, unavailable);
         let at_least = 10 - max_unavailable(&d);
         let view = view(d);
         let (count, actions) = decide(&view, |pass| scale_down_old_replica_sets(pass, &old, &new, at_least));
-        assert_eq!(count.unwrap() > 0, last_size(&actions).is_some());
-        last_size(&actions)
-    };
-    assert_eq!(of(0, 10, 10), Some(9), "both fenceposts zero");
-    assert_eq!(of(2, 10, 10), Some(8));
-    assert_eq!(of(2, 8, 10), None);
-    assert_eq!(of(2, 10, 0), None);
-    assert_eq!(of(2, 1, 10), None);
+        assert_eq!(count.unwrap() > 0, expected.is_some(), "{name}");
+        assert_eq!(last_size(&actions), expected, "{name}");
+    }
 }
 
 #[test]

@@ -14,6 +14,7 @@ struct Case {
     /// The Deployment's size before and after, and likewise its surge.
     replicas: (i32, i32),
     surge: (i32, i32),
+    unavailable: i32,
     new: Option<i32>,
     old: &'static [i32],
     expected: &'static [i32],
@@ -28,6 +29,7 @@ const CASE: Case = Case {
     name: "",
     replicas: (0, 0),
     surge: (0, 0),
+    unavailable: 0,
     new: None,
     old: &[],
     expected: &[],
@@ -39,7 +41,7 @@ const CASE: Case = Case {
 fn check(case: &Case) {
     let name = case.name;
     let mut d = deployment(case.replicas.1);
-    set_strategy(&mut d, IntOrString::Int(case.surge.1), IntOrString::Int(0));
+    set_strategy(&mut d, IntOrString::Int(case.surge.1), IntOrString::Int(case.unavailable));
     let sizes: Vec<i32> = case.new.into_iter().chain(case.old.iter().copied()).collect();
     let mut sets = Vec::new();
     for (at, size) in sizes.iter().enumerate() {
@@ -75,16 +77,54 @@ fn check(case: &Case) {
 #[test]
 fn scale_all_cases_as_upstream() {
     let cases = [
-        Case { name: "scale up, single", replicas: (10, 12), new: Some(10), expected: &[12], ..CASE },
-        Case { name: "scale down, single", replicas: (10, 5), new: Some(10), expected: &[5], ..CASE },
-        Case { name: "up 5→10", replicas: (5, 10), new: Some(2), old: &[3], expected: &[4, 6], ..CASE },
-        Case { name: "down 5→3", replicas: (5, 3), new: Some(2), old: &[3], expected: &[1, 2], ..CASE },
-        Case { name: "down 9→4", replicas: (9, 4), new: Some(8), old: &[1], expected: &[4, 0], ..CASE },
         Case {
-            name: "up 7→10", replicas: (7, 10), new: Some(2), old: &[3, 2], expected: &[3, 4, 3], ..CASE
+            name: "normal scaling event: 10 -> 12",
+            replicas: (10, 12),
+            new: Some(10),
+            expected: &[12],
+            ..CASE
         },
         Case {
-            name: "down 13→8",
+            name: "normal scaling event: 10 -> 5",
+            replicas: (10, 5),
+            new: Some(10),
+            expected: &[5],
+            ..CASE
+        },
+        Case {
+            name: "proportional scaling: 5 -> 10",
+            replicas: (5, 10),
+            new: Some(2),
+            old: &[3],
+            expected: &[4, 6],
+            ..CASE
+        },
+        Case {
+            name: "proportional scaling: 5 -> 3",
+            replicas: (5, 3),
+            new: Some(2),
+            old: &[3],
+            expected: &[1, 2],
+            ..CASE
+        },
+        Case {
+            name: "proportional scaling: 9 -> 4",
+            replicas: (9, 4),
+            new: Some(8),
+            old: &[1],
+            expected: &[4, 0],
+            ..CASE
+        },
+        Case {
+            name: "proportional scaling: 7 -> 10",
+            replicas: (7, 10),
+            new: Some(2),
+            old: &[3, 2],
+            expected: &[3, 4, 3],
+            ..CASE
+        },
+        Case {
+            name: "proportional scaling: 13 -> 8",
             replicas: (13, 8),
             new: Some(2),
             old: &[8, 3],
@@ -92,7 +132,7 @@ fn scale_all_cases_as_upstream() {
             ..CASE
         },
         Case {
-            name: "leftover, up",
+            name: "leftover distribution: 3 -> 4",
             replicas: (3, 4),
             new: Some(1),
             old: &[1, 1],
@@ -100,17 +140,30 @@ fn scale_all_cases_as_upstream() {
             ..CASE
         },
         Case {
-            name: "leftover, down",
+            name: "leftover distribution: 3 -> 2",
             replicas: (3, 2),
             new: Some(1),
             old: &[1, 1],
             expected: &[1, 1, 0],
             ..CASE
         },
-        Case { name: "no new one", replicas: (4, 5), old: &[2, 2], expected: &[3, 2], ..CASE },
-        Case { name: "to zero", replicas: (6, 0), new: Some(3), old: &[2, 1], expected: &[0, 0, 0], ..CASE },
         Case {
-            name: "from zero",
+            name: "proportional scaling (no new rs): 4 -> 5",
+            replicas: (4, 5),
+            old: &[2, 2],
+            expected: &[3, 2],
+            ..CASE
+        },
+        Case {
+            name: "proportional scaling: 6 -> 0",
+            replicas: (6, 0),
+            new: Some(3),
+            old: &[2, 1],
+            expected: &[0, 0, 0],
+            ..CASE
+        },
+        Case {
+            name: "proportional scaling: 0 -> 6",
             replicas: (0, 6),
             new: Some(0),
             old: &[0, 0],
@@ -119,7 +172,7 @@ fn scale_all_cases_as_upstream() {
             ..CASE
         },
         Case {
-            name: "a write that had failed",
+            name: "failed rs update",
             replicas: (5, 5),
             new: Some(2),
             old: &[1, 1],
@@ -129,7 +182,7 @@ fn scale_all_cases_as_upstream() {
             ..CASE
         },
         Case {
-            name: "with surge",
+            name: "deployment with surge pods",
             replicas: (10, 20),
             surge: (2, 2),
             new: Some(6),
@@ -138,7 +191,7 @@ fn scale_all_cases_as_upstream() {
             ..CASE
         },
         Case {
-            name: "with another surge",
+            name: "change both surge and size",
             replicas: (10, 50),
             surge: (3, 6),
             new: Some(5),
@@ -146,11 +199,18 @@ fn scale_all_cases_as_upstream() {
             expected: &[22, 34],
             ..CASE
         },
-        Case { name: "size and template", replicas: (10, 14), old: &[7, 3], expected: &[10, 4], ..CASE },
         Case {
-            name: "saturated but unavailable",
+            name: "change both size and template",
+            replicas: (10, 14),
+            old: &[7, 3],
+            expected: &[10, 4],
+            ..CASE
+        },
+        Case {
+            name: "saturated but broken new replica set does not affect old pods",
             replicas: (2, 2),
             surge: (1, 1),
+            unavailable: 1,
             new: Some(2),
             old: &[1],
             expected: &[2, 1],

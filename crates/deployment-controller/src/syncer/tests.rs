@@ -176,8 +176,7 @@ async fn get_replica_sets_for_deployment_adopts_and_releases() {
     assert_eq!(*view.replica_sets[0], *stored, "as the server has it now, not as the cache had it");
 }
 
-/// `TestGetPodMapForReplicaSets`, as far as it matters here: who has a pod that has not ended. And the phases of
-/// `TestOldPodsRunning`.
+/// `TestGetPodMapForReplicaSets`, as far as it matters here: who has a pod that has not ended.
 #[tokio::test]
 async fn running_pods_are_looked_up_by_owner_and_only_for_recreate() {
     let mut d = deployment(1);
@@ -185,21 +184,81 @@ async fn running_pods_are_looked_up_by_owner_and_only_for_recreate() {
     let (rs1, rs2) = (replica_set("web-1", "web:1", 0, 1, 1), replica_set("web-2", "web:2", 1, 1, 1));
     let mut foreign = replica_set("foreign", "web:1", 0, 1, 1);
     foreign.metadata.owner_references[0].uid = "somebody".into();
-    let running = async |phases: &[(&ReplicaSet, &str)], d: &Deployment| {
+    let running = async |pods: &[&ReplicaSet], d: &Deployment| {
         let mut caches = Caches::with(&[d], &[&rs1, &rs2, &foreign]);
-        for (at, (owner, phase)) in phases.iter().enumerate() {
-            caches.pods.apply(Arc::new(pod_of(owner, &format!("pod-{at}"), phase)));
+        for (at, owner) in pods.iter().enumerate() {
+            caches.pods.apply(Arc::new(pod_of(owner, &format!("pod-{at}"), "Running")));
         }
         let (syncer, ..) = syncer(&caches, world(d, &[&rs1, &rs2]));
         let view = syncer.view(Arc::new(d.clone())).await.unwrap();
         view.running.iter().map(ToString::to_string).collect::<Vec<_>>()
     };
     let (one, two) = ("uid-of-web-1", "uid-of-web-2");
-    assert_eq!(running(&[(&rs1, "Running"), (&rs1, "Failed"), (&foreign, "Running")], &d).await, [one]);
-    assert_eq!(running(&[(&rs1, "Succeeded"), (&rs1, "Failed")], &d).await, [""; 0]);
-    assert_eq!(running(&[(&rs1, "Unknown"), (&rs2, "Pending")], &d).await, [one, two]);
-    assert_eq!(running(&[(&rs1, "Failed"), (&rs1, "Pending")], &d).await, [one]);
-    assert_eq!(running(&[(&rs1, "Running")], &deployment(1)).await, [""; 0], "not a Recreate");
+    assert_eq!(running(&[&rs1, &rs1, &foreign], &d).await, [one]);
+    assert_eq!(running(&[&rs1, &rs2], &d).await, [one, two]);
+    assert_eq!(running(&[&rs1], &deployment(1)).await, [""; 0], "not a Recreate");
+}
+
+/// `TestOldPodsRunning`, all nine: a Recreate makes its new ReplicaSet once no old pod runs.
+#[tokio::test]
+async fn old_pods_running_all_cases_as_upstream() {
+    let mut d = deployment(1);
+    set_recreate(&mut d);
+    // What the status of the first ReplicaSet says, and the phases of the pods of each.
+    let cases: [(&str, i32, &[&[&str]], bool); 9] = [
+        ("no old RSs", 0, &[], false),
+        ("old RSs with running pods", 0, &[&["Running"], &["Running"]], true),
+        ("old RSs without pods but with non-zero status replicas", 1, &[&[]], true),
+        ("old RSs without pods or non-zero status replicas", 0, &[&[]], false),
+        (
+            "old RSs with zero status replicas but pods in terminal state are present",
+            0,
+            &[&["Failed", "Succeeded"]],
+            false,
+        ),
+        ("old RSs with zero status replicas but pod in unknown phase present", 0, &[&["Unknown"]], true),
+        ("old RSs with zero status replicas with pending pod present", 0, &[&["Pending"]], true),
+        ("old RSs with zero status replicas with running pod present", 0, &[&["Running"]], true),
+        (
+            "old RSs with zero status replicas but pods in terminal state and pending are present",
+            0,
+            &[&["Failed", "Succeeded"], &[], &["Pending"]],
+            true,
+        ),
+    ];
+    for (name, actual, pods, running) in cases {
+        let mut sets: Vec<_> =
+            (0..pods.len()).map(|at| replica_set(&format!("old-{at}"), "web:0", 0, 0, 0)).collect();
+        if let Some(first) = sets.first_mut() {
+            first.status.replicas = actual;
+        }
+        let sets: Vec<&ReplicaSet> = sets.iter().collect();
+        let mut caches = Caches::with(&[&d], &sets);
+        for (owner, phases) in sets.iter().zip(pods) {
+            for phase in *phases {
+                let name = format!("{}-{phase}", owner.metadata.name);
+                caches.pods.apply(Arc::new(pod_of(owner, &name, phase)));
+            }
+        }
+        let (syncer, server, _) = syncer(&caches, world(&d, &sets));
+        syncer.sync(&d.metadata.key()).await.unwrap();
+        let creates = server.requests().iter().any(|request| request.starts_with("create replica set"));
+        assert_eq!(creates, !running, "{name}");
+    }
+}
+
+/// `TestDeploymentController_generateReplicaSetName`: what is created has a name that fits.
+#[tokio::test]
+async fn generate_replica_set_name_of_a_long_deployment_name_is_cut_where_the_set_is_created() {
+    for (length, kept) in [(242, 242), (250, 253 - 10)] {
+        let mut d = deployment(1);
+        d.metadata.name = "a".repeat(length).into();
+        let (outcome, requests, _) = sync(&d, &[]).await;
+        outcome.unwrap();
+        // This template's hash has nine characters.
+        let expected = format!("create replica set {}-78c95bb4f with 1 replicas", "a".repeat(kept));
+        assert_eq!(requests[0], expected);
+    }
 }
 
 #[tokio::test]
