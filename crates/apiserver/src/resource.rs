@@ -213,14 +213,14 @@ resources! {
         faces: [],
         strategy: strategy::inert::Service,
     }
-    /// `v1` ReplicationControllers. Stored only: no controller acts on them.
+    /// `v1` ReplicationControllers.
     REPLICATION_CONTROLLERS = "" / "v1" "ReplicationController" {
         names: "replicationcontrollers", "replicationcontroller", ["rc"],
         categories: ["all"],
         namespaced: true,
         subresources: [Scale, Status],
         faces: [],
-        strategy: strategy::inert::ReplicationController,
+        strategy: strategy::core::ReplicationController,
     }
     /// `v1` ResourceQuotas, of which the pod count is enforced.
     RESOURCE_QUOTAS = "" / "v1" "ResourceQuota" {

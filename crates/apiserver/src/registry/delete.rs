@@ -200,7 +200,7 @@ fn decide(resource: Resource, old: &Arc<Object>, options: &DeleteOptions, now: j
             None => return Decision::Keep,
         }
     } else {
-        set_finalizers(&mut new, options);
+        set_finalizers(&mut new, options, strategy.orphans_by_default());
         if grace.is_none() && !is_held(resource, &new) {
             // It goes as it was: there is nothing to be marked for.
             return Decision::Remove(new);
@@ -244,14 +244,14 @@ fn mark(object: &mut Value, grace: i64, now: jiff::Timestamp, hastened: Option<i
 /// Adds and removes the finalizers by which the garbage collector is told what to do.
 ///
 /// Upstream counterpart: `deletionFinalizersForGarbageCollection`.
-fn set_finalizers(object: &mut Value, options: &DeleteOptions) {
+fn set_finalizers(object: &mut Value, options: &DeleteOptions, orphans_by_default: bool) {
     let present = list_at(object, &["metadata", "finalizers"]);
     let has = |name: &str| present.iter().any(|finalizer| finalizer == name);
     let (orphan, foreground) = match (options.propagation, options.orphan_dependents) {
         (Some(policy), _) => (policy == Propagation::Orphan, policy == Propagation::Foreground),
         (None, Some(orphan)) => (orphan, false),
         // No word on it: what is there stays, and orphaning comes before waiting.
-        (None, None) => (has(ORPHAN), has(FOREGROUND)),
+        (None, None) => (has(ORPHAN) || (orphans_by_default && !has(FOREGROUND)), has(FOREGROUND)),
     };
     if (orphan, foreground) == (has(ORPHAN), has(FOREGROUND)) {
         return;

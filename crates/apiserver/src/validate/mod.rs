@@ -83,7 +83,8 @@ pub fn update_status(kind: &str, new: &Value, old: &Value) -> Vec<FieldError> {
     metadata::update(new, old, &mut errors);
     match kind {
         "Deployment" => workload::deployment_status(new, old, &mut errors),
-        "ReplicaSet" => workload::replica_set_status(new, &mut errors),
+        // A ReplicationController's has no more fields than a ReplicaSet's.
+        "ReplicaSet" | "ReplicationController" => workload::replica_set_status(new, &mut errors),
         "Pod" => pod::status(new, &mut errors),
         _ => {}
     }
@@ -93,7 +94,7 @@ pub fn update_status(kind: &str, new: &Value, old: &Value) -> Vec<FieldError> {
 /// What is not wrong with a new object but should be said: the texts of `Warning` headers.
 pub fn create_warnings(kind: &str, object: &Value) -> Vec<String> {
     let name = read::text(read::get(object, "metadata"), "name");
-    if !matches!(kind, "Deployment" | "ReplicaSet" | "Pod") || name.is_empty() {
+    if !matches!(kind, "Deployment" | "ReplicaSet" | "ReplicationController" | "Pod") || name.is_empty() {
         return Vec::new();
     }
     match names::dns_label(name) {
@@ -116,6 +117,7 @@ fn content(kind: &str, object: &Value, errors: &mut Errors) {
     match kind {
         "Deployment" => workload::deployment(object, errors),
         "ReplicaSet" => workload::replica_set(object, errors),
+        "ReplicationController" => workload::replication_controller(object, errors),
         "Scale" => workload::scale(object, errors),
         "Binding" => pod::binding(object, errors),
         "Service" => service::service(object, errors),

@@ -174,6 +174,64 @@ fn mistakes_in_a_deployment_are_named_as_upstream_names_them() {
 }
 
 #[test]
+fn replication_controllers_select_by_labels_that_their_template_has() {
+    let controller = |spec: Value| {
+        prepared(
+            "v1",
+            "ReplicationController",
+            json!({"metadata": {"name": "web", "namespace": "default"}, "spec": spec}),
+        )
+    };
+    let template = |labels: Value| {
+        json!({
+            "metadata": {"labels": labels},
+            "spec": {"containers": [{"name": "c", "image": "nginx:1"}]},
+        })
+    };
+    let errors = |spec: Value| created("ReplicationController", &controller(spec));
+    let good = controller(json!({"template": template(json!({"app": "web"}))}));
+    assert_eq!(created("ReplicationController", &good), Vec::<String>::new());
+    assert_eq!(good["spec"]["selector"], json!({"app": "web"}), "it follows the labels");
+
+    assert_eq!(
+        errors(json!({"replicas": -1, "minReadySeconds": -1})),
+        [
+            "spec.minReadySeconds: Invalid value: -1: must be greater than or equal to 0",
+            "spec.selector: Required value",
+            "spec.replicas: Invalid value: -1: must be greater than or equal to 0",
+            "spec.template: Required value",
+        ]
+    );
+    assert_eq!(
+        errors(json!({"selector": {"app": "api"}, "template": template(json!({"app": "web"}))})),
+        [
+            "spec.template.metadata.labels: Invalid value: {\"app\":\"web\"}: `selector` does not match template `labels`"
+        ]
+    );
+    let mut dated = template(json!({"app": "web"}));
+    dated["spec"]["activeDeadlineSeconds"] = json!(5);
+    assert_eq!(
+        errors(json!({"template": dated})),
+        [
+            "spec.template.spec.activeDeadlineSeconds: Forbidden: activeDeadlineSeconds in ReplicationController is \
+             not Supported"
+        ]
+    );
+    // Unlike that of a ReplicaSet it may change.
+    let mut moved = good.clone();
+    moved["spec"]["selector"] = json!({"app": "api"});
+    moved["spec"]["template"]["metadata"]["labels"] = json!({"app": "api"});
+    assert_eq!(update("ReplicationController", &moved, &good), []);
+    let mut counted = good.clone();
+    counted["status"] = json!({"replicas": 1, "readyReplicas": 2});
+    let errors = update_status("ReplicationController", &counted, &good);
+    assert_eq!(
+        errors[0].to_string(),
+        "status.readyReplicas: Invalid value: 2: cannot be greater than status.replicas"
+    );
+}
+
+#[test]
 fn selectors_must_be_there_say_something_and_be_well_formed() {
     let labels = "spec.template.metadata.labels: Invalid value: {\"app\":\"web\"}: `selector` does not match template \
                   `labels`";

@@ -1,6 +1,6 @@
-//! Deployments and ReplicaSets.
+//! Deployments, ReplicaSets and ReplicationControllers.
 //!
-//! Upstream counterpart: `pkg/apis/apps/validation`.
+//! Upstream counterpart: `pkg/apis/apps/validation`, and of the last `pkg/apis/core/validation`.
 
 use kcm_api::selector::{LabelSelector, Selector};
 use serde_json::{Value, json};
@@ -41,6 +41,24 @@ pub(super) fn replica_set(object: &Value, errors: &mut Errors) {
     selector_and_template(spec, errors);
 }
 
+/// The spec of a ReplicationController.
+pub(super) fn replication_controller(object: &Value, errors: &mut Errors) {
+    let spec = get(object, "spec");
+    errors.not_negative(&SPEC.child("minReadySeconds"), integer(spec, "minReadySeconds"));
+    let selector = map(spec, "selector");
+    if selector.is_none_or(serde_json::Map::is_empty) {
+        errors.required(&SPEC.child("selector"), "");
+    }
+    errors.not_negative(&SPEC.child("replicas"), integer(spec, "replicas"));
+    if given(spec, "template").is_none() {
+        errors.required(&SPEC.child("template"), "");
+        return;
+    }
+    let labels = get(get(get(spec, "template"), "metadata"), "labels");
+    let selected = selector.into_iter().flatten().all(|(key, value)| labels.get(key) == Some(value));
+    template("ReplicationController", spec, selected, errors);
+}
+
 /// A selector can never change: pods would be left without anybody who knows of them.
 pub(super) fn selector_immutable(new: &Value, old: &Value, errors: &mut Errors) {
     let selector = |object| get(get(object, "spec"), "selector");
@@ -52,7 +70,7 @@ fn selector_and_template(spec: &Value, errors: &mut Errors) {
     let Some(selector) = given(spec, "selector") else {
         errors.required(&path, "");
         // Upstream goes on with a selector that matches nothing, so the labels never match either.
-        template(spec, None, errors);
+        template("ReplicaSet", spec, false, errors);
         return;
     };
     label_selector(selector, &path, errors);
@@ -63,7 +81,13 @@ fn selector_and_template(spec: &Value, errors: &mut Errors) {
     }
     let declared: Option<LabelSelector> = serde_json::from_value(selector.clone()).ok();
     match declared.map(|declared| Selector::new(Some(&declared))) {
-        Some(Ok(compiled)) => template(spec, Some(&compiled), errors),
+        Some(Ok(compiled)) => {
+            let labels = entries(get(get(spec, "template"), "metadata"), "labels");
+            let labels =
+                labels.map(|(key, value)| (key.clone(), value.as_str().unwrap_or_default().to_owned()));
+            let selected = compiled.is_empty() || compiled.matches(&labels.collect());
+            template("ReplicaSet", spec, selected, errors);
+        }
         _ => errors.invalid(&path, selector.clone(), "invalid label selector"),
     }
 }
@@ -94,18 +118,14 @@ pub(super) fn label_selector(selector: &Value, path: &Path<'_>, errors: &mut Err
     }
 }
 
-fn template(spec: &Value, selector: Option<&Selector>, errors: &mut Errors) {
+/// The template in `spec`, of what is called `kind` in errors; `selected` is whether the selector matches its labels.
+fn template(kind: &str, spec: &Value, selected: bool, errors: &mut Errors) {
     let (template, path) = (get(spec, "template"), SPEC.child("template"));
     let (pods, pods_path) = (get(template, "spec"), path.child("spec"));
-    if selector.is_none_or(|selector| !selector.is_empty()) {
-        let metadata = get(template, "metadata");
-        let labels = entries(metadata, "labels");
-        let labels = labels.map(|(key, value)| (key.clone(), value.as_str().unwrap_or_default().to_owned()));
-        if !selector.is_some_and(|selector| selector.matches(&labels.collect())) {
-            let labels = get(metadata, "labels").clone();
-            let path = path.child("metadata");
-            errors.invalid(&path.child("labels"), labels, "`selector` does not match template `labels`");
-        }
+    if !selected {
+        let labels = get(get(template, "metadata"), "labels").clone();
+        let path = path.child("metadata");
+        errors.invalid(&path.child("labels"), labels, "`selector` does not match template `labels`");
     }
     pod::template(template, &path, errors);
     let policy = text(pods, "restartPolicy");
@@ -113,8 +133,8 @@ fn template(spec: &Value, selector: Option<&Selector>, errors: &mut Errors) {
         errors.not_supported(&pods_path.child("restartPolicy"), policy, &["Always"]);
     }
     if given(pods, "activeDeadlineSeconds").is_some() {
-        let detail = "activeDeadlineSeconds in ReplicaSet is not Supported";
-        errors.forbidden(&pods_path.child("activeDeadlineSeconds"), detail);
+        let detail = format!("activeDeadlineSeconds in {kind} is not Supported");
+        errors.forbidden(&pods_path.child("activeDeadlineSeconds"), &detail);
     }
 }
 

@@ -68,6 +68,23 @@ async fn foreground_deletion_marks_and_waits_for_its_finalizer() {
 }
 
 #[tokio::test]
+async fn replication_controller_leaves_its_pods_behind_unless_told_otherwise() {
+    let client = Client::new();
+    let controllers = "/api/v1/namespaces/default/replicationcontrollers";
+    let template = deployment("web")["spec"]["template"].clone();
+    for (name, options, finalizers) in [
+        ("asked-nothing", Value::Null, json!(["orphan"])),
+        ("waits", json!({"propagationPolicy": "Foreground"}), json!(["foregroundDeletion"])),
+        ("background", json!({"propagationPolicy": "Background"}), Value::Null),
+    ] {
+        let controller = json!({"metadata": {"name": name}, "spec": {"template": template}});
+        client.post(controllers, &controller).await.expect(201);
+        let answer = client.delete(&format!("{controllers}/{name}"), &options).await.expect(200);
+        assert_eq!(answer["metadata"]["finalizers"], finalizers, "{name}");
+    }
+}
+
+#[tokio::test]
 async fn orphaning_delete_is_asked_for_in_either_way() {
     for options in [json!({"propagationPolicy": "Orphan"}), json!({"orphanDependents": true})] {
         let (client, _) = with_deployment().await;

@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 
 use super::Strategy;
 use crate::{
-    json::{copy, list_at, set},
-    selector::SelectableField,
+    json::{at, copy, list_at, set},
+    selector::{LabelSelector, SelectableField},
 };
 
 /// A kind about which nothing is special.
@@ -54,6 +54,33 @@ impl Strategy for Namespace {
 
     fn prepare_deletion(&self, object: &mut Value) {
         set(object, &["status", "phase"], "Terminating");
+    }
+}
+
+/// ReplicationControllers.
+pub(crate) struct ReplicationController;
+
+impl Strategy for ReplicationController {
+    fn initial_status(&self, _object: &Value) -> Option<Value> {
+        Some(json!({"replicas": 0}))
+    }
+
+    fn counted_members(&self) -> &'static [&'static [&'static str]] {
+        &[&["spec"]]
+    }
+
+    fn selectable_fields(&self) -> &'static [SelectableField] {
+        static FIELDS: [SelectableField; 1] =
+            [SelectableField { name: "status.replicas", paths: &[&["status", "replicas"]], absent: "0" }];
+        &FIELDS
+    }
+
+    fn scale_selector(&self, object: &Value) -> LabelSelector {
+        at(object, &["spec", "selector"]).map(LabelSelector::from_labels).unwrap_or_default()
+    }
+
+    fn orphans_by_default(&self) -> bool {
+        true
     }
 }
 

@@ -3,10 +3,7 @@
 use serde_json::{Value, json};
 
 use super::Strategy;
-use crate::{
-    json::at,
-    selector::{LabelSelector, SelectableField},
-};
+use crate::selector::SelectableField;
 
 fn stored_only(kind: &str) -> Vec<String> {
     vec![format!("{kind} is stored only: no controller of the embedded API server acts on it")]
@@ -34,33 +31,6 @@ impl Strategy for Service {
 
     fn warnings(&self, _object: &Value) -> Vec<String> {
         stored_only("Service")
-    }
-}
-
-/// ReplicationControllers.
-pub(crate) struct ReplicationController;
-
-impl Strategy for ReplicationController {
-    fn initial_status(&self, _object: &Value) -> Option<Value> {
-        Some(json!({"replicas": 0}))
-    }
-
-    fn counted_members(&self) -> &'static [&'static [&'static str]] {
-        &[&["spec"]]
-    }
-
-    fn selectable_fields(&self) -> &'static [SelectableField] {
-        static FIELDS: [SelectableField; 1] =
-            [SelectableField { name: "status.replicas", paths: &[&["status", "replicas"]], absent: "0" }];
-        &FIELDS
-    }
-
-    fn scale_selector(&self, object: &Value) -> LabelSelector {
-        at(object, &["spec", "selector"]).map(LabelSelector::from_labels).unwrap_or_default()
-    }
-
-    fn warnings(&self, _object: &Value) -> Vec<String> {
-        stored_only("ReplicationController")
     }
 }
 

@@ -61,6 +61,12 @@ pub(crate) trait Strategy: Sync {
         false
     }
 
+    /// Whether its dependents stay when a request to delete it does not say what is to become of them. So it was
+    /// before there was a garbage collector.
+    fn orphans_by_default(&self) -> bool {
+        false
+    }
+
     /// Marks more than the metadata when deletion begins.
     fn prepare_deletion(&self, _object: &mut Value) {}
 
