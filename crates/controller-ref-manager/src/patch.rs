@@ -59,21 +59,32 @@ mod tests {
         );
     }
 
-    /// Upstream: TestGeneratePatchBytesForDelete, "check the basics of deletion".
+    /// Upstream: TestGeneratePatchBytesForDelete, as far as it is about one owner and no finalizer: that is all that
+    /// these controllers send.
     #[test]
-    fn release_spells_the_body_as_upstream_does() {
-        assert_eq!(
-            OwnerPatch::release("ss1", "ss2").as_json(),
-            r#"{"metadata":{"uid":"ss2","ownerReferences":[{"$patch":"delete","uid":"ss1"}]}}"#
-        );
-    }
-
-    /// Upstream: TestGeneratePatchBytesForDelete, the case with a UID that needs escaping.
-    #[test]
-    fn release_with_a_quote_in_a_uid_escapes_it() {
-        assert_eq!(
-            OwnerPatch::release("ss1\"hello", "ss2").as_json(),
-            r#"{"metadata":{"uid":"ss2","ownerReferences":[{"$patch":"delete","uid":"ss1\"hello"}]}}"#
-        );
+    fn generate_patch_bytes_for_delete_spells_the_body_as_upstream_does() {
+        let cases = [
+            (
+                "check the structure of patch bytes",
+                "ss1",
+                "ss2",
+                r#"{"metadata":{"uid":"ss2","ownerReferences":[{"$patch":"delete","uid":"ss1"}]}}"#,
+            ),
+            (
+                "check if parent uid is escaped",
+                r#"ss1"hello"#,
+                "ss2",
+                r#"{"metadata":{"uid":"ss2","ownerReferences":[{"$patch":"delete","uid":"ss1\"hello"}]}}"#,
+            ),
+            (
+                "check if revision uid uid is escaped",
+                "ss1",
+                r#"ss2"hello"#,
+                r#"{"metadata":{"uid":"ss2\"hello","ownerReferences":[{"$patch":"delete","uid":"ss1"}]}}"#,
+            ),
+        ];
+        for (name, owner, dependent, body) in cases {
+            assert_eq!(OwnerPatch::release(owner, dependent).as_json(), body, "{name}");
+        }
     }
 }

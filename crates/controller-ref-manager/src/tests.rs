@@ -117,6 +117,7 @@ async fn run(cluster: Cluster, owner: &OwnerIdentity, selector: &Selector, pods:
     }
 }
 
+/// Upstream: TestClaimPods, "Claim pods with correct label".
 #[tokio::test]
 async fn test_claim_pods_claim_pods_with_correct_label() {
     let pods = vec![pod("pod1", Some("production"), None), pod("pod2", Some("testing"), None)];
@@ -125,6 +126,7 @@ async fn test_claim_pods_claim_pods_with_correct_label() {
     assert_eq!(outcome.requests, ["get", "adopt pod1"]);
 }
 
+/// Upstream: TestClaimPods, "Controller marked for deletion can not claim pods".
 #[tokio::test]
 async fn test_claim_pods_controller_marked_for_deletion_can_not_claim_new_pods() {
     let deleting = OwnerIdentity { deleting: true, ..owner() };
@@ -133,6 +135,7 @@ async fn test_claim_pods_controller_marked_for_deletion_can_not_claim_new_pods()
     assert!(outcome.claimed.is_empty() && outcome.requests.is_empty());
 }
 
+/// Upstream: TestClaimPods, "Controller marked for deletion can not claim new pods".
 #[tokio::test]
 async fn test_claim_pods_controller_marked_for_deletion_can_not_claim_new_pods_but_keeps_its_own() {
     let deleting = OwnerIdentity { deleting: true, ..owner() };
@@ -147,6 +150,7 @@ async fn test_claim_pods_controller_marked_for_deletion_can_not_claim_new_pods_b
     assert!(outcome.requests.is_empty());
 }
 
+/// Upstream: TestClaimPods, "Controller can not claim pods owned by another controller".
 #[tokio::test]
 async fn test_claim_pods_controller_can_not_claim_pods_owned_by_another_controller() {
     let pods = vec![
@@ -158,6 +162,7 @@ async fn test_claim_pods_controller_can_not_claim_pods_owned_by_another_controll
     assert!(outcome.requests.is_empty());
 }
 
+/// Upstream: TestClaimPods, "Controller releases claimed pods when selector doesn't match".
 #[tokio::test]
 async fn test_claim_pods_controller_releases_claimed_pods_when_selector_does_not_match() {
     let pods =
@@ -167,6 +172,7 @@ async fn test_claim_pods_controller_releases_claimed_pods_when_selector_does_not
     assert_eq!(outcome.requests, ["release pod2"]);
 }
 
+/// Upstream: TestClaimPods, "Controller does not claim orphaned pods marked for deletion".
 #[tokio::test]
 async fn test_claim_pods_controller_does_not_claim_orphaned_pods_marked_for_deletion() {
     let terminating = |pod: Pod| Pod { deleted: Some(Time::from_unix(1)), ..pod };
@@ -180,6 +186,7 @@ async fn test_claim_pods_controller_does_not_claim_orphaned_pods_marked_for_dele
     assert!(outcome.requests.is_empty());
 }
 
+/// Upstream: TestClaimPods, "Controller does not claim pods of different namespace".
 #[tokio::test]
 async fn test_claim_pods_controller_can_not_claim_pods_of_different_namespace() {
     let elsewhere = Pod { key: ObjectKey::new("elsewhere", "pod2"), ..pod("pod2", Some("production"), None) };
@@ -188,6 +195,7 @@ async fn test_claim_pods_controller_can_not_claim_pods_of_different_namespace() 
     assert_eq!(outcome.claimed, ["pod1"]);
 }
 
+/// Upstream: TestClaimPods, "Cluster scoped controller claims pods of specified namespace".
 #[tokio::test]
 async fn test_claim_pods_cluster_scoped_controller_can_claim_pods_of_specified_namespace() {
     let cluster_scoped = OwnerIdentity { namespace: "".into(), ..owner() };

@@ -52,8 +52,6 @@ fn seconds(number: i32) -> SignedDuration {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
     use crate::testing::{ago, now, pod, ready};
 
@@ -74,45 +72,62 @@ mod tests {
     /// Upstream: TestNextPodAvailabilityCheck, its six cases.
     #[test]
     fn test_next_pod_availability_check() {
-        let next = |pod: &Pod, min_ready| next_pod_availability(pod, min_ready, now());
         let seconds = |seconds| Some(Duration::from_secs(seconds));
-        assert_eq!(next(&pod("not-ready"), 10), None);
-        assert_eq!(next(&since(0), 0), None);
-        assert_eq!(next(&ready(pod("no-time"), None), 10), None);
-        assert_eq!(next(&since(0), 1), seconds(1));
-        assert_eq!(next(&since(20), 30), seconds(10));
-        assert_eq!(next(&since(30), 30), None);
-        assert_eq!(next(&since(0), -5), None);
+        let cases = [
+            ("not ready", pod("p"), 0, None),
+            ("no minReadySeconds defined", since(0), 0, None),
+            ("lastTransitionTime is zero", ready(pod("p"), None), 1, None),
+            ("just became ready - available in 1s", since(0), 1, seconds(1)),
+            ("ready for 20s - available in 10s", since(20), 30, seconds(10)),
+            ("available", since(51), 50, None),
+            ("available just now", since(30), 30, None),
+            ("a minReadySeconds below zero", since(0), -5, None),
+        ];
+        for (name, pod, min_ready, expected) in cases {
+            assert_eq!(next_pod_availability(&pod, min_ready, now()), expected, "{name}");
+        }
     }
 
-    /// Upstream: TestFindMinNextPodAvailabilitySimpleCheck.
+    /// Upstream: TestFindMinNextPodAvailabilitySimpleCheck, its five cases.
     #[test]
     fn test_find_min_next_pod_availability_simple_check() {
-        let min = |pods: Vec<Pod>, min_ready| {
-            min_next_pod_availability(pods.into_iter().map(Arc::new), min_ready, now(), now())
-        };
-        assert_eq!(min(vec![], 30), None);
-        assert_eq!(min(vec![pod("not-ready")], 30), None);
-        assert_eq!(min(vec![since(0), since(20)], 0), None);
-        assert_eq!(min(vec![since(60), since(40)], 30), None);
-        assert_eq!(min(vec![since(60), since(5), since(20), pod("x")], 30), Some(Duration::from_secs(10)));
+        let unready = || pod("p");
+        let cases = [
+            ("no pods", vec![], 0, None),
+            ("unready pods", vec![unready(), unready()], 0, None),
+            ("ready pods with no minReadySeconds", vec![since(0), since(0)], 0, None),
+            (
+                "unready and ready pods should find min next availability check",
+                vec![unready(), since(2), since(0), since(4), unready()],
+                10,
+                Some(Duration::from_secs(6)),
+            ),
+            (
+                "unready and available pods do not require min next availability check",
+                vec![unready(), since(15), since(11), since(10), unready()],
+                10,
+                None,
+            ),
+        ];
+        for (name, pods, min_ready, expected) in cases {
+            assert_eq!(min_next_pod_availability(pods, min_ready, now(), now()), expected, "{name}");
+        }
     }
 
-    /// Upstream: TestFindMinNextPodAvailability.
+    /// Upstream: TestFindMinNextPodAvailability, its two cases, where time passes while the status is written.
     #[test]
     fn test_find_min_next_pod_availability() {
-        let after = |passed| {
-            min_next_pod_availability(
-                [&since(20), &since(0)],
-                30,
-                now(),
-                now() + SignedDuration::from_secs(passed),
-            )
-        };
-        assert_eq!(after(0), Some(Duration::from_secs(10)));
-        assert_eq!(after(4), Some(Duration::from_secs(6)));
-        assert_eq!(after(11), Some(Duration::ZERO));
-        // A clock that was set back makes it no later than it was.
-        assert_eq!(after(-5), Some(Duration::from_secs(10)));
+        let pods = [pod("p"), since(2), since(0), since(4), pod("p")];
+        let cases = [
+            ("considering status evaluation/update delay", 2, Duration::from_secs(4)),
+            ("the status evaluation delay is longer than what is left", 7, Duration::ZERO),
+            // Not upstream's.
+            ("no delay", 0, Duration::from_secs(6)),
+            ("a clock that was set back makes it no later than it was", -5, Duration::from_secs(6)),
+        ];
+        for (name, passed, expected) in cases {
+            let later = now() + SignedDuration::from_secs(passed);
+            assert_eq!(min_next_pod_availability(&pods, 10, now(), later), Some(expected), "{name}");
+        }
     }
 }

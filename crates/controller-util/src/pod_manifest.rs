@@ -161,9 +161,9 @@ mod tests {
         PodTemplate::from_value(value).unwrap()
     }
 
-    /// Upstream: TestCreatePodsWithGenerateName.
+    /// Upstream: TestCreatePodsWithGenerateName: the default prefix, and an explicit prefix.
     #[test]
-    fn manifest_holds_what_the_template_gives_in_upstreams_order() {
+    fn create_pods_with_generate_name_sends_what_the_template_gives_in_upstreams_order() {
         let template = template(&json!({
             "metadata": {"labels": {"a": "b"}, "annotations": {"n": "x"}, "finalizers": ["f/g"], "name": "dropped"},
             "spec": {"containers": [{"name": "c", "futureField": 1}]},

@@ -65,10 +65,15 @@ mod tests {
 
     /// Upstream: TestSlowStartBatch, its three cases.
     #[tokio::test]
-    async fn batch_with_failures_ends_after_the_batch_that_fails() {
-        assert_eq!(run(0).await, (0, true, 1));
-        assert_eq!(run(10).await, (10, false, 10));
-        assert_eq!(run(5).await, (5, true, 7));
+    async fn slow_start_batch_ends_after_the_batch_that_fails() {
+        let cases = [
+            ("callLimit = 0 (all fail)", 0, (0, true, 1)),
+            ("callLimit = count (all succeed)", 10, (10, false, 10)),
+            ("callLimit < count (some succeed)", 5, (5, true, 7)),
+        ];
+        for (name, limit, expected) in cases {
+            assert_eq!(run(limit).await, expected, "{name}");
+        }
     }
 
     #[tokio::test]

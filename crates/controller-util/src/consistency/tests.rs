@@ -46,38 +46,79 @@ fn after_write(read: Option<&str>) -> (ConsistencyStore, Caches) {
     (store, caches)
 }
 
+/// Upstream: TestOwnerRecord_IsReady, and what is newer or older because it is longer or shorter.
 #[test]
 fn test_owner_record_is_ready() {
-    // Newer, equal, and longer and so newer.
-    for read in ["101", "100", "1000"] {
-        assert_eq!(after_write(Some(read)).0.ensure_ready(&owner()), Ok(()), "{read}");
-    }
-    // Older, and shorter and so older.
-    for read in ["99", "9"] {
-        let behind = after_write(Some(read)).0.ensure_ready(&owner()).unwrap_err();
-        assert_eq!(
-            behind.to_string(),
-            format!("read version: {read} is not as new as written version: 100 for group resource pods")
-        );
-    }
-    // A cache that cannot say, or says something that is no version.
-    assert_eq!(after_write(None).0.ensure_ready(&owner()), Ok(()));
-    for read in ["", "abc", "0100", "-1"] {
-        assert_eq!(after_write(Some(read)).0.ensure_ready(&owner()), Ok(()), "{read}");
+    let cases = [
+        ("newer", Some("101"), true),
+        ("newer, for it is longer", Some("1000"), true),
+        ("equal", Some("100"), true),
+        ("older", Some("99"), false),
+        ("older, for it is shorter", Some("9"), false),
+        ("missing store", None, true),
+        ("unparsable: empty", Some(""), true),
+        ("unparsable: letters", Some("abc"), true),
+        ("unparsable: a leading zero", Some("0100"), true),
+        ("unparsable: below zero", Some("-1"), true),
+    ];
+    for (name, read, ready) in cases {
+        let answer = after_write(read).0.ensure_ready(&owner()).map_err(|behind| behind.to_string());
+        let read = read.unwrap_or_default();
+        let behind =
+            format!("read version: {read} is not as new as written version: 100 for group resource pods");
+        assert_eq!(answer, if ready { Ok(()) } else { Err(behind) }, "{name}");
     }
 }
 
+/// Upstream: TestOwnerRecord_WroteAt, with its versions.
 #[test]
 fn test_owner_record_wrote_at_keeps_the_highest_version() {
-    let (store, caches) = after_write(Some("100"));
-    store.wrote_at(&owner(), &uid("u"), GroupResource::PODS, "99");
+    let caches = Caches::default();
+    let store = caches.store();
+    caches.read(GroupResource::PODS, "1");
+    for (version, highest) in [("5", "5"), ("10", "10"), ("8", "10"), ("abc", "10")] {
+        store.wrote_at(&owner(), &uid("u"), GroupResource::PODS, version);
+        assert_eq!(store.ensure_ready(&owner()).unwrap_err().written, highest, "after {version}");
+    }
+    // Another resource leaves this one as it is.
+    store.wrote_at(&owner(), &uid("u"), GroupResource::REPLICA_SETS, "1");
+    assert_eq!(store.ensure_ready(&owner()).unwrap_err().written, "10");
+}
+
+/// Upstream: TestConsistencyStore_WroteAt: the owner has no record before its first write.
+#[test]
+fn test_consistency_store_wrote_at_makes_a_record_and_moves_it() {
+    let caches = Caches::default();
+    let store = caches.store();
+    caches.read(GroupResource::PODS, "1");
     assert_eq!(store.ensure_ready(&owner()), Ok(()));
-    store.wrote_at(&owner(), &uid("u"), GroupResource::PODS, "99");
-    store.wrote_at(&owner(), &uid("u"), GroupResource::PODS, "102");
-    store.wrote_at(&owner(), &uid("u"), GroupResource::PODS, "abc");
-    assert!(store.ensure_ready(&owner()).is_err());
-    caches.read(GroupResource::PODS, "102");
-    assert_eq!(store.ensure_ready(&owner()), Ok(()));
+    for version in ["10", "20"] {
+        store.wrote_at(&owner(), &uid("u"), GroupResource::PODS, version);
+        assert_eq!(store.ensure_ready(&owner()).unwrap_err().written, version);
+    }
+}
+
+/// Upstream: TestConsistencyStore_New.
+#[test]
+fn test_consistency_store_new_holds_no_record() {
+    assert!(Caches::default().store().records.is_empty());
+    assert!(ConsistencyStore::new([]).records.is_empty());
+}
+
+/// Upstream: TestConsistencyStore_IsReady.
+#[test]
+fn test_consistency_store_is_ready_once_the_cache_has_read_what_was_written() {
+    let caches = Caches::default();
+    let store = caches.store();
+    assert_eq!(store.ensure_ready(&owner()), Ok(()), "no record");
+    caches.read(GroupResource::PODS, "5");
+    store.wrote_at(&owner(), &uid("u"), GroupResource::PODS, "10");
+    assert!(store.ensure_ready(&owner()).is_err(), "read < write");
+    caches.read(GroupResource::PODS, "10");
+    assert_eq!(store.ensure_ready(&owner()), Ok(()), "read == write");
+    caches.read(GroupResource::PODS, "15");
+    assert_eq!(store.ensure_ready(&owner()), Ok(()), "read > write");
+    assert!(store.records.is_empty(), "there is nothing left to wait for");
 }
 
 #[test]
@@ -107,23 +148,24 @@ fn owners_do_not_wait_for_each_other() {
     assert_eq!(store.ensure_ready(&ObjectKey::new("elsewhere", "web")), Ok(()));
 }
 
+/// Upstream: TestConsistencyStore_EnsureWrittenRecord: a change of UID resets.
 #[test]
-fn test_ensure_written_record_with_another_uid_starts_anew() {
+fn test_consistency_store_ensure_written_record_with_another_uid_starts_anew() {
     let (store, _caches) = after_write(Some("50"));
     store.wrote_at(&owner(), &uid("later"), GroupResource::PODS, "40");
     assert_eq!(store.ensure_ready(&owner()), Ok(()));
 }
 
+/// Upstream: TestConsistencyStore_Clear.
 #[test]
-fn test_clear_forgets_only_what_that_owner_wrote() {
-    let cleared = |owner_uid| {
+fn test_consistency_store_clear_forgets_only_what_that_owner_wrote() {
+    let cases =
+        [("UID match", Some("u"), true), ("UID mismatch", Some("other"), false), ("UID empty", None, true)];
+    for (name, owner_uid, cleared) in cases {
         let (store, _caches) = after_write(Some("1"));
         store.clear(&owner(), owner_uid);
-        store.ensure_ready(&owner()).is_ok()
-    };
-    assert!(cleared(Some("u")));
-    assert!(!cleared(Some("other")));
-    assert!(cleared(None));
+        assert_eq!(store.ensure_ready(&owner()).is_ok(), cleared, "{name}");
+    }
     let (store, _caches) = after_write(Some("1"));
     store.clear(&ObjectKey::new("default", "unknown"), None);
     assert!(store.ensure_ready(&owner()).is_err());
@@ -139,8 +181,9 @@ fn writes_to_resources_without_a_cache_are_forgotten() {
     assert_eq!(disabled.ensure_ready(&owner()), Ok(()));
 }
 
+/// Upstream: TestConsistencyStore_EnsureWrittenRecord_Concurrent.
 #[test]
-fn test_ensure_written_record_concurrent() {
+fn test_consistency_store_ensure_written_record_concurrent_keeps_the_highest() {
     let (store, caches) = after_write(Some("100"));
     std::thread::scope(|scope| {
         for version in 101..=200_u32 {

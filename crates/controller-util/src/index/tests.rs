@@ -34,7 +34,8 @@ fn elsewhere(pod: Pod) -> Pod {
     Pod { key: kcm_api::ObjectKey::new("elsewhere", &*pod.key.name), ..pod }
 }
 
-/// Upstream: TestFilterPodsByOwner, its cases.
+/// Upstream: TestFilterPodsByOwner, its four cases and some more; upstream has one function for owned pods and
+/// orphans together.
 #[test]
 fn test_filter_pods_by_owner() {
     let other_kind = |pod: Pod| {
@@ -51,10 +52,16 @@ fn test_filter_pods_by_owner() {
         pod("orphan"),
         elsewhere(pod("orphan-elsewhere")),
     ]);
-    assert_eq!(names(&pods_of(&pods, &owner("default", "web", "u"))), ["default/ours"]);
-    assert_eq!(names(&pods_of(&pods, &owner("elsewhere", "web", "u"))), ["elsewhere/elsewhere"]);
-    assert!(pods_of(&pods, &owner("default", "web", "unknown")).is_empty());
-    assert_eq!(names(&orphan_pods(&pods, "default")), ["default/orphan"]);
+    let of = |namespace: &str, uid: &str| pods_of(&pods, &owner(namespace, "web", uid));
+    let cases = [
+        ("owned by UID, name and kind", of("default", "u"), vec!["default/ours"]),
+        ("owned, in another namespace", of("elsewhere", "u"), vec!["elsewhere/elsewhere"]),
+        ("owned by nobody we know", of("default", "unknown"), vec![]),
+        ("orphans of the namespace", orphan_pods(&pods, "default"), vec!["default/orphan"]),
+    ];
+    for (name, found, expected) in cases {
+        assert_eq!(names(&found), expected, "{name}");
+    }
 }
 
 #[test]

@@ -64,8 +64,9 @@ fn observation_without_a_note_leaves_none() {
     assert!(expectations.is_empty());
 }
 
+/// Upstream: TestControllerExpectations, negative allowed.
 #[test]
-fn counts_lowered_too_often_go_below_zero_and_are_satisfied() {
+fn controller_expectations_lowered_too_often_go_below_zero_and_are_satisfied() {
     let (_clock, expectations) = expectations();
     expectations.expect_creations(&RS, 1);
     expectations.lower(&RS, 3, 2);
@@ -87,8 +88,9 @@ fn note_overwrites_the_one_before_whatever_that_waits_for() {
     assert_eq!(expectations.get(&RS), Some((0, 3)));
 }
 
+/// Upstream: TestControllerExpectations, TTL expiry.
 #[test]
-fn note_older_than_five_minutes_is_not_believed() {
+fn controller_expectations_older_than_five_minutes_are_not_believed() {
     let (clock, expectations) = expectations();
     expectations.expect_creations(&RS, 1);
     clock.step(EXPECTATIONS_TIMEOUT);
@@ -129,8 +131,9 @@ fn key_deleted_is_forgotten() {
     assert!(expectations.satisfied(&RS));
 }
 
+/// Upstream: TestControllerExpectations, concurrent lowering.
 #[test]
-fn counts_lowered_by_many_threads_lose_none() {
+fn controller_expectations_lowered_by_many_threads_lose_none() {
     let (_clock, expectations) = expectations();
     expectations.expect_creations(&RS, 8_000);
     expectations.raise(&RS, 0, 8_000);

@@ -12,8 +12,9 @@ fn expectations() -> (FakeClock, UidTrackingExpectations<&'static str, &'static 
     (clock, expectations)
 }
 
+/// Upstream: TestUIDExpectations, only expected keys count.
 #[test]
-fn only_expected_deletions_count_and_each_once() {
+fn uid_expectations_count_only_expected_keys_and_each_once() {
     let (_clock, expectations) = expectations();
     expectations.expect_deletions(&RS, ["shop/a", "shop/b"]);
     assert_eq!(expectations.get(&RS), Some((0, 2)));
