@@ -77,6 +77,23 @@ fn hash_of_nginx_templates_is_as_measured() {
     }
 }
 
+/// Upstream: TestComputeHash, both: the collision count is part of what is hashed.
+#[test]
+fn compute_hash_differs_by_collision_count() {
+    let cases = [("simple", Some(1), Some(2)), ("using math.MaxInt64", None, Some(i32::MAX))];
+    for (name, one, other) in cases {
+        assert_ne!(compute(&json!({}), one).unwrap(), compute(&json!({}), other).unwrap(), "{name}");
+    }
+}
+
+/// Upstream: TestPodTemplateSpecHash: 1000 templates that differ in one value, and each has its own hash.
+#[test]
+fn pod_template_spec_hash_of_1000_templates_is_1000_hashes() {
+    let hash = |number: usize| compute(&web("web", &format!("nginx:{number}")), None).unwrap();
+    let hashes: std::collections::BTreeSet<String> = (0..1000).map(hash).collect();
+    assert_eq!(hashes.len(), 1000);
+}
+
 #[test]
 fn rendering_of_a_template_is_as_long_as_measured() {
     assert_eq!(rendered(&web("web", "nginx:1.26")).chars().count(), 3445);

@@ -203,7 +203,6 @@ impl Running {
     }
 }
 
-/// Upstream: TestWatchControllers, TestWatchPods, and what follows from them.
 #[tokio::test(start_paused = true)]
 async fn controller_keeps_as_many_pods_as_are_wanted_and_then_is_quiet() {
     let running = Running::start();
@@ -231,6 +230,30 @@ async fn controller_keeps_as_many_pods_as_are_wanted_and_then_is_quiet() {
     server.take_requests();
     running.pass(3600).await;
     assert_eq!(server.take_requests(), [""; 0]);
+    running.end().await;
+}
+
+/// Upstream: TestWatchControllers.
+#[tokio::test(start_paused = true)]
+async fn watch_controllers_a_replica_set_that_appears_is_synced() {
+    let running = Running::start();
+    running.pass(1).await;
+    running.server.replica_sets.apply(replica_set("web", 1));
+    running.pass(1).await;
+    assert_eq!(running.server.take_requests()[..1], ["create"]);
+    running.end().await;
+}
+
+/// Upstream: TestWatchPods.
+#[tokio::test(start_paused = true)]
+async fn watch_pods_a_pod_that_changes_has_its_owner_synced() {
+    let running = Running::start();
+    running.server.replica_sets.apply(replica_set("web", 1));
+    running.pass(1).await;
+    running.server.take_requests();
+    running.server.start_pods();
+    running.pass(1).await;
+    assert_eq!(running.server.take_requests(), ["status"]);
     running.end().await;
 }
 

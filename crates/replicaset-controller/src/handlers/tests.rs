@@ -72,17 +72,9 @@ async fn orphan_added_wakes_all_that_select_it_and_counts_as_no_creation() {
     assert_eq!(outcome(&world).await, (woken(&["twin", "web"]), (1, 1), (1, 1)));
 }
 
-/// Upstream: TestPodControllerLookup.
+/// Upstream: TestPodControllerLookup, its three cases and some more.
 #[tokio::test]
 async fn test_pod_controller_lookup() {
-    let lookup = async |sets: Vec<ReplicaSet>| {
-        let mut world = World::new();
-        for replica_set in sets {
-            world.add_replica_set(&replica_set);
-        }
-        added(&world, pod("p"));
-        world.take_queued().await
-    };
     let selecting = |name: &str, selector| {
         let namespace = if name == "elsewhere" { "elsewhere" } else { "default" };
         changed_replica_set(
@@ -91,10 +83,8 @@ async fn test_pod_controller_lookup() {
             &json!({"metadata": {"namespace": namespace}, "spec": {"selector": selector}}),
         )
     };
-    assert_eq!(lookup(vec![]).await, [""; 0]);
-    assert_eq!(lookup(vec![replica_set("a", 1)]).await, ["a"]);
     let bad = json!({"matchExpressions": [{"key": "app", "operator": "Near"}]});
-    let sets = vec![
+    let several = vec![
         replica_set("matches", 1),
         selecting("elsewhere", json!({"matchLabels": {"app": "web"}})),
         selecting("differs", json!({"matchLabels": {"app": "db"}})),
@@ -103,7 +93,19 @@ async fn test_pod_controller_lookup() {
         selecting("none", json!(null)),
         selecting("broken", bad),
     ];
-    assert_eq!(lookup(sets).await, ["matches"]);
+    let cases: [(&str, Vec<ReplicaSet>, &[&str]); 3] = [
+        ("no ReplicaSet", vec![], &[]),
+        ("one ReplicaSet", vec![replica_set("a", 1)], &["a"]),
+        ("different selectors and namespaces", several, &["matches"]),
+    ];
+    for (name, sets, expected) in cases {
+        let mut world = World::new();
+        for replica_set in sets {
+            world.add_replica_set(&replica_set);
+        }
+        added(&world, pod("p"));
+        assert_eq!(world.take_queued().await, expected, "{name}");
+    }
 }
 
 #[tokio::test]
@@ -182,33 +184,35 @@ async fn orphan_deleted_wakes_nobody() {
     assert_eq!(outcome(&world).await, (woken(&[]), (1, 1), (1, 1)));
 }
 
-/// Upstream: TestUpdatePods, its four steps, and the cases that it leaves out.
+/// Upstream: TestUpdatePods, its four cases, and those that it leaves out.
 #[tokio::test]
 async fn test_update_pods() {
     let (world, web, other) = world();
-    let step = async |old: Pod, new: Pod| {
-        updated(&world, old, newer(new));
-        let (queued, web, other) = outcome(&world).await;
-        // No update counts as a creation or deletion.
-        assert_eq!((web, other), ((1, 1), (1, 1)));
-        queued
-    };
     let (mine, its) = (owned_by(&web, pod("p")), owned_by(&other, pod("p")));
-    // From one owner to another: both.
-    assert_eq!(step(mine.clone(), its).await, ["other", "web"]);
-    // The owner let go: it, and whoever selects the pod now.
-    assert_eq!(step(mine.clone(), pod("p")).await, ["web"]);
-    assert_eq!(step(mine.clone(), relabelled(pod("p"))).await, ["other", "web"]);
-    // Adopted: the new owner.
-    assert_eq!(step(pod("p"), mine.clone()).await, ["web"]);
-    // An orphan with other labels: those that select it now.
-    assert_eq!(step(pod("p"), relabelled(pod("p"))).await, ["other"]);
-    // An orphan in whom nothing changed that matters: nobody.
-    assert_eq!(step(pod("p"), ready(pod("p"), ago(0))).await, [""; 0]);
-    // The reference itself changed, but not whom it means: once is enough.
+    // The reference itself changed, but not whom it means.
     let mut reference = (**mine.controller.as_ref().unwrap()).clone();
     reference.block_owner_deletion = None;
-    assert_eq!(step(mine, Pod { controller: Some(Arc::new(reference)), ..pod("p") }).await, ["web"]);
+    let reworded = Pod { controller: Some(Arc::new(reference)), ..pod("p") };
+    let cases: [(&str, Pod, Pod, &[&str]); 7] = [
+        ("an orphan with new labels: those that select it now", pod("p"), relabelled(pod("p")), &["other"]),
+        ("another controllerRef: the old owner and the new", mine.clone(), its, &["other", "web"]),
+        (
+            "controllerRef removed and labels changed: the old owner and whoever selects it now",
+            mine.clone(),
+            relabelled(pod("p")),
+            &["other", "web"],
+        ),
+        ("controllerRef removed, labels as before: the old owner", mine.clone(), pod("p"), &["web"]),
+        ("adopted: the new owner", pod("p"), mine.clone(), &["web"]),
+        ("an orphan in whom nothing changed that matters: nobody", pod("p"), ready(pod("p"), ago(0)), &[]),
+        ("the same owner in other words: once", mine, reworded, &["web"]),
+    ];
+    for (name, old, new, expected) in cases {
+        updated(&world, old, newer(new));
+        let (queued, web, other) = outcome(&world).await;
+        assert_eq!(queued, expected, "{name}");
+        assert_eq!((web, other), ((1, 1), (1, 1)), "{name}: no update counts as a creation or deletion");
+    }
 }
 
 #[tokio::test]

@@ -42,8 +42,9 @@ impl Table {
     }
 }
 
-/// The names of those that go when `keep` of `pods` may stay.
-fn victims(keep: i32, pods: Vec<Pod>, related: Vec<Pod>) -> Vec<String> {
+/// The names of those that go when `keep` of `pods` may stay; related are `pods`, if nobody else is.
+fn victims(keep: i32, pods: Vec<Pod>, related: Option<Vec<Pod>>) -> Vec<String> {
+    let related = related.unwrap_or_else(|| pods.clone());
     let mut view = view(keep, pods);
     view.related = related.into_iter().map(Arc::new).collect();
     match plan(&view, now()) {
@@ -55,53 +56,110 @@ fn victims(keep: i32, pods: Vec<Pod>, related: Vec<Pod>) -> Vec<String> {
     }
 }
 
+/// Upstream: TestGetPodsToDelete, all ten.
 #[test]
 fn test_get_pods_to_delete() {
     type T = Table;
-    let both = || vec![T::running_not_ready(), T::running_ready_on_node_1()];
-    // len(pods) = 0, and nothing to delete.
-    assert_eq!(victims(0, vec![], vec![]), [""; 0]);
-    assert_eq!(victims(2, both(), vec![]), [""; 0]);
-    // Those that are not ready first.
-    assert_eq!(victims(1, both(), vec![]), ["running-not-ready"]);
-    // All of them, in the order in which they came, whatever is related.
-    let reversed = || both().into_iter().rev().collect::<Vec<_>>();
-    assert_eq!(victims(0, reversed(), vec![]), ["running-ready-node-1", "running-not-ready"]);
-    assert_eq!(
-        victims(0, reversed(), vec![T::running_ready_on_node_2()]),
-        ["running-ready-node-1", "running-not-ready"]
-    );
-    // Bound to no node before bound to one.
-    let pending = vec![T::scheduled_pending(), T::unscheduled_pending()];
-    assert_eq!(victims(1, pending, vec![]), ["unscheduled-pending"]);
-    // Two that are not ready, of three.
-    let second = Pod { key: kcm_api::ObjectKey::new("default", "second"), ..T::running_not_ready() };
-    let mut two_of_three =
-        victims(1, vec![T::running_not_ready(), T::running_ready_on_node_1(), second], vec![]);
-    two_of_three.sort();
-    assert_eq!(two_of_three, ["running-not-ready", "second"]);
-    // The node with more related pods.
-    let ready_pods = || vec![T::running_ready_on_node_1(), T::running_ready_on_node_2()];
-    let related = vec![
-        T::running_ready_on_node_1(),
-        T::running_ready_on_node_2(),
-        Pod { node_name: Some("node-2".into()), ..pod("sibling") },
-    ];
-    assert_eq!(victims(1, ready_pods(), related), ["running-ready-node-2"]);
-    // Pending before running.
-    let mixed = vec![T::running_not_ready(), T::scheduled_pending()];
-    assert_eq!(victims(1, mixed, vec![]), ["scheduled-pending"]);
-    // All of these in order.
-    let all = || {
+    // A pod that upstream's test has twice goes by another name here.
+    let again = |name: &str, pod: Pod| Pod { key: kcm_api::ObjectKey::new("default", name), ..pod };
+    let various = || {
         vec![
             T::running_ready_on_node_1(),
+            again("second-on-node-1", T::running_ready_on_node_1()),
+            T::running_ready_on_node_2(),
             T::running_not_ready(),
             T::scheduled_pending(),
             T::unscheduled_pending(),
         ]
     };
-    assert_eq!(victims(1, all(), vec![]), ["unscheduled-pending", "scheduled-pending", "running-not-ready"]);
-    assert_eq!(victims(2, all(), vec![]), ["unscheduled-pending", "scheduled-pending"]);
+    let in_order: &[&str] = &[
+        "running-ready-node-1",
+        "second-on-node-1",
+        "running-ready-node-2",
+        "running-not-ready",
+        "scheduled-pending",
+        "unscheduled-pending",
+    ];
+    let crowded = vec![
+        T::running_ready_on_node_1(),
+        T::running_ready_on_node_2(),
+        again("sibling", T::running_ready_on_node_2()),
+    ];
+    // The pods, those related where that is not the same, how many go, and which.
+    type Case<'a> = (&'static str, Vec<Pod>, Option<Vec<Pod>>, usize, &'a [&'static str]);
+    let cases: [Case<'_>; 10] = [
+        ("len(pods) = 0 (i.e., diff = 0 too)", vec![], None, 0, &[]),
+        (
+            "diff = len(pods)",
+            vec![T::running_not_ready(), T::running_ready_on_node_1()],
+            None,
+            2,
+            &["running-not-ready", "running-ready-node-1"],
+        ),
+        (
+            "diff < len(pods)",
+            vec![T::running_ready_on_node_1(), T::running_not_ready()],
+            None,
+            1,
+            &["running-not-ready"],
+        ),
+        ("various pod phases and conditions, diff = len(pods)", various(), None, 6, in_order),
+        (
+            "various pod phases and conditions, diff = len(pods), relatedPods empty",
+            various(),
+            Some(vec![]),
+            6,
+            in_order,
+        ),
+        (
+            "scheduled vs unscheduled, diff < len(pods)",
+            vec![T::scheduled_pending(), T::unscheduled_pending()],
+            None,
+            1,
+            &["unscheduled-pending"],
+        ),
+        (
+            "ready vs not-ready, diff < len(pods)",
+            vec![
+                T::running_ready_on_node_1(),
+                T::running_not_ready(),
+                again("running-not-ready-too", T::running_not_ready()),
+            ],
+            None,
+            2,
+            &["running-not-ready", "running-not-ready-too"],
+        ),
+        (
+            "ready and colocated with another ready pod vs not colocated, diff < len(pods)",
+            vec![T::running_ready_on_node_1(), T::running_ready_on_node_2()],
+            Some(crowded),
+            1,
+            &["running-ready-node-2"],
+        ),
+        (
+            "pending vs running, diff < len(pods)",
+            vec![T::scheduled_pending(), T::running_not_ready()],
+            None,
+            1,
+            &["scheduled-pending"],
+        ),
+        (
+            "various pod phases and conditions, diff < len(pods)",
+            various().into_iter().filter(|pod| &*pod.key.name != "second-on-node-1").collect(),
+            None,
+            3,
+            &["unscheduled-pending", "scheduled-pending", "running-not-ready"],
+        ),
+    ];
+    for (name, pods, related, count, expected) in cases {
+        let keep = i32::try_from(pods.len() - count).unwrap();
+        assert_eq!(victims(keep, pods, related), expected, "{name}");
+    }
+}
+
+#[test]
+fn nothing_goes_where_nothing_is_too_many() {
+    assert_eq!(victims(2, vec![Table::running_not_ready(), Table::running_ready_on_node_1()], None), [""; 0]);
 }
 
 #[test]

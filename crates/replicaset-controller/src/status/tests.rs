@@ -50,38 +50,49 @@ fn counts(min_ready_seconds: i32, pods: Vec<Pod>) -> (i32, i32, i32, i32) {
     (status.replicas, status.fully_labeled_replicas, status.ready_replicas, status.available_replicas)
 }
 
+/// Upstream: TestCalculateStatus, its thirteen cases apart from those with the gate for terminating replicas off.
 #[test]
 fn test_calculate_status() {
     let since = |seconds| ready(pod("p"), ago(seconds));
-    let full = || fully_labelled(since(0));
-    let not_ready = || fully_labelled(pod("p"));
-    // Fully labelled or not, one and two, and mixed.
-    assert_eq!(counts(0, vec![full()]), (1, 1, 1, 1));
-    assert_eq!(counts(0, vec![since(0)]), (1, 0, 1, 1));
-    assert_eq!(counts(0, vec![full(), full()]), (2, 2, 2, 2));
-    assert_eq!(counts(0, vec![since(0), since(0)]), (2, 0, 2, 2));
-    assert_eq!(counts(0, vec![full(), since(0)]), (2, 1, 2, 2));
-    // Not ready.
-    assert_eq!(counts(0, vec![not_ready()]), (1, 1, 0, 0));
-    // Ready, but not for long enough.
-    assert_eq!(counts(3600, vec![full()]), (1, 1, 1, 0));
-    // The last second counts.
-    assert_eq!(counts(3600, vec![since(3599), since(3600)]), (2, 0, 2, 1));
-    assert_eq!(counts(3600, vec![since(3600), since(3600)]), (2, 0, 2, 2));
-    // Ready, and nobody knows since when.
-    assert_eq!(counts(3600, vec![ready(pod("p"), None)]), (1, 0, 1, 0));
+    let (full, part) = (|| fully_labelled(since(0)), || since(0));
+    let long_ago = |seconds| fully_labelled(since(seconds));
+    let cases = [
+        ("1 fully labelled pod", 0, vec![full()], (1, 1, 1, 1)),
+        ("1 not fully labelled pod", 0, vec![part()], (1, 0, 1, 1)),
+        ("2 fully labelled pods", 0, vec![full(), full()], (2, 2, 2, 2)),
+        ("2 not fully labelled pods", 0, vec![part(), part()], (2, 0, 2, 2)),
+        ("1 fully labelled pod, 1 not fully labelled pod", 0, vec![full(), part()], (2, 1, 2, 2)),
+        ("1 non-ready pod", 0, vec![fully_labelled(pod("p"))], (1, 1, 0, 0)),
+        ("1 ready but non-available pod", 3600, vec![full()], (1, 1, 1, 0)),
+        ("1 available pod with minReadySeconds", 3600, vec![long_ago(3600)], (1, 1, 1, 1)),
+        ("1 available pod for a long time with minReadySeconds", 3600, vec![long_ago(7200)], (1, 1, 1, 1)),
+        // Not upstream's.
+        ("a second too early", 3600, vec![since(3599), since(3600)], (2, 0, 2, 1)),
+        ("ready, and nobody knows since when", 3600, vec![ready(pod("p"), None)], (1, 0, 1, 0)),
+    ];
+    for (name, min_ready_seconds, pods, expected) in cases {
+        assert_eq!(counts(min_ready_seconds, pods), expected, "{name}");
+    }
 }
 
+/// Upstream: TestCalculateStatus, the cases about terminating replicas.
 #[test]
-fn terminating_replicas_are_told_where_the_kind_tells_them_and_cleared_where_not() {
-    let terminating = |terminating| {
+fn test_calculate_status_terminating_replicas_are_told_where_the_kind_tells_them_and_cleared_where_not() {
+    let cases = [
+        ("1 fully labelled pod, none terminating", Some(0), Some(0)),
+        (
+            "1 fully labelled pods and 2 terminating with DeploymentReplicaSetTerminatingReplicas",
+            Some(2),
+            Some(2),
+        ),
+        ("1 fully labelled pods and 2 terminating with the gate (ReplicationController)", None, None),
+    ];
+    for (name, terminating, expected) in cases {
         let mut view = view(subject(0, &json!({"terminatingReplicas": 7})), vec![going(pod("p"))]);
         view.terminating = terminating;
-        next_status(&view, &Outcome::default(), now()).terminating_replicas
-    };
-    assert_eq!(terminating(None), None);
-    assert_eq!(terminating(Some(0)), Some(0));
-    assert_eq!(terminating(Some(2)), Some(2));
+        let status = next_status(&view, &Outcome::default(), now());
+        assert_eq!(status.terminating_replicas, expected, "{name}");
+    }
 }
 
 /// The conditions after a sync that ended with `error`, where one pod is wanted and `pods` are there.
@@ -92,63 +103,118 @@ fn conditions(pods: usize, known: &serde_json::Value, error: Option<&str>) -> Ve
     next_status(&view, &Outcome { error }, now()).conditions
 }
 
+/// Upstream: TestCalculateStatusConditions, all five.
 #[test]
 fn test_calculate_status_conditions() {
-    let none = json!([]);
-    let of = |pods, error| {
-        let conditions = conditions(pods, &none, error);
-        serde_json::to_value(conditions).unwrap()
-    };
+    let nothing_known = json!([]);
+    let failed_before = json!([
+        {"type": "Other", "status": "True"},
+        {"type": "ReplicaFailure", "status": "True", "reason": "FailedDelete", "message": "an old one"},
+    ]);
+    let other = || json!([{"type": "Other", "status": "True"}]);
     let failure = |reason: &str| {
         let mut condition = json!({
             "type": "ReplicaFailure", "status": "True", "lastTransitionTime": "2026-01-01T12:00:00Z",
-            "message": "fake error",
+            "message": "fake manageReplicasErr",
         });
         if !reason.is_empty() {
             condition["reason"] = json!(reason);
         }
         json!([condition])
     };
-    assert_eq!(of(0, Some("fake error")), failure("FailedCreate"));
-    assert_eq!(of(2, Some("fake error")), failure("FailedDelete"));
-    assert_eq!(of(1, Some("fake error")), failure(""));
-    assert_eq!(of(1, None), json!([]));
-
-    let known = json!([
-        {"type": "Other", "status": "True"},
-        {"type": "ReplicaFailure", "status": "True", "reason": "FailedDelete", "message": "an old one"},
-    ]);
-    // An existing failure goes with the error, and nothing else goes with it.
-    let types: Vec<_> = conditions(2, &known, None).into_iter().map(|condition| condition.type_).collect();
-    assert_eq!(types, ["Other"]);
-    // It is not replaced by a new one.
-    let kept = conditions(0, &known, Some("a new one"));
-    assert_eq!(
-        (kept.len(), kept[1].reason.as_str(), kept[1].message.as_str()),
-        (2, "FailedDelete", "an old one")
-    );
+    let error = Some("fake manageReplicasErr");
+    // One pod is wanted.
+    let cases = [
+        (
+            "manageReplicasErr != nil && failureCond == nil, diff < 0",
+            0,
+            &nothing_known,
+            error,
+            failure("FailedCreate"),
+        ),
+        (
+            "manageReplicasErr != nil && failureCond == nil, diff > 0",
+            3,
+            &nothing_known,
+            error,
+            failure("FailedDelete"),
+        ),
+        ("manageReplicasErr == nil && failureCond != nil", 2, &failed_before, None, other()),
+        ("manageReplicasErr != nil && failureCond != nil", 0, &failed_before, error, failed_before.clone()),
+        ("manageReplicasErr == nil && failureCond == nil", 0, &nothing_known, None, json!([])),
+        // Not upstream's.
+        ("an error with nothing missing or too many", 1, &nothing_known, error, failure("")),
+    ];
+    for (name, pods, known, error, expected) in cases {
+        let conditions = serde_json::to_value(conditions(pods, known, error)).unwrap();
+        assert_eq!(conditions, expected, "{name}");
+    }
 }
 
-/// Upstream: TestSetCondition.
+fn condition(type_: &str, reason: &str) -> ReplicaSetCondition {
+    ReplicaSetCondition { type_: type_.to_owned(), ..failure(reason, String::new(), now()) }
+}
+
+fn with(conditions: &[ReplicaSetCondition]) -> ReplicaSetStatus {
+    ReplicaSetStatus { conditions: conditions.to_vec(), ..ReplicaSetStatus::default() }
+}
+
+/// Upstream: TestGetCondition, both.
+#[test]
+fn test_get_condition() {
+    let mut replica_set = subject(0, &json!({}));
+    replica_set.status = with(&[condition(REPLICA_FAILURE, "OtherFailure")]);
+    let cases = [
+        ("condition exists", REPLICA_FAILURE, true),
+        ("condition does not exist", "ImagePullBackOff", false),
+    ];
+    for (name, type_, exists) in cases {
+        assert_eq!(replica_set.condition(type_).is_some(), exists, "{name}");
+    }
+}
+
+/// Upstream: TestSetCondition, all three, and that one which says the same stays.
 #[test]
 fn test_set_condition() {
-    let known: ReplicaSetStatus = serde_json::from_value(json!({"conditions": [
-        {"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": "old"},
-        {"type": "Other", "status": "True"},
-    ]}))
-    .unwrap();
-    let set = |reason: &str| {
-        let mut status = known.clone();
-        set_condition(&mut status, failure(reason, "new".to_owned(), now()));
-        status
-            .conditions
-            .into_iter()
-            .map(|condition| (condition.type_, condition.message))
-            .collect::<Vec<_>>()
-    };
-    let pair = |type_: &str, message: &str| (type_.to_owned(), message.to_owned());
-    assert_eq!(set("FailedCreate"), [pair("ReplicaFailure", "old"), pair("Other", "")]);
-    assert_eq!(set("FailedDelete"), [pair("Other", ""), pair("ReplicaFailure", "new")]);
+    let failed = |reason| condition(REPLICA_FAILURE, reason);
+    let pull = || condition("ImagePullBackOff", "NonExistentImage");
+    let old = ReplicaSetCondition { message: "old".to_owned(), ..failed("OtherFailure") };
+    let cases = [
+        ("set for the first time", vec![], failed("OtherFailure"), vec![failed("OtherFailure")]),
+        ("simple set", vec![pull()], failed("OtherFailure"), vec![pull(), failed("OtherFailure")]),
+        ("overwrite", vec![failed("OtherFailure")], failed("AnotherFailure"), vec![failed("AnotherFailure")]),
+        // Not upstream's.
+        ("the same again", vec![old.clone(), pull()], failed("OtherFailure"), vec![old.clone(), pull()]),
+        (
+            "overwrite the first of two",
+            vec![old, pull()],
+            failed("AnotherFailure"),
+            vec![pull(), failed("AnotherFailure")],
+        ),
+    ];
+    for (name, before, condition, after) in cases {
+        let mut status = with(&before);
+        set_condition(&mut status, condition);
+        assert_eq!(status, with(&after), "{name}");
+    }
+}
+
+/// Upstream: TestRemoveCondition, all three: conditions are removed by a sync without an error only.
+#[test]
+fn test_remove_condition() {
+    let failed = || condition(REPLICA_FAILURE, "OtherFailure");
+    let pull = || condition("ImagePullBackOff", "NonExistentImage");
+    let cases = [
+        ("remove from empty status", vec![], vec![]),
+        ("simple remove", vec![failed()], vec![]),
+        ("doesn't remove anything", vec![pull()], vec![pull()]),
+    ];
+    for (name, before, after) in cases {
+        let mut replica_set = subject(0, &json!({}));
+        replica_set.status = with(&before);
+        let status = next_status(&view(replica_set, vec![]), &Outcome::default(), now());
+        assert_eq!(status.conditions, after, "{name}");
+    }
 }
 
 #[test]

@@ -26,6 +26,7 @@ fn settled(replicas: i32) -> ReplicaSet {
     changed_replica_set("web", replicas, &json!({"status": status}))
 }
 
+/// Upstream: TestSyncReplicaSetDoesNothing.
 #[tokio::test]
 async fn test_sync_replica_set_does_nothing() {
     let mut world = World::new();
@@ -51,6 +52,7 @@ async fn sync_with_pods_missing_creates_them_and_tells_the_count_from_before() {
     );
 }
 
+/// Upstream: TestSyncReplicaSetCreateFailures.
 #[tokio::test]
 async fn test_sync_replica_set_create_failures() {
     let mut world = World::new();
@@ -69,6 +71,7 @@ async fn test_sync_replica_set_create_failures() {
     assert_eq!(failures.count(), 5);
 }
 
+/// Upstream: TestSyncReplicaSetDormancy.
 #[tokio::test]
 async fn test_sync_replica_set_dormancy() {
     let mut world = World::new();
@@ -138,6 +141,7 @@ async fn template_without_labels_is_an_error_without_request_or_event() {
     assert!(world.events.take().is_empty());
 }
 
+/// Upstream: TestGetPodKeys, by the names that are waited for.
 #[tokio::test]
 async fn sync_with_too_many_pods_deletes_the_surplus_and_waits_for_it_by_name() {
     let mut world = World::new();
@@ -156,6 +160,7 @@ async fn sync_with_too_many_pods_deletes_the_surplus_and_waits_for_it_by_name() 
     assert_eq!(world.events.take().len(), 2);
 }
 
+/// Upstream: TestDeletePodsAllowsMissing, by what comes of it.
 #[tokio::test]
 async fn delete_that_fails_is_not_waited_for_and_one_of_a_pod_that_is_gone_is_no_failure() {
     let mut world = World::new();
@@ -180,9 +185,11 @@ async fn delete_that_fails_is_not_waited_for_and_one_of_a_pod_that_is_gone_is_no
     );
 }
 
+/// Upstream: TestControllerBurstReplicas, all three.
 #[tokio::test]
 async fn test_controller_burst_replicas() {
-    for (burst, wanted) in [(5, 30), (5, 12), (3, 2)] {
+    for (name, burst, wanted) in [("burst 5 of 30", 5, 30), ("burst 5 of 12", 5, 12), ("burst 3 of 2", 3, 2)]
+    {
         let mut world = World::with_burst(burst);
         let key = world.add_replica_set(&replica_set("web", wanted));
         let subject = replica_set("web", wanted);
@@ -192,25 +199,26 @@ async fn test_controller_burst_replicas() {
             world.catch_up();
             let expected = burst.min(wanted - there);
             assert!(sync(&world, &key).await.0.is_ok());
-            assert_eq!(expectations(&world, &key), (i64::try_from(expected).unwrap(), 0), "{burst}/{wanted}");
+            assert_eq!(expectations(&world, &key), (i64::try_from(expected).unwrap(), 0), "{name}");
             // All but one are seen: still nothing more is created.
             for _ in 1..expected {
                 world.syncer.expectations.creation_observed(&key);
             }
             world.catch_up();
-            assert!(!sync(&world, &key).await.1.contains("create"));
+            assert!(!sync(&world, &key).await.1.contains("create"), "{name}");
             world.syncer.expectations.creation_observed(&key);
             there += expected;
             world.add_pods(pods_of(&subject, there));
         }
-        // And down again, all at once.
+        // And down again, a burst at a time.
         world.add_replica_set(&replica_set("web", 0));
         world.catch_up();
         let (_, requests) = sync(&world, &key).await;
-        assert_eq!(requests.matches("delete").count(), burst.min(wanted), "{burst}/{wanted}");
+        assert_eq!(requests.matches("delete").count(), burst.min(wanted), "{name}");
     }
 }
 
+/// Upstream: TestControllerUpdateRequeue.
 #[tokio::test]
 async fn test_controller_update_requeue() {
     let mut world = World::new();
@@ -222,6 +230,7 @@ async fn test_controller_update_requeue() {
     assert_eq!((outcome, requests.as_str()), (Err("second".to_owned()), "status, get, status"));
 }
 
+/// Upstream: TestControllerUpdateStatusWithFailure.
 #[tokio::test]
 async fn test_controller_update_status_with_failure() {
     let mut world = World::new();
@@ -337,6 +346,7 @@ async fn sync_before_the_cache_has_seen_the_last_write_does_nothing_at_all() {
     assert!(sync(&world, &key).await.0.is_ok());
 }
 
+/// Upstream: TestPatchPodCallbacks, by what the callback is for.
 #[tokio::test]
 async fn created_and_adopted_pods_must_be_seen_before_the_next_sync_and_released_ones_need_not() {
     let behind = async |subject: &ReplicaSet, pods: Vec<Pod>| {
@@ -363,6 +373,7 @@ async fn selector_that_cannot_be_parsed_ends_the_sync_without_error_or_request()
     assert_eq!(sync(&world, &key).await, (Ok(Synced::default()), String::new()));
 }
 
+/// Upstream: TestDoNotPatchPodWithOtherControlRef.
 #[tokio::test]
 async fn test_do_not_patch_pod_with_other_control_ref() {
     let mut world = World::new();
@@ -371,6 +382,7 @@ async fn test_do_not_patch_pod_with_other_control_ref() {
     assert_eq!(sync(&world, &key).await.1, "create x2, status");
 }
 
+/// Upstream: TestPatchPodFails.
 #[tokio::test]
 async fn test_patch_pod_fails() {
     let mut world = World::new();
@@ -381,6 +393,7 @@ async fn test_patch_pod_fails() {
     assert_eq!(sync(&world, &key).await, (Err("fake error".to_owned()), "get, adopt a, adopt b".to_owned()));
 }
 
+/// Upstream: TestDoNotAdoptOrCreateIfBeingDeleted.
 #[tokio::test]
 async fn test_do_not_adopt_or_create_if_being_deleted() {
     let mut world = World::new();
@@ -391,6 +404,7 @@ async fn test_do_not_adopt_or_create_if_being_deleted() {
     assert_eq!(sync(&world, &key).await.1, "status");
 }
 
+/// Upstream: TestDoNotAdoptOrCreateIfBeingDeletedRace.
 #[tokio::test]
 async fn test_do_not_adopt_or_create_if_being_deleted_race() {
     let mut world = World::new();
@@ -432,6 +446,7 @@ async fn test_deleting_and_failed_pods() {
     assert_eq!(world.cluster.take_statuses()[0].status.terminating_replicas, Some(1));
 }
 
+/// Upstream: TestClaimedPodFiltering, by what counts as terminating.
 #[tokio::test]
 async fn pod_that_no_longer_matches_is_released_unless_it_is_finished_or_going() {
     let mut world = World::new();
@@ -444,6 +459,7 @@ async fn pod_that_no_longer_matches_is_released_unless_it_is_finished_or_going()
     assert_eq!(world.cluster.take_statuses()[0].status.terminating_replicas, Some(0));
 }
 
+/// Upstream: TestReplicaSetAvailabilityCheck.
 #[tokio::test]
 async fn test_replica_set_availability_check() {
     // Ready since 0 s, 2 s and 4.3 s, as far as whole seconds can tell: the clock is at 0.3 s.
@@ -477,46 +493,100 @@ async fn next_look_is_after_min_ready_where_no_pod_says_when_and_never_where_all
     assert_eq!(next(0, ago(0)).await, None);
 }
 
-/// Upstream: TestGetReplicaSetsWithSameController and TestRelatedPodsLookup.
-#[tokio::test]
-async fn test_related_pods_lookup() {
-    let web =
-        json!([{"apiVersion": "apps/v1", "kind": "Deployment", "name": "d", "uid": "d", "controller": true}]);
-    let other =
-        json!([{"apiVersion": "apps/v1", "kind": "Deployment", "name": "o", "uid": "o", "controller": true}]);
-    let set = |name: &str, references: &serde_json::Value, app: &str| {
-        let change = json!({
-            "metadata": {"ownerReferences": references, "deletionTimestamp": "2026-01-01T11:00:00Z"},
-            "spec": {"selector": {"matchLabels": {"app": app}}},
-        });
-        changed_replica_set(name, 1, &change)
-    };
-    let labelled = |name: &str, app: &str| Pod {
-        labels: Arc::new(kcm_api::Labels::from([("app".to_owned(), app.to_owned())])),
-        ..pod(name)
-    };
-    let related = |world: &World, subject: &ReplicaSet| {
-        let mut names: Vec<_> =
-            related_pods(&REPLICA_SET, subject, &world.syncer.replica_sets, &world.syncer.pods)
-                .iter()
-                .map(|pod| pod.key.name.to_string())
-                .collect();
-        names.sort();
-        names
-    };
+/// A ReplicaSet of the Deployment with this UID that selects pods of `app`.
+fn controlled(name: &str, deployment: &str, app: &str) -> ReplicaSet {
+    let owner = json!({
+        "apiVersion": "apps/v1", "kind": "Deployment", "name": deployment, "uid": deployment, "controller": true,
+    });
+    let change = json!({
+        "metadata": {"ownerReferences": [owner]}, "spec": {"selector": {"matchLabels": {"app": app}}},
+    });
+    changed_replica_set(name, 1, &change)
+}
+
+fn going_set(mut replica_set: ReplicaSet) -> ReplicaSet {
+    replica_set.metadata.deletion_timestamp = ago(60);
+    replica_set
+}
+
+fn of_app(name: &str, app: &str) -> Pod {
+    Pod { labels: Arc::new(kcm_api::Labels::from([("app".to_owned(), app.to_owned())])), ..pod(name) }
+}
+
+/// The pods that are to be spread together with those of `subject`, where `sets` and `pods` are all there are.
+fn related(subject: &ReplicaSet, sets: &[&ReplicaSet], pods: Vec<Pod>) -> Vec<String> {
     let mut world = World::new();
-    // Siblings count even while they are being deleted; what another Deployment has does not.
-    let (one, two, foreign) =
-        (set("one", &web, "one"), set("two", &web, "two"), set("foreign", &other, "three"));
-    for replica_set in [&one, &two, &foreign] {
+    for replica_set in sets {
         world.cache_replica_set(replica_set);
     }
-    // Whoever owns them: it is the labels that count. None is counted twice.
-    world.cache_replica_set(&set("twin", &web, "one"));
-    world.add_pods([labelled("a", "one"), owned_by(&foreign, labelled("b", "two")), labelled("c", "three")]);
-    assert_eq!(related(&world, &one), ["a", "b"]);
-    assert_eq!(related(&world, &foreign), ["c"]);
-    assert_eq!(related(&world, &set("alone", &json!([]), "one")), [""; 0]);
+    world.add_pods(pods);
+    let found = related_pods(&REPLICA_SET, subject, &world.syncer.replica_sets, &world.syncer.pods);
+    let mut names: Vec<_> = found.iter().map(|pod| pod.key.name.to_string()).collect();
+    names.sort();
+    names
+}
+
+/// Upstream: TestGetReplicaSetsWithSameController, all three, by the pods that are found through them.
+#[test]
+fn test_get_replica_sets_with_same_controller() {
+    let (some, sibling) = (controlled("rs1", "d", "one"), controlled("rs2", "d", "two"));
+    let (unrelated, going) = (controlled("rs3", "o", "three"), going_set(controlled("rs4", "p", "four")));
+    let pods = || ["one", "two", "three", "four"].map(|app| of_app(&format!("of-{app}"), app)).into();
+    let cases: [(&str, &ReplicaSet, &[&ReplicaSet], &[&str]); 3] = [
+        (
+            "expect to get back a ReplicaSet that is pending deletion",
+            &going,
+            &[&going, &unrelated],
+            &["of-four"],
+        ),
+        (
+            "expect to get back only the given ReplicaSet if there is no related ReplicaSet",
+            &some,
+            &[&some, &unrelated],
+            &["of-one"],
+        ),
+        (
+            "expect to get back the given ReplicaSet as well as any related ReplicaSet but not an unrelated ReplicaSet",
+            &some,
+            &[&some, &sibling, &unrelated],
+            &["of-one", "of-two"],
+        ),
+    ];
+    for (name, subject, sets, expected) in cases {
+        assert_eq!(related(subject, sets, pods()), expected, "{name}");
+    }
+}
+
+/// Upstream: TestRelatedPodsLookup, all three, and whose pods do not matter.
+#[test]
+fn test_related_pods_lookup() {
+    let (one, two) = (controlled("one", "d", "one"), controlled("two", "d", "two"));
+    let (foreign, twin) = (controlled("foreign", "o", "three"), controlled("twin", "d", "one"));
+    let going = going_set(controlled("one", "d", "one"));
+    // Whoever owns them: it is the labels that count.
+    let pods = || vec![of_app("a", "one"), owned_by(&foreign, of_app("b", "two")), of_app("c", "three")];
+    let alone = changed_replica_set("alone", 1, &json!({}));
+    let cases: [(&str, &ReplicaSet, &[&ReplicaSet], &[&str]); 5] = [
+        ("pods of a ReplicaSet that is pending deletion", &going, &[&going, &foreign], &["a"]),
+        (
+            "only the pods of the given ReplicaSet if there is no related one",
+            &foreign,
+            &[&one, &foreign],
+            &["c"],
+        ),
+        (
+            "pods of the given ReplicaSet and of a related one but not of an unrelated one",
+            &one,
+            &[&one, &two, &foreign],
+            &["a", "b"],
+        ),
+        // Not upstream's.
+        ("none is counted twice", &one, &[&one, &two, &twin], &["a", "b"]),
+        ("without a controller there are none", &alone, &[&one, &two], &[]),
+    ];
+    for (name, subject, sets, expected) in cases {
+        assert_eq!(related(subject, sets, pods()), expected, "{name}");
+    }
 }
 
 #[tokio::test]
