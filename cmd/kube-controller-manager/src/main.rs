@@ -6,7 +6,7 @@
 use std::{error::Error, io::Write, process::ExitCode, sync::Arc};
 
 use kcm_clock::{Clock, Random, RealClock, SeededRandom};
-use kcm_controller_manager::{Command, Invocation, RunError, connect, logging, run};
+use kcm_controller_manager::{Command, Invocation, Process, RunError, logging, run};
 
 mod signals;
 
@@ -35,7 +35,7 @@ async fn manage(invocation: &Invocation) -> Result<(), RunError> {
     let clock: Arc<dyn Clock> = Arc::new(RealClock::new());
     let random: Arc<dyn Random> = Arc::new(SeededRandom::from_entropy());
     logging::init(&invocation.logging, Arc::clone(&clock));
-    invocation.log_flags();
-    let clients = connect(invocation, &clock).await?;
-    run(&invocation.manager, &clients, &clock, &random, signals::shutdown()).await
+    // It is for people; that nobody else has the same identity does not hang on it.
+    let host = hostname::get().map_or_else(|_| "unknown".into(), |host| host.to_string_lossy().into_owned());
+    run(invocation, Process { clock, random, host, shutdown: signals::shutdown() }).await
 }

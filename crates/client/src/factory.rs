@@ -137,6 +137,30 @@ impl ClientFactory {
     }
 }
 
+/// An API server in this process: any service of HTTP requests that [`ClientFactory::in_process`] can talk to, for
+/// those who need not know that it is one.
+pub trait InProcessServer {
+    /// Clients of it.
+    ///
+    /// # Panics
+    ///
+    /// Outside a tokio runtime.
+    fn clients(self, options: ClientOptions) -> ClientFactory;
+}
+
+impl<S, B> InProcessServer for S
+where
+    S: Service<Request<Body>, Response = Response<B>> + Send + 'static,
+    S::Future: Send + 'static,
+    S::Error: Into<BoxError>,
+    B: http_body::Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
+{
+    fn clients(self, options: ClientOptions) -> ClientFactory {
+        ClientFactory::in_process(self, options)
+    }
+}
+
 impl fmt::Debug for ClientFactory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ClientFactory").field("server", &self.server).finish_non_exhaustive()

@@ -41,7 +41,7 @@ mod write_gate;
 
 pub use agent::UserAgent;
 pub use api_client::ApiClient;
-pub use factory::{ClientFactory, ClientOptions};
+pub use factory::{ClientFactory, ClientOptions, InProcessServer};
 pub use kind::Kind;
 pub use limiter::{RateLimit, TokenBucket};
 pub use observer::{Call, NoObserver, Observer};

@@ -1,19 +1,55 @@
 //! What controllers share.
 
-use std::sync::{Arc, OnceLock};
+use std::{
+    fmt,
+    sync::{Arc, OnceLock},
+};
 
 use kcm_api::{Deployment, Pod, ReplicaSet};
-use kcm_client::{ApiClient, ClientFactory};
+use kcm_client::{ApiClient, ClientFactory, ReplicationControllers};
 use kcm_clock::{Clock, Random};
-use kcm_controller_util::{deployment_indexers, pod_indexers, replica_set_indexers};
+use kcm_controller_util::{NoSyncMetrics, SyncMetrics, deployment_indexers, pod_indexers, replica_set_indexers};
 use kcm_events::{EventBroadcaster, EventRecorder};
 use kcm_informer::{Indexers, InformerConfig, ListWatch, Object, SharedInformer};
+use kcm_metrics::Metrics;
+use kcm_replicaset_controller::{NoMetrics as NoReplicaSetMetrics, ReplicaSetMetrics};
+use kcm_workqueue::MetricsProvider;
 use parking_lot::Mutex;
 
-use crate::ManagerConfig;
+use crate::{
+    ManagerConfig,
+    informers::{AnyInformer, Counted},
+};
 
 /// The name of the client that lists and watches (US-1.3).
 const SHARED_INFORMERS: &str = "shared-informers";
+
+/// What controllers run on.
+#[derive(Clone)]
+pub struct Environment {
+    /// The way to the API server.
+    pub clients: ClientFactory,
+    /// Where the time comes from.
+    pub clock: Arc<dyn Clock>,
+    /// Where chance comes from.
+    pub random: Arc<dyn Random>,
+    /// Who counts what controllers, their queues and informers do. What clients do, they were told at
+    /// [birth](kcm_client::ClientOptions::observer).
+    pub metrics: Option<Metrics>,
+}
+
+impl Environment {
+    /// What every manager needs, and no more.
+    pub fn new(clients: &ClientFactory, clock: &Arc<dyn Clock>, random: &Arc<dyn Random>) -> Self {
+        Self { clients: clients.clone(), clock: Arc::clone(clock), random: Arc::clone(random), metrics: None }
+    }
+}
+
+impl fmt::Debug for Environment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Environment").field("clients", &self.clients).finish_non_exhaustive()
+    }
+}
 
 /// What controllers are put together from. Informers come into being when the first of them asks, and then
 /// serve all.
@@ -21,33 +57,29 @@ const SHARED_INFORMERS: &str = "shared-informers";
 /// Upstream counterpart: `ControllerContext`.
 pub(crate) struct Context {
     config: ManagerConfig,
-    clients: ClientFactory,
-    clock: Arc<dyn Clock>,
-    random: Arc<dyn Random>,
+    environment: Environment,
     reader: ApiClient,
     pods: OnceLock<SharedInformer<Pod>>,
     replica_sets: OnceLock<SharedInformer<ReplicaSet>>,
     deployments: OnceLock<SharedInformer<Deployment>>,
+    replication_controllers: OnceLock<SharedInformer<ReplicaSet>>,
+    /// Those that nobody runs yet.
+    idle: Mutex<Vec<AnyInformer>>,
     broadcasters: Mutex<Vec<EventBroadcaster>>,
 }
 
 impl Context {
-    pub(crate) fn new(
-        config: ManagerConfig,
-        clients: ClientFactory,
-        clock: Arc<dyn Clock>,
-        random: Arc<dyn Random>,
-    ) -> Self {
-        let reader = clients.client(SHARED_INFORMERS, config.rate_limit);
+    pub(crate) fn new(config: ManagerConfig, environment: Environment) -> Self {
+        let reader = environment.clients.client(SHARED_INFORMERS, config.rate_limit);
         Self {
             config,
-            clients,
-            clock,
-            random,
+            environment,
             reader,
             pods: OnceLock::new(),
             replica_sets: OnceLock::new(),
             deployments: OnceLock::new(),
+            replication_controllers: OnceLock::new(),
+            idle: Mutex::default(),
             broadcasters: Mutex::default(),
         }
     }
@@ -57,25 +89,47 @@ impl Context {
     }
 
     pub(crate) fn clock(&self) -> Arc<dyn Clock> {
-        Arc::clone(&self.clock)
+        Arc::clone(&self.environment.clock)
+    }
+
+    pub(crate) fn random(&self) -> Arc<dyn Random> {
+        Arc::clone(&self.environment.random)
+    }
+
+    /// Who counts what queues do.
+    pub(crate) fn queue_metrics(&self) -> Option<Arc<dyn MetricsProvider>> {
+        self.environment.metrics.as_ref().map(Metrics::queues)
+    }
+
+    /// Who counts the syncs of `controller`.
+    pub(crate) fn sync_metrics(&self, controller: &str) -> Arc<dyn SyncMetrics> {
+        let metrics = self.environment.metrics.as_ref();
+        metrics.map_or_else(|| Arc::new(NoSyncMetrics) as _, |metrics| metrics.syncs(controller))
+    }
+
+    /// Who counts what else the ReplicaSet controller does.
+    pub(crate) fn replica_set_metrics(&self) -> Arc<dyn ReplicaSetMetrics> {
+        let metrics = self.environment.metrics.as_ref();
+        metrics.map_or_else(|| Arc::new(NoReplicaSetMetrics) as _, Metrics::replica_sets)
     }
 
     /// A client with a rate limit of its own.
     pub(crate) fn client(&self, name: &str) -> Arc<ApiClient> {
-        Arc::new(self.clients.client(name, self.config.rate_limit))
+        Arc::new(self.environment.clients.client(name, self.config.rate_limit))
     }
 
     /// A recorder that writes through `client`, sharing its rate limit.
     pub(crate) fn recorder(&self, client: &Arc<ApiClient>, component: &str) -> Arc<dyn EventRecorder> {
         let sink = Arc::clone(client) as _;
-        let broadcaster = EventBroadcaster::start(sink, self.clock(), Arc::clone(&self.random));
+        let broadcaster = EventBroadcaster::start(sink, self.clock(), self.random());
         let recorder = broadcaster.recorder(component);
         self.broadcasters.lock().push(broadcaster);
         recorder
     }
 
     pub(crate) fn pods(&self) -> SharedInformer<Pod> {
-        self.pods.get_or_init(|| self.informer("pods", pod_indexers(), self.reader.pods())).clone()
+        let new = || self.informer("pods", pod_indexers(), self.reader.pods());
+        self.pods.get_or_init(new).clone()
     }
 
     pub(crate) fn replica_sets(&self) -> SharedInformer<ReplicaSet> {
@@ -84,35 +138,47 @@ impl Context {
     }
 
     pub(crate) fn deployments(&self) -> SharedInformer<Deployment> {
-        let new = || self.informer("deployments", deployment_indexers(), self.reader.deployments());
+        let new = || {
+            let informer = self.informer("deployments", deployment_indexers(), self.reader.deployments());
+            if let Some(metrics) = &self.environment.metrics {
+                informer.add_handler(metrics.rollouts());
+            }
+            informer
+        };
         self.deployments.get_or_init(new).clone()
+    }
+
+    /// ReplicationControllers, as the ReplicaSets that they almost are.
+    pub(crate) fn replication_controllers(&self) -> SharedInformer<ReplicaSet> {
+        let new = || {
+            let source = ReplicationControllers::new(self.reader.clone()).list_watch();
+            self.informer("replicationcontrollers", replica_set_indexers(), source)
+        };
+        self.replication_controllers.get_or_init(new).clone()
     }
 
     fn informer<K: Object>(
         &self,
-        name: &str,
+        name: &'static str,
         indexers: Indexers<K>,
-        list_watch: Arc<dyn ListWatch<K>>,
+        source: Arc<dyn ListWatch<K>>,
     ) -> SharedInformer<K> {
-        let new = InformerConfig::new(name, list_watch, self.clock(), Arc::clone(&self.random));
-        SharedInformer::new(InformerConfig { indexers, resync: Some(self.config.min_resync_period), ..new })
+        let (source, opened) = Counted::new(source);
+        let new = InformerConfig::new(name, Arc::new(source), self.clock(), self.random());
+        let metrics = self.environment.metrics.as_ref().map_or(new.metrics, Metrics::informers);
+        let resync = Some(self.config.min_resync_period);
+        let informer = SharedInformer::new(InformerConfig { indexers, resync, metrics, ..new });
+        self.idle.lock().push(AnyInformer::new(name, &informer, opened));
+        informer
     }
 
-    /// What has come into being, to be run and in the end shut down.
-    pub(crate) fn into_parts(self) -> Parts {
-        Parts {
-            pods: self.pods.into_inner(),
-            replica_sets: self.replica_sets.into_inner(),
-            deployments: self.deployments.into_inner(),
-            broadcasters: self.broadcasters.into_inner(),
-        }
+    /// Those that have come into being since this was asked last, to be run.
+    pub(crate) fn take_idle_informers(&self) -> Vec<AnyInformer> {
+        std::mem::take(&mut *self.idle.lock())
     }
-}
 
-/// What controllers have asked a [`Context`] for.
-pub(crate) struct Parts {
-    pub(crate) pods: Option<SharedInformer<Pod>>,
-    pub(crate) replica_sets: Option<SharedInformer<ReplicaSet>>,
-    pub(crate) deployments: Option<SharedInformer<Deployment>>,
-    pub(crate) broadcasters: Vec<EventBroadcaster>,
+    /// Those that have come into being, to be shut down in the end.
+    pub(crate) fn into_broadcasters(self) -> Vec<EventBroadcaster> {
+        self.broadcasters.into_inner()
+    }
 }

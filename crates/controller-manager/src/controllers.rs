@@ -3,18 +3,19 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use futures_util::future::join_all;
-use kcm_client::ClientFactory;
+use kcm_client::{ClientFactory, ClientOptions, InProcessServer};
 use kcm_clock::{Clock, Random, jitter};
 use kcm_events::EventBroadcaster;
-use kcm_informer::{Object, SharedInformer};
 use thiserror::Error;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    ManagerConfig,
-    context::{Context, Parts},
-    descriptor::{CONTROLLERS, Runner},
+    Environment, ManagerConfig,
+    context::Context,
+    descriptor::{CONTROLLERS, Descriptor, Runner},
+    informers::Informers,
     tasks::{Ended, Tasks},
+    user_agent,
 };
 
 /// How long the last events may take to be written when controllers may take for ever.
@@ -37,6 +38,89 @@ pub enum ControllerError {
     ShutdownTimeout(Vec<&'static str>),
 }
 
+/// Controllers that are wanted and do not run yet, with the caches that they will need: those are kept up to date.
+///
+/// What a standby is, in a word: it reads everything and writes nothing. Once it [leads](Self::lead), its controllers
+/// start at once.
+///
+/// DEVIATION: upstream's standby knows nothing, and reads everything when it becomes leader.
+pub struct Standby {
+    context: Context,
+    wanted: Vec<&'static Descriptor>,
+    informers: Informers,
+}
+
+impl Standby {
+    /// Runs the informers of the controllers that `config` names.
+    ///
+    /// # Panics
+    ///
+    /// Outside a tokio runtime.
+    pub fn start(config: &ManagerConfig, environment: Environment) -> Self {
+        let mut this = Self::idle(config, environment);
+        for descriptor in &this.wanted {
+            (descriptor.watch)(&this.context);
+        }
+        this.run_idle_informers();
+        this
+    }
+
+    fn idle(config: &ManagerConfig, environment: Environment) -> Self {
+        let context = Context::new(config.clone(), environment);
+        let wanted = CONTROLLERS.iter().filter(|descriptor| config.controllers.includes(descriptor)).collect();
+        Self { context, wanted, informers: Informers::default() }
+    }
+
+    fn run_idle_informers(&mut self) {
+        for informer in self.context.take_idle_informers() {
+            self.informers.add(informer);
+        }
+    }
+
+    /// Runs the controllers, as soon as the caches hold all that the last leader has written.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future ends everything where it is.
+    pub async fn lead(mut self) -> Controllers {
+        self.informers.make_current(&*self.context.clock()).await;
+        self.run()
+    }
+
+    fn run(mut self) -> Controllers {
+        for descriptor in CONTROLLERS {
+            if !self.wanted.iter().any(|wanted| wanted.name == descriptor.name) {
+                tracing::warn!(controller = descriptor.name, "Warning: controller is disabled");
+            }
+        }
+        // All are put together before any of them runs, as upstream.
+        let constructed: Vec<_> =
+            self.wanted.iter().map(|wanted| (wanted.name, (wanted.construct)(&self.context))).collect();
+        self.run_idle_informers();
+        let Self { context, informers, .. } = self;
+        let (clock, random) = (context.clock(), context.random());
+        let interval = context.config().controller_start_interval;
+        let mut controllers = Controllers {
+            running: Tasks::default(),
+            informers,
+            stop: CancellationToken::new(),
+            clock,
+            time_out: context.config().controller_shutdown_timeout,
+            broadcasters: context.into_broadcasters(),
+        };
+        for (name, runner) in constructed {
+            controllers.run_controller(name, runner, jitter(&*random, interval, 1.0));
+        }
+        controllers
+    }
+}
+
+impl fmt::Debug for Standby {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Standby").field("informers", &self.informers).finish_non_exhaustive()
+    }
+}
+
 /// Running controllers, with the informers and event writers that they share.
 ///
 /// Dropping it ends them where they are; [`stop`](Self::stop) lets them finish what they are at.
@@ -44,10 +128,9 @@ pub enum ControllerError {
 /// Upstream counterpart: `RunControllers`.
 pub struct Controllers {
     running: Tasks,
-    informers: Tasks,
+    informers: Informers,
     broadcasters: Vec<EventBroadcaster>,
     stop: CancellationToken,
-    stop_informers: CancellationToken,
     clock: Arc<dyn Clock>,
     time_out: Duration,
 }
@@ -56,7 +139,8 @@ impl Controllers {
     /// Puts together the controllers that `config` names, and runs them.
     ///
     /// They begin once their caches are filled from the API server that `clients` lead to; until then, and whenever
-    /// it cannot be reached, they wait.
+    /// it cannot be reached, they wait. There is no election: nobody else may run the same controllers. With one, a
+    /// [`Standby`] leads.
     ///
     /// # Panics
     ///
@@ -67,41 +151,37 @@ impl Controllers {
         clock: &Arc<dyn Clock>,
         random: &Arc<dyn Random>,
     ) -> Self {
-        let context = Context::new(config.clone(), clients.clone(), Arc::clone(clock), Arc::clone(random));
-        let wanted = CONTROLLERS.iter().filter(|descriptor| {
-            let included = config.controllers.includes(descriptor);
-            if !included {
-                tracing::warn!(controller = descriptor.name, "Warning: controller is disabled");
-            }
-            included
-        });
-        // All are put together before the informers run: a handler that joins late is told everything in one go.
-        let constructed: Vec<_> =
-            wanted.map(|descriptor| (descriptor.name, (descriptor.construct)(&context))).collect();
-        let Parts { pods, replica_sets, deployments, broadcasters } = context.into_parts();
-        let mut this = Self {
-            running: Tasks::default(),
-            informers: Tasks::default(),
-            broadcasters,
-            stop: CancellationToken::new(),
-            stop_informers: CancellationToken::new(),
-            clock: Arc::clone(clock),
-            time_out: config.controller_shutdown_timeout,
-        };
-        this.run_informer("pods", pods);
-        this.run_informer("replicasets", replica_sets);
-        this.run_informer("deployments", deployments);
-        for (name, runner) in constructed {
-            let delay = jitter(&**random, config.controller_start_interval, 1.0);
-            this.run_controller(name, runner, delay);
-        }
-        this
+        Self::start_in(config, Environment::new(clients, clock, random))
     }
 
-    fn run_informer<K: Object>(&mut self, name: &'static str, informer: Option<SharedInformer<K>>) {
-        let Some(informer) = informer else { return };
-        let stop = self.stop_informers.clone();
-        self.informers.spawn(name, async move { informer.run(stop).await });
+    /// As [`start`](Self::start), in any environment.
+    ///
+    /// # Panics
+    ///
+    /// Outside a tokio runtime.
+    pub fn start_in(config: &ManagerConfig, environment: Environment) -> Self {
+        // All are put together before the informers run: a handler that joins late is told everything in one go.
+        Standby::idle(config, environment).run()
+    }
+
+    /// As [`start`](Self::start), on an API server in this process, such as the embedded one's service.
+    ///
+    /// # Panics
+    ///
+    /// Outside a tokio runtime.
+    pub fn in_process(
+        config: &ManagerConfig,
+        server: impl InProcessServer,
+        clock: &Arc<dyn Clock>,
+        random: &Arc<dyn Random>,
+    ) -> Self {
+        let options = ClientOptions::new(user_agent(), Arc::clone(clock));
+        Self::start(config, &server.clients(options), clock, random)
+    }
+
+    /// Those that run, in order of names.
+    pub fn names(&self) -> Vec<&'static str> {
+        self.running.names()
     }
 
     fn run_controller(&mut self, name: &'static str, runner: Runner, delay: Duration) {
@@ -121,7 +201,7 @@ impl Controllers {
     pub async fn failed(&mut self) -> ControllerError {
         let ended = tokio::select! {
             Some(ended) = self.running.next() => ended,
-            Some(ended) = self.informers.next() => ended,
+            Some(ended) = self.informers.next_ended() => ended,
             // There are none.
             else => return std::future::pending().await,
         };
@@ -139,8 +219,7 @@ impl Controllers {
     pub async fn stop(mut self) -> Result<(), ControllerError> {
         self.stop.cancel();
         let outcome = self.stopped().await;
-        self.stop_informers.cancel();
-        let panicked = self.informers.all().await;
+        let panicked = self.informers.stop().await;
         let within = if self.time_out.is_zero() { LAST_EVENTS } else { self.time_out };
         join_all(self.broadcasters.iter().map(|broadcaster| broadcaster.shutdown(within))).await;
         outcome.and_then(|()| none_of(&panicked))

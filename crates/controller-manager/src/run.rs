@@ -3,22 +3,17 @@
 use std::{sync::Arc, time::Duration};
 
 use kcm_api::ApiError;
-use kcm_client::{ApiClient, ClientFactory, ClientOptions, RateLimit, Server};
+use kcm_client::{ClientFactory, ClientOptions, Server};
 use kcm_clock::{Clock, Random};
+use kcm_leader_election::Loss;
+use kcm_serving::HealthChecks;
 use thiserror::Error;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    BEHAVES_AS, Invocation, ManagerConfig, VERSION,
-    controllers::{ControllerError, Controllers},
+    BEHAVES_AS, Invocation, VERSION, context::Environment, controllers::ControllerError, manager::Manager,
     user_agent,
 };
-
-/// How long the API server may take to become well (US-1.1).
-const API_SERVER_PATIENCE: Duration = Duration::from_secs(10);
-
-/// How often it is asked meanwhile.
-const API_SERVER_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Why a manager did not run, or ended.
 #[derive(Debug, Error)]
@@ -39,9 +34,28 @@ pub enum RunError {
         /// What it, or the transport, said last.
         cause: ApiError,
     },
+    /// An election as asked for would not work.
+    #[error("leader election: {0}")]
+    Election(#[from] kcm_leader_election::ConfigError),
+    /// Another leads by now, or will. Upstream's words, with the reason.
+    #[error("leaderelection lost/stopped: {0}")]
+    LeaseLost(Loss),
     /// A controller failed.
     #[error(transparent)]
     Controllers(#[from] ControllerError),
+}
+
+/// What a process gives to the manager that runs in it.
+#[derive(Debug, Clone)]
+pub struct Process {
+    /// Where the time comes from.
+    pub clock: Arc<dyn Clock>,
+    /// Where chance comes from.
+    pub random: Arc<dyn Random>,
+    /// The name of the machine.
+    pub host: String,
+    /// Cancelled when the process is to end.
+    pub shutdown: CancellationToken,
 }
 
 /// Makes the clients that an invocation asks for.
@@ -59,70 +73,23 @@ pub async fn connect(invocation: &Invocation, clock: &Arc<dyn Clock>) -> Result<
     })
 }
 
-/// Runs the controllers until `shutdown`, then lets them finish.
+/// Does what a command line asks for, until `process` is to end.
 ///
-/// Nothing is logged before the API server is well, at ordinary verbosity: what cannot start says why in one line,
-/// the error's.
+/// Upstream counterpart: `Run`.
 ///
 /// # Errors
 ///
-/// When the API server does not become well within ten seconds, a controller fails, or one does not stop in time.
-pub async fn run(
-    config: &ManagerConfig,
-    clients: &ClientFactory,
-    clock: &Arc<dyn Clock>,
-    random: &Arc<dyn Random>,
-    shutdown: CancellationToken,
-) -> Result<(), RunError> {
-    let client = clients.client("kube-controller-manager", RateLimit::UNLIMITED);
-    match shutdown.run_until_cancelled(wait_for_api_server(&client, &**clock)).await {
-        None => return Ok(()),
-        Some(outcome) => outcome?,
-    }
+/// When there is no way to an API server, and as [`Manager::run`].
+///
+/// # Panics
+///
+/// Outside a tokio runtime.
+pub async fn run(invocation: &Invocation, process: Process) -> Result<(), RunError> {
+    invocation.log_flags();
+    let Process { clock, random, host, shutdown } = process;
+    let clients = connect(invocation, &clock).await?;
     tracing::info!(version = VERSION, kubernetes = BEHAVES_AS, server = clients.server(), "Starting");
-    if config.leader_election.is_some() {
-        tracing::warn!("Running without leader election: no other manager may run the same controllers");
-    }
-    let mut controllers = Controllers::start(config, clients, clock, random);
-    let failure = tokio::select! {
-        biased;
-        () = shutdown.cancelled() => None,
-        failure = controllers.failed() => Some(failure),
-    };
-    tracing::info!("Shutting down");
-    let stopped = controllers.stop().await;
-    // The failure is the cause, what came of stopping a consequence.
-    failure.map_or(stopped, Err)?;
-    Ok(())
+    let health = HealthChecks::new();
+    let environment = Environment::new(&clients, &clock, &random);
+    Manager::new(invocation.manager.clone(), environment, host).with_health(health).run(shutdown).await
 }
-
-/// Upstream counterpart: `WaitForAPIServer`.
-async fn wait_for_api_server(client: &ApiClient, clock: &dyn Clock) -> Result<(), RunError> {
-    let mut last = ApiError::Timeout(format!("GET {}/healthz", client.server()));
-    let mut patience = clock.sleep(API_SERVER_PATIENCE);
-    let attempts = async {
-        loop {
-            match client.health().await {
-                Ok(()) => return,
-                Err(error) => {
-                    tracing::debug!(err = %error, "The API server is not healthy yet");
-                    last = error;
-                }
-            }
-            clock.sleep(API_SERVER_INTERVAL).await;
-        }
-    };
-    tokio::select! {
-        biased;
-        () = attempts => return Ok(()),
-        () = &mut patience => {}
-    }
-    let place = match client.server() {
-        "" => "in this process".to_owned(),
-        server => format!("at {server}"),
-    };
-    Err(RunError::ApiServer { place, patience: API_SERVER_PATIENCE, cause: last })
-}
-
-#[cfg(test)]
-mod tests;

@@ -3,8 +3,8 @@ use std::{convert::Infallible, sync::Mutex};
 use futures_util::{StreamExt, stream};
 use http::{Method, Request, Response, request::Parts};
 use http_body_util::{BodyExt, Full, StreamBody, combinators::BoxBody};
-use kcm_client::UserAgent;
-use kcm_clock::{SeededRandom, SimulatedClock, Timestamp};
+use kcm_client::{ClientFactory, ClientOptions, UserAgent};
+use kcm_clock::{Random, SeededRandom, SimulatedClock, Timestamp};
 use serde_json::json;
 
 use crate::Selection;
@@ -39,7 +39,8 @@ impl ApiServer {
 
     async fn run(&self, config: &ManagerConfig, shutdown: CancellationToken) -> Result<(), RunError> {
         let random: Arc<dyn Random> = Arc::new(SeededRandom::new(1));
-        run(config, &self.clients(), &self.clock, &random, shutdown).await
+        let environment = Environment::new(&self.clients(), &self.clock, &random);
+        Manager::new(config.clone(), environment, "host").run(shutdown).await
     }
 
     fn seen(&self) -> Vec<String> {

@@ -1,0 +1,123 @@
+//! Standing for election, as the flags say.
+
+use std::{convert::Infallible, future::pending, sync::Arc, time::Duration};
+
+use kcm_api::ObjectKey;
+use kcm_client::{ApiClient, RateLimit};
+use kcm_events::EventBroadcaster;
+use kcm_leader_election::{
+    ConfigError, ElectionStatus, LeaderElectionConfig, LeaderElector, LeaderGate, Outcome, identity,
+};
+use tokio_util::sync::CancellationToken;
+
+use crate::{Environment, LeaderElectionSettings, version::BINARY};
+
+/// The name of the client that holds the lease (US-1.3).
+const CLIENT: &str = "leader-election";
+
+/// How long the end of a manager waits for what it has to say on the Lease.
+const LAST_EVENTS: Duration = Duration::from_secs(1);
+
+/// One candidate, and what it needs: a client of its own, so that no other waits in front of a renewal.
+pub(crate) struct Election {
+    elector: LeaderElector,
+    client: ApiClient,
+    lease: ObjectKey,
+    events: EventBroadcaster,
+}
+
+impl Election {
+    /// A candidate of an identity that nobody else has, on the machine called `host`. It does nothing yet.
+    ///
+    /// # Errors
+    ///
+    /// When an election with these `settings` would not work.
+    ///
+    /// # Panics
+    ///
+    /// Outside a tokio runtime.
+    pub(crate) fn new(
+        settings: &LeaderElectionSettings,
+        host: &str,
+        limit: RateLimit,
+        environment: &Environment,
+    ) -> Result<Self, ConfigError> {
+        let Environment { clients, clock, random, metrics } = environment;
+        let lease = ObjectKey::new(&*settings.resource_namespace, &*settings.resource_name);
+        // As upstream's event client: by a client that need not lead.
+        let sink = Arc::new(clients.client(BINARY, limit));
+        let events = EventBroadcaster::start(sink, Arc::clone(clock), Arc::clone(random));
+        let client = clients.client(CLIENT, limit);
+        let mut config = LeaderElectionConfig {
+            unique_identity: true,
+            lease_duration: settings.lease_duration,
+            renew_deadline: settings.renew_deadline,
+            retry_period: settings.retry_period,
+            // DEVIATION: upstream's manager does so behind a feature gate that is off by default, and leaves the
+            // next leader to wait until the lease has run out.
+            release_on_cancel: true,
+            recorder: Some(events.recorder(BINARY)),
+            ..LeaderElectionConfig::new(
+                lease.clone(),
+                identity(host, &**random),
+                Arc::new(client),
+                Arc::clone(clock),
+                Arc::clone(random),
+            )
+        };
+        if let Some(metrics) = metrics {
+            config.observer = metrics.election();
+        }
+        // The configuration knows how long a request may take.
+        let client = clients.with_time_out(config.request_time_out()).client(CLIENT, limit);
+        config.lock = Arc::new(client.clone());
+        let elector = LeaderElector::new(config)?;
+        if let Some(metrics) = metrics {
+            metrics.leader_gate(&settings.resource_name, elector.gate());
+        }
+        Ok(Self { elector, client, lease, events })
+    }
+
+    /// Open while this process leads.
+    pub(crate) fn gate(&self) -> LeaderGate {
+        self.elector.gate()
+    }
+
+    /// What the health check asks.
+    pub(crate) fn status(&self) -> ElectionStatus {
+        self.elector.status()
+    }
+
+    /// Stands by until elected, then leads until that is done or the lease is lost. See [`LeaderElector::run`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future ends the leadership at once, and the Lease is not given back.
+    pub(crate) async fn run<F, Fut>(self, cancel: &CancellationToken, lead: F) -> Outcome<Fut::Output>
+    where
+        F: FnOnce() -> Fut,
+        Fut: Future,
+    {
+        let Self { mut elector, client, lease, events } = self;
+        let (nudge, elected) = (elector.nudge(), CancellationToken::new());
+        // A leader knows without a watch, and its renewals would come back as events for nothing.
+        let follow = async {
+            let told = client.follow_lease(&lease, |lease| nudge.lease_changed(lease));
+            elected.run_until_cancelled(told).await;
+            pending::<Infallible>().await
+        };
+        let run = elector.run(cancel, |_| {
+            elected.cancel();
+            lead()
+        });
+        let outcome = tokio::select! {
+            biased;
+            outcome = run => outcome,
+            never = follow => match never {},
+        };
+        // Who has lost the lease has nothing more to say.
+        let within = if matches!(outcome, Outcome::Lost(_)) { Duration::ZERO } else { LAST_EVENTS };
+        events.shutdown(within).await;
+        outcome
+    }
+}
