@@ -41,4 +41,4 @@ pub use step::{
 };
 pub use story::{Story, StoryError};
 pub use trail::{Entry, Trail, TrailSender};
-pub use world::{Manager, World, WorldError};
+pub use world::{Activity, Manager, World, WorldError};

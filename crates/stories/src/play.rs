@@ -11,7 +11,7 @@ use crate::{
     stage::{Stage, StageError},
     step::{Kind, Name, PatchForm, PodStatus, ReplicaSetStatus, Settle, Step, Target},
     story::Story,
-    world::{World, WorldError},
+    world::{Activity, World, WorldError},
 };
 
 /// A story that could not be played to its end.
@@ -46,11 +46,14 @@ pub enum PlayError {
 }
 
 /// A manager that is ready may still be at what it finds.
-const AFTER_START: Duration = Duration::from_millis(1500);
+const AFTER_START: Duration = Duration::from_millis(1450);
 
-/// After everything that the story does. Without it the outcome would depend on who is faster, the story or the
-/// manager, and upstream was recorded by a story that was slower.
+/// After everything that the story does, and as often again until the manager has come to rest. Without it the outcome
+/// would depend on who is faster, the story or the manager, and upstream was recorded by a story that was slower.
 const BREATH: Duration = Duration::from_millis(50);
+
+/// A manager that does not come to rest, such as one that tries again and again, is not waited for any longer.
+const REST: Duration = Duration::from_secs(2);
 
 /// Plays a story in a namespace of its own, which is made for it, and answers with what the manager wrote.
 ///
@@ -70,6 +73,7 @@ pub async fn play(story: &Story, world: &mut World, namespace: &str) -> Result<R
     player.world.start_manager(&story.controllers).await.map_err(failed)?;
     let clock = player.world.clock();
     clock.sleep(AFTER_START).await;
+    player.breathe().await;
     if story.before.is_empty() {
         player.world.trail().clear();
     } else {
@@ -119,9 +123,23 @@ impl Player<'_> {
     async fn take(&mut self, step: &Step) -> Result<(), StageError> {
         self.act(step).await?;
         if !matches!(step, Step::Settle(_) | Step::Wait(_)) {
-            self.world.clock().sleep(BREATH).await;
+            self.breathe().await;
         }
         Ok(())
+    }
+
+    /// Gives the manager the time to act on what it has been shown.
+    async fn breathe(&self) {
+        let clock = self.world.clock();
+        let end = clock.monotonic().saturating_add(REST);
+        loop {
+            let before = self.world.activity();
+            clock.sleep(BREATH).await;
+            let at_rest = before != Activity::Busy && self.world.activity() == before;
+            if at_rest || clock.monotonic() >= end {
+                return;
+            }
+        }
     }
 
     async fn act(&mut self, step: &Step) -> Result<(), StageError> {
@@ -173,10 +191,19 @@ impl Player<'_> {
         let end = clock.monotonic().saturating_add(settle.limit);
         let mut deadline = end.min(clock.monotonic().saturating_add(settle.quiet));
         let mut entries = Vec::new();
-        while let Some(entry) = self.world.trail().next_before(deadline).await {
-            if entry.is_write() {
-                deadline = end.min(clock.monotonic().saturating_add(settle.quiet));
-                entries.push(entry);
+        loop {
+            let before = self.world.activity();
+            match self.world.trail().next_before(deadline).await {
+                Some(entry) if entry.is_write() => {
+                    deadline = end.min(clock.monotonic().saturating_add(settle.quiet));
+                    entries.push(entry);
+                }
+                Some(_) => {}
+                // One that is at something is about to write.
+                None if deadline < end && (before == Activity::Busy || self.world.activity() != before) => {
+                    deadline = end.min(clock.monotonic().saturating_add(BREATH));
+                }
+                None => break,
             }
         }
         self.steps.push(StepWrites::of(&settle.label, &entries, self.namespace));
@@ -200,7 +227,7 @@ impl Player<'_> {
                 status[field.as_str()] = value.clone();
             }
             self.stage.patch(&target, Some("status"), PatchForm::Merge, &json!({"status": status})).await?;
-            self.world.clock().sleep(BREATH).await;
+            self.breathe().await;
         }
         Ok(())
     }
@@ -219,7 +246,7 @@ impl Player<'_> {
                 json!({"name": "c", "image": "i", "imageID": "", "ready": ready, "restartCount": 0});
             let status = json!({"phase": phase, "conditions": [condition], "containerStatuses": [container]});
             self.stage.patch(&target, Some("status"), PatchForm::Merge, &json!({"status": status})).await?;
-            self.world.clock().sleep(BREATH).await;
+            self.breathe().await;
         }
         Ok(())
     }

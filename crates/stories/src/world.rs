@@ -39,6 +39,32 @@ pub trait Manager: fmt::Debug + Send + Sync {
     ///
     /// When it does not stop as it should, or has stopped already.
     async fn stop(&mut self) -> Result<(), WorldError>;
+
+    /// What it is at. Managers of which nothing is known are taken to be at rest.
+    fn activity(&self) -> Activity {
+        Activity::default()
+    }
+}
+
+/// What a manager is at, as far as can be told without asking it.
+///
+/// On a machine with much else to do a manager can be slow to act on what it has seen. It has come to rest when it
+/// is [idle](Self::Idle) twice in a row with the same count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Activity {
+    /// It runs, or waits for its turn to.
+    Busy,
+    /// It waits for something to happen.
+    Idle {
+        /// How often it has been given a processor so far.
+        turns: u64,
+    },
+}
+
+impl Default for Activity {
+    fn default() -> Self {
+        Self::Idle { turns: 0 }
+    }
 }
 
 /// A world that does not work.
@@ -153,6 +179,11 @@ impl World {
     /// When it does not stop, or has stopped already.
     pub async fn stop_manager(&mut self) -> Result<(), WorldError> {
         self.manager.stop().await
+    }
+
+    /// What the manager is at.
+    pub fn activity(&self) -> Activity {
+        self.manager.activity()
     }
 
     /// Makes a namespace.

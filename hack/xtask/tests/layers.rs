@@ -28,7 +28,6 @@ const LAYERS: &[&str] = &[
     "kcm-stories",
     "kube-controller-manager",
     "kube-sandbox",
-    "kcm-e2e",
 ];
 
 /// What knows HTTP, and who may.

@@ -8,7 +8,7 @@ use kcm_clock::Clock;
 use super::{ASK_EVERY, files::Files, fill, free_port, program::Program, text};
 use crate::{
     trail::Trail,
-    world::{Manager, WorldError},
+    world::{Activity, Manager, WorldError},
 };
 
 /// How long a manager may take to start, and to stop.
@@ -77,5 +77,9 @@ impl Manager for ExternalManager {
             Some(program) => program.stop(PATIENCE).await,
             None => Ok(()),
         }
+    }
+
+    fn activity(&self) -> Activity {
+        self.running.as_ref().map_or_else(Activity::default, Program::activity)
     }
 }

@@ -4,24 +4,30 @@
 //! The manager is any command. In commands `{dir}` stands for the folder that all files lie in, `{port}` for a free
 //! port, `{kubeconfig}` for the manager's kubeconfig and `{controllers}` for the story's controllers.
 
+mod activity;
+mod control_plane;
+mod embedded;
 mod files;
 mod manager;
 mod program;
-mod server;
 mod tail;
 
 use std::{
-    io,
+    fmt, io,
     net::{Ipv4Addr, TcpListener},
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
 };
 
-use kcm_client::{ClientFactory, ClientOptions, RateLimit, Request, Server, UserAgent};
+use kcm_client::{ApiClient, ClientFactory, ClientOptions, RateLimit, Request, Server, UserAgent};
 use kcm_clock::{Clock, RealClock};
 
-use self::{files::Files, manager::ExternalManager, program::Program};
+pub use self::{
+    control_plane::{Authorization, ControlPlane},
+    program::{Program, Signal},
+};
+use self::{files::Files, manager::ExternalManager};
 use crate::{
     in_process::STORY,
     trail::Trail,
@@ -61,8 +67,7 @@ pub enum ServerProgram {
 pub struct External {
     /// The world.
     pub world: World,
-    /// The programs that make up the server; the one that needs the other comes first, and is dropped first.
-    _programs: Vec<Program>,
+    _server: Box<dyn Serving>,
     _stop: tokio_util::sync::DropGuard,
 }
 
@@ -83,52 +88,86 @@ pub async fn start(config: ExternalConfig) -> Result<External, WorldError> {
     let (sender, trail) = Trail::new(Arc::clone(&clock));
     let stop = tokio_util::sync::CancellationToken::new();
     let files = Files::new(&folder);
-    let mut programs = Vec::new();
-    match &server {
+    let mut serving: Box<dyn Serving> = match &server {
         ServerProgram::Embedded => {
-            let address = server::embedded(&clock, sender, stop.clone()).await?;
+            let address = embedded::serve(&clock, sender, stop.clone()).await?;
             files.write_kubeconfigs(&format!("http://{address}"), false)?;
+            Box::new(InThisProcess)
         }
         ServerProgram::Kubebuilder(assets) => {
-            files.write_for_server()?;
-            tail::follow(files.audit_log(), sender, stop.clone());
-            let port = free_port()?;
-            programs = server::kubebuilder(assets, &files, port)?;
-            files.write_kubeconfigs(&format!("https://127.0.0.1:{port}"), true)?;
+            let plane = ControlPlane::start(assets, &folder, Authorization::AlwaysAllow)?;
+            plane.follow(sender, stop.clone());
+            Box::new(plane)
         }
         ServerProgram::Command { command, tls } => {
             files.write_for_server()?;
             tail::follow(files.audit_log(), sender, stop.clone());
             let port = free_port()?;
-            let command = fill(command, &[("port", &port.to_string()), ("dir", &text(&folder))]);
-            programs.push(Program::shell("the API server", &command, &files.log("apiserver"))?);
             let scheme = if *tls { "https" } else { "http" };
             files.write_kubeconfigs(&format!("{scheme}://127.0.0.1:{port}"), true)?;
+            let command = fill(command, &[("port", &port.to_string()), ("dir", &text(&folder))]);
+            Box::new(Program::shell("the API server", &command, &files.log("apiserver"))?)
         }
-    }
+    };
 
     let options = ClientOptions::new(UserAgent::new(STORY, "v0", ""), Arc::clone(&clock));
     let kubeconfig = Server::Kubeconfig { path: files.kubeconfig("admin"), master: None };
     let clients = ClientFactory::connect(kubeconfig, options).await?;
     let api = clients.client("story", RateLimit::UNLIMITED);
+    ready(&mut *serving, &api, &*clock).await?;
+    let manager = ExternalManager::new(manager, files, Arc::clone(&clock));
+    let world = World::new(api, clock, trail, Box::new(manager)).await?;
+    Ok(External { world, _server: serving, _stop: stop.drop_guard() })
+}
+
+/// What a server runs in.
+trait Serving: fmt::Debug + Send + Sync {
+    /// Fails if a program has ended.
+    fn must_run(&mut self) -> Result<(), WorldError>;
+
+    /// What the server has said last.
+    fn last_words(&self) -> String;
+}
+
+/// The server is a task.
+#[derive(Debug)]
+struct InThisProcess;
+
+impl Serving for InThisProcess {
+    fn must_run(&mut self) -> Result<(), WorldError> {
+        Ok(())
+    }
+
+    fn last_words(&self) -> String {
+        String::new()
+    }
+}
+
+impl Serving for Program {
+    fn must_run(&mut self) -> Result<(), WorldError> {
+        Self::must_run(self)
+    }
+
+    fn last_words(&self) -> String {
+        Self::last_words(self)
+    }
+}
+
+/// Waits until a server can be used.
+async fn ready(serving: &mut dyn Serving, api: &ApiClient, clock: &dyn Clock) -> Result<(), WorldError> {
     let deadline = clock.monotonic().saturating_add(SERVER_PATIENCE);
     // The default namespace is the last thing that a server makes before it can be used.
     while api.send(&Request::get("/readyz")).await.is_err()
         || api.send(&Request::get("/api/v1/namespaces/default")).await.is_err()
     {
-        for program in &mut programs {
-            program.must_run()?;
-        }
+        serving.must_run()?;
         if clock.monotonic() > deadline {
-            let said = programs.first().map(Program::last_words).unwrap_or_default();
-            let seconds = SERVER_PATIENCE.as_secs();
+            let (seconds, said) = (SERVER_PATIENCE.as_secs(), serving.last_words());
             return Err(WorldError::NotReady { program: "the API server", seconds, said });
         }
         clock.sleep(ASK_EVERY).await;
     }
-    let manager = ExternalManager::new(manager, files, Arc::clone(&clock));
-    let world = World::new(api, clock, trail, Box::new(manager)).await?;
-    Ok(External { world, _programs: programs, _stop: stop.drop_guard() })
+    Ok(())
 }
 
 /// A port that nobody listens on. Somebody else may take it before it is used; that is then an error of theirs or ours.

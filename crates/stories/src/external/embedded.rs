@@ -1,0 +1,42 @@
+//! The embedded server on a socket.
+
+use std::{
+    io,
+    net::{Ipv4Addr, SocketAddr},
+    sync::Arc,
+};
+
+use kcm_apiserver::{ApiServer, Config};
+use kcm_clock::Clock;
+use kcm_controller_manager::BEHAVES_AS;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    in_process::STORY,
+    trail::{Entry, TrailSender},
+    world::WorldError,
+};
+
+/// Serves the embedded server on a free port until `stop`; gives the address.
+pub(super) async fn serve(
+    clock: &Arc<dyn Clock>,
+    trail: TrailSender,
+    stop: CancellationToken,
+) -> Result<SocketAddr, WorldError> {
+    let server = ApiServer::new(Config {
+        clock: Arc::clone(clock),
+        advertise_version: BEHAVES_AS.to_owned(),
+        audit: Some(Arc::new(move |event| {
+            if !event.user_agent.starts_with(STORY) {
+                trail.leave(Entry::from(event));
+            }
+        })),
+        ..Config::default()
+    });
+    let failed = |source: io::Error| WorldError::File { file: "a free port".to_owned(), source };
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.map_err(failed)?;
+    let address = listener.local_addr().map_err(failed)?;
+    tokio::spawn(async move { kcm_apiserver::serve(listener, server.service(), stop).await });
+    Ok(address)
+}
