@@ -168,15 +168,21 @@ async fn update_replica_set_release_enqueues_old_owner_and_all_that_match() {
     assert_eq!(queued(&handlers).await, ["d1", "d2"]);
 }
 
-/// `TestDeleteReplicaSet` and `TestDeleteReplicaSetOrphan`.
+/// `TestDeleteReplicaSet`, and that the deletion may have gone unseen.
 #[tokio::test]
-async fn delete_replica_set_enqueues_its_owner_and_for_an_orphan_nobody() {
+async fn delete_replica_set_enqueues_its_owner() {
     let d = named("d1");
     let handlers = handlers(&Caches::with(&[&d], &[]));
-    EventHandler::<ReplicaSet>::on_delete(&handlers, &Deleted::Seen(Arc::new(owned_by(&d, "rs"))));
-    assert_eq!(queued(&handlers).await, ["d1"]);
-    EventHandler::<ReplicaSet>::on_delete(&handlers, &Deleted::Unseen(Arc::new(owned_by(&d, "rs"))));
-    assert_eq!(queued(&handlers).await, ["d1"]);
+    for deleted in [Deleted::Seen as fn(_) -> _, Deleted::Unseen] {
+        EventHandler::<ReplicaSet>::on_delete(&handlers, &deleted(Arc::new(owned_by(&d, "rs"))));
+        assert_eq!(queued(&handlers).await, ["d1"]);
+    }
+}
+
+/// `TestDeleteReplicaSetOrphan`.
+#[tokio::test]
+async fn delete_replica_set_orphan_enqueues_nobody() {
+    let handlers = handlers(&Caches::with(&[&named("d1"), &named("d2")], &[]));
     EventHandler::<ReplicaSet>::on_delete(&handlers, &Deleted::Seen(Arc::new(orphan("rs"))));
     assert_eq!(queued(&handlers).await, [""; 0]);
 }
