@@ -82,16 +82,13 @@ pub(super) fn immutable_data(new: &Value, old: &Value, errors: &mut Errors) {
     }
 }
 
-/// The spec of a Lease.
+/// The spec of a Lease. An empty holder is none: that is how a leader gives it back.
 pub(super) fn lease(object: &Value, errors: &mut Errors) {
     let (spec, path) = (get(object, "spec"), Path::new("spec"));
     if let Some(seconds) = integer(spec, "leaseDurationSeconds").filter(|seconds| *seconds <= 0) {
         errors.invalid(&path.child("leaseDurationSeconds"), seconds, "must be greater than 0");
     }
     errors.not_negative(&path.child("leaseTransitions"), integer(spec, "leaseTransitions"));
-    if let Some(holder) = given(spec, "holderIdentity").filter(|holder| holder.as_str() == Some("")) {
-        errors.invalid(&path.child("holderIdentity"), holder.clone(), "must not be empty");
-    }
 }
 
 /// A Lease is a lock: whoever writes it must have seen what is there.

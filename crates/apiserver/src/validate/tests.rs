@@ -410,6 +410,8 @@ fn lease_must_name_the_version_it_replaces() {
         created("Lease", &zero),
         ["spec.leaseDurationSeconds: Invalid value: 0: must be greater than 0"]
     );
+    let given_back = with(lease("1"), "/spec/holderIdentity", json!(""));
+    assert!(update("Lease", &given_back, &lease("1")).is_empty());
 }
 
 #[test]
