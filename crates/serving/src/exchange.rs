@@ -3,7 +3,11 @@
 use std::{borrow::Cow, fmt, sync::Arc};
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
+use http::{
+    HeaderMap, HeaderName, HeaderValue, Method, StatusCode,
+    header::{CONTENT_TYPE, USER_AGENT, X_CONTENT_TYPE_OPTIONS},
+};
+use serde::Serialize;
 
 use crate::User;
 
@@ -49,13 +53,35 @@ impl<'a> Asked<'a> {
     pub fn parameters<'n>(&self, name: &'n str) -> impl Iterator<Item = Cow<'a, str>> + use<'a, 'n> {
         self.query.split('&').filter_map(move |pair| {
             let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-            (decode(key) == name).then(|| decode(value))
+            (unescape(key, true) == name).then(|| unescape(value, true))
         })
     }
 
     /// Whether the query has the parameter `name`, with a value or without.
     pub fn has_parameter(&self, name: &str) -> bool {
         self.parameters(name).next().is_some()
+    }
+
+    /// Whether JSON is for a person to read: who asks says so, or seems to be one.
+    pub(crate) fn wants_pretty(&self) -> bool {
+        match self.parameters("pretty").next().filter(|value| !value.is_empty()) {
+            Some(value) => matches!(&*value, "1" | "t" | "T" | "true" | "TRUE" | "True"),
+            None => {
+                let agent = self.headers.get(USER_AGENT).map_or(&b""[..], HeaderValue::as_bytes);
+                [&b"curl"[..], b"Wget", b"Mozilla/5.0"].iter().any(|person| agent.starts_with(person))
+            }
+        }
+    }
+
+    /// `object` as JSON, as upstream writes it: in one line, or for a person.
+    pub(crate) fn render(&self, object: &impl Serialize) -> String {
+        let json = if self.wants_pretty() {
+            serde_json::to_string_pretty(object)
+        } else {
+            serde_json::to_string(object).map(|json| json + "\n")
+        };
+        // Cannot fail: what is given to it has text for keys.
+        json.unwrap_or_default()
     }
 }
 
@@ -73,14 +99,19 @@ impl Answer {
     /// Any answer.
     pub fn new(status: StatusCode, content_type: &'static str, body: impl Into<Bytes>) -> Self {
         let mut headers = HeaderMap::with_capacity(4);
-        headers.insert(http::header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
         Self { status, headers, body: body.into() }
     }
 
     /// A failure in plain text, as Go's `http.Error` puts it: a line, and not to be guessed at by a browser.
     pub fn error(status: StatusCode, message: impl fmt::Display) -> Self {
         Self::new(status, "text/plain; charset=utf-8", format!("{message}\n"))
-            .with(http::header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"))
+            .with(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"))
+    }
+
+    /// There is nothing at that path.
+    pub fn not_found() -> Self {
+        Self::error(StatusCode::NOT_FOUND, "404 page not found")
     }
 
     /// The same with one more header.
@@ -91,9 +122,10 @@ impl Answer {
     }
 }
 
-/// A query's `%xx` and `+` as what they stand for. What is no such sequence stays as it is.
-fn decode(text: &str) -> Cow<'_, str> {
-    if !text.bytes().any(|byte| byte == b'%' || byte == b'+') {
+/// What `%xx` stands for, and `+` for a space if it is a query. What is no such sequence stays as it is.
+pub(crate) fn unescape(text: &str, is_query: bool) -> Cow<'_, str> {
+    let is_plain = |byte| byte != b'%' && !(is_query && byte == b'+');
+    if text.bytes().all(is_plain) {
         return Cow::Borrowed(text);
     }
     let bytes = text.as_bytes();
@@ -103,7 +135,7 @@ fn decode(text: &str) -> Cow<'_, str> {
         let escaped = bytes.get(at + 1..at + 3).filter(|_| byte == b'%').and_then(hex);
         decoded.push(match (byte, escaped) {
             (_, Some(escaped)) => escaped,
-            (b'+', None) => b' ',
+            (b'+', None) if is_query => b' ',
             (other, None) => other,
         });
         at += if escaped.is_some() { 3 } else { 1 };
@@ -114,4 +146,34 @@ fn decode(text: &str) -> Cow<'_, str> {
 fn hex(digits: &[u8]) -> Option<u8> {
     let digit = |at: usize| char::from(*digits.get(at)?).to_digit(16);
     u8::try_from(digit(0)? * 16 + digit(1)?).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked<'a>(query: &'a str, headers: &'a HeaderMap, user: &'a User) -> Asked<'a> {
+        static NOTHING: Bytes = Bytes::new();
+        Asked { method: &Method::GET, path: "/", query, headers, body: &NOTHING, user }
+    }
+
+    #[test]
+    fn parameters_of_a_query_are_decoded_in_order() {
+        let (headers, user) = (HeaderMap::new(), User::default());
+        let asked = asked("a=1&b&a=%41+%zz%2&%61=x&a", &headers, &user);
+        let values: Vec<_> = asked.parameters("a").collect();
+        assert_eq!(values, ["1", "A %zz%2", "x", ""]);
+        assert!(asked.has_parameter("b"));
+        assert!(!asked.has_parameter("c"));
+    }
+
+    #[test]
+    fn answers_are_pretty_for_browsers_and_for_who_asks() {
+        let pretty = |query: &str, agent: &'static str| {
+            let headers = HeaderMap::from_iter([(USER_AGENT, HeaderValue::from_static(agent))]);
+            asked(query, &headers, &User::default()).wants_pretty()
+        };
+        assert!(pretty("", "curl/8") && pretty("", "Mozilla/5.0 (X11)") && pretty("pretty=1", "Go"));
+        assert!(!pretty("", "Go") && !pretty("pretty=false", "curl/8") && !pretty("pretty=x", "Go"));
+    }
 }

@@ -16,9 +16,9 @@
 //! let clock: Arc<dyn Clock> = Arc::new(RealClock::new());
 //! let health = HealthChecks::new();
 //! let routes = Routes::new()
-//!     .health("/healthz", health.clone())
+//!     .health("/healthz", &health)
 //!     .exact("/metrics", handler(|_| Answer::text("up 1\n")));
-//! let client = ClientOptions::new(UserAgent::new("my-operator", "v1"), Arc::clone(&clock));
+//! let client = ClientOptions::new(UserAgent::new("my-operator", "v1.0.0", "unknown"), Arc::clone(&clock));
 //! let access =
 //!     Access::connect(&AuthenticationOptions::default(), &AuthorizationOptions::default(), &client).await?;
 //! let server = SecureServer::bind(&ServingOptions::default(), "my-operator", access, routes, clock).await?;
@@ -32,11 +32,14 @@
 mod access;
 mod error;
 mod exchange;
+mod files;
 mod health;
 mod options;
 mod pages;
+mod refusal;
 mod routes;
 mod server;
+mod tls;
 
 pub use access::{Access, User};
 pub use error::ServingError;
@@ -45,6 +48,7 @@ pub use health::{HealthCheck, HealthChecks, HealthObserver};
 pub use options::{
     AuthenticationOptions, AuthorizationOptions, RequestHeaderOptions, ServingOptions, SniCertKey, TlsVersion,
 };
-pub use pages::{Status, configz, flagz, profiling, statusz, verbosity};
+pub use pages::{Status, configz, debug_flags, flagz, profiling, statusz};
 pub use routes::Routes;
 pub use server::SecureServer;
+pub use tls::SelfSigned;

@@ -1,5 +1,7 @@
 //! Which path is answered by what.
 
+use std::{collections::BTreeMap, fmt};
+
 use crate::{Handler, HealthChecks};
 
 /// The paths of a server.
@@ -7,8 +9,8 @@ use crate::{Handler, HealthChecks};
 /// Upstream counterpart: `mux.PathRecorderMux`.
 #[derive(Clone, Default)]
 pub struct Routes {
-    exact: Vec<(String, Handler)>,
-    prefixes: Vec<(String, Handler)>,
+    exact: BTreeMap<String, Handler>,
+    prefixes: BTreeMap<String, Handler>,
 }
 
 impl Routes {
@@ -20,30 +22,94 @@ impl Routes {
     /// And `path`, which is answered by `handler`.
     #[must_use]
     pub fn exact(mut self, path: impl Into<String>, handler: Handler) -> Self {
-        self.exact.push((path.into(), handler));
+        self.exact.insert(path.into(), handler);
         self
     }
 
-    /// And all paths that begin with `prefix`, which should end in `/`. The longest that fits counts.
+    /// And all paths that begin with `prefix`, which should end in `/`. The longest that fits counts, and a path
+    /// that was given [exactly](Self::exact) before any.
     #[must_use]
     pub fn prefix(mut self, prefix: impl Into<String>, handler: Handler) -> Self {
-        self.prefixes.push((prefix.into(), handler));
+        self.prefixes.insert(prefix.into(), handler);
         self
     }
 
-    /// And `path` with the checks of `health`.
+    /// And `path`, such as `/healthz`, with all checks of `health`. There is no path for each of them, as in
+    /// kube-controller-manager; see [`each_check`](Self::each_check).
     #[must_use]
-    pub fn health(self, path: impl Into<String>, health: HealthChecks) -> Self {
-        let path = path.into();
-        self.exact(path.clone(), health.handler(&path))
+    pub fn health(self, path: &str, health: &HealthChecks) -> Self {
+        self.exact(path, health.page(page(path)))
     }
 
-    /// The paths, in order.
+    /// And a path for each check of `health` below `path`, such as `/healthz/leaderElection`, as API servers have
+    /// them. It says why a check fails, so it should not be open to all.
+    #[must_use]
+    pub fn each_check(self, path: &str, health: &HealthChecks) -> Self {
+        let prefix = format!("{path}/");
+        let handler = health.each(page(path), &prefix);
+        self.prefix(prefix, handler)
+    }
+
+    /// The paths that are not for debugging, in order: those that `/statusz` lists.
     pub fn paths(&self) -> Vec<String> {
+        let listed = |path: &&String| !path.starts_with("/debug/");
         let mut paths: Vec<_> =
-            self.exact.iter().chain(&self.prefixes).map(|(path, _)| path.clone()).collect();
+            self.exact.keys().chain(self.prefixes.keys()).filter(listed).cloned().collect();
         paths.sort_unstable();
         paths.dedup();
         paths
+    }
+
+    /// What answers for `path`.
+    pub(crate) fn find(&self, path: &str) -> Option<&Handler> {
+        self.exact.get(path).or_else(|| {
+            let fitting = self.prefixes.iter().filter(|(prefix, _)| path.starts_with(*prefix));
+            fitting.max_by_key(|(prefix, _)| prefix.len()).map(|(_, handler)| handler)
+        })
+    }
+}
+
+fn page(path: &str) -> &str {
+    path.trim_start_matches('/')
+}
+
+impl fmt::Debug for Routes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.exact.keys()).entries(self.prefixes.keys()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Answer, handler};
+
+    #[test]
+    fn path_is_found_whole_before_the_longest_prefix() {
+        let made_by = |name: &'static str| handler(move |_| Answer::text(name));
+        let routes = Routes::new()
+            .exact("/a/b", made_by("exact"))
+            .prefix("/a/", made_by("short"))
+            .prefix("/a/b/", made_by("long"));
+        let found = |path: &str| {
+            let (headers, body, user) = Default::default();
+            let method = &http::Method::GET;
+            let asked = crate::Asked { method, path, query: "", headers: &headers, body: &body, user: &user };
+            routes.find(path).map(|handler| handler(&asked).body)
+        };
+        assert_eq!(found("/a/b").unwrap(), "exact");
+        assert_eq!(found("/a/x").unwrap(), "short");
+        assert_eq!(found("/a/b/c").unwrap(), "long");
+        assert!(found("/a").is_none() && found("/").is_none() && found("").is_none());
+    }
+
+    #[test]
+    fn paths_for_debugging_are_not_listed() {
+        let nothing = || handler(|_| Answer::text(""));
+        let routes = Routes::new()
+            .health("/healthz", &HealthChecks::new())
+            .exact("/configz", nothing())
+            .prefix("/debug/pprof/", nothing());
+        assert_eq!(routes.paths(), ["/configz", "/healthz"]);
     }
 }

@@ -1,0 +1,275 @@
+//! Who asks.
+//!
+//! *Upstream counterpart:* `authenticatorfactory.DelegatingAuthenticatorConfig`.
+
+use std::{collections::BTreeMap, fmt::Write as _, sync::Arc, time::Duration};
+
+use http::{HeaderMap, header::AUTHORIZATION};
+use kcm_client::ApiClient;
+use kcm_clock::Clock;
+use rustls::pki_types::CertificateDer;
+use serde::Deserialize;
+use sha2::{Digest, Sha256};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    Presented, Refusal, User,
+    cache::{Cache, Key},
+    cluster::{CONFIG_MAP, Cluster},
+    proxy::{FrontProxy, ProxyHeaders},
+    review::review,
+    trust::Trust,
+};
+use crate::{AuthenticationOptions, ServingError, files::Watched, tls};
+
+const AUTHENTICATED: &str = "system:authenticated";
+/// What upstream puts in the extras of a user, so that it is known by which certificate he was let in.
+const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-id";
+const TOKENS_KEPT: usize = 2048;
+
+/// Finds out who asks: by a proxy that says so, by certificate, by token; in this order, as upstream.
+pub(super) struct Authentication {
+    clock: Arc<dyn Clock>,
+    clients_file: Option<Watched<Arc<Trust>>>,
+    proxy_file: Option<(Watched<Arc<Trust>>, Arc<ProxyHeaders>)>,
+    cluster: Option<Cluster>,
+    tokens: Option<Tokens>,
+}
+
+impl Authentication {
+    pub(super) async fn new(
+        options: &AuthenticationOptions,
+        client: Option<ApiClient>,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self, ServingError> {
+        let watch = |what, path: &std::path::PathBuf| Trust::watch(what, path.clone(), Arc::clone(&clock));
+        let clients_file = options.client_ca_file.as_ref();
+        let clients_file = clients_file.map(|path| watch("client CA file", path)).transpose()?;
+        let proxy = &options.request_header;
+        let proxy_file = proxy.client_ca_file.as_ref();
+        let proxy_file = proxy_file.map(|path| watch("request-header client CA file", path)).transpose()?;
+        let proxy_file = proxy_file.map(|trust| (trust, Arc::new(ProxyHeaders::new(proxy))));
+        let looks = !options.skip_lookup && (clients_file.is_none() || proxy_file.is_none());
+        let cluster = match &client {
+            _ if !looks => None,
+            None => {
+                tracing::warn!(
+                    "No authentication-kubeconfig provided in order to lookup client-ca-file and \
+                     requestheader-client-ca-file in {CONFIG_MAP}, so client certificate authentication by them \
+                     won't work."
+                );
+                None
+            }
+            Some(client) => Some(look_up(options, client, &clock).await?),
+        };
+        let tokens = client.map(|client| Tokens::new(client, options.token_cache_ttl, Arc::clone(&clock)));
+        let tokens = tokens.transpose()?;
+        Ok(Self { clock, clients_file, proxy_file, cluster, tokens })
+    }
+
+    pub(super) fn asks_for_certificates(&self) -> bool {
+        self.clients_file.is_some() || self.proxy_file.is_some() || self.cluster.is_some()
+    }
+
+    pub(super) async fn keep_up(&self, shutdown: &CancellationToken) {
+        match &self.cluster {
+            Some(cluster) => cluster.keep_up(shutdown).await,
+            None => shutdown.cancelled().await,
+        }
+    }
+
+    /// Who asks. Who shows nothing is anonymous; who shows something that is worth nothing is refused.
+    pub(super) async fn authenticate(&self, presented: &Presented<'_>) -> Result<User, Refusal> {
+        let mut why_not = Vec::new();
+        let by_certificate = self.by_certificate(presented.certificates, presented.headers, &mut why_not);
+        let known = match (by_certificate, &self.tokens) {
+            (Some(user), _) => Some(user),
+            (None, Some(tokens)) => match bearer(presented.headers) {
+                None => None,
+                Some(token) => tokens.user(token).await.map_err(|error| why_not.push(error.to_string())).ok(),
+            },
+            (None, None) => None,
+        };
+        match known {
+            Some(mut user) => {
+                if !user.is_anonymous() && !user.groups.iter().any(|group| group == AUTHENTICATED) {
+                    user.groups.push(AUTHENTICATED.to_owned());
+                }
+                Ok(user)
+            }
+            None if why_not.is_empty() => Ok(User::anonymous()),
+            None => {
+                tracing::error!(err = why_not.join(", "), "Unable to authenticate the request");
+                Err(Refusal::Unauthorized)
+            }
+        }
+    }
+
+    fn by_certificate(
+        &self,
+        certificates: &[CertificateDer<'static>],
+        headers: &HeaderMap,
+        why_not: &mut Vec<String>,
+    ) -> Option<User> {
+        let certificate = certificates.first()?;
+        let now = self.clock.now();
+        let cluster = self.cluster.as_ref().map(Cluster::current);
+        let cluster = cluster.as_deref();
+        let proxy = match &self.proxy_file {
+            Some((trust, headers)) => Some(Arc::new(FrontProxy {
+                trust: trust.current().as_ref().clone(),
+                headers: Arc::clone(headers),
+            })),
+            None => cluster.and_then(|cluster| cluster.proxy.clone()),
+        };
+        if let Some(proxy) = proxy {
+            match proxy.user(certificates, headers, now) {
+                Ok(Some(user)) => return Some(user),
+                Ok(None) => {}
+                Err(error) => why_not.push(error),
+            }
+        }
+        let clients = match &self.clients_file {
+            Some(trust) => trust.current().as_ref().clone(),
+            None => cluster.and_then(|cluster| cluster.clients.clone())?,
+        };
+        let user = clients.verify(certificates, now).and_then(|()| certificate_user(certificate));
+        user.unwrap_or_else(|error| {
+            why_not.push(format!("verifying a client's certificate failed: {error}"));
+            None
+        })
+    }
+}
+
+/// DEVIATION: upstream tolerates that the authorities for clients cannot be read at the start, and those for
+/// proxies only if told so. They are in one place: it is both or neither.
+async fn look_up(
+    options: &AuthenticationOptions,
+    client: &ApiClient,
+    clock: &Arc<dyn Clock>,
+) -> Result<Cluster, ServingError> {
+    let cluster = Cluster::new(client.clone(), Arc::clone(clock));
+    if let Err(error) = cluster.read().await {
+        if !options.tolerate_lookup_failure {
+            return Err(ServingError::Lookup(error));
+        }
+        tracing::warn!(
+            err = error,
+            "Error looking up in-cluster authentication configuration. Continuing without it until it can be read, \
+             which may treat all requests as anonymous. To require the lookup to succeed, set \
+             --authentication-tolerate-lookup-failure=false"
+        );
+    }
+    Ok(cluster)
+}
+
+/// Whom a certificate that counts is for; nobody if it has no name.
+fn certificate_user(certificate: &CertificateDer<'_>) -> Result<Option<User>, String> {
+    let name = tls::Name::of(certificate)?;
+    if name.common_name.is_empty() {
+        return Ok(None);
+    }
+    let mut id = "X509SHA256=".to_owned();
+    for byte in Sha256::digest(certificate.as_ref()) {
+        // Cannot fail: a String takes everything.
+        let _ = write!(id, "{byte:02x}");
+    }
+    Ok(Some(User {
+        name: name.common_name,
+        uid: String::new(),
+        groups: name.organizations,
+        extra: BTreeMap::from([(CREDENTIAL_ID.to_owned(), vec![id])]),
+    }))
+}
+
+/// The token in `headers`, if there is one.
+fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let value = headers.get(AUTHORIZATION)?.to_str().ok()?.trim();
+    let mut parts = value.splitn(3, ' ');
+    let scheme = parts.next()?;
+    parts.next().filter(|token| scheme.eq_ignore_ascii_case("bearer") && !token.is_empty())
+}
+
+/// Users by their tokens, as an API server says. Tokens are not kept: only hashes of them, under a key of this
+/// process.
+struct Tokens {
+    client: ApiClient,
+    clock: Arc<dyn Clock>,
+    holds: Duration,
+    salt: Key,
+    cache: Cache<Option<Arc<User>>>,
+}
+
+#[derive(Deserialize)]
+#[serde(default)]
+#[derive(Default)]
+struct TokenReviewStatus {
+    authenticated: bool,
+    user: TokenUser,
+    error: String,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct TokenUser {
+    username: String,
+    uid: String,
+    groups: Vec<String>,
+    extra: BTreeMap<String, Vec<String>>,
+}
+
+impl Tokens {
+    fn new(client: ApiClient, holds: Duration, clock: Arc<dyn Clock>) -> Result<Self, ServingError> {
+        let mut salt = [0; 32];
+        let filled = tls::provider().secure_random.fill(&mut salt);
+        filled.map_err(|_| ServingError::Tls("no random numbers to be had".to_owned()))?;
+        let cache = Cache::new(TOKENS_KEPT, Arc::clone(&clock));
+        Ok(Self { client, clock, holds, salt, cache })
+    }
+
+    /// Whose `token` it is.
+    ///
+    /// # Errors
+    ///
+    /// When it is nobody's, or nobody can say.
+    async fn user(&self, token: &str) -> Result<User, Arc<str>> {
+        let key: Key = Sha256::new().chain_update(self.salt).chain_update(token).finalize().into();
+        let (client, clock, holds) = (self.client.clone(), Arc::clone(&self.clock), self.holds);
+        let token = token.to_owned();
+        let ask = async move {
+            let spec = serde_json::json!({ "token": token });
+            let kind = ("authentication.k8s.io", "TokenReview", "tokenreviews");
+            let status: TokenReviewStatus = review(&client, &*clock, kind, &spec).await?;
+            if !status.authenticated && !status.error.is_empty() {
+                // Not kept, as upstream: it can be the server that could not find out.
+                return Err(status.error.into());
+            }
+            let TokenUser { username, uid, groups, extra } = status.user;
+            let user = User { name: username, uid, groups, extra };
+            Ok((status.authenticated.then(|| Arc::new(user)), holds))
+        };
+        let user = self.cache.get(key, ask).await?;
+        user.map(|user| User::clone(&user)).ok_or_else(|| "invalid bearer token".into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::*;
+
+    #[test]
+    fn bearer_is_found_as_upstream_finds_it() {
+        let found = |value: &'static str| {
+            let headers = HeaderMap::from_iter([(AUTHORIZATION, HeaderValue::from_static(value))]);
+            bearer(&headers).map(str::to_owned)
+        };
+        assert_eq!(found("Bearer abc").as_deref(), Some("abc"));
+        assert_eq!(found(" bearer abc def").as_deref(), Some("abc"));
+        for nothing in ["", "Bearer", "Bearer  abc", "Basic abc", "Bearerabc"] {
+            assert_eq!(found(nothing), None, "{nothing:?}");
+        }
+        assert_eq!(bearer(&HeaderMap::new()), None);
+    }
+}

@@ -1,0 +1,24 @@
+//! Pages that components have in common.
+
+mod debug;
+mod negotiation;
+mod statusz;
+
+use crate::{Answer, Handler, handler};
+
+pub use debug::{debug_flags, profiling};
+pub use statusz::{Status, flagz, statusz};
+
+/// `/configz`: the component's configuration, by the name of its API group.
+///
+/// Upstream counterpart: `component-base/configz`.
+pub fn configz(name: &str, config: &serde_json::Value) -> Handler {
+    let body = bytes::Bytes::from(serde_json::json!({ name: config }).to_string());
+    handler(move |_| {
+        let nosniff = http::HeaderValue::from_static("nosniff");
+        Answer::json(body.clone()).with(http::header::X_CONTENT_TYPE_OPTIONS, nosniff)
+    })
+}
+
+#[cfg(test)]
+mod tests;

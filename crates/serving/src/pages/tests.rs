@@ -1,0 +1,260 @@
+//! The texts are what kube-controller-manager v1.36.2 was seen to answer.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU32, Ordering},
+};
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Method, header};
+use kcm_clock::{FakeClock, Timestamp};
+
+use super::*;
+use crate::{Asked, Routes, User};
+
+const CURL: &str = "curl/7.88.1";
+
+fn ask(
+    handler: &Handler,
+    method: Method,
+    path: &str,
+    accept: Option<&'static str>,
+    body: &'static str,
+) -> Answer {
+    let mut headers = HeaderMap::from_iter([(header::USER_AGENT, HeaderValue::from_static(CURL))]);
+    headers.extend(accept.map(|accept| (header::ACCEPT, HeaderValue::from_static(accept))));
+    let (user, body) = (User::default(), Bytes::from_static(body.as_bytes()));
+    handler(&Asked { method: &method, path, query: "", headers: &headers, body: &body, user: &user })
+}
+
+fn get(handler: &Handler, accept: Option<&'static str>) -> Answer {
+    ask(handler, Method::GET, "/", accept, "")
+}
+
+fn text(answer: &Answer) -> &str {
+    std::str::from_utf8(&answer.body).unwrap()
+}
+
+fn content_type(answer: &Answer) -> &str {
+    answer.headers[header::CONTENT_TYPE].to_str().unwrap()
+}
+
+fn status_page() -> Handler {
+    let started: Timestamp = "2026-11-21T08:09:32.7Z".parse().unwrap();
+    let now: Timestamp = "2026-11-21T09:11:23Z".parse().unwrap();
+    let status = Status {
+        component: "kube-controller-manager".to_owned(),
+        started,
+        binary_version: "1.36".to_owned(),
+        emulation_version: "1.36".to_owned(),
+        compiler: "rustc 1.95.0".to_owned(),
+        paths: ["/metrics/slis", "/metrics", "/healthz", "/", "/flagz", "/configz"]
+            .map(str::to_owned)
+            .to_vec(),
+    };
+    statusz(status, Arc::new(FakeClock::new(now)))
+}
+
+fn flags_page() -> Handler {
+    let flags = [
+        ("v", "2"),
+        ("leader-elect", "true"),
+        ("kubeconfig", "/etc/k"),
+        ("controllers", "[*]"),
+        ("master", ""),
+    ];
+    flagz("kube-controller-manager", flags.map(|(name, value)| (name.to_owned(), value.to_owned())))
+}
+
+#[test]
+fn statusz_in_text_is_as_upstreams() {
+    let expected = "
+kube-controller-manager statusz
+Warning: This endpoint is not meant to be machine parseable, has no formatting compatibility guarantees and is for debugging purposes only.
+
+Started: Sat Nov 21 08:09:32 UTC 2026
+Up: 1 hr 01 min 51 sec
+Go version: rustc 1.95.0
+Binary version: 1.36
+Emulation version: 1.36
+Paths: /configz /flagz /healthz /metrics
+";
+    for accept in [
+        None,
+        Some(""),
+        Some("  "),
+        Some("*/*"),
+        Some("text/plain"),
+        Some("text/*"),
+        Some("application/json, text/plain"),
+    ] {
+        let answer = get(&status_page(), accept);
+        assert_eq!(
+            (answer.status.as_u16(), content_type(&answer)),
+            (200, "text/plain; charset=utf-8"),
+            "{accept:?}"
+        );
+        assert_eq!(text(&answer), expected, "{accept:?}");
+    }
+}
+
+#[test]
+fn statusz_for_machines_is_an_object_of_the_version_asked_for() {
+    let accept = "text/html, application/json;v=v1beta1;g=config.k8s.io;as=Statusz;q=0.5, text/plain;q=0.1";
+    let answer = get(&status_page(), Some(accept));
+    assert_eq!(content_type(&answer), "application/json;g=config.k8s.io;v=v1beta1;as=Statusz");
+    assert_eq!(answer.headers.get("warning"), None);
+    let expected = r#"{
+  "kind": "Statusz",
+  "apiVersion": "config.k8s.io/v1beta1",
+  "metadata": {
+    "name": "kube-controller-manager"
+  },
+  "startTime": "2026-11-21T08:09:32Z",
+  "uptimeSeconds": 3711,
+  "goVersion": "rustc 1.95.0",
+  "binaryVersion": "1.36",
+  "emulationVersion": "1.36",
+  "paths": [
+    "/configz",
+    "/flagz",
+    "/healthz",
+    "/metrics"
+  ]
+}"#;
+    assert_eq!(text(&answer), expected);
+    let old = get(&status_page(), Some("application/json;v=v1alpha1;g=config.k8s.io;as=Statusz"));
+    assert_eq!(
+        old.headers["warning"],
+        "299 - \"This version of the statusz endpoint is deprecated. Please use a newer version.\""
+    );
+    let yaml = get(&status_page(), Some("application/yaml;v=v1beta1;g=config.k8s.io;as=Statusz"));
+    assert_eq!(content_type(&yaml), "application/yaml;g=config.k8s.io;v=v1beta1;as=Statusz");
+    let expected = "apiVersion: config.k8s.io/v1beta1
+binaryVersion: \"1.36\"
+emulationVersion: \"1.36\"
+goVersion: \"rustc 1.95.0\"
+kind: Statusz
+metadata:
+  name: kube-controller-manager
+paths:
+- /configz
+- /flagz
+- /healthz
+- /metrics
+startTime: \"2026-11-21T08:09:32Z\"
+uptimeSeconds: 3711
+";
+    assert_eq!(text(&yaml), expected);
+}
+
+#[test]
+fn statusz_in_no_known_form_is_refused() {
+    let expected = r#"{
+  "kind": "Status",
+  "apiVersion": "v1",
+  "metadata": {},
+  "status": "Failure",
+  "message": "only the following media types are accepted: application/json, application/yaml, text/plain",
+  "reason": "NotAcceptable",
+  "code": 406
+}"#;
+    for accept in [
+        "application/json",
+        "application/*",
+        "text/html",
+        "application/vnd.kubernetes.protobuf",
+        "application/cbor;v=v1beta1;g=config.k8s.io;as=Statusz",
+        "application/json;as=Statusz;v=v1;g=config.k8s.io",
+        "application/json;v=v1beta1;g=config.k8s.io;as=Flagz",
+        "application/json;v=v1beta1",
+        "nonsense",
+        ";;;,,=",
+    ] {
+        let answer = get(&status_page(), Some(accept));
+        assert_eq!(answer.status.as_u16(), 406, "{accept}");
+        assert_eq!(text(&answer), expected);
+    }
+}
+
+#[test]
+fn flagz_lists_all_flags_in_order() {
+    let expected = "
+kube-controller-manager flagz
+Warning: This endpoint is not meant to be machine parseable, has no formatting compatibility guarantees and is for debugging purposes only.
+controllers=[*]
+kubeconfig=/etc/k
+leader-elect=true
+master=
+v=2
+";
+    assert_eq!(text(&get(&flags_page(), None)), expected);
+    let json = get(&flags_page(), Some("application/json;v=v1beta1;g=config.k8s.io;as=Flagz"));
+    let json: serde_json::Value = serde_json::from_slice(&json.body).unwrap();
+    assert_eq!(json["flags"]["controllers"], "[*]");
+    assert_eq!(
+        (&json["kind"], &json["metadata"]["name"]),
+        (&"Flagz".into(), &"kube-controller-manager".into())
+    );
+    let yaml = get(&flags_page(), Some("application/yaml;v=v1beta1;g=config.k8s.io;as=Flagz"));
+    let expected = "apiVersion: config.k8s.io/v1beta1
+flags:
+  controllers: \"[*]\"
+  kubeconfig: /etc/k
+  leader-elect: \"true\"
+  master: \"\"
+  v: \"2\"
+kind: Flagz
+metadata:
+  name: kube-controller-manager
+";
+    assert_eq!(text(&yaml), expected);
+}
+
+#[test]
+fn configz_is_the_configuration_by_its_name() {
+    let page = configz("kubecontrollermanager.config.k8s.io", &serde_json::json!({"kind": "K"}));
+    let answer = get(&page, None);
+    assert_eq!(content_type(&answer), "application/json");
+    assert_eq!(text(&answer), r#"{"kubecontrollermanager.config.k8s.io":{"kind":"K"}}"#);
+}
+
+#[test]
+fn verbosity_is_set_by_put_alone() {
+    let set = Arc::new(AtomicU32::new(0));
+    let seen = Arc::clone(&set);
+    let routes = debug_flags(Routes::new(), move |verbosity| set.store(verbosity, Ordering::SeqCst));
+    let page = routes.find("/debug/flags/v").unwrap();
+    let put = |body| {
+        let answer = ask(page, Method::PUT, "/debug/flags/v", None, body);
+        assert_eq!(content_type(&answer), "text/plain");
+        (answer.status.as_u16(), text(&answer).to_owned())
+    };
+    assert_eq!(put("5"), (200, "successfully set klog.logging.verbosity to 5\n".to_owned()));
+    assert_eq!(seen.load(Ordering::SeqCst), 5);
+    assert_eq!(put("abc"), (400, "strconv.ParseUint: parsing \"abc\": invalid syntax\n".to_owned()));
+    assert_eq!(put(""), (400, "strconv.ParseUint: parsing \"\": invalid syntax\n".to_owned()));
+    assert_eq!(put("+1").0, 400);
+    assert_eq!(
+        put("9999999999"),
+        (400, "strconv.ParseUint: parsing \"9999999999\": value out of range\n".to_owned())
+    );
+    let post = ask(page, Method::POST, "/debug/flags/v", None, "4");
+    assert_eq!((post.status.as_u16(), text(&post)), (406, "unsupported http method\n"));
+    assert_eq!(seen.load(Ordering::SeqCst), 5);
+    for index in ["/debug/flags", "/debug/flags/", "/debug/flags/v2"] {
+        let answer = ask(routes.find(index).unwrap(), Method::GET, index, None, "");
+        assert_eq!((answer.status.as_u16(), answer.body.len()), (200, 168), "{index}");
+    }
+}
+
+#[test]
+fn profiles_are_not_pretended() {
+    let routes = profiling(Routes::new());
+    let get = |path: &str| ask(routes.find(path).unwrap(), Method::GET, path, None, "");
+    assert_eq!(get("/debug/pprof").headers[header::LOCATION], "/debug/pprof/");
+    assert!(text(&get("/debug/pprof/")).contains("perf record"));
+    assert_eq!(get("/debug/pprof/profile").status.as_u16(), 501);
+    let unknown = get("/debug/pprof/cmdline");
+    assert_eq!((unknown.status.as_u16(), text(&unknown)), (404, "Unknown profile\n"));
+}

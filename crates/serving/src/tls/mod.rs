@@ -1,0 +1,61 @@
+//! TLS as components serve it.
+
+mod certificates;
+mod client;
+mod name;
+mod self_signed;
+mod suites;
+
+use std::sync::Arc;
+
+use kcm_clock::Clock;
+use rustls::{ServerConfig, crypto::CryptoProvider};
+
+pub(crate) use name::Name;
+pub use self_signed::SelfSigned;
+
+use self::{certificates::Certificates, client::AnyClientCertificate};
+use crate::{ServingError, ServingOptions, TlsVersion};
+
+/// The one provider of this workspace, named since a process may have several built in.
+pub(crate) fn provider() -> Arc<CryptoProvider> {
+    Arc::new(rustls::crypto::ring::default_provider())
+}
+
+/// TLS with the certificates that `options` name. Clients are asked for certificates if `asks_clients`; whether
+/// theirs is of any worth is found out later, for each request.
+///
+/// # Errors
+///
+/// When a certificate, a key or a cipher suite cannot be used.
+pub(crate) fn config(
+    options: &ServingOptions,
+    component: &str,
+    asks_clients: bool,
+    clock: &Arc<dyn Clock>,
+) -> Result<ServerConfig, ServingError> {
+    let certificates = Certificates::new(options, component, clock)?;
+    let mut provider = rustls::crypto::ring::default_provider();
+    suites::restrict(&mut provider, &options.tls_cipher_suites)?;
+    let provider = Arc::new(provider);
+    let versions: &[_] = match options.tls_min_version {
+        None | Some(TlsVersion::Tls12) => &[&rustls::version::TLS12, &rustls::version::TLS13],
+        Some(TlsVersion::Tls13) => &[&rustls::version::TLS13],
+    };
+    let clients: Arc<dyn rustls::server::danger::ClientCertVerifier> = if asks_clients {
+        Arc::new(AnyClientCertificate::new(&provider))
+    } else {
+        Arc::new(rustls::server::NoClientAuth)
+    };
+    let mut config = ServerConfig::builder_with_provider(provider)
+        .with_protocol_versions(versions)
+        .map_err(|error| ServingError::Tls(error.to_string()))?
+        .with_client_cert_verifier(clients)
+        .with_cert_resolver(Arc::new(certificates));
+    config.alpn_protocols = if options.disable_http2 {
+        vec![b"http/1.1".to_vec()]
+    } else {
+        vec![b"h2".to_vec(), b"http/1.1".to_vec()]
+    };
+    Ok(config)
+}

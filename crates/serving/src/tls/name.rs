@@ -1,0 +1,169 @@
+//! Names in certificates.
+
+use rustls::pki_types::CertificateDer;
+
+const COMMON_NAME: &[u8] = &[0x55, 0x04, 0x03];
+const ORGANIZATION: &[u8] = &[0x55, 0x04, 0x0a];
+
+const SEQUENCE: u8 = 0x30;
+const SET: u8 = 0x31;
+const OBJECT_IDENTIFIER: u8 = 0x06;
+const UTF8_STRING: u8 = 0x0c;
+const PRINTABLE_STRING: u8 = 0x13;
+const TELETEX_STRING: u8 = 0x14;
+const IA5_STRING: u8 = 0x16;
+const BMP_STRING: u8 = 0x1e;
+
+/// Whom a certificate is for.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Name {
+    /// The last of its common names; empty if it has none.
+    pub(crate) common_name: String,
+    /// Its organizations, in order.
+    pub(crate) organizations: Vec<String>,
+    /// The names of hosts among its alternative names.
+    pub(crate) dns_names: Vec<String>,
+}
+
+impl Name {
+    /// What `certificate` says.
+    ///
+    /// # Errors
+    ///
+    /// When it is none, in one line.
+    pub(crate) fn of(certificate: &CertificateDer<'_>) -> Result<Self, String> {
+        let parsed = webpki::EndEntityCert::try_from(certificate).map_err(|error| error.to_string())?;
+        let mut name = Self::of_subject(parsed.subject()).ok_or("its subject cannot be understood")?;
+        name.dns_names = parsed.valid_dns_names().map(str::to_owned).collect();
+        Ok(name)
+    }
+
+    /// `subject` is the inside of an X.501 name: a sequence of sets of types with values.
+    fn of_subject(mut subject: &[u8]) -> Option<Self> {
+        let mut name = Self::default();
+        while !subject.is_empty() {
+            let mut set = expect(SET, &mut subject)?;
+            while !set.is_empty() {
+                let mut attribute = expect(SEQUENCE, &mut set)?;
+                let kind = expect(OBJECT_IDENTIFIER, &mut attribute)?;
+                let (tag, value) = element(&mut attribute)?;
+                if kind == COMMON_NAME {
+                    name.common_name = text(tag, value)?;
+                } else if kind == ORGANIZATION {
+                    name.organizations.push(text(tag, value)?);
+                }
+            }
+        }
+        Some(name)
+    }
+}
+
+fn expect<'a>(tag: u8, rest: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let (found, content) = element(rest)?;
+    (found == tag).then_some(content)
+}
+
+/// Takes one DER element off `rest`: its tag and what is in it. Only what a name can hold: short tags, and lengths
+/// below 64 KiB.
+fn element<'a>(rest: &mut &'a [u8]) -> Option<(u8, &'a [u8])> {
+    let (&tag, after) = rest.split_first()?;
+    let (&first, after) = after.split_first()?;
+    let (length, after) = match first {
+        0..=0x7f => (usize::from(first), after),
+        0x81 => {
+            let (&low, after) = after.split_first()?;
+            (usize::from(low), after)
+        }
+        0x82 => {
+            let (bytes, after) = after.split_first_chunk::<2>()?;
+            (usize::from(u16::from_be_bytes(*bytes)), after)
+        }
+        _ => return None,
+    };
+    let (content, after) = after.split_at_checked(length)?;
+    *rest = after;
+    Some((tag, content))
+}
+
+fn text(tag: u8, value: &[u8]) -> Option<String> {
+    match tag {
+        UTF8_STRING | PRINTABLE_STRING | IA5_STRING => String::from_utf8(value.to_vec()).ok(),
+        TELETEX_STRING => Some(value.iter().map(|&byte| char::from(byte)).collect()),
+        BMP_STRING => {
+            let (pairs, rest) = value.as_chunks::<2>();
+            let units: Vec<u16> = pairs.iter().map(|&pair| u16::from_be_bytes(pair)).collect();
+            rest.is_empty().then(|| String::from_utf16(&units).ok()).flatten()
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use rcgen::{CertificateParams, DnType, DnValue, KeyPair};
+
+    use super::*;
+
+    fn certificate(subject: &[(DnType, DnValue)], names: &[&str]) -> CertificateDer<'static> {
+        let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
+        let mut params = CertificateParams::new(names).unwrap();
+        params.distinguished_name = rcgen::DistinguishedName::new();
+        for (kind, value) in subject {
+            params.distinguished_name.push(kind.clone(), value.clone());
+        }
+        params.self_signed(&KeyPair::generate().unwrap()).unwrap().der().clone()
+    }
+
+    #[test]
+    fn name_has_what_the_certificate_says() {
+        let long = "x".repeat(300);
+        let subject = [
+            (DnType::CountryName, DnValue::Utf8String("AA".to_owned())),
+            (DnType::OrganizationName, DnValue::Utf8String(long.clone())),
+            (DnType::CommonName, DnValue::PrintableString("alice".try_into().unwrap())),
+        ];
+        let name = Name::of(&certificate(&subject, &["a.example", "10.0.0.1", "*.b.example"])).unwrap();
+        assert_eq!(name.common_name, "alice");
+        assert_eq!(name.organizations, [long]);
+        assert_eq!(name.dns_names, ["a.example", "*.b.example"]);
+    }
+
+    #[test]
+    fn name_may_be_written_in_wide_characters() {
+        let subject = [(DnType::CommonName, DnValue::BmpString("Zoë".try_into().unwrap()))];
+        assert_eq!(Name::of(&certificate(&subject, &[])).unwrap().common_name, "Zoë");
+    }
+
+    #[test]
+    fn certificate_without_a_subject_has_no_name() {
+        assert_eq!(Name::of(&certificate(&[], &[])).unwrap(), Name::default());
+    }
+
+    #[test]
+    fn name_with_several_organizations_has_all_in_order() {
+        let organization = |text: &str| {
+            let mut attribute =
+                vec![0x06, 3, 0x55, 0x04, 0x0a, UTF8_STRING, u8::try_from(text.len()).unwrap()];
+            attribute.extend(text.bytes());
+            let mut set = vec![SET, u8::try_from(attribute.len() + 2).unwrap(), SEQUENCE];
+            set.push(u8::try_from(attribute.len()).unwrap());
+            set.extend(attribute);
+            set
+        };
+        let subject = [organization("dev"), organization("ops")].concat();
+        assert_eq!(Name::of_subject(&subject).unwrap().organizations, ["dev", "ops"]);
+    }
+
+    #[test]
+    fn garbage_is_no_certificate() {
+        assert!(Name::of(&CertificateDer::from(vec![0x30, 0x82, 0xff])).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn subject_of_any_bytes_is_read_without_harm(bytes in proptest::collection::vec(any::<u8>(), 0..80)) {
+            let _ = Name::of_subject(&bytes);
+        }
+    }
+}

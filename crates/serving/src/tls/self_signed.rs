@@ -1,0 +1,86 @@
+//! Certificates for who has none.
+
+use std::{net::IpAddr, time::Duration};
+
+use kcm_clock::Timestamp;
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType, ExtendedKeyUsagePurpose,
+    IsCa, KeyPair, KeyUsagePurpose, SanType, date_time_ymd,
+};
+
+use crate::ServingError;
+
+/// A clock that is behind should not make a new certificate invalid.
+const BEFORE: Duration = Duration::from_secs(60 * 60);
+const VALID_FOR: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+
+/// A certificate that a CA of its own has signed, whose key is gone.
+///
+/// DEVIATION: the keys are on the P-256 curve; upstream's are RSA, which takes a hundred times as long to make.
+///
+/// Upstream counterpart: `cert.GenerateSelfSignedCertKey`.
+pub struct SelfSigned {
+    /// The certificate, and after it the one to trust; PEM.
+    pub certificate_pem: String,
+    /// The certificate to trust; PEM.
+    pub authority_pem: String,
+    /// The key, PKCS #8; PEM.
+    pub key_pem: String,
+}
+
+impl SelfSigned {
+    /// A certificate for a server that is reached by `names` and at `addresses`, for a year from `now`. It is
+    /// called `<host>@<now>`, and its CA `<host>-ca@<now>`, so that a new one is told from an old one.
+    ///
+    /// # Errors
+    ///
+    /// When a name cannot be in a certificate.
+    pub fn new(
+        host: &str,
+        names: &[&str],
+        addresses: &[IpAddr],
+        now: Timestamp,
+    ) -> Result<Self, ServingError> {
+        Self::make(host, names, addresses, now)
+            .map_err(|error| ServingError::Tls(format!("cannot make a certificate: {error}")))
+    }
+
+    fn make(host: &str, names: &[&str], addresses: &[IpAddr], now: Timestamp) -> Result<Self, rcgen::Error> {
+        let mut authority = params(&format!("{host}-ca@{}", now.as_second()), now);
+        authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        authority.key_usages = vec![
+            KeyUsagePurpose::DigitalSignature,
+            KeyUsagePurpose::KeyEncipherment,
+            KeyUsagePurpose::KeyCertSign,
+        ];
+        let authority = CertifiedIssuer::self_signed(authority, KeyPair::generate()?)?;
+
+        let mut certificate = params(&format!("{host}@{}", now.as_second()), now);
+        certificate.key_usages = vec![KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::KeyEncipherment];
+        certificate.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        certificate.is_ca = IsCa::ExplicitNoCa;
+        certificate.use_authority_key_identifier_extension = true;
+        for name in names {
+            certificate.subject_alt_names.push(SanType::DnsName((*name).try_into()?));
+        }
+        let addresses = addresses.iter().map(|&address| SanType::IpAddress(address));
+        certificate.subject_alt_names.extend(addresses);
+        let key = KeyPair::generate()?;
+        let certificate = certificate.signed_by(&key, &authority)?;
+        Ok(Self {
+            certificate_pem: certificate.pem() + &authority.pem(),
+            authority_pem: authority.pem(),
+            key_pem: key.serialize_pem(),
+        })
+    }
+}
+
+fn params(common_name: &str, now: Timestamp) -> CertificateParams {
+    let mut params = CertificateParams::default();
+    params.distinguished_name = DistinguishedName::new();
+    params.distinguished_name.push(DnType::CommonName, common_name);
+    let since_epoch = Duration::from_secs(u64::try_from(now.as_second()).unwrap_or(0));
+    params.not_before = date_time_ymd(1970, 1, 1) + since_epoch.saturating_sub(BEFORE);
+    params.not_after = params.not_before + VALID_FOR;
+    params
+}
