@@ -52,6 +52,13 @@ impl<K: Object> Store<K> {
         objects
     }
 
+    /// Up to `most` objects, from all over the store: what they have in common, most of the others will have, too.
+    pub fn sample(&self, most: usize) -> Vec<Arc<K>> {
+        let state = self.state.read();
+        let step = state.table.len().div_ceil(most.max(1)).max(1);
+        state.table.iter().step_by(step).take(most).map(|(_, object)| Arc::clone(object)).collect()
+    }
+
     /// The objects in `namespace`: by the index [`IndexName::NAMESPACE`] if the store has it, else by looking at
     /// every object.
     pub fn list_namespace(&self, namespace: &str) -> Vec<Arc<K>> {

@@ -29,6 +29,19 @@ fn store_applied_to_has_the_newest_of_each_object() {
 }
 
 #[test]
+fn sample_of_a_store_is_from_all_over_it_and_no_larger_than_asked_for() {
+    let mut writer = writer();
+    let store = writer.reader();
+    assert!(store.sample(3).is_empty());
+    for name in ["a", "b", "c", "d", "e", "f", "g"] {
+        apply(&mut writer, thing(name));
+    }
+    assert_eq!(names(&store.sample(3)), ["a", "d", "g"]);
+    assert_eq!(store.sample(100).len(), 7);
+    assert!(store.sample(0).is_empty());
+}
+
+#[test]
 fn store_removed_from_no_longer_has_the_object_and_takes_its_place_again() {
     let mut writer = writer();
     let store = writer.reader();
