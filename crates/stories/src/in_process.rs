@@ -7,13 +7,17 @@ use std::{
 
 use async_trait::async_trait;
 use jiff::Timestamp;
-use kcm_apiserver::{ApiServer, AuditEvent, Config};
+use kcm_apiserver::{ApiServer, AuditEvent, Config, Faults};
 use kcm_client::{ClientFactory, ClientOptions, RateLimit, UserAgent};
 use kcm_clock::{Clock, Random, SeededRandom, SimulatedClock};
 use kcm_controller_manager::{BEHAVES_AS, Controllers, ManagerConfig, Selection};
+use kcm_sandbox::{KubeletConfig, Sandbox, SandboxConfig};
 use parking_lot::Mutex;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::{
+    guard::Guard,
+    story::{Cluster, Story},
     trail::{Entry, Trail, TrailSender},
     world::{Manager, World, WorldError},
 };
@@ -33,6 +37,10 @@ pub struct InProcessConfig {
     pub start: Timestamp,
     /// Who is told of every write.
     pub after_write: Vec<AfterWrite>,
+    /// The simulated nodes, if there are any.
+    pub cluster: Option<Cluster>,
+    /// How requests are harmed.
+    pub faults: Faults,
 }
 
 impl InProcessConfig {
@@ -43,7 +51,14 @@ impl InProcessConfig {
             seed,
             start: Timestamp::UNIX_EPOCH.saturating_add(YEARS).unwrap_or_default(),
             after_write: Vec::new(),
+            cluster: None,
+            faults: Faults::default(),
         }
+    }
+
+    /// A world with this seed and with what the story needs.
+    pub fn for_story(story: &Story, seed: u64) -> Self {
+        Self { cluster: story.cluster, faults: story.faults(), ..Self::new(seed) }
     }
 }
 
@@ -67,6 +82,10 @@ pub struct InProcess {
     pub server: Arc<ApiServer>,
     /// Its manager.
     pub manager: ManagerHandle,
+    /// Who holds the invariants.
+    pub guard: Arc<Guard>,
+    /// Ends the simulated nodes.
+    _stop: DropGuard,
 }
 
 /// The manager of a world in this process, shared between the world and those who watch it.
@@ -76,6 +95,8 @@ pub struct ManagerHandle(Arc<Shared>);
 #[derive(Default)]
 struct Shared {
     running: Mutex<Option<Controllers>>,
+    /// Must know who is new.
+    guard: Arc<Guard>,
     /// How it was started last.
     start: Mutex<Option<Arc<dyn Fn() -> Controllers + Send + Sync>>>,
 }
@@ -96,6 +117,7 @@ impl ManagerHandle {
         if let Some(start) = start
             && self.kill()
         {
+            self.0.guard.restarted();
             *self.0.running.lock() = Some(start());
         }
     }
@@ -123,23 +145,44 @@ impl InProcess {
     ///
     /// Outside a tokio runtime.
     pub async fn new(config: InProcessConfig) -> Result<Self, WorldError> {
-        let InProcessConfig { seed, start, after_write } = config;
+        let InProcessConfig { seed, start, after_write, cluster, faults } = config;
         let clock: Arc<dyn Clock> = Arc::new(SimulatedClock::new(start));
         let random: Arc<dyn Random> = Arc::new(SeededRandom::new(seed));
         let (sender, trail) = Trail::new(Arc::clone(&clock));
-        let manager = ManagerHandle(Arc::default());
-        let watcher = Watcher { sender, after_write, server: OnceLock::new(), manager: manager.clone() };
-        let watcher = Arc::new(watcher);
+        let guard = Arc::new(Guard::default());
+        let shared = Shared { guard: Arc::clone(&guard), ..Shared::default() };
+        let manager = ManagerHandle(Arc::new(shared));
+        let watcher = Arc::new(Watcher {
+            sender,
+            after_write,
+            server: OnceLock::new(),
+            manager: manager.clone(),
+            guard: Arc::clone(&guard),
+        });
         let told = Arc::clone(&watcher);
         let server = ApiServer::new(Config {
             clock: Arc::clone(&clock),
             random: Arc::clone(&random),
             advertise_version: BEHAVES_AS.to_owned(),
             audit: Some(Arc::new(move |event| told.tell(event))),
+            faults,
             ..Config::default()
         });
         // It has not been set before.
         let _ = watcher.server.set(Arc::downgrade(&server));
+        guard.watch(&server);
+        let stop = CancellationToken::new();
+        if let Some(Cluster { nodes, pod_ready_delay, pod_stop_delay }) = cluster {
+            let sandbox = Sandbox::new(SandboxConfig {
+                server: Arc::clone(&server),
+                clock: Arc::clone(&clock),
+                random: Arc::clone(&random),
+                nodes,
+                kubelet: KubeletConfig { pod_ready_delay, pod_stop_delay },
+            })?;
+            let stop = stop.clone();
+            tokio::spawn(async move { sandbox.run(stop).await });
+        }
 
         let options = ClientOptions::new(UserAgent::new(STORY, "v0", ""), Arc::clone(&clock));
         let clients = ClientFactory::in_process(server.service(), options);
@@ -150,8 +193,8 @@ impl InProcess {
             random,
             running: manager.clone(),
         };
-        let world = World::new(api, clock, trail, Box::new(runner)).await?;
-        Ok(Self { world, server, manager })
+        let world = World::new(api, clock, trail, Box::new(runner)).await?.guarded(Arc::clone(&guard));
+        Ok(Self { world, server, manager, guard, _stop: stop.drop_guard() })
     }
 }
 
@@ -162,23 +205,25 @@ struct Watcher {
     /// Set once there is one; weak, for the server owns the audit.
     server: OnceLock<Weak<ApiServer>>,
     manager: ManagerHandle,
+    guard: Arc<Guard>,
 }
 
 impl Watcher {
     fn tell(&self, event: &AuditEvent) {
         if event.user_agent.starts_with(STORY) {
+            self.guard.tell(event, None);
             return;
         }
         let entry = Entry::from(event);
-        if !entry.is_write() && entry.verb != "watch" {
-            return;
-        }
-        if entry.is_write()
-            && let Some(server) = self.server.get().and_then(Weak::upgrade)
-        {
-            for told in &self.after_write {
-                told(&entry, &server, &self.manager);
+        if entry.is_write() {
+            self.guard.tell(event, Some(&entry));
+            if let Some(server) = self.server.get().and_then(Weak::upgrade) {
+                for told in &self.after_write {
+                    told(&entry, &server, &self.manager);
+                }
             }
+        } else if entry.verb != "watch" {
+            return;
         }
         self.sender.leave(entry);
     }

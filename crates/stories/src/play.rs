@@ -11,6 +11,7 @@ use crate::{
     stage::{Stage, StageError},
     step::{Kind, Name, PatchForm, PodStatus, ReplicaSetStatus, Settle, Step, Target},
     story::Story,
+    trail::Entry,
     world::{Activity, World, WorldError},
 };
 
@@ -35,6 +36,12 @@ pub enum PlayError {
         /// Why not.
         cause: StageError,
     },
+    /// The story needs simulated nodes, or a server that does harm on purpose.
+    #[error("{}:1: the story can be played in simulated time only", file.display())]
+    NeedsSimulation {
+        /// The story's file.
+        file: PathBuf,
+    },
     /// The manager does not do as it is told.
     #[error("{}: {cause}", file.display())]
     World {
@@ -55,15 +62,29 @@ const BREATH: Duration = Duration::from_millis(50);
 /// A manager that does not come to rest, such as one that tries again and again, is not waited for any longer.
 const REST: Duration = Duration::from_secs(2);
 
+/// Who has written nothing for so long has settled. It is longer than the progress deadline that Deployments have
+/// unless they say otherwise.
+const SETTLED: Duration = Duration::from_secs(11 * 60);
+
+/// And has nothing to write for so long.
+const SILENCE: Duration = Duration::from_secs(10 * 60);
+
+/// What is not settled by then never will be.
+const PATIENCE: Duration = Duration::from_secs(2 * 3600);
+
 /// Plays a story in a namespace of its own, which is made for it, and answers with what the manager wrote.
 ///
-/// The manager is started when the time has come, and stopped at the end.
+/// The manager is started when the time has come, and stopped at the end. In simulated time it is given time to settle
+/// first, and is then to be silent.
 ///
 /// # Errors
 ///
 /// When the server refuses a step, or the manager cannot be started.
 pub async fn play(story: &Story, world: &mut World, namespace: &str) -> Result<Recording, PlayError> {
     let failed = |cause| PlayError::World { file: story.file.clone(), cause };
+    if story.needs_simulation() && world.guard().is_none() {
+        return Err(PlayError::NeedsSimulation { file: story.file.clone() });
+    }
     let api = world.api().clone();
     let mut player =
         Player { story, stage: Stage::new(&api, namespace), world, namespace, steps: Vec::new() };
@@ -81,6 +102,9 @@ pub async fn play(story: &Story, world: &mut World, namespace: &str) -> Result<R
     }
     // Stopped in any case: the next story wants the place.
     let outcome = player.take_all(&story.steps).await;
+    if outcome.is_ok() {
+        player.settle_for_good().await;
+    }
     player.world.stop_manager().await.map_err(failed)?;
     outcome?;
     let steps = player.steps;
@@ -111,6 +135,20 @@ impl Player<'_> {
                 self.stage.round = None;
                 continue;
             }
+            if let Step::Attempt(steps) = &step.value {
+                match Box::pin(self.take_all(steps)).await {
+                    Ok(()) | Err(PlayError::Step { .. }) => continue,
+                    Err(error) => return Err(error),
+                }
+            }
+            if let Some(guard) = self.world.guard() {
+                guard.begin_step(&format!("{}:{}", self.story.file.display(), step.referenced.line()));
+            }
+            if let Step::RestartManager(_) = &step.value {
+                let world = |cause| PlayError::World { file: self.story.file.clone(), cause };
+                self.world.stop_manager().await.map_err(world)?;
+                self.world.start_manager(&self.story.controllers).await.map_err(world)?;
+            }
             self.take(&step.value).await.map_err(|cause| PlayError::Step {
                 file: self.story.file.clone(),
                 line: step.referenced.line(),
@@ -122,7 +160,7 @@ impl Player<'_> {
 
     async fn take(&mut self, step: &Step) -> Result<(), StageError> {
         self.act(step).await?;
-        if !matches!(step, Step::Settle(_) | Step::Wait(_)) {
+        if !matches!(step, Step::Settle(_) | Step::Wait(_) | Step::Until(_) | Step::Expect(_)) {
             self.breathe().await;
         }
         Ok(())
@@ -180,9 +218,53 @@ impl Player<'_> {
                 self.world.clock().sleep(*time).await;
                 Ok(())
             }
-            // Taken apart above.
-            Step::Repeat(_) => Ok(()),
+            Step::SetImage(image) => self.stage.set_image(image).await,
+            Step::Undo(undo) => self.stage.undo(undo).await,
+            Step::Pause(target) => self.stage.set_paused(target, true).await,
+            Step::Resume(target) => self.stage.set_paused(target, false).await,
+            Step::Evict(target) => self.stage.evict(target).await,
+            Step::Drain(drain) => self.stage.drain(drain, &*self.world.clock()).await,
+            Step::Uncordon(node) => self.stage.cordon(node, false).await,
+            Step::LoseNode(node) => self.stage.lose_node(node, &*self.world.clock()).await,
+            Step::Until(look) => self.stage.until(look, &*self.world.clock()).await,
+            Step::Expect(look) => self.stage.expect(look).await,
+            // Dealt with above.
+            Step::Repeat(_) | Step::Attempt(_) | Step::RestartManager(_) => Ok(()),
         }
+    }
+
+    /// Waits until the manager has nothing more to do, and then for a while longer: there must be nothing.
+    async fn settle_for_good(&mut self) {
+        let Some(guard) = self.world.guard().cloned() else { return };
+        guard.begin_step(&format!("{}: the end", self.story.file.display()));
+        let clock = self.world.clock();
+        let end = clock.monotonic().saturating_add(PATIENCE);
+        if !self.is_silent_for(SETTLED, end).await {
+            guard.unsettled(None);
+        } else if let Some(write) = self.next_write_before(clock.monotonic().saturating_add(SILENCE)).await {
+            guard.unsettled(Some(&write));
+        }
+    }
+
+    /// Waits for a time of `silence`; says whether there was one before `end`.
+    async fn is_silent_for(&mut self, silence: Duration, end: Duration) -> bool {
+        let clock = self.world.clock();
+        while clock.monotonic() < end {
+            let deadline = clock.monotonic().saturating_add(silence);
+            if self.next_write_before(deadline).await.is_none() {
+                return true;
+            }
+        }
+        false
+    }
+
+    async fn next_write_before(&mut self, deadline: Duration) -> Option<Entry> {
+        while let Some(entry) = self.world.trail().next_before(deadline).await {
+            if entry.is_write() {
+                return Some(entry);
+            }
+        }
+        None
     }
 
     /// Waits until the manager has written nothing for a while, and files what it has written.

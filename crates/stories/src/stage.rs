@@ -1,6 +1,6 @@
 //! The story's own hands: its requests, and the objects that it calls by number.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use kcm_api::ApiError;
 use kcm_client::{ApiClient, Request};
@@ -29,9 +29,24 @@ pub enum StageError {
     /// An object to create is of a kind that stories do not know.
     #[error("an object of kind {0:?} cannot be created in a story")]
     UnknownKind(String),
+    /// A Deployment cannot go back to where it never was.
+    #[error("{0} has no such revision")]
+    NoSuchRevision(Target),
+    /// Something is not as the story has it.
+    #[error("{what}{}", after(.waited))]
+    NotSo {
+        /// What is wrong.
+        what: String,
+        /// How long there was to become right.
+        waited: Duration,
+    },
     /// `${…}` stands for nothing.
     #[error("${{{0}}} stands for nothing")]
     Substitution(String),
+}
+
+fn after(waited: &Duration) -> String {
+    if waited.is_zero() { String::new() } else { format!(", after {} s", waited.as_secs_f64()) }
 }
 
 /// One namespace of a server, and what is remembered of it.

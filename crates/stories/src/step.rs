@@ -9,6 +9,8 @@ use serde::{
 use serde_json::{Map, Value};
 use serde_saphyr::Spanned;
 
+use crate::look::Look;
+
 /// One thing that happens.
 ///
 /// Text in it may hold `${…}`, which stands for something that is known only when the step is taken: `${round}` for
@@ -36,6 +38,30 @@ pub enum Step {
     /// Time passes; what the manager writes belongs to what is settled next.
     #[serde(deserialize_with = "seconds")]
     Wait(Duration),
+    /// `kubectl set image`, for the first container.
+    SetImage(SetImage),
+    /// `kubectl rollout undo`.
+    Undo(Undo),
+    /// `kubectl rollout pause`.
+    Pause(Target),
+    /// `kubectl rollout resume`.
+    Resume(Target),
+    /// Someone evicts a pod. It fails where a disruption budget forbids it.
+    Evict(Target),
+    /// `kubectl drain`: no new pods for the node, and those that are there evicted, as fast as budgets allow.
+    Drain(Drain),
+    /// `kubectl uncordon`.
+    Uncordon(String),
+    /// A node dies: its pods are no longer ready, then it is taken out of the cluster, and the pods with it.
+    LoseNode(String),
+    /// The manager is stopped and started again.
+    RestartManager(RestartManager),
+    /// Wait until things are as they should be.
+    Until(Look),
+    /// Things are as they should be now.
+    Expect(Look),
+    /// Steps that may be impossible; those that are leave no trace.
+    Attempt(Vec<Spanned<Self>>),
     /// Several rounds of the same.
     Repeat(Repeat),
 }
@@ -118,6 +144,42 @@ pub struct PodStatus {
     pub phase: Option<String>,
 }
 
+/// A new image.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct SetImage {
+    /// For the pods of which object.
+    pub object: Target,
+    /// Which image.
+    pub image: String,
+}
+
+/// A way back.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Undo {
+    /// Of which Deployment.
+    pub object: Target,
+    /// To which revision; to the one before the present one, if none is given.
+    pub to_revision: Option<i64>,
+}
+
+/// A node is emptied.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Drain {
+    /// Which node.
+    pub node: String,
+    /// How long it may take, in seconds.
+    #[serde(default = "drain_limit", deserialize_with = "seconds")]
+    pub limit: Duration,
+}
+
+/// The manager is stopped and started again; written `restartManager: {}`.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RestartManager {}
+
 /// A pod is put onto a node.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -179,10 +241,23 @@ pub enum Kind {
     ReplicaSet,
     /// A pod.
     Pod,
+    /// A node.
+    Node,
+    /// A limit to what a namespace may hold.
+    ResourceQuota,
+    /// A limit to how many pods may be evicted.
+    PodDisruptionBudget,
 }
 
 impl Kind {
-    const ALL: [Self; 3] = [Self::Deployment, Self::ReplicaSet, Self::Pod];
+    const ALL: [Self; 6] = [
+        Self::Deployment,
+        Self::ReplicaSet,
+        Self::Pod,
+        Self::Node,
+        Self::ResourceQuota,
+        Self::PodDisruptionBudget,
+    ];
 
     /// What objects of the kind say of themselves.
     pub fn of_object(kind: &str) -> Option<Self> {
@@ -195,6 +270,9 @@ impl Kind {
             Self::Deployment => "deployment",
             Self::ReplicaSet => "replicaset",
             Self::Pod => "pod",
+            Self::Node => "node",
+            Self::ResourceQuota => "resourcequota",
+            Self::PodDisruptionBudget => "poddisruptionbudget",
         }
     }
 
@@ -204,13 +282,31 @@ impl Kind {
             Self::Deployment => "deployments",
             Self::ReplicaSet => "replicasets",
             Self::Pod => "pods",
+            Self::Node => "nodes",
+            Self::ResourceQuota => "resourcequotas",
+            Self::PodDisruptionBudget => "poddisruptionbudgets",
         }
     }
 
-    /// The path of all of it in a namespace.
+    /// The path of all of it in a namespace; nodes are in none.
     pub(crate) fn path(self, namespace: &str) -> String {
-        let group = if self == Self::Pod { "/api/v1" } else { "/apis/apps/v1" };
+        let group = match self {
+            Self::Node => return "/api/v1/nodes".to_owned(),
+            Self::Pod | Self::ResourceQuota => "/api/v1",
+            Self::Deployment | Self::ReplicaSet => "/apis/apps/v1",
+            Self::PodDisruptionBudget => "/apis/policy/v1",
+        };
         format!("{group}/namespaces/{namespace}/{}", self.resource())
+    }
+}
+
+impl<'de> Deserialize<'de> for Kind {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let word = String::deserialize(deserializer)?;
+        Self::ALL
+            .into_iter()
+            .find(|kind| kind.word() == word)
+            .ok_or_else(|| de::Error::custom(format!("{word:?} is no kind such as pod or replicaset")))
     }
 }
 
@@ -295,11 +391,15 @@ impl<'de> Deserialize<'de> for Settle {
     }
 }
 
-fn seconds<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+const fn drain_limit() -> Duration {
+    Duration::from_secs(300)
+}
+
+pub(crate) fn seconds<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
     Duration::try_from_secs_f64(f64::deserialize(deserializer)?).map_err(de::Error::custom)
 }
 
-fn some_seconds<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
+pub(crate) fn some_seconds<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
     seconds(deserializer).map(Some)
 }
 
@@ -316,7 +416,7 @@ mod tests {
 
     #[test]
     fn target_of_no_object_is_refused() {
-        for text in ["", "web", "deployment/", "pod#", "pod#x", "node/n", "Deployment/web"] {
+        for text in ["", "web", "deployment/", "pod#", "pod#x", "daemonset/d", "Deployment/web"] {
             assert!(text.parse::<Target>().is_err(), "{text:?}");
         }
     }

@@ -3,13 +3,18 @@
 use std::{
     fs, io,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
+use kcm_apiserver::{Fault, FaultError, Faults};
 use serde::Deserialize;
 use serde_saphyr::Spanned;
 use thiserror::Error;
 
-use crate::step::Step;
+use crate::{
+    invariants::Exemption,
+    step::{Step, seconds},
+};
 
 /// What is done to a cluster, step by step, while a manager runs.
 #[derive(Debug, Clone, Deserialize)]
@@ -22,6 +27,14 @@ pub struct Story {
     pub about: String,
     /// Which controllers the manager runs.
     pub controllers: Vec<String>,
+    /// The simulated nodes that run its pods. Without, the story plays the kubelet itself.
+    pub cluster: Option<Cluster>,
+    /// How the server harms requests, as [`kcm_apiserver::Fault`] has it.
+    #[serde(default)]
+    pub faults: Vec<Spanned<String>>,
+    /// The invariants that do not hold in it, each with the reason.
+    #[serde(default)]
+    pub exempt: Vec<Exemption>,
     /// What happens before the manager starts. What it writes when it has started is filed as "on start".
     #[serde(default)]
     pub before: Vec<Spanned<Step>>,
@@ -30,6 +43,24 @@ pub struct Story {
     /// Where it was read.
     #[serde(skip)]
     pub file: PathBuf,
+}
+
+/// Simulated nodes, and how fast they are.
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Cluster {
+    /// How many.
+    pub nodes: usize,
+    /// From a pod's being bound to its being ready, in seconds; up to a fifth more, as it happens.
+    #[serde(default = "half_a_second", deserialize_with = "seconds")]
+    pub pod_ready_delay: Duration,
+    /// From a pod's being asked to stop to its being gone, in seconds.
+    #[serde(default = "half_a_second", deserialize_with = "seconds")]
+    pub pod_stop_delay: Duration,
+}
+
+const fn half_a_second() -> Duration {
+    Duration::from_millis(500)
 }
 
 /// A story that cannot be told.
@@ -83,8 +114,23 @@ impl Story {
         if file.file_stem().is_some_and(|stem| stem != story.name.as_str()) {
             return Err(malformed(1, format!("the story is named {:?}, unlike its file", story.name)));
         }
+        for fault in &story.faults {
+            let parsed: Result<Fault, FaultError> = fault.value.parse();
+            parsed.map_err(|error| malformed(fault.referenced.line(), error.to_string()))?;
+        }
         story.file = file.to_owned();
         Ok(story)
+    }
+
+    /// What the server is to do to requests.
+    pub fn faults(&self) -> Faults {
+        // They were parsed when the story was.
+        Faults::new(self.faults.iter().filter_map(|fault| fault.value.parse().ok()))
+    }
+
+    /// Whether it can be told only where time and the server are ours.
+    pub(crate) fn needs_simulation(&self) -> bool {
+        self.cluster.is_some() || !self.faults.is_empty()
     }
 
     /// Reads all stories in a folder, in the order of their names.
@@ -134,10 +180,58 @@ mod tests {
              - podStatus: {{}}\n\
              - bind: {{object: 'pod#1', node: n1}}\n\
              - repeat: {{times: 2, steps: [{{settle: 'round ${{round}}'}}]}}\n\
-             - settle: {{label: end, quiet: 6, limit: 20}}\n"
+             - settle: {{label: end, quiet: 6, limit: 20}}\n\
+             - setImage: {{object: deployment/web, image: 'app:2'}}\n\
+             - undo: {{object: deployment/web, toRevision: 1}}\n\
+             - pause: deployment/web\n\
+             - resume: deployment/web\n\
+             - evict: 'pod#0'\n\
+             - drain: {{node: n1, limit: 20}}\n\
+             - uncordon: n1\n\
+             - loseNode: n1\n\
+             - restartManager: {{}}\n\
+             - until: {{object: deployment/web, complete: true, limit: 5}}\n\
+             - expect: {{count: {{pod: 2}}}}\n\
+             - attempt: [{{evict: 'pod#7'}}]\n"
         ))
         .unwrap();
-        assert_eq!((story.before.len(), story.steps.len()), (1, 9));
+        assert_eq!((story.before.len(), story.steps.len()), (1, 21));
+    }
+
+    #[test]
+    fn story_of_a_cluster_with_faults_and_exemptions_is_understood() {
+        let story = parse(&format!(
+            "{HEAD}cluster: {{nodes: 3, podReadyDelay: 2}}\nfaults: ['POST **/pods 500 every=3']\n\
+             exempt: [{{invariant: surplus-pods, reason: because}}]\nsteps: []\n"
+        ))
+        .unwrap();
+        let expected = Cluster {
+            nodes: 3,
+            pod_ready_delay: Duration::from_secs(2),
+            pod_stop_delay: Duration::from_millis(500),
+        };
+        assert_eq!((story.cluster, story.exempt.len()), (Some(expected), 1));
+    }
+
+    #[test]
+    fn story_with_a_fault_that_makes_no_sense_is_refused_with_file_and_line() {
+        let error = parse(&format!("{HEAD}faults:\n- POST **/pods 500\n- POST **/pods 42\nsteps: []\n"));
+        let error = error.unwrap_err();
+        assert!(error.starts_with("test/stories/s.yaml:6: ") && error.contains("42"), "{error}");
+    }
+
+    #[test]
+    fn story_exempt_from_an_unknown_invariant_or_without_a_reason_is_refused_with_file_and_line() {
+        for exemption in ["{invariant: gravity, reason: none}", "{invariant: silence}"] {
+            let error = parse(&format!("{HEAD}exempt:\n- {exemption}\nsteps: []\n")).unwrap_err();
+            assert!(error.starts_with("test/stories/s.yaml:5: "), "{error}");
+        }
+    }
+
+    #[test]
+    fn story_with_a_kind_that_cannot_be_counted_is_refused_with_file_and_line() {
+        let error = parse(&format!("{HEAD}steps:\n- expect: {{count: {{podd: 1}}}}\n")).unwrap_err();
+        assert!(error.starts_with("test/stories/s.yaml:5: ") && error.contains("podd"), "{error}");
     }
 
     #[test]

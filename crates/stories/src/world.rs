@@ -9,7 +9,7 @@ use kcm_clock::Clock;
 use serde_json::{Value, json};
 use thiserror::Error;
 
-use crate::trail::Trail;
+use crate::{guard::Guard, trail::Trail};
 
 /// A server, a manager, and the trail of what the manager writes.
 ///
@@ -21,6 +21,8 @@ pub struct World {
     trail: Trail,
     manager: Box<dyn Manager>,
     version: String,
+    /// Who holds the invariants, where that can be done.
+    guard: Option<Arc<Guard>>,
 }
 
 /// The manager under observation. It can be started and stopped as often as one likes.
@@ -118,6 +120,9 @@ pub enum WorldError {
     /// A controller failed.
     #[error(transparent)]
     Controller(#[from] kcm_controller_manager::ControllerError),
+    /// The simulated nodes cannot be made.
+    #[error("cannot make the nodes: {0}")]
+    Nodes(#[from] kcm_apiserver::ApiStatus),
     /// A key for the server cannot be made.
     #[error("cannot make a key: {0}")]
     Key(#[from] rcgen::Error),
@@ -140,7 +145,17 @@ impl World {
         let answer = api.send(&Request::get("/version")).await?;
         let version: Value = serde_json::from_slice(&answer).unwrap_or_default();
         let version = version["gitVersion"].as_str().unwrap_or("unknown").to_owned();
-        Ok(Self { api, clock, trail, manager, version })
+        Ok(Self { api, clock, trail, manager, version, guard: None })
+    }
+
+    /// The same in simulated time, where every write is seen as it happens.
+    pub(crate) fn guarded(self, guard: Arc<Guard>) -> Self {
+        Self { guard: Some(guard), ..self }
+    }
+
+    /// Who holds the invariants. There is one in this process only.
+    pub(crate) fn guard(&self) -> Option<&Arc<Guard>> {
+        self.guard.as_ref()
     }
 
     /// The story's own way to the server.

@@ -1,18 +1,15 @@
-//! The stories of `test/stories`, played by our controllers in simulated time and held against what upstream wrote.
+//! The stories of `test/stories`, played by our controllers in simulated time: held against what upstream wrote, where
+//! there is a recording, and to the invariants, everywhere.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "the helpers of tests may fail as tests do")]
 
-use std::{
-    path::{Path, PathBuf},
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
-};
+mod chaos;
+mod cluster;
+mod crash;
 
-use kcm_apiserver::{ApiServer, ListOptions, Resource};
+use std::path::{Path, PathBuf};
+
 use kcm_stories::{
-    AfterWrite, Counted, Event, InProcess, InProcessConfig, Recording, StepWrites, Story, Write,
-    closest_difference, play,
+    Counted, Event, InProcess, InProcessConfig, Recording, StepWrites, Story, Write, closest_difference,
 };
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -27,10 +24,39 @@ fn test_folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../test")
 }
 
+fn read(name: &str) -> Story {
+    Story::read(&test_folder().join(format!("stories/{name}.yaml"))).unwrap()
+}
+
+/// Plays a story, and fails where an invariant does not hold or an exemption is of no use.
+async fn play(story: &Story, config: InProcessConfig) -> (InProcess, Recording) {
+    let mut cluster = InProcess::new(config).await.unwrap();
+    let recording = match kcm_stories::play(story, &mut cluster.world, "t0x").await {
+        Ok(recording) => recording,
+        Err(error) => panic!("{error}\n{}", lines(cluster.guard.violations())),
+    };
+    let violations = cluster.guard.violations_but(&story.exempt);
+    assert!(violations.is_empty(), "{}: {}", story.name, lines(violations));
+    (cluster, recording)
+}
+
+fn lines<T: ToString>(items: impl IntoIterator<Item = T>) -> String {
+    items.into_iter().map(|item| item.to_string()).collect::<Vec<_>>().join("\n")
+}
+
+/// Plays a story undisturbed. What it is exempt from must be what it breaks.
+async fn play_undisturbed(story: &Story, seed: u64) -> (InProcess, Recording) {
+    let (cluster, recording) = play(story, InProcessConfig::for_story(story, seed)).await;
+    let broken = cluster.guard.violations();
+    for exemption in &story.exempt {
+        let used = broken.iter().any(|violation| violation.invariant == exemption.invariant);
+        assert!(used, "{} is exempt from {:?} without need", story.name, exemption.invariant);
+    }
+    (cluster, recording)
+}
+
 async fn record(name: &str, seed: u64) -> Recording {
-    let story = Story::read(&test_folder().join(format!("stories/{name}.yaml"))).unwrap();
-    let mut cluster = InProcess::new(InProcessConfig::new(seed)).await.unwrap();
-    play(&story, &mut cluster.world, "t0x").await.unwrap()
+    play_undisturbed(&read(name), seed).await.1
 }
 
 /// A recording as people review it: of a status write the status, of an event what it says. What was refused as out of
@@ -82,7 +108,7 @@ async fn assert_equals_upstream(name: &str) {
     if let Some(difference) = closest_difference(&runs.unwrap(), &ours) {
         panic!("{name} differs from upstream:\n{difference}");
     }
-    insta::with_settings!({ snapshot_path => "../../../test/stories/snapshots", prepend_module_to_snapshot => false, omit_expression => true }, {
+    insta::with_settings!({ snapshot_path => "../../../../test/stories/snapshots", prepend_module_to_snapshot => false, omit_expression => true }, {
         insta::assert_yaml_snapshot!(name, brief(&ours));
     });
 }
@@ -104,7 +130,7 @@ macro_rules! stories {
             $(
                 #[tokio::test(start_paused = true)]
                 async fn $test() {
-                    super::assert_same_end_with_a_crash_after_any_write($name).await;
+                    super::crash::assert_same_end(&super::read($name)).await;
                 }
             )*
         }
@@ -155,56 +181,5 @@ fn stories_all_have_a_test() {
 async fn story_told_twice_from_the_same_seed_is_the_same() {
     for name in ["d06-pause-change-resume", "r04-pod-deleted-and-pod-failed"] {
         assert_eq!(record(name, 7).await, record(name, 7).await, "{name}");
-    }
-}
-
-/// The objects that a story leaves behind, free from chance: what they are to be, and what is reported of them.
-fn end(server: &ApiServer) -> Vec<String> {
-    let mut left = Vec::new();
-    for resource in [Resource::DEPLOYMENTS, Resource::REPLICA_SETS, Resource::PODS] {
-        for object in server.list(resource, Some("t0x"), &ListOptions::default()).unwrap().items {
-            let object = object.value();
-            let (meta, spec, mut status) = (&object["metadata"], &object["spec"], object["status"].clone());
-            // When and in which words something came about may differ; that it is so may not.
-            for condition in status["conditions"].as_array_mut().into_iter().flatten() {
-                let reason = condition["reason"].as_str().unwrap_or_default();
-                // One that has just started cannot know who created it.
-                let reason = reason.replace("FoundNewReplicaSet", "NewReplicaSetCreated");
-                *condition = json!([condition["type"], condition["status"], reason]);
-            }
-            let name = if resource == Resource::PODS { &meta["generateName"] } else { &meta["name"] };
-            let replicas = &spec["replicas"];
-            left.push(json!([name, meta["labels"], replicas, status]).to_string());
-        }
-    }
-    left.sort();
-    left
-}
-
-/// Plays a story with the manager crashing right after its `k`th write, never if that is 0; gives the end, and how many
-/// writes there were.
-async fn end_with_crash(story: &Story, k: usize) -> (Vec<String>, usize) {
-    let count = Arc::new(AtomicUsize::new(0));
-    let counted = Arc::clone(&count);
-    let crash: AfterWrite = Arc::new(move |_, _, manager| {
-        if counted.fetch_add(1, Ordering::Relaxed) + 1 == k {
-            manager.restart();
-        }
-    });
-    let config = InProcessConfig { after_write: vec![crash], ..InProcessConfig::new(1) };
-    let mut cluster = InProcess::new(config).await.unwrap();
-    play(story, &mut cluster.world, "t0x").await.unwrap();
-    (end(&cluster.server), count.load(Ordering::Relaxed))
-}
-
-async fn assert_same_end_with_a_crash_after_any_write(name: &str) {
-    let story = Story::read(&test_folder().join(format!("stories/{name}.yaml"))).unwrap();
-    let (expected, writes) = end_with_crash(&story, 0).await;
-    assert!(writes > 2, "{name} has hardly any writes");
-    // A thousand pods are too many to crash after each.
-    let step = if writes > 100 { writes / 10 } else { 1 };
-    for k in (1..=writes).step_by(step) {
-        let (end, _) = end_with_crash(&story, k).await;
-        assert_eq!(end, expected, "{name}, with a crash after write {k}");
     }
 }

@@ -1,0 +1,114 @@
+//! Holds the invariants against a server of this process while a story is played.
+
+use std::fmt;
+
+use jiff::Timestamp;
+use kcm_apiserver::{ApiServer, AuditEvent, WatchEvent, WatchStart, Watcher};
+use parking_lot::Mutex;
+
+use crate::{
+    invariants::{Change, Exemption, Invariants, Violation},
+    outcome::Tally,
+    trail::Entry,
+};
+
+/// Sees every write, the manager's and everybody else's, in the order in which they took effect.
+#[derive(Default)]
+pub struct Guard(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    /// What has happened and was not looked at yet.
+    watcher: Option<Watcher>,
+    invariants: Invariants,
+    tally: Tally,
+}
+
+impl Guard {
+    pub(crate) fn watch(&self, server: &ApiServer) {
+        self.0.lock().watcher = Some(server.watch_everything(WatchStart::Now));
+    }
+
+    /// A request was served: the manager's, if it has an entry.
+    pub(crate) fn tell(&self, event: &AuditEvent, of_manager: Option<&Entry>) {
+        if event.revision_after == event.revision_before && of_manager.is_none() {
+            return;
+        }
+        let mut state = self.0.lock();
+        let caused = state.catch_up(event.received, event.revision_before..event.revision_after);
+        if let Some(write) = of_manager {
+            state.tally.write(write);
+            let changes: Vec<Change<'_>> = caused.iter().filter_map(change).collect();
+            state.invariants.manager(write, &changes, event.received);
+        } else {
+            for event_of in &caused {
+                state.others(event_of, event.received);
+            }
+        }
+    }
+
+    pub(crate) fn begin_step(&self, place: &str) {
+        self.0.lock().invariants.begin_step(place);
+    }
+
+    pub(crate) fn restarted(&self) {
+        self.0.lock().invariants.restarted();
+    }
+
+    pub(crate) fn unsettled(&self, write: Option<&Entry>) {
+        self.0.lock().invariants.unsettled(write);
+    }
+
+    /// What was counted so far, up to the last request.
+    pub fn tally(&self) -> Tally {
+        self.0.lock().tally.clone()
+    }
+
+    /// What did not hold so far.
+    pub fn violations(&self) -> Vec<Violation> {
+        self.0.lock().invariants.violations().to_vec()
+    }
+
+    /// What did not hold so far, and should have in a story with these exemptions.
+    pub fn violations_but(&self, exempt: &[Exemption]) -> Vec<Violation> {
+        let is_exempt = |violation: &Violation| exempt.iter().any(|one| one.invariant == violation.invariant);
+        self.violations().into_iter().filter(|violation| !is_exempt(violation)).collect()
+    }
+}
+
+impl State {
+    /// Takes in what has happened; answers what happened in `revisions`, which is left to the caller to judge.
+    fn catch_up(&mut self, now: Timestamp, revisions: std::ops::Range<u64>) -> Vec<WatchEvent> {
+        let mut caused = Vec::new();
+        // A server of this process keeps more history than there are writes between two requests.
+        while let Some(event) = self.watcher.as_mut().and_then(|watcher| watcher.try_next().ok().flatten()) {
+            self.tally.event(&event);
+            if event.revision() > revisions.start && event.revision() <= revisions.end {
+                caused.push(event);
+            } else {
+                self.others(&event, now);
+            }
+        }
+        caused
+    }
+
+    fn others(&mut self, event: &WatchEvent, now: Timestamp) {
+        if let Some(change) = change(event) {
+            self.invariants.others(change, now);
+        }
+    }
+}
+
+fn change(event: &WatchEvent) -> Option<Change<'_>> {
+    match event {
+        WatchEvent::Added(object) | WatchEvent::Modified(object) => Some(Change::Is(object.value())),
+        WatchEvent::Deleted(object) => Some(Change::Gone(object.value())),
+        WatchEvent::InitialEventsEnd(_) => None,
+    }
+}
+
+impl fmt::Debug for Guard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Guard").finish_non_exhaustive()
+    }
+}

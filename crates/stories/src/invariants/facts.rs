@@ -1,0 +1,197 @@
+//! What an object says, as far as invariants are about it.
+
+use kcm_api::{IntOrString, int_or_string::Round};
+use serde_json::Value;
+
+/// What one state of one object says.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Facts {
+    Deployment(Deployment),
+    ReplicaSet(ReplicaSet),
+    Pod(Pod),
+}
+
+/// Which object it is, and who controls it.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Identity {
+    pub(super) kind: &'static str,
+    pub(super) namespace: String,
+    pub(super) name: String,
+    pub(super) uid: String,
+    /// UIDs of its controllers, of which there should be no more than one.
+    pub(super) controllers: Vec<String>,
+    pub(super) deleting: bool,
+}
+
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Deployment {
+    pub(super) is: Identity,
+    pub(super) generation: i64,
+    pub(super) observed: i64,
+    pub(super) wish: Wish,
+    pub(super) revision: Option<i64>,
+    pub(super) collisions: i64,
+    pub(super) template: Value,
+}
+
+/// What a Deployment asks for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Wish {
+    /// At most so many replicas altogether.
+    pub(super) at_most: i32,
+    /// At least so many of them available.
+    pub(super) at_least: i32,
+    /// New pods only when the old ones are gone.
+    pub(super) recreate: bool,
+}
+
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct ReplicaSet {
+    pub(super) is: Identity,
+    pub(super) generation: i64,
+    pub(super) observed: i64,
+    pub(super) replicas: i32,
+    /// As it reports.
+    pub(super) pods: i32,
+    pub(super) available: i32,
+    pub(super) revision: Option<i64>,
+    /// Of which size its Deployment was when this one got its own.
+    pub(super) desired: Option<i64>,
+    pub(super) template: Value,
+}
+
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Pod {
+    pub(super) is: Identity,
+    pub(super) finished: bool,
+    pub(super) ready: bool,
+}
+
+impl Facts {
+    /// `None` for kinds that no invariant is about.
+    pub(super) fn of(object: &Value) -> Option<Self> {
+        Some(match object["kind"].as_str()? {
+            "Deployment" => Self::Deployment(Deployment::of(object)),
+            "ReplicaSet" => Self::ReplicaSet(ReplicaSet::of(object)),
+            "Pod" => Self::Pod(Pod::of(object)),
+            _ => return None,
+        })
+    }
+
+    pub(super) fn is(&self) -> &Identity {
+        match self {
+            Self::Deployment(deployment) => &deployment.is,
+            Self::ReplicaSet(set) => &set.is,
+            Self::Pod(pod) => &pod.is,
+        }
+    }
+}
+
+impl Identity {
+    fn of(kind: &'static str, object: &Value) -> Self {
+        let meta = &object["metadata"];
+        let text = |field: &str| meta[field].as_str().unwrap_or_default().to_owned();
+        let owners = meta["ownerReferences"].as_array().map_or(&[][..], Vec::as_slice);
+        let controllers = owners.iter().filter(|owner| owner["controller"] == true);
+        Self {
+            kind,
+            namespace: text("namespace"),
+            name: text("name"),
+            uid: text("uid"),
+            controllers: controllers
+                .map(|owner| owner["uid"].as_str().unwrap_or_default().to_owned())
+                .collect(),
+            deleting: !meta["deletionTimestamp"].is_null(),
+        }
+    }
+
+    pub(super) fn controller(&self) -> Option<&str> {
+        self.controllers.first().map(String::as_str)
+    }
+
+    pub(super) fn describe(&self) -> String {
+        format!("{} {}/{}", self.kind, self.namespace, self.name)
+    }
+}
+
+fn number(object: &Value, pointer: &str) -> i64 {
+    object.pointer(pointer).and_then(Value::as_i64).unwrap_or(0)
+}
+
+fn small(object: &Value, pointer: &str) -> i32 {
+    i32::try_from(number(object, pointer)).unwrap_or(i32::MAX)
+}
+
+fn annotation(object: &Value, name: &str) -> Option<i64> {
+    object["metadata"]["annotations"][format!("deployment.kubernetes.io/{name}")].as_str()?.parse().ok()
+}
+
+impl Deployment {
+    fn of(object: &Value) -> Self {
+        Self {
+            is: Identity::of("deployment", object),
+            generation: number(object, "/metadata/generation"),
+            observed: number(object, "/status/observedGeneration"),
+            wish: Wish::of(&object["spec"]),
+            revision: annotation(object, "revision"),
+            collisions: number(object, "/status/collisionCount"),
+            template: object["spec"]["template"].clone(),
+        }
+    }
+}
+
+impl Wish {
+    /// Surge is rounded up, unavailability down; if both come to nothing, one pod may be unavailable (US-4.15). With
+    /// Recreate there is no surge, and nothing need be available.
+    fn of(spec: &Value) -> Self {
+        let replicas = small(spec, "/replicas");
+        let recreate = spec["strategy"]["type"] == "Recreate";
+        if recreate {
+            // A paused Deployment is scaled without regard to what its strategy says.
+            return Self { at_most: replicas, at_least: 0, recreate: spec["paused"] != true };
+        }
+        let share = |name: &str, round| {
+            let value = &spec["strategy"]["rollingUpdate"][name];
+            let value: Option<IntOrString> = serde_json::from_value(value.clone()).ok();
+            value.and_then(|value| value.scaled(replicas, round).ok()).unwrap_or(0)
+        };
+        let (surge, mut unavailable) = (share("maxSurge", Round::Up), share("maxUnavailable", Round::Down));
+        if surge == 0 && unavailable == 0 {
+            unavailable = 1;
+        }
+        let at_most = if replicas == 0 { 0 } else { replicas.saturating_add(surge) };
+        Self { at_most, at_least: replicas - unavailable.min(replicas), recreate }
+    }
+}
+
+impl ReplicaSet {
+    fn of(object: &Value) -> Self {
+        Self {
+            is: Identity::of("replicaset", object),
+            generation: number(object, "/metadata/generation"),
+            observed: number(object, "/status/observedGeneration"),
+            replicas: small(object, "/spec/replicas"),
+            pods: small(object, "/status/replicas"),
+            available: small(object, "/status/availableReplicas"),
+            revision: annotation(object, "revision"),
+            desired: annotation(object, "desired-replicas"),
+            template: object["spec"]["template"].clone(),
+        }
+    }
+}
+
+impl Pod {
+    fn of(object: &Value) -> Self {
+        let conditions = object["status"]["conditions"].as_array().map_or(&[][..], Vec::as_slice);
+        Self {
+            is: Identity::of("pod", object),
+            finished: matches!(object["status"]["phase"].as_str(), Some("Succeeded" | "Failed")),
+            ready: conditions.iter().any(|one| one["type"] == "Ready" && one["status"] == "True"),
+        }
+    }
+
+    /// It counts as one of its ReplicaSet's.
+    pub(super) fn is_active(&self) -> bool {
+        !self.finished && !self.is.deleting
+    }
+}

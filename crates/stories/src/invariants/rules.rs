@@ -1,0 +1,284 @@
+//! The rules, one function each.
+
+use jiff::Timestamp;
+use kcm_api::PodTemplate;
+use serde_json::Value;
+
+use super::{
+    Change, Found, Invariant,
+    facts::{Deployment, Facts, Pod, ReplicaSet},
+    model::{Before, Model},
+};
+use crate::trail::Entry;
+
+/// What a change of the manager's breaks.
+pub(super) fn of_change(
+    model: &Model,
+    before: &Before,
+    after: &Facts,
+    change: Change<'_>,
+    write: &Entry,
+    now: Timestamp,
+) -> Vec<Found> {
+    let mut found = Vec::new();
+    let gone = matches!(change, Change::Gone(_)) || write.verb == "delete";
+    match (&before.facts, after) {
+        (old, Facts::Pod(pod)) if gone => {
+            let old = if let Some(Facts::Pod(old)) = old { old } else { pod };
+            found.extend(needed_pod(model, old, now));
+        }
+        (_, Facts::ReplicaSet(set)) if gone => found.extend(set_in_use(model, set)),
+        (None, Facts::Pod(pod)) => found.extend(surplus_pod(model, pod)),
+        (old, Facts::ReplicaSet(new)) => {
+            let old = if let Some(Facts::ReplicaSet(old)) = old { Some(old) } else { None };
+            found.extend(surplus_replicas(model, old, new));
+            found.extend(recreate_overlap(model, old, new));
+            match old {
+                Some(old) => {
+                    found.extend(availability(model, old, new, now));
+                    found.extend(going_back(new, "revision", old.revision, new.revision));
+                    found.extend(observed(&new.is.describe(), (old.observed, new.observed), new.generation));
+                }
+                None => {
+                    found.extend(newest_revision(model, new));
+                    found.extend(created_twice(model, new));
+                }
+            }
+        }
+        (Some(Facts::Deployment(old)), Facts::Deployment(new)) => found.extend(deployment(old, new)),
+        _ => {}
+    }
+    found.extend(taken_away(before, after));
+    found
+}
+
+/// What a request of the manager's breaks by what it did not do.
+pub(super) fn of_request(model: &Model, write: &Entry, changes: &[Change<'_>]) -> Option<Found> {
+    let about_ours = matches!(write.resource.as_str(), "deployments" | "replicasets" | "pods");
+    let said = |invariant, how: &str| {
+        let object = format!("{} {}/{}", write.resource, write.namespace, write.name);
+        Some(Found { invariant, object, how: how.to_owned() })
+    };
+    if about_ours && write.code < 300 && changes.is_empty() {
+        return said(Invariant::IdleWrite, "nothing has changed");
+    }
+    let taken = write.verb == "create" && write.resource == "replicasets" && write.code == 409;
+    let body = write.body.as_ref().filter(|_| taken)?;
+    let there = model.set_named(&write.namespace, &write.name)?;
+    let owner = body.pointer("/metadata/ownerReferences/0/uid").and_then(Value::as_str);
+    if owner == there.now.is.controller() && same_template(&there.now.template, &body["spec"]["template"]) {
+        return said(Invariant::CreatedTwice, "it is there already");
+    }
+    None
+}
+
+/// Whether a request counts as an effort to settle. Pods are as many as are asked for, and counted elsewhere; events
+/// change nothing.
+pub(super) fn is_effort(write: &Entry, changes: &[Change<'_>]) -> bool {
+    match write.resource.as_str() {
+        "deployments" | "replicasets" => true,
+        "pods" => changes.is_empty(),
+        _ => false,
+    }
+}
+
+/// So many requests in a row are too many.
+pub(super) fn of_effort(model: &Model, write: &Entry, in_a_row: usize) -> Option<Found> {
+    let enough = EFFORT + EFFORT_PER_SET * model.count_sets();
+    // Once is enough to say it.
+    (in_a_row == enough + 1).then(|| Found {
+        invariant: Invariant::Effort,
+        object: format!("{} {}/{}", write.resource, write.namespace, write.name),
+        how: format!("{in_a_row} writes in a row, while nobody else did anything"),
+    })
+}
+
+/// A rollout's step is two writes of a Deployment and one of each ReplicaSet; each may be refused as out of date and
+/// repeated, and the whole once more for what became of it.
+const EFFORT: usize = 24;
+const EFFORT_PER_SET: usize = 6;
+
+/// Whoever wrote it.
+pub(super) fn two_controllers(facts: &Facts) -> Option<Found> {
+    let is = facts.is();
+    (is.controllers.len() > 1).then(|| Found {
+        invariant: Invariant::TwoControllers,
+        object: is.describe(),
+        how: format!("it is controlled by {}", is.controllers.join(" and ")),
+    })
+}
+
+fn taken_away(before: &Before, after: &Facts) -> Option<Found> {
+    let (old, new) = (before.facts.as_ref()?.is().controller()?, after.is().controller()?);
+    (old != new).then(|| Found {
+        invariant: Invariant::TwoControllers,
+        object: after.is().describe(),
+        how: format!("it was taken from {old} by {new}"),
+    })
+}
+
+fn surplus_pod(model: &Model, pod: &Pod) -> Option<Found> {
+    let set = model.set(pod.is.controller()?)?;
+    let (active, wanted) = (model.pods_of(set).active, set.largest());
+    (active > wanted).then(|| Found {
+        invariant: Invariant::SurplusPods,
+        object: set.now.is.describe(),
+        how: format!("it has {active} pods and wants {wanted}"),
+    })
+}
+
+fn needed_pod(model: &Model, pod: &Pod, now: Timestamp) -> Option<Found> {
+    let Some(set) = pod.is.controller().and_then(|uid| model.set(uid)) else {
+        return Some(Found {
+            invariant: Invariant::DeletedInUse,
+            object: pod.is.describe(),
+            how: "it belongs to no ReplicaSet".to_owned(),
+        });
+    };
+    if !pod.is_active() {
+        return None;
+    }
+    let (left, wanted) = (set.with_lost(model.pods_of(set), now), set.smallest());
+    let how = if left.active < wanted {
+        format!("{} pods are left, and {wanted} wanted", left.active)
+    } else if pod.ready && left.ready < wanted {
+        format!("{} ready pods are left of {}, and {wanted} wanted", left.ready, left.active)
+    } else {
+        return None;
+    };
+    Some(Found { invariant: Invariant::NeededPods, object: set.now.is.describe(), how })
+}
+
+fn surplus_replicas(model: &Model, old: Option<&ReplicaSet>, new: &ReplicaSet) -> Option<Found> {
+    let deployment = model.deployment_of(new)?;
+    if new.replicas <= old.map_or(0, |old| old.replicas) {
+        return None;
+    }
+    let sum: i32 = model.sets_of(deployment).map(|set| set.now.replicas).sum();
+    let at_most = deployment.wishes().map(|wish| wish.at_most).max()?;
+    (sum > at_most).then(|| Found {
+        invariant: Invariant::SurplusReplicas,
+        object: deployment.now.is.describe(),
+        how: format!("its ReplicaSets want {sum} pods, and it may have {at_most}"),
+    })
+}
+
+fn availability(model: &Model, old: &ReplicaSet, new: &ReplicaSet, now: Timestamp) -> Option<Found> {
+    let deployment = model.deployment_of(new)?;
+    // Sizes that follow a new size of the Deployment are in proportion.
+    let is_scaling = old.desired != new.desired;
+    if new.replicas >= old.replicas || is_scaling {
+        return None;
+    }
+    let promised = |replicas: i32, available: i32| replicas.min(available);
+    let mut left = 0;
+    let mut drop = 0;
+    for set in model.sets_of(deployment) {
+        let available = set.available(now);
+        left += promised(set.now.replicas, available);
+        if set.now.is.uid == new.is.uid {
+            drop = promised(old.replicas, available) - promised(new.replicas, available);
+        }
+    }
+    let at_least = deployment.wishes().map(|wish| wish.at_least).min()?;
+    (drop > 0 && left < at_least).then(|| Found {
+        invariant: Invariant::Availability,
+        object: deployment.now.is.describe(),
+        how: format!("{left} available pods are left, and {at_least} must be"),
+    })
+}
+
+fn recreate_overlap(model: &Model, old: Option<&ReplicaSet>, new: &ReplicaSet) -> Option<Found> {
+    let deployment = model.deployment_of(new)?;
+    if new.replicas <= old.map_or(0, |old| old.replicas) || !deployment.wishes().all(|wish| wish.recreate) {
+        return None;
+    }
+    let others = model.sets_of(deployment).filter(|set| set.now.is.uid != new.is.uid);
+    let left: i32 = others.map(|set| model.pods_of(set).unfinished).sum();
+    (left > 0).then(|| Found {
+        invariant: Invariant::RecreateOverlap,
+        object: deployment.now.is.describe(),
+        how: format!("{left} old pods are there when new ones are asked for"),
+    })
+}
+
+fn set_in_use(model: &Model, set: &ReplicaSet) -> Option<Found> {
+    let how = match model.deployment_of(set) {
+        None => "it belongs to no Deployment",
+        Some(_) if set.replicas > 0 || set.pods > 0 => "it has pods",
+        Some(deployment) if same_template(&set.template, &deployment.now.template) => "it is the newest",
+        Some(_) => return None,
+    };
+    Some(Found { invariant: Invariant::DeletedInUse, object: set.is.describe(), how: how.to_owned() })
+}
+
+fn created_twice(model: &Model, new: &ReplicaSet) -> Option<Found> {
+    let deployment = model.deployment_of(new)?;
+    let other = model
+        .sets_of(deployment)
+        .find(|set| set.now.is.uid != new.is.uid && same_template(&set.now.template, &new.template))?;
+    Some(Found {
+        invariant: Invariant::CreatedTwice,
+        object: new.is.describe(),
+        how: format!("{} has the same template", other.now.is.describe()),
+    })
+}
+
+fn newest_revision(model: &Model, new: &ReplicaSet) -> Option<Found> {
+    let deployment = model.deployment_of(new)?;
+    let others = model.sets_of(deployment).filter(|set| set.now.is.uid != new.is.uid);
+    let highest = others.filter_map(|set| set.now.revision).max()?;
+    (new.revision.unwrap_or(0) <= highest).then(|| Found {
+        invariant: Invariant::Revisions,
+        object: new.is.describe(),
+        how: format!("it is new with revision {:?}, and there is a revision {highest}", new.revision),
+    })
+}
+
+fn deployment(old: &Deployment, new: &Deployment) -> Vec<Found> {
+    let mut found = Vec::new();
+    let object = new.is.describe();
+    if new.collisions < old.collisions {
+        found.push(Found {
+            invariant: Invariant::Collisions,
+            object: object.clone(),
+            how: format!("from {} to {}", old.collisions, new.collisions),
+        });
+    }
+    if let (Some(from), to) = (old.revision, new.revision)
+        && to.is_none_or(|to| to < from)
+    {
+        let how = format!("from revision {from} to {to:?}");
+        found.push(Found { invariant: Invariant::Revisions, object: object.clone(), how });
+    }
+    found.extend(observed(&object, (old.observed, new.observed), new.generation));
+    found
+}
+
+fn going_back(set: &ReplicaSet, what: &str, from: Option<i64>, to: Option<i64>) -> Option<Found> {
+    let from = from?;
+    to.is_none_or(|to| to < from).then(|| Found {
+        invariant: Invariant::Revisions,
+        object: set.is.describe(),
+        how: format!("from {what} {from} to {to:?}"),
+    })
+}
+
+fn observed(object: &str, (old, new): (i64, i64), generation: i64) -> Option<Found> {
+    let how = if new > generation {
+        format!("{new} was observed, and {generation} is the newest")
+    } else if new < old {
+        format!("from {old} to {new}")
+    } else {
+        return None;
+    };
+    Some(Found { invariant: Invariant::ObservedGeneration, object: object.to_owned(), how })
+}
+
+/// Whether pods from both are the same but for the label that tells them apart.
+fn same_template(one: &Value, other: &Value) -> bool {
+    match (PodTemplate::from_value(one), PodTemplate::from_value(other)) {
+        (Ok(one), Ok(other)) => one.equal_ignore_hash(&other),
+        _ => false,
+    }
+}

@@ -1,0 +1,228 @@
+//! Stories that nobody has thought of: what users, kubelets, crashes and faults may do, drawn from a seed. The invariants
+//! must hold all along, and in the end everything must be rolled out.
+//!
+//! A story that fails is told again with fewer and fewer steps for as long as it goes on failing, and what is left is
+//! printed as a story's file. `CHAOS_SEED=7 cargo test -p kcm-stories chaos` tells the one of that seed, and
+//! `CHAOS_SEEDS=200` so many.
+
+use std::{fmt::Write as _, path::Path};
+
+use kcm_clock::{Random, SeededRandom};
+use kcm_stories::{InProcess, InProcessConfig, Story};
+
+use super::{crash::Crashes, lines};
+
+/// How many seeds are tried in every test run.
+const SEEDS: u64 = 8;
+
+/// How many things happen in a story.
+const STEPS: usize = 40;
+
+/// A story in pieces that can be left out.
+#[derive(Debug, Clone)]
+struct Draft {
+    seed: u64,
+    deployments: [String; 2],
+    steps: Vec<String>,
+    faults: Vec<String>,
+    crashes: Crashes,
+}
+
+/// Draws from a seed.
+struct Dice(SeededRandom);
+
+impl Dice {
+    fn below(&self, limit: u64) -> u64 {
+        self.0.next_u64() % limit
+    }
+
+    fn pick<'a>(&self, of: &[&'a str]) -> &'a str {
+        let limit = u64::try_from(of.len()).unwrap();
+        of[usize::try_from(self.below(limit)).unwrap()]
+    }
+}
+
+impl Draft {
+    fn new(seed: u64) -> Self {
+        let dice = Dice(SeededRandom::new(seed));
+        let deployments = ["one", "two"].map(|name| deployment(name, &dice));
+        let steps = (0..STEPS).map(|_| step(&dice)).collect();
+        let mut faults = Vec::new();
+        if dice.below(2) == 0 {
+            faults.extend((0..=dice.below(4)).map(|_| fault(&dice)));
+        }
+        let stride = usize::try_from(5 + dice.below(40)).unwrap();
+        let crashes = match dice.below(3) {
+            0 => Crashes::Never,
+            _ => Crashes::Every { first: 1 + stride / 2, stride },
+        };
+        Self { seed, deployments, steps, faults, crashes }
+    }
+
+    /// As a story's file.
+    fn text(&self) -> String {
+        let mut text = format!(
+            "story: chaos\nabout: Seed {}; crashes {:?}.\ncontrollers: [deployment-controller, replicaset-controller]\n\
+             cluster: {{nodes: 3, podReadyDelay: 1}}\nfaults:\n",
+            self.seed, self.crashes
+        );
+        for fault in &self.faults {
+            writeln!(text, "- {fault}").unwrap();
+        }
+        text.push_str("steps:\n");
+        for step in self.deployments.iter().chain(&self.steps) {
+            text.push_str(step);
+        }
+        text.push_str(END);
+        text
+    }
+
+    async fn play(&self) -> Result<(), String> {
+        let story = Story::parse(&self.text(), Path::new("chaos.yaml")).map_err(|error| error.to_string())?;
+        let (hook, _) = self.crashes.hook();
+        let config =
+            InProcessConfig { after_write: vec![hook], ..InProcessConfig::for_story(&story, self.seed) };
+        let mut cluster = InProcess::new(config).await.unwrap();
+        let played = kcm_stories::play(&story, &mut cluster.world, "t0x").await;
+        let mut wrong: Vec<String> = cluster.guard.violations().iter().map(ToString::to_string).collect();
+        wrong.extend(played.err().map(|error| error.to_string()));
+        if wrong.is_empty() { Ok(()) } else { Err(lines(wrong)) }
+    }
+
+    /// The same with as little in it as makes it fail.
+    async fn shrunk(mut self) -> Self {
+        let mut size = self.steps.len() / 2;
+        while size > 0 {
+            let mut at = 0;
+            while at < self.steps.len() {
+                let mut less = self.clone();
+                less.steps.drain(at..(at + size).min(less.steps.len()));
+                if less.play().await.is_err() {
+                    self = less;
+                } else {
+                    at += size;
+                }
+            }
+            size /= 2;
+        }
+        for less in
+            [Self { crashes: Crashes::Never, ..self.clone() }, Self { faults: Vec::new(), ..self.clone() }]
+        {
+            if less.play().await.is_err() {
+                return less;
+            }
+        }
+        self
+    }
+}
+
+fn deployment(name: &str, dice: &Dice) -> String {
+    let replicas = 1 + dice.below(8);
+    let strategy = dice.pick(&[
+        "{rollingUpdate: {maxSurge: 25%, maxUnavailable: 25%}}",
+        "{rollingUpdate: {maxSurge: 1, maxUnavailable: 0}}",
+        "{rollingUpdate: {maxSurge: 0, maxUnavailable: 2}}",
+        "{rollingUpdate: {maxSurge: 100%, maxUnavailable: 50%}}",
+        "{type: Recreate}",
+    ]);
+    let ready_for = dice.pick(&["0", "0", "2"]);
+    format!(
+        "- create:
+    apiVersion: apps/v1
+    kind: Deployment
+    metadata: {{name: {name}, labels: {{app: {name}}}}}
+    spec:
+      replicas: {replicas}
+      minReadySeconds: {ready_for}
+      strategy: {strategy}
+      selector: {{matchLabels: {{app: {name}}}}}
+      template:
+        metadata: {{labels: {{app: {name}}}}}
+        spec: {{containers: [{{name: c, image: 'app:0'}}]}}
+"
+    )
+}
+
+fn step(dice: &Dice) -> String {
+    let it = dice.pick(&["deployment/one", "deployment/two"]);
+    let (pod, set) = (dice.below(30), dice.below(6));
+    let small = dice.below(10);
+    let step = match dice.below(26) {
+        0..=4 => return format!("- setImage: {{object: {it}, image: 'app:{}'}}\n", dice.below(5)),
+        5..=8 => return format!("- scale: {{object: {it}, replicas: {small}}}\n"),
+        9..=14 => {
+            let time = dice.pick(&["0.05", "0.3", "0.8", "1.1", "2.5", "7", "30", "700"]);
+            return format!("- wait: {time}\n");
+        }
+        15 => format!("pause: {it}"),
+        16 => format!("resume: {it}"),
+        17 => format!("undo: {{object: {it}}}"),
+        18 => format!("evict: 'pod#{pod}'"),
+        19 => format!("delete: {{object: 'pod#{pod}', gracePeriodSeconds: {}}}", dice.pick(&["0", "30"])),
+        20 => format!("podStatus: {{object: 'pod#{pod}', phase: Failed, ready: false}}"),
+        21 => format!("podStatus: {{object: 'pod#{pod}', ready: false}}"),
+        22 => "restartManager: {}".to_owned(),
+        23 => format!("patch: {{object: 'pod#{pod}', body: {{metadata: {{labels: {{app: stray}}}}}}}}"),
+        24 => format!("delete: {{object: 'replicaset#{set}'}}"),
+        _ => format!("patch: {{object: {it}, body: {{spec: {{revisionHistoryLimit: {}}}}}}}", dice.below(3)),
+    };
+    format!("- attempt: [{{{step}}}]\n")
+}
+
+fn fault(dice: &Dice) -> String {
+    let what = dice.pick(&[
+        "POST **/pods 500",
+        "POST **/pods after:504",
+        "POST **/pods 429 retry-after=1",
+        "POST **/replicasets after:500",
+        "POST **/replicasets 500",
+        "PUT **/replicasets/* 409",
+        "PUT **/replicasets/* after:504",
+        "PUT **/replicasets/*/status 500",
+        "PUT **/replicasets/*/status after:500",
+        "PUT **/deployments/*/status 409",
+        "PUT **/deployments/*/status after:504",
+        "DELETE **/pods/* 500",
+        "DELETE **/pods/* after:504",
+        "PATCH **/pods/* 500",
+        "WATCH ** cut events=20",
+        "WATCH ** 410",
+        "* ** delay=200ms",
+    ]);
+    let (every, times) = (1 + dice.below(6), 1 + dice.below(8));
+    format!("{what} every={every} times={times} agent=kube-controller-manager*")
+}
+
+/// What was taken is given back, and all must come to rest.
+const END: &str = "- attempt: [{resume: deployment/one}]
+- attempt: [{resume: deployment/two}]
+- attempt: [{podStatus: {}}]
+- until: {object: deployment/one, complete: true, limit: 7200}
+- until: {object: deployment/two, complete: true, limit: 7200}
+";
+
+fn seeds() -> std::ops::Range<u64> {
+    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
+    match number("CHAOS_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => 0..number("CHAOS_SEEDS").unwrap_or(SEEDS),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn chaos_from_a_seed_breaks_no_invariant_and_comes_to_its_end() {
+    for seed in seeds() {
+        let draft = Draft::new(seed);
+        if let Err(first) = draft.play().await {
+            let shrunk = draft.shrunk().await;
+            let why = shrunk.play().await.unwrap_err();
+            panic!("seed {seed} fails:\n{first}\nas little as this fails, too:\n{}\n{why}", shrunk.text());
+        }
+    }
+}
+
+#[test]
+fn chaos_from_the_same_seed_is_the_same() {
+    assert_eq!(Draft::new(3).text(), Draft::new(3).text());
+    assert_ne!(Draft::new(3).text(), Draft::new(4).text());
+}
