@@ -18,7 +18,7 @@ use flags::{Flags, Task};
 use kcm_apiserver::{ApiServer, ApiStatus, AuditLog, AuditPolicy, DataError, Faults, Tokens};
 use kcm_client::{ClientFactory, ClientOptions, RateLimit};
 use kcm_clock::{Clock, Random, RealClock, SeededRandom};
-use kcm_controller_manager::{Controllers, ManagerConfig};
+use kcm_controller_manager::{Controllers, ManagerConfig, Selection};
 use kcm_sandbox::{KubeletConfig, Sandbox, SandboxConfig, demo};
 use kubeconfig::Access;
 use thiserror::Error;
@@ -127,7 +127,7 @@ async fn run(flags: Flags) -> Result<(), SandboxError> {
     outcome
 }
 
-/// Both controllers, on the server in this process. It is fast, and theirs alone: no rate limit.
+/// All controllers, on the server in this process. It is fast, and theirs alone: no rate limit.
 fn start_controllers(
     server: &Arc<ApiServer>,
     clock: &Arc<dyn Clock>,
@@ -135,7 +135,11 @@ fn start_controllers(
 ) -> Controllers {
     let options = ClientOptions::new(kcm_controller_manager::user_agent(), Arc::clone(clock));
     let clients = ClientFactory::in_process(server.service(), options);
-    let config = ManagerConfig { rate_limit: RateLimit::UNLIMITED, ..ManagerConfig::default() };
+    let config = ManagerConfig {
+        controllers: Selection::all(),
+        rate_limit: RateLimit::UNLIMITED,
+        ..ManagerConfig::default()
+    };
     Controllers::start(&config, &clients, clock, random)
 }
 

@@ -126,7 +126,9 @@ impl TryFrom<ReplicaSet> for ReplicationController {
             Some(selector) if !selector.match_expressions.is_empty() || !selector.extra.is_empty() => {
                 return Err(Inexpressible::Selector);
             }
-            Some(selector) if selector.match_labels.is_empty() => return Err(Inexpressible::MatchesEverything),
+            Some(selector) if selector.match_labels.is_empty() => {
+                return Err(Inexpressible::MatchesEverything);
+            }
             Some(selector) => selector.match_labels,
         };
         Ok(Self {
@@ -186,7 +188,9 @@ mod tests {
     }
 
     /// An object with any of `members`, and perhaps some that nobody knows.
-    fn object(members: Vec<(&'static str, BoxedStrategy<Value>)>) -> impl Strategy<Value = Map<String, Value>> {
+    fn object(
+        members: Vec<(&'static str, BoxedStrategy<Value>)>,
+    ) -> impl Strategy<Value = Map<String, Value>> {
         let members: Vec<_> = members
             .into_iter()
             .map(|(name, value)| proptest::option::of(value).prop_map(move |value| (name.to_owned(), value)))

@@ -12,8 +12,9 @@ use std::{
 use futures_util::StreamExt;
 use http::Method;
 use kcm_api::{ApiError, Deployment, ObjectKey, Pod, ReplicaSet};
-use kcm_client::{Call, ClientOptions, Observer, RateLimit, Request};
+use kcm_client::{Call, ClientOptions, Observer, RateLimit, ReplicationControllers, Request};
 use kcm_clock::{Clock, SimulatedClock, Timestamp};
+use kcm_controller_ref_manager::OwnerPatch;
 use kcm_controller_util::{DeploymentControl, PodControl, ReplicaSetControl};
 use kcm_events::EventSink;
 use kcm_informer::{ListOptions, WatchEvent, WatchOptions};
@@ -251,6 +252,102 @@ async fn writes_go_where_upstreams_go_with_their_media_types() {
         assert_eq!(header("accept-encoding"), None);
         assert_eq!(header("content-type"), (seen.method != Method::GET).then_some("application/json"));
     }
+}
+
+// ReplicationControllers, seen as ReplicaSets.
+
+fn replication_controller(version: &str) -> Value {
+    json!({
+        "metadata": {"namespace": "shop", "name": "web", "uid": "u", "resourceVersion": version},
+        "spec": {"replicas": 2, "selector": {"app": "web"}, "template": {"spec": {"new": [true]}}, "future": 1},
+        "status": {"replicas": 1, "newer": {"a": null}},
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn replication_controllers_are_written_as_what_they_are() {
+    let answer = || ok(replication_controller("8"));
+    let server = scripted([answer(), answer(), answer(), answer(), answer(), ok("{}")]);
+    let controllers = ReplicationControllers::new(server.client());
+    let key = ObjectKey::new("shop", "web");
+    let set = controllers.get_replica_set(&key).await.unwrap();
+    assert_eq!(set.spec.selector.as_ref().unwrap().match_labels["app"], "web");
+    let updated = controllers.update_replica_set_status(&set).await.unwrap();
+    assert_eq!(updated, set);
+    controllers.update_replica_set(&set).await.unwrap();
+    controllers.create_replica_set(&set).await.unwrap();
+    controllers.patch_replica_set(&key, &OwnerPatch::release("o", "u")).await.unwrap();
+    controllers.delete_replica_set(&key).await.unwrap();
+
+    let seen = server.seen();
+    let lines: Vec<_> = seen.iter().map(|seen| format!("{} {}", seen.method, seen.path)).collect();
+    assert_eq!(
+        lines,
+        [
+            "GET /api/v1/namespaces/shop/replicationcontrollers/web",
+            "PUT /api/v1/namespaces/shop/replicationcontrollers/web/status",
+            "PUT /api/v1/namespaces/shop/replicationcontrollers/web",
+            "POST /api/v1/namespaces/shop/replicationcontrollers",
+            "PATCH /api/v1/namespaces/shop/replicationcontrollers/web",
+            "DELETE /api/v1/namespaces/shop/replicationcontrollers/web",
+        ]
+    );
+    let mut typed = replication_controller("8");
+    typed["apiVersion"] = json!("v1");
+    typed["kind"] = json!("ReplicationController");
+    for written in &seen[1..4] {
+        assert_eq!(serde_json::from_str::<Value>(&written.body).unwrap(), typed, "nothing is lost");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn replication_controllers_cannot_be_written_what_only_replica_sets_say() {
+    let server = scripted([ok(replication_controller("8"))]);
+    let controllers = ReplicationControllers::new(server.client());
+    let mut set = controllers.get_replica_set(&ObjectKey::new("shop", "web")).await.unwrap();
+    set.status.terminating_replicas = Some(1);
+    let error = controllers.update_replica_set_status(&set).await.unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "cannot encode ReplicationController shop/web: the status counts terminating pods"
+    );
+    assert_eq!(server.seen().len(), 1, "nothing was sent");
+}
+
+#[tokio::test(start_paused = true)]
+async fn replication_controllers_are_listed_and_watched_as_replica_sets() {
+    let bad = json!({"metadata": {"namespace": "shop", "name": "bad"}, "spec": {"replicas": "many"}});
+    let bookmark = json!({"metadata": {"resourceVersion": "12"}});
+    let server = scripted([
+        page(&[replication_controller("8"), bad.clone()], "9", ""),
+        Answer::Pieces(vec![
+            event("ADDED", &replication_controller("10")),
+            event("MODIFIED", &bad),
+            event("DELETED", &replication_controller("11")),
+            event("BOOKMARK", &bookmark),
+        ]),
+    ]);
+    let source = ReplicationControllers::new(server.client()).list_watch();
+    let list = source.list(&ListOptions::default()).await.unwrap();
+    assert_eq!((list.items.len(), list.undecodable.len(), &*list.resource_version), (1, 1, "9"));
+    assert_eq!(list.items[0].replicas(), 2);
+    assert!(list.undecodable[0].error.starts_with("cannot decode ReplicationController: "));
+
+    let options = WatchOptions { timeout: Duration::from_secs(300), ..WatchOptions::default() };
+    let events: Vec<_> = source.watch(&options).await.unwrap().collect().await;
+    let [
+        Ok(WatchEvent::Added(added)),
+        Ok(WatchEvent::Undecodable(_)),
+        Ok(WatchEvent::Deleted(deleted)),
+        Ok(WatchEvent::Bookmark { .. }),
+    ] = &events[..]
+    else {
+        panic!("{events:?}")
+    };
+    assert_eq!((&*added.metadata.resource_version, &*deleted.metadata.resource_version), ("10", "11"));
+    let paths: Vec<_> = server.seen().into_iter().map(|seen| seen.path).collect();
+    assert!(paths[0].starts_with("/api/v1/replicationcontrollers?limit="), "{paths:?}");
+    assert!(paths[1].starts_with("/api/v1/replicationcontrollers?watch=true&"), "{paths:?}");
 }
 
 #[tokio::test(start_paused = true)]

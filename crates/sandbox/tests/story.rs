@@ -11,7 +11,7 @@ use std::{
 use kcm_apiserver::ApiServer;
 use kcm_client::{ClientFactory, ClientOptions, RateLimit};
 use kcm_clock::{Clock, Random, SeededRandom, SimulatedClock};
-use kcm_controller_manager::{Controllers, ManagerConfig};
+use kcm_controller_manager::{Controllers, ManagerConfig, Selection};
 use kcm_sandbox::{
     KubeletConfig, Sandbox, SandboxConfig,
     demo::{self, Frame, Show},
@@ -59,7 +59,11 @@ fn start_controllers(
 ) -> Controllers {
     let options = ClientOptions::new(kcm_controller_manager::user_agent(), Arc::clone(clock));
     let clients = ClientFactory::in_process(server.service(), options);
-    let config = ManagerConfig { rate_limit: RateLimit::UNLIMITED, ..ManagerConfig::default() };
+    let config = ManagerConfig {
+        controllers: Selection::all(),
+        rate_limit: RateLimit::UNLIMITED,
+        ..ManagerConfig::default()
+    };
     Controllers::start(&config, &clients, clock, random)
 }
 

@@ -1,0 +1,258 @@
+//! ReplicationControllers, looked after by the ReplicaSet controller's code over another type, in simulated time.
+
+#![expect(clippy::needless_pass_by_value, reason = "json!() reads best where it is used")]
+
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+use kcm_apiserver::{
+    ApiServer, DeleteOptions, ListOptions, Object, PatchType, Propagation, Resource, Subresource,
+    WriteOptions,
+};
+use kcm_client::{ClientFactory, ClientOptions, RateLimit};
+use kcm_clock::{Clock, Random, SeededRandom, SimulatedClock};
+use kcm_controller_manager::{Controllers, ManagerConfig, Selection};
+use kcm_sandbox::{KubeletConfig, Sandbox, SandboxConfig};
+use serde_json::{Value, json};
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+/// Longer than anything here takes.
+const A_WHILE: Duration = Duration::from_secs(30);
+
+struct Cluster {
+    server: Arc<ApiServer>,
+    clock: Arc<dyn Clock>,
+    _controllers: Controllers,
+    _stop: DropGuard,
+}
+
+impl Cluster {
+    fn new() -> Self {
+        let clock: Arc<dyn Clock> = Arc::new(SimulatedClock::new("2026-01-01T00:00:00Z".parse().unwrap()));
+        let random: Arc<dyn Random> = Arc::new(SeededRandom::new(1));
+        let server = ApiServer::new(kcm_apiserver::Config {
+            clock: Arc::clone(&clock),
+            random: Arc::clone(&random),
+            ..kcm_apiserver::Config::default()
+        });
+        let sandbox = Sandbox::new(SandboxConfig {
+            server: Arc::clone(&server),
+            clock: Arc::clone(&clock),
+            random: Arc::clone(&random),
+            nodes: 2,
+            kubelet: KubeletConfig::default(),
+        })
+        .unwrap();
+        let stop = CancellationToken::new();
+        tokio::spawn({
+            let stop = stop.clone();
+            async move { sandbox.run(stop).await }
+        });
+        let options = ClientOptions::new(kcm_controller_manager::user_agent(), Arc::clone(&clock));
+        let clients = ClientFactory::in_process(server.service(), options);
+        let wanted = ["replicaset", "replicationcontroller"].map(str::to_owned);
+        let config = ManagerConfig {
+            controllers: Selection::new(&wanted).unwrap(),
+            rate_limit: RateLimit::UNLIMITED,
+            ..ManagerConfig::default()
+        };
+        let controllers = Controllers::start(&config, &clients, &clock, &random);
+        Self { server, clock, _controllers: controllers, _stop: stop.drop_guard() }
+    }
+
+    async fn settle(&self) {
+        self.clock.sleep(A_WHILE).await;
+    }
+
+    fn create(&self, resource: Resource, object: Value) -> Arc<Object> {
+        self.server.create(resource, "default", object, &WriteOptions::default()).unwrap()
+    }
+
+    fn controller(&self, name: &str) -> Value {
+        self.server.get(Resource::REPLICATION_CONTROLLERS, "default", name).unwrap().value().clone()
+    }
+
+    fn patch(&self, resource: Resource, name: &str, subresource: Option<Subresource>, patch: Value) {
+        let options = WriteOptions::default();
+        self.server.patch(resource, "default", name, subresource, PatchType::Merge, patch, &options).unwrap();
+    }
+
+    fn scale(&self, name: &str, replicas: i32) {
+        let scale = json!({"spec": {"replicas": replicas}});
+        self.patch(Resource::REPLICATION_CONTROLLERS, name, Some(Subresource::Scale), scale);
+    }
+
+    fn delete(&self, name: &str, propagation: Option<Propagation>) {
+        let options = DeleteOptions { propagation, ..DeleteOptions::default() };
+        self.server.delete(Resource::REPLICATION_CONTROLLERS, "default", name, &options).unwrap();
+    }
+
+    fn all(&self, resource: Resource) -> Vec<Arc<Object>> {
+        self.server.list(resource, Some("default"), &ListOptions::default()).unwrap().items
+    }
+
+    /// The names of the pods of the owner with `uid`, or of nobody.
+    fn pods_of(&self, uid: Option<&str>) -> BTreeSet<String> {
+        let pods = self.all(Resource::PODS);
+        let of = |pod: &&Arc<Object>| pod.owner_references().next().map(|owner| owner.uid) == uid;
+        pods.iter().filter(of).map(|pod| pod.name().to_owned()).collect()
+    }
+}
+
+fn template() -> Value {
+    json!({
+        "metadata": {"labels": {"app": "web"}},
+        "spec": {"containers": [{"name": "web", "image": "nginx:1.27"}]},
+    })
+}
+
+fn controller(replicas: i32) -> Value {
+    // The selector is filled in by the server.
+    json!({"metadata": {"name": "web"}, "spec": {"replicas": replicas, "template": template()}})
+}
+
+#[tokio::test(start_paused = true)]
+async fn controller_keeps_as_many_pods_as_are_wanted_and_tells_of_it() {
+    let cluster = Cluster::new();
+    let created = cluster.create(Resource::REPLICATION_CONTROLLERS, controller(3));
+    cluster.settle().await;
+    let pods = cluster.pods_of(Some(created.uid()));
+    assert_eq!(pods.len(), 3);
+    for pod in cluster.all(Resource::PODS) {
+        let owner = &pod.value()["metadata"]["ownerReferences"];
+        let expected = json!([{
+            "apiVersion": "v1", "kind": "ReplicationController", "name": "web", "uid": created.uid(),
+            "controller": true, "blockOwnerDeletion": true,
+        }]);
+        assert_eq!(*owner, expected);
+    }
+    let status = json!({
+        "replicas": 3, "fullyLabeledReplicas": 3, "readyReplicas": 3, "availableReplicas": 3, "observedGeneration": 1,
+    });
+    assert_eq!(cluster.controller("web")["status"], status);
+
+    let events = cluster.all(Resource::EVENTS);
+    let events: Vec<_> =
+        events.iter().filter(|event| event.value()["reason"] == "SuccessfulCreate").collect();
+    assert_eq!(events.len(), 3);
+    for event in events {
+        let event = event.value();
+        assert_eq!(event["source"]["component"], "replication-controller");
+        let about = &event["involvedObject"];
+        assert_eq!((&about["kind"], &about["apiVersion"]), (&json!("ReplicationController"), &json!("v1")));
+        assert_eq!(about["uid"], created.uid());
+    }
+
+    cluster.scale("web", 5);
+    cluster.settle().await;
+    let more = cluster.pods_of(Some(created.uid()));
+    assert!(more.is_superset(&pods), "those that are there stay");
+    assert_eq!(cluster.controller("web")["status"]["availableReplicas"], 5);
+    cluster.scale("web", 1);
+    cluster.settle().await;
+    assert_eq!(cluster.pods_of(Some(created.uid())).len(), 1);
+    let status = &cluster.controller("web")["status"];
+    assert_eq!((&status["replicas"], &status["observedGeneration"]), (&json!(1), &json!(3)));
+
+    let settled = cluster.server.revision();
+    cluster.clock.sleep(Duration::from_secs(600)).await;
+    assert_eq!(cluster.server.revision(), settled, "nothing is written without need");
+
+    cluster.delete("web", Some(Propagation::Background));
+    cluster.settle().await;
+    assert_eq!(cluster.all(Resource::PODS).len(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn controller_adopts_orphans_and_lets_go_of_what_it_no_longer_selects() {
+    let cluster = Cluster::new();
+    let orphan = |name: &str| {
+        let mut pod = template();
+        pod["metadata"]["name"] = json!(name);
+        pod
+    };
+    cluster.create(Resource::PODS, orphan("orphan"));
+    cluster.settle().await;
+    let created = cluster.create(Resource::REPLICATION_CONTROLLERS, controller(2));
+    cluster.settle().await;
+    let pods = cluster.pods_of(Some(created.uid()));
+    assert_eq!(pods.len(), 2);
+    assert!(pods.contains("orphan"), "{pods:?}");
+
+    cluster.patch(Resource::PODS, "orphan", None, json!({"metadata": {"labels": {"app": "other"}}}));
+    cluster.settle().await;
+    assert_eq!(cluster.pods_of(None), ["orphan".to_owned()].into(), "released");
+    assert_eq!(cluster.pods_of(Some(created.uid())).len(), 2, "and replaced");
+
+    // A selector may change. What it no longer matches is let go.
+    let before = cluster.pods_of(Some(created.uid()));
+    let mut other = template();
+    other["metadata"]["labels"] = json!({"app": "web", "tier": "front"});
+    let spec = json!({"spec": {"selector": {"tier": "front"}, "template": other}});
+    cluster.patch(Resource::REPLICATION_CONTROLLERS, "web", None, spec);
+    cluster.settle().await;
+    let after = cluster.pods_of(Some(created.uid()));
+    assert_eq!(after.len(), 2);
+    assert!(after.is_disjoint(&before));
+    assert!(cluster.pods_of(None).is_superset(&before));
+
+    // Nobody said what is to become of the pods: they stay.
+    cluster.delete("web", None);
+    cluster.settle().await;
+    assert!(cluster.all(Resource::REPLICATION_CONTROLLERS).is_empty());
+    assert!(cluster.pods_of(None).is_superset(&after));
+}
+
+#[tokio::test(start_paused = true)]
+async fn controller_tells_when_pods_cannot_be_created_and_when_they_can_again() {
+    let cluster = Cluster::new();
+    let quota = json!({"metadata": {"name": "few"}, "spec": {"hard": {"pods": "1"}}});
+    cluster.create(Resource::RESOURCE_QUOTAS, quota);
+    cluster.create(Resource::REPLICATION_CONTROLLERS, controller(2));
+    cluster.settle().await;
+    let status = &cluster.controller("web")["status"];
+    assert_eq!(status["replicas"], 1);
+    let condition = &status["conditions"][0];
+    assert_eq!(
+        (&condition["type"], &condition["reason"]),
+        (&json!("ReplicaFailure"), &json!("FailedCreate"))
+    );
+
+    cluster.patch(Resource::RESOURCE_QUOTAS, "few", None, json!({"spec": {"hard": {"pods": "2"}}}));
+    cluster.clock.sleep(Duration::from_secs(1100)).await;
+    let status = &cluster.controller("web")["status"];
+    assert_eq!((&status["replicas"], &status["conditions"]), (&json!(2), &Value::Null));
+}
+
+#[tokio::test(start_paused = true)]
+async fn controller_and_replica_set_with_the_same_labels_leave_each_others_pods_alone() {
+    let cluster = Cluster::new();
+    // Even of the same name: their keys are equal, their queues and expectations are not shared.
+    let controller = cluster.create(Resource::REPLICATION_CONTROLLERS, controller(2));
+    let replica_set = cluster.create(
+        Resource::REPLICA_SETS,
+        json!({
+            "metadata": {"name": "web"},
+            "spec": {"replicas": 2, "selector": {"matchLabels": {"app": "web"}}, "template": template()},
+        }),
+    );
+    cluster.settle().await;
+    let (theirs, others) =
+        (cluster.pods_of(Some(controller.uid())), cluster.pods_of(Some(replica_set.uid())));
+    assert_eq!((theirs.len(), others.len(), cluster.all(Resource::PODS).len()), (2, 2, 4));
+    let settled = cluster.server.revision();
+    cluster.clock.sleep(Duration::from_secs(600)).await;
+    assert_eq!(cluster.server.revision(), settled, "nobody fights");
+
+    let scale = json!({"spec": {"replicas": 0}});
+    cluster.patch(Resource::REPLICA_SETS, "web", Some(Subresource::Scale), scale);
+    cluster.settle().await;
+    assert_eq!(cluster.pods_of(Some(controller.uid())), theirs);
+    assert_eq!(cluster.pods_of(Some(replica_set.uid())).len(), 0);
+
+    // What one of them lets go is the other's to adopt, and here there is no need of it.
+    cluster.delete("web", Some(Propagation::Orphan));
+    cluster.settle().await;
+    assert!(cluster.all(Resource::PODS).is_empty());
+    let set = cluster.server.get(Resource::REPLICA_SETS, "default", "web").unwrap();
+    assert_eq!(set.value()["status"]["replicas"], 0);
+}
