@@ -1,0 +1,213 @@
+//! A server and both controllers, and how a test talks to the server.
+
+use std::{sync::Arc, time::Duration};
+
+use kcm_apiserver::{
+    ApiServer, ApiStatus, DeleteOptions, ListOptions, Object, PatchType, Resource, Subresource, WriteOptions,
+};
+use kcm_client::RateLimit;
+use kcm_clock::{Clock, Random, SeededRandom, SimulatedClock};
+use kcm_controller_manager::{Controllers, ManagerConfig};
+use kcm_sandbox::{KubeletConfig, Sandbox, SandboxConfig};
+use serde_json::{Value, json};
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+/// The namespace of everything.
+const NAMESPACE: &str = "default";
+
+pub(crate) struct Cluster {
+    pub(crate) server: Arc<ApiServer>,
+    clock: Arc<dyn Clock>,
+    _controllers: Controllers,
+    _sandbox: Option<DropGuard>,
+}
+
+impl Cluster {
+    /// One without nodes: each test says itself what becomes of its pods.
+    pub(crate) fn new() -> Self {
+        Self::with(0)
+    }
+
+    /// One with so many simulated nodes, a scheduler and a garbage collector; with none of these where that is zero.
+    pub(crate) fn with(nodes: usize) -> Self {
+        let clock: Arc<dyn Clock> = Arc::new(SimulatedClock::new("2026-01-01T00:00:00Z".parse().unwrap()));
+        let random: Arc<dyn Random> = Arc::new(SeededRandom::new(1));
+        let server = ApiServer::new(kcm_apiserver::Config {
+            clock: Arc::clone(&clock),
+            random: Arc::clone(&random),
+            ..kcm_apiserver::Config::default()
+        });
+        let config = ManagerConfig { rate_limit: RateLimit::UNLIMITED, ..ManagerConfig::default() };
+        let controllers = Controllers::in_process(&config, server.service(), &clock, &random);
+        let sandbox = (nodes > 0).then(|| run_sandbox(&server, &clock, random, nodes));
+        Self { server, clock, _controllers: controllers, _sandbox: sandbox }
+    }
+
+    /// Lets so much time pass.
+    pub(crate) async fn pass(&self, seconds: u64) {
+        self.clock.sleep(Duration::from_secs(seconds)).await;
+    }
+
+    /// Lets the controllers do all that needs no time of its own: they react at once, and retry within a second.
+    pub(crate) async fn settle(&self) {
+        self.pass(2).await;
+    }
+
+    pub(crate) fn create(&self, resource: Resource, object: Value) -> Value {
+        let created = self.server.create(resource, NAMESPACE, object, &WriteOptions::default()).unwrap();
+        created.value().clone()
+    }
+
+    pub(crate) fn get(&self, resource: Resource, name: &str) -> Value {
+        self.server.get(resource, NAMESPACE, name).unwrap().value().clone()
+    }
+
+    /// Whether it is there.
+    pub(crate) fn has(&self, resource: Resource, name: &str) -> bool {
+        self.server.get(resource, NAMESPACE, name).is_ok()
+    }
+
+    pub(crate) fn list(&self, resource: Resource) -> Vec<Value> {
+        let list = self.server.list(resource, Some(NAMESPACE), &ListOptions::default()).unwrap();
+        list.items.iter().map(|object| object.value().clone()).collect()
+    }
+
+    /// What the object with this UID owns, of one resource.
+    pub(crate) fn owned(&self, resource: Resource, owner: &Value) -> Vec<Value> {
+        let uid = &owner["metadata"]["uid"];
+        self.list(resource)
+            .into_iter()
+            .filter(|object| controller(object).is_some_and(|reference| reference["uid"] == *uid))
+            .collect()
+    }
+
+    /// A JSON merge patch.
+    pub(crate) fn try_patch(
+        &self,
+        resource: Resource,
+        name: &str,
+        part: Option<Subresource>,
+        patch: Value,
+    ) -> Result<Arc<Object>, ApiStatus> {
+        let options = WriteOptions::default();
+        self.server.patch(resource, NAMESPACE, name, part, PatchType::Merge, patch, &options)
+    }
+
+    pub(crate) fn patch(&self, resource: Resource, name: &str, patch: Value) -> Value {
+        self.try_patch(resource, name, None, patch).unwrap().value().clone()
+    }
+
+    pub(crate) fn delete(&self, resource: Resource, name: &str) {
+        self.server.delete(resource, NAMESPACE, name, &DeleteOptions::default()).unwrap();
+    }
+
+    pub(crate) fn report_phase(&self, pod: &str, phase: &str) {
+        let patch = json!({ "status": { "phase": phase } });
+        self.try_patch(Resource::PODS, pod, Some(Subresource::Status), patch).unwrap();
+    }
+
+    /// Says that `pod` runs and has been ready for so many seconds.
+    pub(crate) fn report_ready(&self, pod: &str, seconds: u64) {
+        let since = kcm_api::Time::new(self.clock.now() - Duration::from_secs(seconds));
+        let patch = json!({ "status": {
+            "phase": "Running",
+            "conditions": [{ "type": "Ready", "status": "True", "lastTransitionTime": since }],
+        }});
+        self.try_patch(Resource::PODS, pod, Some(Subresource::Status), patch).unwrap();
+    }
+
+    /// Makes every pod ready that is not yet and is not on its way out; tells whether there was one.
+    pub(crate) fn start_pods(&self) -> bool {
+        let waiting = |pod: &&Value| {
+            pod["status"].get("conditions").is_none() && pod["metadata"].get("deletionTimestamp").is_none()
+        };
+        let pods = self.list(Resource::PODS);
+        let waiting: Vec<_> = pods.iter().filter(waiting).collect();
+        waiting.iter().for_each(|pod| self.report_ready(name(pod), 0));
+        !waiting.is_empty()
+    }
+
+    /// Makes pods ready as they come, until no more come.
+    pub(crate) async fn roll_out(&self) {
+        // A rollout of the sizes here is done in fewer steps.
+        for _ in 0..100 {
+            self.settle().await;
+            if !self.start_pods() {
+                return;
+            }
+        }
+        panic!("new pods come again and again");
+    }
+}
+
+fn run_sandbox(
+    server: &Arc<ApiServer>,
+    clock: &Arc<dyn Clock>,
+    random: Arc<dyn Random>,
+    nodes: usize,
+) -> DropGuard {
+    let (server, clock) = (Arc::clone(server), Arc::clone(clock));
+    let config = SandboxConfig { server, clock, random, nodes, kubelet: KubeletConfig::default() };
+    let (sandbox, stop) = (Sandbox::new(config).unwrap(), CancellationToken::new());
+    let stopped = stop.clone();
+    tokio::spawn(async move { sandbox.run(stopped).await });
+    stop.drop_guard()
+}
+
+pub(crate) fn name(object: &Value) -> &str {
+    object["metadata"]["name"].as_str().unwrap()
+}
+
+/// The reference to the owner that manages `object`.
+pub(crate) fn controller(object: &Value) -> Option<&Value> {
+    let references = object["metadata"].get("ownerReferences")?.as_array().unwrap();
+    references.iter().find(|reference| reference["controller"] == true)
+}
+
+pub(crate) fn annotation<'a>(object: &'a Value, key: &str) -> Option<&'a str> {
+    object["metadata"]["annotations"].get(key)?.as_str()
+}
+
+/// A number in the status; zero where there is none.
+pub(crate) fn count(object: &Value, field: &str) -> i64 {
+    object["status"].get(field).and_then(Value::as_i64).unwrap_or_default()
+}
+
+/// Status and reason of a condition.
+pub(crate) fn condition(object: &Value, type_: &str) -> Option<(String, String)> {
+    let conditions = object["status"].get("conditions")?.as_array().unwrap();
+    let condition = conditions.iter().find(|condition| condition["type"] == type_)?;
+    let text = |field: &str| condition[field].as_str().unwrap().to_owned();
+    Some((text("status"), text("reason")))
+}
+
+/// The pod template of everything here.
+pub(crate) fn template(image: &str) -> Value {
+    json!({
+        "metadata": { "labels": { "name": "test" } },
+        "spec": { "containers": [{ "name": "fake-name", "image": image }] },
+    })
+}
+
+/// A pod that nobody owns, labelled as [`template`] labels.
+pub(crate) fn pod(name: &str) -> Value {
+    let mut pod = template("fakeimage");
+    pod["metadata"]["name"] = json!(name);
+    pod
+}
+
+/// `object` with `change` merged into it, as a JSON merge patch is.
+pub(crate) fn changed(mut object: Value, change: Value) -> Value {
+    fn merge(into: &mut Value, change: Value) {
+        match (into, change) {
+            (Value::Object(into), Value::Object(change)) => {
+                for (name, value) in change {
+                    merge(into.entry(name).or_insert(Value::Null), value);
+                }
+            }
+            (into, change) => *into = change,
+        }
+    }
+    merge(&mut object, change);
+    object
+}

@@ -1,0 +1,313 @@
+//! Upstream's `test/integration/replicaset`.
+
+use kcm_apiserver::{DeleteOptions, Resource, Subresource};
+use serde_json::{Value, json};
+
+use crate::cluster::{Cluster, changed, controller, count, name, pod, template};
+
+const PODS: Resource = Resource::PODS;
+const SETS: Resource = Resource::REPLICA_SETS;
+
+/// A ReplicaSet `rs` of so many pods.
+fn replica_set(replicas: i64) -> Value {
+    json!({
+        "metadata": { "name": "rs", "labels": { "name": "test" } },
+        "spec": {
+            "replicas": replicas,
+            "selector": { "matchLabels": { "name": "test" } },
+            "template": template("fakeimage"),
+        },
+    })
+}
+
+fn reference(kind: &str, of: &Value) -> Value {
+    let api_version = if kind == "ReplicaSet" { "apps/v1" } else { "v1" };
+    json!({ "apiVersion": api_version, "kind": kind, "name": name(of), "uid": of["metadata"]["uid"] })
+}
+
+fn somebody(kind: &str) -> Value {
+    reference(kind, &json!({ "metadata": { "name": "somebody", "uid": "some-uid" } }))
+}
+
+fn references(pod: &Value) -> &Value {
+    pod["metadata"].get("ownerReferences").unwrap_or(&Value::Null)
+}
+
+/// The owner references that a pod with `given` ends up with, beside a ReplicaSet `rs` that wants one pod.
+async fn adoption(given: impl Fn(&Value) -> Value) -> (Value, Value) {
+    let cluster = Cluster::new();
+    // Both are there before the controllers begin, so that no pod is made of theirs.
+    let rs = cluster.create(SETS, replica_set(1));
+    let metadata = json!({ "metadata": { "ownerReferences": given(&rs) } });
+    cluster.create(PODS, changed(pod("pod1"), metadata));
+    cluster.settle().await;
+    (rs, references(&cluster.get(PODS, "pod1")).clone())
+}
+
+/// `TestAdoption`, all four.
+#[tokio::test(start_paused = true)]
+async fn adoption_by_what_the_pod_says_of_its_owners() {
+    let with = |reference: Value, change: Value| changed(reference, change);
+    let managed = |rs: &Value| {
+        with(reference("ReplicaSet", rs), json!({ "controller": true, "blockOwnerDeletion": true }))
+    };
+    let other = || with(somebody("ReplicaSet"), json!({ "controller": true }));
+    type Given<'a> = &'a dyn Fn(&Value) -> Value;
+    let cases: [(&str, Given<'_>, Given<'_>); 4] = [
+        ("pod refers rs as an owner, not a controller", &|rs| json!([reference("ReplicaSet", rs)]), &|rs| {
+            json!([managed(rs)])
+        }),
+        ("pod doesn't have owner references", &|_| json!([]), &|rs| json!([managed(rs)])),
+        (
+            "pod refers rs as a controller",
+            &|rs| json!([with(reference("ReplicaSet", rs), json!({ "controller": true }))]),
+            &|rs| json!([with(reference("ReplicaSet", rs), json!({ "controller": true }))]),
+        ),
+        (
+            "pod refers other rs as the controller, refers the rs as an owner",
+            &|rs| json!([other(), reference("ReplicaSet", rs)]),
+            &|rs| json!([other(), reference("ReplicaSet", rs)]),
+        ),
+    ];
+    for (name, given, expected) in cases {
+        let (rs, found) = adoption(given).await;
+        assert_eq!(found, expected(&rs), "{name}");
+    }
+}
+
+/// `TestRSSelectorImmutability`.
+#[tokio::test(start_paused = true)]
+async fn rs_selector_immutability_of_apps_v1() {
+    let cluster = Cluster::new();
+    cluster.create(SETS, replica_set(0));
+    let patch = json!({ "spec": { "selector": { "matchLabels": { "name": "other" } } } });
+    let refused = cluster.try_patch(SETS, "rs", None, patch).unwrap_err().to_string();
+    assert!(refused.contains("spec.selector: Invalid value"), "{refused}");
+    assert!(refused.contains("field is immutable"), "{refused}");
+}
+
+/// `TestSpecReplicasChange` of ReplicaSets: the size, and a change that is not of the size.
+#[tokio::test(start_paused = true)]
+async fn spec_replicas_change_of_a_replica_set_is_followed_and_observed() {
+    let cluster = Cluster::new();
+    cluster.create(SETS, replica_set(2));
+    for replicas in [3, 0, 2] {
+        cluster.patch(SETS, "rs", json!({ "spec": { "replicas": replicas } }));
+        cluster.settle().await;
+        let rs = cluster.get(SETS, "rs");
+        assert_eq!((count(&rs, "replicas"), cluster.list(PODS).len() as i64), (replicas, replicas));
+        assert_eq!(count(&rs, "observedGeneration"), rs["metadata"]["generation"]);
+    }
+    let annotated = json!({ "spec": { "template": { "metadata": { "annotations": { "test": "ing" } } } } });
+    let changed = cluster.patch(SETS, "rs", annotated);
+    cluster.settle().await;
+    let generation = changed["metadata"]["generation"].as_i64().unwrap();
+    assert!(count(&changed, "observedGeneration") < generation);
+    assert_eq!(count(&cluster.get(SETS, "rs"), "observedGeneration"), generation);
+}
+
+/// `TestDeletingAndFailedPods`: both are replaced, and both stay.
+#[tokio::test(start_paused = true)]
+async fn deleting_and_failed_pods_are_replaced_and_stay() {
+    let cluster = Cluster::new();
+    cluster.create(SETS, replica_set(2));
+    cluster.settle().await;
+    let pods = cluster.list(PODS);
+    let (deleting, failed) = (name(&pods[0]), name(&pods[1]));
+    cluster.patch(PODS, deleting, json!({ "metadata": { "finalizers": ["fake/finalizer"] } }));
+    cluster.delete(PODS, deleting);
+    cluster.report_phase(failed, "Failed");
+    cluster.settle().await;
+    assert_eq!(cluster.list(PODS).len(), 4);
+    assert!(cluster.has(PODS, deleting) && cluster.has(PODS, failed));
+    assert_eq!(count(&cluster.get(SETS, "rs"), "replicas"), 2);
+}
+
+/// `TestPodDeletionCost`, with the feature gate on, as it is by default.
+#[tokio::test(start_paused = true)]
+async fn pod_deletion_cost_decides_who_goes() {
+    // The costs of the pods by name order, and who stays, where that is decided.
+    let cases = [
+        ("enabled-with-different-costs", [Some("1"), Some("2")], Some(1)),
+        ("enabled-with-different-costs, the other way round", [Some("2"), Some("1")], Some(0)),
+        ("enabled-with-same-costs", [Some("1"), Some("1")], None),
+        ("enabled-with-no-costs", [None, None], None),
+    ];
+    for (case, costs, stays) in cases {
+        let cluster = Cluster::new();
+        cluster.create(SETS, replica_set(2));
+        cluster.roll_out().await;
+        let pods = cluster.list(PODS);
+        for (pod, cost) in pods.iter().zip(costs) {
+            let annotations = json!({ "controller.kubernetes.io/pod-deletion-cost": cost });
+            cluster.patch(PODS, name(pod), json!({ "metadata": { "annotations": annotations } }));
+        }
+        cluster.settle().await;
+        cluster.patch(SETS, "rs", json!({ "spec": { "replicas": 1 } }));
+        cluster.settle().await;
+        let left = cluster.list(PODS);
+        assert_eq!(left.len(), 1, "{case}");
+        if let Some(stays) = stays {
+            assert_eq!(name(&left[0]), name(&pods[stays]), "{case}");
+        }
+    }
+}
+
+/// `TestOverlappingRSs`: each has its own pods, whatever the labels.
+#[tokio::test(start_paused = true)]
+async fn overlapping_rss_have_their_own_pods() {
+    let cluster = Cluster::new();
+    let sets = [1, 2].map(|number| {
+        let named = json!({ "metadata": { "name": format!("rs-{number}") } });
+        cluster.create(SETS, changed(replica_set(number), named))
+    });
+    cluster.settle().await;
+    for (set, wanted) in sets.iter().zip([1, 2]) {
+        assert_eq!(cluster.owned(PODS, set).len(), wanted);
+        assert_eq!(count(&cluster.get(SETS, name(set)), "replicas") as usize, wanted);
+    }
+    assert!(cluster.list(PODS).iter().all(|pod| references(pod).as_array().unwrap().len() == 1));
+}
+
+/// `TestPodOrphaningAndAdoptionWhenLabelsChange`.
+#[tokio::test(start_paused = true)]
+async fn pod_orphaning_and_adoption_when_labels_change_and_change_back() {
+    let cluster = Cluster::new();
+    let rs = cluster.create(SETS, replica_set(1));
+    cluster.roll_out().await;
+    let pods = cluster.list(PODS);
+    let pod = name(&pods[0]);
+    cluster.patch(PODS, pod, json!({ "metadata": { "labels": { "name": null, "new": "label" } } }));
+    cluster.settle().await;
+    assert_eq!(controller(&cluster.get(PODS, pod)), None);
+    assert_eq!(cluster.owned(PODS, &rs).len(), 1, "it is replaced");
+
+    cluster.patch(PODS, pod, json!({ "metadata": { "labels": { "name": "test", "new": null } } }));
+    cluster.settle().await;
+    // It is the ready one of two now, and so the other goes.
+    let owner = controller(&cluster.get(PODS, pod)).unwrap()["uid"].clone();
+    assert_eq!(owner, rs["metadata"]["uid"]);
+    assert_eq!(cluster.list(PODS).len(), 1);
+}
+
+/// `TestGeneralPodAdoption`.
+#[tokio::test(start_paused = true)]
+async fn general_pod_adoption_leaves_other_owners_and_corrects_our_reference() {
+    let other = somebody("ReplicationController");
+    let (rs, found) = adoption(|_| json!([other])).await;
+    assert_eq!(found.as_array().unwrap().len(), 2, "{found}");
+    assert!(found.as_array().unwrap().contains(&other), "{found}");
+    let ours = |found: &Value| controller(&json!({ "metadata": { "ownerReferences": found } })).cloned();
+    assert_eq!(ours(&found).unwrap()["uid"], rs["metadata"]["uid"]);
+
+    let (rs, found) =
+        adoption(|rs| json!([changed(reference("ReplicaSet", rs), json!({ "controller": false }))])).await;
+    assert_eq!(found.as_array().unwrap().len(), 1, "{found}");
+    assert_eq!(ours(&found).unwrap()["uid"], rs["metadata"]["uid"]);
+}
+
+/// `TestReadyAndAvailableReplicas`: of three pods two are ready, of which one has been for long enough.
+#[tokio::test(start_paused = true)]
+async fn ready_and_available_replicas_are_counted_by_min_ready_seconds() {
+    let cluster = Cluster::new();
+    cluster.create(SETS, changed(replica_set(3), json!({ "spec": { "minReadySeconds": 3600 } })));
+    cluster.settle().await;
+    let pods = cluster.list(PODS);
+    cluster.report_ready(name(&pods[1]), 0);
+    cluster.report_ready(name(&pods[2]), 120 * 60);
+    cluster.settle().await;
+    let rs = cluster.get(SETS, "rs");
+    assert_eq!(
+        (count(&rs, "replicas"), count(&rs, "readyReplicas"), count(&rs, "availableReplicas")),
+        (3, 2, 1)
+    );
+}
+
+/// `TestRSScaleSubresource`.
+#[tokio::test(start_paused = true)]
+async fn rs_scale_subresource_reads_and_sets_the_size() {
+    let cluster = Cluster::new();
+    cluster.create(SETS, replica_set(1));
+    cluster.settle().await;
+    let scale = cluster.server.scale(SETS, "default", "rs").unwrap();
+    assert_eq!((&scale["spec"]["replicas"], &scale["status"]["replicas"]), (&json!(1), &json!(1)));
+    assert_eq!(scale["status"]["selector"], "name=test");
+    cluster.try_patch(SETS, "rs", Some(Subresource::Scale), json!({ "spec": { "replicas": 2 } })).unwrap();
+    assert_eq!(cluster.get(SETS, "rs")["spec"]["replicas"], 2);
+    cluster.settle().await;
+    assert_eq!(cluster.server.scale(SETS, "default", "rs").unwrap()["status"]["replicas"], 2);
+}
+
+/// `TestExtraPodsAdoptionAndDeletion`: three match, two are wanted.
+#[tokio::test(start_paused = true)]
+async fn extra_pods_adoption_and_deletion_of_one_too_many() {
+    let cluster = Cluster::new();
+    cluster.settle().await;
+    for name in ["pod-1", "pod-2", "pod-3"] {
+        cluster.create(PODS, pod(name));
+    }
+    cluster.settle().await;
+    let rs = cluster.create(SETS, replica_set(2));
+    cluster.settle().await;
+    assert_eq!((cluster.owned(PODS, &rs).len(), cluster.list(PODS).len()), (2, 2));
+    assert!(cluster.list(PODS).iter().all(|pod| name(pod).starts_with("pod-")));
+}
+
+/// `TestFullyLabeledReplicas`.
+#[tokio::test(start_paused = true)]
+async fn fully_labeled_replicas_have_all_labels_of_the_template() {
+    let cluster = Cluster::new();
+    cluster.create(SETS, replica_set(2));
+    cluster.settle().await;
+    let pods = cluster.list(PODS);
+    let extra = json!({ "metadata": { "labels": { "extraKey": "extraValue" } } });
+    cluster.patch(SETS, "rs", json!({ "spec": { "template": extra } }));
+    cluster.patch(PODS, name(&pods[0]), extra);
+    cluster.settle().await;
+    let rs = cluster.get(SETS, "rs");
+    assert_eq!((count(&rs, "replicas"), count(&rs, "fullyLabeledReplicas")), (2, 1));
+}
+
+/// `TestReplicaSetsAppsV1DefaultGCPolicy`: deleted in the background, so that no finalizer says to orphan its pods.
+#[tokio::test(start_paused = true)]
+async fn replica_sets_apps_v1_default_gc_policy_is_background() {
+    let cluster = Cluster::new();
+    let held = json!({ "metadata": { "finalizers": ["fake.example.com/blockDeletion"] } });
+    cluster.create(SETS, changed(replica_set(2), held));
+    cluster.settle().await;
+    cluster.server.delete(SETS, "default", "rs", &DeleteOptions::default()).unwrap();
+    cluster.settle().await;
+    let rs = cluster.get(SETS, "rs");
+    assert!(rs["metadata"]["deletionTimestamp"].is_string());
+    assert_eq!(rs["metadata"]["finalizers"], json!(["fake.example.com/blockDeletion"]));
+}
+
+/// `TestTerminatingReplicas`, with the feature gate on, as it is by default.
+#[tokio::test(start_paused = true)]
+async fn terminating_replicas_of_a_replica_set_are_told_while_they_go() {
+    let cluster = Cluster::new();
+    cluster.create(SETS, replica_set(5));
+    cluster.roll_out().await;
+    let counts = |cluster: &Cluster| {
+        let rs = cluster.get(SETS, "rs");
+        ["replicas", "readyReplicas", "terminatingReplicas"].map(|field| count(&rs, field))
+    };
+    assert_eq!(counts(&cluster), [5, 5, 0]);
+    let held = json!({ "metadata": { "finalizers": ["fake/finalizer"] } });
+    for pod in &cluster.list(PODS) {
+        cluster.patch(PODS, name(pod), held.clone());
+    }
+    cluster.patch(SETS, "rs", json!({ "spec": { "replicas": 3 } }));
+    cluster.settle().await;
+    assert_eq!(counts(&cluster), [3, 3, 2], "two go");
+    let pods = cluster.list(PODS);
+    let staying = pods.iter().find(|pod| pod["metadata"].get("deletionTimestamp").is_none()).unwrap();
+    cluster.delete(PODS, name(staying));
+    cluster.settle().await;
+    assert_eq!(counts(&cluster), [3, 2, 3], "one more goes, and is replaced at once");
+    for pod in cluster.list(PODS) {
+        cluster.patch(PODS, name(&pod), json!({ "metadata": { "finalizers": null } }));
+    }
+    cluster.settle().await;
+    assert_eq!(counts(&cluster), [3, 2, 0], "they are gone");
+}
