@@ -7,6 +7,7 @@ mod world;
 use std::{ops::RangeInclusive, time::Duration};
 
 use kcm_apiserver::Resource;
+use kcm_client::RateLimit;
 use kcm_controller_manager::RunError;
 use kcm_sandbox::KubeletConfig;
 use line::State;
@@ -146,6 +147,26 @@ async fn leader_that_is_stopped_and_wakes_when_another_leads_writes_nothing_more
     let after = world.trail.lock()[before..].to_vec();
     assert!(!after.iter().any(|entry| entry.manager == "manager-a" && entry.is_of_leader()), "{after:?}");
     assert_rollout_ends_as_if_nothing_had_happened(&world).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn leader_that_is_stopped_with_writes_in_the_queue_for_the_rate_limit_does_not_send_them_when_it_wakes() {
+    let world = World::new(slow_pods());
+    let leader = world.start_with("manager-a", RateLimit { qps: 2.0, burst: 1 });
+    world.until_led_by("manager-a").await;
+    let _standby = world.start("manager-b");
+    world.deploy("web", 10);
+    world.sleep(3).await;
+    let created = world.count("create", "pods");
+    assert!((1..10).contains(&created), "{created}");
+    leader.switch.set(State::Stopped);
+    world.until_led_by("manager-b").await;
+    world.until_rolled_out("web").await;
+    leader.switch.set(State::Up);
+    assert!(matches!(leader.ended().await, Err(RunError::LeaseLost(_))));
+    world.sleep(60).await;
+    world.assert_never_two_writers();
+    assert_eq!((world.count("create", "replicasets"), world.count("create", "pods")), (1, 10));
 }
 
 #[tokio::test(start_paused = true)]

@@ -99,6 +99,10 @@ impl World {
 
     /// Starts a manager of this name, which is also its machine's.
     pub fn start(&self, name: &str) -> Running {
+        self.start_with(name, RateLimit::UNLIMITED)
+    }
+
+    pub fn start_with(&self, name: &str, rate_limit: RateLimit) -> Running {
         let switch = Switch::new();
         let clock: Arc<dyn Clock> =
             Arc::new(ProcessClock { clock: Arc::clone(&self.clock), switch: switch.clone() });
@@ -108,7 +112,7 @@ impl World {
         let line = Line { server: self.server.service(), switch: switch.clone() };
         let environment = Environment::new(&line.clients(options), &clock, &random);
         let config = ManagerConfig {
-            rate_limit: RateLimit::UNLIMITED,
+            rate_limit,
             leader_election: Some(LeaderElectionSettings::default()),
             ..ManagerConfig::default()
         };
