@@ -42,9 +42,13 @@ fn command_line_that_makes_no_sense_is_refused() {
     let cases: [(&[&str], &str); 6] = [
         (&["--frobnicate"], "unknown flag: --frobnicate"),
         (&["--kubeconfig"], "flag needs an argument: --kubeconfig"),
-        (&["start"], "\"kube-controller-manager\" does not take any arguments, got \"start\""),
+        (&["start"], "\"kube-controller-manager\" does not take any arguments, got [\"start\"]"),
         (&["--controllers=*,-foo"], "\"foo\" is not in the list of known controllers"),
-        (&["--kube-api-qps=fast"], "invalid argument \"fast\" for \"--kube-api-qps\" flag: not a number"),
+        (
+            &["--kube-api-qps=fast"],
+            "invalid argument \"fast\" for \"--kube-api-qps\" flag: \
+             strconv.ParseFloat: parsing \"fast\": invalid syntax",
+        ),
         (&["--master=ftp://x"], "master \"ftp://x\": address \"ftp://x\": the scheme must be http or https"),
     ];
     for (arguments, expected) in cases {

@@ -9,9 +9,10 @@ use thiserror::Error;
 
 use crate::{
     BEHAVES_AS, ManagerConfig, VERSION,
-    config::{self, ConfigError},
-    flags::{self, FlagError, Flags},
-    logging::LoggingOptions,
+    config::{self, ConfigError, Findings},
+    feature_gates::FeatureGates,
+    flags::{self, FlagError, Flags, Value},
+    logging::{FLAG_TARGET, LoggingOptions},
     version::BINARY,
 };
 
@@ -41,36 +42,50 @@ pub struct Invocation {
     pub metrics: MetricsOptions,
     /// What is logged, and how.
     pub logging: LoggingOptions,
+    /// Which features are on.
+    pub features: FeatureGates,
     /// Whether `/debug/pprof/` and `/debug/flags/v` are served.
     pub profiling: bool,
     /// Whether waiting for locks is profiled, too.
     pub contention_profiling: bool,
     /// Whether each controller acts as its own service account.
     pub service_account_credentials: bool,
-    /// The flags given that only controllers use that are not built in. One warning line names them.
+    /// The flags given that only controllers use that are not built in.
     pub ignored: Vec<&'static str>,
-    /// The flags that led here, for the log.
+    /// What else whoever gave the flags should know, a line each.
+    pub warnings: Vec<String>,
+    /// The flags that led here.
     pub flags: Flags,
 }
 
 impl Invocation {
-    /// Logs each flag with its value, as upstream does.
+    /// Logs each flag with its value, as upstream does, and what of them has no effect.
     pub fn log_flags(&self) {
-        for (name, value) in self.flags.all() {
-            tracing::debug!("FLAG: --{name}={value:?}");
+        for (name, value) in self.flags.flagz() {
+            tracing::info!(target: FLAG_TARGET, "FLAG: --{name}={value:?}");
+        }
+        if !self.ignored.is_empty() {
+            let flags = self.ignored.join(",");
+            tracing::warn!(
+                flags,
+                "Flags have no effect, for only controllers use them that are not built in"
+            );
+        }
+        for warning in &self.warnings {
+            tracing::warn!("{warning}");
         }
     }
 }
 
 /// A command line that asks for nothing sensible. One line, as all errors of this crate.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error(transparent)]
-pub struct CommandError(#[from] ConfigError);
-
-impl From<FlagError> for CommandError {
-    fn from(error: FlagError) -> Self {
-        Self(error.into())
-    }
+pub enum CommandError {
+    /// A word is no flag, or no value.
+    #[error(transparent)]
+    Flag(#[from] FlagError),
+    /// The flags do not add up.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
 }
 
 impl Command {
@@ -78,32 +93,67 @@ impl Command {
     ///
     /// # Errors
     ///
-    /// When they make no sense.
+    /// When they make no sense: the first word that is none; else all that is wrong with features; else with logging;
+    /// else with all the rest. So does upstream.
     pub fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Self, CommandError> {
         let flags = Flags::parse(words)?;
-        if flags.bool("help")? {
+        if flags.bool("help") {
             return Ok(Self::Print(flags::help()));
         }
-        if flags.text("version") == "raw" {
-            return Ok(Self::Print(format!("{RawVersion}\n")));
+        flags.no_arguments()?;
+        let mut findings = Findings::default();
+        for (name, why) in flags.deprecated() {
+            findings.warning(format!("--{name} is deprecated: {why}"));
         }
-        if flags.bool("version")? {
-            return Ok(Self::Print(format!("{BINARY} {VERSION}, behaving as Kubernetes {BEHAVES_AS}\n")));
+        config::check_versions(&flags, &mut findings);
+        let features = features(&flags, &mut findings);
+        findings.verdict()?;
+        match flags.text("version") {
+            "raw" => return Ok(Self::Print(format!("{RawVersion}\n"))),
+            "true" => {
+                return Ok(Self::Print(format!("{BINARY} {VERSION}, behaving as Kubernetes {BEHAVES_AS}\n")));
+            }
+            _ => {}
         }
+        let logging = config::logging(&flags, &features, &mut findings);
+        findings.verdict()?;
+        let manager = ManagerConfig::from_flags(&flags, &mut findings);
+        config::check_foreign(&flags, &mut findings);
+        let serving = config::serving(&flags, &mut findings);
+        let authentication = config::authentication(&flags, &mut findings);
+        let authorization = config::authorization(&flags, &mut findings);
+        let metrics = config::metrics(&flags, &mut findings);
+        findings.verdict()?;
         Ok(Self::Run(Box::new(Invocation {
             server: config::server(&flags),
-            manager: ManagerConfig::from_flags(&flags)?,
-            serving: ServingOptions::default(),
-            authentication: AuthenticationOptions::default(),
-            authorization: AuthorizationOptions::default(),
-            metrics: MetricsOptions::default(),
-            logging: LoggingOptions { verbosity: config::verbosity(&flags)?, ..LoggingOptions::default() },
-            profiling: true,
-            contention_profiling: false,
-            service_account_credentials: false,
-            ignored: Vec::new(),
+            manager,
+            serving,
+            authentication,
+            authorization,
+            metrics,
+            logging,
+            features,
+            profiling: flags.bool("profiling"),
+            contention_profiling: flags.bool("contention-profiling"),
+            service_account_credentials: flags.bool("use-service-account-credentials"),
+            ignored: flags.foreign(),
+            warnings: findings.warnings,
             flags,
         })))
+    }
+}
+
+fn features(flags: &Flags, findings: &mut Findings) -> FeatureGates {
+    let Value::Gates(settings) = flags.value("feature-gates") else { return FeatureGates::default() };
+    match FeatureGates::new(settings) {
+        Ok(gates) => {
+            gates.warnings().into_iter().for_each(|warning| findings.warning(warning));
+            gates
+        }
+        Err(problems) => {
+            findings.problems(problems);
+            FeatureGates::default()
+        }
     }
 }
 
@@ -118,34 +168,4 @@ impl fmt::Display for RawVersion {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn parse(line: &str) -> Result<Command, CommandError> {
-        Command::parse(line.split_whitespace().map(OsString::from))
-    }
-
-    fn printed(line: &str) -> String {
-        match parse(line) {
-            Ok(Command::Print(text)) => text,
-            other => panic!("{other:?}"),
-        }
-    }
-
-    #[test]
-    fn command_that_asks_for_help_or_version_prints_it() {
-        assert!(printed("--kubeconfig=x -h").contains("--concurrent-deployment-syncs"));
-        assert!(printed("--version").starts_with("kube-controller-manager v"));
-        assert!(printed("--version=raw").starts_with("version=\"v"));
-        assert!(matches!(parse("--version=false"), Ok(Command::Run(_))));
-    }
-
-    #[test]
-    fn command_with_a_bad_flag_is_refused() {
-        assert_eq!(parse("--help --nonsense").unwrap_err().to_string(), "unknown flag: --nonsense");
-        assert_eq!(
-            parse("--version=maybe").unwrap_err().to_string(),
-            "invalid argument \"maybe\" for \"--version\" flag: neither true nor false"
-        );
-    }
-}
+mod tests;

@@ -1,15 +1,33 @@
 //! The configuration that flags add up to, checked.
+//!
+//! | what | file |
+//! |---|---|
+//! | what the controllers do, and which lease they need | here |
+//! | the versions to behave as | `config/versions.rs` |
+//! | the secure port, and who may ask there | `config/serving.rs` |
+//! | metrics | `config/metrics.rs` |
+//! | logging | `config/logging.rs` |
+//! | flags of controllers that are not built in | `config/foreign.rs` |
 
 use std::time::Duration;
 
 use kcm_client::{RateLimit, Server};
+use kcm_leader_election::JITTER_FACTOR;
 use thiserror::Error;
 
-use crate::{
-    descriptor::{Selection, UnknownControllers},
-    flags::{FlagError, Flags},
-    go_duration,
-};
+use crate::{flags::Flags, selection::Selection};
+
+mod foreign;
+mod logging;
+mod metrics;
+mod serving;
+mod versions;
+
+pub(crate) use foreign::check as check_foreign;
+pub(crate) use logging::logging;
+pub(crate) use metrics::metrics;
+pub(crate) use serving::{authentication, authorization, serving};
+pub(crate) use versions::check as check_versions;
 
 /// What a manager does. The defaults are upstream's (US-1.5).
 #[derive(Debug, Clone, PartialEq)]
@@ -79,59 +97,101 @@ impl Default for ManagerConfig {
     }
 }
 
-/// Flags that do not add up.
+/// Flags that do not add up: all that is wrong with them, in upstream's words where upstream has any.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-pub enum ConfigError {
-    /// One of them has no meaning.
-    #[error(transparent)]
-    Flag(#[from] FlagError),
-    /// `--controllers` names what there is not.
-    #[error(transparent)]
-    Controllers(#[from] UnknownControllers),
-    /// A controller without workers would do nothing, and look well.
-    ///
-    /// DEVIATION: upstream starts it.
-    #[error("--{flag} must be greater than 0, got {value}")]
-    NoWorkers {
-        /// The flag.
-        flag: &'static str,
-        /// Its value.
-        value: i32,
-    },
-    /// A rate without a burst lets nothing through.
-    #[error(
-        "--kube-api-burst is required to be greater than 0 when --kube-api-qps is set to greater than 0, got {0}"
-    )]
-    NoBurst(i32),
+#[error("{}", in_one_line(.0))]
+pub struct ConfigError(Vec<String>);
+
+impl ConfigError {
+    /// What is wrong, one by one.
+    pub fn problems(&self) -> &[String] {
+        &self.0
+    }
 }
 
-impl ManagerConfig {
-    pub(crate) fn from_flags(flags: &Flags) -> Result<Self, ConfigError> {
-        Ok(Self {
-            controllers: Selection::new(&flags.list("controllers"))?,
-            concurrent_deployment_syncs: workers(flags, "concurrent-deployment-syncs")?,
-            concurrent_replica_set_syncs: workers(flags, "concurrent-replicaset-syncs")?,
-            concurrent_replication_controller_syncs: workers(flags, "concurrent-rc-syncs")?,
-            rate_limit: rate_limit(flags)?,
-            min_resync_period: flags.parsed("min-resync-period", go_duration::parse)?,
-            controller_start_interval: flags.parsed("controller-start-interval", go_duration::parse)?,
-            controller_shutdown_timeout: flags.parsed("controller-shutdown-timeout", go_duration::parse)?,
-            leader_election: leader_election(flags)?,
+/// As upstream joins errors: each once.
+pub(crate) fn in_one_line(problems: &[String]) -> String {
+    let mut each: Vec<&str> = Vec::new();
+    for problem in problems {
+        if !each.contains(&problem.as_str()) {
+            each.push(problem);
+        }
+    }
+    if let [one] = each[..] { one.to_owned() } else { format!("[{}]", each.join(", ")) }
+}
+
+/// What has been found wrong so far, and what whoever gave the flags should know.
+#[derive(Debug, Default)]
+pub(crate) struct Findings {
+    problems: Vec<String>,
+    pub(crate) warnings: Vec<String>,
+}
+
+impl Findings {
+    pub(crate) fn problem(&mut self, text: impl Into<String>) {
+        self.problems.push(text.into());
+    }
+
+    pub(crate) fn problems(&mut self, texts: impl IntoIterator<Item = String>) {
+        self.problems.extend(texts);
+    }
+
+    pub(crate) fn warning(&mut self, text: impl Into<String>) {
+        self.warnings.push(text.into());
+    }
+
+    /// That nothing is wrong so far.
+    pub(crate) fn verdict(&mut self) -> Result<(), ConfigError> {
+        if self.problems.is_empty() { Ok(()) } else { Err(ConfigError(std::mem::take(&mut self.problems))) }
+    }
+
+    /// The time that a flag names.
+    ///
+    /// DEVIATION: upstream takes times below zero, and means nothing by them.
+    pub(crate) fn span(&mut self, flags: &Flags, name: &str) -> Duration {
+        let duration = flags.duration(name);
+        duration.span().unwrap_or_else(|| {
+            self.problem(format!("--{name} must not be negative, got {duration}"));
+            Duration::ZERO
         })
     }
 }
 
-fn leader_election(flags: &Flags) -> Result<Option<LeaderElectionSettings>, FlagError> {
-    if !flags.bool("leader-elect")? {
-        return Ok(None);
+impl ManagerConfig {
+    pub(crate) fn from_flags(flags: &Flags, findings: &mut Findings) -> Self {
+        let leader_election = leader_election(flags, findings);
+        let controllers = Selection::new(flags.list("controllers")).unwrap_or_else(|unknown| {
+            findings.problems(unknown.0);
+            Selection::default()
+        });
+        let not_built_in = controllers.not_built_in();
+        if !not_built_in.is_empty() {
+            findings.warning(format!(
+                "--controllers asks for controllers that are not built in: {}",
+                not_built_in.join(", ")
+            ));
+        }
+        if flags.bool("enable-leader-migration") {
+            findings
+                .warning("--enable-leader-migration has no effect: no controller that migrates is built in");
+        }
+        if flags.is_given("kube-api-content-type")
+            && flags.text("kube-api-content-type") != "application/json"
+        {
+            findings.warning("--kube-api-content-type has no effect: requests are written in JSON");
+        }
+        Self {
+            controllers,
+            concurrent_deployment_syncs: workers(flags, "concurrent-deployment-syncs", findings),
+            concurrent_replica_set_syncs: workers(flags, "concurrent-replicaset-syncs", findings),
+            concurrent_replication_controller_syncs: workers(flags, "concurrent-rc-syncs", findings),
+            rate_limit: rate_limit(flags, findings),
+            min_resync_period: findings.span(flags, "min-resync-period"),
+            controller_start_interval: findings.span(flags, "controller-start-interval"),
+            controller_shutdown_timeout: findings.span(flags, "controller-shutdown-timeout"),
+            leader_election,
+        }
     }
-    Ok(Some(LeaderElectionSettings {
-        lease_duration: flags.parsed("leader-elect-lease-duration", go_duration::parse)?,
-        renew_deadline: flags.parsed("leader-elect-renew-deadline", go_duration::parse)?,
-        retry_period: flags.parsed("leader-elect-retry-period", go_duration::parse)?,
-        resource_name: flags.text("leader-elect-resource-name").to_owned(),
-        resource_namespace: flags.text("leader-elect-resource-namespace").to_owned(),
-    }))
 }
 
 /// Where the API server is.
@@ -146,152 +206,78 @@ pub(crate) fn server(flags: &Flags) -> Server {
     }
 }
 
-/// The level of detail that klog calls verbosity.
-pub(crate) fn verbosity(flags: &Flags) -> Result<u8, FlagError> {
-    let level = int(flags, "v")?;
-    Ok(u8::try_from(level.max(0)).unwrap_or(u8::MAX))
+/// `None` if there is to be no election; then nothing of it is looked at, as upstream.
+fn leader_election(flags: &Flags, findings: &mut Findings) -> Option<LeaderElectionSettings> {
+    use kcm_leader_election::ConfigError as Wrong;
+    if !flags.bool("leader-elect") {
+        return None;
+    }
+    if flags.text("leader-elect-resource-lock") != "leases" {
+        findings.problem("resourceLock value must be \"leases\"");
+    }
+    let lease = flags.duration("leader-elect-lease-duration").nanos();
+    let renew = flags.duration("leader-elect-renew-deadline").nanos();
+    let retry = flags.duration("leader-elect-retry-period").nanos();
+    // What client-go says, in its order, when it is too late to say it well.
+    if lease <= renew {
+        findings.problem(Wrong::LeaseNotAboveDeadline.to_string());
+    } else if renew as f64 <= retry as f64 * JITTER_FACTOR {
+        findings.problem(Wrong::DeadlineNotAboveRetry.to_string());
+    } else if lease < 1_000_000_000 {
+        findings.problem(Wrong::LeaseUnderOneSecond.to_string());
+    } else if retry < 1 {
+        findings.problem(Wrong::NoRetryPeriod.to_string());
+    }
+    for name in ["leader-elect-resource-name", "leader-elect-resource-namespace"] {
+        if flags.text(name).is_empty() {
+            findings.problem(format!("--{name} must not be empty"));
+        }
+    }
+    let span = |name| flags.duration(name).span().unwrap_or_default();
+    Some(LeaderElectionSettings {
+        lease_duration: span("leader-elect-lease-duration"),
+        renew_deadline: span("leader-elect-renew-deadline"),
+        retry_period: span("leader-elect-retry-period"),
+        resource_name: flags.text("leader-elect-resource-name").to_owned(),
+        resource_namespace: flags.text("leader-elect-resource-namespace").to_owned(),
+    })
 }
 
-fn int(flags: &Flags, name: &'static str) -> Result<i32, FlagError> {
-    flags.parsed(name, |text| text.parse().map_err(|_| "not a whole number of 32 bits"))
-}
-
-fn workers(flags: &Flags, flag: &'static str) -> Result<usize, ConfigError> {
-    let value = int(flags, flag)?;
-    usize::try_from(value).ok().filter(|workers| *workers > 0).ok_or(ConfigError::NoWorkers { flag, value })
+/// A controller without workers would do nothing, and look well.
+///
+/// DEVIATION: upstream starts it.
+fn workers(flags: &Flags, name: &str, findings: &mut Findings) -> usize {
+    let value = flags.int(name);
+    usize::try_from(value).ok().filter(|workers| *workers > 0).unwrap_or_else(|| {
+        findings.problem(format!("{name} must be greater than 0, but got {value}"));
+        1
+    })
 }
 
 /// client-go's rules: no rate means its own default, a negative one means no limit.
-fn rate_limit(flags: &Flags) -> Result<RateLimit, ConfigError> {
+fn rate_limit(flags: &Flags, findings: &mut Findings) -> RateLimit {
     const CLIENT_GO_QPS: f64 = 5.0;
     const CLIENT_GO_BURST: u32 = 10;
-    let qps = flags.parsed("kube-api-qps", |text| {
-        text.parse::<f64>().ok().filter(|qps| qps.is_finite()).ok_or("not a number")
-    })?;
-    let burst = int(flags, "kube-api-burst")?;
-    if qps < 0.0 {
-        return Ok(RateLimit::UNLIMITED);
+    let (qps, burst) = (flags.float("kube-api-qps"), flags.int("kube-api-burst"));
+    if qps.is_nan() {
+        // DEVIATION: upstream takes it for a rate.
+        findings.problem("--kube-api-qps must be a number");
+        return RateLimit::DEFAULT;
     }
-    let qps = if qps == 0.0 { CLIENT_GO_QPS } else { qps };
-    match u32::try_from(burst) {
-        Ok(0) if flags.parsed("kube-api-qps", str::parse::<f64>)? == 0.0 => {
-            Ok(RateLimit { qps, burst: CLIENT_GO_BURST })
+    if qps < 0.0 || qps.is_infinite() {
+        return RateLimit::UNLIMITED;
+    }
+    match u32::try_from(burst).unwrap_or_default() {
+        0 if qps == 0.0 => RateLimit { qps: CLIENT_GO_QPS, burst: CLIENT_GO_BURST },
+        0 => {
+            findings.problem(
+                "burst is required to be greater than 0 when RateLimiter is not set and QPS is set to greater than 0",
+            );
+            RateLimit::DEFAULT
         }
-        Ok(burst) if burst > 0 => Ok(RateLimit { qps, burst }),
-        _ => Err(ConfigError::NoBurst(burst)),
+        burst => RateLimit { qps: if qps == 0.0 { CLIENT_GO_QPS } else { qps }, burst },
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use std::ffi::OsString;
-
-    use super::*;
-
-    fn flags(line: &str) -> Flags {
-        Flags::parse(line.split_whitespace().map(OsString::from)).unwrap()
-    }
-
-    fn config(line: &str) -> Result<ManagerConfig, String> {
-        ManagerConfig::from_flags(&flags(line)).map_err(|error| error.to_string())
-    }
-
-    #[test]
-    fn config_without_flags_is_the_default() {
-        assert_eq!(
-            config(""),
-            Ok(ManagerConfig {
-                leader_election: Some(LeaderElectionSettings::default()),
-                ..ManagerConfig::default()
-            })
-        );
-        assert_eq!(config("--leader-elect=false"), Ok(ManagerConfig::default()));
-    }
-
-    #[test]
-    fn config_takes_what_flags_say() {
-        let line = "--controllers=deployment --concurrent-deployment-syncs=7 --concurrent_replicaset_syncs 8 \
-                    --kube-api-qps=1.5 --kube-api-burst=3 --min-resync-period=1h30m \
-                    --controller-start-interval=2s --controller-shutdown-timeout=0 --concurrent-rc-syncs=9 \
-                    --leader-elect=true --leader-elect-resource-name=ours --leader-elect-resource-namespace=ns \
-                    --leader-elect-lease-duration=60s --leader-elect-renew-deadline=40s \
-                    --leader-elect-retry-period=5s";
-        let expected = ManagerConfig {
-            controllers: Selection::new(&["deployment".to_owned()]).unwrap(),
-            concurrent_deployment_syncs: 7,
-            concurrent_replica_set_syncs: 8,
-            concurrent_replication_controller_syncs: 9,
-            rate_limit: RateLimit { qps: 1.5, burst: 3 },
-            min_resync_period: Duration::from_secs(5400),
-            controller_start_interval: Duration::from_secs(2),
-            controller_shutdown_timeout: Duration::ZERO,
-            leader_election: Some(LeaderElectionSettings {
-                lease_duration: Duration::from_secs(60),
-                renew_deadline: Duration::from_secs(40),
-                retry_period: Duration::from_secs(5),
-                resource_name: "ours".to_owned(),
-                resource_namespace: "ns".to_owned(),
-            }),
-        };
-        assert_eq!(config(line), Ok(expected));
-    }
-
-    #[test]
-    fn config_with_flags_that_do_not_add_up_is_refused() {
-        let cases = [
-            (
-                "--concurrent-deployment-syncs=many",
-                "invalid argument \"many\" for \"--concurrent-deployment-syncs\" flag: not a whole number of 32 bits",
-            ),
-            (
-                "--concurrent-replicaset-syncs=0",
-                "--concurrent-replicaset-syncs must be greater than 0, got 0",
-            ),
-            (
-                "--concurrent-deployment-syncs=-3",
-                "--concurrent-deployment-syncs must be greater than 0, got -3",
-            ),
-            ("--kube-api-qps=fast", "invalid argument \"fast\" for \"--kube-api-qps\" flag: not a number"),
-            ("--kube-api-qps=NaN", "invalid argument \"NaN\" for \"--kube-api-qps\" flag: not a number"),
-            (
-                "--kube-api-burst=0",
-                "--kube-api-burst is required to be greater than 0 when --kube-api-qps is set to greater than 0, got 0",
-            ),
-            (
-                "--min-resync-period=12",
-                "invalid argument \"12\" for \"--min-resync-period\" flag: \
-                 not a duration such as 300ms, 1.5h or 2h45m",
-            ),
-            ("--controllers=*,-foo", "\"foo\" is not in the list of known controllers"),
-        ];
-        for (line, expected) in cases {
-            assert_eq!(config(line), Err(expected.to_owned()), "{line}");
-        }
-    }
-
-    #[test]
-    fn rate_limit_follows_client_go() {
-        let limit = |line: &str| config(line).unwrap().rate_limit;
-        assert_eq!(limit("--kube-api-qps=-1"), RateLimit::UNLIMITED);
-        assert_eq!(limit("--kube-api-qps=0"), RateLimit { qps: 5.0, burst: 30 });
-        assert_eq!(limit("--kube-api-qps=0 --kube-api-burst=0"), RateLimit { qps: 5.0, burst: 10 });
-    }
-
-    #[test]
-    fn server_is_in_the_cluster_unless_told_otherwise() {
-        assert_eq!(server(&flags("")), Server::InCluster);
-        assert_eq!(server(&flags("--master=m")), Server::Master("m".to_owned()));
-        let path = "k".into();
-        assert_eq!(server(&flags("--kubeconfig=k")), Server::Kubeconfig { path, master: None });
-        let (path, master) = ("k".into(), Some("m".to_owned()));
-        assert_eq!(server(&flags("--kubeconfig=k --master=m")), Server::Kubeconfig { path, master });
-    }
-
-    #[test]
-    fn verbosity_is_a_number() {
-        assert_eq!(verbosity(&flags("")), Ok(0));
-        assert_eq!(verbosity(&flags("-v4")), Ok(4));
-        assert_eq!(verbosity(&flags("--v=-1")), Ok(0));
-        assert!(verbosity(&flags("--v=loud")).is_err());
-    }
-}
+mod tests;

@@ -6,229 +6,20 @@
 //! lists that add up, a boolean that takes its value only after `=`, and one line when something is wrong. They
 //! are fewer lines than translating another parser's rules and messages into them.
 
-use std::{collections::HashMap, ffi::OsString, fmt::Write as _};
+use std::{collections::BTreeSet, ffi::OsString, net::IpAddr};
 
 use thiserror::Error;
 
-use crate::version::BINARY;
+use crate::{go_duration::GoDuration, version::BINARY};
 
-/// What a flag takes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum FlagKind {
-    /// `true` or `false`; `true` if nothing is given.
-    Bool,
-    /// A text.
-    Text,
-    /// Texts, separated by commas. Several such flags add up.
-    List,
-    /// A whole number.
-    Int,
-    /// A number.
-    Float,
-    /// A duration as Go writes it.
-    Duration,
-}
+mod help;
+mod table;
+mod value;
 
-/// One flag.
-#[derive(Debug, Clone, Copy)]
-pub struct Flag {
-    /// The name, without dashes in front.
-    pub name: &'static str,
-    /// The one letter that stands for it.
-    pub short: Option<char>,
-    /// Under which heading the help shows it.
-    pub section: &'static str,
-    /// What it takes.
-    pub kind: FlagKind,
-    /// The value when it is not given.
-    pub default: &'static str,
-    /// For people.
-    pub help: &'static str,
-}
-
-const GENERIC: &str = "Generic";
-const LEADER_ELECTION: &str = "Leader election";
-const DEPLOYMENT: &str = "Deployment controller";
-const REPLICA_SET: &str = "Replicaset controller";
-const REPLICATION_CONTROLLER: &str = "Replicationcontroller controller";
-const MISC: &str = "Misc";
-const LOGS: &str = "Logs";
-const GLOBAL: &str = "Global";
-
-/// All flags, in the order in which the help shows them: by section, then by name. Names and defaults are
-/// upstream's (US-1.5).
-pub static FLAGS: &[Flag] = &[
-    Flag {
-        name: "controller-shutdown-timeout",
-        short: None,
-        section: GENERIC,
-        kind: FlagKind::Duration,
-        default: "10s",
-        help: "How long the controllers may take to stop once asked to. 0 means for ever.",
-    },
-    Flag {
-        name: "controller-start-interval",
-        short: None,
-        section: GENERIC,
-        kind: FlagKind::Duration,
-        default: "0s",
-        help: "How long each controller waits before it starts; up to twice that, drawn at random.",
-    },
-    Flag {
-        name: "controllers",
-        short: None,
-        section: GENERIC,
-        kind: FlagKind::List,
-        default: "*",
-        help: "Which controllers to run. '*' means all that are on by default, 'foo' means the one called foo, \
-               '-foo' means all but that. There are: deployment-controller, replicaset-controller.",
-    },
-    Flag {
-        name: "kube-api-burst",
-        short: None,
-        section: GENERIC,
-        kind: FlagKind::Int,
-        default: "30",
-        help: "How many requests a controller may send at once after a quiet time.",
-    },
-    Flag {
-        name: "kube-api-qps",
-        short: None,
-        section: GENERIC,
-        kind: FlagKind::Float,
-        default: "20",
-        help: "How many requests a second a controller may send in the long run.",
-    },
-    Flag {
-        name: "min-resync-period",
-        short: None,
-        section: GENERIC,
-        kind: FlagKind::Duration,
-        default: "12h0m0s",
-        help: "After how long each object is looked at again though nothing happened; up to twice that, drawn at \
-               random.",
-    },
-    Flag {
-        name: "leader-elect",
-        short: None,
-        section: LEADER_ELECTION,
-        kind: FlagKind::Bool,
-        default: "true",
-        help: "Run the controllers only while holding a lease, so that of several managers one works.",
-    },
-    Flag {
-        name: "leader-elect-lease-duration",
-        short: None,
-        section: LEADER_ELECTION,
-        kind: FlagKind::Duration,
-        default: "15s",
-        help: "How long others wait after they last saw the leader renew.",
-    },
-    Flag {
-        name: "leader-elect-renew-deadline",
-        short: None,
-        section: LEADER_ELECTION,
-        kind: FlagKind::Duration,
-        default: "10s",
-        help: "How long a leader tries to renew before it gives up.",
-    },
-    Flag {
-        name: "leader-elect-resource-lock",
-        short: None,
-        section: LEADER_ELECTION,
-        kind: FlagKind::Text,
-        default: "leases",
-        help: "What is locked. Only leases can be.",
-    },
-    Flag {
-        name: "leader-elect-resource-name",
-        short: None,
-        section: LEADER_ELECTION,
-        kind: FlagKind::Text,
-        default: "kube-controller-manager",
-        help: "The name of the Lease.",
-    },
-    Flag {
-        name: "leader-elect-resource-namespace",
-        short: None,
-        section: LEADER_ELECTION,
-        kind: FlagKind::Text,
-        default: "kube-system",
-        help: "The namespace of the Lease.",
-    },
-    Flag {
-        name: "leader-elect-retry-period",
-        short: None,
-        section: LEADER_ELECTION,
-        kind: FlagKind::Duration,
-        default: "2s",
-        help: "How long to wait between two tries to acquire or renew.",
-    },
-    Flag {
-        name: "concurrent-deployment-syncs",
-        short: None,
-        section: DEPLOYMENT,
-        kind: FlagKind::Int,
-        default: "5",
-        help: "How many Deployments may be worked on at once. More means quicker reactions, and more load.",
-    },
-    Flag {
-        name: "concurrent-replicaset-syncs",
-        short: None,
-        section: REPLICA_SET,
-        kind: FlagKind::Int,
-        default: "5",
-        help: "How many ReplicaSets may be worked on at once. More means quicker reactions, and more load.",
-    },
-    Flag {
-        name: "concurrent-rc-syncs",
-        short: None,
-        section: REPLICATION_CONTROLLER,
-        kind: FlagKind::Int,
-        default: "5",
-        help: "How many ReplicationControllers may be worked on at once.",
-    },
-    Flag {
-        name: "kubeconfig",
-        short: None,
-        section: MISC,
-        kind: FlagKind::Text,
-        default: "",
-        help: "The kubeconfig file that tells where the API server is and who we are there.",
-    },
-    Flag {
-        name: "master",
-        short: None,
-        section: MISC,
-        kind: FlagKind::Text,
-        default: "",
-        help: "The address of the API server; wins over the one in the kubeconfig.",
-    },
-    Flag {
-        name: "v",
-        short: Some('v'),
-        section: LOGS,
-        kind: FlagKind::Int,
-        default: "0",
-        help: "How much to log: from 2 on what happens to objects, from 5 on every step.",
-    },
-    Flag {
-        name: "help",
-        short: Some('h'),
-        section: GLOBAL,
-        kind: FlagKind::Bool,
-        default: "false",
-        help: "Show this and exit.",
-    },
-    Flag {
-        name: "version",
-        short: None,
-        section: GLOBAL,
-        kind: FlagKind::Bool,
-        default: "false",
-        help: "Show the version and exit. --version=raw shows it as parts.",
-    },
-];
+pub(crate) use help::help;
+pub use table::{FLAGS, Flag};
+pub use value::FlagKind;
+pub(crate) use value::{CertKey, Value};
 
 /// A command line that cannot be understood.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -239,31 +30,60 @@ pub enum FlagError {
     /// There is no flag of that letter.
     #[error("unknown shorthand flag: {0:?} in {1}")]
     UnknownShort(char, String),
+    /// A word that begins like a flag and goes on like none.
+    #[error("bad flag syntax: {0}")]
+    Syntax(String),
     /// A flag that takes a value is the last word.
     #[error("flag needs an argument: --{0}")]
     NeedsValue(&'static str),
-    /// A word that is neither a flag nor the value of one.
-    #[error("{BINARY:?} does not take any arguments, got {0:?}")]
-    Argument(String),
+    /// The same, by its letter.
+    #[error("flag needs an argument: {0:?} in {1}")]
+    ShortNeedsValue(char, String),
+    /// Words that are neither flags nor their values.
+    #[error("{BINARY:?} does not take any arguments, got [{}]", quoted(.0))]
+    Arguments(Vec<String>),
     /// A word that is not text.
     #[error("argument {0} is not valid UTF-8")]
     NotText(String),
     /// A flag whose value makes no sense.
-    #[error("invalid argument {value:?} for \"--{flag}\" flag: {cause}")]
+    #[error("invalid argument {value:?} for {flag:?} flag: {cause}")]
     Invalid {
-        /// The flag.
-        flag: &'static str,
+        /// The flag, with its dashes.
+        flag: String,
         /// What was given.
         value: String,
-        /// Why that is nothing.
+        /// Why that is nothing, in upstream's words.
         cause: String,
     },
 }
 
-/// What was typed, by flag.
-#[derive(Debug, Clone, Default)]
+fn quoted(words: &[String]) -> String {
+    words.iter().map(|word| format!("{word:?}")).collect::<Vec<_>>().join(" ")
+}
+
+/// What was typed, by flag, each value understood.
+#[derive(Debug, Clone)]
 pub struct Flags {
-    given: HashMap<&'static str, Vec<String>>,
+    /// One for each of [`FLAGS`].
+    values: Vec<Value>,
+    given: BTreeSet<&'static str>,
+    /// Words that are neither flags nor values.
+    arguments: Vec<String>,
+}
+
+impl Default for Flags {
+    /// No flag given.
+    fn default() -> Self {
+        let default = |flag: &Flag| match flag.kind {
+            // A pair of files is no default; nothing is.
+            FlagKind::CertKeys => Value::CertKeys(Vec::new()),
+            FlagKind::Int32List => Value::Ints(Vec::new()),
+            FlagKind::Map => Value::Map(std::collections::BTreeMap::new()),
+            // A test parses all defaults.
+            kind => Value::parse(kind, flag.default).unwrap_or_else(|_| Value::Text(flag.default.to_owned())),
+        };
+        Self { values: FLAGS.iter().map(default).collect(), given: BTreeSet::new(), arguments: Vec::new() }
+    }
 }
 
 impl Flags {
@@ -271,7 +91,7 @@ impl Flags {
     ///
     /// # Errors
     ///
-    /// When a word is no flag, or a flag has no value.
+    /// When a word is no flag, or a flag has no value or one that makes no sense.
     pub fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Self, FlagError> {
         let mut flags = Self::default();
         let mut words = words.into_iter().map(|word| {
@@ -280,168 +100,178 @@ impl Flags {
         while let Some(word) = words.next() {
             let word = word?;
             if word == "--" {
-                return words.next().map_or(Ok(flags), |rest| Err(FlagError::Argument(rest?)));
+                for rest in words.by_ref() {
+                    flags.arguments.push(rest?);
+                }
             } else if let Some(text) = word.strip_prefix("--") {
-                let (name, value) = match text.split_once('=') {
-                    Some((name, value)) => (name, Some(value)),
-                    None => (text, None),
-                };
-                let flag = find(name)?;
-                flags.add(flag, value, &mut words)?;
+                flags.add_long(text, &word, &mut words)?;
             } else if let Some(letters) = word.strip_prefix('-').filter(|letters| !letters.is_empty()) {
-                flags.add_letters(letters, &word, &mut words)?;
+                flags.add_letters(letters, &mut words)?;
             } else {
-                return Err(FlagError::Argument(word));
+                flags.arguments.push(word);
             }
         }
         Ok(flags)
     }
 
-    fn add(
+    /// That there are only flags and their values.
+    ///
+    /// # Errors
+    ///
+    /// When there is more.
+    pub(crate) fn no_arguments(&self) -> Result<(), FlagError> {
+        if self.arguments.iter().all(String::is_empty) {
+            return Ok(());
+        }
+        Err(FlagError::Arguments(self.arguments.clone()))
+    }
+
+    fn add_long(
         &mut self,
-        flag: &'static Flag,
-        value: Option<&str>,
+        text: &str,
+        word: &str,
         rest: &mut impl Iterator<Item = Result<String, FlagError>>,
     ) -> Result<(), FlagError> {
-        let value = match value {
-            Some(value) => value.to_owned(),
-            // Else `--leader-elect something` could mean either.
-            None if flag.kind == FlagKind::Bool => "true".to_owned(),
-            None => rest.next().ok_or(FlagError::NeedsValue(flag.name))??,
+        if text.starts_with(['-', '=']) {
+            return Err(FlagError::Syntax(word.to_owned()));
+        }
+        let (name, value) = match text.split_once('=') {
+            Some((name, value)) => (name, Some(value.to_owned())),
+            None => (text, None),
         };
-        self.given.entry(flag.name).or_default().push(value);
-        Ok(())
+        let name = name.replace('_', "-");
+        let Some(index) = FLAGS.iter().position(|flag| flag.name == name) else {
+            return Err(FlagError::Unknown(name));
+        };
+        let value = match (value, FLAGS[index].kind.implied()) {
+            (Some(value), _) => value,
+            // Else `--leader-elect something` could mean either.
+            (None, Some(implied)) => implied.to_owned(),
+            (None, None) => rest.next().ok_or(FlagError::NeedsValue(FLAGS[index].name))??,
+        };
+        self.set(index, &value)
     }
 
     /// `-v4`, `-v=4`, `-v 4`; and letters that take no value may be followed by others.
     fn add_letters(
         &mut self,
         letters: &str,
-        word: &str,
         rest: &mut impl Iterator<Item = Result<String, FlagError>>,
     ) -> Result<(), FlagError> {
-        let mut letters = letters.chars();
-        while let Some(letter) = letters.next() {
-            let flag = FLAGS.iter().find(|flag| flag.short == Some(letter));
-            let flag = flag.ok_or_else(|| FlagError::UnknownShort(letter, word.to_owned()))?;
-            let tail = letters.as_str();
+        let mut left = letters.chars();
+        loop {
+            // With the letter that is next.
+            let here = left.as_str();
+            let Some(letter) = left.next() else { return Ok(()) };
+            let index = FLAGS.iter().position(|flag| flag.short == Some(letter));
+            let index = index.ok_or_else(|| FlagError::UnknownShort(letter, format!("-{here}")))?;
+            let tail = left.as_str();
             if let Some(value) = tail.strip_prefix('=') {
-                return self.add(flag, Some(value), rest);
+                return self.set(index, value);
             }
-            if flag.kind != FlagKind::Bool {
-                return self.add(flag, (!tail.is_empty()).then_some(tail), rest);
+            match FLAGS[index].kind.implied() {
+                Some(implied) => self.set(index, implied)?,
+                None if !tail.is_empty() => return self.set(index, tail),
+                None => {
+                    let value = rest.next();
+                    let value =
+                        value.ok_or_else(|| FlagError::ShortNeedsValue(letter, format!("-{here}")))??;
+                    return self.set(index, &value);
+                }
             }
-            self.add(flag, None, rest)?;
+        }
+    }
+
+    fn set(&mut self, index: usize, text: &str) -> Result<(), FlagError> {
+        let flag = &FLAGS[index];
+        let value = Value::parse(flag.kind, text).map_err(|cause| FlagError::Invalid {
+            flag: match flag.short {
+                Some(letter) => format!("-{letter}, --{}", flag.name),
+                None => format!("--{}", flag.name),
+            },
+            value: text.to_owned(),
+            cause,
+        })?;
+        // The first that is given takes the place of the default, further ones may add to it.
+        if self.given.insert(flag.name) {
+            self.values[index] = value;
+        } else {
+            self.values[index].add(value);
         }
         Ok(())
     }
 
-    /// The value of a flag that takes one; of several, the last.
-    pub fn text(&self, name: &str) -> &str {
-        match self.given.get(name).and_then(|values| values.last()) {
-            Some(value) => value,
-            None => default_of(name),
-        }
-    }
-
-    /// The values of a flag that takes several.
-    pub fn list(&self, name: &str) -> Vec<String> {
-        let default = [default_of(name).to_owned()];
-        let given = self.given.get(name).map_or(&default[..], Vec::as_slice);
-        // As pflag: a value of no text is no element.
-        given
-            .iter()
-            .filter(|value| !value.is_empty())
-            .flat_map(|value| value.split(','))
-            .map(str::to_owned)
-            .collect()
-    }
-
     /// Whether a flag was given at all.
     pub fn is_given(&self, name: &str) -> bool {
-        self.given.contains_key(name)
+        self.given.contains(name)
     }
 
-    /// The value of a flag, understood by `parse`.
-    ///
-    /// # Errors
-    ///
-    /// What `parse` says, with the flag and its value.
-    pub fn parsed<T, E: std::fmt::Display>(
-        &self,
-        name: &'static str,
-        parse: impl FnOnce(&str) -> Result<T, E>,
-    ) -> Result<T, FlagError> {
-        let value = self.text(name);
-        parse(value).map_err(|cause| FlagError::Invalid {
-            flag: name,
-            value: value.to_owned(),
-            cause: cause.to_string(),
+    /// Each flag with its value as text, by name. What `/flagz` shows.
+    pub fn flagz(&self) -> Vec<(String, String)> {
+        let mut all: Vec<_> = FLAGS
+            .iter()
+            .zip(&self.values)
+            .map(|(flag, value)| (flag.name.to_owned(), value.to_string()))
+            .collect();
+        all.sort();
+        all
+    }
+
+    /// The flags given that only controllers use that are not built in.
+    pub(crate) fn foreign(&self) -> Vec<&'static str> {
+        let is_foreign = |flag: &&Flag| flag.help.is_none() && self.is_given(flag.name);
+        FLAGS.iter().filter(is_foreign).map(|flag| flag.name).collect()
+    }
+
+    /// The flags given that nobody should give any more, and why.
+    pub(crate) fn deprecated(&self) -> impl Iterator<Item = (&'static str, &'static str)> {
+        FLAGS.iter().filter_map(|flag| {
+            let why = flag.deprecated?;
+            self.is_given(flag.name).then_some((flag.name, why))
         })
     }
 
-    /// The value of a [`FlagKind::Bool`] flag.
-    ///
-    /// # Errors
-    ///
-    /// When it is none.
-    pub fn bool(&self, name: &'static str) -> Result<bool, FlagError> {
-        self.parsed(name, |text| match text {
-            "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(true),
-            "0" | "f" | "F" | "false" | "FALSE" | "False" => Ok(false),
-            _ => Err("neither true nor false"),
-        })
+    /// The value of a flag. Of one that there is not: an empty text.
+    pub(crate) fn value(&self, name: &str) -> &Value {
+        static NONE: Value = Value::Text(String::new());
+        FLAGS.iter().position(|flag| flag.name == name).map_or(&NONE, |index| &self.values[index])
     }
 
-    /// Each flag with its value, for the log.
-    pub fn all(&self) -> impl Iterator<Item = (&'static str, String)> {
-        FLAGS.iter().map(|flag| match flag.kind {
-            FlagKind::List => (flag.name, self.list(flag.name).join(",")),
-            _ => (flag.name, self.text(flag.name).to_owned()),
-        })
+    pub(crate) fn text(&self, name: &str) -> &str {
+        if let Value::Text(text) = self.value(name) { text } else { "" }
     }
-}
 
-fn find(name: &str) -> Result<&'static Flag, FlagError> {
-    let name = name.replace('_', "-");
-    FLAGS.iter().find(|flag| flag.name == name).ok_or(FlagError::Unknown(name))
-}
-
-fn default_of(name: &str) -> &'static str {
-    FLAGS.iter().find(|flag| flag.name == name).map_or("", |flag| flag.default)
-}
-
-/// All flags for people, by section.
-pub(crate) fn help() -> String {
-    let mut text = format!(
-        "{BINARY} rolls out Deployments and keeps up the pods of ReplicaSets, as Kubernetes {} does.\n\n\
-         Usage:\n  {BINARY} [flags]\n",
-        crate::BEHAVES_AS
-    );
-    let mut section = "";
-    for flag in FLAGS {
-        // Writing to a string does not fail.
-        if flag.section != section {
-            section = flag.section;
-            let _ = writeln!(text, "\n{section} flags:\n");
-        }
-        let short = flag.short.map_or("    ".to_owned(), |letter| format!("-{letter}, "));
-        let value = match flag.kind {
-            FlagKind::Bool => "",
-            FlagKind::Text => " string",
-            FlagKind::List => " strings",
-            FlagKind::Int => " int32",
-            FlagKind::Float => " float",
-            FlagKind::Duration => " duration",
-        };
-        let default = match (flag.kind, flag.default) {
-            (_, "" | "0s") | (FlagKind::Bool, "false") => String::new(),
-            (FlagKind::List, default) => format!(" (default [{default}])"),
-            (_, default) => format!(" (default {default})"),
-        };
-        let _ = writeln!(text, "  {short}--{}{value}\n          {}{default}", flag.name, flag.help);
+    pub(crate) fn bool(&self, name: &str) -> bool {
+        matches!(self.value(name), Value::Bool(true))
     }
-    text
+
+    pub(crate) fn int(&self, name: &str) -> i64 {
+        if let Value::Int(value) = self.value(name) { *value } else { 0 }
+    }
+
+    pub(crate) fn float(&self, name: &str) -> f64 {
+        if let Value::Float(value) = self.value(name) { *value } else { 0.0 }
+    }
+
+    pub(crate) fn duration(&self, name: &str) -> GoDuration {
+        if let Value::Duration(value) = self.value(name) { *value } else { GoDuration::default() }
+    }
+
+    pub(crate) fn list(&self, name: &str) -> &[String] {
+        if let Value::List(values) = self.value(name) { values } else { &[] }
+    }
+
+    pub(crate) fn ints(&self, name: &str) -> &[i64] {
+        if let Value::Ints(values) = self.value(name) { values } else { &[] }
+    }
+
+    pub(crate) fn address(&self, name: &str) -> Option<IpAddr> {
+        if let Value::Address(address) = self.value(name) { *address } else { None }
+    }
+
+    pub(crate) fn cert_keys(&self, name: &str) -> &[CertKey] {
+        if let Value::CertKeys(values) = self.value(name) { values } else { &[] }
+    }
 }
 
 #[cfg(test)]

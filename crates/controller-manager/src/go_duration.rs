@@ -1,72 +1,148 @@
 //! Durations as Go writes them.
 //!
-//! Upstream counterpart: `time.ParseDuration`.
+//! Upstream counterpart: `time.ParseDuration` and `time.Duration.String`.
 
-use std::time::Duration;
+use std::{fmt, time::Duration};
 
 use thiserror::Error;
 
-/// A text that is no duration.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+/// A duration as Go has it: nanoseconds, of either sign, up to 292 years.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct GoDuration(i64);
+
+/// A text that is no duration, in Go's words.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub(crate) enum DurationError {
-    /// It is not a sequence of numbers with units.
-    #[error("not a duration such as 300ms, 1.5h or 2h45m")]
-    Malformed,
-    /// It begins with a minus sign, and is not zero.
-    #[error("a negative duration makes no sense here")]
-    Negative,
-    /// It is longer than a Go duration can be, 292 years.
-    #[error("too long a duration")]
-    TooLong,
+    /// It is not a sequence of numbers with units, or too long.
+    #[error("time: invalid duration {0:?}")]
+    Invalid(String),
+    /// A number has no unit.
+    #[error("time: missing unit in duration {0:?}")]
+    NoUnit(String),
+    /// A unit is none.
+    #[error("time: unknown unit {unit:?} in duration {text:?}")]
+    UnknownUnit {
+        /// What stands in its place.
+        unit: String,
+        /// The whole.
+        text: String,
+    },
 }
 
-/// The longest that Go can express.
-const LONGEST_NANOS: f64 = i64::MAX as f64;
+impl GoDuration {
+    /// The duration that `text` spells: decimal numbers, each with a unit, as in `1h15m30.918s`.
+    pub(crate) fn parse(text: &str) -> Result<Self, DurationError> {
+        let invalid = || DurationError::Invalid(text.to_owned());
+        let (is_negative, mut rest) = match text.strip_prefix('-') {
+            Some(rest) => (true, rest),
+            None => (false, text.strip_prefix('+').unwrap_or(text)),
+        };
+        // The only number that needs no unit.
+        if rest == "0" {
+            return Ok(Self(0));
+        }
+        if rest.is_empty() {
+            return Err(invalid());
+        }
+        let mut nanos: i128 = 0;
+        while !rest.is_empty() {
+            let (whole, tail) = split_at_first(rest, |c| !c.is_ascii_digit());
+            let (fraction, tail) = match tail.strip_prefix('.') {
+                Some(tail) => split_at_first(tail, |c| !c.is_ascii_digit()),
+                None => ("", tail),
+            };
+            let (unit, tail) = split_at_first(tail, |c| c.is_ascii_digit() || c == '.');
+            if whole.is_empty() && fraction.is_empty() {
+                return Err(invalid());
+            }
+            if unit.is_empty() {
+                return Err(DurationError::NoUnit(text.to_owned()));
+            }
+            let scale = nanos_in(unit)
+                .ok_or_else(|| DurationError::UnknownUnit { unit: unit.to_owned(), text: text.to_owned() })?;
+            let whole: i64 = if whole.is_empty() { 0 } else { whole.parse().map_err(|_| invalid())? };
+            nanos += i128::from(whole) * i128::from(scale) + fraction_of(fraction, scale);
+            if nanos > i128::from(i64::MAX) {
+                return Err(invalid());
+            }
+            rest = tail;
+        }
+        let nanos = i64::try_from(nanos).map_err(|_| invalid())?;
+        Ok(Self(if is_negative { -nanos } else { nanos }))
+    }
 
-/// The duration that `text` spells: decimal numbers, each with a unit, as in `1h15m30.918s`.
-pub(crate) fn parse(text: &str) -> Result<Duration, DurationError> {
-    let (is_negative, mut rest) = match text.strip_prefix('-') {
-        Some(rest) => (true, rest),
-        None => (false, text.strip_prefix('+').unwrap_or(text)),
-    };
-    // The only number that needs no unit.
-    if rest == "0" {
-        return Ok(Duration::ZERO);
+    /// In nanoseconds.
+    pub(crate) fn nanos(self) -> i64 {
+        self.0
     }
-    if rest.is_empty() {
-        return Err(DurationError::Malformed);
+
+    /// As a time that can pass; `None` if it is below zero.
+    pub(crate) fn span(self) -> Option<Duration> {
+        u64::try_from(self.0).ok().map(Duration::from_nanos)
     }
-    let mut nanos = 0.0;
-    while !rest.is_empty() {
-        let (number, tail) = split_at_first(rest, |c| !(c.is_ascii_digit() || c == '.'));
-        let (unit, tail) = split_at_first(tail, |c| c.is_ascii_digit() || c == '.');
-        // Rust's numbers are wider than Go's here, but not with digits and points alone.
-        let number: f64 = number.parse().map_err(|_| DurationError::Malformed)?;
-        nanos += number * nanos_in(unit).ok_or(DurationError::Malformed)?;
-        rest = tail;
+}
+
+/// How many nanoseconds `0.digits` units are. What is below one is dropped.
+fn fraction_of(digits: &str, scale: i64) -> i128 {
+    let (mut nanos, mut unit) = (0, i128::from(scale) * 1_000_000_000);
+    for digit in digits.bytes() {
+        unit /= 10;
+        nanos += i128::from(digit - b'0') * unit;
     }
-    if nanos > LONGEST_NANOS {
-        return Err(DurationError::TooLong);
-    }
-    let duration = Duration::from_nanos(nanos.round() as u64);
-    if is_negative && !duration.is_zero() { Err(DurationError::Negative) } else { Ok(duration) }
+    nanos / 1_000_000_000
 }
 
 fn split_at_first(text: &str, is_end: impl Fn(char) -> bool) -> (&str, &str) {
     text.split_at(text.find(is_end).unwrap_or(text.len()))
 }
 
-fn nanos_in(unit: &str) -> Option<f64> {
+fn nanos_in(unit: &str) -> Option<i64> {
     Some(match unit {
-        "ns" => 1.0,
+        "ns" => 1,
         // The sign for micro comes in two code points.
-        "us" | "\u{b5}s" | "\u{3bc}s" => 1e3,
-        "ms" => 1e6,
-        "s" => 1e9,
-        "m" => 60e9,
-        "h" => 3600e9,
+        "us" | "\u{b5}s" | "\u{3bc}s" => 1_000,
+        "ms" => 1_000_000,
+        "s" => 1_000_000_000,
+        "m" => 60_000_000_000,
+        "h" => 3_600_000_000_000,
         _ => return None,
     })
+}
+
+impl fmt::Display for GoDuration {
+    /// As Go does: `12h0m0s`, `1m30.5s`, `2ms`, `0s`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0 < 0 {
+            f.write_str("-")?;
+        }
+        let nanos = self.0.unsigned_abs();
+        let (unit, name) = match nanos {
+            0 => return f.write_str("0s"),
+            1..1_000 => (1, "ns"),
+            1_000..1_000_000 => (1_000, "\u{b5}s"),
+            1_000_000..1_000_000_000 => (1_000_000, "ms"),
+            _ => {
+                let (minutes, nanos) = (nanos / 60_000_000_000, nanos % 60_000_000_000);
+                if minutes >= 60 {
+                    write!(f, "{}h{}m", minutes / 60, minutes % 60)?;
+                } else if minutes > 0 {
+                    write!(f, "{minutes}m")?;
+                }
+                return write_decimal(f, nanos, 1_000_000_000, "s");
+            }
+        };
+        write_decimal(f, nanos, unit, name)
+    }
+}
+
+fn write_decimal(f: &mut fmt::Formatter<'_>, nanos: u64, unit: u64, name: &str) -> fmt::Result {
+    write!(f, "{}", nanos / unit)?;
+    if !nanos.is_multiple_of(unit) {
+        let width = unit.ilog10() as usize;
+        let digits = format!("{:0width$}", nanos % unit);
+        write!(f, ".{}", digits.trim_end_matches('0'))?;
+    }
+    f.write_str(name)
 }
 
 #[cfg(test)]
@@ -74,32 +150,52 @@ mod tests {
     use super::*;
 
     #[test]
-    fn duration_in_any_of_gos_forms_is_understood() {
+    fn duration_in_any_of_gos_forms_is_understood_and_written_as_go_does() {
         let cases = [
-            ("0", 0.0),
-            ("12h", 43_200.0),
-            ("1h15m30.918s", 4530.918),
-            ("1.5h", 5400.0),
-            ("+5s", 5.0),
-            ("-0s", 0.0),
-            ("300ms", 0.3),
-            ("2us", 2e-6),
-            ("2\u{b5}s", 2e-6),
-            ("7ns", 7e-9),
-            (".5m", 30.0),
-            ("1s1s", 2.0),
+            ("0", 0, "0s"),
+            ("12h", 43_200_000_000_000, "12h0m0s"),
+            ("1h15m30.918s", 4_530_918_000_000, "1h15m30.918s"),
+            ("1.5h", 5_400_000_000_000, "1h30m0s"),
+            ("+5s", 5_000_000_000, "5s"),
+            ("-0s", 0, "0s"),
+            ("-90s", -90_000_000_000, "-1m30s"),
+            ("300ms", 300_000_000, "300ms"),
+            ("2us", 2_000, "2\u{b5}s"),
+            ("2.5\u{3bc}s", 2_500, "2.5\u{b5}s"),
+            ("7ns", 7, "7ns"),
+            (".5m", 30_000_000_000, "30s"),
+            ("1.m", 60_000_000_000, "1m0s"),
+            ("1s1s", 2_000_000_000, "2s"),
+            ("0.3333333333333333333h", 1_199_999_999_999, "19m59.999999999s"),
+            ("9223372036854775807ns", i64::MAX, "2562047h47m16.854775807s"),
         ];
-        for (text, seconds) in cases {
-            assert_eq!(parse(text), Ok(Duration::from_secs_f64(seconds)), "{text}");
+        for (text, nanos, written) in cases {
+            let duration = GoDuration::parse(text).unwrap();
+            assert_eq!(duration.nanos(), nanos, "{text}");
+            assert_eq!(duration.to_string(), written, "{text}");
+            assert_eq!(GoDuration::parse(written), Ok(duration), "{text}");
         }
     }
 
     #[test]
-    fn duration_that_is_none_is_refused() {
-        for text in ["", "5", "s", "5x", "5 s", "1h 5m", "1e3s", "..5s", "-", "one", "5sx", "inf", "nan s"] {
-            assert_eq!(parse(text), Err(DurationError::Malformed), "{text}");
+    fn duration_that_is_none_is_refused_in_gos_words() {
+        for text in ["", "s", "-", "..5s", "one", "9999999999h", "9223372036854775808ns", "-5x5", " 5s"] {
+            let error = GoDuration::parse(text).unwrap_err().to_string();
+            let expected = match text {
+                "-5x5" => "time: unknown unit \"x\" in duration \"-5x5\"".to_owned(),
+                _ => format!("time: invalid duration {text:?}"),
+            };
+            assert_eq!(error, expected);
         }
-        assert_eq!(parse("-1s"), Err(DurationError::Negative));
-        assert_eq!(parse("3000000h"), Err(DurationError::TooLong));
+        let error = |text| GoDuration::parse(text).unwrap_err().to_string();
+        assert_eq!(error("12"), "time: missing unit in duration \"12\"");
+        assert_eq!(error("1h 5m"), "time: unknown unit \"h \" in duration \"1h 5m\"");
+        assert_eq!(error("1e3s"), "time: unknown unit \"e\" in duration \"1e3s\"");
+    }
+
+    #[test]
+    fn duration_below_zero_is_no_span() {
+        assert_eq!(GoDuration::parse("-1ns").unwrap().span(), None);
+        assert_eq!(GoDuration::parse("1.5s").unwrap().span(), Some(Duration::from_millis(1500)));
     }
 }

@@ -4,9 +4,11 @@
 //!
 //! | step | file |
 //! |---|---|
-//! | flags as typed: their table, and pflag's rules for writing them | `flags.rs`, `go_duration.rs` |
-//! | the configuration that they add up to, checked | `config.rs` |
-//! | which controllers there are, and which of them are wanted | `descriptor.rs` |
+//! | flags as typed: their table, and pflag's rules for writing them | `flags.rs`, `go_syntax.rs`, `go_duration.rs` |
+//! | which features are on | `feature_gates.rs` |
+//! | which controllers upstream has, and which of them are wanted | `selection.rs` |
+//! | the configuration that all this adds up to, checked; and as others see it | `config.rs`, `configz.rs` |
+//! | which controllers there are | `descriptor.rs` |
 //! | what they share: clients, informers, events | `context.rs`, `informers.rs` |
 //! | standing by, starting, watching over and stopping them | `controllers.rs` |
 //! | standing for election | `election.rs` |
@@ -22,25 +24,32 @@
 
 mod command;
 mod config;
+mod configz;
 mod context;
 mod controllers;
 mod descriptor;
 mod election;
+mod feature_gates;
 mod flags;
 mod go_duration;
+mod go_syntax;
 mod informers;
 pub mod logging;
 mod manager;
 mod run;
+mod selection;
 mod tasks;
 mod version;
 
 pub use command::{Command, CommandError, Invocation};
 pub use config::{ConfigError, LeaderElectionSettings, ManagerConfig};
+pub use configz::{CONFIGZ_NAME, configz};
 pub use context::Environment;
 pub use controllers::{ControllerError, Controllers, Standby};
-pub use descriptor::{CONTROLLERS, Descriptor, Selection, UnknownControllers};
+pub use descriptor::{CONTROLLERS, Descriptor};
+pub use feature_gates::FeatureGates;
 pub use flags::{FLAGS, Flag, FlagError, FlagKind, Flags};
 pub use manager::Manager;
 pub use run::{Process, RunError, connect, run};
+pub use selection::{Selection, UnknownControllers};
 pub use version::{BEHAVES_AS, VERSION, user_agent};

@@ -5,7 +5,14 @@ fn parse(line: &str) -> Result<Flags, FlagError> {
 }
 
 fn value(line: &str, name: &str) -> String {
-    parse(line).unwrap().text(name).to_owned()
+    parse(line).unwrap().value(name).to_string()
+}
+
+fn refusal(line: &str) -> String {
+    match parse(line).and_then(|flags| flags.no_arguments()) {
+        Err(error) => error.to_string(),
+        Ok(()) => panic!("{line} is understood"),
+    }
 }
 
 #[test]
@@ -15,6 +22,7 @@ fn flag_with_a_value_is_understood_in_each_of_pflags_forms() {
     assert_eq!(value("--kubeconfig=", "kubeconfig"), "");
     assert_eq!(value("--kubeconfig a=b", "kubeconfig"), "a=b");
     assert_eq!(value("--kube_api_qps=5", "kube-api-qps"), "5");
+    assert_eq!(value("--concurrent_rc_syncs=7", "concurrent-rc-syncs"), "7", "as it was written long ago");
     assert_eq!(value("--master -x", "master"), "-x", "what follows is the value, whatever it looks like");
     assert_eq!(value("--master a --master b", "master"), "b");
     for line in ["-v4", "-v=4", "-v 4", "--v=4", "--v 4"] {
@@ -24,47 +32,127 @@ fn flag_with_a_value_is_understood_in_each_of_pflags_forms() {
 
 #[test]
 fn boolean_takes_its_value_only_after_an_equals_sign() {
-    assert_eq!(parse("--leader-elect").unwrap().bool("leader-elect"), Ok(true));
-    assert_eq!(parse("--leader-elect=false").unwrap().bool("leader-elect"), Ok(false));
-    assert_eq!(parse("--leader-elect=0").unwrap().bool("leader-elect"), Ok(false));
-    assert_eq!(parse("--leader-elect false").unwrap_err(), FlagError::Argument("false".to_owned()));
-    let error = parse("--leader-elect=maybe").unwrap().bool("leader-elect").unwrap_err();
+    assert!(parse("--leader-elect").unwrap().bool("leader-elect"));
+    assert!(!parse("--leader-elect=false").unwrap().bool("leader-elect"));
+    assert!(!parse("--leader-elect=0").unwrap().bool("leader-elect"));
     assert_eq!(
-        error.to_string(),
-        "invalid argument \"maybe\" for \"--leader-elect\" flag: neither true nor false"
+        refusal("--leader-elect false"),
+        "\"kube-controller-manager\" does not take any arguments, got [\"false\"]"
     );
 }
 
 #[test]
-fn lists_add_up_and_replace_the_default() {
-    assert_eq!(parse("").unwrap().list("controllers"), ["*"]);
-    assert_eq!(parse("--controllers=a,-b --controllers c").unwrap().list("controllers"), ["a", "-b", "c"]);
-    assert!(parse("--controllers=").unwrap().list("controllers").is_empty());
+fn flags_that_add_up_replace_the_default_first() {
+    let list = |line| parse(line).unwrap().list("controllers").to_vec();
+    assert_eq!(list(""), ["*"]);
+    assert_eq!(list("--controllers=a,-b --controllers c"), ["a", "-b", "c"]);
+    assert!(list("--controllers=").is_empty());
+    let cases = [
+        ("--controllers=a,-b --controllers=c", "controllers", "[a,-b,c]"),
+        ("--tls-curve-preferences=23 --tls-curve-preferences=0x1d", "tls-curve-preferences", "[23,29]"),
+        ("--tls-sni-cert-key=a,b --tls-sni-cert-key=c,d:e,f", "tls-sni-cert-key", "[a,b;c,d:e,f]"),
+        (
+            "--allow-metric-labels=m,l=a,b --allow-metric-labels=a=b",
+            "allow-metric-labels",
+            "[a=b,\"m,l=a,b\"]",
+        ),
+        ("--allow-metric-labels=\"m,l=a\",b=c", "allow-metric-labels", "[b=c,\"m,l=a\"]"),
+        (
+            "--feature-gates=kube:B=true,A=false --feature-gates=C=1",
+            "feature-gates",
+            ":A=false,:C=1,kube:B=true",
+        ),
+        ("--vmodule=a=1 --vmodule=b*=2,c=3", "vmodule", "b*=2,c=3"),
+    ];
+    for (line, name, expected) in cases {
+        assert_eq!(value(line, name), expected, "{line}");
+    }
+}
+
+#[test]
+fn values_are_shown_as_upstream_shows_them() {
+    let cases = [
+        ("--min-resync-period=90m", "min-resync-period", "1h30m0s"),
+        ("--kube-api-qps=0.10", "kube-api-qps", "0.1"),
+        ("--kube-api-burst=0x10", "kube-api-burst", "16"),
+        ("--leader-elect=T", "leader-elect", "true"),
+        ("--bind-address=::1", "bind-address", "::1"),
+        ("--bind-address=", "bind-address", "<nil>"),
+        ("--log-text-info-buffer-size=1024", "log-text-info-buffer-size", "1024"),
+        ("--log-text-info-buffer-size=2048Ki", "log-text-info-buffer-size", "2Mi"),
+        ("--version", "version", "true"),
+    ];
+    for (line, name, expected) in cases {
+        assert_eq!(value(line, name), expected, "{line}");
+    }
 }
 
 #[test]
 fn flag_not_given_has_its_default() {
     let flags = parse("").unwrap();
-    assert_eq!(flags.text("min-resync-period"), "12h0m0s");
+    assert_eq!(flags.duration("min-resync-period").to_string(), "12h0m0s");
     assert!(!flags.is_given("leader-elect"));
+    assert_eq!(flags.value("no-such-flag").to_string(), "");
 }
 
 #[test]
-fn command_line_that_makes_no_sense_is_told_in_one_line() {
+fn command_line_that_makes_no_sense_is_told_in_upstreams_words() {
     let cases = [
         ("--frobnicate", "unknown flag: --frobnicate"),
         ("--frob_nicate=1", "unknown flag: --frob-nicate"),
+        ("--=x", "bad flag syntax: --=x"),
+        ("---x", "bad flag syntax: ---x"),
         ("-x", "unknown shorthand flag: 'x' in -x"),
-        ("-hx", "unknown shorthand flag: 'x' in -hx"),
+        ("-hx", "unknown shorthand flag: 'x' in -x"),
         ("--kubeconfig", "flag needs an argument: --kubeconfig"),
-        ("-v", "flag needs an argument: --v"),
-        ("run", "\"kube-controller-manager\" does not take any arguments, got \"run\""),
-        ("-", "\"kube-controller-manager\" does not take any arguments, got \"-\""),
-        ("-- run", "\"kube-controller-manager\" does not take any arguments, got \"run\""),
+        ("-v", "flag needs an argument: 'v' in -v"),
+        ("run now", "\"kube-controller-manager\" does not take any arguments, got [\"run\" \"now\"]"),
+        ("-", "\"kube-controller-manager\" does not take any arguments, got [\"-\"]"),
+        ("-- --v=1", "\"kube-controller-manager\" does not take any arguments, got [\"--v=1\"]"),
     ];
     for (line, expected) in cases {
-        assert_eq!(parse(line).unwrap_err().to_string(), expected, "{line}");
+        assert_eq!(refusal(line), expected, "{line}");
     }
+}
+
+#[test]
+fn value_that_makes_no_sense_is_told_in_upstreams_words() {
+    let syntax = |function: &str, text: &str| format!("strconv.{function}: parsing {text:?}: invalid syntax");
+    let cases = [
+        ("--kube-api-qps", "fast", syntax("ParseFloat", "fast")),
+        ("--concurrent-deployment-syncs", "1.5", syntax("ParseInt", "1.5")),
+        ("--concurrent-job-syncs", "many", syntax("ParseInt", "many")),
+        (
+            "--kube-api-burst",
+            "3000000000",
+            "strconv.ParseInt: parsing \"3000000000\": value out of range".to_owned(),
+        ),
+        ("--leader-elect", "maybe", syntax("ParseBool", "maybe")),
+        ("--version", "maybe", syntax("ParseBool", "maybe")),
+        ("--min-resync-period", "12", "time: missing unit in duration \"12\"".to_owned()),
+        ("--node-monitor-period", "5x", "time: unknown unit \"x\" in duration \"5x\"".to_owned()),
+        ("--bind-address", "foo", "failed to parse IP: \"foo\"".to_owned()),
+        ("--tls-curve-preferences", "x", syntax("ParseInt", "x")),
+        ("--tls-sni-cert-key", "a", "expected comma separated certificate and key file paths".to_owned()),
+        ("--tls-sni-cert-key", "a,b:", "empty names list is not allowed".to_owned()),
+        ("--allow-metric-labels", "foo", "foo must be formatted as key=value".to_owned()),
+        ("--vmodule", "a", "\"a\" does not have the pattern=N format".to_owned()),
+        ("--vmodule", "=3", "\"=3\" does not have the pattern=N format".to_owned()),
+        ("--vmodule", "a=x", format!("parsing verbosity in \"a=x\": {}", syntax("ParseUint", "x"))),
+        (
+            "--log-text-info-buffer-size",
+            "1x",
+            "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+                .to_owned(),
+        ),
+    ];
+    for (flag, text, cause) in cases {
+        let expected = format!("invalid argument {text:?} for {flag:?} flag: {cause}");
+        assert_eq!(refusal(&format!("{flag}={text}")), expected);
+    }
+    let expected = format!("invalid argument \"-1\" for \"-v, --v\" flag: {}", syntax("ParseUint", "-1"));
+    assert_eq!(refusal("--v=-1"), expected);
+    assert_eq!(refusal("-v-1"), expected);
 }
 
 #[cfg(unix)]
@@ -75,19 +163,85 @@ fn word_that_is_not_text_is_refused() {
     assert_eq!(error.to_string(), "argument \"--master=\u{fffd}\" is not valid UTF-8");
 }
 
+/// Upstream's flags, from the file beside the table: section, name, letter, type, default, and whether it is hidden.
+fn upstream() -> Vec<[String; 6]> {
+    let lines = include_str!("upstream-v1.36.txt").lines().filter(|line| !line.starts_with('#'));
+    lines
+        .map(|line| {
+            let mut columns = line.split('\t').map(str::to_owned);
+            std::array::from_fn(|_| columns.next().unwrap_or_default())
+        })
+        .collect()
+}
+
 #[test]
-fn flags_are_named_once_and_grouped_by_section() {
-    let mut names: Vec<_> = FLAGS.iter().map(|flag| flag.name).collect();
-    names.sort_unstable();
-    names.dedup();
-    assert_eq!(names.len(), FLAGS.len());
+fn table_is_upstreams() {
+    let ours: Vec<[String; 6]> = FLAGS
+        .iter()
+        .zip(&Flags::default().values)
+        .map(|(flag, value)| {
+            let hidden = if flag.deprecated.is_some() { "deprecated" } else { "" };
+            [
+                flag.section.to_owned(),
+                flag.name.to_owned(),
+                flag.short.map(String::from).unwrap_or_default(),
+                flag.kind.name().to_owned(),
+                value.to_string(),
+                hidden.to_owned(),
+            ]
+        })
+        .collect();
+    let upstream = upstream();
+    for flag in &upstream {
+        assert!(ours.contains(flag), "upstream has {flag:?}");
+    }
+    for flag in &ours {
+        assert!(upstream.contains(flag), "upstream does not have {flag:?}");
+    }
+    assert_eq!(ours, upstream, "in the same order");
+    assert_eq!(ours.len(), 150);
+}
+
+#[test]
+fn defaults_can_be_given() {
+    for flag in FLAGS.iter().filter(|flag| flag.kind != FlagKind::CertKeys && !flag.default.is_empty()) {
+        let word = format!("--{}={}", flag.name, flag.default);
+        let (given, not) = (Flags::parse([word.into()]).unwrap(), Flags::default());
+        assert_eq!(given.value(flag.name), not.value(flag.name));
+    }
+}
+
+#[test]
+fn help_shows_all_flags_but_the_deprecated_by_upstreams_sections() {
+    let help = help();
     let mut sections: Vec<_> = FLAGS.iter().map(|flag| flag.section).collect();
     sections.dedup();
-    let runs = sections.len();
-    sections.sort_unstable();
-    sections.dedup();
-    assert_eq!(sections.len(), runs, "each section comes once");
+    let headings: Vec<_> =
+        help.lines().filter_map(|line| line.strip_suffix(" flags:")).map(str::to_lowercase).collect();
+    assert_eq!(headings, sections, "each section comes once");
     for flag in FLAGS {
-        assert!(help().contains(&format!("--{}", flag.name)), "{}", flag.name);
+        let is_shown =
+            help.lines().any(|line| line.split_whitespace().any(|word| word == format!("--{}", flag.name)));
+        assert_eq!(is_shown, flag.deprecated.is_none(), "{}", flag.name);
     }
+    for line in [
+        "  -v, --v Level",
+        "      --version version[=true]",
+        "      --kube-api-qps float32",
+        "          Used by job-controller, which is not built in. (default 5)",
+        "          The name of the Lease. (default \"kube-controller-manager\")",
+        "          kube:PodDeletionCost=true|false (BETA - default=true)",
+    ] {
+        assert!(help.lines().any(|shown| shown == line), "{line}");
+    }
+    assert!(help.contains("\n          Built in: deployment-controller, replicaset-controller"));
+}
+
+#[test]
+fn flagz_is_sorted_and_holds_all() {
+    let shown = parse("--node-sync-period=3s").unwrap().flagz();
+    assert_eq!(shown.len(), FLAGS.len());
+    assert!(shown.is_sorted());
+    assert!(shown.contains(&("node-sync-period".to_owned(), "3s".to_owned())));
+    assert!(shown.contains(&("controllers".to_owned(), "[*]".to_owned())));
 }

@@ -1,0 +1,94 @@
+//! Flags of controllers that are not built in.
+//!
+//! They mean nothing here. But what upstream would refuse is refused, so that a manifest that starts this manager
+//! starts upstream's on the way back.
+
+use super::Findings;
+use crate::flags::Flags;
+
+/// `--concurrent-*` flags below one, and how upstream says it.
+const AT_LEAST_ONE: [(&str, &str); 9] = [
+    ("concurrent-daemonset-syncs", "must be greater than 0, but got"),
+    ("concurrent-device-taint-eviction-syncs", "must be greater than zero, got"),
+    ("concurrent-resourceclaim-syncs", "must be larger than 0, got"),
+    ("concurrent-statefulset-syncs", "must be greater than 0, but got"),
+    ("concurrent-ephemeralvolume-syncs", "must be greater than 0, but got"),
+    ("concurrent-horizontal-pod-autoscaler-syncs", "must be greater than 0, but got"),
+    ("concurrent-job-syncs", "must be greater than 0, but got"),
+    ("concurrent-cron-job-syncs", "must be greater than 0, but got"),
+    // Upstream does not name it.
+    ("concurrent-validating-admission-policy-status-syncs", "must be positive, got"),
+];
+
+const WITHIN: [(&str, i64, i64); 4] = [
+    ("concurrent-service-endpoint-syncs", 1, 50),
+    ("max-endpoints-per-slice", 1, 1000),
+    ("mirroring-concurrent-service-endpoint-syncs", 1, 50),
+    ("mirroring-max-endpoints-per-subset", 1, 1000),
+];
+
+/// Which signers have files of their own, and what upstream calls them.
+const SIGNERS: [(&str, &str); 4] = [
+    ("kubelet-serving", "cluster-signing-kubelet-serving"),
+    ("kubelet-client", "cluster-signing-kube-apiserver-client"),
+    ("kube-apiserver-client", "cluster-signing-kube-apiserver"),
+    ("legacy-unknown", "cluster-signing-legacy-unknown"),
+];
+
+pub(crate) fn check(flags: &Flags, findings: &mut Findings) {
+    if flags.duration("attach-detach-reconcile-sync-period").nanos() < 1_000_000_000 {
+        findings.problem(
+            "duration time must be greater than one second as set via command line option reconcile-sync-loop-period",
+        );
+    }
+    check_signers(flags, findings);
+    for (name, rule) in AT_LEAST_ONE {
+        let value = flags.int(name);
+        if value < 1 {
+            findings.problem(format!("{name} {rule} {value}"));
+        }
+    }
+    for (name, least, most) in WITHIN {
+        let value = flags.int(name);
+        if value < least {
+            findings.problem(format!("{name} must not be less than {least}, but got {value}"));
+        } else if value > most {
+            findings.problem(format!("{name} must not be more than {most}, but got {value}"));
+        }
+    }
+    if flags.text("service-cluster-ip-range").split(',').count() > 2 {
+        findings.problem("--service-cluster-ip-range can not contain more than two entries");
+    }
+    let provider = flags.text("cloud-provider");
+    if !provider.is_empty() && provider != "external" {
+        findings.problem(format!(
+            "cloud provider {provider:?} was specified, but built-in cloud providers are disabled. Please set \
+             --cloud-provider=external and migrate to an external cloud provider"
+        ));
+    }
+    let allocator = flags.text("cidr-allocator-type");
+    if !allocator.is_empty() && allocator != "RangeAllocator" {
+        findings
+            .problem(format!("built-in cloud providers are disabled. The ipam {allocator} is not available"));
+    }
+}
+
+fn check_signers(flags: &Flags, findings: &mut Findings) {
+    let is_set =
+        |signer: &str, part: &str| !flags.text(&format!("cluster-signing-{signer}{part}-file")).is_empty();
+    let mut any = false;
+    for (signer, name) in SIGNERS {
+        let (cert, key) = (is_set(signer, "-cert"), is_set(signer, "-key"));
+        any |= cert || key;
+        match (cert, key) {
+            (false, true) => findings.problem(format!("{name:?}: cannot specify key without cert")),
+            (true, false) => findings.problem(format!("{name:?}: cannot specify cert without key")),
+            _ => {}
+        }
+    }
+    if any && (is_set("", "cert") || is_set("", "key")) {
+        findings.problem(
+            "cannot specify --cluster-signing-{cert,key}-file and other --cluster-signing-*-file flags at the same time",
+        );
+    }
+}

@@ -1,0 +1,211 @@
+//! The secure port, and who may ask there.
+//!
+//! Upstream counterpart: `k8s.io/apiserver/pkg/server/options`.
+
+use std::{
+    net::{IpAddr, Ipv4Addr},
+    path::PathBuf,
+};
+
+use kcm_serving::{
+    AuthenticationOptions, AuthorizationOptions, RequestHeaderOptions, ServingOptions, SniCertKey, TlsVersion,
+};
+
+use super::Findings;
+use crate::flags::Flags;
+
+/// Suites of TLS 1.2 that Go knows, and that this program speaks.
+const SPOKEN: [&str; 8] = [
+    "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256",
+    "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384",
+    "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305",
+    "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256",
+    "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256",
+    "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384",
+    "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305",
+    "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256",
+];
+
+/// Suites of TLS 1.3. They are spoken whatever the flag says, in Go as here.
+const ALWAYS_SPOKEN: [&str; 3] =
+    ["TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256"];
+
+/// Suites that Go knows, and that nobody should speak any more.
+const NOT_SPOKEN: [&str; 16] = [
+    "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA",
+    "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA256",
+    "TLS_ECDHE_ECDSA_WITH_AES_256_CBC_SHA",
+    "TLS_ECDHE_ECDSA_WITH_RC4_128_SHA",
+    "TLS_ECDHE_RSA_WITH_3DES_EDE_CBC_SHA",
+    "TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA",
+    "TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA256",
+    "TLS_ECDHE_RSA_WITH_AES_256_CBC_SHA",
+    "TLS_ECDHE_RSA_WITH_RC4_128_SHA",
+    "TLS_RSA_WITH_3DES_EDE_CBC_SHA",
+    "TLS_RSA_WITH_AES_128_CBC_SHA",
+    "TLS_RSA_WITH_AES_128_CBC_SHA256",
+    "TLS_RSA_WITH_AES_128_GCM_SHA256",
+    "TLS_RSA_WITH_AES_256_CBC_SHA",
+    "TLS_RSA_WITH_AES_256_GCM_SHA384",
+    "TLS_RSA_WITH_RC4_128_SHA",
+];
+
+/// The key exchanges that Go has numbers for.
+const CURVES: [i64; 7] = [23, 24, 25, 29, 4587, 4588, 4589];
+
+pub(crate) fn serving(flags: &Flags, findings: &mut Findings) -> ServingOptions {
+    let port = flags.int("secure-port");
+    let secure_port = u16::try_from(port).unwrap_or_else(|_| {
+        findings.problem(match port {
+            // Upstream's words, which are wrong about the 0.
+            ..0 => format!(
+                "--secure-port {port} must be between 0 and 65535, inclusive. 0 for turning off secure port"
+            ),
+            _ => format!(
+                "--secure-port {port} must be between 1 and 65535, inclusive. It cannot be turned off with 0"
+            ),
+        });
+        0
+    });
+    let options = ServingOptions {
+        bind_address: flags.address("bind-address").unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED)),
+        secure_port,
+        cert_dir: path(flags, "cert-dir"),
+        tls_cert_file: path(flags, "tls-cert-file"),
+        tls_private_key_file: path(flags, "tls-private-key-file"),
+        tls_sni_cert_keys: sni_cert_keys(flags),
+        tls_cipher_suites: flags.list("tls-cipher-suites").to_vec(),
+        tls_min_version: None,
+        http2_max_streams_per_connection: u32::try_from(
+            flags.int("http2-max-streams-per-connection").clamp(0, u32::MAX.into()),
+        )
+        .unwrap_or_default(),
+        disable_http2: flags.bool("disable-http2-serving"),
+        permit_address_sharing: flags.bool("permit-address-sharing"),
+        permit_port_sharing: flags.bool("permit-port-sharing"),
+    };
+    // Where nothing is served, nothing of it is looked at, as upstream.
+    if secure_port == 0 {
+        return options;
+    }
+    if options.tls_cert_file.is_some() != options.tls_private_key_file.is_some() {
+        findings.problem("missing filename for serving cert");
+    }
+    check_suites(&options.tls_cipher_suites, findings);
+    check_curves(flags.ints("tls-curve-preferences"), findings);
+    ServingOptions { tls_min_version: min_version(flags.text("tls-min-version"), findings), ..options }
+}
+
+fn sni_cert_keys(flags: &Flags) -> Vec<SniCertKey> {
+    let pairs = flags.cert_keys("tls-sni-cert-key").iter().map(|pair| SniCertKey {
+        cert_file: (&pair.cert_file).into(),
+        key_file: (&pair.key_file).into(),
+        names: pair.names.clone(),
+    });
+    pairs.collect()
+}
+
+fn check_suites(suites: &[String], findings: &mut Findings) {
+    let is_spoken = |suite: &str| SPOKEN.contains(&suite) || ALWAYS_SPOKEN.contains(&suite);
+    let is_known = |suite: &str| is_spoken(suite) || NOT_SPOKEN.contains(&suite);
+    if let Some(unknown) = suites.iter().find(|suite| !is_known(suite)) {
+        findings.problem(format!("Cipher suite {unknown} not supported or doesn't exist"));
+        return;
+    }
+    let silent: Vec<_> = suites.iter().map(String::as_str).filter(|suite| !is_spoken(suite)).collect();
+    if !silent.is_empty() {
+        findings.warning(format!(
+            "--tls-cipher-suites names suites that are not built in: {}",
+            silent.join(", ")
+        ));
+    }
+}
+
+fn check_curves(curves: &[i64], findings: &mut Findings) {
+    for (index, curve) in curves.iter().enumerate() {
+        if !(1..=i64::from(u16::MAX)).contains(curve) {
+            findings.problem(format!("curve preference {curve} is out of range (must be 1-{})", u16::MAX));
+        } else if curves[..index].contains(curve) {
+            findings.problem(format!("duplicate curve preference {curve}"));
+        } else if !CURVES.contains(curve) {
+            findings.problem(format!("curve preference {curve} is not supported by the current Go version"));
+        }
+    }
+    if !curves.is_empty() {
+        findings.warning("--tls-curve-preferences has no effect: the TLS library chooses");
+    }
+}
+
+fn min_version(name: &str, findings: &mut Findings) -> Option<TlsVersion> {
+    match name {
+        "" => None,
+        "VersionTLS10" | "VersionTLS11" => {
+            findings
+                .warning(format!("--tls-min-version={name} means VersionTLS12: nothing older is built in"));
+            Some(TlsVersion::Tls12)
+        }
+        "VersionTLS12" => Some(TlsVersion::Tls12),
+        "VersionTLS13" => Some(TlsVersion::Tls13),
+        _ => {
+            findings.problem(format!("unknown tls version {name:?}"));
+            None
+        }
+    }
+}
+
+pub(crate) fn authentication(flags: &Flags, findings: &mut Findings) -> AuthenticationOptions {
+    for (name, standard) in [
+        ("requestheader-username-headers", Some("X-Remote-User")),
+        ("requestheader-group-headers", Some("X-Remote-Group")),
+        ("requestheader-extra-headers-prefix", Some("X-Remote-Extra-")),
+        ("requestheader-allowed-names", None),
+    ] {
+        let values = flags.list(name);
+        if values.iter().any(|value| value.trim().is_empty()) {
+            findings.problem(format!("empty value in {name:?}"));
+        }
+        if let Some(standard) = standard
+            && !values.is_empty()
+            && !values.iter().any(|value| value.eq_ignore_ascii_case(standard))
+        {
+            findings.warning(format!("--{name} does without {standard}, which API aggregation needs"));
+        }
+    }
+    AuthenticationOptions {
+        kubeconfig: path(flags, "authentication-kubeconfig"),
+        skip_lookup: flags.bool("authentication-skip-lookup"),
+        tolerate_lookup_failure: flags.bool("authentication-tolerate-lookup-failure"),
+        token_cache_ttl: findings.span(flags, "authentication-token-webhook-cache-ttl"),
+        client_ca_file: path(flags, "client-ca-file"),
+        request_header: RequestHeaderOptions {
+            client_ca_file: path(flags, "requestheader-client-ca-file"),
+            allowed_names: flags.list("requestheader-allowed-names").to_vec(),
+            username_headers: flags.list("requestheader-username-headers").to_vec(),
+            uid_headers: flags.list("requestheader-uid-headers").to_vec(),
+            group_headers: flags.list("requestheader-group-headers").to_vec(),
+            extra_header_prefixes: flags.list("requestheader-extra-headers-prefix").to_vec(),
+        },
+    }
+}
+
+pub(crate) fn authorization(flags: &Flags, findings: &mut Findings) -> AuthorizationOptions {
+    let always_allow_paths = flags.list("authorization-always-allow-paths");
+    if flags.int("secure-port") != 0 {
+        for path in always_allow_paths {
+            let path = path.strip_prefix('/').unwrap_or(path);
+            if path.strip_suffix('*').unwrap_or(path).contains('*') {
+                findings.problem(format!("only trailing * allowed in {path:?}"));
+            }
+        }
+    }
+    AuthorizationOptions {
+        kubeconfig: path(flags, "authorization-kubeconfig"),
+        always_allow_paths: always_allow_paths.to_vec(),
+        authorized_ttl: findings.span(flags, "authorization-webhook-cache-authorized-ttl"),
+        unauthorized_ttl: findings.span(flags, "authorization-webhook-cache-unauthorized-ttl"),
+    }
+}
+
+fn path(flags: &Flags, name: &str) -> Option<PathBuf> {
+    Some(flags.text(name)).filter(|path| !path.is_empty()).map(PathBuf::from)
+}

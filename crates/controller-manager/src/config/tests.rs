@@ -1,0 +1,333 @@
+use std::ffi::OsString;
+
+use kcm_serving::{SniCertKey, TlsVersion};
+
+use super::*;
+use crate::{
+    Command, Invocation,
+    logging::{LogFormat, LoggingOptions, ModuleVerbosity},
+};
+
+fn flags(line: &str) -> Flags {
+    Flags::parse(line.split_whitespace().map(OsString::from)).unwrap()
+}
+
+fn invocation(line: &str) -> Result<Box<Invocation>, String> {
+    match Command::parse(line.split_whitespace().map(OsString::from)) {
+        Ok(Command::Run(invocation)) => Ok(invocation),
+        Ok(Command::Print(text)) => panic!("{text}"),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+fn run(line: &str) -> Box<Invocation> {
+    invocation(line).unwrap()
+}
+
+#[test]
+fn config_without_flags_is_the_default_and_elects() {
+    let elects = ManagerConfig {
+        leader_election: Some(LeaderElectionSettings::default()),
+        ..ManagerConfig::default()
+    };
+    let run_without = run("");
+    assert_eq!(run_without.manager, elects);
+    assert_eq!(run("--leader-elect=false").manager, ManagerConfig::default());
+    assert_eq!(run_without.serving, Default::default());
+    assert_eq!(run_without.authentication, Default::default());
+    assert_eq!(run_without.authorization, Default::default());
+    assert_eq!(run_without.metrics, Default::default());
+    assert_eq!(run_without.logging, LoggingOptions::default());
+    assert!(run_without.profiling && !run_without.contention_profiling);
+    assert!(run_without.ignored.is_empty() && run_without.warnings.is_empty());
+}
+
+#[test]
+fn config_takes_what_flags_say() {
+    let line = "--controllers=deployment --concurrent-deployment-syncs=7 --concurrent_replicaset_syncs 8 \
+                --kube-api-qps=1.5 --kube-api-burst=3 --min-resync-period=1h30m \
+                --controller-start-interval=2s --controller-shutdown-timeout=0 --concurrent-rc-syncs=9 \
+                --leader-elect=true --leader-elect-resource-name=ours --leader-elect-resource-namespace=ns \
+                --leader-elect-lease-duration=60s --leader-elect-renew-deadline=40s \
+                --leader-elect-retry-period=5s";
+    let expected = ManagerConfig {
+        controllers: Selection::new(&["deployment".to_owned()]).unwrap(),
+        concurrent_deployment_syncs: 7,
+        concurrent_replica_set_syncs: 8,
+        concurrent_replication_controller_syncs: 9,
+        rate_limit: RateLimit { qps: 1.5, burst: 3 },
+        min_resync_period: Duration::from_secs(5400),
+        controller_start_interval: Duration::from_secs(2),
+        controller_shutdown_timeout: Duration::ZERO,
+        leader_election: Some(LeaderElectionSettings {
+            lease_duration: Duration::from_secs(60),
+            renew_deadline: Duration::from_secs(40),
+            retry_period: Duration::from_secs(5),
+            resource_name: "ours".to_owned(),
+            resource_namespace: "ns".to_owned(),
+        }),
+    };
+    assert_eq!(run(line).manager, expected);
+}
+
+#[test]
+fn secure_port_takes_what_flags_say() {
+    let run = run(
+        "--bind-address=127.0.0.1 --secure-port=443 --cert-dir=/c --tls-cert-file=/a --tls-private-key-file=/b \
+                   --tls-sni-cert-key=/c,/d:x.y,*.z --tls-min-version=VersionTLS13 --disable-http2-serving \
+                   --tls-cipher-suites=TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256 --permit-port-sharing \
+                   --http2-max-streams-per-connection=42 --authentication-kubeconfig=/e \
+                   --authorization-kubeconfig=/f --client-ca-file=/g --requestheader-client-ca-file=/h \
+                   --requestheader-allowed-names=front-proxy-client --authentication-token-webhook-cache-ttl=1m \
+                   --authorization-always-allow-paths=/healthz,/metrics/* --profiling=false",
+    );
+    let serving = &run.serving;
+    assert_eq!(serving.bind_address.to_string(), "127.0.0.1");
+    assert_eq!((serving.secure_port, serving.http2_max_streams_per_connection), (443, 42));
+    assert_eq!(serving.tls_min_version, Some(TlsVersion::Tls13));
+    assert_eq!(serving.tls_cipher_suites, ["TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"]);
+    assert_eq!(
+        serving.tls_sni_cert_keys,
+        [SniCertKey {
+            cert_file: "/c".into(),
+            key_file: "/d".into(),
+            names: vec!["x.y".to_owned(), "*.z".to_owned()]
+        }]
+    );
+    assert!(serving.disable_http2 && serving.permit_port_sharing && !serving.permit_address_sharing);
+    assert_eq!(run.authentication.kubeconfig, Some("/e".into()));
+    assert_eq!(run.authentication.token_cache_ttl, Duration::from_secs(60));
+    assert_eq!(run.authentication.request_header.allowed_names, ["front-proxy-client"]);
+    assert_eq!(run.authorization.always_allow_paths, ["/healthz", "/metrics/*"]);
+    assert!(!run.profiling);
+}
+
+#[test]
+fn metrics_and_logging_take_what_flags_say() {
+    let metrics =
+        run("--disabled-metrics=a,b --show-hidden-metrics-for-version=1.35 --allow-metric-labels=m,l=x,y")
+            .metrics;
+    assert_eq!(metrics.disabled, ["a", "b"]);
+    assert_eq!(metrics.show_hidden_for_version.as_deref(), Some("1.35"));
+    let labels = ("m".to_owned(), "l".to_owned(), vec!["x".to_owned(), "y".to_owned()]);
+    assert_eq!(metrics.allowed_labels, [labels]);
+    let logging =
+        run("-v4 --vmodule=run*=9 --feature-gates=LoggingAlphaOptions=true --log-text-split-stream").logging;
+    let expected = LoggingOptions {
+        format: LogFormat::Text,
+        verbosity: 4,
+        vmodule: vec![ModuleVerbosity { pattern: "run*".to_owned(), verbosity: 9 }],
+        split_streams: true,
+    };
+    assert_eq!(logging, expected);
+    assert_eq!(
+        run("--logging-format=json --v=2147483647").logging,
+        LoggingOptions { format: LogFormat::Json, verbosity: 255, ..LoggingOptions::default() }
+    );
+}
+
+#[test]
+fn labels_allowed_in_a_file_are_read() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("labels.yaml");
+    let with = |text: &str| {
+        std::fs::write(&path, text).unwrap();
+        let labels = invocation(&format!("--allow-metric-labels-manifest={}", path.display()));
+        labels.map(|run| run.metrics.allowed_labels)
+    };
+    let expected = vec![("m".to_owned(), "l".to_owned(), vec!["a".to_owned(), "b".to_owned()])];
+    assert_eq!(with("\"m,l\": a,b\n").as_ref(), Ok(&expected));
+    assert_eq!(with("allowListMapping:\n  \"m,l\": a,b\n"), Ok(expected));
+    assert!(
+        with("m: a")
+            .unwrap_err()
+            .contains("invalid allow list mapping in manifest: Invalid value: {\"m\":\"a\"}")
+    );
+    let error = with("- x").unwrap_err();
+    assert!(error.contains("failed to parse allow list manifest: ") && !error.contains('\n'), "{error}");
+    assert!(invocation("--allow-metric-labels-manifest=/nowhere/x").unwrap_err().starts_with(
+        "metrics.allowListMappingManifest: Invalid value: \"/nowhere/x\": failed to read allow list manifest: "
+    ));
+}
+
+#[test]
+fn config_with_flags_that_do_not_add_up_is_refused_in_upstreams_words() {
+    let cases = [
+        ("--concurrent-replicaset-syncs=0", "concurrent-replicaset-syncs must be greater than 0, but got 0"),
+        (
+            "--concurrent-deployment-syncs=-3",
+            "concurrent-deployment-syncs must be greater than 0, but got -3",
+        ),
+        (
+            "--kube-api-burst=0",
+            "burst is required to be greater than 0 when RateLimiter is not set and QPS is set to greater than 0",
+        ),
+        ("--kube-api-qps=NaN", "--kube-api-qps must be a number"),
+        ("--min-resync-period=-1s", "--min-resync-period must not be negative, got -1s"),
+        ("--controllers=*,-foo", "\"foo\" is not in the list of known controllers"),
+        (
+            "--controllers=foo,-bar --secure-port=-1",
+            "[\"foo\" is not in the list of known controllers, \"bar\" is not in the list of known controllers, \
+             --secure-port -1 must be between 0 and 65535, inclusive. 0 for turning off secure port]",
+        ),
+        (
+            "--secure-port=70000",
+            "--secure-port 70000 must be between 1 and 65535, inclusive. It cannot be turned off with 0",
+        ),
+        ("--tls-cert-file=/a", "missing filename for serving cert"),
+        ("--tls-private-key-file=/a", "missing filename for serving cert"),
+        ("--tls-cipher-suites=FOO", "Cipher suite FOO not supported or doesn't exist"),
+        ("--tls-min-version=VersionTLS9", "unknown tls version \"VersionTLS9\""),
+        ("--tls-curve-preferences=99", "curve preference 99 is not supported by the current Go version"),
+        ("--authorization-always-allow-paths=/healthz,/a*b", "only trailing * allowed in \"a*b\""),
+        ("--requestheader-allowed-names=,", "empty value in \"requestheader-allowed-names\""),
+        ("--leader-elect-resource-lock=endpoints", "resourceLock value must be \"leases\""),
+        ("--leader-elect-lease-duration=10s", "leaseDuration must be greater than renewDeadline"),
+        ("--leader-elect-renew-deadline=1s", "renewDeadline must be greater than retryPeriod*JitterFactor"),
+        ("--leader-elect-retry-period=0", "retryPeriod must be greater than zero"),
+        ("--leader-elect-resource-name=", "--leader-elect-resource-name must not be empty"),
+        ("--logging-format=xml", "format: Invalid value: \"xml\": Unsupported log format"),
+        ("--v=4294967295", "verbosity: Invalid value: 4294967295: Must be <= 2147483647"),
+        ("--log-flush-frequency=0", "flushFrequency: Invalid value: \"0s\": Must be greater than zero"),
+        (
+            "--log-text-split-stream",
+            "options.text.splitStream: Forbidden: Feature LoggingAlphaOptions is disabled",
+        ),
+        (
+            "--log-json-info-buffer-size=1Ki",
+            "options.json.infoBufferSize: Forbidden: Feature LoggingAlphaOptions is disabled",
+        ),
+        (
+            "--logging-format=json --vmodule=a=1 --log-flush-frequency=-1s",
+            "[flushFrequency: Invalid value: \"-1s\": Must be greater than zero, \
+             vmodule: Forbidden: Only supported for text log format]",
+        ),
+        (
+            "--logging-format=json --feature-gates=LoggingBetaOptions=false",
+            "format: Forbidden: Log format json is disabled, see LoggingBetaOptions feature",
+        ),
+        ("--feature-gates=Foo=true", "unrecognized feature gate: Foo"),
+        ("--emulated-version=x", "could not parse \"x\" as version"),
+        ("--emulated-version=1.36.1", "patch version not allowed, got: kube=1.36.1"),
+        ("--emulated-version=kube=1.37", "emulation version 1.37 is not between [1.33, 1.36.0]"),
+        ("--emulated-version=1.35", "emulation version 1.35 is not built in: only 1.36 is"),
+        ("--emulated-version=foo=1.36", "component not registered: foo"),
+        (
+            "--min-compatibility-version=1.32",
+            "minCompatibilityVersion version 1.32 is not between [1.33, 1.36]",
+        ),
+        (
+            "--show-hidden-metrics-for-version=1.3",
+            "metrics.showHiddenMetricsForVersion: Invalid value: \"1.3\": must be omitted or have the value '1.35'; \
+             only the previous minor version is allowed",
+        ),
+        (
+            "--allow-metric-labels=foo=bar",
+            "metrics.allowListMapping: Invalid value: {\"foo\":\"bar\"}: must have keys with format \
+             `metricName,labelName` where metricName matches \"[a-zA-Z_:][a-zA-Z0-9_:]*\" and labelName matches \
+             \"[a-zA-Z_][a-zA-Z0-9_]*\"",
+        ),
+        (
+            "--disabled-metrics=a-b",
+            "metrics.disabledMetrics: Invalid value: [\"a-b\"]: must be fully qualified metric names matching \
+             \"^[a-zA-Z_:][a-zA-Z0-9_:]*$\", got \"a-b\"",
+        ),
+    ];
+    for (line, expected) in cases {
+        assert_eq!(invocation(line).err().as_deref(), Some(expected), "{line}");
+    }
+}
+
+#[test]
+fn flags_of_controllers_that_are_not_built_in_are_refused_where_upstream_refuses_them() {
+    let cases = [
+        ("--concurrent-job-syncs=0", "concurrent-job-syncs must be greater than 0, but got 0"),
+        (
+            "--max-endpoints-per-slice=2000",
+            "max-endpoints-per-slice must not be more than 1000, but got 2000",
+        ),
+        (
+            "--cloud-provider=aws",
+            "cloud provider \"aws\" was specified, but built-in cloud providers are disabled. Please set \
+             --cloud-provider=external and migrate to an external cloud provider",
+        ),
+        ("--cidr-allocator-type=Foo", "built-in cloud providers are disabled. The ipam Foo is not available"),
+        (
+            "--cluster-signing-kubelet-client-key-file=/k",
+            "\"cluster-signing-kube-apiserver-client\": cannot specify key without cert",
+        ),
+        (
+            "--cluster-signing-cert-file=/c --cluster-signing-key-file=/k \
+             --cluster-signing-kubelet-serving-cert-file=/c --cluster-signing-kubelet-serving-key-file=/k",
+            "cannot specify --cluster-signing-{cert,key}-file and other --cluster-signing-*-file flags at the same time",
+        ),
+        (
+            "--service-cluster-ip-range=a,b,c",
+            "--service-cluster-ip-range can not contain more than two entries",
+        ),
+        (
+            "--attach-detach-reconcile-sync-period=1ms",
+            "duration time must be greater than one second as set via command line option \
+             reconcile-sync-loop-period",
+        ),
+    ];
+    for (line, expected) in cases {
+        assert_eq!(invocation(line).err().as_deref(), Some(expected), "{line}");
+    }
+}
+
+#[test]
+fn election_that_is_off_needs_no_sensible_settings() {
+    let line = "--leader-elect=false --leader-elect-retry-period=0 --leader-elect-resource-lock=endpoints";
+    assert_eq!(run(line).manager.leader_election, None);
+}
+
+#[test]
+fn port_that_is_off_needs_no_sensible_settings() {
+    let line =
+        "--secure-port=0 --tls-cert-file=/a --tls-min-version=x --authorization-always-allow-paths=/a*b";
+    assert_eq!(run(line).serving.secure_port, 0);
+}
+
+#[test]
+fn flags_without_effect_are_told() {
+    let run = run(
+        "--node-sync-period=1s --concurrent-gc-syncs=30 --cluster-name=x --controllers=*,-job,tokencleaner \
+                   --feature-gates=PodDeletionCost=false --tls-min-version=VersionTLS10 \
+                   --tls-cipher-suites=TLS_RSA_WITH_AES_128_CBC_SHA --tls-curve-preferences=29 \
+                   --enable-leader-migration --kube-api-content-type=application/vnd.kubernetes.protobuf",
+    );
+    assert_eq!(run.ignored, ["cluster-name", "node-sync-period", "concurrent-gc-syncs"]);
+    assert_eq!(
+        run.warnings,
+        [
+            "--node-sync-period is deprecated: it has no effect",
+            "feature gate PodDeletionCost=false has no effect: only PodDeletionCost=true is built in",
+            "--controllers asks for controllers that are not built in: token-cleaner-controller",
+            "--enable-leader-migration has no effect: no controller that migrates is built in",
+            "--kube-api-content-type has no effect: requests are written in JSON",
+            "--tls-cipher-suites names suites that are not built in: TLS_RSA_WITH_AES_128_CBC_SHA",
+            "--tls-curve-preferences has no effect: the TLS library chooses",
+            "--tls-min-version=VersionTLS10 means VersionTLS12: nothing older is built in",
+        ]
+    );
+}
+
+#[test]
+fn rate_limit_follows_client_go() {
+    let limit = |line: &str| run(line).manager.rate_limit;
+    assert_eq!(limit("--kube-api-qps=-1"), RateLimit::UNLIMITED);
+    assert_eq!(limit("--kube-api-qps=inf"), RateLimit::UNLIMITED);
+    assert_eq!(limit("--kube-api-qps=0"), RateLimit { qps: 5.0, burst: 30 });
+    assert_eq!(limit("--kube-api-qps=0 --kube-api-burst=0"), RateLimit { qps: 5.0, burst: 10 });
+}
+
+#[test]
+fn server_is_in_the_cluster_unless_told_otherwise() {
+    assert_eq!(server(&flags("")), Server::InCluster);
+    assert_eq!(server(&flags("--master=m")), Server::Master("m".to_owned()));
+    let path = "k".into();
+    assert_eq!(server(&flags("--kubeconfig=k")), Server::Kubeconfig { path, master: None });
+    let (path, master) = ("k".into(), Some("m".to_owned()));
+    assert_eq!(server(&flags("--kubeconfig=k --master=m")), Server::Kubeconfig { path, master });
+}

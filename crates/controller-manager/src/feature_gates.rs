@@ -1,0 +1,249 @@
+//! `--feature-gates`: which features are on.
+//!
+//! Upstream counterpart: `k8s.io/component-base/featuregate`.
+//!
+//! All gates of upstream's manager are known. Most of them say nothing about what is built in here; those that do
+//! are in [`BUILT`], and whoever sets one of them to something else is warned.
+
+use std::collections::BTreeMap;
+
+use crate::go_syntax::parse_bool;
+
+/// The gates, their stages and defaults.
+static TABLE: &str = include_str!("feature_gates/v1.36.txt");
+
+/// The one component whose gates there are.
+const COMPONENT: &str = "kube";
+
+/// Gates that bear on this program, whose other side is not built in, with the side that is.
+///
+/// `LoggingAlphaOptions` and `LoggingBetaOptions` have both sides; see the logging flags.
+static BUILT: &[(&str, bool)] = &[
+    ("ClientsPreferCBOR", false),
+    ("ComponentFlagz", true),
+    ("ComponentStatusz", true),
+    ("ContextualLogging", true),
+    ("ControllerManagerReleaseLeaderElectionLockOnExit", true),
+    ("CoordinatedLeaderElection", false),
+    ("DeploymentReplicaSetTerminatingReplicas", true),
+    ("NativeHistograms", false),
+    ("PodDeletionCost", true),
+    ("RemoteRequestHeaderUID", true),
+    ("StaleControllerConsistencyReplicaSet", true),
+    ("WatchListClient", true),
+];
+
+/// How far a feature has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Alpha,
+    Beta,
+    /// Generally available.
+    Ga,
+    Deprecated,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Gate {
+    name: &'static str,
+    stage: Stage,
+    default: bool,
+    is_locked: bool,
+}
+
+fn gates() -> impl Iterator<Item = Gate> {
+    TABLE.lines().filter_map(|line| {
+        let mut words = line.split_ascii_whitespace();
+        let name = words.next().filter(|name| *name != "#")?;
+        let stage = match words.next()? {
+            "ALPHA" => Stage::Alpha,
+            "BETA" => Stage::Beta,
+            "GA" => Stage::Ga,
+            _ => Stage::Deprecated,
+        };
+        Some(Gate { name, stage, default: words.next()? == "true", is_locked: words.next().is_some() })
+    })
+}
+
+/// What was set.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct FeatureGates {
+    set: BTreeMap<&'static str, bool>,
+}
+
+impl FeatureGates {
+    /// From the flag's settings, each with the component that it was given for.
+    ///
+    /// The errors, several at once, are upstream's words.
+    pub(crate) fn new(settings: &[(String, String)]) -> Result<Self, Vec<String>> {
+        let of = |name: &str| settings.iter().any(|(component, _)| component == name);
+        if of("") && of(COMPONENT) {
+            let mixed = "set kube feature gates with default empty prefix or kube: prefix consistently, do not mix use";
+            return Err(vec![mixed.to_owned()]);
+        }
+        let mut this = Self::default();
+        let mut problems = Vec::new();
+        for (component, setting) in settings {
+            if !component.is_empty() && component != COMPONENT {
+                return Err(vec![format!("component not registered: {component}")]);
+            }
+            if !setting.is_empty()
+                && let Err(problem) = this.set(setting)
+            {
+                problems.push(problem);
+            }
+        }
+        if problems.is_empty() { Ok(this) } else { Err(problems) }
+    }
+
+    fn set(&mut self, setting: &str) -> Result<(), String> {
+        let (name, value) =
+            setting.split_once('=').map_or((setting, None), |(name, value)| (name, Some(value)));
+        let (name, value) = (name.trim(), value.map(str::trim));
+        let value = value.ok_or_else(|| format!("missing bool value for {name}"))?;
+        let value =
+            parse_bool(value).map_err(|error| format!("invalid value of {name}={value}, err: {error}"))?;
+        let gate = gates().find(|gate| gate.name == name);
+        let gate = gate.ok_or_else(|| format!("unrecognized feature gate: {name}"))?;
+        if gate.is_locked && value != gate.default {
+            let default = gate.default;
+            return Err(format!("cannot set feature gate {name} to {value}, feature is locked to {default}"));
+        }
+        self.set.insert(gate.name, value);
+        Ok(())
+    }
+
+    /// Whether a feature is on. One that there is not is off.
+    pub fn is_enabled(&self, name: &str) -> bool {
+        gates().find(|gate| gate.name == name).is_some_and(|gate| self.effect(&gate).unwrap_or(gate.default))
+    }
+
+    /// What a gate was set to, by its name or with its stage.
+    fn effect(&self, gate: &Gate) -> Option<bool> {
+        let by_stage = match gate.stage {
+            Stage::Alpha => self.set.get("AllAlpha"),
+            Stage::Beta => self.set.get("AllBeta"),
+            Stage::Ga | Stage::Deprecated => None,
+        };
+        self.set.get(gate.name).or(by_stage).copied()
+    }
+
+    /// What whoever set them should know.
+    pub(crate) fn warnings(&self) -> Vec<String> {
+        let mut warnings = Vec::new();
+        for gate in gates() {
+            if let Some((_, built)) = BUILT.iter().find(|(name, _)| *name == gate.name)
+                && self.effect(&gate).is_some_and(|effect| effect != *built)
+            {
+                let name = gate.name;
+                warnings.push(format!(
+                    "feature gate {name}={} has no effect: only {name}={built} is built in",
+                    !built
+                ));
+            }
+            let stage = match gate.stage {
+                Stage::Ga => "GA",
+                Stage::Deprecated => "deprecated",
+                Stage::Alpha | Stage::Beta => continue,
+            };
+            if self.set.contains_key(gate.name) {
+                warnings.push(format!(
+                    "feature gate {} is {stage}, and will be removed in a future release",
+                    gate.name
+                ));
+            }
+        }
+        warnings
+    }
+}
+
+/// What the help says of `--feature-gates`: those whose features are neither finished nor on their way out.
+pub(crate) fn listing() -> String {
+    let mut text = "\nThere are:".to_owned();
+    for gate in gates() {
+        let stage = match gate.stage {
+            Stage::Alpha => "ALPHA",
+            Stage::Beta => "BETA",
+            Stage::Ga | Stage::Deprecated => continue,
+        };
+        text += &format!("\n{COMPONENT}:{}=true|false ({stage} - default={})", gate.name, gate.default);
+    }
+    text.push('\n');
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<FeatureGates, String> {
+        let settings = text.split(',').map(|pair| {
+            let (component, setting) = pair.split_once(':').unwrap_or(("", pair));
+            (component.to_owned(), setting.to_owned())
+        });
+        FeatureGates::new(&settings.collect::<Vec<_>>()).map_err(|problems| problems.join("; "))
+    }
+
+    #[test]
+    fn gates_have_the_defaults_of_their_stage_unless_set() {
+        let gates = parse("").unwrap();
+        assert!(gates.is_enabled("LoggingBetaOptions") && !gates.is_enabled("LoggingAlphaOptions"));
+        let gates = parse("kube:AllAlpha=true,kube:LoggingBetaOptions=0").unwrap();
+        assert!(!gates.is_enabled("LoggingBetaOptions") && gates.is_enabled("LoggingAlphaOptions"));
+        let gates = parse("AllAlpha=true,LoggingAlphaOptions=false").unwrap();
+        assert!(!gates.is_enabled("LoggingAlphaOptions"), "by its name rather than with all");
+        assert!(!gates.is_enabled("NoSuchGate"));
+    }
+
+    #[test]
+    fn gates_that_make_no_sense_are_refused_in_upstreams_words() {
+        let cases = [
+            ("Foo=true", "unrecognized feature gate: Foo"),
+            ("AllAlpha", "missing bool value for AllAlpha"),
+            (
+                "AllAlpha=x",
+                "invalid value of AllAlpha=x, err: strconv.ParseBool: parsing \"x\": invalid syntax",
+            ),
+            ("foo:Bar=true", "component not registered: foo"),
+            (
+                "kube:AllBeta=false,AllAlpha=true",
+                "set kube feature gates with default empty prefix or kube: prefix consistently, do not mix use",
+            ),
+            (
+                "LogarithmicScaleDown=false,Foo=1",
+                "cannot set feature gate LogarithmicScaleDown to false, feature is locked to true; \
+                 unrecognized feature gate: Foo",
+            ),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(parse(text), Err(expected.to_owned()), "{text}");
+        }
+    }
+
+    #[test]
+    fn gates_that_are_not_obeyed_are_told() {
+        let warnings = |text| parse(text).unwrap().warnings();
+        assert!(warnings("").is_empty());
+        assert!(
+            warnings("SELinuxMount=true,PodDeletionCost=true,RotateKubeletServerCertificate=true").is_empty()
+        );
+        assert_eq!(
+            warnings("StaleControllerConsistencyReplicaSet=false"),
+            ["feature gate StaleControllerConsistencyReplicaSet=false has no effect: \
+                 only StaleControllerConsistencyReplicaSet=true is built in"]
+        );
+        assert_eq!(
+            warnings("LogarithmicScaleDown=true"),
+            ["feature gate LogarithmicScaleDown is GA, and will be removed in a future release"]
+        );
+        assert!(warnings("AllBeta=false").len() > 5);
+    }
+
+    #[test]
+    fn table_of_gates_is_sorted_and_holds_those_that_are_built() {
+        let names: Vec<_> = gates().map(|gate| gate.name).collect();
+        assert!(names.len() > 200 && names.is_sorted());
+        assert!(BUILT.iter().all(|(name, _)| names.contains(name)));
+        assert!(listing().contains("\nkube:AllAlpha=true|false (ALPHA - default=false)\n"));
+    }
+}

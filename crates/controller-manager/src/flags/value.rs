@@ -1,0 +1,282 @@
+//! What flags take: read, checked and written as upstream does.
+
+use std::{collections::BTreeMap, fmt, net::IpAddr};
+
+use kcm_api::quantity::Quantity;
+use serde_json::json;
+
+use crate::{
+    go_duration::GoDuration,
+    go_syntax::{format_csv, format_float, parse_bool, parse_csv, parse_float, parse_int, parse_uint},
+};
+
+/// What a flag takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FlagKind {
+    /// `true` or `false`; `true` if nothing is given.
+    Bool,
+    /// A text.
+    Text,
+    /// Texts, separated by commas. Several such flags add up.
+    List,
+    /// A whole number of 32 bits.
+    Int32,
+    /// A whole number.
+    Int,
+    /// Whole numbers of 32 bits, separated by commas. Several such flags add up.
+    Int32List,
+    /// A number of single precision.
+    Float32,
+    /// A number.
+    Float,
+    /// A duration as Go writes it.
+    Duration,
+    /// An IP address, or nothing.
+    Address,
+    /// A size: `512`, `1Ki`, `3M`.
+    Quantity,
+    /// `certificate,key` or `certificate,key:name,name`. Several such flags add up.
+    CertKeys,
+    /// `key=value`, separated by commas. Several such flags add up.
+    Map,
+    /// `component:setting`, or `setting`, separated by commas. Several such flags add up.
+    Gates,
+    /// How much to log.
+    Level,
+    /// `pattern=level`, separated by commas.
+    Modules,
+    /// `true`, `false`, `raw` or a version; `true` if nothing is given.
+    Version,
+}
+
+impl FlagKind {
+    /// What pflag calls it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Bool => "bool",
+            Self::Text => "string",
+            Self::List => "strings",
+            Self::Int32 => "int32",
+            Self::Int => "int",
+            Self::Int32List => "int32Slice",
+            Self::Float32 => "float32",
+            Self::Float => "float",
+            Self::Duration => "duration",
+            Self::Address => "ip",
+            Self::Quantity => "quantity",
+            Self::CertKeys => "namedCertKey",
+            Self::Map => "stringToString",
+            Self::Gates => "colonSeparatedMultimapStringString",
+            Self::Level => "Level",
+            Self::Modules => "pattern=N,...",
+            Self::Version => "version",
+        }
+    }
+
+    /// What the flag means without a value; `None` if it needs one.
+    pub(crate) fn implied(self) -> Option<&'static str> {
+        matches!(self, Self::Bool | Self::Version).then_some("true")
+    }
+}
+
+/// What a flag was given, understood.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Value {
+    Bool(bool),
+    /// Also of flags of other kinds that nothing here uses but to show them.
+    Text(String),
+    List(Vec<String>),
+    Int(i64),
+    Ints(Vec<i64>),
+    Float(f64),
+    Duration(GoDuration),
+    Address(Option<IpAddr>),
+    CertKeys(Vec<CertKey>),
+    Map(BTreeMap<String, String>),
+    /// By component, which is empty if none was said.
+    Gates(Vec<(String, String)>),
+    Modules(Vec<(String, i64)>),
+}
+
+/// One element of [`FlagKind::CertKeys`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct CertKey {
+    pub(crate) cert_file: String,
+    pub(crate) key_file: String,
+    pub(crate) names: Vec<String>,
+}
+
+impl Value {
+    /// What `text` means for a flag of `kind`; an error says why it means nothing, in upstream's words.
+    pub(crate) fn parse(kind: FlagKind, text: &str) -> Result<Self, String> {
+        Ok(match kind {
+            FlagKind::Bool => Self::Bool(parse_bool(text)?),
+            FlagKind::Text => Self::Text(text.to_owned()),
+            FlagKind::List => Self::List(parse_csv(text)?),
+            FlagKind::Int32 => Self::Int(parse_int(text, 32)?),
+            FlagKind::Int => Self::Int(parse_int(text, 64)?),
+            FlagKind::Int32List => Self::Ints(integers(text)?),
+            FlagKind::Float32 => Self::Float(parse_float(text, 32)?),
+            FlagKind::Float => Self::Float(parse_float(text, 64)?),
+            FlagKind::Duration => Self::Duration(GoDuration::parse(text).map_err(|error| error.to_string())?),
+            FlagKind::Address => Self::Address(address(text)?),
+            FlagKind::Quantity => Self::Text(quantity(text)?),
+            FlagKind::CertKeys => Self::CertKeys(vec![CertKey::parse(text)?]),
+            FlagKind::Map => Self::Map(map(text)?),
+            FlagKind::Gates => Self::Gates(gates(text)),
+            // More than a signed number holds makes no difference; the configuration says so.
+            FlagKind::Level => Self::Int(i64::try_from(parse_uint(text, 32)?).unwrap_or(i64::MAX)),
+            FlagKind::Modules => Self::Modules(modules(text)?),
+            FlagKind::Version => Self::Text(version(text)?),
+        })
+    }
+
+    /// Takes what the same flag was given once more.
+    pub(crate) fn add(&mut self, more: Self) {
+        match (self, more) {
+            (Self::List(all), Self::List(more)) => all.extend(more),
+            (Self::Ints(all), Self::Ints(more)) => all.extend(more),
+            (Self::CertKeys(all), Self::CertKeys(more)) => all.extend(more),
+            (Self::Map(all), Self::Map(more)) => all.extend(more),
+            (Self::Gates(all), Self::Gates(more)) => all.extend(more),
+            (this, last) => *this = last,
+        }
+    }
+
+    /// As in a configuration object.
+    pub(crate) fn to_json(&self) -> serde_json::Value {
+        match self {
+            Self::Bool(value) => json!(value),
+            Self::List(values) => json!(values),
+            Self::Int(value) => json!(value),
+            // 20, not 20.0: so does Go.
+            Self::Float(value) if value.fract() == 0.0 && value.abs() < 1e15 => json!(*value as i64),
+            Self::Float(value) => json!(value),
+            other => json!(other.to_string()),
+        }
+    }
+}
+
+impl fmt::Display for Value {
+    /// As pflag's `String` does.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Bool(value) => write!(f, "{value}"),
+            Self::Text(text) => f.write_str(text),
+            Self::List(values) => write!(f, "[{}]", format_csv(values.iter().map(String::as_str))),
+            Self::Int(value) => write!(f, "{value}"),
+            Self::Ints(values) => write!(f, "[{}]", joined(values, ",")),
+            Self::Float(value) => f.write_str(&format_float(*value)),
+            Self::Duration(value) => write!(f, "{value}"),
+            Self::Address(Some(address)) => write!(f, "{address}"),
+            Self::Address(None) => f.write_str("<nil>"),
+            Self::CertKeys(values) => write!(f, "[{}]", joined(values, ";")),
+            Self::Map(values) => {
+                let pairs: Vec<_> = values.iter().map(|(key, value)| format!("{key}={value}")).collect();
+                write!(f, "[{}]", format_csv(pairs.iter().map(String::as_str)))
+            }
+            Self::Gates(values) => {
+                let mut values: Vec<_> = values.iter().collect();
+                values.sort_by_key(|(component, _)| component);
+                let pairs = values.iter().map(|(component, setting)| format!("{component}:{setting}"));
+                f.write_str(&joined(pairs, ","))
+            }
+            Self::Modules(values) => {
+                f.write_str(&joined(values.iter().map(|(pattern, level)| format!("{pattern}={level}")), ","))
+            }
+        }
+    }
+}
+
+fn joined<T: ToString>(values: impl IntoIterator<Item = T>, separator: &str) -> String {
+    values.into_iter().map(|value| value.to_string()).collect::<Vec<_>>().join(separator)
+}
+
+fn integers(text: &str) -> Result<Vec<i64>, String> {
+    text.split(',').map(|text| parse_int(text, 32)).collect()
+}
+
+fn address(text: &str) -> Result<Option<IpAddr>, String> {
+    match text.trim() {
+        "" => Ok(None),
+        trimmed => trimmed.parse().map(Some).map_err(|_| format!("failed to parse IP: {text:?}")),
+    }
+}
+
+/// Checked, in its canonical form.
+fn quantity(text: &str) -> Result<String, String> {
+    text.parse::<Quantity>().map(|quantity| quantity.to_string()).map_err(|_| {
+        "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+            .to_owned()
+    })
+}
+
+impl CertKey {
+    fn parse(text: &str) -> Result<Self, String> {
+        let (files, names) = match text.split_once(':') {
+            Some((_, names)) if names.trim().is_empty() => {
+                return Err("empty names list is not allowed".to_owned());
+            }
+            Some((files, names)) => (files, names.split(',').map(|name| name.trim().to_owned()).collect()),
+            None => (text, Vec::new()),
+        };
+        match files.split(',').map(str::trim).collect::<Vec<_>>()[..] {
+            [cert_file, key_file] => {
+                Ok(Self { cert_file: cert_file.to_owned(), key_file: key_file.to_owned(), names })
+            }
+            _ => Err("expected comma separated certificate and key file paths".to_owned()),
+        }
+    }
+}
+
+impl fmt::Display for CertKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{},{}", self.cert_file, self.key_file)?;
+        if self.names.is_empty() { Ok(()) } else { write!(f, ":{}", self.names.join(",")) }
+    }
+}
+
+/// As pflag: with one `=` all commas belong to key or value.
+fn map(text: &str) -> Result<BTreeMap<String, String>, String> {
+    let pairs = match text.bytes().filter(|byte| *byte == b'=').count() {
+        0 => return Err(format!("{text} must be formatted as key=value")),
+        1 => vec![text.trim_matches('"').to_owned()],
+        _ => parse_csv(text)?,
+    };
+    let split = |pair: &String| match pair.split_once('=') {
+        Some((key, value)) => Ok((key.to_owned(), value.to_owned())),
+        None => Err(format!("{pair} must be formatted as key=value")),
+    };
+    pairs.iter().map(split).collect()
+}
+
+fn gates(text: &str) -> Vec<(String, String)> {
+    let pairs = text.split(',').filter(|pair| !pair.is_empty());
+    let split = |pair: &str| {
+        let (component, setting) = pair.split_once(':').unwrap_or(("", pair));
+        (component.trim().to_owned(), setting.trim().to_owned())
+    };
+    pairs.map(split).collect()
+}
+
+fn modules(text: &str) -> Result<Vec<(String, i64)>, String> {
+    let items = text.split(',').filter(|item| !item.is_empty());
+    let split = |item: &str| match item.split('=').collect::<Vec<_>>()[..] {
+        [pattern, level] if !pattern.is_empty() && !level.is_empty() => {
+            let level =
+                parse_uint(level, 31).map_err(|error| format!("parsing verbosity in {item:?}: {error}"))?;
+            Ok((pattern.to_owned(), i64::try_from(level).unwrap_or(i64::MAX)))
+        }
+        _ => Err(format!("{item:?} does not have the pattern=N format")),
+    };
+    items.map(split).collect()
+}
+
+fn version(text: &str) -> Result<String, String> {
+    match text {
+        "raw" => Ok(text.to_owned()),
+        // DEVIATION: upstream reports it as its version if no more than what follows the numbers differs.
+        _ if text.starts_with('v') => Err("the reported version cannot be changed".to_owned()),
+        _ => parse_bool(text).map(|value| value.to_string()),
+    }
+}

@@ -1,0 +1,249 @@
+//! Numbers, truth values and lists as Go's libraries read and write them.
+//!
+//! Upstream counterpart: `strconv`, and `encoding/csv` as pflag uses it.
+
+use std::fmt::Write as _;
+
+/// `strconv.ParseBool`.
+pub(crate) fn parse_bool(text: &str) -> Result<bool, String> {
+    match text {
+        "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(true),
+        "0" | "f" | "F" | "false" | "FALSE" | "False" => Ok(false),
+        _ => Err(invalid("ParseBool", text)),
+    }
+}
+
+/// `strconv.ParseInt` with any base, which the text's beginning tells: `0x`, `0o`, `0b` or `0`.
+pub(crate) fn parse_int(text: &str, bits: u32) -> Result<i64, String> {
+    let (is_negative, digits) = match text.strip_prefix('-') {
+        Some(digits) => (true, digits),
+        None => (false, text.strip_prefix('+').unwrap_or(text)),
+    };
+    let magnitude = magnitude(digits).ok_or_else(|| invalid("ParseInt", text))?;
+    let value = if is_negative { -magnitude } else { magnitude };
+    let limit = 1i128 << (bits - 1);
+    match i64::try_from(value) {
+        Ok(value) if (-limit..limit).contains(&i128::from(value)) => Ok(value),
+        _ => Err(out_of_range("ParseInt", text)),
+    }
+}
+
+/// `strconv.ParseUint` to the base of ten.
+pub(crate) fn parse_uint(text: &str, bits: u32) -> Result<u64, String> {
+    if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(invalid("ParseUint", text));
+    }
+    text.parse()
+        .ok()
+        .filter(|value: &u64| bits >= 64 || *value < 1 << bits)
+        .ok_or_else(|| out_of_range("ParseUint", text))
+}
+
+/// A number too large for anything stands for all of them.
+fn magnitude(text: &str) -> Option<i128> {
+    let lower = text.to_ascii_lowercase();
+    let (base, digits) = match lower.get(..2) {
+        Some("0x") => (16, &lower[2..]),
+        Some("0o") => (8, &lower[2..]),
+        Some("0b") => (2, &lower[2..]),
+        Some(_) if lower.starts_with('0') => (8, &lower[1..]),
+        _ => (10, &lower[..]),
+    };
+    // An underscore separates digits, or a prefix from them; and only where a prefix tells the base.
+    let has_prefix = base != 10;
+    let mut value: i128 = 0;
+    let mut after_underscore = !has_prefix;
+    let mut any = false;
+    for digit in digits.chars() {
+        if digit == '_' {
+            if !has_prefix || (any && after_underscore) {
+                return None;
+            }
+            (any, after_underscore) = (true, true);
+            continue;
+        }
+        value = value.saturating_mul(base.into()).saturating_add(digit.to_digit(base)?.into());
+        (any, after_underscore) = (true, false);
+    }
+    (any && !after_underscore).then_some(value.min(i128::from(u64::MAX)))
+}
+
+/// `strconv.ParseFloat`, less the hexadecimal form. 32 bits, or 64.
+pub(crate) fn parse_float(text: &str, bits: u32) -> Result<f64, String> {
+    let value = if bits == 32 { text.parse::<f32>().map(f64_of) } else { text.parse::<f64>() };
+    let value = value.map_err(|_| invalid("ParseFloat", text))?;
+    if value.is_infinite() && !text.to_ascii_lowercase().contains("inf") {
+        return Err(out_of_range("ParseFloat", text));
+    }
+    Ok(value)
+}
+
+/// The number that is written like `value`: 0.1 for 0.1, not 0.10000000149011612.
+fn f64_of(value: f32) -> f64 {
+    value.to_string().parse().unwrap_or(f64::from(value))
+}
+
+fn invalid(function: &str, text: &str) -> String {
+    format!("strconv.{function}: parsing {text:?}: invalid syntax")
+}
+
+fn out_of_range(function: &str, text: &str) -> String {
+    format!("strconv.{function}: parsing {text:?}: value out of range")
+}
+
+/// `strconv.FormatFloat` with format `g` and as many digits as needed.
+pub(crate) fn format_float(value: f64) -> String {
+    if value.is_nan() {
+        return "NaN".to_owned();
+    }
+    if value.is_infinite() {
+        return if value > 0.0 { "+Inf" } else { "-Inf" }.to_owned();
+    }
+    let scientific = format!("{value:e}");
+    let Some((digits, exponent)) = scientific.split_once('e') else { return scientific };
+    let exponent: i32 = exponent.parse().unwrap_or_default();
+    match exponent {
+        -4..6 => value.to_string(),
+        _ => format!("{digits}e{}{:02}", if exponent < 0 { '-' } else { '+' }, exponent.abs()),
+    }
+}
+
+/// One line of comma-separated values. A value in quotes may hold commas, and quotes twice.
+pub(crate) fn parse_csv(line: &str) -> Result<Vec<String>, String> {
+    if line.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut values = Vec::new();
+    let mut rest = line;
+    loop {
+        let (value, tail) = match rest.strip_prefix('"') {
+            Some(quoted) => parse_quoted(quoted).ok_or_else(|| unbalanced(line))?,
+            None => {
+                let (value, tail) = rest.split_at(rest.find(',').unwrap_or(rest.len()));
+                if value.contains('"') {
+                    return Err(unbalanced(line));
+                }
+                (value.to_owned(), tail)
+            }
+        };
+        values.push(value);
+        match tail.strip_prefix(',') {
+            Some(tail) => rest = tail,
+            None if tail.is_empty() => return Ok(values),
+            None => return Err(unbalanced(line)),
+        }
+    }
+}
+
+fn unbalanced(line: &str) -> String {
+    format!("parse error: quotes in {line:?} do not enclose a value")
+}
+
+/// What stands before the closing quote, and what after it.
+fn parse_quoted(text: &str) -> Option<(String, &str)> {
+    let mut value = String::new();
+    let mut rest = text;
+    loop {
+        let (head, tail) = rest.split_once('"')?;
+        value.push_str(head);
+        match tail.strip_prefix('"') {
+            Some(tail) => {
+                value.push('"');
+                rest = tail;
+            }
+            None => return Some((value, tail)),
+        }
+    }
+}
+
+/// The inverse of [`parse_csv`].
+pub(crate) fn format_csv<'a>(values: impl IntoIterator<Item = &'a str>) -> String {
+    let mut line = String::new();
+    for (index, value) in values.into_iter().enumerate() {
+        if index > 0 {
+            line.push(',');
+        }
+        let needs_quotes = value.contains(['"', ',', '\n', '\r']) || value.starts_with([' ', '\t']);
+        // Writing to a string does not fail.
+        let _ = if needs_quotes {
+            write!(line, "\"{}\"", value.replace('"', "\"\""))
+        } else {
+            write!(line, "{value}")
+        };
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn integers_are_read_to_the_base_that_they_name() {
+        for (text, value) in [
+            ("0", 0),
+            ("-7", -7),
+            ("+7", 7),
+            ("0x1F", 31),
+            ("010", 8),
+            ("0b11", 3),
+            ("0o17", 15),
+            ("0x_1_f", 31),
+        ] {
+            assert_eq!(parse_int(text, 32), Ok(value), "{text}");
+        }
+        assert_eq!(parse_int("-2147483648", 32), Ok(-2_147_483_648));
+        for text in ["", "-", "1.5", "1_000", "0x", "0_", "08", "x", " 1", "1e3", "0x__1"] {
+            let expected = format!("strconv.ParseInt: parsing {text:?}: invalid syntax");
+            assert_eq!(parse_int(text, 32), Err(expected));
+        }
+        for text in ["2147483648", "99999999999999999999999999999999999999999999"] {
+            let expected = format!("strconv.ParseInt: parsing {text:?}: value out of range");
+            assert_eq!(parse_int(text, 32), Err(expected));
+        }
+        assert_eq!(parse_uint("4294967295", 32), Ok(4_294_967_295));
+        assert!(parse_uint("4294967296", 32).unwrap_err().ends_with("value out of range"));
+        assert!(parse_uint("-1", 32).unwrap_err().ends_with("invalid syntax"));
+    }
+
+    #[test]
+    fn floats_are_written_as_they_were_read() {
+        for text in [
+            "0",
+            "20",
+            "0.1",
+            "0.55",
+            "-1.5",
+            "100000",
+            "1e+06",
+            "1e-05",
+            "0.0001",
+            "1.234567e+06",
+            "+Inf",
+            "NaN",
+        ] {
+            assert_eq!(format_float(parse_float(text, 32).unwrap()), text);
+        }
+        assert!(parse_float("fast", 32).unwrap_err().ends_with("\"fast\": invalid syntax"));
+        assert!(parse_float("1e40", 32).unwrap_err().ends_with("value out of range"));
+        assert!(parse_float("1e40", 64).is_ok());
+    }
+
+    #[test]
+    fn lists_are_read_and_written_with_quotes_where_needed() {
+        let cases: [(&str, &[&str]); 5] = [
+            ("", &[]),
+            ("a,-b,", &["a", "-b", ""]),
+            ("\"a,b\",c", &["a,b", "c"]),
+            ("\"say \"\"x\"\"\"", &["say \"x\""]),
+            ("\" a\"", &[" a"]),
+        ];
+        for (line, values) in cases {
+            assert_eq!(parse_csv(line).unwrap(), values, "{line}");
+            assert_eq!(format_csv(values.iter().copied()), line);
+        }
+        for line in ["a\"b", "\"a", "\"a\"b"] {
+            assert!(parse_csv(line).is_err(), "{line}");
+        }
+    }
+}

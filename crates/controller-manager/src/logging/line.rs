@@ -1,0 +1,187 @@
+//! One line.
+
+use std::{
+    fmt::{self, Write as _},
+    path::Path,
+    sync::Arc,
+};
+
+use kcm_clock::Clock;
+use tracing::{
+    Event, Level, Subscriber,
+    field::{Field, Visit},
+};
+use tracing_subscriber::{
+    fmt::{FmtContext, FormatEvent, FormatFields, FormattedFields, format::Writer},
+    registry::{LookupSpan, Scope},
+};
+
+use super::{FLAG_TARGET, LogFormat, verbosity};
+
+/// Writes events.
+pub(super) struct Line {
+    pub(super) format: LogFormat,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) process: u32,
+}
+
+/// Writes the fields of a span, as those of an event.
+pub(super) struct SpanFields(pub(super) LogFormat);
+
+impl<S, N> FormatEvent<S, N> for Line
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'w> FormatFields<'w> + 'static,
+{
+    fn format_event(
+        &self,
+        context: &FmtContext<'_, S, N>,
+        mut to: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
+        let mut fields = Fields::new(self.format);
+        event.record(&mut fields);
+        match self.format {
+            LogFormat::Text => self.text_head(&mut to, event, &fields.message)?,
+            LogFormat::Json => self.json_head(&mut to, event, &fields.message)?,
+        }
+        for span in context.event_scope().into_iter().flat_map(Scope::from_root) {
+            if let Some(fields) = span.extensions().get::<FormattedFields<N>>() {
+                to.write_str(fields.as_str())?;
+            }
+        }
+        to.write_str(&fields.text)?;
+        to.write_str(match self.format {
+            LogFormat::Text => "\n",
+            LogFormat::Json => "}\n",
+        })
+    }
+}
+
+impl Line {
+    fn text_head(&self, to: &mut Writer<'_>, event: &Event<'_>, message: &str) -> fmt::Result {
+        let meta = event.metadata();
+        let severity = match *meta.level() {
+            Level::ERROR => 'E',
+            Level::WARN => 'W',
+            _ => 'I',
+        };
+        let time = self.clock.now();
+        let file = meta.file().and_then(|file| Path::new(file).file_name()?.to_str()).unwrap_or("???");
+        let line = meta.line().unwrap_or_default();
+        write!(to, "{severity}{} {:>7} {file}:{line}] ", time.strftime("%m%d %H:%M:%S%.6f"), self.process)?;
+        // Upstream's flags are told in the form of old, the one that quotes nothing.
+        if meta.target() == FLAG_TARGET { to.write_str(message) } else { write!(to, "{message:?}") }
+    }
+
+    fn json_head(&self, to: &mut Writer<'_>, event: &Event<'_>, message: &str) -> fmt::Result {
+        let meta = event.metadata();
+        // Milliseconds, with a fraction, as zap has them.
+        let micros = self.clock.now().as_microsecond();
+        let (millis, fraction) = (micros.div_euclid(1000), micros.rem_euclid(1000));
+        let file = meta.file().and_then(|file| Path::new(file).file_name()?.to_str()).unwrap_or("???");
+        let library = meta.target().split("::").next().unwrap_or_default();
+        let line = meta.line().unwrap_or_default();
+        write!(
+            to,
+            "{{\"ts\":{millis}.{fraction:03},\"caller\":\"{library}/{file}:{line}\",\"msg\":{}",
+            Json(message)
+        )?;
+        match *meta.level() {
+            Level::ERROR => Ok(()),
+            _ => write!(to, ",\"v\":{}", verbosity::required(meta).unwrap_or_default()),
+        }
+    }
+}
+
+impl<'w> FormatFields<'w> for SpanFields {
+    fn format_fields<R: tracing_subscriber::field::RecordFields>(
+        &self,
+        mut to: Writer<'w>,
+        fields: R,
+    ) -> fmt::Result {
+        let mut text = Fields::new(self.0);
+        fields.record(&mut text);
+        to.write_str(&text.text)
+    }
+}
+
+/// A text, as JSON writes it.
+struct Json<'a>(&'a str);
+
+impl fmt::Display for Json<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&serde_json::to_string(self.0).unwrap_or_default())
+    }
+}
+
+/// A message, and its fields as the format has them: ` name=value`, or `,"name":value`. It stays one line.
+struct Fields {
+    format: LogFormat,
+    message: String,
+    text: String,
+}
+
+impl Fields {
+    fn new(format: LogFormat) -> Self {
+        Self { format, message: String::new(), text: String::new() }
+    }
+
+    /// A value that is written as it is.
+    fn add(&mut self, field: &Field, value: fmt::Arguments<'_>) {
+        // Whatever it is called in the code, as klog has it.
+        let name = match field.name() {
+            "error" => "err",
+            name => name,
+        };
+        // Writing to a string does not fail.
+        let _ = match self.format {
+            LogFormat::Text => write!(self.text, " {name}={value}"),
+            LogFormat::Json => write!(self.text, ",\"{name}\":{value}"),
+        };
+    }
+}
+
+impl Visit for Fields {
+    fn record_str(&mut self, field: &Field, value: &str) {
+        match self.format {
+            _ if field.name() == "message" => value.clone_into(&mut self.message),
+            LogFormat::Text => self.add(field, format_args!("{value:?}")),
+            LogFormat::Json => self.add(field, format_args!("{}", Json(value))),
+        }
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        let text = format!("{value:?}");
+        // The debug form of a text is quoted already.
+        let is_quoted = text.len() > 1 && text.starts_with('"') && text.ends_with('"');
+        match self.format {
+            LogFormat::Text if is_quoted && field.name() != "message" => {
+                self.add(field, format_args!("{text}"));
+            }
+            LogFormat::Json if is_quoted && serde_json::from_str::<String>(&text).is_ok() => {
+                self.add(field, format_args!("{text}"));
+            }
+            _ => self.record_str(field, &text),
+        }
+    }
+
+    fn record_bool(&mut self, field: &Field, value: bool) {
+        self.add(field, format_args!("{value}"));
+    }
+
+    fn record_i64(&mut self, field: &Field, value: i64) {
+        self.add(field, format_args!("{value}"));
+    }
+
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        self.add(field, format_args!("{value}"));
+    }
+
+    fn record_f64(&mut self, field: &Field, value: f64) {
+        match self.format {
+            LogFormat::Json if !value.is_finite() => self.record_str(field, &value.to_string()),
+            _ => self.add(field, format_args!("{value}")),
+        }
+    }
+}

@@ -1,0 +1,185 @@
+use std::sync::Mutex;
+
+use kcm_clock::FakeClock;
+use tracing::{debug, error, info, trace, warn};
+
+use super::*;
+
+#[derive(Clone, Default)]
+struct Sink(Arc<Mutex<Vec<u8>>>);
+
+impl io::Write for Sink {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn logged_with(options: &LoggingOptions, what: impl FnOnce(Handle)) -> String {
+    let sink = Sink::default();
+    let clock = Arc::new(FakeClock::new("2026-11-21T04:05:06.123456789Z".parse().unwrap()));
+    let (to, verbosity) = (sink.clone(), Verbosity::new(options));
+    let layer = layer(options.format, clock, move || to.clone()).with_filter(verbosity.clone());
+    let subscriber = tracing_subscriber::registry().with(layer);
+    tracing::subscriber::with_default(subscriber, || what(Handle(verbosity)));
+    String::from_utf8(sink.0.lock().unwrap().clone()).unwrap()
+}
+
+fn at(verbosity: u8) -> LoggingOptions {
+    LoggingOptions { verbosity, ..LoggingOptions::default() }
+}
+
+fn logged(verbosity: u8, what: impl FnOnce()) -> String {
+    logged_with(&at(verbosity), |_| what())
+}
+
+fn json(what: impl FnOnce()) -> Vec<serde_json::Value> {
+    let options = LoggingOptions { format: LogFormat::Json, verbosity: 10, ..LoggingOptions::default() };
+    let text = logged_with(&options, |_| what());
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[test]
+fn line_has_klogs_form() {
+    let text = logged(0, || {
+        let key = kcm_api::ObjectKey::new("shop", "web");
+        warn!(target: "kcm_test", %key, error = "two\nlines", count = 3, names = ?["a"], "Did \"it\"");
+    });
+    let (head, tail) = text.split_once("] ").unwrap();
+    assert!(head.starts_with("W1121 04:05:06.123456 ") && head.contains(" tests.rs:"), "{head}");
+    let expected = r#""Did \"it\"" key="shop/web" err="two\nlines" count=3 names="[\"a\"]""#;
+    assert_eq!(tail, format!("{expected}\n"));
+}
+
+#[test]
+fn line_in_json_has_zaps_form() {
+    let lines = json(|| {
+        let key = kcm_api::ObjectKey::new("shop", "web");
+        let _in = tracing::info_span!(target: "kcm_test", "sync", controller = "deployment").entered();
+        trace!(target: "kcm_test::sync", %key, took = ?std::time::Duration::from_millis(1500), n = -3, ok = true,
+            text = ?"a \"b\"", rate = f64::NAN, "Did \"it\"");
+        error!(target: "kcm_test", err = "two\nlines", "Failed");
+    });
+    let [mut first, mut second] = <[_; 2]>::try_from(lines).unwrap();
+    for line in [&mut first, &mut second] {
+        let caller = line.as_object_mut().unwrap().remove("caller").unwrap();
+        assert!(caller.as_str().unwrap().starts_with("kcm_test/tests.rs:"), "{caller}");
+    }
+    let ts = 1_795_233_906_123.456;
+    assert_eq!(
+        first,
+        serde_json::json!({"ts": ts, "msg": "Did \"it\"", "v": 4, "controller": "deployment", "key": "shop/web",
+            "took": "1.5s", "n": -3, "ok": true, "text": "a \"b\"", "rate": "NaN"})
+    );
+    let expected =
+        serde_json::json!({"ts": ts, "msg": "Failed", "controller": "deployment", "err": "two\nlines"});
+    assert_eq!(second, expected, "an error has no verbosity");
+}
+
+#[test]
+fn line_within_a_span_has_the_fields_of_the_span() {
+    let text = logged(0, || {
+        let _in = tracing::info_span!(target: "kcm_test", "sync", controller = "deployment").entered();
+        error!(target: "kcm_test", "Failed");
+    });
+    assert!(text.starts_with('E') && text.ends_with("] \"Failed\" controller=\"deployment\"\n"), "{text}");
+}
+
+#[test]
+fn verbosity_lets_through_what_upstreams_does() {
+    let lines = |verbosity| {
+        let text = logged(verbosity, || {
+            info!(target: "kcm_test", "0");
+            info!(target: FLAG_TARGET, "FLAG: --v=\"1\"");
+            debug!(target: "kcm_test", "2");
+            debug!(target: "kcm_informer::reflector", "3");
+            trace!(target: "kcm_test", "4");
+            trace!(target: "kcm_client::api", "6");
+            info!(target: "hyper", "foreign");
+            warn!(target: "kube_client::client", "whole answers");
+        });
+        text.lines().count()
+    };
+    assert_eq!([0, 1, 2, 3, 4, 5, 6, 10].map(lines), [1, 2, 3, 4, 5, 5, 6, 6]);
+    let flag = logged(1, || info!(target: FLAG_TARGET, "FLAG: --v=\"1\""));
+    assert!(flag.ends_with("] FLAG: --v=\"1\"\n"), "{flag}");
+}
+
+#[test]
+fn verbosity_can_be_changed_while_lines_are_written() {
+    let text = logged_with(&at(0), |handle| {
+        for verbosity in [0, 4, 2] {
+            handle.set_verbosity(verbosity);
+            assert_eq!(handle.verbosity(), verbosity);
+            debug!(target: "kcm_test", verbosity, "debug");
+            trace!(target: "kcm_test", verbosity, "trace");
+        }
+    });
+    let ends: Vec<_> = text.lines().map(|line| line.split_once("] ").unwrap().1).collect();
+    assert_eq!(ends, ["\"debug\" verbosity=4", "\"trace\" verbosity=4", "\"debug\" verbosity=2"]);
+}
+
+#[test]
+fn verbosity_of_files_that_match_is_their_own() {
+    let of = |pattern: &str| {
+        let vmodule = vec![ModuleVerbosity { pattern: pattern.to_owned(), verbosity: 2 }];
+        logged_with(&LoggingOptions { vmodule, ..at(0) }, |_| {
+            debug!(target: "kcm_test", "debug");
+            trace!(target: "kcm_test", "trace");
+        })
+        .lines()
+        .count()
+    };
+    assert_eq!(["tests", "t*s", "te?ts", "test", "logging", "*"].map(of), [1, 1, 1, 0, 0, 1]);
+}
+
+#[test]
+fn line_that_does_not_pass_is_not_even_put_together() {
+    struct Costly;
+    impl fmt::Display for Costly {
+        fn fmt(&self, _: &mut fmt::Formatter<'_>) -> fmt::Result {
+            panic!("nobody reads it")
+        }
+    }
+    let text = logged(3, || trace!(target: "kcm_test", costly = %Costly, "{}", Costly));
+    assert_eq!(text, "");
+}
+
+#[test]
+fn streams_are_split_by_what_the_format_takes_for_an_error() {
+    let is_stdout = |is_split, format, level| {
+        let streams = Streams { is_split, format };
+        let meta = match level {
+            tracing::Level::ERROR => metadata(|| error!("")),
+            tracing::Level::WARN => metadata(|| warn!("")),
+            _ => metadata(|| info!("")),
+        };
+        matches!(streams.make_writer_for(meta), EitherWriter::A(_))
+    };
+    let of = |is_split, format| {
+        [tracing::Level::ERROR, tracing::Level::WARN, tracing::Level::INFO]
+            .map(|level| is_stdout(is_split, format, level))
+    };
+    assert_eq!(of(false, LogFormat::Text), [false, false, false]);
+    assert_eq!(of(true, LogFormat::Text), [false, false, true]);
+    assert_eq!(of(true, LogFormat::Json), [false, true, true]);
+}
+
+/// What is known beforehand of the line that `what` logs.
+fn metadata(what: impl FnOnce()) -> &'static tracing::Metadata<'static> {
+    struct Catch(Arc<Mutex<Option<&'static tracing::Metadata<'static>>>>);
+    impl<S: Subscriber> Layer<S> for Catch {
+        fn on_event(&self, event: &tracing::Event<'_>, _: tracing_subscriber::layer::Context<'_, S>) {
+            *self.0.lock().unwrap() = Some(event.metadata());
+        }
+    }
+    let caught = Arc::default();
+    let subscriber = tracing_subscriber::registry().with(Catch(Arc::clone(&caught)));
+    tracing::subscriber::with_default(subscriber, what);
+    let caught = caught.lock().unwrap().take();
+    caught.unwrap()
+}
