@@ -172,6 +172,3 @@ async fn delegate(
     };
     Ok(Some(factory.client(purpose, RATE_LIMIT)))
 }
-
-#[cfg(test)]
-mod tests;

@@ -31,15 +31,11 @@ struct Clause<'a> {
     object: Option<[&'a str; 3]>,
 }
 
-/// The form of the page `kind`, such as `Statusz`, that `asked` prefers.
-///
-/// # Errors
-///
-/// An answer that says which forms there are.
-pub(super) fn negotiate(asked: &Asked<'_>, kind: &str) -> Result<Form, Answer> {
+/// The form of the page `kind`, such as `Statusz`, that `asked` prefers; none if he wants none that there is.
+pub(super) fn negotiate(asked: &Asked<'_>, kind: &str) -> Option<Form> {
     let accept = asked.headers.get(http::header::ACCEPT).map_or("", |value| value.to_str().unwrap_or("?"));
     if accept.trim().is_empty() {
-        return Ok(Form::Text);
+        return Some(Form::Text);
     }
     let mut clauses: Vec<_> = accept.split(',').map(Clause::parse).collect();
     // What is more wanted, and less general, first; of those alike, what was said first.
@@ -47,7 +43,7 @@ pub(super) fn negotiate(asked: &Asked<'_>, kind: &str) -> Result<Form, Answer> {
         let by_quality = other.quality.total_cmp(&one.quality);
         by_quality.then((one.kind == "*", one.subtype == "*").cmp(&(other.kind == "*", other.subtype == "*")))
     });
-    clauses.iter().find_map(|clause| clause.form(kind)).ok_or_else(|| not_acceptable(asked))
+    clauses.iter().find_map(|clause| clause.form(kind))
 }
 
 impl<'a> Clause<'a> {
@@ -86,7 +82,8 @@ impl<'a> Clause<'a> {
     }
 }
 
-fn not_acceptable(asked: &Asked<'_>) -> Answer {
+/// Says which forms there are.
+pub(super) fn not_acceptable(asked: &Asked<'_>) -> Answer {
     let message =
         "only the following media types are accepted: application/json, application/yaml, text/plain";
     refusal(asked, StatusCode::NOT_ACCEPTABLE, "NotAcceptable", message, false)

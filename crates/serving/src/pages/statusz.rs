@@ -11,7 +11,7 @@ use http::{HeaderName, HeaderValue, header::CONTENT_TYPE};
 use kcm_clock::{Clock, Timestamp};
 use serde::Serialize;
 
-use super::negotiation::{Form, negotiate};
+use super::negotiation::{Form, negotiate, not_acceptable};
 use crate::{Answer, Asked, Handler, handler};
 
 /// Before both pages.
@@ -129,12 +129,12 @@ fn answer<T: Serialize>(
 ) -> Answer {
     let page = kind.to_ascii_lowercase();
     let (version, format) = match negotiate(asked, kind) {
-        Err(answer) => return answer,
-        Ok(Form::Text) => {
+        None => return not_acceptable(asked),
+        Some(Form::Text) => {
             return Answer::text(format!("\n{component} {page}\n{NOT_FOR_MACHINES}\n{}", text(content)));
         }
-        Ok(Form::Json(version)) => (version, "json"),
-        Ok(Form::Yaml(version)) => (version, "yaml"),
+        Some(Form::Json(version)) => (version, "json"),
+        Some(Form::Yaml(version)) => (version, "yaml"),
     };
     let metadata = Metadata { name: component };
     let object = Object { kind, api_version: format!("config.k8s.io/{version}"), metadata, content };

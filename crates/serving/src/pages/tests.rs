@@ -16,7 +16,7 @@ const CURL: &str = "curl/7.88.1";
 
 fn ask(
     handler: &Handler,
-    method: Method,
+    method: &Method,
     path: &str,
     accept: Option<&'static str>,
     body: &'static str,
@@ -24,11 +24,11 @@ fn ask(
     let mut headers = HeaderMap::from_iter([(header::USER_AGENT, HeaderValue::from_static(CURL))]);
     headers.extend(accept.map(|accept| (header::ACCEPT, HeaderValue::from_static(accept))));
     let (user, body) = (User::default(), Bytes::from_static(body.as_bytes()));
-    handler(&Asked { method: &method, path, query: "", headers: &headers, body: &body, user: &user })
+    handler(&Asked { method, path, query: "", headers: &headers, body: &body, user: &user })
 }
 
 fn get(handler: &Handler, accept: Option<&'static str>) -> Answer {
-    ask(handler, Method::GET, "/", accept, "")
+    ask(handler, &Method::GET, "/", accept, "")
 }
 
 fn text(answer: &Answer) -> &str {
@@ -226,7 +226,7 @@ fn verbosity_is_set_by_put_alone() {
     let routes = debug_flags(Routes::new(), move |verbosity| set.store(verbosity, Ordering::SeqCst));
     let page = routes.find("/debug/flags/v").unwrap();
     let put = |body| {
-        let answer = ask(page, Method::PUT, "/debug/flags/v", None, body);
+        let answer = ask(page, &Method::PUT, "/debug/flags/v", None, body);
         assert_eq!(content_type(&answer), "text/plain");
         (answer.status.as_u16(), text(&answer).to_owned())
     };
@@ -239,11 +239,11 @@ fn verbosity_is_set_by_put_alone() {
         put("9999999999"),
         (400, "strconv.ParseUint: parsing \"9999999999\": value out of range\n".to_owned())
     );
-    let post = ask(page, Method::POST, "/debug/flags/v", None, "4");
+    let post = ask(page, &Method::POST, "/debug/flags/v", None, "4");
     assert_eq!((post.status.as_u16(), text(&post)), (406, "unsupported http method\n"));
     assert_eq!(seen.load(Ordering::SeqCst), 5);
     for index in ["/debug/flags", "/debug/flags/", "/debug/flags/v2"] {
-        let answer = ask(routes.find(index).unwrap(), Method::GET, index, None, "");
+        let answer = ask(routes.find(index).unwrap(), &Method::GET, index, None, "");
         assert_eq!((answer.status.as_u16(), answer.body.len()), (200, 168), "{index}");
     }
 }
@@ -251,7 +251,7 @@ fn verbosity_is_set_by_put_alone() {
 #[test]
 fn profiles_are_not_pretended() {
     let routes = profiling(Routes::new());
-    let get = |path: &str| ask(routes.find(path).unwrap(), Method::GET, path, None, "");
+    let get = |path: &str| ask(routes.find(path).unwrap(), &Method::GET, path, None, "");
     assert_eq!(get("/debug/pprof").headers[header::LOCATION], "/debug/pprof/");
     assert!(text(&get("/debug/pprof/")).contains("perf record"));
     assert_eq!(get("/debug/pprof/profile").status.as_u16(), 501);

@@ -114,7 +114,10 @@ impl Responder {
                     None => Answer::not_found(),
                     Some(handler) => match self.read(body).await {
                         Ok(body) => call(handler, &asked(parts, &body, &user)),
-                        Err(refused) => refused,
+                        // No more of the rest is read, of which nobody knows how much there is.
+                        Err((status, message)) => {
+                            Answer::error(status, message).with(CONNECTION, HeaderValue::from_static("close"))
+                        }
                     },
                 }
             }
@@ -132,8 +135,8 @@ impl Responder {
     ///
     /// # Errors
     ///
-    /// An answer that says what is wrong with it.
-    async fn read<B>(&self, body: B) -> Result<Bytes, Answer>
+    /// What is wrong with it.
+    async fn read<B>(&self, body: B) -> Result<Bytes, (StatusCode, &'static str)>
     where
         B: Body<Data = Bytes>,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
@@ -141,19 +144,15 @@ impl Responder {
         if body.is_end_stream() {
             return Ok(Bytes::new());
         }
-        // No more of the rest is read, of which nobody knows how much there is.
-        let refused = |status, message| {
-            Err(Answer::error(status, message).with(CONNECTION, HeaderValue::from_static("close")))
-        };
         tokio::select! {
             read = Limited::new(body, MAX_BODY).collect() => match read {
                 Ok(body) => Ok(body.to_bytes()),
                 Err(error) if error.is::<LengthLimitError>() => {
-                    refused(StatusCode::PAYLOAD_TOO_LARGE, "request body is too large")
+                    Err((StatusCode::PAYLOAD_TOO_LARGE, "request body is too large"))
                 }
-                Err(_) => refused(StatusCode::BAD_REQUEST, "request body cannot be read"),
+                Err(_) => Err((StatusCode::BAD_REQUEST, "request body cannot be read")),
             },
-            () = self.0.clock.sleep(BODY) => refused(StatusCode::REQUEST_TIMEOUT, "request body came too slowly"),
+            () = self.0.clock.sleep(BODY) => Err((StatusCode::REQUEST_TIMEOUT, "request body came too slowly")),
         }
     }
 }

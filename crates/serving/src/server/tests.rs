@@ -1,1 +1,563 @@
+//! A client on a socket. Bodies and headers are what kube-controller-manager v1.36.2 was seen to answer.
 
+mod world;
+
+use std::{fs, time::Duration};
+
+use http::{Method, header};
+use serde_json::json;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+};
+
+use self::world::{Authority, Client, Seen, Setup, World, ordinary};
+use super::{FAREWELL, crowd::MAX_CONNECTIONS};
+use crate::{RequestHeaderOptions, SniCertKey};
+
+const TTL: Duration = Duration::from_secs(10);
+
+const UNAUTHORIZED: &str = "{\"kind\":\"Status\",\"apiVersion\":\"v1\",\"metadata\":{},\"status\":\"Failure\",\
+    \"message\":\"Unauthorized\",\"reason\":\"Unauthorized\",\"code\":401}\n";
+
+async fn world() -> World {
+    Setup::new().start().await
+}
+
+fn forbidden(user: &str, verb: &str, path: &str) -> String {
+    format!(
+        "{{\"kind\":\"Status\",\"apiVersion\":\"v1\",\"metadata\":{{}},\"status\":\"Failure\",\
+        \"message\":\"forbidden: User \\\"{user}\\\" cannot {verb} path \\\"{path}\\\"\",\
+        \"reason\":\"Forbidden\",\"details\":{{}},\"code\":403}}\n"
+    )
+}
+
+/// Steps the clock until `what` is done, so that nothing has to wait for it.
+async fn hurry<T>(world: &World, what: impl Future<Output = T>) -> T {
+    let mut what = std::pin::pin!(what);
+    loop {
+        tokio::select! {
+            biased;
+            done = &mut what => return done,
+            () = tokio::task::yield_now() => world.clock.step(Duration::from_millis(1)),
+        }
+    }
+}
+
+/// What `client` gets, however long the server means to wait for something.
+async fn hurried(world: &World, client: Client, path: &str) -> Seen {
+    let stream = client.connect(world.address, "localhost").await.unwrap();
+    hurry(world, client.ask(stream, path)).await
+}
+
+// Who is let in.
+
+#[tokio::test]
+async fn nobody_in_particular_may_see_health_and_nothing_else() {
+    let world = world().await;
+    for is_http1 in [false, true] {
+        let client = Client { is_http1, ..Client::default() };
+        let seen = client.get(&world, "/healthz").await;
+        assert_eq!((seen.status, seen.body.as_str()), (200, "ok"));
+        assert_eq!(seen.header(header::CONTENT_TYPE), "text/plain; charset=utf-8");
+        assert_eq!(seen.header(header::CACHE_CONTROL), "no-cache, private");
+        assert_eq!(seen.header(header::X_CONTENT_TYPE_OPTIONS), "nosniff");
+        let seen = client.get(&world, "/metrics?a=1").await;
+        assert_eq!((seen.status, seen.body), (403, forbidden("system:anonymous", "get", "/metrics")));
+        assert_eq!(seen.headers[header::CONTENT_TYPE], "application/json");
+        assert_eq!(seen.headers[header::X_CONTENT_TYPE_OPTIONS], "nosniff");
+        assert_eq!(client.get(&world, "/nowhere").await.status, 403);
+    }
+    let post = Client { method: Method::POST, ..Client::default() };
+    let seen = post.get(&world, "/api/v1/pods").await;
+    assert_eq!((seen.status, seen.body), (403, forbidden("system:anonymous", "post", "/api/v1/pods")));
+}
+
+#[tokio::test]
+async fn refusal_is_for_reading_when_a_person_asks() {
+    let world = world().await;
+    let curl = Client { headers: vec![("user-agent", "curl/7.88.1".to_owned())], ..Client::default() };
+    let expected = r#"{
+  "kind": "Status",
+  "apiVersion": "v1",
+  "metadata": {},
+  "status": "Failure",
+  "message": "forbidden: User \"system:anonymous\" cannot get path \"/metrics\"",
+  "reason": "Forbidden",
+  "details": {},
+  "code": 403
+}"#;
+    let seen = curl.get(&world, "/metrics").await;
+    assert_eq!(seen.body, expected);
+    assert_eq!(seen.header(header::CONTENT_LENGTH), "224");
+}
+
+#[tokio::test]
+async fn token_says_who_it_is_and_the_api_server_what_he_may() {
+    let world = world().await;
+    let alice = Client::with_token("good");
+    let seen = alice.get(&world, "/metrics").await;
+    assert_eq!((seen.status, seen.body.as_str()), (200, "up 1\n"));
+    let spec = json!({
+        "user": "alice", "groups": ["dev", "system:authenticated"],
+        "nonResourceAttributes": {"path": "/metrics", "verb": "get"},
+    });
+    assert_eq!(world.api.last()["spec"], spec);
+    let seen = alice.get(&world, "/nowhere").await;
+    assert_eq!((seen.status, seen.body), (403, forbidden("alice", "get", "/nowhere")));
+    let seen = Client::with_token("poor").get(&world, "/metrics").await;
+    assert_eq!((seen.status, seen.body), (403, forbidden("bob", "get", "/metrics")));
+    for path in ["/metrics", "/healthz"] {
+        let seen = Client::with_token("bad").get(&world, path).await;
+        assert_eq!((seen.status, seen.body.as_str()), (401, UNAUTHORIZED));
+        assert_eq!(seen.headers[header::CONTENT_TYPE], "application/json");
+        assert_eq!(seen.headers.get(header::X_CONTENT_TYPE_OPTIONS), None);
+    }
+}
+
+#[tokio::test]
+async fn answers_of_the_api_server_are_kept_for_their_time() {
+    let world = world().await;
+    for _ in 0..3 {
+        assert_eq!(Client::with_token("good").get(&world, "/metrics").await.status, 200);
+        assert_eq!(Client::with_token("bad").get(&world, "/metrics").await.status, 401);
+        assert_eq!(Client::default().get(&world, "/metrics").await.status, 403);
+    }
+    assert_eq!((world.api.count("tokenreviews"), world.api.count("subjectaccessreviews")), (2, 2));
+    world.clock.step(TTL);
+    assert_eq!(Client::with_token("good").get(&world, "/metrics").await.status, 200);
+    assert_eq!((world.api.count("tokenreviews"), world.api.count("subjectaccessreviews")), (3, 3));
+}
+
+#[tokio::test]
+async fn reason_of_the_api_server_is_passed_on_and_its_trouble_is_ours() {
+    let world = world().await;
+    let client = Client::with_token("good");
+    world.api.answers(|path, body| match path.ends_with("tokenreviews") {
+        true => (201, ordinary(path, body)),
+        false => (201, json!({"status": {"allowed": false, "reason": "because"}}).to_string()),
+    });
+    let seen = client.get(&world, "/a").await;
+    assert!(seen.body.contains(r#"cannot get path \"/a\": because""#), "{}", seen.body);
+
+    let trouble = [
+        (500, "".to_owned()),
+        (403, "".to_owned()),
+        (429, "".to_owned()),
+        (201, "garbage <secret>".to_owned()),
+        (201, json!({"status": {"allowed": true, "denied": true}}).to_string()),
+    ];
+    for (at, (code, answer)) in trouble.into_iter().enumerate() {
+        let before = world.api.count("subjectaccessreviews");
+        world.api.answers(move |_, _| (code, answer.clone()));
+        let path = format!("/b{at}?x=1&y");
+        let seen = hurried(&world, Client::default(), &path).await;
+        assert_eq!(seen.status, 500, "{code}");
+        let begins = format!("Internal Server Error: \"/b{at}?x=1&amp;y\": ");
+        assert!(seen.body.starts_with(&begins) && seen.body.ends_with('\n'), "{}", seen.body);
+        assert!(!seen.body.contains("secret"));
+        assert_eq!(seen.headers[header::X_CONTENT_TYPE_OPTIONS], "nosniff");
+        let asked = world.api.count("subjectaccessreviews") - before;
+        assert_eq!(asked, if matches!(code, 500 | 429) { 5 } else { 1 }, "{code}");
+        let seen = hurried(&world, Client::with_token("new"), "/healthz").await;
+        assert_eq!(seen.status, 401, "{code}");
+    }
+    world.api.answers(|path, body| (201, ordinary(path, body)));
+    assert_eq!(client.get(&world, "/metrics").await.status, 200, "nothing of the trouble was kept");
+}
+
+#[tokio::test]
+async fn who_has_nobody_to_ask_lets_in_nobody() {
+    let world = Setup { has_client: false, ..Setup::new() }.start().await;
+    let client = Client::with_token("good");
+    assert_eq!(
+        client.get(&world, "/healthz").await.status,
+        200,
+        "a token that nobody knows is as good as none"
+    );
+    let seen = client.get(&world, "/metrics").await;
+    assert_eq!((seen.status, seen.body), (403, forbidden("system:anonymous", "get", "/metrics")));
+}
+
+#[tokio::test]
+async fn certificate_of_a_client_says_who_it_is() {
+    let directory = tempfile::tempdir().unwrap();
+    let (authority, stranger) = (Authority::new("ca"), Authority::new("ca"));
+    let path = directory.path().join("ca.crt");
+    fs::write(&path, authority.pem()).unwrap();
+    let mut setup = Setup::new();
+    setup.authentication.client_ca_file = Some(path.clone());
+    setup.authentication.skip_lookup = true;
+    let world = setup.start().await;
+
+    let masters = Client::with_certificate(authority.client("boss", "system:masters"));
+    assert_eq!(masters.get(&world, "/nowhere").await.body, "404 page not found\n");
+    assert_eq!(world.api.count("reviews"), 0, "masters may everything");
+
+    let alice = Client::with_certificate(authority.client("alice", "dev"));
+    assert_eq!(alice.get(&world, "/metrics").await.status, 200);
+    let spec = &world.api.last()["spec"];
+    assert_eq!(spec["groups"], json!(["dev", "system:authenticated"]));
+    let id = spec["extra"]["authentication.kubernetes.io/credential-id"][0].as_str().unwrap();
+    assert_eq!(id.strip_prefix("X509SHA256=").unwrap().len(), 64);
+
+    // Signed by somebody else: refused, but a good token makes up for it.
+    let forged = Client::with_certificate(stranger.client("boss", "system:masters"));
+    for path in ["/metrics", "/healthz"] {
+        assert_eq!(forged.get(&world, path).await.body, UNAUTHORIZED);
+    }
+    let with_token = Client { headers: Client::with_token("good").headers, ..forged.clone() };
+    assert_eq!(with_token.get(&world, "/metrics").await.status, 200);
+    // Those of both are told who the certificate says it is.
+    let both = Client { headers: Client::with_token("good").headers, ..masters };
+    assert_eq!(both.get(&world, "/nowhere").await.status, 404);
+
+    // The file changes, and with it whose word counts.
+    fs::write(&path, stranger.pem()).unwrap();
+    world.clock.step(Duration::from_secs(1));
+    assert_eq!(forged.get(&world, "/nowhere").await.status, 404);
+    assert_eq!(alice.get(&world, "/metrics").await.status, 401);
+}
+
+#[tokio::test]
+async fn certificate_that_is_no_longer_valid_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let authority = Authority::new("ca");
+    let path = directory.path().join("ca.crt");
+    fs::write(&path, authority.pem()).unwrap();
+    let mut setup = Setup::new();
+    setup.authentication.client_ca_file = Some(path);
+    let world = setup.start().await;
+    let boss = Client::with_certificate(authority.client("boss", "system:masters"));
+    assert_eq!(boss.get(&world, "/nowhere").await.status, 404);
+    world.clock.set_wall("5000-01-01T00:00:00Z".parse().unwrap());
+    assert_eq!(boss.get(&world, "/nowhere").await.status, 401);
+}
+
+#[tokio::test]
+async fn certificate_means_nothing_where_no_authority_is_known() {
+    let world = Setup { has_client: false, ..Setup::new() }.start().await;
+    let client = Client::with_certificate(Authority::new("ca").client("boss", "system:masters"));
+    assert_eq!(client.get(&world, "/healthz").await.status, 200);
+    assert_eq!(client.get(&world, "/metrics").await.status, 403);
+}
+
+#[tokio::test]
+async fn proxy_that_is_believed_says_for_whom_it_asks() {
+    let directory = tempfile::tempdir().unwrap();
+    let authority = Authority::new("proxies");
+    let path = directory.path().join("ca.crt");
+    fs::write(&path, authority.pem()).unwrap();
+    let mut setup = Setup::new();
+    setup.authentication.request_header = RequestHeaderOptions {
+        client_ca_file: Some(path),
+        allowed_names: vec!["front-proxy".to_owned()],
+        ..RequestHeaderOptions::default()
+    };
+    let world = setup.start().await;
+    let headers = vec![
+        ("x-remote-user", "alice".to_owned()),
+        ("x-remote-group", "dev".to_owned()),
+        ("x-remote-extra-scopes", "a".to_owned()),
+    ];
+    let proxy = Client { headers, ..Client::with_certificate(authority.client("front-proxy", "x")) };
+    assert_eq!(proxy.get(&world, "/metrics").await.status, 200);
+    let spec = json!({
+        "user": "alice", "groups": ["dev", "system:authenticated"], "extra": {"scopes": ["a"]},
+        "nonResourceAttributes": {"path": "/metrics", "verb": "get"},
+    });
+    assert_eq!(world.api.last()["spec"], spec);
+    // Another one of the same authority is not on the list, and without a certificate the headers say nothing.
+    let other = Client { certificate: Some(authority.client("other", "x")), ..proxy.clone() };
+    assert_eq!(other.get(&world, "/metrics").await.status, 401);
+    let nobody = Client { certificate: None, ..proxy };
+    let seen = nobody.get(&world, "/metrics").await;
+    assert_eq!((seen.status, seen.body), (403, forbidden("system:anonymous", "get", "/metrics")));
+}
+
+#[tokio::test]
+async fn authorities_are_looked_up_in_the_cluster_and_followed() {
+    let (first, second) = (Authority::new("first"), Authority::new("second"));
+    let config_map = |authority: &Authority| {
+        let data = json!({
+            "client-ca-file": authority.pem(),
+            "requestheader-client-ca-file": authority.pem(),
+            "requestheader-allowed-names": "[\"front-proxy\"]",
+            "requestheader-username-headers": "[\"X-Remote-User\"]",
+            "requestheader-group-headers": "[\"X-Remote-Group\"]",
+            "requestheader-extra-headers-prefix": "[\"X-Remote-Extra-\"]",
+        });
+        json!({ "data": data }).to_string()
+    };
+    let setup = Setup::new();
+    let answer = config_map(&first);
+    setup.api.answers(move |path, body| match path.ends_with("extension-apiserver-authentication") {
+        true => (200, answer.clone()),
+        false => (201, ordinary(path, body)),
+    });
+    let world = setup.start().await;
+    let boss = Client::with_certificate(first.client("boss", "system:masters"));
+    assert_eq!(boss.get(&world, "/nowhere").await.status, 404);
+    let headers = vec![("x-remote-user", "boss".to_owned()), ("x-remote-group", "system:masters".to_owned())];
+    let proxy = Client { headers, ..Client::with_certificate(first.client("front-proxy", "x")) };
+    assert_eq!(proxy.get(&world, "/nowhere").await.status, 404);
+
+    // What is broken leaves what was there.
+    let reads = |world: &World| world.api.count("extension-apiserver-authentication");
+    for (code, answer, expected) in [
+        (500, String::new(), 404),
+        (200, json!({"data": {"client-ca-file": "x"}}).to_string(), 404),
+        (200, config_map(&second), 401),
+    ] {
+        world.api.answers(move |_, _| (code, answer.clone()));
+        let before = reads(&world);
+        hurry(&world, async {
+            while reads(&world) == before {
+                tokio::task::yield_now().await;
+            }
+        })
+        .await;
+        // One that is let in for sure once the answer has been read.
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(boss.get(&world, "/nowhere").await.status, expected, "{code}");
+    }
+}
+
+// What becomes of requests.
+
+#[tokio::test]
+async fn head_has_the_headers_alone() {
+    let world = world().await;
+    for is_http1 in [false, true] {
+        let client = Client { method: Method::HEAD, is_http1, ..Client::default() };
+        let seen = client.get(&world, "/healthz").await;
+        assert_eq!((seen.status, seen.body.as_str(), seen.header(header::CONTENT_LENGTH)), (200, "", "2"));
+    }
+}
+
+#[tokio::test]
+async fn handler_that_panics_harms_nobody() {
+    let mut setup = Setup::new();
+    setup.authorization.always_allow_paths.push("/panic".to_owned());
+    let world = setup.start().await;
+    for _ in 0..2 {
+        let seen = Client::default().get(&world, "/panic").await;
+        let text = "This request caused apiserver to panic. Look in the logs for details.\n";
+        assert_eq!((seen.status, seen.body.as_str()), (500, text));
+    }
+    assert_eq!(Client::default().get(&world, "/healthz").await.status, 200);
+}
+
+#[tokio::test]
+async fn body_reaches_the_handler_if_it_is_small_and_credentials_do_not() {
+    let mut setup = Setup::new();
+    setup.authorization.always_allow_paths.push("/echo".to_owned());
+    let world = setup.start().await;
+    let put = |length: usize| {
+        let headers =
+            [Client::with_token("good").headers, vec![("x-remote-user", "eve".to_owned())]].concat();
+        Client { method: Method::PUT, headers, body: vec![b'x'; length].into(), ..Client::default() }
+    };
+    let seen = put(3).get(&world, "/echo").await;
+    assert!(seen.body.starts_with("b\"xxx\""), "{}", seen.body);
+    assert!(!seen.body.contains("good") && !seen.body.contains("eve"), "{}", seen.body);
+    let seen = put(64 * 1024 + 1).get(&world, "/echo").await;
+    assert_eq!((seen.status, seen.body.as_str()), (413, "request body is too large\n"));
+}
+
+#[tokio::test]
+async fn connection_of_who_is_unknown_ends_after_one_answer() {
+    let world = world().await;
+    for (token, is_open) in [("bad", false), ("good", true)] {
+        let stream = Client::default().connect(world.address, "localhost").await.unwrap();
+        let io = hyper_util::rt::TokioIo::new(stream);
+        let (mut send, connection) =
+            hyper::client::conn::http2::handshake(hyper_util::rt::TokioExecutor::new(), io).await.unwrap();
+        let mut connection = tokio::spawn(connection);
+        let request = http::Request::get("https://localhost/metrics")
+            .header("authorization", format!("Bearer {token}"));
+        let request = request.body(http_body_util::Empty::<bytes::Bytes>::new()).unwrap();
+        let status = send.send_request(request).await.unwrap().status();
+        assert_eq!(status.is_success(), is_open);
+        if is_open {
+            assert!(!connection.is_finished() && send.is_ready());
+        } else {
+            (&mut connection).await.unwrap().unwrap();
+        }
+    }
+}
+
+// Certificates.
+
+fn serving_certificate(stream: &tokio_rustls::client::TlsStream<TcpStream>) -> crate::tls::Name {
+    crate::tls::Name::of(&stream.get_ref().1.peer_certificates().unwrap()[0]).unwrap()
+}
+
+#[tokio::test]
+async fn certificate_that_changes_is_served_and_a_broken_one_is_not() {
+    let directory = tempfile::tempdir().unwrap();
+    let authority = Authority::new("ca");
+    let [certificate, key] = ["tls.crt", "tls.key"].map(|name| directory.path().join(name));
+    let write = |name: &str| {
+        let (certificate_pem, key_pem) = authority.server(&[name]);
+        fs::write(&certificate, certificate_pem).unwrap();
+        fs::write(&key, key_pem).unwrap();
+    };
+    write("one.example");
+    let mut setup = Setup::new();
+    setup.serving.tls_cert_file = Some(certificate.clone());
+    setup.serving.tls_private_key_file = Some(key.clone());
+    let world = setup.start().await;
+    let served = async || {
+        let stream = Client::default().connect(world.address, "localhost").await.unwrap();
+        serving_certificate(&stream).common_name
+    };
+    assert_eq!(served().await, "one.example");
+    write("two.example");
+    world.clock.step(Duration::from_secs(1));
+    assert_eq!(served().await, "two.example");
+    // Half of a pair that is being replaced.
+    fs::write(&certificate, authority.server(&["three.example"]).0).unwrap();
+    world.clock.step(Duration::from_secs(1));
+    assert_eq!(served().await, "two.example");
+    fs::remove_file(&key).unwrap();
+    world.clock.step(Duration::from_secs(1));
+    assert_eq!(served().await, "two.example");
+    write("four.example");
+    world.clock.step(Duration::from_secs(1));
+    assert_eq!(served().await, "four.example");
+}
+
+#[tokio::test]
+async fn certificate_is_chosen_by_the_name_that_is_asked_for() {
+    let directory = tempfile::tempdir().unwrap();
+    let authority = Authority::new("ca");
+    let pair = |file: &str, names: &[&str], given: &[&str]| {
+        let [cert_file, key_file] = ["crt", "key"].map(|end| directory.path().join(format!("{file}.{end}")));
+        let (certificate, key) = authority.server(names);
+        fs::write(&cert_file, certificate).unwrap();
+        fs::write(&key_file, key).unwrap();
+        SniCertKey { cert_file, key_file, names: given.iter().map(|&name| name.to_owned()).collect() }
+    };
+    let mut setup = Setup::new();
+    setup.serving.tls_sni_cert_keys =
+        vec![pair("a", &["a.example", "*.wild.example"], &[]), pair("b", &["b.example"], &["given.example"])];
+    let world = setup.start().await;
+    for (name, expected) in [
+        ("a.example", "a.example"),
+        ("A.Example", "a.example"),
+        ("x.wild.example", "a.example"),
+        ("given.example", "b.example"),
+        ("b.example", "localhost@"),
+        ("x.y.wild.example", "localhost@"),
+        ("127.0.0.1", "localhost@"),
+    ] {
+        let stream = Client::default().connect(world.address, name).await.unwrap();
+        let served = serving_certificate(&stream).common_name;
+        assert!(served.starts_with(expected), "{name}: {served}");
+    }
+}
+
+// Bad company.
+
+#[tokio::test]
+async fn garbage_and_http_without_tls_harm_nobody() {
+    let world = world().await;
+    let mut plain = TcpStream::connect(world.address).await.unwrap();
+    plain.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();
+    let mut answer = String::new();
+    plain.read_to_string(&mut answer).await.unwrap();
+    let expected = "HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n";
+    assert_eq!(answer, expected);
+    for garbage in
+        [&b"\x00\x01\x02\x03\x04\x05\x06\x07"[..], b"\x16\x03\x01\xff\xffhello", b"nonsense", b"\x16"]
+    {
+        let mut stream = TcpStream::connect(world.address).await.unwrap();
+        stream.write_all(garbage).await.unwrap();
+        stream.shutdown().await.unwrap();
+        let mut rest = Vec::new();
+        let _ = stream.read_to_end(&mut rest).await;
+    }
+    // Garbage below TLS, in either protocol.
+    for is_http1 in [false, true] {
+        let client = Client { is_http1, ..Client::default() };
+        let mut stream = client.connect(world.address, "localhost").await.unwrap();
+        stream.write_all(&[0xff; 4096]).await.unwrap();
+        let mut rest = Vec::new();
+        let _ = stream.read_to_end(&mut rest).await;
+        assert_eq!(client.get(&world, "/healthz").await.status, 200);
+    }
+}
+
+#[tokio::test]
+async fn client_that_dawdles_over_its_handshake_is_cut_off() {
+    let world = world().await;
+    let mut silent = TcpStream::connect(world.address).await.unwrap();
+    let mut halfway = TcpStream::connect(world.address).await.unwrap();
+    halfway.write_all(b"\x16\x03\x01").await.unwrap();
+    hurry(&world, async {
+        assert_eq!(silent.read(&mut [0]).await.unwrap(), 0);
+        assert_eq!(halfway.read(&mut [0]).await.unwrap(), 0);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn connection_without_requests_is_ended_after_a_while() {
+    let world = world().await;
+    for is_http1 in [false, true] {
+        let client = Client { is_http1, ..Client::default() };
+        let mut stream = client.connect(world.address, "localhost").await.unwrap();
+        let mut rest = Vec::new();
+        let _ = hurry(&world, stream.read_to_end(&mut rest)).await;
+    }
+}
+
+#[tokio::test]
+async fn many_idle_connections_are_bounded_and_keep_nobody_out() {
+    let world = world().await;
+    let mut idle = Vec::new();
+    for _ in 0..4 * MAX_CONNECTIONS {
+        idle.push(TcpStream::connect(world.address).await.unwrap());
+    }
+    assert_eq!(Client::default().get(&world, "/healthz").await.status, 200);
+    let mut ended = 0;
+    for stream in &mut idle {
+        let mut byte = [0];
+        let read = stream.read(&mut byte);
+        let is_over = tokio::select! {
+            biased;
+            read = read => matches!(read, Ok(0) | Err(_)),
+            () = async { for _ in 0..10 { tokio::task::yield_now().await } } => false,
+        };
+        ended += usize::from(is_over);
+    }
+    assert!(ended >= 3 * MAX_CONNECTIONS, "{ended}");
+}
+
+// The end.
+
+#[tokio::test]
+async fn shutdown_lets_go_of_idle_connections_and_of_who_lingers() {
+    let world = world().await;
+    let client = Client { is_http1: true, ..Client::default() };
+    let _idle = client.connect(world.address, "localhost").await.unwrap();
+    let mut half = client.connect(world.address, "localhost").await.unwrap();
+    half.write_all(b"PUT /healthz HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\nabc").await.unwrap();
+    half.flush().await.unwrap();
+    let _silent = TcpStream::connect(world.address).await.unwrap();
+    assert_eq!(client.get(&world, "/healthz").await.status, 200);
+    world.shutdown.cancel();
+    let World { ended, clock, address, .. } = world;
+    let mut ended = std::pin::pin!(ended);
+    loop {
+        tokio::select! {
+            biased;
+            ended = &mut ended => break ended.unwrap(),
+            () = tokio::task::yield_now() => clock.step(FAREWELL / 100),
+        }
+    }
+    assert!(TcpStream::connect(address).await.is_err());
+}

@@ -4,7 +4,7 @@ use std::{
     fs, io,
     net::{IpAddr, Ipv4Addr},
     os::unix::fs::OpenOptionsExt,
-    path::{Path, PathBuf},
+    path::Path,
     sync::Arc,
 };
 
@@ -192,7 +192,7 @@ fn in_memory(made: &SelfSigned) -> Result<Arc<CertifiedKey>, ServingError> {
 }
 
 /// The key is for its owner alone, from the first byte.
-fn write(made: &SelfSigned, certificate: &PathBuf, key: &PathBuf) -> Result<(), ServingError> {
+fn write(made: &SelfSigned, certificate: &Path, key: &Path) -> Result<(), ServingError> {
     let failed = |what: &'static str, path: &Path, error: &io::Error| ServingError::File {
         what,
         path: path.to_owned(),

@@ -1,0 +1,340 @@
+//! A server on a socket, an API server that follows a script, and clients of the first.
+
+use std::{
+    convert::Infallible,
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    sync::Arc,
+};
+
+use bytes::Bytes;
+use http::{HeaderMap, Request, Response, header};
+use http_body_util::{BodyExt, Full};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use kcm_client::{ApiClient, Body, ClientFactory, ClientOptions, RateLimit, UserAgent};
+use kcm_clock::{Clock, FakeClock};
+use parking_lot::Mutex;
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
+};
+use rustls::{
+    ClientConfig, DigitallySignedStruct, Error, SignatureScheme,
+    client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
+    pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime, pem::PemObject},
+};
+use serde_json::{Value, json};
+use tokio::net::TcpStream;
+use tokio_rustls::{TlsConnector, client::TlsStream};
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use super::super::SecureServer;
+use crate::{
+    Access, Answer, AuthenticationOptions, AuthorizationOptions, HealthChecks, Routes, ServingOptions,
+    handler,
+};
+
+pub(super) const NOW: &str = "2026-11-21T08:00:00Z";
+
+/// What the API server answers to a path and a body.
+type Script = Arc<Mutex<Box<dyn FnMut(&str, &Value) -> (u16, String) + Send>>>;
+
+/// The API server that is asked. Keeps what it was asked.
+#[derive(Clone)]
+pub(super) struct Api {
+    script: Script,
+    asked: Arc<Mutex<Vec<(String, Value)>>>,
+    clock: FakeClock,
+}
+
+impl Api {
+    /// One that knows some tokens: `good` is alice's, who may read `/metrics`; `poor` is bob's, who may not.
+    pub(super) fn new(clock: &FakeClock) -> Self {
+        let script: Script = Arc::new(Mutex::new(Box::new(|path, body| (201, ordinary(path, body)))));
+        Self { script, asked: Arc::default(), clock: clock.clone() }
+    }
+
+    pub(super) fn answers(&self, script: impl FnMut(&str, &Value) -> (u16, String) + Send + 'static) {
+        *self.script.lock() = Box::new(script);
+    }
+
+    /// How often it was asked at a path that ends so.
+    pub(super) fn count(&self, ending: &str) -> usize {
+        self.asked.lock().iter().filter(|(path, _)| path.ends_with(ending)).count()
+    }
+
+    /// What it was asked last.
+    pub(super) fn last(&self) -> Value {
+        self.asked.lock().last().unwrap().1.clone()
+    }
+
+    pub(super) fn client(&self) -> ApiClient {
+        let (script, asked) = (Arc::clone(&self.script), Arc::clone(&self.asked));
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let (script, asked) = (Arc::clone(&script), Arc::clone(&asked));
+            async move {
+                let path = request.uri().path().to_owned();
+                let body = request.into_body().collect().await.unwrap().to_bytes();
+                let body: Value = serde_json::from_slice(&body).unwrap_or_default();
+                asked.lock().push((path.clone(), body.clone()));
+                let (code, answer) = (script.lock())(&path, &body);
+                let answer = Response::builder().status(code).body(Full::new(Bytes::from(answer)));
+                Ok::<_, Infallible>(answer.unwrap())
+            }
+        });
+        let options = ClientOptions::new(UserAgent::new("test", "v0", "0"), Arc::new(self.clock.clone()));
+        ClientFactory::in_process(service, options).client("access", RateLimit::UNLIMITED)
+    }
+}
+
+pub(super) fn ordinary(path: &str, body: &Value) -> String {
+    let status = match path {
+        "/apis/authentication.k8s.io/v1/tokenreviews" => match body["spec"]["token"].as_str() {
+            Some("good") => json!({"authenticated": true, "user": {"username": "alice", "groups": ["dev"]}}),
+            Some("poor") => json!({"authenticated": true, "user": {"username": "bob"}}),
+            _ => json!({"authenticated": false}),
+        },
+        "/apis/authorization.k8s.io/v1/subjectaccessreviews" => {
+            let allowed = body["spec"]["user"] == "alice"
+                && body["spec"]["nonResourceAttributes"] == json!({"path": "/metrics", "verb": "get"});
+            json!({ "allowed": allowed })
+        }
+        _ => return json!({"data": {}}).to_string(),
+    };
+    json!({ "status": status }).to_string()
+}
+
+/// Signs certificates.
+pub(super) struct Authority(CertifiedIssuer<'static, KeyPair>);
+
+impl Authority {
+    pub(super) fn new(name: &str) -> Self {
+        let mut params = CertificateParams::default();
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        Self(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
+    }
+
+    pub(super) fn pem(&self) -> String {
+        self.0.pem()
+    }
+
+    /// A certificate and its key, PEM, for a client called so.
+    pub(super) fn client(&self, name: &str, organization: &str) -> (String, String) {
+        let mut params = CertificateParams::default();
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.distinguished_name.push(DnType::OrganizationName, organization);
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        let key = KeyPair::generate().unwrap();
+        (params.signed_by(&key, &self.0).unwrap().pem(), key.serialize_pem())
+    }
+
+    /// The same for a server that is reached by `names`.
+    pub(super) fn server(&self, names: &[&str]) -> (String, String) {
+        let names: Vec<_> = names.iter().map(|&name| name.to_owned()).collect();
+        let mut params = CertificateParams::new(names.clone()).unwrap();
+        params.distinguished_name.push(DnType::CommonName, &names[0]);
+        let key = KeyPair::generate().unwrap();
+        (params.signed_by(&key, &self.0).unwrap().pem(), key.serialize_pem())
+    }
+}
+
+/// What a server is started with.
+pub(super) struct Setup {
+    pub(super) clock: FakeClock,
+    pub(super) api: Api,
+    pub(super) serving: ServingOptions,
+    pub(super) authentication: AuthenticationOptions,
+    pub(super) authorization: AuthorizationOptions,
+    pub(super) has_client: bool,
+}
+
+impl Setup {
+    pub(super) fn new() -> Self {
+        let clock = FakeClock::new(NOW.parse().unwrap());
+        let local = IpAddr::V4(Ipv4Addr::LOCALHOST);
+        Self {
+            api: Api::new(&clock),
+            clock,
+            serving: ServingOptions { bind_address: local, secure_port: 0, ..ServingOptions::default() },
+            authentication: AuthenticationOptions::default(),
+            authorization: AuthorizationOptions::default(),
+            has_client: true,
+        }
+    }
+
+    pub(super) async fn start(self) -> World {
+        let clock: Arc<dyn Clock> = Arc::new(self.clock.clone());
+        let client = || self.has_client.then(|| self.api.client());
+        let access = Access::with_clients(
+            &self.authentication,
+            &self.authorization,
+            client(),
+            client(),
+            Arc::clone(&clock),
+        );
+        let access = access.await.unwrap();
+        let routes = Routes::new()
+            .health("/healthz", &HealthChecks::new())
+            .exact("/metrics", handler(|_| Answer::text("up 1\n")))
+            .exact("/panic", handler(|_| panic!("a handler's own affair")))
+            .exact("/echo", handler(|asked| Answer::text(format!("{:?} {:?}", asked.body, asked.headers))));
+        let server = SecureServer::bind(&self.serving, "test", access, routes, clock).await.unwrap();
+        let address = server.local_addr();
+        let shutdown = CancellationToken::new();
+        let ended = tokio::spawn(server.run(shutdown.clone()));
+        World {
+            address,
+            clock: self.clock,
+            api: self.api,
+            shutdown: shutdown.clone(),
+            ended,
+            _guard: shutdown.drop_guard(),
+        }
+    }
+}
+
+/// A server that runs.
+pub(super) struct World {
+    pub(super) address: SocketAddr,
+    pub(super) clock: FakeClock,
+    pub(super) api: Api,
+    pub(super) shutdown: CancellationToken,
+    pub(super) ended: tokio::task::JoinHandle<()>,
+    _guard: DropGuard,
+}
+
+/// An answer as a client sees it.
+#[derive(Debug)]
+pub(super) struct Seen {
+    pub(super) status: u16,
+    pub(super) headers: HeaderMap,
+    pub(super) body: String,
+}
+
+impl Seen {
+    pub(super) fn header(&self, name: header::HeaderName) -> &str {
+        self.headers.get(name).map_or("", |value| value.to_str().unwrap())
+    }
+}
+
+/// A client: with a certificate or without, by HTTP/2 or not.
+#[derive(Clone, Default)]
+pub(super) struct Client {
+    pub(super) certificate: Option<(String, String)>,
+    pub(super) headers: Vec<(&'static str, String)>,
+    pub(super) is_http1: bool,
+    pub(super) method: http::Method,
+    pub(super) body: Bytes,
+}
+
+impl Client {
+    pub(super) fn with_token(token: &str) -> Self {
+        Self { headers: vec![("authorization", format!("Bearer {token}"))], ..Self::default() }
+    }
+
+    pub(super) fn with_certificate(certificate: (String, String)) -> Self {
+        Self { certificate: Some(certificate), ..Self::default() }
+    }
+
+    pub(super) async fn get(&self, world: &World, path: &str) -> Seen {
+        let stream = self.connect(world.address, "localhost").await.unwrap();
+        self.ask(stream, path).await
+    }
+
+    /// TLS, whatever certificate the server has.
+    pub(super) async fn connect(
+        &self,
+        address: SocketAddr,
+        name: &str,
+    ) -> std::io::Result<TlsStream<TcpStream>> {
+        let tls = ClientConfig::builder_with_provider(crate::tls::provider())
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(Anyone));
+        let mut tls = match &self.certificate {
+            None => tls.with_no_client_auth(),
+            Some((certificate, key)) => {
+                let certificate = CertificateDer::from_pem_slice(certificate.as_bytes()).unwrap();
+                let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).unwrap();
+                tls.with_client_auth_cert(vec![certificate], key).unwrap()
+            }
+        };
+        let protocol = if self.is_http1 { &b"http/1.1"[..] } else { b"h2" };
+        tls.alpn_protocols = vec![protocol.to_vec()];
+        let stream = TcpStream::connect(address).await?;
+        let name = ServerName::try_from(name.to_owned()).unwrap();
+        TlsConnector::from(Arc::new(tls)).connect(name, stream).await
+    }
+
+    pub(super) async fn ask(&self, stream: TlsStream<TcpStream>, path: &str) -> Seen {
+        let mut request = Request::builder().method(self.method.clone());
+        request = if self.is_http1 {
+            request.uri(path).header("host", "localhost")
+        } else {
+            request.uri(format!("https://localhost{path}"))
+        };
+        for (name, value) in &self.headers {
+            request = request.header(*name, value);
+        }
+        let request = request.body(Full::new(self.body.clone())).unwrap();
+        let stream = TokioIo::new(stream);
+        let response = if self.is_http1 {
+            let (mut send, connection) = hyper::client::conn::http1::handshake(stream).await.unwrap();
+            tokio::spawn(connection);
+            send.send_request(request).await.unwrap()
+        } else {
+            let handshake = hyper::client::conn::http2::handshake(TokioExecutor::new(), stream);
+            let (mut send, connection) = handshake.await.unwrap();
+            tokio::spawn(connection);
+            send.send_request(request).await.unwrap()
+        };
+        let (parts, body) = response.into_parts();
+        let body = body.collect().await.unwrap().to_bytes();
+        Seen {
+            status: parts.status.as_u16(),
+            headers: parts.headers,
+            body: String::from_utf8(body.to_vec()).unwrap(),
+        }
+    }
+}
+
+/// Trusts whoever serves: what is tested is the other side.
+#[derive(Debug)]
+struct Anyone;
+
+impl ServerCertVerifier for Anyone {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let algorithms = crate::tls::provider().signature_verification_algorithms;
+        rustls::crypto::verify_tls12_signature(message, certificate, signature, &algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let algorithms = crate::tls::provider().signature_verification_algorithms;
+        rustls::crypto::verify_tls13_signature(message, certificate, signature, &algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        crate::tls::provider().signature_verification_algorithms.supported_schemes()
+    }
+}
