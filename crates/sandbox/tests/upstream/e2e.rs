@@ -363,6 +363,7 @@ async fn should_list_and_delete_a_collection_of_replica_sets() {
     let selected =
         ListOptions { selection: Selection::labels("name=test").unwrap(), ..ListOptions::default() };
     assert_eq!(cluster.server.list(SETS, None, &selected).unwrap().items.len(), 1);
+    assert_eq!(cluster.list(PODS).len(), 3);
     cluster.server.delete_collection(SETS, Some("default"), &selected, &DeleteOptions::default()).unwrap();
     cluster.pass(A_ROLLOUT).await;
     assert_eq!((cluster.list(SETS).len(), cluster.list(PODS).len()), (0, 0));
