@@ -1,0 +1,330 @@
+//! The files under `deploy/` are true: the flags in them are known, the probes ask where it listens, and the roles
+//! grant what the program asks for and no more.
+
+#![expect(clippy::unwrap_used, reason = "a test may fail in its helpers, too")]
+
+use std::{
+    collections::BTreeSet,
+    ffi::OsString,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use kcm_controller_manager::{CONTROLLERS, Command, Invocation};
+use serde_json::Value;
+
+fn deploy() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy")
+}
+
+/// The documents of a file under `deploy/`.
+fn documents(path: &str) -> Vec<Value> {
+    let text = fs::read_to_string(deploy().join(path)).unwrap();
+    text.split("\n---\n").map(|document| serde_saphyr::from_str(document).unwrap()).collect()
+}
+
+fn document(path: &str) -> Value {
+    let [document] = documents(path).try_into().unwrap();
+    document
+}
+
+/// All YAML files below `deploy/`, by path.
+fn files(below: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(below).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(files(&path));
+        } else if path.extension().is_some_and(|extension| extension == "yaml") {
+            found.push(path);
+        }
+    }
+    found.sort();
+    found
+}
+
+fn texts(value: &Value) -> impl Iterator<Item = &str> {
+    value.as_array().into_iter().flatten().map(|text| text.as_str().unwrap())
+}
+
+// Pods.
+
+/// The spec of the pod in each way of running it.
+fn pods() -> [(&'static str, Value); 2] {
+    [
+        ("deployment", document("deployment/deployment.yaml")["spec"]["template"]["spec"].clone()),
+        ("static-pod", document("static-pod/kube-controller-manager-rs.yaml")["spec"].clone()),
+    ]
+}
+
+fn invocation(pod: &Value, more: &[&str]) -> Invocation {
+    let mut command = texts(&pod["containers"][0]["command"]);
+    assert_eq!(command.next(), Some("kube-controller-manager"), "as it is called in the image");
+    match Command::parse(command.chain(more.iter().copied()).map(OsString::from)).unwrap() {
+        Command::Run(invocation) => *invocation,
+        Command::Print(text) => panic!("it would only print {text}"),
+    }
+}
+
+#[test]
+fn pods_start_the_program_with_flags_that_it_knows() {
+    for (name, pod) in pods() {
+        let invocation = invocation(&pod, &[]);
+        assert_eq!(invocation.ignored, Vec::<&str>::new(), "{name}");
+        let election = invocation.manager.leader_election.unwrap();
+        assert_eq!(election.resource_name, "kube-controller-manager-rs", "{name}: not the old manager's");
+        assert_eq!(election.resource_namespace, "kube-system", "{name}");
+    }
+}
+
+#[test]
+fn parked_lease_is_the_one_that_pods_stand_for() {
+    let lease = document("parked-lease.yaml");
+    for (name, pod) in pods() {
+        let election = invocation(&pod, &[]).manager.leader_election.unwrap();
+        assert_eq!(lease["metadata"]["name"], election.resource_name, "{name}");
+        assert_eq!(lease["metadata"]["namespace"], election.resource_namespace, "{name}");
+    }
+    assert_eq!(lease["spec"]["holderIdentity"], "nobody-yet");
+}
+
+#[test]
+fn pods_are_probed_where_the_program_listens() {
+    for (name, pod) in pods() {
+        let serving = invocation(&pod, &[]).serving;
+        let container = &pod["containers"][0];
+        for probe in ["startupProbe", "livenessProbe", "readinessProbe"] {
+            let Some(get) = container[probe].get("httpGet") else {
+                assert_eq!((name, probe), ("static-pod", "readinessProbe"), "no Service waits for it");
+                continue;
+            };
+            assert_eq!(
+                (&get["path"], &get["scheme"]),
+                (&"/healthz".into(), &"HTTPS".into()),
+                "{name} {probe}"
+            );
+            let port = match &get["port"] {
+                Value::String(name) => {
+                    let ports = container["ports"].as_array().unwrap();
+                    let port = ports.iter().find(|port| port["name"] == name.as_str()).unwrap();
+                    &port["containerPort"]
+                }
+                number => number,
+            };
+            assert_eq!(*port, serving.secure_port, "{name} {probe}");
+            if serving.bind_address.is_loopback() {
+                assert_eq!(get["host"], serving.bind_address.to_string(), "{name} {probe}");
+            }
+        }
+    }
+}
+
+#[test]
+fn pods_may_do_nothing_that_the_program_does_not_need() {
+    for (name, pod) in pods() {
+        let spec = &pod["securityContext"];
+        assert_eq!(spec["runAsNonRoot"], true, "{name}");
+        assert_eq!(spec["runAsUser"], 65532, "{name}: as in the Containerfile");
+        assert_eq!(spec["seccompProfile"]["type"], "RuntimeDefault", "{name}");
+        let container = &pod["containers"][0];
+        let context = &container["securityContext"];
+        assert_eq!(context["readOnlyRootFilesystem"], true, "{name}");
+        assert_eq!(context["allowPrivilegeEscalation"], false, "{name}");
+        assert_eq!(context["capabilities"]["drop"], serde_json::json!(["ALL"]), "{name}");
+        assert_eq!(
+            container["resources"]["limits"].get("cpu"),
+            None,
+            "{name}: a throttled leader renews late"
+        );
+        for mount in container["volumeMounts"].as_array().into_iter().flatten() {
+            assert_eq!(mount["readOnly"], true, "{name}");
+        }
+    }
+    let containerfile = fs::read_to_string(deploy().join("Containerfile")).unwrap();
+    assert!(containerfile.contains("USER 65532:65532"));
+}
+
+#[test]
+fn pods_have_the_time_that_the_program_takes_to_stop() {
+    for (name, pod) in pods() {
+        let manager = invocation(&pod, &[]).manager;
+        let release = manager.leader_election.unwrap().renew_deadline;
+        let needs = manager.controller_shutdown_timeout + release;
+        assert!(pod["terminationGracePeriodSeconds"].as_u64().unwrap() > needs.as_secs(), "{name}");
+    }
+}
+
+#[test]
+fn static_pod_has_every_file_that_its_flags_name() {
+    let (_, pod) = &pods()[1];
+    let mounted: Vec<_> = pod["containers"][0]["volumeMounts"].as_array().unwrap().iter().collect();
+    let mounts = |path: &str| mounted.iter().any(|mount| mount["mountPath"] == path);
+    let files: Vec<_> = texts(&pod["containers"][0]["command"])
+        .filter_map(|flag| flag.split_once("=/").map(|(_, path)| format!("/{path}")))
+        .collect();
+    assert_eq!(files.len(), 3);
+    assert!(files.iter().all(|file| mounts(file)), "{files:?}");
+}
+
+#[test]
+fn component_turns_the_third_controller_on() {
+    let component = document("replication-controller/kustomization.yaml");
+    let patch = component["patches"][0]["patch"].as_str().unwrap();
+    let patch: Value = serde_saphyr::from_str(patch).unwrap();
+    let flag = patch[0]["value"].as_str().unwrap();
+    let (_, pod) = &pods()[0];
+    let count = |more: &[&str]| {
+        let selection = invocation(pod, more).manager.controllers;
+        CONTROLLERS.iter().filter(|one| selection.includes(one)).count()
+    };
+    assert_eq!((count(&[]), count(&[flag])), (2, 3), "the old manager keeps it unless it is asked for");
+}
+
+// Roles.
+
+/// Group, resource, name (or empty for all) and verb.
+type Right = (String, String, String, String);
+
+fn rights(role: &Value) -> BTreeSet<Right> {
+    let mut rights = BTreeSet::new();
+    for rule in role["rules"].as_array().unwrap() {
+        let names: Vec<_> = texts(&rule["resourceNames"]).collect();
+        let names = if names.is_empty() { vec![""] } else { names };
+        for group in texts(&rule["apiGroups"]) {
+            for resource in texts(&rule["resources"]) {
+                for name in &names {
+                    for verb in texts(&rule["verbs"]) {
+                        rights.insert([group, resource, name, verb].map(str::to_owned).into());
+                    }
+                }
+            }
+        }
+    }
+    rights
+}
+
+/// Rights from lines of groups, resources and verbs; `core` is the group without a name.
+fn table(lines: &[&str]) -> BTreeSet<Right> {
+    let mut rights = BTreeSet::new();
+    for line in lines {
+        let [groups, resource, verbs]: [&str; 3] =
+            line.split_whitespace().collect::<Vec<_>>().try_into().unwrap();
+        let (resource, name) = resource.split_once('=').unwrap_or((resource, ""));
+        for group in groups.split(',') {
+            for verb in verbs.split(',') {
+                let group = if group == "core" { "" } else { group };
+                rights.insert([group, resource, name, verb].map(str::to_owned).into());
+            }
+        }
+    }
+    rights
+}
+
+/// What the API server of v1.36 grants its controllers (`kubectl get clusterrole system:controller:NAME`).
+const UPSTREAM: [(&str, &[&str]); 3] = [
+    (
+        "rbac/deployment-controller.yaml",
+        &[
+            "apps,extensions deployments get,list,watch,update",
+            "apps,extensions deployments/status update",
+            "apps,extensions deployments/finalizers update",
+            "apps,extensions replicasets get,list,watch,create,update,patch,delete",
+            "core pods get,list,watch,update",
+            "core,events.k8s.io events create,update,patch",
+        ],
+    ),
+    (
+        "rbac/replicaset-controller.yaml",
+        &[
+            "apps,extensions replicasets get,list,watch,update",
+            "apps,extensions replicasets/status update",
+            "apps,extensions replicasets/finalizers update",
+            "core pods list,watch,patch,create,delete",
+            "core,events.k8s.io events create,update,patch",
+        ],
+    ),
+    (
+        "replication-controller/cluster-role.yaml",
+        &[
+            "core replicationcontrollers get,list,watch,update",
+            "core replicationcontrollers/status update",
+            "core replicationcontrollers/finalizers update",
+            "core pods list,watch,patch,create,delete",
+            "core,events.k8s.io events create,update,patch",
+        ],
+    ),
+];
+
+/// What the process asks for itself: to elect, and to be told at once when the Lease is free.
+const PROCESS: &[&str] = &[
+    "coordination.k8s.io leases create",
+    "coordination.k8s.io leases=kube-controller-manager-rs get,update,watch",
+];
+
+#[test]
+fn roles_are_upstreams_and_no_more() {
+    for (file, expected) in UPSTREAM {
+        assert_eq!(rights(&document(file)), table(expected), "{file}");
+    }
+    assert_eq!(rights(&document("rbac/leader-election.yaml")), table(PROCESS));
+}
+
+#[test]
+fn roles_that_are_bound_are_those_that_there_are() {
+    let ours: BTreeSet<_> = ["rbac", "replication-controller"]
+        .iter()
+        .flat_map(|folder| files(&deploy().join(folder)))
+        .map(|path| document(path.to_str().unwrap()))
+        .filter(|role| role.get("rules").is_some())
+        .map(|role| (text(&role["kind"]), text(&role["metadata"]["name"])))
+        .collect();
+    let of_the_server =
+        [("ClusterRole", "system:auth-delegator"), ("Role", "extension-apiserver-authentication-reader")]
+            .map(|(kind, name)| (kind.to_owned(), name.to_owned()));
+    for (bindings, more, subject) in [
+        ("deployment/bindings.yaml", Some("replication-controller/binding.yaml"), "ServiceAccount"),
+        ("static-pod/bindings.yaml", None, "User"),
+    ] {
+        let mut expected: BTreeSet<_> = ours.iter().chain(&of_the_server).cloned().collect();
+        if more.is_none() {
+            expected.retain(|(_, name)| !name.ends_with(":replication-controller"));
+        }
+        let documents: Vec<_> = [Some(bindings), more].into_iter().flatten().flat_map(documents).collect();
+        let bound: BTreeSet<_> = documents
+            .iter()
+            .map(|binding| (text(&binding["roleRef"]["kind"]), text(&binding["roleRef"]["name"])))
+            .collect();
+        assert_eq!(bound, expected, "{bindings}");
+        for binding in documents {
+            let subjects = &binding["subjects"];
+            assert_eq!(subjects.as_array().unwrap().len(), 1);
+            assert_eq!(subjects[0]["kind"], subject);
+            assert_eq!(subjects[0]["name"], "kube-controller-manager-rs");
+        }
+    }
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap().to_owned()
+}
+
+// Kustomizations.
+
+#[test]
+fn kustomizations_name_files_that_there_are_and_forget_none() {
+    let folders = ["rbac", "deployment", "static-pod", "monitoring", "replication-controller"];
+    let mut used = BTreeSet::new();
+    for folder in folders {
+        let folder = deploy().join(folder);
+        let kustomization = folder.join("kustomization.yaml");
+        for resource in texts(&document(kustomization.to_str().unwrap())["resources"]) {
+            let path = folder.join(resource);
+            assert!(path.exists(), "{}", path.display());
+            used.insert(path);
+        }
+        used.insert(kustomization);
+    }
+    let unused: Vec<_> = files(&deploy()).into_iter().filter(|file| !used.contains(file)).collect();
+    let by_hand = ["parked-lease.yaml", "static-pod/kube-controller-manager-rs.yaml"];
+    assert_eq!(unused, by_hand.map(|file| deploy().join(file)));
+}
