@@ -25,7 +25,7 @@ pub fn handler(answer: impl Fn(&Asked<'_>) -> Answer + Send + Sync + 'static) ->
 pub struct Asked<'a> {
     /// The method.
     pub method: &'a Method,
-    /// The path, as it was sent.
+    /// The path, decoded.
     pub path: &'a str,
     /// What followed the `?`, as it was sent; empty if nothing did.
     pub query: &'a str,

@@ -41,17 +41,27 @@ pub fn debug_flags(routes: Routes, set: impl Fn(u32) + Send + Sync + 'static) ->
                 set(verbosity);
                 line(StatusCode::OK, &format!("successfully set klog.logging.verbosity to {verbosity}"))
             }
-            Err(why) => line(StatusCode::BAD_REQUEST, &format!("strconv.ParseUint: parsing {text:?}: {why}")),
+            Err(why) => line(StatusCode::BAD_REQUEST, &why),
         }
     });
     routes.exact("/debug/flags", page.clone()).prefix("/debug/flags/", page).exact("/debug/flags/v", put)
 }
 
-fn parse_verbosity(text: &str) -> Result<u32, &'static str> {
+/// As Go parses it, and complains: first as a flag, then as klog.
+fn parse_verbosity(text: &str) -> Result<u32, String> {
     if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Err("invalid syntax");
+        return Err(format!("strconv.ParseUint: parsing {text:?}: invalid syntax"));
     }
-    text.parse().ok().filter(|&verbosity| i32::try_from(verbosity).is_ok()).ok_or("value out of range")
+    let too_much = "value out of range";
+    let Ok(verbosity) = text.parse::<u32>() else {
+        return Err(format!("strconv.ParseUint: parsing {text:?}: {too_much}"));
+    };
+    if i32::try_from(verbosity).is_err() {
+        return Err(format!(
+            "failed set klog.logging.verbosity {text}: strconv.ParseInt: parsing {text:?}: {too_much}"
+        ));
+    }
+    Ok(verbosity)
 }
 
 /// Adds `/debug/pprof/`, for those who look there: it says that there are no profiles, and what to do instead.

@@ -239,6 +239,9 @@ fn verbosity_is_set_by_put_alone() {
         put("9999999999"),
         (400, "strconv.ParseUint: parsing \"9999999999\": value out of range\n".to_owned())
     );
+    let klog = "failed set klog.logging.verbosity 4294967295: \
+        strconv.ParseInt: parsing \"4294967295\": value out of range\n";
+    assert_eq!(put("4294967295"), (400, klog.to_owned()));
     let post = ask(page, &Method::POST, "/debug/flags/v", None, "4");
     assert_eq!((post.status.as_u16(), text(&post)), (406, "unsupported http method\n"));
     assert_eq!(seen.load(Ordering::SeqCst), 5);

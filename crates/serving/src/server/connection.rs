@@ -67,7 +67,12 @@ impl Protocol {
         // Decided, so that nothing is read to find out, which a client could take its time over.
         let mut builder = if is_http2 { builder.http2_only() } else { builder.http1_only() };
         let max_buffer = usize::try_from(MAX_HEADERS).unwrap_or(usize::MAX);
-        builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADERS).max_buf_size(max_buffer);
+        builder
+            .http1()
+            .timer(TokioTimer::new())
+            .header_read_timeout(HEADERS)
+            .max_buf_size(max_buffer)
+            .title_case_headers(true);
         builder
             .http2()
             .timer(TokioTimer::new())

@@ -23,6 +23,7 @@ use rustls::pki_types::CertificateDer;
 use crate::{
     Access, Answer, Asked, Handler, Routes, User,
     access::{Presented, Refusal},
+    exchange::unescape,
 };
 
 const MAX_BODY: usize = 64 * 1024;
@@ -93,11 +94,14 @@ impl Responder {
         B: Body<Data = Bytes>,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
+        // One reading of the path, for who may and for what there is.
+        let uri = parts.uri.clone();
+        let path = unescape(uri.path(), false);
         let presented = Presented {
             certificates: &peer.certificates,
             headers: &parts.headers,
             method: parts.method.as_str(),
-            path: parts.uri.path(),
+            path: &path,
         };
         let admitted = self.0.access.admit(&presented).await;
         // Who is unknown should not keep a connection (CVE-2023-44487), as upstream.
@@ -107,13 +111,13 @@ impl Responder {
             Err(Refusal::Unknown(_)) => false,
         };
         let answer = match admitted {
-            Err(refusal) => refusal.answer(&asked(parts, &Bytes::new(), &User::default())),
+            Err(refusal) => refusal.answer(&asked(parts, &path, &Bytes::new(), &User::default())),
             Ok(user) => {
                 forget_credentials(&mut parts.headers);
-                match self.0.routes.find(parts.uri.path()) {
+                match self.0.routes.find(&path) {
                     None => Answer::not_found(),
                     Some(handler) => match self.read(body).await {
-                        Ok(body) => call(handler, &asked(parts, &body, &user)),
+                        Ok(body) => call(handler, &asked(parts, &path, &body, &user)),
                         // No more of the rest is read, of which nobody knows how much there is.
                         Err((status, message)) => {
                             Answer::error(status, message).with(CONNECTION, HeaderValue::from_static("close"))
@@ -157,9 +161,9 @@ impl Responder {
     }
 }
 
-fn asked<'a>(parts: &'a Parts, body: &'a Bytes, user: &'a User) -> Asked<'a> {
+fn asked<'a>(parts: &'a Parts, path: &'a str, body: &'a Bytes, user: &'a User) -> Asked<'a> {
     let query = parts.uri.query().unwrap_or_default();
-    Asked { method: &parts.method, path: parts.uri.path(), query, headers: &parts.headers, body, user }
+    Asked { method: &parts.method, path, query, headers: &parts.headers, body, user }
 }
 
 /// Nobody behind here should be tempted to use them.

@@ -103,6 +103,8 @@ async fn token_says_who_it_is_and_the_api_server_what_he_may() {
         "nonResourceAttributes": {"path": "/metrics", "verb": "get"},
     });
     assert_eq!(world.api.last()["spec"], spec);
+    assert_eq!(alice.get(&world, "/%6detrics").await.status, 200, "the same path in other letters");
+    assert_eq!(world.api.count("subjectaccessreviews"), 1);
     let seen = alice.get(&world, "/nowhere").await;
     assert_eq!((seen.status, seen.body), (403, forbidden("alice", "get", "/nowhere")));
     let seen = Client::with_token("poor").get(&world, "/metrics").await;
