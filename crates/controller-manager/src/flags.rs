@@ -166,7 +166,8 @@ impl Flags {
             let index = FLAGS.iter().position(|flag| flag.short == Some(letter));
             let index = index.ok_or_else(|| FlagError::UnknownShort(letter, format!("-{here}")))?;
             let tail = left.as_str();
-            if let Some(value) = tail.strip_prefix('=') {
+            // A `=` that nothing follows is the value itself, as upstream.
+            if let Some(value) = tail.strip_prefix('=').filter(|value| !value.is_empty()) {
                 return self.set(index, value);
             }
             match FLAGS[index].kind.implied() {

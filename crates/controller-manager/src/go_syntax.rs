@@ -49,23 +49,18 @@ fn magnitude(text: &str) -> Option<i128> {
         Some(_) if lower.starts_with('0') => (8, &lower[1..]),
         _ => (10, &lower[..]),
     };
-    // An underscore separates digits, or a prefix from them; and only where a prefix tells the base.
-    let has_prefix = base != 10;
+    // An underscore separates two digits, or a prefix from them.
     let mut value: i128 = 0;
-    let mut after_underscore = !has_prefix;
-    let mut any = false;
+    let mut last = if base == 10 { '_' } else { '0' };
     for digit in digits.chars() {
-        if digit == '_' {
-            if !has_prefix || (any && after_underscore) {
-                return None;
-            }
-            (any, after_underscore) = (true, true);
-            continue;
+        if digit != '_' {
+            value = value.saturating_mul(base.into()).saturating_add(digit.to_digit(base)?.into());
+        } else if last == '_' {
+            return None;
         }
-        value = value.saturating_mul(base.into()).saturating_add(digit.to_digit(base)?.into());
-        (any, after_underscore) = (true, false);
+        last = digit;
     }
-    (any && !after_underscore).then_some(value.min(i128::from(u64::MAX)))
+    (!digits.is_empty() && last != '_').then_some(value.min(i128::from(u64::MAX)))
 }
 
 /// `strconv.ParseFloat`, less the hexadecimal form. 32 bits, or 64.
@@ -193,7 +188,7 @@ mod tests {
             assert_eq!(parse_int(text, 32), Ok(value), "{text}");
         }
         assert_eq!(parse_int("-2147483648", 32), Ok(-2_147_483_648));
-        for text in ["", "-", "1.5", "1_000", "0x", "0_", "08", "x", " 1", "1e3", "0x__1"] {
+        for text in ["", "-", "1.5", "_1", "1_", "1__0", "0x", "0_", "08", "x", " 1", "1e3", "0x__1"] {
             let expected = format!("strconv.ParseInt: parsing {text:?}: invalid syntax");
             assert_eq!(parse_int(text, 32), Err(expected));
         }

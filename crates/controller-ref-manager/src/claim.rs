@@ -264,13 +264,7 @@ where
     K: Claimable,
     C: OwnerControl<K> + ?Sized,
 {
-    debug!(
-        "Patching {} {key} to remove its controllerRef to {}/{} {}",
-        K::KIND,
-        owner.api_version,
-        owner.kind,
-        owner.key()
-    );
+    debug!(kind = K::KIND, object = %key, owner = %owner.key(), "Patching object to remove its controllerRef");
     match control.patch(key, &OwnerPatch::release(&owner.uid, object.uid())).await {
         Ok(_) => Ok(()),
         // Gone, or gone and made anew under that name, or no longer ours: as it should be.

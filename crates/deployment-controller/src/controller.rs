@@ -11,7 +11,7 @@ use kcm_events::EventRecorder;
 use kcm_informer::SharedInformer;
 use kcm_workqueue::{MetricsProvider, QueueConfig, RateLimitingQueue};
 use tokio_util::sync::CancellationToken;
-use tracing::{debug, error, info, trace};
+use tracing::{Instrument, debug, debug_span, error, field::Empty, info, trace};
 
 use crate::{
     Outcome, Requeue, SyncError, execute::Executor, handlers::Handlers, own_writes::OwnWrites, syncer::Syncer,
@@ -168,11 +168,13 @@ async fn process(
     key: ObjectKey,
 ) {
     let started = syncer.clock.monotonic();
-    trace!(%key, "Started syncing deployment");
+    trace!(controller = QUEUE, %key, "Started syncing deployment");
     metrics.started();
-    let outcome = syncer.sync(&key).await;
+    // So that each line of a sync says whose it is; where none is written, at less than `-v=2`, it costs nothing.
+    let span = debug_span!("sync", controller = QUEUE, %key, uid = Empty);
+    let outcome = syncer.sync(&key).instrument(span).await;
     let took = syncer.clock.monotonic().saturating_sub(started);
-    trace!(%key, duration = ?took, "Finished syncing deployment");
+    trace!(controller = QUEUE, %key, duration = ?took, "Finished syncing deployment");
     metrics.ended(took, handle_outcome(&queue, key, outcome));
 }
 
@@ -190,7 +192,7 @@ fn handle_outcome(
             SyncResult::Success
         }
         Ok(Some(Outcome { requeue, waits_for })) => {
-            trace!(%key, %waits_for, ?requeue, "Synced");
+            trace!(controller = QUEUE, %key, %waits_for, ?requeue, "Synced");
             match requeue {
                 Requeue::Never => queue.forget(&key),
                 Requeue::After(delay) => {
@@ -210,12 +212,12 @@ fn handle_outcome(
             SyncResult::Dropped
         }
         Err(error) if queue.num_requeues(&key) < MAX_RETRIES => {
-            debug!(%key, %error, "Error syncing deployment");
+            debug!(controller = QUEUE, %key, err = %error, "Error syncing deployment");
             queue.add_rate_limited(key);
             SyncResult::Error
         }
         Err(error) => {
-            error!(%key, %error, "Dropping deployment out of the queue");
+            error!(controller = QUEUE, %key, err = %error, "Dropping deployment out of the queue");
             queue.forget(&key);
             SyncResult::Dropped
         }

@@ -39,7 +39,7 @@ impl Executor {
             let mut all_well = true;
             let known = answers.len().min(actions.len());
             for planned in &actions[known..] {
-                debug!(deployment = %view.deployment.metadata.key(), why = planned.reason, "{}", planned.action);
+                debug!(why = planned.reason, "{}", planned.action);
                 let answer = self.perform(&planned.action).await;
                 self.remember(view, &answer);
                 all_well = !answer.is_failure();

@@ -23,17 +23,17 @@ pub(crate) struct Handlers {
 /// Every event of a Deployment is worth a look, resyncs and the echo of our own writes included.
 impl EventHandler<Deployment> for Handlers {
     fn on_add(&self, deployment: &Arc<Deployment>, _initial: bool) {
-        trace!("Adding deployment {}", deployment.metadata.key());
+        trace!(key = %deployment.metadata.key(), uid = %deployment.metadata.uid, "Adding deployment");
         self.enqueue(deployment);
     }
 
     fn on_update(&self, _old: &Arc<Deployment>, new: &Arc<Deployment>) {
-        trace!("Updating deployment {}", new.metadata.key());
+        trace!(key = %new.metadata.key(), uid = %new.metadata.uid, "Updating deployment");
         self.enqueue(new);
     }
 
     fn on_delete(&self, deleted: &Deleted<Deployment>) {
-        trace!("Deleting deployment {}", deleted.object().metadata.key());
+        trace!(key = %deleted.object().metadata.key(), uid = %deleted.object().metadata.uid, "Deleting deployment");
         self.enqueue(deleted.object());
     }
 }
@@ -81,7 +81,7 @@ impl EventHandler<Pod> for Handlers {
     fn on_delete(&self, deleted: &Deleted<Pod>) {
         let pod = deleted.object();
         let Some(deployment) = self.deployment_of_pod(pod) else { return };
-        trace!("Pod {} deleted", pod.key);
+        trace!(key = %deployment.metadata.key(), pod = %pod.key, "Pod deleted");
         if deployment.spec.strategy.type_ == RECREATE && !self.has_pods(&deployment) {
             self.enqueue(&deployment);
         }
@@ -95,7 +95,7 @@ impl Handlers {
 
     fn enqueue_owner(&self, set: &ReplicaSet, owner: &OwnerReference, what: &str) {
         if let Some(deployment) = self.resolve(&set.metadata.namespace, owner) {
-            trace!("ReplicaSet {} {what}", set.metadata.key());
+            trace!(key = %deployment.metadata.key(), replica_set = %set.metadata.key(), "ReplicaSet {what}");
             self.enqueue(&deployment);
         }
     }
@@ -105,10 +105,10 @@ impl Handlers {
         let neighbours = self.deployments.by_index(deployment_index::NAMESPACE, &set.metadata.namespace);
         let adopters = deployments_for_replica_set(&neighbours, set);
         if adopters.len() > 1 {
-            trace!("user error! more than one deployment is selecting replica set {}", set.metadata.key());
+            trace!(replica_set = %set.metadata.key(), "user error! more than one deployment is selecting replica set");
         }
         if !adopters.is_empty() {
-            trace!("Orphan ReplicaSet {} {what}", set.metadata.key());
+            trace!(replica_set = %set.metadata.key(), "Orphan ReplicaSet {what}");
         }
         for deployment in adopters {
             self.enqueue(deployment);

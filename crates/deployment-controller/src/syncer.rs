@@ -9,7 +9,7 @@ use kcm_controller_ref_manager::{FreshOwner, OwnerControl, OwnerIdentity, OwnerP
 use kcm_controller_util::index::{orphan_replica_sets, pods_of, replica_sets_of};
 use kcm_deployment_util::{fenceposts::RECREATE, replica_sets::selects_everything};
 use kcm_informer::Store;
-use tracing::debug;
+use tracing::{Span, debug};
 
 use crate::{Outcome, SyncError, View, execute::Executor};
 
@@ -27,10 +27,11 @@ impl Syncer {
     pub(crate) async fn sync(&self, key: &ObjectKey) -> Result<Option<Outcome>, SyncError> {
         let now = self.clock.now();
         let Some(deployment) = self.deployments.get(key) else {
-            debug!(%key, "Deployment has been deleted");
+            debug!("Deployment has been deleted");
             self.executor.own_writes.forget(key);
             return Ok(None);
         };
+        Span::current().record("uid", &*deployment.metadata.uid);
         let view = self.view(self.executor.own_writes.newest(deployment)).await?;
         self.executor.execute(&view, now).await.map(Some)
     }

@@ -49,11 +49,11 @@ impl Syncer {
         let error = match plan {
             Plan::Nothing { .. } => None,
             Plan::CreatePods { count, reason } => {
-                debug!("Too few replicas of {}: {reason}", owner.key());
+                debug!(creating = count, %reason, "Too few replicas");
                 self.create_pods(&view.replica_set, owner, *count).await
             }
             Plan::DeletePods { victims, reason } => {
-                debug!("Too many replicas of {}: {reason}", owner.key());
+                debug!(deleting = victims.len(), %reason, "Too many replicas");
                 self.delete_pods(&view.replica_set, owner, victims).await
             }
         };
@@ -80,9 +80,7 @@ impl Syncer {
         // Nobody will see what was refused or never asked for.
         let skipped = count - created;
         if skipped > 0 {
-            debug!(
-                "Slow-start failure of {key}. Skipping creation of {skipped} pods, decrementing expectations"
-            );
+            debug!(skipped, "Slow-start failure. Skipping creation of pods, decrementing expectations");
             self.expectations.lower(&key, i64::try_from(skipped).unwrap_or(i64::MAX), 0);
         }
         error
@@ -139,7 +137,7 @@ impl Syncer {
         victim: &Victim,
     ) -> Result<(), ManageError> {
         let pod = &victim.pod.key;
-        debug!("Deleting pod {pod} of {owner}: {}", victim.why);
+        debug!(%pod, why = %victim.why, "Deleting pod");
         let Err(error) = self.pod_control.delete_pod(pod).await else {
             let message = format!("Deleted pod: {}", pod.name);
             self.event(replica_set, EventType::Normal, "SuccessfulDelete", message);
@@ -148,10 +146,10 @@ impl Syncer {
         // Its event may have come long ago, or will come because of somebody else.
         self.expectations.deletion_observed(owner, pod);
         if error.is_not_found() {
-            trace!("Pod {pod} has already been deleted");
+            trace!(%pod, "Pod has already been deleted");
             return Ok(());
         }
-        debug!("Failed to delete pod {pod}, decremented expectations of {owner}");
+        debug!(%pod, err = %error, "Failed to delete pod, decremented expectations");
         let message = format!("Error deleting: {error}");
         self.event(replica_set, EventType::Warning, "FailedDelete", message);
         Err(ManageError::Delete(error))

@@ -17,7 +17,7 @@ pub(crate) struct Handlers {
 
 impl EventHandler<ReplicaSet> for Handlers {
     fn on_add(&self, replica_set: &Arc<ReplicaSet>, _initial: bool) {
-        trace!("Adding {}", replica_set.metadata.key());
+        trace!(key = %replica_set.metadata.key(), uid = %replica_set.uid(), "Adding {}", self.syncer.descriptor.kind);
         self.queue.add(replica_set.metadata.key());
     }
 
@@ -28,12 +28,8 @@ impl EventHandler<ReplicaSet> for Handlers {
             self.replica_set_gone(old);
         }
         if old.replicas() != new.replicas() {
-            trace!(
-                "{} updated. Desired pod count {}->{}",
-                new.metadata.key(),
-                old.replicas(),
-                new.replicas()
-            );
+            let (from, to) = (old.replicas(), new.replicas());
+            trace!(key = %new.metadata.key(), uid = %new.uid(), from, to, "Desired pod count has changed");
         }
         self.queue.add(new.metadata.key());
     }
@@ -51,7 +47,7 @@ impl EventHandler<Pod> for Handlers {
         } else if let Some(controller) = &pod.controller {
             let Some(replica_set) = self.resolve(pod, controller) else { return };
             let key = replica_set.metadata.key();
-            trace!("Pod {} created", pod.key);
+            trace!(%key, pod = %pod.key, "Pod created");
             self.syncer.expectations.creation_observed(&key);
             self.queue.add(key);
         } else {
@@ -83,12 +79,12 @@ impl EventHandler<Pod> for Handlers {
         }
         if let Some(controller) = &new.controller {
             let Some(replica_set) = self.resolve(new, controller) else { return };
-            trace!("Pod {} objectMeta updated", new.key);
             let key = replica_set.metadata.key();
+            trace!(%key, pod = %new.key, "Pod updated");
             self.queue.add(key.clone());
             let min_ready_seconds = u64::try_from(replica_set.spec.min_ready_seconds).unwrap_or(0);
             if !old.ready.is_true && new.ready.is_true && min_ready_seconds > 0 {
-                debug!("pod {} will be enqueued after a while for availability check", new.key);
+                debug!(%key, pod = %new.key, "Pod will be enqueued after a while for availability check");
                 self.queue.add_after(key, Duration::from_secs(min_ready_seconds));
             }
         } else if labels_changed || controller_changed {
@@ -104,7 +100,7 @@ impl EventHandler<Pod> for Handlers {
 impl Handlers {
     fn replica_set_gone(&self, replica_set: &ReplicaSet) {
         let key = replica_set.metadata.key();
-        trace!("Deleting {key}");
+        trace!(%key, uid = %replica_set.uid(), "Deleting {}", self.syncer.descriptor.kind);
         self.syncer.consistency.clear(&key, Some(replica_set.uid()));
         self.syncer.expectations.delete(&key);
         self.queue.add(key);
@@ -116,7 +112,7 @@ impl Handlers {
         let Some(controller) = &pod.controller else { return };
         let Some(replica_set) = self.resolve(pod, controller) else { return };
         let key = replica_set.metadata.key();
-        trace!("Pod {} deleted", pod.key);
+        trace!(%key, pod = %pod.key, "Pod deleted");
         self.syncer.expectations.deletion_observed(&key, &pod.key);
         self.queue.add(key);
     }
@@ -149,7 +145,7 @@ impl Handlers {
             );
         }
         if !keys.is_empty() {
-            trace!("Orphan Pod {} wakes {} {}(s)", pod.key, keys.len(), self.syncer.descriptor.kind);
+            trace!(pod = %pod.key, owners = keys.len(), "Orphan pod wakes those that might adopt it");
         }
         for key in keys {
             self.queue.add(key);

@@ -12,7 +12,7 @@ use kcm_events::{EventRecorder, EventType, ObjectReference};
 use kcm_expectations::UidTrackingExpectations;
 use kcm_informer::Store;
 use thiserror::Error;
-use tracing::{error, trace};
+use tracing::{Span, error, trace};
 
 use crate::{
     Descriptor, Hold, ManageError, ReplicaSetMetrics, View,
@@ -74,11 +74,13 @@ impl Syncer {
         })?;
 
         let Some(replica_set) = self.replica_sets.get(key) else {
-            trace!("{} {key} has been deleted", self.descriptor.kind);
+            trace!("{} has been deleted", self.descriptor.kind);
             self.consistency.clear(key, None);
             self.expectations.delete(key);
             return Ok(Synced::default());
         };
+
+        Span::current().record("uid", &**replica_set.uid());
 
         // Before the pods are listed: a pod that comes in between is in the list, and counting it off first
         // would let us create it once more.
@@ -88,7 +90,7 @@ impl Syncer {
             Ok(selector) => selector,
             Err(error) => {
                 // No retry mends that; a changed object comes with its own event.
-                error!("error converting pod selector to selector for rs {key}: {error}");
+                error!(controller = self.descriptor.name, %key, err = %error, "Error converting pod selector to selector");
                 return Ok(Synced::default());
             }
         };

@@ -89,7 +89,7 @@ pub(crate) fn related_pods(
     }
     let Some(controller) = replica_set.metadata.controller() else {
         // DEVIATION: an error in upstream's log. Most ReplicaSets that people make by hand are like that.
-        debug!("{} has no controller: {}", descriptor.kind, replica_set.metadata.key());
+        debug!("{} has no controller", descriptor.kind);
         return Vec::new();
     };
     let siblings = index::replica_sets_of(replica_sets, &controller.uid);
@@ -104,6 +104,6 @@ pub(crate) fn related_pods(
             }
         }
     }
-    trace!("Found {} related pods of {} related ReplicaSets", related.len(), siblings.len());
+    trace!(pods = related.len(), replica_sets = siblings.len(), "Found related pods");
     related
 }

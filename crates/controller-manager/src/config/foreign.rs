@@ -7,7 +7,7 @@ use super::Findings;
 use crate::flags::Flags;
 
 /// `--concurrent-*` flags below one, and how upstream says it.
-const AT_LEAST_ONE: [(&str, &str); 9] = [
+const AT_LEAST_ONE: [(&str, &str); 8] = [
     ("concurrent-daemonset-syncs", "must be greater than 0, but got"),
     ("concurrent-device-taint-eviction-syncs", "must be greater than zero, got"),
     ("concurrent-resourceclaim-syncs", "must be larger than 0, got"),
@@ -16,8 +16,6 @@ const AT_LEAST_ONE: [(&str, &str); 9] = [
     ("concurrent-horizontal-pod-autoscaler-syncs", "must be greater than 0, but got"),
     ("concurrent-job-syncs", "must be greater than 0, but got"),
     ("concurrent-cron-job-syncs", "must be greater than 0, but got"),
-    // Upstream does not name it.
-    ("concurrent-validating-admission-policy-status-syncs", "must be positive, got"),
 ];
 
 const WITHIN: [(&str, i64, i64); 4] = [

@@ -18,10 +18,6 @@ pub(crate) fn logging(flags: &Flags, gates: &FeatureGates, findings: &mut Findin
         ));
     }
     let format = format(flags.text("logging-format"), gates, findings);
-    let verbosity = flags.int("v");
-    if verbosity > i32::MAX.into() {
-        findings.problem(format!("verbosity: Invalid value: {verbosity}: Must be <= {}", i32::MAX));
-    }
     let vmodule = modules(flags);
     if format == LogFormat::Json && !vmodule.is_empty() {
         findings.problem("vmodule: Forbidden: Only supported for text log format");
@@ -44,7 +40,7 @@ pub(crate) fn logging(flags: &Flags, gates: &FeatureGates, findings: &mut Findin
     }
     LoggingOptions {
         format,
-        verbosity: level(verbosity),
+        verbosity: level(flags.int("v")),
         vmodule,
         split_streams: flags.bool(match format {
             LogFormat::Text => "log-text-split-stream",

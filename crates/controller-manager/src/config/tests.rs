@@ -187,7 +187,6 @@ fn config_with_flags_that_do_not_add_up_is_refused_in_upstreams_words() {
         ("--leader-elect-retry-period=0", "retryPeriod must be greater than zero"),
         ("--leader-elect-resource-name=", "--leader-elect-resource-name must not be empty"),
         ("--logging-format=xml", "format: Invalid value: \"xml\": Unsupported log format"),
-        ("--v=4294967295", "verbosity: Invalid value: 4294967295: Must be <= 2147483647"),
         ("--log-flush-frequency=0", "flushFrequency: Invalid value: \"0s\": Must be greater than zero"),
         (
             "--log-text-split-stream",
@@ -207,6 +206,7 @@ fn config_with_flags_that_do_not_add_up_is_refused_in_upstreams_words() {
             "format: Forbidden: Log format json is disabled, see LoggingBetaOptions feature",
         ),
         ("--feature-gates=Foo=true", "unrecognized feature gate: Foo"),
+        ("--emulated-version=1", "illegal version string \"1\""),
         ("--emulated-version=x", "could not parse \"x\" as version"),
         ("--emulated-version=1.36.1", "patch version not allowed, got: kube=1.36.1"),
         ("--emulated-version=kube=1.37", "emulation version 1.37 is not between [1.33, 1.36.0]"),

@@ -31,6 +31,7 @@ impl Version {
         match numbers.map_err(|_| invalid())?[..] {
             [major, minor] => Ok(Self { major, minor, patch: None }),
             [major, minor, patch] => Ok(Self { major, minor, patch: Some(patch) }),
+            [_] => Err(format!("illegal version string {text:?}")),
             _ => Err(invalid()),
         }
     }

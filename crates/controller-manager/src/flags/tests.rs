@@ -153,6 +153,8 @@ fn value_that_makes_no_sense_is_told_in_upstreams_words() {
     let expected = format!("invalid argument \"-1\" for \"-v, --v\" flag: {}", syntax("ParseUint", "-1"));
     assert_eq!(refusal("--v=-1"), expected);
     assert_eq!(refusal("-v-1"), expected);
+    assert!(refusal("-v=").ends_with(&syntax("ParseUint", "=")));
+    assert!(refusal("--v=2147483648").ends_with("value out of range"));
 }
 
 #[cfg(unix)]

@@ -124,8 +124,7 @@ impl Value {
             FlagKind::CertKeys => Self::CertKeys(vec![CertKey::parse(text)?]),
             FlagKind::Map => Self::Map(map(text)?),
             FlagKind::Gates => Self::Gates(gates(text)),
-            // More than a signed number holds makes no difference; the configuration says so.
-            FlagKind::Level => Self::Int(i64::try_from(parse_uint(text, 32)?).unwrap_or(i64::MAX)),
+            FlagKind::Level => Self::Int(level(text)?),
             FlagKind::Modules => Self::Modules(modules(text)?),
             FlagKind::Version => Self::Text(version(text)?),
         })
@@ -250,6 +249,10 @@ fn map(text: &str) -> Result<BTreeMap<String, String>, String> {
     pairs.iter().map(split).collect()
 }
 
+fn level(text: &str) -> Result<i64, String> {
+    parse_uint(text, 31).map(|level| i64::try_from(level).unwrap_or(i64::MAX))
+}
+
 fn gates(text: &str) -> Vec<(String, String)> {
     let pairs = text.split(',').filter(|pair| !pair.is_empty());
     let split = |pair: &str| {
@@ -264,8 +267,8 @@ fn modules(text: &str) -> Result<Vec<(String, i64)>, String> {
     let split = |item: &str| match item.split('=').collect::<Vec<_>>()[..] {
         [pattern, level] if !pattern.is_empty() && !level.is_empty() => {
             let level =
-                parse_uint(level, 31).map_err(|error| format!("parsing verbosity in {item:?}: {error}"))?;
-            Ok((pattern.to_owned(), i64::try_from(level).unwrap_or(i64::MAX)))
+                self::level(level).map_err(|error| format!("parsing verbosity in {item:?}: {error}"))?;
+            Ok((pattern.to_owned(), level))
         }
         _ => Err(format!("{item:?} does not have the pattern=N format")),
     };

@@ -104,6 +104,15 @@ impl<'w> FormatFields<'w> for SpanFields {
         fields.record(&mut text);
         to.write_str(&text.text)
     }
+
+    /// What becomes known of a span later. Each field brings its separator.
+    fn add_fields(
+        &self,
+        current: &'w mut FormattedFields<Self>,
+        fields: &tracing::span::Record<'_>,
+    ) -> fmt::Result {
+        self.format_fields(current.as_writer(), fields)
+    }
 }
 
 /// A text, as JSON writes it.

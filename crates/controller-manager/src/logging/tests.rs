@@ -83,10 +83,13 @@ fn line_in_json_has_zaps_form() {
 #[test]
 fn line_within_a_span_has_the_fields_of_the_span() {
     let text = logged(0, || {
-        let _in = tracing::info_span!(target: "kcm_test", "sync", controller = "deployment").entered();
+        let span = tracing::info_span!(target: "kcm_test", "sync", controller = "deployment", uid = tracing::field::Empty);
+        let _in = span.entered();
+        tracing::Span::current().record("uid", "u1");
         error!(target: "kcm_test", "Failed");
     });
-    assert!(text.starts_with('E') && text.ends_with("] \"Failed\" controller=\"deployment\"\n"), "{text}");
+    let end = "] \"Failed\" controller=\"deployment\" uid=\"u1\"\n";
+    assert!(text.starts_with('E') && text.ends_with(end), "{text}");
 }
 
 #[test]
