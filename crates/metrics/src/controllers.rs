@@ -5,7 +5,10 @@ use std::{sync::Arc, time::Duration};
 use kcm_controller_util::{GroupResource, SyncMetrics, SyncResult};
 use kcm_replicaset_controller::ReplicaSetMetrics;
 
-use crate::{Counter, Family, Gauge, Histogram, Registry, Spec, Stability::Alpha};
+use crate::{
+    Counter, Family, Gauge, Histogram, Registry, Spec,
+    Stability::{Alpha, Beta},
+};
 
 const SYNC: &[f64] = &[0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0];
 
@@ -42,7 +45,7 @@ impl Syncs {
             )),
             running: registry.metric(Spec::upstream(
                 "running_managed_controllers",
-                Alpha,
+                Beta,
                 ["manager", "name"],
                 "1 while a controller runs here, 0 once it has stopped.",
             )),

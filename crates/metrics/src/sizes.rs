@@ -1,12 +1,16 @@
 //! How much memory cached objects take.
 
 use std::{
+    collections::BTreeMap,
     io::{self, Write},
     mem::size_of,
     sync::Arc,
 };
 
-use kcm_api::{Deployment, Pod, ReplicaSet, ReplicationController};
+use kcm_api::{
+    Deployment, DeploymentCondition, ObjectMeta, OwnerReference, Pod, PodTemplate, ReplicaSet,
+    ReplicaSetCondition,
+};
 use kcm_informer::{Object, Store};
 use serde::Serialize;
 
@@ -31,12 +35,11 @@ pub trait CacheSize: Object {
 impl CacheSize for Pod {
     fn bytes(&self) -> usize {
         let text = |text: &Arc<str>| text.len() + ARC + ALLOCATION;
-        let labels: usize = self.labels.iter().map(|(key, value)| pair(key.len(), value.len())).sum();
         let mut bytes = size_of::<Self>() + ARC + ALLOCATION;
         bytes += self.resource_version.len() + ALLOCATION;
         bytes += text(&self.uid) + text(&self.key.name);
         bytes += text(&self.key.namespace) / Arc::strong_count(&self.key.namespace).max(1);
-        bytes += (labels + ARC + ALLOCATION) / Arc::strong_count(&self.labels).max(1);
+        bytes += (map(&self.labels) + ARC + ALLOCATION) / Arc::strong_count(&self.labels).max(1);
         if let Some(node) = &self.node_name {
             bytes += text(node) / Arc::strong_count(node).max(1);
         }
@@ -48,42 +51,52 @@ impl CacheSize for Pod {
     }
 }
 
-/// An entry of a sorted map of strings.
-const fn pair(key: usize, value: usize) -> usize {
-    // A node of eleven places is about two thirds full.
-    size_of::<(String, String)>() * 3 / 2 + key + value + 2 * ALLOCATION
+/// A sorted map of strings. However few it has, a node has room for eleven, and that is most of it.
+fn map(map: &BTreeMap<String, String>) -> usize {
+    const ROOM: usize = 11;
+    let texts: usize = map.iter().map(|(key, value)| key.len() + value.len() + 2 * ALLOCATION).sum();
+    // A larger one has nodes that are about two thirds full.
+    let nodes = if map.len() <= ROOM { map.len().min(1) } else { map.len() * 3 / (2 * ROOM) + 1 };
+    texts + nodes * (ROOM * size_of::<(String, String)>() + 2 * ALLOCATION)
 }
 
-/// An object that is kept whole: its template is text as it came; the rest is strings and numbers, which take about
-/// as much again beside their JSON for where they are and how long they are.
-fn of_whole<K: Serialize>(object: &K, template: usize) -> usize {
+fn template(template: &PodTemplate) -> usize {
+    // Its text as it came, and what is read of it.
+    template.json().len() + map(template.labels()) + map(template.annotations()) + 2 * ALLOCATION
+}
+
+fn metadata(metadata: &ObjectMeta) -> usize {
+    map(&metadata.labels)
+        + map(&metadata.annotations)
+        + metadata.owner_references.capacity() * size_of::<OwnerReference>()
+        + metadata.finalizers.capacity() * size_of::<String>()
+}
+
+/// The rest of an object that is kept whole: strings, of which the JSON tells the length, and where they are.
+fn rest<K: Serialize>(object: &K, counted: &[&str]) -> usize {
     let mut json = Length::default();
     // It can be written: it was read. What could not, would be estimated too low.
     let _ = serde_json::to_writer(&mut json, object);
-    size_of::<K>() + ARC + ALLOCATION + template + 2 * json.0.saturating_sub(template)
+    let counted: usize = counted.iter().map(|text| text.len()).sum();
+    size_of::<K>() + ARC + ALLOCATION + json.0.saturating_sub(counted)
 }
 
-macro_rules! whole {
-    ($($kind:ty => $template:expr),*) => { $(
-        impl CacheSize for $kind {
-            fn bytes(&self) -> usize {
-                let template: fn(&Self) -> usize = $template;
-                of_whole(self, template(self))
-            }
-        }
-    )* };
+impl CacheSize for Deployment {
+    fn bytes(&self) -> usize {
+        let selector = self.spec.selector.as_ref().map_or(0, |selector| map(&selector.match_labels));
+        let conditions = self.status.conditions.capacity() * size_of::<DeploymentCondition>();
+        let parts = metadata(&self.metadata) + template(&self.spec.template) + selector + conditions;
+        parts + rest(self, &[self.spec.template.json()])
+    }
 }
 
-whole! {
-    Deployment => |it| json_length(&it.spec.template),
-    ReplicaSet => |it| json_length(&it.spec.template),
-    ReplicationController => |_| 0
-}
-
-fn json_length(value: &impl Serialize) -> usize {
-    let mut json = Length::default();
-    let _ = serde_json::to_writer(&mut json, value);
-    json.0
+impl CacheSize for ReplicaSet {
+    fn bytes(&self) -> usize {
+        let selector = self.spec.selector.as_ref().map_or(0, |selector| map(&selector.match_labels));
+        let conditions = self.status.conditions.capacity() * size_of::<ReplicaSetCondition>();
+        let parts = metadata(&self.metadata) + template(&self.spec.template) + selector + conditions;
+        parts + rest(self, &[self.spec.template.json()])
+    }
 }
 
 /// Counts what is written to it.

@@ -134,6 +134,38 @@ pub struct Definition {
 }
 
 impl Definition {
+    /// A row of a table in Markdown: name, type, labels, stability, whose it is, what it means.
+    pub fn table_row(&self) -> String {
+        let labels: Vec<_> = self.labels.iter().map(|label| format!("`{label}`")).collect();
+        let whose = match self.origin {
+            Origin::Upstream => "upstream",
+            Origin::Ours => "ours",
+        };
+        let stability = match self.stability {
+            Stability::Unmarked => "–",
+            stability => stability.as_str(),
+        };
+        format!(
+            "| `{}` | {} | {} | {stability} | {whose} | {} |",
+            self.name,
+            self.kind.as_str(),
+            labels.join(", "),
+            self.help.replace('<', "\\<")
+        )
+    }
+
+    /// The upper bounds of a histogram, spelled as in the label `le`, with commas between them.
+    pub fn bounds(&self) -> String {
+        let mut out = String::new();
+        for bound in self.buckets {
+            if !out.is_empty() {
+                out.push_str(", ");
+            }
+            text::write_number(&mut out, *bound);
+        }
+        out
+    }
+
     /// The help text with its mark.
     pub(crate) fn help_line(&self) -> String {
         match self.stability {

@@ -1,0 +1,102 @@
+//! The estimate of a cache's bytes against what the allocator counts. Alone in its binary, because it counts what the
+//! process allocates.
+
+use std::{alloc::System, sync::Arc};
+
+use kcm_api::{Deployment, Pod, PodDecoder, ReplicaSet};
+use kcm_clock::{FakeClock, Timestamp};
+use kcm_controller_util::{deployment_indexers, pod_indexers, replica_set_indexers};
+use kcm_informer::{Indexers, Store, StoreWriter};
+use kcm_metrics::{BuildInfo, CacheSize, Metrics, MetricsOptions};
+use serde_json::{Value, json};
+use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
+
+#[global_allocator]
+static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
+
+const OBJECTS: usize = 2_000;
+
+fn metadata(n: usize) -> Value {
+    json!({
+        "name": format!("web-5f7c9d8b6-{n:05}"), "namespace": "default", "resourceVersion": format!("{}", 100_000 + n),
+        "uid": format!("0b1c2d3e-0000-4000-8000-{n:012}"), "creationTimestamp": "2026-01-02T03:04:05Z",
+        "labels": {"app": "web", "pod-template-hash": "5f7c9d8b6", "app.kubernetes.io/part-of": "shop"},
+        "annotations": {"deployment.kubernetes.io/revision": "3", "deployment.kubernetes.io/desired-replicas": "10"},
+        "ownerReferences": [{
+            "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web-5f7c9d8b6", "controller": true,
+            "uid": "0b1c2d3e-0000-4000-8000-000000000000", "blockOwnerDeletion": true,
+        }],
+    })
+}
+
+fn spec(selector: &str) -> Value {
+    json!({
+        "replicas": 10,
+        "selector": {"matchLabels": {"app": selector}},
+        "template": {
+            "metadata": {"labels": {"app": "web", "pod-template-hash": "5f7c9d8b6"}},
+            "spec": {"containers": [{
+                "name": "web", "image": "registry.example/shop/web:1.2.3", "ports": [{"containerPort": 8080}],
+                "resources": {"requests": {"cpu": "100m", "memory": "128Mi"}},
+                "readinessProbe": {"httpGet": {"path": "/ready", "port": 8080}, "periodSeconds": 5},
+                "terminationMessagePath": "/dev/termination-log", "imagePullPolicy": "IfNotPresent",
+            }], "restartPolicy": "Always", "dnsPolicy": "ClusterFirst"},
+        },
+    })
+}
+
+fn conditions() -> Value {
+    json!({"replicas": 10, "readyReplicas": 10, "conditions": [{
+        "type": "Available", "status": "True", "reason": "MinimumReplicasAvailable",
+        "message": "Deployment has minimum availability.", "lastTransitionTime": "2026-01-02T03:04:05Z",
+    }]})
+}
+
+/// What the cache takes, and what is told of it.
+fn measured<K: CacheSize>(name: &str, indexers: Indexers<K>, decode: impl Fn(usize) -> K) -> (f64, f64) {
+    let clock = Arc::new(FakeClock::new(Timestamp::UNIX_EPOCH));
+    let metrics = Metrics::new(&MetricsOptions::default(), clock, &BuildInfo::default()).unwrap();
+    let mut writer = StoreWriter::new(indexers);
+    let store: Store<K> = writer.reader();
+    let region = Region::new(ALLOCATOR);
+    for n in 0..OBJECTS {
+        writer.apply(Arc::new(decode(n)));
+    }
+    let change = region.change();
+    let allocated = change.bytes_allocated - change.bytes_deallocated;
+    metrics.cache(name, store);
+    let text = metrics.text();
+    let series = format!("kcm_cache_bytes{{resource=\"{name}\"}} ");
+    let told = text.lines().find_map(|line| line.strip_prefix(&series)).unwrap();
+    (allocated as f64, told.parse().unwrap())
+}
+
+#[track_caller]
+fn assert_near(what: &str, (allocated, told): (f64, f64)) {
+    let each = allocated / OBJECTS as f64;
+    assert!(each > 100.0, "the allocator does not count: {each} bytes each");
+    let ratio = told / allocated;
+    println!("{what}: {each:.0} bytes each, told {ratio:.2} of that");
+    assert!((0.67..1.33).contains(&ratio), "{what}: {each:.0} bytes each, told {ratio:.2} of that");
+}
+
+#[test]
+fn estimate_of_a_caches_bytes_is_within_a_third_of_what_is_allocated() {
+    let pods = PodDecoder::default();
+    let pod = |n| -> Pod {
+        let pod = json!({"metadata": metadata(n), "spec": {"nodeName": format!("node-{}", n % 50)},
+            "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}});
+        pods.decode(&pod.to_string()).unwrap()
+    };
+    assert_near("pods", measured("pods", pod_indexers(), pod));
+    let set = |n| -> ReplicaSet {
+        let set = json!({"metadata": metadata(n), "spec": spec("web"), "status": conditions()});
+        serde_json::from_str(&set.to_string()).unwrap()
+    };
+    assert_near("replicasets", measured("replicasets", replica_set_indexers(), set));
+    let deployment = |n| -> Deployment {
+        let deployment = json!({"metadata": metadata(n), "spec": spec("web"), "status": conditions()});
+        serde_json::from_str(&deployment.to_string()).unwrap()
+    };
+    assert_near("deployments", measured("deployments", deployment_indexers(), deployment));
+}
