@@ -36,7 +36,7 @@ enum SandboxError {
     #[error("{0} is not a loopback address: serve there only with --tls and --token-auth-file")]
     NotLoopback(SocketAddr),
     #[error(transparent)]
-    Tls(#[from] tls::TlsError),
+    Tls(#[from] kcm_serving::ServingError),
     #[error(transparent)]
     Data(#[from] DataError),
     #[error("cannot use {path}: {why}")]
@@ -118,7 +118,7 @@ async fn run(flags: Flags) -> Result<(), SandboxError> {
     let controllers = flags.with_controllers.then(|| start_controllers(&server, &clock, &random));
     let outcome = match flags.task {
         Task::Demo => play(server, clock).await,
-        Task::Serve => serve(&server, &flags, &stop).await,
+        Task::Serve => serve(&server, &flags, &*clock, &stop).await,
     };
     // Nothing is lost when they are cut short: what they know, they learn again at the next start.
     drop(controllers);
@@ -150,7 +150,12 @@ async fn play(server: Arc<ApiServer>, clock: Arc<dyn Clock>) -> Result<(), Sandb
     Ok(())
 }
 
-async fn serve(server: &Arc<ApiServer>, flags: &Flags, stop: &CancellationToken) -> Result<(), SandboxError> {
+async fn serve(
+    server: &Arc<ApiServer>,
+    flags: &Flags,
+    clock: &dyn Clock,
+    stop: &CancellationToken,
+) -> Result<(), SandboxError> {
     let address = flags.listen;
     let guarded = flags.tls && flags.token_auth_file.is_some();
     if !guarded && !address.ip().is_loopback() {
@@ -165,7 +170,7 @@ async fn serve(server: &Arc<ApiServer>, flags: &Flags, stop: &CancellationToken)
     }
     let mut tls = None;
     if flags.tls {
-        let (config, certificate) = tls::for_address(address.ip())?;
+        let (config, certificate) = tls::for_address(address.ip(), clock.now())?;
         tls = Some(config);
         access.certificate = Some(certificate);
     }

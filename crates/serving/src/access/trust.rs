@@ -5,7 +5,7 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 use kcm_clock::{Clock, Timestamp};
 use rustls::{
     RootCertStore,
-    pki_types::{CertificateDer, UnixTime, pem::PemObject},
+    pki_types::{CertificateDer, UnixTime},
     server::{WebPkiClientVerifier, danger::ClientCertVerifier},
 };
 
@@ -23,12 +23,8 @@ impl Trust {
     /// What is wrong with it, in one line.
     pub(super) fn parse(pem: &[u8]) -> Result<Self, String> {
         let mut roots = RootCertStore::empty();
-        for certificate in CertificateDer::pem_slice_iter(pem) {
-            let certificate = certificate.map_err(|error| error.to_string())?;
+        for certificate in tls::pem::chain(pem)? {
             roots.add(certificate).map_err(|error| error.to_string())?;
-        }
-        if roots.is_empty() {
-            return Err("no certificate in it".to_owned());
         }
         WebPkiClientVerifier::builder_with_provider(Arc::new(roots), tls::provider())
             .build()

@@ -10,12 +10,11 @@ use std::{
 
 use kcm_clock::Clock;
 use rustls::{
-    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
     server::{ClientHello, ResolvesServerCert},
     sign::CertifiedKey,
 };
 
-use super::{Name, SelfSigned, provider};
+use super::{Name, SelfSigned, pem, provider};
 use crate::{
     ServingError, ServingOptions,
     files::{File, Watched},
@@ -116,26 +115,13 @@ fn parse_files(files: &[File]) -> Result<Pair, ServingError> {
     let [certificate, key] = files else {
         return Err(ServingError::Tls("a certificate and a key are two files".to_owned()));
     };
-    let chain = chain(&certificate.content).map_err(|cause| certificate.error(cause))?;
-    let private = private_key(&key.content).map_err(|cause| key.error(cause))?;
+    let chain = pem::chain(&certificate.content).map_err(|cause| certificate.error(cause))?;
+    let private = pem::private_key(&key.content).map_err(|cause| key.error(cause))?;
     let name = chain.first().map(Name::of).transpose().map_err(|cause| certificate.error(cause))?;
     // What is wrong now is wrong with the key, or with the two together.
     let pair = CertifiedKey::from_der(chain, private, &provider())
         .map_err(|error| key.error(format_args!("cannot be used with {:?}: {error}", certificate.path)))?;
     Ok(Pair { key: Arc::new(pair), names: name.map(host_names).unwrap_or_default() })
-}
-
-fn chain(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
-    let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
-    let chain = chain.map_err(|error| error.to_string())?;
-    if chain.is_empty() { Err("no certificate in it".to_owned()) } else { Ok(chain) }
-}
-
-fn private_key(pem: &[u8]) -> Result<PrivateKeyDer<'static>, String> {
-    PrivateKeyDer::from_pem_slice(pem).map_err(|error| match error {
-        rustls::pki_types::pem::Error::NoItemsFound => "no private key in it".to_owned(),
-        error => error.to_string(),
-    })
 }
 
 /// The names of hosts that a certificate is for, in lower case; the common name as well if it can be one.
@@ -156,7 +142,7 @@ fn made(options: &ServingOptions, component: &str, clock: &Arc<dyn Clock>) -> Re
     let Some(directory) = options.cert_dir.as_ref().filter(|path| !path.as_os_str().is_empty()) else {
         let made = make(options, clock)?;
         tracing::info!("Generated self-signed cert in-memory");
-        return in_memory(&made).map(Source::Made);
+        return Ok(Source::Made(Arc::new(made.certified_key()?)));
     };
     let certificate = directory.join(format!("{component}.crt"));
     let key = directory.join(format!("{component}.key"));
@@ -182,13 +168,6 @@ fn make(options: &ServingOptions, clock: &Arc<dyn Clock>) -> Result<SelfSigned, 
         addresses.push(bound);
     }
     SelfSigned::new(HOST, &[HOST], &addresses, clock.now())
-}
-
-fn in_memory(made: &SelfSigned) -> Result<Arc<CertifiedKey>, ServingError> {
-    let chain = chain(made.certificate_pem.as_bytes()).map_err(ServingError::Tls)?;
-    let key = private_key(made.key_pem.as_bytes()).map_err(ServingError::Tls)?;
-    let pair = CertifiedKey::from_der(chain, key, &provider());
-    pair.map(Arc::new).map_err(|error| ServingError::Tls(error.to_string()))
 }
 
 /// The key is for its owner alone, from the first byte.

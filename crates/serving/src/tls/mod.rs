@@ -3,6 +3,7 @@
 mod certificates;
 mod client;
 mod name;
+pub(crate) mod pem;
 mod self_signed;
 mod suites;
 

@@ -1,6 +1,6 @@
 //! Certificates for who has none.
 
-use std::{net::IpAddr, time::Duration};
+use std::{net::IpAddr, sync::Arc, time::Duration};
 
 use kcm_clock::Timestamp;
 use rcgen::{
@@ -8,6 +8,12 @@ use rcgen::{
     IsCa, KeyPair, KeyUsagePurpose, SanType, date_time_ymd,
 };
 
+use rustls::{
+    ServerConfig,
+    sign::{CertifiedKey, SingleCertAndKey},
+};
+
+use super::{pem, provider};
 use crate::ServingError;
 
 /// A clock that is behind should not make a new certificate invalid.
@@ -43,6 +49,29 @@ impl SelfSigned {
     ) -> Result<Self, ServingError> {
         Self::make(host, names, addresses, now)
             .map_err(|error| ServingError::Tls(format!("cannot make a certificate: {error}")))
+    }
+
+    /// TLS with this certificate and no other, for HTTP/2 and HTTP/1.1; clients are not asked for theirs.
+    ///
+    /// # Errors
+    ///
+    /// When the TLS library will not have it.
+    pub fn server_config(&self) -> Result<ServerConfig, ServingError> {
+        let key = self.certified_key()?;
+        let mut config = ServerConfig::builder_with_provider(provider())
+            .with_safe_default_protocol_versions()
+            .map_err(|error| ServingError::Tls(error.to_string()))?
+            .with_no_client_auth()
+            .with_cert_resolver(Arc::new(SingleCertAndKey::from(key)));
+        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        Ok(config)
+    }
+
+    /// The certificate and its key, for the TLS library.
+    pub(super) fn certified_key(&self) -> Result<CertifiedKey, ServingError> {
+        let chain = pem::chain(self.certificate_pem.as_bytes()).map_err(ServingError::Tls)?;
+        let key = pem::private_key(self.key_pem.as_bytes()).map_err(ServingError::Tls)?;
+        CertifiedKey::from_der(chain, key, &provider()).map_err(|error| ServingError::Tls(error.to_string()))
     }
 
     fn make(host: &str, names: &[&str], addresses: &[IpAddr], now: Timestamp) -> Result<Self, rcgen::Error> {

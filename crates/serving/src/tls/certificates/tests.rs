@@ -30,14 +30,17 @@ fn certificate_of_our_own_is_named_as_upstreams() {
 #[test]
 fn certificate_of_our_own_is_valid_for_a_client_that_trusts_its_authority() {
     use rustls::{
-        RootCertStore, client::WebPkiServerVerifier, client::danger::ServerCertVerifier, pki_types::*,
+        RootCertStore,
+        client::WebPkiServerVerifier,
+        client::danger::ServerCertVerifier,
+        pki_types::{ServerName, UnixTime},
     };
     let now: kcm_clock::Timestamp = "2026-11-21T08:00:00Z".parse().unwrap();
     let made = SelfSigned::new("localhost", &["localhost"], &["10.0.0.1".parse().unwrap()], now).unwrap();
     let mut roots = RootCertStore::empty();
-    roots.add(CertificateDer::from_pem_slice(made.authority_pem.as_bytes()).unwrap()).unwrap();
+    roots.add(pem::chain(made.authority_pem.as_bytes()).unwrap().remove(0)).unwrap();
     let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider()).build().unwrap();
-    let chain = chain(made.certificate_pem.as_bytes()).unwrap();
+    let chain = pem::chain(made.certificate_pem.as_bytes()).unwrap();
     let verify = |name: &str, hours: i64| {
         let name = ServerName::try_from(name.to_owned()).unwrap();
         let at = u64::try_from(now.as_second() + hours * 3600).unwrap();
