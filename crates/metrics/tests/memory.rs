@@ -1,13 +1,18 @@
-//! The estimate of a cache's bytes against what the allocator counts. Alone in its binary, because it counts what the
-//! process allocates.
+//! What the allocator counts: for a cache, beside what is told of it; and for counting, nothing. Alone in its binary, and
+//! one test after the other, because it counts what the process allocates.
 
-use std::{alloc::System, sync::Arc};
+#![expect(clippy::unwrap_used, reason = "the helpers of tests may fail as tests do")]
 
+use std::{alloc::System, sync::Arc, time::Duration};
+
+use http::Method;
 use kcm_api::{Deployment, Pod, PodDecoder, ReplicaSet};
+use kcm_client::Call;
 use kcm_clock::{FakeClock, Timestamp};
-use kcm_controller_util::{deployment_indexers, pod_indexers, replica_set_indexers};
+use kcm_controller_util::{SyncMetrics, SyncResult, deployment_indexers, pod_indexers, replica_set_indexers};
 use kcm_informer::{Indexers, Store, StoreWriter};
 use kcm_metrics::{BuildInfo, CacheSize, Metrics, MetricsOptions};
+use kcm_workqueue::QueueMetrics;
 use serde_json::{Value, json};
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 
@@ -80,8 +85,57 @@ fn assert_near(what: &str, (allocated, told): (f64, f64)) {
     assert!((0.67..1.33).contains(&ratio), "{what}: {each:.0} bytes each, told {ratio:.2} of that");
 }
 
+/// All that one sync with one write tells, and the event that follows it.
+fn one_sync(metrics: &Metrics, queue: &dyn QueueMetrics, syncs: &dyn SyncMetrics) {
+    let millisecond = Duration::from_millis(1);
+    queue.added();
+    queue.depth(1);
+    queue.depth(0);
+    queue.queue_duration(millisecond);
+    syncs.started();
+    let call = Call {
+        client: "deployment-controller",
+        server: "https://10.0.0.1:6443",
+        method: &Method::PUT,
+        path: "/apis/apps/v1/namespaces/default/deployments/web/status",
+        attempt: 1,
+        watch: false,
+    };
+    let clients = metrics.clients();
+    clients.throttled(call, millisecond);
+    clients.sent(call, 1000);
+    clients.answered(call, Some(200), millisecond);
+    clients.received(call, 1000);
+    clients.finished(call, millisecond);
+    syncs.ended(millisecond, SyncResult::Success);
+    queue.work_duration(millisecond);
+    let informers = metrics.informers();
+    informers.store_changed("deployments", 7, "12345678");
+    informers.processed("deployments", millisecond);
+}
+
+fn assert_counting_allocates_nothing() {
+    let clock = Arc::new(FakeClock::new(Timestamp::UNIX_EPOCH));
+    let metrics = Metrics::new(&MetricsOptions::default(), clock, &BuildInfo::default()).unwrap();
+    let queue = metrics.queues().queue("deployment").unwrap();
+    let syncs = metrics.syncs("deployment-controller");
+    // The first time makes the series.
+    one_sync(&metrics, &*queue, &*syncs);
+    let region = Region::new(ALLOCATOR);
+    for _ in 0..100 {
+        one_sync(&metrics, &*queue, &*syncs);
+    }
+    let change = region.change();
+    assert_eq!((change.allocations, change.reallocations), (0, 0));
+}
+
 #[test]
-fn estimate_of_a_caches_bytes_is_within_a_third_of_what_is_allocated() {
+fn counting_allocates_nothing_and_the_estimate_of_a_caches_bytes_is_within_a_third() {
+    assert_counting_allocates_nothing();
+    assert_estimates();
+}
+
+fn assert_estimates() {
     let pods = PodDecoder::default();
     let pod = |n| -> Pod {
         let pod = json!({"metadata": metadata(n), "spec": {"nodeName": format!("node-{}", n % 50)},

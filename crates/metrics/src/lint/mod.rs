@@ -7,7 +7,7 @@ use std::{
     fmt,
 };
 
-use self::parse::{Line, Sample, parse};
+use self::parse::{Labels, Line, Sample, parse};
 
 /// What is wrong with an exposition text.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -67,7 +67,7 @@ struct Reading {
     metrics: BTreeMap<String, Metric>,
     /// The metric of the line before.
     current: String,
-    seen: BTreeSet<(String, Vec<(String, String)>)>,
+    seen: BTreeSet<(String, Labels)>,
     problems: Vec<Problem>,
 }
 
@@ -221,7 +221,7 @@ struct Histogram {
 
 fn histogram_problems(name: &str, samples: &[Sample]) -> BTreeSet<String> {
     let mut problems = BTreeSet::new();
-    let mut histograms: BTreeMap<Vec<(String, String)>, Histogram> = BTreeMap::new();
+    let mut histograms: BTreeMap<Labels, Histogram> = BTreeMap::new();
     for sample in samples {
         let mut labels = sample.labels.clone();
         let bound = labels.iter().position(|(label, _)| label == "le").map(|place| labels.remove(place).1);

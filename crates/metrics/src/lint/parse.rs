@@ -20,11 +20,14 @@ pub(super) enum Line {
     Other,
 }
 
+/// Names and values, in the order of the line.
+pub(super) type Labels = Vec<(String, String)>;
+
 /// One sample.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Sample {
     pub(super) name: String,
-    pub(super) labels: Vec<(String, String)>,
+    pub(super) labels: Labels,
     pub(super) value: f64,
 }
 
@@ -103,8 +106,8 @@ fn parse_number(text: &str) -> Option<f64> {
 }
 
 /// Reads what follows `{`, and gives what follows `}`.
-fn parse_labels(text: &str) -> Result<(Vec<(String, String)>, &str), String> {
-    let mut labels = Vec::new();
+fn parse_labels(text: &str) -> Result<(Labels, &str), String> {
+    let mut labels = Labels::new();
     let mut rest = text;
     loop {
         rest = rest.trim_start();

@@ -1,0 +1,66 @@
+//! What counting costs.
+//!
+//! `cargo bench -p kcm-metrics`
+
+use std::{hint::black_box, sync::Arc, time::Duration};
+
+use criterion::{Criterion, criterion_group, criterion_main};
+use http::Method;
+use kcm_client::Call;
+use kcm_clock::RealClock;
+use kcm_controller_util::SyncResult;
+use kcm_metrics::{BuildInfo, Metrics, MetricsOptions};
+
+fn benches(c: &mut Criterion) {
+    let metrics = Metrics::new(&MetricsOptions::default(), Arc::new(RealClock::new()), &BuildInfo::default());
+    let Ok(metrics) = metrics else { return };
+    let millisecond = Duration::from_millis(1);
+
+    let queue = metrics.queues().queue("deployment");
+    let syncs = metrics.syncs("deployment-controller");
+    c.bench_function("a key through the queue and a sync", |b| {
+        b.iter(|| {
+            if let Some(queue) = &queue {
+                queue.added();
+                queue.depth(1);
+                queue.depth(0);
+                queue.queue_duration(black_box(millisecond));
+                syncs.started();
+                syncs.ended(black_box(millisecond), SyncResult::Success);
+                queue.work_duration(black_box(millisecond));
+            }
+        });
+    });
+
+    let clients = metrics.clients();
+    let call = Call {
+        client: "deployment-controller",
+        server: "https://10.0.0.1:6443",
+        method: &Method::PUT,
+        path: "/apis/apps/v1/namespaces/default/deployments/web/status",
+        attempt: 1,
+        watch: false,
+    };
+    c.bench_function("a write", |b| {
+        b.iter(|| {
+            clients.throttled(black_box(call), millisecond);
+            clients.sent(call, 1000);
+            clients.answered(call, Some(200), millisecond);
+            clients.received(call, 1000);
+            clients.finished(call, millisecond);
+        });
+    });
+
+    let informers = metrics.informers();
+    c.bench_function("an event", |b| {
+        b.iter(|| {
+            informers.store_changed(black_box("pods"), 50_000, "12345678");
+            informers.processed("pods", millisecond);
+        });
+    });
+
+    c.bench_function("a scrape", |b| b.iter(|| metrics.text().len()));
+}
+
+criterion_group!(all, benches);
+criterion_main!(all);
