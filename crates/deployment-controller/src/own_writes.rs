@@ -27,6 +27,12 @@ struct Written {
     replica_sets: Vec<Arc<ReplicaSet>>,
 }
 
+impl Written {
+    fn is_empty(&self) -> bool {
+        self.deployment.is_none() && self.replica_sets.is_empty()
+    }
+}
+
 impl OwnWrites {
     /// Takes note of a Deployment as the server has it now.
     pub(crate) fn deployment(&self, deployment: &Arc<Deployment>) {
@@ -56,7 +62,7 @@ impl OwnWrites {
             return written.clone().unwrap_or(cached);
         }
         *written = None;
-        if entry.get().replica_sets.is_empty() {
+        if entry.get().is_empty() {
             entry.remove();
         }
         cached
@@ -70,7 +76,8 @@ impl OwnWrites {
         sets: &mut Vec<Arc<ReplicaSet>>,
     ) {
         let mut records = self.0.lock();
-        let Some(written) = records.get_mut(key) else { return };
+        let Entry::Occupied(mut entry) = records.entry(key.clone()) else { return };
+        let written = entry.get_mut();
         written.replica_sets.retain(|set| match store.get(&set.metadata.key()) {
             Some(cached) if cached.uid() == set.uid() => is_ahead(&**set, &*cached),
             // Another has its name.
@@ -86,6 +93,9 @@ impl OwnWrites {
                 Some(cached) => *cached = Arc::clone(set),
                 None => sets.push(Arc::clone(set)),
             }
+        }
+        if written.is_empty() {
+            entry.remove();
         }
     }
 }

@@ -40,7 +40,16 @@ fn written_replica_set_stands_in_for_an_older_one_and_gives_way_to_a_newer_one()
     let writes = written("10");
     assert_eq!(overlaid(&writes, Some("9"), "9"), ["10"]);
     assert_eq!(overlaid(&writes, Some("11"), "11"), ["11"]);
-    assert_eq!(overlaid(&writes, Some("9"), "9"), ["9"], "what has been caught up with is forgotten");
+    assert!(writes.0.lock().is_empty(), "what has been caught up with is forgotten");
+    assert_eq!(overlaid(&writes, Some("9"), "9"), ["9"]);
+}
+
+#[test]
+fn record_of_a_deployment_that_was_written_outlasts_its_replica_sets() {
+    let writes = written("10");
+    writes.deployment(&deployment_at("12"));
+    assert_eq!(overlaid(&writes, Some("11"), "11"), ["11"]);
+    assert_eq!(writes.newest(deployment_at("11")).metadata.resource_version, "12");
 }
 
 #[test]
