@@ -5,7 +5,7 @@ use std::{fmt, sync::Arc, time::Duration};
 use bytes::Bytes;
 use http::{
     HeaderValue, Response, StatusCode,
-    header::{ACCEPT, CONTENT_TYPE, USER_AGENT},
+    header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, USER_AGENT},
 };
 use http_body_util::{BodyExt, Limited};
 use kcm_api::ApiError;
@@ -18,6 +18,7 @@ use crate::{
     observer::{Call, Observer},
     request::{JSON, Request},
     retry::{self, Ending},
+    service_account::ServiceAccount,
     write_gate::{Closed, WriteGate},
 };
 
@@ -47,6 +48,7 @@ struct Inner {
     time_out: Duration,
     observer: Arc<dyn Observer>,
     gate: WriteGate,
+    account: Option<Arc<ServiceAccount>>,
 }
 
 /// What an [`ApiClient`] is made of.
@@ -61,6 +63,8 @@ pub(crate) struct Parts {
     pub(crate) time_out: Duration,
     pub(crate) observer: Arc<dyn Observer>,
     pub(crate) gate: WriteGate,
+    /// As whom it asks, if not as the connections say.
+    pub(crate) account: Option<Arc<ServiceAccount>>,
 }
 
 /// What is wrong, and how it came to be.
@@ -71,7 +75,19 @@ struct Failure {
 
 impl ApiClient {
     pub(crate) fn new(parts: Parts) -> Self {
-        let Parts { name, agent, server, requests, watches, bucket, clock, time_out, observer, gate } = parts;
+        let Parts {
+            name,
+            agent,
+            server,
+            requests,
+            watches,
+            bucket,
+            clock,
+            time_out,
+            observer,
+            gate,
+            account,
+        } = parts;
         Self(Arc::new(Inner {
             name,
             agent,
@@ -83,6 +99,7 @@ impl ApiClient {
             time_out,
             observer,
             gate,
+            account,
         }))
     }
 
@@ -217,11 +234,27 @@ impl ApiClient {
         request: &Request,
         attempt: u32,
     ) -> Result<Response<Body>, Failure> {
-        let wire = self.on_the_wire(request)?;
+        let mut wire = self.on_the_wire(request)?;
+        let authorization = match &self.0.account {
+            None => None,
+            Some(account) => {
+                let authorization = account.authorization().await;
+                // Nothing was sent.
+                let failure = |error| Failure { error, ending: Ending::NotConnected };
+                Some((account, authorization.map_err(failure)?))
+            }
+        };
+        if let Some((_, header)) = &authorization {
+            wire.headers_mut().insert(AUTHORIZATION, header.clone());
+        }
         let waiting = Waiting { client: self, request, attempt, start: self.0.clock.monotonic() };
         self.0.observer.sent(self.call(request, attempt), request.body.len());
         let outcome = client.send(wire).await;
-        waiting.over(outcome.as_ref().ok().map(Response::status));
+        let code = outcome.as_ref().ok().map(Response::status);
+        waiting.over(code);
+        if let (Some((account, header)), Some(StatusCode::UNAUTHORIZED)) = (&authorization, code) {
+            account.refused(header).await;
+        }
         outcome.map_err(|error| self.broken(request, &error))
     }
 

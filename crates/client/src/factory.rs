@@ -17,6 +17,7 @@ use crate::{
     api_client::{ApiClient, Parts},
     limiter::{RateLimit, TokenBucket},
     observer::{NoObserver, Observer},
+    service_account::ServiceAccounts,
     transport::{ConfigError, Lane, Server, Transport},
     write_gate::WriteGate,
 };
@@ -54,6 +55,9 @@ pub struct ClientFactory {
     watches: Client,
     options: ClientOptions,
     gate: WriteGate,
+    /// None in process.
+    transport: Option<Arc<Transport>>,
+    accounts: Option<ServiceAccounts>,
 }
 
 impl ClientFactory {
@@ -70,6 +74,8 @@ impl ClientFactory {
             watches: transport.client(Lane::Watches),
             options,
             gate: WriteGate::default(),
+            transport: Some(transport),
+            accounts: None,
         })
     }
 
@@ -88,7 +94,33 @@ impl ClientFactory {
     {
         let client = ClientBuilder::new(service, "default").build();
         let gate = WriteGate::default();
-        Self { server: "".into(), requests: client.clone(), watches: client, options, gate }
+        let (requests, watches) = (client.clone(), client);
+        Self { server: "".into(), requests, watches, options, gate, transport: None, accounts: None }
+    }
+
+    /// The same, for [controllers' clients](Self::controller_client) that each act as a service account of their own
+    /// name in `namespace`. Tokens are asked for by `client` when they are needed, and service accounts that are
+    /// missing are created.
+    ///
+    /// Upstream counterpart: `clientbuilder.NewDynamicClientBuilder`.
+    ///
+    /// # Errors
+    ///
+    /// When the configuration cannot be read anymore.
+    pub async fn with_service_accounts(
+        &self,
+        namespace: &str,
+        client: ApiClient,
+    ) -> Result<Self, ConfigError> {
+        let (requests, watches) = match &self.transport {
+            None => (self.requests.clone(), self.watches.clone()),
+            Some(transport) => {
+                let anonymous = transport.anonymous().await?;
+                (anonymous.client(Lane::Requests), anonymous.client(Lane::Watches))
+            }
+        };
+        let accounts = ServiceAccounts { namespace: namespace.into(), client, requests, watches };
+        Ok(Self { accounts: Some(accounts), ..self.clone() })
     }
 
     /// The same connections for clients that write only while `leader` is open; they read at any time.
@@ -109,10 +141,28 @@ impl ClientFactory {
         this
     }
 
+    /// A client for the controller called `name`. If controllers have [service
+    /// accounts](Self::with_service_accounts), it acts as the one of that name; otherwise it is as any other.
+    pub fn controller_client(&self, name: &str, limit: RateLimit) -> ApiClient {
+        let Some(accounts) = &self.accounts else { return self.client(name, limit) };
+        let account = accounts.of(name);
+        ApiClient::new(Parts {
+            agent: self.options.agent.header(&account.user()),
+            requests: accounts.requests.clone(),
+            watches: accounts.watches.clone(),
+            account: Some(account),
+            ..self.parts(name, limit)
+        })
+    }
+
     /// A client of its own name and rate limit. Events of a controller go through the same client, so that they
     /// share its limit (US-1.3).
     pub fn client(&self, name: &str, limit: RateLimit) -> ApiClient {
-        ApiClient::new(Parts {
+        ApiClient::new(self.parts(name, limit))
+    }
+
+    fn parts(&self, name: &str, limit: RateLimit) -> Parts {
+        Parts {
             name: name.to_owned(),
             agent: self.options.agent.header(name),
             server: Arc::clone(&self.server),
@@ -123,7 +173,8 @@ impl ClientFactory {
             time_out: self.options.time_out,
             observer: Arc::clone(&self.options.observer),
             gate: self.gate.clone(),
-        })
+            account: None,
+        }
     }
 
     /// Where requests go, such as `https://10.0.0.1:6443`; empty in process.

@@ -35,6 +35,7 @@ mod observer;
 mod replication_controllers;
 mod request;
 mod retry;
+mod service_account;
 mod transport;
 mod watch;
 mod write_gate;

@@ -12,7 +12,7 @@ use std::{
 use futures_util::StreamExt;
 use http::Method;
 use kcm_api::{ApiError, Deployment, ObjectKey, Pod, ReplicaSet};
-use kcm_client::{Call, ClientOptions, Observer, RateLimit, ReplicationControllers, Request};
+use kcm_client::{ApiClient, Call, ClientOptions, Observer, RateLimit, ReplicationControllers, Request};
 use kcm_clock::{Clock, SimulatedClock, Timestamp};
 use kcm_controller_ref_manager::OwnerPatch;
 use kcm_controller_util::{DeploymentControl, PodControl, ReplicaSetControl};
@@ -20,7 +20,7 @@ use kcm_events::EventSink;
 use kcm_informer::{ListOptions, WatchEvent, WatchOptions};
 use serde_json::{Value, json};
 
-use support::{Answer, Scripted, ok, status};
+use support::{Answer, Scripted, Seen, ok, status};
 
 fn scripted(script: impl IntoIterator<Item = Answer>) -> Scripted {
     Scripted::new(Arc::new(SimulatedClock::new(Timestamp::UNIX_EPOCH)), script)
@@ -348,6 +348,120 @@ async fn replication_controllers_are_listed_and_watched_as_replica_sets() {
     let paths: Vec<_> = server.seen().into_iter().map(|seen| seen.path).collect();
     assert!(paths[0].starts_with("/api/v1/replicationcontrollers?limit="), "{paths:?}");
     assert!(paths[1].starts_with("/api/v1/replicationcontrollers?watch=true&"), "{paths:?}");
+}
+
+// Service accounts.
+
+const TOKEN: &str = "POST /api/v1/namespaces/kube-system/serviceaccounts/web-controller/token";
+
+fn token(text: &str, expires: &str) -> Answer {
+    ok(json!({"status": {"token": text, "expirationTimestamp": expires}}))
+}
+
+async fn as_service_account(server: &Scripted) -> ApiClient {
+    let root = server.client();
+    let factory = server.factory().with_service_accounts("kube-system", root).await.unwrap();
+    factory.controller_client("web-controller", RateLimit::UNLIMITED)
+}
+
+fn authorizations(server: &Scripted) -> Vec<(String, Option<String>)> {
+    let text = |seen: &Seen| {
+        let header = seen.headers.get("authorization").map(|value| value.to_str().unwrap().to_owned());
+        (format!("{} {}", seen.method, seen.path), header)
+    };
+    server.seen().iter().map(text).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn service_account_is_made_when_it_is_missing_and_its_token_renewed_in_time() {
+    let server = scripted([
+        refused(404, None),
+        ok("{}"),
+        token("first", "1970-01-01T01:00:00Z"),
+        ok("{}"),
+        ok("{}"),
+        ok("{}"),
+        token("second", "1970-01-01T02:00:00Z"),
+        ok("{}"),
+    ]);
+    let client = as_service_account(&server).await;
+    let read = Request::get("/api/v1/pods");
+    client.send(&read).await.unwrap();
+    server.clock().sleep(Duration::from_secs(47 * 60)).await;
+    client.send(&read).await.unwrap();
+    server.clock().sleep(Duration::from_secs(2 * 60)).await;
+    client.send(&read).await.unwrap();
+
+    let account = "/api/v1/namespaces/kube-system/serviceaccounts";
+    let with = |token: &str| ("GET /api/v1/pods".to_owned(), Some(format!("Bearer {token}")));
+    assert_eq!(
+        authorizations(&server),
+        [
+            (format!("GET {account}/web-controller"), None),
+            (format!("POST {account}"), None),
+            (TOKEN.to_owned(), None),
+            with("first"),
+            with("first"),
+            (format!("GET {account}/web-controller"), None),
+            (TOKEN.to_owned(), None),
+            with("second"),
+        ]
+    );
+    let agent = server.seen()[3].headers["user-agent"].to_str().unwrap().to_owned();
+    assert!(agent.ends_with("/system:serviceaccount:kube-system:web-controller"), "{agent}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn token_that_the_server_does_not_believe_is_replaced() {
+    let server = scripted([
+        ok("{}"),
+        token("first", "1970-01-01T01:00:00Z"),
+        refused(401, None),
+        ok("{}"),
+        token("second", "1970-01-01T01:00:00Z"),
+        ok("{}"),
+    ]);
+    let client = as_service_account(&server).await;
+    assert_eq!(client.send(&post()).await.unwrap_err().code(), Some(401));
+    client.send(&post()).await.unwrap();
+    let last = authorizations(&server).pop().unwrap();
+    assert_eq!(last.1.as_deref(), Some("Bearer second"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn token_that_cannot_be_had_is_asked_for_four_times_and_nothing_is_sent_without() {
+    let server = scripted(std::iter::repeat_with(|| refused(403, None)).take(8));
+    let client = as_service_account(&server).await;
+    let error = client.send(&post()).await.unwrap_err();
+    assert_eq!(error.to_string(), "failed to get token for kube-system/web-controller: refused");
+    assert!(!error.is_forbidden(), "that would be said of the request itself");
+    let seconds: Vec<_> = server.seen().iter().map(|seen| seen.at.as_millis()).collect();
+    assert_eq!(seconds, [0, 500, 1500, 3500]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn token_that_cannot_be_renewed_is_used_on() {
+    let first = token("first", "1970-01-01T01:00:00Z");
+    let refusals = std::iter::repeat_with(|| refused(500, None)).take(4);
+    let script: Vec<_> = [ok("{}"), first, ok("{}")].into_iter().chain(refusals).chain([ok("{}")]).collect();
+    let server = scripted(script);
+    let client = as_service_account(&server).await;
+    client.send(&post()).await.unwrap();
+    server.clock().sleep(Duration::from_secs(49 * 60)).await;
+    client.send(&post()).await.unwrap();
+    let last = authorizations(&server).pop().unwrap();
+    assert_eq!(last.1.as_deref(), Some("Bearer first"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn token_request_with_a_strange_answer_is_told_without_quoting_it() {
+    let strange =
+        || ok(r#"{"status": {"token": "secret\nsecret", "expirationTimestamp": "1970-01-01T01:00:00Z"}}"#);
+    let other = || ok(r#"{"status": {"token": "secret"}}"#);
+    let server = scripted([ok("{}"), strange(), ok("{}"), strange(), ok("{}"), strange(), ok("{}"), other()]);
+    let error = as_service_account(&server).await.send(&post()).await.unwrap_err().to_string();
+    assert!(error.ends_with("/web-controller/token: the answer is no TokenRequest"), "{error}");
+    assert!(!error.contains("secret"), "{error}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -43,6 +43,8 @@ pub(crate) enum Lane {
 /// task. New credentials get new connections; what is under way on the old ones ends there.
 pub(crate) struct Transport {
     server: Server,
+    /// Whether the credentials there are left aside.
+    is_anonymous: bool,
     clock: Arc<dyn Clock>,
     state: Mutex<State>,
 }
@@ -65,9 +67,22 @@ struct Way {
 impl Transport {
     /// Reads the configuration. No connection is made yet.
     pub(crate) async fn new(server: Server, clock: Arc<dyn Clock>) -> Result<Arc<Self>, ConfigError> {
+        Self::connect(server, false, clock).await
+    }
+
+    /// Connections to the same server on which nobody says who he is.
+    pub(crate) async fn anonymous(&self) -> Result<Arc<Self>, ConfigError> {
+        Self::connect(self.server.clone(), true, Arc::clone(&self.clock)).await
+    }
+
+    async fn connect(
+        server: Server,
+        is_anonymous: bool,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Arc<Self>, ConfigError> {
         let from = server.clone();
         let (credentials, requests, watches) = off_the_runtime(&server, move || {
-            let credentials = Credentials::load(&from)?;
+            let credentials = load(&from, is_anonymous)?;
             let requests = Way::new(&from, &credentials, None)?;
             let watches = Way::new(&from, &credentials, None)?;
             Ok((Arc::new(credentials), requests, watches))
@@ -75,7 +90,7 @@ impl Transport {
         .await?;
         let checked = clock.monotonic();
         let state = Mutex::new(State { credentials, requests, watches, checked });
-        Ok(Arc::new(Self { server, clock, state }))
+        Ok(Arc::new(Self { server, is_anonymous, clock, state }))
     }
 
     /// The address of the API server.
@@ -124,8 +139,9 @@ impl Transport {
                 state.watches.clone(),
             )
         };
+        let is_anonymous = self.is_anonymous;
         let renewed = off_the_runtime(&self.server, move || {
-            let fresh = Credentials::load(&server)?;
+            let fresh = load(&server, is_anonymous)?;
             let same_connection = fresh.connection_print == current.connection_print;
             if same_connection && fresh.request_print == current.request_print {
                 return Ok(None);
@@ -153,6 +169,11 @@ impl Transport {
             Err(error) => tracing::warn!(err = %error, "Cannot re-read credentials, keeping those in use"),
         }
     }
+}
+
+fn load(server: &Server, is_anonymous: bool) -> Result<Credentials, ConfigError> {
+    let credentials = Credentials::load(server)?;
+    Ok(if is_anonymous { credentials.anonymous() } else { credentials })
 }
 
 impl Way {

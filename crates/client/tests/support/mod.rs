@@ -75,6 +75,10 @@ impl Scripted {
         self.seen.lock().unwrap().clone()
     }
 
+    pub fn clock(&self) -> &dyn Clock {
+        &*self.clock
+    }
+
     pub fn factory(&self) -> ClientFactory {
         self.factory_with(self.options())
     }
