@@ -23,7 +23,7 @@ fn test_folder() -> PathBuf {
 /// As upstream was run when it was recorded: one worker a controller, and no rate to speak of.
 fn manager() -> String {
     format!(
-        "'{}' --kubeconfig={{kubeconfig}} --controllers={{controllers}} --leader-elect=false --kube-api-qps=1000 \
+        "'{}' --kubeconfig={{kubeconfig}} --controllers={{controllers}} --leader-elect=false --secure-port=0 --kube-api-qps=1000 \
          --kube-api-burst=1000 --concurrent-deployment-syncs=1 --concurrent-replicaset-syncs=1",
         env!("CARGO_BIN_EXE_kube-controller-manager")
     )

@@ -150,9 +150,14 @@ impl Trail {
         }
     }
 
+    /// The next entry, if there is one already.
+    pub fn try_next(&mut self) -> Option<Entry> {
+        self.entries.try_recv().ok()
+    }
+
     /// Forgets what is there.
     pub fn clear(&mut self) {
-        while self.entries.try_recv().is_ok() {}
+        while self.try_next().is_some() {}
     }
 }
 

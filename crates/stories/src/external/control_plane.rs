@@ -76,7 +76,7 @@ impl ControlPlane {
         Ok(plane)
     }
 
-    /// The kubeconfig of `admin` or `manager`. Only what the latter does is in the audit log.
+    /// The kubeconfig of `admin` or `manager`. What the latter writes is in the audit log, and what service accounts do.
     pub fn kubeconfig(&self, user: &str) -> PathBuf {
         self.files.kubeconfig(user)
     }
@@ -96,7 +96,7 @@ impl ControlPlane {
         self.etcd.as_ref()
     }
 
-    /// Leaves what the user `manager` does on a trail, until `stop`.
+    /// Leaves on a trail, until `stop`, what is in the audit log.
     ///
     /// # Panics
     ///

@@ -12,13 +12,18 @@ use crate::world::WorldError;
 /// Who comes to the server: the story, and the manager, which alone is written down.
 const USERS: [&str; 2] = ["admin", "manager"];
 
-/// Every write of the manager with its body, once it is answered; and that it watches, once it does.
+/// Every write of the manager with its body, once it is answered, by whichever name it comes; and that it watches, once
+/// it does.
 const AUDIT_POLICY: &str = "\
 apiVersion: audit.k8s.io/v1
 kind: Policy
 rules:
 - level: Request
   users: [manager]
+  verbs: [create, update, patch, delete, deletecollection]
+  omitStages: [RequestReceived, ResponseStarted]
+- level: Request
+  userGroups: ['system:serviceaccounts']
   verbs: [create, update, patch, delete, deletecollection]
   omitStages: [RequestReceived, ResponseStarted]
 - level: Metadata

@@ -1,0 +1,93 @@
+//! This project's API server on a port of this machine, to be ended and started again.
+
+use std::{
+    net::{Ipv4Addr, SocketAddr},
+    path::PathBuf,
+    sync::Arc,
+};
+
+use kcm_apiserver::{ApiServer, Config, Fault, Faults};
+use kcm_stories::{Entry, TrailSender};
+use tokio::{
+    net::TcpListener,
+    runtime::{Builder, Runtime},
+};
+use tokio_util::sync::CancellationToken;
+
+use super::{LOOK_EVERY, PATIENCE};
+
+/// Requests of clients of this name are not the manager's.
+pub(super) const TEST: &str = "e2e-test";
+
+/// The server, with its objects in a folder.
+#[derive(Debug)]
+pub(super) struct Embedded {
+    address: SocketAddr,
+    data: PathBuf,
+    trail: TrailSender,
+    faults: Vec<Fault>,
+    /// Its tasks have a runtime of their own, with which they can be ended wherever they are.
+    runtime: Option<Runtime>,
+}
+
+impl Embedded {
+    /// Starts one that does so to requests.
+    pub(super) async fn start(data: PathBuf, trail: TrailSender, faults: &[&str]) -> Self {
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        let faults = faults.iter().map(|rule| rule.parse().unwrap()).collect();
+        let mut server = Self { address, data, trail, faults, runtime: None };
+        server.start_again().await;
+        server
+    }
+
+    pub(super) fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// Starts it where it was, with what it has left in its folder.
+    pub(super) async fn start_again(&mut self) {
+        let trail = self.trail.clone();
+        let server = ApiServer::open(
+            Config {
+                audit: Some(Arc::new(move |event| {
+                    if !event.user_agent.starts_with(TEST) {
+                        trail.leave(Entry::from(event));
+                    }
+                })),
+                faults: Faults::new(self.faults.iter().cloned()),
+                ..Config::default()
+            },
+            &self.data,
+        );
+        let server = server.unwrap();
+        let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let address = self.address;
+        let (listener, address) = runtime
+            .spawn(async move {
+                let listener = TcpListener::bind(address).await.unwrap();
+                let address = listener.local_addr().unwrap();
+                (listener, address)
+            })
+            .await
+            .unwrap();
+        self.address = address;
+        runtime.spawn(kcm_apiserver::serve(listener, server.service(), CancellationToken::new()));
+        self.runtime = Some(runtime);
+    }
+
+    /// Ends it as a crash would: connections break off, requests under way are not answered.
+    pub(super) async fn kill(&mut self) {
+        let Some(runtime) = self.runtime.take() else { return };
+        tokio::task::spawn_blocking(move || runtime.shutdown_timeout(PATIENCE)).await.unwrap();
+        // The folder is free when the last task has let go of it.
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+}
+
+impl Drop for Embedded {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
