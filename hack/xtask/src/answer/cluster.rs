@@ -1,12 +1,16 @@
 //! What the answers have in common: caches filled with a case's objects, a client that records, and the form
 //! of what it recorded.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::{
+    error::Error,
+    sync::{Arc, Mutex, PoisonError},
+};
 
 use async_trait::async_trait;
 use futures_util::{StreamExt as _, stream};
-use kcm_api::{ApiError, ObjectKey, Time};
+use kcm_api::{ApiError, ObjectKey, Pod, ReplicaSet, Time};
 use kcm_clock::{Clock, FakeClock, SeededRandom, Timestamp};
+use kcm_controller_util::{pod_indexers, replica_set_indexers};
 use kcm_informer::{
     Indexers, InformerConfig, List, ListOptions, ListWatch, Object, SharedInformer, WatchEvent, WatchOptions,
     WatchStream,
@@ -53,6 +57,27 @@ pub(super) fn informer<K: Object + Clone>(
     SharedInformer::new(InformerConfig { indexers, ..config })
 }
 
+/// The informers that both controllers have, with the objects of a case.
+pub(super) struct Caches {
+    pub(super) pods: SharedInformer<Pod>,
+    pub(super) replica_sets: SharedInformer<ReplicaSet>,
+}
+
+impl Caches {
+    pub(super) fn new(pods: Vec<Pod>, replica_sets: Vec<ReplicaSet>, clock: &FakeClock) -> Self {
+        Self {
+            pods: informer("pods", pods, pod_indexers(), clock),
+            replica_sets: informer("replicasets", replica_sets, replica_set_indexers(), clock),
+        }
+    }
+
+    /// Runs both until they have told all there is.
+    pub(super) async fn fill(&self) {
+        fill(&self.replica_sets).await;
+        fill(&self.pods).await;
+    }
+}
+
 /// Runs `informer` until it has told all there is.
 pub(super) async fn fill<K: Object>(informer: &SharedInformer<K>) {
     let stop = CancellationToken::new();
@@ -66,6 +91,16 @@ pub(super) async fn fill<K: Object>(informer: &SharedInformer<K>) {
 /// The lists of a case: absent and null are empty.
 pub(super) fn list<T, E>(value: &Value, decode: impl FnMut(&Value) -> Result<T, E>) -> Result<Vec<T>, E> {
     value.as_array().map(Vec::as_slice).unwrap_or_default().iter().map(decode).collect()
+}
+
+/// What `sync` answers to a case, or what kept it from an answer.
+pub(super) fn answer_with<F>(sync: F) -> Value
+where
+    F: Future<Output = Result<Value, Box<dyn Error>>>,
+{
+    let runtime = tokio::runtime::Builder::new_current_thread().build();
+    let outcome = runtime.map_err(Into::into).and_then(|runtime| runtime.block_on(sync));
+    outcome.unwrap_or_else(|error| json!({ "unanswered": error.to_string() }))
 }
 
 /// The time of a case.

@@ -6,21 +6,19 @@ use async_trait::async_trait;
 use kcm_api::{ApiError, Deployment, ObjectKey, PodDecoder, ReplicaSet, error::reason};
 use kcm_clock::FakeClock;
 use kcm_controller_ref_manager::OwnerPatch;
-use kcm_controller_util::{
-    DeploymentControl, ReplicaSetControl, deployment_indexers, pod_indexers, replica_set_indexers,
-};
+use kcm_controller_util::{DeploymentControl, ReplicaSetControl, deployment_indexers};
 use kcm_deployment_controller::{Config, DeploymentController, Outcome, Requeue, SyncError};
 use kcm_events::FakeRecorder;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::cluster::{Actions, clock_of, fill, informer, list, mask_now, not_found, patch_body};
+use super::cluster::{
+    Actions, Caches, answer_with, clock_of, fill, informer, list, mask_now, not_found, patch_body,
+};
 
 /// What our controller does in the case `case` of `deployment.jsonl`: its `output`, or what kept it from one.
 pub fn answer(case: &Value) -> Value {
-    let runtime = tokio::runtime::Builder::new_current_thread().build();
-    let outcome = runtime.map_err(Into::into).and_then(|runtime| runtime.block_on(sync_once(case)));
-    outcome.unwrap_or_else(|error| json!({ "unanswered": error.to_string() }))
+    answer_with(sync_once(case))
 }
 
 async fn sync_once(case: &Value) -> Result<Value, Box<dyn Error>> {
@@ -39,20 +37,18 @@ async fn sync_once(case: &Value) -> Result<Value, Box<dyn Error>> {
     let events = Arc::new(FakeRecorder::new());
     let key = deployment.metadata.key();
     let deployments = informer("deployments", vec![deployment], deployment_indexers(), &clock);
-    let replica_sets = informer("replicasets", replica_sets, replica_set_indexers(), &clock);
-    let pods = informer("pods", pods, pod_indexers(), &clock);
+    let caches = Caches::new(pods, replica_sets, &clock);
     let controller = DeploymentController::new(Config::new(
         Arc::new(clock.clone()),
         deployments.clone(),
-        replica_sets.clone(),
-        pods.clone(),
+        caches.replica_sets.clone(),
+        caches.pods.clone(),
         Arc::clone(&client) as _,
         Arc::clone(&client) as _,
         Arc::clone(&events) as _,
     ));
     fill(&deployments).await;
-    fill(&replica_sets).await;
-    fill(&pods).await;
+    caches.fill().await;
 
     let outcome = controller.sync(&key).await;
     Ok(client.output(&clock, &events, outcome))

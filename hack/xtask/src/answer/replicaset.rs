@@ -12,18 +12,16 @@ use async_trait::async_trait;
 use kcm_api::{ApiError, ObjectKey, Pod, PodDecoder, ReplicaSet, error::reason};
 use kcm_clock::FakeClock;
 use kcm_controller_ref_manager::OwnerPatch;
-use kcm_controller_util::{PodControl, PodManifest, ReplicaSetControl, pod_indexers, replica_set_indexers};
+use kcm_controller_util::{PodControl, PodManifest, ReplicaSetControl};
 use kcm_events::FakeRecorder;
 use kcm_replicaset_controller::{Config, ReplicaSetController};
 use serde_json::{Value, json};
 
-use super::cluster::{Actions, clock_of, fill, informer, list, mask_now, not_found, patch_body};
+use super::cluster::{Actions, Caches, answer_with, clock_of, list, mask_now, not_found, patch_body};
 
 /// What our controller does in the case `case` of `replicaset.jsonl`: its `output`, or what kept it from one.
 pub fn answer(case: &Value) -> Value {
-    let runtime = tokio::runtime::Builder::new_current_thread().build();
-    let outcome = runtime.map_err(Into::into).and_then(|runtime| runtime.block_on(sync_once(case)));
-    outcome.unwrap_or_else(|error| json!({ "unanswered": error.to_string() }))
+    answer_with(sync_once(case))
 }
 
 async fn sync_once(case: &Value) -> Result<Value, Box<dyn Error>> {
@@ -43,18 +41,16 @@ async fn sync_once(case: &Value) -> Result<Value, Box<dyn Error>> {
         ..RecordingClient::default()
     });
     let events = Arc::new(FakeRecorder::new());
-    let pods = informer("pods", pods, pod_indexers(), &clock);
-    let replica_sets = informer("replicasets", replica_sets, replica_set_indexers(), &clock);
+    let caches = Caches::new(pods, replica_sets, &clock);
     let controller = ReplicaSetController::new(Config::new(
         Arc::new(clock.clone()),
-        pods.clone(),
-        replica_sets.clone(),
+        caches.pods.clone(),
+        caches.replica_sets.clone(),
         Arc::clone(&client) as _,
         Arc::clone(&client) as _,
         Arc::clone(&events) as _,
     ));
-    fill(&replica_sets).await;
-    fill(&pods).await;
+    caches.fill().await;
 
     let key = subject.metadata.key();
     let outcome = controller.sync(&key).await;
