@@ -12,8 +12,11 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     BEHAVES_AS, Invocation, VERSION, context::Environment, controllers::ControllerError, manager::Manager,
-    user_agent,
+    user_agent, version::BINARY,
 };
+
+/// Where controllers' service accounts are, with `--use-service-account-credentials`.
+const SERVICE_ACCOUNTS: &str = "kube-system";
 
 /// Why a manager did not run, or ended.
 #[derive(Debug, Error)]
@@ -65,12 +68,16 @@ pub struct Process {
 /// When a kubeconfig, or a file that it names, cannot be used.
 pub async fn connect(invocation: &Invocation, clock: &Arc<dyn Clock>) -> Result<ClientFactory, RunError> {
     let options = ClientOptions::new(user_agent(), Arc::clone(clock));
-    ClientFactory::connect(invocation.server.clone(), options).await.map_err(|error| {
-        match invocation.server {
-            Server::InCluster => RunError::NotInCluster(error),
-            Server::Kubeconfig { .. } | Server::Master(_) => RunError::Connect(error),
-        }
-    })
+    let clients = ClientFactory::connect(invocation.server.clone(), options).await;
+    let clients = clients.map_err(|error| match invocation.server {
+        Server::InCluster => RunError::NotInCluster(error),
+        Server::Kubeconfig { .. } | Server::Master(_) => RunError::Connect(error),
+    })?;
+    if !invocation.service_account_credentials {
+        return Ok(clients);
+    }
+    let client = clients.client(BINARY, invocation.manager.rate_limit);
+    clients.with_service_accounts(SERVICE_ACCOUNTS, client).await.map_err(RunError::Connect)
 }
 
 /// Does what a command line asks for, until `process` is to end.
