@@ -104,9 +104,18 @@ impl Access {
     ) -> Result<Self, ServingError> {
         let options = ClientOptions { time_out: TIME_OUT, ..client.clone() };
         let tokens = delegate("authentication", authentication.kubeconfig.as_ref(), &options).await?;
-        let permissions = delegate("authorization", authorization.kubeconfig.as_ref(), &options).await?;
-        Self::with_clients(authentication, authorization, tokens, permissions, Arc::clone(&client.clock))
-            .await
+        // Mostly the same file, and then the same connection.
+        let permissions = if authentication.kubeconfig == authorization.kubeconfig {
+            tokens.clone()
+        } else {
+            delegate("authorization", authorization.kubeconfig.as_ref(), &options).await?
+        };
+        let client = |purpose, factory: Option<ClientFactory>| {
+            factory.map(|factory| factory.client(purpose, RATE_LIMIT))
+        };
+        let tokens = client("authentication", tokens);
+        let permissions = client("authorization", permissions);
+        Self::with_clients(authentication, authorization, tokens, permissions, options.clock).await
     }
 
     /// As [`connect`](Self::connect), with API servers that have been found: `tokens` is asked about tokens and for
@@ -155,20 +164,20 @@ async fn delegate(
     purpose: &'static str,
     kubeconfig: Option<&std::path::PathBuf>,
     options: &ClientOptions,
-) -> Result<Option<ApiClient>, ServingError> {
+) -> Result<Option<ClientFactory>, ServingError> {
     let connect = |server| ClientFactory::connect(server, options.clone());
-    let factory = match kubeconfig {
+    match kubeconfig {
         Some(path) => connect(Server::Kubeconfig { path: path.clone(), master: None })
             .await
-            .map_err(|cause| ServingError::Client { purpose, cause })?,
-        None if std::env::var_os("KUBERNETES_SERVICE_HOST").is_none() => return Ok(None),
+            .map(Some)
+            .map_err(|cause| ServingError::Client { purpose, cause }),
+        None if std::env::var_os("KUBERNETES_SERVICE_HOST").is_none() => Ok(None),
         None => match connect(Server::InCluster).await {
-            Ok(factory) => factory,
+            Ok(factory) => Ok(Some(factory)),
             Err(error) => {
                 tracing::warn!(err = %error, "Failed to read in-cluster kubeconfig for delegated {purpose}");
-                return Ok(None);
+                Ok(None)
             }
         },
-    };
-    Ok(Some(factory.client(purpose, RATE_LIMIT)))
+    }
 }

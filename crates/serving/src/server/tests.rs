@@ -13,7 +13,9 @@ use tokio::{
 
 use self::world::{Authority, Client, Seen, Setup, World, ordinary};
 use super::{FAREWELL, crowd::MAX_CONNECTIONS};
-use crate::{RequestHeaderOptions, SniCertKey};
+use crate::{
+    Access, AuthenticationOptions, AuthorizationOptions, RequestHeaderOptions, SniCertKey, TlsVersion,
+};
 
 const TTL: Duration = Duration::from_secs(10);
 
@@ -48,6 +50,22 @@ async fn hurry<T>(world: &World, what: impl Future<Output = T>) -> T {
 async fn hurried(world: &World, client: Client, path: &str) -> Seen {
     let stream = client.connect(world.address, "localhost").await.unwrap();
     hurry(world, client.ask(stream, path)).await
+}
+
+/// Until the cluster's authorities have been read once more.
+async fn until_looked_up(world: &World) {
+    let reads = || world.api.count("extension-apiserver-authentication");
+    let before = reads();
+    let again = async {
+        while reads() == before {
+            tokio::task::yield_now().await;
+        }
+    };
+    hurry(world, again).await;
+    // The answer has been given; let it be read.
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
 }
 
 // Who is let in.
@@ -305,24 +323,13 @@ async fn authorities_are_looked_up_in_the_cluster_and_followed() {
     assert_eq!(proxy.get(&world, "/nowhere").await.status, 404);
 
     // What is broken leaves what was there.
-    let reads = |world: &World| world.api.count("extension-apiserver-authentication");
     for (code, answer, expected) in [
         (500, String::new(), 404),
         (200, json!({"data": {"client-ca-file": "x"}}).to_string(), 404),
         (200, config_map(&second), 401),
     ] {
         world.api.answers(move |_, _| (code, answer.clone()));
-        let before = reads(&world);
-        hurry(&world, async {
-            while reads(&world) == before {
-                tokio::task::yield_now().await;
-            }
-        })
-        .await;
-        // One that is let in for sure once the answer has been read.
-        for _ in 0..100 {
-            tokio::task::yield_now().await;
-        }
+        until_looked_up(&world).await;
         assert_eq!(boss.get(&world, "/nowhere").await.status, expected, "{code}");
     }
 }
@@ -460,6 +467,103 @@ async fn certificate_is_chosen_by_the_name_that_is_asked_for() {
         let served = serving_certificate(&stream).common_name;
         assert!(served.starts_with(expected), "{name}: {served}");
     }
+}
+
+#[tokio::test]
+async fn client_of_the_last_version_of_tls_is_served_unless_that_is_ruled_out() {
+    let old = Client { is_old: true, ..Client::default() };
+    let mut setup = Setup::new();
+    setup.serving.tls_cipher_suites = vec!["TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384".to_owned()];
+    let world = setup.start().await;
+    let stream = old.connect(world.address, "localhost").await.unwrap();
+    let suite = stream.get_ref().1.negotiated_cipher_suite().unwrap().suite();
+    assert_eq!(suite, rustls::CipherSuite::TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384);
+    assert_eq!(old.ask(stream, "/healthz").await.status, 200);
+    let mut setup = Setup::new();
+    setup.serving.tls_min_version = Some(TlsVersion::Tls13);
+    let world = setup.start().await;
+    assert!(old.connect(world.address, "localhost").await.is_err());
+    assert_eq!(Client::default().get(&world, "/healthz").await.status, 200);
+}
+
+#[tokio::test]
+async fn http2_is_not_offered_when_it_is_ruled_out() {
+    let mut setup = Setup::new();
+    setup.serving.disable_http2 = true;
+    let world = setup.start().await;
+    assert!(Client::default().connect(world.address, "localhost").await.is_err());
+    let client = Client { is_http1: true, ..Client::default() };
+    assert_eq!(client.get(&world, "/healthz").await.status, 200);
+}
+
+// What keeps a server from being one.
+
+#[tokio::test]
+async fn port_that_is_taken_is_named_unless_it_may_be_shared() {
+    let mut setup = Setup::new();
+    setup.serving.permit_port_sharing = true;
+    let first = setup.bind().await.unwrap();
+    setup.serving.secure_port = first.local_addr().port();
+    assert_eq!(setup.bind().await.unwrap().local_addr(), first.local_addr());
+    setup.serving.permit_port_sharing = false;
+    let error = setup.bind().await.unwrap_err().to_string();
+    let begins = format!("failed to listen on {}: ", first.local_addr());
+    assert!(error.starts_with(&begins) && error.lines().count() == 1, "{error}");
+}
+
+#[tokio::test]
+async fn files_for_access_that_cannot_be_used_are_named() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("broken");
+    fs::write(&path, "users: [{token: secret").unwrap();
+    let fails = async |change: &dyn Fn(&mut Setup)| {
+        let mut setup = Setup::new();
+        change(&mut setup);
+        setup.bind().await.unwrap_err().to_string()
+    };
+    let error = fails(&|setup| setup.authentication.client_ca_file = Some(path.clone())).await;
+    assert_eq!(error, format!("client CA file {path:?}: no certificate in it"));
+    let error =
+        fails(&|setup| setup.authentication.request_header.client_ca_file = Some("/no/such".into())).await;
+    assert!(error.starts_with("request-header client CA file \"/no/such\": No such file"), "{error}");
+    let error = fails(&|setup| setup.authorization.always_allow_paths = vec!["/a*b".to_owned()]).await;
+    assert_eq!(error, "only trailing * allowed in \"a*b\"");
+
+    let client = kcm_client::ClientOptions::new(
+        kcm_client::UserAgent::new("test", "v0", "0"),
+        std::sync::Arc::new(kcm_clock::FakeClock::new(world::NOW.parse().unwrap())),
+    );
+    for (purpose, authentication, authorization) in
+        [("authentication", Some(path.clone()), None), ("authorization", None, Some(path.clone()))]
+    {
+        let authentication = AuthenticationOptions { kubeconfig: authentication, ..Default::default() };
+        let authorization = AuthorizationOptions { kubeconfig: authorization, ..Default::default() };
+        let error = Access::connect(&authentication, &authorization, &client).await.unwrap_err().to_string();
+        let begins = format!("failed to get delegated {purpose} kubeconfig: kubeconfig {path:?}: ");
+        assert!(error.starts_with(&begins) && error.lines().count() == 1, "{error}");
+        assert!(!error.contains("secret"), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn lookup_that_fails_is_fatal_unless_it_is_tolerated_and_then_tried_again() {
+    let forbidden =
+        json!({"kind": "Status", "status": "Failure", "message": "no", "reason": "Forbidden", "code": 403});
+    let mut setup = Setup::new();
+    setup.api.answers(move |_, _| (403, forbidden.to_string()));
+    let error = setup.bind().await.unwrap_err().to_string();
+    let begins =
+        "unable to load configmap based request-header-client-ca-file: no (usually put right by 'kubectl";
+    assert!(error.starts_with(begins), "{error}");
+    setup.authentication.tolerate_lookup_failure = true;
+    let authority = Authority::new("ca");
+    let world = setup.start().await;
+    let boss = Client::with_certificate(authority.client("boss", "system:masters"));
+    assert_eq!(boss.get(&world, "/healthz").await.status, 200, "nobody, but healthy");
+    let answer = json!({"data": {"client-ca-file": authority.pem()}}).to_string();
+    world.api.answers(move |_, _| (200, answer.clone()));
+    until_looked_up(&world).await;
+    assert_eq!(boss.get(&world, "/nowhere").await.status, 404);
 }
 
 // Bad company.

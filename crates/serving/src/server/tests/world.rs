@@ -20,6 +20,7 @@ use rustls::{
     ClientConfig, DigitallySignedStruct, Error, SignatureScheme,
     client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
     pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime, pem::PemObject},
+    version::{TLS12, TLS13},
 };
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
@@ -28,8 +29,8 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::super::SecureServer;
 use crate::{
-    Access, Answer, AuthenticationOptions, AuthorizationOptions, HealthChecks, Routes, ServingOptions,
-    handler,
+    Access, Answer, AuthenticationOptions, AuthorizationOptions, HealthChecks, Routes, ServingError,
+    ServingOptions, handler,
 };
 
 pub(super) const NOW: &str = "2026-11-21T08:00:00Z";
@@ -161,7 +162,7 @@ impl Setup {
         }
     }
 
-    pub(super) async fn start(self) -> World {
+    pub(super) async fn bind(&self) -> Result<SecureServer, ServingError> {
         let clock: Arc<dyn Clock> = Arc::new(self.clock.clone());
         let client = || self.has_client.then(|| self.api.client());
         let access = Access::with_clients(
@@ -171,13 +172,17 @@ impl Setup {
             client(),
             Arc::clone(&clock),
         );
-        let access = access.await.unwrap();
+        let access = access.await?;
         let routes = Routes::new()
             .health("/healthz", &HealthChecks::new())
             .exact("/metrics", handler(|_| Answer::text("up 1\n")))
             .exact("/panic", handler(|_| panic!("a handler's own affair")))
             .exact("/echo", handler(|asked| Answer::text(format!("{:?} {:?}", asked.body, asked.headers))));
-        let server = SecureServer::bind(&self.serving, "test", access, routes, clock).await.unwrap();
+        SecureServer::bind(&self.serving, "test", access, routes, clock).await
+    }
+
+    pub(super) async fn start(self) -> World {
+        let server = self.bind().await.unwrap();
         let address = server.local_addr();
         let shutdown = CancellationToken::new();
         let ended = tokio::spawn(server.run(shutdown.clone()));
@@ -222,6 +227,8 @@ pub(super) struct Client {
     pub(super) certificate: Option<(String, String)>,
     pub(super) headers: Vec<(&'static str, String)>,
     pub(super) is_http1: bool,
+    /// TLS 1.2 and nothing newer.
+    pub(super) is_old: bool,
     pub(super) method: http::Method,
     pub(super) body: Bytes,
 }
@@ -246,8 +253,9 @@ impl Client {
         address: SocketAddr,
         name: &str,
     ) -> std::io::Result<TlsStream<TcpStream>> {
+        let versions: &[_] = if self.is_old { &[&TLS12] } else { &[&TLS13, &TLS12] };
         let tls = ClientConfig::builder_with_provider(crate::tls::provider())
-            .with_safe_default_protocol_versions()
+            .with_protocol_versions(versions)
             .unwrap()
             .dangerous()
             .with_custom_certificate_verifier(Arc::new(Anyone));
