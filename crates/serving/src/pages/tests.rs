@@ -261,3 +261,14 @@ fn profiles_are_not_pretended() {
     let unknown = get("/debug/pprof/cmdline");
     assert_eq!((unknown.status.as_u16(), text(&unknown)), (404, "Unknown profile\n"));
 }
+
+proptest::proptest! {
+    #[test]
+    fn any_accept_header_gets_an_answer(accept in "[ -~]{0,60}") {
+        let mut headers = HeaderMap::new();
+        headers.insert(header::ACCEPT, HeaderValue::from_str(&accept).unwrap());
+        let (user, body) = (User::default(), Bytes::new());
+        let asked = Asked { method: &Method::GET, path: "/statusz", query: &accept, headers: &headers, body: &body, user: &user };
+        proptest::prop_assert!(matches!(status_page()(&asked).status.as_u16(), 200 | 406));
+    }
+}
