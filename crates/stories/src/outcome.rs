@@ -14,14 +14,24 @@ use crate::trail::Entry;
 pub struct Outcome {
     /// What there is: Deployments, ReplicaSets and pods, in this order, each on a line.
     pub left: Vec<String>,
-    /// What it took.
-    #[serde(flatten)]
-    pub tally: Tally,
+    /// How many objects came to be, by kind.
+    pub created: BTreeMap<&'static str, usize>,
+    /// How many went.
+    pub deleted: BTreeMap<&'static str, usize>,
+    /// The manager's writes that took effect, events apart. Of what is created and deleted the number is told; of what
+    /// is updated, which depends on how many changes a sync has found together, no more than how large it is: the next
+    /// power of two.
+    pub writes: BTreeMap<String, String>,
+    /// Those that the server refused, by its answers, told as large as updates are; but for conflicts, which come and go
+    /// with the order in which tasks happen to run.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub refused: BTreeMap<String, String>,
+    /// The events that the manager wrote, by reason; those counted up apart.
+    pub events: BTreeMap<String, usize>,
 }
 
 /// What was counted while a story was played.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Tally {
     /// How many objects came to be, by kind.
     pub created: BTreeMap<&'static str, usize>,
@@ -30,11 +40,10 @@ pub struct Tally {
     /// The manager's writes that took effect, events apart.
     pub writes: BTreeMap<String, usize>,
     /// Those that the server refused, by its answers.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub refused: BTreeMap<String, usize>,
-    /// The events that the manager wrote, by reason.
+    /// The events that the manager wrote, by reason; those counted up apart.
     pub events: BTreeMap<String, usize>,
-    #[serde(skip)]
+    /// UIDs of what was created.
     seen: HashSet<String>,
 }
 
@@ -45,10 +54,10 @@ impl Tally {
     pub(crate) fn write(&mut self, write: &Entry) {
         let Entry { verb, resource, subresource, code, body, .. } = write;
         if resource == "events" {
-            let reason = body.as_ref().and_then(|body| body["reason"].as_str());
-            // One that is counted up says no more than that.
-            let reason = reason.unwrap_or("(again)");
-            *self.events.entry(reason.to_owned()).or_default() += 1;
+            // One that is counted up does not say what it is about.
+            if let Some(reason) = body.as_ref().and_then(|body| body["reason"].as_str()) {
+                *self.events.entry(reason.to_owned()).or_default() += 1;
+            }
             return;
         }
         let part = if subresource.is_empty() { "" } else { "/" };
@@ -81,8 +90,29 @@ impl Outcome {
     ///
     /// When the server does not list what it has, which would be a defect.
     pub fn of(server: &ApiServer, namespace: &str, tally: Tally) -> Result<Self, ApiStatus> {
-        Ok(Self { left: left(server, namespace)?, tally })
+        let Tally { created, deleted, writes, refused, events, seen: _ } = tally;
+        let told = |(what, times): (String, usize)| {
+            let exact = what.starts_with("create ") || what.starts_with("delete ");
+            let times = if exact { times.to_string() } else { size(times) };
+            (what, times)
+        };
+        let refused = refused.into_iter().filter(|(what, _)| !what.ends_with(CONFLICT));
+        Ok(Self {
+            left: left(server, namespace)?,
+            created,
+            deleted,
+            writes: writes.into_iter().map(told).collect(),
+            refused: refused.map(|(what, times)| (what, size(times))).collect(),
+            events,
+        })
     }
+}
+
+/// The ending of what was refused as out of date.
+const CONFLICT: &str = " 409";
+
+fn size(number: usize) -> String {
+    format!("at most {}", number.next_power_of_two())
 }
 
 /// The objects in a namespace that stories are about, free from chance. Pods that are alike are on one line, with how
@@ -137,7 +167,7 @@ fn replica_set(object: &Object) -> String {
     let status = |field: &str| number(value, &format!("/status/{field}"));
     let image = value.pointer("/spec/template/spec/containers/0/image").and_then(Value::as_str);
     format!(
-        "replicaset {} of {}: {}, revision {}, wants {}, has {}, ready {}, available {}, observed {} of {}{}",
+        "replicaset {} of {}: {}, revision {}, wants {}, has {}, ready {}, available {}{}{}",
         object.name(),
         owner(object),
         image.unwrap_or_default(),
@@ -146,8 +176,8 @@ fn replica_set(object: &Object) -> String {
         status("replicas"),
         status("readyReplicas"),
         status("availableReplicas"),
-        status("observedGeneration"),
-        object.generation(),
+        // In how many steps it came there depends on how fast pods were.
+        if status("observedGeneration") < object.generation() { ", out of date" } else { "" },
         Some(conditions(value))
             .filter(|all| !all.is_empty())
             .map_or_else(String::new, |all| format!(", {all}")),
