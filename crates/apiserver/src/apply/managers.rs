@@ -145,10 +145,18 @@ impl Managers {
         }
     }
 
-    /// Gives fields to a manager, instead of what it has.
-    pub(super) fn replace(&mut self, manager: Manager, fields: Set, time: &str) {
+    /// Gives fields to a manager, instead of what it has. The time of its last change stays.
+    pub(super) fn replace(&mut self, manager: Manager, fields: Set) {
+        let time = self.find(&manager).map(|entry| std::mem::take(&mut entry.time)).unwrap_or_default();
         self.0.retain(|entry| !entry.manager.is(&manager));
-        self.0.push(Entry { manager, time: time.to_owned(), fields });
+        self.0.push(Entry { manager, time, fields });
+    }
+
+    /// Notes that a manager has changed something now.
+    pub(super) fn set_time(&mut self, manager: &Manager, time: &str) {
+        if let Some(entry) = self.find(manager) {
+            time.clone_into(&mut entry.time);
+        }
     }
 
     /// Who, besides `applier`, owns some of `fields`; by name.

@@ -216,7 +216,7 @@ fn merge_config(
     let before = managers.fields(&applier).cloned();
     let wanted = without_ownerless(field_set(shape, config));
     let mut merged = merge(shape, live, config);
-    managers.replace(applier.clone(), wanted, writer.time);
+    managers.replace(applier.clone(), wanted);
     if let Some(before) = before {
         // What the manager had and nobody has any more goes.
         let owned = managers.all_fields();
@@ -234,6 +234,10 @@ fn merge_config(
     }
     managers.take_from_others(Some(&applier), &written);
     managers.take_from_others(Some(&applier), &change.removed);
+    // To become another owner of what is there already is no change, and has no time.
+    if !written.is_empty() || !change.removed.is_empty() {
+        managers.set_time(&applier, writer.time);
+    }
     Ok((merged, managers))
 }
 

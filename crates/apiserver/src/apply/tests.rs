@@ -107,6 +107,30 @@ fn field_dropped_from_the_config_goes_unless_another_owns_it() {
     assert_eq!(kept["spec"]["replicas"], 3);
 }
 
+/// As measured (v1.36): only an apply that changes the object is noted with its time.
+#[test]
+fn apply_that_changes_nothing_but_owners_leaves_the_time_as_it_was() {
+    let at = |manager, time| Writer { time, ..writer(manager) };
+    let applied = |live: &Value, replicas, writer| {
+        stored(apply(live, &config(replicas, "nginx:1"), writer, false).unwrap())
+    };
+    let times = |object: &Value| -> Vec<(String, Option<String>)> {
+        let text =
+            |entry: &Value, field: &str| entry.get(field).map(|text| text.as_str().unwrap().to_owned());
+        managed(object).iter().map(|entry| (text(entry, "manager").unwrap(), text(entry, "time"))).collect()
+    };
+    let entry = |manager: &str, time: Option<&str>| (manager.to_owned(), time.map(str::to_owned));
+    let first = "2026-01-01T00:00:00Z";
+    let (second, third, fourth) = ("2026-01-01T00:00:02Z", "2026-01-01T00:00:04Z", "2026-01-01T00:00:06Z");
+
+    let shared = applied(&created("a", 3), Some(3), at("b", second));
+    assert_eq!(times(&shared), [entry("b", None), entry("a", Some(first))], "b changes nothing");
+    let given_up = applied(&shared, None, at("a", third));
+    assert_eq!(times(&given_up), [entry("b", None), entry("a", Some(first))], "a lets go of what b has, too");
+    let changed = applied(&given_up, Some(5), at("b", fourth));
+    assert_eq!(times(&changed), [entry("a", Some(first)), entry("b", Some(fourth))], "b changes something");
+}
+
 #[test]
 fn item_dropped_from_the_config_goes() {
     let mut two = config(None, "nginx:1");
