@@ -116,7 +116,7 @@ fn help_and_version_are_printed() {
     let help = run(&["--help"]);
     assert!(help.status.success() && help.stderr.is_empty());
     let text = String::from_utf8(help.stdout).unwrap();
-    assert!(text.contains("Deployment controller flags:") && text.contains("--kube-api-qps"), "{text}");
+    assert!(text.contains("Deployment-controller flags:") && text.contains("--kube-api-qps"), "{text}");
 
     let version = run(&["--version"]);
     assert!(version.status.success() && version.stderr.is_empty());
@@ -131,7 +131,7 @@ fn running_manager_told_to_terminate_ends_well() {
     let path = directory.path().join("config");
     write_kubeconfig(&path, &format!("http://{}", empty_cluster()), "token: s3cr3t");
     let flag = format!("--kubeconfig={}", path.display());
-    let mut manager = command(&[&flag, "--leader-elect=false", "-v=9"]).spawn().unwrap();
+    let mut manager = command(&[&flag, "--leader-elect=false", "--secure-port=0", "-v=10"]).spawn().unwrap();
     let mut stderr = BufReader::new(manager.stderr.take().unwrap());
     let mut log = String::new();
     while !log.contains("Starting controller") {
@@ -151,7 +151,7 @@ fn manager_told_to_terminate_while_it_waits_for_the_api_server_ends_well() {
     // Accepts and says nothing.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let flag = format!("--master={}", listener.local_addr().unwrap());
-    let mut manager = command(&[&flag]).spawn().unwrap();
+    let mut manager = command(&[&flag, "--secure-port=0"]).spawn().unwrap();
     let _connection = listener.accept().unwrap();
     signal(&manager, "INT");
     assert_eq!(manager.wait().unwrap().code(), Some(0));
@@ -161,7 +161,8 @@ fn manager_told_to_terminate_while_it_waits_for_the_api_server_ends_well() {
 #[test]
 fn manager_told_twice_to_terminate_ends_at_once() {
     let (address, posted) = cluster_that_never_answers_a_post();
-    let mut manager = command(&[&format!("--master={address}")]).spawn().unwrap();
+    let master = format!("--master={address}");
+    let mut manager = command(&[&master, "--leader-elect=false", "--secure-port=0"]).spawn().unwrap();
     posted.recv().unwrap();
     let mut stderr = BufReader::new(manager.stderr.take().unwrap());
     signal(&manager, "TERM");
@@ -173,6 +174,26 @@ fn manager_told_twice_to_terminate_ends_at_once() {
     stderr.read_to_string(&mut log).unwrap();
     assert_eq!(manager.wait().unwrap().code(), Some(1), "{log}");
     assert!(!log.contains("timeout"), "{log}");
+}
+
+#[cfg(unix)]
+#[test]
+fn manager_at_its_most_talkative_logs_no_secret_and_no_object() {
+    let (address, posted) = cluster_that_never_answers_a_post();
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("config");
+    write_kubeconfig(&path, &format!("http://{address}"), "token: s3cr3t");
+    let kubeconfig = format!("--kubeconfig={}", path.display());
+    for format in ["text", "json"] {
+        let format = format!("--logging-format={format}");
+        let arguments = [&kubeconfig, "--leader-elect=false", "--secure-port=0", "-v=10", &format];
+        let mut manager = command(&arguments).spawn().unwrap();
+        posted.recv().unwrap();
+        manager.kill().unwrap();
+        let log = String::from_utf8(manager.wait_with_output().unwrap().stderr).unwrap();
+        assert!(log.contains("FLAG: --logging-format=") && log.contains("Too few replicas"), "{log}");
+        assert!(!log.contains("s3cr3t"), "the token, or the template: {log}");
+    }
 }
 
 fn write_kubeconfig(path: &Path, server: &str, user: &str) {
@@ -200,7 +221,8 @@ fn cluster_that_never_answers_a_post() -> (SocketAddr, Receiver<()>) {
     let (posted, told) = channel();
     let replica_set = r#"{"type":"ADDED","object":{"metadata":{"namespace":"shop","name":"web","uid":"u",
         "resourceVersion":"1"},"spec":{"replicas":1,"selector":{"matchLabels":{"app":"web"}},
-        "template":{"metadata":{"labels":{"app":"web"}},"spec":{"containers":[]}}}}}"#;
+        "template":{"metadata":{"labels":{"app":"web"}},"spec":{"containers":[{"name":"c",
+        "env":[{"name":"PASSWORD","value":"s3cr3t"}]}]}}}}}"#;
     (cluster(replica_set, Some(posted)), told)
 }
 

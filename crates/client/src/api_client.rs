@@ -48,6 +48,7 @@ struct Inner {
     time_out: Duration,
     observer: Arc<dyn Observer>,
     gate: WriteGate,
+    repeats: bool,
     account: Option<Arc<ServiceAccount>>,
 }
 
@@ -63,6 +64,7 @@ pub(crate) struct Parts {
     pub(crate) time_out: Duration,
     pub(crate) observer: Arc<dyn Observer>,
     pub(crate) gate: WriteGate,
+    pub(crate) repeats: bool,
     /// As whom it asks, if not as the connections say.
     pub(crate) account: Option<Arc<ServiceAccount>>,
 }
@@ -86,6 +88,7 @@ impl ApiClient {
             time_out,
             observer,
             gate,
+            repeats,
             account,
         } = parts;
         Self(Arc::new(Inner {
@@ -99,6 +102,7 @@ impl ApiClient {
             time_out,
             observer,
             gate,
+            repeats,
             account,
         }))
     }
@@ -300,7 +304,8 @@ impl ApiClient {
     }
 
     async fn wait_or_give_up(&self, request: &Request, sent: u32, failure: Failure) -> Result<(), ApiError> {
-        let Some(wait) = retry::wait_before_retry(&request.method, sent, failure.ending) else {
+        let wait = retry::wait_before_retry(&request.method, sent, failure.ending);
+        let Some(wait) = wait.filter(|_| self.0.repeats) else {
             return Err(failure.error);
         };
         let code = match failure.ending {

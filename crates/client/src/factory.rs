@@ -55,6 +55,8 @@ pub struct ClientFactory {
     watches: Client,
     options: ClientOptions,
     gate: WriteGate,
+    /// Whether a request is sent again for which there is hope.
+    repeats: bool,
     /// None in process.
     transport: Option<Arc<Transport>>,
     accounts: Option<ServiceAccounts>,
@@ -74,6 +76,7 @@ impl ClientFactory {
             watches: transport.client(Lane::Watches),
             options,
             gate: WriteGate::default(),
+            repeats: true,
             transport: Some(transport),
             accounts: None,
         })
@@ -95,7 +98,16 @@ impl ClientFactory {
         let client = ClientBuilder::new(service, "default").build();
         let gate = WriteGate::default();
         let (requests, watches) = (client.clone(), client);
-        Self { server: "".into(), requests, watches, options, gate, transport: None, accounts: None }
+        Self {
+            server: "".into(),
+            requests,
+            watches,
+            options,
+            gate,
+            repeats: true,
+            transport: None,
+            accounts: None,
+        }
     }
 
     /// The same, for [controllers' clients](Self::controller_client) that each act as a service account of their own
@@ -155,6 +167,13 @@ impl ClientFactory {
         })
     }
 
+    /// The same connections for clients that send nothing twice: for those who try again themselves, at a pace of their
+    /// own, and want to know each time why.
+    #[must_use]
+    pub fn without_repetition(&self) -> Self {
+        Self { repeats: false, ..self.clone() }
+    }
+
     /// A client of its own name and rate limit. Events of a controller go through the same client, so that they
     /// share its limit (US-1.3).
     pub fn client(&self, name: &str, limit: RateLimit) -> ApiClient {
@@ -173,6 +192,7 @@ impl ClientFactory {
             time_out: self.options.time_out,
             observer: Arc::clone(&self.options.observer),
             gate: self.gate.clone(),
+            repeats: self.repeats,
             account: None,
         }
     }

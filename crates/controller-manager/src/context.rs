@@ -8,7 +8,9 @@ use std::{
 use kcm_api::{Deployment, Pod, ReplicaSet};
 use kcm_client::{ApiClient, ClientFactory, ReplicationControllers};
 use kcm_clock::{Clock, Random};
-use kcm_controller_util::{NoSyncMetrics, SyncMetrics, deployment_indexers, pod_indexers, replica_set_indexers};
+use kcm_controller_util::{
+    NoSyncMetrics, SyncMetrics, deployment_indexers, pod_indexers, replica_set_indexers,
+};
 use kcm_events::{EventBroadcaster, EventRecorder};
 use kcm_informer::{Indexers, InformerConfig, ListWatch, Object, SharedInformer};
 use kcm_metrics::Metrics;
@@ -113,9 +115,9 @@ impl Context {
         metrics.map_or_else(|| Arc::new(NoReplicaSetMetrics) as _, Metrics::replica_sets)
     }
 
-    /// A client with a rate limit of its own.
+    /// A client for the controller called `name`, with a rate limit of its own.
     pub(crate) fn client(&self, name: &str) -> Arc<ApiClient> {
-        Arc::new(self.environment.clients.client(name, self.config.rate_limit))
+        Arc::new(self.environment.clients.controller_client(name, self.config.rate_limit))
     }
 
     /// A recorder that writes through `client`, sharing its rate limit.

@@ -67,7 +67,8 @@ impl Standby {
 
     fn idle(config: &ManagerConfig, environment: Environment) -> Self {
         let context = Context::new(config.clone(), environment);
-        let wanted = CONTROLLERS.iter().filter(|descriptor| config.controllers.includes(descriptor)).collect();
+        let wanted =
+            CONTROLLERS.iter().filter(|descriptor| config.controllers.includes(descriptor)).collect();
         Self { context, wanted, informers: Informers::default() }
     }
 

@@ -68,8 +68,10 @@ impl Election {
         if let Some(metrics) = metrics {
             config.observer = metrics.election();
         }
-        // The configuration knows how long a request may take.
-        let client = clients.with_time_out(config.request_time_out()).client(CLIENT, limit);
+        // DEVIATION: upstream's client waits as long as a server under load asks it to, and the lease may run out
+        // meanwhile; nor does the log say what the server said. The pace of the election harms no server.
+        let clients = clients.with_time_out(config.request_time_out()).without_repetition();
+        let client = clients.client(CLIENT, limit);
         config.lock = Arc::new(client.clone());
         let elector = LeaderElector::new(config)?;
         if let Some(metrics) = metrics {

@@ -6,7 +6,9 @@ use async_trait::async_trait;
 use futures_util::{StreamExt, future::BoxFuture};
 use kcm_api::ApiError;
 use kcm_clock::Clock;
-use kcm_informer::{List, ListOptions, ListWatch, Object, SharedInformer, WatchEvent, WatchOptions, WatchStream};
+use kcm_informer::{
+    List, ListOptions, ListWatch, Object, SharedInformer, WatchEvent, WatchOptions, WatchStream,
+};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 

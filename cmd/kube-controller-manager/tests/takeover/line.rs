@@ -12,7 +12,7 @@ use bytes::Bytes;
 use futures_util::stream;
 use http::{Request, Response};
 use http_body::Frame;
-use http_body_util::{BodyExt, StreamBody, combinators::UnsyncBoxBody};
+use http_body_util::{BodyExt, Full, StreamBody, combinators::UnsyncBoxBody};
 use kcm_apiserver::ApiService;
 use kcm_client::Body;
 use kcm_clock::{Clock, Sleep, Timestamp};
@@ -74,9 +74,36 @@ fn cut() -> BoxError {
 pub struct Line {
     pub server: ApiService,
     pub switch: Switch,
+    /// Answers some requests in the server's place.
+    pub instead: Option<Instead>,
 }
 
-type Answer = Response<UnsyncBoxBody<Bytes, BoxError>>;
+/// What becomes of a request.
+pub type Instead = Arc<dyn Fn(&Request<Body>) -> Fate + Send + Sync>;
+
+/// What becomes of a request.
+pub enum Fate {
+    /// The server answers it.
+    Served,
+    /// This answers it.
+    Answered(Answer),
+    /// Nobody does.
+    Lost,
+}
+
+pub type Answer = Response<UnsyncBoxBody<Bytes, BoxError>>;
+
+/// An answer with this code, text and, if any, `Retry-After`.
+pub fn answer(code: u16, text: &'static str, retry_after: Option<&str>) -> Answer {
+    let body = Full::from(text).map_err(|never| match never {}).boxed_unsync();
+    let builder = Response::builder().status(code);
+    match retry_after {
+        Some(seconds) => builder.header("retry-after", seconds),
+        None => builder,
+    }
+    .body(body)
+    .unwrap()
+}
 
 impl Service<Request<Body>> for Line {
     type Response = Answer;
@@ -88,9 +115,14 @@ impl Service<Request<Body>> for Line {
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let Self { mut server, switch } = self.clone();
+        let Self { mut server, switch, instead } = self.clone();
         Box::pin(async move {
             switch.go_on().await?;
+            match instead.map_or(Fate::Served, |instead| instead(&request)) {
+                Fate::Served => {}
+                Fate::Answered(answer) => return Ok(answer),
+                Fate::Lost => std::future::pending().await,
+            }
             let answer = server.call(request).await?;
             switch.go_on().await?;
             let (head, body) = answer.into_parts();

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, unreachable_pub, reason = "a test fails that way")]
 
 mod line;
+mod trouble;
 mod world;
 
 use std::{ops::RangeInclusive, time::Duration};
@@ -68,7 +69,10 @@ async fn standby_reads_everything_and_writes_nothing() {
         world.trail.lock().iter().filter(|entry| entry.manager == "manager-b").cloned().collect();
     assert!(of_standby.iter().all(|entry| matches!(entry.verb, "get" | "list" | "watch")), "{of_standby:?}");
     for resource in ["pods", "replicasets", "deployments", "leases"] {
-        assert!(of_standby.iter().any(|entry| entry.verb == "watch" && entry.resource == resource), "{resource}");
+        assert!(
+            of_standby.iter().any(|entry| entry.verb == "watch" && entry.resource == resource),
+            "{resource}"
+        );
     }
     let before = world.trail.lock().len();
     standby.shutdown.cancel();
@@ -150,9 +154,10 @@ async fn leader_that_is_stopped_and_wakes_when_another_leads_writes_nothing_more
 }
 
 #[tokio::test(start_paused = true)]
-async fn leader_that_is_stopped_with_writes_in_the_queue_for_the_rate_limit_does_not_send_them_when_it_wakes() {
+async fn leader_that_is_stopped_with_writes_in_the_queue_for_the_rate_limit_does_not_send_them_when_it_wakes()
+{
     let world = World::new(slow_pods());
-    let leader = world.start_with("manager-a", RateLimit { qps: 2.0, burst: 1 });
+    let leader = world.start_with("manager-a", RateLimit { qps: 2.0, burst: 1 }, None);
     world.until_led_by("manager-a").await;
     let _standby = world.start("manager-b");
     world.deploy("web", 10);

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::line::{Line, ProcessClock, State, Switch};
+use crate::line::{Instead, Line, ProcessClock, State, Switch};
 
 /// A leader's term, as the default settings have it.
 pub const RENEW_DEADLINE: Duration = Duration::from_secs(10);
@@ -99,17 +99,17 @@ impl World {
 
     /// Starts a manager of this name, which is also its machine's.
     pub fn start(&self, name: &str) -> Running {
-        self.start_with(name, RateLimit::UNLIMITED)
+        self.start_with(name, RateLimit::UNLIMITED, None)
     }
 
-    pub fn start_with(&self, name: &str, rate_limit: RateLimit) -> Running {
+    pub fn start_with(&self, name: &str, rate_limit: RateLimit, instead: Option<Instead>) -> Running {
         let switch = Switch::new();
         let clock: Arc<dyn Clock> =
             Arc::new(ProcessClock { clock: Arc::clone(&self.clock), switch: switch.clone() });
         let seed = name.bytes().map(u64::from).sum::<u64>() + self.now().as_secs();
         let random: Arc<dyn Random> = Arc::new(SeededRandom::new(seed));
         let options = ClientOptions::new(UserAgent::new(name, "v1", ""), Arc::clone(&clock));
-        let line = Line { server: self.server.service(), switch: switch.clone() };
+        let line = Line { server: self.server.service(), switch: switch.clone(), instead };
         let environment = Environment::new(&line.clients(options), &clock, &random);
         let config = ManagerConfig {
             rate_limit,
@@ -255,6 +255,7 @@ fn entry(event: &AuditEvent, server: &ApiServer, at: Duration) -> Option<Entry> 
 
 fn holder(server: &ApiServer) -> String {
     let lease = server.get(Resource::LEASES, "kube-system", "kube-controller-manager");
-    let identity = lease.ok().and_then(|lease| lease.value()["spec"]["holderIdentity"].as_str().map(str::to_owned));
+    let identity =
+        lease.ok().and_then(|lease| lease.value()["spec"]["holderIdentity"].as_str().map(str::to_owned));
     identity.unwrap_or_default().split('_').next().unwrap_or_default().to_owned()
 }
