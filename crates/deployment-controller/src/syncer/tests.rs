@@ -159,7 +159,7 @@ async fn get_replica_sets_for_deployment_gives_each_its_own() {
 
 /// `TestGetReplicaSetsForDeploymentAdoptRelease`, and what the sync then goes on with.
 #[tokio::test]
-async fn get_replica_sets_for_deployment_adopts_and_releases() {
+async fn get_replica_sets_for_deployment_adopt_release() {
     let d = deployment(1);
     let adopt = orphan(replica_set("web-adopt", "web:1", 0, 1, 1));
     let mut release = replica_set("web-release", "web:1", 1, 1, 1);
@@ -178,7 +178,7 @@ async fn get_replica_sets_for_deployment_adopts_and_releases() {
 
 /// `TestGetPodMapForReplicaSets`, as far as it matters here: who has a pod that has not ended.
 #[tokio::test]
-async fn running_pods_are_looked_up_by_owner_and_only_for_recreate() {
+async fn get_pod_map_for_replica_sets_is_by_owner_and_only_for_recreate() {
     let mut d = deployment(1);
     set_recreate(&mut d);
     let (rs1, rs2) = (replica_set("web-1", "web:1", 0, 1, 1), replica_set("web-2", "web:2", 1, 1, 1));

@@ -191,7 +191,7 @@ fn active_or_latest_is_the_only_active_one_or_the_newest() {
 
 /// `TestAnnotationUtils`: "IsSaturated", and what saturation must not be taken from.
 #[test]
-fn is_saturated_needs_size_note_and_availability() {
+fn annotation_utils_is_saturated_needs_size_note_and_availability() {
     let d = rolling(1, count(0), count(0));
     let mut set = counted(1, 1, None, 1);
     set.status.available_replicas = 1;

@@ -141,9 +141,9 @@ async fn template_without_labels_is_an_error_without_request_or_event() {
     assert!(world.events.take().is_empty());
 }
 
-/// Upstream: TestGetPodKeys, by the names that are waited for.
+/// Upstream: TestGetPodKeys, by what is waited for.
 #[tokio::test]
-async fn sync_with_too_many_pods_deletes_the_surplus_and_waits_for_it_by_name() {
+async fn get_pod_keys_of_the_surplus_are_what_a_sync_deletes_and_waits_for() {
     let mut world = World::new();
     let subject = replica_set("web", 1);
     let key = world.add_replica_set(&subject);
@@ -160,9 +160,9 @@ async fn sync_with_too_many_pods_deletes_the_surplus_and_waits_for_it_by_name() 
     assert_eq!(world.events.take().len(), 2);
 }
 
-/// Upstream: TestDeletePodsAllowsMissing, by what comes of it.
+/// Upstream: TestDeletePodsAllowsMissing, by what comes of it; and one that fails is not waited for.
 #[tokio::test]
-async fn delete_that_fails_is_not_waited_for_and_one_of_a_pod_that_is_gone_is_no_failure() {
+async fn delete_pods_allows_missing_ones_and_does_not_wait_for_those_refused() {
     let mut world = World::new();
     let subject = replica_set("web", 0);
     let key = world.add_replica_set(&subject);
@@ -346,7 +346,6 @@ async fn sync_before_the_cache_has_seen_the_last_write_does_nothing_at_all() {
     assert!(sync(&world, &key).await.0.is_ok());
 }
 
-/// Upstream: TestPatchPodCallbacks, by what the callback is for.
 #[tokio::test]
 async fn created_and_adopted_pods_must_be_seen_before_the_next_sync_and_released_ones_need_not() {
     let behind = async |subject: &ReplicaSet, pods: Vec<Pod>| {
@@ -363,6 +362,22 @@ async fn created_and_adopted_pods_must_be_seen_before_the_next_sync_and_released
     assert!(behind(&replica_set("web", 1), vec![pod("orphan")]).await);
     let subject = replica_set("web", 0);
     assert!(!behind(&subject, vec![owned_by(&subject, relabelled(pod("stray")))]).await);
+}
+
+/// Upstream: TestPatchPodCallbacks, by what its callback is for: the next sync waits to see a patch, if it was made.
+#[tokio::test]
+async fn patch_pod_callbacks_are_of_patches_that_were_made() {
+    for (name, refused, waits) in [("patched", None, true), ("not found", Some(reason::NOT_FOUND), false)] {
+        let mut world = World::new();
+        let key = world.add_replica_set(&replica_set("web", 1));
+        world.add_pods([pod("orphan")]);
+        *world.cluster.refuse_patches.lock() = refused.map(|reason| ApiError::status(404, reason, "gone"));
+        // What it creates in the place of one that could not be adopted is not what this is about.
+        *world.cluster.refuse_creates.lock() = Some((0, refusal("no")));
+        let _ = sync(&world, &key).await;
+        world.replica_sets.bookmark("1000000");
+        assert_eq!(world.syncer.consistency.ensure_ready(&key).is_err(), waits, "{name}");
+    }
 }
 
 #[tokio::test]
@@ -446,7 +461,6 @@ async fn test_deleting_and_failed_pods() {
     assert_eq!(world.cluster.take_statuses()[0].status.terminating_replicas, Some(1));
 }
 
-/// Upstream: TestClaimedPodFiltering, by what counts as terminating.
 #[tokio::test]
 async fn pod_that_no_longer_matches_is_released_unless_it_is_finished_or_going() {
     let mut world = World::new();
@@ -457,6 +471,22 @@ async fn pod_that_no_longer_matches_is_released_unless_it_is_finished_or_going()
     assert_eq!(sync(&world, &key).await.1, "release a, status");
     // What does not match does not count as terminating either.
     assert_eq!(world.cluster.take_statuses()[0].status.terminating_replicas, Some(0));
+}
+
+/// Upstream: TestClaimedPodFiltering, by what it is for: of those that terminate, the owner's that match are counted.
+#[tokio::test]
+async fn claimed_pod_filtering_by_owner_and_selector() {
+    let mut world = World::new();
+    let subject = replica_set("web", 0);
+    let key = world.add_replica_set(&subject);
+    world.add_pods([
+        going(owned_by(&subject, pod("claimed"))),
+        going(owned_by(&subject, relabelled(pod("not-matching")))),
+        going(owned_by(&replica_set("other", 0), pod("somebody-elses"))),
+        going(pod("orphan")),
+    ]);
+    assert_eq!(sync(&world, &key).await.1, "status");
+    assert_eq!(world.cluster.take_statuses()[0].status.terminating_replicas, Some(1));
 }
 
 /// Upstream: TestReplicaSetAvailabilityCheck.
