@@ -37,5 +37,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
             println!("  {} x {} {}", write.times, write.what.write, write.what.code);
         }
     }
+    for violation in cluster.guard.violations() {
+        println!("{violation}");
+    }
     Ok(())
 }

@@ -112,3 +112,60 @@ impl fmt::Debug for Guard {
         f.debug_struct("Guard").finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use kcm_client::{ClientFactory, ClientOptions, RateLimit, Request, UserAgent};
+    use serde_json::json;
+
+    use super::*;
+    use crate::{InProcess, InProcessConfig, invariants::Invariant};
+
+    /// What is neither the story nor the cluster is the manager: here somebody who breaks what can be broken.
+    #[tokio::test(start_paused = true)]
+    async fn rogue_manager_is_caught_at_each_write_and_the_story_is_not() {
+        let cluster = InProcess::new(InProcessConfig::new(1)).await.unwrap();
+        let story = cluster.world.api();
+        let options = ClientOptions::new(UserAgent::new("rogue", "v0", ""), cluster.world.clock());
+        let rogue = ClientFactory::in_process(cluster.server.service(), options);
+        let rogue = rogue.client("rogue", RateLimit::UNLIMITED);
+
+        let template = json!({
+            "metadata": {"labels": {"app": "rs"}},
+            "spec": {"containers": [{"name": "c", "image": "i"}]},
+        });
+        let set = json!({
+            "apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": "rs"},
+            "spec": {"replicas": 1, "selector": {"matchLabels": {"app": "rs"}}, "template": template},
+        });
+        let sets = "/apis/apps/v1/namespaces/default/replicasets";
+        let made = story.send(&Request::post(sets, set.to_string())).await.unwrap();
+        let made: serde_json::Value = serde_json::from_slice(&made).unwrap();
+        let owner = json!({
+            "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "rs", "uid": made["metadata"]["uid"],
+            "controller": true,
+        });
+        let mut pod = template.clone();
+        pod["metadata"]["generateName"] = json!("rs-");
+        pod["metadata"]["ownerReferences"] = json!([owner]);
+        let create = Request::post("/api/v1/namespaces/default/pods", pod.to_string());
+        let broken = || -> Vec<Invariant> {
+            cluster.guard.violations().iter().map(|violation| violation.invariant).collect()
+        };
+
+        rogue.send(&create).await.unwrap();
+        assert_eq!(broken(), []);
+        story.send(&create).await.unwrap();
+        assert_eq!(broken(), [], "it is not the manager's");
+        rogue.send(&create).await.unwrap();
+        assert_eq!(broken(), [Invariant::SurplusPods]);
+        let same = Request::strategic_merge_patch(format!("{sets}/rs"), "{}");
+        rogue.send(&same).await.unwrap();
+        assert_eq!(broken(), [Invariant::SurplusPods, Invariant::IdleWrite]);
+        assert_eq!(cluster.guard.tally().created.get("Pod"), Some(&3));
+
+        let exempt = Exemption { invariant: Invariant::SurplusPods, reason: "a test".to_owned() };
+        let left = cluster.guard.violations_but(&[exempt]);
+        assert_eq!(left.len(), 1, "{left:?}");
+    }
+}

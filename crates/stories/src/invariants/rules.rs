@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::{
     Change, Found, Invariant,
     facts::{Deployment, Facts, Pod, ReplicaSet},
-    model::{Before, Model},
+    model::{Before, KnownSet, Model},
 };
 use crate::trail::Entry;
 
@@ -170,18 +170,19 @@ fn availability(model: &Model, old: &ReplicaSet, new: &ReplicaSet, now: Timestam
     if new.replicas >= old.replicas || is_scaling {
         return None;
     }
-    let promised = |replicas: i32, available: i32| replicas.min(available);
-    let mut left = 0;
-    let mut drop = 0;
-    for set in model.sets_of(deployment) {
-        let available = set.available(now);
-        left += promised(set.now.replicas, available);
-        if set.now.is.uid == new.is.uid {
-            drop = promised(old.replicas, available) - promised(new.replicas, available);
-        }
-    }
     let at_least = deployment.wishes().map(|wish| wish.at_least).min()?;
-    (drop > 0 && left < at_least).then(|| Found {
+    let promised = |replicas: i32, available: i32| replicas.min(available);
+    // What is left, if it takes what it must not, by how many each ReplicaSet has available.
+    let lacking = |available: &dyn Fn(&KnownSet) -> i32| {
+        let has = model.set(&new.is.uid).map_or(0, available);
+        let takes = promised(new.replicas, has) < promised(old.replicas, has);
+        let sets = model.sets_of(deployment);
+        let left: i32 = sets.map(|set| promised(set.now.replicas, available(set))).sum();
+        (takes && left < at_least).then_some(left)
+    };
+    // It must be wrong by how things are and by how they were a moment ago.
+    let left = lacking(&|set| set.now.available).and(lacking(&|set| set.available(now)))?;
+    Some(Found {
         invariant: Invariant::Availability,
         object: deployment.now.is.describe(),
         how: format!("{left} available pods are left, and {at_least} must be"),

@@ -243,6 +243,16 @@ fn replicas_that_were_not_available_anyway_may_be_taken() {
 }
 
 #[test]
+fn replica_that_was_lost_a_moment_ago_may_be_taken() {
+    let mut world = world();
+    world.others(&deployment());
+    world.others(&set("old", 8, 8));
+    world.others(&set("old", 8, 7));
+    world.manager("update", &sized("old", 7, 7, 2));
+    assert_eq!(world.broken(), []);
+}
+
+#[test]
 fn scaling_in_proportion_promises_no_availability() {
     let mut world = world();
     world.others(&deployment());

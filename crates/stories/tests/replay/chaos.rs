@@ -272,6 +272,29 @@ async fn chaos_from_a_seed_breaks_no_invariant_and_comes_to_its_end() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn rollout_with_faults_from_a_seed_breaks_no_invariant_and_comes_to_its_end() {
+    for seed in 0..SEEDS {
+        let dice = Dice(SeededRandom::new(seed));
+        let rollout = [
+            "- until: {object: deployment/one, complete: true, limit: 7200}\n",
+            "- setImage: {object: deployment/one, image: 'app:1'}\n",
+            "- wait: 1.3\n",
+            "- scale: {object: deployment/one, replicas: 9}\n",
+            "- setImage: {object: deployment/one, image: 'app:2'}\n",
+        ];
+        let draft = Draft {
+            steps: rollout.map(str::to_owned).to_vec(),
+            faults: (0..8).map(|_| fault(&dice)).collect(),
+            crashes: Crashes::Never,
+            ..Draft::new(seed)
+        };
+        if let Err(why) = draft.play().await {
+            panic!("{why}\n{}", draft.text());
+        }
+    }
+}
+
 #[test]
 fn chaos_from_the_same_seed_is_the_same() {
     assert_eq!(Draft::new(3).text(), Draft::new(3).text());
