@@ -2,7 +2,7 @@
 
 use std::{
     sync::{
-        Arc, Weak,
+        Arc,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
@@ -38,7 +38,7 @@ pub(crate) struct Informers {
     families: Families,
     refreshers: Refreshers,
     /// In the order in which they were first heard of. There are few.
-    caches: RwLock<Vec<Arc<Cache>>>,
+    caches: RwLock<Vec<Cache>>,
 }
 
 struct Families {
@@ -90,28 +90,28 @@ impl Informers {
         }));
     }
 
-    fn cache(&self, name: &str) -> Arc<Cache> {
-        let find = |caches: &[Arc<Cache>]| caches.iter().find(|cache| &*cache.name == name).cloned();
-        if let Some(found) = find(&self.caches.read()) {
-            return found;
+    /// Tells the series of the informer called `name`.
+    fn tell(&self, name: &str, what: impl FnOnce(&Cache)) {
+        let find = |cache: &&Cache| &*cache.name == name;
+        if let Some(found) = self.caches.read().iter().find(find) {
+            return what(found);
         }
         let mut caches = self.caches.write();
-        if let Some(found) = find(&caches) {
-            return found;
+        if let Some(found) = caches.iter().find(find) {
+            return what(found);
         }
-        let cache = Arc::new(self.families.cache(self.factory, name));
+        let cache = self.families.cache(self.factory, name);
         self.show_age(&cache, Place::of(name).resource);
-        caches.push(Arc::clone(&cache));
-        cache
+        what(&cache);
+        caches.push(cache);
     }
 
     /// Lets each scrape say for how long nothing was heard.
-    fn show_age(&self, cache: &Arc<Cache>, resource: &str) {
+    fn show_age(&self, cache: &Cache, resource: &str) {
         let (age, clock) = (self.families.age.with([resource]), Arc::clone(&self.clock));
-        let heard: Weak<AtomicU64> = Arc::downgrade(&cache.heard);
+        let heard = Arc::clone(&cache.heard);
         cache.hear(&*self.clock);
         self.refreshers.add(Box::new(move || {
-            let Some(heard) = heard.upgrade() else { return false };
             let heard = Duration::from_nanos(heard.load(Ordering::Relaxed));
             age.set_seconds(clock.monotonic().saturating_sub(heard));
             true
@@ -202,20 +202,22 @@ impl Cache {
 
 impl InformerMetrics for Informers {
     fn store_changed(&self, informer: &str, objects: usize, resource_version: &str) {
-        let cache = self.cache(informer);
-        cache.objects.set(objects as f64);
-        if let Some(version) = last_digits(resource_version) {
-            cache.version.set(version);
-        }
-        cache.hear(&*self.clock);
+        self.tell(informer, |cache| {
+            cache.objects.set(objects as f64);
+            if let Some(version) = last_digits(resource_version) {
+                cache.version.set(version);
+            }
+            cache.hear(&*self.clock);
+        });
     }
 
     fn listed(&self, informer: &str, relist: bool) {
-        let cache = self.cache(informer);
-        cache.lists.inc();
-        if relist {
-            cache.relists.inc();
-        }
+        self.tell(informer, |cache| {
+            cache.lists.inc();
+            if relist {
+                cache.relists.inc();
+            }
+        });
     }
 
     fn request_failed(&self, informer: &str, error: &ApiError) {
@@ -228,7 +230,7 @@ impl InformerMetrics for Informers {
     }
 
     fn watch_started(&self, informer: &str) {
-        self.cache(informer).watches.inc();
+        self.tell(informer, |cache| cache.watches.inc());
     }
 
     fn wants_times(&self) -> bool {
@@ -236,17 +238,17 @@ impl InformerMetrics for Informers {
     }
 
     fn processed(&self, informer: &str, took: Duration) {
-        self.cache(informer).processing.observe_seconds(took);
+        self.tell(informer, |cache| cache.processing.observe_seconds(took));
     }
 
     fn watch_ended(&self, informer: &str, lasted: Duration, events: u64) {
         if events == 0 && lasted < SHORT {
-            self.cache(informer).short_watches.inc();
+            self.tell(informer, |cache| cache.short_watches.inc());
         }
     }
 
     fn undecodable(&self, informer: &str) {
-        self.cache(informer).undecodable.inc();
+        self.tell(informer, |cache| cache.undecodable.inc());
     }
 }
 
