@@ -1,7 +1,7 @@
 //! The files under `deploy/` are true: the flags in them are known, the probes ask where it listens, and the roles
 //! grant what the program asks for and no more.
 
-#![expect(clippy::unwrap_used, reason = "a test may fail in its helpers, too")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test may fail in its helpers, too")]
 
 use std::{
     collections::BTreeSet,

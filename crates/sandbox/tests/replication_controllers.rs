@@ -1,6 +1,10 @@
 //! ReplicationControllers, looked after by the ReplicaSet controller's code over another type, in simulated time.
 
-#![expect(clippy::needless_pass_by_value, reason = "json!() reads best where it is used")]
+#![expect(
+    clippy::needless_pass_by_value,
+    clippy::unwrap_used,
+    reason = "json!() reads best where it is used; a test may fail in its helpers, too"
+)]
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
