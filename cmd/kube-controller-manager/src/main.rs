@@ -34,8 +34,8 @@ fn obey() -> Result<(), Box<dyn Error>> {
 async fn manage(invocation: &Invocation) -> Result<(), RunError> {
     let clock: Arc<dyn Clock> = Arc::new(RealClock::new());
     let random: Arc<dyn Random> = Arc::new(SeededRandom::from_entropy());
-    logging::init(&invocation.logging, Arc::clone(&clock));
+    let log = Some(logging::init(&invocation.logging, Arc::clone(&clock)));
     // It is for people; that nobody else has the same identity does not hang on it.
     let host = hostname::get().map_or_else(|_| "unknown".into(), |host| host.to_string_lossy().into_owned());
-    run(invocation, Process { clock, random, host, shutdown: signals::shutdown() }).await
+    run(invocation, Process { clock, random, host, shutdown: signals::shutdown(), log }).await
 }

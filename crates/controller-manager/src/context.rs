@@ -12,8 +12,8 @@ use kcm_controller_util::{
     NoSyncMetrics, SyncMetrics, deployment_indexers, pod_indexers, replica_set_indexers,
 };
 use kcm_events::{EventBroadcaster, EventRecorder};
-use kcm_informer::{Indexers, InformerConfig, ListWatch, Object, SharedInformer};
-use kcm_metrics::Metrics;
+use kcm_informer::{Indexers, InformerConfig, ListWatch, SharedInformer};
+use kcm_metrics::{CacheSize, Metrics};
 use kcm_replicaset_controller::{NoMetrics as NoReplicaSetMetrics, ReplicaSetMetrics};
 use kcm_workqueue::MetricsProvider;
 use parking_lot::Mutex;
@@ -159,7 +159,7 @@ impl Context {
         self.replication_controllers.get_or_init(new).clone()
     }
 
-    fn informer<K: Object>(
+    fn informer<K: CacheSize>(
         &self,
         name: &'static str,
         indexers: Indexers<K>,
@@ -170,6 +170,9 @@ impl Context {
         let metrics = self.environment.metrics.as_ref().map_or(new.metrics, Metrics::informers);
         let resync = Some(self.config.min_resync_period);
         let informer = SharedInformer::new(InformerConfig { indexers, resync, metrics, ..new });
+        if let Some(metrics) = &self.environment.metrics {
+            metrics.cache(name, informer.store());
+        }
         self.idle.lock().push(AnyInformer::new(name, &informer, opened));
         informer
     }

@@ -118,6 +118,19 @@ impl FeatureGates {
         gates().find(|gate| gate.name == name).is_some_and(|gate| self.effect(&gate).unwrap_or(gate.default))
     }
 
+    /// All there are, with their stages and whether they are on: for `kubernetes_feature_enabled`.
+    pub(crate) fn all(&self) -> impl Iterator<Item = (&'static str, &'static str, bool)> {
+        gates().map(|gate| {
+            let stage = match gate.stage {
+                Stage::Alpha => "ALPHA",
+                Stage::Beta => "BETA",
+                Stage::Ga => "",
+                Stage::Deprecated => "DEPRECATED",
+            };
+            (gate.name, stage, self.effect(&gate).unwrap_or(gate.default))
+        })
+    }
+
     /// What a gate was set to, by its name or with its stage.
     fn effect(&self, gate: &Gate) -> Option<bool> {
         let by_stage = match gate.stage {

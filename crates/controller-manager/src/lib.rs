@@ -13,6 +13,7 @@
 //! | standing by, starting, watching over and stopping them | `controllers.rs` |
 //! | standing for election | `election.rs` |
 //! | from standing by to the end, with an election or without | `manager.rs` |
+//! | what is to be seen at the secure port | `serving.rs` |
 //! | all of it in order, as the binary does | `run.rs` |
 //! | log lines as klog writes them | `logging.rs` |
 //!
@@ -38,6 +39,7 @@ pub mod logging;
 mod manager;
 mod run;
 mod selection;
+mod serving;
 mod tasks;
 mod version;
 
@@ -50,6 +52,6 @@ pub use descriptor::{CONTROLLERS, Descriptor};
 pub use feature_gates::FeatureGates;
 pub use flags::{FLAGS, Flag, FlagError, FlagKind, Flags};
 pub use manager::Manager;
-pub use run::{Process, RunError, connect, run};
+pub use run::{Process, RunError, run};
 pub use selection::{Selection, UnknownControllers};
 pub use version::{BEHAVES_AS, VERSION, user_agent};

@@ -139,7 +139,7 @@ async fn supervise(
             metrics.controller_running(name, true);
         }
         // As upstream's, which says no more than that the controller was started.
-        health.add(name, Arc::new(|| Ok(())));
+        health.add_ping(name);
     }
     let failure = tokio::select! {
         biased;

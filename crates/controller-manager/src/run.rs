@@ -6,16 +6,17 @@ use kcm_api::ApiError;
 use kcm_client::{ClientFactory, ClientOptions, Server};
 use kcm_clock::{Clock, Random};
 use kcm_leader_election::Loss;
-use kcm_serving::HealthChecks;
+use kcm_metrics::{BuildInfo, Metrics};
 use thiserror::Error;
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    BEHAVES_AS, Invocation, VERSION, context::Environment, controllers::ControllerError, manager::Manager,
-    user_agent, version::BINARY,
+    BEHAVES_AS, Invocation, VERSION, context::Environment, controllers::ControllerError, logging,
+    manager::Manager, serving, user_agent, version::BINARY,
 };
 
-/// Where controllers' service accounts are, with `--use-service-account-credentials`.
+/// Where the service accounts of controllers are, if each acts as its own.
 const SERVICE_ACCOUNTS: &str = "kube-system";
 
 /// Why a manager did not run, or ended.
@@ -40,6 +41,12 @@ pub enum RunError {
     /// An election as asked for would not work.
     #[error("leader election: {0}")]
     Election(#[from] kcm_leader_election::ConfigError),
+    /// Metrics as asked for make no sense.
+    #[error(transparent)]
+    Metrics(#[from] kcm_metrics::OptionsError),
+    /// The secure port cannot be served.
+    #[error(transparent)]
+    Serving(#[from] kcm_serving::ServingError),
     /// Another leads by now, or will. Upstream's words, with the reason.
     #[error("leaderelection lost/stopped: {0}")]
     LeaseLost(Loss),
@@ -59,15 +66,54 @@ pub struct Process {
     pub host: String,
     /// Cancelled when the process is to end.
     pub shutdown: CancellationToken,
+    /// Changes how much is logged, if somebody asks for that at the port.
+    pub log: Option<logging::Handle>,
 }
 
-/// Makes the clients that an invocation asks for.
+/// Does what a command line asks for, until `process` is to end.
+///
+/// The port is served from the beginning, so a standby answers probes and scrapes, and to the end.
+///
+/// Upstream counterpart: `Run`.
 ///
 /// # Errors
 ///
-/// When a kubeconfig, or a file that it names, cannot be used.
-pub async fn connect(invocation: &Invocation, clock: &Arc<dyn Clock>) -> Result<ClientFactory, RunError> {
-    let options = ClientOptions::new(user_agent(), Arc::clone(clock));
+/// When there is no way to an API server, the port cannot be served, and as [`Manager::run`].
+///
+/// # Panics
+///
+/// Outside a tokio runtime.
+pub async fn run(invocation: &Invocation, process: Process) -> Result<(), RunError> {
+    invocation.log_flags();
+    let Process { clock, random, host, shutdown, log } = process;
+    let build = BuildInfo { version: VERSION.to_owned(), ..BuildInfo::default() };
+    let metrics = Metrics::new(&invocation.metrics, Arc::clone(&clock), &build)?;
+    metrics.features(invocation.features.all());
+    let clients = connect(invocation, &metrics, &clock).await?;
+    tracing::info!(version = VERSION, kubernetes = BEHAVES_AS, server = clients.server(), "Starting");
+    let missing = invocation.manager.controllers.not_built_in();
+    if !missing.is_empty() {
+        let controllers = missing.join(",");
+        tracing::warn!(controllers, "Controllers are not built in, and do not run");
+    }
+    let health = serving::health(&metrics);
+    // Ends with this.
+    let mut port = JoinSet::new();
+    if let Some(server) = serving::bind(invocation, &metrics, &health, log, &clock).await? {
+        port.spawn(server.run(CancellationToken::new()));
+    }
+    let environment = Environment { metrics: Some(metrics), ..Environment::new(&clients, &clock, &random) };
+    Manager::new(invocation.manager.clone(), environment, host).with_health(health).run(shutdown).await
+}
+
+/// Makes the clients that an invocation asks for.
+async fn connect(
+    invocation: &Invocation,
+    metrics: &Metrics,
+    clock: &Arc<dyn Clock>,
+) -> Result<ClientFactory, RunError> {
+    let options =
+        ClientOptions { observer: metrics.clients(), ..ClientOptions::new(user_agent(), Arc::clone(clock)) };
     let clients = ClientFactory::connect(invocation.server.clone(), options).await;
     let clients = clients.map_err(|error| match invocation.server {
         Server::InCluster => RunError::NotInCluster(error),
@@ -76,27 +122,7 @@ pub async fn connect(invocation: &Invocation, clock: &Arc<dyn Clock>) -> Result<
     if !invocation.service_account_credentials {
         return Ok(clients);
     }
+    // Tokens are asked for with the manager's own credentials, as upstream.
     let client = clients.client(BINARY, invocation.manager.rate_limit);
     clients.with_service_accounts(SERVICE_ACCOUNTS, client).await.map_err(RunError::Connect)
-}
-
-/// Does what a command line asks for, until `process` is to end.
-///
-/// Upstream counterpart: `Run`.
-///
-/// # Errors
-///
-/// When there is no way to an API server, and as [`Manager::run`].
-///
-/// # Panics
-///
-/// Outside a tokio runtime.
-pub async fn run(invocation: &Invocation, process: Process) -> Result<(), RunError> {
-    invocation.log_flags();
-    let Process { clock, random, host, shutdown } = process;
-    let clients = connect(invocation, &clock).await?;
-    tracing::info!(version = VERSION, kubernetes = BEHAVES_AS, server = clients.server(), "Starting");
-    let health = HealthChecks::new();
-    let environment = Environment::new(&clients, &clock, &random);
-    Manager::new(invocation.manager.clone(), environment, host).with_health(health).run(shutdown).await
 }

@@ -96,6 +96,11 @@ impl Answer {
         Self::new(StatusCode::OK, "application/json", body)
     }
 
+    /// A 200 of any type.
+    pub fn of_type(content_type: &'static str, body: impl Into<Bytes>) -> Self {
+        Self::new(StatusCode::OK, content_type, body)
+    }
+
     /// Any answer.
     pub fn new(status: StatusCode, content_type: &'static str, body: impl Into<Bytes>) -> Self {
         let mut headers = HeaderMap::with_capacity(4);

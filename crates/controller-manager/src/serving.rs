@@ -1,0 +1,101 @@
+//! What is to be seen at the secure port (US-1.7).
+
+use std::sync::Arc;
+
+use kcm_client::ClientOptions;
+use kcm_clock::Clock;
+use kcm_metrics::{HealthStatus, Metrics};
+use kcm_serving::{
+    Access, Answer, HealthChecks, HealthObserver, Routes, SecureServer, ServingError, Status, configz,
+    debug_flags, flagz, handler, profiling, statusz,
+};
+
+use crate::{
+    BEHAVES_AS, Invocation,
+    configz::{CONFIGZ_NAME, configz as configuration},
+    logging::Handle,
+    user_agent,
+    version::BINARY,
+};
+
+/// Health checks whose outcomes are counted.
+pub(crate) fn health(metrics: &Metrics) -> HealthChecks {
+    HealthChecks::observed(Arc::new(Counting(metrics.clone())))
+}
+
+/// `kubernetes_healthcheck` and `kubernetes_healthchecks_total`.
+struct Counting(Metrics);
+
+impl HealthObserver for Counting {
+    fn checked(&self, name: &str, page: &str, is_healthy: bool) {
+        let status = if is_healthy { HealthStatus::Success } else { HealthStatus::Error };
+        self.0.health_check(name, page, status);
+    }
+}
+
+/// The server that an invocation asks for; none, if its port is 0.
+///
+/// # Errors
+///
+/// When the port is taken, a file cannot be used, or nobody can say who may.
+pub(crate) async fn bind(
+    invocation: &Invocation,
+    metrics: &Metrics,
+    health: &HealthChecks,
+    log: Option<Handle>,
+    clock: &Arc<dyn Clock>,
+) -> Result<Option<SecureServer>, ServingError> {
+    if invocation.serving.secure_port == 0 {
+        return Ok(None);
+    }
+    let mut client = ClientOptions::new(user_agent(), Arc::clone(clock));
+    client.observer = metrics.clients();
+    let access = Access::connect(&invocation.authentication, &invocation.authorization, &client).await?;
+    let routes = routes(invocation, metrics, health, log, clock);
+    SecureServer::bind(&invocation.serving, BINARY, access, routes, Arc::clone(clock)).await.map(Some)
+}
+
+fn routes(
+    invocation: &Invocation,
+    metrics: &Metrics,
+    health: &HealthChecks,
+    log: Option<Handle>,
+    clock: &Arc<dyn Clock>,
+) -> Routes {
+    let (all, slis) = (metrics.clone(), metrics.clone());
+    let mut routes = Routes::new()
+        .health("/healthz", health)
+        .exact("/metrics", handler(move |_| exposition(all.text())))
+        .exact("/metrics/slis", handler(move |_| exposition(slis.slis_text())))
+        .exact("/configz", configz(CONFIGZ_NAME, &configuration(invocation)));
+    if invocation.features.is_enabled("ComponentFlagz") {
+        routes = routes.exact("/flagz", flagz(BINARY, invocation.flags.flagz()));
+    }
+    if invocation.profiling {
+        routes = profiling(routes);
+        routes = debug_flags(routes, move |verbosity| {
+            if let Some(log) = &log {
+                log.set_verbosity(u8::try_from(verbosity).unwrap_or(u8::MAX));
+            }
+        });
+    }
+    if invocation.features.is_enabled("ComponentStatusz") {
+        let version = BEHAVES_AS.trim_start_matches('v');
+        let mut paths = routes.paths();
+        paths.push("/statusz".to_owned());
+        let status = Status {
+            component: BINARY.to_owned(),
+            started: clock.now(),
+            binary_version: version.to_owned(),
+            emulation_version: version.to_owned(),
+            compiler: concat!("rustc ", env!("CARGO_PKG_RUST_VERSION"), "+").to_owned(),
+            paths,
+        };
+        routes = routes.exact("/statusz", statusz(status, Arc::clone(clock)));
+    }
+    routes
+}
+
+fn exposition(text: String) -> Answer {
+    Answer::of_type(Metrics::CONTENT_TYPE, text)
+}
