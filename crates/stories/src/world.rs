@@ -99,12 +99,14 @@ pub enum WorldError {
         said: String,
     },
     /// A program is not ready in time.
-    #[error("{program} is not ready after {seconds} s; the end of what it said:\n{said}")]
+    #[error("{program} is not ready after {seconds} s: {lacks}; the end of what it said:\n{said}")]
     NotReady {
         /// Which.
         program: &'static str,
         /// How long it was given.
         seconds: u64,
+        /// What is missing.
+        lacks: String,
         /// Its last words.
         said: String,
     },

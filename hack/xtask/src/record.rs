@@ -213,6 +213,16 @@ mod tests {
     }
 
     #[test]
+    fn manager_that_does_not_start_fails_the_recording() {
+        let out = tempfile::tempdir().unwrap();
+        let folder = out.path().display().to_string();
+        let words = ["--out", &folder, "--server", "embedded", "--only", "^r0[13]", "--manager", "exit 3"];
+        let error = Task::parse(&words).unwrap().run().unwrap_err();
+        // The next would not start either, and is not tried.
+        assert_eq!(error.to_string(), "1 of 2 stories broke off, 0 differ");
+    }
+
+    #[test]
     fn pattern_that_means_no_story_is_refused() {
         let task = Task::parse(&["--out", "x", "--only", "^nothing$"]).unwrap();
         assert!(matches!(task.run(), Err(TaskError::NoStory(_))));

@@ -285,9 +285,9 @@ impl Cluster {
         &self.written
     }
 
-    /// The most pods of a Deployment that were there at once, but for those that were going.
-    pub(crate) fn most_pods(&self, name: &str) -> usize {
-        self.kubelet.most(name)
+    /// The most pods that the ReplicaSets of a Deployment wanted at once.
+    pub(crate) fn most_wanted(&self, name: &str) -> u64 {
+        self.kubelet.most_wanted(name)
     }
 
     /// How many pods of a Deployment there ever were.

@@ -14,7 +14,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::{LOOK_EVERY, PATIENCE};
+use super::{PATIENCE, until};
 
 /// Requests of clients of this name are not the manager's.
 pub(super) const TEST: &str = "e2e-test";
@@ -46,20 +46,14 @@ impl Embedded {
 
     /// Starts it where it was, with what it has left in its folder.
     pub(super) async fn start_again(&mut self) {
-        let trail = self.trail.clone();
-        let server = ApiServer::open(
-            Config {
-                audit: Some(Arc::new(move |event| {
-                    if !event.user_agent.starts_with(TEST) {
-                        trail.leave(Entry::from(event));
-                    }
-                })),
-                faults: Faults::new(self.faults.iter().cloned()),
-                ..Config::default()
-            },
-            &self.data,
-        );
-        let server = server.unwrap();
+        let mut opened = None;
+        // One that has just been ended may not have let go of the folder yet.
+        until("the server can be opened", async || {
+            opened = ApiServer::open(self.config(), &self.data).ok();
+            opened.is_some()
+        })
+        .await;
+        let server = opened.unwrap();
         let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let address = self.address;
         let (listener, address) = runtime
@@ -79,8 +73,19 @@ impl Embedded {
     pub(super) async fn kill(&mut self) {
         let Some(runtime) = self.runtime.take() else { return };
         tokio::task::spawn_blocking(move || runtime.shutdown_timeout(PATIENCE)).await.unwrap();
-        // The folder is free when the last task has let go of it.
-        tokio::time::sleep(LOOK_EVERY).await;
+    }
+
+    fn config(&self) -> Config {
+        let trail = self.trail.clone();
+        Config {
+            audit: Some(Arc::new(move |event| {
+                if !event.user_agent.starts_with(TEST) {
+                    trail.leave(Entry::from(event));
+                }
+            })),
+            faults: Faults::new(self.faults.iter().cloned()),
+            ..Config::default()
+        }
     }
 }
 

@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 
+use kcm_api::ApiError;
 use kcm_client::{ApiClient, Request};
 use kcm_clock::{Clock, RealClock};
 use serde_json::{Value, json};
@@ -26,8 +27,8 @@ pub(super) struct Kubelet {
 struct Seen {
     /// All uids there ever were.
     uids: BTreeMap<String, BTreeSet<String>>,
-    /// How many there were at once at most, those apart that were asked to go.
-    most: BTreeMap<String, usize>,
+    /// How many the ReplicaSets with the label wanted at once at most.
+    most: BTreeMap<String, u64>,
 }
 
 impl Kubelet {
@@ -37,8 +38,8 @@ impl Kubelet {
         Self { task, seen }
     }
 
-    /// The most pods with the label that were there at once.
-    pub(super) fn most(&self, app: &str) -> usize {
+    /// The most pods that all ReplicaSets with the label wanted at once.
+    pub(super) fn most_wanted(&self, app: &str) -> u64 {
         self.seen.lock().unwrap().most.get(app).copied().unwrap_or_default()
     }
 
@@ -58,12 +59,11 @@ async fn run(api: ApiClient, seen: Arc<Mutex<Seen>>) {
     loop {
         tokio::time::sleep(ROUND).await;
         // The server may be away; it comes back.
-        let Ok(list) = api.send(&Request::get("/api/v1/pods")).await else { continue };
-        let list: Value = serde_json::from_slice(&list).unwrap();
-        let pods = list["items"].as_array().unwrap();
-        seen.lock().unwrap().note(pods);
+        let Ok(pods) = list(&api, "/api/v1/pods").await else { continue };
+        let Ok(replica_sets) = list(&api, "/apis/apps/v1/replicasets").await else { continue };
+        seen.lock().unwrap().note(&pods, &replica_sets);
         let mut served = BTreeSet::new();
-        for pod in pods {
+        for pod in &pods {
             // What is refused, such as to a pod that is gone, is tried again if there is need.
             if let Some(request) = due(pod, &mut served) {
                 let _ = api.send(&request).await;
@@ -72,23 +72,30 @@ async fn run(api: ApiClient, seen: Arc<Mutex<Seen>>) {
     }
 }
 
+async fn list(api: &ApiClient, path: &str) -> Result<Vec<Value>, ApiError> {
+    let mut list: Value = serde_json::from_slice(&api.send(&Request::get(path)).await?).unwrap();
+    Ok(list["items"].as_array_mut().map(std::mem::take).unwrap_or_default())
+}
+
 impl Seen {
-    fn note(&mut self, pods: &[Value]) {
-        let mut now: BTreeMap<&str, usize> = BTreeMap::new();
+    fn note(&mut self, pods: &[Value], replica_sets: &[Value]) {
         for pod in pods {
-            let (app, uid) = (app(pod), pod["metadata"]["uid"].as_str().unwrap());
-            self.uids.entry(app.to_owned()).or_default().insert(uid.to_owned());
-            *now.entry(app).or_default() += usize::from(pod["metadata"]["deletionTimestamp"].is_null());
+            let uid = pod["metadata"]["uid"].as_str().unwrap();
+            self.uids.entry(app(pod).to_owned()).or_default().insert(uid.to_owned());
         }
-        for (app, now) in now {
+        let mut wanted: BTreeMap<&str, u64> = BTreeMap::new();
+        for replica_set in replica_sets {
+            *wanted.entry(app(replica_set)).or_default() += replica_set["spec"]["replicas"].as_u64().unwrap();
+        }
+        for (app, wanted) in wanted {
             let most = self.most.entry(app.to_owned()).or_default();
-            *most = now.max(*most);
+            *most = wanted.max(*most);
         }
     }
 }
 
-fn app(pod: &Value) -> &str {
-    pod["metadata"]["labels"]["app"].as_str().unwrap_or_default()
+fn app(object: &Value) -> &str {
+    object["metadata"]["labels"]["app"].as_str().unwrap_or_default()
 }
 
 /// What a pod needs next, if it is its turn.

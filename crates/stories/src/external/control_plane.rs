@@ -1,15 +1,12 @@
 //! etcd and kube-apiserver.
 
-use std::{
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::path::{Path, PathBuf};
 
 use kcm_client::ApiClient;
 use kcm_clock::Clock;
 use tokio_util::sync::CancellationToken;
 
-use super::{Serving, files::Files, free_port, program::Program, ready, tail, text};
+use super::{PATIENCE, Serving, files::Files, free_port, program::Program, ready, tail, text};
 use crate::{trail::TrailSender, world::WorldError};
 
 /// A real API server with its etcd, on ports that they keep. Each can be ended, and started again where it was. Both
@@ -44,9 +41,6 @@ impl Authorization {
         }
     }
 }
-
-/// How long the programs may take to end.
-const END: Duration = Duration::from_secs(60);
 
 impl ControlPlane {
     /// Starts `etcd` and `kube-apiserver` from `assets`, as `KUBEBUILDER_ASSETS` names them. All files are in `folder`,
@@ -111,7 +105,7 @@ impl ControlPlane {
     ///
     /// When a program ends, or the server is not ready in time.
     pub async fn ready(&mut self, api: &ApiClient, clock: &dyn Clock) -> Result<(), WorldError> {
-        ready(self, api, clock).await
+        ready(self, api, clock, PATIENCE).await
     }
 
     /// Ends the server as a crash would.
@@ -121,7 +115,7 @@ impl ControlPlane {
     /// When it does not end.
     pub async fn kill_server(&mut self) -> Result<(), WorldError> {
         match self.server.take() {
-            Some(server) => server.kill(END).await,
+            Some(server) => server.kill(PATIENCE).await,
             None => Ok(()),
         }
     }

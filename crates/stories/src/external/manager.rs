@@ -11,21 +11,20 @@ use crate::{
     world::{Activity, Manager, WorldError},
 };
 
-/// How long a manager may take to start, and to stop.
-const PATIENCE: Duration = Duration::from_secs(60);
-
 /// Runs a command for each story.
 #[derive(Debug)]
 pub(super) struct ExternalManager {
     command: String,
     files: Files,
     clock: Arc<dyn Clock>,
+    /// How long it may take to start, and to stop.
+    patience: Duration,
     running: Option<Program>,
 }
 
 impl ExternalManager {
-    pub(super) fn new(command: String, files: Files, clock: Arc<dyn Clock>) -> Self {
-        Self { command, files, clock, running: None }
+    pub(super) fn new(command: String, files: Files, clock: Arc<dyn Clock>, patience: Duration) -> Self {
+        Self { command, files, clock, patience, running: None }
     }
 }
 
@@ -53,7 +52,7 @@ impl Manager for ExternalManager {
         let mut program = Program::shell("the manager", &command, &self.files.log("manager"))?;
         // That it watches is known from the server, so a manager needs no port of its own to be asked at.
         let mut missing = watched(controllers);
-        let deadline = self.clock.monotonic().saturating_add(PATIENCE);
+        let deadline = self.clock.monotonic().saturating_add(self.patience);
         while !missing.is_empty() {
             let soon = self.clock.monotonic().saturating_add(ASK_EVERY);
             if let Some(entry) = trail.next_before(soon.min(deadline)).await {
@@ -64,8 +63,10 @@ impl Manager for ExternalManager {
             }
             program.must_run()?;
             if self.clock.monotonic() >= deadline {
-                let (seconds, said) = (PATIENCE.as_secs(), program.last_words());
-                return Err(WorldError::NotReady { program: "the manager", seconds, said });
+                let (seconds, said) = (self.patience.as_secs(), program.last_words());
+                let missing: Vec<_> = missing.iter().map(String::as_str).collect();
+                let lacks = format!("it does not watch {}", missing.join(", "));
+                return Err(WorldError::NotReady { program: "the manager", seconds, lacks, said });
             }
         }
         self.running = Some(program);
@@ -74,7 +75,7 @@ impl Manager for ExternalManager {
 
     async fn stop(&mut self) -> Result<(), WorldError> {
         match self.running.take() {
-            Some(program) => program.stop(PATIENCE).await,
+            Some(program) => program.stop(self.patience).await,
             None => Ok(()),
         }
     }

@@ -71,8 +71,8 @@ pub struct External {
     _stop: tokio_util::sync::DropGuard,
 }
 
-/// How long a server may take.
-const SERVER_PATIENCE: Duration = Duration::from_secs(60);
+/// How long a program may take to become ready, and to end.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// How often it is asked meanwhile. Programs of others cannot be waited for but by asking.
 const ASK_EVERY: Duration = Duration::from_millis(200);
@@ -83,6 +83,10 @@ const ASK_EVERY: Duration = Duration::from_millis(200);
 ///
 /// When a program cannot be started, ends early or is not ready in time: with the end of its log.
 pub async fn start(config: ExternalConfig) -> Result<External, WorldError> {
+    start_within(PATIENCE, config).await
+}
+
+async fn start_within(patience: Duration, config: ExternalConfig) -> Result<External, WorldError> {
     let ExternalConfig { server, manager, folder } = config;
     let clock: Arc<dyn Clock> = Arc::new(RealClock::new());
     let (sender, trail) = Trail::new(Arc::clone(&clock));
@@ -114,8 +118,8 @@ pub async fn start(config: ExternalConfig) -> Result<External, WorldError> {
     let kubeconfig = Server::Kubeconfig { path: files.kubeconfig("admin"), master: None };
     let clients = ClientFactory::connect(kubeconfig, options).await?;
     let api = clients.client("story", RateLimit::UNLIMITED);
-    ready(&mut *serving, &api, &*clock).await?;
-    let manager = ExternalManager::new(manager, files, Arc::clone(&clock));
+    ready(&mut *serving, &api, &*clock, patience).await?;
+    let manager = ExternalManager::new(manager, files, Arc::clone(&clock), patience);
     let world = World::new(api, clock, trail, Box::new(manager)).await?;
     Ok(External { world, _server: serving, _stop: stop.drop_guard() })
 }
@@ -154,18 +158,24 @@ impl Serving for Program {
 }
 
 /// Waits until a server can be used.
-async fn ready(serving: &mut dyn Serving, api: &ApiClient, clock: &dyn Clock) -> Result<(), WorldError> {
-    let deadline = clock.monotonic().saturating_add(SERVER_PATIENCE);
+async fn ready(
+    serving: &mut dyn Serving,
+    api: &ApiClient,
+    clock: &dyn Clock,
+    patience: Duration,
+) -> Result<(), WorldError> {
+    let deadline = clock.monotonic().saturating_add(patience);
     // The default namespace is the last thing that a server makes before it can be used.
-    while api.send(&Request::get("/readyz")).await.is_err()
-        || api.send(&Request::get("/api/v1/namespaces/default")).await.is_err()
-    {
-        serving.must_run()?;
-        if clock.monotonic() > deadline {
-            let (seconds, said) = (SERVER_PATIENCE.as_secs(), serving.last_words());
-            return Err(WorldError::NotReady { program: "the API server", seconds, said });
+    let signs = [Request::get("/readyz"), Request::get("/api/v1/namespaces/default")];
+    for sign in signs {
+        while let Err(error) = api.send(&sign).await {
+            serving.must_run()?;
+            if clock.monotonic() > deadline {
+                let (seconds, lacks, said) = (patience.as_secs(), error.to_string(), serving.last_words());
+                return Err(WorldError::NotReady { program: "the API server", seconds, lacks, said });
+            }
+            clock.sleep(ASK_EVERY).await;
         }
-        clock.sleep(ASK_EVERY).await;
     }
     Ok(())
 }
@@ -187,46 +197,4 @@ fn text(path: &Path) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn config(folder: &Path, command: &str) -> ExternalConfig {
-        let server = ServerProgram::Command { command: command.to_owned(), tls: false };
-        ExternalConfig { server, manager: "true".to_owned(), folder: folder.to_owned() }
-    }
-
-    #[tokio::test]
-    async fn server_that_does_not_come_up_is_told_with_its_last_words() {
-        let folder = tempfile::tempdir().unwrap();
-        let command = "echo 'no etcd at {port}' | sed 's/[0-9]*$/x/' >&2; exit 3";
-        let error = start(config(folder.path(), command)).await.unwrap_err().to_string();
-        assert!(error.starts_with("the API server ended early (exit status: 3)"), "{error}");
-        assert!(error.ends_with("no etcd at x"), "{error}");
-    }
-
-    #[tokio::test]
-    async fn folder_without_the_programs_is_told() {
-        let folder = tempfile::tempdir().unwrap();
-        let assets = folder.path().join("assets");
-        let config =
-            ExternalConfig { server: ServerProgram::Kubebuilder(assets), ..config(folder.path(), "") };
-        let error = start(config).await.unwrap_err().to_string();
-        assert!(error.starts_with("cannot start \"") && error.contains("assets/etcd"), "{error}");
-    }
-
-    #[tokio::test]
-    async fn manager_that_ends_at_once_is_told_with_its_last_words() {
-        let folder = tempfile::tempdir().unwrap();
-        let manager = "echo 'unknown flag {controllers}'; exit 1".to_owned();
-        let config = ExternalConfig { server: ServerProgram::Embedded, manager, ..config(folder.path(), "") };
-        let mut external = start(config).await.unwrap();
-        let error = external
-            .world
-            .start_manager(&["deployment-controller".to_owned()])
-            .await
-            .unwrap_err()
-            .to_string();
-        assert!(error.starts_with("the manager ended early (exit status: 1)"), "{error}");
-        assert!(error.ends_with("unknown flag deployment-controller"), "{error}");
-    }
-}
+mod tests;

@@ -150,8 +150,9 @@ impl Program {
             Ok(Ok(status)) => Ok(status),
             Ok(Err(error)) => Err(self.ended(&error.to_string())),
             Err(_) => Err(WorldError::NotReady {
-                program: "the end of a program",
+                program: self.name,
                 seconds: patience.as_secs(),
+                lacks: "it should have ended".to_owned(),
                 said: self.last_words(),
             }),
         }
