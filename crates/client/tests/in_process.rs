@@ -163,6 +163,76 @@ impl Observer for Told {
     }
 }
 
+/// Writes down what of a call is for metrics alone.
+#[derive(Debug, Default)]
+struct Sizes(Mutex<Vec<String>>);
+
+impl Sizes {
+    fn note(&self, call: Call<'_>, what: &str) {
+        let Call { path, attempt, watch, .. } = call;
+        let watch = if watch { " watch" } else { "" };
+        self.0.lock().unwrap().push(format!("{path} #{attempt}{watch} {what}"));
+    }
+}
+
+impl Observer for Sizes {
+    fn answered(&self, call: Call<'_>, code: Option<u16>, _: Duration) {
+        self.note(call, &format!("answered {code:?}"));
+    }
+
+    fn sent(&self, call: Call<'_>, bytes: usize) {
+        self.note(call, &format!("sent {bytes}"));
+    }
+
+    fn received(&self, call: Call<'_>, bytes: usize) {
+        self.note(call, &format!("received {bytes}"));
+    }
+
+    fn finished(&self, call: Call<'_>, took: Duration) {
+        self.note(call, &format!("finished {took:?}"));
+    }
+}
+
+fn with_sizes(server: &Scripted) -> (Arc<Sizes>, kcm_client::ApiClient) {
+    let told = Arc::new(Sizes::default());
+    let options = ClientOptions { observer: Arc::clone(&told) as _, ..server.options() };
+    (told, server.factory_with(options).client("one", RateLimit { qps: 0.1, burst: 1 }))
+}
+
+#[tokio::test(start_paused = true)]
+async fn observer_is_told_of_sizes_and_of_the_whole_time_that_a_request_took() {
+    let server = scripted([refused(429, Some("1")), ok("{}")]);
+    let (told, client) = with_sizes(&server);
+    client.send(&Request::post("/api/v1/pods?dryRun=All", "12345")).await.unwrap();
+    let told = told.0.lock().unwrap();
+    assert_eq!(told[..2], ["/api/v1/pods #1 sent 5", "/api/v1/pods #1 answered Some(429)"]);
+    assert!(told[2].starts_with("/api/v1/pods #1 received "), "{told:?}");
+    // A second for the server, nine more for the token that the second attempt takes.
+    assert_eq!(
+        told[3..],
+        [
+            "/api/v1/pods #2 sent 5",
+            "/api/v1/pods #2 answered Some(200)",
+            "/api/v1/pods #2 received 2",
+            "/api/v1/pods #2 finished 10s",
+        ]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn observer_is_told_of_a_request_that_nobody_waits_for_any_more() {
+    let server = scripted([Answer::Silence, Answer::Endless(vec![])]);
+    let (told, client) = with_sizes(&server);
+    client.send(&post()).await.unwrap_err();
+    assert!(told.0.lock().unwrap().iter().any(|line| line.ends_with("answered None")), "{told:?}");
+    told.0.lock().unwrap().clear();
+    drop(client.pods().watch(&WatchOptions::default()).await.unwrap());
+    assert_eq!(
+        *told.0.lock().unwrap(),
+        ["/api/v1/pods #1 watch sent 0", "/api/v1/pods #1 watch answered Some(200)"]
+    );
+}
+
 #[tokio::test(start_paused = true)]
 async fn observer_is_told_of_each_attempt_and_of_what_it_waited_for() {
     let server = scripted([refused(429, Some("1")), ok("{}"), ok("{}")]);

@@ -33,12 +33,12 @@ fn failure() -> Result<Option<Outcome>, SyncError> {
 async fn failed_sync_is_retried_fifteen_times_and_then_dropped() {
     let queue = queue();
     for retries in 1..=MAX_RETRIES {
-        handle_outcome(&queue, key(), failure());
+        assert_eq!(handle_outcome(&queue, key(), failure()), SyncResult::Error);
         assert_eq!(queue.num_requeues(&key()), retries);
         assert_eq!(queue.get().await, Some(key()));
         queue.done(&key());
     }
-    handle_outcome(&queue, key(), failure());
+    assert_eq!(handle_outcome(&queue, key(), failure()), SyncResult::Dropped);
     assert_eq!(queue.num_requeues(&key()), 0);
     tokio::time::sleep(Duration::from_secs(3600)).await;
     assert!(queue.is_empty());
@@ -52,7 +52,7 @@ async fn failed_sync_in_a_namespace_that_is_going_is_dropped_at_once() {
     });
     let source = ApiError::Status(Box::new(serde_json::from_value(json).unwrap()));
     let error = SyncError::Write { what: "create replica set", object: key(), source };
-    handle_outcome(&queue, key(), Err(error));
+    assert_eq!(handle_outcome(&queue, key(), Err(error)), SyncResult::Dropped);
     assert_eq!(queue.num_requeues(&key()), 0);
     tokio::time::sleep(Duration::from_secs(3600)).await;
     assert!(queue.is_empty());
@@ -79,8 +79,8 @@ async fn sync_that_asks_for_a_later_look_gets_it_and_its_failures_are_forgotten(
         queue.done(&key());
     }
     assert_eq!(started.elapsed().as_secs(), 61);
-    handle_outcome(&queue, key(), waiting(Requeue::Never));
-    handle_outcome(&queue, key(), Ok(None));
+    assert_eq!(handle_outcome(&queue, key(), waiting(Requeue::Never)), SyncResult::Success);
+    assert_eq!(handle_outcome(&queue, key(), Ok(None)), SyncResult::Success);
     assert!(queue.is_empty());
 }
 

@@ -167,6 +167,19 @@ impl InformerMetrics for Counts {
     fn undecodable(&self, _: &str) {
         self.add("undecodable");
     }
+
+    fn wants_times(&self) -> bool {
+        true
+    }
+
+    fn processed(&self, informer: &str, _: Duration) {
+        assert_eq!(informer, "things");
+        self.add("processed");
+    }
+
+    fn watch_ended(&self, _: &str, _: Duration, events: u64) {
+        self.add(if events == 0 { "watches without events" } else { "watches with events" });
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -182,6 +195,12 @@ async fn metrics_tell_what_happened() {
     let counts = ["lists", "relists", "failures", "watches", "undecodable", "objects", "version"];
     // Undecodable: once in the watch, once in the relist. Watches: streaming, the one refused, streaming again.
     assert_eq!(counts.map(|count| world.metrics.get(count)), [1, 1, 1, 3, 2, 2, 5]);
+    // Each list as a whole, and the two events of the watch.
+    assert_eq!(world.metrics.get("processed"), 4);
+    assert_eq!(
+        ["watches with events", "watches without events"].map(|ended| world.metrics.get(ended)),
+        [1, 1]
+    );
 }
 
 #[tokio::test(start_paused = true)]

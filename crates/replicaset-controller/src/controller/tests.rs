@@ -143,9 +143,27 @@ impl ReplicaSetControl for Server {
     }
 }
 
+/// What was told of syncs.
+#[derive(Default)]
+struct Syncs {
+    started: AtomicUsize,
+    results: Mutex<Vec<SyncResult>>,
+}
+
+impl SyncMetrics for Syncs {
+    fn started(&self) {
+        self.started.fetch_add(1, Ordering::SeqCst);
+    }
+
+    fn ended(&self, _: Duration, result: SyncResult) {
+        self.results.lock().push(result);
+    }
+}
+
 /// A server, and a controller that runs against it until `stop`.
 struct Running {
     server: Arc<Server>,
+    syncs: Arc<Syncs>,
     stop: CancellationToken,
     controller: tokio::task::JoinHandle<()>,
 }
@@ -172,14 +190,11 @@ impl Running {
         config.indexers = replica_set_indexers();
         let replica_sets = SharedInformer::new(config);
         let events = Arc::new(FakeRecorder::new());
-        let controller = ReplicaSetController::new(Config::new(
-            shared,
-            pods.clone(),
-            replica_sets.clone(),
-            server.clone(),
-            server.clone(),
-            events,
-        ));
+        let syncs = Arc::new(Syncs::default());
+        let mut config =
+            Config::new(shared, pods.clone(), replica_sets.clone(), server.clone(), server.clone(), events);
+        config.sync_metrics = syncs.clone();
+        let controller = ReplicaSetController::new(config);
         let stop = CancellationToken::new();
         tokio::spawn({
             let stop = stop.clone();
@@ -189,7 +204,7 @@ impl Running {
             let stop = stop.clone();
             async move { controller.run(5, stop).await }
         });
-        Self { server, stop, controller }
+        Self { server, syncs, stop, controller }
     }
 
     /// Lets everything happen that can within so many seconds.
@@ -304,6 +319,10 @@ async fn controller_tries_a_sync_that_fails_again_without_a_limit_and_ever_more_
     // One create a try, and both at last.
     let requests = server.take_requests();
     assert_eq!(requests.iter().filter(|request| *request == "create").count(), 22);
+    let results = running.syncs.results.lock().clone();
+    assert_eq!(results.iter().filter(|result| **result == SyncResult::Error).count(), 20);
+    assert_eq!(results.last(), Some(&SyncResult::Success));
+    assert_eq!(running.syncs.started.load(Ordering::SeqCst), results.len());
     running.end().await;
 }
 
