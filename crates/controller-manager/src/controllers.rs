@@ -91,7 +91,8 @@ impl Standby {
     fn run(mut self) -> Controllers {
         for descriptor in CONTROLLERS {
             if !self.wanted.iter().any(|wanted| wanted.name == descriptor.name) {
-                tracing::warn!(controller = descriptor.name, "Warning: controller is disabled");
+                // Upstream's words, and upstream's level.
+                tracing::info!(controller = descriptor.name, "Warning: controller is disabled");
             }
         }
         // All are put together before any of them runs, as upstream.

@@ -1,5 +1,10 @@
 //! The binary from outside: what it prints, and how it ends.
-#![allow(clippy::unwrap_used, reason = "a test fails that way")]
+#![allow(clippy::unwrap_used, clippy::panic, unreachable_pub, reason = "a test fails that way")]
+
+#[cfg(unix)]
+mod cluster;
+#[cfg(unix)]
+mod hand_over;
 
 use std::{
     fs,
@@ -35,6 +40,14 @@ fn refusal(arguments: &[&str]) -> String {
     let line = stderr.strip_suffix('\n').unwrap();
     assert!(!line.contains('\n'), "{arguments:?}: {stderr}");
     line.strip_prefix("kube-controller-manager: ").unwrap().to_owned()
+}
+
+/// The last line on standard error of a run that fails, without the program's name: those before it are the log.
+fn last_words(arguments: &[&str]) -> String {
+    let output = run(arguments);
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{arguments:?}: {stderr}");
+    stderr.lines().last().unwrap().strip_prefix("kube-controller-manager: ").unwrap().to_owned()
 }
 
 #[test]
@@ -103,7 +116,8 @@ fn api_server_that_cannot_be_reached_is_named() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     drop(listener);
-    let line = refusal(&[&format!("--master={address}")]);
+    let master = format!("--master={address}");
+    let line = last_words(&[&master, "--leader-elect=false", "--secure-port=0"]);
     assert!(
         line.starts_with(&format!("the API server at http://{address} is not healthy after 10s: ")),
         "{line}"

@@ -1,0 +1,244 @@
+//! An API server on a socket, with simulated nodes, that keeps who has written what, and when.
+
+use std::{
+    fs,
+    path::PathBuf,
+    process::{Child, Command, ExitStatus, Stdio},
+    sync::{
+        Arc,
+        mpsc::{Receiver, Sender, channel},
+    },
+    time::Duration,
+};
+
+use kcm_apiserver::{ApiServer, AuditEvent, Config, Resource, Tokens, WriteOptions};
+use kcm_clock::{Clock, Random, RealClock, SeededRandom};
+use kcm_sandbox::{KubeletConfig, Sandbox, SandboxConfig};
+use kcm_serving::SelfSigned;
+use parking_lot::Mutex;
+use serde_json::json;
+use tempfile::TempDir;
+use tokio::{net::TcpListener, runtime::Runtime};
+use tokio_util::sync::CancellationToken;
+
+/// How long anything may take.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// One request that was served.
+#[derive(Debug, Clone)]
+pub struct Entry {
+    pub at: Duration,
+    pub user: String,
+    pub verb: &'static str,
+    pub resource: String,
+    pub namespace: String,
+    pub is_success: bool,
+    /// Who held the lease right after, as far as writes say.
+    pub holder: String,
+}
+
+impl Entry {
+    pub fn is_write(&self) -> bool {
+        self.is_success && matches!(self.verb, "create" | "update" | "patch" | "delete")
+    }
+
+    /// A write that only a leader may send.
+    fn is_of_leader(&self) -> bool {
+        self.is_write() && self.namespace == "default"
+    }
+}
+
+pub struct Cluster {
+    pub server: Arc<ApiServer>,
+    clock: Arc<dyn Clock>,
+    coming: Receiver<Entry>,
+    seen: Vec<Entry>,
+    directory: TempDir,
+    _runtime: Runtime,
+}
+
+impl Cluster {
+    pub fn start() -> Self {
+        let clock: Arc<dyn Clock> = Arc::new(RealClock::new());
+        let random: Arc<dyn Random> = Arc::new(SeededRandom::from_entropy());
+        let (sender, coming) = channel();
+        let trail = Mutex::new(Trail { sender, holder: String::new(), clock: Arc::clone(&clock) });
+        let server = ApiServer::new(Config {
+            clock: Arc::clone(&clock),
+            random: Arc::clone(&random),
+            audit: Some(Arc::new(move |event: &AuditEvent| trail.lock().add(event))),
+            ..Config::default()
+        });
+        let runtime = Runtime::new().unwrap();
+        let config = SandboxConfig {
+            server: Arc::clone(&server),
+            clock: Arc::clone(&clock),
+            random,
+            nodes: 2,
+            kubelet: KubeletConfig::default(),
+        };
+        let sandbox = Sandbox::new(config).unwrap();
+        runtime.spawn(async move { sandbox.run(CancellationToken::new()).await });
+
+        let directory = tempfile::tempdir().unwrap();
+        let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
+        let address = listener.local_addr().unwrap();
+        let tls = SelfSigned::new("test", &["localhost"], &[address.ip()], clock.now()).unwrap();
+        let (config, authority) = (Arc::new(tls.server_config().unwrap()), directory.path().join("ca.crt"));
+        fs::write(&authority, &tls.authority_pem).unwrap();
+        let tokens = Tokens::parse("token-a,a,1\ntoken-b,b,2\n").unwrap();
+        let service = server.service().with_tokens(tokens);
+        runtime.spawn(kcm_apiserver::serve_tls(listener, service, config, CancellationToken::new()));
+        for user in ["a", "b"] {
+            let text = format!(
+                "apiVersion: v1\nkind: Config\ncurrent-context: c\n\
+                 contexts: [{{name: c, context: {{cluster: k, user: u}}}}]\n\
+                 clusters: [{{name: k, cluster: {{server: 'https://{address}', certificate-authority: {authority:?}}}}}]\n\
+                 users: [{{name: u, user: {{token: token-{user}}}}}]\n"
+            );
+            fs::write(directory.path().join(user), text).unwrap();
+        }
+        Self { server, clock, coming, seen: Vec::new(), directory, _runtime: runtime }
+    }
+
+    /// Starts `program` as a candidate that the server knows as `user`.
+    pub fn manager(&self, program: &str, user: &str) -> Manager {
+        let log = self.directory.path().join(format!("{user}.log"));
+        let output = fs::File::options().create(true).append(true).open(&log).unwrap();
+        let child = Command::new(program)
+            .arg(format!("--kubeconfig={}", self.directory.path().join(user).display()))
+            .args([
+                "--controllers=deployment,replicaset",
+                "--secure-port=0",
+                "--leader-elect-lease-duration=3s",
+                "--leader-elect-renew-deadline=2s",
+                "--leader-elect-retry-period=500ms",
+                "-v=4",
+            ])
+            .env_remove("KUBERNETES_SERVICE_HOST")
+            .stdout(Stdio::null())
+            .stderr(output)
+            .spawn()
+            .unwrap();
+        Manager { child, log }
+    }
+
+    pub fn now(&self) -> Duration {
+        self.clock.monotonic()
+    }
+
+    pub fn deploy(&self, name: &str, replicas: u32) {
+        let object = json!({
+            "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name},
+            "spec": {
+                "replicas": replicas, "selector": {"matchLabels": {"app": name}},
+                "template": {
+                    "metadata": {"labels": {"app": name}},
+                    "spec": {"containers": [{"name": "c", "image": "app:1"}]},
+                },
+            },
+        });
+        self.server.create(Resource::DEPLOYMENTS, "default", object, &WriteOptions::default()).unwrap();
+    }
+
+    /// Waits for the first request to come that is like this, and says when it came.
+    pub fn wait_for(&mut self, what: &str, is_it: impl Fn(&Entry) -> bool) -> Duration {
+        let by = self.now() + PATIENCE;
+        loop {
+            let left = by.saturating_sub(self.now());
+            let Ok(entry) = self.coming.recv_timeout(left) else {
+                let last: Vec<_> = self.seen.iter().rev().take(20).collect();
+                panic!("waited in vain for {what}; last were {last:#?}");
+            };
+            self.seen.push(entry.clone());
+            if is_it(&entry) {
+                return entry.at;
+            }
+        }
+    }
+
+    pub fn wait_for_leader(&mut self, user: &str) -> Duration {
+        self.wait_for(&format!("{user} to lead"), |entry| {
+            entry.resource == "leases" && entry.is_write() && entry.user == user && entry.holder == user
+        })
+    }
+
+    /// Waits until `user` has looked at the lease and has pods in its cache, or would have: Go's standby looks only.
+    pub fn wait_for_standby(&mut self, user: &str) {
+        self.wait_for(&format!("{user} to stand by"), |entry| {
+            entry.user == user && entry.resource == "leases" && entry.verb == "get"
+        });
+    }
+
+    pub fn wait_for_pod_of(&mut self, user: &str) -> Duration {
+        self.wait_for(&format!("{user} to create a pod"), |entry| {
+            entry.user == user && entry.resource == "pods" && entry.verb == "create" && entry.is_success
+        })
+    }
+
+    /// Each write of a leader came while that one held the lease.
+    pub fn assert_never_two_writers(&mut self) {
+        self.seen.extend(self.coming.try_iter());
+        let writes: Vec<_> = self.seen.iter().filter(|entry| entry.is_of_leader()).collect();
+        assert!(!writes.is_empty());
+        for entry in writes {
+            assert_eq!(entry.user, entry.holder, "{entry:?}");
+        }
+    }
+}
+
+struct Trail {
+    sender: Sender<Entry>,
+    holder: String,
+    clock: Arc<dyn Clock>,
+}
+
+impl Trail {
+    fn add(&mut self, event: &AuditEvent) {
+        let object = event.object.clone().unwrap_or_default();
+        let mut entry = Entry {
+            at: self.clock.monotonic(),
+            user: event.user.clone(),
+            verb: event.verb,
+            resource: object.resource,
+            namespace: object.namespace,
+            is_success: event.code < 300,
+            holder: String::new(),
+        };
+        if entry.resource == "leases" && entry.is_write() {
+            let holder = event.request_object.as_ref().and_then(|lease| lease["spec"]["holderIdentity"].as_str());
+            self.holder = holder.filter(|holder| !holder.is_empty()).map_or(String::new(), |_| event.user.clone());
+        }
+        entry.holder.clone_from(&self.holder);
+        // The test may be over.
+        let _ = self.sender.send(entry);
+    }
+}
+
+/// A running program. Killed when dropped.
+pub struct Manager {
+    child: Child,
+    log: PathBuf,
+}
+
+impl Manager {
+    pub fn signal(&self, name: &str) {
+        let status = Command::new("kill").args(["-s", name, &self.child.id().to_string()]).status().unwrap();
+        assert!(status.success());
+    }
+
+    pub fn wait(&mut self) -> ExitStatus {
+        self.child.wait().unwrap()
+    }
+
+    pub fn log(&self) -> String {
+        fs::read_to_string(&self.log).unwrap()
+    }
+}
+
+impl Drop for Manager {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
