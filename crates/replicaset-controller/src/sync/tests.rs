@@ -1,5 +1,7 @@
 //! Upstream's replica_set_test.go as far as it is about syncs, and the integration tests' rules of adoption.
 
+mod related;
+
 use std::time::Duration;
 
 use kcm_api::{Phase, error::reason};
@@ -521,120 +523,6 @@ async fn next_look_is_after_min_ready_where_no_pod_says_when_and_never_where_all
     assert_eq!(next(7, None).await, Some(Duration::from_secs(7)));
     assert_eq!(next(7, ago(7)).await, None);
     assert_eq!(next(0, ago(0)).await, None);
-}
-
-/// A ReplicaSet of the Deployment with this UID that selects pods of `app`.
-fn controlled(name: &str, deployment: &str, app: &str) -> ReplicaSet {
-    let owner = json!({
-        "apiVersion": "apps/v1", "kind": "Deployment", "name": deployment, "uid": deployment, "controller": true,
-    });
-    let change = json!({
-        "metadata": {"ownerReferences": [owner]}, "spec": {"selector": {"matchLabels": {"app": app}}},
-    });
-    changed_replica_set(name, 1, &change)
-}
-
-fn going_set(mut replica_set: ReplicaSet) -> ReplicaSet {
-    replica_set.metadata.deletion_timestamp = ago(60);
-    replica_set
-}
-
-fn of_app(name: &str, app: &str) -> Pod {
-    Pod { labels: Arc::new(kcm_api::Labels::from([("app".to_owned(), app.to_owned())])), ..pod(name) }
-}
-
-/// The pods that are to be spread together with those of `subject`, where `sets` and `pods` are all there are.
-fn related(subject: &ReplicaSet, sets: &[&ReplicaSet], pods: Vec<Pod>) -> Vec<String> {
-    let mut world = World::new();
-    for replica_set in sets {
-        world.cache_replica_set(replica_set);
-    }
-    world.add_pods(pods);
-    let found = related_pods(&REPLICA_SET, subject, &world.syncer.replica_sets, &world.syncer.pods);
-    let mut names: Vec<_> = found.iter().map(|pod| pod.key.name.to_string()).collect();
-    names.sort();
-    names
-}
-
-/// Upstream: TestGetReplicaSetsWithSameController, all three, by the pods that are found through them.
-#[test]
-fn test_get_replica_sets_with_same_controller() {
-    let (some, sibling) = (controlled("rs1", "d", "one"), controlled("rs2", "d", "two"));
-    let (unrelated, going) = (controlled("rs3", "o", "three"), going_set(controlled("rs4", "p", "four")));
-    let pods = || ["one", "two", "three", "four"].map(|app| of_app(&format!("of-{app}"), app)).into();
-    let cases: [(&str, &ReplicaSet, &[&ReplicaSet], &[&str]); 3] = [
-        (
-            "expect to get back a ReplicaSet that is pending deletion",
-            &going,
-            &[&going, &unrelated],
-            &["of-four"],
-        ),
-        (
-            "expect to get back only the given ReplicaSet if there is no related ReplicaSet",
-            &some,
-            &[&some, &unrelated],
-            &["of-one"],
-        ),
-        (
-            "expect to get back the given ReplicaSet as well as any related ReplicaSet but not an unrelated ReplicaSet",
-            &some,
-            &[&some, &sibling, &unrelated],
-            &["of-one", "of-two"],
-        ),
-    ];
-    for (name, subject, sets, expected) in cases {
-        assert_eq!(related(subject, sets, pods()), expected, "{name}");
-    }
-}
-
-/// Upstream: TestRelatedPodsLookup, all three, and whose pods do not matter.
-#[test]
-fn test_related_pods_lookup() {
-    let (one, two) = (controlled("one", "d", "one"), controlled("two", "d", "two"));
-    let (foreign, twin) = (controlled("foreign", "o", "three"), controlled("twin", "d", "one"));
-    let going = going_set(controlled("one", "d", "one"));
-    // Whoever owns them: it is the labels that count.
-    let pods = || vec![of_app("a", "one"), owned_by(&foreign, of_app("b", "two")), of_app("c", "three")];
-    let alone = changed_replica_set("alone", 1, &json!({}));
-    let cases: [(&str, &ReplicaSet, &[&ReplicaSet], &[&str]); 5] = [
-        ("pods of a ReplicaSet that is pending deletion", &going, &[&going, &foreign], &["a"]),
-        (
-            "only the pods of the given ReplicaSet if there is no related one",
-            &foreign,
-            &[&one, &foreign],
-            &["c"],
-        ),
-        (
-            "pods of the given ReplicaSet and of a related one but not of an unrelated one",
-            &one,
-            &[&one, &two, &foreign],
-            &["a", "b"],
-        ),
-        // Not upstream's.
-        ("none is counted twice", &one, &[&one, &two, &twin], &["a", "b"]),
-        ("without a controller there are none", &alone, &[&one, &two], &[]),
-    ];
-    for (name, subject, sets, expected) in cases {
-        assert_eq!(related(subject, sets, pods()), expected, "{name}");
-    }
-}
-
-#[tokio::test]
-async fn node_with_more_related_pods_loses_one_first() {
-    let mut world = World::new();
-    let references =
-        json!([{"apiVersion": "apps/v1", "kind": "Deployment", "name": "d", "uid": "d", "controller": true}]);
-    let subject = changed_replica_set("web", 1, &json!({"metadata": {"ownerReferences": references}}));
-    let key = world.add_replica_set(&subject);
-    let on = |node: &str, pod: Pod| Pod { node_name: Some(node.into()), ..pod };
-    let other = replica_set("other", 1);
-    let sibling = owned_by(&other, on("crowded", pod("sibling")));
-    world.add_pods([
-        owned_by(&subject, on("empty", pod("a"))),
-        owned_by(&subject, on("crowded", pod("b"))),
-        sibling,
-    ]);
-    assert_eq!(sync(&world, &key).await.1, "delete b, status");
 }
 
 #[tokio::test]
