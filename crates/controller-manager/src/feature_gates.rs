@@ -17,11 +17,9 @@ const COMPONENT: &str = "kube";
 
 /// Gates that bear on this program, whose other side is not built in, with the side that is.
 ///
-/// `LoggingAlphaOptions` and `LoggingBetaOptions` have both sides; see the logging flags.
+/// `ComponentFlagz`, `ComponentStatusz`, `LoggingAlphaOptions` and `LoggingBetaOptions` have both sides.
 static BUILT: &[(&str, bool)] = &[
     ("ClientsPreferCBOR", false),
-    ("ComponentFlagz", true),
-    ("ComponentStatusz", true),
     ("ContextualLogging", true),
     ("ControllerManagerReleaseLeaderElectionLockOnExit", true),
     ("CoordinatedLeaderElection", false),

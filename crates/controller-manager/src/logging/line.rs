@@ -2,7 +2,6 @@
 
 use std::{
     fmt::{self, Write as _},
-    path::Path,
     sync::Arc,
 };
 
@@ -67,7 +66,7 @@ impl Line {
             _ => 'I',
         };
         let time = self.clock.now();
-        let file = meta.file().and_then(|file| Path::new(file).file_name()?.to_str()).unwrap_or("???");
+        let file = meta.file().map_or("???", short);
         let line = meta.line().unwrap_or_default();
         write!(to, "{severity}{} {:>7} {file}:{line}] ", time.strftime("%m%d %H:%M:%S%.6f"), self.process)?;
         // Upstream's flags are told in the form of old, the one that quotes nothing.
@@ -79,7 +78,7 @@ impl Line {
         // Milliseconds, with a fraction, as zap has them.
         let micros = self.clock.now().as_microsecond();
         let (millis, fraction) = (micros.div_euclid(1000), micros.rem_euclid(1000));
-        let file = meta.file().and_then(|file| Path::new(file).file_name()?.to_str()).unwrap_or("???");
+        let file = meta.file().map_or("???", short);
         let library = meta.target().split("::").next().unwrap_or_default();
         let line = meta.line().unwrap_or_default();
         write!(
@@ -92,6 +91,12 @@ impl Line {
             _ => write!(to, ",\"v\":{}", verbosity::required(meta).unwrap_or_default()),
         }
     }
+}
+
+/// The name of a file; with its directory, if it is called as many others are.
+fn short(path: &str) -> &str {
+    let parents = usize::from(path.ends_with("/mod.rs"));
+    path.rmatch_indices('/').nth(parents).map_or(path, |(slash, _)| &path[slash + 1..])
 }
 
 impl<'w> FormatFields<'w> for SpanFields {
@@ -192,5 +197,18 @@ impl Visit for Fields {
             LogFormat::Json if !value.is_finite() => self.record_str(field, &value.to_string()),
             _ => self.add(field, format_args!("{value}")),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::short;
+
+    #[test]
+    fn file_is_called_by_its_name_unless_many_have_it() {
+        assert_eq!(short("crates/client/src/list.rs"), "list.rs");
+        assert_eq!(short("crates/informer/src/reflector/mod.rs"), "reflector/mod.rs");
+        assert_eq!(short("list.rs"), "list.rs");
+        assert_eq!(short("src/mod.rs"), "src/mod.rs");
     }
 }
