@@ -36,7 +36,8 @@ impl About {
         ));
         let platform = format!("{}/{}", std::env::consts::OS, go_architecture());
         let minor_text = minor.to_string();
-        info.with([date, "rustc", commit, "", version, "", "1", &minor_text, &platform]).set(1.0);
+        let version = format!("v1.{minor}.0+kcm.{}", version.trim_start_matches('v'));
+        info.with([date, "rustc", commit, "", &version, "", "1", &minor_text, &platform]).set(1.0);
 
         let versions = registry.metric::<Gauge, 4>(Spec::upstream(
             "version_info",

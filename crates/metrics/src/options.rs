@@ -83,7 +83,8 @@ pub(crate) fn is_label_name(text: &str) -> bool {
 pub struct BuildInfo {
     /// The minor version of Kubernetes whose behaviour the program has: 36 for v1.36.
     pub minor: u32,
-    /// The version, such as `v1.36.0`; shown as `git_version`.
+    /// The program's own version, such as `v0.1.0`. `git_version` has it behind that of Kubernetes, as in
+    /// `v1.36.0+kcm.0.1.0`, so that whoever compares the versions of a cluster's parts finds no mismatch.
     pub version: String,
     /// The commit, if known.
     pub commit: String,
@@ -92,9 +93,14 @@ pub struct BuildInfo {
 }
 
 impl Default for BuildInfo {
-    /// Kubernetes v1.36, at a commit and a time that are not known.
+    /// Kubernetes v1.36 by this crate's version, from a commit and at a time that are not known.
     fn default() -> Self {
-        Self { minor: 36, version: "v1.36.0".to_owned(), commit: String::new(), date: String::new() }
+        Self {
+            minor: 36,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            commit: String::new(),
+            date: String::new(),
+        }
     }
 }
 

@@ -199,13 +199,14 @@ fn build_and_version_are_told_in_labels() {
     let build = BuildInfo {
         commit: "abc".to_owned(),
         date: "2026-01-02T03:04:05Z".to_owned(),
+        version: "v0.7.1".to_owned(),
         ..BuildInfo::default()
     };
     let metrics = Metrics::new(&MetricsOptions::default(), Arc::new(clock()), &build).unwrap();
     let text = metrics.text();
     assert!(text.contains(
         "kubernetes_build_info{build_date=\"2026-01-02T03:04:05Z\",compiler=\"rustc\",git_commit=\"abc\",\
-         git_tree_state=\"\",git_version=\"v1.36.0\",go_version=\"\",major=\"1\",minor=\"36\",platform="
+         git_tree_state=\"\",git_version=\"v1.36.0+kcm.0.7.1\",go_version=\"\",major=\"1\",minor=\"36\",platform="
     ));
     assert_values(
         &text,
