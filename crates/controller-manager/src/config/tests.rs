@@ -306,7 +306,6 @@ fn flags_without_effect_are_told() {
             "--controllers asks for controllers that are not built in: token-cleaner-controller",
             "--enable-leader-migration has no effect: no controller that migrates is built in",
             "--kube-api-content-type has no effect: requests are written in JSON",
-            "--tls-cipher-suites names suites that are not built in: TLS_RSA_WITH_AES_128_CBC_SHA",
             "--tls-curve-preferences has no effect: the TLS library chooses",
             "--tls-min-version=VersionTLS10 means VersionTLS12: nothing older is built in",
         ]

@@ -52,10 +52,28 @@ fn entry(flag: &Flag) -> String {
         _ => String::new(),
     };
     let mut text = format!("  {short}--{}{kind}\n", flag.name);
-    for line in format!("{help}{options}{default}").lines() {
-        let _ = writeln!(text, "          {line}");
+    for paragraph in format!("{help}{options}{default}").lines() {
+        for line in wrapped(paragraph) {
+            let _ = writeln!(text, "          {line}");
+        }
     }
     text
+}
+
+/// Lines that fit a terminal, if words do.
+fn wrapped(paragraph: &str) -> Vec<String> {
+    const WIDTH: usize = 100;
+    let mut lines: Vec<String> = Vec::new();
+    for word in paragraph.split(' ') {
+        match lines.last_mut() {
+            Some(line) if line.len() + word.len() < WIDTH => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
 }
 
 fn capitalized(text: &str) -> String {
