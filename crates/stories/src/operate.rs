@@ -11,9 +11,11 @@ use crate::{
     step::{Drain, Kind, Name, PatchForm, SetImage, Target, Undo},
 };
 
-/// How often is looked whether something has come about. Time may be simulated, and servers far away: asking is what
-/// works with all of them.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// How soon is looked whether something has come about, and then ever more rarely: after so many looks, each next one
+/// comes when a share of the time has passed again. Time may be simulated, and servers far away: asking is what works
+/// with all of them.
+const FIRST_LOOKS: Duration = Duration::from_millis(100);
+const LOOKS: u32 = 50;
 
 /// How long an eviction that was refused rests before it is asked for again.
 const EVICT_EVERY: Duration = Duration::from_secs(1);
@@ -141,14 +143,18 @@ impl Stage<'_> {
     /// Waits until things are as they should be.
     pub(crate) async fn until(&mut self, look: &Look, clock: &dyn Clock) -> Result<(), StageError> {
         let waited = look.patience();
-        let deadline = clock.monotonic().saturating_add(waited);
+        let begun = clock.monotonic();
+        let deadline = begun.saturating_add(waited);
         loop {
             match look.wrong(self).await? {
                 None => return Ok(()),
                 Some(what) if clock.monotonic() >= deadline => {
                     return Err(StageError::NotSo { what, waited });
                 }
-                Some(_) => clock.sleep(LOOK_EVERY).await,
+                Some(_) => {
+                    let so_far = clock.monotonic().saturating_sub(begun);
+                    clock.sleep(FIRST_LOOKS.max(so_far / LOOKS)).await;
+                }
             }
         }
     }

@@ -51,9 +51,9 @@ const FEW: usize = 100;
 
 /// One with more is told so many times, with a crash after each so manieth write: each write has its crash in one of
 /// them.
-const TELLINGS: usize = 5;
+const TELLINGS: usize = 4;
 
-/// One of a cluster with more than so many writes is a sample of that: three tellings, each with a crash after each
+/// One of a cluster with more than so many writes is a sample of that: two tellings, each with a crash after each
 /// [`SAMPLE`]th write.
 const MANY: usize = 400;
 const SAMPLE: usize = 29;
@@ -66,7 +66,7 @@ pub(crate) async fn assert_same_end(story: &Story) {
     let runs: Vec<Crashes> = if writes <= FEW {
         (1..=writes).map(Crashes::After).collect()
     } else if writes > MANY && story.cluster.is_some() {
-        [1, 11, 21].map(|first| Crashes::Every { first, stride: SAMPLE }).to_vec()
+        [1, 15].map(|first| Crashes::Every { first, stride: SAMPLE }).to_vec()
     } else {
         (1..=TELLINGS).map(|first| Crashes::Every { first, stride: TELLINGS }).collect()
     };
