@@ -16,7 +16,7 @@ use std::{
 
 use flags::{Flags, Task};
 use kcm_apiserver::{ApiServer, ApiStatus, AuditLog, AuditPolicy, DataError, Faults, Tokens};
-use kcm_client::{ClientFactory, ClientOptions, RateLimit};
+use kcm_client::RateLimit;
 use kcm_clock::{Clock, Random, RealClock, SeededRandom};
 use kcm_controller_manager::{Controllers, ManagerConfig, Selection};
 use kcm_sandbox::{KubeletConfig, Sandbox, SandboxConfig, demo};
@@ -133,14 +133,12 @@ fn start_controllers(
     clock: &Arc<dyn Clock>,
     random: &Arc<dyn Random>,
 ) -> Controllers {
-    let options = ClientOptions::new(kcm_controller_manager::user_agent(), Arc::clone(clock));
-    let clients = ClientFactory::in_process(server.service(), options);
     let config = ManagerConfig {
         controllers: Selection::all(),
         rate_limit: RateLimit::UNLIMITED,
         ..ManagerConfig::default()
     };
-    Controllers::start(&config, &clients, clock, random)
+    Controllers::in_process(&config, server.service(), clock, random)
 }
 
 async fn play(server: Arc<ApiServer>, clock: Arc<dyn Clock>) -> Result<(), SandboxError> {

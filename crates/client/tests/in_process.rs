@@ -193,7 +193,7 @@ impl Observer for Sizes {
     }
 }
 
-fn with_sizes(server: &Scripted) -> (Arc<Sizes>, kcm_client::ApiClient) {
+fn with_sizes(server: &Scripted) -> (Arc<Sizes>, ApiClient) {
     let told = Arc::new(Sizes::default());
     let options = ClientOptions { observer: Arc::clone(&told) as _, ..server.options() };
     (told, server.factory_with(options).client("one", RateLimit { qps: 0.1, burst: 1 }))

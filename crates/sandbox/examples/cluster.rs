@@ -6,7 +6,6 @@
 use std::{error::Error, sync::Arc};
 
 use kcm_apiserver::{ApiServer, Resource, WatchEvent, WatchStart, WriteOptions};
-use kcm_client::{ClientFactory, ClientOptions};
 use kcm_clock::{Clock, Random, RealClock, SeededRandom};
 use kcm_controller_manager::{Controllers, ManagerConfig};
 use kcm_sandbox::{KubeletConfig, Sandbox, SandboxConfig};
@@ -31,9 +30,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         let stop = stop.clone();
         async move { sandbox.run(stop).await }
     });
-    let options = ClientOptions::new(kcm_controller_manager::user_agent(), Arc::clone(&clock));
-    let clients = ClientFactory::in_process(server.service(), options);
-    let controllers = Controllers::start(&ManagerConfig::default(), &clients, &clock, &random);
+    let controllers = Controllers::in_process(&ManagerConfig::default(), server.service(), &clock, &random);
 
     let web = json!({
         "metadata": { "name": "web" },

@@ -9,7 +9,7 @@ use std::{
 };
 
 use kcm_apiserver::ApiServer;
-use kcm_client::{ClientFactory, ClientOptions, RateLimit};
+use kcm_client::RateLimit;
 use kcm_clock::{Clock, Random, SeededRandom, SimulatedClock};
 use kcm_controller_manager::{Controllers, ManagerConfig, Selection};
 use kcm_sandbox::{
@@ -57,14 +57,12 @@ fn start_controllers(
     clock: &Arc<dyn Clock>,
     random: &Arc<dyn Random>,
 ) -> Controllers {
-    let options = ClientOptions::new(kcm_controller_manager::user_agent(), Arc::clone(clock));
-    let clients = ClientFactory::in_process(server.service(), options);
     let config = ManagerConfig {
         controllers: Selection::all(),
         rate_limit: RateLimit::UNLIMITED,
         ..ManagerConfig::default()
     };
-    Controllers::start(&config, &clients, clock, random)
+    Controllers::in_process(&config, server.service(), clock, random)
 }
 
 #[tokio::test(start_paused = true)]
