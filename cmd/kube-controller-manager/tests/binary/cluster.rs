@@ -210,8 +210,10 @@ impl Trail {
             holder: String::new(),
         };
         if entry.resource == "leases" && entry.is_write() {
-            let holder = event.request_object.as_ref().and_then(|lease| lease["spec"]["holderIdentity"].as_str());
-            self.holder = holder.filter(|holder| !holder.is_empty()).map_or(String::new(), |_| event.user.clone());
+            let holder =
+                event.request_object.as_ref().and_then(|lease| lease["spec"]["holderIdentity"].as_str());
+            self.holder =
+                holder.filter(|holder| !holder.is_empty()).map_or(String::new(), |_| event.user.clone());
         }
         entry.holder.clone_from(&self.holder);
         // The test may be over.

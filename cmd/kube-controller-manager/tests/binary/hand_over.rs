@@ -87,7 +87,9 @@ fn upstreams_manager_and_ours_take_turns() {
         return;
     };
     for signal in ["TERM", "KILL", "STOP"] {
-        for (first, second, names) in [(OURS, &*theirs, "ours, upstream's"), (&theirs, OURS, "upstream's, ours")] {
+        for (first, second, names) in
+            [(OURS, &*theirs, "ours, upstream's"), (&theirs, OURS, "upstream's, ours")]
+        {
             let (mut cluster, mut a, _b) = pair(first, second);
             let since = cluster.now();
             a.signal(signal);
