@@ -150,3 +150,45 @@ async fn handles_share_one_queue() {
     assert!(queue.is_shutting_down());
     assert_eq!(queue.get().await, None);
 }
+
+/// Keeps what it was given to refresh with.
+#[derive(Default)]
+struct Refreshing {
+    refresh: Mutex<Option<crate::Refresh>>,
+    depth: Arc<Mutex<Vec<usize>>>,
+}
+
+struct Depth(Arc<Mutex<Vec<usize>>>);
+
+impl QueueMetrics for Depth {
+    fn depth(&self, items: usize) {
+        self.0.lock().push(items);
+    }
+}
+
+impl MetricsProvider for Refreshing {
+    fn queue(&self, _: &str) -> Option<Arc<dyn QueueMetrics>> {
+        Some(Arc::new(Depth(Arc::clone(&self.depth))))
+    }
+
+    fn refresh_with(&self, name: &str, refresh: crate::Refresh) {
+        assert_eq!(name, "test");
+        *self.refresh.lock() = Some(refresh);
+    }
+}
+
+#[test]
+fn metrics_refresh_a_queue_as_long_as_there_is_one() {
+    let metrics = Arc::new(Refreshing::default());
+    let clock = Arc::new(FakeClock::new(Timestamp::UNIX_EPOCH));
+    let mut config = QueueConfig::new("test", clock);
+    config.metrics = metrics.clone();
+    let queue = RateLimitingQueue::new(config);
+    queue.add(1);
+    let refresh = metrics.refresh.lock().take().unwrap();
+    assert!(refresh());
+    assert_eq!(*metrics.depth.lock(), [1, 1]);
+    drop(queue);
+    assert!(!refresh());
+    assert_eq!(*metrics.depth.lock(), [1, 1]);
+}
