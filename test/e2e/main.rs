@@ -6,12 +6,13 @@
 //! in a line that begins with `SKIPPED:`.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "the helpers of tests may fail as tests do")]
 
+// Tests are begun in the order of their names, and these take longest.
+mod all_stories;
 mod election;
 mod expiry;
 mod harness;
 mod restarts;
 mod roles;
-mod stories;
 mod takeover;
 
 /// Two tests of what a function does to a cluster: one on the embedded API server, one on a real one.

@@ -1,12 +1,15 @@
 //! The manager with the roles that we ship, and no others.
 
-use std::{fs, path::Path};
+use std::{fs, path::Path, sync::Arc};
 
+use kcm_api::ApiError;
+use kcm_client::{ClientFactory, ClientOptions, RateLimit, Request, Server, UserAgent};
+use kcm_clock::RealClock;
 use kcm_stories::external::Authorization;
 use serde_json::{Value, json};
 
 use crate::{
-    harness::{Cluster, free_port},
+    harness::{Cluster, Manager, free_port},
     restarts::assert_no_pod_was_made_in_vain,
 };
 
@@ -32,9 +35,7 @@ async fn roles_that_we_ship_suffice_for_a_rollout_and_allow_nothing_else() {
         let path = collection(&object);
         cluster.post(&path, &object).await.unwrap_or_else(|error| panic!("{path}: {error}"));
     }
-    let path = format!("/api/v1/namespaces/kube-system/serviceaccounts/{ACCOUNT}/token");
-    let request = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}});
-    let token = cluster.post(&path, &request).await.unwrap()["status"]["token"].as_str().unwrap().to_owned();
+    let token = token(&cluster).await;
     let kubeconfig = cluster.kubeconfig("account", &cluster.control_plane().url(), &token);
 
     // As the manifest has it, but in a pod the program finds these three by itself.
@@ -50,21 +51,68 @@ async fn roles_that_we_ship_suffice_for_a_rollout_and_allow_nothing_else() {
     let flags: Vec<_> = flags.iter().map(String::as_str).collect();
     let manager = cluster.manager_as("manager", &kubeconfig, &flags).await;
 
+    roll_out(&mut cluster).await;
+    assert_may_not_do_anything_else(&cluster).await;
+
+    // Whom it serves it finds out from the API server, which needs rights, too.
+    let port = format!("https://127.0.0.1:{port}");
+    let admin = answer(&cluster.kubeconfig("admin-of-manager", &port, "admintoken"), "/metrics").await;
+    assert!(admin.unwrap().contains("workqueue_adds_total"));
+    let account = answer(&cluster.kubeconfig("account-of-manager", &port, &token), "/metrics").await;
+    assert!(matches!(&account, Err(error) if error.code() == Some(403)), "{account:?}");
+
+    assert_was_refused_nothing(&manager);
+    assert_eq!(manager.terminate().await, Some(0));
+}
+
+/// As a control plane runs its manager: with the API server's own role for it, and a service account for each controller.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn roles_of_upstreams_manager_suffice_with_service_account_credentials() {
+    let Some(mut cluster) = Cluster::real_with(Authorization::Rbac).await else { return };
+    let [account] = documents("deployment/service-account.yaml").try_into().unwrap();
+    cluster.post(&collection(&account), &account).await.unwrap();
+    let binding = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
+        "metadata": {"name": "manager"},
+        "roleRef": {
+            "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "system:kube-controller-manager",
+        },
+        "subjects": [{"kind": "ServiceAccount", "name": ACCOUNT, "namespace": "kube-system"}],
+    });
+    cluster.post(&collection(&binding), &binding).await.unwrap();
+    let token = token(&cluster).await;
+    let kubeconfig = cluster.kubeconfig("account", &cluster.control_plane().url(), &token);
+    let flags = ["--use-service-account-credentials=true", "--leader-elect=true"];
+    let manager = cluster.manager_as("manager", &kubeconfig, &flags).await;
+    roll_out(&mut cluster).await;
+    assert_was_refused_nothing(&manager);
+    assert_eq!(manager.terminate().await, Some(0));
+}
+
+async fn roll_out(cluster: &mut Cluster) {
     cluster.deploy("web", REPLICAS).await;
     cluster.until_rolled_out("web").await;
     cluster.roll("web", "image:2").await;
     cluster.until_rolled_out("web").await;
-    assert_no_pod_was_made_in_vain(&mut cluster).await;
-    assert_may_not_do_anything_else(&cluster).await;
+    assert_no_pod_was_made_in_vain(cluster).await;
+}
 
-    let mut log = manager.log();
-    assert_eq!(manager.terminate().await, Some(0));
-    log.make_ascii_lowercase();
-    assert!(log.contains("successfully acquired lease"), "{log}");
-    for refused in ["forbidden", "403", "unauthorized"] {
-        let line = log.lines().find(|line| line.contains(refused));
-        assert_eq!(line, None, "it was refused something");
-    }
+fn assert_was_refused_nothing(manager: &Manager) {
+    let log = manager.log();
+    assert!(log.contains("Successfully acquired lease"), "{log}");
+    let refusal = |line: &&str| {
+        ["orbidden", "nauthorized", "code=403", "code=401"].iter().any(|word| line.contains(word))
+    };
+    let line = log.lines().filter(|line| !line.contains("FLAG: ")).find(refusal);
+    assert_eq!(line, None, "it was refused something");
+}
+
+/// A token of the service account.
+async fn token(cluster: &Cluster) -> String {
+    let path = format!("/api/v1/namespaces/kube-system/serviceaccounts/{ACCOUNT}/token");
+    let request = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}});
+    let answer = cluster.post(&path, &request).await.unwrap();
+    answer["status"]["token"].as_str().unwrap().to_owned()
 }
 
 /// The documents of a file below `deploy/`.
@@ -128,4 +176,13 @@ async fn assert_may_not_do_anything_else(cluster: &Cluster) {
         let allowed = may(verb, group, resource, namespace, name).await;
         assert!(!allowed, "{verb} {resource} {group} {name:?} in {namespace:?}");
     }
+}
+
+/// What a server answers to somebody with this kubeconfig.
+async fn answer(kubeconfig: &Path, path: &str) -> Result<String, ApiError> {
+    let options = ClientOptions::new(UserAgent::new("e2e-test", "v0", ""), Arc::new(RealClock::new()));
+    let access = Server::Kubeconfig { path: kubeconfig.to_owned(), master: None };
+    let clients = ClientFactory::connect(access, options).await.unwrap();
+    let answer = clients.client("test", RateLimit::UNLIMITED).send(&Request::get(path)).await?;
+    Ok(String::from_utf8(answer.to_vec()).unwrap())
 }
