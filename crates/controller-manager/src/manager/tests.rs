@@ -5,6 +5,7 @@ use http::{Method, Request, Response, request::Parts};
 use http_body_util::{BodyExt, Full, StreamBody, combinators::BoxBody};
 use kcm_client::{ClientFactory, ClientOptions, UserAgent};
 use kcm_clock::{Random, SeededRandom, SimulatedClock, Timestamp};
+use kcm_metrics::{BuildInfo, MetricsOptions};
 use serde_json::json;
 
 use crate::Selection;
@@ -27,13 +28,16 @@ impl ApiServer {
     }
 
     fn clients(&self) -> ClientFactory {
+        self.clients_with(ClientOptions::new(UserAgent::new("test", "v1", ""), Arc::clone(&self.clock)))
+    }
+
+    fn clients_with(&self, options: ClientOptions) -> ClientFactory {
         let this = self.clone();
         let service = tower::service_fn(move |request: Request<kcm_client::Body>| {
             let this = this.clone();
             let head = request.into_parts().0;
             async move { this.answer(&head).await }
         });
-        let options = ClientOptions::new(UserAgent::new("test", "v1", ""), Arc::clone(&self.clock));
         ClientFactory::in_process(service, options)
     }
 
@@ -156,4 +160,41 @@ async fn run_with_a_start_interval_starts_controllers_later() {
     let config = ManagerConfig { controller_start_interval: Duration::from_secs(10), ..only("replicaset") };
     run_for(&server, &config, Duration::from_secs(9)).await.unwrap();
     assert!(!server.seen().iter().any(|seen| seen.contains("POST")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn run_with_metrics_counts_queues_syncs_caches_and_requests() {
+    let server = ApiServer::new(Duration::ZERO);
+    let metrics =
+        Metrics::new(&MetricsOptions::default(), Arc::clone(&server.clock), &BuildInfo::default()).unwrap();
+    let mut options = ClientOptions::new(UserAgent::new("test", "v1", ""), Arc::clone(&server.clock));
+    options.observer = metrics.clients();
+    let random: Arc<dyn Random> = Arc::new(SeededRandom::new(1));
+    let mut environment = Environment::new(&server.clients_with(options), &server.clock, &random);
+    environment.metrics = Some(metrics.clone());
+    let shutdown = CancellationToken::new();
+    let manager = Manager::new(only("replicaset"), environment, "host");
+    let scrape = async {
+        server.clock.sleep(Duration::from_secs(5)).await;
+        shutdown.cancel();
+        metrics.text()
+    };
+    let (_, text) = tokio::join!(manager.run(shutdown.clone()), scrape);
+    assert_eq!(kcm_metrics::lint(&text), []);
+    for series in [
+        // The POST of the pod is never answered.
+        "kcm_syncs_in_flight{controller=\"replicaset-controller\"} 1",
+        "kcm_sync_duration_seconds_count{controller=\"replicaset-controller\"} 0",
+        "workqueue_adds_total{name=\"replicaset\"} 1",
+        "kcm_cache_objects{resource=\"replicasets\"} 1",
+        "kcm_cache_objects{resource=\"pods\"} 0",
+        "kcm_client_throttle_duration_seconds_count{client=\"replicaset-controller\"} 1",
+        "rest_client_requests_total{code=\"200\",host=\"none\",method=\"GET\"} 3",
+        "running_managed_controllers{manager=\"kube-controller-manager\",name=\"replicaset-controller\"} 1",
+    ] {
+        assert!(text.lines().any(|line| line == series), "{series} is not in\n{text}");
+    }
+    let longest = "workqueue_longest_running_processor_seconds{name=\"replicaset\"} ";
+    let seconds: f64 = text.lines().find_map(|line| line.strip_prefix(longest)).unwrap().parse().unwrap();
+    assert!(seconds > 0.0, "{seconds}");
 }
