@@ -1,6 +1,6 @@
 //! Managers: ours, and upstream's.
 
-use std::{env, ffi::OsString, path::Path, thread};
+use std::{env, ffi::OsString, path::Path, sync::Once, thread};
 
 use kcm_stories::external::{Program, Signal};
 
@@ -13,11 +13,12 @@ pub(crate) struct Manager {
     program: Program,
 }
 
-/// Upstream's program. Says that tests are skipped where there is none.
+/// Upstream's program. Says, once, that tests are skipped where there is none.
 pub(crate) fn theirs() -> Option<OsString> {
+    static SAID: Once = Once::new();
     let program = env::var_os("KUBE_CONTROLLER_MANAGER");
     if program.is_none() {
-        skipped("a test beside upstream's manager (no KUBE_CONTROLLER_MANAGER)");
+        SAID.call_once(|| skipped("the tests beside upstream's manager (no KUBE_CONTROLLER_MANAGER)"));
     }
     program
 }

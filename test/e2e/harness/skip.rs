@@ -2,7 +2,7 @@
 
 use std::{env, io::Write as _, path::PathBuf, sync::Once};
 
-/// The folder with etcd and kube-apiserver. Says that tests are skipped where there is none.
+/// The folder with etcd and kube-apiserver. Says, once, that tests are skipped where there is none.
 pub(crate) fn assets() -> Option<PathBuf> {
     static SAID: Once = Once::new();
     let assets = env::var_os("KUBEBUILDER_ASSETS").map(PathBuf::from);
