@@ -1,10 +1,6 @@
 //! ReplicationControllers, looked after by the ReplicaSet controller's code over another type, in simulated time.
 
-#![expect(
-    clippy::needless_pass_by_value,
-    clippy::unwrap_used,
-    reason = "json!() reads best where it is used; a test may fail in its helpers, too"
-)]
+#![expect(clippy::unwrap_used, reason = "a test may fail in its helpers, too")]
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
