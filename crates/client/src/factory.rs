@@ -145,6 +145,23 @@ impl ClientFactory {
         Self { gate: WriteGate::new(leader), ..self.clone() }
     }
 
+    /// Sends no more writes of [gated](Self::gated) clients, and waits for those under way. Whether all of them
+    /// [have settled](Self::writes_have_settled).
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future stops waiting; no more writes are sent all the same.
+    pub async fn stop_writing(&self, within: Duration) -> bool {
+        self.gate.shut(within, &*self.options.clock).await
+    }
+
+    /// Whether every write of [gated](Self::gated) clients so far has come to its end: there was an answer, or a failure
+    /// to get one. It is not so while a write is under way, nor ever after somebody has stopped waiting for one: that
+    /// may be carried out at any time.
+    pub fn writes_have_settled(&self) -> bool {
+        self.gate.has_settled()
+    }
+
     /// The same connections for clients that wait this long for an answer.
     #[must_use]
     pub fn with_time_out(&self, time_out: Duration) -> Self {

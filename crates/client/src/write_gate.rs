@@ -3,12 +3,15 @@
 use std::{
     future::poll_fn,
     pin::pin,
+    sync::Arc,
     task::{Context, Poll},
+    time::Duration,
 };
 
 use http::Method;
 use kcm_clock::Clock;
 use kcm_leader_election::LeaderGate;
+use tokio::sync::watch;
 
 /// Lets reads pass always, and writes while its [`LeaderGate`] is open, if it has one.
 ///
@@ -19,7 +22,29 @@ use kcm_leader_election::LeaderGate;
 /// DEVIATION: upstream's writes know nothing of the election. A leader that has lost exits, and what it sends until
 /// then is sent.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct WriteGate(Option<LeaderGate>);
+pub(crate) struct WriteGate(Option<Arc<Gate>>);
+
+#[derive(Debug)]
+struct Gate {
+    leader: LeaderGate,
+    writes: watch::Sender<Writes>,
+}
+
+/// What has become of the writes so far.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Writes {
+    /// No more are sent.
+    are_over: bool,
+    under_way: usize,
+    /// There was one whose answer nobody waited for.
+    is_any_abandoned: bool,
+}
+
+impl Writes {
+    fn have_settled(&self) -> bool {
+        self.under_way == 0 && !self.is_any_abandoned
+    }
+}
 
 /// The gate is closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,7 +52,25 @@ pub(crate) struct Closed;
 
 impl WriteGate {
     pub(crate) fn new(leader: LeaderGate) -> Self {
-        Self(Some(leader))
+        Self(Some(Arc::new(Gate { leader, writes: watch::Sender::default() })))
+    }
+
+    /// Lets no more writes pass, and waits for those under way. Whether all of them have come to an end.
+    pub(crate) async fn shut(&self, within: Duration, clock: &dyn Clock) -> bool {
+        let Some(gate) = &self.0 else { return true };
+        gate.writes.send_modify(|writes| writes.are_over = true);
+        let mut told = gate.writes.subscribe();
+        tokio::select! {
+            biased;
+            _ = told.wait_for(|writes| writes.under_way == 0) => {}
+            () = clock.sleep(within) => {}
+        }
+        self.has_settled()
+    }
+
+    /// Whether every write so far has been answered, or has failed: none is under way.
+    pub(crate) fn has_settled(&self) -> bool {
+        self.0.as_ref().is_none_or(|gate| gate.writes.borrow().have_settled())
     }
 
     /// Waits for `sending`, which sends a request with `method`, for as long as that may be sent.
@@ -41,10 +84,15 @@ impl WriteGate {
         clock: &dyn Clock,
         sending: impl Future<Output = T>,
     ) -> Result<T, Closed> {
-        let leader = match &self.0 {
-            Some(leader) if !method.is_safe() => leader,
+        let gate = match &self.0 {
+            Some(gate) if !method.is_safe() => gate,
             _ => return Ok(sending.await),
         };
+        let leader = &gate.leader;
+        if !leader.is_leader() {
+            return Err(Closed);
+        }
+        let mut write = Write::begin(&gate.writes).ok_or(Closed)?;
         let mut sending = pin!(sending);
         let mut closing = clock.sleep(leader.remaining());
         let step = |context: &mut Context<'_>| {
@@ -63,7 +111,35 @@ impl WriteGate {
                 closing = clock.sleep(leader.remaining());
             }
         };
-        poll_fn(step).await
+        let outcome = poll_fn(step).await;
+        write.has_ended = outcome.is_ok();
+        outcome
+    }
+}
+
+/// A write that is under way, until it is dropped.
+struct Write<'a> {
+    all: &'a watch::Sender<Writes>,
+    has_ended: bool,
+}
+
+impl<'a> Write<'a> {
+    /// One more, unless there are to be no more.
+    fn begin(all: &'a watch::Sender<Writes>) -> Option<Self> {
+        let may_begin = all.send_if_modified(|writes| {
+            writes.under_way += usize::from(!writes.are_over);
+            !writes.are_over
+        });
+        may_begin.then(|| Self { all, has_ended: false })
+    }
+}
+
+impl Drop for Write<'_> {
+    fn drop(&mut self) {
+        self.all.send_modify(|writes| {
+            writes.under_way = writes.under_way.saturating_sub(1);
+            writes.is_any_abandoned |= !self.has_ended;
+        });
     }
 }
 

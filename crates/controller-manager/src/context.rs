@@ -90,6 +90,10 @@ impl Context {
         &self.config
     }
 
+    pub(crate) fn clients(&self) -> ClientFactory {
+        self.environment.clients.clone()
+    }
+
     pub(crate) fn clock(&self) -> Arc<dyn Clock> {
         Arc::clone(&self.environment.clock)
     }

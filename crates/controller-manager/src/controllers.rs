@@ -18,8 +18,11 @@ use crate::{
     user_agent,
 };
 
-/// How long the last events may take to be written when controllers may take for ever.
-const LAST_EVENTS: Duration = Duration::from_secs(10);
+/// How long the last events may take to be written. They must not hold up who leads next.
+const LAST_EVENTS: Duration = Duration::from_secs(2);
+
+/// How long writes may take that are under way when the time for stopping is over, where there is an election.
+const LAST_WRITES: Duration = Duration::from_secs(2);
 
 /// How often it is said that controllers have not stopped yet, when they may take for ever.
 const STILL_WAITING: Duration = Duration::from_secs(5);
@@ -80,12 +83,17 @@ impl Standby {
 
     /// Runs the controllers, as soon as the caches hold all that the last leader has written.
     ///
+    /// # Errors
+    ///
+    /// When an informer has panicked.
+    ///
     /// # Cancel safety
     ///
     /// Dropping the future ends everything where it is.
-    pub async fn lead(mut self) -> Controllers {
-        self.informers.make_current(&*self.context.clock()).await;
-        self.run()
+    pub async fn lead(mut self) -> Result<Controllers, ControllerError> {
+        let current = self.informers.make_current(&*self.context.clock()).await;
+        current.map_err(ControllerError::Panicked)?;
+        Ok(self.run())
     }
 
     fn run(mut self) -> Controllers {
@@ -107,6 +115,7 @@ impl Standby {
             informers,
             stop: CancellationToken::new(),
             clock,
+            clients: context.clients(),
             time_out: context.config().controller_shutdown_timeout,
             broadcasters: context.into_broadcasters(),
         };
@@ -134,6 +143,7 @@ pub struct Controllers {
     broadcasters: Vec<EventBroadcaster>,
     stop: CancellationToken,
     clock: Arc<dyn Clock>,
+    clients: ClientFactory,
     time_out: Duration,
 }
 
@@ -222,9 +232,24 @@ impl Controllers {
         self.stop.cancel();
         let outcome = self.stopped().await;
         let panicked = self.informers.stop().await;
-        let within = if self.time_out.is_zero() { LAST_EVENTS } else { self.time_out };
-        join_all(self.broadcasters.iter().map(|broadcaster| broadcaster.shutdown(within))).await;
+        if !matches!(outcome, Err(ControllerError::ShutdownTimeout(_))) {
+            self.write_last_events().await;
+        }
         outcome.and_then(|()| none_of(&panicked))
+    }
+
+    async fn write_last_events(&self) {
+        let all = self.broadcasters.iter().map(|broadcaster| broadcaster.shutdown(LAST_EVENTS + LAST_WRITES));
+        let all = join_all(all);
+        let no_longer = async {
+            self.clock.sleep(LAST_EVENTS).await;
+            self.clients.stop_writing(LAST_WRITES).await;
+        };
+        tokio::select! {
+            biased;
+            _ = all => {}
+            () = no_longer => {}
+        }
     }
 
     async fn stopped(&mut self) -> Result<(), ControllerError> {
@@ -235,6 +260,8 @@ impl Controllers {
         loop {
             let left = deadline.map(|deadline| deadline.saturating_sub(self.clock.monotonic()));
             if left.is_some_and(|left| left.is_zero()) {
+                // So that it is known what has become of them.
+                self.clients.stop_writing(LAST_WRITES).await;
                 return Err(ControllerError::ShutdownTimeout(self.running.names()));
             }
             let pause = self.clock.sleep(left.map_or(pause, |left| left.min(pause)));

@@ -82,23 +82,29 @@ impl Informers {
     /// A standby's caches may lag behind: a little, because what the last leader has just written is still on its way;
     /// or a lot, because a connection is dead and nobody has noticed yet. Who acts on them would do once more what
     /// has been done. So all watches are opened anew, from where the stores are, and what they bring is waited for.
-    /// An informer that has not been through its first list is left alone: that is recent, and its watch lives.
+    /// Where no informer has been through its first list, there is nothing to be done: that is recent, and its watch
+    /// lives.
     ///
     /// Upstream has no need of this: it lists everything, but only after it has become leader.
+    ///
+    /// # Errors
+    ///
+    /// The name of one that has panicked.
     ///
     /// # Cancel safety
     ///
     /// Dropping the future leaves informers stopped.
-    pub(crate) async fn make_current(&mut self, clock: &dyn Clock) {
+    pub(crate) async fn make_current(&mut self, clock: &dyn Clock) -> Result<(), &'static str> {
         let (again, first): (Vec<_>, Vec<_>) =
             std::mem::take(&mut self.all).into_iter().partition(|informer| (informer.has_synced)());
         if again.is_empty() {
             self.all = first;
-            return;
+            return Ok(());
         }
-        // The store of one that is dropped here, in the middle of its first list, starts that anew.
-        self.stop.cancel();
-        self.running.all().await;
+        // One that is in the middle of its first list starts that anew.
+        if let Some(name) = self.stop().await.first() {
+            return Err(name);
+        }
         self.stop = CancellationToken::new();
         let mut reopened = Vec::with_capacity(again.len());
         for mut informer in again {
@@ -110,10 +116,14 @@ impl Informers {
             self.add(informer);
         }
         for mut opened in reopened {
-            // Fails when the informer has panicked, which is told elsewhere.
-            let _ = opened.changed().await;
+            tokio::select! {
+                // It fails when there is no informer any more that could open one.
+                _ = opened.changed() => {}
+                Some(Ended::Panicked(name) | Ended::Returned(name)) = self.running.next() => return Err(name),
+            }
         }
         clock.sleep(SETTLING).await;
+        Ok(())
     }
 }
 

@@ -1,14 +1,12 @@
 //! What a manager does with its life: stand by, lead, stop.
 
-use std::{sync::Arc, time::Duration};
+use std::{future::pending, sync::Arc, time::Duration};
 
 use kcm_api::ApiError;
-use kcm_client::{ApiClient, RateLimit};
-use kcm_clock::Clock;
+use kcm_client::RateLimit;
 use kcm_leader_election::{HEALTH_CHECK_NAME, HEALTH_TOLERANCE, Outcome};
-use kcm_metrics::Metrics;
 use kcm_serving::HealthChecks;
-use tokio::task::JoinSet;
+use tokio::{sync::oneshot, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -52,8 +50,8 @@ impl Manager {
     ///
     /// With an election, they run while this process leads and no longer: see [`Standby`] for what it does before,
     /// and [`ClientFactory::gated`](kcm_client::ClientFactory::gated) for what stops their writes. It waits for the
-    /// API server for as long as it takes. The lease is given back once all controllers have stopped in good order;
-    /// after anything else it is left to run out, for a write may be under way.
+    /// API server for as long as it takes. When all is over, the lease is given back, unless a write may still be
+    /// carried out that nobody waits for any more: then it is left to run out.
     ///
     /// # Errors
     ///
@@ -64,56 +62,27 @@ impl Manager {
     ///
     /// Outside a tokio runtime.
     pub async fn run(self, shutdown: CancellationToken) -> Result<(), RunError> {
-        let Self { config, environment, host, health } = self;
-        let client = environment.clients.client(BINARY, RateLimit::UNLIMITED);
-        let clock = Arc::clone(&environment.clock);
-        let Some(settings) = &config.leader_election else {
-            let wait = wait_for_api_server(&client, &*clock);
-            let Some(outcome) = shutdown.run_until_cancelled(wait).await else { return Ok(()) };
-            outcome?;
-            let metrics = environment.metrics.clone();
-            let controllers = Controllers::start_in(&config, environment);
-            return Ok(supervise(controllers, &health, metrics.as_ref(), shutdown).await?);
+        let Some(settings) = self.config.leader_election.clone() else {
+            return self.run_alone(shutdown).await;
         };
-        let election = Election::new(settings, &host, config.rate_limit, &environment)?;
+        let election = Election::new(&settings, &self.host, self.config.rate_limit, &self.environment)?;
         let status = election.status();
         let check = move || status.check(HEALTH_TOLERANCE).map_err(|error| error.to_string());
-        health.add(HEALTH_CHECK_NAME, Arc::new(check));
+        self.health.add(HEALTH_CHECK_NAME, Arc::new(check));
 
-        let clients = environment.clients.gated(election.gate());
-        let metrics = environment.metrics.clone();
-        let standby = Standby::start(&config, Environment { clients, ..environment });
-        let (failed, failure) = tokio::sync::oneshot::channel();
-        let stop = shutdown.clone();
+        let clients = self.environment.clients.gated(election.gate());
+        let environment = Environment { clients: clients.clone(), ..self.environment.clone() };
+        let standby = Standby::start(&self.config, environment);
+        let work = self.lead(standby, shutdown.clone());
+        let (gives_up, given_up) = oneshot::channel();
         let lead = || async move {
-            let work = async move {
-                let ready = async {
-                    wait_for_api_server(&client, &*clock).await?;
-                    Ok(standby.lead().await)
-                };
-                match stop.run_until_cancelled(ready).await {
-                    None => Ok(Ok(())),
-                    Some(Err(error)) => Ok(Err(error)),
-                    Some(Ok(controllers)) => {
-                        supervise(controllers, &health, metrics.as_ref(), stop).await.map(Ok)
-                    }
-                }
-            };
-            // On a task of its own, so that nothing that it does holds up a renewal. It ends when this is dropped.
-            let mut tasks = JoinSet::new();
-            tasks.spawn(work);
-            match tasks.join_next().await {
-                Some(Ok(Ok(outcome))) => return outcome,
-                Some(Ok(Err(error))) => drop(failed.send(error)),
-                Some(Err(error)) => {
-                    if let Ok(payload) = error.try_into_panic() {
-                        std::panic::resume_unwind(payload);
-                    }
-                }
-                None => {}
+            let outcome = on_its_own(work).await;
+            if !clients.writes_have_settled() {
+                // The other end drops this, and with it the leadership.
+                let _ = gives_up.send(outcome);
+                return pending().await;
             }
-            // Until the other end drops this, and with it the leadership.
-            std::future::pending().await
+            outcome
         };
         tokio::select! {
             biased;
@@ -122,62 +91,102 @@ impl Manager {
                 Outcome::Finished(outcome) => outcome,
                 Outcome::Lost(loss) => Err(RunError::LeaseLost(loss)),
             },
-            Ok(error) = failure => Err(error.into()),
+            Ok(outcome) = given_up => outcome,
         }
     }
-}
 
-/// Runs until `shutdown` or until a controller fails, and stops what runs.
-async fn supervise(
-    mut controllers: Controllers,
-    health: &HealthChecks,
-    metrics: Option<&Metrics>,
-    shutdown: CancellationToken,
-) -> Result<(), ControllerError> {
-    for name in controllers.names() {
-        if let Some(metrics) = metrics {
-            metrics.controller_running(name, true);
-        }
-        // As upstream's, which says no more than that the controller was started.
-        health.add_ping(name);
+    async fn run_alone(self, shutdown: CancellationToken) -> Result<(), RunError> {
+        let Some(outcome) = shutdown.run_until_cancelled(self.wait_for_api_server()).await else {
+            return Ok(());
+        };
+        outcome?;
+        let controllers = Controllers::start_in(&self.config, self.environment.clone());
+        Ok(self.supervise(controllers, shutdown).await?)
     }
-    let failure = tokio::select! {
-        biased;
-        () = shutdown.cancelled() => None,
-        failure = controllers.failed() => Some(failure),
-    };
-    tracing::info!("Shutting down");
-    let stopped = controllers.stop().await;
-    // The failure is the cause, what came of stopping a consequence.
-    failure.map_or(stopped, Err)
-}
 
-/// Upstream counterpart: `WaitForAPIServer`.
-async fn wait_for_api_server(client: &ApiClient, clock: &dyn Clock) -> Result<(), RunError> {
-    let mut last = ApiError::Timeout(format!("GET {}/healthz", client.server()));
-    let mut patience = clock.sleep(API_SERVER_PATIENCE);
-    let attempts = async {
-        loop {
-            match client.health().await {
-                Ok(()) => return,
-                Err(error) => {
-                    tracing::debug!(err = %error, "The API server is not healthy yet");
-                    last = error;
-                }
+    /// What a leader does.
+    async fn lead(self, standby: Standby, shutdown: CancellationToken) -> Result<(), RunError> {
+        let ready = async {
+            self.wait_for_api_server().await?;
+            Ok::<_, RunError>(standby.lead().await?)
+        };
+        let Some(ready) = shutdown.run_until_cancelled(ready).await else { return Ok(()) };
+        Ok(self.supervise(ready?, shutdown).await?)
+    }
+
+    /// Runs until `shutdown` or until a controller fails, and stops what runs.
+    async fn supervise(
+        &self,
+        mut controllers: Controllers,
+        shutdown: CancellationToken,
+    ) -> Result<(), ControllerError> {
+        for name in controllers.names() {
+            if let Some(metrics) = &self.environment.metrics {
+                metrics.controller_running(name, true);
             }
-            clock.sleep(API_SERVER_INTERVAL).await;
+            // As upstream's, which says no more than that the controller was started.
+            self.health.add_ping(name);
         }
-    };
-    tokio::select! {
-        biased;
-        () = attempts => return Ok(()),
-        () = &mut patience => {}
+        let failure = tokio::select! {
+            biased;
+            () = shutdown.cancelled() => None,
+            failure = controllers.failed() => Some(failure),
+        };
+        tracing::info!("Shutting down");
+        let stopped = controllers.stop().await;
+        // The failure is the cause, what came of stopping a consequence.
+        failure.map_or(stopped, Err)
     }
-    let place = match client.server() {
-        "" => "in this process".to_owned(),
-        server => format!("at {server}"),
-    };
-    Err(RunError::ApiServer { place, patience: API_SERVER_PATIENCE, cause: last })
+
+    /// Upstream counterpart: `WaitForAPIServer`.
+    async fn wait_for_api_server(&self) -> Result<(), RunError> {
+        let client = self.environment.clients.client(BINARY, RateLimit::UNLIMITED);
+        let clock = &self.environment.clock;
+        let mut last = ApiError::Timeout(format!("GET {}/healthz", client.server()));
+        let attempts = async {
+            loop {
+                match client.health().await {
+                    Ok(()) => return,
+                    Err(error) => {
+                        tracing::debug!(err = %error, "The API server is not healthy yet");
+                        last = error;
+                    }
+                }
+                clock.sleep(API_SERVER_INTERVAL).await;
+            }
+        };
+        tokio::select! {
+            biased;
+            () = attempts => return Ok(()),
+            () = clock.sleep(API_SERVER_PATIENCE) => {}
+        }
+        let place = match client.server() {
+            "" => "in this process".to_owned(),
+            server => format!("at {server}"),
+        };
+        Err(RunError::ApiServer { place, patience: API_SERVER_PATIENCE, cause: last })
+    }
+}
+
+/// Does `work` on a task of its own, so that nothing that it does holds up a renewal.
+///
+/// # Cancel safety
+///
+/// Dropping the future ends the task.
+async fn on_its_own<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -> T {
+    let mut task = JoinSet::new();
+    task.spawn(work);
+    match task.join_next().await {
+        Some(Ok(outcome)) => return outcome,
+        Some(Err(error)) => {
+            if let Ok(payload) = error.try_into_panic() {
+                std::panic::resume_unwind(payload);
+            }
+        }
+        None => {}
+    }
+    // It was cancelled, which nobody but a runtime that ends does.
+    pending().await
 }
 
 #[cfg(test)]

@@ -41,6 +41,10 @@ impl Server {
     }
 
     fn client(&self, gate: LeaderGate, limit: RateLimit) -> ApiClient {
+        self.client_and_factory(gate, limit).0
+    }
+
+    fn client_and_factory(&self, gate: LeaderGate, limit: RateLimit) -> (ApiClient, ClientFactory) {
         let this = self.clone();
         let service = tower::service_fn(move |request: HttpRequest<Body>| {
             let this = this.clone();
@@ -55,7 +59,8 @@ impl Server {
             }
         });
         let options = ClientOptions::new(UserAgent::new("test", "v1", "abcdef0"), Arc::clone(&self.clock));
-        ClientFactory::in_process(service, options).gated(gate).client("test", limit)
+        let factory = ClientFactory::in_process(service, options).gated(gate);
+        (factory.client("test", limit), factory)
     }
 
     /// A candidate that leads for ten seconds a renewal.
@@ -185,6 +190,43 @@ async fn write_of_a_leader_that_renews_may_take_longer_than_one_term() {
     let never = CancellationToken::new();
     let outcome = elector.run(&never, |_| async { client.delete::<Pod>(&key()).await });
     assert!(matches!(outcome.await, kcm_leader_election::Outcome::Finished(Ok(()))));
+}
+
+#[tokio::test(start_paused = true)]
+async fn writes_that_are_stopped_are_waited_for_and_no_more_are_sent() {
+    let server = Server::new(Answer { after: seconds(3), ..AT_ONCE });
+    let mut elector = server.elector();
+    let (client, factory) = server.client_and_factory(elector.gate(), RateLimit::UNLIMITED);
+    lead_without_renewing(&server, &mut elector, async {
+        assert!(factory.writes_have_settled());
+        let (key, other) = (key(), key());
+        let (outcome, (settled, later)) = tokio::join!(client.delete::<Pod>(&key), async {
+            server.clock.sleep(seconds(1)).await;
+            assert!(!factory.writes_have_settled());
+            let settled = factory.stop_writing(seconds(5)).await;
+            (settled, client.delete::<Pod>(&other).await)
+        });
+        outcome.unwrap();
+        assert!(settled && factory.writes_have_settled() && later.unwrap_err().is_not_leading());
+        assert_eq!(server.clock.monotonic(), seconds(3));
+    })
+    .await;
+    assert_eq!(server.seen().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn writes_whose_answers_are_not_waited_for_never_settle() {
+    let server = Server::new(Answer { after: seconds(5), ..AT_ONCE });
+    let mut elector = server.elector();
+    let (client, factory) = server.client_and_factory(elector.gate(), RateLimit::UNLIMITED);
+    lead_without_renewing(&server, &mut elector, async {
+        let key = key();
+        let given_up = tokio::time::timeout(seconds(1), client.delete::<Pod>(&key)).await;
+        assert!(given_up.is_err() && !factory.writes_have_settled());
+        assert!(!factory.stop_writing(seconds(1)).await);
+        assert_eq!(server.clock.monotonic(), seconds(1), "there is nothing to wait for");
+    })
+    .await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -4,8 +4,8 @@ use futures_util::{StreamExt, stream};
 use http::{Method, Request, Response, request::Parts};
 use http_body_util::{BodyExt, Full, StreamBody, combinators::BoxBody};
 use kcm_client::{ClientFactory, ClientOptions, UserAgent};
-use kcm_clock::{Random, SeededRandom, SimulatedClock, Timestamp};
-use kcm_metrics::{BuildInfo, MetricsOptions};
+use kcm_clock::{Clock, Random, SeededRandom, SimulatedClock, Timestamp};
+use kcm_metrics::{BuildInfo, Metrics, MetricsOptions};
 use serde_json::json;
 
 use crate::Selection;
@@ -63,7 +63,7 @@ impl ApiServer {
         let path = request.uri.path();
         self.seen.lock().unwrap().push(format!("{client}: {} {path}", request.method));
         if request.method == Method::POST {
-            std::future::pending::<()>().await;
+            pending::<()>().await;
         }
         let whole = |code: u16, text: &'static str| {
             Ok(Response::builder().status(code).body(Full::from(text).boxed()).unwrap())
