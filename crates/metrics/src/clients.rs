@@ -1,8 +1,13 @@
 //! `rest_client_*` (US-1.8), and what clients wrote and waited for.
 
-use std::{fmt, time::Duration};
+use std::{
+    fmt,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use kcm_client::{Call, Observer};
+use parking_lot::RwLock;
 
 use crate::{Counter, Family, Histogram, Registry, Spec, Stability::Alpha, path::Target};
 
@@ -28,6 +33,12 @@ const SIZE: &[f64] = &[
 
 /// Counts what clients do.
 pub(crate) struct Clients {
+    families: Families,
+    /// In the order in which they were first heard of: a few for each client.
+    lanes: RwLock<Vec<Lane>>,
+}
+
+struct Families {
     request_duration: Family<Histogram, 2>,
     request_size: Family<Histogram, 2>,
     response_size: Family<Histogram, 2>,
@@ -38,8 +49,64 @@ pub(crate) struct Clients {
     writes: Family<Counter, 5>,
 }
 
+/// The series of one client's requests of one method, as soon as each is asked for: one that never is must not be shown.
+struct Lane {
+    client: Box<str>,
+    server: Box<str>,
+    method: Box<str>,
+    request_duration: OnceLock<Arc<Histogram>>,
+    request_size: OnceLock<Arc<Histogram>>,
+    response_size: OnceLock<Arc<Histogram>>,
+    rate_limiter: OnceLock<Arc<Histogram>>,
+    throttle: OnceLock<Arc<Histogram>>,
+}
+
+impl Lane {
+    fn of(call: &Call<'_>) -> Self {
+        Self {
+            client: call.client.into(),
+            server: call.server.into(),
+            method: call.method.as_str().into(),
+            request_duration: OnceLock::new(),
+            request_size: OnceLock::new(),
+            response_size: OnceLock::new(),
+            rate_limiter: OnceLock::new(),
+            throttle: OnceLock::new(),
+        }
+    }
+
+    fn is_of(&self, call: &Call<'_>) -> bool {
+        *self.method == *call.method.as_str() && *self.client == *call.client && *self.server == *call.server
+    }
+
+    fn labels(&self) -> [&str; 2] {
+        [host(&self.server), &self.method]
+    }
+}
+
 impl Clients {
     pub(crate) fn new(registry: &Registry) -> Self {
+        Self { families: Families::new(registry), lanes: RwLock::default() }
+    }
+
+    /// Tells the series of such calls.
+    fn tell(&self, call: &Call<'_>, what: impl FnOnce(&Families, &Lane)) {
+        let find = |lane: &&Lane| lane.is_of(call);
+        if let Some(lane) = self.lanes.read().iter().find(find) {
+            return what(&self.families, lane);
+        }
+        let mut lanes = self.lanes.write();
+        if let Some(lane) = lanes.iter().find(find) {
+            return what(&self.families, lane);
+        }
+        let lane = Lane::of(call);
+        what(&self.families, &lane);
+        lanes.push(lane);
+    }
+}
+
+impl Families {
+    fn new(registry: &Registry) -> Self {
         let by_verb = |name, help| Spec::upstream(name, Alpha, ["host", "verb"], help);
         Self {
             request_duration: registry.metric(
@@ -97,40 +164,50 @@ impl Clients {
 
 impl Observer for Clients {
     fn throttled(&self, call: Call<'_>, waited: Duration) {
-        self.rate_limiter.with([host(call.server), call.method.as_str()]).observe_seconds(waited);
-        self.throttle.with([call.client]).observe_seconds(waited);
+        self.tell(&call, |families, lane| {
+            let by_verb = lane.rate_limiter.get_or_init(|| families.rate_limiter.with(lane.labels()));
+            by_verb.observe_seconds(waited);
+            lane.throttle.get_or_init(|| families.throttle.with([&lane.client])).observe_seconds(waited);
+        });
     }
 
     fn answered(&self, call: Call<'_>, code: Option<u16>, _took: Duration) {
         let mut digits = [0; 5];
         let code = code.map_or(NO_ANSWER, |code| decimal(code, &mut digits));
         let (host, method) = (host(call.server), call.method.as_str());
-        self.requests.with([code, host, method]).inc();
+        self.families.requests.with([code, host, method]).inc();
         if call.attempt > 1 {
-            self.retries.with([code, host, method]).inc();
+            self.families.retries.with([code, host, method]).inc();
         }
         if let Some(verb) = write_verb(method) {
             let Target { resource, subresource } = Target::of(call.path);
-            self.writes.with([call.client, code, resource, subresource, verb]).inc();
+            self.families.writes.with([call.client, code, resource, subresource, verb]).inc();
         }
     }
 
     fn sent(&self, call: Call<'_>, bytes: usize) {
         if !call.watch {
-            let series = self.request_size.with([host(call.server), call.method.as_str()]);
-            series.observe(bytes as f64);
+            self.tell(&call, |families, lane| {
+                let series = lane.request_size.get_or_init(|| families.request_size.with(lane.labels()));
+                series.observe(bytes as f64);
+            });
         }
     }
 
     fn received(&self, call: Call<'_>, bytes: usize) {
         if !call.watch {
-            let series = self.response_size.with([host(call.server), call.method.as_str()]);
-            series.observe(bytes as f64);
+            self.tell(&call, |families, lane| {
+                let series = lane.response_size.get_or_init(|| families.response_size.with(lane.labels()));
+                series.observe(bytes as f64);
+            });
         }
     }
 
     fn finished(&self, call: Call<'_>, took: Duration) {
-        self.request_duration.with([host(call.server), call.method.as_str()]).observe_seconds(took);
+        self.tell(&call, |families, lane| {
+            let series = lane.request_duration.get_or_init(|| families.request_duration.with(lane.labels()));
+            series.observe_seconds(took);
+        });
     }
 }
 
