@@ -2,7 +2,7 @@
 
 use std::{
     fs,
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
     sync::{
         Arc,
@@ -11,7 +11,9 @@ use std::{
     time::Duration,
 };
 
+use kcm_api::ApiError;
 use kcm_apiserver::{ApiServer, AuditEvent, Config, Resource, Tokens, WriteOptions};
+use kcm_client::{ClientFactory, ClientOptions, RateLimit, Request, Server, UserAgent};
 use kcm_clock::{Clock, Random, RealClock, SeededRandom};
 use kcm_sandbox::{KubeletConfig, Sandbox, SandboxConfig};
 use kcm_serving::SelfSigned;
@@ -54,7 +56,7 @@ pub struct Cluster {
     coming: Receiver<Entry>,
     seen: Vec<Entry>,
     directory: TempDir,
-    _runtime: Runtime,
+    runtime: Runtime,
 }
 
 impl Cluster {
@@ -98,29 +100,57 @@ impl Cluster {
             );
             fs::write(directory.path().join(user), text).unwrap();
         }
-        Self { server, clock, coming, seen: Vec::new(), directory, _runtime: runtime }
+        Self { server, clock, coming, seen: Vec::new(), directory, runtime }
     }
 
     /// Starts `program` as a candidate that the server knows as `user`.
     pub fn manager(&self, program: &str, user: &str) -> Manager {
+        self.manager_with(program, user, &["--secure-port=0".to_owned()])
+    }
+
+    pub fn manager_with(&self, program: &str, user: &str, flags: &[String]) -> Manager {
         let log = self.directory.path().join(format!("{user}.log"));
         let output = fs::File::options().create(true).append(true).open(&log).unwrap();
         let child = Command::new(program)
             .arg(format!("--kubeconfig={}", self.directory.path().join(user).display()))
             .args([
                 "--controllers=deployment,replicaset",
-                "--secure-port=0",
                 "--leader-elect-lease-duration=3s",
                 "--leader-elect-renew-deadline=2s",
                 "--leader-elect-retry-period=500ms",
                 "-v=4",
             ])
+            .args(flags)
             .env_remove("KUBERNETES_SERVICE_HOST")
             .stdout(Stdio::null())
             .stderr(output)
             .spawn()
             .unwrap();
         Manager { child, log }
+    }
+
+    /// A directory for what this test needs.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    /// What somebody without a name is told at `path` of the server at `port`, whose certificate is in a file.
+    pub fn ask(&self, port: u16, certificate: &Path, path: &str) -> Result<String, ApiError> {
+        let kubeconfig = self.path("asking");
+        let text = format!(
+            "apiVersion: v1\nkind: Config\ncurrent-context: c\ncontexts: [{{name: c, context: {{cluster: k, user: u}}}}]\n\
+             clusters: [{{name: k, cluster: {{server: 'https://127.0.0.1:{port}', certificate-authority: {certificate:?}}}}}]\n\
+             users: [{{name: u, user: {{}}}}]\n"
+        );
+        fs::write(&kubeconfig, text).unwrap();
+        self.runtime.block_on(async {
+            let options = ClientOptions::new(UserAgent::new("test", "v1", ""), Arc::clone(&self.clock));
+            let server = Server::Kubeconfig { path: kubeconfig, master: None };
+            let client =
+                ClientFactory::connect(server, options).await.unwrap().client("test", RateLimit::UNLIMITED);
+            let answer = client.send(&Request::get(path)).await?;
+            Ok(String::from_utf8(answer.to_vec()).unwrap())
+        })
     }
 
     pub fn now(&self) -> Duration {

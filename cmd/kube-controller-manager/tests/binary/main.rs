@@ -5,6 +5,8 @@
 mod cluster;
 #[cfg(unix)]
 mod hand_over;
+#[cfg(unix)]
+mod port;
 
 use std::{
     fs,

@@ -1,0 +1,44 @@
+//! Runs the Deployment controller while holding a lease of one's own name. Start it twice: one leads, the other stands by
+//! with warm caches, and takes over at once when the first is interrupted.
+//!
+//! ```text
+//! cargo run -p kcm-controller-manager --example leader -- ~/.kube/config
+//! ```
+
+use std::{error::Error, sync::Arc};
+
+use kcm_client::{ClientFactory, ClientOptions, Server, UserAgent};
+use kcm_clock::{Clock, Random, RealClock, SeededRandom};
+use kcm_controller_manager::{
+    Environment, LeaderElectionSettings, Manager, ManagerConfig, Selection, logging,
+};
+use tokio_util::sync::CancellationToken;
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let path = std::env::args_os().nth(1).ok_or("usage: leader KUBECONFIG")?;
+    let clock: Arc<dyn Clock> = Arc::new(RealClock::new());
+    let random: Arc<dyn Random> = Arc::new(SeededRandom::from_entropy());
+    logging::init(&logging::LoggingOptions::default(), Arc::clone(&clock));
+    let options = ClientOptions::new(UserAgent::new("leader", "v0.1.0", ""), Arc::clone(&clock));
+    let clients =
+        ClientFactory::connect(Server::Kubeconfig { path: path.into(), master: None }, options).await?;
+    let config = ManagerConfig {
+        controllers: Selection::new(&["deployment".to_owned()])?,
+        leader_election: Some(LeaderElectionSettings {
+            resource_name: "example-leader".to_owned(),
+            ..LeaderElectionSettings::default()
+        }),
+        ..ManagerConfig::default()
+    };
+    let shutdown = CancellationToken::new();
+    let interrupted = shutdown.clone();
+    tokio::spawn(async move {
+        // Where it cannot be listened for, an interrupt ends the process as it does by default.
+        if tokio::signal::ctrl_c().await.is_ok() {
+            interrupted.cancel();
+        }
+    });
+    let environment = Environment::new(&clients, &clock, &random);
+    Ok(Manager::new(config, environment, "my-machine").run(shutdown).await?)
+}
