@@ -6,7 +6,7 @@
 //! Each rule is about what the manager *does*, given what it can know: a user who scales down makes pods superfluous
 //! that nobody created in error, and a controller that was told of that a moment later is no worse for it. So a
 //! request is measured by every state of the object since the one that the controller has said it has observed, and
-//! by how things were [a moment](model::MOMENT) before.
+//! by how things were a moment before.
 
 mod facts;
 mod model;
