@@ -55,7 +55,7 @@ impl Draft {
         let stride = usize::try_from(5 + dice.below(40)).unwrap();
         let crashes = match dice.below(3) {
             0 => Crashes::Never,
-            _ => Crashes::Every { first: 1 + stride / 2, stride },
+            _ => Crashes::Every { first: 1 + stride / 2, stride, last: 2000 },
         };
         Self { seed, deployments, steps, faults, crashes }
     }

@@ -17,10 +17,12 @@ pub(crate) enum Crashes {
     Never,
     /// After this one.
     After(usize),
-    /// After this one and each so many later.
+    /// After this one and each so many later, up to the last. One that crashes as often as it tries again what cannot be
+    /// done would go on for ever.
     Every {
         first: usize,
         stride: usize,
+        last: usize,
     },
 }
 
@@ -29,7 +31,9 @@ impl Crashes {
         match self {
             Self::Never => false,
             Self::After(only) => write == only,
-            Self::Every { first, stride } => write >= first && (write - first).is_multiple_of(stride),
+            Self::Every { first, stride, last } => {
+                (first..=last).contains(&write) && (write - first).is_multiple_of(stride)
+            }
         }
     }
 
@@ -66,9 +70,9 @@ pub(crate) async fn assert_same_end(story: &Story) {
     let runs: Vec<Crashes> = if writes <= FEW {
         (1..=writes).map(Crashes::After).collect()
     } else if writes > MANY && story.cluster.is_some() {
-        [1, 15].map(|first| Crashes::Every { first, stride: SAMPLE }).to_vec()
+        [1, 15].map(|first| Crashes::Every { first, stride: SAMPLE, last: writes }).to_vec()
     } else {
-        (1..=TELLINGS).map(|first| Crashes::Every { first, stride: TELLINGS }).collect()
+        (1..=TELLINGS).map(|first| Crashes::Every { first, stride: TELLINGS, last: writes }).collect()
     };
     for crashes in runs {
         let (end, _) = end(story, crashes).await;
