@@ -208,13 +208,14 @@ async fn takeover(cluster: &mut Cluster, subject: &Subject) -> Result<Vec<Measur
         probe.seen().await?;
         let standby = cluster.start(subject, &["--leader-elect=true"], Stdio::null())?;
         standby.idle(cluster).await?;
-        let probe = cluster.probe().await?;
+        let start = cluster.now();
         if kill {
             leader.end().await?;
         } else {
             leader.terminate()?;
-        };
-        let probe = probe.from(cluster.now());
+        }
+        // After the leader's end, or it would still see to it.
+        let probe = cluster.probe().await?.from(start);
         let gap = probe.seen().await?;
         standby.end().await?;
         // What the next round's leader finds must not be a lease that somebody held.
