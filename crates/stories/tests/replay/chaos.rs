@@ -242,10 +242,11 @@ const CLEANS_UP: &str = "- invariant: deleted-in-use
 const FORGETS: &str =
     "- {invariant: revisions, reason: 'They follow from the ReplicaSets that there are (US-4.8).'}";
 
-/// What was taken is given back, and all must come to rest.
+/// What was taken is given back, more than once, for a pod that goes meanwhile ends the attempt; and all must come to
+/// rest.
 const END: &str = "- attempt: [{resume: deployment/one}]
 - attempt: [{resume: deployment/two}]
-- attempt: [{podStatus: {}}]
+- repeat: {times: 5, steps: [{wait: 20}, {attempt: [{podStatus: {}}]}]}
 - until: {object: deployment/one, complete: true, limit: 7200}
 - until: {object: deployment/two, complete: true, limit: 7200}
 ";
