@@ -76,11 +76,18 @@ impl Draft {
         let lies = self.faults.iter().any(|fault| fault.contains("after:"));
         let says = |what: &str| self.steps.iter().any(|step| step.contains(what));
         let forgets = says("delete: {object: 'replicaset#");
+        let refuses = self.faults.iter().any(|fault| fault.contains("POST **/replicasets"));
         let cleans_up = says("pause:") && says("revisionHistoryLimit");
         let held_up = self.faults.iter().any(|fault| HOLDS_UP.iter().any(|what| fault.contains(what)));
-        let exempt = [(lies, LIES), (forgets, FORGETS), (held_up, HELD_UP), (cleans_up, CLEANS_UP)]
-            .into_iter()
-            .filter(|(is_so, _)| *is_so);
+        let exempt = [
+            (lies, LIES),
+            (refuses, REFUSES),
+            (forgets, FORGETS),
+            (held_up, HELD_UP),
+            (cleans_up, CLEANS_UP),
+        ]
+        .into_iter()
+        .filter(|(is_so, _)| *is_so);
         let exempt: Vec<&str> = exempt.map(|(_, exemption)| exemption).collect();
         if !exempt.is_empty() {
             writeln!(text, "exempt:\n{}", exempt.join("\n")).unwrap();
@@ -224,6 +231,12 @@ fn fault(dice: &Dice) -> String {
 /// What goes for every story with a server that says no to what it has done.
 const LIES: &str =
     "- {invariant: idle-write, reason: 'What was done and said to have failed is done again (US-5.8).'}";
+
+/// What goes for every story in which ReplicaSets cannot be created.
+const REFUSES: &str = "- invariant: idle-write
+  reason: >-
+    Each time that a ReplicaSet cannot be created the Deployment's status is written, whether it says so already or not
+    (US-4.8).";
 
 /// What goes for every story in which the ReplicaSet controller cannot follow.
 const HELD_UP: &str = "- invariant: availability
