@@ -35,22 +35,7 @@ const LONG_THROTTLE: Duration = Duration::from_secs(1);
 ///
 /// Upstream counterpart: a clientset.
 #[derive(Clone)]
-pub struct ApiClient(Arc<Inner>);
-
-struct Inner {
-    name: String,
-    agent: HeaderValue,
-    server: Arc<str>,
-    requests: Client,
-    watches: Client,
-    bucket: TokenBucket,
-    clock: Arc<dyn Clock>,
-    time_out: Duration,
-    observer: Arc<dyn Observer>,
-    gate: WriteGate,
-    repeats: bool,
-    account: Option<Arc<ServiceAccount>>,
-}
+pub struct ApiClient(Arc<Parts>);
 
 /// What an [`ApiClient`] is made of.
 pub(crate) struct Parts {
@@ -77,34 +62,7 @@ struct Failure {
 
 impl ApiClient {
     pub(crate) fn new(parts: Parts) -> Self {
-        let Parts {
-            name,
-            agent,
-            server,
-            requests,
-            watches,
-            bucket,
-            clock,
-            time_out,
-            observer,
-            gate,
-            repeats,
-            account,
-        } = parts;
-        Self(Arc::new(Inner {
-            name,
-            agent,
-            server,
-            requests,
-            watches,
-            bucket,
-            clock,
-            time_out,
-            observer,
-            gate,
-            repeats,
-            account,
-        }))
+        Self(Arc::new(parts))
     }
 
     /// The client's name, such as `deployment-controller`.
@@ -272,7 +230,7 @@ impl ApiClient {
             builder = builder.header(CONTENT_TYPE, request.content_type);
         }
         builder.body(Body::from(request.body.clone())).map_err(|error| Failure {
-            error: ApiError::Transport(format!("{}: {error}", self.describe(request))),
+            error: ApiError::NotSent(format!("{}: {error}", self.describe(request))),
             ending: Ending::NotConnected,
         })
     }
@@ -298,9 +256,12 @@ impl ApiClient {
     }
 
     fn broken(&self, request: &Request, error: &kube_client::Error) -> Failure {
-        let ending = if failure::is_connect(error) { Ending::NotConnected } else { Ending::Broken };
-        let error = ApiError::Transport(format!("{}: {}", self.describe(request), failure::describe(error)));
-        Failure { error, ending }
+        let what = format!("{}: {}", self.describe(request), failure::describe(error));
+        if failure::is_connect(error) {
+            Failure { error: ApiError::NotSent(what), ending: Ending::NotConnected }
+        } else {
+            Failure { error: ApiError::Transport(what), ending: Ending::Broken }
+        }
     }
 
     async fn wait_or_give_up(&self, request: &Request, sent: u32, failure: Failure) -> Result<(), ApiError> {
