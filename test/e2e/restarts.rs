@@ -29,7 +29,7 @@ async fn api_server_killed_in_mid_rollout_costs_no_pod(mut cluster: Cluster) {
     assert!(!cluster.is_rolled_out("web").await, "the middle of the rollout was missed");
     cluster.kill_server().await;
     // Long enough for the manager to find out.
-    manager.until_it_says("request failed").await;
+    manager.until_it_says("will try again").await;
     cluster.start_server().await;
     cluster.until_rolled_out("web").await;
     // What was asked for and not answered may have been done, and is done again, as upstream does.

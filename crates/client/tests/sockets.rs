@@ -369,4 +369,25 @@ async fn kubeconfig_whose_files_are_missing_or_broken_is_named_with_them() {
     files.write("ca.crt", &authority.pem());
     let error = refusal(files.server()).await;
     assert!(error.contains("absent") && error.contains("No such file"), "{error}");
+
+    files.write_kubeconfig(&format!("https://{}", server.address), "tokenFile: empty");
+    files.write("empty", "\n");
+    let error = refusal(files.server()).await;
+    assert!(error.contains("empty\" is empty"), "{error}");
+}
+
+#[tokio::test]
+async fn authority_without_a_certificate_is_named_and_not_waited_for() {
+    let authority = Authority::new();
+    let server = SocketServer::tls(&authority).await;
+    let files = Files::new(&server, &authority, "token: t");
+    for nothing in ["", "s3cr3t"] {
+        files.write("ca.crt", nothing);
+        let error = refusal(files.server()).await;
+        assert!(error.ends_with("ca.crt\": no certificate in it"), "{error}");
+    }
+    let text = std::fs::read_to_string(files.path("kubeconfig")).unwrap();
+    files.write("kubeconfig", &text.replace("certificate-authority: ca.crt", "certificate-authority-data: czNjcjN0"));
+    let error = refusal(files.server()).await;
+    assert!(error.ends_with(": no certificate in certificate-authority-data"), "{error}");
 }

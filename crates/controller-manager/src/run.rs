@@ -91,11 +91,6 @@ pub async fn run(invocation: &Invocation, process: Process) -> Result<(), RunErr
     metrics.features(invocation.features.all());
     let clients = connect(invocation, &metrics, &clock).await?;
     tracing::info!(version = VERSION, kubernetes = BEHAVES_AS, server = clients.server(), "Starting");
-    let missing = invocation.manager.controllers.not_built_in();
-    if !missing.is_empty() {
-        let controllers = missing.join(",");
-        tracing::warn!(controllers, "Controllers are not built in, and do not run");
-    }
     let health = serving::health(&metrics);
     // Ends with this.
     let mut port = JoinSet::new();

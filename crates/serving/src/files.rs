@@ -102,7 +102,11 @@ impl<T> State<T> {
 
 impl<T> fmt::Display for Watched<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.files.iter().map(|(_, path)| path)).finish()
+        for (n, (_, path)) in self.files.iter().enumerate() {
+            let separator = if n == 0 { "" } else { "," };
+            write!(f, "{separator}{}", path.display())?;
+        }
+        Ok(())
     }
 }
 

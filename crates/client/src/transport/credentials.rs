@@ -140,6 +140,13 @@ impl Credentials {
         // DEVIATION: upstream heeds HTTPS_PROXY and NO_PROXY here. A manager runs beside its API server.
         config.proxy_url = None;
         let auth = &mut config.auth_info;
+        // Nothing could be trusted then, and no waiting would help.
+        if config.root_cert.as_ref().is_some_and(Vec::is_empty) {
+            return Err(match &authority {
+                Some(path) => ConfigError::broken(server, format_args!("{path:?}: no certificate in it")),
+                None => ConfigError::broken(server, "no certificate in certificate-authority-data"),
+            });
+        }
         let mut connection = DefaultHasher::new();
         base_print.hash(&mut connection);
         let named = [auth.client_certificate.clone(), auth.client_key.clone()];
@@ -154,7 +161,11 @@ impl Credentials {
             let token = String::from_utf8(token)
                 .map_err(|_| ConfigError::broken(server, format_args!("token file {path:?} is not text")))?;
             // The file wins over a token in the kubeconfig, as upstream; a line end is no part of it.
-            auth.token = Some(token.trim().to_owned().into());
+            let token = token.trim();
+            if token.is_empty() {
+                return Err(ConfigError::broken(server, format_args!("token file {path:?} is empty")));
+            }
+            auth.token = Some(token.to_owned().into());
         }
         Ok(Self { config, connection_print: connection.finish(), request_print: request.finish() })
     }

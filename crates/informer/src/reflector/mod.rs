@@ -59,7 +59,8 @@ impl<K: Object> Reflector<K> {
     pub(crate) async fn run(&mut self) -> Infallible {
         loop {
             let request = self.course.request(self.delivery.store().last_sync_resource_version());
-            tracing::debug!(informer = self.name, ?request, "asking");
+            tracing::debug!(informer = self.name, ?request, "Asking");
+            let verb = verb(&request);
             let closed = match request {
                 Request::List { from } => match self.list(from).await {
                     Ok(()) => continue,
@@ -77,7 +78,7 @@ impl<K: Object> Reflector<K> {
                 Pause::No => None,
                 Pause::BackOff { at_least } => Some(self.backoff.next().max(at_least)),
             };
-            self.report(&closed, wait);
+            self.report(verb, &closed, wait);
             match wait {
                 Some(wait) => self.clock.sleep(wait).await,
                 // A source that answers without ever waiting must still leave room for a cancellation.
@@ -125,7 +126,7 @@ impl<K: Object> Reflector<K> {
                 () = &mut deadline => break None,
                 () = &mut warning, if initial.is_some() => {
                     if events == events_at_warning {
-                        tracing::warn!(informer = self.name, events, "still waiting for the end of initial events");
+                        tracing::warn!(informer = self.name, events, "Still waiting for the end of initial events");
                     }
                     events_at_warning = events;
                     warning = self.clock.sleep(INITIAL_EVENTS_WARNING);
@@ -196,7 +197,7 @@ impl<K: Object> Reflector<K> {
         self.timed(|this| this.delivery.replace(snapshot, resource_version));
         self.course.step(Outcome::Complete);
         self.metrics.listed(&self.name, relist);
-        tracing::debug!(informer = self.name, objects, resource_version, relist, "cache populated");
+        tracing::debug!(informer = self.name, objects, resource_version, relist, "Cache populated");
     }
 
     /// Does `what`, and tells how long it took if somebody wants to know.
@@ -214,17 +215,32 @@ impl<K: Object> Reflector<K> {
             informer = self.name,
             object = undecodable.name,
             error = undecodable.error,
-            "cannot decode an object; going on without"
+            "Cannot decode an object, going on without"
         );
     }
 
-    fn report(&self, closed: &Closed, wait: Option<Duration>) {
+    /// Says what an operator should know: that nothing is heard for a while. What is asked again at once, or otherwise,
+    /// is for those who look closer; should that fail, too, it is said then.
+    fn report(&self, verb: &str, closed: &Closed, wait: Option<Duration>) {
         let informer = &self.name;
         match (&closed.error, wait) {
-            (Some(error), _) => tracing::warn!(informer, %error, ?wait, "request failed"),
-            (None, Some(_)) => tracing::warn!(informer, ?wait, "watch ended at once, without an event"),
-            (None, None) => tracing::debug!(informer, "watch ended"),
+            (Some(err), Some(delay)) => {
+                tracing::warn!(informer, %err, ?delay, "Failed to {verb}, will try again");
+            }
+            (Some(err), None) => tracing::debug!(informer, %err, "Failed to {verb}, going on at once"),
+            (None, Some(delay)) => {
+                tracing::warn!(informer, ?delay, "Watch ended at once, without an event");
+            }
+            (None, None) => tracing::debug!(informer, "Watch ended"),
         }
+    }
+}
+
+/// What is asked for, in a word.
+const fn verb(request: &Request) -> &'static str {
+    match request {
+        Request::List { .. } | Request::StreamingList { .. } => "list",
+        Request::Watch { .. } => "watch",
     }
 }
 

@@ -2,7 +2,7 @@
 
 use kcm_api::{Status, StatusDetails};
 
-use super::*;
+use super::{undecodable::Log, *};
 use crate::{
     List, ListOptions, ListWatch, WatchEvent, WatchOptions, WatchStream,
     testing::{FakeRequest, Gone},
@@ -382,4 +382,27 @@ async fn watch_that_is_never_answered_is_given_up() {
     assert_eq!(world.source.watchers(), 1);
     assert_eq!(world.asked(), ["watch 1"]);
     assert_eq!(world.metrics.get("failures"), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn failure_is_told_once_with_its_cause_and_when_it_is_tried_again() {
+    let (log, _guard) = Log::collect();
+    let world = World::new();
+    let forbidden = ApiError::Status(Box::new(Status {
+        code: 403,
+        message: "things is forbidden".to_owned(),
+        ..Status::default()
+    }));
+    // The streaming list first, then the plain one, and nobody wants to read both.
+    world.source.fail_watches(&forbidden, 1);
+    world.source.fail_lists(&forbidden, 1);
+    world.start();
+    settle().await;
+    assert_eq!(world.asked(), ["stream newest", "list 0"]);
+    let text = log.text();
+    let [line] = text.lines().collect::<Vec<_>>()[..] else { panic!("{text}") };
+    assert!(line.contains("WARN") && line.contains("Failed to list, will try again"), "{line}");
+    assert!(line.contains("err=things is forbidden"), "{line}");
+    let (_, delay) = line.split_once(" delay=").unwrap();
+    assert!(delay.ends_with('s') && delay[..1].parse::<u8>().is_ok(), "{line}");
 }

@@ -8,10 +8,17 @@ use super::*;
 
 /// Collects what is logged on this thread.
 #[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
+pub(super) struct Log(Arc<Mutex<Vec<u8>>>);
 
 impl Log {
-    fn text(&self) -> String {
+    /// What is said on this thread from now on, until the guard is dropped; nothing of what is for debugging.
+    pub(super) fn collect() -> (Self, tracing::subscriber::DefaultGuard) {
+        let log = Self::default();
+        let subscriber = tracing_subscriber::fmt().with_writer(log.clone()).with_ansi(false).finish();
+        (log, tracing::subscriber::set_default(subscriber))
+    }
+
+    pub(super) fn text(&self) -> String {
         String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
     }
 }
@@ -37,9 +44,7 @@ impl MakeWriter<'_> for Log {
 
 #[tokio::test(start_paused = true)]
 async fn undecodable_change_is_logged_by_name_and_counted_and_the_rest_goes_on() {
-    let log = Log::default();
-    let subscriber = tracing_subscriber::fmt().with_writer(log.clone()).with_ansi(false).finish();
-    let _guard = tracing::subscriber::set_default(subscriber);
+    let (log, _guard) = Log::collect();
     let world = World::new();
     world.source.apply(thing("a"));
     world.synced().await;
