@@ -41,6 +41,15 @@ pub enum ControllerError {
     ShutdownTimeout(Vec<&'static str>),
 }
 
+impl From<Ended> for ControllerError {
+    fn from(ended: Ended) -> Self {
+        match ended {
+            Ended::Returned(name) => Self::Ended(name),
+            Ended::Panicked(name) => Self::Panicked(name),
+        }
+    }
+}
+
 /// Controllers that are wanted and do not run yet, with the caches that they will need: those are kept up to date.
 ///
 /// What a standby is, in a word: it reads everything and writes nothing. Once it [leads](Self::lead), its controllers
@@ -78,6 +87,18 @@ impl Standby {
     fn run_idle_informers(&mut self) {
         for informer in self.context.take_idle_informers() {
             self.informers.add(informer);
+        }
+    }
+
+    /// Waits until a cache fails, which none should. For ever, if all goes well.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future has no effect.
+    pub async fn failed(&mut self) -> ControllerError {
+        match self.informers.next_ended().await {
+            Some(ended) => ended.into(),
+            None => std::future::pending().await,
         }
     }
 
@@ -217,10 +238,7 @@ impl Controllers {
             // There are none.
             else => return std::future::pending().await,
         };
-        match ended {
-            Ended::Returned(name) => ControllerError::Ended(name),
-            Ended::Panicked(name) => ControllerError::Panicked(name),
-        }
+        ended.into()
     }
 
     /// Lets the controllers finish what they are at; then the informers stop and the last events are written.

@@ -73,9 +73,12 @@ impl Manager {
         let clients = self.environment.clients.gated(election.gate());
         let environment = Environment { clients: clients.clone(), ..self.environment.clone() };
         let standby = Standby::start(&self.config, environment);
-        let work = self.lead(standby, shutdown.clone());
+        let (elected, ready) = (CancellationToken::new(), oneshot::channel());
+        let standby = stand_by(standby, elected.clone(), ready.0);
+        let work = self.lead(ready.1, shutdown.clone());
         let (gives_up, given_up) = oneshot::channel();
         let lead = || async move {
+            elected.cancel();
             let outcome = on_its_own(work).await;
             if !clients.writes_have_settled() {
                 // The other end drops this, and with it the leadership.
@@ -92,6 +95,7 @@ impl Manager {
                 Outcome::Lost(loss) => Err(RunError::LeaseLost(loss)),
             },
             Ok(outcome) = given_up => outcome,
+            failure = standby => Err(failure.into()),
         }
     }
 
@@ -105,7 +109,13 @@ impl Manager {
     }
 
     /// What a leader does.
-    async fn lead(self, standby: Standby, shutdown: CancellationToken) -> Result<(), RunError> {
+    async fn lead(
+        self,
+        standby: oneshot::Receiver<Standby>,
+        shutdown: CancellationToken,
+    ) -> Result<(), RunError> {
+        // It comes at once, or has failed, and then this is not waited for.
+        let Ok(standby) = standby.await else { return pending().await };
         let ready = async {
             self.wait_for_api_server().await?;
             Ok::<_, RunError>(standby.lead().await?)
@@ -166,6 +176,23 @@ impl Manager {
         };
         Err(RunError::ApiServer { place, patience: API_SERVER_PATIENCE, cause: last })
     }
+}
+
+/// Looks after `standby` until this process is `elected`, and then gives it to who leads. A standby that has lost a cache
+/// must not look healthy until it is needed.
+async fn stand_by(
+    mut standby: Standby,
+    elected: CancellationToken,
+    leader: oneshot::Sender<Standby>,
+) -> ControllerError {
+    tokio::select! {
+        biased;
+        () = elected.cancelled() => {}
+        failure = standby.failed() => return failure,
+    }
+    // The other end is gone only when all is over.
+    let _ = leader.send(standby);
+    pending().await
 }
 
 /// Does `work` on a task of its own, so that nothing that it does holds up a renewal.

@@ -8,7 +8,7 @@ use kcm_clock::{Clock, Random, SeededRandom, SimulatedClock, Timestamp};
 use kcm_metrics::{BuildInfo, Metrics, MetricsOptions};
 use serde_json::json;
 
-use crate::Selection;
+use crate::{LeaderElectionSettings, Selection};
 
 use super::*;
 
@@ -197,4 +197,30 @@ async fn run_with_metrics_counts_queues_syncs_caches_and_requests() {
     let longest = "workqueue_longest_running_processor_seconds{name=\"replicaset\"} ";
     let seconds: f64 = text.lines().find_map(|line| line.strip_prefix(longest)).unwrap().parse().unwrap();
     assert!(seconds > 0.0, "{seconds}");
+}
+
+/// Chance that panics on every task but the test's own, where the election is.
+#[derive(Debug)]
+struct Broken;
+
+impl Random for Broken {
+    fn next_u64(&self) -> u64 {
+        assert!(tokio::task::try_id().is_none(), "on purpose");
+        0
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn standby_whose_informer_panics_ends_and_says_which() {
+    let server = ApiServer::new(Duration::ZERO);
+    let environment =
+        Environment::new(&server.clients(), &server.clock, &(Arc::new(Broken) as Arc<dyn Random>));
+    let config = ManagerConfig {
+        leader_election: Some(LeaderElectionSettings::default()),
+        ..only("replicaset-controller")
+    };
+    // No answer is a Lease, so it never leads.
+    let error = Manager::new(config, environment, "host").run(CancellationToken::new()).await.unwrap_err();
+    assert!(matches!(error, RunError::Controllers(ControllerError::Panicked(_))), "{error:?}");
+    assert!(server.clock.monotonic() < Duration::from_secs(1));
 }
