@@ -5,8 +5,6 @@
 //! run on the sandbox's.
 //!
 //! `docs/upstream-tests.md` tells which test here is which of upstream's, and which are left out.
-#![expect(clippy::unwrap_used, clippy::panic, reason = "the helpers of tests may fail as tests do")]
-
 mod cluster;
 mod deployment;
 mod e2e;

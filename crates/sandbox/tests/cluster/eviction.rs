@@ -1,35 +1,17 @@
 //! Evictions are granted as long as the budget allows, in simulated time.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
-use kcm_apiserver::{ApiServer, DeleteOptions, Resource, WriteOptions};
-use kcm_clock::{Clock, Random, SeededRandom, SimulatedClock};
-use kcm_sandbox::{KubeletConfig, Sandbox, SandboxConfig};
+use kcm_apiserver::{DeleteOptions, Resource, WriteOptions};
 use serde_json::json;
-use tokio_util::sync::CancellationToken;
+
+use crate::world::World;
 
 #[tokio::test(start_paused = true)]
 async fn eviction_beyond_the_budget_is_refused_until_another_pod_is_healthy() {
-    let clock: Arc<dyn Clock> = Arc::new(SimulatedClock::new("2026-01-01T00:00:00Z".parse().unwrap()));
-    let random: Arc<dyn Random> = Arc::new(SeededRandom::new(1));
-    let server = ApiServer::new(kcm_apiserver::Config {
-        clock: Arc::clone(&clock),
-        random: Arc::clone(&random),
-        ..kcm_apiserver::Config::default()
-    });
-    let sandbox = Sandbox::new(SandboxConfig {
-        server: Arc::clone(&server),
-        clock: Arc::clone(&clock),
-        random,
-        nodes: 1,
-        kubelet: KubeletConfig::default(),
-    })
-    .unwrap();
-    let stop = CancellationToken::new();
-    tokio::spawn({
-        let stop = stop.clone();
-        async move { sandbox.run(stop).await }
-    });
+    let world = World::new();
+    let _sandbox = world.run_sandbox(1);
+    let World { server, clock, .. } = &world;
     let options = WriteOptions::default();
     let pod = |name: &str| {
         json!({
@@ -55,5 +37,4 @@ async fn eviction_beyond_the_budget_is_refused_until_another_pod_is_healthy() {
     server.create(Resource::PODS, "default", pod("d"), &options).unwrap();
     clock.sleep(Duration::from_secs(2)).await;
     evict("b").unwrap();
-    stop.cancel();
 }

@@ -6,11 +6,12 @@ use kcm_apiserver::{
     ApiServer, ApiStatus, DeleteOptions, ListOptions, Object, PatchType, Resource, Subresource, WriteOptions,
 };
 use kcm_client::RateLimit;
-use kcm_clock::{Clock, Random, SeededRandom, SimulatedClock};
+use kcm_clock::Clock;
 use kcm_controller_manager::{Controllers, ManagerConfig};
-use kcm_sandbox::{KubeletConfig, Sandbox, SandboxConfig};
 use serde_json::{Value, json};
-use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::sync::DropGuard;
+
+use crate::world::World;
 
 /// The namespace of everything.
 const NAMESPACE: &str = "default";
@@ -30,16 +31,11 @@ impl Cluster {
 
     /// One with so many simulated nodes, a scheduler and a garbage collector; with none of these where that is zero.
     pub(crate) fn with(nodes: usize) -> Self {
-        let clock: Arc<dyn Clock> = Arc::new(SimulatedClock::new("2026-01-01T00:00:00Z".parse().unwrap()));
-        let random: Arc<dyn Random> = Arc::new(SeededRandom::new(1));
-        let server = ApiServer::new(kcm_apiserver::Config {
-            clock: Arc::clone(&clock),
-            random: Arc::clone(&random),
-            ..kcm_apiserver::Config::default()
-        });
+        let world = World::new();
         let config = ManagerConfig { rate_limit: RateLimit::UNLIMITED, ..ManagerConfig::default() };
+        let sandbox = (nodes > 0).then(|| world.run_sandbox(nodes));
+        let World { server, clock, random } = world;
         let controllers = Controllers::in_process(&config, server.service(), &clock, &random);
-        let sandbox = (nodes > 0).then(|| run_sandbox(&server, &clock, random, nodes));
         Self { server, clock, _controllers: controllers, _sandbox: sandbox }
     }
 
@@ -138,20 +134,6 @@ impl Cluster {
         }
         panic!("new pods come again and again");
     }
-}
-
-fn run_sandbox(
-    server: &Arc<ApiServer>,
-    clock: &Arc<dyn Clock>,
-    random: Arc<dyn Random>,
-    nodes: usize,
-) -> DropGuard {
-    let (server, clock) = (Arc::clone(server), Arc::clone(clock));
-    let config = SandboxConfig { server, clock, random, nodes, kubelet: KubeletConfig::default() };
-    let (sandbox, stop) = (Sandbox::new(config).unwrap(), CancellationToken::new());
-    let stopped = stop.clone();
-    tokio::spawn(async move { sandbox.run(stopped).await });
-    stop.drop_guard()
 }
 
 pub(crate) fn name(object: &Value) -> &str {

@@ -8,17 +8,13 @@ use std::{
     time::Duration,
 };
 
-use kcm_apiserver::ApiServer;
 use kcm_client::RateLimit;
-use kcm_clock::{Clock, Random, SeededRandom, SimulatedClock};
 use kcm_controller_manager::{Controllers, ManagerConfig, Selection};
-use kcm_sandbox::{
-    KubeletConfig, Sandbox, SandboxConfig,
-    demo::{self, Frame, Show},
-};
-use tokio_util::sync::CancellationToken;
+use kcm_sandbox::demo::{self, Frame, Show};
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::{Layer, layer::Context, layer::SubscriberExt as _};
+
+use crate::world::World;
 
 struct Quiet;
 
@@ -52,17 +48,13 @@ impl<S: Subscriber> Layer<S> for Complaints {
     }
 }
 
-fn start_controllers(
-    server: &Arc<ApiServer>,
-    clock: &Arc<dyn Clock>,
-    random: &Arc<dyn Random>,
-) -> Controllers {
+fn start_controllers(world: &World) -> Controllers {
     let config = ManagerConfig {
         controllers: Selection::all(),
         rate_limit: RateLimit::UNLIMITED,
         ..ManagerConfig::default()
     };
-    Controllers::in_process(&config, server.service(), clock, random)
+    Controllers::in_process(&config, world.server.service(), &world.clock, &world.random)
 }
 
 #[tokio::test(start_paused = true)]
@@ -70,14 +62,10 @@ async fn story_in_simulated_time_comes_to_its_end_within_the_bounds_and_without_
     let complaints = Arc::new(AtomicUsize::new(0));
     let log = tracing_subscriber::registry().with(Complaints(Arc::clone(&complaints)));
     let _guard = tracing::subscriber::set_default(log);
-    let clock: Arc<dyn Clock> = Arc::new(SimulatedClock::new("2026-01-01T00:00:00Z".parse().unwrap()));
-    let random: Arc<dyn Random> = Arc::new(SeededRandom::new(1));
     // Nobody else creates what the controllers create, so a name that is taken is taken by themselves.
     let taken = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&taken);
-    let server = ApiServer::new(kcm_apiserver::Config {
-        clock: Arc::clone(&clock),
-        random: Arc::clone(&random),
+    let world = World::with(kcm_apiserver::Config {
         audit: Some(Arc::new(move |event: &kcm_apiserver::AuditEvent| {
             if event.code == 409 && event.verb == "create" {
                 println!("{event:?}");
@@ -86,22 +74,10 @@ async fn story_in_simulated_time_comes_to_its_end_within_the_bounds_and_without_
         })),
         ..kcm_apiserver::Config::default()
     });
-    let stop = CancellationToken::new();
-    let sandbox = Sandbox::new(SandboxConfig {
-        server: Arc::clone(&server),
-        clock: Arc::clone(&clock),
-        random: Arc::clone(&random),
-        nodes: 2,
-        kubelet: KubeletConfig::default(),
-    })
-    .unwrap();
-    tokio::spawn({
-        let stop = stop.clone();
-        async move { sandbox.run(stop).await }
-    });
-    let controllers = start_controllers(&server, &clock, &random);
+    let _sandbox = world.run_sandbox(2);
+    let controllers = start_controllers(&world);
 
-    let summary = demo::play(Arc::clone(&server), clock, &mut Quiet).await.unwrap();
+    let summary = demo::play(world.server, world.clock, &mut Quiet).await.unwrap();
     println!("{summary}");
     assert_eq!((summary.tally.over, summary.tally.under), (0, 0), "{summary}");
     // Each rollout makes one set of pods: 6, 6, the 3 that never start, and what the last two still lack.
@@ -110,5 +86,4 @@ async fn story_in_simulated_time_comes_to_its_end_within_the_bounds_and_without_
     assert_eq!(taken.load(Ordering::Relaxed), 0, "something was created twice");
     assert_eq!(complaints.load(Ordering::Relaxed), 0, "warnings or errors were logged");
     controllers.stop().await.unwrap();
-    stop.cancel();
 }

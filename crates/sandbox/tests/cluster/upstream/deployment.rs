@@ -3,7 +3,7 @@
 use kcm_apiserver::{Resource, Subresource};
 use serde_json::{Value, json};
 
-use crate::cluster::{Cluster, annotation, changed, condition, controller, count, name, template};
+use super::cluster::{Cluster, annotation, changed, condition, controller, count, name, template};
 
 const PODS: Resource = Resource::PODS;
 const SETS: Resource = Resource::REPLICA_SETS;

@@ -3,7 +3,7 @@
 use kcm_apiserver::{DeleteOptions, Resource, Subresource};
 use serde_json::{Value, json};
 
-use crate::cluster::{Cluster, changed, controller, count, name, pod, template};
+use super::cluster::{Cluster, changed, controller, count, name, pod, template};
 
 const PODS: Resource = Resource::PODS;
 const SETS: Resource = Resource::REPLICA_SETS;

@@ -3,7 +3,7 @@
 use kcm_apiserver::{DeleteOptions, ListOptions, Resource, Selection, Subresource, WriteOptions};
 use serde_json::{Value, json};
 
-use crate::cluster::{Cluster, changed, condition, controller, count, name, pod, template};
+use super::cluster::{Cluster, changed, condition, controller, count, name, pod, template};
 
 const PODS: Resource = Resource::PODS;
 const SETS: Resource = Resource::REPLICA_SETS;

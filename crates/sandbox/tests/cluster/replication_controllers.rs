@@ -1,19 +1,18 @@
 //! ReplicationControllers, looked after by the ReplicaSet controller's code over another type, in simulated time.
 
-#![expect(clippy::unwrap_used, reason = "a test may fail in its helpers, too")]
-
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use kcm_apiserver::{
     ApiServer, DeleteOptions, ListOptions, Object, PatchType, Propagation, Resource, Subresource,
     WriteOptions,
 };
-use kcm_client::{ClientFactory, ClientOptions, RateLimit};
-use kcm_clock::{Clock, Random, SeededRandom, SimulatedClock};
+use kcm_client::RateLimit;
+use kcm_clock::Clock;
 use kcm_controller_manager::{Controllers, ManagerConfig, Selection};
-use kcm_sandbox::{KubeletConfig, Sandbox, SandboxConfig};
 use serde_json::{Value, json};
-use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::sync::DropGuard;
+
+use crate::world::World;
 
 /// Longer than anything here takes.
 const A_WHILE: Duration = Duration::from_secs(30);
@@ -22,41 +21,22 @@ struct Cluster {
     server: Arc<ApiServer>,
     clock: Arc<dyn Clock>,
     _controllers: Controllers,
-    _stop: DropGuard,
+    _sandbox: DropGuard,
 }
 
 impl Cluster {
     fn new() -> Self {
-        let clock: Arc<dyn Clock> = Arc::new(SimulatedClock::new("2026-01-01T00:00:00Z".parse().unwrap()));
-        let random: Arc<dyn Random> = Arc::new(SeededRandom::new(1));
-        let server = ApiServer::new(kcm_apiserver::Config {
-            clock: Arc::clone(&clock),
-            random: Arc::clone(&random),
-            ..kcm_apiserver::Config::default()
-        });
-        let sandbox = Sandbox::new(SandboxConfig {
-            server: Arc::clone(&server),
-            clock: Arc::clone(&clock),
-            random: Arc::clone(&random),
-            nodes: 2,
-            kubelet: KubeletConfig::default(),
-        })
-        .unwrap();
-        let stop = CancellationToken::new();
-        tokio::spawn({
-            let stop = stop.clone();
-            async move { sandbox.run(stop).await }
-        });
-        let options = ClientOptions::new(kcm_controller_manager::user_agent(), Arc::clone(&clock));
-        let clients = ClientFactory::in_process(server.service(), options);
+        let world = World::new();
+        let sandbox = world.run_sandbox(2);
         let wanted = ["replicaset", "replicationcontroller"].map(str::to_owned);
         let config = ManagerConfig {
             controllers: Selection::new(&wanted).unwrap(),
             rate_limit: RateLimit::UNLIMITED,
             ..ManagerConfig::default()
         };
-        let controllers = Controllers::start(&config, &clients, &clock, &random);
-        Self { server, clock, _controllers: controllers, _stop: stop.drop_guard() }
+        let World { server, clock, random } = world;
+        let controllers = Controllers::in_process(&config, server.service(), &clock, &random);
+        Self { server, clock, _controllers: controllers, _sandbox: sandbox }
     }
 
     async fn settle(&self) {

@@ -1,0 +1,42 @@
+//! What every cluster here is made of.
+
+use std::sync::Arc;
+
+use kcm_apiserver::ApiServer;
+use kcm_clock::{Clock, Random, SeededRandom, SimulatedClock};
+use kcm_sandbox::{KubeletConfig, Sandbox, SandboxConfig};
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+/// A server, and the time and the chance that it goes by.
+pub(crate) struct World {
+    pub(crate) server: Arc<ApiServer>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) random: Arc<dyn Random>,
+}
+
+impl World {
+    /// A server that nobody has asked anything yet.
+    pub(crate) fn new() -> Self {
+        Self::with(kcm_apiserver::Config::default())
+    }
+
+    /// As `config` says, but for time and chance.
+    pub(crate) fn with(config: kcm_apiserver::Config) -> Self {
+        let clock: Arc<dyn Clock> = Arc::new(SimulatedClock::new("2026-01-01T00:00:00Z".parse().unwrap()));
+        let random: Arc<dyn Random> = Arc::new(SeededRandom::new(1));
+        let (timed, drawn) = (Arc::clone(&clock), Arc::clone(&random));
+        let server = ApiServer::new(kcm_apiserver::Config { clock: timed, random: drawn, ..config });
+        Self { server, clock, random }
+    }
+
+    /// So many simulated nodes, a scheduler and a garbage collector, until the answer is dropped.
+    pub(crate) fn run_sandbox(&self, nodes: usize) -> DropGuard {
+        let Self { server, clock, random } = self;
+        let (server, clock, random) = (Arc::clone(server), Arc::clone(clock), Arc::clone(random));
+        let config = SandboxConfig { server, clock, random, nodes, kubelet: KubeletConfig::default() };
+        let (sandbox, stop) = (Sandbox::new(config).unwrap(), CancellationToken::new());
+        let stopped = stop.clone();
+        tokio::spawn(async move { sandbox.run(stopped).await });
+        stop.drop_guard()
+    }
+}
