@@ -6,8 +6,8 @@ use kcm_client::ClientOptions;
 use kcm_clock::Clock;
 use kcm_metrics::{HealthStatus, Metrics};
 use kcm_serving::{
-    Access, Answer, HealthChecks, HealthObserver, Routes, SecureServer, ServingError, Status, configz,
-    debug_flags, flagz, handler, profiling, statusz,
+    Access, Answer, HeaderName, HeaderValue, HealthChecks, HealthObserver, Routes, SecureServer,
+    ServingError, Status, configz, debug_flags, flagz, handler, profiling, statusz,
 };
 
 use crate::{
@@ -65,8 +65,8 @@ fn routes(
     let (all, slis) = (metrics.clone(), metrics.clone());
     let mut routes = Routes::new()
         .health("/healthz", health)
-        .exact("/metrics", handler(move |_| exposition(all.text())))
-        .exact("/metrics/slis", handler(move |_| exposition(slis.slis_text())))
+        .exact("/metrics", handler(move |_| exposition(&all, all.text())))
+        .exact("/metrics/slis", handler(move |_| exposition(&slis, slis.slis_text())))
         .exact("/configz", configz(CONFIGZ_NAME, &configuration(invocation)));
     if invocation.features.is_enabled("ComponentFlagz") {
         routes = routes.exact("/flagz", flagz(BINARY, invocation.flags.flagz()));
@@ -96,6 +96,13 @@ fn routes(
     routes
 }
 
-fn exposition(text: String) -> Answer {
-    Answer::of_type(Metrics::CONTENT_TYPE, text)
+fn exposition(metrics: &Metrics, text: String) -> Answer {
+    let answer = Answer::of_type(Metrics::CONTENT_TYPE, text);
+    match metrics.process_started() {
+        Some(started) => {
+            let name = HeaderName::from_static(Metrics::PROCESS_START_HEADER);
+            answer.with(name, HeaderValue::from(started as i64))
+        }
+        None => answer,
+    }
 }

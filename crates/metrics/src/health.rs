@@ -19,6 +19,7 @@ pub enum HealthStatus {
 #[derive(Debug)]
 pub(crate) struct Health {
     registry: Registry,
+    started: Option<f64>,
     last: Family<Gauge, 2>,
     all: Family<Counter, 3>,
 }
@@ -32,7 +33,8 @@ impl Health {
             [],
             "When the process started, in seconds since 1970.",
         );
-        if let Some(started) = process::started("/proc") {
+        let started = process::started("/proc");
+        if let Some(started) = started {
             registry.metric::<Gauge, 0>(start).only().set(started);
         }
         Self {
@@ -48,8 +50,14 @@ impl Health {
                 ["name", "status", "type"],
                 "Health checks by what came of them.",
             )),
+            started,
             registry,
         }
+    }
+
+    /// When the process started, in seconds since 1970; `None` where nobody tells.
+    pub(crate) fn started(&self) -> Option<f64> {
+        self.started
     }
 
     pub(crate) fn checked(&self, name: &str, check_type: &str, status: HealthStatus) {

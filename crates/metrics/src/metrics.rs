@@ -53,6 +53,10 @@ impl Metrics {
     /// The media type of [`text`](Self::text), as upstream answers who does not ask for another.
     pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores";
 
+    /// The header beside it in which upstream says [when the process started](Self::process_started), in whole seconds
+    /// since 1970.
+    pub const PROCESS_START_HEADER: &str = "process-start-time-unix";
+
     /// Nothing counted so far.
     ///
     /// # Errors
@@ -100,6 +104,11 @@ impl Metrics {
     /// What `/metrics/slis` answers.
     pub fn slis_text(&self) -> String {
         self.0.health.text()
+    }
+
+    /// When the process started, in seconds since 1970; `None` on systems that do not tell.
+    pub fn process_started(&self) -> Option<f64> {
+        self.0.health.started()
     }
 
     /// Where metrics of one's own may join these.

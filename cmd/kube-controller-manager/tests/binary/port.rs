@@ -14,7 +14,7 @@ fn with_port(cluster: &Cluster, user: &str) -> (Manager, u16) {
         "--bind-address=127.0.0.1".to_owned(),
         format!("--secure-port={port}"),
         format!("--cert-dir={}", cluster.path(&format!("{user}-certificates")).display()),
-        "--authorization-always-allow-paths=/healthz,/metrics".to_owned(),
+        "--authorization-always-allow-paths=/healthz,/metrics,/metrics/slis".to_owned(),
     ];
     (cluster.manager_with(MANAGER, user, &flags), port)
 }
@@ -42,6 +42,7 @@ fn standby_serves_as_the_leader_does_and_says_that_it_does_not_lead() {
         let metrics = ask(user, port, "/metrics").unwrap();
         let line = format!("leader_election_master_status{{name=\"kube-controller-manager\"}} {leads}\n");
         assert!(metrics.contains(&line), "{user}: {metrics}");
+        assert_eq!(kcm_metrics::lint(&metrics), [], "{user}");
         metrics
     };
     let metrics = leads("a", leader, 1);
@@ -49,6 +50,7 @@ fn standby_serves_as_the_leader_does_and_says_that_it_does_not_lead() {
     // As upstream's standby, which has no controllers yet.
     assert!(!leads("b", standby, 0).contains("workqueue_adds_total{"));
     for (user, port) in [("a", leader), ("b", standby)] {
+        assert_eq!(kcm_metrics::lint(&ask(user, port, "/metrics/slis").unwrap()), [], "{user}");
         assert_eq!(ask(user, port, "/configz").unwrap_err().code(), Some(403), "{user}");
     }
 }
