@@ -3,12 +3,18 @@
 //! *Upstream counterpart:* `cmd/kube-controller-manager`. All but signals and exit codes is in
 //! [`kcm_controller_manager`].
 
-use std::{error::Error, io::Write, process::ExitCode, sync::Arc};
+use std::{
+    error::Error, io::Write, num::NonZero, process::ExitCode, sync::Arc, thread::available_parallelism,
+};
 
 use kcm_clock::{Clock, Random, RealClock, SeededRandom};
 use kcm_controller_manager::{Command, Invocation, Process, RunError, logging, run};
 
 mod signals;
+
+/// A machine may have many more processors, but not for this: an event costs some 25 µs, a pod 150, and every thread
+/// wants memory and, where there is much to do, to be woken.
+const MOST_THREADS: usize = 4;
 
 fn main() -> ExitCode {
     let Err(error) = obey() else { return ExitCode::SUCCESS };
@@ -22,7 +28,9 @@ fn obey() -> Result<(), Box<dyn Error>> {
         // Whoever reads it may stop reading at any time.
         Command::Print(text) => drop(std::io::stdout().write_all(text.as_bytes())),
         Command::Run(invocation) => {
+            let threads = available_parallelism().map_or(1, NonZero::get).min(MOST_THREADS);
             tokio::runtime::Builder::new_multi_thread()
+                .worker_threads(threads)
                 .enable_all()
                 .build()?
                 .block_on(manage(&invocation))?;

@@ -9,7 +9,7 @@ use std::{
 };
 
 use async_trait::async_trait;
-use kcm_api::{ApiError, ObjectKey, Pod, PodDecoder, ReplicaSet, error::reason};
+use kcm_api::{ApiError, ObjectKey, Pod, PodDecoder, ReplicaSet, Selector, error::reason};
 use kcm_clock::FakeClock;
 use kcm_controller_ref_manager::OwnerPatch;
 use kcm_controller_util::{PodControl, PodManifest, ReplicaSetControl};
@@ -142,6 +142,10 @@ impl PodControl for RecordingClient {
     async fn patch_pod(&self, key: &ObjectKey, patch: &OwnerPatch) -> Result<Pod, ApiError> {
         self.actions.note("patch", "pods", &key.name, Some(("patch", patch_body(patch.as_json()))));
         self.pods.iter().find(|pod| pod.key == *key).cloned().ok_or_else(|| not_found("pods", key))
+    }
+
+    async fn list_pods(&self, namespace: &str, _: &Selector) -> Result<Vec<Pod>, ApiError> {
+        Err(ApiError::Transport(format!("unexpected list of pods in {namespace}")))
     }
 }
 

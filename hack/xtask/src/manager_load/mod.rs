@@ -36,7 +36,7 @@ const PODS: [usize; 2] = [10_000, 50_000];
 const MOST_PODS: usize = 100_000;
 /// How many pods each Deployment has.
 const PODS_EACH: usize = 100;
-/// How many events of one kind are measured. At that many a tick of the clock is little.
+/// How many events of one kind are measured. At that many, what else a manager does is little.
 const EVENTS: usize = 5_000;
 /// How many pods are created.
 const CREATED: usize = 1_000;

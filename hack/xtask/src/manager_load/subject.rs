@@ -18,7 +18,7 @@ use crate::measure::{
 const LOOK: Duration = Duration::from_millis(250);
 const IDLE: Duration = Duration::from_secs(2);
 /// A renewal of the lease, and a look at the clock, are nothing.
-const NEXT_TO_NOTHING: Duration = Duration::from_millis(10);
+const NEXT_TO_NOTHING: Duration = Duration::from_millis(5);
 
 /// A manager's program.
 #[derive(Debug)]

@@ -4,9 +4,6 @@ use std::{collections::HashMap, fs, time::Duration};
 
 use super::program::{ProgramError, failed};
 
-/// What the kernel counts processor time in, for programs: a hundredth of a second, on every Linux of today.
-const TICK: Duration = Duration::from_millis(10);
-
 /// The resident memory of all that a process has started, itself not counted, in bytes.
 pub(crate) fn resident_children(of: u32) -> Result<u64, ProgramError> {
     let mut children: HashMap<u32, Vec<(u32, u64)>> = HashMap::new();
@@ -38,21 +35,24 @@ pub(crate) fn resident(process: u32) -> Result<(u64, u64), ProgramError> {
     Ok((bytes("VmRSS:"), bytes("VmHWM:")))
 }
 
-/// The processor time that one process has taken so far.
+/// The processor time that one process has taken so far, by its threads that are still there.
+///
+/// The scheduler's own count, to the nanosecond: ticks of a hundredth of a second, which `/proc/PID/stat` has, miss most
+/// of what a process does that wakes up for some microseconds.
 pub(crate) fn processor_time(process: u32) -> Result<Duration, ProgramError> {
-    let path = format!("/proc/{process}/stat");
-    let stat = fs::read_to_string(&path).map_err(failed(path))?;
-    Ok(TICK * ticks(&stat).unwrap_or_default())
+    let path = format!("/proc/{process}/task");
+    let mut sum = Duration::ZERO;
+    for task in fs::read_dir(&path).map_err(failed(path))?.flatten() {
+        // A thread that has ended meanwhile counts nothing.
+        let Ok(text) = fs::read_to_string(task.path().join("schedstat")) else { continue };
+        sum += on_processor(&text).unwrap_or_default();
+    }
+    Ok(sum)
 }
 
-/// In user and in kernel mode together. The program's name, in brackets, may hold spaces and brackets.
-fn ticks(stat: &str) -> Option<u32> {
-    const USER_AFTER_NAME: usize = 11;
-    let (_, fields) = stat.rsplit_once(')')?;
-    let mut fields = fields.split_whitespace().skip(USER_AFTER_NAME);
-    let user: u32 = fields.next()?.parse().ok()?;
-    let kernel: u32 = fields.next()?.parse().ok()?;
-    Some(user + kernel)
+/// The first of a thread's three numbers: how long it ran.
+fn on_processor(schedstat: &str) -> Option<Duration> {
+    schedstat.split_whitespace().next()?.parse().ok().map(Duration::from_nanos)
 }
 
 /// The number after `name` in a status of /proc.
@@ -72,16 +72,15 @@ mod tests {
     }
 
     #[test]
-    fn ticks_are_found_behind_a_name_with_brackets() {
-        let stat = "42 (a) b) S 1 42 42 0 -1 4194560 1 0 0 0 250 50 0 0 20 0 3 0 1 1 1";
-        assert_eq!(ticks(stat), Some(300));
-        assert_eq!(ticks("nonsense"), None);
+    fn time_on_the_processor_is_the_first_number() {
+        assert_eq!(on_processor("1234567 89 10\n"), Some(Duration::from_nanos(1_234_567)));
+        assert_eq!(on_processor("nonsense"), None);
     }
 
     #[test]
-    fn this_process_has_memory() {
+    fn this_process_has_memory_and_has_run() {
         let (now, most) = resident(std::process::id()).unwrap();
         assert!(now > 0 && most >= now);
-        processor_time(std::process::id()).unwrap();
+        assert!(processor_time(std::process::id()).unwrap() > Duration::ZERO);
     }
 }
