@@ -99,15 +99,15 @@ struct Recorder {
 
 impl EventRecorder for Recorder {
     fn event(&self, regarding: &ObjectReference, type_: EventType, reason: &str, message: String) {
+        // Upstream's words and names, but for the text: tracing calls the words themselves the message.
         debug!(
-            namespace = %regarding.namespace,
-            name = %regarding.name,
+            object = %format_args!("{}/{}", regarding.namespace, regarding.name),
             kind = %regarding.kind,
-            api_version = %regarding.api_version,
-            type_ = type_.as_str(),
+            apiVersion = %regarding.api_version,
+            "type" = type_.as_str(),
             reason,
-            message,
-            "event occurred"
+            note = message,
+            "Event occurred"
         );
         let now = self.clock.now();
         let event = Event {

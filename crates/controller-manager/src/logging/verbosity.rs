@@ -17,8 +17,9 @@ const OURS: [&str; 2] = ["kcm_", "kube_controller_manager"];
 const INDISCREET: &str = "kube_client";
 
 /// Lines of some crates are finer than their level says.
-const FINER: [(&str, Level, u8); 4] = [
+const FINER: [(&str, Level, u8); 5] = [
     ("kcm_client", Level::TRACE, 6),
+    ("kcm_events", Level::DEBUG, 3),
     ("kcm_informer", Level::DEBUG, 3),
     ("kcm_leader_election", Level::DEBUG, 4),
     ("kcm_leader_election", Level::TRACE, 5),
