@@ -14,7 +14,10 @@ pub enum ApiError {
     /// No answer came in time. The request may or may not have taken effect.
     #[error("{0}: request timed out")]
     Timeout(String),
-    /// The server could not be reached, or the connection broke. The request may have taken effect.
+    /// No connection came about, so nothing was sent.
+    #[error("{0}")]
+    NotSent(String),
+    /// The connection broke. The request may have taken effect.
     #[error("{0}")]
     Transport(String),
     /// An answer came that is not what the request asks for.
@@ -175,6 +178,18 @@ impl ApiError {
         matches!(self, Self::NotLeading(_))
     }
 
+    /// Whether a request that ended like this may have been carried out, or may yet be.
+    ///
+    /// A 5xx may come from a proxy, or from a server that lost patience with its storage: neither knows. What an answer
+    /// that cannot be read means nobody knows either.
+    pub fn may_have_taken_effect(&self) -> bool {
+        match self {
+            Self::Status(status) => status.code >= 500,
+            Self::NotSent(_) => false,
+            Self::Timeout(_) | Self::Transport(_) | Self::Decode(_) | Self::NotLeading(_) => true,
+        }
+    }
+
     /// How long the server asks to wait, in seconds.
     pub fn retry_after_seconds(&self) -> Option<u32> {
         let Self::Status(status) = self else { return None };
@@ -279,9 +294,29 @@ mod tests {
     }
 
     #[test]
+    fn request_that_was_refused_or_never_sent_has_not_taken_effect_and_any_other_may_have() {
+        for code in [400, 403, 404, 409, 422, 429] {
+            assert!(!ApiError::status(code, "", "").may_have_taken_effect(), "{code}");
+        }
+        assert!(!ApiError::NotSent(String::new()).may_have_taken_effect());
+        for code in [500, 502, 503, 504] {
+            assert!(ApiError::status(code, "", "").may_have_taken_effect(), "{code}");
+        }
+        for error in [
+            ApiError::Timeout(String::new()),
+            ApiError::Transport(String::new()),
+            ApiError::Decode(String::new()),
+            ApiError::NotLeading(String::new()),
+        ] {
+            assert!(error.may_have_taken_effect(), "{error:?}");
+        }
+    }
+
+    #[test]
     fn failure_without_an_answer_is_none_of_the_refusals() {
         for error in [
             ApiError::Timeout(String::new()),
+            ApiError::NotSent(String::new()),
             ApiError::Transport(String::new()),
             ApiError::Decode(String::new()),
             ApiError::NotLeading(String::new()),

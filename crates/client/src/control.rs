@@ -3,16 +3,18 @@
 use async_trait::async_trait;
 use bytes::Bytes;
 use http::Method;
-use kcm_api::{ApiError, Deployment, ObjectKey, Pod, ReplicaSet};
+use kcm_api::{ApiError, Deployment, ObjectKey, Pod, PodDecoder, ReplicaSet, Selector};
 use kcm_controller_ref_manager::OwnerPatch;
 use kcm_controller_util::{DeploymentControl, PodControl, PodManifest, ReplicaSetControl};
 use kcm_events::EventSink;
+use kcm_informer::ListOptions;
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::{
     ApiClient,
     kind::Kind,
+    list::{self, Scope},
     request::{Request, namespaced_path, object_path},
 };
 
@@ -139,6 +141,15 @@ impl PodControl for ApiClient {
 
     async fn patch_pod(&self, pod: &ObjectKey, patch: &OwnerPatch) -> Result<Pod, ApiError> {
         self.patch(pod, patch.as_json()).await
+    }
+
+    async fn list_pods(&self, namespace: &str, selector: &Selector) -> Result<Vec<Pod>, ApiError> {
+        let Some(labels) = selector.to_query() else { return Ok(Vec::new()) };
+        let scope = Scope::Selected { namespace, labels: &labels };
+        // No version: the newest state, not what some cache of the server's happens to hold.
+        let newest = ListOptions { resource_version: None };
+        let list = list::list::<Pod>(self, &PodDecoder::default(), scope, &newest).await?;
+        Ok(list.items)
     }
 }
 

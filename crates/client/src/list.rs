@@ -9,18 +9,28 @@ use serde_json::value::RawValue;
 use crate::{
     ApiClient,
     kind::{Kind, decode_or_name},
-    request::{Query, Request, collection_path},
+    request::{Query, Request, collection_path, namespaced_path},
 };
 
 /// Objects a page. A page is held as text and as objects at the same time, so this bounds the peak.
 const PAGE: &str = "500";
 
-/// All objects of a type.
+/// Which objects of a type.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Scope<'a> {
+    /// All of them.
+    Cluster,
+    /// Those of a namespace whose labels match.
+    Selected { namespace: &'a str, labels: &'a str },
+}
+
+/// The objects of a type.
 ///
 /// Upstream counterpart: `pager.ListPager`.
 pub(crate) async fn list<K: Kind>(
     client: &ApiClient,
     decoder: &K::Decoder,
+    scope: Scope<'_>,
     options: &ListOptions,
 ) -> Result<List<K>, ApiError> {
     // A server that may answer from its cache ignores `limit`, as upstream's reflector does not ask for pages then.
@@ -28,14 +38,14 @@ pub(crate) async fn list<K: Kind>(
     let mut so_far = Collected::default();
     let mut next = None;
     loop {
-        let request = page_request::<K>(options, paged, next.as_deref());
+        let request = page_request::<K>(scope, options, paged, next.as_deref());
         let body = match client.send(&request).await {
             Ok(body) => body,
             // The rest of a list that took too long to read. What has been read is of no use without it.
             Err(error) if next.is_some() && error.is_expired() => {
                 tracing::debug!(resource = K::PLURAL, err = %error, "List took too long to page through, reading it whole");
                 so_far = Collected::default();
-                let whole = client.send(&page_request::<K>(options, false, None)).await?;
+                let whole = client.send(&page_request::<K>(scope, options, false, None)).await?;
                 so_far.add_page(client, &request, decoder, &whole)?;
                 return Ok(so_far.into_list());
             }
@@ -48,8 +58,22 @@ pub(crate) async fn list<K: Kind>(
     }
 }
 
-fn page_request<K: Kind>(options: &ListOptions, paged: bool, next: Option<&str>) -> Request {
-    let mut query = Query::new(collection_path(K::API_VERSION, K::PLURAL));
+fn page_request<K: Kind>(
+    scope: Scope<'_>,
+    options: &ListOptions,
+    paged: bool,
+    next: Option<&str>,
+) -> Request {
+    let mut query = match scope {
+        Scope::Cluster => Query::new(collection_path(K::API_VERSION, K::PLURAL)),
+        Scope::Selected { namespace, labels } => {
+            let mut query = Query::new(namespaced_path(K::API_VERSION, K::PLURAL, namespace));
+            if !labels.is_empty() {
+                query.add("labelSelector", labels);
+            }
+            query
+        }
+    };
     if paged {
         query.add("limit", PAGE);
     }

@@ -6,7 +6,12 @@ use async_trait::async_trait;
 use kcm_api::{ApiError, Deployment, Pod, ReplicaSet};
 use kcm_informer::{List, ListOptions, ListWatch, WatchOptions, WatchStream};
 
-use crate::{ApiClient, kind::Kind, list, watch};
+use crate::{
+    ApiClient,
+    kind::Kind,
+    list::{self, Scope},
+    watch,
+};
 
 /// Lists and watches all objects of one type, in all namespaces.
 struct Collection<K: Kind> {
@@ -41,7 +46,7 @@ impl ApiClient {
 #[async_trait]
 impl<K: Kind> ListWatch<K> for Collection<K> {
     async fn list(&self, options: &ListOptions) -> Result<List<K>, ApiError> {
-        list::list::<K>(&self.client, &self.decoder, options).await
+        list::list::<K>(&self.client, &self.decoder, Scope::Cluster, options).await
     }
 
     async fn watch(&self, options: &WatchOptions) -> Result<WatchStream<K>, ApiError> {

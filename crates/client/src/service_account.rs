@@ -130,7 +130,7 @@ impl ServiceAccount {
             };
             if attempt == ATTEMPTS {
                 let ObjectKey { namespace, name } = &self.key;
-                return Err(ApiError::Transport(format!(
+                return Err(ApiError::NotSent(format!(
                     "failed to get token for {namespace}/{name}: {error}"
                 )));
             }

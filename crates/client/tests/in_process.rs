@@ -11,7 +11,7 @@ use std::{
 
 use futures_util::StreamExt;
 use http::Method;
-use kcm_api::{ApiError, Deployment, ObjectKey, Pod, ReplicaSet};
+use kcm_api::{ApiError, Deployment, ObjectKey, Pod, ReplicaSet, Selector};
 use kcm_client::{ApiClient, Call, ClientOptions, Observer, RateLimit, ReplicationControllers, Request};
 use kcm_clock::{Clock, SimulatedClock, Timestamp};
 use kcm_controller_ref_manager::OwnerPatch;
@@ -595,6 +595,23 @@ async fn list_of_a_given_version_is_one_request() {
     let list = server.client().pods().list(&options).await.unwrap();
     assert!(list.items.is_empty());
     assert_eq!(server.seen()[0].path, "/api/v1/pods?resourceVersion=0");
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_of_a_selector_are_listed_in_their_namespace_at_their_newest() {
+    let server = scripted([page(&[pod("a", "1")], "9", "t"), page(&[pod("b", "2")], "9", "")]);
+    let selector = |json: Value| Selector::new(Some(&serde_json::from_value(json).unwrap())).unwrap();
+    let web = selector(json!({"matchLabels": {"app": "web"},
+        "matchExpressions": [{"key": "x", "operator": "NotIn", "values": ["y", "z"]}]}));
+    let pods = server.client().list_pods("default", &web).await.unwrap();
+    assert_eq!(names(&pods), ["default/a", "default/b"]);
+    let path = "/api/v1/namespaces/default/pods?labelSelector=app%3Dweb%2Cx%20notin%20%28y%2Cz%29&limit=500";
+    let paths: Vec<_> = server.seen().into_iter().map(|seen| seen.path).collect();
+    assert_eq!(paths, [path.to_owned(), format!("{path}&continue=t")]);
+    // What selects nothing is not taken for what selects everything.
+    let none = Selector::new(None).unwrap();
+    assert!(server.client().list_pods("default", &none).await.unwrap().is_empty());
+    assert_eq!(server.seen().len(), 2);
 }
 
 #[tokio::test(start_paused = true)]

@@ -132,7 +132,9 @@ async fn request_to_a_port_where_nobody_listens_fails_at_once_in_one_line() {
     drop(listener);
     // A clock that never moves: any retry would hang.
     let client = client(Server::Master(address.to_string()), Arc::new(fake())).await;
-    let error = client.health().await.unwrap_err().to_string();
+    let error = client.health().await.unwrap_err();
+    assert!(matches!(error, ApiError::NotSent(_)), "{error:?}");
+    let error = error.to_string();
     assert!(error.starts_with(&format!("GET http://{address}/healthz: ")), "{error}");
     assert!(error.contains("Connection refused"), "{error}");
     assert!(!error.contains('\n'), "{error}");

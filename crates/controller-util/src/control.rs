@@ -4,12 +4,12 @@
 //! a recorder.
 
 use async_trait::async_trait;
-use kcm_api::{ApiError, Deployment, ObjectKey, Pod, ReplicaSet};
+use kcm_api::{ApiError, Deployment, ObjectKey, Pod, ReplicaSet, Selector};
 use kcm_controller_ref_manager::OwnerPatch;
 
 use crate::PodManifest;
 
-/// Writes to pods.
+/// Writes to pods, and a read past the cache.
 ///
 /// Upstream counterpart: `controller.PodControlInterface`, less the events.
 #[async_trait]
@@ -34,6 +34,14 @@ pub trait PodControl: Send + Sync + 'static {
     ///
     /// What the server or the transport says.
     async fn patch_pod(&self, pod: &ObjectKey, patch: &OwnerPatch) -> Result<Pod, ApiError>;
+
+    /// The pods in `namespace` that `selector` matches, as they are now: whatever was written before this was asked is
+    /// in the answer. For when it is not known what was written.
+    ///
+    /// # Errors
+    ///
+    /// What the server or the transport says.
+    async fn list_pods(&self, namespace: &str, selector: &Selector) -> Result<Vec<Pod>, ApiError>;
 }
 
 /// Reads past the cache, and writes, of ReplicaSets.

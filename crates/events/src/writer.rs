@@ -103,7 +103,12 @@ impl Writer {
                 debug!(event = %Described(&correlated.event), %error, "event dropped");
                 ControlFlow::Break(())
             }
-            Err(error @ (ApiError::Timeout(_) | ApiError::Transport(_) | ApiError::Decode(_))) => {
+            Err(
+                error @ (ApiError::NotSent(_)
+                | ApiError::Timeout(_)
+                | ApiError::Transport(_)
+                | ApiError::Decode(_)),
+            ) => {
                 let event = Described(&correlated.event);
                 error!(%event, %error, "unable to write event (may retry after sleeping)");
                 ControlFlow::Continue(())

@@ -198,7 +198,7 @@ fn is_unusable_version(error: &ApiError) -> bool {
 
 /// There is no connection, or none any more: that says nothing about versions.
 fn is_lost(error: &ApiError) -> bool {
-    matches!(error, ApiError::Transport(_) | ApiError::Timeout(_))
+    matches!(error, ApiError::NotSent(_) | ApiError::Transport(_) | ApiError::Timeout(_))
 }
 
 /// The request as such is not understood.
