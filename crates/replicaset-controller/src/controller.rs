@@ -15,7 +15,7 @@ use tracing::{Instrument, debug, debug_span, error, field::Empty, info, trace};
 
 use crate::{
     Descriptor, NoMetrics, REPLICA_SET, ReplicaSetMetrics, SyncError, Synced, handlers::Handlers,
-    sync::Syncer,
+    sync::Syncer, unanswered::Unanswered,
 };
 
 /// The most pods that one sync creates or deletes.
@@ -90,14 +90,12 @@ impl ReplicaSetController {
     /// A controller that takes note of events from now on, and acts on them once it is [`run`](Self::run).
     pub fn new(config: Config) -> Self {
         let Config { descriptor, clock, pods, replica_sets, .. } = config;
-        let consistency = if descriptor.reads_own_writes {
-            ConsistencyStore::new([
-                (GroupResource::PODS, read_version(pods.store())),
-                (GroupResource::REPLICA_SETS, read_version(replica_sets.store())),
-            ])
-        } else {
-            ConsistencyStore::disabled()
-        };
+        // Pods for either kind: what an unanswered create has made must be seen before another is sent.
+        let mut caches = vec![(GroupResource::PODS, read_version(pods.store()))];
+        if descriptor.reads_own_writes {
+            caches.push((GroupResource::REPLICA_SETS, read_version(replica_sets.store())));
+        }
+        let consistency = ConsistencyStore::new(caches);
         let mut queue = QueueConfig::new(descriptor.queue, Arc::clone(&clock));
         if let Some(metrics) = config.queue_metrics {
             queue.metrics = metrics;
@@ -114,6 +112,7 @@ impl ReplicaSetController {
             recorder: config.recorder,
             metrics: config.metrics,
             consistency,
+            unanswered: Unanswered::default(),
             burst_replicas: config.burst_replicas,
         });
         let handlers = Arc::new(Handlers { syncer: Arc::clone(&syncer), queue: queue.clone() });
@@ -192,6 +191,12 @@ fn handle_outcome(
                 queue.add_after(key, delay);
             }
             SyncResult::Success
+        }
+        // Not a failure: the back-off stays what it is.
+        Err(early @ SyncError::Unanswered { wait }) => {
+            debug!(controller, %key, err = %early, "Sync put off");
+            queue.add_after(key, wait);
+            SyncResult::Stale
         }
         // Again and again, ever more slowly, without an end (US-5.3).
         Err(error) => {

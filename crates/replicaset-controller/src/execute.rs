@@ -103,6 +103,9 @@ impl Syncer {
             // that it is not tried over and over while the namespace goes (US-5.4).
             Err(error) if error.is_namespace_terminating() => Ok(()),
             Err(error) => {
+                if error.may_have_taken_effect() {
+                    self.unanswered.mark(owner.key(), &owner.uid, self.clock.monotonic());
+                }
                 let message = format!("Error creating: {error}");
                 self.event(replica_set, EventType::Warning, "FailedCreate", message);
                 Err(ManageError::Create(error))

@@ -18,6 +18,7 @@ use crate::{
     Descriptor, Hold, ManageError, ReplicaSetMetrics, View,
     plan::plan,
     status::next_status,
+    unanswered::Unanswered,
     view::{Candidates, related_pods},
 };
 
@@ -33,6 +34,7 @@ pub(crate) struct Syncer {
     pub(crate) metrics: Arc<dyn ReplicaSetMetrics>,
     pub(crate) expectations: UidTrackingExpectations<ObjectKey, ObjectKey>,
     pub(crate) consistency: ConsistencyStore,
+    pub(crate) unanswered: Unanswered,
     pub(crate) burst_replicas: usize,
 }
 
@@ -49,6 +51,15 @@ pub enum SyncError {
     /// A cache has not seen what an earlier sync wrote.
     #[error(transparent)]
     NotReady(#[from] NotReady),
+    /// A create was not answered, and it is too early to ask what became of it.
+    #[error("a creation was not answered, and its outcome is not looked for before {wait:?} are over")]
+    Unanswered {
+        /// How much longer to wait.
+        wait: Duration,
+    },
+    /// A create was not answered, and what became of it could not be asked.
+    #[error("unable to find out whether a pod was created: {0}")]
+    FindOut(#[source] ApiError),
     /// Pods could not be adopted or released.
     #[error(transparent)]
     Claim(#[from] ClaimErrors),
@@ -67,6 +78,8 @@ impl Syncer {
     ///
     /// Upstream counterpart: `syncReplicaSet`.
     pub(crate) async fn sync(&self, key: &ObjectKey) -> Result<Synced, SyncError> {
+        self.find_out(key).await?;
+
         // Before anything is read, even whether there is such an object: a cache that has not seen what we wrote
         // last is no base for any decision.
         self.consistency.ensure_ready(key).inspect_err(|behind| {

@@ -10,7 +10,7 @@ use std::{
 
 use async_trait::async_trait;
 use kcm_api::{
-    ApiError, ControllerRef, Labels, ObjectKey, Phase, Pod, PodDecoder, Ready, ReplicaSet, Time,
+    ApiError, ControllerRef, Labels, ObjectKey, Phase, Pod, PodDecoder, Ready, ReplicaSet, Selector, Time,
     error::reason,
 };
 use kcm_clock::{Clock, FakeClock, Timestamp};
@@ -26,7 +26,7 @@ use kcm_workqueue::{QueueConfig, RateLimitingQueue};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
-use crate::{REPLICA_SET, ReplicaSetMetrics, handlers::Handlers, sync::Syncer};
+use crate::{REPLICA_SET, ReplicaSetMetrics, handlers::Handlers, sync::Syncer, unanswered::Unanswered};
 
 /// When all tests take place.
 pub(crate) fn now() -> Timestamp {
@@ -146,6 +146,8 @@ pub(crate) struct Cluster {
     pub(crate) refuse_creates: Mutex<Option<(usize, ApiError)>>,
     pub(crate) refuse_deletes: Mutex<Vec<(String, ApiError)>>,
     pub(crate) refuse_patches: Mutex<Option<ApiError>>,
+    /// What lists of pods give, one after the other; without, there are none.
+    pub(crate) lists: Mutex<VecDeque<Result<Vec<Pod>, ApiError>>>,
     /// How the next status writes fail.
     pub(crate) refuse_statuses: Mutex<VecDeque<ApiError>>,
     /// What an uncached read gives.
@@ -199,6 +201,11 @@ impl PodControl for Cluster {
         }
         let answer = Pod { resource_version: "2000".into(), ..pod(&key.name) };
         Ok(if verb == "adopt" { owned_by(&replica_set("web", 0), answer) } else { relabelled(answer) })
+    }
+
+    async fn list_pods(&self, namespace: &str, selector: &Selector) -> Result<Vec<Pod>, ApiError> {
+        self.note(format!("list {namespace} {}", selector.to_query().unwrap()));
+        self.lists.lock().pop_front().unwrap_or_else(|| Ok(Vec::new()))
     }
 }
 
@@ -312,6 +319,7 @@ impl World {
             metrics: metrics.clone(),
             expectations: UidTrackingExpectations::new(expectations_clock),
             consistency,
+            unanswered: Unanswered::default(),
             burst_replicas,
         });
         let queue = RateLimitingQueue::new(QueueConfig::new("replicaset", Arc::new(clock.clone())));

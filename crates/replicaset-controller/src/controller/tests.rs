@@ -6,7 +6,7 @@ use std::{
 };
 
 use async_trait::async_trait;
-use kcm_api::{ApiError, ControllerRef, PodDecoder, error::reason};
+use kcm_api::{ApiError, ControllerRef, PodDecoder, Selector, error::reason};
 use kcm_clock::{SeededRandom, SimulatedClock};
 use kcm_controller_ref_manager::OwnerPatch;
 use kcm_controller_util::{PodManifest, pod_indexers, replica_set_indexers};
@@ -16,6 +16,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::REPLICATION_CONTROLLER;
 use crate::testing::{changed_replica_set, now, pod, ready, refusal, replica_set};
 
 /// A server with pods and ReplicaSets.
@@ -26,6 +27,8 @@ struct Server {
     created: AtomicUsize,
     /// How many more creates it refuses.
     refusals: AtomicUsize,
+    /// How many more creates it carries out without an answer, because all connections break.
+    lost_answers: AtomicUsize,
     requests: Mutex<Vec<String>>,
 }
 
@@ -82,8 +85,21 @@ impl PodControl for Server {
         pod["metadata"]["namespace"] = json!(namespace);
         pod["metadata"]["uid"] = json!(name);
         let mut pod = PodDecoder::default().decode_value(&pod).unwrap();
+        let lost =
+            self.lost_answers.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
+        if lost.is_ok() {
+            self.pods.end_watches();
+        }
         pod.resource_version = self.pods.apply(pod.clone()).to_string().into();
+        if lost.is_ok() {
+            return Err(ApiError::Transport("the connection broke".to_owned()));
+        }
         Ok(pod)
+    }
+
+    async fn list_pods(&self, _: &str, selector: &Selector) -> Result<Vec<Pod>, ApiError> {
+        self.note("list");
+        Ok(self.pods.objects().into_iter().filter(|pod| selector.matches(&pod.labels)).collect())
     }
 
     async fn delete_pod(&self, pod: &ObjectKey) -> Result<(), ApiError> {
@@ -170,6 +186,10 @@ struct Running {
 
 impl Running {
     fn start() -> Self {
+        Self::start_for(REPLICA_SET)
+    }
+
+    fn start_for(descriptor: Descriptor) -> Self {
         let clock = SimulatedClock::new(now());
         let shared: Arc<dyn Clock> = Arc::new(clock.clone());
         let server = Arc::new(Server {
@@ -178,6 +198,7 @@ impl Running {
             replica_sets: FakeSource::new(shared.clone()),
             created: AtomicUsize::new(0),
             refusals: AtomicUsize::new(0),
+            lost_answers: AtomicUsize::new(0),
             requests: Mutex::default(),
         });
         let random = Arc::new(SeededRandom::new(1));
@@ -194,6 +215,7 @@ impl Running {
         let mut config =
             Config::new(shared, pods.clone(), replica_sets.clone(), server.clone(), server.clone(), events);
         config.sync_metrics = syncs.clone();
+        config.descriptor = descriptor;
         let controller = ReplicaSetController::new(config);
         let stop = CancellationToken::new();
         tokio::spawn({
@@ -337,5 +359,36 @@ async fn controller_looks_again_when_a_pod_becomes_available_without_an_event() 
     assert_eq!(server.counts(), (2, 2, 0));
     running.pass(3).await;
     assert_eq!(server.counts(), (2, 2, 2));
+    running.end().await;
+}
+
+/// It takes three seconds until there is a watch again: the retry comes much sooner.
+#[tokio::test(start_paused = true)]
+async fn controllers_of_either_kind_create_no_pod_twice_when_answers_are_lost_and_the_watch_is_late() {
+    for descriptor in [REPLICA_SET, REPLICATION_CONTROLLER] {
+        let running = Running::start_for(descriptor);
+        let server = &running.server;
+        running.pass(1).await;
+        server.pods.set_delay(Duration::from_secs(3));
+        server.lost_answers.store(3, Ordering::SeqCst);
+        server.replica_sets.apply(replica_set("web", 5));
+        running.pass(60).await;
+        let requests = server.take_requests();
+        let count = |what: &str| requests.iter().filter(|request| *request == what).count();
+        assert_eq!((count("create"), count("list")), (5, 3), "{}: {requests:?}", descriptor.kind);
+        assert_eq!((server.pods.objects().len(), server.replica_set().status.replicas), (5, 5));
+        running.end().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn controller_learns_what_became_of_a_lost_answer_in_little_more_than_its_settling_time() {
+    let running = Running::start();
+    let server = &running.server;
+    running.pass(1).await;
+    server.lost_answers.store(1, Ordering::SeqCst);
+    server.replica_sets.apply(replica_set("web", 4));
+    tokio::time::sleep(crate::unanswered::SETTLING + Duration::from_millis(100)).await;
+    assert_eq!(server.pods.objects().len(), 4);
     running.end().await;
 }

@@ -1,0 +1,108 @@
+//! Pods that are created while the answer is lost, before a watch that is late: how many there ever were.
+
+use std::path::Path;
+
+use kcm_stories::{InProcess, InProcessConfig, Story};
+
+use super::lines;
+
+const REPLICAS: usize = 6;
+
+/// Watches of pods that tell of one event and end, and are opened again so many seconds later, with the manager's own
+/// pace in between.
+const SLOW_WATCH: &str = "WATCH /api/v1/pods cut events=1 delay=3s times=40 agent=kube-controller-manager*";
+
+/// One object that wants six pods, with these faults, until they are there.
+fn story(kind: &str, controllers: &str, exempt: &str, faults: &[&str]) -> Story {
+    let faults: String = faults.iter().map(|fault| format!("- '{fault}'\n")).collect();
+    let text = format!(
+        "story: unanswered
+about: Creations whose answers are lost.
+controllers: [{controllers}]
+cluster: {{nodes: 3}}
+faults:
+{faults}exempt: [{exempt}]
+steps:
+- create:
+    apiVersion: apps/v1
+    kind: {kind}
+    metadata: {{name: web}}
+    spec:
+      replicas: {REPLICAS}
+      selector: {{matchLabels: {{app: web}}}}
+      template:
+        metadata: {{labels: {{app: web}}}}
+        spec: {{containers: [{{name: c, image: 'app:1'}}]}}
+- wait: 900
+- expect: {{count: {{pod: {REPLICAS}}}}}
+"
+    );
+    Story::parse(&text, Path::new("unanswered.yaml")).unwrap()
+}
+
+fn replica_set(faults: &[&str]) -> Story {
+    story("ReplicaSet", "replicaset-controller", "", faults)
+}
+
+/// How many objects of `kind` were ever created, and how many requests each fault harmed.
+async fn play(story: &Story, kind: &str) -> (usize, Vec<u64>) {
+    let config = InProcessConfig::for_story(story, 1);
+    let faults = config.faults.clone();
+    let mut cluster = InProcess::new(config).await.unwrap();
+    let played = kcm_stories::play(story, &mut cluster.world, "t0x").await;
+    let violations = cluster.guard.violations_but(&story.exempt);
+    assert!(violations.is_empty(), "{}", lines(violations));
+    played.unwrap();
+    (cluster.guard.tally().created[kind], faults.harmed())
+}
+
+/// Says how often pods of one owner were listed, and harms nothing.
+const LISTS: &str = "GET /api/v1/namespaces/*/pods delay=1ms agent=kube-controller-manager*";
+
+#[tokio::test(start_paused = true)]
+async fn creations_whose_answers_are_lost_are_not_repeated_before_a_late_watch_tells_of_them() {
+    let lost = "POST **/pods after:504 times=4 agent=kube-controller-manager*";
+    let (created, harmed) = play(&replica_set(&[LISTS, lost, SLOW_WATCH]), "Pod").await;
+    let [lists, lost, cuts] = harmed[..] else { panic!("{harmed:?}") };
+    assert_eq!(created, REPLICAS);
+    assert!(lost == 4 && cuts >= 2, "nothing has been put to the test: {harmed:?}");
+    assert!(lists == lost, "{lists} lists for {lost} lost answers");
+}
+
+#[tokio::test(start_paused = true)]
+async fn creations_that_fail_without_effect_are_repeated_after_a_look() {
+    let failing = "POST **/pods 503 times=4 agent=kube-controller-manager*";
+    let (created, harmed) = play(&replica_set(&[LISTS, failing]), "Pod").await;
+    assert_eq!((created, harmed), (REPLICAS, vec![4, 4]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn creations_that_are_refused_or_done_need_no_look() {
+    let refusals = "POST **/pods 403 times=4 agent=kube-controller-manager*";
+    let (created, harmed) = play(&replica_set(&[LISTS, refusals, SLOW_WATCH]), "Pod").await;
+    assert_eq!((created, &harmed[..2]), (REPLICAS, &[0, 4][..]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn look_that_fails_for_a_while_is_repeated_ever_more_slowly_and_nothing_is_created_before() {
+    let lost = "POST **/pods after:504 times=1 agent=kube-controller-manager*";
+    let down = "GET /api/v1/namespaces/*/pods 503 times=12 agent=kube-controller-manager*";
+    let (created, harmed) = play(&replica_set(&[down, LISTS, lost, SLOW_WATCH]), "Pod").await;
+    assert_eq!(created, REPLICAS);
+    assert_eq!(harmed[..3], [12, 1, 1]);
+}
+
+/// The name of a ReplicaSet follows from its template: that it is there already is what a second creation is told.
+#[tokio::test(start_paused = true)]
+async fn replica_set_of_a_deployment_is_created_once_although_the_answer_is_lost_and_the_watch_late() {
+    let faults = [
+        "POST **/replicasets after:504 times=3 agent=kube-controller-manager*",
+        "WATCH /apis/apps/v1/replicasets cut events=1 delay=3s times=40 agent=kube-controller-manager*",
+    ];
+    let controllers = "deployment-controller, replicaset-controller";
+    let exempt = "{invariant: created-twice, reason: 'It is asked for again, and refused by its name.'}";
+    let story = story("Deployment", controllers, exempt, &faults);
+    let (created, harmed) = play(&story, "ReplicaSet").await;
+    assert_eq!(created, 1);
+    assert!(harmed[0] >= 1 && harmed[1] >= 1, "nothing has been put to the test: {harmed:?}");
+}
