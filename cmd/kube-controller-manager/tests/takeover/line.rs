@@ -3,7 +3,10 @@
 use std::{
     io,
     pin::Pin,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicI64, Ordering},
+    },
     task::{Context, Poll},
     time::Duration,
 };
@@ -36,15 +39,26 @@ pub struct Switch {
     state: Arc<watch::Sender<State>>,
     /// Streams that were opened at an earlier one of these bring nothing any more.
     generation: Arc<watch::Sender<u64>>,
+    /// How many seconds ahead the time of day is.
+    ahead: Arc<AtomicI64>,
 }
 
 impl Switch {
     pub fn new() -> Self {
-        Self { state: Arc::new(watch::Sender::new(State::Up)), generation: Arc::default() }
+        Self {
+            state: Arc::new(watch::Sender::new(State::Up)),
+            generation: Arc::default(),
+            ahead: Arc::default(),
+        }
     }
 
     pub fn set(&self, state: State) {
         self.state.send_replace(state);
+    }
+
+    /// Sets the machine's time of day, so many seconds ahead of the truth or behind it.
+    pub fn set_time_of_day(&self, ahead: i64) {
+        self.ahead.store(ahead, Ordering::Relaxed);
     }
 
     /// All streams that there are die without a sign.
@@ -158,7 +172,8 @@ pub struct ProcessClock {
 
 impl Clock for ProcessClock {
     fn now(&self) -> Timestamp {
-        self.clock.now()
+        let ahead = self.switch.ahead.load(Ordering::Relaxed) * 1_000_000;
+        Timestamp::from_microsecond(self.clock.now().as_microsecond() + ahead).unwrap()
     }
 
     fn monotonic(&self) -> Duration {

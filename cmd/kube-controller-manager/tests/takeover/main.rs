@@ -185,6 +185,22 @@ async fn leader_that_is_stopped_briefly_goes_on_leading() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn time_of_day_that_jumps_moves_neither_the_lease_nor_a_pod() {
+    const HOUR: i64 = 60 * 60;
+    let (world, leader, standby) = in_the_middle_of_a_rollout().await;
+    for (leaders, standbys) in [(HOUR, -HOUR), (-24 * HOUR, 24 * HOUR), (0, HOUR), (HOUR, 0), (-HOUR, -HOUR)]
+    {
+        leader.switch.set_time_of_day(leaders);
+        standby.switch.set_time_of_day(standbys);
+        world.sleep(5).await;
+        assert_eq!(world.leader(), "manager-a");
+    }
+    assert_rollout_ends_as_if_nothing_had_happened(&world).await;
+    assert_eq!(world.leader(), "manager-a");
+    assert!(leader.is_running() && standby.is_running());
+}
+
+#[tokio::test(start_paused = true)]
 async fn leader_that_is_cut_off_ends_before_another_leads() {
     let (world, leader, _standby) = in_the_middle_of_a_rollout().await;
     leader.switch.set(State::Cut);
