@@ -90,7 +90,10 @@ impl Manager {
         tokio::select! {
             biased;
             outcome = election.run(&shutdown, lead) => match outcome {
-                Outcome::NeverLed => Ok(()),
+                Outcome::NeverLed => {
+                    tracing::info!("Shutting down, without having led");
+                    Ok(())
+                }
                 Outcome::Finished(outcome) => outcome,
                 Outcome::Lost(loss) => Err(RunError::LeaseLost(loss)),
             },

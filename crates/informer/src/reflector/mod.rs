@@ -59,8 +59,9 @@ impl<K: Object> Reflector<K> {
     pub(crate) async fn run(&mut self) -> Infallible {
         loop {
             let request = self.course.request(self.delivery.store().last_sync_resource_version());
-            tracing::debug!(informer = self.name, ?request, "Asking");
             let verb = verb(&request);
+            let from = from(&request);
+            tracing::debug!(informer = self.name, resource_version = from, "Starting to {verb}");
             let closed = match request {
                 Request::List { from } => match self.list(from).await {
                     Ok(()) => continue,
@@ -242,6 +243,12 @@ const fn verb(request: &Request) -> &'static str {
         Request::List { .. } | Request::StreamingList { .. } => "list",
         Request::Watch { .. } => "watch",
     }
+}
+
+/// From where on; empty for the newest.
+fn from(request: &Request) -> &str {
+    let (Request::List { from } | Request::StreamingList { from } | Request::Watch { from }) = request;
+    from.as_deref().unwrap_or_default()
 }
 
 /// How a request came to its end.
