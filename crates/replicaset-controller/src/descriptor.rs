@@ -15,7 +15,7 @@ pub struct Descriptor {
     pub component: &'static str,
     /// Whether the status counts terminating pods.
     pub terminating_replicas: bool,
-    /// Whether a sync waits until the caches have seen what the one before it wrote (US-3.7).
+    /// Whether a sync waits until the caches have seen what the one before it wrote (US-3.7). For pods it always does.
     pub reads_own_writes: bool,
     /// Whether pods of owners with the same owner count as related when some must go (US-5.6).
     pub ranks_by_related_pods: bool,
