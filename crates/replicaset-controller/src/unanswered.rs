@@ -16,6 +16,9 @@
 //! It is the versions of the *pods* that are waited for, not that of the list: a watch tells of each pod as soon as it
 //! can, but of a version at which nothing happened to any pod only once a minute, by a bookmark.
 //!
+//! Where all is well this asks nothing. An answer of 500 counts as none, even if it is a webhook's that always fails: that
+//! costs one list for each retry, which come ever more slowly.
+//!
 //! DEVIATION: upstream takes such a create for one that failed, and relies on the watch being faster than the retry.
 //!
 //! *Not promised:* that a create is not carried out later than [`SETTLING`] after its connection broke, and after a

@@ -106,3 +106,31 @@ async fn replica_set_of_a_deployment_is_created_once_although_the_answer_is_lost
     assert_eq!(created, 1);
     assert!(harmed[0] >= 1 && harmed[1] >= 1, "nothing has been put to the test: {harmed:?}");
 }
+
+/// A Deployment rolled over and scaled, with answers lost in every pattern, a late watch, and a server that cannot be
+/// asked at times.
+#[tokio::test(start_paused = true)]
+async fn rollout_with_lost_answers_and_a_late_watch_makes_each_pod_once() {
+    for every in 1..=5 {
+        let lost = format!("POST **/pods after:504 every={every} times=6 agent=kube-controller-manager*");
+        let down = "GET /api/v1/namespaces/*/pods 503 every=3 times=6 agent=kube-controller-manager*";
+        let mut story = story(
+            "Deployment",
+            "deployment-controller, replicaset-controller",
+            "{invariant: idle-write, reason: 'What was said to have failed is tried again (US-5.8).'}",
+            &[&lost, down, SLOW_WATCH],
+        );
+        let roll = "story: roll\nabout: The rest.\ncontrollers: []\nsteps:
+- setImage: {object: deployment/web, image: 'app:2'}
+- until: {object: deployment/web, complete: true, limit: 900}
+- scale: {object: deployment/web, replicas: 9}
+- until: {object: deployment/web, complete: true, limit: 900}
+- wait: 60
+- expect: {count: {pod: 9}}
+";
+        story.steps.extend(Story::parse(roll, Path::new("roll.yaml")).unwrap().steps);
+        let (created, harmed) = play(&story, "Pod").await;
+        assert_eq!(created, 2 * REPLICAS + 3, "every={every}");
+        assert!(harmed[0] >= 2, "nothing has been put to the test: {harmed:?}");
+    }
+}
