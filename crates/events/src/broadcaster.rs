@@ -49,6 +49,7 @@ impl EventBroadcaster {
             sink,
             clock: Arc::clone(&clock),
             random,
+            is_writing: false,
         };
         let (closing, abandon, finished) =
             (CancellationToken::new(), CancellationToken::new(), CancellationToken::new());
@@ -127,11 +128,11 @@ impl EventRecorder for Recorder {
             Err(TrySendError::Full(event)) => {
                 error!(
                     name = event.name,
-                    reason, "unable to record event: too many queued events, dropped event"
+                    reason, "Unable to record event: too many queued events, dropped event"
                 );
             }
             Err(TrySendError::Closed(event)) => {
-                debug!(name = event.name, reason, "event dropped: the broadcaster is shut down");
+                debug!(name = event.name, reason, "Event dropped: the broadcaster is shut down");
             }
         }
     }

@@ -29,6 +29,8 @@ pub(crate) struct Writer {
     pub(crate) sink: Arc<dyn EventSink>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) random: Arc<dyn Random>,
+    /// Whether there is one that has been taken from the queue and is not through.
+    pub(crate) is_writing: bool,
 }
 
 impl Writer {
@@ -43,7 +45,10 @@ impl Writer {
         if abandoned {
             self.queue.close();
             let queued = std::iter::from_fn(|| self.queue.try_recv().ok()).count();
-            warn!(queued, "event broadcaster is shut down with events unwritten");
+            let unwritten = queued + usize::from(self.is_writing);
+            if unwritten > 0 {
+                warn!(unwritten, "Some events could not be written before the end");
+            }
         }
     }
 
@@ -60,7 +65,9 @@ impl Writer {
             };
             let Some(event) = event else { return };
             if let Some(correlated) = self.correlator.correlate(event) {
+                self.is_writing = true;
                 self.write(&correlated).await;
+                self.is_writing = false;
             }
         }
     }
@@ -78,7 +85,7 @@ impl Writer {
                 self.clock.sleep(RETRY_INTERVAL.mul_f64(share)).await;
             }
         }
-        error!(event = %Described(&correlated.event), "unable to write event (retry limit exceeded)");
+        error!(event = %Described(&correlated.event), "Unable to write event (retry limit exceeded)");
     }
 
     /// Continues when another try may help.
@@ -92,15 +99,15 @@ impl Writer {
             Err(error @ ApiError::Status(_)) => {
                 let event = Described(&correlated.event);
                 if error.is_already_exists() || error.is_namespace_terminating() {
-                    debug!(%event, %error, "server rejected event (will not retry)");
+                    debug!(%event, %error, "Server rejected event (will not retry)");
                 } else {
-                    error!(%event, %error, "server rejected event (will not retry)");
+                    error!(%event, %error, "Server rejected event (will not retry)");
                 }
                 ControlFlow::Break(())
             }
             // Whoever leads by now tells of what it does.
             Err(error @ ApiError::NotLeading(_)) => {
-                debug!(event = %Described(&correlated.event), %error, "event dropped");
+                debug!(event = %Described(&correlated.event), %error, "Event dropped");
                 ControlFlow::Break(())
             }
             Err(
@@ -110,7 +117,7 @@ impl Writer {
                 | ApiError::Decode(_)),
             ) => {
                 let event = Described(&correlated.event);
-                error!(%event, %error, "unable to write event (may retry after sleeping)");
+                error!(%event, %error, "Unable to write event (may retry after sleeping)");
                 ControlFlow::Continue(())
             }
         }
