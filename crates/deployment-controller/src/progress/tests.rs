@@ -76,6 +76,20 @@ fn requeue_stuck_deployment_all_cases_as_upstream() {
     }
 }
 
+#[test]
+fn requeue_stuck_deployment_that_was_complete_before_its_pods_failed_never() {
+    let complete = Some(condition(TRUE, reason::NEW_REPLICA_SET_AVAILABLE, START));
+    let mut d = deployment(3);
+    d.spec.progress_deadline_seconds = Some(60);
+    d.status.conditions.extend(complete);
+    let status =
+        DeploymentStatus { replicas: 3, updated_replicas: 3, available_replicas: 1, ..Default::default() };
+    for seconds in [0, 30, 59, 60, 61, 100_000] {
+        let now = Time::from_unix(START + seconds).timestamp();
+        assert_eq!(requeue_stuck_deployment(&d, &status, now), Requeue::Never, "after {seconds} s");
+    }
+}
+
 /// One rollout of `TestSyncRolloutStatus`, whose sets are called as upstream calls them.
 #[derive(Clone, Copy)]
 struct Rollout {
