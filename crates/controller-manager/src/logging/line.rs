@@ -44,12 +44,15 @@ where
             LogFormat::Text => self.text_head(&mut to, event, &fields.message)?,
             LogFormat::Json => self.json_head(&mut to, event, &fields.message)?,
         }
+        let mut around = String::new();
         for span in context.event_scope().into_iter().flat_map(Scope::from_root) {
             if let Some(fields) = span.extensions().get::<FormattedFields<N>>() {
-                to.write_str(fields.as_str())?;
+                around.push_str(fields.as_str());
             }
         }
-        to.write_str(&fields.text)?;
+        to.write_str(&around)?;
+        // What a library says of its own, such as a key, may be what the sync around it has said already.
+        fields.each().filter(|field| !has_field(&around, field)).try_for_each(|field| to.write_str(field))?;
         to.write_str(match self.format {
             LogFormat::Text => "\n",
             LogFormat::Json => "}\n",
@@ -93,6 +96,12 @@ impl Line {
     }
 }
 
+/// Whether `field`, with its separator, is one of `fields`.
+fn has_field(fields: &str, field: &str) -> bool {
+    let ends = |at: usize| matches!(fields.as_bytes().get(at + field.len()), None | Some(b' ' | b','));
+    fields.match_indices(field).any(|(at, _)| ends(at))
+}
+
 /// The name of a file; with its directory, if it is called as many others are.
 fn short(path: &str) -> &str {
     let parents = usize::from(path.ends_with("/mod.rs"));
@@ -134,11 +143,19 @@ struct Fields {
     format: LogFormat,
     message: String,
     text: String,
+    /// Where in the text each field ends.
+    ends: Vec<usize>,
 }
 
 impl Fields {
     fn new(format: LogFormat) -> Self {
-        Self { format, message: String::new(), text: String::new() }
+        Self { format, message: String::new(), text: String::new(), ends: Vec::new() }
+    }
+
+    /// The fields, each with its separator.
+    fn each(&self) -> impl Iterator<Item = &str> {
+        let begins = std::iter::once(0).chain(self.ends.iter().copied());
+        begins.zip(&self.ends).filter_map(|(begin, end)| self.text.get(begin..*end))
     }
 
     /// A value that is written as it is.
@@ -153,6 +170,7 @@ impl Fields {
             LogFormat::Text => write!(self.text, " {name}={value}"),
             LogFormat::Json => write!(self.text, ",\"{name}\":{value}"),
         };
+        self.ends.push(self.text.len());
     }
 }
 

@@ -187,3 +187,19 @@ fn metadata(what: impl FnOnce()) -> &'static tracing::Metadata<'static> {
     let caught = caught.lock().unwrap().take();
     caught.unwrap()
 }
+
+#[test]
+fn field_that_the_span_has_is_written_once_and_one_of_another_value_twice() {
+    let what = || {
+        let _in = tracing::info_span!(target: "kcm_test", "sync", key = "shop/web", n = 1).entered();
+        info!(target: "kcm_test", key = "shop/web", n = 12, "Same");
+        info!(target: "kcm_test", key = "shop/we", "Other");
+    };
+    let text = logged(0, what);
+    let ends: Vec<_> = text.lines().map(|line| line.split_once("] ").unwrap().1).collect();
+    let same = r#""Same" key="shop/web" n=1 n=12"#;
+    assert_eq!(ends, [same, r#""Other" key="shop/web" n=1 key="shop/we""#]);
+    let options = LoggingOptions { format: LogFormat::Json, ..LoggingOptions::default() };
+    let line = logged_with(&options, |_| what());
+    assert!(line.lines().next().unwrap().ends_with(r#""key":"shop/web","n":1,"n":12}"#), "{line}");
+}
