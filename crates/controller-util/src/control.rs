@@ -14,7 +14,8 @@ use crate::PodManifest;
 /// Upstream counterpart: `controller.PodControlInterface`, less the events.
 #[async_trait]
 pub trait PodControl: Send + Sync + 'static {
-    /// Creates a pod. Never sent twice: an error may mean that the pod exists all the same.
+    /// Creates a pod. Never sent twice: an error that [may have taken effect](ApiError::may_have_taken_effect) may mean
+    /// that the pod exists, or will. [`list_pods`](Self::list_pods) tells.
     ///
     /// # Errors
     ///
