@@ -38,12 +38,18 @@ pub struct Environment {
     /// Who counts what controllers, their queues and informers do. What clients do, they were told at
     /// [birth](kcm_client::ClientOptions::observer).
     pub metrics: Option<Metrics>,
+    /// Who else is told of syncs, instead of `metrics`: made for a controller by its name.
+    pub syncs: Option<SyncObserver>,
 }
+
+/// Makes one who is told of the syncs of the controller of this name.
+pub type SyncObserver = Arc<dyn Fn(&str) -> Arc<dyn SyncMetrics> + Send + Sync>;
 
 impl Environment {
     /// What every manager needs, and no more.
     pub fn new(clients: &ClientFactory, clock: &Arc<dyn Clock>, random: &Arc<dyn Random>) -> Self {
-        Self { clients: clients.clone(), clock: Arc::clone(clock), random: Arc::clone(random), metrics: None }
+        let (clock, random) = (Arc::clone(clock), Arc::clone(random));
+        Self { clients: clients.clone(), clock, random, metrics: None, syncs: None }
     }
 }
 
@@ -109,8 +115,12 @@ impl Context {
 
     /// Who counts the syncs of `controller`.
     pub(crate) fn sync_metrics(&self, controller: &str) -> Arc<dyn SyncMetrics> {
-        let metrics = self.environment.metrics.as_ref();
-        metrics.map_or_else(|| Arc::new(NoSyncMetrics) as _, |metrics| metrics.syncs(controller))
+        let Environment { metrics, syncs, .. } = &self.environment;
+        match (syncs, metrics) {
+            (Some(syncs), _) => syncs(controller),
+            (None, Some(metrics)) => metrics.syncs(controller),
+            (None, None) => Arc::new(NoSyncMetrics),
+        }
     }
 
     /// Who counts what else the ReplicaSet controller does.

@@ -42,7 +42,7 @@ impl Election {
         limit: RateLimit,
         environment: &Environment,
     ) -> Result<Self, ConfigError> {
-        let Environment { clients, clock, random, metrics } = environment;
+        let Environment { clients, clock, random, metrics, .. } = environment;
         let lease = ObjectKey::new(&*settings.resource_namespace, &*settings.resource_name);
         // As upstream's event client: by a client that need not lead.
         let sink = Arc::new(clients.client(BINARY, limit));

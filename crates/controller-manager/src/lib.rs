@@ -46,7 +46,7 @@ mod version;
 pub use command::{Command, CommandError, Invocation};
 pub use config::{ConfigError, LeaderElectionSettings, ManagerConfig};
 pub use configz::{CONFIGZ_NAME, configz};
-pub use context::Environment;
+pub use context::{Environment, SyncObserver};
 pub use controllers::{ControllerError, Controllers, Standby};
 pub use descriptor::{CONTROLLERS, Descriptor};
 pub use feature_gates::FeatureGates;

@@ -194,7 +194,7 @@ fn handle_outcome(
         Ok(Some(Outcome { requeue, waits_for })) => {
             trace!(controller = QUEUE, %key, %waits_for, ?requeue, "Synced");
             match requeue {
-                Requeue::Never => queue.forget(&key),
+                Requeue::Never | Requeue::InVain(_) => queue.forget(&key),
                 Requeue::After(delay) => {
                     queue.forget(&key);
                     queue.add_after(key, delay);

@@ -59,6 +59,9 @@ pub enum Requeue {
     After(Duration),
     /// When the rate limiter says so.
     RateLimited,
+    /// At the next event, though upstream looks by itself: after this long, or when the rate limiter says so. Nothing
+    /// can come of it.
+    InVain(Option<Duration>),
 }
 
 /// What has to happen before there is more to do.
@@ -162,7 +165,7 @@ impl fmt::Display for Plan {
             End::Done(Ok(Outcome { requeue, waits_for })) => {
                 write!(f, "waits for {waits_for}")?;
                 match requeue {
-                    Requeue::Never => Ok(()),
+                    Requeue::Never | Requeue::InVain(_) => Ok(()),
                     Requeue::After(delay) => write!(f, "; looks again in {delay:?}"),
                     Requeue::RateLimited => f.write_str("; looks again soon"),
                 }

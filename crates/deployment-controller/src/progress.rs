@@ -100,18 +100,18 @@ fn requeue_stuck_deployment(deployment: &Deployment, status: &DeploymentStatus, 
     if is_complete(deployment, status) || current.reason == reason::TIMED_OUT {
         return Requeue::Never;
     }
-    // DEVIATION: a rollout that was complete does not time out, whatever becomes of its pods. Upstream looks all the
-    // same, and once the deadline has passed as often as its queue lets it: ten times a second for as long as one pod
-    // is not available (US-4.12).
-    if current.reason == reason::NEW_REPLICA_SET_AVAILABLE {
-        return Requeue::Never;
-    }
     let second = SignedDuration::from_secs(1);
     let left = SignedDuration::from_secs(deadline.into()).saturating_sub(standing_since(current, now));
-    match Duration::try_from(left) {
-        // One second more, so that the deadline has surely passed by then.
-        Ok(after) if left >= second => Requeue::After(after + Duration::from_secs(1)),
-        _ => Requeue::RateLimited,
+    // One second more, so that the deadline has surely passed by then.
+    let after =
+        Duration::try_from(left).ok().filter(|_| left >= second).map(|left| left + Duration::from_secs(1));
+    match after {
+        // DEVIATION: a rollout that was complete does not time out, whatever becomes of its pods. Upstream looks all the
+        // same, and once the deadline has passed as often as its queue lets it: ten times a second for as long as one
+        // pod is not available (US-4.12).
+        _ if current.reason == reason::NEW_REPLICA_SET_AVAILABLE => Requeue::InVain(after),
+        Some(after) => Requeue::After(after),
+        None => Requeue::RateLimited,
     }
 }
 

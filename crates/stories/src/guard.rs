@@ -1,9 +1,16 @@
 //! Holds the invariants against a server of this process while a story is played.
 
-use std::fmt;
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
 
 use jiff::Timestamp;
 use kcm_apiserver::{ApiServer, AuditEvent, WatchEvent, WatchStart, Watcher};
+use kcm_controller_util::SyncMetrics;
 use parking_lot::Mutex;
 
 use crate::{
@@ -16,8 +23,19 @@ use crate::{
 #[derive(Default)]
 pub struct Guard(Mutex<State>);
 
+/// Counts the syncs of all controllers.
+#[derive(Debug, Default)]
+pub(crate) struct Syncs(AtomicU64);
+
+impl SyncMetrics for Syncs {
+    fn started(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
 #[derive(Default)]
 struct State {
+    syncs: Arc<Syncs>,
     /// What has happened and was not looked at yet.
     watcher: Option<Watcher>,
     invariants: Invariants,
@@ -48,7 +66,20 @@ impl Guard {
     }
 
     pub(crate) fn begin_step(&self, place: &str) {
-        self.0.lock().invariants.begin_step(place);
+        let mut state = self.0.lock();
+        let syncs = state.syncs.0.load(Ordering::Relaxed);
+        state.invariants.begin_step(place, syncs);
+    }
+
+    pub(crate) fn end(&self) {
+        let mut state = self.0.lock();
+        let syncs = state.syncs.0.load(Ordering::Relaxed);
+        state.invariants.end_step(syncs);
+    }
+
+    /// Who is to be told of the manager's syncs.
+    pub(crate) fn syncs(&self) -> Arc<dyn SyncMetrics> {
+        Arc::clone(&self.0.lock().syncs) as _
     }
 
     pub(crate) fn restarted(&self) {

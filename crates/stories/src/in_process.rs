@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use kcm_apiserver::{ApiServer, AuditEvent, Config, Faults};
 use kcm_client::{ClientFactory, ClientOptions, RateLimit, UserAgent};
 use kcm_clock::{Clock, Random, SeededRandom, SimulatedClock};
-use kcm_controller_manager::{BEHAVES_AS, Controllers, ManagerConfig, Selection};
+use kcm_controller_manager::{BEHAVES_AS, Controllers, Environment, ManagerConfig, Selection};
 use kcm_sandbox::{KubeletConfig, Sandbox, SandboxConfig};
 use parking_lot::Mutex;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -251,10 +251,16 @@ impl Manager for Runner {
         };
         let (server, clock, random) =
             (Arc::clone(&self.server), Arc::clone(&self.clock), Arc::clone(&self.random));
+        let guard = Arc::clone(&self.running.0.guard);
         let start = move || {
             let options = ClientOptions::new(kcm_controller_manager::user_agent(), Arc::clone(&clock));
             let clients = ClientFactory::in_process(server.service(), options);
-            Controllers::start(&config, &clients, &clock, &random)
+            let syncs = Arc::clone(&guard);
+            let environment = Environment {
+                syncs: Some(Arc::new(move |_| syncs.syncs())),
+                ..Environment::new(&clients, &clock, &random)
+            };
+            Controllers::start_in(&config, environment)
         };
         *self.running.0.running.lock() = Some(start());
         *self.running.0.start.lock() = Some(Arc::new(start));

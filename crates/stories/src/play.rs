@@ -244,6 +244,7 @@ impl Player<'_> {
         } else if let Some(write) = self.next_write_before(clock.monotonic().saturating_add(SILENCE)).await {
             guard.unsettled(Some(&write));
         }
+        guard.end();
     }
 
     /// Waits for a time of `silence`; says whether there was one before `end`.

@@ -79,7 +79,9 @@ async fn sync_that_asks_for_a_later_look_gets_it_and_its_failures_are_forgotten(
         queue.done(&key());
     }
     assert_eq!(started.elapsed().as_secs(), 61);
-    assert_eq!(handle_outcome(&queue, key(), waiting(Requeue::Never)), SyncResult::Success);
+    for requeue in [Requeue::Never, Requeue::InVain(Some(Duration::from_secs(1))), Requeue::InVain(None)] {
+        assert_eq!(handle_outcome(&queue, key(), waiting(requeue)), SyncResult::Success);
+    }
     assert_eq!(handle_outcome(&queue, key(), Ok(None)), SyncResult::Success);
     assert!(queue.is_empty());
 }

@@ -77,16 +77,17 @@ fn requeue_stuck_deployment_all_cases_as_upstream() {
 }
 
 #[test]
-fn requeue_stuck_deployment_that_was_complete_before_its_pods_failed_never() {
+fn requeue_stuck_deployment_that_was_complete_before_its_pods_failed_is_in_vain() {
     let complete = Some(condition(TRUE, reason::NEW_REPLICA_SET_AVAILABLE, START));
     let mut d = deployment(3);
     d.spec.progress_deadline_seconds = Some(60);
     d.status.conditions.extend(complete);
     let status =
         DeploymentStatus { replicas: 3, updated_replicas: 3, available_replicas: 1, ..Default::default() };
-    for seconds in [0, 30, 59, 60, 61, 100_000] {
+    for (seconds, upstream) in [(0, Some(61)), (59, Some(2)), (60, None), (100_000, None)] {
         let now = Time::from_unix(START + seconds).timestamp();
-        assert_eq!(requeue_stuck_deployment(&d, &status, now), Requeue::Never, "after {seconds} s");
+        let expected = Requeue::InVain(upstream.map(Duration::from_secs));
+        assert_eq!(requeue_stuck_deployment(&d, &status, now), expected, "after {seconds} s");
     }
 }
 

@@ -55,7 +55,8 @@ pub enum Invariant {
     CreatedTwice,
     /// Nothing is deleted that is in use, or somebody else's.
     DeletedInUse,
-    /// So many writes in a row, with nobody else doing anything, are enough to settle.
+    /// So many writes in a row, with nobody else doing anything, are enough to settle; and so many syncs, for what
+    /// happens in a step.
     Effort,
     /// Who has settled writes nothing for ten minutes.
     Silence,
@@ -101,6 +102,10 @@ pub struct Invariants {
     model: Model,
     /// Requests of the manager since somebody else did something.
     in_a_row: usize,
+    /// What a sync can be for: changes and requests since the step began, and objects that a new manager finds.
+    occasions: usize,
+    /// All syncs, when the step began.
+    syncs: u64,
     step: String,
     violations: Vec<Violation>,
 }
@@ -111,19 +116,29 @@ impl Invariants {
         Self::default()
     }
 
-    /// The story has got to `place`.
-    pub fn begin_step(&mut self, place: &str) {
+    /// The story has got to `place`; up to here the manager has begun so many syncs in all.
+    pub fn begin_step(&mut self, place: &str, syncs: u64) {
+        self.end_step(syncs);
         place.clone_into(&mut self.step);
         self.in_a_row = 0;
+    }
+
+    /// The step is over; up to here the manager has begun so many syncs in all.
+    pub fn end_step(&mut self, syncs: u64) {
+        let found = rules::of_syncs(syncs.saturating_sub(self.syncs), self.occasions);
+        self.report(found, "none");
+        (self.syncs, self.occasions) = (syncs, 0);
     }
 
     /// The manager is a new one, which cannot know what the last one did.
     pub fn restarted(&mut self) {
         self.in_a_row = 0;
+        self.occasions += self.model.count_objects();
     }
 
     /// Somebody other than the manager has changed something at the time `now`.
     pub fn others(&mut self, change: Change<'_>, now: Timestamp) {
+        self.occasions += 1;
         if let Some(facts) = Facts::of(change.object()) {
             self.in_a_row = 0;
             self.take_in(&facts, change, now, false);
@@ -132,6 +147,7 @@ impl Invariants {
 
     /// The manager has sent `write`, which has changed this, at the time `now`.
     pub fn manager(&mut self, write: &Entry, changes: &[Change<'_>], now: Timestamp) {
+        self.occasions += 1;
         let mut found = Vec::new();
         for change in changes {
             let Some(facts) = Facts::of(change.object()) else { continue };

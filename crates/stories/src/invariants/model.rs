@@ -180,6 +180,10 @@ impl Model {
         self.sets.values().find(|set| set.now.is.namespace == namespace && set.now.is.name == name)
     }
 
+    pub(super) fn count_objects(&self) -> usize {
+        self.deployments.len() + self.sets.len() + self.pods.len()
+    }
+
     pub(super) fn count_sets(&self) -> usize {
         self.sets.len()
     }

@@ -98,6 +98,21 @@ pub(super) fn of_effort(model: &Model, write: &Entry, in_a_row: usize) -> Option
 const EFFORT: usize = 24;
 const EFFORT_PER_SET: usize = 6;
 
+/// So many syncs are too many.
+pub(super) fn of_syncs(syncs: u64, occasions: usize) -> Option<Found> {
+    let enough = SYNCS + SYNCS_PER_OCCASION * occasions;
+    (syncs > enough as u64).then(|| Found {
+        invariant: Invariant::Effort,
+        object: "the manager".to_owned(),
+        how: format!("{syncs} syncs in one step, for {occasions} changes and requests"),
+    })
+}
+
+/// What happens to a pod or a ReplicaSet wakes its own controller and the Deployment's; a key may be put off until a
+/// cache has caught up, and come again. A sync of its own is what a key wants that looks at the time.
+const SYNCS: usize = 32;
+const SYNCS_PER_OCCASION: usize = 3;
+
 /// Whoever wrote it.
 pub(super) fn two_controllers(facts: &Facts) -> Option<Found> {
     let is = facts.is();

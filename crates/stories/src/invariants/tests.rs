@@ -12,7 +12,7 @@ struct World {
 
 fn world() -> World {
     let mut invariants = Invariants::new();
-    invariants.begin_step("s.yaml:7");
+    invariants.begin_step("s.yaml:7", 0);
     World { invariants, now: "2026-01-01T00:00:00Z".parse().unwrap() }
 }
 
@@ -451,6 +451,22 @@ fn writes_without_end_break_effort_once_until_somebody_else_does_something() {
         world.manager("update", &with(deployment(), &[("/status/replicas", json!(replicas))]));
     }
     assert_eq!(world.broken(), [Invariant::Effort]);
+}
+
+#[test]
+fn syncs_without_end_break_effort_and_those_for_what_happens_do_not() {
+    let mut world = world();
+    world.invariants.begin_step("s.yaml:1", 0);
+    for _ in 0..10 {
+        world.others(&deployment());
+    }
+    world.invariants.begin_step("s.yaml:2", 60);
+    assert_eq!(world.broken(), [], "60 syncs for 10 changes");
+    world.others(&deployment());
+    world.invariants.end_step(60 + 35);
+    assert_eq!(world.broken(), []);
+    world.invariants.end_step(95 + 33);
+    assert_eq!(world.broken(), [Invariant::Effort], "33 syncs for nothing");
 }
 
 #[test]

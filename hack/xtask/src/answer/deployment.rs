@@ -76,10 +76,11 @@ impl RecordingClient {
             Err(error) => output["error"] = error.to_string().into(),
             Ok(outcome) => match outcome.map_or(Requeue::Never, |outcome| outcome.requeue) {
                 Requeue::Never => {}
-                Requeue::After(delay) => {
+                // Upstream looks again, where we know better: see `Requeue::InVain`.
+                Requeue::After(delay) | Requeue::InVain(Some(delay)) => {
                     output["requeue"] = json!([format!("after {:.0}", delay.as_secs_f64())]);
                 }
-                Requeue::RateLimited => output["requeue"] = json!(["ratelimited"]),
+                Requeue::RateLimited | Requeue::InVain(None) => output["requeue"] = json!(["ratelimited"]),
             },
         }
         output
