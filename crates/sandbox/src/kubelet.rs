@@ -140,7 +140,7 @@ impl Kubelet {
             if let Err(error) = api.remove(&pod) {
                 debug!(?pod, %error, "pod not removed");
             }
-        } else if !known.stopping {
+        } else if !known.stopping && !has_ended(pod.value()) {
             self.advance(api, &pod, due);
         }
     }
@@ -188,6 +188,11 @@ impl Kubelet {
             api.event(pod, "Warning", reason, &message, "kubelet");
         }
     }
+}
+
+/// Whoever says so: a pod that has ended never runs again.
+fn has_ended(pod: &Value) -> bool {
+    matches!(field(pod, "/status/phase"), "Succeeded" | "Failed")
 }
 
 /// The value of annotation `kube-sandbox/<name>`.
