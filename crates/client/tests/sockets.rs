@@ -389,7 +389,10 @@ async fn authority_without_a_certificate_is_named_and_not_waited_for() {
         assert!(error.ends_with("ca.crt\": no certificate in it"), "{error}");
     }
     let text = std::fs::read_to_string(files.path("kubeconfig")).unwrap();
-    files.write("kubeconfig", &text.replace("certificate-authority: ca.crt", "certificate-authority-data: czNjcjN0"));
+    files.write(
+        "kubeconfig",
+        &text.replace("certificate-authority: ca.crt", "certificate-authority-data: czNjcjN0"),
+    );
     let error = refusal(files.server()).await;
     assert!(error.ends_with(": no certificate in certificate-authority-data"), "{error}");
 }
