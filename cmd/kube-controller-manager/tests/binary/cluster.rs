@@ -17,6 +17,7 @@ use kcm_client::{ClientFactory, ClientOptions, RateLimit, Request, Server, UserA
 use kcm_clock::{Clock, Random, RealClock, SeededRandom};
 use kcm_sandbox::{KubeletConfig, Sandbox, SandboxConfig};
 use kcm_serving::SelfSigned;
+use kcm_stories::{Activity, external::activity_of};
 use parking_lot::Mutex;
 use serde_json::json;
 use tempfile::TempDir;
@@ -204,6 +205,21 @@ impl Cluster {
         self.wait_for(&format!("{user} to create a pod"), |entry| {
             entry.user == user && entry.resource == "pods" && entry.verb == "create" && entry.is_success
         })
+    }
+
+    /// Waits until `manager` has nothing under way: a request that is on its way already, no gate can call back.
+    pub fn wait_for_rest_of(&self, manager: &Manager) {
+        let activity = || activity_of(&[manager.child.id()]);
+        let mut last = activity();
+        // It renews its lease in between, and so is never at rest for long.
+        for _ in 0..100 {
+            self.runtime.block_on(async { self.clock.sleep(Duration::from_millis(50)).await });
+            let now = activity();
+            if now != Activity::Busy && now == last {
+                return;
+            }
+            last = now;
+        }
     }
 
     /// Each write of a leader came while that one held the lease.

@@ -12,7 +12,7 @@ const WITHOUT_A_WORD: Duration = Duration::from_millis(3000 + 1100 + 2000);
 /// What upstream's manager takes until its first write, once it leads: it lists everything then.
 const START: Duration = Duration::from_secs(10);
 
-/// One leads and has created pods, the other stands by.
+/// One leads, has created pods and nothing under way; the other stands by.
 fn pair(leader: &str, standby: &str) -> (Cluster, Manager, Manager) {
     let mut cluster = Cluster::start();
     let a = cluster.manager(leader, "a");
@@ -21,6 +21,7 @@ fn pair(leader: &str, standby: &str) -> (Cluster, Manager, Manager) {
     cluster.wait_for_standby("b");
     cluster.deploy("web", 2);
     cluster.wait_for_pod_of("a");
+    cluster.wait_for_rest_of(&a);
     (cluster, a, b)
 }
 

@@ -4,9 +4,9 @@ use std::{fs, path::Path};
 
 use crate::world::Activity;
 
-/// What the processes of a group are at, from what the kernel tells of their threads; [`Activity::default`] where it
-/// tells nothing.
-pub(super) fn of(processes: &[u32]) -> Activity {
+/// What these processes are at, from what the kernel tells of their threads; [`Activity::default`] where it tells
+/// nothing.
+pub fn activity_of(processes: &[u32]) -> Activity {
     let mut turns = 0;
     for process in processes {
         let Ok(threads) = fs::read_dir(format!("/proc/{process}/task")) else { continue };

@@ -33,6 +33,7 @@ use crate::{
     trail::Trail,
     world::{World, WorldError},
 };
+pub use activity::activity_of;
 
 /// What an external world is made of.
 #[derive(Debug, Clone)]

@@ -112,7 +112,7 @@ impl Program {
     /// What it is at.
     pub(super) fn activity(&self) -> Activity {
         let processes = || self.group.map(activity::processes).unwrap_or_default();
-        activity::of(self.processes.get_or_init(processes))
+        activity::activity_of(self.processes.get_or_init(processes))
     }
 
     /// Asks it to end, and waits until it has.
