@@ -7,6 +7,7 @@ use http::{
     HeaderMap, HeaderName, HeaderValue, Method, StatusCode,
     header::{CONTENT_TYPE, USER_AGENT, X_CONTENT_TYPE_OPTIONS},
 };
+use percent_encoding::percent_decode_str;
 use serde::Serialize;
 
 use crate::User;
@@ -129,28 +130,11 @@ impl Answer {
 
 /// What `%xx` stands for, and `+` for a space if it is a query. What is no such sequence stays as it is.
 pub(crate) fn unescape(text: &str, is_query: bool) -> Cow<'_, str> {
-    let is_plain = |byte| byte != b'%' && !(is_query && byte == b'+');
-    if text.bytes().all(is_plain) {
-        return Cow::Borrowed(text);
+    if is_query && text.contains('+') {
+        let spaced = text.replace('+', " ");
+        return Cow::Owned(percent_decode_str(&spaced).decode_utf8_lossy().into_owned());
     }
-    let bytes = text.as_bytes();
-    let mut decoded = Vec::with_capacity(bytes.len());
-    let mut at = 0;
-    while let Some(&byte) = bytes.get(at) {
-        let escaped = bytes.get(at + 1..at + 3).filter(|_| byte == b'%').and_then(hex);
-        decoded.push(match (byte, escaped) {
-            (_, Some(escaped)) => escaped,
-            (b'+', None) if is_query => b' ',
-            (other, None) => other,
-        });
-        at += if escaped.is_some() { 3 } else { 1 };
-    }
-    Cow::Owned(String::from_utf8_lossy(&decoded).into_owned())
-}
-
-fn hex(digits: &[u8]) -> Option<u8> {
-    let digit = |at: usize| char::from(*digits.get(at)?).to_digit(16);
-    u8::try_from(digit(0)? * 16 + digit(1)?).ok()
+    percent_decode_str(text).decode_utf8_lossy()
 }
 
 #[cfg(test)]

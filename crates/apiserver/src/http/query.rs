@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use percent_encoding::percent_decode_str;
+
 use crate::ApiStatus;
 
 /// The parameters of a request, decoded, in their order.
@@ -54,25 +56,7 @@ fn form_decode(text: &str) -> String {
 
 /// Takes `%2f` for `/` and so on. What is no such sequence stays, what is not UTF-8 is replaced.
 pub(super) fn percent_decode(text: &str) -> Cow<'_, str> {
-    if !text.contains('%') {
-        return Cow::Borrowed(text);
-    }
-    let mut plain = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((&byte, after)) = rest.split_first() {
-        let digit = |at: usize| after.get(at).and_then(|digit| char::from(*digit).to_digit(16));
-        rest = match (byte, digit(0), digit(1)) {
-            (b'%', Some(high), Some(low)) => {
-                plain.push(u8::try_from(high * 16 + low).unwrap_or_default());
-                after.get(2..).unwrap_or_default()
-            }
-            _ => {
-                plain.push(byte);
-                after
-            }
-        };
-    }
-    Cow::Owned(String::from_utf8_lossy(&plain).into_owned())
+    percent_decode_str(text).decode_utf8_lossy()
 }
 
 #[cfg(test)]
