@@ -52,4 +52,4 @@ pub use step::{
 };
 pub use story::{Cluster, Story, StoryError};
 pub use trail::{Entry, Trail, TrailSender};
-pub use world::{Activity, Manager, World, WorldError};
+pub use world::{Activity, Manager, World, WorldError, come_to_rest};

@@ -12,7 +12,7 @@ use crate::{
     step::{Kind, Name, PatchForm, PodStatus, ReplicaSetStatus, Settle, Step, Target},
     story::Story,
     trail::Entry,
-    world::{Activity, World, WorldError},
+    world::{Activity, BREATH, World, WorldError, come_to_rest},
 };
 
 /// A story that could not be played to its end.
@@ -54,10 +54,6 @@ pub enum PlayError {
 
 /// A manager that is ready may still be at what it finds.
 const AFTER_START: Duration = Duration::from_millis(1450);
-
-/// After everything that the story does, and as often again until the manager has come to rest. Without it the outcome
-/// would depend on who is faster, the story or the manager, and upstream was recorded by a story that was slower.
-const BREATH: Duration = Duration::from_millis(50);
 
 /// A manager that does not come to rest, such as one that tries again and again, is not waited for any longer.
 const REST: Duration = Duration::from_secs(2);
@@ -166,18 +162,10 @@ impl Player<'_> {
         Ok(())
     }
 
-    /// Gives the manager the time to act on what it has been shown.
+    /// Gives the manager the time to act on what it has been shown. Without it the outcome would depend on who is faster,
+    /// the story or the manager, and upstream was recorded by a story that was slower.
     async fn breathe(&self) {
-        let clock = self.world.clock();
-        let end = clock.monotonic().saturating_add(REST);
-        loop {
-            let before = self.world.activity();
-            clock.sleep(BREATH).await;
-            let at_rest = before != Activity::Busy && self.world.activity() == before;
-            if at_rest || clock.monotonic() >= end {
-                return;
-            }
-        }
+        come_to_rest(&*self.world.clock(), REST, || self.world.activity()).await;
     }
 
     async fn act(&mut self, step: &Step) -> Result<(), StageError> {

@@ -1,6 +1,6 @@
 //! Where stories happen.
 
-use std::{fmt, io, sync::Arc};
+use std::{fmt, io, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use kcm_api::ApiError;
@@ -66,6 +66,22 @@ pub enum Activity {
 impl Default for Activity {
     fn default() -> Self {
         Self::Idle { turns: 0 }
+    }
+}
+
+/// How long a manager must have done nothing to be at rest.
+pub(crate) const BREATH: Duration = Duration::from_millis(50);
+
+/// Waits until a manager has come to rest, by its `activity`, but not much longer than `patience`.
+pub async fn come_to_rest(clock: &dyn Clock, patience: Duration, activity: impl Fn() -> Activity) {
+    let end = clock.monotonic().saturating_add(patience);
+    loop {
+        let before = activity();
+        clock.sleep(BREATH).await;
+        let at_rest = before != Activity::Busy && activity() == before;
+        if at_rest || clock.monotonic() >= end {
+            return;
+        }
     }
 }
 

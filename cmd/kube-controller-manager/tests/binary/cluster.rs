@@ -17,7 +17,7 @@ use kcm_client::{ClientFactory, ClientOptions, RateLimit, Request, Server, UserA
 use kcm_clock::{Clock, Random, RealClock, SeededRandom};
 use kcm_sandbox::{KubeletConfig, Sandbox, SandboxConfig};
 use kcm_serving::SelfSigned;
-use kcm_stories::{Activity, external::activity_of};
+use kcm_stories::{come_to_rest, external::activity_of};
 use parking_lot::Mutex;
 use serde_json::json;
 use tempfile::TempDir;
@@ -26,6 +26,9 @@ use tokio_util::sync::CancellationToken;
 
 /// How long anything may take.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How long a manager may take to have nothing under way. It renews its lease, and so is never at rest for long.
+const REST: Duration = Duration::from_secs(5);
 
 /// One request that was served.
 #[derive(Debug, Clone)]
@@ -210,16 +213,7 @@ impl Cluster {
     /// Waits until `manager` has nothing under way: a request that is on its way already, no gate can call back.
     pub fn wait_for_rest_of(&self, manager: &Manager) {
         let activity = || activity_of(&[manager.child.id()]);
-        let mut last = activity();
-        // It renews its lease in between, and so is never at rest for long.
-        for _ in 0..100 {
-            self.runtime.block_on(async { self.clock.sleep(Duration::from_millis(50)).await });
-            let now = activity();
-            if now != Activity::Busy && now == last {
-                return;
-            }
-            last = now;
-        }
+        self.runtime.block_on(come_to_rest(&*self.clock, REST, activity));
     }
 
     /// Each write of a leader came while that one held the lease.
@@ -267,6 +261,11 @@ impl Trail {
     }
 }
 
+pub fn signal(child: &Child, name: &str) {
+    let status = Command::new("kill").args(["-s", name, &child.id().to_string()]).status().unwrap();
+    assert!(status.success());
+}
+
 /// A running program. Killed when dropped.
 pub struct Manager {
     child: Child,
@@ -275,8 +274,7 @@ pub struct Manager {
 
 impl Manager {
     pub fn signal(&self, name: &str) {
-        let status = Command::new("kill").args(["-s", name, &self.child.id().to_string()]).status().unwrap();
-        assert!(status.success());
+        signal(&self.child, name);
     }
 
     pub fn wait(&mut self) -> ExitStatus {

@@ -13,9 +13,12 @@ use std::{
     io::{BufRead, BufReader, Read, Write},
     net::{SocketAddr, TcpListener, TcpStream},
     path::Path,
-    process::{Child, Command, Output, Stdio},
+    process::{Command, Output, Stdio},
     sync::mpsc::{Receiver, Sender, channel},
 };
+
+#[cfg(unix)]
+use cluster::signal;
 
 fn command(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_kube-controller-manager"));
@@ -220,11 +223,6 @@ fn write_kubeconfig(path: &Path, server: &str, user: &str) {
          users: [{{name: u, user: {{{user}}}}}]\n"
     );
     fs::write(path, text).unwrap();
-}
-
-fn signal(child: &Child, name: &str) {
-    let status = Command::new("kill").args(["-s", name, &child.id().to_string()]).status().unwrap();
-    assert!(status.success());
 }
 
 /// An API server that is well and has no objects. Ends with the test.
