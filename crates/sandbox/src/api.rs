@@ -199,6 +199,16 @@ impl Changes {
         }
     }
 
+    /// Waits for the next change, and shows it and all that are there already by then. Whether there was one.
+    pub(crate) async fn next_all(&mut self, mut see: impl FnMut(&Change)) -> bool {
+        let Some(change) = self.next().await else { return false };
+        see(&change);
+        while let Some(change) = self.try_next() {
+            see(&change);
+        }
+        true
+    }
+
     /// The next change, if there is one already.
     pub(crate) fn try_next(&mut self) -> Option<Change> {
         loop {

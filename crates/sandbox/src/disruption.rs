@@ -24,11 +24,7 @@ impl Disruption {
     /// Keeps budgets until the server is gone.
     pub(crate) async fn run(mut self, api: Arc<Api>) {
         let mut changes = api.watch(None);
-        while let Some(change) = changes.next().await {
-            self.see(&change);
-            while let Some(change) = changes.try_next() {
-                self.see(&change);
-            }
+        while changes.next_all(|change| self.see(change)).await {
             for namespace in std::mem::take(&mut self.due) {
                 for budget in api.list(Resource::POD_DISRUPTION_BUDGETS, &namespace) {
                     refresh(&api, &budget);

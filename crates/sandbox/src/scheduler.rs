@@ -33,12 +33,8 @@ impl Scheduler {
     /// Schedules until the server is gone.
     pub(crate) async fn run(mut self, api: Arc<Api>) {
         let mut changes = api.watch(None);
-        while let Some(change) = changes.next().await {
-            self.see(&change);
-            // All that is known is looked at before the first decision.
-            while let Some(change) = changes.try_next() {
-                self.see(&change);
-            }
+        // All that is known is looked at before the first decision.
+        while changes.next_all(|change| self.see(change)).await {
             self.place(&api);
         }
     }
