@@ -1,6 +1,6 @@
 //! The sandbox that managers are measured on.
 
-use std::{process::Stdio, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use futures_util::StreamExt as _;
 use kcm_api::ReplicaSet;
@@ -76,13 +76,8 @@ impl Cluster {
         self.clock.sleep(time).await;
     }
 
-    pub(super) fn start(
-        &self,
-        subject: &Subject,
-        more: &[&str],
-        stderr: Stdio,
-    ) -> Result<Running, TaskError> {
-        subject.start(&self.folder.path().join("sandbox.kubeconfig"), more, stderr)
+    pub(super) fn start(&self, subject: &Subject, more: &[&str]) -> Result<Running, TaskError> {
+        subject.start(&self.folder.path().join("sandbox.kubeconfig"), more)
     }
 
     /// Has so many pods made by `manager`, in Deployments that are settled in the end.
@@ -90,7 +85,7 @@ impl Cluster {
         if pods == 0 {
             return Ok(());
         }
-        let manager = self.start(manager, &["--leader-elect=false"], Stdio::null())?;
+        let manager = self.start(manager, &["--leader-elect=false"])?;
         for at in 0..pods / PODS_EACH {
             self.create(&format!("fill-{at}"), PODS_EACH).await?;
         }

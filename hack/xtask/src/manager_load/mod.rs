@@ -15,7 +15,7 @@
 mod cluster;
 mod subject;
 
-use std::{env, path::PathBuf, process::Stdio, sync::Arc, time::Duration};
+use std::{env, path::PathBuf, sync::Arc, time::Duration};
 
 use kcm_api::ApiError;
 use kcm_client::Server;
@@ -156,7 +156,7 @@ async fn steady(cluster: &mut Cluster, subject: &Subject, pods: usize) -> Result
         pods => format!("{pods} pods"),
     };
     let probe = cluster.probe().await?;
-    let manager = cluster.start(subject, &["--leader-elect=false"], Stdio::null())?;
+    let manager = cluster.start(subject, &["--leader-elect=false"])?;
     let start = probe.seen().await?;
     let busy = manager.idle(cluster).await?;
     let (now, most) = manager.resident()?;
@@ -204,9 +204,9 @@ async fn takeover(cluster: &mut Cluster, subject: &Subject) -> Result<Vec<Measur
     let mut measures = Vec::new();
     for (how, kill) in [("asked to (SIGTERM)", false), ("killed (SIGKILL)", true)] {
         let probe = cluster.probe().await?;
-        let leader = cluster.start(subject, &["--leader-elect=true"], Stdio::null())?;
+        let leader = cluster.start(subject, &["--leader-elect=true"])?;
         probe.seen().await?;
-        let standby = cluster.start(subject, &["--leader-elect=true"], Stdio::null())?;
+        let standby = cluster.start(subject, &["--leader-elect=true"])?;
         standby.idle(cluster).await?;
         let start = cluster.now();
         if kill {

@@ -1,7 +1,7 @@
 //! A manager that is measured.
 
 use std::{
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{self, Stdio},
     time::Duration,
 };
@@ -36,12 +36,7 @@ pub(super) struct Running {
 
 impl Subject {
     /// Starts it with what both managers understand. Rates are such that no client waits for itself.
-    pub(super) fn start(
-        &self,
-        kubeconfig: &std::path::Path,
-        more: &[&str],
-        stderr: Stdio,
-    ) -> Result<Running, TaskError> {
+    pub(super) fn start(&self, kubeconfig: &Path, more: &[&str]) -> Result<Running, TaskError> {
         let child = Command::new(&self.program)
             .arg(format!("--kubeconfig={}", kubeconfig.display()))
             .args([
@@ -53,7 +48,7 @@ impl Subject {
             .args(more)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
-            .stderr(stderr)
+            .stderr(Stdio::null())
             .kill_on_drop(true)
             .spawn()
             .map_err(failed(self.program.display().to_string()))?;
