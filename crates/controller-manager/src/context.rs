@@ -38,7 +38,7 @@ pub struct Environment {
     /// Who counts what controllers, their queues and informers do. What clients do, they were told at
     /// [birth](kcm_client::ClientOptions::observer).
     pub metrics: Option<Metrics>,
-    /// Who else is told of syncs, instead of `metrics`: made for a controller by its name.
+    /// Who is told of syncs instead of `metrics`: made for a controller by its name.
     pub syncs: Option<SyncObserver>,
 }
 

@@ -119,7 +119,7 @@ impl Standby {
 
     fn run(mut self) -> Controllers {
         for descriptor in CONTROLLERS {
-            if !self.wanted.iter().any(|wanted| wanted.name == descriptor.name) {
+            if !self.context.config().controllers.includes(descriptor) {
                 // Upstream's words, and upstream's level.
                 tracing::info!(controller = descriptor.name, "Warning: controller is disabled");
             }
