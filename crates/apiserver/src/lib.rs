@@ -56,4 +56,4 @@ pub use resource::Resource;
 pub use selector::{FieldSelector, LabelSelector, Selection, SelectorError};
 pub use server::{ApiServer, Config, LogSource};
 pub use status::{ApiStatus, Cause, Details, Reason};
-pub use store::{DataError, HistoryLimits, ObjectList, WatchEvent, WatchStart, Watcher};
+pub use store::{DataError, HistoryLimits, ObjectList, WatchCacheLag, WatchEvent, WatchStart, Watcher};

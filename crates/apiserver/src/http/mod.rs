@@ -13,6 +13,7 @@ mod audit;
 mod body;
 pub(crate) mod documents;
 mod fault;
+mod freshness;
 mod media;
 mod open_api_v2;
 mod options;

@@ -273,6 +273,11 @@ pub(super) fn watch_options(query: &Query, target: &Target) -> Result<WatchOptio
     })
 }
 
+/// `sendInitialEvents` of a watch with its `resourceVersion`, if it has the former and the latter is valid.
+pub(super) fn send_initial_events(query: &Query) -> Option<(bool, Option<u64>)> {
+    query.flag("sendInitialEvents").zip(resource_version(query).ok())
+}
+
 /// The least revision that a watch with initial events must show.
 pub(super) fn least_revision(query: &Query) -> Result<u64, ApiStatus> {
     Ok(resource_version(query)?.unwrap_or_default())

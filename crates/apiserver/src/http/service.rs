@@ -20,6 +20,7 @@ use super::{
     answer::{self, Answer, ApiBody},
     body::{self, Content},
     fault::{self, Harm},
+    freshness,
     query::Query,
     reviews::{self, Caller},
     route::{Review, Route, Target},
@@ -27,7 +28,7 @@ use super::{
     user::{Tokens, User},
     verbs,
 };
-use crate::{ApiServer, ApiStatus, json::str_at};
+use crate::{ApiServer, ApiStatus, json::str_at, store::WatchCache};
 
 /// Told about a request once its answer has begun.
 ///
@@ -130,11 +131,13 @@ impl From<&Review> for ObjectReference {
 pub struct ApiService {
     server: Arc<ApiServer>,
     tokens: Option<Arc<Tokens>>,
+    /// Watch cache that lags behind the store. `None` if lists and watches are served from the store.
+    cache: Option<Arc<WatchCache>>,
 }
 
 impl ApiService {
-    pub(crate) fn new(server: Arc<ApiServer>) -> Self {
-        Self { server, tokens: None }
+    pub(crate) fn new(server: Arc<ApiServer>, cache: Option<Arc<WatchCache>>) -> Self {
+        Self { server, tokens: None, cache }
     }
 
     /// The service for those only who show one of `tokens`. Others of the same server are not affected: whoever
@@ -202,7 +205,7 @@ where
     let result = match (&caller, &route, content) {
         (Ok(user), Ok(route), Ok(content)) => {
             let caller = Caller { user, tokens: service.tokens.as_deref() };
-            harmed(server, &parts, route, &query, content, caller, &mut revision_before).await
+            harmed(service, &parts, route, &query, content, caller, &mut revision_before).await
         }
         (Err(error), ..) | (_, Err(error), _) => Err(error.clone()),
         (.., Err(error)) => Err(error),
@@ -273,7 +276,7 @@ fn audit_id(server: &ApiServer, received: Timestamp) -> String {
 
 /// Serves a request, or does to it what the faults say. Notes the revision at which it begins to be served.
 async fn harmed(
-    server: &ApiServer,
+    service: &ApiService,
     parts: &Parts,
     route: &Route,
     query: &Query,
@@ -281,6 +284,7 @@ async fn harmed(
     caller: Caller<'_>,
     revision: &mut u64,
 ) -> Result<Answer, ApiStatus> {
+    let server = &*service.server;
     let watch = matches!(route, Route::Object(target)
         if verb(&parts.method, Some(target), true, query) == "watch");
     let agent = text_header(&parts.headers, header::USER_AGENT);
@@ -289,13 +293,21 @@ async fn harmed(
         server.config.clock.sleep(blow.delay).await;
         *revision = server.revision();
     }
-    let serve = || dispatch(server, parts, route, query, content, caller);
+    let serve = async || {
+        let cache = match (&service.cache, route) {
+            (Some(cache), Route::Object(target)) => {
+                freshness::cache_for(cache, server.revision(), &parts.method, target, query).await?
+            }
+            _ => None,
+        };
+        dispatch(server, cache, parts, route, query, content, caller)
+    };
     match blow.harm {
-        Harm::None => serve(),
+        Harm::None => serve().await,
         Harm::Refuse(status) if watch && status.code() == 410 => Ok(fault::error_event(&status)),
         Harm::Refuse(status) => Err(status),
-        Harm::RefuseAfter(status) => serve().and(Err(status)),
-        Harm::Cut { events } => serve().map(|answer| fault::cut(answer, events)),
+        Harm::RefuseAfter(status) => serve().await.and(Err(status)),
+        Harm::Cut { events } => serve().await.map(|answer| fault::cut(answer, events)),
     }
 }
 
@@ -327,6 +339,7 @@ fn verb(method: &Method, target: Option<&Target>, is_resource: bool, query: &Que
 
 fn dispatch(
     server: &ApiServer,
+    cache: Option<Arc<WatchCache>>,
     parts: &Parts,
     route: &Route,
     query: &Query,
@@ -341,6 +354,7 @@ fn dispatch(
             let shutdown = extensions.get::<CancellationToken>().cloned().unwrap_or_default();
             let request = verbs::Request {
                 server,
+                cache,
                 method,
                 target,
                 query,

@@ -1,5 +1,7 @@
 //! What can be done to resources and objects.
 
+use std::sync::Arc;
+
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -21,11 +23,14 @@ use crate::{
     ApiServer, ApiStatus, Details, Resource, Subresource, WriteOptions,
     json::{bool_at, list_at, str_at},
     registry::{Deleted, Part, Patch, Written, scale_of},
+    store::WatchCache,
 };
 
 /// A request about a resource, in parts.
 pub(super) struct Request<'a> {
     pub(super) server: &'a ApiServer,
+    /// Watch cache that serves lists and watches. `None` if the store does.
+    pub(super) cache: Option<Arc<WatchCache>>,
     pub(super) method: &'a Method,
     pub(super) target: &'a Target,
     pub(super) query: &'a Query,
@@ -81,7 +86,9 @@ impl Request<'_> {
     fn list(&self) -> Result<Answer, ApiStatus> {
         let view = self.view()?;
         let options = list_options(self.query, self.target)?;
-        let list = self.server.registry.store.list(self.target.resource, &self.target.namespace, &options)?;
+        let Target { resource, namespace, .. } = self.target;
+        let store = &self.server.registry.store;
+        let list = store.list_from(self.cache.as_deref(), *resource, namespace, &options)?;
         Ok(answer::json_text(StatusCode::OK, view.list(&list)))
     }
 
@@ -89,7 +96,8 @@ impl Request<'_> {
         let view = self.view()?;
         let options = watch_options(self.query, self.target)?;
         let least = least_revision(self.query)?;
-        watch(self.server, view, options, least, std::mem::take(&mut self.shutdown))
+        let (cache, shutdown) = (self.cache.take(), std::mem::take(&mut self.shutdown));
+        watch(self.server, cache, view, options, least, shutdown)
     }
 
     /// Decodes the body as an object of the target's kind, in its stored form.

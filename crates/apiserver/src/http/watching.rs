@@ -15,7 +15,7 @@ use super::{
     options::WatchOptions,
     tables::View,
 };
-use crate::{ApiServer, ApiStatus, WatchEvent, Watcher, object::write_json};
+use crate::{ApiServer, ApiStatus, WatchEvent, Watcher, object::write_json, store::WatchCache};
 
 /// How often a watch that wants bookmarks gets one.
 const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);
@@ -44,13 +44,14 @@ struct Stream {
     ended: bool,
 }
 
-/// Answers a watch.
+/// Answers a watch, from `cache` if there is one.
 ///
 /// # Errors
 ///
 /// When the watch asks for a state that is not there yet.
 pub(super) fn watch(
     server: &ApiServer,
+    cache: Option<Arc<WatchCache>>,
     view: View,
     options: WatchOptions,
     least_revision: u64,
@@ -67,8 +68,9 @@ pub(super) fn watch(
     let now = clock.monotonic();
     let deadline = now.saturating_add(timeout);
     let namespace = view.target.namespace.clone();
-    let watcher =
-        server.registry.store.watch(Some(view.target.resource), &namespace, options.selection, options.start);
+    let resource = Some(view.target.resource);
+    let WatchOptions { selection, start, .. } = options;
+    let watcher = server.registry.store.watch_from(cache, resource, &namespace, selection, start);
     let state = Stream {
         watcher,
         view,

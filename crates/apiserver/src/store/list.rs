@@ -8,7 +8,7 @@ use std::{
 use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
 use serde::{Deserialize, Serialize};
 
-use super::{Key, State, Store, as_str, key, keys_in};
+use super::{Key, State, Store, WatchCache, as_str, key, keys_in};
 use crate::{ApiStatus, ListOptions, Object, Reason, Resource, ResourceVersionMatch};
 
 /// The objects of a list, or one page of them.
@@ -67,8 +67,24 @@ impl Store {
         namespace: &str,
         options: &ListOptions,
     ) -> Result<ObjectList, ApiStatus> {
+        self.list_from(None, resource, namespace, options)
+    }
+
+    /// Lists from `cache` where the newest state is wanted, or from the store if there is none.
+    ///
+    /// # Errors
+    ///
+    /// As [`list`](Self::list).
+    pub(crate) fn list_from(
+        &self,
+        cache: Option<&WatchCache>,
+        resource: Resource,
+        namespace: &str,
+        options: &ListOptions,
+    ) -> Result<ObjectList, ApiStatus> {
         let token = options.continue_token.as_deref().map(Token::decode).transpose()?;
         let state = self.0.state.read();
+        let newest = cache.map_or(state.revision, |cache| cache.revision_in(&state));
         let wanted = match (&token, options.version_match) {
             (Some(token), _) => u64::try_from(token.rv).ok(),
             (None, Some(ResourceVersionMatch::Exact)) => options.resource_version,
@@ -78,7 +94,7 @@ impl Store {
         if least > state.revision {
             return Err(ApiStatus::too_large_resource_version(least, state.revision));
         }
-        let revision = wanted.unwrap_or(state.revision);
+        let revision = wanted.unwrap_or(newest);
         if revision < state.history.oldest(Some(resource)) {
             return Err(expired(token.as_ref(), revision, state.history.oldest(Some(resource))));
         }
@@ -146,7 +162,7 @@ fn expired(token: Option<&Token>, revision: u64, oldest: u64) -> ApiStatus {
 }
 
 /// The objects within `bounds` as they were at `revision`: those of now, with what happened since undone.
-fn then<'a>(
+pub(super) fn then<'a>(
     state: &'a State,
     resource: Resource,
     revision: u64,

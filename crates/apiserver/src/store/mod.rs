@@ -9,6 +9,7 @@
 //!
 //! With a [`Disk`] a write is on it before anybody sees it ([`durable`]); without, none of that costs anything.
 
+mod cache;
 mod disk;
 mod durable;
 mod history;
@@ -34,6 +35,8 @@ use crate::{
 use durable::Durable;
 use history::{Change, History};
 
+pub(crate) use cache::WatchCache;
+pub use cache::WatchCacheLag;
 pub use disk::DataError;
 pub(crate) use disk::Disk;
 pub use history::HistoryLimits;

@@ -2,7 +2,7 @@ use std::{collections::VecDeque, sync::Arc};
 
 use tokio::sync::watch;
 
-use super::{Store, history::Change};
+use super::{Store, WatchCache, as_str, history::Change, keys_in, list::then};
 use crate::{ApiStatus, Object, Reason, Resource, Selection, json::set};
 
 /// At most how many events a watcher takes from history at a time, and how many it looks at for that.
@@ -67,12 +67,26 @@ pub struct Watcher {
     reported: u64,
     pending: VecDeque<WatchEvent>,
     signal: watch::Receiver<u64>,
+    /// Cache that events come from. `None` if they come from the store as they happen.
+    cache: Option<Arc<WatchCache>>,
 }
 
 impl Store {
     /// Watches one resource, or with `None` all of them, in one namespace or with an empty one everywhere.
     pub(crate) fn watch(
         &self,
+        resource: Option<Resource>,
+        namespace: &str,
+        selection: Selection,
+        start: WatchStart,
+    ) -> Watcher {
+        self.watch_from(None, resource, namespace, selection, start)
+    }
+
+    /// As [`watch`](Self::watch), with the state and the events of `cache` if there is one.
+    pub(crate) fn watch_from(
+        &self,
+        cache: Option<Arc<WatchCache>>,
         resource: Option<Resource>,
         namespace: &str,
         selection: Selection,
@@ -85,13 +99,16 @@ impl Store {
             WatchStart::Initial => {
                 let resources =
                     Resource::all().filter(|candidate| resource.is_none_or(|only| only == *candidate));
-                for object in resources.flat_map(|resource| state.iter(resource, namespace)) {
+                let newest = cache.as_ref().map_or(state.revision, |cache| cache.revision_in(&state));
+                let (from, to) = keys_in(namespace);
+                let bounds = (as_str(&from), as_str(&to));
+                for (_, object) in resources.flat_map(|resource| then(&state, resource, newest, bounds)) {
                     if selection.matches(object) {
                         pending.push_back(WatchEvent::Added(Arc::clone(object)));
                     }
                 }
-                pending.push_back(WatchEvent::InitialEventsEnd(state.revision));
-                state.revision
+                pending.push_back(WatchEvent::InitialEventsEnd(newest));
+                newest
             }
             WatchStart::Now => state.revision,
             WatchStart::After(revision) => revision,
@@ -107,6 +124,7 @@ impl Store {
             position,
             pending,
             signal,
+            cache,
         }
     }
 }
@@ -127,7 +145,9 @@ impl Watcher {
             if let Some(event) = self.try_next()? {
                 return Ok(event);
             }
-            if self.signal.changed().await.is_err() {
+            if let Some(cache) = &self.cache {
+                cache.wait_for(self.position + 1).await;
+            } else if self.signal.changed().await.is_err() {
                 return Err(ApiStatus::new(Reason::ServiceUnavailable, "the store is gone"));
             }
         }
@@ -167,13 +187,15 @@ impl Watcher {
 
     /// Takes events from history; says whether it has seen all there are.
     fn refill(&mut self) -> Result<bool, ApiStatus> {
-        let Self { store, resource, namespace, selection, position, pending, .. } = self;
+        let Self { store, resource, namespace, selection, position, pending, cache, .. } = self;
         let state = store.0.state.read();
+        let newest = cache.as_ref().map_or(state.revision, |cache| cache.revision_in(&state));
         let oldest = state.history.oldest(*resource);
         if *position < oldest {
             return Err(ApiStatus::expired(*position, oldest));
         }
-        for (scanned, change) in state.history.after(*position).enumerate() {
+        let visible = state.history.after(*position).take_while(|change| change.revision <= newest);
+        for (scanned, change) in visible.enumerate() {
             if pending.len() == BATCH || scanned == SCAN {
                 return Ok(false);
             }
@@ -184,7 +206,7 @@ impl Watcher {
                 pending.extend(seen_through(change, selection));
             }
         }
-        *position = (*position).max(state.revision);
+        *position = (*position).max(newest);
         Ok(true)
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::{HeaderMap, Request, Response};
 use http_body_util::{BodyExt, Full};
-use kcm_apiserver::{ApiBody, ApiServer, Config};
+use kcm_apiserver::{ApiBody, ApiServer, ApiService, Config, WatchCacheLag};
 use kcm_clock::{FakeClock, SeededRandom, Timestamp};
 use serde_json::{Value, json};
 use tower::ServiceExt;
@@ -59,6 +59,7 @@ impl Answer {
 pub(crate) struct Client {
     pub(crate) server: Arc<ApiServer>,
     pub(crate) clock: FakeClock,
+    service: ApiService,
 }
 
 impl Client {
@@ -75,11 +76,20 @@ impl Client {
             ..Config::default()
         };
         configure(&mut config);
-        Self { server: ApiServer::new(config), clock }
+        let server = ApiServer::new(config);
+        let service = server.service();
+        Self { server, clock, service }
+    }
+
+    /// A client of another front end of the same server.
+    pub(crate) fn of_lagging_front_end(&self, lag: &WatchCacheLag) -> Self {
+        let (server, clock) = (Arc::clone(&self.server), self.clock.clone());
+        let service = server.service_lagging(lag.clone());
+        Self { server, clock, service }
     }
 
     pub(crate) async fn send(&self, request: Request<Full<Bytes>>) -> Response<ApiBody> {
-        let Ok(response) = self.server.service().oneshot(request).await;
+        let Ok(response) = self.service.clone().oneshot(request).await;
         response
     }
 

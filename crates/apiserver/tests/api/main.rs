@@ -9,6 +9,7 @@
 mod client;
 mod deletes;
 mod kube;
+mod lagging;
 mod negotiation;
 mod pods;
 mod reads;

@@ -13,13 +13,13 @@ use serde_json::{Value, json};
 use crate::client::{Client, PODS, pod};
 
 /// A watch under way.
-struct Watch {
+pub(crate) struct Watch {
     body: ApiBody,
     read: Vec<u8>,
 }
 
 impl Watch {
-    async fn start(client: &Client, query: &str) -> Self {
+    pub(crate) async fn start(client: &Client, query: &str) -> Self {
         Self::start_as(client, query, "application/json").await
     }
 
@@ -31,7 +31,7 @@ impl Watch {
     }
 
     /// The next line; `None` at the end.
-    async fn next(&mut self) -> Option<Value> {
+    pub(crate) async fn next(&mut self) -> Option<Value> {
         loop {
             if let Some(end) = self.read.iter().position(|byte| *byte == b'\n') {
                 let line: Vec<u8> = self.read.drain(..=end).collect();
@@ -43,7 +43,7 @@ impl Watch {
     }
 
     /// The next line, which must be there already, as `TYPE name`.
-    async fn now(&mut self) -> String {
+    pub(crate) async fn now(&mut self) -> String {
         let Poll::Ready(line) = poll!(pin!(self.next())) else { return "nothing".to_owned() };
         line.map_or_else(
             || "end".to_owned(),

@@ -1,0 +1,139 @@
+//! Watch caches that lag behind the store.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use jiff::{SignedDuration, Timestamp};
+use kcm_clock::Clock;
+use tokio::sync::watch;
+
+use super::{State, Store};
+
+/// Lag of a front end's watch cache behind the store. Clones share one lag.
+///
+/// The lag can be changed while requests are served. A shorter lag takes effect at once. A longer lag does not take
+/// back what the cache has reached already.
+#[derive(Debug, Clone)]
+pub struct WatchCacheLag(Arc<watch::Sender<Duration>>);
+
+impl WatchCacheLag {
+    /// A lag of `lag`.
+    pub fn new(lag: Duration) -> Self {
+        Self(Arc::new(watch::Sender::new(lag)))
+    }
+
+    /// Changes the lag.
+    pub fn set(&self, lag: Duration) {
+        self.0.send_replace(lag);
+    }
+
+    /// The current lag.
+    pub fn get(&self) -> Duration {
+        *self.0.borrow()
+    }
+}
+
+/// Watch cache of one front end: the state of the store as it was a [lag](WatchCacheLag) ago.
+///
+/// It holds no objects. Earlier states are computed from the store's history, so the cache lags behind no further
+/// than the history reaches. Writes are dated by the server's wall clock.
+///
+/// Upstream counterpart: `cacher.Cacher`, which exists once per resource; here one cache serves all resources.
+pub(crate) struct WatchCache {
+    store: Store,
+    clock: Arc<dyn Clock>,
+    lag: WatchCacheLag,
+    /// Revision that the cache has reached. It never decreases.
+    reached: AtomicU64,
+}
+
+impl WatchCache {
+    pub(crate) fn new(store: Store, clock: Arc<dyn Clock>, lag: WatchCacheLag) -> Self {
+        Self { store, clock, lag, reached: AtomicU64::new(0) }
+    }
+
+    /// Revision of the state that the cache shows now.
+    pub(crate) fn revision(&self) -> u64 {
+        self.advance(&self.store.0.state.read()).0
+    }
+
+    /// As [`revision`](Self::revision), under the store's lock.
+    pub(super) fn revision_in(&self, state: &State) -> u64 {
+        self.advance(state).0
+    }
+
+    /// Takes in the changes that are old enough. Returns the revision reached, and the time until the next change is
+    /// old enough, if there is one.
+    fn advance(&self, state: &State) -> (u64, Option<Duration>) {
+        let (now, lag) = (self.clock.now(), self.lag.get());
+        let mut reached = self.reached.load(Ordering::Acquire).max(state.history.oldest(None));
+        let mut due = None;
+        for change in state.history.after(reached) {
+            let left = until(now, change.object.written(), lag);
+            if !left.is_zero() {
+                due = Some(left);
+                break;
+            }
+            reached = change.revision;
+        }
+        // Another reader may have got further, with a shorter lag.
+        let before = self.reached.fetch_max(reached, Ordering::AcqRel);
+        (before.max(reached), due)
+    }
+
+    /// Waits until the cache has reached `revision`.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future has no effect.
+    pub(crate) async fn wait_for(&self, revision: u64) {
+        let mut lag = self.lag.0.subscribe();
+        let mut written = self.store.0.any.subscribe();
+        loop {
+            lag.mark_unchanged();
+            written.mark_unchanged();
+            let (reached, due) = self.advance(&self.store.0.state.read());
+            if reached >= revision {
+                return;
+            }
+            let old_enough = async {
+                match due {
+                    Some(due) => self.clock.sleep(due).await,
+                    None => std::future::pending().await,
+                }
+            };
+            // Neither sender is dropped while `self` is borrowed.
+            tokio::select! {
+                _ = lag.changed() => {}
+                _ = written.changed() => {}
+                () = old_enough => {}
+            }
+        }
+    }
+
+    /// Waits until the cache has reached `revision`, at most for `limit`. Returns `false` if it has not.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future has no effect.
+    pub(crate) async fn wait_for_at_most(&self, revision: u64, limit: Duration) -> bool {
+        tokio::select! {
+            biased;
+            () = self.wait_for(revision) => true,
+            () = self.clock.sleep(limit) => false,
+        }
+    }
+}
+
+/// Time from `now` until a change written at `written` is `lag` old. At most `lag`, should the wall clock have been
+/// set back.
+fn until(now: Timestamp, written: Timestamp, lag: Duration) -> Duration {
+    let lag = SignedDuration::try_from(lag).unwrap_or(SignedDuration::MAX);
+    let left = lag.saturating_sub(now.duration_since(written)).min(lag);
+    Duration::try_from(left).unwrap_or_default()
+}
