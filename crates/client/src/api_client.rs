@@ -19,14 +19,12 @@ use crate::{
     request::{JSON, Request},
     retry::{self, Ending},
     service_account::ServiceAccount,
+    throttle::ThrottleLog,
     write_gate::{Closed, WriteGate},
 };
 
 /// More than this of a refusal is not read.
 const REFUSAL_LIMIT: usize = 1 << 20;
-
-/// A wait for the rate limit that is worth telling, as upstream.
-const LONG_THROTTLE: Duration = Duration::from_secs(1);
 
 /// One controller's way to the API server: its name, its rate limit. Cheap to clone.
 ///
@@ -45,6 +43,7 @@ pub(crate) struct Parts {
     pub(crate) requests: Client,
     pub(crate) watches: Client,
     pub(crate) bucket: TokenBucket,
+    pub(crate) throttle_log: Arc<ThrottleLog>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) time_out: Duration,
     pub(crate) observer: Arc<dyn Observer>,
@@ -148,15 +147,8 @@ impl ApiClient {
     async fn throttle(&self, request: &Request, attempt: u32) {
         let waited = self.0.bucket.acquire().await;
         self.0.observer.throttled(self.call(request, attempt), waited);
-        if waited >= LONG_THROTTLE {
-            tracing::info!(
-                client = self.0.name,
-                delay = ?waited,
-                method = %request.method,
-                path = request.bare_path(),
-                "Waited before sending request because of the client-side rate limit"
-            );
-        }
+        let url = || format!("{}{}", self.0.server, request.bare_path());
+        self.0.throttle_log.delayed(waited, request.method.as_str(), url, &*self.0.clock);
     }
 
     async fn attempt(&self, request: &Request, attempt: u32) -> Result<Bytes, Failure> {

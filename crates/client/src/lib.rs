@@ -36,6 +36,7 @@ mod replication_controllers;
 mod request;
 mod retry;
 mod service_account;
+mod throttle;
 mod transport;
 mod watch;
 mod write_gate;

@@ -14,11 +14,12 @@
 //! | 0 | what an operator should know | error, warn, info |
 //! | 1 | the flags | |
 //! | 2 | what happens to objects | debug |
-//! | 3 | lists and watches | debug of `kcm_informer` |
+//! | 3 | lists and watches; requests that the rate limit delayed by over 50 ms | debug of `kcm_informer`, trace of `kcm_client::throttle` |
 //! | 4 | each event, and each step of a sync; each try for the lease | trace |
 //! | 6 | each request | trace of `kcm_client` |
 //!
-//! Nothing is held back: a line is written when it is logged. Whole objects, and what a kubeconfig holds, are logged at
+//! Delays of over a second by the rate limit are logged at 0 every ten seconds, at 2 every second, as upstream. Nothing else
+//! is held back: a line is written when it is logged. Whole objects, and what a kubeconfig holds, are logged at
 //! no level; of other people's crates only warnings are, and of the one that quotes answers in them only errors.
 
 use std::{fmt, io, sync::Arc};

@@ -1,5 +1,6 @@
 use std::sync::Mutex;
 
+use kcm_client::{ClientFactory, ClientOptions, RateLimit, Request, UserAgent};
 use kcm_clock::FakeClock;
 use tracing::{debug, error, info, trace, warn};
 
@@ -102,15 +103,51 @@ fn verbosity_lets_through_what_upstreams_does() {
             debug!(target: "kcm_informer::reflector", "3");
             debug!(target: "kcm_events::broadcaster", "3");
             trace!(target: "kcm_test", "4");
+            trace!(target: "kcm_client::throttle", "3");
             trace!(target: "kcm_client::api", "6");
             info!(target: "hyper", "foreign");
             warn!(target: "kube_client::client", "whole answers");
         });
         text.lines().count()
     };
-    assert_eq!([0, 1, 2, 3, 4, 5, 6, 10].map(lines), [1, 2, 3, 5, 6, 6, 7, 7]);
+    assert_eq!([0, 1, 2, 3, 4, 5, 6, 10].map(lines), [1, 2, 3, 6, 7, 7, 8, 8]);
     let flag = logged(1, || info!(target: FLAG_TARGET, "FLAG: --v=\"1\""));
     assert!(flag.ends_with("] FLAG: --v=\"1\"\n"), "{flag}");
+}
+
+/// Sends 1,000 requests at once through a client with upstream's default rate limit, and returns the lines.
+fn throttled(verbosity: u8) -> Vec<String> {
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+    let text = logged(verbosity, || {
+        runtime.block_on(async {
+            let answer = |_: http::Request<kcm_client::Body>| async {
+                Ok::<_, std::convert::Infallible>(http::Response::new(http_body_util::Full::from("{}")))
+            };
+            let clock = Arc::new(kcm_clock::SimulatedClock::new(kcm_clock::Timestamp::UNIX_EPOCH));
+            let options = ClientOptions::new(UserAgent::new("test", "v1", ""), clock);
+            let client = ClientFactory::in_process(tower::service_fn(answer), options)
+                .client("replicaset-controller", RateLimit::DEFAULT);
+            let request = Request::post("/api/v1/namespaces/shop/pods?dryRun=All", "{}");
+            let sent = futures_util::future::join_all((0..1000).map(|_| client.send(&request))).await;
+            assert!(sent.iter().all(Result::is_ok));
+        });
+    });
+    text.lines().filter(|line| line.contains("Waited before")).map(str::to_owned).collect()
+}
+
+#[test]
+fn throttling_is_logged_at_upstreams_rate() {
+    // The last of 1,000 requests waits 48.5 s: 970 wait, 969 of them for more than 50 ms.
+    let [quiet, verbose, very_verbose] = [0, 2, 3].map(throttled);
+    assert_eq!([quiet.len(), verbose.len(), very_verbose.len()], [5, 48, 969 + 48]);
+    let (head, tail) = quiet[0].split_once("] ").unwrap();
+    assert!(head.starts_with('I') && head.contains(" throttle.rs:"), "{head}");
+    assert_eq!(
+        tail,
+        "\"Waited before sending request\" delay=\"1.05s\" reason=\"client-side throttling, not priority and fairness\" \
+         verb=\"POST\" URL=\"/api/v1/namespaces/shop/pods\""
+    );
 }
 
 #[test]

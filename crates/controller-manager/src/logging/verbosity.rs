@@ -17,7 +17,8 @@ const OURS: [&str; 2] = ["kcm_", "kube_controller_manager"];
 const INDISCREET: &str = "kube_client";
 
 /// Lines of some crates are finer than their level says.
-const FINER: [(&str, Level, u8); 5] = [
+const FINER: [(&str, Level, u8); 6] = [
+    ("kcm_client::throttle", Level::TRACE, 3),
     ("kcm_client", Level::TRACE, 6),
     ("kcm_events", Level::DEBUG, 3),
     ("kcm_informer", Level::DEBUG, 3),
@@ -98,8 +99,8 @@ impl<S: Subscriber> Filter<S> for Verbosity {
         let most = self.0.modules.iter().map(|module| module.verbosity).fold(self.get(), u8::max);
         Some(match most {
             0..2 => LevelFilter::INFO,
-            2..4 => LevelFilter::DEBUG,
-            4.. => LevelFilter::TRACE,
+            2 => LevelFilter::DEBUG,
+            3.. => LevelFilter::TRACE,
         })
     }
 }
