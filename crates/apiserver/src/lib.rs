@@ -44,8 +44,8 @@ mod status;
 mod store;
 
 pub use http::{
-    ApiBody, ApiService, AuditEvent, AuditLog, AuditPolicy, AuditPolicyError, AuditSink, Fault, FaultError,
-    Faults, ObjectReference, TokenFileError, Tokens, User, serve, serve_tls,
+    ApiBody, ApiService, AuditEvent, AuditLog, AuditPolicy, AuditPolicyError, AuditSink, BrokenConnection,
+    Fault, FaultError, Faults, ObjectReference, TokenFileError, Tokens, User, serve, serve_tls,
 };
 pub use object::{Object, OwnerReference};
 pub use options::{

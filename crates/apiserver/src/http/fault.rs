@@ -37,6 +37,10 @@ use crate::{ApiStatus, Reason, object::write_json};
 /// | `409`, `410`, `429`, `500`, `503`, `504` and the like | it is not served, and gets this answer; a watch gets 410 as an event, as upstream sends it |
 /// | `after:500` and the like | it is served, its write takes effect, and then it gets this answer |
 /// | `cut` | a watch ends; with `events=N` after so many lines |
+/// | `break` | the connection breaks without a response; the request is not served |
+/// | `late:5s` | the connection breaks without a response; the request is served 5 s later (`late:0s`: at once) |
+///
+/// An HTTP/1.1 connection that breaks is closed. On HTTP/2 the stream is reset and the connection stays open.
 ///
 /// | option | meaning |
 /// |---|---|
@@ -79,6 +83,8 @@ pub(super) enum Harm {
     RefuseAfter(ApiStatus),
     /// It is served, and what streams ends after so many lines.
     Cut { events: u64 },
+    /// The connection breaks without a response. The request is served after this time, or never.
+    Break { served_after: Option<Duration> },
 }
 
 /// A rule that cannot be understood.
@@ -255,16 +261,22 @@ fn harm(word: &str) -> Result<Harm, String> {
             "504" => Reason::Timeout,
             _ => {
                 return Err(format!(
-                    "{code:?} is none of the harms 400, 401, 403, 404, 409, 410, 429, 500, 503, 504, after:CODE, cut"
+                    "{code:?} is none of the harms 400, 401, 403, 404, 409, 410, 429, 500, 503, 504, after:CODE, cut, \
+                     break, late:TIME"
                 ));
             }
         };
         Ok(ApiStatus::new(reason, format!("{reason}: this fault was asked for")))
     };
-    match word.strip_prefix("after:") {
-        Some(code) => status(code).map(Harm::RefuseAfter),
-        None if word == "cut" => Ok(Harm::Cut { events: 0 }),
-        None => status(word).map(Harm::Refuse),
+    match word.split_once(':') {
+        Some(("after", code)) => status(code).map(Harm::RefuseAfter),
+        Some(("late", time)) => {
+            let time = duration(time).ok_or_else(|| format!("{word:?} needs a time such as 500ms or 2s"))?;
+            Ok(Harm::Break { served_after: Some(time) })
+        }
+        _ if word == "cut" => Ok(Harm::Cut { events: 0 }),
+        _ if word == "break" => Ok(Harm::Break { served_after: None }),
+        _ => status(word).map(Harm::Refuse),
     }
 }
 
@@ -350,7 +362,7 @@ mod tests {
         match faults.strike(&Method::POST, false, path, "kubectl/1").harm {
             Harm::None => 0,
             Harm::Refuse(status) | Harm::RefuseAfter(status) => status.code(),
-            Harm::Cut { .. } => 1,
+            Harm::Cut { .. } | Harm::Break { .. } => 1,
         }
     }
 
@@ -409,6 +421,10 @@ mod tests {
             "POST /a",
             "POST /a 418",
             "POST /a after:cut",
+            "POST /a late",
+            "POST /a late:5",
+            "POST /a break:5s",
+            "POST /a break retry-after=1",
             "POST /a cut",
             "POST /a 429 500",
             "POST /a 429 times=x",

@@ -1,7 +1,6 @@
 //! The service on a socket.
 
 use std::{
-    convert::Infallible,
     net::{IpAddr, SocketAddr},
     sync::Arc,
     time::Duration,
@@ -25,7 +24,10 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tower::{BoxError, Service, ServiceExt, service_fn};
 
-use super::{answer, service::ApiService};
+use super::{
+    answer,
+    service::{ApiService, BrokenConnection},
+};
 use crate::{ApiStatus, Reason};
 
 /// How long a client may take over the TLS handshake.
@@ -113,7 +115,7 @@ async fn accept(
 async fn converse<I, S>(stream: I, service: S, watcher: Watcher) -> Result<(), BoxError>
 where
     I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    S: Service<Request<Incoming>, Response = http::Response<answer::ApiBody>, Error = Infallible>
+    S: Service<Request<Incoming>, Response = http::Response<answer::ApiBody>, Error = BrokenConnection>
         + Clone
         + Send
         + 'static,
@@ -130,8 +132,12 @@ where
 fn guarded(
     service: ApiService,
     watches: CancellationToken,
-) -> impl Service<Request<Incoming>, Response = http::Response<answer::ApiBody>, Error = Infallible, Future: Send>
-+ Clone
+) -> impl Service<
+    Request<Incoming>,
+    Response = http::Response<answer::ApiBody>,
+    Error = BrokenConnection,
+    Future: Send,
+> + Clone
 + Send
 + 'static {
     service_fn(move |mut request: Request<Incoming>| {

@@ -1,7 +1,6 @@
 //! The service: a request in, an answer out.
 
 use std::{
-    convert::Infallible,
     fmt,
     future::Future,
     pin::Pin,
@@ -12,14 +11,16 @@ use std::{
 
 use http::{HeaderMap, Method, Request, Response, header, request::Parts};
 use jiff::Timestamp;
+use kcm_clock::Clock;
 use serde_json::Value;
+use thiserror::Error;
 use tokio_util::sync::CancellationToken;
 use tower::{BoxError, Service};
 
 use super::{
     answer::{self, Answer, ApiBody},
     body::{self, Content},
-    fault::{self, Harm},
+    fault::{self, Blow, Harm},
     freshness,
     query::Query,
     reviews::{self, Caller},
@@ -126,7 +127,12 @@ impl From<&Review> for ObjectReference {
 
 /// An [`ApiServer`] as a `tower` service of HTTP requests. Clones share the server.
 ///
-/// It takes any body, among them that of `kube_client`, and never fails: what goes wrong is an answer.
+/// It takes any body, among them that of `kube_client`. What goes wrong is an answer; the only error is a
+/// [`BrokenConnection`], caused by a [fault](crate::Fault).
+///
+/// # Panics
+///
+/// A fault of the form `late:TIME` panics outside a tokio runtime.
 #[derive(Clone)]
 pub struct ApiService {
     server: Arc<ApiServer>,
@@ -159,6 +165,11 @@ impl fmt::Debug for ApiService {
     }
 }
 
+/// The connection broke before the response because of a [fault](crate::Fault).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error("connection broken by a fault")]
+pub struct BrokenConnection;
+
 impl<B> Service<Request<B>> for ApiService
 where
     B: http_body::Body + Send + 'static,
@@ -166,89 +177,197 @@ where
     B::Error: Into<BoxError>,
 {
     type Response = Response<ApiBody>;
-    type Error = Infallible;
-    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
+    type Error = BrokenConnection;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, BrokenConnection>> + Send>>;
 
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BrokenConnection>> {
         Poll::Ready(Ok(()))
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let service = self.clone();
-        Box::pin(async move { Ok(handle(&service, request).await) })
+        Box::pin(handle(service, request))
     }
 }
 
-/// Serves a request and tells of it.
-async fn handle<B>(service: &ApiService, request: Request<B>) -> Answer
+/// Reads a request and serves it, unless a fault says otherwise.
+async fn handle<B>(service: ApiService, request: Request<B>) -> Result<Answer, BrokenConnection>
 where
     B: http_body::Body,
     B::Error: Into<BoxError>,
 {
-    let server = &*service.server;
-    let clock = &server.config.clock;
-    let (received, began) = (clock.now(), clock.monotonic());
-    let (parts, body) = request.into_parts();
-    let query = Query::parse(parts.uri.query().unwrap_or_default());
-    let route = Route::parse(parts.uri.path());
-    let content = if may_have_body(&parts.method) { body::read(body).await } else { Ok(Default::default()) };
-    let content = content
-        .map(|bytes| Content { content_type: text_header(&parts.headers, header::CONTENT_TYPE), bytes });
-
-    // Cloning shares the bytes.
-    let audited = server.config.audit.is_some().then(|| content.as_ref().ok().cloned()).flatten();
-    let caller = match &service.tokens {
-        None => Ok(User::admin()),
-        Some(tokens) => tokens.authenticate(&parts.headers, route.as_ref()),
-    };
-    let mut revision_before = server.revision();
-    let result = match (&caller, &route, content) {
-        (Ok(user), Ok(route), Ok(content)) => {
-            let caller = Caller { user, tokens: service.tokens.as_deref() };
-            harmed(service, &parts, route, &query, content, caller, &mut revision_before).await
+    let exchange = Exchange::read(service, request).await;
+    let Blow { delay, harm } = exchange.strike();
+    if !delay.is_zero() {
+        exchange.clock().sleep(delay).await;
+    }
+    match harm {
+        Harm::Break { served_after: None } => Err(BrokenConnection),
+        Harm::Break { served_after: Some(Duration::ZERO) } => {
+            exchange.serve(Harm::None).await;
+            Err(BrokenConnection)
         }
-        (Err(error), ..) | (_, Err(error), _) => Err(error.clone()),
-        (.., Err(error)) => Err(error),
-    };
-    let revision_after = server.revision();
-    let (answer, failure) = match result {
-        Ok(answer) => (answer, None),
-        Err(status) => (answer::failure(&status), Some(status)),
-    };
+        Harm::Break { served_after: Some(time) } => {
+            tokio::spawn(async move {
+                exchange.clock().sleep(time).await;
+                exchange.serve(Harm::None).await;
+            });
+            Err(BrokenConnection)
+        }
+        harm => Ok(exchange.serve(harm).await),
+    }
+}
 
-    let latency = clock.monotonic().saturating_sub(began);
-    let user_agent = text_header(&parts.headers, header::USER_AGENT);
-    let uri = parts.uri.path_and_query().map_or("/", |uri| uri.as_str());
-    let code = answer.status().as_u16();
-    tracing::info!(
-        target: "kcm_apiserver::request",
-        method = %parts.method,
-        uri,
-        code,
-        latency_us = u64::try_from(latency.as_micros()).unwrap_or(u64::MAX),
-        user_agent,
-        error = failure.as_ref().map(tracing::field::display),
-    );
-    if let Some(audit) = &server.config.audit {
-        let (target, mut object) = match &route {
+/// A request that was read, and the client that sent it.
+struct Exchange {
+    service: ApiService,
+    parts: Parts,
+    query: Query,
+    route: Result<Route, ApiStatus>,
+    content: Result<Content, ApiStatus>,
+    user: Result<User, ApiStatus>,
+    received: Timestamp,
+    /// Time at which the request was received, on the monotonic clock.
+    began: Duration,
+}
+
+impl Exchange {
+    async fn read<B>(service: ApiService, request: Request<B>) -> Self
+    where
+        B: http_body::Body,
+        B::Error: Into<BoxError>,
+    {
+        let clock = &service.server.config.clock;
+        let (received, began) = (clock.now(), clock.monotonic());
+        let (parts, body) = request.into_parts();
+        let query = Query::parse(parts.uri.query().unwrap_or_default());
+        let route = Route::parse(parts.uri.path());
+        let content =
+            if may_have_body(&parts.method) { body::read(body).await } else { Ok(Default::default()) };
+        let content = content
+            .map(|bytes| Content { content_type: text_header(&parts.headers, header::CONTENT_TYPE), bytes });
+        let user = match &service.tokens {
+            None => Ok(User::admin()),
+            Some(tokens) => tokens.authenticate(&parts.headers, route.as_ref()),
+        };
+        Self { service, parts, query, route, content, user, received, began }
+    }
+
+    fn server(&self) -> &ApiServer {
+        &self.service.server
+    }
+
+    fn clock(&self) -> &dyn Clock {
+        &*self.server().config.clock
+    }
+
+    fn user_agent(&self) -> String {
+        text_header(&self.parts.headers, header::USER_AGENT)
+    }
+
+    fn is_watch(&self) -> bool {
+        matches!(&self.route, Ok(Route::Object(target))
+            if verb(&self.parts.method, Some(target), true, &self.query) == "watch")
+    }
+
+    /// Applies the faults. A request that is refused anyway is not harmed.
+    fn strike(&self) -> Blow {
+        if self.user.is_err() || self.route.is_err() || self.content.is_err() {
+            return Blow { delay: Duration::ZERO, harm: Harm::None };
+        }
+        let Parts { method, uri, .. } = &self.parts;
+        self.server().config.faults.strike(method, self.is_watch(), uri.path(), &self.user_agent())
+    }
+
+    /// Serves the request, logs it, and reports it to the audit.
+    async fn serve(&self, harm: Harm) -> Answer {
+        let cache = match &harm {
+            Harm::Refuse(_) => Ok(None),
+            _ => self.cache().await,
+        };
+        let revision_before = self.server().revision();
+        let result = cache.and_then(|cache| self.harmed(harm, cache));
+        let revision_after = self.server().revision();
+        let (answer, failure) = match result {
+            Ok(answer) => (answer, None),
+            Err(status) => (answer::failure(&status), Some(status)),
+        };
+        self.report(answer.status().as_u16(), failure, revision_before, revision_after);
+        answer
+    }
+
+    /// Waits until the watch cache is fresh enough for the request. `None` if the store serves it.
+    async fn cache(&self) -> Result<Option<Arc<WatchCache>>, ApiStatus> {
+        match (&self.service.cache, &self.route, &self.user, &self.content) {
+            (Some(cache), Ok(Route::Object(target)), Ok(_), Ok(_)) => {
+                let current = self.server().revision();
+                freshness::cache_for(cache, current, &self.parts.method, target, &self.query).await
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// Serves the request, or does to it what the fault says.
+    fn harmed(&self, harm: Harm, cache: Option<Arc<WatchCache>>) -> Result<Answer, ApiStatus> {
+        match harm {
+            Harm::None | Harm::Break { .. } => self.dispatch(cache),
+            Harm::Refuse(status) if self.is_watch() && status.code() == 410 => {
+                Ok(fault::error_event(&status))
+            }
+            Harm::Refuse(status) => Err(status),
+            Harm::RefuseAfter(status) => self.dispatch(cache).and(Err(status)),
+            Harm::Cut { events } => self.dispatch(cache).map(|answer| fault::cut(answer, events)),
+        }
+    }
+
+    fn dispatch(&self, cache: Option<Arc<WatchCache>>) -> Result<Answer, ApiStatus> {
+        let Self { parts, query, user, route, content, .. } = self;
+        let (user, route) = (user.as_ref(), route.as_ref());
+        let user = user.map_err(ApiStatus::clone)?;
+        let route = route.map_err(ApiStatus::clone)?;
+        // Cloning shares the bytes.
+        let content = content.clone()?;
+        let caller = Caller { user, tokens: self.service.tokens.as_deref() };
+        dispatch(self.server(), cache, parts, route, query, content, caller)
+    }
+
+    fn report(&self, code: u16, failure: Option<ApiStatus>, revision_before: u64, revision_after: u64) {
+        let Self { parts, received, .. } = self;
+        let latency = self.clock().monotonic().saturating_sub(self.began);
+        let user_agent = self.user_agent();
+        let uri = parts.uri.path_and_query().map_or("/", |uri| uri.as_str());
+        tracing::info!(
+            target: "kcm_apiserver::request",
+            method = %parts.method,
+            uri,
+            code,
+            latency_us = u64::try_from(latency.as_micros()).unwrap_or(u64::MAX),
+            user_agent,
+            error = failure.as_ref().map(tracing::field::display),
+        );
+        let Some(audit) = &self.server().config.audit else { return };
+        let (target, mut object) = match &self.route {
             Ok(Route::Object(target)) => (Some(target), Some(ObjectReference::from(target))),
             Ok(Route::Review(review)) => (None, Some(ObjectReference::from(review))),
             _ => (None, None),
         };
-        let request_object = audited.as_ref().and_then(verbs::audited_object);
+        let request_object = self.content.as_ref().ok().and_then(verbs::audited_object);
         if let (Some(object), Some(body)) = (&mut object, &request_object) {
             str_at(body, &["metadata", "uid"]).clone_into(&mut object.uid);
             str_at(body, &["metadata", "resourceVersion"]).clone_into(&mut object.resource_version);
         }
         // Who shows no valid token has no name.
-        let user =
-            caller.unwrap_or_else(|_| User { name: String::new(), uid: String::new(), groups: Vec::new() });
+        let user = self.user.clone().unwrap_or_else(|_| User {
+            name: String::new(),
+            uid: String::new(),
+            groups: Vec::new(),
+        });
         audit(&AuditEvent {
-            id: audit_id(server, received),
-            received,
+            id: audit_id(self.server(), *received),
+            received: *received,
             latency,
             uri: uri.to_owned(),
-            verb: verb(&parts.method, target, object.is_some(), &query),
+            verb: verb(&parts.method, target, object.is_some(), &self.query),
             user: user.name,
             user_uid: user.uid,
             groups: user.groups,
@@ -261,7 +380,6 @@ where
             revision_after,
         });
     }
-    answer
 }
 
 /// A uid for an audit event. It draws no random numbers, so that a server with a seed makes the same objects with
@@ -272,43 +390,6 @@ fn audit_id(server: &ApiServer, received: Timestamp) -> String {
     uuid::Builder::from_custom_bytes(((u128::from(time) << 64) | u128::from(number)).to_be_bytes())
         .into_uuid()
         .to_string()
-}
-
-/// Serves a request, or does to it what the faults say. Notes the revision at which it begins to be served.
-async fn harmed(
-    service: &ApiService,
-    parts: &Parts,
-    route: &Route,
-    query: &Query,
-    content: Content,
-    caller: Caller<'_>,
-    revision: &mut u64,
-) -> Result<Answer, ApiStatus> {
-    let server = &*service.server;
-    let watch = matches!(route, Route::Object(target)
-        if verb(&parts.method, Some(target), true, query) == "watch");
-    let agent = text_header(&parts.headers, header::USER_AGENT);
-    let blow = server.config.faults.strike(&parts.method, watch, parts.uri.path(), &agent);
-    if !blow.delay.is_zero() {
-        server.config.clock.sleep(blow.delay).await;
-        *revision = server.revision();
-    }
-    let serve = async || {
-        let cache = match (&service.cache, route) {
-            (Some(cache), Route::Object(target)) => {
-                freshness::cache_for(cache, server.revision(), &parts.method, target, query).await?
-            }
-            _ => None,
-        };
-        dispatch(server, cache, parts, route, query, content, caller)
-    };
-    match blow.harm {
-        Harm::None => serve().await,
-        Harm::Refuse(status) if watch && status.code() == 410 => Ok(fault::error_event(&status)),
-        Harm::Refuse(status) => Err(status),
-        Harm::RefuseAfter(status) => serve().await.and(Err(status)),
-        Harm::Cut { events } => serve().await.map(|answer| fault::cut(answer, events)),
-    }
 }
 
 fn may_have_body(method: &Method) -> bool {

@@ -89,8 +89,7 @@ impl Client {
     }
 
     pub(crate) async fn send(&self, request: Request<Full<Bytes>>) -> Response<ApiBody> {
-        let Ok(response) = self.service.clone().oneshot(request).await;
-        response
+        self.service.clone().oneshot(request).await.unwrap()
     }
 
     pub(crate) async fn call(

@@ -8,6 +8,7 @@
 
 mod client;
 mod deletes;
+mod faults;
 mod kube;
 mod lagging;
 mod negotiation;

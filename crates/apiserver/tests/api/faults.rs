@@ -1,0 +1,110 @@
+//! Faults that break the connection.
+
+use std::{sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use http::Request;
+use http_body_util::Full;
+use kcm_apiserver::{ApiServer, AuditEvent, BrokenConnection, Config, Faults, ListOptions, Resource, serve};
+use kcm_clock::{FakeClock, Timestamp};
+use parking_lot::Mutex;
+use serde_json::json;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+};
+use tokio_util::sync::CancellationToken;
+use tower::ServiceExt;
+
+use crate::client::PODS;
+
+/// A server with one fault, its clock, and what its audit reports.
+struct Faulty {
+    server: Arc<ApiServer>,
+    clock: FakeClock,
+    audit: Arc<Mutex<Vec<AuditEvent>>>,
+}
+
+impl Faulty {
+    fn new(fault: &str) -> Self {
+        let clock = FakeClock::new(Timestamp::UNIX_EPOCH);
+        let audit = Arc::new(Mutex::new(Vec::new()));
+        let server = ApiServer::new(Config {
+            clock: Arc::new(clock.clone()),
+            faults: Faults::new([fault.parse().unwrap()]),
+            audit: Some(Arc::new({
+                let audit = Arc::clone(&audit);
+                move |event: &AuditEvent| audit.lock().push(event.clone())
+            })),
+            ..Config::default()
+        });
+        Self { server, clock, audit }
+    }
+
+    async fn create_pod(&self) -> Result<u16, BrokenConnection> {
+        let request = Request::post(PODS).body(Full::new(Bytes::from(pod()))).unwrap();
+        self.server.service().oneshot(request).await.map(|answer| answer.status().as_u16())
+    }
+
+    fn pods(&self) -> usize {
+        self.server.list(Resource::PODS, None, &ListOptions::default()).unwrap().items.len()
+    }
+}
+
+fn pod() -> String {
+    let spec = json!({"containers": [{"name": "c", "image": "app:1"}]});
+    json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web"}, "spec": spec}).to_string()
+}
+
+#[tokio::test]
+async fn break_does_not_serve_the_request() {
+    let faulty = Faulty::new("POST /** break times=1");
+    assert_eq!(faulty.create_pod().await, Err(BrokenConnection));
+    assert_eq!((faulty.pods(), faulty.audit.lock().len()), (0, 0));
+    assert_eq!(faulty.create_pod().await, Ok(201));
+}
+
+#[tokio::test]
+async fn late_without_delay_serves_the_request_and_loses_the_response() {
+    let faulty = Faulty::new("POST /** late:0s times=1");
+    assert_eq!(faulty.create_pod().await, Err(BrokenConnection));
+    assert_eq!(faulty.pods(), 1);
+    assert_eq!(faulty.create_pod().await, Ok(409));
+}
+
+/// The audit reports the request when it takes effect, with the revisions of that time.
+#[tokio::test]
+async fn late_serves_the_request_after_its_time() {
+    let faulty = Faulty::new("POST /** late:5s times=1");
+    assert_eq!(faulty.create_pod().await, Err(BrokenConnection));
+    while faulty.clock.sleepers() == 0 {
+        tokio::task::yield_now().await;
+    }
+    faulty.clock.step(Duration::from_secs(4));
+    tokio::task::yield_now().await;
+    assert_eq!((faulty.pods(), faulty.audit.lock().len()), (0, 0));
+    faulty.clock.step(Duration::from_secs(1));
+    while faulty.pods() == 0 {
+        tokio::task::yield_now().await;
+    }
+    let audit = faulty.audit.lock();
+    let [event] = &audit[..] else { panic!("{audit:?}") };
+    assert_eq!((event.code, event.latency), (201, Duration::from_secs(5)));
+    assert_eq!(event.revision_after, event.revision_before + 1);
+}
+
+#[tokio::test]
+async fn broken_connection_is_closed_without_a_response() {
+    let faulty = Faulty::new("POST /** late:0s");
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(serve(listener, faulty.server.service(), CancellationToken::new()));
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    let body = pod();
+    let head = format!("POST {PODS} HTTP/1.1\r\nhost: localhost\r\ncontent-length: {}\r\n\r\n", body.len());
+    stream.write_all(format!("{head}{body}").as_bytes()).await.unwrap();
+    let mut answer = Vec::new();
+    // The end of the stream or a reset, depending on the operating system.
+    let _ = stream.read_to_end(&mut answer).await;
+    assert_eq!((answer.len(), faulty.pods()), (0, 1));
+}
