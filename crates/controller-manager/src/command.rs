@@ -117,7 +117,7 @@ impl Command {
         }
         let logging = config::logging(&flags, &features, &mut findings);
         findings.verdict()?;
-        let manager = ManagerConfig::from_flags(&flags, &mut findings);
+        let manager = ManagerConfig::from_flags(&flags, &features, &mut findings);
         config::check_foreign(&flags, &mut findings);
         let serving = config::serving(&flags, &mut findings);
         let authentication = config::authentication(&flags, &mut findings);

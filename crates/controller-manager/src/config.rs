@@ -15,7 +15,11 @@ use kcm_client::{RateLimit, Server};
 use kcm_leader_election::JITTER_FACTOR;
 use thiserror::Error;
 
-use crate::{flags::Flags, selection::Selection};
+use crate::{
+    feature_gates::{ControllerFeatures, FeatureGates},
+    flags::Flags,
+    selection::Selection,
+};
 
 mod foreign;
 mod logging;
@@ -48,6 +52,8 @@ pub struct ManagerConfig {
     pub controller_start_interval: Duration,
     /// How long controllers may take to stop. Zero: for ever.
     pub controller_shutdown_timeout: Duration,
+    /// Feature gates that change the controllers.
+    pub features: ControllerFeatures,
     /// The lease to run under. `None`: there is no election, and no other manager may run the same controllers.
     ///
     /// The default for whoever embeds a manager; a command line that does not say `--leader-elect=false` elects.
@@ -67,6 +73,8 @@ pub struct LeaderElectionSettings {
     pub resource_name: String,
     /// The Lease's namespace.
     pub resource_namespace: String,
+    /// If `true`, the Lease is released when the manager stops.
+    pub release_on_cancel: bool,
 }
 
 impl Default for LeaderElectionSettings {
@@ -77,6 +85,9 @@ impl Default for LeaderElectionSettings {
             retry_period: Duration::from_secs(2),
             resource_name: "kube-controller-manager".to_owned(),
             resource_namespace: "kube-system".to_owned(),
+            // DEVIATION: upstream's default is the gate `ControllerManagerReleaseLeaderElectionLockOnExit`, which is
+            // off in v1.36: the next leader waits until the lease has expired.
+            release_on_cancel: true,
         }
     }
 }
@@ -92,6 +103,7 @@ impl Default for ManagerConfig {
             min_resync_period: Duration::from_secs(12 * 60 * 60),
             controller_start_interval: Duration::ZERO,
             controller_shutdown_timeout: Duration::from_secs(10),
+            features: ControllerFeatures::default(),
             leader_election: None,
         }
     }
@@ -158,8 +170,8 @@ impl Findings {
 }
 
 impl ManagerConfig {
-    pub(crate) fn from_flags(flags: &Flags, findings: &mut Findings) -> Self {
-        let leader_election = leader_election(flags, findings);
+    pub(crate) fn from_flags(flags: &Flags, gates: &FeatureGates, findings: &mut Findings) -> Self {
+        let leader_election = leader_election(flags, gates, findings);
         let controllers = Selection::new(flags.list("controllers")).unwrap_or_else(|unknown| {
             findings.problems(unknown.0);
             Selection::default()
@@ -189,6 +201,7 @@ impl ManagerConfig {
             min_resync_period: findings.span(flags, "min-resync-period"),
             controller_start_interval: findings.span(flags, "controller-start-interval"),
             controller_shutdown_timeout: findings.span(flags, "controller-shutdown-timeout"),
+            features: ControllerFeatures::from(gates),
             leader_election,
         }
     }
@@ -207,7 +220,11 @@ pub(crate) fn server(flags: &Flags) -> Server {
 }
 
 /// `None` if there is to be no election; then nothing of it is looked at, as upstream.
-fn leader_election(flags: &Flags, findings: &mut Findings) -> Option<LeaderElectionSettings> {
+fn leader_election(
+    flags: &Flags,
+    gates: &FeatureGates,
+    findings: &mut Findings,
+) -> Option<LeaderElectionSettings> {
     use kcm_leader_election::ConfigError as Wrong;
     if !flags.bool("leader-elect") {
         return None;
@@ -240,6 +257,9 @@ fn leader_election(flags: &Flags, findings: &mut Findings) -> Option<LeaderElect
         retry_period: span("leader-elect-retry-period"),
         resource_name: flags.text("leader-elect-resource-name").to_owned(),
         resource_namespace: flags.text("leader-elect-resource-namespace").to_owned(),
+        release_on_cancel: gates
+            .setting("ControllerManagerReleaseLeaderElectionLockOnExit")
+            .unwrap_or(LeaderElectionSettings::default().release_on_cancel),
     })
 }
 

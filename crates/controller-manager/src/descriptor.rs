@@ -78,6 +78,7 @@ fn deployment(context: &Context) -> Runner {
         recorder,
     );
     let controller = DeploymentController::new(Config {
+        terminating_replicas: context.config().features.deployment_replica_set_terminating_replicas,
         queue_metrics: context.queue_metrics(),
         sync_metrics: context.sync_metrics("deployment-controller"),
         ..config
@@ -87,7 +88,7 @@ fn deployment(context: &Context) -> Runner {
 }
 
 fn replica_set(context: &Context) -> Runner {
-    use kcm_replicaset_controller::{Config, REPLICA_SET, ReplicaSetController};
+    use kcm_replicaset_controller::{Config, Descriptor, REPLICA_SET, ReplicaSetController};
     let client = context.client("replicaset-controller");
     let recorder = context.recorder(&client, REPLICA_SET.component);
     let config = Config::new(
@@ -98,7 +99,14 @@ fn replica_set(context: &Context) -> Runner {
         client,
         recorder,
     );
+    let features = &context.config().features;
     let controller = ReplicaSetController::new(Config {
+        descriptor: Descriptor {
+            terminating_replicas: features.deployment_replica_set_terminating_replicas,
+            reads_own_writes: features.stale_controller_consistency_replica_set,
+            pod_deletion_cost: features.pod_deletion_cost,
+            ..REPLICA_SET
+        },
         metrics: context.replica_set_metrics(),
         queue_metrics: context.queue_metrics(),
         sync_metrics: context.sync_metrics("replicaset-controller"),
@@ -111,7 +119,7 @@ fn replica_set(context: &Context) -> Runner {
 /// The ReplicaSet controller once more, over another type (US-5.11).
 fn replication_controller(context: &Context) -> Runner {
     use kcm_client::ReplicationControllers;
-    use kcm_replicaset_controller::{Config, REPLICATION_CONTROLLER, ReplicaSetController};
+    use kcm_replicaset_controller::{Config, Descriptor, REPLICATION_CONTROLLER, ReplicaSetController};
     let client = context.client("replication-controller");
     let recorder = context.recorder(&client, REPLICATION_CONTROLLER.component);
     let controllers = Arc::new(ReplicationControllers::new((*client).clone()));
@@ -124,7 +132,10 @@ fn replication_controller(context: &Context) -> Runner {
         recorder,
     );
     let controller = ReplicaSetController::new(Config {
-        descriptor: REPLICATION_CONTROLLER,
+        descriptor: Descriptor {
+            pod_deletion_cost: context.config().features.pod_deletion_cost,
+            ..REPLICATION_CONTROLLER
+        },
         metrics: context.replica_set_metrics(),
         queue_metrics: context.queue_metrics(),
         sync_metrics: context.sync_metrics("replicationcontroller-controller"),

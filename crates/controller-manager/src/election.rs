@@ -53,9 +53,7 @@ impl Election {
             lease_duration: settings.lease_duration,
             renew_deadline: settings.renew_deadline,
             retry_period: settings.retry_period,
-            // DEVIATION: upstream's manager does so behind a feature gate that is off by default, and leaves the
-            // next leader to wait until the lease has run out.
-            release_on_cancel: true,
+            release_on_cancel: settings.release_on_cancel,
             recorder: Some(events.recorder(BINARY)),
             ..LeaderElectionConfig::new(
                 lease.clone(),

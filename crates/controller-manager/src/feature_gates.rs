@@ -15,21 +15,49 @@ static TABLE: &str = include_str!("feature_gates/v1.36.txt");
 /// The one component whose gates there are.
 const COMPONENT: &str = "kube";
 
-/// Gates that bear on this program, whose other side is not built in, with the side that is.
+/// Gates that concern this program and of which one value only is implemented, with that value.
 ///
-/// `ComponentFlagz`, `ComponentStatusz`, `LoggingAlphaOptions` and `LoggingBetaOptions` have both sides.
+/// Both values are implemented of the gates in [`ControllerFeatures`], of `ComponentFlagz`, `ComponentStatusz`,
+/// `ControllerManagerReleaseLeaderElectionLockOnExit`, `LoggingAlphaOptions` and `LoggingBetaOptions`.
 static BUILT: &[(&str, bool)] = &[
     ("ClientsPreferCBOR", false),
     ("ContextualLogging", true),
-    ("ControllerManagerReleaseLeaderElectionLockOnExit", true),
     ("CoordinatedLeaderElection", false),
-    ("DeploymentReplicaSetTerminatingReplicas", true),
     ("NativeHistograms", false),
-    ("PodDeletionCost", true),
     ("RemoteRequestHeaderUID", true),
-    ("StaleControllerConsistencyReplicaSet", true),
     ("WatchListClient", true),
 ];
+
+/// Feature gates that change the controllers. The defaults are those of v1.36.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ControllerFeatures {
+    /// `DeploymentReplicaSetTerminatingReplicas`: the status of Deployments and ReplicaSets contains
+    /// `terminatingReplicas`. If `false`, the field is not set, and cleared where it is.
+    pub deployment_replica_set_terminating_replicas: bool,
+    /// `PodDeletionCost`: pods with a lower deletion cost are deleted first. If `false`, the annotation is ignored.
+    pub pod_deletion_cost: bool,
+    /// `StaleControllerConsistencyReplicaSet`: a sync of a ReplicaSet waits until the caches contain the writes of the
+    /// previous one. If `false`, only expectations guard against stale caches.
+    pub stale_controller_consistency_replica_set: bool,
+}
+
+impl Default for ControllerFeatures {
+    fn default() -> Self {
+        Self::from(&FeatureGates::default())
+    }
+}
+
+impl From<&FeatureGates> for ControllerFeatures {
+    fn from(gates: &FeatureGates) -> Self {
+        Self {
+            deployment_replica_set_terminating_replicas: gates
+                .is_enabled("DeploymentReplicaSetTerminatingReplicas"),
+            pod_deletion_cost: gates.is_enabled("PodDeletionCost"),
+            stale_controller_consistency_replica_set: gates
+                .is_enabled("StaleControllerConsistencyReplicaSet"),
+        }
+    }
+}
 
 /// How far a feature has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -114,6 +142,11 @@ impl FeatureGates {
     /// Whether a feature is on. One that there is not is off.
     pub fn is_enabled(&self, name: &str) -> bool {
         gates().find(|gate| gate.name == name).is_some_and(|gate| self.effect(&gate).unwrap_or(gate.default))
+    }
+
+    /// The value that `name` was set to by its own name.
+    pub(crate) fn setting(&self, name: &str) -> Option<bool> {
+        self.set.get(name).copied()
     }
 
     /// All there are, with their stages and whether they are on: for `kubernetes_feature_enabled`.
@@ -206,6 +239,58 @@ mod tests {
         assert!(!gates.is_enabled("NoSuchGate"));
     }
 
+    mod controller_features {
+        use super::*;
+
+        fn features(text: &str) -> ControllerFeatures {
+            ControllerFeatures::from(&parse(text).unwrap())
+        }
+
+        #[test]
+        fn are_on_by_default() {
+            let ControllerFeatures {
+                deployment_replica_set_terminating_replicas,
+                pod_deletion_cost,
+                stale_controller_consistency_replica_set,
+            } = ControllerFeatures::default();
+            assert!(deployment_replica_set_terminating_replicas && pod_deletion_cost);
+            assert!(stale_controller_consistency_replica_set);
+            assert_eq!(features(""), ControllerFeatures::default());
+        }
+
+        #[test]
+        fn are_switched_one_by_one_without_a_warning() {
+            let on = ControllerFeatures::default();
+            let cases = [
+                (
+                    "DeploymentReplicaSetTerminatingReplicas",
+                    ControllerFeatures { deployment_replica_set_terminating_replicas: false, ..on },
+                ),
+                ("PodDeletionCost", ControllerFeatures { pod_deletion_cost: false, ..on }),
+                (
+                    "StaleControllerConsistencyReplicaSet",
+                    ControllerFeatures { stale_controller_consistency_replica_set: false, ..on },
+                ),
+            ];
+            for (gate, off) in cases {
+                let gates = [format!("{gate}=false"), format!("{gate}=true")];
+                assert_eq!(gates.each_ref().map(|text| features(text)), [off, on], "{gate}");
+                for text in gates {
+                    assert!(parse(&text).unwrap().warnings().is_empty(), "{text}");
+                }
+            }
+        }
+
+        #[test]
+        fn are_switched_together_with_all_gates_of_their_stage() {
+            let off = features("AllBeta=false");
+            assert!(!off.pod_deletion_cost && !off.deployment_replica_set_terminating_replicas);
+            assert!(!off.stale_controller_consistency_replica_set);
+            let but_one = features("AllBeta=false,PodDeletionCost=true");
+            assert_eq!(but_one, ControllerFeatures { pod_deletion_cost: true, ..off });
+        }
+    }
+
     #[test]
     fn gates_that_make_no_sense_are_refused_in_upstreams_words() {
         let cases = [
@@ -239,15 +324,14 @@ mod tests {
             warnings("SELinuxMount=true,PodDeletionCost=true,RotateKubeletServerCertificate=true").is_empty()
         );
         assert_eq!(
-            warnings("StaleControllerConsistencyReplicaSet=false"),
-            ["feature gate StaleControllerConsistencyReplicaSet=false has no effect: \
-                 only StaleControllerConsistencyReplicaSet=true is built in"]
+            warnings("ContextualLogging=false"),
+            ["feature gate ContextualLogging=false has no effect: only ContextualLogging=true is built in"]
         );
         assert_eq!(
             warnings("LogarithmicScaleDown=true"),
             ["feature gate LogarithmicScaleDown is GA, and will be removed in a future release"]
         );
-        assert!(warnings("AllBeta=false").len() > 5);
+        assert!(warnings("AllBeta=false").len() > 2);
     }
 
     #[test]

@@ -49,7 +49,7 @@ pub use configz::{CONFIGZ_NAME, configz};
 pub use context::{Environment, SyncObserver};
 pub use controllers::{ControllerError, Controllers, Standby};
 pub use descriptor::{CONTROLLERS, Descriptor};
-pub use feature_gates::FeatureGates;
+pub use feature_gates::{ControllerFeatures, FeatureGates};
 pub use flags::{FLAGS, Flag, FlagError, FlagKind, Flags};
 pub use manager::Manager;
 pub use run::{Process, RunError, run};

@@ -111,11 +111,30 @@ pub struct Choice {
     pub criterion: Criterion,
 }
 
+/// Parameters of the ranking that are the same for all pods.
+#[derive(Debug, Clone, Copy)]
+pub struct Ranking<'a> {
+    /// Active related pods on each node.
+    pub related: &'a NodeCounts<'a>,
+    /// If `false`, deletion costs are ignored, as upstream with the feature gate `PodDeletionCost` off.
+    pub deletion_cost: bool,
+    /// Time that ages are measured at.
+    pub now: Timestamp,
+}
+
+impl<'a> Ranking<'a> {
+    /// Ranking with upstream's default feature gates.
+    pub fn new(related: &'a NodeCounts<'a>, now: Timestamp) -> Self {
+        Self { related, deletion_cost: true, now }
+    }
+}
+
 /// The `count` of `pods` that go first, in the order in which they do.
 ///
 /// Fewer are returned where there are fewer. Where nothing stays there is nothing to differ from.
-pub fn first_to_go(pods: &[Arc<Pod>], count: usize, related: &NodeCounts<'_>, now: Timestamp) -> Vec<Choice> {
-    let mut ranked: Vec<_> = pods.iter().map(|pod| Ranked::new(pod, related, now)).collect();
+pub fn first_to_go(pods: &[Arc<Pod>], count: usize, ranking: &Ranking<'_>) -> Vec<Choice> {
+    let now = ranking.now;
+    let mut ranked: Vec<_> = pods.iter().map(|pod| Ranked::new(pod, ranking)).collect();
     // The grade is a total order and cheap, and settles most of it. Only groups of one grade, and of those only
     // what is not wholly beyond the cut, need the rest.
     ranked.sort_unstable_by_key(|pod| pod.grade);
@@ -174,7 +193,7 @@ struct Grade {
 }
 
 impl<'a> Ranked<'a> {
-    fn new(pod: &'a Arc<Pod>, related: &NodeCounts<'_>, now: Timestamp) -> Self {
+    fn new(pod: &'a Arc<Pod>, ranking: &Ranking<'_>) -> Self {
         let grade = Grade {
             scheduled: !node(pod).is_empty(),
             phase: match pod.phase {
@@ -183,10 +202,10 @@ impl<'a> Ranked<'a> {
                 Phase::Pending | Phase::Other | Phase::Succeeded | Phase::Failed => 0,
             },
             ready: pod.ready.is_true,
-            deletion_cost: pod.deletion_cost,
-            related: Reverse(related.get(pod)),
+            deletion_cost: if ranking.deletion_cost { pod.deletion_cost } else { 0 },
+            related: Reverse(ranking.related.get(pod)),
             // For how long a pod has *not* been ready does not count.
-            ready_age: Age::of(pod.ready.since.filter(|_| pod.ready.is_true), now),
+            ready_age: Age::of(pod.ready.since.filter(|_| pod.ready.is_true), ranking.now),
         };
         Self { pod, grade }
     }

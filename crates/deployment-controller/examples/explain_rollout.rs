@@ -15,6 +15,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         deployment: Arc::new(deployment()?),
         replica_sets: vec![Arc::new(replica_set("web-old", "web:1", 10, 10)?)],
         running: BTreeSet::new(),
+        terminating_replicas: true,
     };
     println!("A new image for ten pods, at most three more and two fewer at a time:\n");
     println!("{}\n", plan_assuming_success(&view, now));

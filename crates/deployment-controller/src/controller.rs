@@ -41,6 +41,9 @@ pub struct Config {
     pub replica_set_control: Arc<dyn ReplicaSetControl>,
     /// Takes its events; to be made for [`COMPONENT`](Self::COMPONENT).
     pub recorder: Arc<dyn EventRecorder>,
+    /// If `false`, `status.terminatingReplicas` of Deployments is not set, and cleared where it is (feature gate
+    /// `DeploymentReplicaSetTerminatingReplicas`).
+    pub terminating_replicas: bool,
     /// Who counts what its queue does; none for nobody.
     pub queue_metrics: Option<Arc<dyn MetricsProvider>>,
     /// Who counts its syncs.
@@ -51,7 +54,7 @@ impl Config {
     /// What upstream's events name as their source.
     pub const COMPONENT: &str = "deployment-controller";
 
-    /// A configuration without metrics.
+    /// A configuration with upstream's default feature gates and without metrics.
     pub fn new(
         clock: Arc<dyn Clock>,
         deployments: SharedInformer<Deployment>,
@@ -69,6 +72,7 @@ impl Config {
             deployment_control,
             replica_set_control,
             recorder,
+            terminating_replicas: true,
             queue_metrics: None,
             sync_metrics: Arc::new(NoSyncMetrics),
         }
@@ -117,6 +121,7 @@ impl DeploymentController {
                 replica_sets: replica_sets.store(),
                 own_writes: OwnWrites::default(),
             },
+            terminating_replicas: config.terminating_replicas,
         });
         Self { syncer, queue, metrics: config.sync_metrics, deployments, replica_sets, pods }
     }

@@ -21,6 +21,9 @@ pub struct View {
     /// UIDs of those among them that have a pod which has not ended. Only a Recreate asks; for other strategies it
     /// may be empty.
     pub running: BTreeSet<Arc<str>>,
+    /// If `false`, the status does not contain `terminatingReplicas` (feature gate
+    /// `DeploymentReplicaSetTerminatingReplicas`).
+    pub terminating_replicas: bool,
 }
 
 /// What a sync does, in order, as far as that can be told.

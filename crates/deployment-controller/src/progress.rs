@@ -29,7 +29,7 @@ use crate::{
 /// Upstream counterpart: `syncRolloutStatus`.
 pub(crate) fn sync_rollout_status(pass: &mut Pass<'_>, roles: &Roles, waits_for: WaitsFor) -> Step<Outcome> {
     let d = &pass.deployment;
-    let mut status = calculate_status(d, roles, pass.now);
+    let mut status = calculate_status(pass, roles);
     estimate_progress(d, roles, &mut status, pass.now);
     match replica_failure(roles) {
         Some(failure) => conditions::set(&mut status, failure),

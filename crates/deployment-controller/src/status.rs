@@ -1,10 +1,9 @@
 //! The Deployment's status, computed from its ReplicaSets' (US-4.11).
 
 use kcm_api::{
-    Deployment, DeploymentStatus,
+    DeploymentStatus,
     condition_status::{FALSE, TRUE},
 };
-use kcm_clock::Timestamp;
 use kcm_deployment_util::{
     conditions::{self, condition_type::AVAILABLE, reason},
     fenceposts::max_unavailable,
@@ -27,7 +26,7 @@ pub(crate) fn sync_deployment_status(
     roles: &Roles,
     waits_for: WaitsFor,
 ) -> Step<Outcome> {
-    let status = calculate_status(&pass.deployment, roles, pass.now);
+    let status = calculate_status(pass, roles);
     if status != pass.deployment.status {
         write(pass, status)?;
     }
@@ -45,7 +44,8 @@ pub(crate) fn write(pass: &mut Pass<'_>, status: DeploymentStatus) -> Step<()> {
 ///
 /// Upstream counterpart: `calculateStatus`. Conditions other than `Available` are carried over, and so is what this
 /// version does not know of.
-pub(crate) fn calculate_status(deployment: &Deployment, roles: &Roles, now: Timestamp) -> DeploymentStatus {
+pub(crate) fn calculate_status(pass: &Pass<'_>, roles: &Roles) -> DeploymentStatus {
+    let deployment = &*pass.deployment;
     let before = &deployment.status;
     let available = available_replica_count(roles.iter());
     let mut status = DeploymentStatus {
@@ -56,7 +56,10 @@ pub(crate) fn calculate_status(deployment: &Deployment, roles: &Roles, now: Time
         available_replicas: available,
         // Of what is asked for, not of what there is (US-9).
         unavailable_replicas: replica_count(roles.iter()).wrapping_sub(available).max(0),
-        terminating_replicas: terminating_replica_count(roles.iter()),
+        terminating_replicas: match pass.view.terminating_replicas {
+            true => terminating_replica_count(roles.iter()),
+            false => None,
+        },
         conditions: before.conditions.clone(),
         collision_count: before.collision_count,
         extra: before.extra.clone(),
@@ -67,7 +70,7 @@ pub(crate) fn calculate_status(deployment: &Deployment, roles: &Roles, now: Time
     } else {
         (FALSE, reason::MINIMUM_REPLICAS_UNAVAILABLE, "Deployment does not have minimum availability.")
     };
-    conditions::set(&mut status, conditions::new(AVAILABLE, holds, reason, message, now.into()));
+    conditions::set(&mut status, conditions::new(AVAILABLE, holds, reason, message, pass.now.into()));
     status
 }
 
@@ -106,3 +109,6 @@ fn what_changed(before: &DeploymentStatus, after: &DeploymentStatus) -> String {
     }
     changes.join(", ")
 }
+
+#[cfg(test)]
+mod tests;

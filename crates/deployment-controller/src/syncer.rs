@@ -20,6 +20,7 @@ pub(crate) struct Syncer {
     pub(crate) replica_sets: Store<ReplicaSet>,
     pub(crate) pods: Store<Pod>,
     pub(crate) executor: Executor,
+    pub(crate) terminating_replicas: bool,
 }
 
 impl Syncer {
@@ -38,7 +39,12 @@ impl Syncer {
 
     /// What the caches hold of the Deployment, once its ReplicaSets are claimed.
     async fn view(&self, deployment: Arc<Deployment>) -> Result<View, SyncError> {
-        let mut view = View { deployment, replica_sets: Vec::new(), running: BTreeSet::new() };
+        let mut view = View {
+            deployment,
+            replica_sets: Vec::new(),
+            running: BTreeSet::new(),
+            terminating_replicas: self.terminating_replicas,
+        };
         let deployment = &*view.deployment;
         // It is told off, and nothing is claimed for it.
         if selects_everything(deployment.spec.selector.as_ref()) {

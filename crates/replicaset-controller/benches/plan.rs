@@ -62,6 +62,7 @@ fn view(replicas: usize, alike: bool) -> View {
         terminating: Some(0),
         hold: None,
         burst_replicas: DEFAULT_BURST_REPLICAS,
+        pod_deletion_cost: true,
     }
 }
 

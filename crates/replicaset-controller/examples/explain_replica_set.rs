@@ -38,6 +38,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         terminating: Some(0),
         hold: None,
         burst_replicas: DEFAULT_BURST_REPLICAS,
+        pod_deletion_cost: true,
         related: Vec::new(),
     };
     let now = RealClock::new().now();

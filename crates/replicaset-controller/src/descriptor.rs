@@ -17,6 +17,8 @@ pub struct Descriptor {
     pub terminating_replicas: bool,
     /// Whether a sync waits until the caches have seen what the one before it wrote (US-3.7). For pods it always does.
     pub reads_own_writes: bool,
+    /// If `false`, deletion costs of pods are ignored when some must go (feature gate `PodDeletionCost`).
+    pub pod_deletion_cost: bool,
     /// Whether pods of owners with the same owner count as related when some must go (US-5.6).
     pub ranks_by_related_pods: bool,
 }
@@ -30,6 +32,7 @@ pub const REPLICA_SET: Descriptor = Descriptor {
     component: "replicaset-controller",
     terminating_replicas: true,
     reads_own_writes: true,
+    pod_deletion_cost: true,
     ranks_by_related_pods: true,
 };
 
@@ -45,5 +48,6 @@ pub const REPLICATION_CONTROLLER: Descriptor = Descriptor {
     component: "replication-controller",
     terminating_replicas: false,
     reads_own_writes: false,
+    pod_deletion_cost: true,
     ranks_by_related_pods: false,
 };

@@ -2,7 +2,7 @@ use std::{fmt, sync::Arc};
 
 use kcm_api::Pod;
 use kcm_clock::Timestamp;
-use kcm_controller_util::ranking::{Criterion, NodeCounts, first_to_go};
+use kcm_controller_util::ranking::{Criterion, NodeCounts, Ranking, first_to_go};
 use serde::{Serialize, Serializer, ser::SerializeStruct};
 
 use crate::{Hold, View};
@@ -129,7 +129,8 @@ fn limited(now: usize, all: usize) -> String {
 fn choose(view: &View, count: usize, now: Timestamp) -> Vec<Victim> {
     let related = NodeCounts::of(&view.related);
     let youngest = youngest_ready_age(view, now);
-    first_to_go(&view.active, count, &related, now)
+    let ranking = Ranking { deletion_cost: view.pod_deletion_cost, ..Ranking::new(&related, now) };
+    first_to_go(&view.active, count, &ranking)
         .into_iter()
         .map(|choice| Victim {
             age_ratio: age_ratio(&choice.pod, youngest, now),

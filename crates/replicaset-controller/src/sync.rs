@@ -150,6 +150,7 @@ impl Syncer {
             terminating: self.descriptor.terminating_replicas.then_some(terminating),
             hold,
             burst_replicas: self.burst_replicas,
+            pod_deletion_cost: self.descriptor.pod_deletion_cost,
             related: Vec::new(),
         };
         if view.hold.is_none() && view.surplus().1 {

@@ -21,6 +21,8 @@ pub struct View {
     pub hold: Option<Hold>,
     /// The most pods to create or delete in one sync.
     pub burst_replicas: usize,
+    /// If `false`, deletion costs of pods are ignored (feature gate `PodDeletionCost`).
+    pub pod_deletion_cost: bool,
     /// Pods that are to be spread together with these over the nodes, whoever owns them. Looked up only when a
     /// choice depends on them.
     pub related: Vec<Arc<Pod>>,

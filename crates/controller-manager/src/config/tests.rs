@@ -49,7 +49,7 @@ fn config_takes_what_flags_say() {
                 --controller-start-interval=2s --controller-shutdown-timeout=0 --concurrent-rc-syncs=9 \
                 --leader-elect=true --leader-elect-resource-name=ours --leader-elect-resource-namespace=ns \
                 --leader-elect-lease-duration=60s --leader-elect-renew-deadline=40s \
-                --leader-elect-retry-period=5s";
+                --leader-elect-retry-period=5s --feature-gates=PodDeletionCost=false";
     let expected = ManagerConfig {
         controllers: Selection::new(&["deployment".to_owned()]).unwrap(),
         concurrent_deployment_syncs: 7,
@@ -59,15 +59,29 @@ fn config_takes_what_flags_say() {
         min_resync_period: Duration::from_secs(5400),
         controller_start_interval: Duration::from_secs(2),
         controller_shutdown_timeout: Duration::ZERO,
+        features: ControllerFeatures { pod_deletion_cost: false, ..ControllerFeatures::default() },
         leader_election: Some(LeaderElectionSettings {
             lease_duration: Duration::from_secs(60),
             renew_deadline: Duration::from_secs(40),
             retry_period: Duration::from_secs(5),
             resource_name: "ours".to_owned(),
             resource_namespace: "ns".to_owned(),
+            release_on_cancel: true,
         }),
     };
     assert_eq!(run(line).manager, expected);
+}
+
+#[test]
+fn lease_is_released_unless_the_gate_is_switched_off() {
+    const GATE: &str = "ControllerManagerReleaseLeaderElectionLockOnExit";
+    let released = |line: &str| {
+        let run = run(line);
+        assert!(run.warnings.is_empty(), "{:?}", run.warnings);
+        run.manager.leader_election.unwrap().release_on_cancel
+    };
+    assert!(released("--leader-elect") && released(&format!("--feature-gates={GATE}=true")));
+    assert!(!released(&format!("--feature-gates={GATE}=false")));
 }
 
 #[test]
@@ -293,7 +307,7 @@ fn port_that_is_off_needs_no_sensible_settings() {
 fn flags_without_effect_are_told() {
     let run = run(
         "--node-sync-period=1s --concurrent-gc-syncs=30 --cluster-name=x --controllers=*,-job,tokencleaner \
-                   --feature-gates=PodDeletionCost=false --tls-min-version=VersionTLS10 \
+                   --feature-gates=ContextualLogging=false --tls-min-version=VersionTLS10 \
                    --tls-cipher-suites=TLS_RSA_WITH_AES_128_CBC_SHA --tls-curve-preferences=29 \
                    --enable-leader-migration --kube-api-content-type=application/vnd.kubernetes.protobuf",
     );
@@ -302,7 +316,7 @@ fn flags_without_effect_are_told() {
         run.warnings,
         [
             "--node-sync-period is deprecated: it has no effect",
-            "feature gate PodDeletionCost=false has no effect: only PodDeletionCost=true is built in",
+            "feature gate ContextualLogging=false has no effect: only ContextualLogging=true is built in",
             "--controllers asks for controllers that are not built in: token-cleaner-controller",
             "--enable-leader-migration has no effect: no controller that migrates is built in",
             "--kube-api-content-type has no effect: requests are written in JSON",

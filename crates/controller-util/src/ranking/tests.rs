@@ -8,12 +8,18 @@ const MONTH: i64 = 30 * 24 * HOUR;
 
 /// Which of two pods goes first, given how many related pods there are on their nodes; and by what.
 fn decide(a: &Pod, a_related: u32, b: &Pod, b_related: u32) -> (Ordering, Criterion) {
-    fn ranked(pod: &Arc<Pod>, related: u32) -> Ranked<'_> {
+    decide_with(true, (a, a_related), (b, b_related))
+}
+
+/// [`decide`] with the feature gate `PodDeletionCost` on or off.
+fn decide_with(deletion_cost: bool, a: (&Pod, u32), b: (&Pod, u32)) -> (Ordering, Criterion) {
+    fn ranked(pod: &Arc<Pod>, related: u32, deletion_cost: bool) -> Ranked<'_> {
         let counts = NodeCounts(HashMap::from([(node(pod), related)]));
-        Ranked::new(pod, &counts, now())
+        Ranked::new(pod, &Ranking { deletion_cost, ..Ranking::new(&counts, now()) })
     }
+    let ((a, a_related), (b, b_related)) = (a, b);
     let (a, b) = (Arc::new(a.clone()), Arc::new(b.clone()));
-    let (a, b) = (ranked(&a, a_related), ranked(&b, b_related));
+    let (a, b) = (ranked(&a, a_related, deletion_cost), ranked(&b, b_related, deletion_cost));
     let order = a.grade.cmp(&b.grade).then_with(|| compare_in_grade(a.pod, b.pod, now()).0);
     (order, a.difference(&b, now()))
 }
@@ -146,6 +152,16 @@ fn test_sorting_active_pods_with_ranks_ordered_pairs() {
     }
 }
 
+/// `TestSortingActivePodsWithRanks`: high-deletion-cost 2 < low-deletion-cost 1 with the gate PodDeletionCost off.
+#[test]
+fn test_sorting_active_pods_with_ranks_without_deletion_cost() {
+    let (high, low) = (upstream_pod("high-deletion-cost"), upstream_pod("low-deletion-cost"));
+    let off = |a: (&Pod, u32), b: (&Pod, u32)| decide_with(false, a, b);
+    assert_eq!(off((&high, 2), (&low, 1)), (Ordering::Less, Criterion::CrowdedNode));
+    assert_eq!(off((&low, 1), (&high, 2)), (Ordering::Greater, Criterion::CrowdedNode));
+    assert_eq!(off((&low, 1), (&high, 1)).0, Ordering::Equal);
+}
+
 #[test]
 fn rank_and_cost_and_restarts_decide_in_this_order() {
     use Criterion as C;
@@ -184,7 +200,7 @@ fn test_sorting_active_pods() {
         &t.ready_for_a_month,
     ];
     let pods: Vec<_> = expected.iter().rev().map(|pod| Arc::new((*pod).clone())).collect();
-    let order = first_to_go(&pods, pods.len(), &NodeCounts::default(), now());
+    let order = first_to_go(&pods, pods.len(), &Ranking::new(&NodeCounts::default(), now()));
     let names: Vec<_> = order.iter().map(|choice| choice.pod.key.name.to_string()).collect();
     assert_eq!(names, expected.map(|pod| pod.key.name.to_string()));
 }
@@ -237,7 +253,7 @@ fn pods_that_go_say_in_what_they_differ_from_the_first_that_stays() {
         ready(on(pod("stays-too"), "n"), ago(9)),
     ]
     .map(Arc::new);
-    let choices = first_to_go(&pods, 2, &NodeCounts::default(), now());
+    let choices = first_to_go(&pods, 2, &Ranking::new(&NodeCounts::default(), now()));
     let texts: Vec<_> =
         choices.iter().map(|choice| format!("{}: {}", choice.pod.key.name, choice.criterion)).collect();
     assert_eq!(texts, ["nowhere: bound to no node", "pending: less far in its life"]);
@@ -246,9 +262,9 @@ fn pods_that_go_say_in_what_they_differ_from_the_first_that_stays() {
 #[test]
 fn more_pods_asked_for_than_there_are_gives_all_of_them() {
     let pods = [pod("a"), pod("b")].map(Arc::new);
-    assert_eq!(first_to_go(&pods, 5, &NodeCounts::default(), now()).len(), 2);
-    assert!(first_to_go(&[], 5, &NodeCounts::default(), now()).is_empty());
-    assert!(first_to_go(&pods, 0, &NodeCounts::default(), now()).is_empty());
+    assert_eq!(first_to_go(&pods, 5, &Ranking::new(&NodeCounts::default(), now())).len(), 2);
+    assert!(first_to_go(&[], 5, &Ranking::new(&NodeCounts::default(), now())).is_empty());
+    assert!(first_to_go(&pods, 0, &Ranking::new(&NodeCounts::default(), now())).is_empty());
 }
 
 #[test]
@@ -261,7 +277,7 @@ fn comparison_that_goes_round_in_a_circle_is_survived() {
     assert!(before(&a, &b) && before(&b, &c) && before(&c, &a), "this test is about a circle");
     let orders = [[&a, &b, &c], [&c, &b, &a], [&b, &a, &c]].map(|pods| {
         let pods = pods.map(|pod| Arc::new(pod.clone()));
-        first_to_go(&pods, 3, &NodeCounts::default(), now())
+        first_to_go(&pods, 3, &Ranking::new(&NodeCounts::default(), now()))
     });
     assert!(orders.iter().all(|order| *order == orders[0]));
 }
@@ -306,8 +322,8 @@ proptest! {
     ) {
         let related = NodeCounts::of(&pods);
         prop_assert_eq!(
-            first_to_go(&pods, count, &related, now()),
-            first_to_go(&shuffled, count, &related, now())
+            first_to_go(&pods, count, &Ranking::new(&related, now())),
+            first_to_go(&shuffled, count, &Ranking::new(&related, now()))
         );
     }
 
@@ -320,7 +336,7 @@ proptest! {
     ) {
         let related = NodeCounts::of(&pods);
         let before = |a: &Arc<Pod>, b: &Arc<Pod>| {
-            let (a, b) = (Ranked::new(a, &related, now()), Ranked::new(b, &related, now()));
+            let (a, b) = (Ranked::new(a, &Ranking::new(&related, now())), Ranked::new(b, &Ranking::new(&related, now())));
             a.grade.cmp(&b.grade).then_with(|| compare_in_grade(a.pod, b.pod, now()).0).is_lt()
         };
         let equal = |a: &Arc<Pod>, b: &Arc<Pod>| !before(a, b) && !before(b, a);
@@ -330,7 +346,7 @@ proptest! {
         prop_assume!(is_order);
 
         let goes: Vec<_> =
-            first_to_go(&pods, count, &related, now()).into_iter().map(|choice| choice.pod).collect();
+            first_to_go(&pods, count, &Ranking::new(&related, now())).into_iter().map(|choice| choice.pod).collect();
         prop_assert_eq!(goes.len(), count.min(pods.len()));
         prop_assert!(goes.windows(2).all(|pair| !before(&pair[1], &pair[0])));
         let stays = pods.iter().filter(|pod| !goes.contains(pod));

@@ -11,7 +11,12 @@ use crate::{
 fn deleted(limit: i32, old: Vec<ReplicaSet>) -> Vec<String> {
     let mut d = deployment(1);
     d.spec.revision_history_limit = Some(limit);
-    let view = View { deployment: Arc::new(d), replica_sets: Vec::new(), running: BTreeSet::new() };
+    let view = View {
+        deployment: Arc::new(d),
+        replica_sets: Vec::new(),
+        running: BTreeSet::new(),
+        terminating_replicas: true,
+    };
     let old: Vec<_> = old.into_iter().map(Arc::new).collect();
     let (outcome, actions) = decide(&view, |pass| cleanup_deployment(pass, &old));
     outcome.unwrap();

@@ -1,9 +1,12 @@
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use kcm_api::ReplicaSet;
 
 use super::*;
-use crate::testing::{START, deployment};
+use crate::{
+    View,
+    testing::{START, deployment},
+};
 
 fn condition(holds: &str, reason: &str, at: i64) -> DeploymentCondition {
     conditions::new(PROGRESSING, holds, reason, "", Time::from_unix(at))
@@ -125,7 +128,13 @@ impl Rollout {
             old: self.old.map(|counts| set("bar", counts)).into_iter().collect(),
         };
         let now = Time::from_unix(START + 100).timestamp();
-        let mut status = calculate_status(&d, &roles, now);
+        let view = View {
+            deployment: Arc::new(d.clone()),
+            replica_sets: Vec::new(),
+            running: BTreeSet::new(),
+            terminating_replicas: true,
+        };
+        let mut status = calculate_status(&Pass::new(&view, &[], now), &roles);
         estimate_progress(&d, &roles, &mut status, now);
         status.condition(PROGRESSING).cloned()
     }

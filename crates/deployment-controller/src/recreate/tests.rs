@@ -8,7 +8,7 @@ fn view(running: &[&str]) -> View {
     let mut d = deployment(2);
     set_recreate(&mut d);
     let running = running.iter().map(|name| format!("uid-of-{name}").into()).collect();
-    View { deployment: Arc::new(d), replica_sets: Vec::new(), running }
+    View { deployment: Arc::new(d), replica_sets: Vec::new(), running, terminating_replicas: true }
 }
 
 /// `TestScaleDownOldReplicaSets`.

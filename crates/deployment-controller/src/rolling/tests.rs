@@ -15,7 +15,12 @@ fn rollout(replicas: i32, surge: i32, unavailable: i32) -> Deployment {
 }
 
 fn view(d: Deployment) -> View {
-    View { deployment: Arc::new(d), replica_sets: Vec::new(), running: BTreeSet::new() }
+    View {
+        deployment: Arc::new(d),
+        replica_sets: Vec::new(),
+        running: BTreeSet::new(),
+        terminating_replicas: true,
+    }
 }
 
 /// The size that the last write of a ReplicaSet gave it.

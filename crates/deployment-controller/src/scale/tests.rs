@@ -58,7 +58,12 @@ fn check(case: &Case) {
     }
     roles.old.reverse();
 
-    let view = View { deployment: Arc::new(d), replica_sets: Vec::new(), running: BTreeSet::new() };
+    let view = View {
+        deployment: Arc::new(d),
+        replica_sets: Vec::new(),
+        running: BTreeSet::new(),
+        terminating_replicas: true,
+    };
     let (outcome, actions) = decide(&view, |pass| scale(pass, &roles));
     outcome.unwrap();
     let mut after: BTreeMap<String, i32> =
@@ -237,8 +242,12 @@ fn scale_with_a_saturated_new_set_takes_the_rest_down_from_the_newest() {
         })),
         old: vec![Arc::new(replica_set("a", "any", 1, 2, 2)), Arc::new(replica_set("b", "any", 2, 1, 1))],
     };
-    let view =
-        View { deployment: Arc::new(deployment(3)), replica_sets: Vec::new(), running: BTreeSet::new() };
+    let view = View {
+        deployment: Arc::new(deployment(3)),
+        replica_sets: Vec::new(),
+        running: BTreeSet::new(),
+        terminating_replicas: true,
+    };
     let (_, actions) = decide(&view, |pass| scale(pass, &roles));
     let updates: Vec<String> = actions.iter().map(|planned| planned.action.to_string()).collect();
     assert_eq!(

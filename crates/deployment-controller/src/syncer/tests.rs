@@ -27,6 +27,7 @@ fn syncer(caches: &Caches, world: World) -> (Syncer, Arc<Server>, Arc<FakeRecord
             replica_sets: caches.replica_sets.reader(),
             own_writes: OwnWrites::default(),
         },
+        terminating_replicas: true,
     };
     (syncer, server, recorder)
 }

@@ -99,6 +99,7 @@ impl World {
             deployment: Arc::new(self.deployment.clone()),
             running: running.map(|set| Arc::clone(set.uid())).collect(),
             replica_sets: sets.cloned().map(Arc::new).collect(),
+            terminating_replicas: true,
         }
     }
 

@@ -189,7 +189,7 @@ proptest! {
             }
             Arc::new(set)
         });
-        let view = View { deployment: Arc::new(d), replica_sets: sets.collect(), running: BTreeSet::new() };
+        let view = View { deployment: Arc::new(d), replica_sets: sets.collect(), running: BTreeSet::new(), terminating_replicas: true };
         let plan = plan_assuming_success(&view, kcm_api::Time::from_unix(START).timestamp());
         prop_assert!(matches!(plan.end, End::Done(_)));
     }
@@ -199,8 +199,12 @@ proptest! {
 /// reason to panic.
 #[test]
 fn plan_of_a_deployment_with_nothing_in_it_ends() {
-    let view =
-        View { deployment: Arc::default(), replica_sets: vec![Arc::default()], running: BTreeSet::new() };
+    let view = View {
+        deployment: Arc::default(),
+        replica_sets: vec![Arc::default()],
+        running: BTreeSet::new(),
+        terminating_replicas: true,
+    };
     let plan = plan_assuming_success(&view, kcm_api::Time::from_unix(START).timestamp());
     assert!(matches!(plan.end, End::Done(Err(_))), "{plan}");
     let mut d = deployment(1);

@@ -13,6 +13,7 @@ fn view(replicas: i32, pods: Vec<Pod>) -> View {
         terminating: Some(0),
         hold: None,
         burst_replicas: 500,
+        pod_deletion_cost: true,
         related: Vec::new(),
     }
 }
@@ -213,6 +214,25 @@ fn plan_for_a_settled_replica_set_reads_well() {
 #[test]
 fn plan_to_zero_reads_well() {
     insta::assert_yaml_snapshot!(plan(&view(0, pods(2)), now()));
+}
+
+/// `TestPodDeletionCost`: the case `disabled-with-different-costs`, in which the pod that restarted goes.
+#[test]
+fn deletion_cost_is_ignored_with_the_gate_off() {
+    let pod = |name: &str, deletion_cost, max_restarts| Pod {
+        deletion_cost,
+        max_restarts,
+        ..ready(pod(name), ago(0))
+    };
+    let view = view(1, vec![pod("expensive", 1000, 5), pod("cheap", 100, 0)]);
+    let deleted = |pod_deletion_cost| match plan(&View { pod_deletion_cost, ..view.clone() }, now()) {
+        Plan::DeletePods { victims, .. } => {
+            victims.iter().map(|victim| victim.pod.key.name.to_string()).collect()
+        }
+        other => vec![format!("{other:?}")],
+    };
+    assert_eq!(deleted(true), ["cheap"]);
+    assert_eq!(deleted(false), ["expensive"]);
 }
 
 #[test]

@@ -38,6 +38,7 @@ fn view(replica_set: ReplicaSet, pods: Vec<Pod>) -> View {
         terminating: Some(0),
         hold: None,
         burst_replicas: 500,
+        pod_deletion_cost: true,
         related: Vec::new(),
     }
 }
@@ -86,6 +87,11 @@ fn test_calculate_status_terminating_replicas_are_told_where_the_kind_tells_them
             Some(2),
         ),
         ("1 fully labelled pods and 2 terminating with the gate (ReplicationController)", None, None),
+        (
+            "1 fully labelled pod and 1 terminating without DeploymentReplicaSetTerminatingReplicas",
+            None,
+            None,
+        ),
     ];
     for (name, terminating, expected) in cases {
         let mut view = view(subject(0, &json!({"terminatingReplicas": 7})), vec![going(pod("p"))]);

@@ -1,13 +1,13 @@
 //! A server and both controllers, and how a test talks to the server.
 
-use std::{sync::Arc, time::Duration};
+use std::{ffi::OsString, sync::Arc, time::Duration};
 
 use kcm_apiserver::{
     ApiServer, ApiStatus, DeleteOptions, ListOptions, Object, PatchType, Resource, Subresource, WriteOptions,
 };
 use kcm_client::RateLimit;
-use kcm_clock::Clock;
-use kcm_controller_manager::{Controllers, ManagerConfig};
+use kcm_clock::{Clock, Random};
+use kcm_controller_manager::{Command, Controllers, ManagerConfig};
 use serde_json::{Value, json};
 use tokio_util::sync::DropGuard;
 
@@ -19,7 +19,8 @@ const NAMESPACE: &str = "default";
 pub(crate) struct Cluster {
     pub(crate) server: Arc<ApiServer>,
     clock: Arc<dyn Clock>,
-    _controllers: Controllers,
+    random: Arc<dyn Random>,
+    controllers: Option<Controllers>,
     _sandbox: Option<DropGuard>,
 }
 
@@ -32,11 +33,31 @@ impl Cluster {
     /// One with so many simulated nodes, a scheduler and a garbage collector; with none of these where that is zero.
     pub(crate) fn with(nodes: usize) -> Self {
         let world = World::new();
-        let config = ManagerConfig { rate_limit: RateLimit::UNLIMITED, ..ManagerConfig::default() };
         let sandbox = (nodes > 0).then(|| world.run_sandbox(nodes));
         let World { server, clock, random } = world;
-        let controllers = Controllers::in_process(&config, server.service(), &clock, &random);
-        Self { server, clock, _controllers: controllers, _sandbox: sandbox }
+        let mut cluster = Self { server, clock, random, controllers: None, _sandbox: sandbox };
+        cluster.run_with("");
+        cluster
+    }
+
+    /// One without nodes, with controllers that were started with these `--feature-gates`.
+    pub(crate) fn with_gates(gates: &str) -> Self {
+        let mut cluster = Self::new();
+        cluster.run_with(gates);
+        cluster
+    }
+
+    /// Replaces the controllers by ones that were started with these `--feature-gates`.
+    pub(crate) fn run_with(&mut self, gates: &str) {
+        let flags = ["--leader-elect=false".to_owned(), format!("--feature-gates={gates}")];
+        let Command::Run(invocation) = Command::parse(flags.map(OsString::from)).unwrap() else {
+            panic!("the flags start no controllers");
+        };
+        let config = ManagerConfig { rate_limit: RateLimit::UNLIMITED, ..invocation.manager };
+        // The old ones end before the new ones start.
+        self.controllers = None;
+        let Self { server, clock, random, .. } = self;
+        self.controllers = Some(Controllers::in_process(&config, server.service(), clock, random));
     }
 
     /// Lets so much time pass.

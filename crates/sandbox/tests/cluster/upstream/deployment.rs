@@ -32,6 +32,13 @@ fn rolling(surge: i64, unavailable: i64) -> Value {
     json!({ "spec": { "strategy": { "type": "RollingUpdate", "rollingUpdate": bounds } } })
 }
 
+const WITHOUT_TERMINATING_REPLICAS: &str = "DeploymentReplicaSetTerminatingReplicas=false";
+
+/// `status.terminatingReplicas` of `web`.
+fn terminating(cluster: &Cluster) -> Option<i64> {
+    cluster.web()["status"].get("terminatingReplicas").and_then(Value::as_i64)
+}
+
 impl Cluster {
     fn web(&self) -> Value {
         self.get(DEPLOYMENTS, "web")
@@ -421,38 +428,74 @@ async fn terminating_replicas_deployment_status_tells_of_all_its_replica_sets() 
     cluster.assert_complete();
 }
 
-/// `TestRecreateDeploymentForPodReplacement`, with the feature gate on, as it is by default.
+/// `TestTerminatingReplicasDeploymentStatus`: the gate off, and switched while it runs. Here a restart switches it.
 #[tokio::test(start_paused = true)]
-async fn recreate_deployment_for_pod_replacement_waits_for_terminating_pods() {
-    let cluster = Cluster::new();
+async fn terminating_replicas_deployment_status_follows_the_feature_gate() {
+    let mut cluster = Cluster::with_gates(WITHOUT_TERMINATING_REPLICAS);
     cluster.create(
         DEPLOYMENTS,
-        changed(deployment(10), json!({ "spec": { "strategy": { "type": "Recreate" } } })),
+        changed(deployment(6), json!({ "spec": { "strategy": { "type": "Recreate" } } })),
     );
     cluster.roll_out().await;
     for pod in &cluster.list(PODS) {
         cluster.patch(PODS, name(pod), json!({ "metadata": { "finalizers": ["fake/finalizer"] } }));
     }
-    cluster.set_image("new-image");
-    cluster.settle().await;
-    assert_eq!(cluster.sizes(), [0], "nothing new while pods are still going");
-    let web = cluster.web();
-    assert_eq!((count(&web, "replicas"), count(&web, "terminatingReplicas")), (0, 10));
-
-    for pod in cluster.list(PODS) {
-        cluster.patch(PODS, name(&pod), json!({ "metadata": { "finalizers": null } }));
+    assert_eq!((count(&cluster.web(), "replicas"), terminating(&cluster)), (6, None));
+    let steps =
+        [(4, WITHOUT_TERMINATING_REPLICAS, None), (3, "", Some(3)), (2, WITHOUT_TERMINATING_REPLICAS, None)];
+    for (replicas, gates, expected) in steps {
+        cluster.run_with(gates);
+        cluster.change(json!({ "spec": { "replicas": replicas } }));
+        cluster.settle().await;
+        let web = cluster.web();
+        let counts = ["replicas", "updatedReplicas", "readyReplicas", "availableReplicas"];
+        assert_eq!(counts.map(|field| count(&web, field)), [replicas; 4], "{gates}");
+        assert_eq!(terminating(&cluster), expected, "{gates}");
     }
-    cluster.roll_out().await;
-    cluster.assert_complete();
-    assert_eq!(cluster.sizes(), [0, 10]);
-    assert_eq!(count(&cluster.web(), "terminatingReplicas"), 0);
 }
 
-/// `TestRollingUpdateAndProportionalScalingForDeploymentPodReplacement`, with the feature gate on, as it is by default.
+/// `TestRecreateDeploymentForPodReplacement`: the feature gate on, and the gate off.
+#[tokio::test(start_paused = true)]
+async fn recreate_deployment_for_pod_replacement_waits_for_terminating_pods() {
+    for (gates, counted) in [("", true), (WITHOUT_TERMINATING_REPLICAS, false)] {
+        let cluster = Cluster::with_gates(gates);
+        let expected = |count: i64| counted.then_some(count);
+        cluster.create(
+            DEPLOYMENTS,
+            changed(deployment(10), json!({ "spec": { "strategy": { "type": "Recreate" } } })),
+        );
+        cluster.roll_out().await;
+        for pod in &cluster.list(PODS) {
+            cluster.patch(PODS, name(pod), json!({ "metadata": { "finalizers": ["fake/finalizer"] } }));
+        }
+        cluster.set_image("new-image");
+        cluster.settle().await;
+        assert_eq!(cluster.sizes(), [0], "nothing new while pods are still going: {gates}");
+        assert_eq!((count(&cluster.web(), "replicas"), terminating(&cluster)), (0, expected(10)), "{gates}");
+
+        for pod in cluster.list(PODS) {
+            cluster.patch(PODS, name(&pod), json!({ "metadata": { "finalizers": null } }));
+        }
+        cluster.roll_out().await;
+        cluster.assert_complete();
+        assert_eq!(cluster.sizes(), [0, 10], "{gates}");
+        assert_eq!(terminating(&cluster), expected(0), "{gates}");
+    }
+}
+
+/// `TestRollingUpdateAndProportionalScalingForDeploymentPodReplacement`: the feature gate on, and the gate off.
 #[tokio::test(start_paused = true)]
 async fn rolling_update_and_proportional_scaling_for_deployment_pod_replacement_do_not_wait_for_terminating_pods()
  {
-    let cluster = Cluster::new();
+    for (gates, terminating_replicas) in [("", Some(100)), (WITHOUT_TERMINATING_REPLICAS, None)] {
+        let cluster = Cluster::with_gates(gates);
+        roll_and_scale_in_flight(&cluster).await;
+        // The held pods of the old ReplicaSet are still terminating.
+        assert_eq!(terminating(&cluster), terminating_replicas, "{gates}");
+    }
+}
+
+async fn roll_and_scale_in_flight(cluster: &Cluster) {
     cluster.create(DEPLOYMENTS, changed(deployment(100), rolling(20, 0)));
     cluster.roll_out().await;
     cluster.assert_complete();
@@ -473,5 +516,4 @@ async fn rolling_update_and_proportional_scaling_for_deployment_pod_replacement_
     cluster.roll_out().await;
     cluster.assert_complete();
     assert_eq!(cluster.sizes(), [0, 120]);
-    assert_eq!(count(&cluster.web(), "terminatingReplicas"), 100, "those that were held are still going");
 }

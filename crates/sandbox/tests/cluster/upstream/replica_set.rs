@@ -123,33 +123,40 @@ async fn deleting_and_failed_pods_are_replaced_and_stay() {
     assert_eq!(count(&cluster.get(SETS, "rs"), "replicas"), 2);
 }
 
-/// `TestPodDeletionCost`, with the feature gate on, as it is by default.
+/// `TestPodDeletionCost`: the first pod has restarted five times, so it goes unless it is the more expensive one.
 #[tokio::test(start_paused = true)]
 async fn pod_deletion_cost_decides_who_goes() {
-    // The costs of the pods by name order, and who stays, where that is decided.
+    struct Case {
+        name: &'static str,
+        costs: [Option<&'static str>; 2],
+        gate: bool,
+        /// Index of the pod that stays.
+        stays: usize,
+    }
+    let different = [Some("1000"), Some("100")];
     let cases = [
-        ("enabled-with-different-costs", [Some("1"), Some("2")], Some(1)),
-        ("enabled-with-different-costs, the other way round", [Some("2"), Some("1")], Some(0)),
-        ("enabled-with-same-costs", [Some("1"), Some("1")], None),
-        ("enabled-with-no-costs", [None, None], None),
+        Case { name: "enabled-with-different-costs", costs: different, gate: true, stays: 0 },
+        Case { name: "enabled-with-same-costs", costs: [Some("100"); 2], gate: true, stays: 1 },
+        Case { name: "enabled-with-no-costs", costs: [None; 2], gate: true, stays: 1 },
+        Case { name: "disabled-with-different-costs", costs: different, gate: false, stays: 1 },
     ];
-    for (case, costs, stays) in cases {
-        let cluster = Cluster::new();
+    for Case { name: case, costs, gate, stays } in cases {
+        let cluster = Cluster::with_gates(&format!("PodDeletionCost={gate}"));
         cluster.create(SETS, replica_set(2));
-        cluster.roll_out().await;
+        cluster.settle().await;
         let pods = cluster.list(PODS);
-        for (pod, cost) in pods.iter().zip(costs) {
+        for ((pod, cost), restarts) in pods.iter().zip(costs).zip([5, 0]) {
             let annotations = json!({ "controller.kubernetes.io/pod-deletion-cost": cost });
             cluster.patch(PODS, name(pod), json!({ "metadata": { "annotations": annotations } }));
+            let status = json!({ "status": { "containerStatuses": [{ "restartCount": restarts }] } });
+            cluster.try_patch(PODS, name(pod), Some(Subresource::Status), status).unwrap();
         }
         cluster.settle().await;
         cluster.patch(SETS, "rs", json!({ "spec": { "replicas": 1 } }));
         cluster.settle().await;
         let left = cluster.list(PODS);
         assert_eq!(left.len(), 1, "{case}");
-        if let Some(stays) = stays {
-            assert_eq!(name(&left[0]), name(&pods[stays]), "{case}");
-        }
+        assert_eq!(name(&left[0]), name(&pods[stays]), "{case}");
     }
 }
 
@@ -280,6 +287,37 @@ async fn replica_sets_apps_v1_default_gc_policy_is_background() {
     let rs = cluster.get(SETS, "rs");
     assert!(rs["metadata"]["deletionTimestamp"].is_string());
     assert_eq!(rs["metadata"]["finalizers"], json!(["fake.example.com/blockDeletion"]));
+}
+
+/// `TestTerminatingReplicas`: the gate off, and switched while it runs. Here a restart switches it.
+#[tokio::test(start_paused = true)]
+async fn terminating_replicas_of_a_replica_set_follow_the_feature_gate() {
+    const GATE: &str = "DeploymentReplicaSetTerminatingReplicas";
+    let mut cluster = Cluster::with_gates(&format!("{GATE}=false"));
+    cluster.create(SETS, replica_set(5));
+    cluster.roll_out().await;
+    let terminating =
+        |cluster: &Cluster| cluster.get(SETS, "rs")["status"].get("terminatingReplicas").cloned();
+    let pods = cluster.list(PODS);
+    let held = json!({ "metadata": { "finalizers": ["fake/finalizer"] } });
+    pods.iter().for_each(|pod| drop(cluster.patch(PODS, name(pod), held.clone())));
+    cluster.delete(PODS, name(&pods[0]));
+    cluster.roll_out().await;
+    assert_eq!(terminating(&cluster), None);
+
+    cluster.run_with(&format!("{GATE}=true"));
+    cluster.delete(PODS, name(&pods[1]));
+    cluster.roll_out().await;
+    assert_eq!(terminating(&cluster), Some(json!(2)));
+    cluster.patch(PODS, name(&pods[0]), json!({ "metadata": { "finalizers": null } }));
+    cluster.settle().await;
+    assert_eq!(terminating(&cluster), Some(json!(1)), "updated when the pod is removed");
+
+    cluster.run_with(&format!("{GATE}=false"));
+    cluster.delete(PODS, name(&pods[2]));
+    cluster.roll_out().await;
+    assert_eq!(terminating(&cluster), None, "cleared");
+    assert_eq!(cluster.list(PODS).len(), 7, "5 non-terminating, 2 terminating");
 }
 
 /// `TestTerminatingReplicas`, with the feature gate on, as it is by default.
