@@ -19,7 +19,7 @@ pub struct PlannedAction {
 /// Objects are as they are to be sent: whole, with the resource version that they were decided on.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Action {
-    /// POST of a ReplicaSet. The cache is consulted when the name is taken, see [`Answer::NameTaken`].
+    /// POST of a ReplicaSet. If the name exists, or may exist, the result is [`Answer::NameTaken`].
     CreateReplicaSet(Arc<ReplicaSet>),
     /// PUT of a ReplicaSet.
     UpdateReplicaSet(Arc<ReplicaSet>),
@@ -55,11 +55,11 @@ pub enum Answer {
     Deployment(Arc<Deployment>),
     /// A ReplicaSet was deleted, or an event was handed over.
     Done,
-    /// A ReplicaSet could not be created because its name is taken.
+    /// A ReplicaSet could not be created because its name exists, or the create was not answered and the name exists.
     NameTaken {
-        /// What the server said.
+        /// Error of the create: `AlreadyExists`, or one that leaves open whether the create was executed.
         error: ApiError,
-        /// The ReplicaSet of that name in the cache, if the cache has it yet.
+        /// ReplicaSet with that name. `None` if the cache does not contain it and the API server does not return it.
         holder: Option<Arc<ReplicaSet>>,
     },
     /// It failed in another way.

@@ -17,10 +17,10 @@ use crate::{
     Outcome, Requeue, SyncError, execute::Executor, handlers::Handlers, own_writes::OwnWrites, syncer::Syncer,
 };
 
-/// How often a failed sync is tried again before its key is dropped until the next event.
+/// Number of retries after which a sync that still fails is logged as an error.
 ///
-/// With the default rate limiter the waits are 5 ms, 10 ms, 20 ms … 82 s.
-pub const MAX_RETRIES: u32 = 15;
+/// With the default rate limiter the first 15 waits are 5 ms, 10 ms, 20 ms … 82 s.
+const MAX_QUIET_RETRIES: u32 = 15;
 
 /// What upstream calls the controller's queue, and its metrics.
 const QUEUE: &str = "deployment";
@@ -183,7 +183,11 @@ async fn process(
     metrics.ended(took, handle_outcome(&queue, key, outcome));
 }
 
-/// Decides when the key comes again (US-4.3).
+/// Requeues the key (US-4.3).
+///
+/// DEVIATION: a sync that fails is retried until it succeeds, at the rate limiter's longest delay in the end. Upstream
+/// drops the key after 15 retries, less than three minutes; an admission webhook that fails for longer leaves the
+/// rollout standing until the next resync.
 ///
 /// Upstream counterpart: `handleErr`, and the enqueuing that upstream does in the middle of a sync.
 fn handle_outcome(
@@ -191,15 +195,17 @@ fn handle_outcome(
     key: ObjectKey,
     outcome: Result<Option<Outcome>, SyncError>,
 ) -> SyncResult {
-    match outcome {
+    let error = match outcome {
         Ok(None) => {
             queue.forget(&key);
-            SyncResult::Success
+            return SyncResult::Success;
         }
-        Ok(Some(Outcome { requeue, waits_for })) => {
-            trace!(controller = QUEUE, %key, %waits_for, ?requeue, "Synced");
+        Ok(Some(Outcome { ignored_error: Some(error), .. })) => error,
+        Ok(Some(outcome)) => {
+            let requeue = outcome.requeue();
+            trace!(controller = QUEUE, %key, waits_for = %outcome.waits_for, ?requeue, "Synced");
             match requeue {
-                Requeue::Never | Requeue::InVain(_) => queue.forget(&key),
+                Requeue::Never => queue.forget(&key),
                 Requeue::After(delay) => {
                     queue.forget(&key);
                     queue.add_after(key, delay);
@@ -210,23 +216,22 @@ fn handle_outcome(
                     queue.forget(&key);
                 }
             }
-            SyncResult::Success
+            return SyncResult::Success;
         }
-        Err(error) if error.is_namespace_terminating() => {
-            queue.forget(&key);
-            SyncResult::Dropped
-        }
-        Err(error) if queue.num_requeues(&key) < MAX_RETRIES => {
-            debug!(controller = QUEUE, %key, err = %error, "Error syncing deployment");
-            queue.add_rate_limited(key);
-            SyncResult::Error
-        }
-        Err(error) => {
-            error!(controller = QUEUE, %key, err = %error, "Dropping deployment out of the queue");
-            queue.forget(&key);
-            SyncResult::Dropped
-        }
+        Err(error) => error,
+    };
+    if error.is_namespace_terminating() {
+        queue.forget(&key);
+        return SyncResult::Dropped;
     }
+    let retries = queue.num_requeues(&key);
+    if retries < MAX_QUIET_RETRIES {
+        debug!(controller = QUEUE, %key, err = %error, "Error syncing deployment");
+    } else {
+        error!(controller = QUEUE, %key, retries, err = %error, "Error syncing deployment");
+    }
+    queue.add_rate_limited(key);
+    SyncResult::Error
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use kcm_controller_ref_manager::ClaimErrors;
 use kcm_deployment_util::fenceposts::StrategyError;
 use thiserror::Error;
 
-/// Why a sync of a Deployment failed. The key is retried, [`MAX_RETRIES`](crate::MAX_RETRIES) times.
+/// Error of a sync of a Deployment. The controller retries the sync with back-off.
 #[derive(Debug, Clone, Error)]
 pub enum SyncError {
     /// The selector cannot be parsed.
@@ -31,8 +31,8 @@ pub enum SyncError {
         /// What the server or the transport said.
         source: ApiError,
     },
-    /// A ReplicaSet's name is taken, and the cache does not know by whom yet.
-    #[error("replica set {replica_set} exists already but is not in the cache: {source}")]
+    /// A ReplicaSet's name exists, and neither the cache nor the API server returns the ReplicaSet.
+    #[error("replica set {replica_set} exists already but cannot be read: {source}")]
     HolderUnknown {
         /// The name.
         replica_set: ObjectKey,

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use kcm_api::{ApiError, Deployment, ReplicaSet};
+use kcm_api::{ApiError, Deployment, ObjectKey, ReplicaSet};
 use kcm_clock::Timestamp;
 use kcm_controller_util::{DeploymentControl, ReplicaSetControl};
 use kcm_events::{EventRecorder, ObjectReference};
 use kcm_informer::Store;
-use tracing::debug;
+use tracing::{debug, warn};
 
 use crate::{Action, Answer, End, Outcome, Plan, SyncError, View, own_writes::OwnWrites, plan};
 
@@ -16,9 +16,9 @@ pub(crate) struct Executor {
     pub(crate) deployment_control: Arc<dyn DeploymentControl>,
     pub(crate) replica_set_control: Arc<dyn ReplicaSetControl>,
     pub(crate) recorder: Arc<dyn EventRecorder>,
-    /// Asked who has a name that is taken.
+    /// Cache in which the ReplicaSet that has a name is found.
     pub(crate) replica_sets: Store<ReplicaSet>,
-    /// Told what the server answered.
+    /// Objects that the API server returned.
     pub(crate) own_writes: OwnWrites,
 }
 
@@ -41,7 +41,7 @@ impl Executor {
             for planned in &actions[known..] {
                 debug!(why = planned.reason, "{}", planned.action);
                 let answer = self.perform(&planned.action).await;
-                self.remember(view, &answer);
+                self.remember(view, &planned.action, &answer);
                 all_well = !answer.is_failure();
                 answers.push(answer);
                 if !all_well {
@@ -57,25 +57,64 @@ impl Executor {
         }
     }
 
-    fn remember(&self, view: &View, answer: &Answer) {
-        match answer {
-            Answer::Deployment(deployment) => self.own_writes.deployment(deployment),
-            Answer::ReplicaSet(set) => self.own_writes.replica_set(&view.deployment.metadata.key(), set),
-            Answer::NameTaken { .. } | Answer::Failed(_) | Answer::Done => {}
+    fn remember(&self, view: &View, action: &Action, answer: &Answer) {
+        let key = || view.deployment.metadata.key();
+        match (answer, action) {
+            (Answer::Deployment(deployment), _) => self.own_writes.deployment(deployment),
+            (Answer::ReplicaSet(set) | Answer::NameTaken { holder: Some(set), .. }, _) => {
+                self.own_writes.replica_set(&key(), set);
+            }
+            (Answer::Failed(error), Action::UpdateReplicaSet(set) | Action::DeleteReplicaSet(set))
+                if error.is_not_found() =>
+            {
+                self.own_writes.forget_replica_set(&key(), &set.metadata.key());
+            }
+            (Answer::NameTaken { .. } | Answer::Failed(_) | Answer::Done, _) => {}
+        }
+    }
+
+    /// Finds the ReplicaSet with the name of one that could not be created: in the cache if `error` is its refusal, and
+    /// else on the API server.
+    ///
+    /// DEVIATION: upstream only reads the cache. While the cache is behind it sends the create again with each retry,
+    /// and reports a create that was executed without an answer as failed.
+    async fn holder(&self, key: &ObjectKey, error: &ApiError) -> Option<Arc<ReplicaSet>> {
+        if error.is_already_exists()
+            && let Some(cached) = self.replica_sets.get(key)
+        {
+            return Some(cached);
+        }
+        match self.replica_set_control.get_replica_set(key).await {
+            Ok(stored) => Some(Arc::new(stored)),
+            Err(error) if error.is_not_found() => None,
+            Err(error) => {
+                warn!(replica_set = %key, err = %error, "Failed to read the ReplicaSet that may have been created");
+                None
+            }
+        }
+    }
+
+    async fn create_replica_set(&self, set: &ReplicaSet) -> Answer {
+        let error = match self.replica_set_control.create_replica_set(set).await {
+            Ok(created) => return Answer::ReplicaSet(Arc::new(created)),
+            Err(error) => error,
+        };
+        let may_exist = error.may_have_taken_effect() && !error.is_not_leading();
+        if !may_exist && !error.is_already_exists() {
+            return Answer::Failed(error);
+        }
+        match self.holder(&set.metadata.key(), &error).await {
+            None if !error.is_already_exists() => Answer::Failed(error),
+            holder => Answer::NameTaken { error, holder },
         }
     }
 
     async fn perform(&self, action: &Action) -> Answer {
         match action {
-            Action::CreateReplicaSet(set) => match self.replica_set_control.create_replica_set(set).await {
-                Err(error) if error.is_already_exists() => {
-                    let holder = self.replica_sets.get(&set.metadata.key());
-                    Answer::NameTaken { error, holder }
-                }
-                answer => replica_set(answer),
-            },
+            Action::CreateReplicaSet(set) => self.create_replica_set(set).await,
             Action::UpdateReplicaSet(set) => {
-                replica_set(self.replica_set_control.update_replica_set(set).await)
+                let updated = self.replica_set_control.update_replica_set(set).await;
+                updated.map_or_else(Answer::Failed, |set| Answer::ReplicaSet(Arc::new(set)))
             }
             Action::DeleteReplicaSet(set) => {
                 let deleted = self.replica_set_control.delete_replica_set(&set.metadata.key()).await;
@@ -94,10 +133,6 @@ impl Executor {
             }
         }
     }
-}
-
-fn replica_set(answer: Result<ReplicaSet, ApiError>) -> Answer {
-    answer.map_or_else(Answer::Failed, |set| Answer::ReplicaSet(Arc::new(set)))
 }
 
 fn deployment(answer: Result<Deployment, ApiError>) -> Answer {

@@ -46,8 +46,8 @@
 //! | PUT of an old ReplicaSet less its unhealthy pods | it may have to shrink once more, from what it is then |
 //!
 //! After all other writes a plan goes on, and is made anew only if one fails: a size that is refused ends the sync,
-//! or ends a step of a rolling update without ending the sync; a ReplicaSet that is gone when it is to be deleted
-//! is as good as deleted; a status that cannot be written ends the sync, or is only reported.
+//! or ends a step of a rolling update without ending the sync, which is then retried; a ReplicaSet that is gone when it is
+//! to be deleted is as good as deleted; a status that cannot be written ends the sync, or is only reported.
 //!
 //! # Which object a sync goes on with
 //!
@@ -78,9 +78,9 @@ mod sync;
 mod syncer;
 
 pub use action::{Action, Answer, Event, PlannedAction};
-pub use controller::{Config, DeploymentController, MAX_RETRIES};
+pub use controller::{Config, DeploymentController};
 pub use error::SyncError;
-pub use plan::{End, Outcome, Plan, Requeue, View, WaitsFor, plan, plan_assuming_success};
+pub use plan::{End, Outcome, Plan, ProgressCheck, Requeue, View, WaitsFor, plan, plan_assuming_success};
 
 #[cfg(test)]
 mod testing;

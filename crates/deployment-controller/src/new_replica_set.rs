@@ -23,7 +23,7 @@ use kcm_events::EventType;
 
 use crate::{
     SyncError,
-    pass::{Created, Need, Pass, Step, tolerate},
+    pass::{Created, Need, Pass, Step, ignore_error},
     scale::SCALING_REPLICA_SET,
 };
 
@@ -119,7 +119,16 @@ fn create(pass: &mut Pass<'_>, old: &[Arc<ReplicaSet>], revision: i64) -> Step<A
         "no replica set has the template of revision {revision}; it can start with {replicas} of {} pods",
         pass.deployment.replicas()
     );
-    match pass.create_replica_set(set, why)? {
+    let created = match pass.create_replica_set(set, why)? {
+        // The create was executed, and its answer was lost.
+        Created::NameTaken { error, holder: Some(holder) }
+            if !error.is_already_exists() && is_the_same(&pass.deployment, &holder) =>
+        {
+            Created::New(holder)
+        }
+        created => created,
+    };
+    match created {
         Created::New(created) => {
             if replicas > 0 {
                 let message = format!("Scaled up replica set {} from 0 to {replicas}", created.metadata.name);
@@ -201,8 +210,7 @@ fn selector_with_hash(selector: Option<&LabelSelector>, hash: &str) -> LabelSele
     selector
 }
 
-/// Whether the ReplicaSet that has the name is the one we wanted to create: an earlier sync did, and its cache
-/// had not seen it.
+/// `true` if the ReplicaSet that has the name is the one to be created: an earlier create was executed.
 fn is_the_same(deployment: &Deployment, holder: &ReplicaSet) -> bool {
     holder.metadata.controller().is_some_and(|owner| owner.uid == deployment.metadata.uid)
         && holder.spec.template.equal_ignore_hash(&deployment.spec.template)
@@ -231,7 +239,8 @@ fn bump_collision_count(pass: &mut Pass<'_>, name: &str) -> Step<()> {
     let before = pass.deployment.status.collision_count.unwrap_or(0);
     pass.deployment_mut().status.collision_count = Some(before.wrapping_add(1));
     let why = format!("the name {name} is taken by another template; the next try has another name");
-    if tolerate(pass.update_deployment_status(Need::Success, why))?.is_some() {
+    let written = ignore_error(pass, |pass| pass.update_deployment_status(Need::Success, why))?;
+    if written.is_some() {
         tracing::debug!(
             deployment = %pass.key(), from = before, to = before.wrapping_add(1),
             "Found a hash collision for deployment - bumping collisionCount to resolve it",
@@ -252,7 +261,7 @@ fn report_failed_create(pass: &mut Pass<'_>, name: &str, error: &kcm_api::ApiErr
         );
         conditions::set(&mut pass.deployment_mut().status, condition);
         let why = "the rollout cannot move without its replica set".to_owned();
-        tolerate(pass.update_deployment_status(Need::Success, why))?;
+        ignore_error(pass, |pass| pass.update_deployment_status(Need::Success, why))?;
     }
     pass.event(EventType::Warning, reason::FAILED_REPLICA_SET_CREATE, message, "the create was refused")
 }

@@ -48,6 +48,21 @@ impl OwnWrites {
         sets.push(Arc::clone(set));
     }
 
+    /// Removes a ReplicaSet that the API server does not have any more.
+    pub(crate) fn forget_replica_set(&self, key: &ObjectKey, replica_set: &ObjectKey) {
+        let mut records = self.0.lock();
+        let Entry::Occupied(mut entry) = records.entry(key.clone()) else { return };
+        entry.get_mut().replica_sets.retain(|written| written.metadata.key() != *replica_set);
+        if entry.get().is_empty() {
+            entry.remove();
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.lock().is_empty()
+    }
+
     /// Forgets a Deployment that is gone.
     pub(crate) fn forget(&self, key: &ObjectKey) {
         self.0.lock().remove(key);

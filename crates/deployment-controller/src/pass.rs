@@ -53,6 +53,8 @@ pub(crate) struct Pass<'a> {
     pub(crate) now: Timestamp,
     /// Whether this sync has written that the Deployment is resumed.
     pub(crate) resumed: bool,
+    /// First write error that was ignored.
+    pub(crate) ignored_error: Option<SyncError>,
     answers: slice::Iter<'a, Answer>,
     actions: Vec<PlannedAction>,
 }
@@ -65,6 +67,7 @@ impl<'a> Pass<'a> {
             view,
             now,
             resumed: false,
+            ignored_error: None,
             answers: answers.iter(),
             actions: Vec::new(),
         }
@@ -200,13 +203,21 @@ impl<'a> Pass<'a> {
     }
 }
 
-/// Takes a failure for an answer; `None` in its place. A plan that must wait still waits.
-pub(crate) fn tolerate<T>(step: Step<T>) -> Step<Option<T>> {
-    match step {
+/// Runs `step` and returns `None` if it fails. The plan continues.
+///
+/// A write error is recorded in the plan, so that the sync is retried. The other errors follow from what was read, and
+/// a retry would return them again.
+pub(crate) fn ignore_error<'a, T>(
+    pass: &mut Pass<'a>,
+    step: impl FnOnce(&mut Pass<'a>) -> Step<T>,
+) -> Step<Option<T>> {
+    match step(pass) {
         Ok(value) => Ok(Some(value)),
         Err(Stop::Failed(SyncError::AnswerMisfit(position))) => Err(SyncError::AnswerMisfit(position).into()),
         Err(Stop::Failed(error)) => {
-            tracing::debug!(%error, "Going on after a failed write");
+            if matches!(error, SyncError::Write { .. }) {
+                pass.ignored_error.get_or_insert(error);
+            }
             Ok(None)
         }
         Err(Stop::NeedsAnswer) => Err(Stop::NeedsAnswer),

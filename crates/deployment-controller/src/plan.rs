@@ -44,27 +44,38 @@ pub enum End {
     Done(Result<Outcome, SyncError>),
 }
 
-/// How a sync ends well.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Result of a sync that did not fail.
+#[derive(Debug, Clone)]
 pub struct Outcome {
-    /// When to look again without being told to.
-    pub requeue: Requeue,
-    /// What has to happen before there is more to do.
+    /// Event that must happen before there is more to do.
     pub waits_for: WaitsFor,
+    /// Next check of the progress deadline. `None` if the sync wrote the status, whose watch event starts the next
+    /// sync, and if the deadline does not run.
+    pub progress_check: Option<ProgressCheck>,
+    /// First write error that the sync ignored. Upstream ignores the errors of the same writes.
+    pub ignored_error: Option<SyncError>,
 }
 
-/// When to look at a Deployment again without being told to.
+/// Check of the progress deadline, which finds a rollout that no event wakes any more.
+///
+/// Upstream counterpart: the key that `requeueStuckDeployment` adds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ProgressCheck {
+    /// Time until the deadline has passed. `None` if less than a second is left, or none.
+    pub after: Option<Duration>,
+    /// `true` if the rollout can time out. A rollout that was complete cannot, even if it loses its pods (US-4.12).
+    pub can_time_out: bool,
+}
+
+/// Time of the next sync if no event comes before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Requeue {
-    /// At the next event.
+    /// Not before the next event.
     Never,
-    /// After this long.
+    /// After this time.
     After(Duration),
-    /// When the rate limiter says so.
+    /// As soon as the rate limiter permits.
     RateLimited,
-    /// At the next event, though upstream looks by itself: after this long, or when the rate limiter says so. Nothing
-    /// can come of it.
-    InVain(Option<Duration>),
 }
 
 /// What has to happen before there is more to do.
@@ -122,7 +133,24 @@ impl fmt::Display for WaitsFor {
 impl Outcome {
     /// Nothing more to do until an event.
     pub(crate) fn waiting(waits_for: WaitsFor) -> Self {
-        Self { requeue: Requeue::Never, waits_for }
+        Self { waits_for, progress_check: None, ignored_error: None }
+    }
+
+    /// Time of the next sync if no event comes before it.
+    ///
+    /// DEVIATION: upstream waits for an event after an ignored write error, and no event comes if nothing was written.
+    /// Here the sync is retried.
+    ///
+    /// DEVIATION: a rollout that cannot time out is not checked. Upstream checks it, and once the deadline has passed
+    /// as often as its queue permits: ten times a second for as long as one pod is not available (US-4.12).
+    pub fn requeue(&self) -> Requeue {
+        match self.progress_check {
+            _ if self.ignored_error.is_some() => Requeue::RateLimited,
+            Some(ProgressCheck { after, can_time_out: true }) => {
+                after.map_or(Requeue::RateLimited, Requeue::After)
+            }
+            Some(ProgressCheck { can_time_out: false, .. }) | None => Requeue::Never,
+        }
     }
 }
 
@@ -134,7 +162,7 @@ impl Outcome {
 pub fn plan(view: &View, answers: &[Answer], now: Timestamp) -> Plan {
     let mut pass = Pass::new(view, answers, now);
     let end = match sync::sync_deployment(&mut pass) {
-        Ok(outcome) => End::Done(Ok(outcome)),
+        Ok(outcome) => End::Done(Ok(Outcome { ignored_error: pass.ignored_error.take(), ..outcome })),
         Err(Stop::Failed(error)) => End::Done(Err(error)),
         Err(Stop::NeedsAnswer) => End::NeedsAnswer,
     };
@@ -165,10 +193,13 @@ impl fmt::Display for Plan {
         match &self.end {
             End::NeedsAnswer => f.write_str("… and then depending on the answer"),
             End::Done(Err(error)) => write!(f, "failed: {error}"),
-            End::Done(Ok(Outcome { requeue, waits_for })) => {
-                write!(f, "waits for {waits_for}")?;
-                match requeue {
-                    Requeue::Never | Requeue::InVain(_) => Ok(()),
+            End::Done(Ok(outcome)) => {
+                if let Some(error) = &outcome.ignored_error {
+                    writeln!(f, "ignored: {error}")?;
+                }
+                write!(f, "waits for {}", outcome.waits_for)?;
+                match outcome.requeue() {
+                    Requeue::Never => Ok(()),
                     Requeue::After(delay) => write!(f, "; looks again in {delay:?}"),
                     Requeue::RateLimited => f.write_str("; looks again soon"),
                 }

@@ -19,7 +19,7 @@ use kcm_deployment_util::{
 };
 
 use crate::{
-    Outcome, Requeue, WaitsFor,
+    Outcome, ProgressCheck, WaitsFor,
     pass::{Pass, Step},
     status::{calculate_status, write},
 };
@@ -36,7 +36,8 @@ pub(crate) fn sync_rollout_status(pass: &mut Pass<'_>, roles: &Roles, waits_for:
         None => conditions::remove(&mut status, REPLICA_FAILURE),
     }
     if status == d.status {
-        return Ok(Outcome { requeue: requeue_stuck_deployment(d, &status, pass.now), waits_for });
+        let progress_check = next_progress_check(d, &status, pass.now);
+        return Ok(Outcome { progress_check, ..Outcome::waiting(waits_for) });
     }
     // The write's own event brings the next look at the deadline.
     write(pass, status)?;
@@ -89,30 +90,25 @@ fn replica_failure(roles: &Roles) -> Option<DeploymentCondition> {
     candidates.find_map(|set| set.condition(REPLICA_FAILURE)).map(conditions::from_replica_set)
 }
 
-/// When to look at the rollout again, lest nobody notices that it is stuck: nothing happens to it any more.
+/// Returns the next check of the progress deadline, which finds a rollout that no event wakes any more.
 ///
 /// Upstream counterpart: `requeueStuckDeployment`.
-fn requeue_stuck_deployment(deployment: &Deployment, status: &DeploymentStatus, now: Timestamp) -> Requeue {
-    let (Some(deadline), Some(current)) = (progress_deadline(deployment), deployment.condition(PROGRESSING))
-    else {
-        return Requeue::Never;
-    };
+fn next_progress_check(
+    deployment: &Deployment,
+    status: &DeploymentStatus,
+    now: Timestamp,
+) -> Option<ProgressCheck> {
+    let deadline = progress_deadline(deployment)?;
+    let current = deployment.condition(PROGRESSING)?;
     if is_complete(deployment, status) || current.reason == reason::TIMED_OUT {
-        return Requeue::Never;
+        return None;
     }
     let second = SignedDuration::from_secs(1);
     let left = SignedDuration::from_secs(deadline.into()).saturating_sub(standing_since(current, now));
     // One second more, so that the deadline has surely passed by then.
     let after =
         Duration::try_from(left).ok().filter(|_| left >= second).map(|left| left + Duration::from_secs(1));
-    match after {
-        // DEVIATION: a rollout that was complete does not time out, whatever becomes of its pods. Upstream looks all the
-        // same, and once the deadline has passed as often as its queue lets it: ten times a second for as long as one
-        // pod is not available (US-4.12).
-        _ if current.reason == reason::NEW_REPLICA_SET_AVAILABLE => Requeue::InVain(after),
-        Some(after) => Requeue::After(after),
-        None => Requeue::RateLimited,
-    }
+    Some(ProgressCheck { after, can_time_out: current.reason != reason::NEW_REPLICA_SET_AVAILABLE })
 }
 
 fn standing_since(condition: &DeploymentCondition, now: Timestamp) -> SignedDuration {

@@ -12,7 +12,7 @@ use kcm_deployment_util::{
 
 use crate::{
     Outcome, SyncError, WaitsFor, cleanup, new_replica_set,
-    pass::{Need, Pass, Step, tolerate},
+    pass::{Need, Pass, Step, ignore_error},
     progress,
     scale::scale_replica_set,
 };
@@ -56,8 +56,9 @@ fn reconcile_new_replica_set(pass: &mut Pass<'_>, roles: &Roles, new: &Arc<Repli
 
 /// Scales old ReplicaSets down as far as the unavailability allows; tells whether it did.
 ///
-/// Pods that are not available go first: they hold nothing up, and would block the rollout. A failure of any write
-/// counts as not having scaled: the ReplicaSets' events bring the next try (US-4.9).
+/// Unavailable pods are removed first: removing them does not reduce availability, and keeping them would block the
+/// rollout. Errors are ignored, as upstream, and count as not having scaled (US-4.9). The plan records them, so the sync
+/// is retried.
 fn reconcile_old_replica_sets(pass: &mut Pass<'_>, roles: &Roles, new: &Arc<ReplicaSet>) -> Step<bool> {
     let mut old: Vec<_> = roles.old.iter().filter(|set| is_active(set)).cloned().collect();
     if replica_count(old.iter().map(|set| &**set)) == 0 {
@@ -71,12 +72,10 @@ fn reconcile_old_replica_sets(pass: &mut Pass<'_>, roles: &Roles, new: &Arc<Repl
     if may_go <= 0 {
         return Ok(false);
     }
-    let Some(unhealthy) = tolerate(cleanup_unhealthy_replicas(pass, &mut old, may_go))? else {
-        return Ok(false);
-    };
-    let Some(healthy) = tolerate(scale_down_old_replica_sets(pass, &old, new, at_least))? else {
-        return Ok(false);
-    };
+    let unhealthy = ignore_error(pass, |pass| cleanup_unhealthy_replicas(pass, &mut old, may_go))?;
+    let Some(unhealthy) = unhealthy else { return Ok(false) };
+    let healthy = ignore_error(pass, |pass| scale_down_old_replica_sets(pass, &old, new, at_least))?;
+    let Some(healthy) = healthy else { return Ok(false) };
     Ok(unhealthy.wrapping_add(healthy) > 0)
 }
 

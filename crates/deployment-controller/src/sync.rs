@@ -12,7 +12,7 @@ use kcm_events::EventType;
 
 use crate::{
     Outcome, SyncError, WaitsFor, cleanup, new_replica_set,
-    pass::{Need, Pass, Step, tolerate},
+    pass::{Need, Pass, Step, ignore_error},
     recreate, rollback, rolling, scale, status,
 };
 
@@ -54,7 +54,7 @@ fn refuse_selector(pass: &mut Pass<'_>) -> Step<Outcome> {
     if pass.deployment.status.observed_generation < generation {
         pass.deployment_mut().status.observed_generation = generation;
         let why = format!("generation {generation} was looked at");
-        tolerate(pass.update_deployment_status(Need::Success, why))?;
+        ignore_error(pass, |pass| pass.update_deployment_status(Need::Success, why))?;
     }
     Ok(Outcome::waiting(WaitsFor::Selector))
 }

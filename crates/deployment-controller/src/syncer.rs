@@ -98,9 +98,15 @@ impl OwnerControl<ReplicaSet> for ReplicaSetOwner<'_> {
     }
 
     async fn patch(&self, object: &ObjectKey, patch: &OwnerPatch) -> Result<ReplicaSet, ApiError> {
-        let patched = self.executor.replica_set_control.patch_replica_set(object, patch).await?;
-        self.executor.own_writes.replica_set(&self.deployment, &Arc::new(patched.clone()));
-        Ok(patched)
+        let patched = self.executor.replica_set_control.patch_replica_set(object, patch).await;
+        match &patched {
+            Ok(set) => self.executor.own_writes.replica_set(&self.deployment, &Arc::new(set.clone())),
+            Err(error) if error.is_not_found() => {
+                self.executor.own_writes.forget_replica_set(&self.deployment, object);
+            }
+            Err(_) => {}
+        }
+        patched
     }
 }
 

@@ -8,7 +8,7 @@ use kcm_informer::{InformerConfig, testing::FakeSource};
 
 use super::*;
 use crate::{
-    WaitsFor,
+    ProgressCheck, WaitsFor,
     testing::{Server, World, deployment},
 };
 
@@ -24,24 +24,36 @@ fn key() -> ObjectKey {
     ObjectKey::new("default", "web")
 }
 
-fn failure() -> Result<Option<Outcome>, SyncError> {
+fn write_error() -> SyncError {
     let source = ApiError::Transport("connection refused".to_owned());
-    Err(SyncError::Write { what: "create replica set", object: key(), source })
+    SyncError::Write { what: "create replica set", object: key(), source }
+}
+
+/// Outcomes of a sync in which a write failed.
+fn failures() -> [Result<Option<Outcome>, SyncError>; 2] {
+    let ignored_error = Some(write_error());
+    [Err(write_error()), Ok(Some(Outcome { ignored_error, ..Outcome::waiting(WaitsFor::ReplicaSets) }))]
 }
 
 #[tokio::test(start_paused = true)]
-async fn failed_sync_is_retried_fifteen_times_and_then_dropped() {
-    let queue = queue();
-    for retries in 1..=MAX_RETRIES {
-        assert_eq!(handle_outcome(&queue, key(), failure()), SyncResult::Error);
-        assert_eq!(queue.num_requeues(&key()), retries);
-        assert_eq!(queue.get().await, Some(key()));
-        queue.done(&key());
+async fn failed_write_is_retried_ever_more_slowly_until_it_succeeds() {
+    for failure in failures() {
+        let queue = queue();
+        let started = tokio::time::Instant::now();
+        for retries in 1..=MAX_QUIET_RETRIES + 5 {
+            assert_eq!(handle_outcome(&queue, key(), failure.clone()), SyncResult::Error);
+            assert_eq!(queue.num_requeues(&key()), retries);
+            assert_eq!(queue.get().await, Some(key()));
+            queue.done(&key());
+        }
+        // The waits are 5 ms, 10 ms, … 655 s, and 1000 s from then on.
+        let waits: u64 = (0..20).map(|retry| (5 << retry).min(1_000_000)).sum();
+        assert_eq!(started.elapsed(), Duration::from_millis(waits));
+        handle_outcome(&queue, key(), Ok(Some(Outcome::waiting(WaitsFor::Nothing))));
+        assert_eq!(queue.num_requeues(&key()), 0);
+        tokio::time::sleep(Duration::from_secs(3600)).await;
+        assert!(queue.is_empty());
     }
-    assert_eq!(handle_outcome(&queue, key(), failure()), SyncResult::Dropped);
-    assert_eq!(queue.num_requeues(&key()), 0);
-    tokio::time::sleep(Duration::from_secs(3600)).await;
-    assert!(queue.is_empty());
 }
 
 #[tokio::test(start_paused = true)]
@@ -61,26 +73,30 @@ async fn failed_sync_in_a_namespace_that_is_going_is_dropped_at_once() {
 #[tokio::test(start_paused = true)]
 async fn sync_that_asks_for_a_later_look_gets_it_and_its_failures_are_forgotten() {
     let started = tokio::time::Instant::now();
-    let waiting = |requeue| Ok(Some(Outcome { requeue, waits_for: WaitsFor::ReplicaSets }));
+    let waiting =
+        |progress_check| Ok(Some(Outcome { progress_check, ..Outcome::waiting(WaitsFor::ReplicaSets) }));
+    let check = |after: Option<u64>, can_time_out| {
+        Some(ProgressCheck { after: after.map(Duration::from_secs), can_time_out })
+    };
     let queue = queue();
     queue.add_rate_limited(key());
     queue.get().await;
     queue.done(&key());
-    handle_outcome(&queue, key(), waiting(Requeue::After(Duration::from_secs(61))));
+    handle_outcome(&queue, key(), waiting(check(Some(61), true)));
     assert_eq!(queue.num_requeues(&key()), 0);
     queue.get().await;
     assert_eq!(started.elapsed().as_secs(), 61);
     queue.done(&key());
     // US-4.12: this back-off never grows.
     for _ in 0..3 {
-        handle_outcome(&queue, key(), waiting(Requeue::RateLimited));
+        handle_outcome(&queue, key(), waiting(check(None, true)));
         assert_eq!(queue.num_requeues(&key()), 0);
         queue.get().await;
         queue.done(&key());
     }
     assert_eq!(started.elapsed().as_secs(), 61);
-    for requeue in [Requeue::Never, Requeue::InVain(Some(Duration::from_secs(1))), Requeue::InVain(None)] {
-        assert_eq!(handle_outcome(&queue, key(), waiting(requeue)), SyncResult::Success);
+    for progress_check in [None, check(Some(1), false), check(None, false)] {
+        assert_eq!(handle_outcome(&queue, key(), waiting(progress_check)), SyncResult::Success);
     }
     assert_eq!(handle_outcome(&queue, key(), Ok(None)), SyncResult::Success);
     assert!(queue.is_empty());

@@ -4,7 +4,7 @@ use kcm_api::ReplicaSet;
 
 use super::*;
 use crate::{
-    View,
+    Requeue, View,
     testing::{START, deployment},
 };
 
@@ -75,12 +75,14 @@ fn requeue_stuck_deployment_all_cases_as_upstream() {
         d.status = status.clone();
         d.status.conditions.extend(current.clone());
         let now = Time::from_unix(START).timestamp() + SignedDuration::from_nanos(nanoseconds);
-        assert_eq!(requeue_stuck_deployment(&d, status, now), expected, "{name}");
+        let progress_check = next_progress_check(&d, status, now);
+        let outcome = Outcome { progress_check, ..Outcome::waiting(WaitsFor::ReplicaSets) };
+        assert_eq!(outcome.requeue(), expected, "{name}");
     }
 }
 
 #[test]
-fn requeue_stuck_deployment_that_was_complete_before_its_pods_failed_is_in_vain() {
+fn requeue_stuck_deployment_that_was_complete_waits_for_an_event_and_upstream_does_not() {
     let complete = Some(condition(TRUE, reason::NEW_REPLICA_SET_AVAILABLE, START));
     let mut d = deployment(3);
     d.spec.progress_deadline_seconds = Some(60);
@@ -89,8 +91,11 @@ fn requeue_stuck_deployment_that_was_complete_before_its_pods_failed_is_in_vain(
         DeploymentStatus { replicas: 3, updated_replicas: 3, available_replicas: 1, ..Default::default() };
     for (seconds, upstream) in [(0, Some(61)), (59, Some(2)), (60, None), (100_000, None)] {
         let now = Time::from_unix(START + seconds).timestamp();
-        let expected = Requeue::InVain(upstream.map(Duration::from_secs));
-        assert_eq!(requeue_stuck_deployment(&d, &status, now), expected, "after {seconds} s");
+        let expected = ProgressCheck { after: upstream.map(Duration::from_secs), can_time_out: false };
+        let progress_check = next_progress_check(&d, &status, now);
+        assert_eq!(progress_check, Some(expected), "after {seconds} s");
+        let outcome = Outcome { progress_check, ..Outcome::waiting(WaitsFor::ReplicaSets) };
+        assert_eq!(outcome.requeue(), Requeue::Never, "after {seconds} s");
     }
 }
 

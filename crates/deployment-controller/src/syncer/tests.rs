@@ -266,7 +266,7 @@ async fn generate_replica_set_name_of_a_long_deployment_name_is_cut_where_the_se
 async fn sync_of_a_deployment_that_is_gone_does_nothing() {
     let d = deployment(1);
     let (syncer, server, _) = syncer(&Caches::new(), world(&d, &[]));
-    assert_eq!(syncer.sync(&d.metadata.key()).await.unwrap(), None);
+    assert!(syncer.sync(&d.metadata.key()).await.unwrap().is_none());
     assert_eq!(server.requests(), [""; 0]);
 }
 
@@ -313,4 +313,69 @@ async fn sync_takes_the_time_once_and_cuts_it_to_seconds() {
     let world = server.world.lock();
     let times = world.deployment.status.conditions.iter().map(|condition| condition.last_update_time);
     assert!(times.into_iter().all(|time| time == Some(kcm_api::Time::from_unix(START + 1))));
+}
+
+#[tokio::test]
+async fn create_whose_answer_is_lost_is_found_past_the_cache() {
+    let d = deployment(1);
+    let mut world = world(&d, &[]);
+    world.lost.push(("create replica set", ApiError::Transport("connection reset".to_owned())));
+    let (syncer, server, recorder) = syncer(&Caches::with(&[&d], &[]), world);
+    syncer.sync(&d.metadata.key()).await.unwrap();
+    let name = "web-78c95bb4f";
+    let requests = server.requests();
+    let expected = [format!("create replica set {name} with 1 replicas"), format!("get replica set {name}")];
+    assert_eq!(requests[..2], expected);
+    assert_eq!(
+        recorder.take(),
+        [format!("Normal ScalingReplicaSet Scaled up replica set {name} from 0 to 1")]
+    );
+    syncer.sync(&d.metadata.key()).await.unwrap();
+    assert_eq!(server.requests(), [""; 0], "nothing is left to do");
+}
+
+#[tokio::test]
+async fn create_that_failed_without_effect_is_reported_and_sent_again() {
+    let d = deployment(1);
+    let mut world = world(&d, &[]);
+    world.refusals.push(("create replica set", ApiError::status(500, "InternalError", "webhook failed")));
+    let (syncer, server, recorder) = syncer(&Caches::with(&[&d], &[]), world);
+    let error = syncer.sync(&d.metadata.key()).await.unwrap_err();
+    assert_eq!(error.to_string(), "cannot create replica set default/web-78c95bb4f: webhook failed");
+    assert_eq!(server.requests()[1], "get replica set web-78c95bb4f");
+    assert!(recorder.take()[0].starts_with("Warning ReplicaSetCreateError Failed to create new replica set"));
+    syncer.sync(&d.metadata.key()).await.unwrap();
+    assert_eq!(server.requests()[0], "create replica set web-78c95bb4f with 1 replicas");
+}
+
+/// An earlier manager created it, and the cache does not contain it yet.
+#[tokio::test]
+async fn create_of_what_exists_past_the_cache_is_refused_once() {
+    let d = deployment(1);
+    let mut earlier = world(&d, &[]);
+    earlier.sync().unwrap();
+    let stored = earlier.sets["web-78c95bb4f"].clone();
+    let (syncer, server, _) = syncer(&Caches::with(&[&d], &[]), world(&d, &[&stored]));
+    syncer.sync(&d.metadata.key()).await.unwrap();
+    let creates = |requests: Vec<String>| requests.iter().filter(|one| one.starts_with("create")).count();
+    assert_eq!(creates(server.requests()), 1);
+    syncer.sync(&d.metadata.key()).await.unwrap();
+    assert_eq!(creates(server.requests()), 0);
+}
+
+/// It was deleted, and the cache is older than our last write of it.
+#[tokio::test]
+async fn replica_set_that_is_gone_when_it_is_written_leaves_the_own_writes() {
+    let d = deployment(1);
+    let cached = replica_set("web-1", "web:1", 0, 1, 1);
+    let mut written = cached.clone();
+    written.metadata.resource_version = "15".to_owned();
+    written.spec.replicas = Some(5);
+    let (syncer, server, _) = syncer(&Caches::with(&[&d], &[&cached]), world(&d, &[]));
+    let own_writes = &syncer.executor.own_writes;
+    own_writes.replica_set(&d.metadata.key(), &Arc::new(written));
+    let error = syncer.sync(&d.metadata.key()).await.unwrap_err();
+    assert!(error.to_string().ends_with("not found"), "{error}");
+    assert_eq!(server.requests()[0], "update replica set web-1 to 5 replicas");
+    assert!(own_writes.is_empty(), "{own_writes:?}");
 }

@@ -97,8 +97,10 @@ impl DeploymentControl for Server {
 
 #[async_trait]
 impl ReplicaSetControl for Server {
-    async fn get_replica_set(&self, _key: &ObjectKey) -> Result<ReplicaSet, ApiError> {
-        unreachable!("the deployment controller does not read replica sets past its cache")
+    async fn get_replica_set(&self, key: &ObjectKey) -> Result<ReplicaSet, ApiError> {
+        self.requests.lock().push(format!("get replica set {}", key.name));
+        let stored = self.world.lock().sets.get(&*key.name).cloned();
+        stored.ok_or_else(|| ApiError::status(404, reason::NOT_FOUND, "not found"))
     }
 
     async fn create_replica_set(&self, set: &ReplicaSet) -> Result<ReplicaSet, ApiError> {

@@ -14,6 +14,9 @@ pub(crate) struct World {
     pub(crate) sets: BTreeMap<String, ReplicaSet>,
     /// Errors for the next writes, by the beginning of what the action is called.
     pub(crate) refusals: Vec<(&'static str, ApiError)>,
+    /// Errors in place of the answers to the next writes, which are executed, by the beginning of what the action is
+    /// called.
+    pub(crate) lost: Vec<(&'static str, ApiError)>,
     /// Whether the cache lags behind, so that a sync finds no ReplicaSets.
     pub(crate) unseen: bool,
     /// Whether it lags so far behind that it does not know who holds a name.
@@ -32,6 +35,7 @@ impl World {
             deployment,
             sets: BTreeMap::new(),
             refusals: Vec::new(),
+            lost: Vec::new(),
             unseen: false,
             holders_unseen: false,
             conflicts: 0,
@@ -160,6 +164,11 @@ impl World {
                 error if error.is_already_exists() => Answer::NameTaken { error, holder: None },
                 error => Answer::Failed(error),
             };
+        }
+        if let Some(at) = self.lost.iter().position(|(what, _)| called.starts_with(what)) {
+            let (_, error) = self.lost.remove(at);
+            self.answer(action);
+            return Answer::Failed(error);
         }
         match action {
             Action::CreateReplicaSet(sent) => self.create(sent),

@@ -113,7 +113,7 @@ fn comes_to_rest(world: &mut World) -> Result<(), TestCaseError> {
     world.settle(100);
     let desired = world.deployment.replicas();
     let outcome = world.sync().unwrap();
-    prop_assert_eq!((outcome.waits_for, outcome.requeue), (WaitsFor::Nothing, Requeue::Never));
+    prop_assert_eq!((outcome.waits_for, outcome.requeue()), (WaitsFor::Nothing, Requeue::Never));
     for set in world.sets.values() {
         let new = set.spec.template.equal_ignore_hash(&world.deployment.spec.template);
         prop_assert_eq!(set.replicas(), if new { desired } else { 0 });

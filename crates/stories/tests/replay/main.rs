@@ -5,6 +5,7 @@
 mod chaos;
 mod cluster;
 mod crash;
+mod found;
 mod unanswered;
 
 use std::path::{Path, PathBuf};

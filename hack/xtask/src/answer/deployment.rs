@@ -7,7 +7,7 @@ use kcm_api::{ApiError, Deployment, ObjectKey, PodDecoder, ReplicaSet, error::re
 use kcm_clock::FakeClock;
 use kcm_controller_ref_manager::OwnerPatch;
 use kcm_controller_util::{DeploymentControl, ReplicaSetControl, deployment_indexers};
-use kcm_deployment_controller::{Config, DeploymentController, Outcome, Requeue, SyncError};
+use kcm_deployment_controller::{Config, DeploymentController, Outcome, ProgressCheck, SyncError};
 use kcm_events::FakeRecorder;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -74,13 +74,13 @@ impl RecordingClient {
         let mut output = json!({ "actions": actions, "events": events.take(), "requeue": [] });
         match outcome {
             Err(error) => output["error"] = error.to_string().into(),
-            Ok(outcome) => match outcome.map_or(Requeue::Never, |outcome| outcome.requeue) {
-                Requeue::Never => {}
-                // Upstream looks again, where we know better: see `Requeue::InVain`.
-                Requeue::After(delay) | Requeue::InVain(Some(delay)) => {
+            // Upstream requeues each check, also those of rollouts that cannot time out.
+            Ok(outcome) => match outcome.and_then(|outcome| outcome.progress_check) {
+                None => {}
+                Some(ProgressCheck { after: Some(delay), .. }) => {
                     output["requeue"] = json!([format!("after {:.0}", delay.as_secs_f64())]);
                 }
-                Requeue::RateLimited | Requeue::InVain(None) => output["requeue"] = json!(["ratelimited"]),
+                Some(ProgressCheck { after: None, .. }) => output["requeue"] = json!(["ratelimited"]),
             },
         }
         output
