@@ -180,6 +180,40 @@ fn component_turns_the_third_controller_on() {
     assert_eq!((count(&[]), count(&[flag])), (2, 3), "the old manager keeps it unless it is asked for");
 }
 
+// Monitoring.
+
+/// A document below the top of the source.
+fn of_the_source(path: &str) -> String {
+    fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)).unwrap()
+}
+
+#[test]
+fn service_monitor_and_rules_have_the_same_job() {
+    let (service, monitor) =
+        (document("monitoring/service.yaml"), document("monitoring/service-monitor.yaml"));
+    // The operator's default for the label `job` is the Service's name.
+    assert_eq!(monitor["spec"].get("jobLabel"), None);
+    let job = service["metadata"]["name"].as_str().unwrap();
+    for path in ["docs/observability/rules.yaml", "docs/observability/rules.test.yaml"] {
+        let text = of_the_source(path);
+        let jobs: BTreeSet<_> = text
+            .split("{")
+            .filter_map(|labels| labels.split_once("job=\"")?.1.split_once('"'))
+            .map(|(job, _)| job)
+            .collect();
+        assert!(jobs.contains(job), "{path}: {jobs:?}");
+        // The tests contain another job, too.
+        assert!(path.contains("test") || jobs.len() == 1, "{path}: {jobs:?}");
+    }
+    assert!(of_the_source("docs/observability/README.md").contains(&format!("- job_name: {job}\n")));
+
+    let labels = &monitor["spec"]["selector"]["matchLabels"];
+    for (label, value) in labels.as_object().unwrap() {
+        assert_eq!(service["metadata"]["labels"][label], *value, "the ServiceMonitor selects the Service");
+    }
+    assert_eq!(monitor["spec"]["endpoints"][0]["port"], service["spec"]["ports"][0]["name"]);
+}
+
 // Roles.
 
 /// Group, resource, name (or empty for all) and verb.

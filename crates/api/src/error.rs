@@ -152,6 +152,27 @@ impl ApiError {
         self.is(reason::FORBIDDEN, 403)
     }
 
+    /// The API server refused the caller's credentials, or its authorizer refused the request: a token has expired or a
+    /// role is missing. `false` for refusals by quotas, admission policies and webhooks, which have code 403 too.
+    ///
+    /// A [`Status`] does not contain the refusing component, so the message is compared with those of the API server.
+    ///
+    /// Upstream counterpart of the messages: `responsewriters.Forbidden`, and the admission plugin
+    /// `OwnerReferencesPermissionEnforcement`.
+    pub fn is_access_denied(&self) -> bool {
+        let Self::Status(status) = self else { return false };
+        let denied_by_authorizer = || {
+            let user = status.message.split_once("forbidden: User \"");
+            user.is_some_and(|(_, rest)| rest.contains("\" cannot "))
+                || status.message.contains("refers to a resource you can't set finalizers on")
+        };
+        match status.code {
+            401 => true,
+            403 => denied_by_authorizer(),
+            _ => false,
+        }
+    }
+
     /// The version asked for is no longer kept: list anew.
     pub fn is_expired(&self) -> bool {
         matches!(self.reason(), Some(reason::EXPIRED | reason::GONE)) || self.code() == Some(410)
@@ -272,6 +293,52 @@ mod tests {
         );
         let ambiguous = ApiError::status(409, "", "");
         assert!(!ambiguous.is_conflict() && !ambiguous.is_already_exists());
+    }
+
+    #[test]
+    fn access_is_denied_by_authenticator_and_authorizer_and_not_by_admission() {
+        let denied = [
+            (401, "Unauthorized"),
+            (
+                403,
+                r#"pods is forbidden: User "kcm" cannot create resource "pods" in API group "" in the namespace "a""#,
+            ),
+            (
+                403,
+                r#"leases.coordination.k8s.io "kcm" is forbidden: User "kcm" cannot get resource "leases" in API group "coordination.k8s.io" in the namespace "kube-system": RBAC: role.rbac.authorization.k8s.io "x" not found"#,
+            ),
+            (403, r#"forbidden: User "system:anonymous" cannot get path "/healthz""#),
+            (
+                403,
+                "pods \"web-1\" is forbidden: cannot set blockOwnerDeletion if an ownerReference refers to a resource you \
+                 can't set finalizers on: , <nil>",
+            ),
+        ];
+        for (code, message) in denied {
+            assert!(ApiError::status(code, reason::FORBIDDEN, message).is_access_denied(), "{message}");
+        }
+        let admission = [
+            (
+                403,
+                r#"pods "web-1" is forbidden: exceeded quota: few, requested: pods=1, used: pods=2, limited: pods=2"#,
+            ),
+            (
+                403,
+                r#"pods "web-1" is forbidden: violates PodSecurity "restricted:latest": runAsNonRoot != true"#,
+            ),
+            (
+                403,
+                r#"pods "web-1" is forbidden: unable to create new content in namespace a because it is being terminated"#,
+            ),
+            (403, r#"admission webhook "policy.example.com" denied the request: no"#),
+            (403, "GET /healthz: the server answered 403 without an explanation"),
+            (422, r#"Pod "web-1" is invalid: spec: Forbidden: User "kcm" cannot be changed"#),
+            (404, r#"pods "web-1" not found"#),
+        ];
+        for (code, message) in admission {
+            assert!(!ApiError::status(code, "", message).is_access_denied(), "{message}");
+        }
+        assert!(!ApiError::Transport("Unauthorized".to_owned()).is_access_denied());
     }
 
     #[test]

@@ -244,6 +244,9 @@ impl ApiClient {
         self.0.observer.received(self.call(request, attempt), body.len());
         let seconds = retry_after.map(|wait| wait.as_secs());
         let error = failure::refusal(code, &body, &self.describe(request), seconds);
+        if error.is_access_denied() {
+            self.0.observer.denied(self.call(request, attempt));
+        }
         Err(Failure { error, ending: Ending::Refused { code, retry_after } })
     }
 

@@ -35,6 +35,12 @@ pub trait Observer: fmt::Debug + Send + Sync + 'static {
         let _ = (call, code, took);
     }
 
+    /// The API server refused a request for lack of credentials or rights, see
+    /// [`ApiError::is_access_denied`](kcm_api::ApiError::is_access_denied).
+    fn denied(&self, call: Call<'_>) {
+        let _ = call;
+    }
+
     /// A request will be sent again; `None` when no answer came to the last.
     fn retried(&self, call: Call<'_>, code: Option<u16>) {
         let _ = (call, code);

@@ -180,6 +180,10 @@ impl Observer for Sizes {
         self.note(call, &format!("answered {code:?}"));
     }
 
+    fn denied(&self, call: Call<'_>) {
+        self.note(call, "denied");
+    }
+
     fn sent(&self, call: Call<'_>, bytes: usize) {
         self.note(call, &format!("sent {bytes}"));
     }
@@ -217,6 +221,26 @@ async fn observer_is_told_of_sizes_and_of_the_whole_time_that_a_request_took() {
             "/api/v1/pods #2 finished 10s",
         ]
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn observer_is_told_of_denied_requests_and_not_of_other_refusals() {
+    let refusal = |message: &str| {
+        let status = json!({"kind": "Status", "status": "Failure", "reason": "Forbidden", "code": 403, "message": message});
+        Answer::Whole(403, vec![], status.to_string())
+    };
+    let server = scripted([
+        refusal(
+            r#"pods is forbidden: User "kcm" cannot create resource "pods" in API group "" at the cluster scope"#,
+        ),
+        refusal(r#"pods "web-1" is forbidden: exceeded quota: few"#),
+    ]);
+    let (told, client) = with_sizes(&server);
+    for denied in [1, 0] {
+        client.send(&post()).await.unwrap_err();
+        let told = std::mem::take(&mut *told.0.lock().unwrap());
+        assert_eq!(told.iter().filter(|line| line.ends_with("#1 denied")).count(), denied, "{told:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -47,6 +47,7 @@ struct Families {
     retries: Family<Counter, 3>,
     throttle: Family<Histogram, 1>,
     writes: Family<Counter, 5>,
+    denied: Family<Counter, 4>,
 }
 
 /// The series of one client's requests of one method, as soon as each is asked for: one that never is must not be shown.
@@ -158,6 +159,12 @@ impl Families {
                 "Writes sent, repetitions included, by client, by what was written and by the answer's status code; \
                  <error> for no answer.",
             )),
+            denied: registry.metric(Spec::own(
+                "kcm_client_access_denied_total",
+                ["client", "resource", "subresource", "verb"],
+                "Requests that the API server refused because of missing credentials or a missing role, by client. \
+                 Refusals by quotas and admission policies are not counted.",
+            )),
         }
     }
 }
@@ -183,6 +190,16 @@ impl Observer for Clients {
             let Target { resource, subresource } = Target::of(call.path);
             self.families.writes.with([call.client, code, resource, subresource, verb]).inc();
         }
+    }
+
+    fn denied(&self, call: Call<'_>) {
+        let verb = match write_verb(call.method.as_str()) {
+            Some(verb) => verb,
+            None if call.watch => "watch",
+            None => "read",
+        };
+        let Target { resource, subresource } = Target::of(call.path);
+        self.families.denied.with([call.client, resource, subresource, verb]).inc();
     }
 
     fn sent(&self, call: Call<'_>, bytes: usize) {

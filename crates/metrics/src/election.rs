@@ -61,6 +61,8 @@ impl Elections {
 impl ElectionObserver for Elections {
     fn leading(&self, election: &str, leading: bool) {
         self.leading.with([election]).set(if leading { 1.0 } else { 0.0 });
+        // Exported as 0 from the start, so that `increase()` includes the first occurrence.
+        self.shared.with([election]);
     }
 
     fn slow_path(&self, election: &str) {

@@ -78,6 +78,7 @@ pub(crate) fn after_everything() -> Metrics {
     clients.sent(put, 700);
     clients.answered(put, Some(500), second);
     clients.answered(Call { attempt: 2, ..put }, None, second);
+    clients.denied(put);
     clients.received(put, 900);
     clients.finished(put, 2 * second);
 

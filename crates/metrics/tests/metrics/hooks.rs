@@ -108,6 +108,30 @@ fn client_that_writes_is_counted_by_what_it_writes() {
 }
 
 #[test]
+fn denied_requests_are_counted_by_verb() {
+    let metrics = metrics(&clock());
+    let clients = metrics.clients();
+    let lease = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/x";
+    clients.denied(call(&Method::GET, lease));
+    clients.denied(Call { watch: true, ..call(&Method::GET, lease) });
+    clients.denied(call(&Method::PUT, "/apis/apps/v1/namespaces/a/deployments/web/status"));
+    let series = |resource, subresource, verb| {
+        format!(
+            "kcm_client_access_denied_total{{client=\"deployment-controller\",resource=\"{resource}\",\
+             subresource=\"{subresource}\",verb=\"{verb}\"}}"
+        )
+    };
+    assert_values(
+        &metrics.text(),
+        &[
+            (&series("leases", "", "read"), 1.0),
+            (&series("leases", "", "watch"), 1.0),
+            (&series("deployments", "status", "update"), 1.0),
+        ],
+    );
+}
+
+#[test]
 fn watch_is_counted_as_a_request_and_in_no_histogram() {
     let metrics = metrics(&clock());
     let clients = metrics.clients();

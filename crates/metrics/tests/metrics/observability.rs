@@ -1,6 +1,6 @@
 //! The dashboard and the alerts against what there is.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, io::Write as _, path::Path, process::Command};
 
 use serde_json::Value;
 
@@ -150,4 +150,52 @@ fn rules_read_only_metrics_that_there_are_and_say_what_to_do() {
         assert!(runbook.ends_with(&format!("#{}", name.to_lowercase())), "{name}: {runbook}");
         assert!(document("observability/README.md").contains(&heading), "{name} is not in the README");
     }
+}
+
+/// The alerts of `rules.yaml`.
+fn alerts() -> BTreeSet<String> {
+    let rules: Value = serde_saphyr::from_str(&document("observability/rules.yaml")).unwrap();
+    let mut names = Vec::new();
+    strings(&rules, "alert", &mut names);
+    names.into_iter().collect()
+}
+
+#[test]
+fn rules_keep_the_cluster_label() {
+    let rules: Value = serde_saphyr::from_str(&document("observability/rules.yaml")).unwrap();
+    for query in expressions(&rules) {
+        assert!(!query.contains("without ("), "{query}");
+        for labels in query.split(" by (").skip(1) {
+            assert!(labels.starts_with("cluster, job"), "{query}");
+        }
+    }
+}
+
+#[test]
+fn each_alert_has_a_test_in_which_it_fires_and_one_in_which_it_does_not() {
+    let tests: Value = serde_saphyr::from_str(&document("observability/rules.test.yaml")).unwrap();
+    let (mut firing, mut silent) = (BTreeSet::new(), BTreeSet::new());
+    for test in tests["tests"].as_array().unwrap() {
+        for check in test["alert_rule_test"].as_array().unwrap() {
+            let expected = check["exp_alerts"].as_array().unwrap();
+            let checked = if expected.is_empty() { &mut silent } else { &mut firing };
+            checked.insert(check["alertname"].as_str().unwrap().to_owned());
+        }
+    }
+    assert_eq!(firing, alerts());
+    assert_eq!(silent, alerts());
+}
+
+#[test]
+fn alerts_fire_as_their_tests_say() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/observability");
+    let promtool =
+        Command::new("promtool").args(["test", "rules", "rules.test.yaml"]).current_dir(folder).output();
+    let Ok(output) = promtool else {
+        // The test harness captures what is printed with macros.
+        let _ = writeln!(std::io::stderr(), "SKIPPED: the unit tests of the alerts (no promtool)");
+        return;
+    };
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    assert!(output.status.success(), "{}{}", text(&output.stdout), text(&output.stderr));
 }
