@@ -32,7 +32,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         uid: "set-uid".into(),
         deleting: false,
     };
-    let owned = pods_of(&cache.reader(), &owner);
+    let owned: Vec<_> = pods_of(&cache.reader().read(), &owner).cloned().collect();
     let related = NodeCounts::of(&owned);
     for choice in first_to_go(&owned, 2, &Ranking::new(&related, RealClock::new().now())) {
         println!("{} goes: {}", choice.pod.key, choice.criterion);

@@ -9,9 +9,9 @@
 
 use std::sync::Arc;
 
-use kcm_api::{Deployment, POD_TEMPLATE_HASH_LABEL, Pod, ReplicaSet, Selector};
+use kcm_api::{Deployment, LabelSelector, Labels, POD_TEMPLATE_HASH_LABEL, Pod, ReplicaSet, Selector};
 use kcm_controller_ref_manager::OwnerIdentity;
-use kcm_informer::{IndexName, Indexers, Store};
+use kcm_informer::{IndexName, Indexers, Object, Store, StoreReadGuard};
 
 /// Indexes of pods.
 pub mod pod_index {
@@ -35,16 +35,16 @@ pub mod replica_set_index {
     pub const CONTROLLER_UID: IndexName = IndexName("controllerUID");
     /// Those without a managing owner, by namespace.
     pub const ORPHANS: IndexName = IndexName("orphans");
-    /// By namespace.
-    pub const NAMESPACE: IndexName = IndexName::NAMESPACE;
+    /// By a label that the selector requires. See [`may_select`](super::may_select).
+    pub const SELECTOR: IndexName = IndexName("selector");
 }
 
 /// Indexes of Deployments.
 pub mod deployment_index {
     use super::IndexName;
 
-    /// By namespace.
-    pub const NAMESPACE: IndexName = IndexName::NAMESPACE;
+    /// By a label that the selector requires. See [`may_select`](super::may_select).
+    pub const SELECTOR: IndexName = IndexName("selector");
 }
 
 /// All of [`pod_index`].
@@ -72,12 +72,59 @@ pub fn replica_set_indexers() -> Indexers<ReplicaSet> {
         .with(replica_set_index::ORPHANS, |replica_set: &ReplicaSet| {
             replica_set.metadata.controller().is_none().then(|| Arc::clone(&replica_set.metadata.namespace))
         })
-        .with_namespace()
+        .with_many(replica_set_index::SELECTOR, |replica_set: &ReplicaSet, values| {
+            push_selector_values(&replica_set.metadata.namespace, replica_set.spec.selector.as_ref(), values);
+        })
 }
 
 /// All of [`deployment_index`].
 pub fn deployment_indexers() -> Indexers<Deployment> {
-    Indexers::new().with_namespace()
+    Indexers::new().with_many(deployment_index::SELECTOR, |deployment: &Deployment, values| {
+        push_selector_values(&deployment.metadata.namespace, deployment.spec.selector.as_ref(), values);
+    })
+}
+
+/// Adds the values under which an object with `selector` is found in a selector index: one label that the selector
+/// requires, or each of the labels of which it requires one.
+///
+/// A selector without such a label is found under its namespace. One that is missing or empty selects nothing, and is not
+/// found.
+fn push_selector_values(namespace: &str, selector: Option<&LabelSelector>, values: &mut Vec<Arc<str>>) {
+    let Some(LabelSelector { match_labels, match_expressions, .. }) = selector else { return };
+    // The hash has the fewest objects.
+    let hash = match_labels.get_key_value(POD_TEMPLATE_HASH_LABEL);
+    if let Some((key, value)) = hash.or_else(|| match_labels.first_key_value()) {
+        values.push(label_value(namespace, key, value).into());
+    } else if let Some(any) = match_expressions.iter().find(|one| one.operator == "In") {
+        values.extend(any.values.iter().map(|value| Arc::from(label_value(namespace, &any.key, value))));
+    } else if !match_expressions.is_empty() {
+        values.push(without_label_value(namespace).into());
+    }
+}
+
+fn label_value(namespace: &str, key: &str, value: &str) -> String {
+    format!("{namespace}/{key}={value}")
+}
+
+fn without_label_value(namespace: &str) -> String {
+    format!("{namespace}/")
+}
+
+/// The objects of `namespace` whose selectors may match `labels`: those that require one of the labels, and those that
+/// require no label. The caller compares the whole selector.
+///
+/// The number of objects does not depend on the size of the namespace, unless its selectors require the same label. No
+/// object is returned twice.
+pub fn may_select<'s, K: Object>(
+    objects: &'s StoreReadGuard<'_, K>,
+    selector_index: IndexName,
+    namespace: &str,
+    labels: &Labels,
+) -> impl Iterator<Item = &'s Arc<K>> {
+    let labels = labels.iter().map(|(key, value)| label_value(namespace, key, value));
+    labels
+        .chain([without_label_value(namespace)])
+        .flat_map(move |value| objects.by_index(selector_index, &value))
 }
 
 fn template_hash_value(namespace: &str, hash: &str) -> String {
@@ -87,20 +134,24 @@ fn template_hash_value(namespace: &str, hash: &str) -> String {
 /// The pods that `owner` manages: those that name its kind, its name and its UID, in its namespace.
 ///
 /// The group of the kind is not compared (US-3.1).
-pub fn pods_of(pods: &Store<Pod>, owner: &OwnerIdentity) -> Vec<Arc<Pod>> {
-    let mut found = pods.by_index(pod_index::CONTROLLER_UID, &owner.uid);
+pub fn pods_of<'s>(
+    pods: &'s StoreReadGuard<'_, Pod>,
+    owner: &OwnerIdentity,
+) -> impl Iterator<Item = &'s Arc<Pod>> {
     // The UID alone would do for all references that a controller ever wrote. Others are not to be trusted.
-    found.retain(|pod| {
+    pods.by_index(pod_index::CONTROLLER_UID, &owner.uid).filter(|pod| {
         pod.key.namespace == owner.namespace
             && pod.controller.as_ref().is_some_and(|reference| {
                 *reference.kind == *owner.kind && reference.name == owner.name && reference.uid == owner.uid
             })
-    });
-    found
+    })
 }
 
-/// The pods of `namespace` that nobody manages.
-pub fn orphan_pods(pods: &Store<Pod>, namespace: &str) -> Vec<Arc<Pod>> {
+/// The pods of `namespace` that have no managing owner.
+pub fn orphan_pods<'s>(
+    pods: &'s StoreReadGuard<'_, Pod>,
+    namespace: &str,
+) -> impl Iterator<Item = &'s Arc<Pod>> {
     pods.by_index(pod_index::ORPHANS, namespace)
 }
 
@@ -118,13 +169,24 @@ pub fn pods_matching(pods: &Store<Pod>, namespace: &str, selector: &Selector) ->
 }
 
 /// The ReplicaSets whose managing owner has `owner_uid`.
-pub fn replica_sets_of(replica_sets: &Store<ReplicaSet>, owner_uid: &str) -> Vec<Arc<ReplicaSet>> {
+pub fn replica_sets_of<'s>(
+    replica_sets: &'s StoreReadGuard<'_, ReplicaSet>,
+    owner_uid: &str,
+) -> impl Iterator<Item = &'s Arc<ReplicaSet>> {
     replica_sets.by_index(replica_set_index::CONTROLLER_UID, owner_uid)
 }
 
-/// The ReplicaSets of `namespace` that nobody manages.
-pub fn orphan_replica_sets(replica_sets: &Store<ReplicaSet>, namespace: &str) -> Vec<Arc<ReplicaSet>> {
-    replica_sets.by_index(replica_set_index::ORPHANS, namespace)
+/// The ReplicaSets that `owner` may claim: those of its namespace that it manages, and those that have no managing owner.
+///
+/// They come from one state of the store, so no ReplicaSet is returned twice, and none is missed that is adopted or
+/// released at the same time.
+pub fn claimable_replica_sets<'s>(
+    replica_sets: &'s StoreReadGuard<'_, ReplicaSet>,
+    owner: &OwnerIdentity,
+) -> impl Iterator<Item = &'s Arc<ReplicaSet>> {
+    replica_sets_of(replica_sets, &owner.uid)
+        .filter(|set| set.metadata.namespace == owner.namespace)
+        .chain(replica_sets.by_index(replica_set_index::ORPHANS, &owner.namespace))
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use kcm_api::{Deployment, ObjectKey, OwnerReference, Pod, ReplicaSet, Selector};
 use kcm_controller_ref_manager::OwnerIdentity;
 use kcm_controller_util::{
     deployment_index,
-    index::{pods_of, replica_sets_of},
+    index::{may_select, pods_of, replica_sets_of},
 };
 use kcm_deployment_util::{fenceposts::RECREATE, replica_sets::deployments_for_replica_set};
 use kcm_informer::{Deleted, EventHandler, Store};
@@ -100,10 +100,9 @@ impl Handlers {
         }
     }
 
-    /// Every Deployment that might take the orphan `set` in.
+    /// Enqueues the Deployments that select the orphan `set`.
     fn enqueue_adopters(&self, set: &ReplicaSet, what: &str) {
-        let neighbours = self.deployments.by_index(deployment_index::NAMESPACE, &set.metadata.namespace);
-        let adopters = deployments_for_replica_set(&neighbours, set);
+        let adopters = self.adopters(set);
         if adopters.len() > 1 {
             trace!(replica_set = %set.metadata.key(), "user error! more than one deployment is selecting replica set");
         }
@@ -111,8 +110,16 @@ impl Handlers {
             trace!(replica_set = %set.metadata.key(), "Orphan ReplicaSet {what}");
         }
         for deployment in adopters {
-            self.enqueue(deployment);
+            self.queue.add(deployment);
         }
+    }
+
+    fn adopters(&self, set: &ReplicaSet) -> Vec<ObjectKey> {
+        let deployments = self.deployments.read();
+        let (namespace, labels) = (&set.metadata.namespace, &set.metadata.labels);
+        let candidates = may_select(&deployments, deployment_index::SELECTOR, namespace, labels);
+        let adopters = deployments_for_replica_set(candidates, set);
+        adopters.iter().map(|deployment| deployment.metadata.key()).collect()
     }
 
     /// An orphan that goes is nobody's loss.
@@ -141,17 +148,21 @@ impl Handlers {
         self.resolve(&set.metadata.namespace, set.metadata.controller()?)
     }
 
-    /// Whether the cache knows a pod of the Deployment, in whatever phase.
+    /// `true` if the cache contains a pod of the Deployment, in any phase. The first pod ends the search.
     ///
     /// DEVIATION: upstream lists the Deployment's ReplicaSets from the server for each pod that goes; the cache
     /// answers as well. A selector that cannot be parsed fails that list, and nothing is enqueued.
     fn has_pods(&self, deployment: &Deployment) -> bool {
         let Ok(selector) = Selector::new(deployment.spec.selector.as_ref()) else { return true };
-        let mut sets = replica_sets_of(&self.replica_sets, deployment.uid());
-        sets.retain(|set| {
+        let is_claimed = |set: &&Arc<ReplicaSet>| {
             set.metadata.namespace == deployment.metadata.namespace && selector.matches(&set.metadata.labels)
-        });
-        sets.iter().any(|set| !pods_of(&self.pods, &OwnerIdentity::from(&**set)).is_empty())
+        };
+        let sets: Vec<OwnerIdentity> = replica_sets_of(&self.replica_sets.read(), deployment.uid())
+            .filter(is_claimed)
+            .map(|set| OwnerIdentity::from(&**set))
+            .collect();
+        let pods = self.pods.read();
+        sets.iter().any(|set| pods_of(&pods, set).next().is_some())
     }
 }
 

@@ -12,8 +12,9 @@ use std::{
 };
 
 use kcm_api::{Deployment, ObjectKey, ReplicaSet};
-use kcm_controller_util::compare_versions;
-use kcm_informer::{Object, Store};
+use kcm_controller_ref_manager::OwnerIdentity;
+use kcm_controller_util::{compare_versions, index::claimable_replica_sets};
+use kcm_informer::{Object, StoreReadGuard};
 use parking_lot::Mutex;
 
 /// The answers to writes, by Deployment. Only one sync of a Deployment runs at a time, so nobody waits here.
@@ -83,24 +84,28 @@ impl OwnWrites {
         cached
     }
 
-    /// Puts what was written for the Deployment at `key` in the place of what the cache holds of it.
-    pub(crate) fn overlay(
+    /// Returns the ReplicaSets that the Deployment `owner` may claim: those that it manages and the orphans of its
+    /// namespace.
+    ///
+    /// The cache is read in one state. Each UID is returned once, in the newer of the cached version and the one that was
+    /// written.
+    pub(crate) fn claimable(
         &self,
-        key: &ObjectKey,
-        store: &Store<ReplicaSet>,
-        sets: &mut Vec<Arc<ReplicaSet>>,
-    ) {
+        owner: &OwnerIdentity,
+        cache: &StoreReadGuard<'_, ReplicaSet>,
+    ) -> Vec<Arc<ReplicaSet>> {
+        let mut sets: Vec<_> = claimable_replica_sets(cache, owner).cloned().collect();
         let mut records = self.0.lock();
-        let Entry::Occupied(mut entry) = records.entry(key.clone()) else { return };
+        let Entry::Occupied(mut entry) = records.entry(owner.key()) else { return sets };
         let written = entry.get_mut();
-        written.replica_sets.retain(|set| match store.get(&set.metadata.key()) {
-            Some(cached) if cached.uid() == set.uid() => is_ahead(&**set, &*cached),
+        written.replica_sets.retain(|set| match cache.get(&set.metadata.key()) {
+            Some(cached) if cached.uid() == set.uid() => is_ahead(&**set, &**cached),
             // Another has its name.
             Some(_) => false,
             // Not seen yet, unless the cache has seen more than that: then it is gone.
             None => {
-                let seen = store.last_sync_resource_version();
-                seen.is_none_or(|seen| is_newer(set.resource_version(), &seen))
+                let seen = cache.last_sync_resource_version();
+                seen.is_none_or(|seen| is_newer(set.resource_version(), seen))
             }
         });
         for set in &written.replica_sets {
@@ -112,6 +117,7 @@ impl OwnWrites {
         if written.is_empty() {
             entry.remove();
         }
+        sets
     }
 }
 

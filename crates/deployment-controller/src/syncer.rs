@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use kcm_api::{ApiError, Deployment, ObjectKey, Pod, ReplicaSet, Selector};
 use kcm_clock::Clock;
 use kcm_controller_ref_manager::{FreshOwner, OwnerControl, OwnerIdentity, OwnerPatch, claim};
-use kcm_controller_util::index::{orphan_replica_sets, pods_of, replica_sets_of};
+use kcm_controller_util::index::pods_of;
 use kcm_deployment_util::{fenceposts::RECREATE, replica_sets::selects_everything};
 use kcm_informer::Store;
 use tracing::{Span, debug};
@@ -70,17 +70,14 @@ impl Syncer {
         let metadata = &deployment.metadata;
         let selector = Selector::new(deployment.spec.selector.as_ref())
             .map_err(|source| SyncError::Selector { deployment: metadata.key(), source })?;
-        let mut candidates = replica_sets_of(&self.replica_sets, &metadata.uid);
-        candidates.retain(|set| set.metadata.namespace == metadata.namespace);
-        candidates.extend(orphan_replica_sets(&self.replica_sets, &metadata.namespace));
-        self.executor.own_writes.overlay(&metadata.key(), &self.replica_sets, &mut candidates);
-        let control = ReplicaSetOwner { executor: &self.executor, deployment: metadata.key() };
         let owner = OwnerIdentity::from(deployment);
+        let candidates = self.executor.own_writes.claimable(&owner, &self.replica_sets.read());
+        let control = ReplicaSetOwner { executor: &self.executor, deployment: metadata.key() };
         Ok(claim(&owner, &selector, candidates, &control).await.into_result()?)
     }
 
     fn has_running_pod(&self, replica_set: &ReplicaSet) -> bool {
-        pods_of(&self.pods, &OwnerIdentity::from(replica_set)).iter().any(|pod| !pod.is_finished())
+        pods_of(&self.pods.read(), &OwnerIdentity::from(replica_set)).any(|pod| !pod.is_finished())
     }
 }
 

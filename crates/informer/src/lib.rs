@@ -39,4 +39,4 @@ pub use informer::{InformerConfig, SharedInformer};
 pub use metrics::{InformerMetrics, NoMetrics};
 pub use object::Object;
 pub use source::{List, ListOptions, ListWatch, Undecodable, WatchEvent, WatchOptions, WatchStream};
-pub use store::{Replaced, Snapshot, Store, StoreWriter};
+pub use store::{Replaced, Snapshot, Store, StoreReadGuard, StoreWriter};

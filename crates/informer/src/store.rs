@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, fmt, sync::Arc};
 
 use kcm_api::ObjectKey;
-use parking_lot::RwLock;
+use parking_lot::{RwLock, RwLockReadGuard};
 
 use crate::{IndexName, Indexers, Object, table::Table};
 
@@ -38,7 +38,51 @@ struct State<K> {
     synced: bool,
 }
 
+/// Read access to one state of a store.
+///
+/// The writer waits while the guard exists: keep it for a few lookups, and never while another store is read or the same
+/// store is read a second time.
+pub struct StoreReadGuard<'a, K>(RwLockReadGuard<'a, State<K>>);
+
+impl<'a, K: Object> StoreReadGuard<'a, K> {
+    /// Returns the object at `key`.
+    pub fn get(&self, key: &ObjectKey) -> Option<&Arc<K>> {
+        self.0.table.get(key)
+    }
+
+    /// Returns the objects found under `value` in `index`, without copying them. A step takes constant time.
+    ///
+    /// Empty if the store has no such index, which is a defect of the caller and caught in debug builds.
+    pub fn by_index<'s>(
+        &'s self,
+        index: IndexName,
+        value: &str,
+    ) -> impl Iterator<Item = &'s Arc<K>> + use<'s, 'a, K> {
+        debug_assert!(self.0.table.has_index(index), "no index named {:?}", index.0);
+        self.0.table.by_index(index, value)
+    }
+
+    /// Newest version that the store has seen. See [`Store::last_sync_resource_version`].
+    pub fn last_sync_resource_version(&self) -> Option<&str> {
+        Some(&*self.0.resource_version).filter(|version| !version.is_empty())
+    }
+}
+
+impl<K: Object> fmt::Debug for StoreReadGuard<'_, K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StoreReadGuard")
+            .field("objects", &self.0.table.len())
+            .field("resource_version", &self.0.resource_version)
+            .finish()
+    }
+}
+
 impl<K: Object> Store<K> {
+    /// Locks the current state for several lookups. Two calls of other methods may see two states.
+    pub fn read(&self) -> StoreReadGuard<'_, K> {
+        StoreReadGuard(self.state.read())
+    }
+
     /// The object at `key`.
     pub fn get(&self, key: &ObjectKey) -> Option<Arc<K>> {
         self.state.read().table.get(key).cloned()
@@ -64,7 +108,7 @@ impl<K: Object> Store<K> {
     pub fn list_namespace(&self, namespace: &str) -> Vec<Arc<K>> {
         let state = self.state.read();
         if state.table.has_index(IndexName::NAMESPACE) {
-            return state.table.by_index(IndexName::NAMESPACE, namespace);
+            return state.table.by_index(IndexName::NAMESPACE, namespace).cloned().collect();
         }
         let objects = state.table.iter().filter(|(key, _)| &*key.namespace == namespace);
         objects.map(|(_, object)| Arc::clone(object)).collect()
@@ -84,9 +128,10 @@ impl<K: Object> Store<K> {
     ///
     /// Nothing, where the store has no such index; that is a defect of the caller, and caught in debug builds.
     pub fn by_index(&self, index: IndexName, value: &str) -> Vec<Arc<K>> {
-        let state = self.state.read();
-        debug_assert!(state.table.has_index(index), "no index named {:?}", index.0);
-        state.table.by_index(index, value)
+        let state = self.read();
+        let mut objects = Vec::with_capacity(state.0.table.index_len(index, value));
+        objects.extend(state.by_index(index, value).cloned());
+        objects
     }
 
     /// How many objects [`by_index`](Self::by_index) would find.
@@ -108,8 +153,7 @@ impl<K: Object> Store<K> {
     /// All that happened up to it is in the store when it is returned: compare it with the version of a write
     /// of one's own to know whether the store reflects that write (US-3.7).
     pub fn last_sync_resource_version(&self) -> Option<String> {
-        let state = self.state.read();
-        (!state.resource_version.is_empty()).then(|| state.resource_version.clone())
+        self.read().last_sync_resource_version().map(str::to_owned)
     }
 
     /// Whether the store has held a complete state.

@@ -102,13 +102,13 @@ impl<K: Object> Table<K> {
         self.index(name).is_some()
     }
 
-    pub(crate) fn by_index(&self, name: IndexName, value: &str) -> Vec<Arc<K>> {
+    pub(crate) fn by_index<'t>(
+        &'t self,
+        name: IndexName,
+        value: &str,
+    ) -> impl Iterator<Item = &'t Arc<K>> + use<'t, K> {
         let bucket = self.index(name).and_then(|index| index.bucket(value));
-        bucket.map_or_else(Vec::new, |bucket| {
-            let mut objects = Vec::with_capacity(bucket.len());
-            objects.extend(bucket.iter().filter_map(|&id| self.object(id).cloned()));
-            objects
-        })
+        bucket.into_iter().flatten().filter_map(|&id| self.object(id))
     }
 
     pub(crate) fn index_len(&self, name: IndexName, value: &str) -> usize {

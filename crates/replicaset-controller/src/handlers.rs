@@ -1,7 +1,7 @@
 use std::{sync::Arc, time::Duration};
 
 use kcm_api::{ControllerRef, ObjectKey, Pod, ReplicaSet, Selector};
-use kcm_controller_util::replica_set_index;
+use kcm_controller_util::{index::may_select, replica_set_index};
 use kcm_informer::{Deleted, EventHandler};
 use kcm_workqueue::RateLimitingQueue;
 use tracing::{debug, error, trace};
@@ -128,16 +128,20 @@ impl Handlers {
         self.syncer.replica_sets.get(&key).filter(|replica_set| *replica_set.uid() == controller.uid)
     }
 
-    /// Wakes every ReplicaSet that might adopt `pod`.
+    /// Enqueues the ReplicaSets that select the orphan `pod`.
     ///
     /// Upstream counterpart: `getPodReplicaSets`.
     fn wake_adopters(&self, pod: &Pod) {
         if pod.labels.is_empty() {
             return;
         }
-        let neighbours = self.syncer.replica_sets.by_index(replica_set_index::NAMESPACE, &pod.key.namespace);
-        let matching = neighbours.iter().filter(|replica_set| selects(replica_set, pod));
-        let keys: Vec<_> = matching.map(|replica_set| replica_set.metadata.key()).collect();
+        let replica_sets = self.syncer.replica_sets.read();
+        let keys: Vec<_> =
+            may_select(&replica_sets, replica_set_index::SELECTOR, &pod.key.namespace, &pod.labels)
+                .filter(|replica_set| selects(replica_set, pod))
+                .map(|replica_set| replica_set.metadata.key())
+                .collect();
+        drop(replica_sets);
         if keys.len() > 1 {
             error!(
                 "user error! more than one {} is selecting pods with labels: {:?}",
@@ -158,7 +162,7 @@ impl Handlers {
 /// One that cannot be parsed, or is empty where none may be, selects nothing.
 fn selects(replica_set: &ReplicaSet, pod: &Pod) -> bool {
     let Some(declared) = &replica_set.spec.selector else { return false };
-    // Most of a namespace is ruled out by this, without a selector to be compiled for each.
+    // Cheaper than to compile the selector, and often enough.
     declared.match_labels.iter().all(|(key, value)| pod.labels.get(key) == Some(value))
         && Selector::new(Some(declared))
             .is_ok_and(|selector| !selector.is_empty() && selector.matches(&pod.labels))

@@ -67,10 +67,16 @@ impl Candidates {
     /// Upstream counterpart: `FilterPodsByOwner`, `FilterActivePods`, `FilterTerminatingPods` and
     /// `FilterClaimedPods`.
     pub(crate) fn gather(pods: &Store<Pod>, owner: &OwnerIdentity, selector: &Selector) -> Self {
-        let owned = index::pods_of(pods, owner);
+        // From one state of the store: a pod that is adopted or released at the same time is in one of the two.
+        let (owned, orphans): (Vec<_>, Vec<_>) = {
+            let pods = pods.read();
+            (
+                index::pods_of(&pods, owner).cloned().collect(),
+                index::orphan_pods(&pods, &owner.namespace).cloned().collect(),
+            )
+        };
         let claimed = owned.iter().filter(|pod| selector.matches(&pod.labels));
         let terminating = filters::count_terminating_pods(claimed);
-        let orphans = index::orphan_pods(pods, &owner.namespace);
         Self { active: filters::active_pods(owned.iter().chain(&orphans)), terminating }
     }
 }
@@ -94,7 +100,7 @@ pub(crate) fn related_pods(
         debug!("{} has no controller", descriptor.kind);
         return Vec::new();
     };
-    let siblings = index::replica_sets_of(replica_sets, &controller.uid);
+    let siblings: Vec<_> = index::replica_sets_of(&replica_sets.read(), &controller.uid).cloned().collect();
     let mut seen = HashSet::new();
     let mut related = Vec::new();
     for sibling in &siblings {

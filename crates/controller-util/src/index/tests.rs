@@ -52,12 +52,16 @@ fn test_filter_pods_by_owner() {
         pod("orphan"),
         elsewhere(pod("orphan-elsewhere")),
     ]);
-    let of = |namespace: &str, uid: &str| pods_of(&pods, &owner(namespace, "web", uid));
+    let pods = pods.read();
+    let of = |namespace: &str, uid: &str| -> Vec<_> {
+        pods_of(&pods, &owner(namespace, "web", uid)).cloned().collect()
+    };
+    let orphans = orphan_pods(&pods, "default").cloned().collect();
     let cases = [
         ("owned by UID, name and kind", of("default", "u"), vec!["default/ours"]),
         ("owned, in another namespace", of("elsewhere", "u"), vec!["elsewhere/elsewhere"]),
         ("owned by nobody we know", of("default", "unknown"), vec![]),
-        ("orphans of the namespace", orphan_pods(&pods, "default"), vec!["default/orphan"]),
+        ("orphans of the namespace", orphans, vec!["default/orphan"]),
     ];
     for (name, found, expected) in cases {
         assert_eq!(names(&found), expected, "{name}");
@@ -69,7 +73,8 @@ fn group_of_the_owner_is_not_compared() {
     let mut reference = (**owned(pod("p"), "web", "u").controller.as_ref().unwrap()).clone();
     reference.api_version = "example.org/v7".into();
     let pods = store(vec![Pod { controller: Some(Arc::new(reference)), ..pod("p") }]);
-    assert_eq!(names(&pods_of(&pods, &owner("default", "web", "u"))), ["default/p"]);
+    let found: Vec<_> = pods_of(&pods.read(), &owner("default", "web", "u")).cloned().collect();
+    assert_eq!(names(&found), ["default/p"]);
 }
 
 #[test]
@@ -117,10 +122,98 @@ fn replica_sets_are_found_by_owner_and_orphans_by_namespace() {
     writer.apply(replica_set("plain", "default", plain));
     writer.apply(replica_set("orphan", "elsewhere", json!([])));
     let store = writer.reader();
-    let names = |found: Vec<Arc<ReplicaSet>>| -> Vec<String> {
-        found.iter().map(|replica_set| replica_set.metadata.name.to_string()).collect()
+    let store = store.read();
+    let names = |found: &mut dyn Iterator<Item = &Arc<ReplicaSet>>| -> Vec<String> {
+        found.map(|replica_set| replica_set.metadata.name.to_string()).collect()
     };
-    assert_eq!(names(replica_sets_of(&store, "d-uid")), ["managed"]);
-    assert_eq!(names(orphan_replica_sets(&store, "default")), ["plain"]);
-    assert_eq!(names(orphan_replica_sets(&store, "elsewhere")), ["orphan"]);
+    assert_eq!(names(&mut replica_sets_of(&store, "d-uid")), ["managed"]);
+    let claimable = |namespace, uid| names(&mut claimable_replica_sets(&store, &owner(namespace, "d", uid)));
+    assert_eq!(claimable("default", "d-uid"), ["managed", "plain"]);
+    assert_eq!(claimable("elsewhere", "d-uid"), ["orphan"], "an owner claims nothing in another namespace");
+    assert_eq!(claimable("default", "other"), ["plain"]);
+}
+
+mod may_select {
+    use std::collections::BTreeMap;
+
+    use kcm_api::Labels;
+
+    use super::*;
+
+    fn labels(of: &[(&str, &str)]) -> Labels {
+        of.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+    }
+
+    /// A store of Deployments, each with one of the selectors.
+    fn deployments(selectors: impl IntoIterator<Item = (String, serde_json::Value)>) -> Store<Deployment> {
+        let mut writer = StoreWriter::new(deployment_indexers());
+        for (name, selector) in selectors {
+            let (namespace, name) = name.split_once('/').unwrap_or(("default", &name));
+            let object = json!({
+                "metadata": {"name": name, "namespace": namespace}, "spec": {"selector": selector},
+            });
+            writer.apply(Arc::new(serde_json::from_value(object).unwrap()));
+        }
+        writer.reader()
+    }
+
+    fn candidates(store: &Store<Deployment>, labels: &Labels) -> Vec<String> {
+        let store = store.read();
+        let found = may_select(&store, deployment_index::SELECTOR, "default", labels);
+        let mut names: Vec<_> = found.map(|deployment| deployment.metadata.name.to_string()).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn finds_each_that_matches_once() {
+        let selectors = [
+            ("one-label", json!({"matchLabels": {"app": "web"}})),
+            ("two-labels", json!({"matchLabels": {"app": "web", "tier": "front"}})),
+            ("hash", json!({"matchLabels": {"app": "web", "pod-template-hash": "abc"}})),
+            (
+                "in",
+                json!({"matchExpressions": [{"key": "app", "operator": "In", "values": ["web", "db", "web"]}]}),
+            ),
+            ("exists", json!({"matchExpressions": [{"key": "app", "operator": "Exists"}]})),
+            ("not-in", json!({"matchExpressions": [{"key": "app", "operator": "NotIn", "values": ["db"]}]})),
+            ("empty", json!({})),
+            ("missing", json!(null)),
+            ("elsewhere/other", json!({"matchLabels": {"app": "web"}})),
+        ];
+        let selectors = BTreeMap::from(selectors);
+        let store = deployments(selectors.iter().map(|(name, value)| ((*name).to_owned(), value.clone())));
+        for labels in [
+            labels(&[("app", "web")]),
+            labels(&[("app", "web"), ("tier", "front")]),
+            labels(&[("app", "web"), ("pod-template-hash", "abc")]),
+            labels(&[("app", "db"), ("tier", "front")]),
+            labels(&[("other", "label")]),
+        ] {
+            let found = candidates(&store, &labels);
+            let selects = |selector: &serde_json::Value| {
+                let selector: Option<LabelSelector> = serde_json::from_value(selector.clone()).unwrap();
+                let selector = Selector::new(selector.as_ref()).unwrap();
+                !selector.is_empty() && selector.matches(&labels)
+            };
+            for (name, selector) in &selectors {
+                let times = found.iter().filter(|found| *found == name).count();
+                assert!(times <= 1, "{name} is found {times} times for {labels:?}");
+                if selects(selector) && !name.contains('/') {
+                    assert_eq!(times, 1, "{name} for {labels:?}");
+                }
+            }
+            assert!(!found.iter().any(|name| name == "other"), "{labels:?}");
+        }
+    }
+
+    #[test]
+    fn looks_at_no_more_objects_in_a_namespace_with_ten_times_as_many() {
+        for size in [100, 1000] {
+            let selector = |n| json!({"matchLabels": {"app": format!("web-{n}"), "team": "shop"}});
+            let store = deployments((0..size).map(|n| (format!("web-{n}"), selector(n))));
+            let found = candidates(&store, &labels(&[("app", "web-7"), ("team", "shop"), ("more", "x")]));
+            assert_eq!(found, ["web-7"], "of {size}");
+        }
+    }
 }

@@ -1,3 +1,5 @@
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use kcm_controller_util::replica_set_indexers;
 use kcm_informer::StoreWriter;
 
@@ -19,13 +21,11 @@ fn deployment_at(version: &str) -> Arc<Deployment> {
 /// The versions that a sync sees when `cached` is in a cache that has seen everything up to `seen`.
 fn overlaid(writes: &OwnWrites, cached: Option<&str>, seen: &str) -> Vec<String> {
     let mut store = StoreWriter::new(replica_set_indexers());
-    let mut sets = Vec::new();
     if let Some(version) = cached {
         store.apply(set_at(version));
-        sets.push(set_at(version));
     }
     store.bookmark(seen);
-    writes.overlay(&deployment(1).metadata.key(), &store.reader(), &mut sets);
+    let sets = writes.claimable(&OwnerIdentity::from(&deployment(1)), &store.reader().read());
     sets.iter().map(|set| set.metadata.resource_version.clone()).collect()
 }
 
@@ -83,4 +83,48 @@ fn deployment_that_is_gone_leaves_nothing_behind() {
     let writes = written("10");
     writes.forget(&deployment(1).metadata.key());
     assert!(writes.0.lock().is_empty());
+}
+
+/// A writer adopts and releases a ReplicaSet all the time. Every view contains it once, in a version that is at least the
+/// one that the cache contained before, and the one that was written.
+#[test]
+fn replica_set_that_is_adopted_and_released_is_in_each_view_once() {
+    const VERSIONS: u64 = 30_000;
+    let owner = OwnerIdentity::from(&deployment(1));
+    let version_of = |version: u64| {
+        let mut set = replica_set("web-1", "web:1", 0, 1, 1);
+        set.metadata.resource_version = version.to_string();
+        if version.is_multiple_of(2) {
+            set.metadata.owner_references.clear();
+        }
+        Arc::new(set)
+    };
+    let mut writer = StoreWriter::new(replica_set_indexers());
+    writer.apply(version_of(1));
+    let (store, cached, writes) = (writer.reader(), AtomicU64::new(1), OwnWrites::default());
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for version in 2..=VERSIONS {
+                writer.apply(version_of(version));
+                cached.store(version, Ordering::Release);
+            }
+        });
+        loop {
+            let before = cached.load(Ordering::Acquire);
+            // As if a patch had just been answered, which the cache does not contain yet.
+            let written = if before.is_multiple_of(3) { before + 1 } else { before };
+            if written > before {
+                writes.replica_set(&owner.key(), &version_of(written));
+            }
+            let versions: Vec<u64> = writes
+                .claimable(&owner, &store.read())
+                .iter()
+                .map(|set| set.metadata.resource_version.parse().unwrap())
+                .collect();
+            assert!(matches!(versions[..], [version] if version >= written), "{written}: {versions:?}");
+            if before == VERSIONS {
+                break;
+            }
+        }
+    });
 }
