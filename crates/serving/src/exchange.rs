@@ -32,7 +32,7 @@ pub struct Asked<'a> {
     pub query: &'a str,
     /// The headers, those with credentials left out.
     pub headers: &'a HeaderMap,
-    /// The body; at most 64 KiB.
+    /// The body, at most 64 KiB. Empty unless the [route has one](crate::Routes::exact_with_body).
     pub body: &'a Bytes,
     /// Who asks.
     pub user: &'a User,

@@ -45,8 +45,8 @@ pub use access::{Access, User};
 pub use error::ServingError;
 pub use exchange::{Answer, Asked, Handler, handler};
 pub use health::{HealthCheck, HealthChecks, HealthObserver};
-/// What [`Answer::with`] takes.
-pub use http::{HeaderName, HeaderValue};
+/// Types of parameters of [`Answer::with`] and [`Routes::exact_with_body`].
+pub use http::{HeaderName, HeaderValue, Method};
 pub use options::{
     AuthenticationOptions, AuthorizationOptions, RequestHeaderOptions, ServingOptions, SniCertKey, TlsVersion,
 };

@@ -2,6 +2,8 @@
 
 use std::{collections::BTreeMap, fmt};
 
+use http::Method;
+
 use crate::{Handler, HealthChecks};
 
 /// The paths of a server.
@@ -9,8 +11,27 @@ use crate::{Handler, HealthChecks};
 /// Upstream counterpart: `mux.PathRecorderMux`.
 #[derive(Clone, Default)]
 pub struct Routes {
-    exact: BTreeMap<String, Handler>,
-    prefixes: BTreeMap<String, Handler>,
+    exact: BTreeMap<String, Route>,
+    prefixes: BTreeMap<String, Route>,
+}
+
+/// Handler of a path.
+#[derive(Clone)]
+pub(crate) struct Route {
+    pub(crate) handler: Handler,
+    /// Method of the requests that have a body. Bodies of other requests are not read.
+    body_method: Option<Method>,
+}
+
+impl Route {
+    fn without_body(handler: Handler) -> Self {
+        Self { handler, body_method: None }
+    }
+
+    /// Returns `true` if the body of a request with `method` is read.
+    pub(crate) fn reads_body(&self, method: &Method) -> bool {
+        self.body_method.as_ref() == Some(method)
+    }
 }
 
 impl Routes {
@@ -22,7 +43,17 @@ impl Routes {
     /// And `path`, which is answered by `handler`.
     #[must_use]
     pub fn exact(mut self, path: impl Into<String>, handler: Handler) -> Self {
-        self.exact.insert(path.into(), handler);
+        self.exact.insert(path.into(), Route::without_body(handler));
+        self
+    }
+
+    /// Adds `path`, where requests with `method` have a body of up to 64 KiB.
+    ///
+    /// The bodies of all other requests are not read: the handler gets an empty one, and over HTTP/1.1 the connection
+    /// is closed after the response.
+    #[must_use]
+    pub fn exact_with_body(mut self, path: impl Into<String>, method: Method, handler: Handler) -> Self {
+        self.exact.insert(path.into(), Route { handler, body_method: Some(method) });
         self
     }
 
@@ -30,7 +61,7 @@ impl Routes {
     /// that was given [exactly](Self::exact) before any.
     #[must_use]
     pub fn prefix(mut self, prefix: impl Into<String>, handler: Handler) -> Self {
-        self.prefixes.insert(prefix.into(), handler);
+        self.prefixes.insert(prefix.into(), Route::without_body(handler));
         self
     }
 
@@ -60,11 +91,11 @@ impl Routes {
         paths
     }
 
-    /// What answers for `path`.
-    pub(crate) fn find(&self, path: &str) -> Option<&Handler> {
+    /// Returns the route of `path`.
+    pub(crate) fn find(&self, path: &str) -> Option<&Route> {
         self.exact.get(path).or_else(|| {
             let fitting = self.prefixes.iter().filter(|(prefix, _)| path.starts_with(*prefix));
-            fitting.max_by_key(|(prefix, _)| prefix.len()).map(|(_, handler)| handler)
+            fitting.max_by_key(|(prefix, _)| prefix.len()).map(|(_, route)| route)
         })
     }
 }
@@ -93,9 +124,9 @@ mod tests {
             .prefix("/a/b/", made_by("long"));
         let found = |path: &str| {
             let (headers, body, user) = Default::default();
-            let method = &http::Method::GET;
+            let method = &Method::GET;
             let asked = crate::Asked { method, path, query: "", headers: &headers, body: &body, user: &user };
-            routes.find(path).map(|handler| handler(&asked).body)
+            routes.find(path).map(|route| (route.handler)(&asked).body)
         };
         assert_eq!(found("/a/b").unwrap(), "exact");
         assert_eq!(found("/a/x").unwrap(), "short");

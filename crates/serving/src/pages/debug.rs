@@ -44,7 +44,11 @@ pub fn debug_flags(routes: Routes, set: impl Fn(u32) + Send + Sync + 'static) ->
             Err(why) => line(StatusCode::BAD_REQUEST, &why),
         }
     });
-    routes.exact("/debug/flags", page.clone()).prefix("/debug/flags/", page).exact("/debug/flags/v", put)
+    routes.exact("/debug/flags", page.clone()).prefix("/debug/flags/", page).exact_with_body(
+        "/debug/flags/v",
+        http::Method::PUT,
+        put,
+    )
 }
 
 /// As Go parses it, and complains: first as a flag, then as klog.

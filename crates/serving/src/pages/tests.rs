@@ -224,7 +224,9 @@ fn verbosity_is_set_by_put_alone() {
     let set = Arc::new(AtomicU32::new(0));
     let seen = Arc::clone(&set);
     let routes = debug_flags(Routes::new(), move |verbosity| set.store(verbosity, Ordering::SeqCst));
-    let page = routes.find("/debug/flags/v").unwrap();
+    let route = routes.find("/debug/flags/v").unwrap();
+    assert!(route.reads_body(&Method::PUT) && !route.reads_body(&Method::POST));
+    let page = &route.handler;
     let put = |body| {
         let answer = ask(page, &Method::PUT, "/debug/flags/v", None, body);
         assert_eq!(content_type(&answer), "text/plain");
@@ -246,7 +248,7 @@ fn verbosity_is_set_by_put_alone() {
     assert_eq!((post.status.as_u16(), text(&post)), (406, "unsupported http method\n"));
     assert_eq!(seen.load(Ordering::SeqCst), 5);
     for index in ["/debug/flags", "/debug/flags/", "/debug/flags/v2"] {
-        let answer = ask(routes.find(index).unwrap(), &Method::GET, index, None, "");
+        let answer = ask(&routes.find(index).unwrap().handler, &Method::GET, index, None, "");
         assert_eq!((answer.status.as_u16(), answer.body.len()), (200, 168), "{index}");
     }
 }
@@ -254,7 +256,7 @@ fn verbosity_is_set_by_put_alone() {
 #[test]
 fn profiles_are_not_pretended() {
     let routes = profiling(Routes::new());
-    let get = |path: &str| ask(routes.find(path).unwrap(), &Method::GET, path, None, "");
+    let get = |path: &str| ask(&routes.find(path).unwrap().handler, &Method::GET, path, None, "");
     assert_eq!(get("/debug/pprof").headers[header::LOCATION], "/debug/pprof/");
     assert!(text(&get("/debug/pprof/")).contains("perf record"));
     assert_eq!(get("/debug/pprof/profile").status.as_u16(), 501);

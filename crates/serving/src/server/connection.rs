@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     Shared,
-    crowd::Place,
+    limiter::Slot,
     respond::{Peer, is_last},
 };
 use crate::ServingOptions;
@@ -31,6 +31,9 @@ const LAST_WORDS: Duration = Duration::from_secs(10);
 const MAX_STREAMS: u32 = 100;
 /// Of headers, in bytes. Tokens are some thousands.
 const MAX_HEADERS: u32 = 64 * 1024;
+/// HTTP/2 flow-control window of a stream and of a connection, in bytes: the most that a client can send of bodies that
+/// are not read. It is also the least that the protocol allows for a connection.
+const WINDOW: u32 = 65_535;
 
 /// What Go's server answers; a browser shows it to who forgot the `s`.
 const NOT_TLS: &[u8] = b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n";
@@ -77,6 +80,8 @@ impl Protocol {
             .http2()
             .timer(TokioTimer::new())
             .max_concurrent_streams(self.max_streams)
+            .initial_stream_window_size(WINDOW)
+            .initial_connection_window_size(WINDOW)
             .max_header_list_size(MAX_HEADERS);
         builder
     }
@@ -117,7 +122,7 @@ pub(super) async fn converse(
     stream: TlsStream<TcpStream>,
     address: SocketAddr,
     shared: &Shared,
-    place: &Place,
+    slot: &Slot,
     shutdown: &CancellationToken,
 ) -> Result<(), Error> {
     let (_, session) = stream.get_ref();
@@ -126,11 +131,10 @@ pub(super) async fn converse(
     let peer = Arc::new(Peer { address, certificates: certificates.to_vec() });
     let enough = Arc::new(Notify::new());
     let service = service_fn(|request: Request<Incoming>| {
-        let (peer, enough, busy) = (Arc::clone(&peer), Arc::clone(&enough), place.begin());
+        let (peer, enough, active) = (Arc::clone(&peer), Arc::clone(&enough), slot.activate());
         let responder = shared.responder.clone();
         async move {
-            let _busy = busy;
-            let response = responder.respond(request, &peer).await;
+            let response = responder.respond(request, &peer, active).await;
             if is_http2 && is_last(&response) {
                 enough.notify_one();
             }
@@ -142,17 +146,17 @@ pub(super) async fn converse(
     // What it is told to go for, it is told once.
     let mut is_leaving = false;
     loop {
-        let patience = if is_leaving { LAST_WORDS } else { IDLE.saturating_sub(place.idle()) };
+        let patience = if is_leaving { LAST_WORDS } else { IDLE.saturating_sub(slot.idle()) };
         tokio::select! {
             biased;
             ended = connection.as_mut() => return Ok(ended?),
             () = shutdown.cancelled(), if !is_leaving => {}
             () = enough.notified(), if !is_leaving => {}
             () = shared.clock.sleep(patience) => {
-                if is_leaving && !place.idle().is_zero() {
+                if is_leaving && !slot.idle().is_zero() {
                     return Err(Error::Idle);
                 }
-                if is_leaving || place.idle() < IDLE {
+                if is_leaving || slot.idle() < IDLE {
                     continue;
                 }
             }

@@ -2,8 +2,9 @@
 //!
 //! *Upstream counterpart:* `SecureServingInfo.Serve` of `apiserver/pkg/server`, and Go's `net/http`.
 
+mod body;
 mod connection;
-mod crowd;
+mod limiter;
 mod respond;
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
@@ -13,7 +14,7 @@ use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio_rustls::TlsAcceptor;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use self::{connection::Protocol, crowd::Crowd, respond::Responder};
+use self::{connection::Protocol, limiter::ConnectionLimiter, respond::Responder};
 use crate::{Access, Routes, ServingError, ServingOptions, tls};
 
 /// As many connections as the kernel keeps that have not been accepted.
@@ -25,8 +26,10 @@ const FAREWELL: Duration = Duration::from_secs(2);
 
 /// A server on a port that is bound.
 ///
-/// One client harms no other: handshakes, headers, bodies and idle connections have their time, there are no more
-/// than 250 connections, and who has been idle for longest makes way for who comes.
+/// A client cannot keep others out. Handshakes, headers, bodies and idle connections have time limits. There are at
+/// most 250 connections; a further one replaces the one that has been idle for longest, where waiting for a header or a
+/// body counts as idle. Bodies are read only for [routes with a body](Routes::exact_with_body), in at most 1 MiB of
+/// memory for all connections.
 pub struct SecureServer {
     listener: TcpListener,
     address: SocketAddr,
@@ -38,7 +41,7 @@ struct Shared {
     acceptor: TlsAcceptor,
     responder: Responder,
     protocol: Protocol,
-    crowd: Arc<Crowd>,
+    limiter: Arc<ConnectionLimiter>,
     clock: Arc<dyn Clock>,
 }
 
@@ -65,7 +68,7 @@ impl SecureServer {
             acceptor: TlsAcceptor::from(Arc::new(config)),
             responder: Responder::new(access, routes, Arc::clone(&clock)),
             protocol: Protocol::new(options),
-            crowd: Arc::new(Crowd::new(Arc::clone(&clock))),
+            limiter: Arc::new(ConnectionLimiter::new(Arc::clone(&clock))),
             clock,
         };
         Ok(Self { listener, address, shared: Arc::new(shared) })
@@ -141,16 +144,13 @@ async fn accept(
                 continue;
             }
         };
-        let Some(place) = shared.crowd.enter() else {
-            tracing::debug!(%peer, "All connections are busy, turning one away");
-            continue;
-        };
+        let slot = shared.limiter.admit().await;
         let (shared, shutdown, leave) = (Arc::clone(shared), shutdown.clone(), leave.clone());
         connections.spawn(async move {
             tokio::select! {
                 () = leave.cancelled() => {}
-                () = place.evicted() => tracing::debug!(%peer, "A connection makes way for another"),
-                ended = serve(stream, peer, &shared, &place, &shutdown) => {
+                () = slot.evicted() => tracing::debug!(%peer, "Closed a connection to accept another"),
+                ended = serve(stream, peer, &shared, &slot, &shutdown) => {
                     if let Err(error) = ended {
                         tracing::trace!(%peer, err = %error, "A connection ended badly");
                     }
@@ -164,14 +164,14 @@ async fn serve(
     stream: TcpStream,
     peer: SocketAddr,
     shared: &Shared,
-    place: &crowd::Place,
+    slot: &limiter::Slot,
     shutdown: &CancellationToken,
 ) -> Result<(), connection::Error> {
     let _ = stream.set_nodelay(true);
     let Some(stream) = connection::handshake(stream, &shared.acceptor, &*shared.clock).await? else {
         return Ok(());
     };
-    connection::converse(stream, peer, shared, place, shutdown).await
+    connection::converse(stream, peer, shared, slot, shutdown).await
 }
 
 #[cfg(test)]

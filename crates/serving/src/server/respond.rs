@@ -6,28 +6,25 @@ use std::{
     net::SocketAddr,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
-    time::Duration,
 };
 
 use bytes::Bytes;
 use http::{
-    HeaderMap, HeaderValue, Method, Request, Response, StatusCode,
+    HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version,
     header::{AUTHORIZATION, CACHE_CONTROL, CONNECTION, CONTENT_LENGTH},
     request::Parts,
 };
 use http_body::Body;
-use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
+use http_body_util::Full;
 use kcm_clock::Clock;
 use rustls::pki_types::CertificateDer;
 
+use super::{body::BodyReader, limiter::ActiveRequest};
 use crate::{
     Access, Answer, Asked, Handler, Routes, User,
     access::{Presented, Refusal},
     exchange::unescape,
 };
-
-const MAX_BODY: usize = 64 * 1024;
-const BODY: Duration = Duration::from_secs(10);
 
 /// Who is at the other end of a connection.
 pub(super) struct Peer {
@@ -42,6 +39,7 @@ pub(super) struct Responder(Arc<Inner>);
 struct Inner {
     access: Access,
     routes: Routes,
+    bodies: BodyReader,
     clock: Arc<dyn Clock>,
 }
 
@@ -56,22 +54,30 @@ pub(super) fn is_last<B>(response: &Response<B>) -> bool {
 
 impl Responder {
     pub(super) fn new(access: Access, routes: Routes, clock: Arc<dyn Clock>) -> Self {
-        Self(Arc::new(Inner { access, routes, clock }))
+        let bodies = BodyReader::new(Arc::clone(&clock));
+        Self(Arc::new(Inner { access, routes, bodies, clock }))
     }
 
     pub(super) fn access(&self) -> &Access {
         &self.0.access
     }
 
-    /// Answers `request`, and writes a line about it: never of headers, queries or bodies, which can hold secrets.
-    pub(super) async fn respond<B>(&self, request: Request<B>, peer: &Peer) -> Response<Full<Bytes>>
+    /// Answers `request` and logs it without headers, query and body, which can contain secrets.
+    ///
+    /// `active` is dropped while the server waits for the request's body.
+    pub(super) async fn respond<B>(
+        &self,
+        request: Request<B>,
+        peer: &Peer,
+        active: ActiveRequest,
+    ) -> Response<Full<Bytes>>
     where
         B: Body<Data = Bytes>,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
         let begun = self.0.clock.monotonic();
         let (mut parts, body) = request.into_parts();
-        let mut response = self.answer(&mut parts, body, peer).await;
+        let mut response = self.answer(&mut parts, body, peer, active).await;
         response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
         if parts.method == Method::HEAD {
             let length = HeaderValue::from(response.body().size_hint().lower());
@@ -89,12 +95,18 @@ impl Responder {
         response
     }
 
-    async fn answer<B>(&self, parts: &mut Parts, body: B, peer: &Peer) -> Response<Full<Bytes>>
+    async fn answer<B>(
+        &self,
+        parts: &mut Parts,
+        body: B,
+        peer: &Peer,
+        active: ActiveRequest,
+    ) -> Response<Full<Bytes>>
     where
         B: Body<Data = Bytes>,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
-        // One reading of the path, for who may and for what there is.
+        // The path is decoded once, for authorization and for the choice of the route.
         let uri = parts.uri.clone();
         let path = unescape(uri.path(), false);
         let presented = Presented {
@@ -104,24 +116,29 @@ impl Responder {
             path: &path,
         };
         let admitted = self.0.access.admit(&presented).await;
-        // Who is unknown should not keep a connection (CVE-2023-44487), as upstream.
+        drop(active);
+        // An anonymous client should not keep a connection (CVE-2023-44487), as upstream.
         let is_last = match &admitted {
             Ok(user) | Err(Refusal::Forbidden { user, .. }) => user.is_anonymous(),
             Err(Refusal::Unauthorized) => true,
             Err(Refusal::Unknown(_)) => false,
         };
+        let mut has_unread_body = !body.is_end_stream();
         let answer = match admitted {
             Err(refusal) => refusal.answer(&asked(parts, &path, &Bytes::new(), &User::default())),
             Ok(user) => {
                 forget_credentials(&mut parts.headers);
                 match self.0.routes.find(&path) {
                     None => Answer::not_found(),
-                    Some(handler) => match self.read(body).await {
-                        Ok(body) => call(handler, &asked(parts, &path, &body, &user)),
-                        // No more of the rest is read, of which nobody knows how much there is.
-                        Err((status, message)) => {
-                            Answer::error(status, message).with(CONNECTION, HeaderValue::from_static("close"))
+                    Some(route) if !route.reads_body(&parts.method) => {
+                        call(&route.handler, &asked(parts, &path, &Bytes::new(), &user))
+                    }
+                    Some(route) => match self.0.bodies.read(body).await {
+                        Ok(body) => {
+                            has_unread_body = false;
+                            call(&route.handler, &asked(parts, &path, &body, &user))
                         }
+                        Err((status, message)) => Answer::error(status, message),
                     },
                 }
             }
@@ -129,35 +146,14 @@ impl Responder {
         let mut response = Response::new(Full::new(answer.body));
         *response.status_mut() = answer.status;
         *response.headers_mut() = answer.headers;
+        // HTTP/2 resets the stream instead.
+        if has_unread_body && parts.version < Version::HTTP_2 {
+            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        }
         if is_last {
             response.extensions_mut().insert(Last);
         }
         response
-    }
-
-    /// The whole body.
-    ///
-    /// # Errors
-    ///
-    /// What is wrong with it.
-    async fn read<B>(&self, body: B) -> Result<Bytes, (StatusCode, &'static str)>
-    where
-        B: Body<Data = Bytes>,
-        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
-    {
-        if body.is_end_stream() {
-            return Ok(Bytes::new());
-        }
-        tokio::select! {
-            read = Limited::new(body, MAX_BODY).collect() => match read {
-                Ok(body) => Ok(body.to_bytes()),
-                Err(error) if error.is::<LengthLimitError>() => {
-                    Err((StatusCode::PAYLOAD_TOO_LARGE, "request body is too large"))
-                }
-                Err(_) => Err((StatusCode::BAD_REQUEST, "request body cannot be read")),
-            },
-            () = self.0.clock.sleep(BODY) => Err((StatusCode::REQUEST_TIMEOUT, "request body came too slowly")),
-        }
     }
 }
 

@@ -7,7 +7,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{HeaderMap, Request, Response, header};
+use http::{HeaderMap, Method, Request, Response, header};
 use http_body_util::{BodyExt, Full};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use kcm_client::{ApiClient, Body, ClientFactory, ClientOptions, RateLimit, UserAgent};
@@ -29,7 +29,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::super::SecureServer;
 use crate::{
-    Access, Answer, AuthenticationOptions, AuthorizationOptions, HealthChecks, Routes, ServingError,
+    Access, Answer, Asked, AuthenticationOptions, AuthorizationOptions, HealthChecks, Routes, ServingError,
     ServingOptions, handler,
 };
 
@@ -177,7 +177,7 @@ impl Setup {
             .health("/healthz", &HealthChecks::new())
             .exact("/metrics", handler(|_| Answer::text("up 1\n")))
             .exact("/panic", handler(|_| panic!("a handler's own affair")))
-            .exact("/echo", handler(|asked| Answer::text(format!("{:?} {:?}", asked.body, asked.headers))));
+            .exact_with_body("/echo", Method::PUT, handler(echo));
         SecureServer::bind(&self.serving, "test", access, routes, clock).await
     }
 
@@ -195,6 +195,10 @@ impl Setup {
             _guard: shutdown.drop_guard(),
         }
     }
+}
+
+fn echo(asked: &Asked<'_>) -> Answer {
+    Answer::text(format!("{:?} {:?}", asked.body, asked.headers))
 }
 
 /// A server that runs.
@@ -229,7 +233,7 @@ pub(super) struct Client {
     pub(super) is_http1: bool,
     /// TLS 1.2 and nothing newer.
     pub(super) is_old: bool,
-    pub(super) method: http::Method,
+    pub(super) method: Method,
     pub(super) body: Bytes,
 }
 
