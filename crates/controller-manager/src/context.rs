@@ -21,6 +21,7 @@ use parking_lot::Mutex;
 use crate::{
     ManagerConfig,
     informers::{AnyInformer, Counted},
+    readiness::InformerSync,
 };
 
 /// The name of the client that lists and watches (US-1.3).
@@ -38,6 +39,8 @@ pub struct Environment {
     /// Who counts what controllers, their queues and informers do. What clients do, they were told at
     /// [birth](kcm_client::ClientOptions::observer).
     pub metrics: Option<Metrics>,
+    /// Reports whether the caches have synced.
+    pub informer_sync: InformerSync,
     /// Who is told of syncs instead of `metrics`: made for a controller by its name.
     pub syncs: Option<SyncObserver>,
 }
@@ -49,7 +52,14 @@ impl Environment {
     /// What every manager needs, and no more.
     pub fn new(clients: &ClientFactory, clock: &Arc<dyn Clock>, random: &Arc<dyn Random>) -> Self {
         let (clock, random) = (Arc::clone(clock), Arc::clone(random));
-        Self { clients: clients.clone(), clock, random, metrics: None, syncs: None }
+        Self {
+            clients: clients.clone(),
+            clock,
+            random,
+            metrics: None,
+            informer_sync: InformerSync::default(),
+            syncs: None,
+        }
     }
 }
 
@@ -187,6 +197,7 @@ impl Context {
         if let Some(metrics) = &self.environment.metrics {
             metrics.cache(name, informer.store());
         }
+        self.environment.informer_sync.add(name, &informer);
         self.idle.lock().push(AnyInformer::new(name, &informer, opened));
         informer
     }

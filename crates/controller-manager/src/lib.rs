@@ -13,6 +13,7 @@
 //! | standing by, starting, watching over and stopping them | `controllers.rs` |
 //! | standing for election | `election.rs` |
 //! | from standing by to the end, with an election or without | `manager.rs` |
+//! | readiness: the caches have synced | `readiness.rs` |
 //! | what is to be seen at the secure port | `serving.rs` |
 //! | all of it in order, as the binary does | `run.rs` |
 //! | log lines as klog writes them | `logging.rs` |
@@ -37,6 +38,7 @@ mod go_syntax;
 mod informers;
 pub mod logging;
 mod manager;
+mod readiness;
 mod run;
 mod selection;
 mod serving;
@@ -52,6 +54,7 @@ pub use descriptor::{CONTROLLERS, Descriptor};
 pub use feature_gates::{ControllerFeatures, FeatureGates};
 pub use flags::{FLAGS, Flag, FlagError, FlagKind, Flags};
 pub use manager::Manager;
+pub use readiness::InformerSync;
 pub use run::{Process, RunError, run};
 pub use selection::{Selection, UnknownControllers};
 pub use version::{BEHAVES_AS, VERSION, user_agent};

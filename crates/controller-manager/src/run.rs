@@ -12,8 +12,14 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    BEHAVES_AS, Invocation, VERSION, context::Environment, controllers::ControllerError, logging,
-    manager::Manager, serving, user_agent, version::BINARY,
+    BEHAVES_AS, Invocation, VERSION,
+    context::Environment,
+    controllers::ControllerError,
+    logging,
+    manager::Manager,
+    readiness::{INFORMER_SYNC, InformerSync},
+    serving, user_agent,
+    version::BINARY,
 };
 
 /// Where the service accounts of controllers are, if each acts as its own.
@@ -91,13 +97,17 @@ pub async fn run(invocation: &Invocation, process: Process) -> Result<(), RunErr
     metrics.features(invocation.features.all());
     let clients = connect(invocation, &metrics, &clock).await?;
     tracing::info!(version = VERSION, kubernetes = BEHAVES_AS, server = clients.server(), "Starting");
-    let health = serving::health(&metrics);
+    let (health, readiness) = (serving::health(&metrics), serving::health(&metrics));
+    let informer_sync = InformerSync::default();
+    let caches = informer_sync.clone();
+    readiness.add(INFORMER_SYNC, Arc::new(move || caches.check()));
     // Ends with this.
     let mut port = JoinSet::new();
-    if let Some(server) = serving::bind(invocation, &metrics, &health, log, &clock).await? {
+    if let Some(server) = serving::bind(invocation, &metrics, &health, &readiness, log, &clock).await? {
         port.spawn(server.run(CancellationToken::new()));
     }
-    let environment = Environment { metrics: Some(metrics), ..Environment::new(&clients, &clock, &random) };
+    let environment =
+        Environment { metrics: Some(metrics), informer_sync, ..Environment::new(&clients, &clock, &random) };
     Manager::new(invocation.manager.clone(), environment, host).with_health(health).run(shutdown).await
 }
 

@@ -42,6 +42,7 @@ pub(crate) async fn bind(
     invocation: &Invocation,
     metrics: &Metrics,
     health: &HealthChecks,
+    readiness: &HealthChecks,
     log: Option<Handle>,
     clock: &Arc<dyn Clock>,
 ) -> Result<Option<SecureServer>, ServingError> {
@@ -51,7 +52,7 @@ pub(crate) async fn bind(
     let mut client = ClientOptions::new(user_agent(), Arc::clone(clock));
     client.observer = metrics.clients();
     let access = Access::connect(&invocation.authentication, &invocation.authorization, &client).await?;
-    let routes = routes(invocation, metrics, health, log, clock);
+    let routes = routes(invocation, metrics, health, readiness, log, clock);
     SecureServer::bind(&invocation.serving, BINARY, access, routes, Arc::clone(clock)).await.map(Some)
 }
 
@@ -59,12 +60,14 @@ fn routes(
     invocation: &Invocation,
     metrics: &Metrics,
     health: &HealthChecks,
+    readiness: &HealthChecks,
     log: Option<Handle>,
     clock: &Arc<dyn Clock>,
 ) -> Routes {
     let (all, slis) = (metrics.clone(), metrics.clone());
     let mut routes = Routes::new()
         .health("/healthz", health)
+        .health("/readyz", readiness)
         .exact("/metrics", handler(move |_| exposition(&all, all.text())))
         .exact("/metrics/slis", handler(move |_| exposition(&slis, slis.slis_text())))
         .exact("/configz", configz(CONFIGZ_NAME, &configuration(invocation)));

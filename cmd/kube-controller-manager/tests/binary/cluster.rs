@@ -191,6 +191,15 @@ impl Cluster {
         }
     }
 
+    /// Repeats `done` until it returns `true`.
+    pub fn until(&self, what: &str, mut done: impl FnMut() -> bool) {
+        let by = self.now() + PATIENCE;
+        while !done() {
+            assert!(self.now() < by, "timed out waiting until {what}");
+            std::thread::yield_now();
+        }
+    }
+
     pub fn wait_for_leader(&mut self, user: &str) -> Duration {
         self.wait_for(&format!("{user} to lead"), |entry| {
             entry.resource == "leases" && entry.is_write() && entry.user == user && entry.holder == user

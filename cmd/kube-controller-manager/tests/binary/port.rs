@@ -14,7 +14,7 @@ fn with_port(cluster: &Cluster, user: &str) -> (Manager, u16) {
         "--bind-address=127.0.0.1".to_owned(),
         format!("--secure-port={port}"),
         format!("--cert-dir={}", cluster.path(&format!("{user}-certificates")).display()),
-        "--authorization-always-allow-paths=/healthz,/metrics,/metrics/slis".to_owned(),
+        "--authorization-always-allow-paths=/healthz,/readyz,/metrics,/metrics/slis".to_owned(),
     ];
     (cluster.manager_with(MANAGER, user, &flags), port)
 }
@@ -37,6 +37,13 @@ fn standby_serves_as_the_leader_does_and_says_that_it_does_not_lead() {
     let controllers = "[+]deployment-controller ok\n[+]replicaset-controller ok\n";
     assert_eq!(health("a", leader), format!("{election}{controllers}healthz check passed\n"));
     assert_eq!(health("b", standby), format!("{election}healthz check passed\n"));
+
+    for (user, port) in [("a", leader), ("b", standby)] {
+        // Its caches may not have synced yet.
+        cluster.until(&format!("{user} is ready"), || ask(user, port, "/readyz").is_ok());
+        let ready = ask(user, port, "/readyz?verbose").unwrap();
+        assert_eq!(ready, "[+]informer-sync ok\nreadyz check passed\n", "{user}");
+    }
 
     let leads = |user, port, leads: u8| {
         let metrics = ask(user, port, "/metrics").unwrap();

@@ -17,6 +17,8 @@ use super::*;
 struct ApiServer {
     clock: Arc<dyn Clock>,
     well_from: Duration,
+    /// Time that it takes to answer requests for pods.
+    pods_after: Duration,
     /// User agent, method and path of each request.
     seen: Arc<Mutex<Vec<String>>>,
 }
@@ -24,7 +26,7 @@ struct ApiServer {
 impl ApiServer {
     fn new(well_from: Duration) -> Self {
         let clock = Arc::new(SimulatedClock::new(Timestamp::UNIX_EPOCH));
-        Self { clock, well_from, seen: Arc::default() }
+        Self { clock, well_from, pods_after: Duration::ZERO, seen: Arc::default() }
     }
 
     fn clients(&self) -> ClientFactory {
@@ -75,6 +77,9 @@ impl ApiServer {
                 whole(500, "not yet")
             };
         }
+        if path.ends_with("/pods") {
+            self.clock.sleep(self.pods_after).await;
+        }
         let object = json!({"type": "ADDED", "object": {
             "metadata": {"namespace": "shop", "name": "web", "uid": "u1", "resourceVersion": "4"},
             "spec": {
@@ -111,6 +116,24 @@ async fn run_told_to_stop_while_it_waits_for_the_server_stops() {
     let shutdown = CancellationToken::new();
     shutdown.cancel();
     server.run(&ManagerConfig::default(), shutdown).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn standby_is_ready_once_all_its_caches_have_synced() {
+    let server = ApiServer { pods_after: Duration::from_secs(5), ..ApiServer::new(Duration::ZERO) };
+    let random: Arc<dyn Random> = Arc::new(SeededRandom::new(1));
+    let environment = Environment::new(&server.clients(), &server.clock, &random);
+    let informer_sync = environment.informer_sync.clone();
+    assert_eq!(informer_sync.check(), Err("no cache has been started".to_owned()));
+    let standby = Standby::start(&only("deployment"), environment);
+    let missing = |names: &str| Err(format!("caches not synced: {names}"));
+    assert_eq!(informer_sync.check(), missing("deployments, replicasets, pods"));
+    server.clock.sleep(Duration::from_secs(2)).await;
+    assert_eq!(informer_sync.check(), missing("pods"));
+    server.clock.sleep(Duration::from_secs(4)).await;
+    assert_eq!(informer_sync.check(), Ok(()));
+    let _controllers = standby.lead().await.unwrap();
+    assert_eq!(informer_sync.check(), Ok(()), "a leader stays ready");
 }
 
 async fn run_for(server: &ApiServer, config: &ManagerConfig, time: Duration) -> Result<(), RunError> {
