@@ -9,7 +9,7 @@ use kcm_stories::external::Authorization;
 use serde_json::{Value, json};
 
 use crate::{
-    harness::{Cluster, Manager, free_port},
+    harness::{Cluster, Manager, free_port, until},
     restarts::assert_no_pod_was_made_in_vain,
 };
 
@@ -19,22 +19,10 @@ const REPLICAS: usize = 10;
 const ACCOUNT: &str = "kube-controller-manager-rs";
 const USER: &str = "system:serviceaccount:kube-system:kube-controller-manager-rs";
 
-/// What the manifests of `deploy/deployment` bring, but what needs nodes.
-const FILES: [&str; 5] = [
-    "rbac/deployment-controller.yaml",
-    "rbac/replicaset-controller.yaml",
-    "rbac/leader-election.yaml",
-    "deployment/service-account.yaml",
-    "deployment/bindings.yaml",
-];
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn roles_that_we_ship_suffice_for_a_rollout_and_allow_nothing_else() {
     let Some(mut cluster) = Cluster::real_with(Authorization::Rbac).await else { return };
-    for object in FILES.into_iter().flat_map(documents) {
-        let path = collection(&object);
-        cluster.post(&path, &object).await.unwrap_or_else(|error| panic!("{path}: {error}"));
-    }
+    apply(&cluster, "deployment").await;
     let token = token(&cluster).await;
     let kubeconfig = cluster.kubeconfig("account", &cluster.control_plane().url(), &token);
 
@@ -53,6 +41,9 @@ async fn roles_that_we_ship_suffice_for_a_rollout_and_allow_nothing_else() {
 
     roll_out(&mut cluster).await;
     assert_may_not_do_anything_else(&cluster).await;
+    let priorities =
+        [("system-leader-election", "leader-election"), ("kube-system-service-accounts", "workload-high")];
+    assert_has_priorities(&cluster, priorities).await;
 
     // Whom it serves it finds out from the API server, which needs rights, too.
     let port = format!("https://127.0.0.1:{port}");
@@ -63,6 +54,83 @@ async fn roles_that_we_ship_suffice_for_a_rollout_and_allow_nothing_else() {
 
     assert_was_refused_nothing(&manager);
     assert_eq!(manager.terminate().await, Some(0));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn static_pods_with_a_user_of_their_own_need_nothing_but_what_we_ship() {
+    let priorities = [
+        ("kube-controller-manager-rs-leader-election", "leader-election"),
+        ("kube-controller-manager-rs", "workload-high"),
+    ];
+    run_static_pod("static-pod", "kube-controller-manager-rs", priorities).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn static_pods_with_the_old_managers_user_need_nothing_but_what_we_ship() {
+    let priorities =
+        [("system-leader-election", "leader-election"), ("kube-controller-manager", "workload-high")];
+    run_static_pod("static-pod-old-kubeconfig", "system:kube-controller-manager", priorities).await;
+}
+
+/// Runs the static pod in `folder` as `user`, who has the API server's default roles and those in `folder`.
+async fn run_static_pod(folder: &str, user: &str, priorities: [(&str, &str); 2]) {
+    let Some(mut cluster) = Cluster::real_with(Authorization::Rbac).await else { return };
+    // Some distributions let the old manager's user update every Lease in kube-system. Upstream does not.
+    let binding = "/apis/rbac.authorization.k8s.io/v1/namespaces/kube-system/rolebindings/\
+                   system::leader-locking-kube-controller-manager";
+    match cluster.api.send(&Request::delete(binding, "{}")).await {
+        Ok(_) => {}
+        Err(error) => assert!(error.is_not_found(), "{error}"),
+    }
+    apply(&cluster, folder).await;
+
+    let kubeconfig = cluster.control_plane().kubeconfig(user);
+    let [pod] = documents(&format!("{folder}/kube-controller-manager-rs.yaml")).try_into().unwrap();
+    let path = pod["spec"]["volumes"][0]["hostPath"]["path"].as_str().unwrap();
+    let port = free_port();
+    let mut flags: Vec<_> = pod["spec"]["containers"][0]["command"].as_array().unwrap()[1..]
+        .iter()
+        .map(|flag| match flag.as_str().unwrap().split_once('=').unwrap() {
+            (name, value) if value == path => format!("{name}={}", kubeconfig.display()),
+            ("--secure-port", _) => format!("--secure-port={port}"),
+            (name, value) => format!("{name}={value}"),
+        })
+        .collect();
+    flags.push(format!("--cert-dir={}", cluster.folder().join("certs").display()));
+    let flags: Vec<_> = flags.iter().map(String::as_str).collect();
+    let manager = cluster.manager_as("manager", &kubeconfig, &flags).await;
+
+    roll_out(&mut cluster).await;
+    assert_has_priorities(&cluster, priorities).await;
+    let port = cluster.kubeconfig("admin-of-manager", &format!("https://127.0.0.1:{port}"), "admintoken");
+    assert_eq!(answer(&port, "/readyz").await.unwrap(), "ok");
+    assert!(answer(&port, "/metrics").await.unwrap().contains("workqueue_adds_total"));
+    assert_was_refused_nothing(&manager);
+    assert_eq!(manager.terminate().await, Some(0));
+}
+
+/// Each of these FlowSchemas has matched requests and given them its priority level, and no request had the level of
+/// unknown users. All requests that are not the manager's are exempt.
+async fn assert_has_priorities(cluster: &Cluster, priorities: [(&str, &str); 2]) {
+    let metrics = answer(&cluster.control_plane().kubeconfig("admin"), "/metrics").await.unwrap();
+    let dispatched: Vec<_> = metrics
+        .lines()
+        .filter(|line| line.starts_with("apiserver_flowcontrol_dispatched_requests_total{"))
+        .filter(|line| !line.ends_with(" 0"))
+        .collect();
+    let is_of = |line: &str, label: &str, value: &str| line.contains(&format!("{label}=\"{value}\""));
+    for (schema, level) in priorities {
+        let matched = dispatched
+            .iter()
+            .any(|line| is_of(line, "flow_schema", schema) && is_of(line, "priority_level", level));
+        assert!(matched, "{schema}: {dispatched:#?}");
+    }
+    let unknown = |line: &&&str| {
+        ["global-default", "workload-low", "catch-all"]
+            .iter()
+            .any(|level| is_of(line, "priority_level", level))
+    };
+    assert_eq!(dispatched.iter().find(unknown), None);
 }
 
 /// As a control plane runs its manager: with the API server's own role for it, and a service account for each controller.
@@ -115,6 +183,38 @@ async fn token(cluster: &Cluster) -> String {
     answer["status"]["token"].as_str().unwrap().to_owned()
 }
 
+/// Creates what the kustomization in `folder` contains, except Deployments: there are no nodes.
+async fn apply(cluster: &Cluster, folder: &str) {
+    let objects = resources(Path::new(folder));
+    for object in objects.iter().filter(|object| object["kind"] != "Deployment") {
+        let path = collection(object);
+        cluster.post(&path, object).await.unwrap_or_else(|error| panic!("{path}: {error}"));
+    }
+    // A FlowSchema has conditions once the API server uses it.
+    for object in objects.iter().filter(|object| object["kind"] == "FlowSchema") {
+        let path = format!("{}/{}", collection(object), object["metadata"]["name"].as_str().unwrap());
+        until(&format!("{path} is used"), async || {
+            cluster.get(&path).await.unwrap()["status"]["conditions"].is_array()
+        })
+        .await;
+    }
+}
+
+/// The objects of the kustomization in `folder`, a path below `deploy/`.
+fn resources(folder: &Path) -> Vec<Value> {
+    let [kustomization] = documents(folder.join("kustomization.yaml").to_str().unwrap()).try_into().unwrap();
+    let mut objects = Vec::new();
+    for resource in kustomization["resources"].as_array().unwrap() {
+        let path = folder.join(resource.as_str().unwrap());
+        if path.extension().is_some() {
+            objects.extend(documents(path.to_str().unwrap()));
+        } else {
+            objects.extend(resources(&path));
+        }
+    }
+    objects
+}
+
 /// The documents of a file below `deploy/`.
 fn documents(path: &str) -> Vec<Value> {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy").join(path);
@@ -131,7 +231,9 @@ fn collection(object: &Value) -> String {
         "" => String::new(),
         namespace => format!("/namespaces/{namespace}"),
     };
-    format!("{root}/{version}{namespace}/{}s", text("/kind").to_lowercase())
+    let kind = text("/kind").to_lowercase();
+    let resource = kind.strip_suffix('y').map_or_else(|| format!("{kind}s"), |stem| format!("{stem}ies"));
+    format!("{root}/{version}{namespace}/{resource}")
 }
 
 async fn assert_may_not_do_anything_else(cluster: &Cluster) {

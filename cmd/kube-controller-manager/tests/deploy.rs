@@ -50,10 +50,14 @@ fn texts(value: &Value) -> impl Iterator<Item = &str> {
 // Pods.
 
 /// The spec of the pod in each way of running it.
-fn pods() -> [(&'static str, Value); 2] {
+fn pods() -> [(&'static str, Value); 3] {
     [
         ("deployment", document("deployment/deployment.yaml")["spec"]["template"]["spec"].clone()),
         ("static-pod", document("static-pod/kube-controller-manager-rs.yaml")["spec"].clone()),
+        (
+            "static-pod-old-kubeconfig",
+            document("static-pod-old-kubeconfig/kube-controller-manager-rs.yaml")["spec"].clone(),
+        ),
     ]
 }
 
@@ -94,15 +98,10 @@ fn pods_are_probed_where_the_program_listens() {
         let serving = invocation(&pod, &[]).serving;
         let container = &pod["containers"][0];
         for probe in ["startupProbe", "livenessProbe", "readinessProbe"] {
-            let Some(get) = container[probe].get("httpGet") else {
-                assert_eq!((name, probe), ("static-pod", "readinessProbe"), "no Service waits for it");
-                continue;
-            };
-            assert_eq!(
-                (&get["path"], &get["scheme"]),
-                (&"/healthz".into(), &"HTTPS".into()),
-                "{name} {probe}"
-            );
+            let get = &container[probe]["httpGet"];
+            // A standby is ready when its caches have synced, and healthy before.
+            let path = if probe == "readinessProbe" { "/readyz" } else { "/healthz" };
+            assert_eq!((&get["path"], &get["scheme"]), (&path.into(), &"HTTPS".into()), "{name} {probe}");
             let port = match &get["port"] {
                 Value::String(name) => {
                     let ports = container["ports"].as_array().unwrap();
@@ -155,15 +154,69 @@ fn pods_have_the_time_that_the_program_takes_to_stop() {
 }
 
 #[test]
-fn static_pod_has_every_file_that_its_flags_name() {
-    let (_, pod) = &pods()[1];
+fn static_pods_have_every_file_that_their_flags_name() {
+    for (name, pod) in &pods()[1..] {
+        has_every_file_that_its_flags_name(name, pod);
+    }
+}
+
+#[test]
+fn static_pods_differ_in_one_flag() {
+    let [_, (_, own), (_, mut old)] = pods();
+    let command = old["containers"][0]["command"].as_array_mut().unwrap();
+    let flags = command.len();
+    command.retain(|flag| flag != "--use-service-account-credentials=true");
+    assert_eq!(command.len(), flags - 1);
+    assert_eq!(old, own);
+}
+
+#[test]
+fn network_policy_admits_the_secure_port_of_the_deployment_and_no_other() {
+    let (policy, deployment) =
+        (document("deployment/network-policy.yaml"), document("deployment/deployment.yaml"));
+    assert_eq!(policy["spec"]["podSelector"], deployment["spec"]["selector"]);
+    assert_eq!(policy["metadata"]["namespace"], deployment["metadata"]["namespace"]);
+    assert_eq!(policy["spec"]["policyTypes"], serde_json::json!(["Ingress"]));
+    let port = invocation(&pods()[0].1, &[]).serving.secure_port;
+    let [rule] = policy["spec"]["ingress"].as_array().unwrap().as_slice() else { panic!("{policy}") };
+    assert_eq!(rule["ports"], serde_json::json!([{"protocol": "TCP", "port": port}]));
+    assert!(!rule["from"].as_array().unwrap().is_empty(), "no peers would be all peers");
+}
+
+/// The rules of the API server's suggested FlowSchemas for its own manager (`kubectl get flowschema -o yaml`).
+#[test]
+fn flow_schemas_are_upstreams_for_another_user() {
+    let subject = serde_json::json!([{"kind": "User", "user": {"name": "kube-controller-manager-rs"}}]);
+    let [election, all] = documents("static-pod/flow-schemas.yaml").try_into().unwrap();
+    let spec = |level: &str, precedence: u32, distinguisher: &str, mut rule: Value| {
+        rule["subjects"] = subject.clone();
+        serde_json::json!({
+            "priorityLevelConfiguration": {"name": level}, "matchingPrecedence": precedence,
+            "distinguisherMethod": {"type": distinguisher}, "rules": [rule],
+        })
+    };
+    let leases = serde_json::json!({"resourceRules": [{
+        "verbs": ["get", "create", "update"], "apiGroups": ["coordination.k8s.io"], "resources": ["leases"],
+        "namespaces": ["*"],
+    }]});
+    assert_eq!(election["spec"], spec("leader-election", 100, "ByUser", leases));
+    let everything = serde_json::json!({
+        "resourceRules": [{
+            "verbs": ["*"], "apiGroups": ["*"], "resources": ["*"], "clusterScope": true, "namespaces": ["*"],
+        }],
+        "nonResourceRules": [{"verbs": ["*"], "nonResourceURLs": ["*"]}],
+    });
+    assert_eq!(all["spec"], spec("workload-high", 800, "ByNamespace", everything));
+}
+
+fn has_every_file_that_its_flags_name(name: &str, pod: &Value) {
     let mounted: Vec<_> = pod["containers"][0]["volumeMounts"].as_array().unwrap().iter().collect();
     let mounts = |path: &str| mounted.iter().any(|mount| mount["mountPath"] == path);
     let files: Vec<_> = texts(&pod["containers"][0]["command"])
         .filter_map(|flag| flag.split_once("=/").map(|(_, path)| format!("/{path}")))
         .collect();
-    assert_eq!(files.len(), 3);
-    assert!(files.iter().all(|file| mounts(file)), "{files:?}");
+    assert_eq!(files.len(), 3, "{name}");
+    assert!(files.iter().all(|file| mounts(file)), "{name}: {files:?}");
 }
 
 #[test]
@@ -338,6 +391,19 @@ fn roles_that_are_bound_are_those_that_there_are() {
     }
 }
 
+#[test]
+fn user_of_the_old_manager_is_bound_to_our_lease() {
+    let binding = document("static-pod-old-kubeconfig/binding.yaml");
+    assert_eq!(binding["roleRef"]["name"], document("rbac/leader-election.yaml")["metadata"]["name"]);
+    assert_eq!(binding["metadata"]["namespace"], "kube-system");
+    assert_eq!(
+        binding["subjects"],
+        serde_json::json!([{
+            "kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": "system:kube-controller-manager",
+        }])
+    );
+}
+
 fn text(value: &Value) -> String {
     value.as_str().unwrap().to_owned()
 }
@@ -346,7 +412,14 @@ fn text(value: &Value) -> String {
 
 #[test]
 fn kustomizations_name_files_that_there_are_and_forget_none() {
-    let folders = ["rbac", "deployment", "static-pod", "monitoring", "replication-controller"];
+    let folders = [
+        "rbac",
+        "deployment",
+        "static-pod",
+        "static-pod-old-kubeconfig",
+        "monitoring",
+        "replication-controller",
+    ];
     let mut used = BTreeSet::new();
     for folder in folders {
         let folder = deploy().join(folder);
@@ -359,6 +432,10 @@ fn kustomizations_name_files_that_there_are_and_forget_none() {
         used.insert(kustomization);
     }
     let unused: Vec<_> = files(&deploy()).into_iter().filter(|file| !used.contains(file)).collect();
-    let by_hand = ["parked-lease.yaml", "static-pod/kube-controller-manager-rs.yaml"];
+    let by_hand = [
+        "parked-lease.yaml",
+        "static-pod/kube-controller-manager-rs.yaml",
+        "static-pod-old-kubeconfig/kube-controller-manager-rs.yaml",
+    ];
     assert_eq!(unused, by_hand.map(|file| deploy().join(file)));
 }

@@ -12,6 +12,9 @@ use crate::world::WorldError;
 /// Who comes to the server: the story, and the manager, which alone is written down.
 const USERS: [&str; 2] = ["admin", "manager"];
 
+/// Users of the manifests' static pods. They are in no group, so only roles give them rights.
+const STATIC_POD_USERS: [&str; 2] = ["kube-controller-manager-rs", "system:kube-controller-manager"];
+
 /// Every write of the manager with its body, once it is answered, by whichever name it comes; and that it watches, once
 /// it does.
 const AUDIT_POLICY: &str = "\
@@ -19,7 +22,7 @@ apiVersion: audit.k8s.io/v1
 kind: Policy
 rules:
 - level: Request
-  users: [manager]
+  users: [manager, kube-controller-manager-rs, 'system:kube-controller-manager']
   verbs: [create, update, patch, delete, deletecollection]
   omitStages: [RequestReceived, ResponseStarted]
 - level: Request
@@ -67,8 +70,9 @@ impl Files {
         // Mostly there is nothing to remove.
         let _ = fs::remove_dir_all(self.path("etcd"));
         let _ = fs::remove_file(self.audit_log());
-        let tokens: String =
-            USERS.iter().map(|user| format!("{user}token,{user},{user},\"system:masters\"\n")).collect();
+        let masters = USERS.iter().map(|user| format!("{user}token,{user},{user},\"system:masters\"\n"));
+        let others = STATIC_POD_USERS.iter().map(|user| format!("{user}token,{user},{user}\n"));
+        let tokens: String = masters.chain(others).collect();
         self.write("tokens.csv", &tokens)?;
         self.write("audit.yaml", AUDIT_POLICY)?;
         let key = rcgen::KeyPair::generate()?;
@@ -82,7 +86,7 @@ impl Files {
         if server.starts_with("https") {
             cluster["insecure-skip-tls-verify"] = json!(true);
         }
-        for user in USERS {
+        for user in USERS.into_iter().chain(STATIC_POD_USERS) {
             let credentials = if tokens { json!({"token": format!("{user}token")}) } else { json!({}) };
             let kubeconfig = json!({
                 "apiVersion": "v1",
