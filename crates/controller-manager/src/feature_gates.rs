@@ -75,6 +75,8 @@ struct Gate {
     stage: Stage,
     default: bool,
     is_locked: bool,
+    /// Gates that must be on if this one is, separated by commas.
+    needs: &'static str,
 }
 
 fn gates() -> impl Iterator<Item = Gate> {
@@ -87,7 +89,11 @@ fn gates() -> impl Iterator<Item = Gate> {
             "GA" => Stage::Ga,
             _ => Stage::Deprecated,
         };
-        Some(Gate { name, stage, default: words.next()? == "true", is_locked: words.next().is_some() })
+        let default = words.next()? == "true";
+        let mut more = words.peekable();
+        let is_locked = more.next_if_eq(&"locked").is_some();
+        let needs = more.nth(1).unwrap_or_default();
+        Some(Gate { name, stage, default, is_locked, needs })
     })
 }
 
@@ -119,7 +125,31 @@ impl FeatureGates {
                 problems.push(problem);
             }
         }
+        if problems.is_empty() {
+            problems = this.unmet_dependencies();
+        }
         if problems.is_empty() { Ok(this) } else { Err(problems) }
+    }
+
+    /// The gates that are on although a gate that they depend on is off. Upstream's order is random.
+    fn unmet_dependencies(&self) -> Vec<String> {
+        let mut problems = Vec::new();
+        for gate in gates().filter(|gate| !gate.needs.is_empty() && self.value(gate)) {
+            let disabled: Vec<_> = gate.needs.split(',').filter(|name| !self.is_enabled(name)).collect();
+            if !disabled.is_empty() {
+                problems.push(format!(
+                    "{} is enabled, but depends on features that are disabled: [{}]",
+                    gate.name,
+                    disabled.join(" ")
+                ));
+            }
+        }
+        problems
+    }
+
+    /// The value of a gate: as set, by its name or with all of its stage, or the default.
+    fn value(&self, gate: &Gate) -> bool {
+        self.effect(gate).unwrap_or(gate.default)
     }
 
     fn set(&mut self, setting: &str) -> Result<(), String> {
@@ -141,7 +171,7 @@ impl FeatureGates {
 
     /// Whether a feature is on. One that there is not is off.
     pub fn is_enabled(&self, name: &str) -> bool {
-        gates().find(|gate| gate.name == name).is_some_and(|gate| self.effect(&gate).unwrap_or(gate.default))
+        gates().find(|gate| gate.name == name).is_some_and(|gate| self.value(&gate))
     }
 
     /// The value that `name` was set to by its own name.
@@ -158,7 +188,7 @@ impl FeatureGates {
                 Stage::Ga => "",
                 Stage::Deprecated => "DEPRECATED",
             };
-            (gate.name, stage, self.effect(&gate).unwrap_or(gate.default))
+            (gate.name, stage, self.value(&gate))
         })
     }
 
@@ -310,6 +340,23 @@ mod tests {
                 "cannot set feature gate LogarithmicScaleDown to false, feature is locked to true; \
                  unrecognized feature gate: Foo",
             ),
+            (
+                "WorkloadAwarePreemption=true",
+                "WorkloadAwarePreemption is enabled, but depends on features that are disabled: [GangScheduling]",
+            ),
+            (
+                "AllAlpha=true,AllBeta=false",
+                "PodLevelResourceManagers is enabled, but depends on features that are disabled: [PodLevelResources]; \
+                 StorageVersionAPI is enabled, but depends on features that are disabled: [APIServerIdentity]; \
+                 UserNamespacesHostNetworkSupport is enabled, but depends on features that are disabled: \
+                 [NodeDeclaredFeatures]",
+            ),
+            (
+                "AtomicFIFO=false,StaleControllerConsistencyJob=false,StaleControllerConsistencyDaemonSet=false",
+                "StaleControllerConsistencyReplicaSet is enabled, but depends on features that are disabled: \
+                 [AtomicFIFO]; StaleControllerConsistencyStatefulSet is enabled, but depends on features that are \
+                 disabled: [AtomicFIFO]",
+            ),
         ];
         for (text, expected) in cases {
             assert_eq!(parse(text), Err(expected.to_owned()), "{text}");
@@ -339,6 +386,11 @@ mod tests {
         let names: Vec<_> = gates().map(|gate| gate.name).collect();
         assert!(names.len() > 200 && names.is_sorted());
         assert!(BUILT.iter().all(|(name, _)| names.contains(name)));
+        let needed: Vec<_> = gates().filter(|gate| !gate.needs.is_empty()).collect();
+        assert!(
+            needed.len() > 40
+                && needed.iter().flat_map(|gate| gate.needs.split(',')).all(|name| names.contains(&name))
+        );
         assert!(listing().contains("\nkube:AllAlpha=true|false (ALPHA - default=false)\n"));
     }
 }
