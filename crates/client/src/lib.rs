@@ -22,7 +22,9 @@
 
 mod agent;
 mod api_client;
+mod ca_bundle;
 mod control;
+pub mod der;
 mod factory;
 mod failure;
 mod kind;
@@ -43,6 +45,7 @@ mod write_gate;
 
 pub use agent::UserAgent;
 pub use api_client::ApiClient;
+pub use ca_bundle::CaBundle;
 pub use factory::{ClientFactory, ClientOptions, InProcessServer};
 pub use kind::Kind;
 pub use limiter::{RateLimit, TokenBucket};

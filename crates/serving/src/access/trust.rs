@@ -1,35 +1,28 @@
-//! Certificate authorities whose word counts.
+//! CA bundles that client certificates are verified with.
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
+use kcm_client::CaBundle;
 use kcm_clock::{Clock, Timestamp};
 use rustls::{
-    RootCertStore,
     pki_types::{CertificateDer, UnixTime},
-    server::{WebPkiClientVerifier, danger::ClientCertVerifier},
+    server::WebPkiClientVerifier,
 };
 
 use crate::{ServingError, files::Watched, tls};
 
-/// A bundle of authorities for clients' certificates.
+/// CA bundle for client certificates. Expired CAs are not trusted, as upstream.
 #[derive(Debug)]
-pub(super) struct Trust(Arc<dyn ClientCertVerifier>);
+pub(super) struct Trust(CaBundle);
 
 impl Trust {
-    /// The bundle in `pem`.
+    /// Parses the certificates in `pem`.
     ///
     /// # Errors
     ///
-    /// What is wrong with it, in one line.
+    /// If there is none, or one cannot be parsed. The message is one line.
     pub(super) fn parse(pem: &[u8]) -> Result<Self, String> {
-        let mut roots = RootCertStore::empty();
-        for certificate in tls::pem::chain(pem)? {
-            roots.add(certificate).map_err(|error| error.to_string())?;
-        }
-        WebPkiClientVerifier::builder_with_provider(Arc::new(roots), tls::provider())
-            .build()
-            .map(Self)
-            .map_err(|error| error.to_string())
+        CaBundle::new(tls::pem::chain(pem)?).map(Self)
     }
 
     /// The bundle in a file, which is followed.
@@ -49,19 +42,25 @@ impl Trust {
         Watched::open(vec![(what, path)], parse, clock)
     }
 
-    /// Whether one of the authorities has signed the first certificate of `chain`, with the help of the others, for
-    /// a client, and at `now`.
+    /// Verifies that the first certificate of `chain` is one for clients that a CA of the bundle has signed, with the
+    /// others as intermediates, and that all of them, and the CA, are valid at `now`.
     ///
     /// # Errors
     ///
-    /// Why not.
+    /// If it is not. The message is one line.
     pub(super) fn verify(&self, chain: &[CertificateDer<'static>], now: Timestamp) -> Result<(), String> {
         let Some((certificate, others)) = chain.split_first() else {
             return Err("no certificate".to_owned());
         };
+        let roots = self.0.valid_at(now);
+        if roots.is_empty() {
+            return Err("x509: every certificate of the CA bundle has expired or is not yet valid".to_owned());
+        }
+        let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), tls::provider()).build();
+        let verifier = verifier.map_err(|error| error.to_string())?;
         let since_epoch = Duration::from_secs(u64::try_from(now.as_second()).unwrap_or(0));
         let verified =
-            self.0.verify_client_cert(certificate, others, UnixTime::since_unix_epoch(since_epoch));
+            verifier.verify_client_cert(certificate, others, UnixTime::since_unix_epoch(since_epoch));
         verified.map(drop).map_err(|error| error.to_string())
     }
 }

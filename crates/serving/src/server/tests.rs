@@ -261,6 +261,41 @@ async fn certificate_that_is_no_longer_valid_is_refused() {
 }
 
 #[tokio::test]
+async fn authority_that_has_expired_is_not_trusted() {
+    let directory = tempfile::tempdir().unwrap();
+    let (old, new) = (Authority::until("ca", 2030), Authority::new("ca"));
+    let path = directory.path().join("ca.crt");
+    let start = async |bundle: &str| {
+        fs::write(&path, bundle).unwrap();
+        let mut setup = Setup::new();
+        setup.authentication.client_ca_file = Some(path.clone());
+        setup.authentication.request_header = RequestHeaderOptions {
+            client_ca_file: Some(path.clone()),
+            allowed_names: vec!["front-proxy".to_owned()],
+            ..RequestHeaderOptions::default()
+        };
+        setup.start().await
+    };
+    let headers = vec![("x-remote-user", "boss".to_owned()), ("x-remote-group", "system:masters".to_owned())];
+    let client = |authority: &Authority| Client::with_certificate(authority.client("boss", "system:masters"));
+    let proxy = |authority: &Authority| Client {
+        headers: headers.clone(),
+        ..Client::with_certificate(authority.client("front-proxy", "x"))
+    };
+    // The bundle with both is the one of a rotation.
+    for (bundle, after) in [(old.pem(), [401, 401]), (old.pem() + &new.pem(), [401, 404])] {
+        let world = start(&bundle).await;
+        for make in [&client as &dyn Fn(&Authority) -> Client, &proxy] {
+            world.clock.set_wall("2029-12-31T00:00:00Z".parse().unwrap());
+            assert_eq!(make(&old).get(&world, "/nowhere").await.status, 404);
+            world.clock.set_wall("2030-01-02T00:00:00Z".parse().unwrap());
+            let seen = [make(&old).get(&world, "/nowhere").await, make(&new).get(&world, "/nowhere").await];
+            assert_eq!(seen.map(|seen| seen.status), after);
+        }
+    }
+}
+
+#[tokio::test]
 async fn certificate_means_nothing_where_no_authority_is_known() {
     let world = Setup { has_client: false, ..Setup::new() }.start().await;
     let client = Client::with_certificate(Authority::new("ca").client("boss", "system:masters"));

@@ -1,11 +1,11 @@
 //! Names in certificates.
 
+use kcm_client::der::{SEQUENCE, element, expect};
 use rustls::pki_types::CertificateDer;
 
 const COMMON_NAME: &[u8] = &[0x55, 0x04, 0x03];
 const ORGANIZATION: &[u8] = &[0x55, 0x04, 0x0a];
 
-const SEQUENCE: u8 = 0x30;
 const SET: u8 = 0x31;
 const OBJECT_IDENTIFIER: u8 = 0x06;
 const UTF8_STRING: u8 = 0x0c;
@@ -56,33 +56,6 @@ impl Name {
         }
         Some(name)
     }
-}
-
-fn expect<'a>(tag: u8, rest: &mut &'a [u8]) -> Option<&'a [u8]> {
-    let (found, content) = element(rest)?;
-    (found == tag).then_some(content)
-}
-
-/// Takes one DER element off `rest`: its tag and what is in it. Only what a name can hold: short tags, and lengths
-/// below 64 KiB.
-fn element<'a>(rest: &mut &'a [u8]) -> Option<(u8, &'a [u8])> {
-    let (&tag, after) = rest.split_first()?;
-    let (&first, after) = after.split_first()?;
-    let (length, after) = match first {
-        0..=0x7f => (usize::from(first), after),
-        0x81 => {
-            let (&low, after) = after.split_first()?;
-            (usize::from(low), after)
-        }
-        0x82 => {
-            let (bytes, after) = after.split_first_chunk::<2>()?;
-            (usize::from(u16::from_be_bytes(*bytes)), after)
-        }
-        _ => return None,
-    };
-    let (content, after) = after.split_at_checked(length)?;
-    *rest = after;
-    Some((tag, content))
 }
 
 fn text(tag: u8, value: &[u8]) -> Option<String> {

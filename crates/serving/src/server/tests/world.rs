@@ -108,7 +108,17 @@ pub(super) struct Authority(CertifiedIssuer<'static, KeyPair>);
 
 impl Authority {
     pub(super) fn new(name: &str) -> Self {
+        Self::with(name, CertificateParams::default())
+    }
+
+    /// An authority whose own certificate is valid until `year` begins. Certificates that it signs are valid longer.
+    pub(super) fn until(name: &str, year: i32) -> Self {
         let mut params = CertificateParams::default();
+        params.not_after = rcgen::date_time_ymd(year, 1, 1);
+        Self::with(name, params)
+    }
+
+    fn with(name: &str, mut params: CertificateParams) -> Self {
         params.distinguished_name.push(DnType::CommonName, name);
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         Self(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
