@@ -37,7 +37,10 @@ pub struct ControllerFeatures {
     /// `PodDeletionCost`: pods with a lower deletion cost are deleted first. If `false`, the annotation is ignored.
     pub pod_deletion_cost: bool,
     /// `StaleControllerConsistencyReplicaSet`: a sync of a ReplicaSet waits until the caches contain the writes of the
-    /// previous one. If `false`, only expectations guard against stale caches.
+    /// previous one. If `false`, it waits for its writes of pods only.
+    ///
+    /// DEVIATION: upstream then waits for none. Here the cache of pods must contain the outcome of a create without an
+    /// answer before expectations are compared.
     pub stale_controller_consistency_replica_set: bool,
 }
 

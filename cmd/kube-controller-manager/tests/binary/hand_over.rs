@@ -45,6 +45,21 @@ fn leader_told_to_terminate_hands_over_at_once() {
 }
 
 #[test]
+fn leader_told_to_terminate_keeps_the_lease_with_the_gate_off() {
+    const GATE: &str = "--feature-gates=ControllerManagerReleaseLeaderElectionLockOnExit=false";
+    let mut cluster = Cluster::start();
+    let mut a = cluster.manager_with(OURS, "a", &["--secure-port=0".to_owned(), GATE.to_owned()]);
+    cluster.wait_for_leader("a");
+    let _b = cluster.manager(OURS, "b");
+    cluster.wait_for_standby("b");
+    let since = cluster.now();
+    a.signal("TERM");
+    assert_eq!(a.wait().code(), Some(0), "{}", a.log());
+    let leads = cluster.wait_for_leader("b") - since;
+    assert!(leads > Duration::from_secs(2), "{leads:?} is shorter than the lease");
+}
+
+#[test]
 fn leader_that_is_killed_is_replaced_when_its_lease_runs_out() {
     let (mut cluster, a, _b) = pair(OURS, OURS);
     let since = cluster.now();

@@ -362,6 +362,31 @@ async fn controller_looks_again_when_a_pod_becomes_available_without_an_event() 
     running.end().await;
 }
 
+/// The cache of ReplicaSets receives nothing for three seconds after a status was written.
+#[tokio::test(start_paused = true)]
+async fn sync_waits_for_its_own_status_write_unless_the_gate_is_off() {
+    for reads_own_writes in [true, false] {
+        let running = Running::start_for(Descriptor { reads_own_writes, ..REPLICA_SET });
+        let server = &running.server;
+        server.replica_sets.apply(replica_set("web", 2));
+        running.pass(1).await;
+        server.replica_sets.set_delay(Duration::from_secs(3));
+        server.replica_sets.end_watches();
+        server.start_pods();
+        running.pass(1).await;
+        assert_eq!(server.counts(), (2, 2, 2));
+
+        let gone = server.pods.objects()[0].key.clone();
+        server.pods.delete(&gone);
+        running.pass(1).await;
+        let replaced = server.pods.objects().len() == 2;
+        assert_eq!(replaced, !reads_own_writes, "replaced at once");
+        running.pass(10).await;
+        assert_eq!(server.pods.objects().len(), 2);
+        running.end().await;
+    }
+}
+
 /// It takes three seconds until there is a watch again: the retry comes much sooner.
 #[tokio::test(start_paused = true)]
 async fn controllers_of_either_kind_create_no_pod_twice_when_answers_are_lost_and_the_watch_is_late() {
