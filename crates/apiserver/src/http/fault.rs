@@ -36,6 +36,7 @@ use crate::{ApiStatus, Reason, object::write_json};
 /// | none, with `delay` | the request is served later |
 /// | `409`, `410`, `429`, `500`, `503`, `504` and the like | it is not served, and gets this answer; a watch gets 410 as an event, as upstream sends it |
 /// | `after:500` and the like | it is served, its write takes effect, and then it gets this answer |
+/// | `webhook:403`, `webhook:500` | an admission webhook denies it, or fails; it is not served |
 /// | `cut` | a watch ends; with `events=N` after so many lines |
 /// | `break` | the connection breaks without a response; the request is not served |
 /// | `late:5s` | the connection breaks without a response; the request is served 5 s later (`late:0s`: at once) |
@@ -262,7 +263,8 @@ fn harm(word: &str) -> Result<Harm, String> {
             _ => {
                 return Err(format!(
                     "{code:?} is none of the harms 400, 401, 403, 404, 409, 410, 429, 500, 503, 504, after:CODE, cut, \
-                     break, late:TIME"
+                     break, late:TIME, \
+                     webhook:403, webhook:500"
                 ));
             }
         };
@@ -270,6 +272,7 @@ fn harm(word: &str) -> Result<Harm, String> {
     };
     match word.split_once(':') {
         Some(("after", code)) => status(code).map(Harm::RefuseAfter),
+        Some(("webhook", code)) => webhook(code).map(Harm::Refuse),
         Some(("late", time)) => {
             let time = duration(time).ok_or_else(|| format!("{word:?} needs a time such as 500ms or 2s"))?;
             Ok(Harm::Break { served_after: Some(time) })
@@ -277,6 +280,21 @@ fn harm(word: &str) -> Result<Harm, String> {
         _ if word == "cut" => Ok(Harm::Cut { events: 0 }),
         _ if word == "break" => Ok(Harm::Break { served_after: None }),
         _ => status(word).map(Harm::Refuse),
+    }
+}
+
+/// Response to a request that an admission webhook does not admit, in the words of upstream's API server.
+fn webhook(code: &str) -> Result<ApiStatus, String> {
+    match code {
+        "403" => Ok(ApiStatus::new(
+            Reason::Forbidden,
+            "admission webhook \"fault.example.com\" denied the request: this fault was asked for",
+        )),
+        "500" => Ok(ApiStatus::new(
+            Reason::InternalError,
+            "Internal error occurred: failed calling webhook \"fault.example.com\": this fault was asked for",
+        )),
+        _ => Err(format!("{code:?} is none of webhook:403, webhook:500")),
     }
 }
 
@@ -421,6 +439,8 @@ mod tests {
             "POST /a",
             "POST /a 418",
             "POST /a after:cut",
+            "POST /a webhook",
+            "POST /a webhook:404",
             "POST /a late",
             "POST /a late:5",
             "POST /a break:5s",

@@ -11,7 +11,7 @@ use kcm_apiserver::ApiServer;
 use kcm_clock::{Random, SeededRandom};
 use kcm_stories::{Entry, InProcess, InProcessConfig, ManagerHandle, Story, left};
 
-use super::{crash::Crashes, lines};
+use super::{crash::Crashes, failed_writes::WRITES, lines};
 
 /// How many seeds are tried in every test run.
 const SEEDS: u64 = 6;
@@ -47,7 +47,12 @@ impl Draft {
     fn new(seed: u64) -> Self {
         let dice = Dice(SeededRandom::new(seed));
         let deployments = ["one", "two"].map(|name| deployment(name, &dice));
-        let steps = (0..STEPS).map(|_| step(&dice)).collect();
+        let mut steps: Vec<String> = (0..STEPS).map(|_| step(&dice)).collect();
+        if dice.below(8) == 0 {
+            let it = dice.pick(&["deployment/one", "deployment/two"]);
+            let body = format!("{{metadata: {{annotations: {{{ROLLBACK_TO}: '0'}}}}}}");
+            steps.insert(STEPS / 2, format!("- attempt: [{{patch: {{object: {it}, body: {body}}}}}]\n"));
+        }
         let mut faults = Vec::new();
         if dice.below(2) == 0 {
             faults.extend((0..=dice.below(4)).map(|_| fault(&dice)));
@@ -73,7 +78,7 @@ impl Draft {
         for fault in &self.faults {
             writeln!(text, "- '{fault}'").unwrap();
         }
-        let lies = self.faults.iter().any(|fault| fault.contains("after:"));
+        let lies = self.faults.iter().any(|fault| fault.contains("after:") || fault.contains("late:"));
         let says = |what: &str| self.steps.iter().any(|step| step.contains(what));
         let forgets = says("delete: {object: 'replicaset#");
         let refuses = self.faults.iter().any(|fault| fault.contains("POST **/replicasets"));
@@ -85,6 +90,7 @@ impl Draft {
             (forgets, FORGETS),
             (held_up, HELD_UP),
             (cleans_up, CLEANS_UP),
+            (says(ROLLBACK_TO), ROLLS_BACK),
         ]
         .into_iter()
         .filter(|(is_so, _)| *is_so);
@@ -204,8 +210,23 @@ fn step(dice: &Dice) -> String {
     format!("- attempt: [{{{step}}}]\n")
 }
 
+/// Annotation that requests a rollback.
+const ROLLBACK_TO: &str = "deprecated.deployment.rollback.to";
+
+/// Failures of a write: refused by the API server or a webhook, or cut off before or after it is executed.
+const FAILURES: &[&str] = &["500", "webhook:403", "webhook:500", "break", "late:0s", "after:500"];
+
 fn fault(dice: &Dice) -> String {
-    let what = dice.pick(&[
+    let what = match dice.below(2) {
+        0 => other_fault(dice).to_owned(),
+        _ => format!("{} {}", dice.pick(WRITES), dice.pick(FAILURES)),
+    };
+    let (every, times) = (1 + dice.below(6), 1 + dice.below(8));
+    format!("{what} every={every} times={times} agent=kube-controller-manager*")
+}
+
+fn other_fault(dice: &Dice) -> &'static str {
+    dice.pick(&[
         "POST **/pods 500",
         "POST **/pods after:504",
         "POST **/pods 429 retry-after=1",
@@ -223,9 +244,7 @@ fn fault(dice: &Dice) -> String {
         "WATCH ** cut events=20",
         "WATCH ** 410",
         "* ** delay=200ms",
-    ]);
-    let (every, times) = (1 + dice.below(6), 1 + dice.below(8));
-    format!("{what} every={every} times={times} agent=kube-controller-manager*")
+    ])
 }
 
 /// What goes for every story with a server that says no to what it has done.
@@ -250,6 +269,13 @@ const CLEANS_UP: &str = "- invariant: deleted-in-use
   reason: >-
     A paused Deployment with the strategy Recreate and no active ReplicaSet scales the newest old one up, and deletes
     it in the same sync as one too many: cleaning up goes by how things were before (US-4.7, US-4.13).";
+
+/// Exemptions of stories with a rollback by annotation.
+const ROLLS_BACK: &str = "- invariant: recreate-overlap
+  reason: &rollback >-
+    A rollback by annotation creates the ReplicaSet of the current template first, with all its pods if the strategy is
+    Recreate (US-4.14).
+- {invariant: surplus-replicas, reason: *rollback}";
 
 /// What goes for every story in which somebody deletes ReplicaSets.
 const FORGETS: &str =

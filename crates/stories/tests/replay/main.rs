@@ -5,6 +5,7 @@
 mod chaos;
 mod cluster;
 mod crash;
+mod failed_writes;
 mod found;
 mod unanswered;
 

@@ -1,0 +1,153 @@
+//! Failures of every kind of write, one kind at a time, through a story that needs all of them.
+//!
+//! The failures come in a burst, then at every other request, then for longer than upstream retries. Each step must be
+//! completed, and what is left must be what is left without failures.
+
+use std::path::Path;
+
+use kcm_stories::{InProcess, InProcessConfig, Story, invariants::Invariant, left};
+
+use super::lines;
+
+/// Requests of the controllers that write.
+pub(crate) const WRITES: &[&str] = &[
+    "POST **/replicasets",
+    "PUT **/replicasets/*",
+    "PUT **/replicasets/*/status",
+    "PATCH **/replicasets/*",
+    "DELETE **/replicasets/*",
+    "PUT **/deployments/*",
+    "PUT **/deployments/*/status",
+    "POST **/pods",
+    "PATCH **/pods/*",
+    "DELETE **/pods/*",
+];
+
+/// Rolls out, scales, rolls back both ways, leaves history behind, and lets ReplicaSets and pods be adopted and released.
+const STEPS: &str = "
+- create: &web
+    apiVersion: apps/v1
+    kind: Deployment
+    metadata: {name: web, labels: {app: web}}
+    spec:
+      replicas: 4
+      revisionHistoryLimit: 1
+      progressDeadlineSeconds: 30
+      strategy: {rollingUpdate: {maxSurge: 0, maxUnavailable: 1}}
+      selector: {matchLabels: {app: web}}
+      template:
+        metadata: {labels: {app: web}}
+        spec: {containers: [{name: c, image: 'app:1'}]}
+- until: {object: deployment/web, complete: true, limit: 20000}
+- setImage: {object: deployment/web, image: 'app:2'}
+- until: {object: deployment/web, complete: true, limit: 20000}
+- setImage: {object: deployment/web, image: 'app:3'}
+- until: {object: deployment/web, complete: true, limit: 20000}
+- until: {count: {replicaset: 2}, limit: 20000}
+- undo: {object: deployment/web}
+- until: {object: deployment/web, complete: true, limit: 20000}
+- patch:
+    object: deployment/web
+    body: {metadata: {annotations: {deprecated.deployment.rollback.to: '0'}}}
+- until:
+    object: deployment/web
+    complete: true
+    fields: {/spec/template/spec/containers/0/image: 'app:3'}
+    limit: 20000
+- scale: {object: deployment/web, replicas: 7}
+- until: {object: deployment/web, complete: true, limit: 20000}
+- scale: {object: deployment/web, replicas: 3}
+- until: {object: deployment/web, complete: true, limit: 20000}
+- until: {count: {pod: 3}, limit: 20000}
+- patch: {object: 'pod#0', body: {metadata: {labels: {app: stray}}}}
+- until: {count: {pod: 4}, limit: 20000}
+- until: {object: deployment/web, complete: true, limit: 20000}
+- delete: {object: 'pod#0'}
+- delete: {object: 'replicaset#1', propagationPolicy: Orphan}
+- until: {object: deployment/web, complete: true, limit: 20000}
+- delete: {object: deployment/web, propagationPolicy: Orphan}
+- until: {count: {deployment: 0}, limit: 20000}
+- create: *web
+- until: {object: deployment/web, complete: true, limit: 20000}
+- scale: {object: deployment/web, replicas: 5}
+- until: {object: deployment/web, complete: true, limit: 20000}
+- until: {count: {pod: 5}, limit: 20000}
+";
+
+/// Failures of requests that are not executed.
+const REFUSED: &[&str] = &[
+    "500 times=2",
+    "webhook:403 times=2",
+    "webhook:500 times=2",
+    "webhook:403 every=2 times=8",
+    "500 times=18",
+];
+
+/// Failures of requests of which some are executed.
+const CUT_OFF: &[&str] =
+    &["break times=2", "late:0s times=2", "after:500 times=2", "late:0s every=2 times=8", "break times=18"];
+
+fn story(write: &str, failures: &[&str]) -> Story {
+    let fault = |failure: &&str| format!("- '{write} {failure} agent=kube-controller-manager*'\n");
+    let faults: String = failures.iter().map(fault).collect();
+    let text = format!(
+        "story: failed-writes\nabout: One kind of write fails.\n\
+         controllers: [deployment-controller, replicaset-controller]\ncluster: {{nodes: 3}}\n\
+         faults:\n{faults}steps:{STEPS}"
+    );
+    Story::parse(&text, Path::new("failed-writes.yaml")).unwrap()
+}
+
+/// `true` if the failures explain the violation.
+fn is_explained(invariant: Invariant, write: &str, failures: &[&str]) -> bool {
+    match invariant {
+        // A retry is a write.
+        Invariant::Effort => true,
+        // The Deployment's status is written with each failed create (US-4.8), and what was executed is sent again.
+        Invariant::IdleWrite => write == "POST **/replicasets" || failures == CUT_OFF,
+        _ => false,
+    }
+}
+
+/// Plays the story. Returns what is left and how many requests each fault harmed, or what is wrong.
+async fn play(write: &str, failures: &[&str]) -> Result<(Vec<String>, Vec<u64>), String> {
+    let story = story(write, failures);
+    let config = InProcessConfig::for_story(&story, 1);
+    let faults = config.faults.clone();
+    let mut cluster = InProcess::new(config).await.unwrap();
+    let played = kcm_stories::play(&story, &mut cluster.world, "t0x").await;
+    let violations = cluster.guard.violations();
+    let unexplained = violations.iter().filter(|one| !is_explained(one.invariant, write, failures));
+    let mut wrong: Vec<String> = unexplained.map(ToString::to_string).collect();
+    wrong.extend(played.err().map(|error| error.to_string()));
+    if !wrong.is_empty() {
+        return Err(lines(wrong));
+    }
+    Ok((left(&cluster.server, "t0x").unwrap(), faults.harmed()))
+}
+
+async fn assert_same_end(failures: &[&str]) {
+    let (expected, _) = play("POST **/pods", &[]).await.unwrap();
+    let mut wrong = Vec::new();
+    for write in WRITES {
+        match play(write, failures).await {
+            Err(error) => wrong.push(format!("{write}: {error}")),
+            Ok((_, harmed)) if harmed[0] == 0 => wrong.push(format!("{write}: nothing failed")),
+            Ok((left, _)) if left != expected => {
+                wrong.push(format!("{write}: left is\n{}\nnot\n{}", lines(left), lines(&expected)));
+            }
+            Ok((_, harmed)) => println!("{write}: {harmed:?}"),
+        }
+    }
+    assert!(wrong.is_empty(), "{}", lines(wrong));
+}
+
+#[tokio::test(start_paused = true)]
+async fn story_ends_the_same_if_every_kind_of_write_is_refused() {
+    assert_same_end(REFUSED).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn story_ends_the_same_if_every_kind_of_write_is_cut_off() {
+    assert_same_end(CUT_OFF).await;
+}
