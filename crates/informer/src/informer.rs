@@ -6,7 +6,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     EventHandler, HandlerRegistration, Indexers, InformerMetrics, ListWatch, NoMetrics, Object, Store,
-    StoreWriter, delivery::Delivery, reflector::Reflector,
+    StoreWriter, delivery::Delivery, reflector::Reflector, relist::Relists,
 };
 
 /// What an informer is made of.
@@ -76,6 +76,7 @@ struct Inner<K> {
     delivery: Arc<Delivery<K>>,
     clock: Arc<dyn Clock>,
     resync: Option<Duration>,
+    relists: Arc<Relists>,
     /// Held by whoever runs.
     reflector: Mutex<Reflector<K>>,
 }
@@ -87,6 +88,7 @@ impl<K: Object> SharedInformer<K> {
         let writer = StoreWriter::new(indexers);
         let delivery = Arc::new(Delivery::new(name.clone(), Arc::clone(&metrics), writer));
         let resync = resync.filter(|period| !period.is_zero()).map(|period| jitter(&*random, period, 1.0));
+        let relists = Arc::new(Relists::new());
         let reflector = Reflector::new(
             name.clone(),
             list_watch,
@@ -94,8 +96,10 @@ impl<K: Object> SharedInformer<K> {
             Arc::clone(&clock),
             random,
             metrics,
+            Arc::clone(&relists),
         );
-        Self { inner: Arc::new(Inner { name, delivery, clock, resync, reflector: Mutex::new(reflector) }) }
+        let reflector = Mutex::new(reflector);
+        Self { inner: Arc::new(Inner { name, delivery, clock, resync, relists, reflector }) }
     }
 
     /// What it is called.
@@ -138,6 +142,21 @@ impl<K: Object> SharedInformer<K> {
             waited = synced.wait_for(|synced| *synced) => waited.is_ok(),
             () = cancel.cancelled() => false,
         }
+    }
+
+    /// Relists from the newest state and waits until the store holds it.
+    ///
+    /// The store then is at a version at or after the time of the call: the list is a consistent read that is requested
+    /// after the call, and takes the place of any request under way. It is retried with back-off until it succeeds.
+    /// Objects that have not changed keep their [`Arc`]; handlers get an update for them, as after every relist.
+    ///
+    /// This waits while the informer does not [run](Self::run), or the API server does not answer.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future stops the wait, not the relist.
+    pub async fn relist(&self) {
+        self.inner.relists.relist().await;
     }
 
     /// Follows the source until `cancel`. Whatever goes wrong is logged and tried again (US-2.1).

@@ -25,6 +25,7 @@ mod informer;
 mod metrics;
 mod object;
 mod reflector;
+mod relist;
 pub mod source;
 pub mod store;
 mod table;

@@ -1,6 +1,7 @@
 //! The whole, against a source that misbehaves, in simulated time.
 
 mod handlers;
+mod relist;
 mod replay;
 mod requests;
 mod undecodable;

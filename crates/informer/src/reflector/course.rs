@@ -54,7 +54,10 @@ pub(crate) enum Pause {
 ///
 /// | asked | what came of it | asks next |
 /// |---|---|---|
+/// | anything | a [relist](Self::relist) is requested | all, from the newest, at once |
 /// | anything | 410, version too large | all, from the newest; at once if a list had asked for an older one |
+/// | streaming list from the newest | version too large | plain list, after back-off, this time |
+/// | streaming list from the newest | no answer in time | plain list, at once, this time |
 /// | streaming list | 400, 405, 406, 415, 422, 501 | plain list, at once, and never a streaming one again |
 /// | streaming list | 429, no connection | the same after back-off |
 /// | streaming list | other errors, an end before all was told | plain list, at once, this time |
@@ -64,7 +67,11 @@ pub(crate) enum Pause {
 /// | watch | an end within a second without an event | all, after back-off |
 /// | watch | other errors | all, after back-off |
 ///
-/// "All" is a streaming list where the server has that, and is never older than what is known.
+/// "All" is a streaming list where the server has that, and is never older than what is known. Once all is to be from
+/// the newest, every further try is, until one is complete.
+///
+/// A server whose watch cache stays behind refuses streaming lists from the newest, and answers a plain list from its
+/// storage. A plain list may also take a connection that works when the one for watches does not.
 ///
 /// As upstream (US-2.1), but for three things that change no outcome. DEVIATION: after a 410 upstream asks for a
 /// state not older than the version that is gone, and for the newest only if that fails, too; here it is the
@@ -75,8 +82,9 @@ pub(crate) enum Pause {
 pub(crate) struct Course {
     streaming: Streaming,
     next: Next,
-    /// The last version is of no use to the server.
-    gone: bool,
+    /// `true` if the next list must be a consistent read: a relist was requested, or the last version is of no use to
+    /// the server.
+    newest: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -98,17 +106,24 @@ const NO: Pause = Pause::No;
 
 impl Course {
     pub(crate) const fn new() -> Self {
-        Self { streaming: Streaming::Wanted, next: Next::All, gone: false }
+        Self { streaming: Streaming::Wanted, next: Next::All, newest: false }
+    }
+
+    /// Makes the next request a list from the newest state, in place of the one under way.
+    pub(crate) fn relist(&mut self) {
+        self.next = Next::All;
+        self.newest = true;
+        self.forget_skipping();
     }
 
     /// What to ask, when `last` is the newest version known.
     pub(crate) fn request(&self, last: Option<String>) -> Request {
-        let known = if self.gone { None } else { last.clone() };
+        let known = if self.newest { None } else { last.clone() };
         match (self.next, self.streaming) {
             (Next::Changes, _) => Request::Watch { from: last },
             (Next::All, Streaming::Wanted) => Request::StreamingList { from: known },
             // Only the very first list may be old: later it would take the store back in time.
-            (Next::All, _) if last.is_none() && !self.gone => Request::List { from: Some("0".to_owned()) },
+            (Next::All, _) if last.is_none() && !self.newest => Request::List { from: Some("0".to_owned()) },
             (Next::All, _) => Request::List { from: known },
         }
     }
@@ -118,7 +133,7 @@ impl Course {
         let (error, brief) = match outcome {
             Outcome::Complete => {
                 self.next = Next::Changes;
-                self.gone = false;
+                self.newest = false;
                 self.forget_skipping();
                 return NO;
             }
@@ -138,7 +153,7 @@ impl Course {
             Some(error) if is_lost(error) || error.is_too_many_requests() => back_off(error),
             Some(error) => {
                 self.next = Next::All;
-                self.gone |= is_unusable_version(error);
+                self.newest |= is_unusable_version(error);
                 back_off(error)
             }
             None => {
@@ -150,6 +165,14 @@ impl Course {
 
     fn streaming_list_closed(&mut self, error: Option<&ApiError>) -> Pause {
         match error {
+            Some(error) if self.newest && is_too_large(error) => {
+                self.streaming = Streaming::Skipped;
+                back_off(error)
+            }
+            Some(ApiError::Timeout(_)) if self.newest => {
+                self.streaming = Streaming::Skipped;
+                NO
+            }
             Some(error) if is_unusable_version(error) => self.ask_for_the_newest(error),
             Some(error) if is_lost(error) || error.is_too_many_requests() => back_off(error),
             Some(error) if is_unsupported(error) => {
@@ -176,7 +199,7 @@ impl Course {
 
     fn ask_for_the_newest(&mut self, error: &ApiError) -> Pause {
         // A server that has not even that must not be asked in a tight loop.
-        if std::mem::replace(&mut self.gone, true) { back_off(error) } else { NO }
+        if std::mem::replace(&mut self.newest, true) { back_off(error) } else { NO }
     }
 
     fn forget_skipping(&mut self) {
@@ -193,7 +216,12 @@ fn back_off(error: &ApiError) -> Pause {
 
 /// The version was compacted away, or belongs to a server that has seen more.
 fn is_unusable_version(error: &ApiError) -> bool {
-    error.is_expired() || error.has_cause("ResourceVersionTooLarge")
+    error.is_expired() || is_too_large(error)
+}
+
+/// The server has not seen the version yet.
+fn is_too_large(error: &ApiError) -> bool {
+    error.has_cause("ResourceVersionTooLarge")
 }
 
 /// There is no connection, or none any more: that says nothing about versions.

@@ -6,12 +6,12 @@ use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use futures_util::StreamExt;
 use kcm_api::{ApiError, ObjectKey};
-use kcm_clock::{Clock, Random, jitter};
+use kcm_clock::{Clock, Random, Sleep, jitter};
 
 use self::course::{Course, Outcome, Pause, Request};
 use crate::{
     InformerMetrics, ListOptions, ListWatch, Object, Snapshot, Undecodable, WatchEvent, WatchOptions,
-    WatchStream, backoff::Backoff, delivery::Delivery,
+    WatchStream, backoff::Backoff, delivery::Delivery, relist::Relists,
 };
 
 /// How long a watch is asked to last: this, and up to as much again (US-2.1).
@@ -22,6 +22,10 @@ const WATCH_GRACE: Duration = Duration::from_secs(30);
 
 /// An end this soon, with nothing told, is no good end.
 const BRIEF: Duration = Duration::from_secs(1);
+
+/// Time that a requested relist waits for the first event of a streaming list. An API server whose watch cache is behind
+/// takes up to 3 s.
+const FIRST_EVENT: Duration = Duration::from_secs(5);
 
 /// How often to say that initial events are missing.
 const INITIAL_EVENTS_WARNING: Duration = Duration::from_secs(10);
@@ -40,6 +44,9 @@ pub(crate) struct Reflector<K> {
     metrics: Arc<dyn InformerMetrics>,
     backoff: Backoff,
     course: Course,
+    relists: Arc<Relists>,
+    /// Number of the last relist that was taken up.
+    relist: u64,
 }
 
 impl<K: Object> Reflector<K> {
@@ -50,41 +57,59 @@ impl<K: Object> Reflector<K> {
         clock: Arc<dyn Clock>,
         random: Arc<dyn Random>,
         metrics: Arc<dyn InformerMetrics>,
+        relists: Arc<Relists>,
     ) -> Self {
         let backoff = Backoff::new(Arc::clone(&clock), Arc::clone(&random));
-        Self { name, source, delivery, clock, random, metrics, backoff, course: Course::new() }
+        let course = Course::new();
+        Self { name, source, delivery, clock, random, metrics, backoff, course, relists, relist: 0 }
     }
 
     /// Runs for ever. Dropping the future stops it between two changes of the store.
     pub(crate) async fn run(&mut self) -> Infallible {
+        let relists = Arc::clone(&self.relists);
+        let mut requested = relists.requested();
         loop {
-            let request = self.course.request(self.delivery.store().last_sync_resource_version());
-            let verb = verb(&request);
-            let from = from(&request);
-            tracing::debug!(informer = self.name, resource_version = from, "Starting to {verb}");
-            let closed = match request {
-                Request::List { from } => match self.list(from).await {
-                    Ok(()) => continue,
-                    Err(error) => Closed::by(error),
-                },
-                Request::StreamingList { from } => self.watch(from, Some(self.delivery.snapshot())).await,
-                Request::Watch { from } => self.watch(from, None).await,
-            };
-            if let Some(error) = &closed.error {
-                self.metrics.request_failed(&self.name, error);
+            let relist = *requested.borrow_and_update();
+            if relist > self.relist {
+                self.relist = relist;
+                self.course.relist();
             }
-            let pause =
-                self.course.step(Outcome::Closed { error: closed.error.as_ref(), brief: closed.brief });
-            let wait = match pause {
-                Pause::No => None,
-                Pause::BackOff { at_least } => Some(self.backoff.next().max(at_least)),
-            };
-            self.report(verb, &closed, wait);
-            match wait {
-                Some(wait) => self.clock.sleep(wait).await,
-                // A source that answers without ever waiting must still leave room for a cancellation.
-                None => tokio::task::yield_now().await,
+            tokio::select! {
+                biased;
+                // The connection of a watch under way may be dead, and what a list under way shows may be older.
+                _ = requested.changed() => {}
+                () = self.step() => {}
             }
+        }
+    }
+
+    /// Sends the next request, handles the answer until it ends, and waits as long as necessary before the next one.
+    async fn step(&mut self) {
+        let request = self.course.request(self.delivery.store().last_sync_resource_version());
+        let verb = verb(&request);
+        let from = from(&request);
+        tracing::debug!(informer = self.name, resource_version = from, "Starting to {verb}");
+        let closed = match request {
+            Request::List { from } => match self.list(from).await {
+                Ok(()) => return,
+                Err(error) => Closed::by(error),
+            },
+            Request::StreamingList { from } => self.watch(from, Some(self.delivery.snapshot())).await,
+            Request::Watch { from } => self.watch(from, None).await,
+        };
+        if let Some(error) = &closed.error {
+            self.metrics.request_failed(&self.name, error);
+        }
+        let pause = self.course.step(Outcome::Closed { error: closed.error.as_ref(), brief: closed.brief });
+        let wait = match pause {
+            Pause::No => None,
+            Pause::BackOff { at_least } => Some(self.backoff.next().max(at_least)),
+        };
+        self.report(verb, &closed, wait);
+        match wait {
+            Some(wait) => self.clock.sleep(wait).await,
+            // A source that answers without ever waiting must still leave room for a cancellation.
+            None => tokio::task::yield_now().await,
         }
     }
 
@@ -109,8 +134,11 @@ impl<K: Object> Reflector<K> {
         let options =
             WatchOptions { resource_version: from, send_initial_events: initial.is_some(), timeout };
         let mut deadline = self.clock.sleep(timeout + WATCH_GRACE);
+        let relists = initial.is_some() && self.relists.is_pending();
+        let mut first_event = relists.then(|| self.clock.sleep(FIRST_EVENT));
         let opened = tokio::select! {
             () = &mut deadline => Err(ApiError::Timeout(format!("watch of {}", self.name))),
+            () = expired(&mut first_event) => Err(self.no_first_event()),
             opened = self.source.watch(&options) => opened,
         };
         let mut stream: WatchStream<K> = match opened {
@@ -125,6 +153,7 @@ impl<K: Object> Reflector<K> {
             let event = tokio::select! {
                 biased;
                 () = &mut deadline => break None,
+                () = expired(&mut first_event), if events == 0 => break Some(self.no_first_event()),
                 () = &mut warning, if initial.is_some() => {
                     if events == events_at_warning {
                         tracing::warn!(informer = self.name, events, "Still waiting for the end of initial events");
@@ -197,8 +226,14 @@ impl<K: Object> Reflector<K> {
         let objects = snapshot.len();
         self.timed(|this| this.delivery.replace(snapshot, resource_version));
         self.course.step(Outcome::Complete);
+        // Since the relist was taken up, each list was a consistent read.
+        self.relists.complete(self.relist);
         self.metrics.listed(&self.name, relist);
         tracing::debug!(informer = self.name, objects, resource_version, relist, "Cache populated");
+    }
+
+    fn no_first_event(&self) -> ApiError {
+        ApiError::Timeout(format!("first event of the streaming list of {}", self.name))
     }
 
     /// Does `what`, and tells how long it took if somebody wants to know.
@@ -234,6 +269,14 @@ impl<K: Object> Reflector<K> {
             }
             (None, None) => tracing::debug!(informer, "Watch ended"),
         }
+    }
+}
+
+/// Waits until `timer` expires; for ever if there is none.
+async fn expired(timer: &mut Option<Sleep>) {
+    match timer {
+        Some(timer) => timer.await,
+        None => std::future::pending().await,
     }
 }
 

@@ -78,6 +78,9 @@ struct State<K> {
     /// Watches from before this version are refused.
     compacted: u64,
     watchers: Vec<mpsc::UnboundedSender<Result<WatchEvent<K>, ApiError>>>,
+    /// Watches that are open and get nothing.
+    dead: Vec<mpsc::UnboundedSender<Result<WatchEvent<K>, ApiError>>>,
+    hold_watches: bool,
     requests: Vec<FakeRequest>,
     list_errors: VecDeque<ApiError>,
     watch_errors: VecDeque<ApiError>,
@@ -117,6 +120,8 @@ impl<K: FakeObject> FakeSource<K> {
             history: Vec::new(),
             compacted: 0,
             watchers: Vec::new(),
+            dead: Vec::new(),
+            hold_watches: false,
             requests: Vec::new(),
             list_errors: VecDeque::new(),
             watch_errors: VecDeque::new(),
@@ -182,6 +187,18 @@ impl<K: FakeObject> FakeSource<K> {
         self.state.lock().watchers.clear();
     }
 
+    /// Sends no more events to the watches that are open, and does not end them: their connections are dead.
+    pub fn lose_events(&self) {
+        let mut state = self.state.lock();
+        let dead = std::mem::take(&mut state.watchers);
+        state.dead.extend(dead);
+    }
+
+    /// Sets whether it leaves watches, streaming lists among them, without an answer.
+    pub fn hold_watches(&self, held: bool) {
+        self.state.lock().hold_watches = held;
+    }
+
     /// Breaks every watch with `error`, which goes through the stream.
     pub fn break_watches(&self, error: &ApiError) {
         let mut state = self.state.lock();
@@ -241,6 +258,7 @@ impl<K: FakeObject> FakeSource<K> {
         state.watch_errors.clear();
         state.initial_bookmarks = true;
         state.timeouts = true;
+        state.hold_watches = false;
         state.delay = Duration::ZERO;
     }
 
@@ -287,6 +305,9 @@ impl<K: FakeObject> ListWatch<K> for FakeSource<K> {
 
     async fn watch(&self, options: &WatchOptions) -> Result<WatchStream<K>, ApiError> {
         self.wait(FakeRequest::Watch(options.clone())).await;
+        if self.state.lock().hold_watches {
+            std::future::pending::<()>().await;
+        }
         let mut state = self.state.lock();
         if let Some(error) = state.watch_errors.pop_front() {
             return Err(error);

@@ -130,6 +130,8 @@ fn list_from_an_unusable_version_asks_for_the_newest_at_once_but_only_once() {
             assert_eq!(failed(&mut course, &error), Pause::No);
             assert_eq!(at_7(&course), newest);
             assert_eq!(failed(&mut course, &error), pause);
+            // A server whose watch cache is behind answers a plain list from its storage.
+            let newest = if error.is_expired() { newest } else { list(None) };
             assert_eq!(at_7(&course), newest);
             // Nor is it "0" when nothing is known: that could be the very state that is too old.
             assert_eq!(course.request(None), newest);
@@ -215,6 +217,58 @@ fn watch_failed_otherwise_relists_after_back_off_from_what_is_known() {
             assert_eq!(at_7(&course), streaming_list(Some("7")), "{error:?}");
         }
     }
+}
+
+#[test]
+fn relist_is_from_the_newest_until_one_is_complete() {
+    for supported in [true, false] {
+        let newest = if supported { streaming_list(None) } else { list(None) };
+        let errors =
+            [lost(), status(429, "TooManyRequests"), status(410, "Expired"), status(500, "InternalError")];
+        for error in errors {
+            let mut course = watching();
+            if !supported {
+                course.relist();
+                failed(&mut course, &status(422, "Invalid"));
+                course.step(Outcome::Complete);
+            }
+            course.relist();
+            assert_eq!(at_7(&course), newest);
+            for _ in 0..3 {
+                let pause = failed(&mut course, &error);
+                // A streaming list that failed is a plain one once, and that fails, too.
+                let fell_back = pause == Pause::No;
+                assert_eq!(at_7(&course), if fell_back { list(None) } else { newest.clone() }, "{error:?}");
+                if fell_back {
+                    assert_eq!(failed(&mut course, &error), BACK_OFF, "{error:?}");
+                    assert_eq!(at_7(&course), newest, "{error:?}");
+                }
+            }
+            course.step(Outcome::Complete);
+            assert_eq!(at_7(&course), watch("7"));
+            failed(&mut course, &status(500, "InternalError"));
+            assert_ne!(at_7(&course), newest, "an ordinary relist is from what is known");
+        }
+    }
+}
+
+#[test]
+fn relist_replaces_what_is_under_way() {
+    let mut course = Course::new();
+    failed(&mut course, &status(500, "InternalError"));
+    assert_eq!(course.request(None), list(Some("0")));
+    course.relist();
+    assert_eq!(course.request(None), streaming_list(None));
+}
+
+#[test]
+fn relist_without_an_answer_is_a_plain_list_this_once() {
+    let mut course = watching();
+    course.relist();
+    assert_eq!(failed(&mut course, &ApiError::Timeout("watch".to_owned())), Pause::No);
+    assert_eq!(at_7(&course), list(None));
+    assert_eq!(failed(&mut course, &lost()), BACK_OFF);
+    assert_eq!(at_7(&course), streaming_list(None));
 }
 
 #[test]
