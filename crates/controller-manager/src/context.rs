@@ -18,11 +18,7 @@ use kcm_replicaset_controller::{NoMetrics as NoReplicaSetMetrics, ReplicaSetMetr
 use kcm_workqueue::MetricsProvider;
 use parking_lot::Mutex;
 
-use crate::{
-    ManagerConfig,
-    informers::{AnyInformer, Counted},
-    readiness::InformerSync,
-};
+use crate::{ManagerConfig, informers::AnyInformer, readiness::InformerSync};
 
 /// The name of the client that lists and watches (US-1.3).
 const SHARED_INFORMERS: &str = "shared-informers";
@@ -189,8 +185,7 @@ impl Context {
         indexers: Indexers<K>,
         source: Arc<dyn ListWatch<K>>,
     ) -> SharedInformer<K> {
-        let (source, opened) = Counted::new(source);
-        let new = InformerConfig::new(name, Arc::new(source), self.clock(), self.random());
+        let new = InformerConfig::new(name, source, self.clock(), self.random());
         let metrics = self.environment.metrics.as_ref().map_or(new.metrics, Metrics::informers);
         let resync = Some(self.config.min_resync_period);
         let informer = SharedInformer::new(InformerConfig { indexers, resync, metrics, ..new });
@@ -198,7 +193,7 @@ impl Context {
             metrics.cache(name, informer.store());
         }
         self.environment.informer_sync.add(name, &informer);
-        self.idle.lock().push(AnyInformer::new(name, &informer, opened));
+        self.idle.lock().push(AnyInformer::new(name, &informer));
         informer
     }
 

@@ -102,18 +102,24 @@ impl Standby {
         }
     }
 
-    /// Runs the controllers, as soon as the caches hold all that the last leader has written.
+    /// Runs the controllers once each cache is at a version at or after the time of the call.
+    ///
+    /// Call it after the election is won: the caches then hold every write of the leader before. Until the API server
+    /// has answered for each cache, the controllers wait.
     ///
     /// # Errors
     ///
-    /// When an informer has panicked.
+    /// If an informer has failed.
     ///
     /// # Cancel safety
     ///
     /// Dropping the future ends everything where it is.
     pub async fn lead(mut self) -> Result<Controllers, ControllerError> {
-        let current = self.informers.make_current(&*self.context.clock()).await;
-        current.map_err(ControllerError::Panicked)?;
+        let clock = self.context.clock();
+        let started = clock.monotonic();
+        self.informers.make_current().await?;
+        let duration = clock.monotonic().saturating_sub(started);
+        tracing::info!(?duration, "Caches are synced after the election");
         Ok(self.run())
     }
 

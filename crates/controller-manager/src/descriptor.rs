@@ -21,7 +21,8 @@ pub struct Descriptor {
     pub aliases: &'static [&'static str],
     /// Whether `*` means it, too.
     pub on_by_default: bool,
-    /// Asks for the informers that it will ask for when it is put together, so that they can run before.
+    /// Requests every informer that `construct` requests, so that they run before. Only these are
+    /// [relisted](crate::Standby::lead) after an election.
     pub(crate) watch: fn(&Context),
     /// Puts it together. Its handlers are in place when this returns, so it misses nothing.
     pub(crate) construct: fn(&Context) -> Runner,

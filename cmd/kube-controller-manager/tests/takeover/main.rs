@@ -1,6 +1,7 @@
 //! Two managers and one lease: who writes when, in simulated time, as the API server saw it.
 #![allow(clippy::unwrap_used, unreachable_pub, reason = "a test fails that way")]
 
+mod freshness;
 mod line;
 mod trouble;
 mod world;

@@ -6,7 +6,9 @@ use std::{
     time::Duration,
 };
 
-use kcm_apiserver::{ApiServer, AuditEvent, Config, ListOptions, Object, Resource, WriteOptions};
+use kcm_apiserver::{
+    ApiServer, ApiService, AuditEvent, Config, HistoryLimits, ListOptions, Object, Resource, WriteOptions,
+};
 use kcm_client::{ClientOptions, InProcessServer, RateLimit, UserAgent};
 use kcm_clock::{Clock, Random, SeededRandom, SimulatedClock};
 use kcm_controller_manager::{Environment, LeaderElectionSettings, Manager, ManagerConfig, RunError};
@@ -68,6 +70,10 @@ pub struct Running {
 
 impl World {
     pub fn new(kubelet: KubeletConfig) -> Self {
+        Self::with_history(kubelet, HistoryLimits::default())
+    }
+
+    pub fn with_history(kubelet: KubeletConfig, history: HistoryLimits) -> Self {
         let clock: Arc<dyn Clock> = Arc::new(SimulatedClock::new("2026-01-01T00:00:00Z".parse().unwrap()));
         let random: Arc<dyn Random> = Arc::new(SeededRandom::new(1));
         let trail = Trail::default();
@@ -77,6 +83,7 @@ impl World {
         let server = ApiServer::new(Config {
             clock: Arc::clone(&clock),
             random: Arc::clone(&random),
+            history,
             audit: Some(Arc::new(move |event: &AuditEvent| {
                 if let Some(server) = late.get().and_then(Weak::upgrade) {
                     told.lock().extend(entry(event, &server, time.monotonic()));
@@ -102,14 +109,29 @@ impl World {
         self.start_with(name, RateLimit::UNLIMITED, None)
     }
 
+    /// Starts a manager on a front end of the API server.
+    pub fn start_at(&self, name: &str, server: ApiService, instead: Option<Instead>) -> Running {
+        self.start_on(name, server, RateLimit::UNLIMITED, instead)
+    }
+
     pub fn start_with(&self, name: &str, rate_limit: RateLimit, instead: Option<Instead>) -> Running {
+        self.start_on(name, self.server.service(), rate_limit, instead)
+    }
+
+    fn start_on(
+        &self,
+        name: &str,
+        server: ApiService,
+        rate_limit: RateLimit,
+        instead: Option<Instead>,
+    ) -> Running {
         let switch = Switch::new();
         let clock: Arc<dyn Clock> =
             Arc::new(ProcessClock { clock: Arc::clone(&self.clock), switch: switch.clone() });
         let seed = name.bytes().map(u64::from).sum::<u64>() + self.now().as_secs();
         let random: Arc<dyn Random> = Arc::new(SeededRandom::new(seed));
         let options = ClientOptions::new(UserAgent::new(name, "v1", ""), Arc::clone(&clock));
-        let line = Line { server: self.server.service(), switch: switch.clone(), instead };
+        let line = Line { server, switch: switch.clone(), instead };
         let environment = Environment::new(&line.clients(options), &clock, &random);
         let config = ManagerConfig {
             rate_limit,

@@ -120,7 +120,7 @@ async fn run_told_to_stop_while_it_waits_for_the_server_stops() {
 
 #[tokio::test(start_paused = true)]
 async fn standby_is_ready_once_all_its_caches_have_synced() {
-    let server = ApiServer { pods_after: Duration::from_secs(5), ..ApiServer::new(Duration::ZERO) };
+    let server = ApiServer { pods_after: Duration::from_secs(3), ..ApiServer::new(Duration::ZERO) };
     let random: Arc<dyn Random> = Arc::new(SeededRandom::new(1));
     let environment = Environment::new(&server.clients(), &server.clock, &random);
     let informer_sync = environment.informer_sync.clone();
@@ -130,7 +130,7 @@ async fn standby_is_ready_once_all_its_caches_have_synced() {
     assert_eq!(informer_sync.check(), missing("deployments, replicasets, pods"));
     server.clock.sleep(Duration::from_secs(2)).await;
     assert_eq!(informer_sync.check(), missing("pods"));
-    server.clock.sleep(Duration::from_secs(4)).await;
+    server.clock.sleep(Duration::from_secs(2)).await;
     assert_eq!(informer_sync.check(), Ok(()));
     let _controllers = standby.lead().await.unwrap();
     assert_eq!(informer_sync.check(), Ok(()), "a leader stays ready");
