@@ -3,18 +3,16 @@
 use std::{
     collections::{BTreeMap, HashMap},
     convert::Infallible,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Arc, atomic::Ordering},
     time::Duration,
 };
 
+use crate::{
+    Item, MetricsProvider, Queue,
+    queue::Next,
+    sync::{AtomicU64, Mutex, Notify},
+};
 use kcm_clock::Clock;
-use parking_lot::Mutex;
-use tokio::sync::Notify;
-
-use crate::{Item, MetricsProvider, Queue, queue::Next};
 
 /// A [`Queue`] to which items can be added for later.
 ///
@@ -129,6 +127,7 @@ impl<T: Item> DelayingQueue<T> {
             match self.move_due() {
                 None => self.nearer.notified().await,
                 Some(wait) => tokio::select! {
+                    biased;
                     () = self.clock.sleep(wait) => {}
                     () = self.nearer.notified() => {}
                 },

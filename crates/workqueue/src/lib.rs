@@ -36,6 +36,7 @@ mod metrics;
 mod queue;
 mod rate_limiter;
 mod rate_limiting_queue;
+mod sync;
 
 pub use bucket::BucketRateLimiter;
 pub use delaying_queue::DelayingQueue;

@@ -7,11 +7,11 @@ use std::{
     time::Duration,
 };
 
+use crate::{
+    Item, MetricsProvider, QueueMetrics,
+    sync::{Mutex, Notify},
+};
 use kcm_clock::Clock;
-use parking_lot::Mutex;
-use tokio::sync::Notify;
-
-use crate::{Item, MetricsProvider, QueueMetrics};
 
 /// A fair queue that hands each item to one worker at a time.
 ///
