@@ -17,6 +17,10 @@
 //! *What must not live here:* HTTP and decoding (a transport's), work queues, anything that knows what a pod is
 //! for. Objects are never changed here.
 
+// In model tests, shuttle chooses the thread that takes a lock.
+#[cfg(feature = "shuttle")]
+extern crate shuttle_parking_lot as parking_lot;
+
 mod backoff;
 mod delivery;
 mod handler;

@@ -1,0 +1,205 @@
+//! Model tests of the store's read path: shuttle chooses the thread that runs next at each lock.
+//!
+//! A test fails if an assertion fails or if all threads wait in any schedule. The schedules come from fixed seeds. The
+//! feature `shuttle` replaces parking_lot's locks by shuttle's.
+//!
+//! Run with `cargo test -p kcm-informer --features shuttle --test model`.
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test may fail in its helpers, too")]
+
+use std::{fmt::Debug, sync::Arc};
+
+use kcm_api::ObjectKey;
+use kcm_informer::{IndexName, Indexers, Object, Store, StoreWriter};
+use shuttle::{
+    Config, Runner,
+    scheduler::{PctScheduler, RandomScheduler},
+    thread::{self, JoinHandle},
+};
+
+/// Schedules per scheduler and test.
+const SCHEDULES: usize = 1000;
+
+const OWNER: IndexName = IndexName("owner");
+
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Item {
+    name: Arc<str>,
+    version: String,
+    owner: Arc<str>,
+}
+
+impl Object for Item {
+    fn key(&self) -> ObjectKey {
+        key(&self.name)
+    }
+
+    fn uid(&self) -> &Arc<str> {
+        &self.name
+    }
+
+    fn resource_version(&self) -> &str {
+        &self.version
+    }
+}
+
+fn key(name: &str) -> ObjectKey {
+    ObjectKey::new("default", name)
+}
+
+fn item(name: &str, version: &str, owner: &str) -> Item {
+    Item { name: name.into(), version: version.to_owned(), owner: owner.into() }
+}
+
+/// One state that the reflector brings the store to.
+struct State {
+    version: Option<&'static str>,
+    synced: bool,
+    /// Name, version and owner of each object, in the order of the names.
+    objects: &'static [(&'static str, &'static str, &'static str)],
+}
+
+/// The states of [`write_history`], in order.
+const HISTORY: [State; 7] = [
+    State { version: None, synced: false, objects: &[] },
+    State { version: Some("2"), synced: true, objects: &[("a", "1", "x"), ("b", "2", "x")] },
+    State { version: Some("3"), synced: true, objects: &[("a", "3", "y"), ("b", "2", "x")] },
+    State { version: Some("4"), synced: true, objects: &[("a", "3", "y")] },
+    State { version: Some("5"), synced: true, objects: &[("a", "3", "y"), ("b", "5", "y")] },
+    State { version: Some("8"), synced: true, objects: &[("a", "7", "x"), ("c", "6", "x")] },
+    State { version: Some("9"), synced: true, objects: &[("a", "7", "x"), ("c", "6", "x")] },
+];
+
+/// Does what a reflector does: lists, follows a watch, lists again and gets a bookmark.
+fn write_history(writer: &mut StoreWriter<Item>) {
+    let mut list = writer.snapshot();
+    list.insert(item("a", "1", "x"));
+    list.insert(item("b", "2", "x"));
+    writer.commit(list, "2");
+    writer.apply(Arc::new(item("a", "3", "y")));
+    writer.remove(&key("b"), Some("4"));
+    writer.apply(Arc::new(item("b", "5", "y")));
+    let mut list = writer.snapshot();
+    list.insert(item("a", "7", "x"));
+    list.insert(item("c", "6", "x"));
+    writer.commit(list, "8");
+    writer.bookmark("9");
+}
+
+impl State {
+    fn items(&self) -> impl Iterator<Item = Item> {
+        self.objects.iter().map(|(name, version, owner)| item(name, version, owner))
+    }
+
+    fn owned_by(&self, owner: &str) -> Vec<Item> {
+        self.items().filter(|item| &*item.owner == owner).collect()
+    }
+
+    fn get(&self, name: &str) -> Option<Item> {
+        self.items().find(|item| &*item.name == name)
+    }
+}
+
+/// The state that a reader has seen so far.
+#[derive(Default)]
+struct Position(usize);
+
+impl Position {
+    /// Moves on to the first state in which `view` is what was read.
+    ///
+    /// # Panics
+    ///
+    /// If what was read is of an earlier state, or of none.
+    fn advance<T: Debug + PartialEq>(&mut self, read: &T, view: impl Fn(&State) -> T) {
+        let later = HISTORY.iter().skip(self.0).position(|state| view(state) == *read);
+        match later {
+            Some(steps) => self.0 += steps,
+            None => panic!("{read:?} is of no state from state {} on", self.0),
+        }
+    }
+}
+
+fn sorted<'a>(found: impl IntoIterator<Item = &'a Arc<Item>>) -> Vec<Item> {
+    let mut items: Vec<_> = found.into_iter().map(|item| Item::clone(item)).collect();
+    items.sort();
+    items
+}
+
+/// Runs a writer beside two readers, under schedules drawn uniformly, then under schedules with few preemptions.
+fn check(read: fn(&Store<Item>)) {
+    let run = move || {
+        let mut writer =
+            StoreWriter::new(Indexers::new().with(OWNER, |item: &Item| Some(item.owner.clone())));
+        let readers: Vec<JoinHandle<()>> = (0..2)
+            .map(|_| {
+                let store = writer.reader();
+                thread::spawn(move || read(&store))
+            })
+            .collect();
+        write_history(&mut writer);
+        for reader in readers {
+            reader.join().unwrap();
+        }
+    };
+    let mut config = Config::new();
+    // Room for the backtrace of a failure.
+    config.stack_size = 1 << 18;
+    Runner::new(RandomScheduler::new_from_seed(1, SCHEDULES), config.clone()).run(run);
+    Runner::new(PctScheduler::new_from_seed(1, 3, SCHEDULES), config).run(run);
+}
+
+/// Each read sees one state of the store, and none older than an earlier read has seen.
+///
+/// Fails if a commit inserts its objects one at a time, and if an index lookup releases the lock before it reads the
+/// objects.
+#[test]
+fn reads_see_whole_states_in_order() {
+    check(|store| {
+        let mut seen = Position::default();
+        for _ in 0..2 {
+            seen.advance(&sorted(&store.list()), |state| state.items().collect());
+            seen.advance(&sorted(&store.by_index(OWNER, "x")), |state| state.owned_by("x"));
+            seen.advance(&sorted(&store.by_index(OWNER, "y")), |state| state.owned_by("y"));
+            seen.advance(&store.get(&key("a")).as_deref().cloned(), |state| state.get("a"));
+            seen.advance(&store.index_len(OWNER, "x"), |state| state.owned_by("x").len());
+            seen.advance(&store.is_synced(), |state| state.synced);
+        }
+    });
+}
+
+/// A store at a version holds all objects up to that version, and none that is newer than its next version.
+///
+/// Fails if a write changes the version before it changes the objects, or after, under a lock of its own.
+#[test]
+fn version_and_objects_change_together() {
+    check(|store| {
+        let mut seen = Position::default();
+        for _ in 0..3 {
+            let version = store.last_sync_resource_version();
+            seen.advance(&version, |state| state.version.map(str::to_owned));
+            seen.advance(&sorted(&store.list()), |state| state.items().collect());
+        }
+    });
+}
+
+/// All lookups through one guard see the same state.
+///
+/// Fails if `read` locks for each lookup.
+#[test]
+fn guard_sees_one_state() {
+    check(|store| {
+        let mut seen = Position::default();
+        for _ in 0..2 {
+            let guard = store.read();
+            let view = (
+                sorted(guard.by_index(OWNER, "x")),
+                guard.last_sync_resource_version().map(str::to_owned),
+                sorted(guard.by_index(OWNER, "y")),
+                guard.get(&key("a")).map(|item| Item::clone(item)),
+            );
+            drop(guard);
+            seen.advance(&view, |state| {
+                (state.owned_by("x"), state.version.map(str::to_owned), state.owned_by("y"), state.get("a"))
+            });
+        }
+    });
+}
