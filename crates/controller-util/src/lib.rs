@@ -18,6 +18,10 @@
 //!
 //! *What must not live here:* HTTP, any one controller's decisions, conditions, statuses.
 
+// In model tests, shuttle chooses the thread that takes a lock.
+#[cfg(feature = "shuttle")]
+extern crate shuttle_dashmap as dashmap;
+
 pub mod availability;
 pub mod consistency;
 pub mod control;
