@@ -3,7 +3,7 @@
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
-use kcm_apiserver::Fault;
+use kcm_apiserver::{DEFAULT_MAX_CONCURRENT_STREAMS, Fault};
 
 /// What to do.
 #[derive(Debug)]
@@ -28,6 +28,7 @@ pub(crate) struct Flags {
     pub(crate) verbosity: u8,
     pub(crate) data_dir: Option<PathBuf>,
     pub(crate) tls: bool,
+    pub(crate) max_concurrent_streams: u32,
     pub(crate) token_auth_file: Option<PathBuf>,
     pub(crate) audit_log_path: Option<PathBuf>,
     pub(crate) audit_policy_file: Option<PathBuf>,
@@ -57,6 +58,10 @@ impl From<&ArgMatches> for Flags {
             verbosity: matches.get_one("v").copied().unwrap_or(0),
             data_dir: path("data-dir"),
             tls: matches.get_flag("tls"),
+            max_concurrent_streams: matches
+                .get_one("max-concurrent-streams")
+                .copied()
+                .unwrap_or(DEFAULT_MAX_CONCURRENT_STREAMS),
             token_auth_file: path("token-auth-file"),
             audit_log_path: path("audit-log-path"),
             audit_policy_file: path("audit-policy-file"),
@@ -92,6 +97,14 @@ fn command() -> Command {
         .arg(
             flag("tls", "", "Serve TLS, with a certificate of its own; the kubeconfig trusts it")
                 .action(ArgAction::SetTrue),
+        )
+        .arg(
+            flag(
+                "max-concurrent-streams",
+                "N",
+                "Maximum number of concurrent streams on an HTTP/2 connection [default: 100]",
+            )
+            .value_parser(value_parser!(u32).range(1..)),
         )
         .arg(
             flag(

@@ -160,7 +160,7 @@ async fn serve(
         return Err(SandboxError::NotLoopback(address));
     }
     let mut access = Access::default();
-    let mut service = server.service();
+    let mut service = server.service().with_max_concurrent_streams(flags.max_concurrent_streams);
     if let Some(path) = &flags.token_auth_file {
         let tokens = read(path, Tokens::parse)?;
         access.token = tokens.first().map(str::to_owned);

@@ -183,6 +183,7 @@ fn flags_that_make_no_sense_are_refused() {
         &["--listen=0.0.0.0:0", "--tls"],
         &["--fault", "POST /api 418"],
         &["--token-auth-file=/nowhere"],
+        &["--max-concurrent-streams=0"],
         &["--audit-policy-file=/dev/null"],
     ] {
         refused(flags);

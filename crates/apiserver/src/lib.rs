@@ -45,7 +45,8 @@ mod store;
 
 pub use http::{
     ApiBody, ApiService, AuditEvent, AuditLog, AuditPolicy, AuditPolicyError, AuditSink, BrokenConnection,
-    Fault, FaultError, Faults, ObjectReference, TokenFileError, Tokens, User, serve, serve_tls,
+    DEFAULT_MAX_CONCURRENT_STREAMS, Fault, FaultError, Faults, ObjectReference, TokenFileError, Tokens, User,
+    serve, serve_tls,
 };
 pub use object::{Object, OwnerReference};
 pub use options::{

@@ -32,5 +32,7 @@ pub use answer::ApiBody;
 pub use audit::{AuditLog, AuditPolicy, AuditPolicyError};
 pub use fault::{Fault, FaultError, Faults};
 pub use serve::{serve, serve_tls};
-pub use service::{ApiService, AuditEvent, AuditSink, BrokenConnection, ObjectReference};
+pub use service::{
+    ApiService, AuditEvent, AuditSink, BrokenConnection, DEFAULT_MAX_CONCURRENT_STREAMS, ObjectReference,
+};
 pub use user::{TokenFileError, Tokens, User};

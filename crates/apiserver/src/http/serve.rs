@@ -89,15 +89,16 @@ async fn accept(
         if let Err(error) = stream.set_nodelay(true) {
             tracing::debug!(%error, %peer, "TCP_NODELAY cannot be set");
         }
+        let max_streams = service.max_concurrent_streams();
         let service = guarded(service.clone(), watches.clone());
         // Taken before the handshake, so that a shutdown waits for what has been accepted.
         let watcher = connections.watcher();
         let tls = tls.clone();
         tokio::spawn(async move {
             let ended = match tls {
-                None => converse(stream, service, watcher).await,
+                None => converse(stream, service, max_streams, watcher).await,
                 Some(tls) => match tokio::time::timeout(HANDSHAKE_TIMEOUT, tls.accept(stream)).await {
-                    Ok(Ok(stream)) => converse(stream, service, watcher).await,
+                    Ok(Ok(stream)) => converse(stream, service, max_streams, watcher).await,
                     Ok(Err(error)) => Err(error.into()),
                     Err(elapsed) => Err(elapsed.into()),
                 },
@@ -112,7 +113,7 @@ async fn accept(
 }
 
 /// Serves one connection to its end.
-async fn converse<I, S>(stream: I, service: S, watcher: Watcher) -> Result<(), BoxError>
+async fn converse<I, S>(stream: I, service: S, max_streams: u32, watcher: Watcher) -> Result<(), BoxError>
 where
     I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     S: Service<Request<Incoming>, Response = http::Response<answer::ApiBody>, Error = BrokenConnection>
@@ -123,7 +124,7 @@ where
 {
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder.http1().timer(TokioTimer::new());
-    builder.http2().timer(TokioTimer::new()).max_concurrent_streams(1000);
+    builder.http2().timer(TokioTimer::new()).max_concurrent_streams(max_streams);
     let connection = builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(service));
     watcher.watch(connection.into_owned()).await
 }

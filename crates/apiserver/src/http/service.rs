@@ -125,6 +125,10 @@ impl From<&Review> for ObjectReference {
     }
 }
 
+/// Maximum number of concurrent streams on an HTTP/2 connection, as kube-apiserver without
+/// `--http2-max-streams-per-connection`.
+pub const DEFAULT_MAX_CONCURRENT_STREAMS: u32 = 100;
+
 /// An [`ApiServer`] as a `tower` service of HTTP requests. Clones share the server.
 ///
 /// It takes any body, among them that of `kube_client`. What goes wrong is an answer; the only error is a
@@ -137,13 +141,14 @@ impl From<&Review> for ObjectReference {
 pub struct ApiService {
     server: Arc<ApiServer>,
     tokens: Option<Arc<Tokens>>,
+    max_concurrent_streams: u32,
     /// Watch cache that lags behind the store. `None` if lists and watches are served from the store.
     cache: Option<Arc<WatchCache>>,
 }
 
 impl ApiService {
     pub(crate) fn new(server: Arc<ApiServer>, cache: Option<Arc<WatchCache>>) -> Self {
-        Self { server, tokens: None, cache }
+        Self { server, tokens: None, max_concurrent_streams: DEFAULT_MAX_CONCURRENT_STREAMS, cache }
     }
 
     /// The service for those only who show one of `tokens`. Others of the same server are not affected: whoever
@@ -151,6 +156,18 @@ impl ApiService {
     #[must_use]
     pub fn with_tokens(self, tokens: Tokens) -> Self {
         Self { tokens: Some(Arc::new(tokens)), ..self }
+    }
+
+    /// The service with another maximum number of concurrent streams on an HTTP/2 connection.
+    ///
+    /// Upstream counterpart: `--http2-max-streams-per-connection`.
+    #[must_use]
+    pub fn with_max_concurrent_streams(self, max: u32) -> Self {
+        Self { max_concurrent_streams: max, ..self }
+    }
+
+    pub(super) fn max_concurrent_streams(&self) -> u32 {
+        self.max_concurrent_streams
     }
 
     /// Whether it lets in those only who show a token.
