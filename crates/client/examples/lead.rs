@@ -62,8 +62,7 @@ async fn stand(path: &str, lease: ObjectKey, host: &str) -> Result<Outcome<()>, 
     let options = ClientOptions::new(UserAgent::new("lead", "v0.1.0", ""), Arc::clone(&clock));
     let server = Server::Kubeconfig { path: path.into(), master: None };
     let factory = ClientFactory::connect(server, options).await?;
-    // A client of its own: an election must not wait for what it is about.
-    let client = factory.client("leader-election", RateLimit::DEFAULT);
+    let client = factory.for_election().client("leader-election", RateLimit::DEFAULT);
 
     let mut elector = LeaderElector::new(LeaderElectionConfig {
         unique_identity: true,

@@ -201,6 +201,9 @@ impl ApiClient {
         if let Some((_, header)) = &authorization {
             wire.headers_mut().insert(AUTHORIZATION, header.clone());
         }
+        if self.0.gate.applies_to(&request.method) {
+            wire.extensions_mut().insert(self.0.gate.clone());
+        }
         let waiting = Waiting { client: self, request, attempt, start: self.0.clock.monotonic() };
         self.0.observer.sent(self.call(request, attempt), request.body.len());
         let outcome = client.send(wire).await;
@@ -252,7 +255,7 @@ impl ApiClient {
 
     fn broken(&self, request: &Request, error: &kube_client::Error) -> Failure {
         let what = format!("{}: {}", self.describe(request), failure::describe(error));
-        if failure::is_connect(error) {
+        if failure::is_not_sent(error) {
             Failure { error: ApiError::NotSent(what), ending: Ending::NotConnected }
         } else {
             Failure { error: ApiError::Transport(what), ending: Ending::Broken }

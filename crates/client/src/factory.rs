@@ -46,7 +46,7 @@ impl ClientOptions {
     }
 }
 
-/// Makes clients that share connections: one set for requests, another for watches.
+/// Makes clients that share connections: some for requests, others for watches.
 ///
 /// Upstream counterpart: `clientbuilder.SimpleControllerClientBuilder`. Cheap to clone.
 #[derive(Clone)]
@@ -141,9 +141,10 @@ impl ClientFactory {
 
     /// The same connections for clients that write only while `leader` is open; they read at any time.
     ///
-    /// A write meets the gate after all its waits, and again each time that it is sent again. One that is under way
-    /// when the gate closes is let go of, which cancels it where the server has not carried it out yet. Both end with
-    /// [`ApiError::NotLeading`](kcm_api::ApiError::NotLeading).
+    /// The gate is checked after all waits of a write, and again each time that it is repeated. A write that is in flight
+    /// when the gate closes is cancelled, and the connections of such writes send no more bytes. Both kinds of writes fail
+    /// with [`ApiError::NotLeading`](kcm_api::ApiError::NotLeading). A write that the server has received may take effect
+    /// all the same.
     #[must_use]
     pub fn gated(&self, leader: LeaderGate) -> Self {
         Self { gate: WriteGate::new(leader), ..self.clone() }
@@ -186,6 +187,22 @@ impl ClientFactory {
             account: Some(account),
             ..self.parts(name, limit)
         })
+    }
+
+    /// The same server for the clients of an election. Their requests and watches share connections with no other client,
+    /// so that a renewal waits for no other request.
+    ///
+    /// # Panics
+    ///
+    /// Outside a tokio runtime.
+    #[must_use]
+    pub fn for_election(&self) -> Self {
+        let mut this = self.clone();
+        if let Some(transport) = &self.transport {
+            let client = transport.client(Lane::Election);
+            (this.requests, this.watches) = (client.clone(), client);
+        }
+        this
     }
 
     /// The same connections for clients that send nothing twice: for those who try again themselves, at a pace of their

@@ -5,6 +5,8 @@ use std::error::Error;
 use http::StatusCode;
 use kcm_api::{ApiError, Status, StatusDetails, error::reason};
 
+use crate::transport::SendError;
+
 /// The refusal that an answer with `code` and `body` is.
 ///
 /// Upstream counterpart: `errors.FromObject` and `NewGenericServerResponse`.
@@ -53,24 +55,20 @@ fn generic(code: StatusCode, what: &str) -> Status {
     }
 }
 
-/// Whether no connection came about, so that nothing was sent.
-pub(crate) fn is_connect(error: &(dyn Error + 'static)) -> bool {
-    chain(error).any(|cause| {
-        cause
-            .downcast_ref::<hyper_util::client::legacy::Error>()
-            .is_some_and(hyper_util::client::legacy::Error::is_connect)
-    })
+/// `true` if no part of the request was sent.
+pub(crate) fn is_not_sent(error: &(dyn Error + 'static)) -> bool {
+    chain(error).any(|cause| cause.downcast_ref().is_some_and(SendError::is_not_sent))
 }
 
 /// The causes of `error` in one line, from the outermost to the innermost, without repetitions and without the
-/// layers that say nothing.
+/// layers that add nothing.
 pub(crate) fn describe(error: &(dyn Error + 'static)) -> String {
     let mut text = String::new();
     for cause in chain(error) {
         let own = cause.to_string().split_whitespace().collect::<Vec<_>>().join(" ");
-        // kube and hyper-util name themselves and the stage before they come to the point.
+        // kube puts its name before the cause.
         let own = own.trim_start_matches("ServiceError: ").trim_start_matches("HyperError: ");
-        if own.is_empty() || own.starts_with("client error (") || text.contains(own) {
+        if own.is_empty() || text.contains(own) {
             continue;
         }
         if !text.is_empty() {

@@ -15,9 +15,10 @@ use tokio::sync::watch;
 
 /// Lets reads pass always, and writes while its [`LeaderGate`] is open, if it has one.
 ///
-/// A write is looked at when it is about to be sent, after all waiting, and again each time before it goes on: while
-/// it waits for a connection, and while it waits for the answer. So a process that was stopped in between
-/// (SIGSTOP) and wakes when another leads does not go on with it.
+/// The gate is checked after a write has waited for the rate limit, again when the write has room on a connection, and
+/// each time that it goes on while it waits for its answer. It travels with the write to the connection, which sends no
+/// bytes once it is closed. A process that was stopped in between (SIGSTOP) and wakes when another leads does not go on
+/// with the write.
 ///
 /// DEVIATION: upstream's writes know nothing of the election. A leader that has lost exits, and what it sends until
 /// then is sent.
@@ -46,6 +47,16 @@ impl Writes {
     }
 }
 
+/// Two are equal if they are clones.
+impl PartialEq for WriteGate {
+    fn eq(&self, other: &Self) -> bool {
+        match (&self.0, &other.0) {
+            (Some(one), Some(other)) => Arc::ptr_eq(one, other),
+            (one, other) => one.is_none() && other.is_none(),
+        }
+    }
+}
+
 /// The gate is closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Closed;
@@ -53,6 +64,16 @@ pub(crate) struct Closed;
 impl WriteGate {
     pub(crate) fn new(leader: LeaderGate) -> Self {
         Self(Some(Arc::new(Gate { leader, writes: watch::Sender::default() })))
+    }
+
+    /// `true` if requests with `method` are sent only while the gate is open.
+    pub(crate) fn applies_to(&self, method: &Method) -> bool {
+        self.0.is_some() && !method.is_safe()
+    }
+
+    /// `true` if writes may be sent at this moment.
+    pub(crate) fn is_open(&self) -> bool {
+        self.0.as_ref().is_none_or(|gate| gate.leader.is_leader())
     }
 
     /// Lets no more writes pass, and waits for those under way. Whether all of them have come to an end.
@@ -102,7 +123,7 @@ impl WriteGate {
                     return Poll::Ready(Err(Closed));
                 }
                 if let Poll::Ready(outcome) = sending.as_mut().poll(context) {
-                    return Poll::Ready(Ok(outcome));
+                    return Poll::Ready(if leader.is_leader() { Ok(outcome) } else { Err(Closed) });
                 }
                 if closing.as_mut().poll(context).is_pending() {
                     return Poll::Pending;

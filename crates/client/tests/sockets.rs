@@ -4,11 +4,7 @@
 
 mod support;
 
-use std::{
-    path::{Path, PathBuf},
-    sync::Arc,
-    time::Duration,
-};
+use std::{path::Path, sync::Arc, time::Duration};
 
 use futures_util::{StreamExt, future::join_all};
 use http::{Method, Version};
@@ -16,11 +12,11 @@ use kcm_api::ApiError;
 use kcm_client::{ApiClient, ClientFactory, RateLimit, Request, Server};
 use kcm_clock::{Clock, FakeClock, Sleep, Timestamp};
 use kcm_informer::WatchOptions;
-use tempfile::TempDir;
 
 use support::{
+    files::Files,
     options,
-    socket::{Authority, Cable, Identity, SocketServer},
+    socket::{Authority, Cable, SocketServer},
 };
 
 /// Waits of up to a second are over at once; longer ones never end.
@@ -56,46 +52,6 @@ async fn client(server: Server, clock: Arc<dyn Clock>) -> ApiClient {
 
 async fn plain_client(server: &SocketServer, clock: Arc<dyn Clock>) -> ApiClient {
     client(Server::Master(server.address.to_string()), clock).await
-}
-
-/// A kubeconfig and the files that it names.
-struct Files(TempDir);
-
-impl Files {
-    fn new(server: &SocketServer, authority: &Authority, user: &str) -> Self {
-        let this = Self(tempfile::tempdir().unwrap());
-        this.write("ca.crt", &authority.pem());
-        this.write_kubeconfig(&format!("https://{}", server.address), user);
-        this
-    }
-
-    fn write_kubeconfig(&self, server: &str, user: &str) {
-        // Paths in a kubeconfig are relative to it.
-        let text = format!(
-            "apiVersion: v1\nkind: Config\ncurrent-context: c\n\
-             contexts: [{{name: c, context: {{cluster: k, user: u}}}}]\n\
-             clusters: [{{name: k, cluster: {{server: '{server}', certificate-authority: ca.crt}}}}]\n\
-             users: [{{name: u, user: {{{user}}}}}]\n"
-        );
-        self.write("kubeconfig", &text);
-    }
-
-    fn write(&self, name: &str, text: &str) {
-        std::fs::write(self.path(name), text).unwrap();
-    }
-
-    fn write_identity(&self, identity: &Identity) {
-        self.write("client.crt", &identity.certificate);
-        self.write("client.key", &identity.key);
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.0.path().join(name)
-    }
-
-    fn server(&self) -> Server {
-        Server::Kubeconfig { path: self.path("kubeconfig"), master: None }
-    }
 }
 
 const CERTIFICATE: &str = "client-certificate: client.crt, client-key: client.key";

@@ -37,7 +37,6 @@ const HTTP: &[&str] = &[
     "http-body-util",
     "hyper",
     "hyper-util",
-    "hyper-rustls",
     "kube-client",
     "reqwest",
     "tower",

@@ -9,7 +9,6 @@ use std::{
 };
 
 use http::{Request, Response};
-use hyper::body::Incoming;
 use kcm_clock::Clock;
 use kube_client::{
     Client,
@@ -20,21 +19,24 @@ use tower::{BoxError, Service, ServiceExt};
 
 use super::{
     credentials::{ConfigError, Credentials, Server},
-    gate::Gate,
+    pool::{Pool, PooledBody},
     server,
-    stack::{self, Channel, Pool},
+    stack::{self, Channel},
 };
 
 /// How old credentials may be when they are used, at most. Upstream re-reads tokens every minute, certificates
 /// every five.
 const RECHECK: Duration = Duration::from_secs(30);
 
-/// What a connection is used for. Each use has connections of its own, so that a burst of writes never waits for
-/// a stream that a watch holds.
+/// Purpose of a connection. Each purpose has connections of its own.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Lane {
+    /// Reads and writes of controllers.
     Requests,
+    /// Watches of informers: a burst of writes does not wait for streams that watches hold.
     Watches,
+    /// The Lease of an election: its renewal waits for no other request.
+    Election,
 }
 
 /// All connections to one API server.
@@ -51,8 +53,7 @@ pub(crate) struct Transport {
 
 struct State {
     credentials: Arc<Credentials>,
-    requests: Way,
-    watches: Way,
+    ways: Ways,
     /// When credentials were last looked at.
     checked: Duration,
 }
@@ -61,7 +62,14 @@ struct State {
 struct Way {
     pool: Pool,
     channel: Channel,
-    gate: Gate,
+}
+
+/// The way of each [`Lane`].
+#[derive(Clone)]
+struct Ways {
+    requests: Way,
+    watches: Way,
+    election: Way,
 }
 
 impl Transport {
@@ -80,16 +88,15 @@ impl Transport {
         is_anonymous: bool,
         clock: Arc<dyn Clock>,
     ) -> Result<Arc<Self>, ConfigError> {
-        let from = server.clone();
-        let (credentials, requests, watches) = off_the_runtime(&server, move || {
+        let (from, by) = (server.clone(), Arc::clone(&clock));
+        let (credentials, ways) = off_the_runtime(&server, move || {
             let credentials = load(&from, is_anonymous)?;
-            let requests = Way::new(&from, &credentials, None)?;
-            let watches = Way::new(&from, &credentials, None)?;
-            Ok((Arc::new(credentials), requests, watches))
+            let ways = Ways::new(&from, &credentials, &by)?;
+            Ok((Arc::new(credentials), ways))
         })
         .await?;
         let checked = clock.monotonic();
-        let state = Mutex::new(State { credentials, requests, watches, checked });
+        let state = Mutex::new(State { credentials, ways, checked });
         Ok(Arc::new(Self { server, is_anonymous, clock, state }))
     }
 
@@ -124,22 +131,18 @@ impl Transport {
         }
         let state = self.state.lock();
         match lane {
-            Lane::Requests => state.requests.clone(),
-            Lane::Watches => state.watches.clone(),
+            Lane::Requests => state.ways.requests.clone(),
+            Lane::Watches => state.ways.watches.clone(),
+            Lane::Election => state.ways.election.clone(),
         }
     }
 
     async fn recheck(&self) {
-        let (server, current, requests, watches) = {
+        let (current, ways) = {
             let state = self.state.lock();
-            (
-                self.server.clone(),
-                Arc::clone(&state.credentials),
-                state.requests.clone(),
-                state.watches.clone(),
-            )
+            (Arc::clone(&state.credentials), state.ways.clone())
         };
-        let is_anonymous = self.is_anonymous;
+        let (server, is_anonymous, clock) = (self.server.clone(), self.is_anonymous, Arc::clone(&self.clock));
         let renewed = off_the_runtime(&self.server, move || {
             let fresh = load(&server, is_anonymous)?;
             let same_connection = fresh.connection_print == current.connection_print;
@@ -153,17 +156,20 @@ impl Transport {
                     "it names another API server now; restart to go there",
                 ));
             }
-            let requests = Way::new(&server, &fresh, same_connection.then_some(requests))?;
-            let watches = Way::new(&server, &fresh, same_connection.then_some(watches))?;
-            Ok(Some((Arc::new(fresh), requests, watches)))
+            let ways = if same_connection {
+                ways.with_credentials(&server, &fresh)?
+            } else {
+                Ways::new(&server, &fresh, &clock)?
+            };
+            Ok(Some((Arc::new(fresh), ways)))
         });
         match renewed.await {
             Ok(None) => {}
-            Ok(Some((credentials, requests, watches))) => {
+            Ok(Some((credentials, ways))) => {
                 tracing::info!(server = %self.server, "Credentials have changed, using the new ones");
                 let mut state = self.state.lock();
                 let checked = state.checked;
-                *state = State { credentials, requests, watches, checked };
+                *state = State { credentials, ways, checked };
             }
             // They may be half written. What worked may still work, and there will be a next look.
             Err(error) => tracing::warn!(err = %error, "Cannot re-read credentials, keeping those in use"),
@@ -176,16 +182,28 @@ fn load(server: &Server, is_anonymous: bool) -> Result<Credentials, ConfigError>
     Ok(if is_anonymous { credentials.anonymous() } else { credentials })
 }
 
+impl Ways {
+    /// New connections for each purpose.
+    fn new(server: &Server, credentials: &Credentials, clock: &Arc<dyn Clock>) -> Result<Self, ConfigError> {
+        let way = || Way::new(server, credentials, stack::pool(server, &credentials.config, clock)?);
+        Ok(Self { requests: way()?, watches: way()?, election: way()? })
+    }
+
+    /// The same connections with other credentials.
+    fn with_credentials(&self, server: &Server, credentials: &Credentials) -> Result<Self, ConfigError> {
+        let way = |old: &Way| Way::new(server, credentials, old.pool.clone());
+        Ok(Self {
+            requests: way(&self.requests)?,
+            watches: way(&self.watches)?,
+            election: way(&self.election)?,
+        })
+    }
+}
+
 impl Way {
-    /// A way with `credentials`; on the connections of `over`, if given.
-    fn new(server: &Server, credentials: &Credentials, over: Option<Self>) -> Result<Self, ConfigError> {
-        let config = &credentials.config;
-        let (pool, gate) = match over {
-            Some(Self { pool, gate, .. }) => (pool, gate),
-            None => (stack::pool(server, config)?, Gate::default()),
-        };
-        let channel = stack::channel(server, config, pool.clone())?;
-        Ok(Self { pool, channel, gate })
+    fn new(server: &Server, credentials: &Credentials, pool: Pool) -> Result<Self, ConfigError> {
+        let channel = stack::channel(server, &credentials.config, pool.clone())?;
+        Ok(Self { pool, channel })
     }
 }
 
@@ -207,7 +225,7 @@ struct LaneService {
 }
 
 impl Service<Request<Body>> for LaneService {
-    type Response = Response<Incoming>;
+    type Response = Response<PooledBody>;
     type Error = BoxError;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, BoxError>> + Send>>;
 
@@ -218,14 +236,7 @@ impl Service<Request<Body>> for LaneService {
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         let Self { transport, lane } = self.clone();
-        Box::pin(async move {
-            let way = transport.way(lane).await;
-            let first = way.gate.pass(&*transport.clock).await;
-            let answer = way.channel.oneshot(request).await?;
-            way.gate.open();
-            drop(first);
-            Ok(answer)
-        })
+        Box::pin(async move { transport.way(lane).await.channel.oneshot(request).await })
     }
 }
 

@@ -1,6 +1,7 @@
 //! API servers for tests: one in this process that plays a script, and one on [`socket`]s.
 #![allow(dead_code, unreachable_pub, reason = "each test binary uses its part")]
 
+pub mod files;
 pub mod socket;
 
 use std::{

@@ -1,10 +1,6 @@
 //! An API server on loopback, as far as connections go.
 
-use std::{
-    convert::Infallible,
-    net::SocketAddr,
-    sync::{Arc, Mutex},
-};
+use std::{convert::Infallible, net::SocketAddr, sync::Arc};
 
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
@@ -25,6 +21,7 @@ use rustls::{
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::{TcpListener, TcpStream},
+    sync::watch,
 };
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
@@ -39,84 +36,172 @@ pub struct Arrived {
     pub authorization: Option<String>,
     /// The client's certificate.
     pub certificate: Option<Vec<u8>>,
+    /// Number of the connection, in the order in which they were opened.
+    pub connection: usize,
 }
 
 #[derive(Debug, Default)]
 pub struct Log {
     pub connections: usize,
+    /// Connections that are open.
+    pub open: usize,
+    /// Requests whose heads have arrived.
+    pub begun: usize,
+    /// Requests that have arrived with their bodies.
     pub requests: Vec<Arrived>,
+    /// Requests whose bodies were cut off.
+    pub cut_off: usize,
+    /// New connections are accepted and not served.
+    is_full: bool,
 }
 
-/// Answers `/ok` with an empty object; breaks the connection at `/break`, and after the first event of a watch on
-/// pods. Other watches never end.
+/// Limits of a server.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// Concurrent streams of an HTTP/2 connection.
+    pub streams: u32,
+    /// Bytes of a body that a client may send before the server reads it, in HTTP/2.
+    pub window: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { streams: 100, window: 65_535 }
+    }
+}
+
+/// Answers `/ok` with an empty object, and `/hold` when it is released. Reads the body of a request to `/unread` when it
+/// is released. Breaks the connection at `/break`, and after the first event of a watch on pods. Other watches never end.
 pub struct SocketServer {
     pub address: SocketAddr,
-    log: Arc<Mutex<Log>>,
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    log: watch::Sender<Log>,
+    limits: Limits,
+    released: CancellationToken,
 }
 
 impl SocketServer {
     pub async fn plain() -> Self {
-        Self::start(None).await
+        Self::start(None, Limits::default()).await
     }
 
     pub async fn tls(authority: &Authority) -> Self {
-        Self::start(Some(TlsAcceptor::from(Arc::new(authority.server_config())))).await
+        Self::tls_with(authority, Limits::default()).await
+    }
+
+    pub async fn tls_with(authority: &Authority, limits: Limits) -> Self {
+        Self::start(Some(TlsAcceptor::from(Arc::new(authority.server_config()))), limits).await
     }
 
     pub fn connections(&self) -> usize {
-        self.log.lock().unwrap().connections
+        self.shared.log.borrow().connections
+    }
+
+    pub fn open(&self) -> usize {
+        self.shared.log.borrow().open
     }
 
     pub fn requests(&self) -> Vec<Arrived> {
-        self.log.lock().unwrap().requests.clone()
+        self.shared.log.borrow().requests.clone()
     }
 
-    async fn start(acceptor: Option<TlsAcceptor>) -> Self {
+    /// Waits until the log is as expected.
+    pub async fn wait_for(&self, is_it: impl FnMut(&Log) -> bool) {
+        self.shared.log.subscribe().wait_for(is_it).await.unwrap();
+    }
+
+    /// Serves no more new connections until it is released.
+    pub fn fill(&self) {
+        self.shared.log.send_modify(|log| log.is_full = true);
+    }
+
+    /// Answers what it holds, and holds nothing any more.
+    pub fn release(&self) {
+        self.shared.released.cancel();
+    }
+
+    async fn start(acceptor: Option<TlsAcceptor>, limits: Limits) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let log = Arc::<Mutex<Log>>::default();
-        let serving = Arc::clone(&log);
+        let released = CancellationToken::new();
+        let shared = Arc::new(Shared { log: watch::Sender::default(), limits, released });
+        let serving = Arc::clone(&shared);
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                serving.lock().unwrap().connections += 1;
-                let (log, acceptor) = (Arc::clone(&serving), acceptor.clone());
+                let (mut connection, mut is_full) = (0, false);
+                serving.log.send_modify(|log| {
+                    log.connections += 1;
+                    log.open += 1;
+                    (connection, is_full) = (log.connections, log.is_full);
+                });
+                let (shared, acceptor) = (Arc::clone(&serving), acceptor.clone());
                 tokio::spawn(async move {
+                    if is_full {
+                        shared.released.cancelled().await;
+                    }
                     match acceptor {
-                        None => serve(stream, log, None).await,
+                        None => serve(stream, Arc::clone(&shared), connection, None).await,
                         Some(acceptor) => {
-                            let Ok(stream) = acceptor.accept(stream).await else { return };
-                            let peer = stream.get_ref().1.peer_certificates();
-                            let peer = peer.map(|chain| chain[0].to_vec());
-                            serve(stream, log, peer).await;
+                            if let Ok(stream) = acceptor.accept(stream).await {
+                                let peer = stream.get_ref().1.peer_certificates();
+                                let peer = peer.map(|chain| chain[0].to_vec());
+                                serve(stream, Arc::clone(&shared), connection, peer).await;
+                            }
                         }
                     }
+                    shared.log.send_modify(|log| log.open -= 1);
                 });
             }
         });
-        Self { address, log }
+        Self { address, shared }
     }
 }
 
 async fn serve(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    log: Arc<Mutex<Log>>,
+    shared: Arc<Shared>,
+    connection: usize,
     certificate: Option<Vec<u8>>,
 ) {
-    let service = service_fn(move |request| answer(request, Arc::clone(&log), certificate.clone()));
+    let Limits { streams, window } = shared.limits;
+    let service =
+        service_fn(move |request| answer(request, Arc::clone(&shared), connection, certificate.clone()));
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    builder.http2().max_concurrent_streams(streams).initial_stream_window_size(window);
     // The other side, or this one on purpose, breaks it.
-    let _ = auto::Builder::new(TokioExecutor::new()).serve_connection(TokioIo::new(stream), service).await;
+    let _ = builder.serve_connection(TokioIo::new(stream), service).await;
 }
 
-async fn answer(request: Request<Incoming>, log: Arc<Mutex<Log>>, certificate: Option<Vec<u8>>) -> Answer {
+async fn answer(
+    request: Request<Incoming>,
+    shared: Arc<Shared>,
+    connection: usize,
+    certificate: Option<Vec<u8>>,
+) -> Answer {
     let (head, body) = request.into_parts();
-    body.collect().await.map_err(std::io::Error::other)?;
+    shared.log.send_modify(|log| log.begun += 1);
+    if head.uri.path() == "/unread" {
+        shared.released.cancelled().await;
+    }
+    if let Err(error) = body.collect().await {
+        shared.log.send_modify(|log| log.cut_off += 1);
+        return Err(std::io::Error::other(error));
+    }
     let authorization = head.headers.get("authorization").map(|value| value.to_str().unwrap().to_owned());
     let what = format!("{} {}", head.method, head.uri.path());
-    log.lock().unwrap().requests.push(Arrived { what, version: head.version, authorization, certificate });
+    let arrived = Arrived { what, version: head.version, authorization, certificate, connection };
+    shared.log.send_modify(|log| log.requests.push(arrived));
     let reset = || std::io::Error::other("on purpose");
     match head.uri.path() {
         "/break" => Err(reset()),
-        "/ok" => Ok(Response::new(Full::from("{}").map_err(never).boxed())),
+        "/hold" => {
+            shared.released.cancelled().await;
+            Ok(Response::new(Full::from("{}").map_err(never).boxed()))
+        }
+        "/ok" | "/unread" => Ok(Response::new(Full::from("{}").map_err(never).boxed())),
         path => {
             let breaks = path.ends_with("/pods");
             let event = "{\"type\":\"ADDED\",\"object\":{\"metadata\":{\"name\":\"a\"}}}\n";

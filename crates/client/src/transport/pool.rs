@@ -1,0 +1,413 @@
+//! Connections to one API server, opened as requests need them.
+//!
+//! hyper-util's client sends all requests to a host on one HTTP/2 connection. API servers limit the streams of a
+//! connection (kube-apiserver: 100), so further requests would wait inside of it. This pool opens another connection
+//! when all are full, as Go's `net/http` does. Requests wait here only, in the order in which they came, and the leader
+//! gate is checked after that.
+
+use std::{
+    collections::VecDeque,
+    error::Error,
+    fmt,
+    pin::Pin,
+    sync::{Arc, Weak},
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use http::{Request, Response};
+use http_body::{Frame, SizeHint};
+use hyper::body::Incoming;
+use kube_client::client::Body;
+use parking_lot::Mutex;
+use thiserror::Error;
+use tokio::sync::oneshot;
+use tower::Service;
+
+use super::{
+    connection::{Connection, SendFailure, Sender, Streams},
+    connector::Endpoint,
+    fence::Fence,
+};
+use crate::write_gate::WriteGate;
+
+/// Time after which an idle connection is closed.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
+
+/// Requests that one new connection is expected to carry until the first one is open. Go expects the same.
+const EXPECTED_STREAMS: usize = 100;
+
+/// Connections that are tried for a request if each is closed before the request was sent.
+const MAX_ATTEMPTS: usize = 3;
+
+/// Connections to one server under one identity. Clones share them.
+#[derive(Clone)]
+pub(super) struct Pool(Arc<Shared>);
+
+struct Shared {
+    endpoint: Endpoint,
+    state: Mutex<State>,
+}
+
+struct State {
+    /// Open connections, oldest first. The first one with room is used, so that the others become idle.
+    connections: Vec<Entry>,
+    /// Requests that wait for room on a connection, oldest first.
+    waiting: VecDeque<oneshot::Sender<Result<Slot, ConnectError>>>,
+    /// Connections that are being opened.
+    dialing: usize,
+    /// Requests that a new connection is expected to carry.
+    expected_streams: usize,
+    next_id: u64,
+}
+
+struct Entry {
+    id: u64,
+    /// `None` while an HTTP/1.1 connection is in use.
+    sender: Option<Sender>,
+    streams: Streams,
+    fence: Arc<Fence>,
+    in_flight: usize,
+    /// Time since which no request is in flight, on the monotonic clock.
+    idle_since: Duration,
+}
+
+/// Error of a request that got no answer.
+#[derive(Debug, Error)]
+pub(crate) enum SendError {
+    /// No connection could be opened. The request was not sent.
+    #[error(transparent)]
+    Connect(ConnectError),
+    /// The server closed several connections before the request was sent.
+    #[error("the server closes its connections")]
+    Closed,
+    /// The leader gate was closed before the request was sent.
+    #[error("this process does not lead")]
+    NotLeading,
+    /// The connection broke after the request, or a part of it, may have been sent.
+    #[error(transparent)]
+    Broken(hyper::Error),
+}
+
+impl SendError {
+    /// `true` if no part of the request was sent.
+    pub(crate) fn is_not_sent(&self) -> bool {
+        !matches!(self, Self::Broken(_))
+    }
+}
+
+/// Error of a connection that could not be opened. Shared by the requests that waited for it.
+#[derive(Debug, Clone)]
+pub(crate) struct ConnectError(Arc<dyn Error + Send + Sync>);
+
+impl fmt::Display for ConnectError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl Error for ConnectError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.0.source()
+    }
+}
+
+impl Pool {
+    /// An empty pool.
+    pub(super) fn new(endpoint: Endpoint) -> Self {
+        let state = State {
+            connections: Vec::new(),
+            waiting: VecDeque::new(),
+            dialing: 0,
+            expected_streams: EXPECTED_STREAMS,
+            next_id: 0,
+        };
+        Self(Arc::new(Shared { endpoint, state: Mutex::new(state) }))
+    }
+
+    /// Sends a request with an absolute URI. If it has a [`WriteGate`] as an extension, it is sent only while that is
+    /// open.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future gives up a place in the queue. A request that was sent may take effect all the same.
+    async fn send(&self, mut request: Request<Body>) -> Result<Response<PooledBody>, SendError> {
+        let gate = request.extensions_mut().remove::<WriteGate>();
+        for _ in 0..MAX_ATTEMPTS {
+            let slot = self.0.slot().await?;
+            if let Some(gate) = &gate {
+                slot.fence.add(gate);
+                if !gate.is_open() {
+                    return Err(SendError::NotLeading);
+                }
+            }
+            match slot.send(request).await {
+                Ok(answer) => return Ok(answer),
+                Err(SendFailure::NotSent(unsent)) => request = *unsent,
+                Err(SendFailure::Broken(error)) => return Err(SendError::Broken(error)),
+            }
+        }
+        Err(SendError::Closed)
+    }
+}
+
+impl Service<Request<Body>> for Pool {
+    type Response = Response<PooledBody>;
+    type Error = SendError;
+    type Future = BoxFuture<'static, Result<Self::Response, SendError>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), SendError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let pool = self.clone();
+        Box::pin(async move { pool.send(request).await })
+    }
+}
+
+impl Shared {
+    /// Waits for room for one request.
+    async fn slot(self: &Arc<Self>) -> Result<Slot, SendError> {
+        let waiting = {
+            let mut state = self.state.lock();
+            if let Some(slot) = self.check_out(&mut state) {
+                return Ok(slot);
+            }
+            let (waiter, waiting) = oneshot::channel();
+            state.waiting.push_back(waiter);
+            self.dial(&mut state);
+            waiting
+        };
+        // The sender is dropped only with the pool, of which this is a part.
+        waiting.await.map_err(|_| SendError::Closed)?.map_err(SendError::Connect)
+    }
+
+    fn check_out(self: &Arc<Self>, state: &mut State) -> Option<Slot> {
+        let (entry, sender) =
+            state.connections.iter_mut().find_map(|entry| entry.sender().map(|sender| (entry, sender)))?;
+        entry.in_flight += 1;
+        let (id, fence) = (entry.id, Arc::clone(&entry.fence));
+        Some(Slot { pool: Arc::clone(self), id, fence, sender: Some(sender) })
+    }
+
+    /// Takes back the room of one request, with the sender of an HTTP/1.1 connection.
+    fn check_in(self: &Arc<Self>, id: u64, sender: Option<Sender>) {
+        let now = self.endpoint.clock().monotonic();
+        let mut closed = None;
+        {
+            let mut state = self.state.lock();
+            if let Some(at) = state.connections.iter().position(|entry| entry.id == id) {
+                let entry = &mut state.connections[at];
+                entry.in_flight -= 1;
+                entry.idle_since = now;
+                if entry.sender.is_none() {
+                    entry.sender = sender.filter(Sender::is_ready);
+                    // An HTTP/1.1 connection with an answer that was not read to its end is not used again.
+                    closed = entry.sender.is_none().then(|| state.connections.remove(at));
+                }
+            }
+        }
+        drop(closed);
+        self.serve_waiting();
+    }
+
+    /// Hands free room to waiting requests.
+    fn serve_waiting(self: &Arc<Self>) {
+        loop {
+            let (waiter, slot) = {
+                let mut state = self.state.lock();
+                while state.waiting.front().is_some_and(oneshot::Sender::is_closed) {
+                    state.waiting.pop_front();
+                }
+                let Some(waiter) = state.waiting.pop_front() else { return };
+                let Some(slot) = self.check_out(&mut state) else {
+                    state.waiting.push_front(waiter);
+                    return;
+                };
+                (waiter, slot)
+            };
+            // The slot comes back if the request was dropped meanwhile, and is handed on.
+            drop(waiter.send(Ok(slot)));
+        }
+    }
+
+    /// Opens as many connections as the waiting requests need.
+    fn dial(self: &Arc<Self>, state: &mut State) {
+        state.waiting.retain(|waiter| !waiter.is_closed());
+        let needed = state.waiting.len().div_ceil(state.expected_streams);
+        while state.dialing < needed {
+            state.dialing += 1;
+            let pool = Arc::clone(self);
+            tokio::spawn(async move {
+                match Connection::open(&pool.endpoint).await {
+                    Ok(connection) => pool.add(connection),
+                    Err(error) => pool.fail_waiting(&ConnectError(Arc::from(error))),
+                }
+            });
+        }
+    }
+
+    fn add(self: &Arc<Self>, connection: Connection) {
+        let Connection { sender, streams, fence, driver } = connection;
+        let now = self.endpoint.clock().monotonic();
+        let mut state = self.state.lock();
+        let id = state.next_id;
+        state.next_id += 1;
+        state.dialing -= 1;
+        state.expected_streams = streams.limit().max(1);
+        let entry = Entry { id, sender: Some(sender), streams, fence, in_flight: 0, idle_since: now };
+        state.connections.push(entry);
+        drop(state);
+        tokio::spawn(drive(Arc::downgrade(self), id, driver));
+        self.serve_waiting();
+        self.dial(&mut self.state.lock());
+    }
+
+    /// Fails the waiting requests that the remaining new connections are not expected to carry.
+    fn fail_waiting(self: &Arc<Self>, error: &ConnectError) {
+        let failed: Vec<_> = {
+            let mut state = self.state.lock();
+            state.dialing -= 1;
+            let expected = state.dialing.saturating_mul(state.expected_streams);
+            let failed = state.waiting.len().saturating_sub(expected);
+            state.waiting.drain(..failed).collect()
+        };
+        for waiter in failed {
+            // An error means that the request was dropped.
+            drop(waiter.send(Err(error.clone())));
+        }
+    }
+
+    /// Removes a connection that is closed.
+    fn remove(self: &Arc<Self>, id: u64) {
+        let mut state = self.state.lock();
+        let at = state.connections.iter().position(|entry| entry.id == id);
+        let closed = at.map(|at| state.connections.remove(at));
+        self.dial(&mut state);
+        drop(state);
+        drop(closed);
+    }
+
+    /// Closes a connection that was idle for [`IDLE_TIMEOUT`]. Returns the time until it should be checked again, or
+    /// `None` if it is closed.
+    fn close_if_idle(&self, id: u64) -> Option<Duration> {
+        let now = self.endpoint.clock().monotonic();
+        let mut state = self.state.lock();
+        let at = state.connections.iter().position(|entry| entry.id == id)?;
+        let entry = &state.connections[at];
+        if entry.in_flight > 0 {
+            return Some(IDLE_TIMEOUT);
+        }
+        let left = IDLE_TIMEOUT.saturating_sub(now.saturating_sub(entry.idle_since));
+        if !left.is_zero() {
+            return Some(left);
+        }
+        let closed = state.connections.remove(at);
+        drop(state);
+        drop(closed);
+        None
+    }
+}
+
+/// Drives a connection to its end, and closes it when it is idle.
+async fn drive(pool: Weak<Shared>, id: u64, mut driver: BoxFuture<'static, ()>) {
+    let mut wait = Some(IDLE_TIMEOUT);
+    while let (Some(next), Some(clock)) = (wait, pool.upgrade().map(|pool| Arc::clone(pool.endpoint.clock())))
+    {
+        tokio::select! {
+            biased;
+            () = &mut driver => {
+                if let Some(pool) = pool.upgrade() {
+                    pool.remove(id);
+                }
+                return;
+            }
+            () = clock.sleep(next) => wait = pool.upgrade().and_then(|pool| pool.close_if_idle(id)),
+        }
+    }
+    // The pool has no sender of it any more. Requests that are in flight go on.
+    driver.await;
+}
+
+impl Entry {
+    /// A sender for one more request, if there is room.
+    fn sender(&mut self) -> Option<Sender> {
+        let sender = self.sender.as_ref().filter(|sender| !sender.is_closed())?;
+        if self.in_flight >= self.streams.limit() || !self.fence.is_open() {
+            return None;
+        }
+        sender.share().or_else(|| self.sender.take())
+    }
+}
+
+/// Room for one request on a connection.
+struct Slot {
+    pool: Arc<Shared>,
+    id: u64,
+    fence: Arc<Fence>,
+    /// `None` once it was checked in.
+    sender: Option<Sender>,
+}
+
+impl Slot {
+    async fn send(mut self, request: Request<Body>) -> Result<Response<PooledBody>, SendFailure> {
+        let answer = match &mut self.sender {
+            Some(sender) => sender.send(request).await?,
+            None => return Err(SendFailure::NotSent(Box::new(request))),
+        };
+        let (head, body) = answer.into_parts();
+        let slot = match &self.sender {
+            Some(Sender::Http1(_)) => {
+                // The connection is ready again when the answer has been read.
+                tokio::spawn(async move {
+                    if let Some(sender) = &mut self.sender {
+                        sender.ready().await;
+                    }
+                });
+                None
+            }
+            _ => Some(self),
+        };
+        Ok(Response::from_parts(head, PooledBody { body, slot }))
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        self.pool.check_in(self.id, self.sender.take());
+    }
+}
+
+/// Body of an answer. Its request is in flight until the end of the body was read, or the body is dropped.
+pub(super) struct PooledBody {
+    body: Incoming,
+    slot: Option<Slot>,
+}
+
+impl http_body::Body for PooledBody {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        let this = self.get_mut();
+        let frame = ready!(Pin::new(&mut this.body).poll_frame(cx));
+        if !matches!(frame, Some(Ok(_))) {
+            this.slot = None;
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

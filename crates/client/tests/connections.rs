@@ -1,0 +1,359 @@
+//! Number and use of the connections to an API server, against real sockets on loopback.
+#![allow(clippy::unwrap_used, reason = "a test fails that way")]
+
+mod support;
+
+use std::{future::pending, sync::Arc, time::Duration};
+
+use futures_util::{StreamExt, future::join_all};
+use kcm_api::ObjectKey;
+use kcm_client::{ApiClient, ClientFactory, RateLimit, Request, Server};
+use kcm_clock::{Clock, FakeClock, SeededRandom, Sleep, Timestamp};
+use kcm_informer::WatchOptions;
+use kcm_leader_election::{LeaderElectionConfig, LeaderElector, MemoryLock};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use support::{
+    files::Files,
+    options,
+    socket::{Authority, Limits, SocketServer},
+};
+
+const TWO_STREAMS: Limits = Limits { streams: 2, window: 65_535 };
+const ONE_STREAM: Limits = Limits { streams: 1, window: 65_535 };
+
+/// A server and clients of it. The clock stands still unless it is stepped.
+struct World {
+    server: SocketServer,
+    factory: ClientFactory,
+    clock: FakeClock,
+    _files: Option<Files>,
+}
+
+impl World {
+    async fn plain() -> Self {
+        let clock = FakeClock::new(Timestamp::UNIX_EPOCH);
+        Self::plain_at(clock.clone(), Arc::new(clock)).await
+    }
+
+    async fn plain_at(clock: FakeClock, theirs: Arc<dyn Clock>) -> Self {
+        let server = SocketServer::plain().await;
+        let address = Server::Master(server.address.to_string());
+        let factory = ClientFactory::connect(address, options(theirs)).await.unwrap();
+        Self { server, factory, clock, _files: None }
+    }
+
+    async fn tls(limits: Limits) -> Self {
+        let clock = FakeClock::new(Timestamp::UNIX_EPOCH);
+        Self::tls_at(limits, clock.clone(), Arc::new(clock)).await
+    }
+
+    /// The clients use `theirs`, a view of `clock`.
+    async fn tls_at(limits: Limits, clock: FakeClock, theirs: Arc<dyn Clock>) -> Self {
+        let authority = Authority::new();
+        let server = SocketServer::tls_with(&authority, limits).await;
+        let files = Files::new(&server, &authority, "token: t");
+        let factory = ClientFactory::connect(files.server(), options(theirs)).await.unwrap();
+        Self { server, factory, clock, _files: Some(files) }
+    }
+
+    fn client(&self) -> ApiClient {
+        self.factory.client("test", RateLimit::UNLIMITED)
+    }
+
+    /// Sends `count` requests that the server holds, and waits until they have arrived.
+    async fn hold(&self, count: usize) -> Vec<JoinHandle<()>> {
+        let held = (0..count).map(|_| tokio::spawn(send(self.client(), Request::get("/hold")))).collect();
+        let begun = self.server.requests().len() + count;
+        self.server.wait_for(|log| log.requests.len() >= begun).await;
+        held
+    }
+
+    /// Connections of the requests to `path`.
+    fn connections_of(&self, path: &str) -> Vec<usize> {
+        let requests = self.server.requests();
+        requests
+            .iter()
+            .filter(|request| request.what.ends_with(path))
+            .map(|request| request.connection)
+            .collect()
+    }
+}
+
+async fn send(client: ApiClient, request: Request) {
+    client.send(&request).await.unwrap();
+}
+
+async fn ok(client: &ApiClient) {
+    client.send(&Request::get("/ok")).await.unwrap();
+}
+
+async fn join(held: Vec<JoinHandle<()>>) {
+    for outcome in join_all(held).await {
+        outcome.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn another_connection_is_opened_when_all_streams_are_in_use() {
+    let world = World::tls(TWO_STREAMS).await;
+    let held = world.hold(5).await;
+    assert_eq!(world.server.connections(), 3);
+    // There is room for one.
+    ok(&world.client()).await;
+    assert_eq!(world.server.connections(), 3);
+    world.server.release();
+    join(held).await;
+}
+
+#[tokio::test]
+async fn cold_pool_opens_as_many_connections_as_needed() {
+    let world = World::tls(Limits::default()).await;
+    let held = world.hold(250).await;
+    assert_eq!(world.server.connections(), 3);
+    world.server.release();
+    join(held).await;
+}
+
+#[tokio::test]
+async fn surplus_connections_are_closed_when_idle() {
+    let world = World::tls(TWO_STREAMS).await;
+    let held = world.hold(5).await;
+    world.server.release();
+    join(held).await;
+    world.clock.step(Duration::from_secs(60));
+    ok(&world.client()).await;
+    assert_eq!(world.connections_of("/ok"), [1], "the oldest connection is used first");
+    world.clock.step(Duration::from_secs(30));
+    world.server.wait_for(|log| log.open == 1).await;
+    ok(&world.client()).await;
+    assert_eq!((world.server.connections(), world.connections_of("/ok")), (3, vec![1, 1]));
+    world.clock.step(Duration::from_secs(90));
+    world.server.wait_for(|log| log.open == 0).await;
+    ok(&world.client()).await;
+    assert_eq!(world.server.connections(), 4);
+}
+
+#[tokio::test]
+async fn plain_connections_are_used_in_turns_and_closed_when_idle() {
+    let world = World::plain().await;
+    let held = world.hold(3).await;
+    assert_eq!(world.server.connections(), 3);
+    world.server.release();
+    join(held).await;
+    for _ in 0..5 {
+        ok(&world.client()).await;
+    }
+    assert_eq!(world.server.connections(), 3);
+    // A connection is idle shortly after its last answer was read.
+    while world.server.open() > 0 {
+        world.clock.step(Duration::from_secs(90));
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn watches_hold_their_streams_until_they_are_dropped() {
+    let world = World::tls(ONE_STREAM).await;
+    let client = world.client();
+    let deployments = client.deployments();
+    let watch = async || {
+        let mut events = deployments.watch(&WatchOptions::default()).await.unwrap();
+        events.next().await.unwrap().unwrap();
+        events
+    };
+    let (first, second) = (watch().await, watch().await);
+    assert_eq!(world.server.connections(), 2);
+    drop(first);
+    let third = watch().await;
+    assert_eq!(world.server.connections(), 2);
+    drop((second, third));
+}
+
+#[tokio::test]
+async fn request_whose_caller_gives_up_makes_room() {
+    let world = World::tls(ONE_STREAM).await;
+    let held = world.hold(1).await;
+    held.iter().for_each(JoinHandle::abort);
+    join_all(held).await;
+    ok(&world.client()).await;
+    assert_eq!(world.server.connections(), 1);
+}
+
+#[tokio::test]
+async fn requests_that_wait_for_a_connection_fail_with_it() {
+    let world = World::tls(ONE_STREAM).await;
+    let held = world.hold(1).await;
+    world.server.fill();
+    let client = world.client();
+    let waiting: Vec<_> = (0..3)
+        .map(|_| {
+            let client = client.clone();
+            tokio::spawn(async move { client.send(&Request::post("/ok", "{}")).await })
+        })
+        .collect();
+    world.server.wait_for(|log| log.connections > 1).await;
+    // The TLS handshake is given up after ten seconds.
+    world.clock.step(Duration::from_secs(10));
+    for outcome in join_all(waiting).await {
+        let error = outcome.unwrap().unwrap_err();
+        assert!(
+            matches!(&error, kcm_api::ApiError::NotSent(text) if text.ends_with("TLS handshake timeout")),
+            "{error:?}"
+        );
+    }
+    world.server.release();
+    join(held).await;
+}
+
+/// Requests of an election are answered while all connections are in use and no other can be opened.
+async fn renews_while_others_wait(world: World) {
+    let election = world.factory.for_election().client("leader-election", RateLimit::UNLIMITED);
+    let lease = Request::get("/ok");
+    election.send(&lease).await.unwrap();
+    let held = world.hold(3).await;
+    world.server.fill();
+    let waiting = tokio::spawn(send(world.client(), Request::post("/unread", "{}")));
+    world.server.wait_for(|log| log.connections > 4).await;
+    for _ in 0..5 {
+        election.send(&lease).await.unwrap();
+    }
+    assert_eq!(world.connections_of("/ok"), [1; 6]);
+    assert!(!world.connections_of("/hold").contains(&1));
+    world.server.release();
+    join(held).await;
+    waiting.await.unwrap();
+    assert!(!world.connections_of("/unread").contains(&1));
+}
+
+#[tokio::test]
+async fn election_waits_for_no_other_request_on_tls_connections() {
+    renews_while_others_wait(World::tls(ONE_STREAM).await).await;
+}
+
+#[tokio::test]
+async fn election_waits_for_no_other_request_on_plain_connections() {
+    renews_while_others_wait(World::plain().await).await;
+}
+
+/// Clock of a process that is stopped: time passes, and no timer fires.
+#[derive(Debug, Clone)]
+struct Stopped(FakeClock);
+
+impl Clock for Stopped {
+    fn now(&self) -> Timestamp {
+        self.0.now()
+    }
+
+    fn monotonic(&self) -> Duration {
+        self.0.monotonic()
+    }
+
+    fn sleep(&self, _: Duration) -> Sleep {
+        Box::pin(pending())
+    }
+}
+
+impl World {
+    /// A client that writes while it leads. It leads for ten seconds on the clock, and never renews.
+    async fn leader(&self) -> ApiClient {
+        let mut elector = LeaderElector::new(LeaderElectionConfig::new(
+            ObjectKey::new("kube-system", "kcm"),
+            "me",
+            Arc::new(MemoryLock::new()),
+            Arc::new(Stopped(self.clock.clone())),
+            Arc::new(SeededRandom::new(1)),
+        ))
+        .unwrap();
+        let client = self.factory.gated(elector.gate()).client("test", RateLimit::UNLIMITED);
+        let (elected, is_elected) = tokio::sync::oneshot::channel();
+        tokio::spawn(async move {
+            let never = CancellationToken::new();
+            let lead = async {
+                elected.send(()).unwrap();
+                pending::<()>().await;
+            };
+            elector.run(&never, |_| lead).await
+        });
+        is_elected.await.unwrap();
+        client
+    }
+}
+
+/// Loses the lease while writes wait for a connection.
+async fn sends_no_write_that_waited(world: World) {
+    let leader = world.leader().await;
+    let held = world.hold(1).await;
+    world.server.fill();
+    let waiting: Vec<_> = (0..20)
+        .map(|_| {
+            let leader = leader.clone();
+            tokio::spawn(async move { leader.send(&Request::post("/ok", "{}")).await })
+        })
+        .collect();
+    world.server.wait_for(|log| log.connections > 1).await;
+    world.clock.step(Duration::from_secs(10));
+    world.server.release();
+    for outcome in join_all(waiting).await {
+        assert!(outcome.unwrap().unwrap_err().is_not_leading());
+    }
+    join(held).await;
+    // Reads go on, on the connections that the writes waited for.
+    world.clock.step(Duration::from_secs(1));
+    for _ in 0..20 {
+        leader.send(&Request::get("/hold")).await.unwrap();
+    }
+    assert!(world.connections_of("/ok").is_empty());
+}
+
+#[tokio::test]
+async fn write_that_waited_for_a_tls_connection_is_not_sent_after_the_lease_was_lost() {
+    sends_no_write_that_waited(World::tls(ONE_STREAM).await).await;
+}
+
+#[tokio::test]
+async fn write_that_waited_for_a_plain_connection_is_not_sent_after_the_lease_was_lost() {
+    sends_no_write_that_waited(World::plain().await).await;
+}
+
+#[tokio::test]
+async fn other_clients_do_not_use_the_connections_of_a_leader_that_lost_its_lease() {
+    let world = World::tls(Limits::default()).await;
+    let write = Request::post("/ok", "{}");
+    world.leader().await.send(&write).await.unwrap();
+    world.clock.step(Duration::from_secs(10));
+    world.client().send(&write).await.unwrap();
+    assert_eq!(world.connections_of("/ok"), [1, 2]);
+}
+
+/// Stops the process while a part of a write is in its buffers, and continues it when the lease is lost.
+async fn sends_no_rest_of_a_write(world: World) {
+    let leader = world.leader().await;
+    // More than the socket buffers of both sides take.
+    let body = "x".repeat(64 << 20);
+    let write = tokio::spawn(async move { leader.send(&Request::post("/unread", body)).await });
+    world.server.wait_for(|log| log.begun == 1).await;
+    world.clock.step(Duration::from_secs(10));
+    world.server.release();
+    world.server.wait_for(|log| log.cut_off + log.requests.len() == 1).await;
+    assert!(world.server.requests().is_empty());
+    assert!(write.await.unwrap().unwrap_err().is_not_leading());
+    world.server.wait_for(|log| log.open == 0).await;
+    // A client without a gate has the same pool, and gets a new connection.
+    ok(&world.client()).await;
+    assert_eq!(world.server.connections(), 2);
+}
+
+#[tokio::test]
+async fn rest_of_a_write_on_a_tls_connection_is_not_sent_after_the_lease_was_lost() {
+    let clock = FakeClock::new(Timestamp::UNIX_EPOCH);
+    let limits = Limits { window: 1024, ..Limits::default() };
+    sends_no_rest_of_a_write(World::tls_at(limits, clock.clone(), Arc::new(Stopped(clock))).await).await;
+}
+
+#[tokio::test]
+async fn rest_of_a_write_on_a_plain_connection_is_not_sent_after_the_lease_was_lost() {
+    let clock = FakeClock::new(Timestamp::UNIX_EPOCH);
+    sends_no_rest_of_a_write(World::plain_at(clock.clone(), Arc::new(Stopped(clock))).await).await;
+}

@@ -1,0 +1,48 @@
+//! Configuration files of a client.
+
+use std::path::PathBuf;
+
+use kcm_client::Server;
+use tempfile::TempDir;
+
+use super::socket::{Authority, Identity, SocketServer};
+
+/// A kubeconfig and the files that it names.
+pub struct Files(TempDir);
+
+impl Files {
+    pub fn new(server: &SocketServer, authority: &Authority, user: &str) -> Self {
+        let this = Self(tempfile::tempdir().unwrap());
+        this.write("ca.crt", &authority.pem());
+        this.write_kubeconfig(&format!("https://{}", server.address), user);
+        this
+    }
+
+    pub fn write_kubeconfig(&self, server: &str, user: &str) {
+        // Paths in a kubeconfig are relative to it.
+        let text = format!(
+            "apiVersion: v1\nkind: Config\ncurrent-context: c\n\
+             contexts: [{{name: c, context: {{cluster: k, user: u}}}}]\n\
+             clusters: [{{name: k, cluster: {{server: '{server}', certificate-authority: ca.crt}}}}]\n\
+             users: [{{name: u, user: {{{user}}}}}]\n"
+        );
+        self.write("kubeconfig", &text);
+    }
+
+    pub fn write(&self, name: &str, text: &str) {
+        std::fs::write(self.path(name), text).unwrap();
+    }
+
+    pub fn write_identity(&self, identity: &Identity) {
+        self.write("client.crt", &identity.certificate);
+        self.write("client.key", &identity.key);
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    pub fn server(&self) -> Server {
+        Server::Kubeconfig { path: self.path("kubeconfig"), master: None }
+    }
+}
