@@ -18,7 +18,7 @@ const CLIENT: &str = "leader-election";
 /// How long the end of a manager waits for what it has to say on the Lease.
 const LAST_EVENTS: Duration = Duration::from_secs(1);
 
-/// One candidate, and what it needs: a client of its own, so that no other waits in front of a renewal.
+/// A candidate with a client of its own. A renewal shares neither its connection nor its rate limit with other requests.
 pub(crate) struct Election {
     elector: LeaderElector,
     client: ApiClient,
@@ -68,7 +68,7 @@ impl Election {
         }
         // DEVIATION: upstream's client waits as long as a server under load asks it to, and the lease may run out
         // meanwhile; nor does the log say what the server said. The pace of the election harms no server.
-        let clients = clients.with_time_out(config.request_time_out()).without_repetition();
+        let clients = clients.for_election().with_time_out(config.request_time_out()).without_repetition();
         let client = clients.client(CLIENT, limit);
         config.lock = Arc::new(client.clone());
         let elector = LeaderElector::new(config)?;

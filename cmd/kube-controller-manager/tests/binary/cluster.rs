@@ -12,7 +12,7 @@ use std::{
 };
 
 use kcm_api::ApiError;
-use kcm_apiserver::{ApiServer, AuditEvent, Config, Resource, Tokens, WriteOptions};
+use kcm_apiserver::{ApiServer, AuditEvent, Config, Faults, Resource, Tokens, WriteOptions};
 use kcm_client::{ClientFactory, ClientOptions, RateLimit, Request, Server, UserAgent};
 use kcm_clock::{Clock, Random, RealClock, SeededRandom};
 use kcm_sandbox::{KubeletConfig, Sandbox, SandboxConfig};
@@ -65,6 +65,10 @@ pub struct Cluster {
 
 impl Cluster {
     pub fn start() -> Self {
+        Self::with_faults(Faults::default())
+    }
+
+    pub fn with_faults(faults: Faults) -> Self {
         let clock: Arc<dyn Clock> = Arc::new(RealClock::new());
         let random: Arc<dyn Random> = Arc::new(SeededRandom::from_entropy());
         let (sender, coming) = channel();
@@ -73,6 +77,7 @@ impl Cluster {
             clock: Arc::clone(&clock),
             random: Arc::clone(&random),
             audit: Some(Arc::new(move |event: &AuditEvent| trail.lock().add(event))),
+            faults,
             ..Config::default()
         });
         let runtime = Runtime::new().unwrap();
@@ -162,8 +167,12 @@ impl Cluster {
     }
 
     pub fn deploy(&self, name: &str, replicas: u32) {
+        self.create(Resource::DEPLOYMENTS, "Deployment", name, replicas);
+    }
+
+    pub fn create(&self, resource: Resource, kind: &str, name: &str, replicas: u32) {
         let object = json!({
-            "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name},
+            "apiVersion": "apps/v1", "kind": kind, "metadata": {"name": name},
             "spec": {
                 "replicas": replicas, "selector": {"matchLabels": {"app": name}},
                 "template": {
@@ -172,7 +181,7 @@ impl Cluster {
                 },
             },
         });
-        self.server.create(Resource::DEPLOYMENTS, "default", object, &WriteOptions::default()).unwrap();
+        self.server.create(resource, "default", object, &WriteOptions::default()).unwrap();
     }
 
     /// Waits for the first request to come that is like this, and says when it came.

@@ -84,6 +84,27 @@ fn leader_that_is_stopped_ends_when_it_goes_on_and_writes_nothing_more() {
     cluster.assert_never_two_writers();
 }
 
+/// Stopped with writes in all of its buffers.
+#[test]
+fn leader_that_is_stopped_amid_writes_sends_none_of_them_when_it_goes_on() {
+    let mut cluster = Cluster::start();
+    let flags = ["--secure-port=0", "--kube-api-qps=1000", "--kube-api-burst=1000"].map(str::to_owned);
+    let mut a = cluster.manager_with(OURS, "a", &flags);
+    cluster.wait_for_leader("a");
+    let _b = cluster.manager(OURS, "b");
+    cluster.wait_for_standby("b");
+    cluster.deploy("web", 500);
+    for _ in 0..50 {
+        cluster.wait_for_pod_of("a");
+    }
+    a.signal("STOP");
+    cluster.wait_for_leader("b");
+    cluster.wait_for_pod_of("b");
+    a.signal("CONT");
+    assert_eq!(a.wait().code(), Some(1), "{}", a.log());
+    cluster.assert_never_two_writers();
+}
+
 #[test]
 fn standby_told_to_terminate_ends_well_and_leaves_the_lease_alone() {
     let (mut cluster, _a, mut b) = pair(OURS, OURS);

@@ -7,6 +7,8 @@ mod cluster;
 mod hand_over;
 #[cfg(unix)]
 mod port;
+#[cfg(unix)]
+mod slow_writes;
 
 use std::{
     fs,
