@@ -188,7 +188,13 @@ impl Context {
         let new = InformerConfig::new(name, source, self.clock(), self.random());
         let metrics = self.environment.metrics.as_ref().map_or(new.metrics, Metrics::informers);
         let resync = Some(self.config.min_resync_period);
-        let informer = SharedInformer::new(InformerConfig { indexers, resync, metrics, ..new });
+        let informer = SharedInformer::new(InformerConfig {
+            indexers,
+            resync,
+            streaming_lists: self.config.features.watch_list_client,
+            metrics,
+            ..new
+        });
         if let Some(metrics) = &self.environment.metrics {
             metrics.cache(name, informer.store());
         }

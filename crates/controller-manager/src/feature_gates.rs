@@ -25,10 +25,9 @@ static BUILT: &[(&str, bool)] = &[
     ("CoordinatedLeaderElection", false),
     ("NativeHistograms", false),
     ("RemoteRequestHeaderUID", true),
-    ("WatchListClient", true),
 ];
 
-/// Feature gates that change the controllers. The defaults are those of v1.36.
+/// Feature gates that change the controllers or their caches. The defaults are those of v1.36.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ControllerFeatures {
     /// `DeploymentReplicaSetTerminatingReplicas`: the status of Deployments and ReplicaSets contains
@@ -42,6 +41,8 @@ pub struct ControllerFeatures {
     /// DEVIATION: upstream then waits for none. Here the cache of pods must contain the outcome of a create without an
     /// answer before expectations are compared.
     pub stale_controller_consistency_replica_set: bool,
+    /// `WatchListClient`: caches are filled by streaming lists. If `false`, by list requests.
+    pub watch_list_client: bool,
 }
 
 impl Default for ControllerFeatures {
@@ -58,6 +59,7 @@ impl From<&FeatureGates> for ControllerFeatures {
             pod_deletion_cost: gates.is_enabled("PodDeletionCost"),
             stale_controller_consistency_replica_set: gates
                 .is_enabled("StaleControllerConsistencyReplicaSet"),
+            watch_list_client: gates.is_enabled("WatchListClient"),
         }
     }
 }
@@ -285,9 +287,10 @@ mod tests {
                 deployment_replica_set_terminating_replicas,
                 pod_deletion_cost,
                 stale_controller_consistency_replica_set,
+                watch_list_client,
             } = ControllerFeatures::default();
             assert!(deployment_replica_set_terminating_replicas && pod_deletion_cost);
-            assert!(stale_controller_consistency_replica_set);
+            assert!(stale_controller_consistency_replica_set && watch_list_client);
             assert_eq!(features(""), ControllerFeatures::default());
         }
 
@@ -304,6 +307,7 @@ mod tests {
                     "StaleControllerConsistencyReplicaSet",
                     ControllerFeatures { stale_controller_consistency_replica_set: false, ..on },
                 ),
+                ("WatchListClient", ControllerFeatures { watch_list_client: false, ..on }),
             ];
             for (gate, off) in cases {
                 let gates = [format!("{gate}=false"), format!("{gate}=true")];
@@ -318,7 +322,7 @@ mod tests {
         fn are_switched_together_with_all_gates_of_their_stage() {
             let off = features("AllBeta=false");
             assert!(!off.pod_deletion_cost && !off.deployment_replica_set_terminating_replicas);
-            assert!(!off.stale_controller_consistency_replica_set);
+            assert!(!off.stale_controller_consistency_replica_set && !off.watch_list_client);
             let but_one = features("AllBeta=false,PodDeletionCost=true");
             assert_eq!(but_one, ControllerFeatures { pod_deletion_cost: true, ..off });
         }
@@ -381,7 +385,7 @@ mod tests {
             warnings("LogarithmicScaleDown=true"),
             ["feature gate LogarithmicScaleDown is GA, and will be removed in a future release"]
         );
-        assert!(warnings("AllBeta=false").len() > 2);
+        assert!(warnings("AllBeta=false").len() > 1);
     }
 
     #[test]

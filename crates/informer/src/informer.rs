@@ -24,6 +24,10 @@ pub struct InformerConfig<K> {
     /// After how long every object is told again: at least this, and less than twice this, drawn once for the
     /// informer (US-2.1). Never, if `None`.
     pub resync: Option<Duration>,
+    /// If `false`, the store is filled by list requests even where the source has streaming lists.
+    ///
+    /// Upstream counterpart: the feature gate `WatchListClient`.
+    pub streaming_lists: bool,
     /// Who counts.
     pub metrics: Arc<dyn InformerMetrics>,
 }
@@ -43,6 +47,7 @@ impl<K> InformerConfig<K> {
             clock,
             random,
             resync: None,
+            streaming_lists: true,
             metrics: Arc::new(NoMetrics),
         }
     }
@@ -84,12 +89,13 @@ struct Inner<K> {
 impl<K: Object> SharedInformer<K> {
     /// An informer that does nothing until it is [`run`](Self::run).
     pub fn new(config: InformerConfig<K>) -> Self {
-        let InformerConfig { name, indexers, list_watch, clock, random, resync, metrics } = config;
+        let InformerConfig { name, indexers, list_watch, clock, random, resync, streaming_lists, metrics } =
+            config;
         let writer = StoreWriter::new(indexers);
         let delivery = Arc::new(Delivery::new(name.clone(), Arc::clone(&metrics), writer));
         let resync = resync.filter(|period| !period.is_zero()).map(|period| jitter(&*random, period, 1.0));
         let relists = Arc::new(Relists::new());
-        let reflector = Reflector::new(
+        let mut reflector = Reflector::new(
             name.clone(),
             list_watch,
             Arc::clone(&delivery),
@@ -98,6 +104,9 @@ impl<K: Object> SharedInformer<K> {
             metrics,
             Arc::clone(&relists),
         );
+        if !streaming_lists {
+            reflector.disable_streaming_lists();
+        }
         let reflector = Mutex::new(reflector);
         Self { inner: Arc::new(Inner { name, delivery, clock, resync, relists, reflector }) }
     }

@@ -8,7 +8,7 @@ use kcm_clock::{Clock, Random, SeededRandom, SimulatedClock, Timestamp};
 use kcm_metrics::{BuildInfo, Metrics, MetricsOptions};
 use serde_json::json;
 
-use crate::{LeaderElectionSettings, Selection};
+use crate::{ControllerFeatures, LeaderElectionSettings, Selection};
 
 use super::*;
 
@@ -19,6 +19,8 @@ struct ApiServer {
     well_from: Duration,
     /// Time that it takes to answer requests for pods.
     pods_after: Duration,
+    /// Whether each list or watch was a streaming list.
+    streamed: Arc<Mutex<Vec<bool>>>,
     /// User agent, method and path of each request.
     seen: Arc<Mutex<Vec<String>>>,
 }
@@ -26,7 +28,7 @@ struct ApiServer {
 impl ApiServer {
     fn new(well_from: Duration) -> Self {
         let clock = Arc::new(SimulatedClock::new(Timestamp::UNIX_EPOCH));
-        Self { clock, well_from, pods_after: Duration::ZERO, seen: Arc::default() }
+        Self { clock, well_from, pods_after: Duration::ZERO, streamed: Arc::default(), seen: Arc::default() }
     }
 
     fn clients(&self) -> ClientFactory {
@@ -76,6 +78,11 @@ impl ApiServer {
             } else {
                 whole(500, "not yet")
             };
+        }
+        let query = request.uri.query().unwrap_or_default();
+        self.streamed.lock().unwrap().push(query.contains("sendInitialEvents=true"));
+        if !query.contains("watch=true") {
+            return whole(200, r#"{"metadata": {"resourceVersion": "5"}, "items": []}"#);
         }
         if path.ends_with("/pods") {
             self.clock.sleep(self.pods_after).await;
@@ -134,6 +141,18 @@ async fn standby_is_ready_once_all_its_caches_have_synced() {
     assert_eq!(informer_sync.check(), Ok(()));
     let _controllers = standby.lead().await.unwrap();
     assert_eq!(informer_sync.check(), Ok(()), "a leader stays ready");
+}
+
+#[tokio::test(start_paused = true)]
+async fn caches_are_filled_by_streaming_lists_unless_the_gate_is_off() {
+    for watch_list_client in [true, false] {
+        let server = ApiServer::new(Duration::ZERO);
+        let features = ControllerFeatures { watch_list_client, ..ControllerFeatures::default() };
+        let config = ManagerConfig { features, ..only("deployment") };
+        run_for(&server, &config, Duration::from_secs(5)).await.unwrap();
+        let streamed = server.streamed.lock().unwrap();
+        assert_eq!(streamed[..3], [watch_list_client; 3]);
+    }
 }
 
 async fn run_for(server: &ApiServer, config: &ManagerConfig, time: Duration) -> Result<(), RunError> {

@@ -109,6 +109,11 @@ impl Course {
         Self { streaming: Streaming::Wanted, next: Next::All, newest: false }
     }
 
+    /// Sends no streaming lists, as to a server that has none.
+    pub(crate) fn disable_streaming_lists(&mut self) {
+        self.streaming = Streaming::Unsupported;
+    }
+
     /// Makes the next request a list from the newest state, in place of the one under way.
     pub(crate) fn relist(&mut self) {
         self.next = Next::All;

@@ -64,6 +64,11 @@ impl<K: Object> Reflector<K> {
         Self { name, source, delivery, clock, random, metrics, backoff, course, relists, relist: 0 }
     }
 
+    /// Fills the store by list requests from now on.
+    pub(crate) fn disable_streaming_lists(&mut self) {
+        self.course.disable_streaming_lists();
+    }
+
     /// Runs for ever. Dropping the future stops it between two changes of the store.
     pub(crate) async fn run(&mut self) -> Infallible {
         let relists = Arc::clone(&self.relists);

@@ -144,6 +144,21 @@ async fn streaming_list_not_offered_gives_way_to_plain_lists_for_good() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn streaming_lists_switched_off_are_never_requested() {
+    let world = World::with(|config| config.streaming_lists = false);
+    world.source.apply(thing("a"));
+    world.start();
+    settle().await;
+    assert_eq!(world.asked(), ["list 0", "watch 2"]);
+    assert_eq!(world.handler.take_texts(), ["add ns/a@2 (initial)"]);
+    pass(SECOND).await;
+    world.source.forget_history();
+    world.source.end_watches();
+    pass(MINUTE).await;
+    assert_eq!(world.asked(), ["watch 2", "list newest", "watch 3"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn list_failed_is_tried_again_after_back_off() {
     let world = World::new();
     world.source.set_streaming_lists(false);
