@@ -203,6 +203,11 @@ impl Context {
         informer
     }
 
+    /// Reports whether the caches have synced.
+    pub(crate) fn informer_sync(&self) -> &InformerSync {
+        &self.environment.informer_sync
+    }
+
     /// Those that have come into being since this was asked last, to be run.
     pub(crate) fn take_idle_informers(&self) -> Vec<AnyInformer> {
         std::mem::take(&mut *self.idle.lock())

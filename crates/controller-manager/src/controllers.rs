@@ -85,6 +85,7 @@ impl Standby {
     }
 
     fn run_idle_informers(&mut self) {
+        self.context.informer_sync().complete();
         for informer in self.context.take_idle_informers() {
             self.informers.add(informer);
         }

@@ -15,7 +15,14 @@ pub(crate) const INFORMER_SYNC: &str = "informer-sync";
 /// A standby is ready when all its caches have synced: it could then lead without a delay. A cache that has synced
 /// once stays synced, as with client-go.
 #[derive(Clone, Default)]
-pub struct InformerSync(Arc<Mutex<Vec<Cache>>>);
+pub struct InformerSync(Arc<Mutex<Caches>>);
+
+#[derive(Default)]
+struct Caches {
+    /// `true` once the caches of all controllers have been added. There may be none.
+    are_complete: bool,
+    all: Vec<Cache>,
+}
 
 struct Cache {
     name: &'static str,
@@ -25,27 +32,32 @@ struct Cache {
 impl InformerSync {
     pub(crate) fn add<K: Object>(&self, name: &'static str, informer: &SharedInformer<K>) {
         let informer = informer.clone();
-        self.0.lock().push(Cache { name, has_synced: Box::new(move || informer.has_synced()) });
+        self.0.lock().all.push(Cache { name, has_synced: Box::new(move || informer.has_synced()) });
+    }
+
+    /// Marks the caches as complete: those of all controllers have been added.
+    pub(crate) fn complete(&self) {
+        self.0.lock().are_complete = true;
     }
 
     /// Returns an error with the names of the caches that have not synced.
     ///
     /// # Errors
     ///
-    /// If there are no caches yet, or one has not synced.
+    /// If the caches have not been started, or one has not synced.
     pub fn check(&self) -> Result<(), String> {
         let caches = self.0.lock();
-        if caches.is_empty() {
-            return Err("no cache has been started".to_owned());
+        if !caches.are_complete {
+            return Err("caches not started".to_owned());
         }
         let missing: Vec<_> =
-            caches.iter().filter(|cache| !(cache.has_synced)()).map(|cache| cache.name).collect();
+            caches.all.iter().filter(|cache| !(cache.has_synced)()).map(|cache| cache.name).collect();
         if missing.is_empty() { Ok(()) } else { Err(format!("caches not synced: {}", missing.join(", "))) }
     }
 }
 
 impl std::fmt::Debug for InformerSync {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_list().entries(self.0.lock().iter().map(|cache| cache.name)).finish()
+        f.debug_list().entries(self.0.lock().all.iter().map(|cache| cache.name)).finish()
     }
 }

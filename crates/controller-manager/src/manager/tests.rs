@@ -131,7 +131,7 @@ async fn standby_is_ready_once_all_its_caches_have_synced() {
     let random: Arc<dyn Random> = Arc::new(SeededRandom::new(1));
     let environment = Environment::new(&server.clients(), &server.clock, &random);
     let informer_sync = environment.informer_sync.clone();
-    assert_eq!(informer_sync.check(), Err("no cache has been started".to_owned()));
+    assert_eq!(informer_sync.check(), Err("caches not started".to_owned()));
     let standby = Standby::start(&only("deployment"), environment);
     let missing = |names: &str| Err(format!("caches not synced: {names}"));
     assert_eq!(informer_sync.check(), missing("deployments, replicasets, pods"));
@@ -141,6 +141,16 @@ async fn standby_is_ready_once_all_its_caches_have_synced() {
     assert_eq!(informer_sync.check(), Ok(()));
     let _controllers = standby.lead().await.unwrap();
     assert_eq!(informer_sync.check(), Ok(()), "a leader stays ready");
+}
+
+#[tokio::test(start_paused = true)]
+async fn standby_without_controllers_is_ready() {
+    let server = ApiServer::new(Duration::ZERO);
+    let random: Arc<dyn Random> = Arc::new(SeededRandom::new(1));
+    let environment = Environment::new(&server.clients(), &server.clock, &random);
+    let informer_sync = environment.informer_sync.clone();
+    let _standby = Standby::start(&only("tokencleaner"), environment);
+    assert_eq!(informer_sync.check(), Ok(()));
 }
 
 #[tokio::test(start_paused = true)]
