@@ -70,6 +70,15 @@ impl World {
         held
     }
 
+    /// Waits until all connections are idle, and are closed for that. A plain connection is idle shortly after its last
+    /// answer was read.
+    async fn close_idle(&self) {
+        while self.server.open() > 0 {
+            self.clock.step(Duration::from_secs(90));
+            tokio::task::yield_now().await;
+        }
+    }
+
     /// Connections of the requests to `path`.
     fn connections_of(&self, path: &str) -> Vec<usize> {
         let requests = self.server.requests();
@@ -146,11 +155,7 @@ async fn plain_connections_are_used_in_turns_and_closed_when_idle() {
         ok(&world.client()).await;
     }
     assert_eq!(world.server.connections(), 3);
-    // A connection is idle shortly after its last answer was read.
-    while world.server.open() > 0 {
-        world.clock.step(Duration::from_secs(90));
-        tokio::task::yield_now().await;
-    }
+    world.close_idle().await;
 }
 
 #[tokio::test]
@@ -179,6 +184,47 @@ async fn request_whose_caller_gives_up_makes_room() {
     join_all(held).await;
     ok(&world.client()).await;
     assert_eq!(world.server.connections(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn requests_that_are_dropped_at_any_time_leave_no_stream_in_use() {
+    for world in [World::tls(TWO_STREAMS).await, World::plain().await] {
+        let client = world.client();
+        for round in 0..20 {
+            let tasks: Vec<_> = (0..50)
+                .map(|_| {
+                    let client = client.clone();
+                    tokio::spawn(async move { ok(&client).await })
+                })
+                .collect();
+            for task in tasks.iter().skip(round % 3).step_by(2) {
+                task.abort();
+            }
+            for outcome in join_all(tasks).await {
+                assert!(outcome.is_ok() || outcome.is_err_and(|error| error.is_cancelled()));
+            }
+        }
+        world.close_idle().await;
+        ok(&client).await;
+    }
+}
+
+/// A server that shuts down, or balances its load, ends connections by GOAWAY.
+#[tokio::test]
+async fn connection_that_the_server_drains_costs_no_request() {
+    let world = World::tls(Limits::default()).await;
+    let held = world.hold(10).await;
+    world.server.drain();
+    let client = world.client();
+    let write = Request::post("/ok", "{}");
+    while world.server.connections() == 1 {
+        for outcome in join_all((0..10).map(|_| client.send(&write))).await {
+            outcome.unwrap();
+        }
+    }
+    assert_eq!(world.server.connections(), 2);
+    world.server.release();
+    join(held).await;
 }
 
 #[tokio::test]

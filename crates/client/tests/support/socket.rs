@@ -1,6 +1,6 @@
 //! An API server on loopback, as far as connections go.
 
-use std::{convert::Infallible, net::SocketAddr, sync::Arc};
+use std::{convert::Infallible, future::pending, net::SocketAddr, pin::pin, sync::Arc};
 
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
@@ -71,7 +71,7 @@ impl Default for Limits {
 }
 
 /// Answers `/ok` with an empty object, and `/hold` when it is released. Reads the body of a request to `/unread` when it
-/// is released. Breaks the connection at `/break`, and after the first event of a watch on pods. Other watches never end.
+/// is released. Ends a connection after its present requests when it is drained. Breaks the connection at `/break`, and after the first event of a watch on pods. Other watches never end.
 pub struct SocketServer {
     pub address: SocketAddr,
     shared: Arc<Shared>,
@@ -81,6 +81,7 @@ struct Shared {
     log: watch::Sender<Log>,
     limits: Limits,
     released: CancellationToken,
+    drained: CancellationToken,
 }
 
 impl SocketServer {
@@ -123,11 +124,20 @@ impl SocketServer {
         self.shared.released.cancel();
     }
 
+    /// Accepts no more requests on the connections that are open.
+    pub fn drain(&self) {
+        self.shared.drained.cancel();
+    }
+
     async fn start(acceptor: Option<TlsAcceptor>, limits: Limits) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let released = CancellationToken::new();
-        let shared = Arc::new(Shared { log: watch::Sender::default(), limits, released });
+        let shared = Arc::new(Shared {
+            log: watch::Sender::default(),
+            limits,
+            released: CancellationToken::new(),
+            drained: CancellationToken::new(),
+        });
         let serving = Arc::clone(&shared);
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
@@ -167,12 +177,21 @@ async fn serve(
     certificate: Option<Vec<u8>>,
 ) {
     let Limits { streams, window } = shared.limits;
+    // A connection that is opened later is not drained.
+    let drained = shared.drained.clone();
+    let drained =
+        async move { if drained.is_cancelled() { pending().await } else { drained.cancelled().await } };
     let service =
         service_fn(move |request| answer(request, Arc::clone(&shared), connection, certificate.clone()));
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder.http2().max_concurrent_streams(streams).initial_stream_window_size(window);
     // The other side, or this one on purpose, breaks it.
-    let _ = builder.serve_connection(TokioIo::new(stream), service).await;
+    let mut serving = pin!(builder.serve_connection(TokioIo::new(stream), service));
+    tokio::select! {
+        _ = &mut serving => return,
+        () = drained => serving.as_mut().graceful_shutdown(),
+    }
+    let _ = serving.await;
 }
 
 async fn answer(
@@ -209,7 +228,7 @@ async fn answer(
             let rest = stream::once(async move {
                 // So that what is there goes out first.
                 tokio::task::yield_now().await;
-                if breaks { Err(reset()) } else { std::future::pending().await }
+                if breaks { Err(reset()) } else { pending().await }
             });
             Ok(Response::new(BoxBody::new(StreamBody::new(first.chain(rest)))))
         }
@@ -240,7 +259,7 @@ impl Cable {
                     let copied = tokio::io::copy_bidirectional(&mut near, &mut far);
                     if is_cut.run_until_cancelled(copied).await.is_none() {
                         // Both ends stay open, and silent.
-                        std::future::pending::<()>().await;
+                        pending::<()>().await;
                     }
                 });
             }
