@@ -10,7 +10,7 @@
 //! | irrelevant event | processor time of one | a pod that belongs to nobody is patched many times |
 //! | empty event | likewise, of one that wakes a controller for nothing | a settled ReplicaSet's pod is patched |
 //! | pod | processor time of one, from being wanted to being counted as available | a Deployment is created |
-//! | takeover | from the leader's end to the standby's first write | as for start |
+//! | takeover | from the leader's end to the standby's first write; on SIGTERM also with each number of pods | as for start |
 
 mod cluster;
 mod subject;
@@ -121,6 +121,14 @@ impl Task {
                 eprintln!("{pods} pods: {}", subject.name);
                 column.append(&mut steady(&mut cluster, subject, *pods).await?);
             }
+            if self.takeover && *pods > 0 {
+                for (subject, column) in subjects.iter().zip(&mut columns) {
+                    eprintln!("{pods} pods: takeover: {}", subject.name);
+                    let gap = gap(&mut cluster, subject, false).await?;
+                    let name = format!("takeover when the leader is asked to (SIGTERM), {pods} pods");
+                    column.push(Measure::new(name, "ms", gap.as_secs_f64() * 1e3));
+                }
+            }
         }
         if self.takeover {
             let mut cluster = self.cluster(&clock).await?;
@@ -203,23 +211,7 @@ async fn steady(cluster: &mut Cluster, subject: &Subject, pods: usize) -> Result
 async fn takeover(cluster: &mut Cluster, subject: &Subject) -> Result<Vec<Measure>, TaskError> {
     let mut measures = Vec::new();
     for (how, kill) in [("asked to (SIGTERM)", false), ("killed (SIGKILL)", true)] {
-        let probe = cluster.probe().await?;
-        let leader = cluster.start(subject, &["--leader-elect=true"])?;
-        probe.seen().await?;
-        let standby = cluster.start(subject, &["--leader-elect=true"])?;
-        standby.idle(cluster).await?;
-        let start = cluster.now();
-        if kill {
-            leader.end().await?;
-        } else {
-            leader.terminate()?;
-        }
-        // After the leader's end, or it would still see to it.
-        let probe = cluster.probe().await?.from(start);
-        let gap = probe.seen().await?;
-        standby.end().await?;
-        // What the next round's leader finds must not be a lease that somebody held.
-        cluster.forget_lease().await?;
+        let gap = gap(cluster, subject, kill).await?;
         measures.push(Measure::new(
             format!("takeover when the leader is {how}"),
             "ms",
@@ -227,6 +219,28 @@ async fn takeover(cluster: &mut Cluster, subject: &Subject) -> Result<Vec<Measur
         ));
     }
     Ok(measures)
+}
+
+/// Time from the leader's end to the standby's first write.
+async fn gap(cluster: &mut Cluster, subject: &Subject, kill: bool) -> Result<Duration, TaskError> {
+    let probe = cluster.probe().await?;
+    let leader = cluster.start(subject, &["--leader-elect=true"])?;
+    probe.seen().await?;
+    let standby = cluster.start(subject, &["--leader-elect=true"])?;
+    standby.idle(cluster).await?;
+    let start = cluster.now();
+    if kill {
+        leader.end().await?;
+    } else {
+        leader.terminate()?;
+    }
+    // After the leader's end, or it would still see to it.
+    let probe = cluster.probe().await?.from(start);
+    let gap = probe.seen().await?;
+    standby.end().await?;
+    // What the next round's leader finds must not be a lease that somebody held.
+    cluster.forget_lease().await?;
+    Ok(gap)
 }
 
 #[cfg(test)]
