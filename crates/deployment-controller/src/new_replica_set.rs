@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use kcm_api::{
-    Deployment, LabelSelector, POD_TEMPLATE_HASH_LABEL, ReplicaSet, ReplicaSetSpec,
+    Deployment, DeploymentCondition, LabelSelector, POD_TEMPLATE_HASH_LABEL, ReplicaSet, ReplicaSetSpec,
     condition_status::{FALSE, TRUE},
 };
 use kcm_controller_ref_manager::OwnerIdentity;
@@ -249,6 +249,20 @@ fn bump_collision_count(pass: &mut Pass<'_>, name: &str) -> Step<()> {
     Ok(())
 }
 
+/// Sets the condition `Progressing`. Returns `false` if the Deployment has it already, with the same status and reason.
+///
+/// DEVIATION: upstream writes the status with each retry of a create that is refused.
+fn set_progressing(pass: &mut Pass<'_>, condition: DeploymentCondition) -> bool {
+    let same = |current: &DeploymentCondition| {
+        current.status == condition.status && current.reason == condition.reason
+    };
+    if pass.deployment.condition(PROGRESSING).is_some_and(same) {
+        return false;
+    }
+    conditions::set(&mut pass.deployment_mut().status, condition);
+    true
+}
+
 fn report_failed_create(pass: &mut Pass<'_>, name: &str, error: &kcm_api::ApiError) -> Step<()> {
     let message = format!("Failed to create new replica set \"{name}\": {error}");
     if progress_deadline(&pass.deployment).is_some() {
@@ -259,9 +273,10 @@ fn report_failed_create(pass: &mut Pass<'_>, name: &str, error: &kcm_api::ApiErr
             message.clone(),
             pass.now.into(),
         );
-        conditions::set(&mut pass.deployment_mut().status, condition);
-        let why = "the rollout cannot move without its replica set".to_owned();
-        ignore_error(pass, |pass| pass.update_deployment_status(Need::Success, why))?;
+        if set_progressing(pass, condition) {
+            let why = "the rollout cannot move without its replica set".to_owned();
+            ignore_error(pass, |pass| pass.update_deployment_status(Need::Success, why))?;
+        }
     }
     pass.event(EventType::Warning, reason::FAILED_REPLICA_SET_CREATE, message, "the create was refused")
 }

@@ -200,12 +200,16 @@ fn story_name_taken_by_what_an_earlier_sync_created() {
 #[test]
 fn story_create_refused() {
     let mut world = World::new(deployment(2));
-    world.refusals.push(("create", ApiError::status(403, reason::FORBIDDEN, "exceeded 100% of quota")));
+    let refused = || ("create", ApiError::status(403, reason::FORBIDDEN, "exceeded 100% of quota"));
+    // The status cannot be written: the event is recorded all the same.
+    world.refusals.push(refused());
+    world.refusals.push(("update status", ApiError::status(500, "InternalError", "out of order")));
+    world.sync().unwrap_err();
+    world.refusals.push(refused());
     world.sync().unwrap_err();
     assert_eq!(world.deployment.condition(PROGRESSING).unwrap().reason, "ReplicaSetCreateError");
-    // Not even the status can be written: the event comes all the same.
-    world.refusals.push(("create", ApiError::status(403, reason::FORBIDDEN, "exceeded quota")));
-    world.refusals.push(("update status", ApiError::status(500, "InternalError", "out of order")));
+    // The condition is there, so the status is not written again.
+    world.refusals.push(refused());
     world.sync().unwrap_err();
     let details = StatusDetails {
         causes: vec![StatusCause { reason: "NamespaceTerminating".to_owned(), ..StatusCause::default() }],

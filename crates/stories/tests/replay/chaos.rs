@@ -279,7 +279,10 @@ const ROLLS_BACK: &str = "- invariant: recreate-overlap
 
 /// What goes for every story in which somebody deletes ReplicaSets.
 const FORGETS: &str =
-    "- {invariant: revisions, reason: 'They follow from the ReplicaSets that there are (US-4.8).'}";
+    "- {invariant: revisions, reason: 'They follow from the ReplicaSets that there are (US-4.8).'}
+- invariant: idle-write
+  reason: >-
+    A ReplicaSet that is created again before its pods have moved is announced again, in the same words (US-4.8).";
 
 /// What was taken is given back, more than once, for a pod that goes meanwhile ends the attempt; and all must come to
 /// rest.
