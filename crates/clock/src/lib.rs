@@ -15,7 +15,7 @@ mod real;
 mod simulated;
 
 pub use fake::FakeClock;
-pub use random::{Random, SeededRandom, jitter};
+pub use random::{Random, SeededRandom, generate_name, is_generated_name, jitter};
 pub use real::RealClock;
 pub use simulated::SimulatedClock;
 

@@ -1,4 +1,4 @@
-use kcm_clock::Random;
+use kcm_clock::{Random, generate_name};
 use serde_json::Value;
 
 use super::{
@@ -64,7 +64,7 @@ impl Registry {
         let mut result = Err(ApiStatus::internal("no name was tried"));
         for _ in 0..attempts {
             if generated {
-                set(&mut object, &["metadata", "name"], generate_name(&prefix, &*self.random));
+                set(&mut object, &["metadata", "name"], generate_name(&*self.random, &prefix));
             }
             let attempt = if generated { object.clone() } else { std::mem::take(&mut object) };
             result = self.create_named(resource, namespace, &asked, attempt, options, &mut warnings);
@@ -149,41 +149,11 @@ fn new_uid(random: &dyn Random) -> String {
     uuid::Builder::from_random_bytes(bytes.to_be_bytes()).into_uuid().to_string()
 }
 
-/// `prefix`, cut to 58 characters, and five random ones.
-///
-/// Upstream counterpart: `names.SimpleNameGenerator`; `rand.String` for the alphabet, in which no word can be
-/// spelt.
-fn generate_name(prefix: &str, random: &dyn Random) -> String {
-    const ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
-    let mut name: String = prefix.chars().take(58).collect();
-    let mut number = random.next_u64();
-    for _ in 0..5 {
-        let index = number % ALPHABET.len() as u64;
-        number /= ALPHABET.len() as u64;
-        name.push(
-            usize::try_from(index)
-                .ok()
-                .and_then(|index| ALPHABET.get(index))
-                .map_or('x', |byte| char::from(*byte)),
-        );
-    }
-    name
-}
-
 #[cfg(test)]
 mod tests {
     use kcm_clock::SeededRandom;
 
     use super::*;
-
-    #[test]
-    fn generated_name_of_a_long_prefix_fits_a_label() {
-        let random = SeededRandom::new(1);
-        let name = generate_name(&"p".repeat(80), &random);
-        assert_eq!(name.len(), 63);
-        assert!(generate_name("web-", &random).starts_with("web-"));
-        assert_ne!(generate_name("web-", &random), generate_name("web-", &random));
-    }
 
     #[test]
     fn new_uid_is_a_random_one() {

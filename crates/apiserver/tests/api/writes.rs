@@ -78,6 +78,18 @@ async fn create_with_a_generated_name_gets_one() {
 }
 
 #[tokio::test]
+async fn create_with_a_name_and_a_base_keeps_both() {
+    let client = Client::new();
+    let mut named = replica_set("web-bcdfg");
+    named["metadata"]["generateName"] = json!("web-");
+    let created = client.post(REPLICA_SETS, &named).await.expect(201);
+    let metadata = &created["metadata"];
+    assert_eq!((&metadata["name"], &metadata["generateName"]), (&json!("web-bcdfg"), &json!("web-")));
+    let message = client.post(REPLICA_SETS, &named).await.refused(409, "AlreadyExists");
+    assert_eq!(message, "replicasets.apps \"web-bcdfg\" already exists");
+}
+
+#[tokio::test]
 async fn dry_run_answers_as_if_and_writes_nothing() {
     let client = Client::new();
     let before = client.server.revision();
