@@ -30,7 +30,7 @@ async fn api_server_killed_in_mid_rollout_costs_no_pod(mut cluster: Cluster) {
     manager.until_it_says("will try again").await;
     cluster.start_server().await;
     cluster.until_rolled_out("web").await;
-    // Some of what was asked for was done and not answered: that is looked for before it is asked for again.
+    // Some requests took effect without a response: they are repeated with the same names.
     assert_no_pod_was_made_in_vain(&mut cluster).await;
     assert_eq!(manager.terminate().await, Some(0));
 }

@@ -119,14 +119,6 @@ impl Selector {
         matches!(&self.0, Kind::All(requirements) if requirements.is_empty())
     }
 
-    /// It as the parameter `labelSelector` of a list has it; none where it matches nothing, which that cannot say.
-    ///
-    /// Upstream counterpart: `labels.Selector.String`.
-    pub fn to_query(&self) -> Option<String> {
-        let Kind::All(requirements) = &self.0 else { return None };
-        Some(requirements.iter().map(Requirement::to_query).collect::<Vec<_>>().join(","))
-    }
-
     /// The one value that label `key` must have for a match, if the selector says so.
     ///
     /// It lets a cache look up by that label instead of trying every object.
@@ -155,17 +147,6 @@ impl Requirement {
             }
         }
         Ok(Self { key: key.to_owned(), test })
-    }
-
-    fn to_query(&self) -> String {
-        let key = &self.key;
-        match &self.test {
-            Test::In(values) if values.len() == 1 => format!("{key}={}", values.concat()),
-            Test::In(values) => format!("{key} in ({})", values.join(",")),
-            Test::NotIn(values) => format!("{key} notin ({})", values.join(",")),
-            Test::Exists => key.clone(),
-            Test::DoesNotExist => format!("!{key}"),
-        }
     }
 
     fn matches(&self, labels: &Labels) -> bool {
@@ -244,23 +225,6 @@ mod tests {
         assert_eq!(verdict(&expression("NotIn", &["b"])), (false, true, true));
         assert_eq!(verdict(&expression("Exists", &[])), (true, true, false));
         assert_eq!(verdict(&expression("DoesNotExist", &[])), (false, false, true));
-    }
-
-    #[test]
-    fn selector_is_written_as_a_list_is_asked_with_it() {
-        let selector = compile(json!({
-            "matchLabels": {"app": "web", "empty": ""},
-            "matchExpressions": [
-                {"key": "a", "operator": "In", "values": ["b", "c"]},
-                {"key": "d", "operator": "NotIn", "values": ["e", "f"]},
-                {"key": "g", "operator": "Exists"},
-                {"key": "h", "operator": "DoesNotExist"},
-            ],
-        }));
-        let query = "app=web,empty=,a in (b,c),d notin (e,f),g,!h";
-        assert_eq!(selector.unwrap().to_query().as_deref(), Some(query));
-        assert_eq!(compile(json!({})).unwrap().to_query().as_deref(), Some(""));
-        assert_eq!(Selector::new(None).unwrap().to_query(), None);
     }
 
     #[test]

@@ -80,7 +80,8 @@ impl ApiClient {
 
     /// Sends `request` and answers with the body of the answer.
     ///
-    /// Waits for the rate limit first. Sends again what upstream sends again; never a POST, except after 429.
+    /// Waits for the rate limit first. Repeats a request where upstream does, and a [create with a
+    /// name](Request::create) after a broken connection. A request that is not idempotent is repeated after 429 only.
     ///
     /// # Errors
     ///
@@ -95,16 +96,18 @@ impl ApiClient {
     pub async fn send(&self, request: &Request) -> Result<Bytes, ApiError> {
         let start = self.0.clock.monotonic();
         let mut sent = 0;
+        let mut first_sent = None;
         let outcome = loop {
             self.throttle(request, sent + 1).await;
             sent += 1;
+            let first_sent = *first_sent.get_or_insert_with(|| self.0.clock.monotonic());
             let attempt = self.0.gate.pass(&request.method, &*self.0.clock, self.attempt(request, sent));
             let failure = match attempt.await {
                 Ok(Ok(body)) => break Ok(body),
                 Ok(Err(failure)) => failure,
                 Err(Closed) => break Err(ApiError::NotLeading(self.describe(request))),
             };
-            if let Err(error) = self.wait_or_give_up(request, sent, failure).await {
+            if let Err(error) = self.wait_or_give_up(request, sent, first_sent, failure).await {
                 break Err(error);
             }
         };
@@ -124,6 +127,7 @@ impl ApiClient {
 
     /// Opens a stream at `request`. The time-out is for the head of the answer. No token is taken.
     pub(crate) async fn open(&self, request: &Request) -> Result<Response<Body>, ApiError> {
+        let first_sent = self.0.clock.monotonic();
         let mut sent = 0;
         loop {
             sent += 1;
@@ -135,7 +139,7 @@ impl ApiClient {
                 Ok(answer) => return Ok(answer),
                 Err(failure) => failure,
             };
-            self.wait_or_give_up(request, sent, failure).await?;
+            self.wait_or_give_up(request, sent, first_sent, failure).await?;
         }
     }
 
@@ -262,8 +266,17 @@ impl ApiClient {
         }
     }
 
-    async fn wait_or_give_up(&self, request: &Request, sent: u32, failure: Failure) -> Result<(), ApiError> {
-        let wait = retry::wait_before_retry(&request.method, sent, failure.ending);
+    /// Waits before the next attempt, or returns the error if there is none. `first_sent` is the time of the first
+    /// attempt on the monotonic clock.
+    async fn wait_or_give_up(
+        &self,
+        request: &Request,
+        sent: u32,
+        first_sent: Duration,
+        failure: Failure,
+    ) -> Result<(), ApiError> {
+        let elapsed = self.0.clock.monotonic().saturating_sub(first_sent);
+        let wait = retry::wait_before_retry(request.repetition(), sent, elapsed, failure.ending);
         let Some(wait) = wait.filter(|_| self.0.repeats) else {
             return Err(failure.error);
         };

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use bytes::Bytes;
 use http::Method;
-use kcm_api::{ApiError, Deployment, ObjectKey, Pod, PodDecoder, ReplicaSet, Selector};
+use kcm_api::{ApiError, Deployment, ObjectKey, Pod, PodDecoder, ReplicaSet};
 use kcm_controller_ref_manager::OwnerPatch;
 use kcm_controller_util::{DeploymentControl, PodControl, PodManifest, ReplicaSetControl};
 use kcm_events::EventSink;
@@ -34,14 +34,17 @@ impl ApiClient {
         self.one(&Request::get(path::<K>(key))).await
     }
 
-    /// Creates an object from its JSON text; answers with it as stored. Never sent twice, except after 429.
+    /// Creates an object from its JSON text, which contains its name; answers with it as stored.
+    ///
+    /// The name makes the request idempotent, so that it is sent again if its connection breaks. If an attempt took
+    /// effect, the next one is refused: `AlreadyExists` may mean that this call created the object.
     ///
     /// # Errors
     ///
     /// As [`get`](Self::get).
     pub async fn create<K: Kind>(&self, namespace: &str, body: impl Into<Bytes>) -> Result<K, ApiError> {
         let path = namespaced_path(K::API_VERSION, K::PLURAL, namespace);
-        self.one(&Request::json(Method::POST, path, body)).await
+        self.one(&Request::create(path, body)).await
     }
 
     /// Replaces an object, or a part of it such as `status`, by its JSON text; answers with it as stored.
@@ -131,8 +134,19 @@ fn deployment_json(object: &Deployment) -> Result<Bytes, ApiError> {
 
 #[async_trait]
 impl PodControl for ApiClient {
-    async fn create_pod(&self, namespace: &str, manifest: &PodManifest) -> Result<Pod, ApiError> {
-        self.create(namespace, manifest.as_json().to_owned()).await
+    async fn create_pod(&self, key: &ObjectKey, manifest: &PodManifest) -> Result<Pod, ApiError> {
+        self.create(&key.namespace, manifest.to_json(&key.name)).await
+    }
+
+    /// A list, because upstream's roles for the controllers of pods allow to list pods and not to get one.
+    async fn find_pod(&self, key: &ObjectKey) -> Result<Option<Pod>, ApiError> {
+        // No version: the newest state, not that of the server's watch cache.
+        let newest = ListOptions { resource_version: None };
+        let mut list = list::list::<Pod>(self, &PodDecoder::default(), Scope::One(key), &newest).await?;
+        match list.undecodable.pop() {
+            Some(pod) => Err(ApiError::Decode(format!("pod {key} cannot be decoded: {}", pod.error))),
+            None => Ok(list.items.pop()),
+        }
     }
 
     async fn delete_pod(&self, pod: &ObjectKey) -> Result<(), ApiError> {
@@ -141,15 +155,6 @@ impl PodControl for ApiClient {
 
     async fn patch_pod(&self, pod: &ObjectKey, patch: &OwnerPatch) -> Result<Pod, ApiError> {
         self.patch(pod, patch.as_json()).await
-    }
-
-    async fn list_pods(&self, namespace: &str, selector: &Selector) -> Result<Vec<Pod>, ApiError> {
-        let Some(labels) = selector.to_query() else { return Ok(Vec::new()) };
-        let scope = Scope::Selected { namespace, labels: &labels };
-        // No version: the newest state, not what some cache of the server's happens to hold.
-        let newest = ListOptions { resource_version: None };
-        let list = list::list::<Pod>(self, &PodDecoder::default(), scope, &newest).await?;
-        Ok(list.items)
     }
 }
 
@@ -199,7 +204,7 @@ impl DeploymentControl for ApiClient {
 impl EventSink for ApiClient {
     async fn create(&self, namespace: &str, event: &Value) -> Result<Value, ApiError> {
         let path = namespaced_path(CORE, EVENTS, namespace);
-        self.event(&Request::json(Method::POST, path, event.to_string())).await
+        self.event(&Request::create(path, event.to_string())).await
     }
 
     async fn patch(&self, namespace: &str, name: &str, patch: &Value) -> Result<Value, ApiError> {

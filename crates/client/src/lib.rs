@@ -51,7 +51,7 @@ pub use kind::Kind;
 pub use limiter::{RateLimit, TokenBucket};
 pub use observer::{Call, NoObserver, Observer};
 pub use replication_controllers::ReplicationControllers;
-pub use request::Request;
+pub use request::{Repetition, Request};
 pub use transport::{ConfigError, Server};
 
 /// The body of a request, for services that [`ClientFactory::in_process`] is to talk to.

@@ -1,7 +1,7 @@
 //! Lists, page by page.
 
 use bytes::Bytes;
-use kcm_api::ApiError;
+use kcm_api::{ApiError, ObjectKey};
 use kcm_informer::{List, ListOptions, Undecodable};
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -20,8 +20,8 @@ const PAGE: &str = "500";
 pub(crate) enum Scope<'a> {
     /// All of them.
     Cluster,
-    /// Those of a namespace whose labels match.
-    Selected { namespace: &'a str, labels: &'a str },
+    /// One of them, or none.
+    One(&'a ObjectKey),
 }
 
 /// The objects of a type.
@@ -66,11 +66,9 @@ fn page_request<K: Kind>(
 ) -> Request {
     let mut query = match scope {
         Scope::Cluster => Query::new(collection_path(K::API_VERSION, K::PLURAL)),
-        Scope::Selected { namespace, labels } => {
-            let mut query = Query::new(namespaced_path(K::API_VERSION, K::PLURAL, namespace));
-            if !labels.is_empty() {
-                query.add("labelSelector", labels);
-            }
+        Scope::One(key) => {
+            let mut query = Query::new(namespaced_path(K::API_VERSION, K::PLURAL, &key.namespace));
+            query.add("fieldSelector", &format!("metadata.name={}", key.name));
             query
         }
     };

@@ -4,13 +4,20 @@
 
 use std::time::Duration;
 
-use http::{HeaderMap, Method, StatusCode, header::RETRY_AFTER};
+use http::{HeaderMap, StatusCode, header::RETRY_AFTER};
+
+use crate::request::Repetition;
 
 /// How often a request is sent again at most.
 pub(crate) const MAX_RETRIES: u32 = 10;
 
 /// What to wait when the connection broke and nobody says how long.
 const AFTER_BROKEN_CONNECTION: Duration = Duration::from_secs(1);
+
+/// Time after the first attempt during which a create with a name is repeated after a broken connection.
+///
+/// A longer time would hold up the sync that waits for it. Callers send the same create again in their next sync.
+const REPEAT_CREATES_FOR: Duration = Duration::from_secs(10);
 
 /// DEVIATION: upstream waits as long as the server says. A worker that waits cannot do anything else, so one bad
 /// header could hold all of them for hours.
@@ -34,32 +41,36 @@ pub(crate) enum Ending {
     TimedOut,
 }
 
-/// How long to wait before sending again a request that was sent `sent` times; `None` when it shall not be.
+/// Returns the time to wait before a request is sent again that was sent `sent` times, `elapsed` after the first
+/// attempt. `None` if it is not sent again.
 ///
-/// As upstream: at most ten times, when the server refuses with 429 or a 5xx *and* says when to come back; and a
-/// read whose connection broke.
+/// As upstream, a request is sent again at most ten times: if the server refuses it with 429 or a 5xx and a
+/// `Retry-After` header, or if it is a read and the connection broke.
 ///
-/// DEVIATION: a POST is sent again after 429 only, which is decided before anything is done. A 5xx may come
-/// from a proxy that lost patience with a server that did what it was told, and a pod must not be created
-/// twice. Upstream repeats it when there is a `Retry-After` (kube-rs/kube#2082 shows what comes of it).
-pub(crate) fn wait_before_retry(method: &Method, sent: u32, ending: Ending) -> Option<Duration> {
+/// DEVIATION: a create with a name is repeated after a broken connection, too: the name makes it idempotent. A request
+/// that is not idempotent is repeated after 429 only, which is decided before the server does anything; upstream also
+/// repeats it after a 5xx with `Retry-After` (kube-rs/kube#2082 shows the consequences).
+pub(crate) fn wait_before_retry(
+    repetition: Repetition,
+    sent: u32,
+    elapsed: Duration,
+    ending: Ending,
+) -> Option<Duration> {
     if sent > MAX_RETRIES {
         return None;
     }
-    match ending {
-        Ending::Refused { code, retry_after } => {
-            let again =
-                code == StatusCode::TOO_MANY_REQUESTS || (code.is_server_error() && is_repeatable(method));
+    match (ending, repetition) {
+        (Ending::Refused { code, retry_after }, _) => {
+            let again = code == StatusCode::TOO_MANY_REQUESTS
+                || (code.is_server_error() && repetition != Repetition::NotIdempotent);
             retry_after.filter(|_| again).map(|wait| wait.min(LONGEST_WAIT))
         }
-        Ending::Broken if *method == Method::GET => Some(AFTER_BROKEN_CONNECTION),
-        Ending::NotConnected | Ending::Broken | Ending::TimedOut => None,
+        (Ending::Broken, Repetition::Read) => Some(AFTER_BROKEN_CONNECTION),
+        (Ending::Broken, Repetition::NamedCreate) if elapsed < REPEAT_CREATES_FOR => {
+            Some(AFTER_BROKEN_CONNECTION)
+        }
+        (Ending::Broken | Ending::NotConnected | Ending::TimedOut, _) => None,
     }
-}
-
-/// Doing it twice is doing it once: all but POST. An update carries a resource version, a patch of ours a UID.
-fn is_repeatable(method: &Method) -> bool {
-    *method != Method::POST
 }
 
 /// The header `Retry-After` in seconds. Its other form, a date, is not understood, as upstream.
@@ -80,50 +91,60 @@ mod tests {
         }
     }
 
+    fn wait(repetition: Repetition, ending: Ending) -> Option<Duration> {
+        wait_before_retry(repetition, 1, Duration::ZERO, ending)
+    }
+
+    const ALL: [Repetition; 4] =
+        [Repetition::Read, Repetition::NamedCreate, Repetition::Change, Repetition::NotIdempotent];
+
     #[test]
     fn refusal_is_repeated_only_when_the_server_says_when() {
-        let wait = |method, ending| wait_before_retry(&method, 1, ending);
         let two_seconds = Some(Duration::from_secs(2));
-        assert_eq!(wait(Method::GET, refused(503, Some(2))), two_seconds);
-        assert_eq!(wait(Method::PUT, refused(500, Some(2))), two_seconds);
-        assert_eq!(wait(Method::POST, refused(429, Some(2))), two_seconds);
-        assert_eq!(wait(Method::GET, refused(503, None)), None);
-        assert_eq!(wait(Method::GET, refused(429, None)), None);
-        assert_eq!(wait(Method::GET, refused(409, Some(2))), None);
-    }
-
-    #[test]
-    fn post_is_not_repeated_after_anything_but_429() {
-        let endings = [
-            refused(500, Some(1)),
-            refused(504, Some(1)),
-            Ending::Broken,
-            Ending::NotConnected,
-            Ending::TimedOut,
-        ];
-        for ending in endings {
-            assert_eq!(wait_before_retry(&Method::POST, 1, ending), None, "{ending:?}");
+        for repetition in ALL {
+            let idempotent = repetition != Repetition::NotIdempotent;
+            assert_eq!(wait(repetition, refused(429, Some(2))), two_seconds, "{repetition:?}");
+            for code in [500, 503, 504] {
+                let expected = two_seconds.filter(|_| idempotent);
+                assert_eq!(wait(repetition, refused(code, Some(2))), expected, "{repetition:?} {code}");
+                assert_eq!(wait(repetition, refused(code, None)), None, "{repetition:?} {code}");
+            }
+            assert_eq!(wait(repetition, refused(429, None)), None);
+            assert_eq!(wait(repetition, refused(409, Some(2))), None);
         }
     }
 
     #[test]
-    fn broken_connection_is_repeated_for_reads_alone() {
-        assert!(wait_before_retry(&Method::GET, 1, Ending::Broken).is_some());
-        assert_eq!(wait_before_retry(&Method::GET, 1, Ending::NotConnected), None);
-        for method in [Method::PUT, Method::PATCH, Method::DELETE] {
-            assert_eq!(wait_before_retry(&method, 1, Ending::Broken), None);
+    fn broken_connection_is_repeated_for_reads_and_creates_with_a_name() {
+        for repetition in ALL {
+            let expected = matches!(repetition, Repetition::Read | Repetition::NamedCreate);
+            assert_eq!(wait(repetition, Ending::Broken).is_some(), expected, "{repetition:?}");
+            assert_eq!(wait(repetition, Ending::NotConnected), None);
+            assert_eq!(wait(repetition, Ending::TimedOut), None);
         }
+    }
+
+    #[test]
+    fn create_is_repeated_for_ten_seconds() {
+        let wait = |repetition, seconds| {
+            wait_before_retry(repetition, 1, Duration::from_secs(seconds), Ending::Broken)
+        };
+        assert!(wait(Repetition::NamedCreate, 9).is_some());
+        assert_eq!(wait(Repetition::NamedCreate, 10), None);
+        assert!(wait(Repetition::Read, 10).is_some());
     }
 
     #[test]
     fn request_sent_eleven_times_is_given_up() {
-        assert!(wait_before_retry(&Method::GET, MAX_RETRIES, refused(429, Some(1))).is_some());
-        assert_eq!(wait_before_retry(&Method::GET, MAX_RETRIES + 1, refused(429, Some(1))), None);
+        let refused = refused(429, Some(1));
+        let wait = |sent| wait_before_retry(Repetition::Read, sent, Duration::ZERO, refused);
+        assert!(wait(MAX_RETRIES).is_some());
+        assert_eq!(wait(MAX_RETRIES + 1), None);
     }
 
     #[test]
     fn very_long_wait_is_cut() {
-        assert_eq!(wait_before_retry(&Method::GET, 1, refused(429, Some(86_400))), Some(LONGEST_WAIT));
+        assert_eq!(wait(Repetition::Read, refused(429, Some(86_400))), Some(LONGEST_WAIT));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use futures_util::future::BoxFuture;
-use http::{HeaderValue, Method, StatusCode};
+use http::{HeaderValue, StatusCode};
 use kcm_api::{ApiError, ObjectKey, Time};
 use kcm_clock::Clock;
 use kube_client::Client;
@@ -171,7 +171,7 @@ impl ServiceAccount {
             "kind": "ServiceAccount", "apiVersion": CORE, "metadata": {"name": &**name, "namespace": &**namespace},
         });
         let path = namespaced_path(CORE, PLURAL, namespace);
-        match self.client.send(&Request::json(Method::POST, path, account.to_string())).await {
+        match self.client.send(&Request::create(path, account.to_string())).await {
             // Somebody else was faster.
             Err(error) if error.code() == Some(StatusCode::CONFLICT.as_u16()) => Ok(()),
             other => other.map(drop),

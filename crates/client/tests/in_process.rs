@@ -11,7 +11,7 @@ use std::{
 
 use futures_util::StreamExt;
 use http::Method;
-use kcm_api::{ApiError, Deployment, ObjectKey, Pod, ReplicaSet, Selector};
+use kcm_api::{ApiError, Deployment, ObjectKey, Pod, ReplicaSet};
 use kcm_client::{ApiClient, Call, ClientOptions, Observer, RateLimit, ReplicationControllers, Request};
 use kcm_clock::{Clock, SimulatedClock, Timestamp};
 use kcm_controller_ref_manager::OwnerPatch;
@@ -62,6 +62,26 @@ async fn post_whose_connection_breaks_is_sent_once() {
     let ApiError::Transport(message) = error else { panic!("{error:?}") };
     assert_eq!(message, "POST /api/v1/namespaces/default/pods: connection reset by the script");
     assert_eq!(server.seen().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn create_with_a_name_whose_connection_breaks_is_sent_again_for_ten_seconds() {
+    let create = Request::create("/api/v1/namespaces/default/pods", r#"{"metadata":{"name":"web"}}"#);
+    let server = scripted([Answer::Break, Answer::Break, ok("{}")]);
+    server.client().send(&create).await.unwrap();
+    let seconds: Vec<_> = server.seen().iter().map(|seen| seen.at.as_secs()).collect();
+    assert_eq!(seconds, [0, 1, 2]);
+
+    let server = scripted((0..20).map(|_| Answer::Break));
+    let error = server.client().send(&create).await.unwrap_err();
+    assert!(matches!(error, ApiError::Transport(_)), "{error:?}");
+    assert_eq!(server.seen().last().unwrap().at.as_secs(), 10);
+
+    for refusal in [refused(500, None), refused(504, None), refused(409, Some("1"))] {
+        let server = scripted([refusal, ok("{}")]);
+        server.client().send(&create).await.unwrap_err();
+        assert_eq!(server.seen().len(), 1);
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -622,20 +642,15 @@ async fn list_of_a_given_version_is_one_request() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pods_of_a_selector_are_listed_in_their_namespace_at_their_newest() {
-    let server = scripted([page(&[pod("a", "1")], "9", "t"), page(&[pod("b", "2")], "9", "")]);
-    let selector = |json: Value| Selector::new(Some(&serde_json::from_value(json).unwrap())).unwrap();
-    let web = selector(json!({"matchLabels": {"app": "web"},
-        "matchExpressions": [{"key": "x", "operator": "NotIn", "values": ["y", "z"]}]}));
-    let pods = server.client().list_pods("default", &web).await.unwrap();
-    assert_eq!(names(&pods), ["default/a", "default/b"]);
-    let path = "/api/v1/namespaces/default/pods?labelSelector=app%3Dweb%2Cx%20notin%20%28y%2Cz%29&limit=500";
-    let paths: Vec<_> = server.seen().into_iter().map(|seen| seen.path).collect();
-    assert_eq!(paths, [path.to_owned(), format!("{path}&continue=t")]);
-    // What selects nothing is not taken for what selects everything.
-    let none = Selector::new(None).unwrap();
-    assert!(server.client().list_pods("default", &none).await.unwrap().is_empty());
-    assert_eq!(server.seen().len(), 2);
+async fn pod_is_found_by_a_list_of_its_name_at_its_newest() {
+    let bad = json!({"metadata": {"namespace": "default", "name": "web-1", "labels": 5}});
+    let server = scripted([page(&[pod("web-1", "1")], "9", ""), page(&[], "9", ""), page(&[bad], "9", "")]);
+    let key = ObjectKey::new("default", "web-1");
+    assert_eq!(server.client().find_pod(&key).await.unwrap().unwrap().key, key);
+    assert!(server.client().find_pod(&key).await.unwrap().is_none());
+    assert!(matches!(server.client().find_pod(&key).await, Err(ApiError::Decode(_))));
+    let path = "/api/v1/namespaces/default/pods?fieldSelector=metadata.name%3Dweb-1&limit=500";
+    assert!(server.seen().iter().all(|seen| seen.path == path), "{:?}", server.seen());
 }
 
 #[tokio::test(start_paused = true)]

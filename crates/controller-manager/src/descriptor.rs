@@ -94,6 +94,7 @@ fn replica_set(context: &Context) -> Runner {
     let recorder = context.recorder(&client, REPLICA_SET.component);
     let config = Config::new(
         context.clock(),
+        context.random(),
         context.pods(),
         context.replica_sets(),
         client.clone(),
@@ -126,6 +127,7 @@ fn replication_controller(context: &Context) -> Runner {
     let controllers = Arc::new(ReplicationControllers::new((*client).clone()));
     let config = Config::new(
         context.clock(),
+        context.random(),
         context.pods(),
         context.replication_controllers(),
         client,

@@ -4,7 +4,7 @@
 //! a recorder.
 
 use async_trait::async_trait;
-use kcm_api::{ApiError, Deployment, ObjectKey, Pod, ReplicaSet, Selector};
+use kcm_api::{ApiError, Deployment, ObjectKey, Pod, ReplicaSet};
 use kcm_controller_ref_manager::OwnerPatch;
 
 use crate::PodManifest;
@@ -14,13 +14,23 @@ use crate::PodManifest;
 /// Upstream counterpart: `controller.PodControlInterface`, less the events.
 #[async_trait]
 pub trait PodControl: Send + Sync + 'static {
-    /// Creates a pod. Never sent twice: an error that [may have taken effect](ApiError::may_have_taken_effect) may mean
-    /// that the pod exists, or will. [`list_pods`](Self::list_pods) tells.
+    /// Creates the pod `key` from `manifest`.
+    ///
+    /// The request can be sent again: if the pod exists, the API server refuses it with `AlreadyExists`. After any
+    /// other error the pod may exist, or may be created later: an earlier request for the same name, or an attempt
+    /// that the transport repeated, may have taken effect.
     ///
     /// # Errors
     ///
     /// What the server or the transport says.
-    async fn create_pod(&self, namespace: &str, manifest: &PodManifest) -> Result<Pod, ApiError>;
+    async fn create_pod(&self, key: &ObjectKey, manifest: &PodManifest) -> Result<Pod, ApiError>;
+
+    /// Reads the newest state of a pod, past all caches. `None` if there is none.
+    ///
+    /// # Errors
+    ///
+    /// What the server or the transport says.
+    async fn find_pod(&self, key: &ObjectKey) -> Result<Option<Pod>, ApiError>;
 
     /// Asks for a pod to go, with no precondition and its own grace period (US-3.3).
     ///
@@ -35,14 +45,6 @@ pub trait PodControl: Send + Sync + 'static {
     ///
     /// What the server or the transport says.
     async fn patch_pod(&self, pod: &ObjectKey, patch: &OwnerPatch) -> Result<Pod, ApiError>;
-
-    /// The pods in `namespace` that `selector` matches, as they are now: whatever was written before this was asked is
-    /// in the answer. For when it is not known what was written.
-    ///
-    /// # Errors
-    ///
-    /// What the server or the transport says.
-    async fn list_pods(&self, namespace: &str, selector: &Selector) -> Result<Vec<Pod>, ApiError>;
 }
 
 /// Reads past the cache, and writes, of ReplicaSets.

@@ -7,11 +7,18 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use thiserror::Error;
 
-/// The body of a pod create request: the same for every pod of a ReplicaSet, so it is made once.
+/// The body of a pod create request without the name: the same for every pod of a ReplicaSet, so it is made once.
 ///
 /// Upstream counterpart: `controller.GetPodFromTemplate` (US-3.3).
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PodManifest(Arc<str>);
+pub struct PodManifest {
+    generate_name: Arc<str>,
+    /// The body from the first field of the metadata to the end.
+    tail: Arc<str>,
+}
+
+/// Beginning of every body.
+const HEAD: &str = r#"{"kind":"Pod","apiVersion":"v1","metadata":{"#;
 
 /// Why a template and an owner make no pod.
 #[derive(Debug, Error)]
@@ -36,12 +43,10 @@ pub enum ManifestError {
     Json(#[from] serde_json::Error),
 }
 
-/// Fields in the order in which upstream sends them.
+/// Fields in the order in which upstream sends them, after kind and version.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Body<'a> {
-    kind: &'static str,
-    api_version: &'static str,
     metadata: Metadata<'a>,
     spec: &'a RawValue,
     status: Empty,
@@ -63,7 +68,7 @@ struct Metadata<'a> {
 struct Empty {}
 
 impl PodManifest {
-    /// The pod that `template` asks for, managed by `owner`, named by the server after it.
+    /// The pod that `template` asks for, managed by `owner`, with a `generateName` made from the owner's name.
     ///
     /// The template's spec goes in as the text it came as, so no field of it can be lost. There is no namespace
     /// in the body; it is in the URL.
@@ -90,8 +95,6 @@ impl PodManifest {
             return Err(ManifestError::NoLabels);
         }
         let body = Body {
-            kind: "Pod",
-            api_version: "v1",
             metadata: Metadata {
                 generate_name,
                 labels: template.labels(),
@@ -102,12 +105,22 @@ impl PodManifest {
             spec: serde_json::from_str(template.spec_json())?,
             status: Empty {},
         };
-        Ok(Self(serde_json::to_string(&body)?.into()))
+        let body = serde_json::to_string(&body)?;
+        let tail = body.strip_prefix(r#"{"metadata":{"#).unwrap_or_default();
+        Ok(Self { generate_name: generate_name.into(), tail: tail.into() })
     }
 
-    /// The pod as JSON text.
-    pub fn as_json(&self) -> &str {
-        &self.0
+    /// The base of the pod's name, as sent in `metadata.generateName`.
+    pub fn generate_name(&self) -> &str {
+        &self.generate_name
+    }
+
+    /// The body of the request that creates the pod with this name.
+    ///
+    /// DEVIATION: upstream leaves the name to the API server, so that a repeated request creates another pod. With a
+    /// name, a repeated request is refused with `AlreadyExists`.
+    pub fn to_json(&self, name: &str) -> String {
+        format!("{HEAD}\"name\":{},{}", serde_json::Value::from(name), self.tail)
     }
 }
 
@@ -169,18 +182,20 @@ mod tests {
             "spec": {"containers": [{"name": "c", "futureField": 1}]},
         }));
         let default = PodManifest::from_template(&template, &owner("rs")).unwrap();
+        assert_eq!(default.generate_name(), "rs-");
         assert_eq!(
-            default.as_json(),
+            default.to_json("rs-x7k2p"),
             concat!(
-                r#"{"kind":"Pod","apiVersion":"v1","metadata":{"generateName":"rs-","labels":{"a":"b"},"#,
+                r#"{"kind":"Pod","apiVersion":"v1","metadata":{"name":"rs-x7k2p","generateName":"rs-","labels":{"a":"b"},"#,
                 r#""annotations":{"n":"x"},"ownerReferences":[{"apiVersion":"apps/v1","kind":"ReplicaSet","#,
                 r#""name":"rs","uid":"u","controller":true,"blockOwnerDeletion":true}],"finalizers":["f/g"]},"#,
                 r#""spec":{"containers":[{"futureField":1,"name":"c"}]},"status":{}}"#
             )
         );
         let explicit = PodManifest::with_generate_name(&template, &owner("rs"), "hello-").unwrap();
-        let explicit: Value = serde_json::from_str(explicit.as_json()).unwrap();
+        let explicit: Value = serde_json::from_str(&explicit.to_json("\"x")).unwrap();
         assert_eq!(explicit["metadata"]["generateName"], "hello-");
+        assert_eq!(explicit["metadata"]["name"], "\"x");
     }
 
     #[test]

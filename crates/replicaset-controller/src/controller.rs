@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use kcm_api::{ObjectKey, Pod, ReplicaSet};
-use kcm_clock::Clock;
+use kcm_clock::{Clock, Random};
 use kcm_controller_util::{
     ConsistencyStore, GroupResource, NoSyncMetrics, PodControl, ReplicaSetControl, SyncMetrics, SyncResult,
     consistency::ReadVersion, run_workers,
@@ -15,7 +15,7 @@ use tracing::{Instrument, debug, debug_span, error, field::Empty, info, trace};
 
 use crate::{
     Descriptor, NoMetrics, REPLICA_SET, ReplicaSetMetrics, SyncError, Synced, handlers::Handlers,
-    sync::Syncer, unanswered::Unanswered,
+    pending_creates::PendingCreates, sync::Syncer,
 };
 
 /// The most pods that one sync creates or deletes.
@@ -29,6 +29,8 @@ pub struct Config {
     pub descriptor: Descriptor,
     /// What it takes the time from, and waits by.
     pub clock: Arc<dyn Clock>,
+    /// Source of the random suffixes of pod names.
+    pub random: Arc<dyn Random>,
     /// All pods, with the indexes of [`kcm_controller_util::pod_indexers`].
     pub pods: SharedInformer<Pod>,
     /// All ReplicaSets, with the indexes of [`kcm_controller_util::replica_set_indexers`].
@@ -53,6 +55,7 @@ impl Config {
     /// A configuration for ReplicaSets with upstream's burst and no metrics; change the fields for others.
     pub fn new(
         clock: Arc<dyn Clock>,
+        random: Arc<dyn Random>,
         pods: SharedInformer<Pod>,
         replica_sets: SharedInformer<ReplicaSet>,
         pod_control: Arc<dyn PodControl>,
@@ -62,6 +65,7 @@ impl Config {
         Self {
             descriptor: REPLICA_SET,
             clock,
+            random,
             pods,
             replica_sets,
             pod_control,
@@ -89,8 +93,8 @@ pub struct ReplicaSetController {
 impl ReplicaSetController {
     /// A controller that takes note of events from now on, and acts on them once it is [`run`](Self::run).
     pub fn new(config: Config) -> Self {
-        let Config { descriptor, clock, pods, replica_sets, .. } = config;
-        // Pods for either kind: what an unanswered create has made must be seen before another is sent.
+        let Config { descriptor, clock, random, pods, replica_sets, .. } = config;
+        // Pods for either kind: expectations are lowered once too often when a pending name turns out to exist.
         let mut caches = vec![(GroupResource::PODS, read_version(pods.store()))];
         if descriptor.reads_own_writes {
             caches.push((GroupResource::REPLICA_SETS, read_version(replica_sets.store())));
@@ -105,6 +109,7 @@ impl ReplicaSetController {
             descriptor,
             expectations: UidTrackingExpectations::new(Arc::clone(&clock)),
             clock,
+            random,
             pods: pods.store(),
             replica_sets: replica_sets.store(),
             pod_control: config.pod_control,
@@ -112,7 +117,7 @@ impl ReplicaSetController {
             recorder: config.recorder,
             metrics: config.metrics,
             consistency,
-            unanswered: Unanswered::default(),
+            pending_creates: PendingCreates::default(),
             burst_replicas: config.burst_replicas,
         });
         let handlers = Arc::new(Handlers { syncer: Arc::clone(&syncer), queue: queue.clone() });
@@ -191,12 +196,6 @@ fn handle_outcome(
                 queue.add_after(key, delay);
             }
             SyncResult::Success
-        }
-        // Not a failure: the back-off stays what it is.
-        Err(early @ SyncError::Unanswered { wait }) => {
-            debug!(controller, %key, err = %early, "Sync put off");
-            queue.add_after(key, wait);
-            SyncResult::Stale
         }
         // Again and again, ever more slowly, without an end (US-5.3).
         Err(error) => {

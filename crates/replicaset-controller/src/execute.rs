@@ -3,7 +3,7 @@ use std::sync::Arc;
 use futures_util::{StreamExt, stream::FuturesUnordered};
 use kcm_api::{ApiError, ObjectKey, Pod, ReplicaSet, ReplicaSetStatus};
 use kcm_controller_ref_manager::OwnerIdentity;
-use kcm_controller_util::{GroupResource, ManifestError, PodManifest, slow_start_batch};
+use kcm_controller_util::{GroupResource, ManifestError};
 use kcm_events::EventType;
 use thiserror::Error;
 use tracing::{debug, trace};
@@ -31,11 +31,6 @@ pub enum ManageError {
     Delete(#[source] ApiError),
 }
 
-/// How many pods to create first; then twice as many, and so on.
-///
-/// Upstream counterpart: `SlowStartInitialBatchSize`.
-const SLOW_START_INITIAL_BATCH_SIZE: usize = 1;
-
 /// How often a refused status write is tried again.
 ///
 /// Upstream counterpart: `statusUpdateRetries`.
@@ -58,59 +53,6 @@ impl Syncer {
             }
         };
         Outcome { error }
-    }
-
-    async fn create_pods(
-        &self,
-        replica_set: &ReplicaSet,
-        owner: &OwnerIdentity,
-        count: usize,
-    ) -> Option<ManageError> {
-        let key = owner.key();
-        // Before the first request: its event may be here before its answer.
-        self.expectations.expect_creations(&key, count);
-        let (created, error) =
-            match PodManifest::from_template(&replica_set.spec.template, &owner.controller_reference()) {
-                Ok(manifest) => {
-                    let create = || self.create_pod(replica_set, owner, &manifest);
-                    slow_start_batch(count, SLOW_START_INITIAL_BATCH_SIZE, create).await
-                }
-                Err(error) => (0, Some(ManageError::Manifest(Arc::new(error)))),
-            };
-        // Nobody will see what was refused or never asked for.
-        let skipped = count - created;
-        if skipped > 0 {
-            debug!(skipped, "Slow-start failure. Skipping creation of pods, decrementing expectations");
-            self.expectations.lower(&key, i64::try_from(skipped).unwrap_or(i64::MAX), 0);
-        }
-        error
-    }
-
-    async fn create_pod(
-        &self,
-        replica_set: &ReplicaSet,
-        owner: &OwnerIdentity,
-        manifest: &PodManifest,
-    ) -> Result<(), ManageError> {
-        match self.pod_control.create_pod(&owner.namespace, manifest).await {
-            Ok(pod) => {
-                self.note_pod_write(owner, &pod);
-                let message = format!("Created pod: {}", pod.key.name);
-                self.event(replica_set, EventType::Normal, "SuccessfulCreate", message);
-                Ok(())
-            }
-            // Nothing will be created here any more. Counting it as done leaves the expectation standing, so
-            // that it is not tried over and over while the namespace goes (US-5.4).
-            Err(error) if error.is_namespace_terminating() => Ok(()),
-            Err(error) => {
-                if error.may_have_taken_effect() {
-                    self.unanswered.mark(owner.key(), &owner.uid, self.clock.monotonic());
-                }
-                let message = format!("Error creating: {error}");
-                self.event(replica_set, EventType::Warning, "FailedCreate", message);
-                Err(ManageError::Create(error))
-            }
-        }
     }
 
     async fn delete_pods(

@@ -12,7 +12,7 @@
 //! | what the caches hold of the owner, its pods and their relatives | `view.rs` | |
 //! | which pods are to come or go, and why | `plan.rs` | yes |
 //! | the requests, side by side or slowly at first | `execute.rs` | |
-//! | what became of creates that were not answered | `unanswered.rs` | |
+//! | pods are created, each exactly once | `create.rs`, `pending_creates.rs` | |
 //! | what the status says then | `status.rs` | yes |
 //!
 //! # Where the plan ends
@@ -36,14 +36,15 @@
 //! [`ReplicaSet`]: kcm_api::ReplicaSet
 
 mod controller;
+mod create;
 mod descriptor;
 mod execute;
 mod handlers;
 mod metrics;
+mod pending_creates;
 mod plan;
 mod status;
 mod sync;
-mod unanswered;
 mod view;
 
 pub use controller::{Config, DEFAULT_BURST_REPLICAS, ReplicaSetController};

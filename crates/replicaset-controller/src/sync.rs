@@ -2,7 +2,7 @@ use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use kcm_api::{ApiError, ObjectKey, Pod, ReplicaSet, Selector};
-use kcm_clock::{Clock, Timestamp};
+use kcm_clock::{Clock, Random, Timestamp};
 use kcm_controller_ref_manager::{ClaimErrors, FreshOwner, OwnerControl, OwnerIdentity, OwnerPatch, claim};
 use kcm_controller_util::{
     ConsistencyStore, GroupResource, PodControl, ReplicaSetControl, availability::min_next_pod_availability,
@@ -16,9 +16,9 @@ use tracing::{Span, error, trace};
 
 use crate::{
     Descriptor, Hold, ManageError, ReplicaSetMetrics, View,
+    pending_creates::PendingCreates,
     plan::plan,
     status::next_status,
-    unanswered::Unanswered,
     view::{Candidates, related_pods},
 };
 
@@ -26,6 +26,7 @@ use crate::{
 pub(crate) struct Syncer {
     pub(crate) descriptor: Descriptor,
     pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) random: Arc<dyn Random>,
     pub(crate) pods: Store<Pod>,
     pub(crate) replica_sets: Store<ReplicaSet>,
     pub(crate) pod_control: Arc<dyn PodControl>,
@@ -34,7 +35,7 @@ pub(crate) struct Syncer {
     pub(crate) metrics: Arc<dyn ReplicaSetMetrics>,
     pub(crate) expectations: UidTrackingExpectations<ObjectKey, ObjectKey>,
     pub(crate) consistency: ConsistencyStore,
-    pub(crate) unanswered: Unanswered,
+    pub(crate) pending_creates: PendingCreates,
     pub(crate) burst_replicas: usize,
 }
 
@@ -51,15 +52,6 @@ pub enum SyncError {
     /// A cache has not seen what an earlier sync wrote.
     #[error(transparent)]
     NotReady(#[from] NotReady),
-    /// A create was not answered, and it is too early to ask what became of it.
-    #[error("a creation was not answered, and its outcome is not looked for before {wait:?} are over")]
-    Unanswered {
-        /// How much longer to wait.
-        wait: Duration,
-    },
-    /// A create was not answered, and what became of it could not be asked.
-    #[error("unable to find out whether a pod was created: {0}")]
-    FindOut(#[source] ApiError),
     /// Pods could not be adopted or released.
     #[error(transparent)]
     Claim(#[from] ClaimErrors),
@@ -78,8 +70,6 @@ impl Syncer {
     ///
     /// Upstream counterpart: `syncReplicaSet`.
     pub(crate) async fn sync(&self, key: &ObjectKey) -> Result<Synced, SyncError> {
-        self.find_out(key).await?;
-
         // Before anything is read, even whether there is such an object: a cache that has not seen what we wrote
         // last is no base for any decision.
         self.consistency.ensure_ready(key).inspect_err(|behind| {
@@ -90,6 +80,7 @@ impl Syncer {
             trace!("{} has been deleted", self.descriptor.kind);
             self.consistency.clear(key, None);
             self.expectations.delete(key);
+            self.pending_creates.clear(key);
             return Ok(Synced::default());
         };
 
@@ -110,6 +101,11 @@ impl Syncer {
 
         let owner =
             OwnerIdentity::new(self.descriptor.api_version, self.descriptor.kind, &replica_set.metadata);
+        // Before the pods are listed: if a name stops being pending, the list must contain its pod.
+        self.pending_creates.retain(&owner, |name| {
+            let key = ObjectKey { namespace: Arc::clone(&key.namespace), name: name.into() };
+            self.pods.get(&key).is_none()
+        });
         let candidates = Candidates::gather(&self.pods, &owner, &selector);
         let links = PodLinks { syncer: self, owner: &owner };
         let active = claim(&owner, &selector, candidates.active, &links).await.into_result()?;

@@ -4,16 +4,16 @@ use std::{
     collections::VecDeque,
     sync::{
         Arc,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
 };
 
 use async_trait::async_trait;
 use kcm_api::{
-    ApiError, ControllerRef, Labels, ObjectKey, Phase, Pod, PodDecoder, Ready, ReplicaSet, Selector, Time,
+    ApiError, ControllerRef, Labels, ObjectKey, Phase, Pod, PodDecoder, Ready, ReplicaSet, Time,
     error::reason,
 };
-use kcm_clock::{Clock, FakeClock, Timestamp};
+use kcm_clock::{Clock, FakeClock, SeededRandom, Timestamp};
 use kcm_controller_ref_manager::OwnerPatch;
 use kcm_controller_util::{
     ConsistencyStore, GroupResource, PodControl, PodManifest, ReplicaSetControl, pod_indexers,
@@ -26,7 +26,9 @@ use kcm_workqueue::{QueueConfig, RateLimitingQueue};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
-use crate::{REPLICA_SET, ReplicaSetMetrics, handlers::Handlers, sync::Syncer, unanswered::Unanswered};
+use crate::{
+    REPLICA_SET, ReplicaSetMetrics, handlers::Handlers, pending_creates::PendingCreates, sync::Syncer,
+};
 
 /// When all tests take place.
 pub(crate) fn now() -> Timestamp {
@@ -142,12 +144,20 @@ pub(crate) struct Cluster {
     requests: Mutex<Vec<String>>,
     statuses: Mutex<Vec<ReplicaSet>>,
     created: AtomicUsize,
+    /// Names of the pods in create requests.
+    names: Mutex<Vec<String>>,
     /// After so many creates, all others fail with this.
     pub(crate) refuse_creates: Mutex<Option<(usize, ApiError)>>,
+    /// Errors of the next creates.
+    pub(crate) create_errors: Mutex<VecDeque<ApiError>>,
+    /// Runs before the result of the first create is decided.
+    pub(crate) before_create: Mutex<Option<Box<dyn FnOnce() + Send>>>,
+    /// No create returns.
+    hang_creates: AtomicBool,
     pub(crate) refuse_deletes: Mutex<Vec<(String, ApiError)>>,
     pub(crate) refuse_patches: Mutex<Option<ApiError>>,
-    /// What lists of pods give, one after the other; without, there are none.
-    pub(crate) lists: Mutex<VecDeque<Result<Vec<Pod>, ApiError>>>,
+    /// Results of uncached reads of pods, one after the other; then there is no pod.
+    pub(crate) found_pods: Mutex<VecDeque<Result<Option<Pod>, ApiError>>>,
     /// How the next status writes fail.
     pub(crate) refuse_statuses: Mutex<VecDeque<ApiError>>,
     /// What an uncached read gives.
@@ -165,6 +175,21 @@ impl Cluster {
         std::mem::take(&mut self.statuses.lock())
     }
 
+    /// Returns the names in the create requests since the last call.
+    pub(crate) fn take_names(&self) -> Vec<String> {
+        std::mem::take(&mut self.names.lock())
+    }
+
+    /// Returns the name in the last create request.
+    pub(crate) fn last_name(&self) -> String {
+        self.names.lock().last().cloned().unwrap()
+    }
+
+    /// Lets no create return.
+    pub(crate) fn hang_creates(&self) {
+        self.hang_creates.store(true, Ordering::SeqCst);
+    }
+
     fn note(&self, request: String) {
         self.requests.lock().push(request);
     }
@@ -172,17 +197,27 @@ impl Cluster {
 
 #[async_trait]
 impl PodControl for Cluster {
-    async fn create_pod(&self, namespace: &str, manifest: &PodManifest) -> Result<Pod, ApiError> {
+    async fn create_pod(&self, key: &ObjectKey, manifest: &PodManifest) -> Result<Pod, ApiError> {
         self.note("create".to_owned());
+        self.names.lock().push(key.name.to_string());
         let number = self.created.fetch_add(1, Ordering::SeqCst);
+        if self.hang_creates.load(Ordering::SeqCst) {
+            std::future::pending::<()>().await;
+        }
+        let before = self.before_create.lock().take();
+        if let Some(before) = before {
+            before();
+        }
+        if let Some(error) = self.create_errors.lock().pop_front() {
+            return Err(error);
+        }
         if let Some((allowed, error)) = &*self.refuse_creates.lock()
             && number >= *allowed
         {
             return Err(error.clone());
         }
-        let mut pod: Value = serde_json::from_str(manifest.as_json()).unwrap();
-        pod["metadata"]["name"] = json!(format!("new-{number}"));
-        pod["metadata"]["namespace"] = json!(namespace);
+        let mut pod: Value = serde_json::from_str(&manifest.to_json(&key.name)).unwrap();
+        pod["metadata"]["namespace"] = json!(key.namespace);
         pod["metadata"]["resourceVersion"] = json!((1000 + number).to_string());
         Ok(PodDecoder::default().decode_value(&pod).unwrap())
     }
@@ -203,9 +238,9 @@ impl PodControl for Cluster {
         Ok(if verb == "adopt" { owned_by(&replica_set("web", 0), answer) } else { relabelled(answer) })
     }
 
-    async fn list_pods(&self, namespace: &str, selector: &Selector) -> Result<Vec<Pod>, ApiError> {
-        self.note(format!("list {namespace} {}", selector.to_query().unwrap()));
-        self.lists.lock().pop_front().unwrap_or_else(|| Ok(Vec::new()))
+    async fn find_pod(&self, _: &ObjectKey) -> Result<Option<Pod>, ApiError> {
+        self.note("find".to_owned());
+        self.found_pods.lock().pop_front().unwrap_or(Ok(None))
     }
 }
 
@@ -311,6 +346,7 @@ impl World {
         let syncer = Arc::new(Syncer {
             descriptor: REPLICA_SET,
             clock: Arc::new(clock.clone()),
+            random: Arc::new(SeededRandom::new(1)),
             pods: pods.reader(),
             replica_sets: replica_sets.reader(),
             pod_control: cluster.clone(),
@@ -319,7 +355,7 @@ impl World {
             metrics: metrics.clone(),
             expectations: UidTrackingExpectations::new(expectations_clock),
             consistency,
-            unanswered: Unanswered::default(),
+            pending_creates: PendingCreates::default(),
             burst_replicas,
         });
         let queue = RateLimitingQueue::new(QueueConfig::new("replicaset", Arc::new(clock.clone())));

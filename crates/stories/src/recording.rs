@@ -5,6 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use kcm_clock::is_generated_name;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use thiserror::Error;
@@ -189,13 +190,28 @@ fn count<T: PartialEq>(to: &mut Vec<Counted<T>>, what: T) {
 impl Write {
     fn of(entry: &Entry, scrub: Scrub<'_>) -> Self {
         let part = if entry.subresource.is_empty() { "" } else { "/" };
+        let mut body = entry.body.clone();
+        let is_generated = entry.verb == "create" && body.as_mut().is_some_and(remove_generated_name);
         Self {
             write: format!("{} {}{part}{}", entry.verb, entry.resource, entry.subresource),
             code: entry.code,
-            name: (!entry.name.is_empty()).then(|| scrub.text(&entry.name)),
-            body: entry.body.as_ref().map(|body| scrub.object(body)),
+            name: (!entry.name.is_empty() && !is_generated).then(|| scrub.text(&entry.name)),
+            body: body.as_ref().map(|body| scrub.object(body)),
         }
     }
+}
+
+/// Removes a name that the client has generated from `metadata.generateName`. Returns `true` if there was one.
+///
+/// It makes no difference who generates a name: a manager that leaves it to the API server sends none.
+fn remove_generated_name(object: &mut Value) -> bool {
+    let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
+    let (name, base) = (text("name"), text("generateName"));
+    let is_generated = !base.is_empty() && is_generated_name(name, base);
+    if is_generated && let Some(metadata) = object["metadata"].as_object_mut() {
+        metadata.remove("name");
+    }
+    is_generated
 }
 
 impl Event {
@@ -341,6 +357,19 @@ mod tests {
         let times: Vec<_> = step.writes.iter().map(|c| (c.what.write.as_str(), c.times)).collect();
         assert_eq!(times, [("create pods", 2), ("delete pods", 1), ("create pods", 1)]);
         assert_eq!(step.writes[1].what.name.as_deref(), Some("rs-<rand>"));
+    }
+
+    #[test]
+    fn create_with_a_generated_name_is_the_same_as_one_without_a_name() {
+        let metadata = |metadata: Value| entry("create", "pods", "", json!({"metadata": metadata}));
+        let named = |name: &str| Entry {
+            name: name.to_owned(),
+            ..metadata(json!({"generateName": "rs-", "name": name}))
+        };
+        let without = metadata(json!({"generateName": "rs-"}));
+        let step = StepWrites::of("s", &[without, named("rs-bcdfg"), named("rs-other")], "n");
+        let writes: Vec<_> = step.writes.iter().map(|c| (c.times, c.what.name.as_deref())).collect();
+        assert_eq!(writes, [(2, None), (1, Some("rs-other"))]);
     }
 
     #[test]

@@ -72,15 +72,18 @@ pub(super) fn of_request(model: &Model, write: &Entry, changes: &[Change<'_>]) -
     None
 }
 
-/// Whether a request counts as an effort to settle. Pods are as many as are asked for, and counted elsewhere; events
-/// change nothing.
+/// Returns `true` if a request counts as an effort to settle. The number of pods is checked elsewhere, and events change
+/// nothing. A create of an existing pod repeats a create after a lost response, at most once for each.
 pub(super) fn is_effort(write: &Entry, changes: &[Change<'_>]) -> bool {
     match write.resource.as_str() {
         "deployments" | "replicasets" => true,
-        "pods" => changes.is_empty(),
+        "pods" => changes.is_empty() && !(write.verb == "create" && write.code == CONFLICT),
         _ => false,
     }
 }
+
+/// Status code of a create that is refused because the object exists.
+const CONFLICT: u16 = 409;
 
 /// So many requests in a row are too many.
 pub(super) fn of_effort(model: &Model, write: &Entry, in_a_row: usize) -> Option<Found> {

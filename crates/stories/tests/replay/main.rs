@@ -7,7 +7,7 @@ mod cluster;
 mod crash;
 mod failed_writes;
 mod found;
-mod unanswered;
+mod lost_creates;
 
 use std::path::{Path, PathBuf};
 

@@ -9,8 +9,8 @@ use std::{
 };
 
 use async_trait::async_trait;
-use kcm_api::{ApiError, ObjectKey, Pod, PodDecoder, ReplicaSet, Selector, error::reason};
-use kcm_clock::FakeClock;
+use kcm_api::{ApiError, ObjectKey, Pod, PodDecoder, ReplicaSet, error::reason};
+use kcm_clock::{FakeClock, SeededRandom};
 use kcm_controller_ref_manager::OwnerPatch;
 use kcm_controller_util::{PodControl, PodManifest, ReplicaSetControl};
 use kcm_events::FakeRecorder;
@@ -44,6 +44,7 @@ async fn sync_once(case: &Value) -> Result<Value, Box<dyn Error>> {
     let caches = Caches::new(pods, replica_sets, &clock);
     let controller = ReplicaSetController::new(Config::new(
         Arc::new(clock.clone()),
+        Arc::new(SeededRandom::new(0)),
         caches.pods.clone(),
         caches.replica_sets.clone(),
         Arc::clone(&client) as _,
@@ -119,9 +120,13 @@ fn decode_error(error: impl Error) -> ApiError {
 
 #[async_trait]
 impl PodControl for RecordingClient {
-    async fn create_pod(&self, namespace: &str, manifest: &PodManifest) -> Result<Pod, ApiError> {
+    /// Names pods as the recording's server does. The name that the controller draws has no counterpart there.
+    async fn create_pod(&self, key: &ObjectKey, manifest: &PodManifest) -> Result<Pod, ApiError> {
         let number = self.creates_attempted.fetch_add(1, Ordering::SeqCst) + 1;
-        let mut pod: Value = serde_json::from_str(manifest.as_json()).map_err(decode_error)?;
+        let mut pod: Value = serde_json::from_str(&manifest.to_json(&key.name)).map_err(decode_error)?;
+        if let Some(metadata) = pod["metadata"].as_object_mut() {
+            metadata.remove("name");
+        }
         lock(&self.created_pod).get_or_insert_with(|| pod.clone());
         let allowed = self.creates_allowed.load(Ordering::SeqCst);
         if allowed == 0 {
@@ -130,7 +135,7 @@ impl PodControl for RecordingClient {
         }
         self.creates_allowed.store((allowed - 1).max(-1), Ordering::SeqCst);
         pod["metadata"]["name"] = format!("new-{number}").into();
-        pod["metadata"]["namespace"] = namespace.into();
+        pod["metadata"]["namespace"] = key.namespace.to_string().into();
         self.decoder.decode_value(&pod).map_err(decode_error)
     }
 
@@ -144,8 +149,8 @@ impl PodControl for RecordingClient {
         self.pods.iter().find(|pod| pod.key == *key).cloned().ok_or_else(|| not_found("pods", key))
     }
 
-    async fn list_pods(&self, namespace: &str, _: &Selector) -> Result<Vec<Pod>, ApiError> {
-        Err(ApiError::Transport(format!("unexpected list of pods in {namespace}")))
+    async fn find_pod(&self, key: &ObjectKey) -> Result<Option<Pod>, ApiError> {
+        Err(ApiError::Transport(format!("unexpected read of pod {key}")))
     }
 }
 

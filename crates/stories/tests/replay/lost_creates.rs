@@ -1,4 +1,4 @@
-//! Pods that are created while the answer is lost, before a watch that is late: how many there ever were.
+//! Creates with lost responses, creates that are executed late, and late watches: each pod is created once.
 
 use std::path::Path;
 
@@ -16,8 +16,8 @@ const SLOW_WATCH: &str = "WATCH /api/v1/pods cut events=1 delay=3s times=40 agen
 fn story(kind: &str, controllers: &str, exempt: &str, faults: &[&str]) -> Story {
     let faults: String = faults.iter().map(|fault| format!("- '{fault}'\n")).collect();
     let text = format!(
-        "story: unanswered
-about: Creations whose answers are lost.
+        "story: lost-creates
+about: Creates whose responses are lost.
 controllers: [{controllers}]
 cluster: {{nodes: 3}}
 faults:
@@ -37,7 +37,7 @@ steps:
 - expect: {{count: {{pod: {REPLICAS}}}}}
 "
     );
-    Story::parse(&text, Path::new("unanswered.yaml")).unwrap()
+    Story::parse(&text, Path::new("lost-creates.yaml")).unwrap()
 }
 
 fn replica_set(faults: &[&str]) -> Story {
@@ -56,38 +56,43 @@ async fn play(story: &Story, kind: &str) -> (usize, Vec<u64>) {
     (cluster.guard.tally().created[kind], faults.harmed())
 }
 
-/// Says how often pods of one owner were listed, and harms nothing.
-const LISTS: &str = "GET /api/v1/namespaces/*/pods delay=1ms agent=kube-controller-manager*";
+/// A watch of pods that reports the first pod and ends, and is opened again after two minutes.
+const NO_WATCH: [&str; 2] = [
+    "WATCH /api/v1/pods cut events=1 times=1 agent=kube-controller-manager*",
+    "WATCH /api/v1/pods delay=120s times=1 agent=kube-controller-manager*",
+];
+
+/// Counts uncached reads of pods, and harms nothing.
+const READS: &str = "GET /api/v1/namespaces/*/pods delay=1ms agent=kube-controller-manager*";
 
 #[tokio::test(start_paused = true)]
-async fn creations_whose_answers_are_lost_are_not_repeated_before_a_late_watch_tells_of_them() {
-    let lost = "POST **/pods after:504 times=4 agent=kube-controller-manager*";
-    let (created, harmed) = play(&replica_set(&[LISTS, lost, SLOW_WATCH]), "Pod").await;
-    let [lists, lost, cuts] = harmed[..] else { panic!("{harmed:?}") };
-    assert_eq!(created, REPLICAS);
-    assert!(lost == 4 && cuts >= 2, "nothing has been put to the test: {harmed:?}");
-    assert!(lists == lost, "{lists} lists for {lost} lost answers");
+async fn creates_whose_responses_are_lost_take_effect_once() {
+    // The client repeats a create after a broken connection. After a 504, the next sync does. It finds the first pod,
+    // and the sync after it waits until the watch reports all pods.
+    for (harm, reads) in [("after:504", 1), ("late:0s every=2", 3)] {
+        let lost = format!("POST **/pods {harm} times=4 agent=kube-controller-manager*");
+        let [cut, delay] = NO_WATCH;
+        let (created, harmed) = play(&replica_set(&[READS, &lost, cut, delay]), "Pod").await;
+        assert_eq!(created, REPLICAS, "{harm}");
+        assert_eq!(harmed, [reads, 4, 1, 1], "{harm}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
-async fn creations_that_fail_without_effect_are_repeated_after_a_look() {
-    let failing = "POST **/pods 503 times=4 agent=kube-controller-manager*";
-    let (created, harmed) = play(&replica_set(&[LISTS, failing]), "Pod").await;
-    assert_eq!((created, harmed), (REPLICAS, vec![4, 4]));
+async fn creates_that_fail_without_effect_are_repeated_without_a_read() {
+    for harm in ["503", "403", "break"] {
+        let failing = format!("POST **/pods {harm} times=4 agent=kube-controller-manager*");
+        let (created, harmed) = play(&replica_set(&[READS, &failing]), "Pod").await;
+        assert_eq!((created, harmed), (REPLICAS, vec![0, 4]), "{harm}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
-async fn creations_that_are_refused_or_done_need_no_look() {
-    let refusals = "POST **/pods 403 times=4 agent=kube-controller-manager*";
-    let (created, harmed) = play(&replica_set(&[LISTS, refusals, SLOW_WATCH]), "Pod").await;
-    assert_eq!((created, &harmed[..2]), (REPLICAS, &[0, 4][..]));
-}
-
-#[tokio::test(start_paused = true)]
-async fn look_that_fails_for_a_while_is_repeated_ever_more_slowly_and_nothing_is_created_before() {
-    let lost = "POST **/pods after:504 times=1 agent=kube-controller-manager*";
+async fn read_that_fails_for_a_while_is_repeated_and_nothing_is_created_before() {
+    let lost = "POST **/pods late:0s times=1 agent=kube-controller-manager*";
     let down = "GET /api/v1/namespaces/*/pods 503 times=12 agent=kube-controller-manager*";
-    let (created, harmed) = play(&replica_set(&[down, LISTS, lost, SLOW_WATCH]), "Pod").await;
+    let [cut, delay] = NO_WATCH;
+    let (created, harmed) = play(&replica_set(&[down, READS, lost, cut, delay]), "Pod").await;
     assert_eq!(created, REPLICAS);
     assert_eq!(harmed[..3], [12, 1, 1]);
 }
@@ -133,4 +138,41 @@ async fn rollout_with_lost_answers_and_a_late_watch_makes_each_pod_once() {
         assert_eq!(created, 2 * REPLICAS + 3, "every={every}");
         assert!(harmed[0] >= 2, "nothing has been put to the test: {harmed:?}");
     }
+}
+
+/// 500 pods by slow start and a rolling update of them. Of the creates, more than one in three takes effect without a
+/// response, and one in five takes effect five seconds after its connection broke.
+#[tokio::test(start_paused = true)]
+async fn rollout_of_500_pods_with_lost_and_late_creates_makes_each_pod_once() {
+    let text = "story: lost-creates-500
+about: Creates that take effect without a response, or late.
+controllers: [deployment-controller, replicaset-controller]
+cluster: {nodes: 8}
+faults:
+- 'POST **/pods late:5s every=5 agent=kube-controller-manager*'
+- 'POST **/pods late:0s every=2 agent=kube-controller-manager*'
+- 'POST **/pods delay=0.001s agent=kube-controller-manager*'
+steps:
+- create:
+    apiVersion: apps/v1
+    kind: Deployment
+    metadata: {name: web}
+    spec:
+      replicas: 500
+      selector: {matchLabels: {app: web}}
+      template:
+        metadata: {labels: {app: web}}
+        spec: {containers: [{name: c, image: 'app:1'}]}
+- until: {object: deployment/web, complete: true, limit: 900}
+- setImage: {object: deployment/web, image: 'app:2'}
+- until: {object: deployment/web, complete: true, limit: 3600}
+- wait: 900
+- expect: {count: {pod: 500}}
+";
+    let story = Story::parse(text, Path::new("lost-creates-500.yaml")).unwrap();
+    let (created, harmed) = play(&story, "Pod").await;
+    assert_eq!(created, 1000);
+    let [late, lost, served] = harmed[..] else { panic!("{harmed:?}") };
+    let requests = late + lost + served;
+    assert!(late >= requests / 5 && lost >= requests / 3, "{late} late and {lost} lost of {requests}");
 }

@@ -1,0 +1,204 @@
+//! Creation of pods, each exactly once. See `pending_creates.rs` for what is promised.
+
+use std::sync::Arc;
+
+use kcm_api::{ApiError, ObjectKey, Pod, ReplicaSet};
+use kcm_clock::generate_name;
+use kcm_controller_ref_manager::OwnerIdentity;
+use kcm_controller_util::{PodManifest, slow_start_batch};
+use kcm_events::EventType;
+use tracing::debug;
+
+use crate::{ManageError, sync::Syncer};
+
+/// Size of the first batch of creates. Each following batch is twice as large.
+///
+/// Upstream counterpart: `SlowStartInitialBatchSize`.
+const SLOW_START_INITIAL_BATCH_SIZE: usize = 1;
+
+/// Maximum number of names that are drawn, and of requests that are sent, for one pod in one sync.
+///
+/// Upstream counterpart: the number of names that the API server generates for one request.
+const MAX_NAMES: usize = 8;
+
+/// The pods that one sync creates.
+struct Creation<'a> {
+    replica_set: &'a ReplicaSet,
+    owner: &'a OwnerIdentity,
+    manifest: PodManifest,
+}
+
+/// Name of a pod to create.
+struct PodName {
+    key: ObjectKey,
+    /// `true` if an earlier sync has requested this pod: its event may have been handled before the expectations of
+    /// this sync were set.
+    requested_before: bool,
+}
+
+/// Pod that has the name of a pod to create.
+enum Existing {
+    /// The pod was created by a request of this controller.
+    Ours(Arc<Pod>),
+    /// The pod has another owner, or is being deleted.
+    NotOurs,
+    /// The pod does not exist any more.
+    Gone,
+}
+
+impl Syncer {
+    /// Creates `count` pods and returns the first error.
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, the names of requests without a response stay pending.
+    pub(crate) async fn create_pods(
+        &self,
+        replica_set: &ReplicaSet,
+        owner: &OwnerIdentity,
+        count: usize,
+    ) -> Option<ManageError> {
+        let key = owner.key();
+        // Before the first request: the watch event may precede the response.
+        self.expectations.expect_creations(&key, count);
+        let (created, error) =
+            match PodManifest::from_template(&replica_set.spec.template, &owner.controller_reference()) {
+                Ok(manifest) => {
+                    let creation = Creation { replica_set, owner, manifest };
+                    let mut pending = self.pending_creates.names(owner).into_iter();
+                    let create = || {
+                        let name = match pending.next() {
+                            Some(name) => PodName::new(owner, &name, true),
+                            None => self.draw_name(&creation),
+                        };
+                        self.create_pod(&creation, name)
+                    };
+                    slow_start_batch(count, SLOW_START_INITIAL_BATCH_SIZE, create).await
+                }
+                Err(error) => (0, Some(ManageError::Manifest(Arc::new(error)))),
+            };
+        // No watch event arrives for creates that failed or were skipped.
+        let skipped = count - created;
+        if skipped > 0 {
+            debug!(skipped, "Slow-start failure. Skipping creation of pods, decrementing expectations");
+            self.expectations.lower(&key, i64::try_from(skipped).unwrap_or(i64::MAX), 0);
+        }
+        error
+    }
+
+    /// Draws a name that no pod of the cache has, and marks it as pending.
+    fn draw_name(&self, Creation { owner, manifest, .. }: &Creation<'_>) -> PodName {
+        let draw = || -> Arc<str> { generate_name(&*self.random, manifest.generate_name()).into() };
+        let mut name = draw();
+        for _ in 1..MAX_NAMES {
+            let is_free = self.pods.get(&PodName::new(owner, &name, false).key).is_none();
+            if is_free && self.pending_creates.insert(owner, &name) {
+                break;
+            }
+            name = draw();
+        }
+        self.pending_creates.insert(owner, &name);
+        PodName::new(owner, &name, false)
+    }
+
+    async fn create_pod(&self, creation: &Creation<'_>, name: PodName) -> Result<(), ManageError> {
+        match self.request_pod(creation, name).await {
+            Ok(pod) => {
+                self.note_pod_write(creation.owner, &pod);
+                let message = format!("Created pod: {}", pod.key.name);
+                self.event(creation.replica_set, EventType::Normal, "SuccessfulCreate", message);
+                Ok(())
+            }
+            // No pod can be created in this namespace any more. The expectation is not lowered, so that the create is
+            // not repeated until the namespace is gone (US-5.4).
+            Err(error) if error.is_namespace_terminating() => Ok(()),
+            Err(error) => {
+                let message = format!("Error creating: {error}");
+                self.event(creation.replica_set, EventType::Warning, "FailedCreate", message);
+                Err(ManageError::Create(error))
+            }
+        }
+    }
+
+    /// Requests a pod until it exists or a request fails. Draws another name if the name belongs to another pod.
+    async fn request_pod(&self, creation: &Creation<'_>, mut name: PodName) -> Result<Arc<Pod>, ApiError> {
+        let Creation { owner, manifest, .. } = creation;
+        let mut requests = 1;
+        loop {
+            let error = match self.pod_control.create_pod(&name.key, manifest).await {
+                Ok(pod) => {
+                    self.pending_creates.remove(owner, &name.key.name);
+                    return Ok(Arc::new(pod));
+                }
+                Err(error) if error.is_already_exists() => error,
+                Err(error) => return Err(without_suffix(error, &name.key.name, manifest.generate_name())),
+            };
+            let existing = self.existing_pod(&name.key, owner).await?;
+            debug!(pod = %name.key, ?existing, "Pod already exists");
+            match existing {
+                Existing::Ours(pod) => {
+                    self.pending_creates.remove(owner, &name.key.name);
+                    if name.requested_before {
+                        // One too many if the event is still to come. That is harmless: the next sync waits for the
+                        // version of this pod. One too few would hold up the ReplicaSet until expectations expire.
+                        self.expectations.lower(&owner.key(), 1, 0);
+                    }
+                    return Ok(pod);
+                }
+                Existing::NotOurs if requests < MAX_NAMES => {
+                    self.pending_creates.remove(owner, &name.key.name);
+                    name = self.draw_name(creation);
+                }
+                Existing::Gone if requests < MAX_NAMES => {}
+                Existing::NotOurs | Existing::Gone => return Err(error),
+            }
+            requests += 1;
+        }
+    }
+
+    /// Reads the pod that has the name of a pod to create, from the cache if it is there.
+    async fn existing_pod(&self, key: &ObjectKey, owner: &OwnerIdentity) -> Result<Existing, ApiError> {
+        let cached = self.pods.get(key);
+        let pod = match cached {
+            Some(pod) => Some(pod),
+            None => self.pod_control.find_pod(key).await?.map(Arc::new),
+        };
+        let Some(pod) = pod else { return Ok(Existing::Gone) };
+        let is_owned = pod.controller.as_ref().is_some_and(|controller| controller.uid == owner.uid);
+        Ok(if is_owned && pod.deleted.is_none() { Existing::Ours(pod) } else { Existing::NotOurs })
+    }
+}
+
+impl PodName {
+    fn new(owner: &OwnerIdentity, name: &Arc<str>, requested_before: bool) -> Self {
+        let key = ObjectKey { namespace: Arc::clone(&owner.namespace), name: Arc::clone(name) };
+        Self { key, requested_before }
+    }
+}
+
+impl std::fmt::Debug for Existing {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Ours(_) => "ours",
+            Self::NotOurs => "not ours",
+            Self::Gone => "gone",
+        })
+    }
+}
+
+/// Replaces the name in the message of a refusal by its base.
+///
+/// Upstream's mutating admission sees no name, and its refusals quote the base. Without a random part, the event of
+/// every refusal is the same and is counted instead of repeated.
+fn without_suffix(error: ApiError, name: &str, base: &str) -> ApiError {
+    match error {
+        ApiError::Status(mut status) if status.code == 403 => {
+            status.message = status.message.replace(name, base);
+            ApiError::Status(status)
+        }
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,274 @@
+use std::{
+    pin::pin,
+    task::{Context, Waker},
+};
+
+use kcm_api::error::reason;
+use kcm_clock::is_generated_name;
+use serde_json::json;
+
+use super::*;
+use crate::testing::{World, changed_replica_set, going, owned_by, pod, replica_set, summary};
+
+fn lost() -> ApiError {
+    ApiError::Transport("POST: connection broken".to_owned())
+}
+
+fn already_exists() -> ApiError {
+    ApiError::status(409, reason::ALREADY_EXISTS, "the pod already exists")
+}
+
+/// A pod of the ReplicaSet, of a version that the caches do not have.
+fn created(name: &str) -> Pod {
+    Pod { resource_version: "1000007".into(), ..owned_by(&replica_set("web", 1), pod(name)) }
+}
+
+/// A ReplicaSet with one replica after a sync in which the create failed with `error`, and the name of that pod.
+async fn failed(error: ApiError) -> (World, ObjectKey, String) {
+    let mut world = World::new();
+    let key = world.add_replica_set(&replica_set("web", 1));
+    world.cluster.create_errors.lock().push_back(error);
+    assert_eq!(sync(&world, &key).await.1, "create, status");
+    assert_eq!(world.syncer.expectations.get(&key), Some((0, 0)));
+    let names = world.cluster.take_names();
+    assert_eq!(pending(&world), names);
+    world.events.take();
+    world.catch_up();
+    (world, key, names[0].clone())
+}
+
+/// One sync: its error, or nothing, and its requests.
+async fn sync(world: &World, key: &ObjectKey) -> (String, String) {
+    let outcome = world.syncer.sync(key).await;
+    (outcome.map_or_else(|error| error.to_string(), |_| String::new()), summary(&world.cluster.take()))
+}
+
+fn pending(world: &World) -> Vec<String> {
+    let owner = OwnerIdentity::new("apps/v1", "ReplicaSet", &replica_set("web", 1).metadata);
+    world.syncer.pending_creates.names(&owner).iter().map(ToString::to_string).collect()
+}
+
+#[tokio::test]
+async fn pods_get_different_names_from_the_base_of_their_owner() {
+    let mut world = World::new();
+    let owner = format!("web-{}", "x".repeat(70));
+    let key = world.add_replica_set(&replica_set(&owner, 500));
+    assert_eq!(sync(&world, &key).await.0, "");
+    let mut names = world.cluster.take_names();
+    assert!(names.iter().all(|name| is_generated_name(name, &format!("{owner}-"))), "{names:?}");
+    names.sort();
+    names.dedup();
+    assert_eq!(names.len(), 500);
+    assert!(pending(&world).is_empty());
+}
+
+mod next_sync {
+    use super::*;
+
+    #[tokio::test]
+    async fn repeats_the_name_whatever_the_failure_was() {
+        for error in [
+            lost(),
+            ApiError::Timeout("POST".to_owned()),
+            ApiError::Decode("POST: not a pod".to_owned()),
+            ApiError::NotLeading("POST".to_owned()),
+            ApiError::NotSent("POST: connection refused".to_owned()),
+            ApiError::status(500, "InternalError", "failed calling webhook"),
+            ApiError::status(504, reason::TIMEOUT, "etcd"),
+            // An earlier attempt with this name may have taken effect and used up the quota.
+            ApiError::status(403, reason::FORBIDDEN, "exceeded quota"),
+        ] {
+            let (world, key, name) = failed(error).await;
+            assert_eq!(sync(&world, &key).await, (String::new(), "create, status".to_owned()));
+            assert_eq!(world.cluster.take_names(), [name]);
+            assert!(pending(&world).is_empty());
+            assert_eq!(world.syncer.expectations.get(&key), Some((1, 0)));
+        }
+    }
+
+    #[tokio::test]
+    async fn uses_pending_names_before_new_ones() {
+        let (mut world, key, name) = failed(lost()).await;
+        world.add_replica_set(&replica_set("web", 3));
+        world.catch_up();
+        assert_eq!(sync(&world, &key).await.0, "");
+        let names = world.cluster.take_names();
+        assert_eq!((names.len(), &names[0]), (3, &name));
+    }
+
+    #[tokio::test]
+    async fn counts_the_pod_as_created_that_the_lost_request_made() {
+        let (mut world, key, name) = failed(lost()).await;
+        world.cluster.create_errors.lock().push_back(already_exists());
+        world.cluster.found_pods.lock().push_back(Ok(Some(created(&name))));
+        assert_eq!(sync(&world, &key).await, (String::new(), "create, find, status".to_owned()));
+        assert_eq!(world.events.take(), [format!("Normal SuccessfulCreate Created pod: {name}")]);
+        assert!(pending(&world).is_empty());
+        // Its event may have been handled before this sync. The version of the pod is what the next sync waits for.
+        assert_eq!(world.syncer.expectations.get(&key), Some((0, 0)));
+        let (error, requests) = sync(&world, &key).await;
+        assert!(error.starts_with("read version: 1000000 is not as new as"), "{error}");
+        assert_eq!(requests, "");
+        world.add_pods([created(&name)]);
+        assert!(!sync(&world, &key).await.1.contains("create"));
+    }
+
+    #[tokio::test]
+    async fn creates_nothing_if_the_pod_has_appeared_in_the_cache() {
+        let (world, key, name) = failed(lost()).await;
+        let mut world = world;
+        world.add_pods([created(&name)]);
+        assert_eq!(sync(&world, &key).await, (String::new(), "status".to_owned()));
+        assert!(pending(&world).is_empty());
+    }
+
+    #[tokio::test]
+    async fn creates_nothing_if_fewer_pods_are_wanted_and_keeps_the_name() {
+        let (mut world, key, name) = failed(lost()).await;
+        world.add_replica_set(&replica_set("web", 0));
+        world.catch_up();
+        assert!(!sync(&world, &key).await.1.contains("create"));
+        assert_eq!(pending(&world), std::slice::from_ref(&name));
+        // The request is executed late: the pod is surplus.
+        world.add_pods([created(&name)]);
+        world.catch_up();
+        assert!(sync(&world, &key).await.1.contains(&format!("delete {name}")));
+        assert!(pending(&world).is_empty());
+    }
+
+    #[tokio::test]
+    async fn of_another_owner_with_the_same_key_draws_another_name() {
+        let (mut world, key, name) = failed(lost()).await;
+        let change = json!({"metadata": {"uid": "other", "resourceVersion": "11"}});
+        world.add_replica_set(&changed_replica_set("web", 1, &change));
+        world.catch_up();
+        assert_eq!(sync(&world, &key).await.0, "");
+        assert_ne!(world.cluster.take_names(), [name]);
+        assert!(pending(&world).is_empty());
+    }
+
+    #[tokio::test]
+    async fn after_the_owner_was_deleted_drops_the_name() {
+        let (mut world, key, _) = failed(lost()).await;
+        world.replica_sets.remove(&key, None);
+        assert_eq!(sync(&world, &key).await, (String::new(), String::new()));
+        assert!(pending(&world).is_empty());
+    }
+
+    #[tokio::test]
+    async fn deletes_pods_and_writes_the_status_while_a_name_is_pending() {
+        let (mut world, key, _) = failed(lost()).await;
+        world.add_replica_set(&replica_set("web", 1));
+        world.add_pods(["a", "b"].map(created));
+        world.catch_up();
+        let (error, requests) = sync(&world, &key).await;
+        assert_eq!(error, "");
+        assert!(requests.starts_with("delete") && requests.ends_with("status"), "{requests}");
+        assert_eq!(pending(&world).len(), 1);
+    }
+}
+
+mod existing_pod {
+    use super::*;
+
+    /// A sync in which the first create is refused because `found` has the name.
+    async fn taken_by(
+        found: impl Fn(&str) -> Option<Pod>,
+    ) -> (World, ObjectKey, (String, String), Vec<String>) {
+        let (world, key, name) = failed(lost()).await;
+        world.cluster.create_errors.lock().push_back(already_exists());
+        world.cluster.found_pods.lock().push_back(Ok(found(&name)));
+        let outcome = sync(&world, &key).await;
+        let mut names = world.cluster.take_names();
+        assert_eq!(names.remove(0), name);
+        names.push(name);
+        (world, key, outcome, names)
+    }
+
+    #[tokio::test]
+    async fn of_another_owner_or_of_none_or_being_deleted_leads_to_another_name() {
+        let found: [fn(&str) -> Pod; 3] =
+            [pod, |name| owned_by(&replica_set("api", 1), pod(name)), |name| going(created(name))];
+        for found in found {
+            let (world, key, outcome, names) = taken_by(|name| Some(found(name))).await;
+            assert_eq!(outcome, (String::new(), "create, find, create, status".to_owned()));
+            assert_ne!(names[0], names[1]);
+            assert!(pending(&world).is_empty());
+            assert_eq!(world.syncer.expectations.get(&key), Some((1, 0)));
+        }
+    }
+
+    #[tokio::test]
+    async fn that_is_gone_again_leads_to_the_same_name() {
+        let (_, _, outcome, names) = taken_by(|_| None).await;
+        assert_eq!(outcome, (String::new(), "create, find, create, status".to_owned()));
+        assert_eq!(names[0], names[1]);
+    }
+
+    #[tokio::test]
+    async fn that_is_cached_is_not_read() {
+        let mut world = World::new();
+        let key = world.add_replica_set(&replica_set("web", 1));
+        world.cluster.create_errors.lock().push_back(already_exists());
+        // The watch reports the pod during the sync, right before the response.
+        let (pods, cluster) = (Arc::clone(&world.pods), Arc::clone(&world.cluster));
+        *world.cluster.before_create.lock() = Some(Box::new(move || {
+            let name = cluster.last_name();
+            pods.lock().apply(Arc::new(created(&name)));
+        }));
+        assert_eq!(sync(&world, &key).await, (String::new(), "create, status".to_owned()));
+        // The request was sent first by this sync: the event of the pod comes after the expectations were set.
+        assert_eq!(world.syncer.expectations.get(&key), Some((1, 0)));
+    }
+
+    #[tokio::test]
+    async fn that_cannot_be_read_leaves_the_name_pending() {
+        let (world, key, name) = failed(lost()).await;
+        world.cluster.create_errors.lock().push_back(already_exists());
+        world.cluster.found_pods.lock().push_back(Err(lost()));
+        let (error, requests) = sync(&world, &key).await;
+        assert_eq!((error, requests.as_str()), (lost().to_string(), "create, find, status"));
+        assert_eq!(pending(&world), [name]);
+        assert_eq!(world.syncer.expectations.get(&key), Some((0, 0)));
+    }
+
+    #[tokio::test]
+    async fn under_every_name_is_given_up() {
+        let (world, key, _) = failed(lost()).await;
+        world.cluster.create_errors.lock().extend(vec![already_exists(); 100]);
+        world.cluster.found_pods.lock().extend(vec![Ok(Some(pod("x"))); 100]);
+        let (error, requests) = sync(&world, &key).await;
+        assert_eq!(error, "the pod already exists");
+        assert_eq!(requests.matches("create").count(), MAX_NAMES);
+    }
+}
+
+#[tokio::test]
+async fn sync_that_is_dropped_leaves_the_names_in_flight_pending() {
+    let mut world = World::new();
+    let key = world.add_replica_set(&replica_set("web", 1));
+    world.cluster.hang_creates();
+    {
+        let mut sync = pin!(world.syncer.sync(&key));
+        assert!(sync.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    }
+    assert_eq!(pending(&world), world.cluster.take_names());
+}
+
+#[tokio::test]
+async fn refusal_quotes_the_base_of_the_name() {
+    for (code, reason, quoted) in [(403, reason::FORBIDDEN, "web-"), (422, reason::INVALID, "NAME")] {
+        let mut world = World::new();
+        let key = world.add_replica_set(&replica_set("web", 1));
+        let cluster = Arc::clone(&world.cluster);
+        *world.cluster.before_create.lock() = Some(Box::new(move || {
+            let message = format!("pods \"{}\" is refused", cluster.last_name());
+            *cluster.create_errors.lock() = [ApiError::status(code, reason, message)].into();
+        }));
+        let (error, _) = sync(&world, &key).await;
+        let expected =
+            format!("pods \"{quoted}\" is refused").replace("NAME", &world.cluster.take_names()[0]);
+        assert_eq!(error, expected);
+        assert_eq!(world.events.take(), [format!("Warning FailedCreate Error creating: {expected}")]);
+    }
+}
