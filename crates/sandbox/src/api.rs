@@ -11,6 +11,11 @@ use kcm_clock::Clock;
 use serde_json::{Value, json};
 use tracing::debug;
 
+use crate::pace::Pace;
+
+/// Number of changes that [`Changes::next_all`] reports at a time, once the initial state has been reported.
+const BATCH: usize = 4096;
+
 /// The server, and the time.
 #[derive(Debug)]
 pub(crate) struct Api {
@@ -22,6 +27,8 @@ pub(crate) struct Api {
 #[derive(Debug, Clone)]
 pub(crate) struct Change {
     pub(crate) object: Arc<Object>,
+    /// State that was reported before, if any.
+    pub(crate) old: Option<Arc<Object>>,
     /// It is no more; `object` is its last state.
     pub(crate) gone: bool,
 }
@@ -39,6 +46,9 @@ pub(crate) struct Changes {
     missing: Option<HashMap<String, Arc<Object>>>,
     /// Deletions found out by starting over.
     late: Vec<Arc<Object>>,
+    /// `true` once the initial state has been reported.
+    is_synced: bool,
+    pace: Pace,
 }
 
 impl Api {
@@ -61,7 +71,7 @@ impl Api {
 
     /// Watches one resource, or all.
     pub(crate) fn watch(&self, resource: Option<Resource>) -> Changes {
-        Changes::of(Arc::clone(&self.server), resource)
+        Changes::of(Arc::clone(&self.server), resource, Arc::clone(&self.clock))
     }
 
     pub(crate) fn get(&self, resource: Resource, key: &ObjectKey) -> Result<Arc<Object>, ApiStatus> {
@@ -171,26 +181,40 @@ impl Api {
 }
 
 impl Changes {
-    fn of(server: Arc<ApiServer>, resource: Option<Resource>) -> Self {
+    fn of(server: Arc<ApiServer>, resource: Option<Resource>, clock: Arc<dyn Clock>) -> Self {
         let watcher = start(&server, resource);
-        Self { server, resource, watcher, known: HashMap::new(), missing: None, late: Vec::new() }
+        let (known, late, pace) = (HashMap::new(), Vec::new(), Pace::new(clock));
+        Self { server, resource, watcher, known, missing: None, late, is_synced: false, pace }
     }
 
-    /// The next change; `None` once the server is gone.
+    /// Returns the next change, or `None` once the server is gone. Yields to other tasks at times, so that changes that
+    /// come without end do not keep a `select!` from its other branches.
     ///
-    /// Cancel safe: a change is taken only as it is returned.
+    /// # Cancel safety
+    ///
+    /// A change is taken only as it is returned.
     pub(crate) async fn next(&mut self) -> Option<Change> {
         loop {
+            self.pace.spend(1).await;
             if let Some(change) = self.late() {
                 return Some(change);
             }
-            match self.watcher.next().await {
+            let event = match self.watcher.try_next() {
+                Ok(Some(event)) => Ok(event),
+                Ok(None) => {
+                    self.pace.rested();
+                    self.watcher.next().await
+                }
+                Err(error) => Err(error),
+            };
+            match event {
                 Ok(event) => {
                     if let Some(change) = self.note(&event) {
                         return Some(change);
                     }
                 }
                 Err(error) if error.is_expired() => {
+                    self.is_synced = false;
                     self.watcher = start(&self.server, self.resource);
                     self.missing = Some(self.known.clone());
                 }
@@ -199,18 +223,38 @@ impl Changes {
         }
     }
 
-    /// Waits for the next change, and shows it and all that are there already by then. Whether there was one.
+    /// Waits for the next change, then calls `see` with it and with those that are there already: the whole initial
+    /// state, later up to [`BATCH`] at a time. Returns `false` once the server is gone.
+    ///
+    /// # Cancel safety
+    ///
+    /// `see` is called with each change that is taken.
     pub(crate) async fn next_all(&mut self, mut see: impl FnMut(&Change)) -> bool {
         let Some(change) = self.next().await else { return false };
         see(&change);
-        while let Some(change) = self.try_next() {
-            see(&change);
-        }
+        self.rest(see).await;
         true
     }
 
+    /// Pace of the stand-in that reads the changes.
+    pub(crate) fn pace(&mut self) -> &mut Pace {
+        &mut self.pace
+    }
+
+    /// As [`next_all`](Self::next_all), without a wait for the first change.
+    pub(crate) async fn rest(&mut self, mut see: impl FnMut(&Change)) {
+        let mut seen = 0;
+        while (!self.is_synced || seen < BATCH)
+            && let Some(change) = self.try_next()
+        {
+            see(&change);
+            seen += 1;
+            self.pace.spend(1).await;
+        }
+    }
+
     /// The next change, if there is one already.
-    pub(crate) fn try_next(&mut self) -> Option<Change> {
+    fn try_next(&mut self) -> Option<Change> {
         loop {
             if let Some(change) = self.late() {
                 return Some(change);
@@ -224,7 +268,7 @@ impl Changes {
     }
 
     fn late(&mut self) -> Option<Change> {
-        self.late.pop().map(|object| Change { object, gone: true })
+        self.late.pop().map(|object| Change { old: Some(Arc::clone(&object)), object, gone: true })
     }
 
     fn note(&mut self, event: &WatchEvent) -> Option<Change> {
@@ -234,14 +278,15 @@ impl Changes {
                 if let Some(missing) = &mut self.missing {
                     missing.remove(object.uid());
                 }
-                self.known.insert(object.uid().to_owned(), Arc::clone(&object));
-                Some(Change { object, gone: false })
+                let old = self.known.insert(object.uid().to_owned(), Arc::clone(&object));
+                Some(Change { object, old, gone: false })
             }
             WatchEvent::Deleted(object) => {
-                self.known.remove(object.uid());
-                Some(Change { object: Arc::clone(object), gone: true })
+                let old = self.known.remove(object.uid());
+                Some(Change { object: Arc::clone(object), old, gone: true })
             }
             WatchEvent::InitialEventsEnd(_) => {
+                self.is_synced = true;
                 for (uid, object) in self.missing.take().into_iter().flatten() {
                     self.known.remove(&uid);
                     self.late.push(object);

@@ -27,7 +27,9 @@ impl Disruption {
         while changes.next_all(|change| self.see(change)).await {
             for namespace in std::mem::take(&mut self.due) {
                 for budget in api.list(Resource::POD_DISRUPTION_BUDGETS, &namespace) {
-                    refresh(&api, &budget);
+                    let pods = api.list(Resource::PODS, &namespace);
+                    changes.pace().spend(pods.len()).await;
+                    refresh(&api, &budget, pods);
                 }
             }
         }
@@ -40,14 +42,11 @@ impl Disruption {
     }
 }
 
-/// Writes what the budget allows now; the server writes nothing where that is what it says already.
-fn refresh(api: &Api, budget: &Object) {
+/// Writes what the budget allows now, given the pods of its namespace; the server writes nothing where that is what it says already.
+fn refresh(api: &Api, budget: &Object, pods: Vec<Arc<Object>>) {
     let selector = LabelSelector::from_object(&budget.value()["spec"]["selector"]);
-    let covered: Vec<Arc<Object>> = api
-        .list(Resource::PODS, budget.namespace())
-        .into_iter()
-        .filter(|pod| selector.matches(pod.value()) && !is_finished(pod))
-        .collect();
+    let covered: Vec<Arc<Object>> =
+        pods.into_iter().filter(|pod| selector.matches(pod.value()) && !is_finished(pod)).collect();
     let evicted = still_to_go(budget, &covered);
     let healthy =
         covered.iter().filter(|pod| is_healthy(pod) && evicted.get(pod.name()) != Some(&true)).count();

@@ -14,7 +14,10 @@ use kcm_apiserver::{ApiStatus, Object, OwnerReference, Propagation};
 use serde_json::{Value, json};
 use tracing::{debug, warn};
 
-use crate::api::{Api, Change};
+use crate::{
+    api::{Api, Change},
+    pace::Pace,
+};
 
 /// The finalizer of an owner that waits for its dependents to be gone.
 const FOREGROUND: &str = "foregroundDeletion";
@@ -54,14 +57,14 @@ impl GarbageCollector {
             self.see(&api, &change);
             if !self.queue.is_empty() {
                 api.sleep(PAUSE).await;
-                while let Some(change) = changes.try_next() {
-                    self.see(&api, &change);
-                }
+                changes.pace().rested();
+                changes.rest(|change| self.see(&api, change)).await;
             }
             while let Some(uid) = self.queue.pop_front() {
+                changes.pace().spend(1).await;
                 self.queued.remove(&uid);
                 let Some(object) = api.by_uid(&uid) else { continue };
-                if let Err(error) = self.attend(&api, &object) {
+                if let Err(error) = self.attend(&api, &object, changes.pace()).await {
                     // Somebody was faster, and the watch will tell; anything else is worth knowing.
                     if error.is_conflict() || error.is_not_found() {
                         debug!(?object, %error, "object changed while it was looked at");
@@ -81,13 +84,16 @@ impl GarbageCollector {
 
     fn see(&mut self, api: &Api, change: &Change) {
         let object = &change.object;
+        // An owner may have waited for this one to go, or not to block it any more.
+        let before = change.old.as_ref().or(change.gone.then_some(object));
+        for owner in before.into_iter().flat_map(|before| before.owner_references()) {
+            if change.gone || !object.owner_references().any(|reference| reference == owner) {
+                self.enqueue(owner.uid);
+            }
+        }
         if change.gone {
             for dependent in api.dependents(object.uid()) {
                 self.enqueue(dependent.uid());
-            }
-            // An owner may have waited for this one.
-            for owner in object.owner_references() {
-                self.enqueue(owner.uid);
             }
         } else if waits_with(object, FOREGROUND)
             || waits_with(object, ORPHAN)
@@ -97,9 +103,9 @@ impl GarbageCollector {
         }
     }
 
-    fn attend(&mut self, api: &Api, object: &Object) -> Result<(), ApiStatus> {
+    async fn attend(&mut self, api: &Api, object: &Object, pace: &mut Pace) -> Result<(), ApiStatus> {
         if waits_with(object, ORPHAN) {
-            return Self::orphan_dependents(api, object);
+            return Self::orphan_dependents(api, object, pace).await;
         }
         if waits_with(object, FOREGROUND) {
             return self.delete_dependents(api, object);
@@ -117,7 +123,12 @@ impl GarbageCollector {
             let superfluous: Vec<&str> = owners.dangling.iter().chain(&owners.waiting).copied().collect();
             return if superfluous.is_empty() { Ok(()) } else { drop_owners(api, object, &superfluous) };
         }
-        let propagation = if !owners.waiting.is_empty() && !api.dependents(object.uid()).is_empty() {
+        let dependents = api.dependents(object.uid());
+        let propagation = if !owners.waiting.is_empty() && !dependents.is_empty() {
+            // A dependent that waits, too, may be an owner of the owner: a circle, in which each would wait for the next.
+            if dependents.iter().any(|dependent| waits_with(dependent, FOREGROUND)) {
+                unblock_owners(api, object)?;
+            }
             Propagation::Foreground
         } else if object.has_finalizer(ORPHAN) {
             Propagation::Orphan
@@ -139,15 +150,17 @@ impl GarbageCollector {
         if !dependents.iter().any(blocks) {
             return drop_finalizer(api, owner, FOREGROUND);
         }
-        for dependent in dependents {
+        // One that waits for its own dependents comes up again when they are gone.
+        for dependent in dependents.iter().filter(|dependent| !waits_with(dependent, FOREGROUND)) {
             self.enqueue(dependent.uid());
         }
         Ok(())
     }
 
     /// An owner whose dependents are to stay: it lets go of each, then of itself.
-    fn orphan_dependents(api: &Api, owner: &Object) -> Result<(), ApiStatus> {
+    async fn orphan_dependents(api: &Api, owner: &Object, pace: &mut Pace) -> Result<(), ApiStatus> {
         for dependent in api.dependents(owner.uid()) {
+            pace.spend(1).await;
             drop_owners(api, &dependent, &[owner.uid()])?;
         }
         drop_finalizer(api, owner, ORPHAN)
@@ -177,6 +190,18 @@ fn find_owner(api: &Api, object: &Object, reference: &OwnerReference<'_>) -> Opt
 
 fn waits_with(object: &Object, finalizer: &str) -> bool {
     object.is_deleting() && object.has_finalizer(finalizer)
+}
+
+/// Lets the owners of `object` go before `object`.
+///
+/// Upstream counterpart: `node.unblockOwnerReferencesPatch`.
+fn unblock_owners(api: &Api, object: &Object) -> Result<(), ApiStatus> {
+    let blocked = object.owner_references().filter(|reference| reference.block_owner_deletion);
+    let references: Value = blocked.map(|r| json!({ "uid": r.uid, "blockOwnerDeletion": false })).collect();
+    if references == json!([]) {
+        return Ok(());
+    }
+    api.patch(object, &json!({ "metadata": { "uid": object.uid(), "ownerReferences": references } }))
 }
 
 fn drop_owners(api: &Api, object: &Object, uids: &[&str]) -> Result<(), ApiStatus> {

@@ -140,7 +140,7 @@ impl Kubelet {
             if let Err(error) = api.remove(&pod) {
                 debug!(?pod, %error, "pod not removed");
             }
-        } else if !known.stopping && !has_ended(pod.value()) {
+        } else if !known.stopping && !pod.is_deleting() && !has_ended(pod.value()) {
             self.advance(api, &pod, due);
         }
     }

@@ -6,7 +6,8 @@
 //!
 //! The stand-ins use the server's in-process calls, start only with a server that is embedded, and are silent once
 //! all is settled. Delays are those of [`KubeletConfig`]; all waiting goes through the clock given, so a sandbox
-//! runs in simulated time as well.
+//! runs in simulated time as well. They share a thread with the server in simulated time, and threads otherwise: each
+//! does a bounded amount of work and then yields.
 //!
 //! *What must not live here:* anything that the controllers rely on, HTTP, files.
 
@@ -17,6 +18,7 @@ mod garbage_collector;
 mod kubelet;
 mod namespaces;
 mod nodes;
+mod pace;
 mod scheduler;
 mod timers;
 

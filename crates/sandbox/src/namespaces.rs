@@ -1,6 +1,10 @@
 //! Empties namespaces that are going away, and gives new ones their default service account.
 
-use std::{collections::HashSet, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeSet, HashSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use kcm_api::ObjectKey;
 use kcm_apiserver::{Object, Propagation, Resource};
@@ -10,6 +14,7 @@ use tracing::{debug, warn};
 
 use crate::{
     api::{Api, Change},
+    pace::Pace,
     timers::Timers,
 };
 
@@ -21,36 +26,44 @@ const PAUSE: Duration = Duration::from_secs(1);
 pub(crate) struct Namespaces {
     /// Those whose content is on its way out.
     terminating: HashSet<String>,
+    /// Those of `terminating` from which an object is gone.
+    dirty: BTreeSet<String>,
     /// Those that come next, by name.
     due: Timers<String>,
 }
 
 impl Namespaces {
     pub(crate) fn new(clock: Arc<dyn Clock>) -> Self {
-        Self { terminating: HashSet::new(), due: Timers::new(clock) }
+        Self { terminating: HashSet::new(), dirty: BTreeSet::new(), due: Timers::new(clock) }
     }
 
     /// Looks after namespaces until the server is gone.
     pub(crate) async fn run(mut self, api: Arc<Api>) {
         let mut changes = api.watch(None);
+        let mut seen = Vec::new();
         loop {
             tokio::select! {
                 biased;
-                change = changes.next() => match change {
-                    Some(change) => self.see(&api, &change),
-                    None => return,
+                is_served = changes.next_all(|change| seen.push(change.clone())) => if !is_served {
+                    return;
                 },
                 name = self.due.next() => self.begin(&api, name),
+            }
+            for change in seen.drain(..) {
+                changes.pace().spend(1).await;
+                self.see(&api, &change);
+            }
+            // Once for all objects that are gone: each may have been the last.
+            for name in std::mem::take(&mut self.dirty) {
+                empty(&api, &name, changes.pace()).await;
             }
         }
     }
 
     fn begin(&mut self, api: &Api, name: String) {
-        if let Ok(namespace) = api.get(Resource::NAMESPACES, &ObjectKey::new("", name.as_str()))
-            && namespace.is_deleting()
-        {
+        if get(api, &name).is_some_and(|namespace| namespace.is_deleting()) {
+            self.dirty.insert(name.clone());
             self.terminating.insert(name);
-            empty(api, &namespace);
         }
     }
 
@@ -66,12 +79,32 @@ impl Namespaces {
                 self.due.add(PAUSE, name.to_owned());
             }
         } else if change.gone && self.terminating.contains(object.namespace()) {
-            // It may have been the last.
-            if let Ok(namespace) = api.get(Resource::NAMESPACES, &ObjectKey::new("", object.namespace())) {
-                empty(api, &namespace);
-            }
+            self.dirty.insert(object.namespace().to_owned());
         }
     }
+}
+
+/// Deletes everything in the namespace. Once nothing is left, lets the namespace go.
+async fn empty(api: &Api, name: &str, pace: &mut Pace) {
+    let Some(namespace) = get(api, name) else { return };
+    let left = api.all_in(name);
+    if left.is_empty()
+        && let Err(error) = api.finalize(&namespace)
+    {
+        debug!(?namespace, %error, "namespace not finalized");
+    }
+    for object in left {
+        pace.spend(1).await;
+        if !object.is_deleting()
+            && let Err(error) = api.delete(&object, Propagation::Background)
+        {
+            debug!(?object, %error, "object not deleted with its namespace");
+        }
+    }
+}
+
+fn get(api: &Api, name: &str) -> Option<Arc<Object>> {
+    api.get(Resource::NAMESPACES, &ObjectKey::new("", name)).ok()
 }
 
 fn make_service_account(api: &Api, namespace: &str) {
@@ -80,21 +113,6 @@ fn make_service_account(api: &Api, namespace: &str) {
         Ok(_) => {}
         Err(error) if error.is_already_exists() => {}
         Err(error) => warn!(namespace, %error, "cannot create the default service account"),
-    }
-}
-
-/// Asks everything in the namespace to go; when nothing is left, lets the namespace go.
-fn empty(api: &Api, namespace: &Object) {
-    let left = api.all_in(namespace.name());
-    if left.is_empty()
-        && let Err(error) = api.finalize(namespace)
-    {
-        debug!(?namespace, %error, "namespace not finalized");
-    }
-    for object in left.iter().filter(|object| !object.is_deleting()) {
-        if let Err(error) = api.delete(object, Propagation::Background) {
-            debug!(?object, %error, "object not deleted with its namespace");
-        }
     }
 }
 

@@ -12,7 +12,10 @@ use kcm_apiserver::{Object, Resource};
 use serde_json::{Value, json};
 use tracing::{debug, warn};
 
-use crate::api::{Api, Change, condition, field, key_of};
+use crate::{
+    api::{Api, Change, condition, field, key_of},
+    pace::Pace,
+};
 
 /// Why a pod waits, as `kubectl describe` shows it.
 const UNSCHEDULABLE: &str = "Unschedulable";
@@ -35,7 +38,7 @@ impl Scheduler {
         let mut changes = api.watch(None);
         // All that is known is looked at before the first decision.
         while changes.next_all(|change| self.see(change)).await {
-            self.place(&api);
+            self.place(&api, changes.pace()).await;
         }
     }
 
@@ -90,9 +93,10 @@ impl Scheduler {
         }
     }
 
-    fn place(&mut self, api: &Api) {
+    async fn place(&mut self, api: &Api, pace: &mut Pace) {
         let waiting: Vec<ObjectKey> = self.waiting.iter().cloned().collect();
         for key in waiting {
+            pace.spend(1).await;
             let Ok(pod) = api.get(Resource::PODS, &key) else {
                 self.waiting.remove(&key);
                 continue;

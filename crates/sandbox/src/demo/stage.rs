@@ -146,8 +146,10 @@ impl<'a> Stage<'a> {
                 return Err(DemoError::Stuck { chapter: self.chapter.clone(), last });
             };
             self.count(&change);
-            while let Some(change) = self.changes.try_next() {
-                self.count(&change);
+            let mut rest = Vec::new();
+            self.changes.rest(|change| rest.push(change.clone())).await;
+            for change in &rest {
+                self.count(change);
             }
         }
     }

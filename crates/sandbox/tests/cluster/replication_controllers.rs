@@ -10,9 +10,8 @@ use kcm_client::RateLimit;
 use kcm_clock::Clock;
 use kcm_controller_manager::{Controllers, ManagerConfig, Selection};
 use serde_json::{Value, json};
-use tokio_util::sync::DropGuard;
 
-use crate::world::World;
+use crate::world::{Running, World};
 
 /// Longer than anything here takes.
 const A_WHILE: Duration = Duration::from_secs(30);
@@ -21,7 +20,7 @@ struct Cluster {
     server: Arc<ApiServer>,
     clock: Arc<dyn Clock>,
     _controllers: Controllers,
-    _sandbox: DropGuard,
+    _sandbox: Running,
 }
 
 impl Cluster {

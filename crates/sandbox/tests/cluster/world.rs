@@ -3,15 +3,23 @@
 use std::sync::Arc;
 
 use kcm_apiserver::ApiServer;
-use kcm_clock::{Clock, Random, SeededRandom, SimulatedClock};
+use kcm_clock::{Clock, Random, RealClock, SeededRandom, SimulatedClock};
 use kcm_sandbox::{KubeletConfig, Sandbox, SandboxConfig};
 use tokio_util::sync::{CancellationToken, DropGuard};
+
+use crate::probe::ReadinessProbe;
 
 /// A server, and the time and the chance that it goes by.
 pub(crate) struct World {
     pub(crate) server: Arc<ApiServer>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) random: Arc<dyn Random>,
+}
+
+/// A running sandbox. Dropping it stops the sandbox.
+pub(crate) struct Running {
+    _stop: DropGuard,
+    _probe: ReadinessProbe,
 }
 
 impl World {
@@ -22,21 +30,32 @@ impl World {
 
     /// As `config` says, but for time and chance.
     pub(crate) fn with(config: kcm_apiserver::Config) -> Self {
-        let clock: Arc<dyn Clock> = Arc::new(SimulatedClock::new("2026-01-01T00:00:00Z".parse().unwrap()));
+        let clock = SimulatedClock::new("2026-01-01T00:00:00Z".parse().unwrap());
+        Self::at(Arc::new(clock), config)
+    }
+
+    /// A server in real time.
+    pub(crate) fn in_real_time() -> Self {
+        Self::at(Arc::new(RealClock::new()), kcm_apiserver::Config::default())
+    }
+
+    fn at(clock: Arc<dyn Clock>, config: kcm_apiserver::Config) -> Self {
         let random: Arc<dyn Random> = Arc::new(SeededRandom::new(1));
         let (timed, drawn) = (Arc::clone(&clock), Arc::clone(&random));
         let server = ApiServer::new(kcm_apiserver::Config { clock: timed, random: drawn, ..config });
         Self { server, clock, random }
     }
 
-    /// So many simulated nodes, a scheduler and a garbage collector, until the answer is dropped.
-    pub(crate) fn run_sandbox(&self, nodes: usize) -> DropGuard {
+    /// Runs so many simulated nodes, and the stand-ins, until the returned value is dropped. The server must answer
+    /// `/readyz` throughout.
+    pub(crate) fn run_sandbox(&self, nodes: usize) -> Running {
         let Self { server, clock, random } = self;
+        let probe = ReadinessProbe::start(server, clock);
         let (server, clock, random) = (Arc::clone(server), Arc::clone(clock), Arc::clone(random));
         let config = SandboxConfig { server, clock, random, nodes, kubelet: KubeletConfig::default() };
         let (sandbox, stop) = (Sandbox::new(config).unwrap(), CancellationToken::new());
         let stopped = stop.clone();
         tokio::spawn(async move { sandbox.run(stopped).await });
-        stop.drop_guard()
+        Running { _stop: stop.drop_guard(), _probe: probe }
     }
 }

@@ -9,9 +9,8 @@ use kcm_client::RateLimit;
 use kcm_clock::{Clock, Random};
 use kcm_controller_manager::{Command, Controllers, ManagerConfig};
 use serde_json::{Value, json};
-use tokio_util::sync::DropGuard;
 
-use crate::world::World;
+use crate::world::{Running, World};
 
 /// The namespace of everything.
 const NAMESPACE: &str = "default";
@@ -21,7 +20,7 @@ pub(crate) struct Cluster {
     clock: Arc<dyn Clock>,
     random: Arc<dyn Random>,
     controllers: Option<Controllers>,
-    _sandbox: Option<DropGuard>,
+    _sandbox: Option<Running>,
 }
 
 impl Cluster {
