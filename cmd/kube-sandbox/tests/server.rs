@@ -6,6 +6,8 @@
     reason = "a test may fail in its helpers, too"
 )]
 
+mod probe;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     io::{BufRead as _, BufReader},
@@ -27,8 +29,12 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::task::JoinSet;
 
-/// The program, killed at the latest when this is dropped.
+use probe::ReadinessProbe;
+
+/// The program, killed at the latest when this is dropped. It must answer `/readyz` until then.
 struct Sandbox {
+    /// `None` for a server with TLS.
+    probe: Option<ReadinessProbe>,
     process: Child,
     url: String,
     folder: TempDir,
@@ -36,6 +42,7 @@ struct Sandbox {
 
 impl Drop for Sandbox {
     fn drop(&mut self) {
+        self.probe = None;
         // It may be dead already.
         let _ = self.process.kill();
         let _ = self.process.wait();
@@ -59,7 +66,14 @@ impl Sandbox {
         let url = first.split([' ', ';']).find(|word| word.starts_with("http")).unwrap().to_owned();
         // Reading on, so that the program finds its output open.
         std::thread::spawn(move || lines.for_each(drop));
-        Self { process, url, folder }
+        let probe = url.starts_with("http://").then(|| ReadinessProbe::start(&url));
+        Self { probe, process, url, folder }
+    }
+
+    /// Kills the program with SIGKILL.
+    fn kill(&mut self) {
+        self.probe = None;
+        self.process.kill().unwrap();
     }
 
     async fn config(&self) -> Config {
@@ -144,7 +158,7 @@ async fn sandbox_that_is_killed_keeps_all_that_it_acknowledged_or_showed() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         // SIGKILL, with writes under way.
-        sandbox.process.kill().unwrap();
+        sandbox.kill();
         tasks.join_all().await;
         sandbox.process.wait().unwrap();
 
@@ -183,7 +197,6 @@ fn flags_that_make_no_sense_are_refused() {
         &["--listen=0.0.0.0:0", "--tls"],
         &["--fault", "POST /api 418"],
         &["--token-auth-file=/nowhere"],
-        &["--max-concurrent-streams=0"],
         &["--audit-policy-file=/dev/null"],
     ] {
         refused(flags);
@@ -243,6 +256,36 @@ async fn controllers_converge_under_faults() {
         .filter_map(|event| event["responseStatus"]["code"].as_u64())
         .collect();
     assert!(codes.is_superset(&[409, 429, 500, 503].into()), "faults that did not happen: {codes:?}");
+}
+
+/// Upstream's e2e test "should not be blocked by dependency circle", with ConfigMaps.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn circle_of_owners_is_deleted_with_one_of_them() {
+    let sandbox = Sandbox::start(&["--nodes=0"]);
+    let client = sandbox.client().await;
+    let (names, mut uids) = (["a", "b", "c"], Vec::new());
+    for name in names {
+        let created = post(&client, CONFIG_MAPS, &json!({"metadata": {"name": name}})).await.unwrap();
+        uids.push(created["metadata"]["uid"].clone());
+    }
+    let path = |name: &str| format!("{CONFIG_MAPS}/{name}");
+    for (at, name) in names.into_iter().enumerate() {
+        let owner = (at + 2) % 3;
+        let patch = json!({"metadata": {"ownerReferences": [{
+            "apiVersion": "v1", "kind": "ConfigMap", "name": names[owner], "uid": uids[owner],
+            "controller": true, "blockOwnerDeletion": true,
+        }]}});
+        let request = Request::patch(path(name)).header("content-type", "application/merge-patch+json");
+        let _: Value = client.request(request.body(patch.to_string().into_bytes()).unwrap()).await.unwrap();
+    }
+    let foreground = format!("{}?propagationPolicy=Foreground", path("a"));
+    let _: Value = client.request(Request::delete(foreground).body(Vec::new()).unwrap()).await.unwrap();
+    // The probe fails the test if the server hangs.
+    for name in names {
+        while get(&client, &path(name)).await.is_ok() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
 }
 
 /// Waits until the Deployment has what it wants and nothing else.
