@@ -72,6 +72,35 @@ fn json_patch_that_is_none_or_too_long_is_refused() {
 }
 
 #[test]
+fn json_patch_that_copies_too_much_is_refused() {
+    let double = json!({"op": "copy", "from": "/a", "path": "/a/-"});
+    let target = json!({"a": ["x".repeat(1000)]});
+    assert!(json_patch(&target, &Value::from(vec![double.clone(); 10])).is_ok());
+    let error = json_patch(&target, &Value::from(vec![double; 20])).unwrap_err();
+    assert_eq!(error, PatchError::unprocessable());
+}
+
+#[test]
+fn json_patch_that_nests_too_deeply_is_refused() {
+    // Each round puts what is there one level deeper, and copies nothing.
+    let round = [
+        json!({"op": "add", "path": "/b", "value": {}}),
+        json!({"op": "move", "from": "/a", "path": "/b/c"}),
+        json!({"op": "move", "from": "/b", "path": "/a"}),
+    ];
+    let patch = |rounds| Value::from(std::iter::repeat_n(&round, rounds).flatten().cloned().collect::<Vec<_>>());
+    let target = json!({"a": {}});
+    assert!(json_patch(&target, &patch(100)).is_ok());
+    assert_eq!(json_patch(&target, &patch(3000)).unwrap_err(), PatchError::unprocessable());
+    let add = |depth| {
+        let value = (0..depth).fold(json!(1), |value, _| json!([value]));
+        json_patch(&target, &json!([{"op": "add", "path": "/a/b", "value": value}]))
+    };
+    assert!(add(120).is_ok());
+    assert_eq!(add(127).unwrap_err(), PatchError::unprocessable());
+}
+
+#[test]
 fn merge_patch_removes_with_null_and_replaces_lists() {
     let target = json!({"a": {"b": 1, "c": 2}, "list": [1, 2]});
     let patch = json!({"a": {"b": null, "d": {"e": null, "f": 3}}, "list": [3]});
