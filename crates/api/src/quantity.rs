@@ -107,7 +107,8 @@ fn quick(text: &str, parts: &Parts<'_>, suffix: Suffix) -> Option<Quantity> {
         Suffix::Binary { .. } => return None,
     };
     let scale = scale.wrapping_sub(length(parts.fraction));
-    if precision < 0 || scale < NANO {
+    // The slow way refuses what has more digits than allowed: `e` multiplies by any power of ten.
+    if precision < 0 || scale < NANO || scale.saturating_sub(NANO) > MAX_DIGITS {
         return None;
     }
     let number = digits().fold(0_i64, |number, digit| number * 10 + i64::from(digit - b'0'));

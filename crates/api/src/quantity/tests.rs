@@ -101,6 +101,8 @@ fn quantity_that_is_none_is_an_error() {
         ("1e99999999999999999999", QuantityError::Suffix),
         (".e-10", QuantityError::Number),
         ("1234567890123456789e2000000000", QuantityError::Range),
+        // Few enough digits for 64 bits, and an exponent as large.
+        ("922337203685477581e99907", QuantityError::Range),
     ] {
         assert_eq!(text.parse::<Quantity>().err(), Some(error), "{text}");
     }
