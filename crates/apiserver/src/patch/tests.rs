@@ -88,7 +88,8 @@ fn json_patch_that_nests_too_deeply_is_refused() {
         json!({"op": "move", "from": "/a", "path": "/b/c"}),
         json!({"op": "move", "from": "/b", "path": "/a"}),
     ];
-    let patch = |rounds| Value::from(std::iter::repeat_n(&round, rounds).flatten().cloned().collect::<Vec<_>>());
+    let patch =
+        |rounds| Value::from(std::iter::repeat_n(&round, rounds).flatten().cloned().collect::<Vec<_>>());
     let target = json!({"a": {}});
     assert!(json_patch(&target, &patch(100)).is_ok());
     assert_eq!(json_patch(&target, &patch(3000)).unwrap_err(), PatchError::unprocessable());

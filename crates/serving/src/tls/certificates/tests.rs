@@ -4,6 +4,9 @@ use kcm_clock::FakeClock;
 
 use super::*;
 
+#[path = "../../../../../fuzz/mutate.rs"]
+mod mutate;
+
 fn options() -> ServingOptions {
     ServingOptions::default()
 }
@@ -123,5 +126,28 @@ fn files_that_cannot_be_used_are_named() {
         ),
     ] {
         assert!(error.starts_with(&begins), "{error}");
+    }
+}
+
+mod mutated {
+    use rustls::pki_types::CertificateDer;
+
+    use super::*;
+
+    /// A file with a certificate and its key is read or refused.
+    fn pem(data: &[u8]) {
+        let file = |what| File { what, path: PathBuf::from("pem"), content: data.to_vec() };
+        drop(parse_files(&[file("certificate file"), file("private key file")]));
+    }
+
+    /// A certificate is read or refused.
+    fn der(data: &[u8]) {
+        drop(Name::of(&CertificateDer::from(data)).map(host_names));
+    }
+
+    #[test]
+    fn reads_mutated_certificates() {
+        mutate::check("pem", 300, pem);
+        mutate::check("der", 2000, der);
     }
 }
