@@ -1,11 +1,11 @@
 //! Reading of request bodies, with bounds on size, time and memory.
 
-use std::{sync::Arc, time::Duration};
+use std::{pin::pin, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::StatusCode;
 use http_body::Body;
-use http_body_util::{BodyExt, LengthLimitError, Limited};
+use http_body_util::BodyExt;
 use kcm_clock::Clock;
 use tokio::sync::Semaphore;
 
@@ -39,30 +39,36 @@ impl BodyReader {
     /// # Cancel safety
     ///
     /// If the future is dropped, what was read is lost and its memory is free.
-    pub(super) async fn read<B>(&self, body: B) -> Result<Bytes, BodyError>
-    where
-        B: Body<Data = Bytes>,
-        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
-    {
+    pub(super) async fn read<B: Body<Data = Bytes>>(&self, body: B) -> Result<Bytes, BodyError> {
         if body.is_end_stream() {
             return Ok(Bytes::new());
         }
         let read = async {
             // The semaphore is never closed.
             let _permit = self.permits.acquire().await;
-            Limited::new(body, MAX_BODY).collect().await
+            collect(body).await
         };
         tokio::select! {
-            read = read => match read {
-                Ok(body) => Ok(body.to_bytes()),
-                Err(error) if error.is::<LengthLimitError>() => {
-                    Err((StatusCode::PAYLOAD_TOO_LARGE, "request body is too large"))
-                }
-                Err(_) => Err((StatusCode::BAD_REQUEST, "request body cannot be read")),
-            },
+            read = read => read,
             () = self.clock.sleep(TIME_OUT) => Err((StatusCode::REQUEST_TIMEOUT, "request body came too slowly")),
         }
     }
+}
+
+/// Copies the data of `body` into one buffer. A frame can be a single byte and refers to a buffer of the connection, so
+/// frames that are kept take many times the memory of their data.
+async fn collect<B: Body<Data = Bytes>>(body: B) -> Result<Bytes, BodyError> {
+    let mut body = pin!(body);
+    let mut bytes = Vec::new();
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|_| (StatusCode::BAD_REQUEST, "request body cannot be read"))?;
+        let data = frame.into_data().unwrap_or_default();
+        if bytes.len() + data.len() > MAX_BODY {
+            return Err((StatusCode::PAYLOAD_TOO_LARGE, "request body is too large"));
+        }
+        bytes.extend_from_slice(&data);
+    }
+    Ok(bytes.into())
 }
 
 #[cfg(test)]
@@ -117,5 +123,32 @@ mod tests {
         }
         let whole = http_body_util::Full::new(Bytes::from_static(b"4"));
         assert_eq!(reader.read(whole).await.unwrap(), "4");
+    }
+
+    /// Data of one byte. Counts the frames that exist.
+    struct Byte(Arc<AtomicUsize>);
+
+    impl AsRef<[u8]> for Byte {
+        fn as_ref(&self) -> &[u8] {
+            b"x"
+        }
+    }
+
+    impl Drop for Byte {
+        fn drop(&mut self) {
+            self.0.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    #[tokio::test]
+    async fn frames_are_not_kept() {
+        let reader = BodyReader::new(Arc::new(FakeClock::new(Timestamp::UNIX_EPOCH)));
+        let kept = Arc::new(AtomicUsize::new(0));
+        let frames = (0..1000).map(|_| {
+            assert_eq!(kept.fetch_add(1, Ordering::Relaxed), 0);
+            Ok::<_, Infallible>(Frame::data(Bytes::from_owner(Byte(Arc::clone(&kept)))))
+        });
+        let body = http_body_util::StreamBody::new(futures_util::stream::iter(frames));
+        assert_eq!(reader.read(body).await.unwrap(), "x".repeat(1000));
     }
 }
