@@ -7,13 +7,13 @@
 //! * A **[`ClientFactory`]** holds the connections: HTTP/2 where the server offers it, as many as its stream limit
 //!   requires, watches and [elections](ClientFactory::for_election) apart from the rest, dead ones noticed in 45 s,
 //!   credentials re-read when their files change. Or it holds no connection at all but a service in this process.
-//! * An **[`ApiClient`]** is one controller's share of it: its name, its rate limit ([`TokenBucket`]), a time-out
-//!   on everything but watches, upstream's rule for sending again, and **never a second POST** unless the first was
-//!   turned away at the door. Given a [gate](ClientFactory::gated), it writes only while this process leads,
-//!   down to the bytes on the socket. It implements the traits that controllers write through
-//!   ([`PodControl`](kcm_controller_util::PodControl) and its kin, [`EventSink`](kcm_events::EventSink),
-//!   [`LeaseLock`](kcm_leader_election::LeaseLock)) and hands out the sources of reflectors
-//!   ([`ListWatch`](kcm_informer::ListWatch)).
+//! * An **[`ApiClient`]** is one controller's share of it: its name, its rate limit ([`TokenBucket`]), a time-out on
+//!   everything but watches, upstream's rule for retries. A request that may have taken effect is repeated only if
+//!   its [`Repetition`] allows it, such as a create of an object with a name. Given a [gate](ClientFactory::gated),
+//!   it writes only while this process leads, down to the bytes on the socket. It implements the traits that
+//!   controllers write through ([`PodControl`](kcm_controller_util::PodControl) and its kin,
+//!   [`EventSink`](kcm_events::EventSink), [`LeaseLock`](kcm_leader_election::LeaseLock)) and hands out the sources
+//!   of reflectors ([`ListWatch`](kcm_informer::ListWatch)).
 //! * A **[`Kind`]** says how a type comes from the wire. One object that cannot be decoded is told by name, and the
 //!   rest of the list or stream goes on.
 //!
