@@ -1,12 +1,13 @@
 //! Creation of pods, each exactly once. See `pending_creates.rs` for what is promised.
 
-use std::sync::Arc;
+use std::{collections::HashSet, sync::Arc};
 
 use kcm_api::{ApiError, ObjectKey, Pod, ReplicaSet};
 use kcm_clock::generate_name;
 use kcm_controller_ref_manager::OwnerIdentity;
 use kcm_controller_util::{PodManifest, slow_start_batch};
 use kcm_events::EventType;
+use parking_lot::Mutex;
 use tracing::debug;
 
 use crate::{ManageError, sync::Syncer};
@@ -26,6 +27,8 @@ struct Creation<'a> {
     replica_set: &'a ReplicaSet,
     owner: &'a OwnerIdentity,
     manifest: PodManifest,
+    /// Names that were pending before, and names that this sync has drawn. The cache may not contain their pods.
+    names: Mutex<HashSet<Arc<str>>>,
 }
 
 /// Name of a pod to create.
@@ -64,8 +67,10 @@ impl Syncer {
         let (created, error) =
             match PodManifest::from_template(&replica_set.spec.template, &owner.controller_reference()) {
                 Ok(manifest) => {
-                    let creation = Creation { replica_set, owner, manifest };
-                    let mut pending = self.pending_creates.names(owner).into_iter();
+                    let pending = self.pending_creates.names(owner);
+                    let names = Mutex::new(pending.iter().cloned().collect());
+                    let creation = Creation { replica_set, owner, manifest, names };
+                    let mut pending = pending.into_iter();
                     let create = || {
                         let name = match pending.next() {
                             Some(name) => PodName::new(owner, &name, true),
@@ -86,13 +91,13 @@ impl Syncer {
         error
     }
 
-    /// Draws a name that no pod of the cache has, and marks it as pending.
-    fn draw_name(&self, Creation { owner, manifest, .. }: &Creation<'_>) -> PodName {
+    /// Draws a name that is new to this sync and that no pod of the cache has, and marks it as pending.
+    fn draw_name(&self, Creation { owner, manifest, names, .. }: &Creation<'_>) -> PodName {
         let draw = || -> Arc<str> { generate_name(&*self.random, manifest.generate_name()).into() };
         let mut name = draw();
         for _ in 1..MAX_NAMES {
             let is_free = self.pods.get(&PodName::new(owner, &name, false).key).is_none();
-            if is_free && self.pending_creates.insert(owner, &name) {
+            if is_free && names.lock().insert(Arc::clone(&name)) {
                 break;
             }
             name = draw();

@@ -1,9 +1,9 @@
 //! Names of pods that were requested and are not known to exist.
 //!
 //! A request to create a pod can fail and still take effect: the response is lost, or the API server executes the
-//! request after the connection broke. The controller chooses the name of each pod, so that the request can be repeated: the API server
-//! creates at most one pod of a name. A name therefore stays pending until its pod exists, and the next sync that
-//! creates pods uses pending names first.
+//! request after the connection broke. The controller chooses the name of each pod, so that the request can be
+//! repeated: the API server creates at most one pod of a name. A name therefore stays pending until its pod exists, and
+//! the next sync that creates pods uses pending names first.
 //!
 //! ```text
 //!  name drawn ──► pending ──► 201, or 409 and the pod is ours ──► created
@@ -43,17 +43,15 @@ struct Pending {
 }
 
 impl PendingCreates {
-    /// Adds a name. Returns `false` if it is pending already.
-    ///
-    /// Names of an earlier owner with the same key are dropped.
-    pub(crate) fn insert(&self, owner: &OwnerIdentity, name: &Arc<str>) -> bool {
+    /// Adds a name. Names of an earlier owner with the same key are dropped.
+    pub(crate) fn insert(&self, owner: &OwnerIdentity, name: &Arc<str>) {
         let mut owners = self.0.lock();
         let fresh = || Pending { owner_uid: Arc::clone(&owner.uid), names: BTreeSet::new() };
         let pending = owners.entry(owner.key()).or_insert_with(fresh);
         if pending.owner_uid != owner.uid {
             *pending = fresh();
         }
-        pending.names.insert(Arc::clone(name))
+        pending.names.insert(Arc::clone(name));
     }
 
     /// Removes a name: its pod exists, or the name belongs to another pod.
@@ -107,9 +105,9 @@ mod tests {
     #[test]
     fn name_is_pending_until_it_is_removed() {
         let pending = PendingCreates::default();
-        assert!(pending.insert(&owner("1"), &"b".into()));
-        assert!(pending.insert(&owner("1"), &"a".into()));
-        assert!(!pending.insert(&owner("1"), &"a".into()));
+        for name in ["b", "a", "a"] {
+            pending.insert(&owner("1"), &name.into());
+        }
         assert_eq!(names(&pending, "1"), ["a", "b"]);
         pending.remove(&owner("1"), "b");
         assert_eq!(names(&pending, "1"), ["a"]);

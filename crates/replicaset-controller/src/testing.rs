@@ -13,7 +13,7 @@ use kcm_api::{
     ApiError, ControllerRef, Labels, ObjectKey, Phase, Pod, PodDecoder, Ready, ReplicaSet, Time,
     error::reason,
 };
-use kcm_clock::{Clock, FakeClock, SeededRandom, Timestamp};
+use kcm_clock::{Clock, FakeClock, Random, SeededRandom, Timestamp};
 use kcm_controller_ref_manager::OwnerPatch;
 use kcm_controller_util::{
     ConsistencyStore, GroupResource, PodControl, PodManifest, ReplicaSetControl, pod_indexers,
@@ -314,22 +314,32 @@ pub(crate) struct World {
 impl World {
     /// A world with nothing in it.
     pub(crate) fn new() -> Self {
+        Self::with_random(Arc::new(SeededRandom::new(1)))
+    }
+
+    /// A world with nothing in it that draws names from `random`.
+    pub(crate) fn with_random(random: Arc<dyn Random>) -> Self {
         let clock = FakeClock::new(now());
-        Self::with_clock(clock.clone(), Arc::new(clock), 500)
+        Self::with(clock.clone(), Arc::new(clock), random, 500)
     }
 
     /// One in which a sync creates and deletes at most so many pods.
     pub(crate) fn with_burst(burst_replicas: usize) -> Self {
         let clock = FakeClock::new(now());
-        Self::with_clock(clock.clone(), Arc::new(clock), burst_replicas)
+        Self::with(clock.clone(), Arc::new(clock), Arc::new(SeededRandom::new(1)), burst_replicas)
     }
 
     /// One whose expectations go by a clock of their own.
     pub(crate) fn with_expectations_clock(clock: Arc<dyn Clock>) -> Self {
-        Self::with_clock(FakeClock::new(now()), clock, 500)
+        Self::with(FakeClock::new(now()), clock, Arc::new(SeededRandom::new(1)), 500)
     }
 
-    fn with_clock(clock: FakeClock, expectations_clock: Arc<dyn Clock>, burst_replicas: usize) -> Self {
+    fn with(
+        clock: FakeClock,
+        expectations_clock: Arc<dyn Clock>,
+        random: Arc<dyn Random>,
+        burst_replicas: usize,
+    ) -> Self {
         let pods = StoreWriter::new(pod_indexers());
         let replica_sets = StoreWriter::new(replica_set_indexers());
         let cluster = Arc::new(Cluster::default());
@@ -346,7 +356,7 @@ impl World {
         let syncer = Arc::new(Syncer {
             descriptor: REPLICA_SET,
             clock: Arc::new(clock.clone()),
-            random: Arc::new(SeededRandom::new(1)),
+            random,
             pods: pods.reader(),
             replica_sets: replica_sets.reader(),
             pod_control: cluster.clone(),

@@ -4,7 +4,7 @@ use std::{
 };
 
 use kcm_api::error::reason;
-use kcm_clock::is_generated_name;
+use kcm_clock::{Random, SeededRandom, is_generated_name};
 use serde_json::json;
 
 use super::*;
@@ -60,6 +60,39 @@ async fn pods_get_different_names_from_the_base_of_their_owner() {
     names.dedup();
     assert_eq!(names.len(), 500);
     assert!(pending(&world).is_empty());
+}
+
+/// Draws each number of another source twice.
+#[derive(Debug)]
+struct Twice(SeededRandom, Mutex<Option<u64>>);
+
+impl Random for Twice {
+    fn next_u64(&self) -> u64 {
+        let mut last = self.1.lock();
+        match last.take() {
+            Some(number) => number,
+            None => *last.insert(self.0.next_u64()),
+        }
+    }
+}
+
+/// The first pod is created before the second name is drawn, and is not in the cache.
+#[tokio::test]
+async fn name_of_a_pod_that_this_sync_has_created_is_not_drawn_again() {
+    for is_repeated in [false, true] {
+        let mut world = World::with_random(Arc::new(Twice(SeededRandom::new(1), Mutex::default())));
+        let key = world.add_replica_set(&replica_set("web", if is_repeated { 1 } else { 2 }));
+        if is_repeated {
+            world.cluster.create_errors.lock().push_back(lost());
+            sync(&world, &key).await;
+            world.cluster.take_names();
+            world.add_replica_set(&replica_set("web", 2));
+            world.catch_up();
+        }
+        assert_eq!(sync(&world, &key).await, (String::new(), "create x2, status".to_owned()));
+        let names = world.cluster.take_names();
+        assert_ne!(names[0], names[1], "the first is a repetition: {is_repeated}");
+    }
 }
 
 mod next_sync {
