@@ -37,7 +37,9 @@ pub enum Invariant {
     /// No pod is deleted that is needed: neither one too many, nor a ready one where another would do.
     NeededPods,
     /// A rolling update does not take away what leaves fewer available than replicas less maxUnavailable. Scaling
-    /// in the middle of a rollout is not a rolling update: it is in proportion, and promises nothing (US-4.8b).
+    /// in the middle of a rollout is not a rolling update: it is in proportion, and promises nothing (US-4.8b). As
+    /// upstream counts (US-4.9), a ReplicaSet that was scaled down has as many available pods as its status reports, until
+    /// the ReplicaSet controller has deleted the surplus and written the status.
     Availability,
     /// With the strategy Recreate no new pod is asked for while an old one is there.
     RecreateOverlap,

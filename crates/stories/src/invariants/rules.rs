@@ -194,8 +194,13 @@ fn availability(model: &Model, old: &ReplicaSet, new: &ReplicaSet, now: Timestam
     let lacking = |available: &dyn Fn(&KnownSet) -> i32| {
         let has = model.set(&new.is.uid).map_or(0, available);
         let takes = promised(new.replicas, has) < promised(old.replicas, has);
-        let sets = model.sets_of(deployment);
-        let left: i32 = sets.map(|set| promised(set.now.replicas, available(set))).sum();
+        // Of the other ReplicaSets, all that they report, as upstream (US-4.9): one that was scaled down reports the pods
+        // that it still has.
+        let left = model.sets_of(deployment).map(|set| match set.now.is.uid == new.is.uid {
+            true => promised(new.replicas, has),
+            false => available(set),
+        });
+        let left: i32 = left.sum();
         (takes && left < at_least).then_some(left)
     };
     // It must be wrong by how things are and by how they were a moment ago.

@@ -263,6 +263,19 @@ fn scaling_in_proportion_promises_no_availability() {
     assert_eq!(world.broken(), []);
 }
 
+/// The new ReplicaSet was scaled down from 6 to 3 in proportion, and its status has 5 available pods.
+#[test]
+fn pods_that_a_replica_set_reports_beyond_its_size_count_as_available() {
+    for (to, expected) in [(6, vec![]), (2, vec![Invariant::Availability])] {
+        let mut world = world();
+        world.others(&deployment());
+        world.others(&set("new", 3, 5));
+        world.others(&set("old", 7, 7));
+        world.manager("update", &sized("old", to, 7, 2));
+        assert_eq!(world.broken(), expected, "scaled down to {to}");
+    }
+}
+
 #[test]
 fn availability_that_the_kubelet_took_is_not_our_doing() {
     for (seconds, expected) in [(0, vec![]), (1, vec![Invariant::Availability])] {
