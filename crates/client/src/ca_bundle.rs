@@ -14,6 +14,10 @@ const VERSION: u8 = 0xa0;
 const UTC_TIME: u8 = 0x17;
 const GENERALIZED_TIME: u8 = 0x18;
 
+/// Last day that a certificate can contain. A certificate without an expiration date is valid to the end of it (RFC 5280,
+/// section 4.1.2.5). It is later than [`Timestamp::MAX`].
+const LAST_DAY: &str = "9999-12-31T";
+
 /// CA certificates, each of which is a trust anchor from its `notBefore` to its `notAfter`.
 ///
 /// Go checks the validity of every certificate of a chain, including the root. webpki takes only the name and the key of a
@@ -99,7 +103,7 @@ fn time(rest: &mut &[u8]) -> Option<Timestamp> {
     };
     let part = |at: usize| &rest[at..at + 2];
     let time = format!("{year}-{}-{}T{}:{}:{}Z", part(0), part(2), part(4), part(6), part(8));
-    Timestamp::from_str(&time).ok()
+    Timestamp::from_str(&time).ok().or_else(|| time.starts_with(LAST_DAY).then_some(Timestamp::MAX))
 }
 
 #[cfg(test)]
@@ -129,6 +133,17 @@ mod tests {
             };
             assert_eq!(Validity::of(&certificate(from, until)), Some(expected));
         }
+    }
+
+    #[test]
+    fn certificate_without_an_expiration_date_is_valid_for_ever() {
+        let mut params = CertificateParams::default();
+        params.not_after = date_time_ymd(9999, 12, 31);
+        let certificate = params.self_signed(&KeyPair::generate().unwrap()).unwrap().der().clone();
+        let bundle = CaBundle::new([certificate]).unwrap();
+        assert_eq!(bundle.valid_at(Timestamp::MAX).len(), 1);
+        assert_eq!(time(&mut &b"\x18\x0f99991231235959Z"[..]), Some(Timestamp::MAX));
+        assert_eq!(time(&mut &b"\x18\x0f99991331235959Z"[..]), None);
     }
 
     #[test]
