@@ -87,6 +87,13 @@ impl FromStr for Quantity {
         }
         let parts = Parts::of(text)?;
         let suffix = Suffix::of(parts.suffix).ok_or(QuantityError::Suffix)?;
+        if let Suffix::Decimal { exponent, .. } = suffix
+            && exponent.saturating_add(length(parts.whole)) > MAX_DIGITS
+            && parts.whole.bytes().chain(parts.fraction.bytes()).any(|digit| digit != b'0')
+        {
+            // Canonical text has as many digits before the point, with another exponent: it is refused or accepted alike.
+            return Err(QuantityError::Range);
+        }
         match quick(text, &parts, suffix) {
             Some(quantity) => Ok(quantity),
             None => slow(&parts, suffix),
@@ -107,8 +114,7 @@ fn quick(text: &str, parts: &Parts<'_>, suffix: Suffix) -> Option<Quantity> {
         Suffix::Binary { .. } => return None,
     };
     let scale = scale.wrapping_sub(length(parts.fraction));
-    // The slow way refuses what has more digits than allowed: `e` multiplies by any power of ten.
-    if precision < 0 || scale < NANO || scale.saturating_sub(NANO) > MAX_DIGITS {
+    if precision < 0 || scale < NANO {
         return None;
     }
     let number = digits().fold(0_i64, |number, digit| number * 10 + i64::from(digit - b'0'));
