@@ -42,7 +42,7 @@ impl Disruption {
     }
 }
 
-/// Writes what the budget allows now, given the pods of its namespace; the server writes nothing where that is what it says already.
+/// Updates the status of `budget`, given the pods of its namespace. The server writes nothing if the status is the same.
 fn refresh(api: &Api, budget: &Object, pods: Vec<Arc<Object>>) {
     let selector = LabelSelector::from_object(&budget.value()["spec"]["selector"]);
     let covered: Vec<Arc<Object>> =
