@@ -19,7 +19,7 @@ use crate::{
     observer::{NoObserver, Observer},
     service_account::ServiceAccounts,
     throttle::ThrottleLog,
-    transport::{ConfigError, Lane, Server, Transport},
+    transport::{ConfigError, Lane, ProxyEnvironment, Server, Transport},
     write_gate::WriteGate,
 };
 
@@ -34,6 +34,8 @@ pub struct ClientOptions {
     pub clock: Arc<dyn Clock>,
     /// Who is told what they do.
     pub observer: Arc<dyn Observer>,
+    /// Proxy settings of the environment. None by default.
+    pub proxy: ProxyEnvironment,
 }
 
 impl ClientOptions {
@@ -42,7 +44,13 @@ impl ClientOptions {
 
     /// Options for everyday use: a minute for a request, nobody watching.
     pub fn new(agent: UserAgent, clock: Arc<dyn Clock>) -> Self {
-        Self { agent, time_out: Self::TIME_OUT, clock, observer: Arc::new(NoObserver) }
+        Self {
+            agent,
+            time_out: Self::TIME_OUT,
+            clock,
+            observer: Arc::new(NoObserver),
+            proxy: ProxyEnvironment::default(),
+        }
     }
 }
 
@@ -71,7 +79,7 @@ impl ClientFactory {
     ///
     /// When the configuration or a file that it names cannot be read or understood.
     pub async fn connect(server: Server, options: ClientOptions) -> Result<Self, ConfigError> {
-        let transport = Transport::new(server, Arc::clone(&options.clock)).await?;
+        let transport = Transport::new(server, options.proxy.clone(), Arc::clone(&options.clock)).await?;
         Ok(Self {
             server: transport.address().into(),
             requests: transport.client(Lane::Requests),

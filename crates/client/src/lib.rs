@@ -52,7 +52,7 @@ pub use limiter::{RateLimit, TokenBucket};
 pub use observer::{Call, NoObserver, Observer};
 pub use replication_controllers::ReplicationControllers;
 pub use request::{Repetition, Request};
-pub use transport::{ConfigError, Server};
+pub use transport::{ConfigError, ProxyEnvironment, Server};
 
 /// The body of a request, for services that [`ClientFactory::in_process`] is to talk to.
 pub use kube_client::client::Body;

@@ -297,8 +297,8 @@ async fn kubeconfig_that_is_broken_is_named_without_its_secrets() {
         ),
         (
             "{current-context: c, contexts: [{name: c, context: {cluster: k, user: u}}], \
-             clusters: [{name: k, cluster: {server: 'https://x', proxy-url: 'http://p'}}]}",
-            "proxy-url is not supported",
+             clusters: [{name: k, cluster: {server: 'https://x', proxy-url: 'ftp://u:s3cr3t@p'}}]}",
+            "proxy-url: unsupported scheme of the proxy URL, must be http, https, or socks5",
         ),
     ];
     for (text, expected) in cases {
@@ -306,6 +306,64 @@ async fn kubeconfig_that_is_broken_is_named_without_its_secrets() {
         let error = refusal(kubeconfig(&path)).await;
         assert!(error.starts_with(&format!("kubeconfig {path:?}: {expected}")), "{text}: {error}");
     }
+}
+
+#[tokio::test]
+async fn user_that_is_not_supported_is_refused_by_name() {
+    let authority = Authority::new();
+    let server = SocketServer::tls(&authority).await;
+    let files = Files::new(&server, &authority, "");
+    let exec = |fields| format!("exec: {{command: x, {fields}}}");
+    let cases = [
+        (
+            "auth-provider: {name: gcp, config: {cmd-path: s3cr3t}}".to_owned(),
+            "auth-provider is not supported",
+        ),
+        (
+            "token: t, as-uid: u".to_owned(),
+            "requesting uid, groups or user-extra without impersonating a user",
+        ),
+        ("token: t, as-groups: [g]".to_owned(), "requesting uid, groups or user-extra"),
+        ("token: t, as-user-extra: {k: [v]}".to_owned(), "requesting uid, groups or user-extra"),
+        ("token: \"s3cr3t\\n\"".to_owned(), "the token cannot be sent in a header"),
+        ("exec: {apiVersion: client.authentication.k8s.io/v1}".to_owned(), "command must be specified"),
+        (exec("apiVersion: client.authentication.k8s.io/v1alpha1"), "exec plugin: invalid apiVersion"),
+        (exec("interactiveMode: Never"), "exec plugin: invalid apiVersion"),
+        (exec("apiVersion: client.authentication.k8s.io/v1"), "interactiveMode must be specified"),
+        (
+            exec("apiVersion: client.authentication.k8s.io/v1, interactiveMode: Always"),
+            "interactiveMode Always is not supported",
+        ),
+        (
+            exec("apiVersion: client.authentication.k8s.io/v1beta1, env: [{name: '', value: s3cr3t}]"),
+            "exec plugin: invalid name of an env variable",
+        ),
+    ];
+    for (user, expected) in cases {
+        files.write_kubeconfig(&format!("https://{}", server.address), &user);
+        let error = refusal(files.server()).await;
+        assert!(error.contains(expected), "{user}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn impersonation_is_sent_as_headers() {
+    let authority = Authority::new();
+    let server = SocketServer::tls(&authority).await;
+    let user = "token: t, as: jane, as-uid: '7', as-groups: [a, b], \
+                as-user-extra: {Example.com/Scope%: [x, y], other: [z]}";
+    let files = Files::new(&server, &authority, user);
+    let client = client(files.server(), Arc::new(fake())).await;
+    ok(&client).await;
+    let request = server.requests().remove(0);
+    let headers =
+        |name| request.headers.get_all(name).iter().map(|value| value.to_str().unwrap()).collect::<Vec<_>>();
+    assert_eq!(request.authorization.as_deref(), Some("Bearer t"));
+    assert_eq!(headers("impersonate-user"), ["jane"]);
+    assert_eq!(headers("impersonate-uid"), ["7"]);
+    assert_eq!(headers("impersonate-group"), ["a", "b"]);
+    assert_eq!(headers("impersonate-extra-example.com%2fscope%25"), ["x", "y"]);
+    assert_eq!(headers("impersonate-extra-other"), ["z"]);
 }
 
 #[tokio::test]

@@ -1,22 +1,30 @@
 //! Byte streams to an API server: TCP, and TLS above it.
 
-use std::{io, sync::Arc, time::Duration};
+use std::{future::ready, io, sync::Arc, time::Duration};
 
 use http::{Uri, uri::Scheme};
-use hyper_util::{client::legacy::connect::HttpConnector, rt::TokioIo};
+use hyper_util::{
+    client::legacy::connect::{
+        HttpConnector,
+        proxy::{SocksV5, Tunnel},
+    },
+    rt::TokioIo,
+};
 use kcm_clock::Clock;
 use kube_client::{Config, client::ConfigExt};
 use rustls::pki_types::ServerName;
+use thiserror::Error;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::TcpStream,
 };
 use tokio_rustls::TlsConnector;
-use tower::{BoxError, ServiceExt, util::BoxCloneSyncService};
+use tower::{BoxError, Service, ServiceExt, service_fn, util::BoxCloneSyncService};
 
 use super::{
     credentials::{ConfigError, Server},
     fence::{Fence, Fenced, Socket},
+    proxy::{self, Protocol, Proxy},
 };
 
 /// Opens a byte stream to the host and port of a URI. A connector for a proxy has the same type.
@@ -32,6 +40,10 @@ const KEEPALIVE_PROBES: u32 = 3;
 const UNACKNOWLEDGED: Duration = Duration::from_secs(45);
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Timeout for a connection to the API server that is ready for TLS, through a proxy or not. Go allows as much for the
+/// answer of a proxy.
+const ESTABLISH_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Timeout of the TLS handshake, as upstream.
 const TLS_HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -75,7 +87,11 @@ impl Endpoint {
 
     /// Connects to the API server, with `fence` on the socket.
     pub(super) async fn connect(&self, fence: Arc<Fence>) -> Result<Stream, BoxError> {
-        let socket = self.connector.clone().oneshot(self.uri.clone()).await?;
+        let socket = tokio::select! {
+            biased;
+            socket = self.connector.clone().oneshot(self.uri.clone()) => socket?,
+            () = self.clock.sleep(ESTABLISH_TIMEOUT) => return Err(timed_out("connect timeout").into()),
+        };
         let socket = Fenced::new(socket, fence);
         let Some((connector, name)) = &self.tls else {
             return Ok(Stream { io: TokioIo::new(Box::new(socket)), is_http2: false });
@@ -84,7 +100,7 @@ impl Endpoint {
             biased;
             stream = connector.connect(name.clone(), socket) => stream?,
             () = self.clock.sleep(TLS_HANDSHAKE_TIMEOUT) => {
-                return Err(io::Error::new(io::ErrorKind::TimedOut, "TLS handshake timeout").into());
+                return Err(timed_out("TLS handshake timeout").into());
             }
         };
         let is_http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
@@ -92,18 +108,32 @@ impl Endpoint {
     }
 }
 
+fn timed_out(what: &'static str) -> io::Error {
+    io::Error::new(io::ErrorKind::TimedOut, what)
+}
+
+/// TLS to the API server.
 fn tls(server: &Server, config: &Config) -> Result<(TlsConnector, ServerName<'static>), ConfigError> {
     let name = config.tls_server_name.as_deref().or(config.cluster_url.host()).unwrap_or_default();
-    // An IPv6 address is in brackets in a URI only.
-    let name = name.trim_start_matches('[').trim_end_matches(']').to_owned();
-    let name = ServerName::try_from(name).map_err(|error| ConfigError::caused(server, &error))?;
+    let name = server_name(server, name)?;
     let mut tls = config.rustls_client_config().map_err(|error| ConfigError::caused(server, &error))?;
     tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     Ok((TlsConnector::from(Arc::new(tls)), name))
 }
 
+fn server_name(server: &Server, host: &str) -> Result<ServerName<'static>, ConfigError> {
+    // An IPv6 address is in brackets in a URI only.
+    let name = host.trim_start_matches('[').trim_end_matches(']').to_owned();
+    ServerName::try_from(name).map_err(|error| ConfigError::caused(server, &error))
+}
+
 /// Connector without a proxy.
 pub(super) fn tcp() -> Connector {
+    let socket = |stream: TokioIo<TcpStream>| Box::new(stream.into_inner()) as Box<dyn Socket>;
+    BoxCloneSyncService::new(http_connector().map_response(socket).map_err(BoxError::from))
+}
+
+fn http_connector() -> HttpConnector {
     let mut connector = HttpConnector::new();
     connector.enforce_http(false);
     connector.set_nodelay(true);
@@ -113,6 +143,84 @@ pub(super) fn tcp() -> Connector {
     connector.set_keepalive_retries(Some(KEEPALIVE_PROBES));
     #[cfg(target_os = "linux")]
     connector.set_tcp_user_timeout(Some(UNACKNOWLEDGED));
-    let socket = |stream: TokioIo<TcpStream>| Box::new(stream.into_inner()) as Box<dyn Socket>;
-    BoxCloneSyncService::new(connector.map_response(socket).map_err(BoxError::from))
+    connector
+}
+
+/// Error of a connection through a proxy. Does not contain credentials.
+#[derive(Debug, Error)]
+#[error("failed to connect through proxy {proxy}")]
+struct ProxyError {
+    proxy: String,
+    source: BoxError,
+}
+
+/// Connector through `proxy`.
+///
+/// An HTTPS proxy is verified with the CAs of the API server, and gets the client certificate if it requests one, as with
+/// Go.
+///
+/// DEVIATION: requests to an `http` server go through a tunnel, too. Go sends them to an HTTP proxy itself.
+pub(super) fn through(
+    server: &Server,
+    config: &Config,
+    proxy: &Arc<Proxy>,
+) -> Result<Connector, ConfigError> {
+    let tls = match proxy.protocol {
+        Protocol::Http | Protocol::Socks5 => None,
+        Protocol::Https => {
+            let tls = config.rustls_client_config().map_err(|error| ConfigError::caused(server, &error))?;
+            let host = config.tls_server_name.as_deref().or(proxy.uri.host()).unwrap_or_default();
+            Some((TlsConnector::from(Arc::new(tls)), server_name(server, host)?))
+        }
+    };
+    let (proxy, connector) = (Arc::clone(proxy), http_connector());
+    Ok(BoxCloneSyncService::new(service_fn(move |target: Uri| {
+        let (proxy, connector, tls) = (Arc::clone(&proxy), connector.clone(), tls.clone());
+        async move {
+            let opened = open(&proxy, connector, tls, &target).await;
+            opened.map_err(|source| BoxError::from(ProxyError { proxy: proxy.to_string(), source }))
+        }
+    })))
+}
+
+async fn open(
+    proxy: &Proxy,
+    connector: HttpConnector,
+    tls: Option<(TlsConnector, ServerName<'static>)>,
+    target: &Uri,
+) -> Result<Box<dyn Socket>, BoxError> {
+    // Tunnels expect port 443 if there is none.
+    let target = format!("https://{}:{}/", target.host().unwrap_or_default(), proxy::port(target)).parse()?;
+    let stream = connector.oneshot(proxy.uri.clone()).await?;
+    if proxy.protocol == Protocol::Socks5 {
+        let mut socks = SocksV5::new(proxy.uri.clone(), connected(stream));
+        if let Some((user, password)) = proxy.credentials.clone() {
+            socks = socks.with_auth(user, password);
+        }
+        return Ok(Box::new(socks.oneshot(target).await?.into_inner()));
+    }
+    let Some((tls, name)) = tls else {
+        return Ok(Box::new(tunnel(proxy, stream, target).await?.into_inner()));
+    };
+    let stream = TokioIo::new(tls.connect(name, stream.into_inner()).await?);
+    Ok(Box::new(tunnel(proxy, stream, target).await?.into_inner()))
+}
+
+async fn tunnel<T>(proxy: &Proxy, stream: T, target: Uri) -> Result<T, BoxError>
+where
+    T: hyper::rt::Read + hyper::rt::Write + Unpin + Send + 'static,
+{
+    let mut tunnel = Tunnel::new(proxy.uri.clone(), connected(stream));
+    if let Some(authorization) = proxy.authorization() {
+        tunnel = tunnel.with_auth(authorization);
+    }
+    Ok(tunnel.oneshot(target).await?)
+}
+
+/// Connector that returns `stream`, once.
+fn connected<T: Send + 'static>(
+    stream: T,
+) -> impl Service<Uri, Response = T, Error = io::Error, Future: Send + 'static> {
+    let mut stream = Some(stream);
+    service_fn(move |_| ready(stream.take().ok_or_else(|| io::ErrorKind::NotConnected.into())))
 }

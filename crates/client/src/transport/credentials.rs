@@ -5,21 +5,29 @@ use std::{
     fmt,
     hash::{Hash, Hasher},
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
+use base64::{Engine, prelude::BASE64_STANDARD};
+use http::{HeaderValue, Uri};
 use kube_client::{
     Config,
     config::{AuthInfo, Cluster, Kubeconfig, KubeconfigError},
 };
+use secrecy::ExposeSecret;
 use thiserror::Error;
 
-use super::server;
+use super::{
+    exec::{ExecCredential, ExecPlugin},
+    proxy::{Proxy, ProxyEnvironment},
+    server,
+};
 use crate::failure;
 
 /// Where to find the API server and the credentials for it.
 ///
-/// Upstream counterpart: `clientcmd.BuildConfigFromFlags`. The environment is not asked, except inside a
-/// cluster for the address.
+/// Upstream counterpart: `clientcmd.BuildConfigFromFlags`. Environment variables are read only for the address inside of a
+/// cluster. Those of proxies are passed in as a [`ProxyEnvironment`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Server {
     /// In a kubeconfig file; its current context counts.
@@ -46,7 +54,7 @@ impl fmt::Display for Server {
 }
 
 /// Why there is no way to the API server.
-#[derive(Debug, Error)]
+#[derive(Debug, Clone, Error)]
 pub enum ConfigError {
     /// The configuration, or a file that it names, cannot be read or understood.
     #[error("{server}: {cause}")]
@@ -82,6 +90,9 @@ impl ConfigError {
 pub(super) struct Credentials {
     /// The token file's content is in it already, the client certificate's is not.
     pub(super) config: Config,
+    /// Issues further credentials. They are not part of `config`.
+    pub(super) plugin: Option<Arc<ExecPlugin>>,
+    pub(super) proxy: Option<Arc<Proxy>>,
     /// Of what a connection depends on.
     pub(super) connection_print: u64,
     /// Of what a request depends on, beyond that.
@@ -92,19 +103,23 @@ impl Credentials {
     /// Reads everything anew. Blocks on files.
     ///
     /// Prints are taken before content is used: what changes in between is noticed the next time.
-    pub(super) fn load(server: &Server) -> Result<Self, ConfigError> {
+    pub(super) fn load(server: &Server, environment: &ProxyEnvironment) -> Result<Self, ConfigError> {
         match server {
-            Server::Kubeconfig { path, master } => Self::from_kubeconfig(server, path, master.as_deref()),
+            Server::Kubeconfig { path, master } => {
+                Self::from_kubeconfig(server, environment, path, master.as_deref())
+            }
             Server::Master(address) => {
                 let url =
                     server::parse(address, false).map_err(|cause| ConfigError::broken(server, cause))?;
-                Self::finish(server, Config::new(url), 0, None)
+                let proxy = from_environment(server, environment, &url)?;
+                Self::finish(server, proxy, Config::new(url), 0, None)
             }
             Server::InCluster => {
                 let mut config = Config::incluster().map_err(|error| ConfigError::caused(server, &error))?;
                 // Taken, so that changes of the file are noticed here, by the clock that we were given.
                 let authority = config.root_cert_file.take();
-                Self::finish(server, config, 0, authority)
+                let proxy = from_environment(server, environment, &config.cluster_url)?;
+                Self::finish(server, proxy, config, 0, authority)
             }
         }
     }
@@ -112,32 +127,70 @@ impl Credentials {
     /// The same server, without a word on who asks.
     pub(super) fn anonymous(mut self) -> Self {
         self.config.auth_info = AuthInfo::default();
+        self.plugin = None;
         self
     }
 
-    fn from_kubeconfig(server: &Server, path: &Path, master: Option<&str>) -> Result<Self, ConfigError> {
-        let text = std::fs::read(path).map_err(|error| ConfigError::broken(server, error))?;
-        let kubeconfig = Kubeconfig::read_from(path).map_err(|error| unreadable(server, &error))?;
-        let cluster = current_cluster(&kubeconfig);
-        if cluster.is_some_and(|cluster| cluster.proxy_url.is_some()) {
-            return Err(ConfigError::Unsupported { server: server.to_string(), what: "proxy-url" });
+    /// The configuration with the credentials that the plugin issued.
+    pub(super) fn with_issued(&self, issued: Option<&ExecCredential>) -> Config {
+        let mut config = self.config.clone();
+        if let Some(issued) = issued {
+            let auth = &mut config.auth_info;
+            auth.token = issued.token.clone().map(Into::into);
+            if let Some(identity) = &issued.identity {
+                auth.client_certificate_data = Some(BASE64_STANDARD.encode(&identity.certificate));
+                auth.client_key_data = Some(BASE64_STANDARD.encode(&identity.key).into());
+            }
         }
-        let authority = cluster.and_then(|cluster| cluster.certificate_authority.clone()).map(PathBuf::from);
+        config
+    }
+
+    fn from_kubeconfig(
+        server: &Server,
+        environment: &ProxyEnvironment,
+        path: &Path,
+        master: Option<&str>,
+    ) -> Result<Self, ConfigError> {
+        let text = std::fs::read(path).map_err(|error| ConfigError::broken(server, error))?;
+        let mut kubeconfig = Kubeconfig::read_from(path).map_err(|error| unreadable(server, &error))?;
+        let cluster = current_cluster(&kubeconfig).cloned().unwrap_or_default();
+        for named in &mut kubeconfig.clusters {
+            // kube-client reads environment variables if a cluster has none.
+            if let Some(cluster) = &mut named.cluster {
+                cluster.proxy_url = Some("http://unused".to_owned());
+            }
+        }
+        let authority = cluster.certificate_authority.clone().map(PathBuf::from);
         let mut config = Config::try_from(kubeconfig).map_err(|error| unreadable(server, &error))?;
         let has_tls = config.root_cert.is_some() || config.auth_info.client_certificate.is_some();
         let address = master.map_or_else(|| config.cluster_url.to_string(), str::to_owned);
         config.cluster_url =
             server::parse(&address, has_tls).map_err(|cause| ConfigError::broken(server, cause))?;
-        Self::finish(server, config, print(&text), authority)
+        let exec = config.auth_info.exec.take();
+        check_user(server, &mut config.auth_info)?;
+        let has_own = has_credentials(&config.auth_info);
+        let proxy = match cluster.proxy_url.as_deref().filter(|url| !url.is_empty()) {
+            Some(url) => Proxy::parse(url).map(Some).map_err(|reason| format!("proxy-url: {reason}")),
+            None => environment.proxy_for(&config.cluster_url),
+        };
+        let proxy = proxy.map_err(|error| ConfigError::broken(server, error))?;
+        let mut this = Self::finish(server, proxy, config, print(&text), authority)?;
+        // As upstream, other credentials take precedence.
+        if let Some(exec) = exec.filter(|_| !has_own) {
+            let address = server::show(&this.config.cluster_url);
+            let plugin = ExecPlugin::new(exec, &cluster, &address);
+            this.plugin = Some(Arc::new(plugin.map_err(|reason| ConfigError::broken(server, reason))?));
+        }
+        Ok(this)
     }
 
     fn finish(
         server: &Server,
+        proxy: Option<Proxy>,
         mut config: Config,
         base_print: u64,
         authority: Option<PathBuf>,
     ) -> Result<Self, ConfigError> {
-        // DEVIATION: upstream heeds HTTPS_PROXY and NO_PROXY here. A manager runs beside its API server.
         config.proxy_url = None;
         let auth = &mut config.auth_info;
         // Nothing could be trusted then, and no waiting would help.
@@ -167,7 +220,13 @@ impl Credentials {
             }
             auth.token = Some(token.to_owned().into());
         }
-        Ok(Self { config, connection_print: connection.finish(), request_print: request.finish() })
+        // kube-client panics on such a token.
+        if auth.token.as_ref().is_some_and(|token| HeaderValue::from_str(token.expose_secret()).is_err()) {
+            return Err(ConfigError::broken(server, "the token cannot be sent in a header"));
+        }
+        let (connection_print, request_print) = (connection.finish(), request.finish());
+        let proxy = proxy.map(Arc::new);
+        Ok(Self { config, plugin: None, proxy, connection_print, request_print })
     }
 }
 
@@ -179,6 +238,39 @@ fn print(bytes: &[u8]) -> u64 {
     let mut hasher = DefaultHasher::new();
     bytes.hash(&mut hasher);
     hasher.finish()
+}
+
+fn from_environment(
+    server: &Server,
+    environment: &ProxyEnvironment,
+    address: &Uri,
+) -> Result<Option<Proxy>, ConfigError> {
+    environment.proxy_for(address).map_err(|error| ConfigError::broken(server, error))
+}
+
+/// `true` if there are credentials that upstream uses instead of those of a plugin.
+fn has_credentials(auth: &AuthInfo) -> bool {
+    let has_token = auth.token.is_some() || auth.token_file.is_some();
+    let has_password = auth.username.is_some() || auth.password.is_some();
+    let has_certificate = auth.client_certificate.is_some() || auth.client_certificate_data.is_some();
+    has_token || has_password || has_certificate
+}
+
+/// Refuses what upstream refuses, and what is not supported.
+fn check_user(server: &Server, auth: &mut AuthInfo) -> Result<(), ConfigError> {
+    if auth.auth_provider.is_some() {
+        // DEVIATION: upstream supports the provider `oidc`.
+        return Err(ConfigError::Unsupported { server: server.to_string(), what: "auth-provider" });
+    }
+    auth.impersonate = auth.impersonate.take().filter(|user| !user.is_empty());
+    auth.impersonate_uid = auth.impersonate_uid.take().filter(|uid| !uid.is_empty());
+    let has_groups = auth.impersonate_groups.as_ref().is_some_and(|groups| !groups.is_empty());
+    let has_extra = auth.impersonate_user_extra.as_ref().is_some_and(|extra| !extra.is_empty());
+    if auth.impersonate.is_none() && (auth.impersonate_uid.is_some() || has_groups || has_extra) {
+        let error = "requesting uid, groups or user-extra without impersonating a user";
+        return Err(ConfigError::broken(server, error));
+    }
+    Ok(())
 }
 
 fn current_cluster(kubeconfig: &Kubeconfig) -> Option<&Cluster> {

@@ -12,6 +12,7 @@ use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     net::TcpStream,
 };
+use tokio_rustls::client::TlsStream;
 
 use crate::write_gate::WriteGate;
 
@@ -25,6 +26,13 @@ impl Socket for TcpStream {
     fn discard_unsent(&self) {
         // An error means that the connection is gone.
         let _ = self.set_zero_linger();
+    }
+}
+
+/// Connection to a proxy.
+impl Socket for TlsStream<TcpStream> {
+    fn discard_unsent(&self) {
+        self.get_ref().0.discard_unsent();
     }
 }
 

@@ -3,12 +3,16 @@
 mod connection;
 mod connector;
 mod credentials;
+mod exec;
 mod fence;
+mod issued;
 mod pool;
+mod proxy;
 mod server;
 mod service;
 mod stack;
 
 pub use credentials::{ConfigError, Server};
 pub(crate) use pool::SendError;
+pub use proxy::ProxyEnvironment;
 pub(crate) use service::{Lane, Transport};

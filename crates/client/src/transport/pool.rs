@@ -24,6 +24,7 @@ use kube_client::client::Body;
 use parking_lot::Mutex;
 use thiserror::Error;
 use tokio::sync::oneshot;
+use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 use tower::Service;
 
 use super::{
@@ -48,6 +49,8 @@ pub(super) struct Pool(Arc<Shared>);
 
 struct Shared {
     endpoint: Endpoint,
+    /// Cancelled to end watches.
+    retired: CancellationToken,
     state: Mutex<State>,
 }
 
@@ -124,7 +127,13 @@ impl Pool {
             expected_streams: EXPECTED_STREAMS,
             next_id: 0,
         };
-        Self(Arc::new(Shared { endpoint, state: Mutex::new(state) }))
+        Self(Arc::new(Shared { endpoint, retired: CancellationToken::new(), state: Mutex::new(state) }))
+    }
+
+    /// Ends watches, as if the server had closed them. The connections close when the last request has been answered and the
+    /// pool is dropped.
+    pub(super) fn retire(&self) {
+        self.0.retired.cancel();
     }
 
     /// Sends a request with an absolute URI. If it has a [`WriteGate`] as an extension, it is sent only while that is
@@ -354,11 +363,13 @@ struct Slot {
 
 impl Slot {
     async fn send(mut self, request: Request<Body>) -> Result<Response<PooledBody>, SendFailure> {
+        let is_watch = is_watch(&request);
         let answer = match &mut self.sender {
             Some(sender) => sender.send(request).await?,
             None => return Err(SendFailure::NotSent(Box::new(request))),
         };
         let (head, body) = answer.into_parts();
+        let retired = is_watch.then(|| Box::pin(self.pool.retired.clone().cancelled_owned()));
         let slot = match &self.sender {
             Some(Sender::Http1(_)) => {
                 // The connection is ready again when the answer has been read.
@@ -371,7 +382,7 @@ impl Slot {
             }
             _ => Some(self),
         };
-        Ok(Response::from_parts(head, PooledBody { body, slot }))
+        Ok(Response::from_parts(head, PooledBody { body: Some(body), slot, retired }))
     }
 }
 
@@ -383,8 +394,16 @@ impl Drop for Slot {
 
 /// Body of an answer. Its request is in flight until the end of the body was read, or the body is dropped.
 pub(super) struct PooledBody {
-    body: Incoming,
+    /// `None` after the end.
+    body: Option<Incoming>,
     slot: Option<Slot>,
+    /// `None` if the answer is not the stream of a watch.
+    retired: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
+}
+
+fn is_watch(request: &Request<Body>) -> bool {
+    let parameters = request.uri().query().unwrap_or_default().split('&');
+    parameters.into_iter().any(|parameter| matches!(parameter, "watch=true" | "watch=1"))
 }
 
 impl http_body::Body for PooledBody {
@@ -396,18 +415,22 @@ impl http_body::Body for PooledBody {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
         let this = self.get_mut();
-        let frame = ready!(Pin::new(&mut this.body).poll_frame(cx));
+        let Some(body) = &mut this.body else { return Poll::Ready(None) };
+        let is_retired = this.retired.as_mut().is_some_and(|retired| retired.as_mut().poll(cx).is_ready());
+        let frame = if is_retired { None } else { ready!(Pin::new(body).poll_frame(cx)) };
         if !matches!(frame, Some(Ok(_))) {
+            // This resets an HTTP/2 stream, and closes an HTTP/1.1 connection.
+            this.body = None;
             this.slot = None;
         }
         Poll::Ready(frame)
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        self.body.as_ref().is_none_or(Incoming::is_end_stream)
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+        self.body.as_ref().map(Incoming::size_hint).unwrap_or_default()
     }
 }

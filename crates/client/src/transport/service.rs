@@ -8,18 +8,26 @@ use std::{
     time::Duration,
 };
 
-use http::{Request, Response};
+use futures_util::{
+    FutureExt,
+    future::{BoxFuture, Shared},
+};
+use http::{Request, Response, StatusCode};
 use kcm_clock::Clock;
 use kube_client::{
-    Client,
+    Client, Config,
     client::{Body, ClientBuilder},
 };
 use parking_lot::Mutex;
+use tokio::task::AbortHandle;
 use tower::{BoxError, Service, ServiceExt};
 
 use super::{
     credentials::{ConfigError, Credentials, Server},
+    exec::{ExecCredential, ExecPlugin},
+    issued::{Issued, IssuedState, Need, Now},
     pool::{Pool, PooledBody},
+    proxy::ProxyEnvironment,
     server,
     stack::{self, Channel},
 };
@@ -41,21 +49,39 @@ pub(crate) enum Lane {
 
 /// All connections to one API server.
 ///
-/// Credentials are looked at again when a request comes and the last look is half a minute old: no timer, no
-/// task. New credentials get new connections; what is under way on the old ones ends there.
+/// Files are read again when a request is sent and they were last read half a minute ago. An exec plugin runs before its
+/// credentials expire, and after a 401. A request waits for the plugin only if there are no credentials that it can use.
+///
+/// A new client certificate gets new connections. Requests in flight on the old ones are finished there; watches are closed,
+/// and opened again by their informers.
+///
+/// DEVIATION: upstream closes the old connections with all requests on them. The outcome of their writes is then unknown.
 pub(crate) struct Transport {
     server: Server,
     /// Whether the credentials there are left aside.
     is_anonymous: bool,
+    environment: ProxyEnvironment,
     clock: Arc<dyn Clock>,
     state: Mutex<State>,
+    /// Held while new credentials are loaded and put into use.
+    update: tokio::sync::Mutex<()>,
 }
 
 struct State {
     credentials: Arc<Credentials>,
+    issued: IssuedState,
     ways: Ways,
     /// When credentials were last looked at.
     checked: Duration,
+    /// Last run of the plugin.
+    run: Option<Run>,
+}
+
+/// Run of an exec plugin, which all requests share that wait for it.
+#[derive(Clone)]
+struct Run {
+    task: AbortHandle,
+    outcome: Shared<BoxFuture<'static, Result<(), ConfigError>>>,
 }
 
 #[derive(Clone)]
@@ -74,30 +100,37 @@ struct Ways {
 
 impl Transport {
     /// Reads the configuration. No connection is made yet.
-    pub(crate) async fn new(server: Server, clock: Arc<dyn Clock>) -> Result<Arc<Self>, ConfigError> {
-        Self::connect(server, false, clock).await
+    pub(crate) async fn new(
+        server: Server,
+        environment: ProxyEnvironment,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Arc<Self>, ConfigError> {
+        Self::connect(server, environment, false, clock).await
     }
 
     /// Connections to the same server on which nobody says who he is.
     pub(crate) async fn anonymous(&self) -> Result<Arc<Self>, ConfigError> {
-        Self::connect(self.server.clone(), true, Arc::clone(&self.clock)).await
+        Self::connect(self.server.clone(), self.environment.clone(), true, Arc::clone(&self.clock)).await
     }
 
     async fn connect(
         server: Server,
+        environment: ProxyEnvironment,
         is_anonymous: bool,
         clock: Arc<dyn Clock>,
     ) -> Result<Arc<Self>, ConfigError> {
-        let (from, by) = (server.clone(), Arc::clone(&clock));
+        let (from, variables, by) = (server.clone(), environment.clone(), Arc::clone(&clock));
         let (credentials, ways) = off_the_runtime(&server, move || {
-            let credentials = load(&from, is_anonymous)?;
-            let ways = Ways::new(&from, &credentials, &by)?;
+            let credentials = load(&from, &variables, is_anonymous)?;
+            let ways = Ways::new(&from, &credentials, None, &by)?;
             Ok((Arc::new(credentials), ways))
         })
         .await?;
         let checked = clock.monotonic();
-        let state = Mutex::new(State { credentials, ways, checked });
-        Ok(Arc::new(Self { server, is_anonymous, clock, state }))
+        let issued = IssuedState::default();
+        let state = Mutex::new(State { credentials, issued, ways, checked, run: None });
+        let update = tokio::sync::Mutex::default();
+        Ok(Arc::new(Self { server, is_anonymous, environment, clock, state, update }))
     }
 
     /// The address of the API server.
@@ -115,36 +148,144 @@ impl Transport {
         ClientBuilder::new(LaneService { transport: Arc::clone(self), lane }, namespace).build()
     }
 
-    async fn way(&self, lane: Lane) -> Way {
-        let due = {
+    fn now(&self) -> Now {
+        Now { wall: self.clock.now(), monotonic: self.clock.monotonic() }
+    }
+
+    /// Returns the way of a lane, with the credentials of the exec plugin that it uses.
+    async fn way(self: &Arc<Self>, lane: Lane) -> Result<(Way, Option<Arc<Issued>>), ConfigError> {
+        self.recheck_if_due(lane).await;
+        loop {
+            let run = {
+                let mut state = self.state.lock();
+                let plugin = state.credentials.plugin.clone();
+                let need = if plugin.is_some() { state.issued.need(self.now()) } else { Need::Nothing };
+                match (need, plugin) {
+                    (Need::Wait, Some(plugin)) => self.run(&mut state, plugin),
+                    (Need::Refresh, Some(plugin)) => {
+                        self.run(&mut state, plugin);
+                        return Ok(state.way(lane));
+                    }
+                    _ => return Ok(state.way(lane)),
+                }
+            };
+            let outcome = run.outcome.await;
+            let state = self.state.lock();
+            if state.issued.current().is_some() && (outcome.is_ok() || state.issued.is_usable(self.now())) {
+                // Even if they have expired already: the plugin has no better ones.
+                return Ok(state.way(lane));
+            }
+            outcome?;
+            // The kubeconfig names another plugin by now.
+        }
+    }
+
+    /// Runs the plugin, unless it is running.
+    fn run(self: &Arc<Self>, state: &mut State, plugin: Arc<ExecPlugin>) -> Run {
+        if let Some(run) = state.run.as_ref().filter(|run| !run.task.is_finished()) {
+            return run.clone();
+        }
+        let this = Arc::clone(self);
+        let task = tokio::spawn(async move { this.refresh(&plugin).await });
+        let (handle, server) = (task.abort_handle(), self.server.clone());
+        let outcome =
+            task.map(move |ended| ended.unwrap_or_else(|error| Err(ConfigError::broken(&server, error))));
+        let run = Run { task: handle, outcome: outcome.boxed().shared() };
+        state.run = Some(run.clone());
+        run
+    }
+
+    /// Runs `plugin` and puts its credentials into use.
+    async fn refresh(&self, plugin: &Arc<ExecPlugin>) -> Result<(), ConfigError> {
+        let outcome = self.try_refresh(plugin).await;
+        if let Err(error) = &outcome {
+            self.state.lock().issued.fail(self.now());
+            tracing::warn!(err = %error, "Failed to refresh credentials");
+        }
+        outcome
+    }
+
+    async fn try_refresh(&self, plugin: &Arc<ExecPlugin>) -> Result<(), ConfigError> {
+        let credential = plugin.run(&*self.clock).await;
+        let credential = credential.map_err(|error| ConfigError::broken(&self.server, error))?;
+        let _updating = self.update.lock().await;
+        let (credentials, previous, ways) = {
+            let state = self.state.lock();
+            (Arc::clone(&state.credentials), state.issued.current().cloned(), state.ways.clone())
+        };
+        if credentials.plugin.as_ref() != Some(plugin) {
+            return Ok(());
+        }
+        let previous = previous.and_then(|issued| issued.credential.identity.clone());
+        let is_same_identity = previous == credential.identity;
+        let (server, clock, issued) = (self.server.clone(), Arc::clone(&self.clock), credential.clone());
+        let old = ways.clone();
+        let built = off_the_runtime(&self.server, move || {
+            if is_same_identity {
+                ways.with_credentials(&server, &credentials, Some(&issued))
+            } else {
+                Ways::new(&server, &credentials, Some(&issued), &clock)
+            }
+        });
+        // The cause can quote the certificate.
+        let ways = built.await.map_err(|_| {
+            let command = plugin.command();
+            let error = format_args!("exec plugin {command:?} returned an invalid client certificate or key");
+            ConfigError::broken(&self.server, error)
+        })?;
+        {
+            let mut state = self.state.lock();
+            state.ways = ways;
+            state.issued.issue(credential, self.now());
+        }
+        if !is_same_identity {
+            old.retire();
+        }
+        tracing::debug!(command = plugin.command(), "Refreshed credentials");
+        Ok(())
+    }
+
+    /// Records a 401 for a request with `issued`, and runs the plugin again.
+    ///
+    /// As upstream, the request is not repeated.
+    fn refuse(self: &Arc<Self>, issued: &Arc<Issued>) {
+        let mut state = self.state.lock();
+        state.issued.refuse(issued);
+        let Some(plugin) = state.credentials.plugin.clone() else { return };
+        if state.issued.need(self.now()) != Need::Nothing {
+            self.run(&mut state, plugin);
+        }
+    }
+
+    /// Reads the files again if they were last read [`RECHECK`] ago. Other requests use the present credentials meanwhile. So
+    /// does a request of an election.
+    async fn recheck_if_due(self: &Arc<Self>, lane: Lane) {
+        {
             let mut state = self.state.lock();
             let now = self.clock.monotonic();
-            let due = now.saturating_sub(state.checked) >= RECHECK;
-            if due {
-                // The others go on with what there is meanwhile.
-                state.checked = now;
+            if now.saturating_sub(state.checked) < RECHECK {
+                return;
             }
-            due
-        };
-        if due {
-            self.recheck().await;
+            state.checked = now;
         }
-        let state = self.state.lock();
-        match lane {
-            Lane::Requests => state.ways.requests.clone(),
-            Lane::Watches => state.ways.watches.clone(),
-            Lane::Election => state.ways.election.clone(),
+        let this = Arc::clone(self);
+        let recheck = tokio::spawn(async move { this.recheck().await });
+        if !matches!(lane, Lane::Election) {
+            // An error means that the runtime ends.
+            drop(recheck.await);
         }
     }
 
     async fn recheck(&self) {
-        let (current, ways) = {
+        let _updating = self.update.lock().await;
+        let (current, issued, ways) = {
             let state = self.state.lock();
-            (Arc::clone(&state.credentials), state.ways.clone())
+            (Arc::clone(&state.credentials), state.issued.current().cloned(), state.ways.clone())
         };
         let (server, is_anonymous, clock) = (self.server.clone(), self.is_anonymous, Arc::clone(&self.clock));
+        let (environment, old) = (self.environment.clone(), ways.clone());
         let renewed = off_the_runtime(&self.server, move || {
-            let fresh = load(&server, is_anonymous)?;
+            let fresh = load(&server, &environment, is_anonymous)?;
             let same_connection = fresh.connection_print == current.connection_print;
             if same_connection && fresh.request_print == current.request_print {
                 return Ok(None);
@@ -156,20 +297,29 @@ impl Transport {
                     "it names another API server now; restart to go there",
                 ));
             }
+            let same_plugin = fresh.plugin == current.plugin;
+            let issued = issued.filter(|_| same_plugin);
+            let issued = issued.as_ref().map(|issued| &issued.credential);
             let ways = if same_connection {
-                ways.with_credentials(&server, &fresh)?
+                ways.with_credentials(&server, &fresh, issued)?
             } else {
-                Ways::new(&server, &fresh, &clock)?
+                Ways::new(&server, &fresh, issued, &clock)?
             };
-            Ok(Some((Arc::new(fresh), ways)))
+            Ok(Some((Arc::new(fresh), ways, same_connection, same_plugin)))
         });
         match renewed.await {
             Ok(None) => {}
-            Ok(Some((credentials, ways))) => {
+            Ok(Some((credentials, ways, same_connection, same_plugin))) => {
                 tracing::info!(server = %self.server, "Credentials have changed, using the new ones");
                 let mut state = self.state.lock();
-                let checked = state.checked;
-                *state = State { credentials, ways, checked };
+                (state.credentials, state.ways) = (credentials, ways);
+                if !same_plugin {
+                    state.issued = IssuedState::default();
+                }
+                drop(state);
+                if !same_connection {
+                    old.retire();
+                }
             }
             // They may be half written. What worked may still work, and there will be a next look.
             Err(error) => tracing::warn!(err = %error, "Cannot re-read credentials, keeping those in use"),
@@ -177,32 +327,67 @@ impl Transport {
     }
 }
 
-fn load(server: &Server, is_anonymous: bool) -> Result<Credentials, ConfigError> {
-    let credentials = Credentials::load(server)?;
+impl State {
+    fn way(&self, lane: Lane) -> (Way, Option<Arc<Issued>>) {
+        let way = match lane {
+            Lane::Requests => &self.ways.requests,
+            Lane::Watches => &self.ways.watches,
+            Lane::Election => &self.ways.election,
+        };
+        (way.clone(), self.issued.current().cloned())
+    }
+}
+
+fn load(
+    server: &Server,
+    environment: &ProxyEnvironment,
+    is_anonymous: bool,
+) -> Result<Credentials, ConfigError> {
+    let credentials = Credentials::load(server, environment)?;
     Ok(if is_anonymous { credentials.anonymous() } else { credentials })
 }
 
 impl Ways {
     /// New connections for each purpose.
-    fn new(server: &Server, credentials: &Credentials, clock: &Arc<dyn Clock>) -> Result<Self, ConfigError> {
-        let way = || Way::new(server, credentials, stack::pool(server, &credentials.config, clock)?);
+    fn new(
+        server: &Server,
+        credentials: &Credentials,
+        issued: Option<&ExecCredential>,
+        clock: &Arc<dyn Clock>,
+    ) -> Result<Self, ConfigError> {
+        let config = credentials.with_issued(issued);
+        let proxy = credentials.proxy.as_ref();
+        let way = || Way::new(server, &config, stack::pool(server, &config, proxy, clock)?);
         Ok(Self { requests: way()?, watches: way()?, election: way()? })
     }
 
     /// The same connections with other credentials.
-    fn with_credentials(&self, server: &Server, credentials: &Credentials) -> Result<Self, ConfigError> {
-        let way = |old: &Way| Way::new(server, credentials, old.pool.clone());
+    fn with_credentials(
+        &self,
+        server: &Server,
+        credentials: &Credentials,
+        issued: Option<&ExecCredential>,
+    ) -> Result<Self, ConfigError> {
+        let config = credentials.with_issued(issued);
+        let way = |old: &Way| Way::new(server, &config, old.pool.clone());
         Ok(Self {
             requests: way(&self.requests)?,
             watches: way(&self.watches)?,
             election: way(&self.election)?,
         })
     }
+
+    /// Lets the connections close.
+    fn retire(&self) {
+        for way in [&self.requests, &self.watches, &self.election] {
+            way.pool.retire();
+        }
+    }
 }
 
 impl Way {
-    fn new(server: &Server, credentials: &Credentials, pool: Pool) -> Result<Self, ConfigError> {
-        let channel = stack::channel(server, &credentials.config, pool.clone())?;
+    fn new(server: &Server, config: &Config, pool: Pool) -> Result<Self, ConfigError> {
+        let channel = stack::channel(server, config, pool.clone())?;
         Ok(Self { pool, channel })
     }
 }
@@ -236,7 +421,14 @@ impl Service<Request<Body>> for LaneService {
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         let Self { transport, lane } = self.clone();
-        Box::pin(async move { transport.way(lane).await.channel.oneshot(request).await })
+        Box::pin(async move {
+            let (way, issued) = transport.way(lane).await?;
+            let answer = way.channel.oneshot(request).await?;
+            if let Some(issued) = issued.filter(|_| answer.status() == StatusCode::UNAUTHORIZED) {
+                transport.refuse(&issued);
+            }
+            Ok(answer)
+        })
     }
 }
 

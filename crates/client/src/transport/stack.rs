@@ -14,17 +14,27 @@ use super::{
     connector::{self, Endpoint},
     credentials::{ConfigError, Server},
     pool::{Pool, PooledBody},
+    proxy::Proxy,
 };
 
 /// A pool with the address and the credentials that requests get.
 pub(super) type Channel = BoxCloneService<Request<Body>, Response<PooledBody>, BoxError>;
 
-pub(super) fn pool(server: &Server, config: &Config, clock: &Arc<dyn Clock>) -> Result<Pool, ConfigError> {
-    let endpoint = Endpoint::new(server, config, connector::tcp(), Arc::clone(clock))?;
+pub(super) fn pool(
+    server: &Server,
+    config: &Config,
+    proxy: Option<&Arc<Proxy>>,
+    clock: &Arc<dyn Clock>,
+) -> Result<Pool, ConfigError> {
+    let connector = match proxy {
+        None => connector::tcp(),
+        Some(proxy) => connector::through(server, config, proxy)?,
+    };
+    let endpoint = Endpoint::new(server, config, connector, Arc::clone(clock))?;
     Ok(Pool::new(endpoint))
 }
 
-/// Blocks while an authentication plugin runs.
+/// Requests with the address and the credentials of `config`, on the connections of `pool`.
 pub(super) fn channel(server: &Server, config: &Config, pool: Pool) -> Result<Channel, ConfigError> {
     let auth = config.auth_layer().map_err(|error| ConfigError::caused(server, &error))?;
     let extra = config.extra_headers_layer().map_err(|error| ConfigError::caused(server, &error))?;

@@ -19,11 +19,16 @@ impl Files {
     }
 
     pub fn write_kubeconfig(&self, server: &str, user: &str) {
+        self.write_kubeconfig_with(server, "", user);
+    }
+
+    /// Writes a kubeconfig with further fields of the cluster, each after a comma.
+    pub fn write_kubeconfig_with(&self, server: &str, cluster: &str, user: &str) {
         // Paths in a kubeconfig are relative to it.
         let text = format!(
             "apiVersion: v1\nkind: Config\ncurrent-context: c\n\
              contexts: [{{name: c, context: {{cluster: k, user: u}}}}]\n\
-             clusters: [{{name: k, cluster: {{server: '{server}', certificate-authority: ca.crt}}}}]\n\
+             clusters: [{{name: k, cluster: {{server: '{server}', certificate-authority: ca.crt{cluster}}}}}]\n\
              users: [{{name: u, user: {{{user}}}}}]\n"
         );
         self.write("kubeconfig", &text);

@@ -4,7 +4,7 @@ use std::{convert::Infallible, future::pending, net::SocketAddr, pin::pin, sync:
 
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
-use http::{Request, Response, Version};
+use http::{HeaderMap, Request, Response, StatusCode, Version};
 use http_body::Frame;
 use http_body_util::{BodyExt, Full, StreamBody, combinators::BoxBody};
 use hyper::{body::Incoming, service::service_fn};
@@ -34,6 +34,7 @@ pub struct Arrived {
     pub what: String,
     pub version: Version,
     pub authorization: Option<String>,
+    pub headers: HeaderMap,
     /// The client's certificate.
     pub certificate: Option<Vec<u8>>,
     /// Number of the connection, in the order in which they were opened.
@@ -53,6 +54,8 @@ pub struct Log {
     pub cut_off: usize,
     /// New connections are accepted and not served.
     is_full: bool,
+    /// `Authorization` of requests that are not answered with 401. `None` accepts all.
+    accepted: Option<String>,
 }
 
 /// Limits of a server.
@@ -117,6 +120,11 @@ impl SocketServer {
     /// Serves no more new connections until it is released.
     pub fn fill(&self) {
         self.shared.log.send_modify(|log| log.is_full = true);
+    }
+
+    /// Answers requests with 401 if they have another `Authorization`.
+    pub fn accept(&self, authorization: &str) {
+        self.shared.log.send_modify(|log| log.accepted = Some(authorization.to_owned()));
     }
 
     /// Answers what it holds, and holds nothing any more.
@@ -211,8 +219,16 @@ async fn answer(
     }
     let authorization = head.headers.get("authorization").map(|value| value.to_str().unwrap().to_owned());
     let what = format!("{} {}", head.method, head.uri.path());
-    let arrived = Arrived { what, version: head.version, authorization, certificate, connection };
+    let headers = head.headers.clone();
+    let accepted = shared.log.borrow().accepted.clone();
+    let is_unauthorized = accepted.is_some() && accepted != authorization;
+    let arrived = Arrived { what, version: head.version, authorization, headers, certificate, connection };
     shared.log.send_modify(|log| log.requests.push(arrived));
+    if is_unauthorized {
+        let mut answer = Response::new(Full::from("").map_err(never).boxed());
+        *answer.status_mut() = StatusCode::UNAUTHORIZED;
+        return Ok(answer);
+    }
     let reset = || std::io::Error::other("on purpose");
     match head.uri.path() {
         "/break" => Err(reset()),
@@ -300,7 +316,7 @@ impl Authority {
         Identity { certificate: certificate.pem(), key: key.serialize_pem(), der: certificate.der().to_vec() }
     }
 
-    fn server_config(&self) -> ServerConfig {
+    pub fn server_config(&self) -> ServerConfig {
         let mut roots = RootCertStore::empty();
         roots.add(self.0.der().clone()).unwrap();
         let clients = WebPkiClientVerifier::builder(Arc::new(roots)).allow_unauthenticated().build().unwrap();
