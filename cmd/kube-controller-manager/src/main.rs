@@ -7,6 +7,7 @@ use std::{
     error::Error, io::Write, num::NonZero, process::ExitCode, sync::Arc, thread::available_parallelism,
 };
 
+use kcm_client::ProxyEnvironment;
 use kcm_clock::{Clock, Random, RealClock, SeededRandom};
 use kcm_controller_manager::{Command, Invocation, Process, RunError, logging, run};
 
@@ -45,5 +46,6 @@ async fn manage(invocation: &Invocation) -> Result<(), RunError> {
     let log = Some(logging::init(&invocation.logging, Arc::clone(&clock)));
     // It is for people; that nobody else has the same identity does not hang on it.
     let host = hostname::get().map_or_else(|_| "unknown".into(), |host| host.to_string_lossy().into_owned());
-    run(invocation, Process { clock, random, host, shutdown: signals::shutdown(), log }).await
+    let proxy = ProxyEnvironment::read(|name| std::env::var(name).ok());
+    run(invocation, Process { clock, random, host, proxy, shutdown: signals::shutdown(), log }).await
 }

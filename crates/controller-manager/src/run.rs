@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use kcm_api::ApiError;
-use kcm_client::{ClientFactory, ClientOptions, Server};
+use kcm_client::{ClientFactory, ClientOptions, ProxyEnvironment, Server};
 use kcm_clock::{Clock, Random};
 use kcm_leader_election::Loss;
 use kcm_metrics::{BuildInfo, Metrics};
@@ -70,6 +70,8 @@ pub struct Process {
     pub random: Arc<dyn Random>,
     /// The name of the machine.
     pub host: String,
+    /// Proxy settings of the environment.
+    pub proxy: ProxyEnvironment,
     /// Cancelled when the process is to end.
     pub shutdown: CancellationToken,
     /// Changes how much is logged, if somebody asks for that at the port.
@@ -91,11 +93,16 @@ pub struct Process {
 /// Outside a tokio runtime.
 pub async fn run(invocation: &Invocation, process: Process) -> Result<(), RunError> {
     invocation.log_flags();
-    let Process { clock, random, host, shutdown, log } = process;
+    let Process { clock, random, host, proxy, shutdown, log } = process;
     let build = BuildInfo { version: VERSION.to_owned(), ..BuildInfo::default() };
     let metrics = Metrics::new(&invocation.metrics, Arc::clone(&clock), &build)?;
     metrics.features(invocation.features.all());
-    let clients = connect(invocation, &metrics, &clock).await?;
+    let options = ClientOptions {
+        observer: metrics.clients(),
+        proxy,
+        ..ClientOptions::new(user_agent(), Arc::clone(&clock))
+    };
+    let clients = connect(invocation, &options).await?;
     tracing::info!(version = VERSION, kubernetes = BEHAVES_AS, server = clients.server(), "Starting");
     let (health, readiness) = (serving::health(&metrics), serving::health(&metrics));
     let informer_sync = InformerSync::default();
@@ -103,7 +110,7 @@ pub async fn run(invocation: &Invocation, process: Process) -> Result<(), RunErr
     readiness.add(INFORMER_SYNC, Arc::new(move || caches.check()));
     // Ends with this.
     let mut port = JoinSet::new();
-    if let Some(server) = serving::bind(invocation, &metrics, &health, &readiness, log, &clock).await? {
+    if let Some(server) = serving::bind(invocation, &metrics, &health, &readiness, log, &options).await? {
         port.spawn(server.run(CancellationToken::new()));
     }
     let environment =
@@ -112,14 +119,8 @@ pub async fn run(invocation: &Invocation, process: Process) -> Result<(), RunErr
 }
 
 /// Makes the clients that an invocation asks for.
-async fn connect(
-    invocation: &Invocation,
-    metrics: &Metrics,
-    clock: &Arc<dyn Clock>,
-) -> Result<ClientFactory, RunError> {
-    let options =
-        ClientOptions { observer: metrics.clients(), ..ClientOptions::new(user_agent(), Arc::clone(clock)) };
-    let clients = ClientFactory::connect(invocation.server.clone(), options).await;
+async fn connect(invocation: &Invocation, options: &ClientOptions) -> Result<ClientFactory, RunError> {
+    let clients = ClientFactory::connect(invocation.server.clone(), options.clone()).await;
     let clients = clients.map_err(|error| match invocation.server {
         Server::InCluster => RunError::NotInCluster(error),
         Server::Kubeconfig { .. } | Server::Master(_) => RunError::Connect(error),

@@ -14,7 +14,6 @@ use crate::{
     BEHAVES_AS, Invocation,
     configz::{CONFIGZ_NAME, configz as configuration},
     logging::Handle,
-    user_agent,
     version::BINARY,
 };
 
@@ -44,14 +43,13 @@ pub(crate) async fn bind(
     health: &HealthChecks,
     readiness: &HealthChecks,
     log: Option<Handle>,
-    clock: &Arc<dyn Clock>,
+    client: &ClientOptions,
 ) -> Result<Option<SecureServer>, ServingError> {
     if invocation.serving.secure_port == 0 {
         return Ok(None);
     }
-    let mut client = ClientOptions::new(user_agent(), Arc::clone(clock));
-    client.observer = metrics.clients();
-    let access = Access::connect(&invocation.authentication, &invocation.authorization, &client).await?;
+    let clock = &client.clock;
+    let access = Access::connect(&invocation.authentication, &invocation.authorization, client).await?;
     let routes = routes(invocation, metrics, health, readiness, log, clock);
     SecureServer::bind(&invocation.serving, BINARY, access, routes, Arc::clone(clock)).await.map(Some)
 }

@@ -119,6 +119,18 @@ fn kubeconfig_that_is_missing_or_broken_is_refused() {
 }
 
 #[test]
+fn invalid_proxy_variable_is_refused_by_name() {
+    let mut command = command(&["--master=https://api.example"]);
+    let output =
+        command.env("HTTPS_PROXY", "ftp://user:s3cr3t@proxy").env_remove("NO_PROXY").output().unwrap();
+    assert_eq!(
+        String::from_utf8(output.stderr).unwrap(),
+        "kube-controller-manager: master \"https://api.example\": environment variable HTTPS_PROXY: \
+         unsupported scheme of the proxy URL, must be http, https, or socks5\n"
+    );
+}
+
+#[test]
 fn api_server_that_cannot_be_reached_is_named() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
