@@ -22,10 +22,37 @@ const LATE: Duration = Duration::from_secs(10);
 /// The same in real time. Simulated time stands still while a task is busy, so a loop without an end shows only here.
 const STUCK: Duration = Duration::from_secs(60);
 
-/// Requests `/readyz` every [`INTERVAL`] until it is dropped. Dropping it fails the test if an answer was late.
+/// Requests `/readyz` every [`INTERVAL`] until it is dropped. Dropping it fails the test if an answer was late or is
+/// missing.
 pub(crate) struct ReadinessProbe {
     task: JoinHandle<()>,
-    failures: Arc<AtomicU64>,
+    answers: Arc<Answers>,
+}
+
+struct Answers {
+    clock: Arc<dyn Clock>,
+    failures: AtomicU64,
+    /// Time of the last answer on the monotonic clock, in milliseconds.
+    last: AtomicU64,
+}
+
+impl Answers {
+    fn now(&self) -> u64 {
+        u64::try_from(self.clock.monotonic().as_millis()).unwrap()
+    }
+
+    /// `true` if the last answer is too old for another one to be in time.
+    fn is_late(&self) -> bool {
+        let since = self.now() - self.last.load(Ordering::Relaxed);
+        Duration::from_millis(since) > INTERVAL + LATE
+    }
+
+    fn add(&self, is_ok: bool) {
+        if !is_ok || self.is_late() {
+            self.failures.fetch_add(1, Ordering::Relaxed);
+        }
+        self.last.store(self.now(), Ordering::Relaxed);
+    }
 }
 
 impl ReadinessProbe {
@@ -33,20 +60,19 @@ impl ReadinessProbe {
         let options = ClientOptions::new(UserAgent::new("probe", "v0", ""), Arc::clone(clock));
         let client = ClientFactory::in_process(server.service(), options);
         let client = client.client("probe", RateLimit::UNLIMITED);
-        let (clock, failures) = (Arc::clone(clock), Arc::new(AtomicU64::new(0)));
-        let (failed, answered) = (Arc::clone(&failures), watch_for_a_standstill());
+        let (failures, last) = (AtomicU64::new(0), AtomicU64::new(0));
+        let answers = Arc::new(Answers { clock: Arc::clone(clock), failures, last });
+        answers.last.store(answers.now(), Ordering::Relaxed);
+        let (received, answered) = (Arc::clone(&answers), watch_for_a_standstill());
         let task = tokio::spawn(async move {
             loop {
-                let began = clock.monotonic();
                 let answer = client.send(&Request::get("/readyz")).await;
-                clock.sleep(INTERVAL).await;
-                if answer.is_err() || clock.monotonic().saturating_sub(began) > INTERVAL + LATE {
-                    failed.fetch_add(1, Ordering::Relaxed);
-                }
+                received.add(answer.is_ok());
+                received.clock.sleep(INTERVAL).await;
                 let _ = answered.send(());
             }
         });
-        Self { task, failures }
+        Self { task, answers }
     }
 }
 
@@ -72,9 +98,9 @@ fn watch_for_a_standstill() -> mpsc::Sender<()> {
 impl Drop for ReadinessProbe {
     fn drop(&mut self) {
         self.task.abort();
-        let failures = self.failures.load(Ordering::Relaxed);
         if !std::thread::panicking() {
-            assert_eq!(failures, 0, "/readyz was not answered in time");
+            let failures = self.answers.failures.load(Ordering::Relaxed);
+            assert!(failures == 0 && !self.answers.is_late(), "/readyz was not answered in time");
         }
     }
 }
