@@ -59,7 +59,8 @@ impl BodyReader {
 /// frames that are kept take many times the memory of their data.
 async fn collect<B: Body<Data = Bytes>>(body: B) -> Result<Bytes, BodyError> {
     let mut body = pin!(body);
-    let mut bytes = Vec::new();
+    // Growing by doubling could take twice the memory.
+    let mut bytes = Vec::with_capacity(MAX_BODY);
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|_| (StatusCode::BAD_REQUEST, "request body cannot be read"))?;
         let data = frame.into_data().unwrap_or_default();
