@@ -56,18 +56,24 @@ impl PendingCreates {
 
     /// Removes a name: its pod exists, or the name belongs to another pod.
     pub(crate) fn remove(&self, owner: &OwnerIdentity, name: &str) {
-        self.retain(owner, |pending| pending != name);
+        self.change(owner, |names| {
+            names.remove(name);
+        });
     }
 
     /// Keeps the names for which `keep` returns `true`.
     pub(crate) fn retain(&self, owner: &OwnerIdentity, keep: impl Fn(&str) -> bool) {
+        self.change(owner, |names| names.retain(|name| keep(name)));
+    }
+
+    fn change(&self, owner: &OwnerIdentity, change: impl FnOnce(&mut BTreeSet<Arc<str>>)) {
         let mut owners = self.0.lock();
         if owners.is_empty() {
             return;
         }
         let key = owner.key();
         if let Some(pending) = owners.get_mut(&key) {
-            pending.names.retain(|name| keep(name));
+            change(&mut pending.names);
             if pending.names.is_empty() || pending.owner_uid != owner.uid {
                 owners.remove(&key);
             }
