@@ -81,14 +81,12 @@ impl Draft {
         let lies = self.faults.iter().any(|fault| fault.contains("after:") || fault.contains("late:"));
         let says = |what: &str| self.steps.iter().any(|step| step.contains(what));
         let forgets = says("delete: {object: 'replicaset#");
-        let refuses = self.faults.iter().any(|fault| fault.contains("POST **/replicasets"));
+        let repeats = self.faults.iter().any(|fault| fault.contains("POST **/replicasets late:"));
         let cleans_up = says("pause:") && says("revisionHistoryLimit");
-        let held_up = self.faults.iter().any(|fault| HOLDS_UP.iter().any(|what| fault.contains(what)));
         let exempt = [
             (lies, LIES),
-            (refuses, REFUSES),
+            (repeats, REPEATS),
             (forgets, FORGETS),
-            (held_up, HELD_UP),
             (cleans_up, CLEANS_UP),
             (says(ROLLBACK_TO), ROLLS_BACK),
         ]
@@ -251,18 +249,9 @@ fn other_fault(dice: &Dice) -> &'static str {
 const LIES: &str =
     "- {invariant: idle-write, reason: 'What was done and said to have failed is done again (US-5.8).'}";
 
-/// What goes for every story in which ReplicaSets cannot be created.
-const REFUSES: &str = "- invariant: idle-write
-  reason: >-
-    Each time that a ReplicaSet cannot be created the Deployment's status is written, whether it says so already or not
-    (US-4.8).";
-
-/// What goes for every story in which the ReplicaSet controller cannot follow.
-const HELD_UP: &str = "- invariant: availability
-  reason: >-
-    Pods that a ReplicaSet no longer wants, and has not got rid of, count as available (US-4.9): the Deployment
-    controller takes others for them, and both go in the end.";
-const HOLDS_UP: [&str; 3] = ["DELETE **/pods", "PUT **/replicasets/*/status", "delay="];
+/// Exemption of stories in which the connection of a ReplicaSet's create breaks.
+const REPEATS: &str = "- invariant: created-twice
+  reason: 'The client repeats a create with a name after a broken connection, and the API server refuses it.'";
 
 /// What goes for every story in which a Deployment is paused and its history short.
 const CLEANS_UP: &str = "- invariant: deleted-in-use
