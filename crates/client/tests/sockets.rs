@@ -215,6 +215,29 @@ async fn token_file_that_changes_is_used_on_the_same_connection() {
     assert_eq!(server.connections(), 1);
 }
 
+#[cfg(unix)]
+#[tokio::test]
+async fn election_does_not_wait_for_files() {
+    let authority = Authority::new();
+    let server = SocketServer::tls(&authority).await;
+    let files = Files::new(&server, &authority, "tokenFile: token");
+    files.write("token", "old");
+    let clock = fake();
+    let factory = ClientFactory::connect(files.server(), options(Arc::new(clock.clone()))).await.unwrap();
+    let client = factory.for_election().client("test", RateLimit::UNLIMITED);
+    ok(&client).await;
+    // Nothing can be read from a pipe that has no writer.
+    let pipe = files.path("token");
+    std::fs::remove_file(&pipe).unwrap();
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    clock.step(Duration::from_secs(30));
+    ok(&client).await;
+    tokio::task::spawn_blocking(move || std::fs::write(pipe, "new").unwrap()).await.unwrap();
+    while server.requests().pop().unwrap().authorization.as_deref() != Some("Bearer new") {
+        ok(&client).await;
+    }
+}
+
 #[tokio::test]
 async fn kubeconfig_that_changes_its_token_is_used_and_one_that_changes_the_server_is_not() {
     let authority = Authority::new();
