@@ -48,7 +48,8 @@ const ESTABLISH_TIMEOUT: Duration = Duration::from_secs(60);
 /// Timeout of the TLS handshake, as upstream.
 const TLS_HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Address of an API server and the way to connect to it.
+/// Address of an API server and the way to connect to it. Clones share the TLS configuration.
+#[derive(Clone)]
 pub(super) struct Endpoint {
     uri: Uri,
     connector: Connector,

@@ -356,8 +356,8 @@ impl Ways {
         clock: &Arc<dyn Clock>,
     ) -> Result<Self, ConfigError> {
         let config = credentials.with_issued(issued);
-        let proxy = credentials.proxy.as_ref();
-        let way = || Way::new(server, &config, stack::pool(server, &config, proxy, clock)?);
+        let endpoint = stack::endpoint(server, &config, credentials.proxy.as_ref(), clock)?;
+        let way = || Way::new(server, &config, Pool::new(endpoint.clone()));
         Ok(Self { requests: way()?, watches: way()?, election: way()? })
     }
 

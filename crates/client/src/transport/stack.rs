@@ -20,18 +20,18 @@ use super::{
 /// A pool with the address and the credentials that requests get.
 pub(super) type Channel = BoxCloneService<Request<Body>, Response<PooledBody>, BoxError>;
 
-pub(super) fn pool(
+/// The API server of `config`, through `proxy` if there is one.
+pub(super) fn endpoint(
     server: &Server,
     config: &Config,
     proxy: Option<&Arc<Proxy>>,
     clock: &Arc<dyn Clock>,
-) -> Result<Pool, ConfigError> {
+) -> Result<Endpoint, ConfigError> {
     let connector = match proxy {
         None => connector::tcp(),
         Some(proxy) => connector::through(server, config, proxy)?,
     };
-    let endpoint = Endpoint::new(server, config, connector, Arc::clone(clock))?;
-    Ok(Pool::new(endpoint))
+    Endpoint::new(server, config, connector, Arc::clone(clock))
 }
 
 /// Requests with the address and the credentials of `config`, on the connections of `pool`.
