@@ -141,6 +141,15 @@ fn mutate(random: &mut Random, input: &[u8], seeds: &[Vec<u8>]) -> Vec<u8> {
 ///
 /// If the property does, or if it allocates more than 4 MiB and 1 KiB for each byte of its input.
 pub(crate) fn check(name: &str, cases: usize, property: fn(&[u8])) {
+    check_within(4 << 20, name, cases, property);
+}
+
+/// As [`check`], with `fixed` bytes that the property may allocate for any input.
+///
+/// # Panics
+///
+/// If the property does, or if it allocates more than that and 1 KiB for each byte of its input.
+pub(crate) fn check_within(fixed: usize, name: &str, cases: usize, property: fn(&[u8])) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds").join(name);
     let mut files: Vec<_> = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.sort();
@@ -151,19 +160,19 @@ pub(crate) fn check(name: &str, cases: usize, property: fn(&[u8])) {
     // What the first run sets up for all others is not counted.
     property(&seeds[0]);
     for seed in &seeds {
-        run(property, seed);
+        run(fixed, property, seed);
     }
     for case in 0..cases {
         let input = mutate(&mut random, &seeds[case % seeds.len()], &seeds);
-        run(property, &input);
+        run(fixed, property, &input);
     }
 }
 
-fn run(property: fn(&[u8]), input: &[u8]) {
+fn run(fixed: usize, property: fn(&[u8]), input: &[u8]) {
     let region = Region::new(ALLOCATOR);
     let outcome = catch_unwind(AssertUnwindSafe(|| property(input)));
     let allocated = region.change().bytes_allocated;
-    let limit = (4 << 20) + (input.len() << 10);
+    let limit = fixed + (input.len() << 10);
     if outcome.is_err() || allocated > limit {
         eprintln!("input: b\"{}\"", input.escape_ascii());
     }

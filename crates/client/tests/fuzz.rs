@@ -151,5 +151,6 @@ fn decodes_mutated_refusals() {
 
 #[test]
 fn reads_mutated_kubeconfigs() {
-    mutate::check("kubeconfig", 200, kubeconfig);
+    // Without a CA of its own, a client reads those of the operating system.
+    mutate::check_within(64 << 20, "kubeconfig", 200, kubeconfig);
 }
