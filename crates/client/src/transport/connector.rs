@@ -12,7 +12,10 @@ use hyper_util::{
 };
 use kcm_clock::Clock;
 use kube_client::{Config, client::ConfigExt};
-use rustls::pki_types::ServerName;
+use rustls::{
+    ClientConfig,
+    pki_types::{CertificateDer, ServerName},
+};
 use thiserror::Error;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
@@ -25,7 +28,9 @@ use super::{
     credentials::{ConfigError, Server},
     fence::{Fence, Fenced, Socket},
     proxy::{self, Protocol, Proxy},
+    server_verifier::ServerVerifier,
 };
+use crate::CaBundle;
 
 /// Opens a byte stream to the host and port of a URI. A connector for a proxy has the same type.
 pub(super) type Connector = BoxCloneSyncService<Uri, Box<dyn Socket>, BoxError>;
@@ -78,7 +83,8 @@ impl Endpoint {
     ) -> Result<Self, ConfigError> {
         let uri = config.cluster_url.clone();
         // The system's root certificates are read only if they are needed: a machine may have none.
-        let tls = if uri.scheme() == Some(&Scheme::HTTPS) { Some(tls(server, config)?) } else { None };
+        let tls =
+            if uri.scheme() == Some(&Scheme::HTTPS) { Some(tls(server, config, &clock)?) } else { None };
         Ok(Self { uri, connector, tls, clock })
     }
 
@@ -114,12 +120,34 @@ fn timed_out(what: &'static str) -> io::Error {
 }
 
 /// TLS to the API server.
-fn tls(server: &Server, config: &Config) -> Result<(TlsConnector, ServerName<'static>), ConfigError> {
+fn tls(
+    server: &Server,
+    config: &Config,
+    clock: &Arc<dyn Clock>,
+) -> Result<(TlsConnector, ServerName<'static>), ConfigError> {
     let name = config.tls_server_name.as_deref().or(config.cluster_url.host()).unwrap_or_default();
     let name = server_name(server, name)?;
-    let mut tls = config.rustls_client_config().map_err(|error| ConfigError::caused(server, &error))?;
+    let mut tls = client_config(server, config, clock)?;
     tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     Ok((TlsConnector::from(Arc::new(tls)), name))
+}
+
+/// TLS configuration. CAs that are configured are trusted while they are valid; those of the operating system are left to
+/// it.
+fn client_config(
+    server: &Server,
+    config: &Config,
+    clock: &Arc<dyn Clock>,
+) -> Result<ClientConfig, ConfigError> {
+    let mut tls = config.rustls_client_config().map_err(|error| ConfigError::caused(server, &error))?;
+    if let Some(certificates) = config.root_cert.as_ref().filter(|_| !config.accept_invalid_certs) {
+        let cas = CaBundle::new(certificates.iter().map(|der| CertificateDer::from(der.as_slice())))
+            .map_err(|error| ConfigError::broken(server, error))?;
+        let provider = Arc::clone(tls.crypto_provider());
+        let verifier = ServerVerifier::new(cas, Arc::clone(clock), provider);
+        tls.dangerous().set_certificate_verifier(Arc::new(verifier));
+    }
+    Ok(tls)
 }
 
 fn server_name(server: &Server, host: &str) -> Result<ServerName<'static>, ConfigError> {
@@ -165,11 +193,12 @@ pub(super) fn through(
     server: &Server,
     config: &Config,
     proxy: &Arc<Proxy>,
+    clock: &Arc<dyn Clock>,
 ) -> Result<Connector, ConfigError> {
     let tls = match proxy.protocol {
         Protocol::Http | Protocol::Socks5 => None,
         Protocol::Https => {
-            let tls = config.rustls_client_config().map_err(|error| ConfigError::caused(server, &error))?;
+            let tls = client_config(server, config, clock)?;
             let host = config.tls_server_name.as_deref().or(proxy.uri.host()).unwrap_or_default();
             Some((TlsConnector::from(Arc::new(tls)), server_name(server, host)?))
         }

@@ -9,6 +9,7 @@ mod issued;
 mod pool;
 mod proxy;
 mod server;
+mod server_verifier;
 mod service;
 mod stack;
 

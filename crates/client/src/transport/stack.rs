@@ -29,7 +29,7 @@ pub(super) fn endpoint(
 ) -> Result<Endpoint, ConfigError> {
     let connector = match proxy {
         None => connector::tcp(),
-        Some(proxy) => connector::through(server, config, proxy)?,
+        Some(proxy) => connector::through(server, config, proxy, clock)?,
     };
     Endpoint::new(server, config, connector, Arc::clone(clock))
 }

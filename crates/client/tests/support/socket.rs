@@ -12,7 +12,7 @@ use hyper_util::{
     rt::{TokioExecutor, TokioIo},
     server::conn::auto,
 };
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, date_time_ymd};
 use rustls::{
     RootCertStore, ServerConfig,
     pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer},
@@ -298,9 +298,16 @@ pub struct Identity {
     pub der: Vec<u8>,
 }
 
+/// Certificates are valid at the start of a fake clock.
+fn params(names: Vec<String>) -> CertificateParams {
+    let mut params = CertificateParams::new(names).unwrap();
+    params.not_before = date_time_ymd(1970, 1, 1);
+    params
+}
+
 impl Authority {
     pub fn new() -> Self {
-        let mut params = CertificateParams::new(vec![]).unwrap();
+        let mut params = params(vec![]);
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         Self(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
     }
@@ -311,8 +318,7 @@ impl Authority {
 
     pub fn identity(&self, name: &str) -> Identity {
         let key = KeyPair::generate().unwrap();
-        let certificate =
-            CertificateParams::new(vec![name.to_owned()]).unwrap().signed_by(&key, &self.0).unwrap();
+        let certificate = params(vec![name.to_owned()]).signed_by(&key, &self.0).unwrap();
         Identity { certificate: certificate.pem(), key: key.serialize_pem(), der: certificate.der().to_vec() }
     }
 
@@ -321,8 +327,7 @@ impl Authority {
         roots.add(self.0.der().clone()).unwrap();
         let clients = WebPkiClientVerifier::builder(Arc::new(roots)).allow_unauthenticated().build().unwrap();
         let key = KeyPair::generate().unwrap();
-        let certificate =
-            CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap().signed_by(&key, &self.0).unwrap();
+        let certificate = params(vec!["127.0.0.1".to_owned()]).signed_by(&key, &self.0).unwrap();
         let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
         let chain = vec![certificate.der().clone()];
         let mut config =
