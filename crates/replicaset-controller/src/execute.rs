@@ -126,12 +126,17 @@ impl Syncer {
         let mut current = ReplicaSet { status, ..(**replica_set).clone() };
         let mut retries = STATUS_UPDATE_RETRIES;
         loop {
-            match self.replica_set_control.update_replica_set_status(&current).await {
+            let error = match self.replica_set_control.update_replica_set_status(&current).await {
                 Ok(updated) => return Ok(Arc::new(updated)),
                 Err(error) if retries == 0 => return Err(error),
-                Err(_) => retries -= 1,
-            }
+                Err(error) => error,
+            };
+            retries -= 1;
             let fresh = self.replica_set_control.get_replica_set(&key).await?;
+            // DEVIATION: upstream does not compare UIDs, and writes the status to another object of the same name.
+            if fresh.uid() != replica_set.uid() {
+                return Err(error);
+            }
             current = ReplicaSet { status: current.status, ..fresh };
         }
     }

@@ -252,6 +252,19 @@ async fn test_controller_update_status_with_failure() {
 }
 
 #[tokio::test]
+async fn status_of_a_replica_set_is_not_written_to_another_of_its_name() {
+    let mut world = World::new();
+    let subject = replica_set("web", 1);
+    let key = world.add_replica_set(&subject);
+    world.add_pods(pods_of(&subject, 1));
+    let created_again = changed_replica_set("web", 1, &json!({"metadata": {"uid": "another"}}));
+    *world.cluster.fresh.lock() = Some(created_again);
+    world.cluster.refuse_statuses.lock().push_back(refusal("conflict"));
+    let (outcome, requests) = sync(&world, &key).await;
+    assert_eq!((outcome, requests.as_str()), (Err("conflict".to_owned()), "status, get"));
+}
+
+#[tokio::test]
 async fn status_write_whose_read_fails_is_that_error() {
     let mut world = World::new();
     let key = world.cache_replica_set(&replica_set("web", 0));
