@@ -14,7 +14,7 @@ use kcm_controller_util::SyncMetrics;
 use parking_lot::Mutex;
 
 use crate::{
-    invariants::{Change, Exemption, Invariants, Violation},
+    invariants::{Basis, Change, Exemption, Invariants, Violation},
     outcome::Tally,
     trail::Entry,
 };
@@ -57,7 +57,7 @@ impl Guard {
         if let Some(write) = of_manager {
             state.tally.write(write);
             let changes: Vec<Change<'_>> = caused.iter().filter_map(change).collect();
-            state.invariants.manager(write, &changes, event.received);
+            state.invariants.manager(write, &changes, Basis::current(event.received));
         } else {
             for event_of in &caused {
                 state.others(event_of, event.received);

@@ -72,7 +72,8 @@ impl Facts {
     pub(super) fn of(object: &Value) -> Option<Self> {
         Some(match object["kind"].as_str()? {
             "Deployment" => Self::Deployment(Deployment::of(object)),
-            "ReplicaSet" => Self::ReplicaSet(ReplicaSet::of(object)),
+            "ReplicaSet" => Self::ReplicaSet(ReplicaSet::of("replicaset", object)),
+            "ReplicationController" => Self::ReplicaSet(ReplicaSet::of("replicationcontroller", object)),
             "Pod" => Self::Pod(Pod::of(object)),
             _ => return None,
         })
@@ -165,9 +166,9 @@ impl Wish {
 }
 
 impl ReplicaSet {
-    fn of(object: &Value) -> Self {
+    fn of(kind: &'static str, object: &Value) -> Self {
         Self {
-            is: Identity::of("replicaset", object),
+            is: Identity::of(kind, object),
             generation: number(object, "/metadata/generation"),
             observed: number(object, "/status/observedGeneration"),
             replicas: small(object, "/spec/replicas"),

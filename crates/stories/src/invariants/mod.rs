@@ -98,6 +98,29 @@ pub enum Change<'a> {
     Gone(&'a Value),
 }
 
+/// Time of a write, and age of the state that it may be based on.
+///
+/// A write is judged by every state of the cluster between the two: it is a violation only if it is wrong by all of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Basis {
+    /// Time of the write.
+    pub now: Timestamp,
+    /// Oldest state of the cluster that the writer may have acted on. Not after `now`.
+    pub since: Timestamp,
+}
+
+impl Basis {
+    /// A writer whose view of the cluster is current.
+    pub fn current(now: Timestamp) -> Self {
+        Self { now, since: now }
+    }
+
+    /// `true` if the writer may have acted on an old state.
+    pub(crate) fn is_old(self) -> bool {
+        self.since < self.now
+    }
+}
+
 /// Looks after the invariants of one cluster.
 #[derive(Debug, Default)]
 pub struct Invariants {
@@ -147,14 +170,14 @@ impl Invariants {
         }
     }
 
-    /// The manager has sent `write`, which has changed this, at the time `now`.
-    pub fn manager(&mut self, write: &Entry, changes: &[Change<'_>], now: Timestamp) {
+    /// The manager has sent `write`, which has changed this.
+    pub fn manager(&mut self, write: &Entry, changes: &[Change<'_>], basis: Basis) {
         self.occasions += 1;
         let mut found = Vec::new();
         for change in changes {
             let Some(facts) = Facts::of(change.object()) else { continue };
-            let before = self.take_in(&facts, *change, now, true);
-            found.extend(rules::of_change(&self.model, &before, &facts, *change, write, now));
+            let before = self.take_in(&facts, *change, basis.now, true);
+            found.extend(rules::of_change(&self.model, &before, &facts, *change, write, basis));
         }
         found.extend(rules::of_request(&self.model, write, changes));
         if rules::is_effort(write, changes) {

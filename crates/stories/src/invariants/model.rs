@@ -4,11 +4,55 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::facts::{Deployment, Facts, Pod, ReplicaSet, Wish};
+use super::{
+    Basis,
+    facts::{Deployment, Facts, Pod, ReplicaSet, Wish},
+};
 
 /// How long what somebody else did may be unknown to a controller. In simulated time news travels at once, but a
 /// sync that has begun goes on with what it knows.
 pub(super) const MOMENT: SignedDuration = SignedDuration::from_millis(100);
+
+/// Time for which superseded states are kept: writers act on nothing older.
+const KEEP: SignedDuration = SignedDuration::from_mins(10);
+
+/// A value of an object in each generation since the observed one, and before that, each until it was superseded.
+#[derive(Debug, Default)]
+struct Generations<T>(Vec<Generation<T>>);
+
+#[derive(Debug)]
+struct Generation<T> {
+    generation: i64,
+    value: T,
+    superseded: Option<Timestamp>,
+}
+
+impl<T: Copy> Generations<T> {
+    /// Adds the value in `generation`, and drops those that nothing can be based on any more.
+    fn note(&mut self, generation: i64, observed: i64, value: T, now: Timestamp) {
+        if self.0.last().map(|last| last.generation) != Some(generation) {
+            if let Some(last) = self.0.last_mut() {
+                last.superseded = Some(now);
+            }
+            self.0.push(Generation { generation, value, superseded: None });
+        }
+        let observed = observed.min(generation);
+        self.0.retain(|one| {
+            one.generation >= observed
+                || one.superseded.is_some_and(|at| at >= now.saturating_sub(KEEP).unwrap_or(Timestamp::MIN))
+        });
+    }
+
+    /// Values that a controller may act on that has observed the generation `observed`.
+    fn known(&self, observed: i64, basis: Basis) -> impl Iterator<Item = T> {
+        let last = self.0.last().map_or(0, |last| last.generation);
+        let observed = observed.min(last);
+        let known = move |one: &&Generation<T>| {
+            one.generation >= observed || one.superseded.is_some_and(|at| at > basis.since)
+        };
+        self.0.iter().filter(known).map(|one| one.value)
+    }
+}
 
 /// All objects, by UID.
 #[derive(Debug, Default)]
@@ -21,8 +65,7 @@ pub(super) struct Model {
 #[derive(Debug, Default)]
 pub(super) struct KnownDeployment {
     pub(super) now: Deployment,
-    /// What it asked for in each generation since the observed one.
-    wishes: Vec<(i64, Wish)>,
+    wishes: Generations<Wish>,
     /// UIDs of ReplicaSets that it controls.
     sets: BTreeSet<String>,
 }
@@ -30,14 +73,15 @@ pub(super) struct KnownDeployment {
 #[derive(Debug, Default)]
 pub(super) struct KnownSet {
     pub(super) now: ReplicaSet,
-    /// Its size in each generation since the observed one.
-    sizes: Vec<(i64, i32)>,
+    sizes: Generations<i32>,
     /// How many it said were available, and until when.
     said: Vec<(Timestamp, i32)>,
     /// UIDs of pods that it controls, those on their way out among them.
     pods: BTreeSet<String>,
     /// What others took from it, and when.
     lost: Vec<(Timestamp, Loss)>,
+    /// When others gave it a pod.
+    gained: Vec<Timestamp>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,23 +112,26 @@ impl Model {
     pub(super) fn apply(&mut self, facts: &Facts, gone: bool, now: Timestamp, by_manager: bool) -> Before {
         let uid = facts.is().uid.clone();
         let old = match facts {
-            Facts::Deployment(new) => self.apply_deployment(&uid, new, gone).map(Facts::Deployment),
+            Facts::Deployment(new) => self.apply_deployment(&uid, new, gone, now).map(Facts::Deployment),
             Facts::ReplicaSet(new) => self.apply_set(&uid, new, gone, now).map(Facts::ReplicaSet),
             Facts::Pod(new) => self.apply_pod(&uid, new, gone, now, by_manager).map(Facts::Pod),
         };
         Before { facts: old }
     }
 
-    fn apply_deployment(&mut self, uid: &str, new: &Deployment, gone: bool) -> Option<Deployment> {
+    fn apply_deployment(
+        &mut self,
+        uid: &str,
+        new: &Deployment,
+        gone: bool,
+        now: Timestamp,
+    ) -> Option<Deployment> {
         if gone {
             return self.deployments.remove(uid).map(|known| known.now);
         }
         let is_new = !self.deployments.contains_key(uid);
         let known = self.deployments.entry(uid.to_owned()).or_default();
-        if known.wishes.last().map(|(generation, _)| *generation) != Some(new.generation) {
-            known.wishes.push((new.generation, new.wish));
-        }
-        known.wishes.retain(|(generation, _)| *generation >= new.observed.min(new.generation));
+        known.wishes.note(new.generation, new.observed, new.wish, now);
         if is_new {
             // What it controls may have been there before it.
             let of_it = self.sets.iter().filter(|(_, set)| set.now.is.controller() == Some(uid));
@@ -110,17 +157,14 @@ impl Model {
         }
         let is_new = !self.sets.contains_key(uid);
         let known = self.sets.entry(uid.to_owned()).or_default();
-        if known.sizes.last().map(|(generation, _)| *generation) != Some(new.generation) {
-            known.sizes.push((new.generation, new.replicas));
-        }
-        known.sizes.retain(|(generation, _)| *generation >= new.observed.min(new.generation));
+        known.sizes.note(new.generation, new.observed, new.replicas, now);
         if is_new {
             let of_it = self.pods.iter().filter(|(_, pod)| pod.is.controller() == Some(uid));
             known.pods = of_it.map(|(pod, _)| pod.clone()).collect();
         } else if known.now.available != new.available {
             known.said.push((now, known.now.available));
         }
-        known.said.retain(|(until, _)| is_recent(*until, now));
+        known.said.retain(|(until, _)| is_kept(*until, now));
         let old = std::mem::replace(&mut known.now, new.clone());
         (!is_new).then_some(old)
     }
@@ -143,7 +187,7 @@ impl Model {
                 let is = kept && new.is_active();
                 let loss = Loss { active: was && !is, ready: was_ready && !(is && new.ready) };
                 if !by_manager && (loss.active || loss.ready) {
-                    known.lost.retain(|(at, _)| is_recent(*at, now));
+                    known.lost.retain(|(at, _)| is_kept(*at, now));
                     known.lost.push((now, loss));
                 }
                 if !kept {
@@ -151,8 +195,12 @@ impl Model {
                 }
             }
         }
-        if let Some(known) = owner.and_then(|owner| self.sets.get_mut(owner)) {
-            known.pods.insert(uid.to_owned());
+        if let Some(known) = owner.and_then(|owner| self.sets.get_mut(owner))
+            && known.pods.insert(uid.to_owned())
+            && !by_manager
+        {
+            known.gained.retain(|at| is_kept(*at, now));
+            known.gained.push(now);
         }
         old
     }
@@ -201,31 +249,42 @@ impl Model {
 
 impl KnownDeployment {
     /// What it may be known to ask for.
-    pub(super) fn wishes(&self) -> impl Iterator<Item = Wish> {
-        self.wishes.iter().map(|(_, wish)| *wish)
+    pub(super) fn wishes(&self, basis: Basis) -> impl Iterator<Item = Wish> {
+        self.wishes.known(self.now.observed, basis)
     }
 }
 
 impl KnownSet {
     /// The largest size that it may be known to have.
-    pub(super) fn largest(&self) -> i32 {
-        self.sizes.iter().map(|(_, size)| *size).max().unwrap_or(self.now.replicas)
+    pub(super) fn largest(&self, basis: Basis) -> i32 {
+        self.sizes.known(self.now.observed, basis).max().unwrap_or(self.now.replicas)
     }
 
     /// And the smallest.
-    pub(super) fn smallest(&self) -> i32 {
-        self.sizes.iter().map(|(_, size)| *size).min().unwrap_or(self.now.replicas)
+    pub(super) fn smallest(&self, basis: Basis) -> i32 {
+        self.sizes.known(self.now.observed, basis).min().unwrap_or(self.now.replicas)
+    }
+
+    /// The smallest size that a writer of other objects may have seen.
+    pub(super) fn smallest_seen(&self, basis: Basis) -> i32 {
+        self.sizes.known(i64::MAX, basis).fold(self.now.replicas, i32::min)
     }
 
     /// How many it may be taken to have available.
-    pub(super) fn available(&self, now: Timestamp) -> i32 {
-        let said = self.said.iter().filter(|(until, _)| is_recent(*until, now));
+    pub(super) fn available(&self, basis: Basis) -> i32 {
+        let said = self.said.iter().filter(|(until, _)| is_recent(*until, basis));
         said.map(|(_, available)| *available).fold(self.now.available, i32::max)
     }
 
+    /// Number of pods that others gave it and a writer may not have seen.
+    pub(super) fn gained(&self, basis: Basis) -> i32 {
+        let unseen = self.gained.iter().filter(|at| basis.is_old() && **at >= basis.since);
+        i32::try_from(unseen.count()).unwrap_or(i32::MAX)
+    }
+
     /// Its pods, with those that others have just taken.
-    pub(super) fn with_lost(&self, pods: Pods, now: Timestamp) -> Pods {
-        let lost = self.lost.iter().filter(|(at, _)| is_recent(*at, now));
+    pub(super) fn with_lost(&self, pods: Pods, basis: Basis) -> Pods {
+        let lost = self.lost.iter().filter(|(at, _)| is_recent(*at, basis));
         lost.fold(pods, |pods, (_, loss)| Pods {
             active: pods.active + i32::from(loss.active),
             ready: pods.ready + i32::from(loss.ready),
@@ -234,6 +293,10 @@ impl KnownSet {
     }
 }
 
-fn is_recent(then: Timestamp, now: Timestamp) -> bool {
-    now.duration_since(then) <= MOMENT
+fn is_kept(then: Timestamp, now: Timestamp) -> bool {
+    now.duration_since(then) <= KEEP
+}
+
+fn is_recent(then: Timestamp, basis: Basis) -> bool {
+    basis.now.duration_since(then) <= MOMENT.max(basis.now.duration_since(basis.since))
 }

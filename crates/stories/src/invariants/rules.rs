@@ -1,11 +1,10 @@
 //! The rules, one function each.
 
-use jiff::Timestamp;
 use kcm_api::PodTemplate;
 use serde_json::Value;
 
 use super::{
-    Change, Found, Invariant,
+    Basis, Change, Found, Invariant,
     facts::{Deployment, Facts, Pod, ReplicaSet},
     model::{Before, KnownSet, Model},
 };
@@ -18,24 +17,24 @@ pub(super) fn of_change(
     after: &Facts,
     change: Change<'_>,
     write: &Entry,
-    now: Timestamp,
+    basis: Basis,
 ) -> Vec<Found> {
     let mut found = Vec::new();
     let gone = matches!(change, Change::Gone(_)) || write.verb == "delete";
     match (&before.facts, after) {
         (old, Facts::Pod(pod)) if gone => {
             let old = if let Some(Facts::Pod(old)) = old { old } else { pod };
-            found.extend(needed_pod(model, old, now));
+            found.extend(needed_pod(model, old, basis));
         }
         (_, Facts::ReplicaSet(set)) if gone => found.extend(set_in_use(model, set)),
-        (None, Facts::Pod(pod)) => found.extend(surplus_pod(model, pod)),
+        (None, Facts::Pod(pod)) => found.extend(surplus_pod(model, pod, basis)),
         (old, Facts::ReplicaSet(new)) => {
             let old = if let Some(Facts::ReplicaSet(old)) = old { Some(old) } else { None };
-            found.extend(surplus_replicas(model, old, new));
-            found.extend(recreate_overlap(model, old, new));
+            found.extend(surplus_replicas(model, old, new, basis));
+            found.extend(recreate_overlap(model, old, new, basis));
             match old {
                 Some(old) => {
-                    found.extend(availability(model, old, new, now));
+                    found.extend(availability(model, old, new, basis));
                     found.extend(going_back(new, "revision", old.revision, new.revision));
                     found.extend(observed(&new.is.describe(), (old.observed, new.observed), new.generation));
                 }
@@ -135,17 +134,17 @@ fn taken_away(before: &Before, after: &Facts) -> Option<Found> {
     })
 }
 
-fn surplus_pod(model: &Model, pod: &Pod) -> Option<Found> {
+fn surplus_pod(model: &Model, pod: &Pod, basis: Basis) -> Option<Found> {
     let set = model.set(pod.is.controller()?)?;
-    let (active, wanted) = (model.pods_of(set).active, set.largest());
-    (active > wanted).then(|| Found {
+    let (active, wanted) = (model.pods_of(set).active, set.largest(basis));
+    (active - set.gained(basis) > wanted).then(|| Found {
         invariant: Invariant::SurplusPods,
         object: set.now.is.describe(),
         how: format!("it has {active} pods and wants {wanted}"),
     })
 }
 
-fn needed_pod(model: &Model, pod: &Pod, now: Timestamp) -> Option<Found> {
+fn needed_pod(model: &Model, pod: &Pod, basis: Basis) -> Option<Found> {
     let Some(set) = pod.is.controller().and_then(|uid| model.set(uid)) else {
         return Some(Found {
             invariant: Invariant::DeletedInUse,
@@ -156,7 +155,7 @@ fn needed_pod(model: &Model, pod: &Pod, now: Timestamp) -> Option<Found> {
     if !pod.is_active() {
         return None;
     }
-    let (left, wanted) = (set.with_lost(model.pods_of(set), now), set.smallest());
+    let (left, wanted) = (set.with_lost(model.pods_of(set), basis), set.smallest(basis));
     let how = if left.active < wanted {
         format!("{} pods are left, and {wanted} wanted", left.active)
     } else if pod.ready && left.ready < wanted {
@@ -167,13 +166,22 @@ fn needed_pod(model: &Model, pod: &Pod, now: Timestamp) -> Option<Found> {
     Some(Found { invariant: Invariant::NeededPods, object: set.now.is.describe(), how })
 }
 
-fn surplus_replicas(model: &Model, old: Option<&ReplicaSet>, new: &ReplicaSet) -> Option<Found> {
+fn surplus_replicas(
+    model: &Model,
+    old: Option<&ReplicaSet>,
+    new: &ReplicaSet,
+    basis: Basis,
+) -> Option<Found> {
     let deployment = model.deployment_of(new)?;
     if new.replicas <= old.map_or(0, |old| old.replicas) {
         return None;
     }
-    let sum: i32 = model.sets_of(deployment).map(|set| set.now.replicas).sum();
-    let at_most = deployment.wishes().map(|wish| wish.at_most).max()?;
+    let size = |set: &KnownSet| {
+        let is_new = set.now.is.uid == new.is.uid;
+        if is_new { set.now.replicas } else { set.smallest_seen(basis) }
+    };
+    let sum: i32 = model.sets_of(deployment).map(size).sum();
+    let at_most = deployment.wishes(basis).map(|wish| wish.at_most).max()?;
     (sum > at_most).then(|| Found {
         invariant: Invariant::SurplusReplicas,
         object: deployment.now.is.describe(),
@@ -181,14 +189,19 @@ fn surplus_replicas(model: &Model, old: Option<&ReplicaSet>, new: &ReplicaSet) -
     })
 }
 
-fn availability(model: &Model, old: &ReplicaSet, new: &ReplicaSet, now: Timestamp) -> Option<Found> {
+fn availability(model: &Model, old: &ReplicaSet, new: &ReplicaSet, basis: Basis) -> Option<Found> {
     let deployment = model.deployment_of(new)?;
     // Sizes that follow a new size of the Deployment are in proportion.
     let is_scaling = old.desired != new.desired;
     if new.replicas >= old.replicas || is_scaling {
         return None;
     }
-    let at_least = deployment.wishes().map(|wish| wish.at_least).min()?;
+    // Pods that a ReplicaSet no longer wants and still has count as available (US-4.9).
+    let is_held_up = |set: &KnownSet| set.now.pods > set.now.replicas && set.now.is.uid != new.is.uid;
+    if basis.is_old() && model.sets_of(deployment).any(is_held_up) {
+        return None;
+    }
+    let at_least = deployment.wishes(basis).map(|wish| wish.at_least).min()?;
     let promised = |replicas: i32, available: i32| replicas.min(available);
     // What is left, if it takes what it must not, by how many each ReplicaSet has available.
     let lacking = |available: &dyn Fn(&KnownSet) -> i32| {
@@ -204,7 +217,7 @@ fn availability(model: &Model, old: &ReplicaSet, new: &ReplicaSet, now: Timestam
         (takes && left < at_least).then_some(left)
     };
     // It must be wrong by how things are and by how they were a moment ago.
-    let left = lacking(&|set| set.now.available).and(lacking(&|set| set.available(now)))?;
+    let left = lacking(&|set| set.now.available).and(lacking(&|set| set.available(basis)))?;
     Some(Found {
         invariant: Invariant::Availability,
         object: deployment.now.is.describe(),
@@ -212,9 +225,16 @@ fn availability(model: &Model, old: &ReplicaSet, new: &ReplicaSet, now: Timestam
     })
 }
 
-fn recreate_overlap(model: &Model, old: Option<&ReplicaSet>, new: &ReplicaSet) -> Option<Found> {
+fn recreate_overlap(
+    model: &Model,
+    old: Option<&ReplicaSet>,
+    new: &ReplicaSet,
+    basis: Basis,
+) -> Option<Found> {
     let deployment = model.deployment_of(new)?;
-    if new.replicas <= old.map_or(0, |old| old.replicas) || !deployment.wishes().all(|wish| wish.recreate) {
+    if new.replicas <= old.map_or(0, |old| old.replicas)
+        || !deployment.wishes(basis).all(|wish| wish.recreate)
+    {
         return None;
     }
     let others = model.sets_of(deployment).filter(|set| set.now.is.uid != new.is.uid);

@@ -35,7 +35,11 @@ impl World {
     fn manager(&mut self, verb: &str, object: &Value) {
         let resource = format!("{}s", object["kind"].as_str().unwrap().to_lowercase());
         let name = object["metadata"]["name"].as_str().unwrap();
-        self.invariants.manager(&write(verb, &resource, name), &[Change::Is(object)], self.now);
+        self.invariants.manager(
+            &write(verb, &resource, name),
+            &[Change::Is(object)],
+            Basis::current(self.now),
+        );
     }
 
     fn later(&mut self, seconds: i64) {
@@ -388,11 +392,11 @@ fn observed_generation_ahead_or_backwards_breaks_observed_generation() {
 #[test]
 fn write_that_changes_nothing_breaks_idle_write() {
     let mut world = world();
-    world.invariants.manager(&write("update", "deployments", "web"), &[], world.now);
+    world.invariants.manager(&write("update", "deployments", "web"), &[], Basis::current(world.now));
     assert_eq!(world.broken(), [Invariant::IdleWrite]);
     let refused = Entry { code: 409, ..write("update", "deployments", "web") };
-    world.invariants.manager(&refused, &[], world.now);
-    world.invariants.manager(&write("patch", "events", "e"), &[], world.now);
+    world.invariants.manager(&refused, &[], Basis::current(world.now));
+    world.invariants.manager(&write("patch", "events", "e"), &[], Basis::current(world.now));
     assert_eq!(world.broken(), [Invariant::IdleWrite], "it was refused, or is an event");
 }
 
@@ -412,9 +416,9 @@ fn replica_set_created_again_breaks_created_twice_unless_it_is_a_stranger() {
     world.others(&set("a", 1, 0));
     let again = |object| Entry { code: 409, body: Some(object), ..write("create", "replicasets", "a") };
     let stranger = with(set("a", 1, 0), &[("/metadata/ownerReferences", json!([{"uid": "other"}]))]);
-    world.invariants.manager(&again(stranger), &[], world.now);
+    world.invariants.manager(&again(stranger), &[], Basis::current(world.now));
     assert_eq!(world.broken(), [], "a hash collision");
-    world.invariants.manager(&again(set("a", 1, 0)), &[], world.now);
+    world.invariants.manager(&again(set("a", 1, 0)), &[], Basis::current(world.now));
     assert_eq!(world.broken(), [Invariant::CreatedTwice]);
 }
 
@@ -427,14 +431,22 @@ fn replica_set_deleted_that_is_in_use_or_newest_or_a_strangers_breaks_deleted_in
         let mut world = world();
         world.others(&deployment());
         world.others(&wrong);
-        world.invariants.manager(&write("delete", "replicasets", "rs"), &[Change::Gone(&wrong)], world.now);
+        world.invariants.manager(
+            &write("delete", "replicasets", "rs"),
+            &[Change::Gone(&wrong)],
+            Basis::current(world.now),
+        );
         assert_eq!(world.broken(), [Invariant::DeletedInUse], "{wrong}");
     }
     let mut world = world();
     world.others(&deployment());
     let idle = set("rs", 0, 0);
     world.others(&idle);
-    world.invariants.manager(&write("delete", "replicasets", "rs"), &[Change::Gone(&idle)], world.now);
+    world.invariants.manager(
+        &write("delete", "replicasets", "rs"),
+        &[Change::Gone(&idle)],
+        Basis::current(world.now),
+    );
     assert_eq!(world.broken(), []);
 }
 
@@ -500,7 +512,7 @@ fn violation_names_the_invariant_the_object_the_write_and_the_step() {
         body: Some(json!({"metadata": {"generateName": "rs-"}})),
         ..write("create", "pods", "")
     };
-    world.invariants.manager(&entry, &[Change::Is(&created)], world.now);
+    world.invariants.manager(&entry, &[Change::Is(&created)], Basis::current(world.now));
     let text = world.invariants.violations()[0].to_string();
     assert_eq!(
         text,
