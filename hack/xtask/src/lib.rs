@@ -6,4 +6,6 @@ pub mod input;
 pub mod load;
 pub mod manager_load;
 pub mod measure;
+pub mod planted_bugs;
 pub mod record;
+pub mod simulate;

@@ -11,7 +11,7 @@ use thiserror::Error;
 use xtask::{
     acceptance, answer,
     input::{self, InputError},
-    load, manager_load, record,
+    load, manager_load, planted_bugs, record, simulate,
 };
 
 const USAGE: &str = "usage: cargo xtask TASK
@@ -34,12 +34,21 @@ tasks:
       measure the manager against the sandbox: start, memory, processor time, takeover; and in the same run the one
       in KUBE_CONTROLLER_MANAGER if that is set; run it as cargo run --release -p xtask -- manager-load
 
+  planted-bugs [--jobs N] [--dir DIR] [NAME...]
+      plant the bugs of test/planted-bugs in a copy of the tree and have the simulation look for each, see
+      docs/simulation.md; --dir keeps the copy, so that the next build of it is short
+
   record [--manager COMMAND] [--server COMMAND|embedded [--http]] [--only RE] [--stories DIR] [--against RUNS]
       [--dir DIR] --out DIR
       play the stories with a manager on an API server and record what it writes, see docs/recording.md; in commands
       {kubeconfig} {controllers} {dir} {port} are filled in; without --manager the program in
       KUBE_CONTROLLER_MANAGER, without --server etcd and kube-apiserver in KUBEBUILDER_ASSETS; --against compares
-      with recorded runs, --dir keeps the programs' files";
+      with recorded runs, --dir keeps the programs' files
+
+  simulate [--seeds A..B] [--minutes N] [--jobs N] [--no-shrink] [--file SCENARIO] [--log]
+      run whole clusters in simulated time, drawn from seeds, and shrink the first that violates a rule, see
+      docs/simulation.md; --file runs a scenario from a file, --log prints every write of one; run it as
+      cargo run --release -p xtask -- simulate";
 
 #[derive(Debug, Error)]
 enum TaskError {
@@ -55,6 +64,10 @@ enum TaskError {
     Record(#[from] record::TaskError),
     #[error(transparent)]
     Load(#[from] load::TaskError),
+    #[error(transparent)]
+    PlantedBugs(#[from] planted_bugs::TaskError),
+    #[error(transparent)]
+    Simulate(#[from] simulate::TaskError),
     #[error(transparent)]
     ManagerLoad(#[from] manager_load::TaskError),
 }
@@ -84,6 +97,18 @@ fn run() -> Result<(), TaskError> {
         }
         ["kubectl-acceptance", flags @ ..] => {
             let task = acceptance::Task::parse(flags).ok_or(TaskError::Usage)?;
+            Ok(task.run()?)
+        }
+        ["planted-bugs", flags @ ..] => {
+            let task = planted_bugs::Task::parse(flags).ok_or(TaskError::Usage)?;
+            Ok(task.run()?)
+        }
+        // Run by `planted-bugs`, in a program with planted bugs.
+        ["find-planted-bug", "--jobs", jobs] => {
+            Ok(planted_bugs::find(jobs.parse().map_err(|_| TaskError::Usage)?)?)
+        }
+        ["simulate", flags @ ..] => {
+            let task = simulate::Task::parse(flags).ok_or(TaskError::Usage)?;
             Ok(task.run()?)
         }
         ["record", flags @ ..] => {

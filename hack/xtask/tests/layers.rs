@@ -26,6 +26,7 @@ const LAYERS: &[&str] = &[
     "kcm-apiserver",
     "kcm-sandbox",
     "kcm-stories",
+    "kcm-simulation",
     "kube-controller-manager",
     "kube-sandbox",
 ];
@@ -43,8 +44,15 @@ const HTTP: &[&str] = &[
     "tower-http",
 ];
 // xtask judges the server's answers, and so must see them.
-const MAY_KNOW_HTTP: &[&str] =
-    &["kcm-client", "kcm-serving", "kcm-apiserver", "kube-controller-manager", "kube-sandbox", "xtask"];
+const MAY_KNOW_HTTP: &[&str] = &[
+    "kcm-client",
+    "kcm-serving",
+    "kcm-apiserver",
+    "kcm-simulation",
+    "kube-controller-manager",
+    "kube-sandbox",
+    "xtask",
+];
 
 /// Crates whose functions are pure: nothing asynchronous, nothing that waits.
 const PURE: &[&str] = &["kcm-api", "kcm-deployment-util"];

@@ -110,7 +110,7 @@ pub struct Basis {
 }
 
 impl Basis {
-    /// A writer whose view of the cluster is current.
+    /// Basis of a write that is based on the current state.
     pub fn current(now: Timestamp) -> Self {
         Self { now, since: now }
     }

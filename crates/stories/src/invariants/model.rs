@@ -80,7 +80,7 @@ pub(super) struct KnownSet {
     pods: BTreeSet<String>,
     /// What others took from it, and when.
     lost: Vec<(Timestamp, Loss)>,
-    /// When others gave it a pod.
+    /// Times at which others gave it a pod.
     gained: Vec<Timestamp>,
 }
 

@@ -1,0 +1,221 @@
+//! End state of a scenario: unfinished work, and the effect that is compared with the run without faults.
+
+use std::collections::BTreeMap;
+
+use kcm_apiserver::{ApiServer, ListOptions, Object, Resource};
+use serde_json::{Value, json};
+
+use crate::{
+    judge::replicas,
+    scenario::{DOOMED, Scenario, Workload, WorkloadKind},
+    users::resource,
+};
+
+/// State of the objects that controllers are responsible for.
+pub(crate) struct Snapshot<'a> {
+    scenario: &'a Scenario,
+    workloads: Vec<Option<std::sync::Arc<Object>>>,
+    sets: Vec<std::sync::Arc<Object>>,
+    pods: Vec<std::sync::Arc<Object>>,
+    namespaces: Vec<std::sync::Arc<Object>>,
+}
+
+impl<'a> Snapshot<'a> {
+    pub(crate) fn take(server: &ApiServer, scenario: &'a Scenario) -> Self {
+        let list = |resource| {
+            let list = server.list(resource, None, &ListOptions::default());
+            list.map_or_else(|_| Vec::new(), |list| list.items)
+        };
+        let find = |(at, workload): (usize, &Workload)| {
+            server.get(resource(workload.kind), scenario.namespace(at), &Workload::name(at)).ok()
+        };
+        let mut sets = list(Resource::REPLICA_SETS);
+        sets.extend(list(Resource::REPLICATION_CONTROLLERS));
+        Self {
+            scenario,
+            workloads: scenario.workloads.iter().enumerate().map(find).collect(),
+            sets,
+            pods: list(Resource::PODS),
+            namespaces: list(Resource::NAMESPACES),
+        }
+    }
+
+    /// Returns a description of unfinished work, or `None` if there is none.
+    pub(crate) fn unfinished(&self) -> Option<String> {
+        if let Some(namespace) = self.namespaces.iter().find(|namespace| namespace.is_deleting()) {
+            return Some(format!("namespace {} is still there", namespace.name()));
+        }
+        if self.namespaces.iter().all(|namespace| namespace.name() != DOOMED) {
+            let left = self.sets.iter().chain(&self.pods).find(|object| object.namespace() == DOOMED);
+            if let Some(left) = left {
+                return Some(format!("{} is left in a namespace that is gone", left.name()));
+            }
+        }
+        let deployments =
+            self.workloads.iter().flatten().filter(|one| one.resource() == Resource::DEPLOYMENTS);
+        for object in self.workloads.iter().flatten().chain(&self.sets).chain(&self.pods) {
+            if object.is_deleting() {
+                return Some(format!("{} is still being deleted", describe(object)));
+            }
+        }
+        self.sets.iter().find_map(|set| self.unfinished_set(set)).or_else(|| {
+            deployments.map(AsRef::as_ref).find_map(|deployment| self.unfinished_deployment(deployment))
+        })
+    }
+
+    fn unfinished_set(&self, set: &Object) -> Option<String> {
+        let wanted = replicas(set.value());
+        let status = |field: &str| number(set.value(), &format!("/status/{field}"));
+        let active = self.pods.iter().filter(|pod| is_of(pod, set) && is_active(pod)).count();
+        let wrong = |what: String| Some(format!("{} {what}", describe(set)));
+        if i64::try_from(active) != Ok(wanted) {
+            return wrong(format!("has {active} pods and wants {wanted}"));
+        }
+        for field in ["replicas", "readyReplicas", "availableReplicas"] {
+            if status(field) != wanted {
+                return wrong(format!("reports {field} {} and wants {wanted}", status(field)));
+            }
+        }
+        if status("observedGeneration") != number(set.value(), "/metadata/generation") {
+            return wrong("has an old status".to_owned());
+        }
+        None
+    }
+
+    fn unfinished_deployment(&self, deployment: &Object) -> Option<String> {
+        let value = deployment.value();
+        let wanted = replicas(value);
+        let status = |field: &str| number(value, &format!("/status/{field}"));
+        let wrong = |what: String| Some(format!("{} {what}", describe(deployment)));
+        let own: Vec<&Object> =
+            self.sets.iter().map(AsRef::as_ref).filter(|set| is_of(set, deployment)).collect();
+        let new: Vec<&&Object> = own.iter().filter(|set| is_of_template(set, deployment)).collect();
+        let [new] = new[..] else {
+            return wrong(format!("has {} new ReplicaSets", new.len()));
+        };
+        if replicas(new.value()) != wanted {
+            return wrong(format!("wants {wanted} and its new ReplicaSet {}", replicas(new.value())));
+        }
+        if let Some(old) = own.iter().find(|set| set.uid() != new.uid() && replicas(set.value()) != 0) {
+            return wrong(format!("has an old {} that wants pods", describe(old)));
+        }
+        for field in ["replicas", "updatedReplicas", "readyReplicas", "availableReplicas"] {
+            if status(field) != wanted {
+                return wrong(format!("reports {field} {} and wants {wanted}", status(field)));
+            }
+        }
+        if status("observedGeneration") != number(value, "/metadata/generation") {
+            return wrong("has an old status".to_owned());
+        }
+        let history = value.pointer("/spec/revisionHistoryLimit").and_then(Value::as_u64).unwrap_or(10);
+        let old = own.len().saturating_sub(1);
+        if old as u64 > history {
+            return wrong(format!("keeps {old} old ReplicaSets and may keep {history}"));
+        }
+        None
+    }
+
+    /// Effect of the scenario, by workload. Names, times and whatever follows from the order of events are left out.
+    ///
+    /// Objects that users have released or orphaned are left out: an action picks them among the objects of the moment.
+    pub(crate) fn effect(&self) -> BTreeMap<String, Value> {
+        let mut effect = BTreeMap::new();
+        for (at, found) in self.workloads.iter().enumerate() {
+            let Some(object) = found else {
+                effect.insert(Workload::name(at), json!("gone"));
+                continue;
+            };
+            let is_deployment =
+                self.scenario.workloads.get(at).is_some_and(|one| one.kind == WorkloadKind::Deployment);
+            let value = object.value();
+            let mut told = json!({
+                "labels": value["metadata"]["labels"],
+                "annotations": annotations(object),
+                "spec": value["spec"],
+                "pods": self.pods_of(object, is_deployment),
+                "available": number(value, "/status/availableReplicas"),
+            });
+            if is_deployment {
+                let own = self.sets.iter().filter(|set| is_of(set, object));
+                let new = own.clone().filter(|set| is_of_template(set, object));
+                told["new"] = new.map(|set| set_effect(set, object)).collect();
+                told["conditions"] = conditions(value);
+                told["active"] = json!(own.filter(|set| replicas(set.value()) > 0).count());
+            }
+            effect.insert(Workload::name(at), told);
+        }
+        effect
+    }
+
+    /// Active pods by image. The image of a pod of anything but a Deployment depends on when the pod was created.
+    fn pods_of(&self, owner: &Object, is_deployment: bool) -> Value {
+        let mut count: BTreeMap<String, usize> = BTreeMap::new();
+        for set in self.sets.iter().filter(|set| set.uid() == owner.uid() || is_of(set, owner)) {
+            for pod in self.pods.iter().filter(|pod| is_of(pod, set) && is_active(pod)) {
+                let image = pod.value().pointer("/spec/containers/0/image").and_then(Value::as_str);
+                let image = image.filter(|_| is_deployment).unwrap_or("any");
+                *count.entry(image.to_owned()).or_default() += 1;
+            }
+        }
+        json!(count)
+    }
+}
+
+/// Annotations that users set. What the controller notes depends on the number of rollouts, and on which of several
+/// changes a sync found together.
+fn annotations(object: &Object) -> Value {
+    let mut all = object.value()["metadata"]["annotations"].clone();
+    if let Value::Object(all) = &mut all {
+        all.retain(|name, _| !name.starts_with("deployment.kubernetes.io/"));
+    }
+    if all.as_object().is_none_or(serde_json::Map::is_empty) { Value::Null } else { all }
+}
+
+fn set_effect(set: &Object, deployment: &Object) -> Value {
+    let value = set.value();
+    let mut annotations = annotations(set);
+    if let Value::Object(annotations) = &mut annotations {
+        // One that was adopted may have some of an earlier Deployment.
+        annotations.retain(|name, _| deployment.annotation(name).is_some());
+    }
+    let annotations = annotations.as_object().filter(|annotations| !annotations.is_empty());
+    json!({
+        "replicas": value["spec"]["replicas"],
+        "minReadySeconds": value["spec"]["minReadySeconds"],
+        "annotations": annotations,
+        "image": value.pointer("/spec/template/spec/containers/0/image"),
+    })
+}
+
+/// Types and statuses. Reasons depend on who created what.
+fn conditions(value: &Value) -> Value {
+    let all = value["status"]["conditions"].as_array().map_or(&[][..], Vec::as_slice);
+    let mut told: Vec<String> = all.iter().map(|one| format!("{}={}", one["type"], one["status"])).collect();
+    told.sort();
+    json!(told)
+}
+
+fn describe(object: &Object) -> String {
+    format!("{} {}/{}", object.resource().plural(), object.namespace(), object.name())
+}
+
+fn number(object: &Value, pointer: &str) -> i64 {
+    object.pointer(pointer).and_then(Value::as_i64).unwrap_or(0)
+}
+
+fn is_of(object: &Object, owner: &Object) -> bool {
+    object.owner_references().any(|reference| reference.controller && reference.uid == owner.uid())
+}
+
+fn is_active(pod: &Object) -> bool {
+    let phase = pod.value()["status"]["phase"].as_str().unwrap_or_default();
+    !pod.is_deleting() && !matches!(phase, "Succeeded" | "Failed")
+}
+
+pub(crate) fn is_of_template(set: &Object, deployment: &Object) -> bool {
+    let mut template = set.value()["spec"]["template"].clone();
+    if let Some(Value::Object(labels)) = template.pointer_mut("/metadata/labels") {
+        labels.remove("pod-template-hash");
+    }
+    template == deployment.value()["spec"]["template"]
+}

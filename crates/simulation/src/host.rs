@@ -1,0 +1,273 @@
+//! Hosts of controller managers, and the processes on them.
+//!
+//! A process is stopped and continued by its clock and its network: while it is stopped, no sleep of it ends, no
+//! request of it is sent and no answer reaches it. A stopped process has no other effect.
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use jiff::{SignedDuration, Timestamp};
+use kcm_apiserver::WatchCacheLag;
+use kcm_clock::{Clock, Sleep};
+use kcm_controller_util::{SyncMetrics, SyncResult};
+use parking_lot::Mutex;
+use tokio::sync::watch;
+
+use crate::draw::Dice;
+
+/// A machine that runs one manager at a time.
+#[derive(Debug)]
+pub(crate) struct Host {
+    clock: Arc<dyn Clock>,
+    /// Time by which the wall clock is ahead.
+    skew: Mutex<SignedDuration>,
+    /// Number of incidents that keep the host off the network.
+    cuts: watch::Sender<u32>,
+}
+
+impl Host {
+    pub(crate) fn new(clock: Arc<dyn Clock>) -> Arc<Self> {
+        Arc::new(Self { clock, skew: Mutex::default(), cuts: watch::Sender::new(0) })
+    }
+
+    pub(crate) fn step_wall_clock(&self, by: SignedDuration) {
+        let mut skew = self.skew.lock();
+        *skew = skew.saturating_add(by);
+    }
+
+    pub(crate) fn cut(&self) {
+        self.cuts.send_modify(|cuts| *cuts += 1);
+    }
+
+    pub(crate) fn reconnect(&self) {
+        self.cuts.send_modify(|cuts| *cuts = cuts.saturating_sub(1));
+    }
+
+    pub(crate) fn heal(&self) {
+        self.cuts.send_replace(0);
+        *self.skew.lock() = SignedDuration::ZERO;
+    }
+
+    /// Waits until packets pass.
+    pub(crate) async fn connected(&self) {
+        wait_for(&self.cuts, |cuts| *cuts == 0).await;
+    }
+}
+
+async fn wait_for<T: Send + Sync>(sender: &watch::Sender<T>, mut is_so: impl FnMut(&T) -> bool + Send) {
+    if is_so(&sender.borrow()) {
+        return;
+    }
+    // The sender is borrowed, so it is not gone.
+    let _ = sender.subscribe().wait_for(|value| is_so(value)).await;
+}
+
+/// One life of a manager.
+pub(crate) struct Process {
+    /// Position of the manager.
+    pub(crate) manager: usize,
+    /// Number of the life, from 1.
+    pub(crate) life: u32,
+    pub(crate) host: Arc<Host>,
+    pub(crate) dice: Dice,
+    is_dead: AtomicBool,
+    /// Number of reasons for which the process is stopped.
+    stops: watch::Sender<u32>,
+    /// Identity under which the process holds the lease.
+    identity: Mutex<Option<String>>,
+    views: Mutex<Views>,
+}
+
+/// Part of a collection's history that a process has seen.
+#[derive(Debug, Clone)]
+pub(crate) enum Seen {
+    /// Everything up to this time.
+    UpTo(Timestamp),
+    /// Everything that the watch cache with this lag shows.
+    Cached(WatchCacheLag),
+}
+
+impl Seen {
+    fn time(&self, now: Timestamp) -> Timestamp {
+        match self {
+            Self::UpTo(time) => *time,
+            Self::Cached(lag) => now.saturating_sub(lag.get()).unwrap_or(now),
+        }
+    }
+}
+
+/// Progress of a process in watching the cluster.
+#[derive(Debug, Default)]
+struct Views {
+    /// Progress by path of the collection.
+    seen: BTreeMap<String, Seen>,
+    /// Syncs under way, and the state that the first of them began with, by controller.
+    busy: BTreeMap<String, (u32, Timestamp)>,
+    syncs: u64,
+}
+
+impl Process {
+    pub(crate) fn new(manager: usize, life: u32, host: &Arc<Host>, seed: u64) -> Arc<Self> {
+        Arc::new(Self {
+            manager,
+            life,
+            host: Arc::clone(host),
+            dice: Dice::new(seed),
+            is_dead: AtomicBool::new(false),
+            stops: watch::Sender::new(0),
+            identity: Mutex::default(),
+            views: Mutex::default(),
+        })
+    }
+
+    pub(crate) fn die(&self) {
+        self.is_dead.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_dead(&self) -> bool {
+        self.is_dead.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn stop(&self) {
+        self.stops.send_modify(|stops| *stops += 1);
+    }
+
+    pub(crate) fn resume(&self) {
+        self.stops.send_modify(|stops| *stops = stops.saturating_sub(1));
+    }
+
+    pub(crate) fn resume_for_good(&self) {
+        self.stops.send_replace(0);
+    }
+
+    /// Waits until the process runs; for ever if it is dead.
+    pub(crate) async fn running(&self) {
+        wait_for(&self.stops, |stops| *stops == 0).await;
+        if self.is_dead() {
+            std::future::pending::<()>().await;
+        }
+    }
+
+    pub(crate) fn identity(&self) -> Option<String> {
+        self.identity.lock().clone()
+    }
+
+    pub(crate) fn set_identity(&self, identity: &str) {
+        *self.identity.lock() = Some(identity.to_owned());
+    }
+
+    /// Notes how much of the collection at `path` has been seen.
+    pub(crate) fn saw(&self, path: &str, what: Seen) {
+        let mut views = self.views.lock();
+        match views.seen.get_mut(path) {
+            Some(seen) => *seen = what,
+            None => {
+                views.seen.insert(path.to_owned(), what);
+            }
+        }
+    }
+
+    /// Time up to which the collection at `path` has been seen, if it was watched before.
+    pub(crate) fn seen(&self, path: &str, now: Timestamp) -> Option<Timestamp> {
+        self.views.lock().seen.get(path).map(|seen| seen.time(now))
+    }
+
+    /// Notes that the watch on the collection at `path` is over: the process does not receive changes from `now` on.
+    pub(crate) fn lost_sight(&self, path: &str, now: Timestamp) {
+        if let Some(seen) = self.views.lock().seen.get_mut(path) {
+            *seen = Seen::UpTo(seen.time(now));
+        }
+    }
+
+    /// The oldest state that a write sent at `now` may be based on.
+    pub(crate) fn basis(&self, now: Timestamp) -> Timestamp {
+        let views = self.views.lock();
+        let busy = views.busy.values().map(|(_, since)| *since);
+        busy.fold(views.seen_until(now), Timestamp::min)
+    }
+
+    /// Number of syncs begun so far.
+    pub(crate) fn syncs(&self) -> u64 {
+        self.views.lock().syncs
+    }
+
+    /// The clock of the process.
+    pub(crate) fn clock(self: &Arc<Self>) -> Arc<dyn Clock> {
+        Arc::new(ProcessClock(Arc::clone(self)))
+    }
+
+    /// Observes the syncs of a controller.
+    pub(crate) fn sync_metrics(self: &Arc<Self>, controller: &str) -> Arc<dyn SyncMetrics> {
+        Arc::new(Syncs { process: Arc::clone(self), controller: controller.to_owned() })
+    }
+}
+
+impl Views {
+    fn seen_until(&self, now: Timestamp) -> Timestamp {
+        self.seen.values().map(|seen| seen.time(now)).fold(now, Timestamp::min)
+    }
+}
+
+struct Syncs {
+    process: Arc<Process>,
+    controller: String,
+}
+
+impl SyncMetrics for Syncs {
+    fn started(&self) {
+        let now = self.process.host.clock.now();
+        let mut views = self.process.views.lock();
+        let seen = views.seen_until(now);
+        views.syncs += 1;
+        let (running, since) = views.busy.entry(self.controller.clone()).or_insert((0, seen));
+        *running += 1;
+        *since = (*since).min(seen);
+    }
+
+    fn ended(&self, _: Duration, _: SyncResult) {
+        let mut views = self.process.views.lock();
+        if let Some((running, _)) = views.busy.get_mut(&self.controller) {
+            *running = running.saturating_sub(1);
+            if *running == 0 {
+                views.busy.remove(&self.controller);
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Process {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "m{}.{}", self.manager, self.life)
+    }
+}
+
+#[derive(Debug)]
+struct ProcessClock(Arc<Process>);
+
+impl Clock for ProcessClock {
+    fn now(&self) -> Timestamp {
+        let host = &self.0.host;
+        let skew = *host.skew.lock();
+        host.clock.now().saturating_add(skew).unwrap_or(Timestamp::MAX)
+    }
+
+    fn monotonic(&self) -> Duration {
+        self.0.host.clock.monotonic()
+    }
+
+    fn sleep(&self, duration: Duration) -> Sleep {
+        let process = Arc::clone(&self.0);
+        let sleep = process.host.clock.sleep(duration);
+        Box::pin(async move {
+            sleep.await;
+            process.running().await;
+        })
+    }
+}

@@ -1,0 +1,437 @@
+//! Judges every write, when it is sent and when it takes effect.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::{self, Write as _},
+    sync::Arc,
+    time::Duration,
+};
+
+use http::Method;
+use jiff::{SignedDuration, Timestamp};
+use kcm_apiserver::{ApiServer, AuditEvent, Resource, WatchEvent, WatchStart, Watcher};
+use kcm_clock::Clock;
+use kcm_stories::{
+    Entry,
+    invariants::{Basis, Change, Invariant, Invariants, Violation},
+};
+use parking_lot::Mutex;
+use serde_json::Value;
+
+use crate::{host::Process, scenario::Scenario};
+
+/// Origin of a request.
+#[derive(Debug, Clone)]
+pub(crate) struct Sender {
+    pub(crate) process: Arc<Process>,
+    /// Oldest state that the request may be based on.
+    pub(crate) basis: Timestamp,
+    /// `true` if the client may have given the request up before it is executed.
+    pub(crate) is_abandoned: bool,
+}
+
+/// Something that must not happen.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finding {
+    /// Name of the rule, such as `surplus-pods`.
+    pub rule: String,
+    /// Description with object and write.
+    pub what: String,
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.rule, self.what)
+    }
+}
+
+/// Observes a cluster and collects findings.
+pub(crate) struct Judge {
+    clock: Arc<dyn Clock>,
+    /// Duration for which a leader may write after a renewal.
+    term: Duration,
+    exempt: BTreeSet<Invariant>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    watcher: Option<Watcher>,
+    invariants: Invariants,
+    /// Sender of the request that is being executed.
+    sender: Option<Sender>,
+    /// Identity of the holder of the lease and time of its last renewal.
+    holder: (String, Timestamp),
+    /// Paths of requests that were refused by a fault, or were not answered in time.
+    failed: BTreeSet<String>,
+    /// Pods that managers have created, by namespace and name.
+    pods: BTreeSet<String>,
+    /// Time of the last change of each object, by resource, namespace and name.
+    touched: BTreeMap<String, Timestamp>,
+    /// Time of the last change of each Deployment by a manager.
+    changed: BTreeMap<String, Timestamp>,
+    findings: Vec<Finding>,
+    taken: usize,
+    log: Vec<String>,
+    /// Writes of managers so far, leases and events apart.
+    writes: u64,
+}
+
+impl Judge {
+    pub(crate) fn new(clock: Arc<dyn Clock>, scenario: &Scenario) -> Arc<Self> {
+        let term = Duration::from_secs(scenario.managers.lease * 2 / 3);
+        let exempt = exemptions(scenario);
+        Arc::new(Self { clock, term, exempt, state: Mutex::default() })
+    }
+
+    /// Judges what happens to `server` from now on.
+    pub(crate) fn watch(self: &Arc<Self>, server: &ApiServer) {
+        self.state.lock().watcher = Some(server.watch_everything(WatchStart::Now));
+        // Changes are taken in before the server forgets them.
+        let (judge, mut changes) = (Arc::clone(self), server.watch_everything(WatchStart::Now));
+        tokio::spawn(async move {
+            while changes.next().await.is_ok() {
+                while changes.try_next().is_ok_and(|change| change.is_some()) {}
+                judge.catch_up();
+            }
+        });
+    }
+
+    /// Notes that a process has sent a write.
+    pub(crate) fn sent(&self, process: &Process, method: &Method, path: &str) {
+        if !needs_leader(path) {
+            return;
+        }
+        let now = self.clock.now();
+        let mut state = self.state.lock();
+        let (holder, renewed) = &state.holder;
+        let is_holder = process.identity().is_some_and(|own| own == *holder);
+        let age = now.duration_since(*renewed).unsigned_abs();
+        let what = if !is_holder {
+            format!("{process:?} sends {method} {path}, and the lease is held by {holder:?}")
+        } else if age > self.term {
+            format!("{process:?} sends {method} {path} {} ms after its last renewal", age.as_millis())
+        } else {
+            return;
+        };
+        state.find("lease-term", what, now);
+    }
+
+    /// Notes that a request was refused by a fault, or is not answered in time.
+    pub(crate) fn failed(&self, path: &str) {
+        self.state.lock().failed.insert(path.to_owned());
+    }
+
+    /// The request that is executed next is that of `sender`.
+    pub(crate) fn begin(&self, sender: Sender) {
+        self.catch_up();
+        self.state.lock().sender = Some(sender);
+    }
+
+    /// The request was executed.
+    pub(crate) fn finish(&self) {
+        self.state.lock().sender = None;
+    }
+
+    /// A request was executed.
+    pub(crate) fn audit(&self, event: &AuditEvent) {
+        let entry = Entry::from(event);
+        if !entry.is_write() {
+            return;
+        }
+        let now = self.clock.now();
+        let mut state = self.state.lock();
+        let Some(sender) = state.sender.clone() else { return };
+        let caused = state.caused(event.revision_before..event.revision_after, now);
+        state.log(&sender, &entry, event.revision_after, now);
+        if entry.resource == "leases" {
+            self.note_lease(&mut state, &sender, &entry, now);
+            return;
+        }
+        // Events may be written long after what they are about.
+        state.writes += u64::from(entry.resource != "events");
+        let is_new_name = entry.resource != "pods"
+            || entry.verb != "create"
+            || entry.code >= 300
+            || state.pods.insert(format!("{}/{}", entry.namespace, entry.name));
+        let leads = sender.process.identity().is_some_and(|own| own == state.holder.0);
+        let is_creation = entry.verb == "create";
+        if sender.process.is_dead() || !leads || (sender.is_abandoned && !(is_creation && is_new_name)) {
+            // The sender can no longer answer for it.
+            for event in &caused {
+                state.others(event, now);
+            }
+            return;
+        }
+        let changes: Vec<Change<'_>> = caused.iter().filter_map(change).collect();
+        // A sync may have begun right before what others did within the same millisecond.
+        let since = sender.basis.min(now.saturating_sub(INSTANT).unwrap_or(now));
+        let basis = Basis { now, since };
+        state.invariants.manager(&entry, &changes, basis);
+        self.take_violations(&mut state, &entry, basis);
+        for event in &caused {
+            state.touch(event, now);
+        }
+        // The status of a Deployment is written after its ReplicaSet was created, also if it says so already (US-4.8).
+        let owner = entry.body.as_ref().and_then(|body| body.pointer("/metadata/ownerReferences/0/name"));
+        let deployment = match &*entry.resource {
+            "deployments" => Some(&*entry.name),
+            "replicasets" if is_creation => owner.and_then(Value::as_str),
+            _ => None,
+        };
+        if let Some(deployment) = deployment.filter(|_| !changes.is_empty()) {
+            state.changed.insert(format!("{}/{deployment}", entry.namespace), now);
+        }
+    }
+
+    fn note_lease(&self, state: &mut State, sender: &Sender, entry: &Entry, now: Timestamp) {
+        let holder = entry.body.as_ref().and_then(|body| body["spec"]["holderIdentity"].as_str());
+        if entry.code >= 300 {
+            return;
+        }
+        let holder = holder.unwrap_or_default();
+        if holder.is_empty() {
+            state.holder.0.clear();
+            return;
+        }
+        sender.process.set_identity(holder);
+        if state.holder.0 != holder {
+            state.invariants.restarted();
+        }
+        state.holder = (holder.to_owned(), now);
+    }
+
+    fn take_violations(&self, state: &mut State, write: &Entry, basis: Basis) {
+        let now = basis.now;
+        let new: Vec<Violation> =
+            state.invariants.violations().get(state.taken..).unwrap_or_default().to_vec();
+        state.taken += new.len();
+        for violation in new {
+            if self.exempt.contains(&violation.invariant) || state.excuses(&violation, write, basis) {
+                continue;
+            }
+            let Violation { invariant, object, how, write: described, .. } = violation;
+            let mut what = format!("{object}: {how}; by {described}");
+            if invariant == Invariant::IdleWrite
+                && let Some(body) = &write.body
+            {
+                what = format!("{what}: {}", body.get("status").unwrap_or(body));
+            }
+            state.find(&rule_name(invariant), what, now);
+        }
+    }
+
+    /// Takes in what others have done.
+    pub(crate) fn catch_up(&self) {
+        let now = self.clock.now();
+        self.state.lock().caused(0..0, now);
+    }
+
+    pub(crate) fn find(&self, rule: &str, what: impl Into<String>) {
+        let now = self.clock.now();
+        self.state.lock().find(rule, what.into(), now);
+    }
+
+    pub(crate) fn writes(&self) -> u64 {
+        self.state.lock().writes
+    }
+
+    pub(crate) fn findings(&self) -> Vec<Finding> {
+        self.state.lock().findings.clone()
+    }
+
+    pub(crate) fn has_findings(&self) -> bool {
+        !self.state.lock().findings.is_empty()
+    }
+
+    pub(crate) fn take_log(&self) -> Vec<String> {
+        std::mem::take(&mut self.state.lock().log)
+    }
+
+    pub(crate) fn note(&self, what: &str) {
+        let now = self.clock.now();
+        self.state.lock().line(now, what);
+    }
+}
+
+impl fmt::Debug for Judge {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Judge").finish_non_exhaustive()
+    }
+}
+
+impl State {
+    /// Takes in what has happened. Returns what happened in `revisions`, which is left to the caller.
+    fn caused(&mut self, revisions: std::ops::Range<u64>, now: Timestamp) -> Vec<WatchEvent> {
+        let mut caused = Vec::new();
+        loop {
+            let event = match self.watcher.as_mut().map(Watcher::try_next) {
+                None | Some(Ok(None)) => break,
+                Some(Ok(Some(event))) => event,
+                Some(Err(error)) => {
+                    // A defect of the simulation: the history is too short for it.
+                    self.watcher = None;
+                    self.find("simulation", error.to_string(), now);
+                    break;
+                }
+            };
+            if event.revision() > revisions.start && event.revision() <= revisions.end {
+                caused.push(event);
+            } else {
+                self.others(&event, now);
+            }
+        }
+        caused
+    }
+
+    fn others(&mut self, event: &WatchEvent, now: Timestamp) {
+        let is_known = event.object().is_some_and(|object| {
+            matches!(
+                object.resource(),
+                Resource::DEPLOYMENTS
+                    | Resource::REPLICA_SETS
+                    | Resource::PODS
+                    | Resource::REPLICATION_CONTROLLERS
+            )
+        });
+        if is_known && let Some(change) = change(event) {
+            self.invariants.others(change, now);
+            self.touch(event, now);
+        }
+    }
+
+    fn touch(&mut self, event: &WatchEvent, now: Timestamp) {
+        if let Some(object) = event.object() {
+            let key = format!("{} {}/{}", object.resource().plural(), object.namespace(), object.name());
+            self.touched.insert(key, now);
+        }
+    }
+
+    fn find(&mut self, rule: &str, what: String, now: Timestamp) {
+        self.line(now, &format!("FINDING {rule}: {what}"));
+        // The first ones matter; others follow from them.
+        if self.findings.len() < 20 {
+            self.findings.push(Finding { rule: rule.to_owned(), what });
+        }
+    }
+
+    /// `true` for a violation that follows from a fault.
+    fn excuses(&self, violation: &Violation, write: &Entry, basis: Basis) -> bool {
+        let failed = |what: &str| {
+            let path = format!("/{}/{what}", write.namespace);
+            self.failed.iter().any(|failed| failed.contains(&path))
+        };
+        match violation.invariant {
+            // What was done and not answered, or not seen, is done again. Each time that a ReplicaSet cannot be created, the status of
+            // the Deployment is written, also if it says so already (US-4.8). Times in a status are exact in memory and
+            // whole seconds on the wire (US-4.12).
+            Invariant::IdleWrite => {
+                let key = format!("{} {}/{}", write.resource, write.namespace, write.name);
+                let is_unseen = self.touched.get(&key).is_some_and(|touched| *touched >= basis.since);
+                is_unseen
+                    || failed(&format!("{}/{}", write.resource, write.name))
+                    || write.resource == "deployments"
+                        && (failed("replicasets") || self.is_same_second(write, basis.now))
+            }
+            // A creation that was not answered is repeated.
+            Invariant::CreatedTwice => failed("replicasets"),
+            _ => false,
+        }
+    }
+
+    /// `true` if the object of a write has been changed within the same second.
+    fn is_same_second(&self, write: &Entry, now: Timestamp) -> bool {
+        let changed = self.changed.get(&format!("{}/{}", write.namespace, write.name));
+        changed.is_some_and(|changed| changed.as_second() == now.as_second())
+    }
+
+    fn log(&mut self, sender: &Sender, entry: &Entry, revision: u64, now: Timestamp) {
+        let Entry { verb, resource, subresource, namespace, name, code, .. } = entry;
+        let part = if subresource.is_empty() { "" } else { "/" };
+        let late = if sender.is_abandoned { " (late)" } else { "" };
+        let process = &sender.process;
+        let line = format!(
+            "{process:?} {verb} {resource}{part}{subresource} {namespace}/{name} {code} at {revision}{late}"
+        );
+        self.line(now, &line);
+    }
+
+    fn line(&mut self, now: Timestamp, what: &str) {
+        let mut line = String::new();
+        // Writing to a string does not fail.
+        let _ = write!(line, "{:>10} {what}", now.as_millisecond() - START_MILLISECOND);
+        self.log.push(line);
+    }
+}
+
+/// Resolution of simulated time.
+const INSTANT: SignedDuration = SignedDuration::from_millis(1);
+
+/// Start of every simulation, in milliseconds since 1970.
+pub(crate) const START_MILLISECOND: i64 = 1_767_225_600_000;
+
+fn change(event: &WatchEvent) -> Option<Change<'_>> {
+    match event {
+        WatchEvent::Added(object) | WatchEvent::Modified(object) => Some(Change::Is(object.value())),
+        WatchEvent::Deleted(object) => Some(Change::Gone(object.value())),
+        WatchEvent::InitialEventsEnd(_) => None,
+    }
+}
+
+/// `true` for writes of controllers. The election itself and its events need no leader.
+fn needs_leader(path: &str) -> bool {
+    ["/pods", "/replicasets", "/deployments", "/replicationcontrollers"]
+        .iter()
+        .any(|what| path.contains(what))
+}
+
+/// Invariants that upstream's controllers do not hold in such a scenario either, each for a reason.
+fn exemptions(scenario: &Scenario) -> BTreeSet<Invariant> {
+    use crate::scenario::Action;
+    let mut exempt = BTreeSet::from([
+        // Counts requests and syncs between the steps of a story. Here, actions overlap.
+        Invariant::Effort,
+    ]);
+    let (mut deletes_sets, mut scales_sets, mut pauses) = (false, false, false);
+    for action in &scenario.actions {
+        match action.event {
+            Action::DeleteSet { .. }
+            | Action::ReleaseSet { .. }
+            | Action::OrphanSet { .. }
+            | Action::Delete { .. } => deletes_sets = true,
+            Action::ScaleSet { .. } => scales_sets = true,
+            Action::Pause { .. } => pauses = true,
+            _ => {}
+        }
+    }
+    if deletes_sets {
+        // They follow from the ReplicaSets that exist (US-4.8).
+        exempt.insert(Invariant::Revisions);
+    }
+    if scales_sets {
+        // Shares are in proportion to the sizes that the controller has noted (US-4.8b).
+        exempt.insert(Invariant::SurplusReplicas);
+    }
+    if pauses {
+        // The cleanup uses the ReplicaSets from before a paused Deployment was scaled (US-4.7, US-4.13).
+        exempt.insert(Invariant::DeletedInUse);
+    }
+    exempt
+}
+
+/// The name of an invariant in story files.
+fn rule_name(invariant: Invariant) -> String {
+    let mut name = String::new();
+    for (at, letter) in format!("{invariant:?}").chars().enumerate() {
+        if letter.is_uppercase() && at > 0 {
+            name.push('-');
+        }
+        name.extend(letter.to_lowercase());
+    }
+    name
+}
+
+/// The number of replicas that an object wants.
+pub(crate) fn replicas(object: &Value) -> i64 {
+    object.pointer("/spec/replicas").and_then(Value::as_i64).unwrap_or(1)
+}

@@ -1,0 +1,43 @@
+//! Whole clusters in simulated time, drawn from seeds, with several controller managers and everything that can go
+//! wrong around them.
+//!
+//! *Upstream counterpart:* none.
+//!
+//! A [`Scenario`] is data: workloads, what users do to them, what happens to managers, hosts and requests.
+//! [`Scenario::draw`] draws it from a seed, [`Scenario::run`] runs it and judges every write. What is found can be
+//! made small by [`Scenario::shrunk`] and kept in a file. The same scenario always gives the same [`Outcome`].
+//!
+//! | part | file |
+//! |---|---|
+//! | scenarios as data, and their files | `scenario.rs` |
+//! | drawing them | `draw.rs` |
+//! | running them | `simulate.rs` |
+//! | hosts and processes: clocks, stops, how far they see | `host.rs` |
+//! | the network, and what happens to requests | `network.rs` |
+//! | managers with elections | `managers.rs` |
+//! | users | `users.rs` |
+//! | judging each write | `judge.rs` |
+//! | judging the end | `effect.rs` |
+//! | making scenarios small | `shrink.rs` |
+//!
+//! See `docs/simulation.md`.
+//!
+//! *Not in this crate:* code that the controllers use, real time, threads.
+
+mod draw;
+mod effect;
+mod host;
+mod judge;
+mod managers;
+mod network;
+mod scenario;
+mod shrink;
+mod simulate;
+mod users;
+
+pub use judge::Finding;
+pub use scenario::{
+    Action, At, DOOMED, Fault, Harm, Incident, Managers, NAMESPACE, Nodes, Policy, Requests, Scenario,
+    ScenarioError, Strategy, Workload, WorkloadKind,
+};
+pub use simulate::{Outcome, SimulationError};

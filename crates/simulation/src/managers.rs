@@ -1,0 +1,227 @@
+//! Controller managers that compete for one lease, and what happens to their processes.
+
+use std::{
+    fmt,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
+
+use jiff::SignedDuration;
+use kcm_client::{ClientFactory, ClientOptions, RateLimit};
+use kcm_clock::{Clock, Random, SeededRandom};
+use kcm_controller_manager::{
+    Environment, LeaderElectionSettings, Manager, ManagerConfig, Selection, UnknownControllers, user_agent,
+};
+use parking_lot::Mutex;
+use tokio::task::AbortHandle;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    host::{Host, Process},
+    network::{Link, Network},
+    scenario::{Incident, Managers},
+};
+
+const CONTROLLERS: [&str; 3] =
+    ["deployment-controller", "replicaset-controller", "replicationcontroller-controller"];
+
+/// All managers of a cluster.
+pub(crate) struct Fleet {
+    clock: Arc<dyn Clock>,
+    config: ManagerConfig,
+    seed: u64,
+    restart_after: Duration,
+    network: OnceLock<Arc<Network>>,
+    slots: Vec<Slot>,
+}
+
+struct Slot {
+    host: Arc<Host>,
+    state: Mutex<Life>,
+}
+
+#[derive(Default)]
+struct Life {
+    number: u32,
+    process: Option<Arc<Process>>,
+    task: Option<AbortHandle>,
+    shutdown: CancellationToken,
+}
+
+impl Fleet {
+    pub(crate) fn new(
+        clock: &Arc<dyn Clock>,
+        settings: &Managers,
+        seed: u64,
+    ) -> Result<Arc<Self>, UnknownControllers> {
+        let lease = Duration::from_secs(settings.lease);
+        let config = ManagerConfig {
+            controllers: Selection::new(&CONTROLLERS.map(str::to_owned))?,
+            concurrent_deployment_syncs: settings.workers,
+            concurrent_replica_set_syncs: settings.workers,
+            concurrent_replication_controller_syncs: settings.workers,
+            rate_limit: RateLimit { qps: f64::from(settings.qps), burst: settings.qps * 3 / 2 },
+            leader_election: Some(LeaderElectionSettings {
+                lease_duration: lease,
+                renew_deadline: lease * 2 / 3,
+                retry_period: lease * 2 / 15,
+                ..LeaderElectionSettings::default()
+            }),
+            ..ManagerConfig::default()
+        };
+        let slot = |_| Slot { host: Host::new(Arc::clone(clock)), state: Mutex::default() };
+        Ok(Arc::new(Self {
+            clock: Arc::clone(clock),
+            config,
+            seed,
+            restart_after: Duration::from_millis(settings.restart_after),
+            network: OnceLock::new(),
+            slots: (0..settings.count).map(slot).collect(),
+        }))
+    }
+
+    /// Starts all managers.
+    pub(crate) fn start(self: &Arc<Self>, network: &Arc<Network>) {
+        // It is called once.
+        let _ = self.network.set(Arc::clone(network));
+        for manager in 0..self.slots.len() {
+            self.start_one(manager);
+        }
+    }
+
+    fn start_one(self: &Arc<Self>, manager: usize) {
+        let (Some(slot), Some(network)) = (self.slots.get(manager), self.network.get()) else { return };
+        let mut life = slot.state.lock();
+        life.number += 1;
+        let seed = self.seed ^ (u64::from(life.number) << 32) ^ ((manager as u64 + 1) << 56);
+        let process = Process::new(manager, life.number, &slot.host, seed);
+        let link =
+            Link { process: Arc::clone(&process), network: Arc::clone(network), fleet: Arc::clone(self) };
+        let clock = process.clock();
+        let clients = ClientFactory::in_process(link, ClientOptions::new(user_agent(), Arc::clone(&clock)));
+        let random: Arc<dyn Random> = Arc::new(SeededRandom::new(!seed));
+        let observed = Arc::clone(&process);
+        let environment = Environment {
+            syncs: Some(Arc::new(move |controller| observed.sync_metrics(controller))),
+            ..Environment::new(&clients, &clock, &random)
+        };
+        let shutdown = CancellationToken::new();
+        let run = Manager::new(self.config.clone(), environment, format!("m{manager}")).run(shutdown.clone());
+        let (fleet, own) = (Arc::clone(self), Arc::clone(&process));
+        let task = tokio::spawn(async move {
+            let outcome = run.await;
+            if let (Err(error), Some(network)) = (&outcome, fleet.network.get()) {
+                network.judge.note(&format!("{own:?} exits: {error}"));
+            }
+            fleet.end(&own);
+        });
+        *life =
+            Life { number: life.number, process: Some(process), task: Some(task.abort_handle()), shutdown };
+    }
+
+    /// Ends a process if it is not over yet, and starts the next one later.
+    fn end(self: &Arc<Self>, process: &Arc<Process>) {
+        let Some(slot) = self.slots.get(process.manager) else { return };
+        {
+            let mut life = slot.state.lock();
+            if life.process.take_if(|running| Arc::ptr_eq(running, process)).is_none() {
+                return;
+            }
+            process.die();
+            if let Some(task) = life.task.take() {
+                task.abort();
+            }
+        }
+        let (fleet, manager) = (Arc::clone(self), process.manager);
+        tokio::spawn(async move {
+            fleet.clock.sleep(fleet.restart_after).await;
+            fleet.start_one(manager);
+        });
+    }
+
+    /// Kills a process.
+    pub(crate) fn kill(self: &Arc<Self>, process: &Arc<Process>) {
+        if let Some(network) = self.network.get() {
+            network.judge.note(&format!("{process:?} is killed"));
+        }
+        self.end(process);
+    }
+
+    /// Stops a process and continues it after `time`.
+    pub(crate) fn stop(&self, process: &Arc<Process>, time: Duration) {
+        if let Some(network) = self.network.get() {
+            network.judge.note(&format!("{process:?} is stopped for {time:?}"));
+        }
+        process.stop();
+        let (clock, process) = (Arc::clone(&self.clock), Arc::clone(process));
+        tokio::spawn(async move {
+            clock.sleep(time).await;
+            process.resume();
+        });
+    }
+
+    /// Lets an incident happen.
+    pub(crate) fn suffer(self: &Arc<Self>, incident: &Incident) {
+        let slot = |manager: usize| self.slots.get(manager);
+        let process = |manager: usize| slot(manager).and_then(|slot| slot.state.lock().process.clone());
+        match *incident {
+            Incident::Kill { manager } => {
+                if let Some(process) = process(manager) {
+                    self.kill(&process);
+                }
+            }
+            Incident::Terminate { manager } => {
+                if let Some(slot) = slot(manager) {
+                    slot.state.lock().shutdown.cancel();
+                }
+            }
+            Incident::Stop { manager, time } => {
+                if let Some(process) = process(manager) {
+                    self.stop(&process, Duration::from_millis(time));
+                }
+            }
+            Incident::Cut { manager, time } => {
+                if let Some(host) = slot(manager).map(|slot| Arc::clone(&slot.host)) {
+                    host.cut();
+                    let clock = Arc::clone(&self.clock);
+                    tokio::spawn(async move {
+                        clock.sleep(Duration::from_millis(time)).await;
+                        host.reconnect();
+                    });
+                }
+            }
+            Incident::ClockStep { manager, by } => {
+                if let Some(slot) = slot(manager) {
+                    slot.host.step_wall_clock(SignedDuration::from_millis(by));
+                }
+            }
+            Incident::Lag { front_end, lag } => {
+                if let Some(network) = self.network.get() {
+                    network.set_lag(front_end, Duration::from_millis(lag));
+                }
+            }
+        }
+    }
+
+    /// Continues what is stopped, and reconnects what is cut off.
+    pub(crate) fn heal(&self) {
+        for slot in &self.slots {
+            slot.host.heal();
+            if let Some(process) = &slot.state.lock().process {
+                process.resume_for_good();
+            }
+        }
+    }
+
+    /// Syncs begun by the processes that run.
+    pub(crate) fn syncs(&self) -> u64 {
+        let of = |slot: &Slot| slot.state.lock().process.as_ref().map_or(0, |process| process.syncs());
+        self.slots.iter().map(of).sum()
+    }
+}
+
+impl fmt::Debug for Fleet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Fleet").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,501 @@
+//! The network between a process and the API server, which harms requests.
+
+use std::{
+    future::{pending, poll_fn},
+    io,
+    pin::{Pin, pin},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use futures_util::stream;
+use http::{Method, Request, Response, StatusCode, header};
+use http_body::Frame;
+use http_body_util::{BodyExt, Full, StreamBody, combinators::UnsyncBoxBody};
+use jiff::Timestamp;
+use kcm_apiserver::{ApiBody, ApiServer, ApiService, WatchCacheLag};
+use kcm_client::Body;
+use kcm_clock::Clock;
+use serde_json::json;
+use tokio::sync::oneshot;
+use tower::{BoxError, Service};
+
+use crate::{
+    host::{Process, Seen},
+    judge::{Judge, Sender},
+    managers::Fleet,
+    scenario::{Fault, Harm, Incident, Requests, Scenario},
+};
+
+/// Body of an answer as it reaches a process.
+pub(crate) type AnswerBody = UnsyncBoxBody<Bytes, BoxError>;
+
+/// Answer of a server, before it is on its way.
+type Answer = Result<Response<ApiBody>, BoxError>;
+
+/// A watch on a dead connection is given up after so long, by pings.
+const PING_TIME_OUT: Duration = Duration::from_secs(45);
+
+/// Network that all processes share.
+#[derive(Debug)]
+pub(crate) struct Network {
+    pub(crate) clock: Arc<dyn Clock>,
+    /// API servers, and the lags of their watch caches.
+    front_ends: Vec<(ApiService, WatchCacheLag)>,
+    pub(crate) judge: Arc<Judge>,
+    faults: Vec<Fault>,
+    is_healed: AtomicBool,
+}
+
+impl Network {
+    pub(crate) fn new(
+        clock: Arc<dyn Clock>,
+        server: &Arc<ApiServer>,
+        judge: Arc<Judge>,
+        scenario: &Scenario,
+    ) -> Self {
+        let lags = scenario.incidents.iter().any(|one| matches!(one.event, Incident::Lag { .. }));
+        let front_end = |_| {
+            let lag = WatchCacheLag::new(Duration::ZERO);
+            (if lags { server.service_lagging(lag.clone()) } else { server.service() }, lag)
+        };
+        let front_ends = (0..scenario.front_ends.max(1)).map(front_end).collect();
+        Self { clock, front_ends, judge, faults: scenario.faults.clone(), is_healed: AtomicBool::new(false) }
+    }
+
+    pub(crate) fn set_lag(&self, front_end: usize, lag: Duration) {
+        if let Some((_, of_front_end)) = self.front_ends.get(front_end) {
+            of_front_end.set(lag);
+        }
+    }
+
+    fn front_end(&self, process: &Process) -> Option<&(ApiService, WatchCacheLag)> {
+        self.front_ends.get(process.dice.index(self.front_ends.len()))
+    }
+
+    /// Harms no more requests.
+    pub(crate) fn heal(&self) {
+        self.is_healed.store(true, Ordering::Relaxed);
+        for (_, lag) in &self.front_ends {
+            lag.set(Duration::ZERO);
+        }
+    }
+
+    fn draw(&self, process: &Process, requests: &[Requests], is_write: bool) -> Option<Harm> {
+        if self.is_healed.load(Ordering::Relaxed) {
+            return None;
+        }
+        let now = u64::try_from(self.clock.monotonic().as_millis()).unwrap_or(u64::MAX);
+        let due = |fault: &&Fault| {
+            let suits = is_write || !matches!(fault.harm, Harm::Webhook { .. });
+            suits && (fault.from..fault.until).contains(&now) && requests.contains(&fault.requests)
+        };
+        let hits = |fault: &&Fault| process.dice.below(1000) < fault.per_mille.into();
+        self.faults.iter().filter(due).find(hits).map(|fault| fault.harm)
+    }
+
+    async fn execute(&self, sender: Sender, request: Request<Full<Bytes>>) -> Answer {
+        let Some((service, _)) = self.front_end(&sender.process) else { return Err(broken()) };
+        // The server executes a write without waiting, so no other request comes between.
+        if request.method().is_safe() {
+            return self.read(service, request).await;
+        }
+        self.judge.begin(sender);
+        let answer = service.clone().call(request).await;
+        self.judge.finish();
+        Ok(answer?)
+    }
+
+    /// Reads from a front end. The cache of that may have to catch up first.
+    async fn read(&self, service: &ApiService, request: Request<Full<Bytes>>) -> Answer {
+        Ok(service.clone().call(request).await?)
+    }
+}
+
+/// The way of one process to the API server.
+#[derive(Debug, Clone)]
+pub(crate) struct Link {
+    pub(crate) process: Arc<Process>,
+    pub(crate) network: Arc<Network>,
+    pub(crate) fleet: Arc<Fleet>,
+}
+
+impl Service<Request<Body>> for Link {
+    type Response = Response<AnswerBody>;
+    type Error = BoxError;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, BoxError>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let link = self.clone();
+        Box::pin(link.send(request))
+    }
+}
+
+impl Link {
+    async fn send(self, request: Request<Body>) -> Result<Response<AnswerBody>, BoxError> {
+        let Self { process, network, .. } = &self;
+        let (mut parts, body) = request.into_parts();
+        let body = body.collect().await.map_err(|error| BoxError::from(error.to_string()))?.to_bytes();
+        process.running().await;
+        let is_watch = is_watch(&parts);
+        let kinds = kinds(&parts, is_watch);
+        let is_write = !parts.method.is_safe();
+        let mut harm = network.draw(process, &kinds, is_write);
+        if let Some(Harm::Stop { time }) = harm {
+            self.fleet.stop(process, self.duration(time));
+            process.running().await;
+            harm = None;
+        }
+        if is_write {
+            network.judge.sent(process, &parts.method, parts.uri.path());
+        }
+        let mut sender = Sender {
+            process: Arc::clone(process),
+            basis: process.basis(network.clock.now()),
+            is_abandoned: false,
+        };
+        process.host.connected().await;
+        if is_watch {
+            if matches!(harm, Some(Harm::NoBookmarks)) {
+                let query = parts.uri.query().unwrap_or_default();
+                if query.contains("sendInitialEvents") {
+                    return Ok(refusal(422, "Invalid", "sendInitialEvents is forbidden for watch", None));
+                }
+                let plain = query.replace("allowWatchBookmarks=true", "allowWatchBookmarks=false");
+                let uri = format!("{}?{plain}", parts.uri.path());
+                parts.uri = uri.parse().unwrap_or(parts.uri);
+            }
+            let path = parts.uri.path().to_owned();
+            let Some((service, lag)) = network.front_end(process) else { return Err(broken()) };
+            let answer = network.read(service, Request::from_parts(parts, Full::new(body))).await?;
+            return Ok(self.watch(&path, answer, harm, lag));
+        }
+        let path = parts.uri.path().to_owned();
+        let request = Request::from_parts(parts, Full::new(body));
+        let answer = match harm {
+            Some(Harm::LoseRequest) => return Err(broken()),
+            Some(Harm::LoseAnswer) => {
+                network.judge.failed(&path);
+                network.execute(sender, request).await?;
+                return Err(broken());
+            }
+            Some(Harm::Late { time }) => {
+                network.judge.failed(&path);
+                sender.is_abandoned = true;
+                self.execute_later(self.duration(time), sender, request);
+                return Err(broken());
+            }
+            Some(Harm::Silence { executed }) => {
+                network.judge.failed(&path);
+                if executed {
+                    network.execute(sender, request).await?;
+                }
+                return pending().await;
+            }
+            Some(Harm::Crash { executed }) => {
+                network.judge.failed(&path);
+                if executed {
+                    network.execute(sender, request).await?;
+                }
+                self.fleet.kill(process);
+                return pending().await;
+            }
+            Some(Harm::Refuse { code, retry_after }) => {
+                network.judge.failed(&path);
+                refusal(code, reason(code), "injected fault", retry_after)
+            }
+            Some(Harm::Webhook { code: 403 }) => {
+                network.judge.failed(&path);
+                refusal(403, "Forbidden", "admission webhook \"w.example.com\" denied the request: no", None)
+            }
+            Some(Harm::Webhook { code }) => {
+                network.judge.failed(&path);
+                let message = "Internal error occurred: failed calling webhook \"w.example.com\": timeout";
+                refusal(code, "InternalError", message, None)
+            }
+            Some(Harm::DelayRequest { time }) => {
+                network.judge.failed(&path);
+                let time = self.duration(time);
+                if process.dice.once_in(2) {
+                    sender.is_abandoned = true;
+                    let answer = self.execute_later(time, sender, request);
+                    let Ok(answer) = answer.await else { return pending().await };
+                    whole(answer?)
+                } else {
+                    // A client that gives up takes the request back.
+                    network.clock.sleep(time).await;
+                    whole(network.execute(sender, request).await?)
+                }
+            }
+            Some(Harm::DelayAnswer { time }) => {
+                network.judge.failed(&path);
+                let answer = network.execute(sender, request).await?;
+                network.clock.sleep(self.duration(time)).await;
+                whole(answer)
+            }
+            _ => whole(network.execute(sender, request).await?),
+        };
+        process.host.connected().await;
+        process.running().await;
+        Ok(answer)
+    }
+
+    fn duration(&self, most: u64) -> Duration {
+        Duration::from_millis(self.process.dice.between(1, most))
+    }
+
+    /// Executes a request when the time has come, whatever has become of the process.
+    fn execute_later(
+        &self,
+        time: Duration,
+        sender: Sender,
+        request: Request<Full<Bytes>>,
+    ) -> oneshot::Receiver<Answer> {
+        let (tell, answer) = oneshot::channel();
+        let network = Arc::clone(&self.network);
+        tokio::spawn(async move {
+            network.clock.sleep(time).await;
+            // A client that has given up does not read the answer.
+            let _ = tell.send(network.execute(sender, request).await);
+        });
+        answer
+    }
+
+    /// The answer to a watch, with what happens to it on the way.
+    fn watch(
+        &self,
+        path: &str,
+        answer: Response<ApiBody>,
+        harm: Option<Harm>,
+        cached: &WatchCacheLag,
+    ) -> Response<AnswerBody> {
+        if !answer.status().is_success() {
+            return whole(answer);
+        }
+        let (parts, body) = answer.into_parts();
+        let delay = match harm {
+            Some(Harm::DelayWatch { time }) => self.duration(time),
+            _ => Duration::ZERO,
+        };
+        let cut = match harm {
+            Some(Harm::CutWatch { chunks, torn }) => Some((chunks, torn)),
+            Some(Harm::ExpireWatch) => {
+                let status = status(410, "Expired", "too old resource version: 1 (2)", None);
+                let line = format!("{}\n", json!({"type": "ERROR", "object": status}));
+                let body = Full::new(Bytes::from(line)).map_err(|never| match never {}).boxed_unsync();
+                return Response::from_parts(parts, body);
+            }
+            _ => None,
+        };
+        let now = self.network.clock.now();
+        let seen = self.process.seen(path, now).unwrap_or(now);
+        let stream = Stream {
+            link: self.clone(),
+            path: path.to_owned(),
+            body,
+            delay,
+            cached: cached.clone(),
+            seen,
+            cut,
+            is_over: false,
+        };
+        let frames = stream::unfold(stream, async |mut stream| {
+            let frame = stream.next().await?;
+            Some((frame, stream))
+        });
+        Response::from_parts(parts, StreamBody::new(frames).boxed_unsync())
+    }
+}
+
+/// A watch under way.
+struct Stream {
+    link: Link,
+    path: String,
+    body: ApiBody,
+    delay: Duration,
+    /// Lag of the cache that the watch reads.
+    cached: WatchCacheLag,
+    /// Time up to which everything has been delivered.
+    seen: Timestamp,
+    /// Chunks until it is cut.
+    cut: Option<(u32, bool)>,
+    is_over: bool,
+}
+
+impl Stream {
+    async fn next(&mut self) -> Option<Result<Frame<Bytes>, BoxError>> {
+        if self.is_over {
+            return None;
+        }
+        let (process, clock) = (Arc::clone(&self.link.process), Arc::clone(&self.link.network.clock));
+        let frame = {
+            let mut frame = pin!(self.body.frame());
+            match poll_fn(|context| Poll::Ready(frame.as_mut().poll(context))).await {
+                // There is more to see than what has been seen.
+                Poll::Ready(frame) => {
+                    process.saw(&self.path, Seen::UpTo(self.seen));
+                    frame
+                }
+                Poll::Pending => {
+                    process.saw(&self.path, Seen::Cached(self.cached.clone()));
+                    let frame = frame.await;
+                    process.lost_sight(&self.path, clock.now());
+                    frame
+                }
+            }
+        };
+        // The server sends everything that the cache shows.
+        let seen = clock.now().saturating_sub(self.cached.get()).unwrap_or(self.seen).max(self.seen);
+        if !self.delay.is_zero() && !self.link.network.is_healed.load(Ordering::Relaxed) {
+            clock.sleep(self.delay).await;
+        }
+        tokio::select! {
+            biased;
+            () = process.host.connected() => {}
+            () = clock.sleep(PING_TIME_OUT) => {
+                self.is_over = true;
+                return Some(Err(broken()));
+            }
+        }
+        process.running().await;
+        self.seen = seen;
+        let Some(Ok(frame)) = frame else {
+            self.is_over = true;
+            return None;
+        };
+        match &mut self.cut {
+            Some((0, torn)) => {
+                self.is_over = true;
+                let data = frame.into_data().unwrap_or_default();
+                let torn = (*torn).then(|| data.slice(..data.len() * 2 / 3));
+                torn.map(|data| Ok(Frame::data(data)))
+            }
+            Some((chunks, _)) => {
+                *chunks -= 1;
+                Some(Ok(frame))
+            }
+            None => Some(Ok(frame)),
+        }
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        self.link.process.lost_sight(&self.path, self.link.network.clock.now());
+    }
+}
+
+fn broken() -> BoxError {
+    Box::new(io::Error::new(io::ErrorKind::ConnectionReset, "connection reset by peer"))
+}
+
+fn whole(answer: Response<ApiBody>) -> Response<AnswerBody> {
+    answer.map(|body| body.map_err(|never| match never {}).boxed_unsync())
+}
+
+fn reason(code: u16) -> &'static str {
+    match code {
+        409 => "Conflict",
+        429 => "TooManyRequests",
+        503 => "ServiceUnavailable",
+        504 => "Timeout",
+        _ => "InternalError",
+    }
+}
+
+fn status(code: u16, reason: &str, message: &str, retry_after: Option<u32>) -> serde_json::Value {
+    let mut status = json!({
+        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+        "message": message, "reason": reason, "code": code,
+    });
+    if let Some(seconds) = retry_after {
+        status["details"] = json!({"retryAfterSeconds": seconds});
+    }
+    status
+}
+
+fn refusal(code: u16, reason: &str, message: &str, retry_after: Option<u32>) -> Response<AnswerBody> {
+    let text = status(code, reason, message, retry_after).to_string();
+    let body = Full::new(Bytes::from(text)).map_err(|never| match never {}).boxed_unsync();
+    let mut answer = Response::new(body);
+    *answer.status_mut() = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    if let Some(seconds) = retry_after {
+        answer.headers_mut().insert(header::RETRY_AFTER, seconds.into());
+    }
+    answer
+}
+
+fn is_watch(parts: &http::request::Parts) -> bool {
+    parts.method == Method::GET && parts.uri.query().is_some_and(|query| query.contains("watch=true"))
+}
+
+/// The kinds of requests that a request belongs to.
+fn kinds(parts: &http::request::Parts, is_watch: bool) -> Vec<Requests> {
+    if is_watch {
+        return vec![Requests::Watches];
+    }
+    let path = parts.uri.path();
+    let mut words = path.rsplit('/');
+    let last = words.next().unwrap_or_default();
+    let (before, second) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+    let resource = |name: &str| before == name;
+    let own = match parts.method {
+        Method::GET if path.contains("/leases") => Some(Requests::Lease),
+        Method::GET if path.contains("/api") => Some(Requests::Lists),
+        Method::POST if last == "pods" => Some(Requests::CreatePods),
+        Method::POST if last == "replicasets" => Some(Requests::CreateReplicaSets),
+        Method::DELETE if resource("pods") => Some(Requests::DeletePods),
+        Method::DELETE if resource("replicasets") => Some(Requests::DeleteReplicaSets),
+        Method::PATCH if resource("pods") => Some(Requests::PatchPods),
+        _ if path.contains("/leases") => Some(Requests::Lease),
+        _ if last == "status" && second == "deployments" => Some(Requests::DeploymentStatus),
+        _ if last == "status" => Some(Requests::ReplicaSetStatus),
+        _ if resource("replicasets") => Some(Requests::UpdateReplicaSets),
+        _ if resource("deployments") => Some(Requests::UpdateDeployments),
+        _ => None,
+    };
+    let mut kinds = vec![Requests::All];
+    kinds.extend(own);
+    kinds
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kinds_of(method: Method, uri: &str) -> Vec<Requests> {
+        let (parts, ()) = Request::builder().method(method).uri(uri).body(()).unwrap().into_parts();
+        kinds(&parts, is_watch(&parts))
+    }
+
+    #[test]
+    fn requests_are_told_apart() {
+        let pods = "/api/v1/namespaces/n/pods";
+        let sets = "/apis/apps/v1/namespaces/n/replicasets";
+        let deployments = "/apis/apps/v1/namespaces/n/deployments";
+        for (method, uri, expected) in [
+            (Method::POST, pods.to_owned(), Requests::CreatePods),
+            (Method::DELETE, format!("{pods}/p"), Requests::DeletePods),
+            (Method::PATCH, format!("{pods}/p"), Requests::PatchPods),
+            (Method::POST, sets.to_owned(), Requests::CreateReplicaSets),
+            (Method::PUT, format!("{sets}/s"), Requests::UpdateReplicaSets),
+            (Method::PUT, format!("{sets}/s/status"), Requests::ReplicaSetStatus),
+            (Method::DELETE, format!("{sets}/s"), Requests::DeleteReplicaSets),
+            (Method::PUT, format!("{deployments}/d"), Requests::UpdateDeployments),
+            (Method::PUT, format!("{deployments}/d/status"), Requests::DeploymentStatus),
+            (Method::GET, "/apis/apps/v1/deployments?resourceVersion=0".to_owned(), Requests::Lists),
+        ] {
+            assert_eq!(kinds_of(method, &uri), [Requests::All, expected], "{uri}");
+        }
+        assert_eq!(kinds_of(Method::GET, "/api/v1/pods?watch=true&x=y"), [Requests::Watches]);
+    }
+}

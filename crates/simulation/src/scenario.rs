@@ -1,0 +1,354 @@
+//! A scenario: everything that a simulated cluster is exposed to, as data.
+//!
+//! Times are milliseconds since the start of the simulation.
+
+use std::{fs, io, path::Path};
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+/// Namespace that lasts as long as the simulation.
+pub const NAMESPACE: &str = "sim";
+
+/// Namespace that a scenario may delete.
+pub const DOOMED: &str = "doomed";
+
+/// A whole cluster and what happens to it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Scenario {
+    /// Source of all chance that the scenario does not spell out.
+    pub seed: u64,
+    /// Time of the last event. Faults end here.
+    pub end: u64,
+    /// Controller managers and their settings.
+    pub managers: Managers,
+    /// API servers over one store. Each list and each watch goes to one of them.
+    pub front_ends: usize,
+    /// Events that the API server keeps for watches. Fewer events mean more watches that end with 410.
+    pub history: usize,
+    /// Simulated nodes.
+    pub nodes: Nodes,
+    /// Objects that exist from the start.
+    pub workloads: Vec<Workload>,
+    /// Actions of users and other controllers.
+    #[serde(default)]
+    pub actions: Vec<At<Action>>,
+    /// Incidents of managers, their hosts and their network.
+    #[serde(default)]
+    pub incidents: Vec<At<Incident>>,
+    /// Faults of single requests of managers.
+    #[serde(default)]
+    pub faults: Vec<Fault>,
+}
+
+/// Controller managers that compete for one lease.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Managers {
+    /// Number of managers.
+    pub count: usize,
+    /// Workers of each controller.
+    pub workers: usize,
+    /// Client-side limit, in requests a second. The burst is one and a half times as large.
+    pub qps: u32,
+    /// Duration of the lease, in seconds. A leader renews it for two thirds of that time, every seventh of it.
+    pub lease: u64,
+    /// Time until a process that has exited is started again.
+    pub restart_after: u64,
+}
+
+/// Simulated nodes.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Nodes {
+    /// Number of nodes.
+    pub count: usize,
+    /// Time from the binding of a pod until it is ready.
+    pub ready_delay: u64,
+    /// Time that a pod takes to stop.
+    pub stop_delay: u64,
+}
+
+/// A kind of workload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum WorkloadKind {
+    /// A Deployment.
+    Deployment,
+    /// A ReplicaSet without a Deployment.
+    ReplicaSet,
+    /// A ReplicationController.
+    ReplicationController,
+}
+
+/// Strategy of a Deployment.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Strategy {
+    /// All old pods go before the first new pod comes.
+    Recreate,
+    /// Values of `maxSurge` and `maxUnavailable`.
+    Rolling(String, String),
+}
+
+/// An object that owns pods. Its name follows from its position in the scenario.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Workload {
+    /// Its kind.
+    pub kind: WorkloadKind,
+    /// `true` if its namespace is [`DOOMED`].
+    #[serde(default)]
+    pub doomed: bool,
+    /// Initial replicas.
+    pub replicas: u32,
+    /// Strategy, for a Deployment.
+    pub strategy: Strategy,
+    /// Value of `minReadySeconds`.
+    pub min_ready_seconds: u32,
+    /// Value of `revisionHistoryLimit`, for a Deployment.
+    pub history_limit: u32,
+}
+
+/// An event and its time.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct At<T> {
+    /// Time of the event.
+    pub at: u64,
+    /// The event.
+    pub event: T,
+}
+
+/// A value of `propagationPolicy`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the API's names")]
+pub enum Policy {
+    Background,
+    Foreground,
+    Orphan,
+}
+
+/// Something done by a user or by another controller.
+///
+/// `workload` is a position in [`Scenario::workloads`]. `pod` and `set` are positions among the pods and the
+/// ReplicaSets of [`NAMESPACE`], oldest first, modulo their number. An action that is impossible has no effect.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
+#[expect(missing_docs, reason = "fields are explained above or named as in the API")]
+pub enum Action {
+    /// Sets the image of the pod template.
+    SetImage { workload: usize, image: u32 },
+    /// Sets `spec.replicas` through the `scale` subresource, as an autoscaler does.
+    Scale { workload: usize, replicas: u32 },
+    /// Pauses a Deployment.
+    Pause { workload: usize },
+    /// Resumes a Deployment.
+    Resume { workload: usize },
+    /// Sets the strategy of a Deployment.
+    SetStrategy { workload: usize, strategy: Strategy },
+    /// Sets `revisionHistoryLimit` of a Deployment.
+    SetHistoryLimit { workload: usize, limit: u32 },
+    /// Annotates a Deployment, which its ReplicaSets copy.
+    Annotate { workload: usize, value: u32 },
+    /// Deletes a workload.
+    Delete { workload: usize, policy: Policy },
+    /// Creates a workload that was deleted.
+    Create { workload: usize },
+    /// Deletes a pod.
+    DeletePod { pod: usize, grace: u32 },
+    /// Evicts a pod.
+    EvictPod { pod: usize },
+    /// Reports a pod as failed.
+    FailPod { pod: usize },
+    /// Reports a pod as not ready.
+    UnreadyPod { pod: usize },
+    /// Changes the labels of a pod so that no selector matches.
+    ReleasePod { pod: usize },
+    /// Removes the owner references of a pod.
+    OrphanPod { pod: usize },
+    /// Creates a pod that a workload's selector matches.
+    StrayPod { workload: usize },
+    /// Sets `spec.replicas` of a ReplicaSet that a Deployment may own.
+    ScaleSet { set: usize, replicas: u32 },
+    /// Deletes a ReplicaSet.
+    DeleteSet { set: usize, policy: Policy },
+    /// Changes the labels of a ReplicaSet so that no Deployment's selector matches.
+    ReleaseSet { set: usize },
+    /// Removes the owner references of a ReplicaSet.
+    OrphanSet { set: usize },
+    /// Limits the number of pods in [`NAMESPACE`].
+    SetQuota { pods: u32 },
+    /// Removes the limit.
+    RemoveQuota,
+    /// Deletes [`DOOMED`].
+    DeleteNamespace,
+    /// Marks a node as unschedulable.
+    Cordon { node: usize },
+    /// Removes the mark.
+    Uncordon { node: usize },
+    /// Takes a node away: its pods become unready, and go after five seconds.
+    LoseNode { node: usize },
+}
+
+/// Something that happens to a manager or to its host.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
+#[expect(missing_docs, reason = "`manager` and `front_end` are positions, all times are milliseconds")]
+pub enum Incident {
+    /// The process is killed. It is started again later.
+    Kill { manager: usize },
+    /// The process gets SIGTERM, and is started again later.
+    Terminate { manager: usize },
+    /// The process is stopped and continued (SIGSTOP, SIGCONT).
+    Stop { manager: usize, time: u64 },
+    /// The network drops all packets between the host and the API server.
+    Cut { manager: usize, time: u64 },
+    /// The wall clock of the host steps by this much.
+    ClockStep { manager: usize, by: i64 },
+    /// The watch cache of an API server lags behind by this much from now on.
+    Lag { front_end: usize, lag: u64 },
+}
+
+/// Requests of a kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Requests {
+    /// All but watches.
+    All,
+    /// Creations of pods.
+    CreatePods,
+    /// Deletions of pods.
+    DeletePods,
+    /// Adoptions and releases of pods.
+    PatchPods,
+    /// Creations of ReplicaSets.
+    CreateReplicaSets,
+    /// Updates of ReplicaSets.
+    UpdateReplicaSets,
+    /// Deletions of ReplicaSets.
+    DeleteReplicaSets,
+    /// Updates of the status of ReplicaSets and ReplicationControllers.
+    ReplicaSetStatus,
+    /// Updates of Deployments.
+    UpdateDeployments,
+    /// Updates of the status of Deployments.
+    DeploymentStatus,
+    /// Requests about the lease.
+    Lease,
+    /// Lists.
+    Lists,
+    /// Watches, streaming lists among them.
+    Watches,
+}
+
+/// Something that happens to one request.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
+#[expect(missing_docs, reason = "times are milliseconds and upper bounds; each hit draws its own")]
+pub enum Harm {
+    /// The request arrives later.
+    DelayRequest { time: u64 },
+    /// The answer arrives later.
+    DelayAnswer { time: u64 },
+    /// The connection breaks before the server has read the request.
+    LoseRequest,
+    /// The connection breaks after the request was executed.
+    LoseAnswer,
+    /// The connection breaks at once, and the request is executed later.
+    Late { time: u64 },
+    /// No answer ever comes. The request is executed if `executed`.
+    Silence { executed: bool },
+    /// The API server refuses.
+    Refuse { code: u16, retry_after: Option<u32> },
+    /// A webhook refuses (403) or cannot be called (500).
+    Webhook { code: u16 },
+    /// The process is killed at this request, which is executed if `executed`.
+    Crash { executed: bool },
+    /// The process is stopped right before it sends this request.
+    Stop { time: u64 },
+    /// The watch ends after so many chunks, in the middle of a line if `torn`.
+    CutWatch { chunks: u32, torn: bool },
+    /// The watch answers 200 and then says that its version has expired.
+    ExpireWatch,
+    /// The server ignores the wish for bookmarks, and refuses streaming lists.
+    NoBookmarks,
+    /// The watch delivers later.
+    DelayWatch { time: u64 },
+}
+
+/// Requests that are harmed.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Fault {
+    /// Requests that are harmed.
+    pub requests: Requests,
+    /// Harm done to them.
+    pub harm: Harm,
+    /// Share of the requests, in thousandths.
+    pub per_mille: u32,
+    /// Time of the first.
+    pub from: u64,
+    /// Time after the last.
+    pub until: u64,
+}
+
+/// A scenario file that cannot be used.
+#[derive(Debug, Error)]
+pub enum ScenarioError {
+    /// The file cannot be read.
+    #[error("failed to read {file}: {source}")]
+    Read {
+        /// The file.
+        file: String,
+        /// The cause.
+        source: io::Error,
+    },
+    /// The file is not a scenario.
+    #[error("{file} is not a scenario: {reason}")]
+    Malformed {
+        /// The file.
+        file: String,
+        /// The cause.
+        reason: String,
+    },
+}
+
+impl Scenario {
+    /// Reads a scenario from a file.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the file cannot be read or is not a scenario.
+    pub fn read(path: &Path) -> Result<Self, ScenarioError> {
+        let file = path.display().to_string();
+        let text =
+            fs::read_to_string(path).map_err(|source| ScenarioError::Read { file: file.clone(), source })?;
+        serde_saphyr::from_str(&text)
+            .map_err(|error| ScenarioError::Malformed { file, reason: error.to_string() })
+    }
+
+    /// The scenario as the text of a file.
+    pub fn to_text(&self) -> String {
+        serde_saphyr::to_string(self).unwrap_or_else(|error| format!("# cannot be written: {error}\n"))
+    }
+
+    /// The same users, without anything that goes wrong.
+    #[must_use]
+    pub fn without_faults(&self) -> Self {
+        Self { incidents: Vec::new(), faults: Vec::new(), history: usize::MAX, ..self.clone() }
+    }
+
+    /// Namespace of a workload.
+    pub fn namespace(&self, workload: usize) -> &'static str {
+        if self.workloads.get(workload).is_some_and(|one| one.doomed) { DOOMED } else { NAMESPACE }
+    }
+}
+
+impl Workload {
+    /// Name of the workload at a position.
+    pub fn name(at: usize) -> String {
+        format!("w{at}")
+    }
+}

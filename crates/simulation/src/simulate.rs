@@ -1,0 +1,283 @@
+//! Runs a scenario.
+
+use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
+
+use jiff::Timestamp;
+use kcm_apiserver::{ApiServer, ApiStatus, Config, HistoryLimits};
+use kcm_clock::{Clock, Random, SeededRandom, SimulatedClock};
+use kcm_controller_manager::{BEHAVES_AS, UnknownControllers};
+use kcm_sandbox::{KubeletConfig, Sandbox, SandboxConfig};
+use serde_json::Value;
+use thiserror::Error;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    effect::Snapshot,
+    judge::{Finding, Judge, START_MILLISECOND},
+    managers::Fleet,
+    network::Network,
+    scenario::{Action, At, Harm, Incident, Requests, Scenario},
+    users::Users,
+};
+
+/// Time without writes after which controllers are taken to have nothing to do.
+const QUIET: Duration = Duration::from_secs(20);
+
+/// Longest time that controllers may take once nothing goes wrong any more. It is shorter than the time after which
+/// expectations expire: nothing may rest on that.
+const PATIENCE: Duration = Duration::from_secs(280);
+
+/// As [`PATIENCE`], if writes have failed, whose repetitions back off up to 1000 s, or wall clocks have stepped: they
+/// decide when pods become available.
+const LONG_PATIENCE: Duration = Duration::from_secs(30 * 60);
+
+/// Replicas from which a workload is large.
+const LARGE: u32 = 20;
+
+/// Time after which a client gives up a request that is not answered.
+const REQUEST_TIME_OUT: Duration = Duration::from_secs(61);
+
+/// Time for which controllers must be silent in the end.
+const SILENCE: Duration = Duration::from_secs(60);
+
+/// One scenario in so many waits in the end for longer than a progress deadline.
+const LONG_SILENCES: u64 = 16;
+const LONG_SILENCE: Duration = Duration::from_secs(11 * 60);
+
+/// Result of a scenario.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Outcome {
+    /// Everything that should not have happened.
+    pub findings: Vec<Finding>,
+    /// Every write of a manager and every incident, in order.
+    pub log: Vec<String>,
+    /// Writes of managers, leases and events apart.
+    pub writes: u64,
+    /// Effect, by workload.
+    effect: BTreeMap<String, Value>,
+}
+
+/// A simulation that could not be run.
+#[derive(Debug, Error)]
+pub enum SimulationError {
+    /// The runtime cannot be built.
+    #[error("failed to build a runtime: {0}")]
+    Runtime(#[from] std::io::Error),
+    /// The server refuses what every cluster has.
+    #[error("failed to set up the cluster: {0}")]
+    Cluster(#[from] ApiStatus),
+    /// A controller has another name.
+    #[error(transparent)]
+    Controllers(#[from] UnknownControllers),
+}
+
+impl Outcome {
+    /// `true` if nothing was found.
+    pub fn is_good(&self) -> bool {
+        self.findings.is_empty()
+    }
+
+    /// Names of the rules that were violated, each once.
+    pub fn rules(&self) -> Vec<&str> {
+        let mut rules: Vec<&str> = self.findings.iter().map(|finding| finding.rule.as_str()).collect();
+        rules.sort_unstable();
+        rules.dedup();
+        rules
+    }
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.findings.iter().try_for_each(|finding| writeln!(f, "{finding}"))
+    }
+}
+
+impl Scenario {
+    /// Runs the scenario in simulated time, then without faults, and compares the effects.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the simulation itself cannot be run.
+    pub fn run(&self) -> Result<Outcome, SimulationError> {
+        let mut outcome = self.run_once()?;
+        let has_faults = !self.incidents.is_empty() || !self.faults.is_empty();
+        if has_faults && outcome.is_good() {
+            let calm = self.without_faults().run_once()?;
+            for finding in calm.findings {
+                let rule = format!("without-faults-{}", finding.rule);
+                outcome.findings.push(Finding { rule, ..finding });
+            }
+            for (workload, effect) in calm.effect {
+                let own = outcome.effect.get(&workload).cloned().unwrap_or_default();
+                if own != effect {
+                    let what = format!("{workload} is {own}, and without faults {effect}");
+                    outcome.findings.push(Finding { rule: "equal-effect".to_owned(), what });
+                }
+            }
+        }
+        Ok(outcome)
+    }
+
+    /// Runs the scenario in simulated time.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the simulation itself cannot be run.
+    pub fn run_once(&self) -> Result<Outcome, SimulationError> {
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()?;
+        runtime.block_on(simulate(Arc::new(self.clone())))
+    }
+}
+
+struct Cluster {
+    scenario: Arc<Scenario>,
+    clock: Arc<dyn Clock>,
+    server: Arc<ApiServer>,
+    judge: Arc<Judge>,
+    network: Arc<Network>,
+    fleet: Arc<Fleet>,
+    users: Users,
+}
+
+/// An action or an incident.
+enum Event<'a> {
+    Action(&'a Action),
+    Incident(&'a Incident),
+}
+
+async fn simulate(scenario: Arc<Scenario>) -> Result<Outcome, SimulationError> {
+    let start = Timestamp::from_millisecond(START_MILLISECOND).unwrap_or_default();
+    let clock: Arc<dyn Clock> = Arc::new(SimulatedClock::new(start));
+    let judge = Judge::new(Arc::clone(&clock), &scenario);
+    let audited = Arc::clone(&judge);
+    let server = ApiServer::new(Config {
+        clock: Arc::clone(&clock),
+        random: random(&scenario, 1),
+        advertise_version: BEHAVES_AS.to_owned(),
+        audit: Some(Arc::new(move |event| audited.audit(event))),
+        history: HistoryLimits { events: scenario.history, ..HistoryLimits::default() },
+        ..Config::default()
+    });
+    judge.watch(&server);
+    let nodes = &scenario.nodes;
+    let sandbox = Sandbox::new(SandboxConfig {
+        server: Arc::clone(&server),
+        clock: Arc::clone(&clock),
+        random: random(&scenario, 2),
+        nodes: nodes.count,
+        kubelet: KubeletConfig {
+            pod_ready_delay: Duration::from_millis(nodes.ready_delay),
+            pod_stop_delay: Duration::from_millis(nodes.stop_delay),
+        },
+    })?;
+    tokio::spawn(async move { sandbox.run(CancellationToken::new()).await });
+    let users = Users::new(&server, &clock, &scenario);
+    users.begin()?;
+    let fleet = Fleet::new(&clock, &scenario.managers, scenario.seed)?;
+    let network = Arc::new(Network::new(Arc::clone(&clock), &server, Arc::clone(&judge), &scenario));
+    fleet.start(&network);
+    let cluster = Cluster { scenario, clock, server, judge, network, fleet, users };
+    cluster.take_course().await;
+    cluster.heal();
+    if cluster.settle().await {
+        cluster.be_silent().await;
+    }
+    cluster.judge.catch_up();
+    let effect = Snapshot::take(&cluster.server, &cluster.scenario).effect();
+    let (findings, writes) = (cluster.judge.findings(), cluster.judge.writes());
+    Ok(Outcome { findings, log: cluster.judge.take_log(), writes, effect })
+}
+
+/// Returns a separate random source for each part, so that no part changes the numbers of another.
+fn random(scenario: &Scenario, part: u64) -> Arc<dyn Random> {
+    Arc::new(SeededRandom::new(scenario.seed.wrapping_mul(0x9E37_79B9_7F4A_7C15).wrapping_add(part)))
+}
+
+impl Cluster {
+    /// Lets everything happen that the scenario has.
+    async fn take_course(&self) {
+        let actions = self.scenario.actions.iter().map(|one| (one.at, Event::Action(&one.event)));
+        let incidents = self.scenario.incidents.iter().map(|one| (one.at, Event::Incident(&one.event)));
+        let mut events: Vec<(u64, Event<'_>)> = actions.chain(incidents).collect();
+        events.sort_by_key(|(at, _)| *at);
+        for (at, event) in events {
+            self.sleep_until(at).await;
+            self.judge.catch_up();
+            match event {
+                Event::Action(action) => {
+                    let done = self.users.act(action);
+                    self.judge.note(&format!("{action:?}{}", if done.is_ok() { "" } else { ": no effect" }));
+                }
+                Event::Incident(incident) => {
+                    self.judge.note(&format!("{incident:?}"));
+                    self.fleet.suffer(incident);
+                }
+            }
+        }
+        self.sleep_until(self.scenario.end).await;
+    }
+
+    async fn sleep_until(&self, millisecond: u64) {
+        let left = Duration::from_millis(millisecond).saturating_sub(self.clock.monotonic());
+        self.clock.sleep(left).await;
+    }
+
+    fn heal(&self) {
+        self.judge.note("all faults end");
+        self.network.heal();
+        self.fleet.heal();
+        self.users.heal();
+    }
+
+    /// Waits until controllers have done all that there is to do. Returns `false` if they do not get there.
+    async fn settle(&self) -> bool {
+        let is_step = |one: &At<Incident>| matches!(one.event, Incident::ClockStep { .. });
+        let is_quota = |one: &At<Action>| matches!(one.event, Action::SetQuota { .. });
+        // A rollout of some hundred pods one by one takes its time, too.
+        let is_large = self.scenario.workloads.iter().any(|one| one.replicas > LARGE);
+        let is_long = is_large
+            || self.scenario.incidents.iter().any(is_step)
+            || self.scenario.actions.iter().any(is_quota)
+            || self.scenario.faults.iter().any(|fault| fault.requests != Requests::Watches);
+        let deadline = self.clock.monotonic() + if is_long { LONG_PATIENCE } else { PATIENCE };
+        if self.scenario.faults.iter().any(|fault| matches!(fault.harm, Harm::Silence { .. })) {
+            self.clock.sleep(REQUEST_TIME_OUT).await;
+        }
+        loop {
+            let before = self.judge.writes();
+            self.clock.sleep(QUIET).await;
+            self.judge.catch_up();
+            if self.judge.has_findings() {
+                return false;
+            }
+            let unfinished = Snapshot::take(&self.server, &self.scenario).unfinished();
+            let Some(unfinished) = unfinished
+                .or_else(|| (self.judge.writes() > before).then(|| "managers are still writing".to_owned()))
+            else {
+                return true;
+            };
+            if self.clock.monotonic() > deadline {
+                self.judge.find("converged", unfinished);
+                return false;
+            }
+            self.users.heal_pods();
+        }
+    }
+
+    /// Holds controllers to writing nothing without need.
+    async fn be_silent(&self) {
+        let (writes, syncs) = (self.judge.writes(), self.fleet.syncs());
+        // A rollout of some hundred pods one by one takes its time, too.
+        let is_large = self.scenario.workloads.iter().any(|one| one.replicas > LARGE);
+        let is_long = is_large || self.scenario.seed.is_multiple_of(LONG_SILENCES);
+        self.clock.sleep(if is_long { LONG_SILENCE } else { SILENCE }).await;
+        let (more, synced) = (self.judge.writes() - writes, self.fleet.syncs().saturating_sub(syncs));
+        if more > 0 {
+            self.judge.find("silence", format!("{more} writes after everything was done"));
+        }
+        if synced > 20 {
+            self.judge.find("effort", format!("{synced} syncs after everything was done"));
+        }
+    }
+}

@@ -1,0 +1,389 @@
+//! Users, autoscalers and operators: everything that writes to the API server and is not a controller.
+
+use std::{sync::Arc, time::Duration};
+
+use kcm_apiserver::{
+    ApiServer, ApiStatus, DeleteOptions, ListOptions, Object, PatchType, Propagation, Resource, Subresource,
+    WriteOptions,
+};
+use kcm_clock::Clock;
+use serde_json::{Value, json};
+
+use crate::{
+    effect::is_of_template,
+    judge::replicas,
+    scenario::{Action, DOOMED, NAMESPACE, Policy, Scenario, Strategy, Workload, WorkloadKind},
+};
+
+/// Time from the loss of a node until its pods are deleted.
+const NODE_GRACE: Duration = Duration::from_secs(5);
+
+/// Name of the quota.
+const QUOTA: &str = "quota";
+
+/// Performs actions.
+#[derive(Debug, Clone)]
+pub(crate) struct Users {
+    server: Arc<ApiServer>,
+    clock: Arc<dyn Clock>,
+    scenario: Arc<Scenario>,
+}
+
+/// Resource of a workload.
+pub(crate) fn resource(kind: WorkloadKind) -> Resource {
+    match kind {
+        WorkloadKind::Deployment => Resource::DEPLOYMENTS,
+        WorkloadKind::ReplicaSet => Resource::REPLICA_SETS,
+        WorkloadKind::ReplicationController => Resource::REPLICATION_CONTROLLERS,
+    }
+}
+
+impl Users {
+    pub(crate) fn new(server: &Arc<ApiServer>, clock: &Arc<dyn Clock>, scenario: &Arc<Scenario>) -> Self {
+        Self { server: Arc::clone(server), clock: Arc::clone(clock), scenario: Arc::clone(scenario) }
+    }
+
+    /// Creates namespaces and workloads.
+    pub(crate) fn begin(&self) -> Result<(), ApiStatus> {
+        for name in [NAMESPACE, DOOMED] {
+            let namespace = json!({"metadata": {"name": name}});
+            self.server.create(Resource::NAMESPACES, "", namespace, &WriteOptions::default())?;
+        }
+        for at in 0..self.scenario.workloads.len() {
+            self.create(at)?;
+        }
+        Ok(())
+    }
+
+    /// Performs an action. One that is impossible has no effect.
+    pub(crate) fn act(&self, action: &Action) -> Result<(), ApiStatus> {
+        match action {
+            Action::SetImage { workload, image } => {
+                let container = json!({"name": "c", "image": format!("app:{image}")});
+                self.patch(*workload, json!({"spec": {"template": {"spec": {"containers": [container]}}}}))
+            }
+            Action::Scale { workload, replicas } => {
+                self.patch_part(*workload, Some(Subresource::Scale), json!({"spec": {"replicas": replicas}}))
+            }
+            Action::Pause { workload } => self.patch_deployment(*workload, json!({"spec": {"paused": true}})),
+            Action::Resume { workload } => {
+                self.patch_deployment(*workload, json!({"spec": {"paused": null}}))
+            }
+            Action::SetStrategy { workload, strategy: to } => {
+                let mut to = strategy(to);
+                // A merge must not leave the parameters of the other type behind.
+                if to["type"] == "Recreate" {
+                    to["rollingUpdate"] = Value::Null;
+                }
+                self.patch_deployment(*workload, json!({"spec": {"strategy": to}}))
+            }
+            Action::SetHistoryLimit { workload, limit } => {
+                self.patch_deployment(*workload, json!({"spec": {"revisionHistoryLimit": limit}}))
+            }
+            Action::Annotate { workload, value } => self.patch_deployment(
+                *workload,
+                json!({"metadata": {"annotations": {"note": value.to_string()}}}),
+            ),
+            Action::Delete { workload, policy } => {
+                let (resource, namespace, name) = self.address(*workload)?;
+                self.delete(resource, namespace, &name, *policy)
+            }
+            Action::Create { workload } => self.create(*workload),
+            Action::DeletePod { pod, grace } => self.with_pod(*pod, |pod| {
+                let options = DeleteOptions {
+                    grace_period_seconds: Some((*grace).into()),
+                    ..DeleteOptions::with_uid(pod.uid())
+                };
+                self.server.delete(Resource::PODS, NAMESPACE, pod.name(), &options).map(drop)
+            }),
+            Action::EvictPod { pod } => self.with_pod(*pod, |pod| {
+                self.server.evict(NAMESPACE, pod.name(), &DeleteOptions::with_uid(pod.uid()))
+            }),
+            Action::FailPod { pod } => self.with_pod(*pod, |pod| {
+                self.report(pod, &json!({"phase": "Failed", "conditions": [self.ready(false)]}))
+            }),
+            Action::UnreadyPod { pod } => {
+                self.with_pod(*pod, |pod| self.report(pod, &json!({"conditions": [self.ready(false)]})))
+            }
+            Action::ReleasePod { pod } => self.with_pod(*pod, |pod| {
+                self.patch_object(pod, None, json!({"metadata": {"labels": {"app": "stray"}}}))
+            }),
+            Action::OrphanPod { pod } => {
+                self.with_pod(*pod, |pod| self.merge(pod, json!({"metadata": {"ownerReferences": null}})))
+            }
+            Action::StrayPod { workload } => {
+                let (_, namespace, name) = self.address(*workload)?;
+                let pod = json!({
+                    "metadata": {"generateName": "stray-", "labels": {"app": name}},
+                    "spec": {"containers": [{"name": "c", "image": "app:0"}]},
+                });
+                self.server.create(Resource::PODS, namespace, pod, &WriteOptions::default()).map(drop)
+            }
+            Action::ScaleSet { set, replicas } => self
+                .with_set(*set, |set| self.patch_object(set, None, json!({"spec": {"replicas": replicas}}))),
+            Action::DeleteSet { set, policy } => {
+                self.with_set(*set, |set| self.delete(Resource::REPLICA_SETS, NAMESPACE, set.name(), *policy))
+            }
+            Action::ReleaseSet { set } => self.with_set(*set, |set| {
+                self.patch_object(set, None, json!({"metadata": {"labels": {"app": "stray"}}}))
+            }),
+            Action::OrphanSet { set } => {
+                self.with_set(*set, |set| self.merge(set, json!({"metadata": {"ownerReferences": null}})))
+            }
+            Action::SetQuota { pods } => self.set_quota(*pods),
+            Action::RemoveQuota => self.remove_quota(),
+            Action::DeleteNamespace => self.delete(Resource::NAMESPACES, "", DOOMED, Policy::Background),
+            Action::Cordon { node } => self.cordon(*node, true),
+            Action::Uncordon { node } => self.cordon(*node, false),
+            Action::LoseNode { node } => self.lose_node(*node),
+        }
+    }
+
+    /// Ends what keeps workloads from becoming complete.
+    pub(crate) fn heal(&self) {
+        // What is not there need not be removed.
+        let _ = self.remove_quota();
+        for node in 0..self.nodes().len() {
+            let _ = self.cordon(node, false);
+        }
+        for at in 0..self.scenario.workloads.len() {
+            let _ = self.act(&Action::Resume { workload: at });
+        }
+        if self.scenario.actions.iter().any(|action| matches!(action.event, Action::ScaleSet { .. })) {
+            self.heal_sets();
+        }
+        self.heal_pods();
+    }
+
+    /// Takes back that users have scaled old ReplicaSets. With the strategy Recreate and another size of the Deployment,
+    /// two ReplicaSets that want pods stand still, as upstream: neither scaling nor rolling out is done (US-4.8b).
+    fn heal_sets(&self) {
+        for set in self.list(Resource::REPLICA_SETS, None) {
+            let owner =
+                set.owner_references().find(|owner| owner.controller).map(|owner| owner.name.to_owned());
+            let owner =
+                owner.and_then(|name| self.server.get(Resource::DEPLOYMENTS, set.namespace(), &name).ok());
+            let is_old = owner.is_some_and(|owner| !is_of_template(&set, &owner));
+            if is_old && replicas(set.value()) > 0 {
+                let _ = self.patch_object(&set, None, json!({"spec": {"replicas": 0}}));
+            }
+        }
+    }
+
+    /// Reports pods as ready that a user has reported as not ready.
+    pub(crate) fn heal_pods(&self) {
+        for pod in self.list(Resource::PODS, None) {
+            let status = &pod.value()["status"];
+            let is_running = status["phase"] == "Running" && !pod.is_deleting();
+            let conditions = status["conditions"].as_array().map_or(&[][..], Vec::as_slice);
+            if is_running && conditions.iter().any(|one| one["type"] == "Ready" && one["status"] == "False") {
+                let _ = self.report(&pod, &json!({"conditions": [self.ready(true)]}));
+            }
+        }
+    }
+
+    fn address(&self, workload: usize) -> Result<(Resource, &'static str, String), ApiStatus> {
+        let found = self.scenario.workloads.get(workload).ok_or_else(nothing)?;
+        Ok((resource(found.kind), self.scenario.namespace(workload), Workload::name(workload)))
+    }
+
+    fn create(&self, at: usize) -> Result<(), ApiStatus> {
+        let (resource, namespace, name) = self.address(at)?;
+        let workload = self.scenario.workloads.get(at).ok_or_else(nothing)?;
+        self.server.create(resource, namespace, object(workload, &name), &WriteOptions::default()).map(drop)
+    }
+
+    fn patch(&self, workload: usize, body: Value) -> Result<(), ApiStatus> {
+        self.patch_part(workload, None, body)
+    }
+
+    fn patch_deployment(&self, workload: usize, body: Value) -> Result<(), ApiStatus> {
+        match self.address(workload)? {
+            (Resource::DEPLOYMENTS, ..) => self.patch(workload, body),
+            _ => Err(nothing()),
+        }
+    }
+
+    fn patch_part(&self, workload: usize, part: Option<Subresource>, body: Value) -> Result<(), ApiStatus> {
+        let (resource, namespace, name) = self.address(workload)?;
+        // A scale has no strategic merge.
+        let form = if part.is_some() { PatchType::Merge } else { PatchType::Strategic };
+        let options = WriteOptions::default();
+        self.server.patch(resource, namespace, &name, part, form, body, &options).map(drop)
+    }
+
+    fn patch_object(&self, object: &Object, part: Option<Subresource>, body: Value) -> Result<(), ApiStatus> {
+        self.send_patch(object, part, PatchType::Strategic, body)
+    }
+
+    fn merge(&self, object: &Object, body: Value) -> Result<(), ApiStatus> {
+        self.send_patch(object, None, PatchType::Merge, body)
+    }
+
+    fn send_patch(
+        &self,
+        object: &Object,
+        part: Option<Subresource>,
+        form: PatchType,
+        body: Value,
+    ) -> Result<(), ApiStatus> {
+        let (resource, namespace, name) = (object.resource(), object.namespace(), object.name());
+        self.server.patch(resource, namespace, name, part, form, body, &WriteOptions::default()).map(drop)
+    }
+
+    fn report(&self, pod: &Object, status: &Value) -> Result<(), ApiStatus> {
+        self.patch_object(pod, Some(Subresource::Status), json!({"status": status}))
+    }
+
+    fn ready(&self, is_ready: bool) -> Value {
+        let now = self.clock.now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+        json!({"type": "Ready", "status": if is_ready { "True" } else { "False" }, "lastTransitionTime": now})
+    }
+
+    fn delete(
+        &self,
+        resource: Resource,
+        namespace: &str,
+        name: &str,
+        policy: Policy,
+    ) -> Result<(), ApiStatus> {
+        let propagation = match policy {
+            Policy::Background => Propagation::Background,
+            Policy::Foreground => Propagation::Foreground,
+            Policy::Orphan => Propagation::Orphan,
+        };
+        let options = DeleteOptions { propagation: Some(propagation), ..DeleteOptions::default() };
+        self.server.delete(resource, namespace, name, &options).map(drop)
+    }
+
+    fn list(&self, resource: Resource, namespace: Option<&str>) -> Vec<Arc<Object>> {
+        let list = self.server.list(resource, namespace, &ListOptions::default());
+        list.map_or_else(|_| Vec::new(), |list| list.items)
+    }
+
+    fn with_pod(
+        &self,
+        at: usize,
+        act: impl FnOnce(&Object) -> Result<(), ApiStatus>,
+    ) -> Result<(), ApiStatus> {
+        let mut pods = self.list(Resource::PODS, Some(NAMESPACE));
+        pods.sort_by_key(|pod| created(pod));
+        pods.get(at.checked_rem(pods.len()).unwrap_or(0)).map_or_else(|| Err(nothing()), |pod| act(pod))
+    }
+
+    /// Acts on one of the ReplicaSets that controllers have created.
+    fn with_set(
+        &self,
+        at: usize,
+        act: impl FnOnce(&Object) -> Result<(), ApiStatus>,
+    ) -> Result<(), ApiStatus> {
+        let mut sets = self.list(Resource::REPLICA_SETS, Some(NAMESPACE));
+        sets.retain(|set| set.name().contains('-'));
+        sets.sort_by_key(|set| created(set));
+        sets.get(at.checked_rem(sets.len()).unwrap_or(0)).map_or_else(|| Err(nothing()), |set| act(set))
+    }
+
+    fn set_quota(&self, pods: u32) -> Result<(), ApiStatus> {
+        let _ = self.remove_quota();
+        let quota = json!({"metadata": {"name": QUOTA}, "spec": {"hard": {"pods": pods.to_string()}}});
+        self.server.create(Resource::RESOURCE_QUOTAS, NAMESPACE, quota, &WriteOptions::default()).map(drop)
+    }
+
+    fn remove_quota(&self) -> Result<(), ApiStatus> {
+        self.delete(Resource::RESOURCE_QUOTAS, NAMESPACE, QUOTA, Policy::Background)
+    }
+
+    fn nodes(&self) -> Vec<Arc<Object>> {
+        self.list(Resource::NODES, None)
+    }
+
+    fn with_node(
+        &self,
+        at: usize,
+        act: impl FnOnce(&Object) -> Result<(), ApiStatus>,
+    ) -> Result<(), ApiStatus> {
+        let nodes = self.nodes();
+        nodes.get(at.checked_rem(nodes.len()).unwrap_or(0)).map_or_else(|| Err(nothing()), |node| act(node))
+    }
+
+    fn cordon(&self, node: usize, is_on: bool) -> Result<(), ApiStatus> {
+        let value = if is_on { json!(true) } else { Value::Null };
+        self.with_node(node, |node| self.patch_object(node, None, json!({"spec": {"unschedulable": value}})))
+    }
+
+    fn pods_on(&self, node: &str) -> Vec<Arc<Object>> {
+        let mut pods = self.list(Resource::PODS, None);
+        pods.retain(|pod| pod.value()["spec"]["nodeName"] == node);
+        pods
+    }
+
+    fn lose_node(&self, node: usize) -> Result<(), ApiStatus> {
+        // The last one stays.
+        if self.nodes().len() < 2 {
+            return Err(nothing());
+        }
+        self.with_node(node, |node| {
+            for pod in self.pods_on(node.name()) {
+                let _ = self.report(&pod, &json!({"conditions": [self.ready(false)]}));
+            }
+            self.delete(Resource::NODES, "", node.name(), Policy::Background)?;
+            let (users, name) = (self.clone(), node.name().to_owned());
+            tokio::spawn(async move {
+                users.clock.sleep(NODE_GRACE).await;
+                for pod in users.pods_on(&name) {
+                    let options = DeleteOptions::now(pod.uid());
+                    // It may have gone meanwhile.
+                    let _ = users.server.delete(Resource::PODS, pod.namespace(), pod.name(), &options);
+                }
+            });
+            Ok(())
+        })
+    }
+}
+
+/// Error of an action without a target.
+fn nothing() -> ApiStatus {
+    ApiStatus::bad_request("there is no such object")
+}
+
+fn created(object: &Object) -> (String, String) {
+    let time = object.value().pointer("/metadata/creationTimestamp").and_then(Value::as_str);
+    (time.unwrap_or_default().to_owned(), object.name().to_owned())
+}
+
+fn strategy(strategy: &Strategy) -> Value {
+    match strategy {
+        Strategy::Recreate => json!({"type": "Recreate"}),
+        Strategy::Rolling(surge, unavailable) => {
+            let value =
+                |text: &String| text.parse::<u32>().map_or_else(|_| json!(text), |number| json!(number));
+            json!({
+                "type": "RollingUpdate",
+                "rollingUpdate": {"maxSurge": value(surge), "maxUnavailable": value(unavailable)},
+            })
+        }
+    }
+}
+
+/// The object of a workload.
+fn object(workload: &Workload, name: &str) -> Value {
+    let template = json!({
+        "metadata": {"labels": {"app": name}},
+        "spec": {"containers": [{"name": "c", "image": "app:0"}]},
+    });
+    let mut spec = json!({
+        "replicas": workload.replicas,
+        "minReadySeconds": workload.min_ready_seconds,
+        "template": template,
+    });
+    match workload.kind {
+        WorkloadKind::ReplicationController => spec["selector"] = json!({"app": name}),
+        WorkloadKind::ReplicaSet => spec["selector"] = json!({"matchLabels": {"app": name}}),
+        WorkloadKind::Deployment => {
+            spec["selector"] = json!({"matchLabels": {"app": name}});
+            spec["strategy"] = strategy(&workload.strategy);
+            spec["revisionHistoryLimit"] = json!(workload.history_limit);
+        }
+    }
+    json!({"metadata": {"name": name, "labels": {"app": name}}, "spec": spec})
+}

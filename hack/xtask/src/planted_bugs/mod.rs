@@ -1,0 +1,207 @@
+//! `cargo xtask planted-bugs`: holds the simulation to finding bugs that are known.
+//!
+//! All bugs are planted in a copy of the tree, each behind a switch, and the simulation is built there once. Then it is
+//! run with one bug after the other until it finds something.
+
+pub mod patch;
+
+use std::{
+    collections::BTreeMap,
+    fs, io,
+    num::NonZero,
+    path::{Path, PathBuf},
+    process::{Command, ExitStatus},
+    thread,
+};
+
+use kcm_simulation::SimulationError;
+use thiserror::Error;
+
+use self::patch::{Patch, PatchError, VARIABLE};
+use crate::simulate::{Seed, each_seed};
+
+/// Seeds within which each bug must be found.
+pub const SEEDS: u64 = 2000;
+
+/// Folder of the patches, from the root of the tree.
+pub const FOLDER: &str = "test/planted-bugs";
+
+/// Folders that are not copied.
+const LEFT_OUT: [&str; 2] = ["target", ".git"];
+
+/// Arguments of the task.
+#[derive(Debug)]
+pub struct Task {
+    names: Vec<String>,
+    folder: Option<PathBuf>,
+    jobs: usize,
+}
+
+/// Bugs that cannot be planted, or are not found.
+#[derive(Debug, Error)]
+pub enum TaskError {
+    /// A patch cannot be applied.
+    #[error(transparent)]
+    Patch(#[from] PatchError),
+    /// A patch is named that does not exist.
+    #[error("{FOLDER} has no {0}.patch")]
+    Unknown(String),
+    /// The copy cannot be made or used.
+    #[error("failed to {what}: {source}")]
+    Copy {
+        /// Failed operation.
+        what: String,
+        /// The cause.
+        source: io::Error,
+    },
+    /// The copy does not build.
+    #[error("cargo build ended with {0}")]
+    Build(ExitStatus),
+    /// A simulation cannot be run.
+    #[error(transparent)]
+    Simulation(#[from] SimulationError),
+    /// The simulation has a gap.
+    #[error("not found within {SEEDS} seeds: {}", .0.join(", "))]
+    NotFound(Vec<String>),
+}
+
+impl Task {
+    /// Parses the words after `planted-bugs`; `None` if they make no sense.
+    pub fn parse(words: &[&str]) -> Option<Self> {
+        let jobs = thread::available_parallelism().map_or(1, NonZero::get);
+        let mut task = Self { names: Vec::new(), folder: None, jobs };
+        let mut words = words.iter();
+        while let Some(word) = words.next() {
+            match *word {
+                "--jobs" => task.jobs = words.next()?.parse().ok().filter(|jobs| *jobs > 0)?,
+                "--dir" => task.folder = Some((*words.next()?).into()),
+                flag if flag.starts_with('-') => return None,
+                name => task.names.push(name.to_owned()),
+            }
+        }
+        Some(task)
+    }
+
+    /// Plants the bugs, runs the simulation with each, and prints a table.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if a bug cannot be planted or is not found.
+    pub fn run(&self) -> Result<(), TaskError> {
+        let tree = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let patches = Patch::read_all(&tree.join(FOLDER))?;
+        let chosen: Vec<&Patch> = if self.names.is_empty() {
+            patches.iter().collect()
+        } else {
+            let find = |name: &String| patches.iter().find(|patch| patch.name == *name);
+            let find = |name| find(name).ok_or_else(|| TaskError::Unknown(name.clone()));
+            self.names.iter().map(find).collect::<Result<_, _>>()?
+        };
+        let temporary = tempfile::tempdir().map_err(failed("make a temporary folder"))?;
+        let copy = self.folder.clone().unwrap_or_else(|| temporary.path().to_owned());
+        copy_tree(&tree, &copy)?;
+        plant(&patches, &tree, &copy)?;
+        let build = Command::new(env!("CARGO"))
+            .args(["build", "--release", "--locked", "--package", "xtask"])
+            .env("CARGO_TARGET_DIR", copy.join("target"))
+            .current_dir(&copy)
+            .status()
+            .map_err(failed("run cargo"))?;
+        if !build.success() {
+            return Err(TaskError::Build(build));
+        }
+        let program = copy.join("target/release/xtask");
+        println!("| bug | found by seed | rules | what is broken |\n|---|---|---|---|");
+        let mut missing = Vec::new();
+        for patch in chosen {
+            let output = Command::new(&program)
+                .args(["find-planted-bug", "--jobs", &self.jobs.to_string()])
+                .env(VARIABLE, &patch.name)
+                .output()
+                .map_err(failed("run the simulation"))?;
+            let found = String::from_utf8_lossy(&output.stdout);
+            match found.trim() {
+                "" => {
+                    missing.push(patch.name.clone());
+                    println!("| `{}` | none | | {} |", patch.name, patch.about);
+                }
+                found => println!("| `{}` | {found} | {} |", patch.name, patch.about),
+            }
+        }
+        if missing.is_empty() { Ok(()) } else { Err(TaskError::NotFound(missing)) }
+    }
+}
+
+/// Runs seeds with the bug that the environment names, and prints `seed | rules` of the first that finds it.
+///
+/// Only programs built from a tree with planted bugs have any.
+///
+/// # Errors
+///
+/// Returns an error if a simulation cannot be run.
+pub fn find(jobs: usize) -> Result<(), TaskError> {
+    let found = each_seed(
+        0..SEEDS,
+        jobs,
+        |Seed { seed, outcome }| match outcome {
+            Err(error) => Some(Err(error)),
+            Ok(outcome) if outcome.is_good() => None,
+            Ok(outcome) => Some(Ok((seed, outcome.rules().join(", ")))),
+        },
+        || false,
+    );
+    if let Some(found) = found {
+        let (seed, rules) = found?;
+        println!("{seed} | {rules}");
+    }
+    Ok(())
+}
+
+/// Plants all bugs in a copy of the tree.
+fn plant(patches: &[Patch], tree: &Path, copy: &Path) -> Result<(), TaskError> {
+    for (file, text) in planted(patches, tree)? {
+        let path = copy.join(&file);
+        fs::write(&path, text).map_err(failed(&format!("write {file}")))?;
+    }
+    Ok(())
+}
+
+/// The text of all files that patches change, with all bugs planted.
+///
+/// # Errors
+///
+/// Returns an error if a patch cannot be applied.
+pub fn planted(patches: &[Patch], tree: &Path) -> Result<BTreeMap<String, String>, PatchError> {
+    let mut sources = BTreeMap::new();
+    for patch in patches {
+        patch.apply(tree, &mut sources)?;
+    }
+    Ok(sources)
+}
+
+/// Copies a tree. Files that are the same already are left alone, so that a second build in the same folder is short.
+fn copy_tree(from: &Path, to: &Path) -> Result<(), TaskError> {
+    fs::create_dir_all(to).map_err(failed("make a folder"))?;
+    for entry in fs::read_dir(from).map_err(failed("read a folder"))? {
+        let entry = entry.map_err(failed("read a folder"))?;
+        let (name, kind) = (entry.file_name(), entry.file_type().map_err(failed("read a folder"))?);
+        let target = to.join(&name);
+        if LEFT_OUT.iter().any(|left_out| name == *left_out) {
+            continue;
+        }
+        if kind.is_dir() {
+            copy_tree(&entry.path(), &target)?;
+        } else if kind.is_file() {
+            let text = fs::read(entry.path()).map_err(failed("read a file"))?;
+            if fs::read(&target).ok().as_ref() != Some(&text) {
+                fs::write(&target, text).map_err(failed("write a file"))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn failed(what: &str) -> impl Fn(io::Error) -> TaskError + use<> {
+    let what = what.to_owned();
+    move |source| TaskError::Copy { what: what.clone(), source }
+}
