@@ -87,8 +87,8 @@ impl OwnWrites {
     /// Returns the ReplicaSets that the Deployment `owner` may claim: those that it manages and the orphans of its
     /// namespace.
     ///
-    /// The cache is read in one state. Each UID is returned once, in the newer of the cached version and the one that was
-    /// written.
+    /// The cache is read in one state. Each UID and each name is returned once, in the newer of the cached version and the
+    /// one that was written: an object that was created under the name of a cached one replaces it.
     pub(crate) fn claimable(
         &self,
         owner: &OwnerIdentity,
@@ -99,9 +99,7 @@ impl OwnWrites {
         let Entry::Occupied(mut entry) = records.entry(owner.key()) else { return sets };
         let written = entry.get_mut();
         written.replica_sets.retain(|set| match cache.get(&set.metadata.key()) {
-            Some(cached) if cached.uid() == set.uid() => is_ahead(&**set, &**cached),
-            // Another has its name.
-            Some(_) => false,
+            Some(cached) => is_newer(set.resource_version(), cached.resource_version()),
             // Not seen yet, unless the cache has seen more than that: then it is gone.
             None => {
                 let seen = cache.last_sync_resource_version();
@@ -109,7 +107,7 @@ impl OwnWrites {
             }
         });
         for set in &written.replica_sets {
-            match sets.iter_mut().find(|cached| cached.uid() == set.uid()) {
+            match sets.iter_mut().find(|cached| cached.metadata.name == set.metadata.name) {
                 Some(cached) => *cached = Arc::clone(set),
                 None => sets.push(Arc::clone(set)),
             }

@@ -44,6 +44,28 @@ fn written_replica_set_stands_in_for_an_older_one_and_gives_way_to_a_newer_one()
     assert_eq!(overlaid(&writes, Some("9"), "9"), ["9"]);
 }
 
+/// The cache still contains an orphan that was deleted, and whose name the created ReplicaSet has.
+#[test]
+fn created_replica_set_replaces_an_older_one_of_its_name() {
+    let orphan = |version: &str| {
+        let mut set = replica_set("web-1", "web:1", 0, 1, 1);
+        set.metadata.uid = "orphan".into();
+        set.metadata.resource_version = version.to_owned();
+        set.metadata.owner_references.clear();
+        set
+    };
+    let writes = written("10");
+    let seen_with = |version: &str| {
+        let mut store = StoreWriter::new(replica_set_indexers());
+        store.apply(Arc::new(orphan(version)));
+        let sets = writes.claimable(&OwnerIdentity::from(&deployment(1)), &store.reader().read());
+        sets.iter().map(|set| set.metadata.resource_version.clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(seen_with("9"), ["10"]);
+    assert_eq!(seen_with("11"), ["11"], "the created one was deleted since");
+    assert!(writes.is_empty());
+}
+
 #[test]
 fn record_of_a_deployment_that_was_written_outlasts_its_replica_sets() {
     let writes = written("10");
