@@ -12,6 +12,8 @@ const STANDSTILL: Duration = Duration::from_secs(5);
 /// Between what a manager does and its being told in the audit log.
 const AUDIT_LAG: Duration = Duration::from_millis(500);
 const MIDDLE: u64 = 4;
+/// Requests after which the API server has served all that it had received before.
+const LATER_REQUESTS: usize = 50;
 
 crate::on_both_servers!(
     api_server_killed_in_mid_rollout_costs_no_pod,
@@ -42,6 +44,14 @@ async fn manager_killed_in_mid_rollout_costs_no_pod(mut cluster: Cluster) {
     cluster.roll("web", "image:2").await;
     cluster.until_updated("web", MIDDLE).await;
     assert!(!cluster.is_rolled_out("web").await, "the middle of the rollout was missed");
+    // A create that is served after the next manager has listed the pods makes one too many. The server completes what it
+    // has received before that manager starts.
+    first.signal(Signal::Stop);
+    for at in 0..LATER_REQUESTS {
+        let name = format!("later-{at}");
+        let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}});
+        cluster.post("/api/v1/namespaces/default/configmaps", &map).await.unwrap();
+    }
     first.kill().await;
     let _second = cluster.manager("second", &["--leader-elect=false"]).await;
     cluster.until_rolled_out("web").await;
