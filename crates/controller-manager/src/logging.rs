@@ -97,9 +97,11 @@ impl Handle {
 pub fn init(options: &LoggingOptions, clock: Arc<dyn Clock>) -> Handle {
     let verbosity = Verbosity::new(options);
     let streams = Streams { is_split: options.split_streams, format: options.format };
-    let layer = layer(options.format, clock, streams).with_filter(verbosity.clone());
+    let layer = layer(options.format, clock, streams);
     // An error means that somebody else was first.
-    let _ = tracing::subscriber::set_global_default(tracing_subscriber::registry().with(layer));
+    let _ = tracing::subscriber::set_global_default(
+        tracing_subscriber::registry().with(layer).with(verbosity.clone()),
+    );
     Handle(verbosity)
 }
 

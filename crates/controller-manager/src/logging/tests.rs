@@ -24,8 +24,8 @@ fn logged_with(options: &LoggingOptions, what: impl FnOnce(Handle)) -> String {
     let sink = Sink::default();
     let clock = Arc::new(FakeClock::new("2026-11-21T04:05:06.123456789Z".parse().unwrap()));
     let (to, verbosity) = (sink.clone(), Verbosity::new(options));
-    let layer = layer(options.format, clock, move || to.clone()).with_filter(verbosity.clone());
-    let subscriber = tracing_subscriber::registry().with(layer);
+    let layer = layer(options.format, clock, move || to.clone());
+    let subscriber = tracing_subscriber::registry().with(layer).with(verbosity.clone());
     tracing::subscriber::with_default(subscriber, || what(Handle(verbosity)));
     String::from_utf8(sink.0.lock().unwrap().clone()).unwrap()
 }
@@ -148,6 +148,19 @@ fn throttling_is_logged_at_upstreams_rate() {
         "\"Waited before sending request\" delay=\"1.05s\" reason=\"client-side throttling, not priority and fairness\" \
          verb=\"POST\" URL=\"/api/v1/namespaces/shop/pods\""
     );
+}
+
+#[test]
+fn line_is_written_after_a_query_of_a_level_that_is_disabled() {
+    // A second subscriber, of a higher verbosity, makes the answer depend on the subscriber.
+    let text = logged(2, || {
+        let inner = logged(0, || {
+            assert!(!tracing::enabled!(target: "kcm_test", tracing::Level::DEBUG));
+            info!(target: "kcm_test", "line");
+        });
+        assert_eq!(inner.lines().count(), 1, "{inner}");
+    });
+    assert_eq!(text, "");
 }
 
 #[test]

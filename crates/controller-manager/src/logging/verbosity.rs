@@ -6,7 +6,7 @@ use std::sync::{
 };
 
 use tracing::{Level, Metadata, Subscriber, level_filters::LevelFilter, subscriber::Interest};
-use tracing_subscriber::layer::{Context, Filter};
+use tracing_subscriber::{Layer, layer::Context};
 
 use super::{FLAG_TARGET, LoggingOptions, ModuleVerbosity};
 
@@ -86,12 +86,14 @@ impl Verbosity {
     }
 }
 
-impl<S: Subscriber> Filter<S> for Verbosity {
-    fn enabled(&self, meta: &Metadata<'_>, _: &Context<'_, S>) -> bool {
+/// A filter of the whole subscriber. A filter of one layer (`Layer::with_filter`) would not do: `tracing::enabled!` leaves
+/// its answer behind in the thread, and the next event is then dropped.
+impl<S: Subscriber> Layer<S> for Verbosity {
+    fn enabled(&self, meta: &Metadata<'_>, _: Context<'_, S>) -> bool {
         self.lets_through(meta)
     }
 
-    fn callsite_enabled(&self, meta: &'static Metadata<'static>) -> Interest {
+    fn register_callsite(&self, meta: &'static Metadata<'static>) -> Interest {
         if self.lets_through(meta) { Interest::always() } else { Interest::never() }
     }
 
