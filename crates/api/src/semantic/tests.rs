@@ -27,7 +27,7 @@ fn spec(spec: Value) -> Value {
 
 #[test]
 fn templates_compare_as_upstreams_test_cases_do() {
-    // TestEqualIgnoreHash (US-A.5), in both directions.
+    // TestEqualIgnoreHash, in both directions.
     let template = |name: &str, annotations: Value, labels: Value| json!({"metadata": {"name": name, "annotations": annotations, "labels": labels}});
     let hash = |value: &str| json!({"pod-template-hash": value, "something": "else"});
     let none = || json!({});

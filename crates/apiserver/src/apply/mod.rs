@@ -7,7 +7,7 @@
 //! `before-first-apply` then. Upstream has the same rule with the other default: its
 //! `ProbabilisticSkipNonAppliedManager` tracks objects from their creation with a probability of one, here it is
 //! zero. DEVIATION: objects that nobody ever applied carry no managedFields, which keeps the controllers' writes
-//! and everybody's watches as small as they are (api-server.md 2.14).
+//! and everybody's watches as small as they are.
 //!
 //! Upstream counterpart: `apimachinery/pkg/util/managedfields` with `structured-merge-diff/merge`.
 

@@ -2,7 +2,7 @@
 //!
 //! What strategic merges do with a list is another matter (see [`crate::patch`]): their keys are fewer, and
 //! some of the lists they merge are atomic here. Upstream has this in the `listType`, `listMapKey`, `mapType`
-//! and `structType` tags of its types, which k8s-openapi does not carry (api-server.md 2.13).
+//! and `structType` tags of its types, which k8s-openapi does not carry.
 
 use std::collections::BTreeMap;
 

@@ -50,7 +50,7 @@ pub(super) fn stream(body: ApiBody) -> Answer {
 pub(super) fn failure(status: &ApiStatus) -> Answer {
     let code = StatusCode::from_u16(status.code()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let mut answer = json(code, &status.to_value());
-    // Clients retry a 429 only with the header (api-server.md 1.6).
+    // Clients retry a 429 only with the header.
     let seconds = status.details.as_ref().and_then(|details| details.retry_after_seconds);
     if let Some(seconds) = seconds.filter(|seconds| *seconds > 0) {
         answer.headers_mut().insert(header::RETRY_AFTER, seconds.into());

@@ -436,7 +436,7 @@ fn open_api_index(documents: &BTreeMap<String, Document>) -> Value {
 }
 
 /// The least that makes kubectl send writes and leave the checking of fields to the server: for each kind a
-/// patch operation with its parameters (api-server.md 1.3). There are no schemas, so `kubectl explain` has
+/// patch operation with its parameters. There are no schemas, so `kubectl explain` has
 /// nothing to explain.
 fn open_api(version: &GroupVersion) -> Value {
     let parameter = |(name, type_)| json!({"name": name, "in": "query", "schema": {"type": type_}});

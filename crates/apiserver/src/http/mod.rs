@@ -2,7 +2,7 @@
 //!
 //! *Upstream counterpart:* `apiserver/pkg/endpoints` and `apiserver/pkg/server`.
 //!
-//! A request goes through `service` in the order of api-server.md 2.1: where does it lead (`route`), what
+//! A request goes through `service` in upstream's order: where does it lead (`route`), what
 //! does it ask for (`query`), in which form is the answer wanted (`media`), what is in its body (`body`);
 //! then a verb (`verbs`, `watching`, `reviews`) and the answer (`answer`).
 //!

@@ -78,7 +78,7 @@ fn seconds(time: Timestamp) -> String {
     Timestamp::from_second(time.as_second()).unwrap_or(time).to_string()
 }
 
-/// Refuses what was sent to the wrong address (api-server.md 2.1).
+/// Refuses what was sent to the wrong address.
 fn check_address(
     resource: Resource,
     namespace: &str,

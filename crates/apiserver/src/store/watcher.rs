@@ -211,7 +211,7 @@ impl Watcher {
     }
 }
 
-/// What a change looks like to a watcher with this selection (api-server.md 2.12).
+/// What a change looks like to a watcher with this selection.
 fn seen_through(change: &Change, selection: &Selection) -> Option<WatchEvent> {
     let before = change.old.as_ref().filter(|old| selection.matches(old));
     let after = Some(&change.object).filter(|object| !change.removed && selection.matches(object));
