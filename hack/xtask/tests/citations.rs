@@ -113,7 +113,7 @@ fn unresolved_citations(text: &str, known: &BTreeSet<String>) -> Vec<String> {
         .collect()
 }
 
-/// Returns the path of `target`, relative to the folder `base`, from the root. `None` if it lies outside of the root.
+/// Returns the path of `target`, relative to the folder `base`, from the root. `None` if it is outside of the root.
 fn resolve(base: &Path, target: &str) -> Option<PathBuf> {
     let mut path = PathBuf::new();
     for part in base.join(target).components() {
