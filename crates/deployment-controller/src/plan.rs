@@ -97,7 +97,7 @@ pub enum WaitsFor {
     /// The old pods must be gone.
     OldPods,
     /// Its size must change: a ReplicaSet has the right one, and another noted on it, which passes for a change of
-    /// size that never ends. Upstream has this dead end, too (US-9, 9).
+    /// size that never ends. Upstream has this dead end, too (US-9.9).
     AnotherSize,
     /// The next sync, which follows what was just written to the Deployment itself.
     NextSync,

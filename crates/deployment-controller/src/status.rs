@@ -54,7 +54,7 @@ pub(crate) fn calculate_status(pass: &Pass<'_>, roles: &Roles) -> DeploymentStat
         updated_replicas: actual_replica_count(roles.new.as_deref()),
         ready_replicas: ready_replica_count(roles.iter()),
         available_replicas: available,
-        // Of what is asked for, not of what there is (US-9).
+        // Of what is asked for, not of what there is (US-9.13).
         unavailable_replicas: replica_count(roles.iter()).wrapping_sub(available).max(0),
         terminating_replicas: match pass.view.terminating_replicas {
             true => terminating_replica_count(roles.iter()),

@@ -90,7 +90,7 @@ async fn add_replica_set_whose_owner_is_another_of_that_name_or_kind_enqueues_no
         EventHandler::<ReplicaSet>::on_add(&handlers, &Arc::new(set), false);
         assert_eq!(queued(&handlers).await, [""; 0]);
     }
-    // US-9: the kind is compared, its group is not.
+    // US-9.27: the kind is compared, its group is not.
     EventHandler::<ReplicaSet>::on_add(&handlers, &Arc::new(other_group), false);
     assert_eq!(queued(&handlers).await, ["d1"]);
 }

@@ -226,7 +226,7 @@ fn scale_all_cases_as_upstream() {
     cases.iter().for_each(check);
 }
 
-/// US-9: a size that is right already leaves its notes out of date, unless it is one of several.
+/// US-9.9: a size that is right already leaves its notes out of date, unless it is one of several.
 #[test]
 fn scale_of_a_single_set_of_the_right_size_leaves_its_notes() {
     check(&Case { name: "notes", replicas: (3, 5), new: Some(5), expected: &[5], unwritten: &[0], ..CASE });

@@ -103,7 +103,7 @@ fn live(world: &mut World, happening: &Happening) -> Result<(), TestCaseError> {
 /// Whatever went before: with all pods ready a rollout comes to its end, and then nothing is written any more.
 fn comes_to_rest(world: &mut World) -> Result<(), TestCaseError> {
     // Upstream's scaling leaves its notes on a single ReplicaSet that has the right size already, and takes them for
-    // a change of size ever after (US-9, 9). A size that none can have mends that.
+    // a change of size ever after (US-9.9). A size that none can have mends that.
     world.edit("resume, and scale to 20", |d| {
         d.spec.paused = false;
         d.spec.replicas = Some(20);

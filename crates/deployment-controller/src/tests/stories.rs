@@ -23,7 +23,7 @@ fn story_create() {
     assert_eq!(world.sync().unwrap().waits_for, WaitsFor::Nothing);
 }
 
-/// REC, US-7: 10 replicas, 25 %/25 %: old 10→8, new 0→3→5, old 8→…
+/// US-7: 10 replicas, 25 %/25 %: old 10→8, new 0→3→5, old 8→…
 #[test]
 fn story_rolling_update() {
     let mut world = World::new(deployment(10));
@@ -300,7 +300,7 @@ fn story_no_selector() {
     assert_snapshot!(world.transcript);
 }
 
-/// US-9, 9, kept as upstream has it: a ReplicaSet that had the right size already keeps the size that was noted on
+/// US-9.9, kept as upstream has it: a ReplicaSet that had the right size already keeps the size that was noted on
 /// it, every sync takes that for a change of size, and no rollout starts until the size really changes.
 #[test]
 fn story_size_noted_wrongly_holds_a_rollout_up() {
