@@ -240,6 +240,7 @@ impl Controllers {
     /// Dropping the future has no effect.
     pub async fn failed(&mut self) -> ControllerError {
         let ended = tokio::select! {
+            biased;
             Some(ended) = self.running.next() => ended,
             Some(ended) = self.informers.next_ended() => ended,
             // There are none.

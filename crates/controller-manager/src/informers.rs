@@ -81,6 +81,7 @@ impl Informers {
     pub(crate) async fn make_current(&mut self) -> Result<(), Ended> {
         let relists = join_all(self.all.iter().map(|informer| (informer.relist)()));
         tokio::select! {
+            biased;
             _ = relists => Ok(()),
             Some(ended) = self.running.next() => Err(ended),
         }

@@ -43,6 +43,7 @@ pub async fn run_workers<T, F, Fut>(
     let mut stopping = false;
     loop {
         tokio::select! {
+            biased;
             () = stop.cancelled(), if !stopping => {
                 queue.shut_down();
                 stopping = true;

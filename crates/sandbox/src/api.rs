@@ -1,6 +1,6 @@
 //! The embedded server as the stand-ins see it.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use kcm_api::{ObjectKey, Time};
 use kcm_apiserver::{
@@ -41,9 +41,9 @@ pub(crate) struct Changes {
     resource: Option<Resource>,
     watcher: Watcher,
     /// What was reported and is still there, by UID.
-    known: HashMap<String, Arc<Object>>,
+    known: BTreeMap<String, Arc<Object>>,
     /// Of those, what has not been seen again since starting over.
-    missing: Option<HashMap<String, Arc<Object>>>,
+    missing: Option<BTreeMap<String, Arc<Object>>>,
     /// Deletions found out by starting over.
     late: Vec<Arc<Object>>,
     /// `true` once the initial state has been reported.
@@ -183,7 +183,7 @@ impl Api {
 impl Changes {
     fn of(server: Arc<ApiServer>, resource: Option<Resource>, clock: Arc<dyn Clock>) -> Self {
         let watcher = start(&server, resource);
-        let (known, late, pace) = (HashMap::new(), Vec::new(), Pace::new(clock));
+        let (known, late, pace) = (BTreeMap::new(), Vec::new(), Pace::new(clock));
         Self { server, resource, watcher, known, missing: None, late, is_synced: false, pace }
     }
 

@@ -81,6 +81,7 @@ impl Sandbox {
         let api = || Arc::clone(&self.api);
         let kubelet = Kubelet::new(self.kubelet, Arc::clone(&self.clock), Arc::clone(&self.random));
         tokio::select! {
+            biased;
             () = stop.cancelled() => {}
             () = async {
                 tokio::join!(

@@ -10,31 +10,38 @@ use std::{
 
 use jiff::{SignedDuration, Timestamp};
 use kcm_clock::Clock;
-use tokio::sync::watch;
+use parking_lot::Mutex;
 
-use super::{State, Store};
+use super::{State, Store, signal::Signal};
 
 /// Lag of a front end's watch cache behind the store. Clones share one lag.
 ///
 /// The lag can be changed while requests are served. A shorter lag takes effect at once. A longer lag does not take
 /// back what the cache has reached already.
 #[derive(Debug, Clone)]
-pub struct WatchCacheLag(Arc<watch::Sender<Duration>>);
+pub struct WatchCacheLag(Arc<Lag>);
+
+#[derive(Debug)]
+struct Lag {
+    current: Mutex<Duration>,
+    changed: Signal,
+}
 
 impl WatchCacheLag {
     /// A lag of `lag`.
     pub fn new(lag: Duration) -> Self {
-        Self(Arc::new(watch::Sender::new(lag)))
+        Self(Arc::new(Lag { current: Mutex::new(lag), changed: Signal::default() }))
     }
 
     /// Changes the lag.
     pub fn set(&self, lag: Duration) {
-        self.0.send_replace(lag);
+        *self.0.current.lock() = lag;
+        self.0.changed.send();
     }
 
     /// The current lag.
     pub fn get(&self) -> Duration {
-        *self.0.borrow()
+        *self.0.current.lock()
     }
 }
 
@@ -92,8 +99,8 @@ impl WatchCache {
     ///
     /// Dropping the future has no effect.
     pub(crate) async fn wait_for(&self, revision: u64) {
-        let mut lag = self.lag.0.subscribe();
-        let mut written = self.store.0.any.subscribe();
+        let mut lag = self.lag.0.changed.listen();
+        let mut written = self.store.0.any.listen();
         loop {
             lag.mark_unchanged();
             written.mark_unchanged();
@@ -109,6 +116,7 @@ impl WatchCache {
             };
             // Neither sender is dropped while `self` is borrowed.
             tokio::select! {
+                biased;
                 _ = lag.changed() => {}
                 _ = written.changed() => {}
                 () = old_enough => {}

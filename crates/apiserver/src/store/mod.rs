@@ -14,6 +14,7 @@ mod disk;
 mod durable;
 mod history;
 mod list;
+mod signal;
 mod watcher;
 
 use std::{
@@ -25,7 +26,6 @@ use std::{
 use jiff::Timestamp;
 use parking_lot::RwLock;
 use serde_json::Value;
-use tokio::sync::watch;
 
 use crate::{
     ApiStatus, Object, Resource,
@@ -34,6 +34,7 @@ use crate::{
 
 use durable::Durable;
 use history::{Change, History};
+use signal::Signal;
 
 pub(crate) use cache::WatchCache;
 pub use cache::WatchCacheLag;
@@ -68,8 +69,8 @@ pub(crate) struct Store(Arc<Shared>);
 struct Shared {
     state: RwLock<State>,
     /// The last revision of each resource, and of any; what wakes watchers.
-    signals: Vec<watch::Sender<u64>>,
-    any: watch::Sender<u64>,
+    signals: Vec<Signal>,
+    any: Signal,
     /// What stands between a write and its publication, if writes are to outlast the process.
     durable: Option<Durable>,
 }
@@ -136,11 +137,10 @@ impl Store {
     }
 
     fn with(state: State, durable: Option<Durable>) -> Self {
-        let revision = state.revision;
         Self(Arc::new(Shared {
             state: RwLock::new(state),
-            signals: Resource::all().map(|_| watch::Sender::new(revision)).collect(),
-            any: watch::Sender::new(revision),
+            signals: Resource::all().map(|_| Signal::default()).collect(),
+            any: Signal::default(),
             durable,
         }))
     }
@@ -243,16 +243,16 @@ impl Shared {
 
     /// Makes a change seen. Returns what history forgot, to be freed after the lock.
     fn publish(&self, state: &mut State, change: Change) -> Vec<Change> {
-        let (resource, revision) = (change.resource(), change.revision);
+        let resource = change.resource();
         let forgotten = state.install(change);
         // Woken before the lock is let go, so that signals come in the order of revisions.
-        self.sender(Some(resource)).send_replace(revision);
-        self.any.send_replace(revision);
+        self.signal(Some(resource)).send();
+        self.any.send();
         forgotten
     }
 
     /// What wakes the watchers of one resource, or of all.
-    fn sender(&self, resource: Option<Resource>) -> &watch::Sender<u64> {
+    fn signal(&self, resource: Option<Resource>) -> &Signal {
         resource.and_then(|resource| self.signals.get(resource.index())).unwrap_or(&self.any)
     }
 }

@@ -1,8 +1,6 @@
 use std::{collections::VecDeque, sync::Arc};
 
-use tokio::sync::watch;
-
-use super::{Store, WatchCache, as_str, history::Change, keys_in, list::then};
+use super::{Store, WatchCache, as_str, history::Change, keys_in, list::then, signal::Listener};
 use crate::{ApiStatus, Object, Reason, Resource, Selection, json::set};
 
 /// At most how many events a watcher takes from history at a time, and how many it looks at for that.
@@ -66,7 +64,7 @@ pub struct Watcher {
     /// Everything up to this revision has been handed out; 0 before the end of the initial events.
     reported: u64,
     pending: VecDeque<WatchEvent>,
-    signal: watch::Receiver<u64>,
+    signal: Listener,
     /// Cache that events come from. `None` if they come from the store as they happen.
     cache: Option<Arc<WatchCache>>,
 }
@@ -92,7 +90,7 @@ impl Store {
         selection: Selection,
         start: WatchStart,
     ) -> Watcher {
-        let signal = self.0.sender(resource).subscribe();
+        let signal = self.0.signal(resource).listen();
         let mut pending = VecDeque::new();
         let state = self.0.state.read();
         let position = match start {

@@ -142,6 +142,7 @@ impl<K: Object> Reflector<K> {
         let relists = initial.is_some() && self.relists.is_pending();
         let mut first_event = relists.then(|| self.clock.sleep(FIRST_EVENT));
         let opened = tokio::select! {
+            biased;
             () = &mut deadline => Err(ApiError::Timeout(format!("watch of {}", self.name))),
             () = expired(&mut first_event) => Err(self.no_first_event()),
             opened = self.source.watch(&options) => opened,
