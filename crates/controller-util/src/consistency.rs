@@ -78,6 +78,11 @@ impl ConsistencyStore {
         Self::new([])
     }
 
+    /// Returns `true` unless the store remembers nothing.
+    pub fn is_enabled(&self) -> bool {
+        !self.caches.is_empty()
+    }
+
     /// Notes that a write on behalf of the owner was answered with `version`.
     ///
     /// A record of an earlier owner of that name is dropped. What is no version is ignored.

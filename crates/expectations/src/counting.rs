@@ -26,6 +26,8 @@ struct Record {
     add: i64,
     /// Deletions to be seen; the same.
     del: i64,
+    /// Creations whose request has not been answered, and has not failed either.
+    unanswered: i64,
     /// When this was set, by the monotonic clock. Counting off and raising do not renew it.
     set_at: Duration,
 }
@@ -54,34 +56,57 @@ impl<K: Key> ControllerExpectations<K> {
 
     fn set(&self, key: &K, add: i64, del: i64) {
         trace!(%key, add, del, "setting expectations");
-        self.records.insert(key.clone(), Record { add, del, set_at: self.clock.monotonic() });
+        self.records
+            .insert(key.clone(), Record { add, del, unanswered: add, set_at: self.clock.monotonic() });
     }
 
     /// Counts off one creation. Nothing happens when nothing is noted for `key`.
     pub fn creation_observed(&self, key: &K) {
-        self.lower(key, 1, 0);
+        self.change(key, |record| record.add = record.add.saturating_sub(1));
+    }
+
+    /// Records that the API server has answered one of the expected creations.
+    ///
+    /// See [`observe_answered_creations`](Self::observe_answered_creations).
+    pub fn creation_answered(&self, key: &K) {
+        self.change(key, |record| record.unanswered = record.unanswered.saturating_sub(1));
+    }
+
+    /// Records that the cache has reached the versions of all creations that were answered: no further event of these is
+    /// awaited. An object that was created and deleted between two lists has none.
+    ///
+    /// There is no upstream counterpart: upstream waits for [`EXPECTATIONS_TIMEOUT`].
+    pub fn observe_answered_creations(&self, key: &K) {
+        self.change(key, |record| record.add = record.add.min(record.unanswered));
     }
 
     /// Counts off one deletion. Nothing happens when nothing is noted for `key`.
     pub fn deletion_observed(&self, key: &K) {
-        self.lower(key, 0, 1);
+        self.change(key, |record| record.del = record.del.saturating_sub(1));
     }
 
-    /// Counts off `add` creations and `del` deletions, below zero if need be.
+    /// Lowers the expectations by `add` creations and `del` deletions that will not happen, below zero if need be.
     pub fn lower(&self, key: &K, add: i64, del: i64) {
-        if let Some(mut record) = self.records.get_mut(key) {
+        self.change(key, |record| {
             record.add = record.add.saturating_sub(add);
+            record.unanswered = record.unanswered.saturating_sub(add);
             record.del = record.del.saturating_sub(del);
-            trace!(%key, add = record.add, del = record.del, "lowered expectations");
-        }
+        });
     }
 
     /// Expects `add` more creations and `del` more deletions. Nothing happens when nothing is noted for `key`.
     pub fn raise(&self, key: &K, add: i64, del: i64) {
-        if let Some(mut record) = self.records.get_mut(key) {
+        self.change(key, |record| {
             record.add = record.add.saturating_add(add);
+            record.unanswered = record.unanswered.saturating_add(add);
             record.del = record.del.saturating_add(del);
-            trace!(%key, add = record.add, del = record.del, "raised expectations");
+        });
+    }
+
+    fn change(&self, key: &K, change: impl FnOnce(&mut Record)) {
+        if let Some(mut record) = self.records.get_mut(key) {
+            change(&mut record);
+            trace!(%key, add = record.add, del = record.del, "changed expectations");
         }
     }
 
@@ -107,7 +132,13 @@ impl<K: Key> ControllerExpectations<K> {
         self.records.get(key).map(|record| (record.add, record.del))
     }
 
-    /// Drops what is noted for `key`, whose object is gone.
+    /// Keys whose expectations have not been fulfilled, among them those that have expired.
+    pub fn unfulfilled(&self) -> Vec<K> {
+        let unfulfilled = self.records.iter().filter(|record| !record.is_fulfilled());
+        unfulfilled.map(|record| record.key().clone()).collect()
+    }
+
+    /// Drops the expectations of `key`, whose object is gone.
     pub fn delete(&self, key: &K) {
         self.records.remove(key);
     }

@@ -57,6 +57,23 @@ impl<K: Key, D: Eq + Hash + Display> UidTrackingExpectations<K, D> {
         self.counts.creation_observed(key);
     }
 
+    /// Records that the API server has answered one of the expected creations.
+    pub fn creation_answered(&self, key: &K) {
+        self.counts.creation_answered(key);
+    }
+
+    /// Records that the cache has reached the versions of all creations that were answered.
+    ///
+    /// See [`ControllerExpectations::observe_answered_creations`].
+    pub fn observe_answered_creations(&self, key: &K) {
+        self.counts.observe_answered_creations(key);
+    }
+
+    /// Keys whose expectations have not been fulfilled, among them those that have expired.
+    pub fn unfulfilled(&self) -> Vec<K> {
+        self.counts.unfulfilled()
+    }
+
     /// Counts off the deletion of `deleted`, if it is expected for `key` and was not seen yet.
     pub fn deletion_observed(&self, key: &K, deleted: &D) {
         if let Some(mut expected) = self.deletions.get_mut(key)

@@ -145,6 +145,7 @@ impl<K: Object> Delivery<K> {
                 None => handler.on_add(object, initial),
             });
         }
+        inside.each(EventHandler::on_replace);
         for registered in &inside.handlers {
             registered.synced.store(true, Ordering::Release);
         }

@@ -15,6 +15,10 @@ pub trait EventHandler<K>: Send + Sync + 'static {
 
     /// An object is gone.
     fn on_delete(&self, deleted: &Deleted<K>);
+
+    /// A relist has replaced the state, and its changes have been handled. An object that was created and deleted since
+    /// the state before was reported by no event.
+    fn on_replace(&self) {}
 }
 
 /// An object that is gone.

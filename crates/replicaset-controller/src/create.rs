@@ -110,6 +110,7 @@ impl Syncer {
         match self.request_pod(creation, name).await {
             Ok(pod) => {
                 self.note_pod_write(creation.owner, &pod);
+                self.expectations.creation_answered(&creation.owner.key());
                 let message = format!("Created pod: {}", pod.key.name);
                 self.event(creation.replica_set, EventType::Normal, "SuccessfulCreate", message);
                 Ok(())
@@ -146,7 +147,7 @@ impl Syncer {
                     if name.requested_before {
                         // One too many if the event is still to come. That is harmless: the next sync waits for the
                         // version of this pod. One too few would hold up the ReplicaSet until expectations expire.
-                        self.expectations.lower(&owner.key(), 1, 0);
+                        self.expectations.creation_observed(&owner.key());
                     }
                     return Ok(pod);
                 }

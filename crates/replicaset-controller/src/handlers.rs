@@ -61,6 +61,12 @@ impl EventHandler<Pod> for Handlers {
             // A resync. Two versions of one object are never the same.
             return;
         }
+        if old.uid != new.uid {
+            // DEVIATION: upstream takes a pod of the same name for the same pod.
+            self.pod_gone(old);
+            self.on_add(new, false);
+            return;
+        }
         let labels_changed = old.labels != new.labels;
         if new.deleted.is_some() {
             // It counts as gone as soon as it is going: a replacement need not wait for its grace period.
@@ -75,7 +81,13 @@ impl EventHandler<Pod> for Handlers {
             && let Some(former) = &old.controller
             && let Some(replica_set) = self.resolve(old, former)
         {
-            self.queue.add(replica_set.metadata.key());
+            let key = replica_set.metadata.key();
+            // DEVIATION: upstream does not count this. If the pod is deleted after it has lost its owner, the event of the
+            // deletion names no owner, and the ReplicaSet waits until the expectation expires.
+            if new.controller.as_ref().is_none_or(|controller| controller.uid != former.uid) {
+                self.syncer.expectations.deletion_observed(&key, &old.key);
+            }
+            self.queue.add(key);
         }
         if let Some(controller) = &new.controller {
             let Some(replica_set) = self.resolve(new, controller) else { return };
@@ -94,6 +106,13 @@ impl EventHandler<Pod> for Handlers {
 
     fn on_delete(&self, deleted: &Deleted<Pod>) {
         self.pod_gone(deleted.object());
+    }
+
+    /// DEVIATION: upstream waits until the expectations expire, if a pod was created and deleted between two lists.
+    fn on_replace(&self) {
+        for key in self.syncer.expectations.unfulfilled() {
+            self.queue.add(key);
+        }
     }
 }
 

@@ -86,6 +86,10 @@ impl Syncer {
 
         Span::current().record("uid", &**replica_set.uid());
 
+        // The cache contains all that was answered.
+        if self.consistency.is_enabled() {
+            self.expectations.observe_answered_creations(key);
+        }
         // Before the pods are listed: a pod that comes in between is in the list, and counting it off first
         // would let us create it once more.
         let expectations_met = self.expectations.satisfied(key);
@@ -108,10 +112,14 @@ impl Syncer {
         });
         let candidates = Candidates::gather(&self.pods, &owner, &selector);
         let links = PodLinks { syncer: self, owner: &owner };
-        let active = claim(&owner, &selector, candidates.active, &links).await.into_result()?;
+        let mut active = claim(&owner, &selector, candidates.active, &links).await.into_result()?;
+        // DEVIATION: upstream counts a pod whose deletion has begun before its adoption as active.
+        let claimed = active.len();
+        active.retain(|pod| pod.deleted.is_none());
+        let terminating = candidates.terminating + claimed - active.len();
 
         let now = self.clock.now();
-        let view = self.view(replica_set, active, candidates.terminating, expectations_met);
+        let view = self.view(replica_set, active, terminating, expectations_met);
         let plan = plan(&view, now);
         let outcome = self.execute(&view, &owner, &plan).await;
 

@@ -16,8 +16,8 @@ use kcm_api::{
 use kcm_clock::{Clock, FakeClock, Random, SeededRandom, Timestamp};
 use kcm_controller_ref_manager::OwnerPatch;
 use kcm_controller_util::{
-    ConsistencyStore, GroupResource, PodControl, PodManifest, ReplicaSetControl, pod_indexers,
-    replica_set_indexers,
+    ConsistencyStore, GroupResource, PodControl, PodManifest, ReplicaSetControl, consistency::ReadVersion,
+    pod_indexers, replica_set_indexers,
 };
 use kcm_events::FakeRecorder;
 use kcm_expectations::UidTrackingExpectations;
@@ -156,6 +156,8 @@ pub(crate) struct Cluster {
     hang_creates: AtomicBool,
     pub(crate) refuse_deletes: Mutex<Vec<(String, ApiError)>>,
     pub(crate) refuse_patches: Mutex<Option<ApiError>>,
+    /// Names of pods that are being deleted, which caches have not seen.
+    pub(crate) deleting: Mutex<Vec<String>>,
     /// Results of uncached reads of pods, one after the other; then there is no pod.
     pub(crate) found_pods: Mutex<VecDeque<Result<Option<Pod>, ApiError>>>,
     /// How the next status writes fail.
@@ -234,7 +236,9 @@ impl PodControl for Cluster {
         if let Some(error) = &*self.refuse_patches.lock() {
             return Err(error.clone());
         }
-        let answer = Pod { resource_version: "2000".into(), ..pod(&key.name) };
+        let is_deleting = self.deleting.lock().iter().any(|name| **name == *key.name);
+        let deleted = if is_deleting { ago(0) } else { None };
+        let answer = Pod { resource_version: "2000".into(), deleted, ..pod(&key.name) };
         Ok(if verb == "adopt" { owned_by(&replica_set("web", 0), answer) } else { relabelled(answer) })
     }
 
@@ -320,18 +324,20 @@ impl World {
     /// A world with nothing in it that draws names from `random`.
     pub(crate) fn with_random(random: Arc<dyn Random>) -> Self {
         let clock = FakeClock::new(now());
-        Self::with(clock.clone(), Arc::new(clock), random, 500)
+        Self::with(clock.clone(), Arc::new(clock), random, 500, true)
     }
 
-    /// One in which a sync creates and deletes at most so many pods.
-    pub(crate) fn with_burst(burst_replicas: usize) -> Self {
+    /// An empty world in which a sync creates and deletes at most so many pods. Only expectations hold syncs up: the
+    /// versions of caches are not compared with those of writes.
+    pub(crate) fn without_consistency(burst_replicas: usize) -> Self {
         let clock = FakeClock::new(now());
-        Self::with(clock.clone(), Arc::new(clock), Arc::new(SeededRandom::new(1)), burst_replicas)
+        let random = Arc::new(SeededRandom::new(1));
+        Self::with(clock.clone(), Arc::new(clock), random, burst_replicas, false)
     }
 
     /// One whose expectations go by a clock of their own.
     pub(crate) fn with_expectations_clock(clock: Arc<dyn Clock>) -> Self {
-        Self::with(FakeClock::new(now()), clock, Arc::new(SeededRandom::new(1)), 500)
+        Self::with(FakeClock::new(now()), clock, Arc::new(SeededRandom::new(1)), 500, true)
     }
 
     fn with(
@@ -339,6 +345,7 @@ impl World {
         expectations_clock: Arc<dyn Clock>,
         random: Arc<dyn Random>,
         burst_replicas: usize,
+        is_consistent: bool,
     ) -> Self {
         let pods = StoreWriter::new(pod_indexers());
         let replica_sets = StoreWriter::new(replica_set_indexers());
@@ -346,13 +353,11 @@ impl World {
         let events = Arc::new(FakeRecorder::new());
         let metrics = Arc::new(Metrics::default());
         let (pod_store, replica_set_store) = (pods.reader(), replica_sets.reader());
-        let consistency = ConsistencyStore::new([
-            (GroupResource::PODS, Arc::new(move || pod_store.last_sync_resource_version()) as _),
-            (
-                GroupResource::REPLICA_SETS,
-                Arc::new(move || replica_set_store.last_sync_resource_version()) as _,
-            ),
-        ]);
+        let versions: [(_, ReadVersion); 2] = [
+            (GroupResource::PODS, Arc::new(move || pod_store.last_sync_resource_version())),
+            (GroupResource::REPLICA_SETS, Arc::new(move || replica_set_store.last_sync_resource_version())),
+        ];
+        let consistency = ConsistencyStore::new(versions.into_iter().filter(|_| is_consistent));
         let syncer = Arc::new(Syncer {
             descriptor: REPLICA_SET,
             clock: Arc::new(clock.clone()),

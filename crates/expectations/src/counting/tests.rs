@@ -222,3 +222,20 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn answered_creations_need_no_event_once_the_cache_is_current() {
+    let (_clock, expectations) = expectations();
+    expectations.expect_creations(&RS, 4);
+    expectations.creation_observed(&RS);
+    expectations.creation_answered(&RS);
+    expectations.creation_answered(&RS);
+    expectations.observe_answered_creations(&RS);
+    assert_eq!(expectations.get(&RS), Some((2, 0)), "two are not answered");
+    expectations.lower(&RS, 1, 0);
+    assert_eq!(expectations.unfulfilled(), [RS]);
+    expectations.creation_answered(&RS);
+    expectations.observe_answered_creations(&RS);
+    assert_eq!(expectations.get(&RS), Some((0, 0)));
+    assert!(expectations.unfulfilled().is_empty());
+}

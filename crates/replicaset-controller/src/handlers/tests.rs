@@ -193,26 +193,58 @@ async fn test_update_pods() {
     let mut reference = (**mine.controller.as_ref().unwrap()).clone();
     reference.block_owner_deletion = None;
     let reworded = Pod { controller: Some(Arc::new(reference)), ..pod("p") };
-    let cases: [(&str, Pod, Pod, &[&str]); 7] = [
-        ("an orphan with new labels: those that select it now", pod("p"), relabelled(pod("p")), &["other"]),
-        ("another controllerRef: the old owner and the new", mine.clone(), its, &["other", "web"]),
+    let (kept, left) = ((1, 1), (1, 0));
+    let cases: [(&str, Pod, Pod, &[&str], (i64, i64)); 7] = [
+        (
+            "an orphan with new labels: those that select it now",
+            pod("p"),
+            relabelled(pod("p")),
+            &["other"],
+            kept,
+        ),
+        ("another controllerRef: the old owner and the new", mine.clone(), its, &["other", "web"], left),
         (
             "controllerRef removed and labels changed: the old owner and whoever selects it now",
             mine.clone(),
             relabelled(pod("p")),
             &["other", "web"],
+            left,
         ),
-        ("controllerRef removed, labels as before: the old owner", mine.clone(), pod("p"), &["web"]),
-        ("adopted: the new owner", pod("p"), mine.clone(), &["web"]),
-        ("an orphan in whom nothing changed that matters: nobody", pod("p"), ready(pod("p"), ago(0)), &[]),
-        ("the same owner in other words: once", mine, reworded, &["web"]),
+        ("controllerRef removed, labels as before: the old owner", mine.clone(), pod("p"), &["web"], left),
+        ("adopted: the new owner", pod("p"), mine.clone(), &["web"], kept),
+        (
+            "an orphan in whom nothing changed that matters: nobody",
+            pod("p"),
+            ready(pod("p"), ago(0)),
+            &[],
+            kept,
+        ),
+        ("the same owner in other words: once", mine, reworded, &["web"], kept),
     ];
-    for (name, old, new, expected) in cases {
+    for (name, old, new, expected, of_web) in cases {
         updated(&world, old, newer(new));
         let (queued, web, other) = outcome(&world).await;
         assert_eq!(queued, expected, "{name}");
-        assert_eq!((web, other), ((1, 1), (1, 1)), "{name}: no update counts as a creation or deletion");
+        assert_eq!((web, other), (of_web, (1, 1)), "{name}");
+        world.syncer.expectations.expect_deletions(&ObjectKey::new("default", "web"), [pod("p").key]);
+        world.syncer.expectations.lower(&ObjectKey::new("default", "web"), -1, 0);
     }
+}
+
+#[tokio::test]
+async fn pod_of_the_same_name_is_a_deletion_and_a_creation() {
+    let (world, web, other) = world();
+    let new = Pod { uid: "another".into(), ..newer(owned_by(&other, pod("p"))) };
+    updated(&world, owned_by(&web, pod("p")), new);
+    assert_eq!(outcome(&world).await, (woken(&["other", "web"]), (1, 0), (0, 1)));
+}
+
+#[tokio::test]
+async fn relist_wakes_those_that_wait_for_an_event() {
+    let (world, _, _) = world();
+    world.syncer.expectations.delete(&ObjectKey::new("default", "other"));
+    EventHandler::<Pod>::on_replace(&world.handlers);
+    assert_eq!(world.take_queued().await, ["web"]);
 }
 
 #[tokio::test]

@@ -76,7 +76,7 @@ async fn test_sync_replica_set_create_failures() {
 /// Upstream: TestSyncReplicaSetDormancy.
 #[tokio::test]
 async fn test_sync_replica_set_dormancy() {
-    let mut world = World::new();
+    let mut world = World::without_consistency(500);
     let subject = replica_set("web", 2);
     let key = world.add_replica_set(&subject);
     world.add_pods(pods_of(&subject, 1));
@@ -104,6 +104,31 @@ async fn test_sync_replica_set_dormancy() {
     *world.cluster.refuse_creates.lock() = None;
     world.catch_up();
     assert_eq!(sync(&world, &key).await.1, "create");
+}
+
+/// A pod that was created and deleted between two lists is reported by no event.
+#[tokio::test]
+async fn creation_without_an_event_is_not_awaited_once_the_cache_is_current() {
+    let mut world = World::new();
+    let key = world.add_replica_set(&settled(2));
+    assert_eq!(sync(&world, &key).await.1, "create x2, status");
+    assert!(sync(&world, &key).await.0.is_err(), "the cache is behind");
+    world.catch_up();
+    assert_eq!(expectations(&world, &key), (2, 0));
+    assert_eq!(sync(&world, &key).await.1, "create x2, status");
+}
+
+/// The API server answers an adoption with a pod whose deletion the cache has not seen.
+#[tokio::test]
+async fn adopted_pod_that_is_being_deleted_is_not_active() {
+    let mut world = World::new();
+    let key = world.add_replica_set(&settled(2));
+    world.add_pods(["a", "b", "c"].map(pod));
+    *world.cluster.fresh.lock() = Some(settled(2));
+    world.cluster.deleting.lock().push("a".to_owned());
+    assert_eq!(sync(&world, &key).await.1, "get, adopt a, adopt b, adopt c, status");
+    let statuses = world.cluster.take_statuses();
+    assert_eq!((statuses[0].status.replicas, statuses[0].status.terminating_replicas), (2, Some(1)));
 }
 
 #[tokio::test]
@@ -192,7 +217,7 @@ async fn delete_pods_allows_missing_ones_and_does_not_wait_for_those_refused() {
 async fn test_controller_burst_replicas() {
     for (name, burst, wanted) in [("burst 5 of 30", 5, 30), ("burst 5 of 12", 5, 12), ("burst 3 of 2", 3, 2)]
     {
-        let mut world = World::with_burst(burst);
+        let mut world = World::without_consistency(burst);
         let key = world.add_replica_set(&replica_set("web", wanted));
         let subject = replica_set("web", wanted);
         let wanted = usize::try_from(wanted).unwrap();
