@@ -118,8 +118,8 @@ impl Scenario {
             }
         }
         incidents.sort_by_key(|incident| incident.at);
-        let short = if large { 3_000 } else { 150 };
-        let history = dice.pick(&[short, short * 3, 100_000]).unwrap_or(100_000);
+        let short = if large { 3_000 } else { 60 };
+        let history = dice.pick(&[short, short * 4, 100_000]).unwrap_or(100_000);
         Self { seed, end, managers, front_ends, history, nodes, workloads, actions, incidents, faults }
     }
 }
@@ -251,7 +251,7 @@ fn fault(dice: &Dice, end: u64) -> Fault {
         (Requests::Watches, harm)
     } else {
         let code = dice.pick(&[409, 429, 500, 503, 504]).unwrap_or(500);
-        let harm = match dice.below(16) {
+        let harm = match dice.below(17) {
             0..=1 => Harm::DelayRequest { time: dice.between(10, 8_000) },
             2..=3 => Harm::DelayAnswer { time: dice.between(10, 8_000) },
             4 => Harm::LoseRequest,
@@ -265,12 +265,12 @@ fn fault(dice: &Dice, end: u64) -> Fault {
             12 => Harm::Webhook { code: 403 },
             13 => Harm::Webhook { code: 500 },
             14 => Harm::Crash { executed: dice.once_in(2) },
-            _ => Harm::Stop { time: dice.between(100, 30_000) },
+            _ => Harm::Stop { time: dice.pick(&[500, 5_000, 25_000, 60_000]).unwrap_or(500) },
         };
         (dice.pick(&writes).unwrap_or(Requests::All), harm)
     };
     let rare = matches!(harm, Harm::Crash { .. } | Harm::Stop { .. } | Harm::Silence { .. });
-    let per_mille = if rare { dice.small(5, 60) } else { dice.pick(&[50, 200, 500, 1000]).unwrap_or(50) };
+    let per_mille = if rare { dice.small(5, 100) } else { dice.pick(&[50, 200, 500, 1000]).unwrap_or(50) };
     let from = if dice.once_in(2) { 0 } else { dice.below(end) };
     let until = if per_mille == 1000 { from + dice.between(500, 20_000) } else { end };
     Fault { requests, harm, per_mille, from, until: until.min(end) }

@@ -11,6 +11,9 @@ use crate::{
     users::resource,
 };
 
+/// Effect of a Deployment that is held (see [`is_held`]).
+pub(crate) const HELD: &str = "held";
+
 /// State of the objects that controllers are responsible for.
 pub(crate) struct Snapshot<'a> {
     scenario: &'a Scenario,
@@ -89,6 +92,9 @@ impl<'a> Snapshot<'a> {
         let wrong = |what: String| Some(format!("{} {what}", describe(deployment)));
         let own: Vec<&Object> =
             self.sets.iter().map(AsRef::as_ref).filter(|set| is_of(set, deployment)).collect();
+        if is_held(deployment, &own) {
+            return None;
+        }
         let new: Vec<&&Object> = own.iter().filter(|set| is_of_template(set, deployment)).collect();
         let [new] = new[..] else {
             return wrong(format!("has {} new ReplicaSets", new.len()));
@@ -137,6 +143,10 @@ impl<'a> Snapshot<'a> {
             });
             if is_deployment {
                 let own = self.sets.iter().filter(|set| is_of(set, object));
+                if is_held(object, &own.clone().map(AsRef::as_ref).collect::<Vec<_>>()) {
+                    effect.insert(Workload::name(at), json!(HELD));
+                    continue;
+                }
                 let new = own.clone().filter(|set| is_of_template(set, object));
                 told["new"] = new.map(|set| set_effect(set, object)).collect();
                 told["conditions"] = conditions(value);
@@ -159,6 +169,16 @@ impl<'a> Snapshot<'a> {
         }
         json!(count)
     }
+}
+
+/// `true` if the Deployment is taken to be scaled for as long as its size stays: its only active ReplicaSet has the right
+/// size, and an annotation with another one (US-4.8b).
+fn is_held(deployment: &Object, own: &[&Object]) -> bool {
+    let mut active = own.iter().filter(|set| replicas(set.value()) > 0);
+    let (Some(set), None) = (active.next(), active.next()) else { return false };
+    let wanted = replicas(deployment.value());
+    let noted = set.annotation("deployment.kubernetes.io/desired-replicas");
+    replicas(set.value()) == wanted && noted.is_some_and(|noted| noted != wanted.to_string())
 }
 
 /// Annotations that users set. What the controller notes depends on the number of rollouts, and on which of several

@@ -6,6 +6,7 @@
 use std::{
     collections::BTreeMap,
     fmt,
+    pin::pin,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -18,7 +19,7 @@ use kcm_apiserver::WatchCacheLag;
 use kcm_clock::{Clock, Sleep};
 use kcm_controller_util::{SyncMetrics, SyncResult};
 use parking_lot::Mutex;
-use tokio::sync::watch;
+use tokio::sync::Notify;
 
 use crate::draw::Dice;
 
@@ -29,12 +30,12 @@ pub(crate) struct Host {
     /// Time by which the wall clock is ahead.
     skew: Mutex<SignedDuration>,
     /// Number of incidents that keep the host off the network.
-    cuts: watch::Sender<u32>,
+    cuts: Count,
 }
 
 impl Host {
     pub(crate) fn new(clock: Arc<dyn Clock>) -> Arc<Self> {
-        Arc::new(Self { clock, skew: Mutex::default(), cuts: watch::Sender::new(0) })
+        Arc::new(Self { clock, skew: Mutex::default(), cuts: Count::default() })
     }
 
     pub(crate) fn step_wall_clock(&self, by: SignedDuration) {
@@ -43,30 +44,59 @@ impl Host {
     }
 
     pub(crate) fn cut(&self) {
-        self.cuts.send_modify(|cuts| *cuts += 1);
+        self.cuts.raise();
     }
 
     pub(crate) fn reconnect(&self) {
-        self.cuts.send_modify(|cuts| *cuts = cuts.saturating_sub(1));
+        self.cuts.lower();
     }
 
     pub(crate) fn heal(&self) {
-        self.cuts.send_replace(0);
+        self.cuts.clear();
         *self.skew.lock() = SignedDuration::ZERO;
     }
 
     /// Waits until packets pass.
     pub(crate) async fn connected(&self) {
-        wait_for(&self.cuts, |cuts| *cuts == 0).await;
+        self.cuts.zero().await;
     }
 }
 
-async fn wait_for<T: Send + Sync>(sender: &watch::Sender<T>, mut is_so: impl FnMut(&T) -> bool + Send) {
-    if is_so(&sender.borrow()) {
-        return;
+/// A number that can be waited for to become zero. Those that wait are woken in the order in which they came.
+#[derive(Debug, Default)]
+struct Count {
+    value: Mutex<u32>,
+    zero: Notify,
+}
+
+impl Count {
+    fn raise(&self) {
+        *self.value.lock() += 1;
     }
-    // The sender is borrowed, so it is not gone.
-    let _ = sender.subscribe().wait_for(|value| is_so(value)).await;
+
+    fn lower(&self) {
+        let mut value = self.value.lock();
+        *value = value.saturating_sub(1);
+        if *value == 0 {
+            self.zero.notify_waiters();
+        }
+    }
+
+    fn clear(&self) {
+        *self.value.lock() = 0;
+        self.zero.notify_waiters();
+    }
+
+    async fn zero(&self) {
+        loop {
+            let mut notified = pin!(self.zero.notified());
+            notified.as_mut().enable();
+            if *self.value.lock() == 0 {
+                return;
+            }
+            notified.await;
+        }
+    }
 }
 
 /// One life of a manager.
@@ -79,7 +109,7 @@ pub(crate) struct Process {
     pub(crate) dice: Dice,
     is_dead: AtomicBool,
     /// Number of reasons for which the process is stopped.
-    stops: watch::Sender<u32>,
+    stops: Count,
     /// Identity under which the process holds the lease.
     identity: Mutex<Option<String>>,
     views: Mutex<Views>,
@@ -121,7 +151,7 @@ impl Process {
             host: Arc::clone(host),
             dice: Dice::new(seed),
             is_dead: AtomicBool::new(false),
-            stops: watch::Sender::new(0),
+            stops: Count::default(),
             identity: Mutex::default(),
             views: Mutex::default(),
         })
@@ -136,20 +166,20 @@ impl Process {
     }
 
     pub(crate) fn stop(&self) {
-        self.stops.send_modify(|stops| *stops += 1);
+        self.stops.raise();
     }
 
     pub(crate) fn resume(&self) {
-        self.stops.send_modify(|stops| *stops = stops.saturating_sub(1));
+        self.stops.lower();
     }
 
     pub(crate) fn resume_for_good(&self) {
-        self.stops.send_replace(0);
+        self.stops.clear();
     }
 
     /// Waits until the process runs; for ever if it is dead.
     pub(crate) async fn running(&self) {
-        wait_for(&self.stops, |stops| *stops == 0).await;
+        self.stops.zero().await;
         if self.is_dead() {
             std::future::pending::<()>().await;
         }

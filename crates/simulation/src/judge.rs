@@ -18,7 +18,11 @@ use kcm_stories::{
 use parking_lot::Mutex;
 use serde_json::Value;
 
-use crate::{host::Process, scenario::Scenario};
+use crate::{
+    host::Process,
+    ledger::Ledger,
+    scenario::{Incident, Scenario},
+};
 
 /// Origin of a request.
 #[derive(Debug, Clone)]
@@ -51,6 +55,8 @@ pub(crate) struct Judge {
     /// Duration for which a leader may write after a renewal.
     term: Duration,
     exempt: BTreeSet<Invariant>,
+    /// `true` if wall clocks step in the scenario.
+    steps_clocks: bool,
     state: Mutex<State>,
 }
 
@@ -58,6 +64,7 @@ pub(crate) struct Judge {
 struct State {
     watcher: Option<Watcher>,
     invariants: Invariants,
+    ledger: Ledger,
     /// Sender of the request that is being executed.
     sender: Option<Sender>,
     /// Identity of the holder of the lease and time of its last renewal.
@@ -81,7 +88,9 @@ impl Judge {
     pub(crate) fn new(clock: Arc<dyn Clock>, scenario: &Scenario) -> Arc<Self> {
         let term = Duration::from_secs(scenario.managers.lease * 2 / 3);
         let exempt = exemptions(scenario);
-        Arc::new(Self { clock, term, exempt, state: Mutex::default() })
+        let is_step = |incident: &Incident| matches!(incident, Incident::ClockStep { .. });
+        let steps_clocks = scenario.incidents.iter().any(|one| is_step(&one.event));
+        Arc::new(Self { clock, term, exempt, steps_clocks, state: Mutex::default() })
     }
 
     /// Judges what happens to `server` from now on.
@@ -165,12 +174,21 @@ impl Judge {
         }
         let changes: Vec<Change<'_>> = caused.iter().filter_map(change).collect();
         // A sync may have begun right before what others did within the same millisecond.
-        let since = sender.basis.min(now.saturating_sub(INSTANT).unwrap_or(now));
+        let since = sender.basis.min(now);
+        let since = since.saturating_sub(INSTANT).unwrap_or(since);
         let basis = Basis { now, since };
         state.invariants.manager(&entry, &changes, basis);
         self.take_violations(&mut state, &entry, basis);
         for event in &caused {
             state.touch(event, now);
+            let is_status = entry.subresource == "status";
+            if let Some(what) = state.ledger.apply(event, basis, Some(is_status)) {
+                let rule = if what.contains("reports") { "true-status" } else { "ownership" };
+                // Pods become available by wall clocks.
+                if rule == "ownership" || !self.steps_clocks {
+                    state.find(rule, what, now);
+                }
+            }
         }
         // The status of a Deployment is written after its ReplicaSet was created, also if it says so already (US-4.8).
         let owner = entry.body.as_ref().and_then(|body| body.pointer("/metadata/ownerReferences/0/name"));
@@ -296,6 +314,7 @@ impl State {
         });
         if is_known && let Some(change) = change(event) {
             self.invariants.others(change, now);
+            self.ledger.apply(event, Basis::current(now), None);
             self.touch(event, now);
         }
     }
@@ -321,13 +340,13 @@ impl State {
             let path = format!("/{}/{what}", write.namespace);
             self.failed.iter().any(|failed| failed.contains(&path))
         };
+        let key = format!("{} {}/{}", write.resource, write.namespace, write.name);
+        let is_unseen = self.touched.get(&key).is_some_and(|touched| *touched >= basis.since);
         match violation.invariant {
             // What was done and not answered, or not seen, is done again. Each time that a ReplicaSet cannot be created, the status of
             // the Deployment is written, also if it says so already (US-4.8). Times in a status are exact in memory and
             // whole seconds on the wire (US-4.12).
             Invariant::IdleWrite => {
-                let key = format!("{} {}/{}", write.resource, write.namespace, write.name);
-                let is_unseen = self.touched.get(&key).is_some_and(|touched| *touched >= basis.since);
                 is_unseen
                     || failed(&format!("{}/{}", write.resource, write.name))
                     || write.resource == "deployments"
@@ -335,6 +354,8 @@ impl State {
             }
             // A creation that was not answered is repeated.
             Invariant::CreatedTwice => failed("replicasets"),
+            // A pod may be orphaned while its deletion is on its way.
+            Invariant::DeletedInUse => write.resource == "pods" && is_unseen,
             _ => false,
         }
     }
@@ -415,6 +436,8 @@ fn exemptions(scenario: &Scenario) -> BTreeSet<Invariant> {
     if pauses {
         // The cleanup uses the ReplicaSets from before a paused Deployment was scaled (US-4.7, US-4.13).
         exempt.insert(Invariant::DeletedInUse);
+        // And if that deletes all, revisions start again.
+        exempt.insert(Invariant::Revisions);
     }
     exempt
 }

@@ -16,7 +16,7 @@
 //! | the network, and what happens to requests | `network.rs` |
 //! | managers with elections | `managers.rs` |
 //! | users | `users.rs` |
-//! | judging each write | `judge.rs` |
+//! | judging each write | `judge.rs`, `ledger.rs` |
 //! | judging the end | `effect.rs` |
 //! | making scenarios small | `shrink.rs` |
 //!
@@ -28,6 +28,7 @@ mod draw;
 mod effect;
 mod host;
 mod judge;
+mod ledger;
 mod managers;
 mod network;
 mod scenario;

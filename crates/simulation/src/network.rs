@@ -74,6 +74,7 @@ impl Network {
         }
     }
 
+    /// Draws the front end that serves a request.
     fn front_end(&self, process: &Process) -> Option<&(ApiService, WatchCacheLag)> {
         self.front_ends.get(process.dice.index(self.front_ends.len()))
     }
@@ -151,7 +152,8 @@ impl Link {
         let is_write = !parts.method.is_safe();
         let mut harm = network.draw(process, &kinds, is_write);
         if let Some(Harm::Stop { time }) = harm {
-            self.fleet.stop(process, self.duration(time));
+            let time = Duration::from_millis(process.dice.between(time / 2, time));
+            self.fleet.stop(process, time);
             process.running().await;
             harm = None;
         }
@@ -176,6 +178,7 @@ impl Link {
             }
             let path = parts.uri.path().to_owned();
             let Some((service, lag)) = network.front_end(process) else { return Err(broken()) };
+            network.judge.note(&format!("{process:?} watches {path}, {harm:?}, lag {:?}", lag.get()));
             let answer = network.read(service, Request::from_parts(parts, Full::new(body))).await?;
             return Ok(self.watch(&path, answer, harm, lag));
         }

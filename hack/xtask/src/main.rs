@@ -45,9 +45,11 @@ tasks:
       KUBE_CONTROLLER_MANAGER, without --server etcd and kube-apiserver in KUBEBUILDER_ASSETS; --against compares
       with recorded runs, --dir keeps the programs' files
 
-  simulate [--seeds A..B] [--minutes N] [--jobs N] [--no-shrink] [--file SCENARIO] [--log]
+  simulate [--seeds A..B] [--minutes N] [--jobs N] [--no-shrink] [--twice] [--file SCENARIO]
+      [--log]
       run whole clusters in simulated time, drawn from seeds, and shrink the first that violates a rule, see
-      docs/simulation.md; --file runs a scenario from a file, --log prints every write of one; run it as
+      docs/simulation.md; --twice compares two runs of each seed, --file runs a scenario from a file, --log prints
+      every write of one; run it as
       cargo run --release -p xtask -- simulate";
 
 #[derive(Debug, Error)]

@@ -60,6 +60,15 @@ pub(super) struct Model {
     deployments: BTreeMap<String, KnownDeployment>,
     sets: BTreeMap<String, KnownSet>,
     pods: HashMap<String, Pod>,
+    /// Since when each pod exists, and since when it is ready.
+    since: HashMap<String, PodTimes>,
+}
+
+/// Times of a pod.
+#[derive(Debug, Clone, Copy)]
+struct PodTimes {
+    created: Timestamp,
+    ready: Option<Timestamp>,
 }
 
 #[derive(Debug, Default)]
@@ -103,8 +112,6 @@ pub(super) struct Pods {
     pub(super) active: i32,
     /// Of those, that are ready.
     pub(super) ready: i32,
-    /// That have not finished, those on their way out among them.
-    pub(super) unfinished: i32,
 }
 
 impl Model {
@@ -178,6 +185,12 @@ impl Model {
         by_manager: bool,
     ) -> Option<Pod> {
         let old = if gone { self.pods.remove(uid) } else { self.pods.insert(uid.to_owned(), new.clone()) };
+        if gone {
+            self.since.remove(uid);
+        } else {
+            let times = self.since.entry(uid.to_owned()).or_insert(PodTimes { created: now, ready: None });
+            times.ready = new.ready.then_some(times.ready.unwrap_or(now));
+        }
         let owner = new.is.controller().filter(|_| !gone);
         if let Some(set) = old.as_ref().and_then(|old| old.is.controller()) {
             let kept = owner == Some(set);
@@ -236,12 +249,27 @@ impl Model {
         self.sets.len()
     }
 
+    /// Number of unfinished pods that a writer may know of.
+    pub(super) fn unfinished_seen(&self, set: &KnownSet, basis: Basis) -> i32 {
+        let is_seen = |uid: &&String| {
+            let times = self.since.get(*uid);
+            !basis.is_old() || times.is_some_and(|times| times.created <= basis.since)
+        };
+        let seen = set.pods.iter().filter(is_seen).filter_map(|uid| self.pods.get(uid));
+        i32::try_from(seen.filter(|pod| !pod.finished).count()).unwrap_or(i32::MAX)
+    }
+
+    /// `true` if a writer may know a pod as one that is not ready.
+    pub(super) fn was_unready(&self, uid: &str, basis: Basis) -> bool {
+        let ready = self.since.get(uid).and_then(|times| times.ready);
+        basis.is_old() && ready.is_some_and(|ready| ready >= basis.since)
+    }
+
     pub(super) fn pods_of(&self, set: &KnownSet) -> Pods {
         let mut count = Pods::default();
         for pod in set.pods.iter().filter_map(|uid| self.pods.get(uid)) {
             count.active += i32::from(pod.is_active());
             count.ready += i32::from(pod.is_active() && pod.ready);
-            count.unfinished += i32::from(!pod.finished);
         }
         count
     }
@@ -288,7 +316,6 @@ impl KnownSet {
         lost.fold(pods, |pods, (_, loss)| Pods {
             active: pods.active + i32::from(loss.active),
             ready: pods.ready + i32::from(loss.ready),
-            ..pods
         })
     }
 }

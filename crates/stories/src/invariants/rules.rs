@@ -156,9 +156,10 @@ fn needed_pod(model: &Model, pod: &Pod, basis: Basis) -> Option<Found> {
         return None;
     }
     let (left, wanted) = (set.with_lost(model.pods_of(set), basis), set.smallest(basis));
+    let was_unready = model.was_unready(&pod.is.uid, basis);
     let how = if left.active < wanted {
         format!("{} pods are left, and {wanted} wanted", left.active)
-    } else if pod.ready && left.ready < wanted {
+    } else if pod.ready && !was_unready && left.ready < wanted {
         format!("{} ready pods are left of {}, and {wanted} wanted", left.ready, left.active)
     } else {
         return None;
@@ -238,7 +239,7 @@ fn recreate_overlap(
         return None;
     }
     let others = model.sets_of(deployment).filter(|set| set.now.is.uid != new.is.uid);
-    let left: i32 = others.map(|set| model.pods_of(set).unfinished).sum();
+    let left: i32 = others.map(|set| model.unfinished_seen(set, basis)).sum();
     (left > 0).then(|| Found {
         invariant: Invariant::RecreateOverlap,
         object: deployment.now.is.describe(),

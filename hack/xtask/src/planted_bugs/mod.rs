@@ -18,7 +18,7 @@ use kcm_simulation::SimulationError;
 use thiserror::Error;
 
 use self::patch::{Patch, PatchError, VARIABLE};
-use crate::simulate::{Seed, each_seed};
+use crate::simulate::{Seed, each_seed, run};
 
 /// Seeds within which each bug must be found.
 pub const SEEDS: u64 = 2000;
@@ -101,7 +101,7 @@ impl Task {
         let copy = self.folder.clone().unwrap_or_else(|| temporary.path().to_owned());
         copy_tree(&tree, &copy)?;
         plant(&patches, &tree, &copy)?;
-        let build = Command::new(env!("CARGO"))
+        let build = Command::new("cargo")
             .args(["build", "--release", "--locked", "--package", "xtask"])
             .env("CARGO_TARGET_DIR", copy.join("target"))
             .current_dir(&copy)
@@ -143,6 +143,7 @@ pub fn find(jobs: usize) -> Result<(), TaskError> {
     let found = each_seed(
         0..SEEDS,
         jobs,
+        run,
         |Seed { seed, outcome }| match outcome {
             Err(error) => Some(Err(error)),
             Ok(outcome) if outcome.is_good() => None,

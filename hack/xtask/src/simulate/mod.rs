@@ -14,7 +14,7 @@ use std::{
 };
 
 use kcm_clock::{Clock, RealClock};
-use kcm_simulation::{Outcome, Scenario, ScenarioError, SimulationError};
+use kcm_simulation::{Finding, Outcome, Scenario, ScenarioError, SimulationError};
 use thiserror::Error;
 
 /// Seeds that are run unless the command says otherwise.
@@ -32,7 +32,7 @@ pub struct Task {
     file: Option<PathBuf>,
     log: bool,
     shrink: bool,
-    keep_going: bool,
+    twice: bool,
 }
 
 /// A simulation that found something, or could not be run.
@@ -59,15 +59,8 @@ impl Task {
     /// Parses the words after `simulate`; `None` if they make no sense.
     pub fn parse(words: &[&str]) -> Option<Self> {
         let jobs = thread::available_parallelism().map_or(1, NonZero::get);
-        let mut task = Self {
-            seeds: SEEDS,
-            minutes: None,
-            jobs,
-            file: None,
-            log: false,
-            shrink: true,
-            keep_going: false,
-        };
+        let mut task =
+            Self { seeds: SEEDS, minutes: None, jobs, file: None, log: false, shrink: true, twice: false };
         let mut words = words.iter();
         while let Some(word) = words.next() {
             match *word {
@@ -80,7 +73,7 @@ impl Task {
                 "--file" => task.file = Some((*words.next()?).into()),
                 "--log" => task.log = true,
                 "--no-shrink" => task.shrink = false,
-                "--keep-going" => task.keep_going = true,
+                "--twice" => task.twice = true,
                 _ => return None,
             }
         }
@@ -103,9 +96,11 @@ impl Task {
         let limit = self.minutes.map(|minutes| Duration::from_secs(minutes * 60));
         let mut failed = Vec::new();
         let (mut done, mut writes, mut shown) = (0_u64, 0_u64, Duration::ZERO);
+        let run = if self.twice { run_twice } else { run };
         let broken = each_seed(
             self.seeds.clone(),
             self.jobs,
+            run,
             |Seed { seed, outcome }| {
                 let elapsed = clock.monotonic();
                 let outcome = match outcome {
@@ -175,10 +170,28 @@ fn seeds(text: &str) -> Option<Range<u64>> {
     }
 }
 
+/// Runs a seed.
+pub(crate) fn run(seed: u64) -> Result<Outcome, SimulationError> {
+    Scenario::draw(seed).run()
+}
+
+/// Runs a seed twice. Different logs are a finding.
+fn run_twice(seed: u64) -> Result<Outcome, SimulationError> {
+    let scenario = Scenario::draw(seed);
+    let (mut outcome, again) = (scenario.run_once()?, scenario.run_once()?);
+    let mut lines = outcome.log.iter().zip(&again.log);
+    if let Some((one, other)) = lines.find(|(one, other)| one != other) {
+        let what = format!("{one}, and the second time {other}");
+        outcome.findings.push(Finding { rule: "reproducible".to_owned(), what });
+    }
+    Ok(outcome)
+}
+
 /// Runs seeds on `jobs` threads and shows each outcome, until `is_over` or until `show` returns something.
 pub(crate) fn each_seed<T>(
     seeds: Range<u64>,
     jobs: usize,
+    run: fn(u64) -> Result<Outcome, SimulationError>,
     mut show: impl FnMut(Seed) -> Option<T>,
     is_over: impl Fn() -> bool,
 ) -> Option<T> {
@@ -194,7 +207,7 @@ pub(crate) fn each_seed<T>(
                     if seed >= seeds.end || stop.load(Ordering::Relaxed) {
                         return;
                     }
-                    let outcome = Scenario::draw(seed).run();
+                    let outcome = run(seed);
                     if sender.send(Seed { seed, outcome }).is_err() {
                         return;
                     }

@@ -1,0 +1,177 @@
+//! Pods and their owners as the judge has seen them, for rules that need their history.
+
+use std::collections::BTreeMap;
+
+use jiff::{SignedDuration, Timestamp};
+use kcm_apiserver::{Object, OwnerReference, Resource, WatchEvent};
+use kcm_stories::invariants::Basis;
+use serde_json::Value;
+
+/// Time that the whole seconds of a condition can hide.
+const SECOND: SignedDuration = SignedDuration::from_secs(1);
+
+/// Everything that has been seen of pods, ReplicaSets, ReplicationControllers and Deployments, by UID.
+#[derive(Debug, Default)]
+pub(crate) struct Ledger {
+    pods: BTreeMap<String, Pod>,
+    objects: BTreeMap<String, Known>,
+}
+
+#[derive(Debug, Default)]
+struct Pod {
+    owner: Option<String>,
+    /// Time since which the pod is ready and active.
+    ready: Option<Timestamp>,
+    /// Time at which it was ready and active last, and since when it was so.
+    lost: Option<(Timestamp, Timestamp)>,
+}
+
+/// An object that owns others, or is owned.
+#[derive(Debug)]
+struct Known {
+    name: String,
+    owner: Option<String>,
+    labels: Value,
+    selector: Value,
+    deleting: Option<Timestamp>,
+    /// Time of the last change of labels or owner.
+    changed: Timestamp,
+}
+
+impl Ledger {
+    /// Takes a change in. Returns the rule that it breaks, if it is a manager's. `write` is `None` for a change by others,
+    /// and `Some(true)` for a write of a status.
+    pub(crate) fn apply(&mut self, event: &WatchEvent, basis: Basis, write: Option<bool>) -> Option<String> {
+        let object = event.object()?;
+        let is_gone = matches!(event, WatchEvent::Deleted(_));
+        let resource = object.resource();
+        let is_set = matches!(resource, Resource::REPLICA_SETS | Resource::REPLICATION_CONTROLLERS);
+        if !is_set && !matches!(resource, Resource::PODS | Resource::DEPLOYMENTS) {
+            return None;
+        }
+        let found = if write.is_some() && !is_gone { self.wrong_owner(object, basis) } else { None };
+        if resource == Resource::PODS {
+            self.apply_pod(object, is_gone, basis.now);
+        }
+        self.apply_object(object, is_gone, basis.now);
+        let is_status = is_set && write == Some(true) && !is_gone;
+        found.or_else(|| if is_status { self.wrong_status(object, basis) } else { None })
+    }
+
+    fn apply_object(&mut self, object: &Object, is_gone: bool, now: Timestamp) {
+        let value = object.value();
+        let (owner, labels) = (controller(object), value["metadata"]["labels"].clone());
+        let old = self.objects.get(object.uid());
+        let is_same = old.is_some_and(|old| old.owner == owner && old.labels == labels);
+        let changed = old.filter(|_| is_same).map_or(now, |old| old.changed);
+        let is_deleting = is_gone || object.is_deleting();
+        let deleting = old.and_then(|old| old.deleting).or(is_deleting.then_some(now));
+        let known = Known {
+            name: format!("{} {}/{}", object.resource().plural(), object.namespace(), object.name()),
+            owner,
+            labels,
+            selector: value["spec"]["selector"].clone(),
+            deleting,
+            changed,
+        };
+        self.objects.insert(object.uid().to_owned(), known);
+    }
+
+    fn apply_pod(&mut self, object: &Object, is_gone: bool, now: Timestamp) {
+        let value = object.value();
+        let status = &value["status"];
+        let conditions = status["conditions"].as_array().map_or(&[][..], Vec::as_slice);
+        let is_ready = conditions.iter().any(|one| one["type"] == "Ready" && one["status"] == "True");
+        let is_finished = matches!(status["phase"].as_str(), Some("Succeeded" | "Failed"));
+        let owner = controller(object);
+        let pod = self.pods.entry(object.uid().to_owned()).or_default();
+        let counts = is_ready && !is_finished && !is_gone && !object.is_deleting();
+        let is_same_owner = pod.owner == owner;
+        match (pod.ready, counts && is_same_owner) {
+            (Some(since), false) => {
+                pod.lost = Some((now, since));
+                pod.ready = None;
+            }
+            (None, true) => pod.ready = Some(now),
+            _ => {}
+        }
+        if counts && !is_same_owner {
+            // It becomes another's, ready as it is.
+            pod.ready = Some(conditions.iter().find(|one| one["type"] == "Ready").map_or(now, transition));
+        }
+        pod.owner = owner.or_else(|| pod.owner.take());
+    }
+
+    /// An adoption or a release that breaks the rules.
+    fn wrong_owner(&self, object: &Object, basis: Basis) -> Option<String> {
+        let old = self.objects.get(object.uid())?;
+        let new = controller(object);
+        if old.owner == new {
+            return None;
+        }
+        // A decision may be based on labels and owners that have changed since.
+        let is_old = old.changed >= basis.since;
+        let what = |why: &str| Some(format!("{} {why}", old.name));
+        match new.as_ref().map(|new| self.objects.get(new)) {
+            None => {
+                let owner = self.objects.get(old.owner.as_ref()?)?;
+                let matches = selects(&owner.selector, &old.labels);
+                if matches && !is_old { what("is released although its labels match") } else { None }
+            }
+            Some(None) => what("is adopted by an owner that does not exist"),
+            Some(Some(owner)) if owner.deleting.is_some_and(|since| since < basis.since) => {
+                what("is adopted by an owner that is being deleted")
+            }
+            Some(Some(_)) if old.deleting.is_some_and(|since| since < basis.since) => {
+                what("is adopted while it is being deleted")
+            }
+            Some(Some(owner)) if !is_old && !selects(&owner.selector, &old.labels) => {
+                what("is adopted although its labels do not match")
+            }
+            Some(Some(_)) => None,
+        }
+    }
+
+    /// A status that reports more than there was.
+    fn wrong_status(&self, set: &Object, basis: Basis) -> Option<String> {
+        let value = set.value();
+        let reported = |field: &str| value["status"][field].as_u64().unwrap_or(0);
+        let wait = value["spec"]["minReadySeconds"].as_i64().unwrap_or(0);
+        let own = || self.pods.values().filter(|pod| pod.owner.as_deref() == Some(set.uid()));
+        // A pod that was lost since may be unknown to the writer.
+        let since = |pod: &Pod| {
+            let lost = pod.lost.filter(|(lost, _)| *lost >= basis.since).map(|(_, since)| since);
+            pod.ready.into_iter().chain(lost).min()
+        };
+        let ready = own().filter_map(since).count() as u64;
+        let waited =
+            |since: &Timestamp| basis.now.duration_since(*since) + SECOND >= SignedDuration::from_secs(wait);
+        let available = own().filter_map(since).filter(waited).count() as u64;
+        let name = set.name();
+        if reported("readyReplicas") > ready {
+            let reported = reported("readyReplicas");
+            return Some(format!("{name} reports {reported} ready pods and has {ready}"));
+        }
+        if reported("availableReplicas") > available {
+            let reported = reported("availableReplicas");
+            return Some(format!("{name} reports {reported} available pods and has {available}"));
+        }
+        None
+    }
+}
+
+fn controller(object: &Object) -> Option<String> {
+    let controller = object.owner_references().find(|owner: &OwnerReference<'_>| owner.controller);
+    controller.map(|owner| owner.uid.to_owned())
+}
+
+fn transition(condition: &Value) -> Timestamp {
+    let time = condition["lastTransitionTime"].as_str().and_then(|time| time.parse().ok());
+    time.unwrap_or(Timestamp::MIN)
+}
+
+/// `true` if a selector of the scenarios, which have only labels to match, selects `labels`.
+fn selects(selector: &Value, labels: &Value) -> bool {
+    let wanted = selector.get("matchLabels").unwrap_or(selector);
+    wanted.as_object().is_some_and(|wanted| wanted.iter().all(|(name, value)| labels[name] == *value))
+}
