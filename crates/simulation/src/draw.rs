@@ -98,6 +98,15 @@ impl Scenario {
             };
             actions.push(At { at, event: action(&dice, &workloads, large) });
         }
+        // A stray pod that an owner on its way out could adopt.
+        let strays = actions.iter().filter_map(|action| match action.event {
+            Action::Delete { workload, policy: Policy::Foreground } => {
+                Some(At { at: action.at + dice.below(1_500), event: Action::StrayPod { workload } })
+            }
+            _ => None,
+        });
+        let strays: Vec<_> = strays.filter(|_| dice.once_in(2)).collect();
+        actions.extend(strays);
         actions.sort_by_key(|action| action.at);
         let front_ends = dice.pick(&[1, 1, 2, 3]).unwrap_or(1);
         let mut incidents = Vec::new();

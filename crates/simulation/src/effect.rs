@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use crate::{
     judge::replicas,
+    ledger::selects,
     scenario::{DOOMED, Scenario, Workload, WorkloadKind},
     users::resource,
 };
@@ -61,9 +62,22 @@ impl<'a> Snapshot<'a> {
                 return Some(format!("{} is still being deleted", describe(object)));
             }
         }
-        self.sets.iter().find_map(|set| self.unfinished_set(set)).or_else(|| {
-            deployments.map(AsRef::as_ref).find_map(|deployment| self.unfinished_deployment(deployment))
-        })
+        self.sets
+            .iter()
+            .find_map(|set| self.unfinished_set(set))
+            .or_else(|| {
+                deployments
+                    .clone()
+                    .map(AsRef::as_ref)
+                    .find_map(|deployment| self.unfinished_deployment(deployment))
+            })
+            .or_else(|| {
+                let active: Vec<&Object> =
+                    self.pods.iter().map(AsRef::as_ref).filter(|pod| is_active(pod)).collect();
+                let sets: Vec<&Object> = self.sets.iter().map(AsRef::as_ref).collect();
+                let deployments: Vec<&Object> = deployments.map(AsRef::as_ref).collect();
+                wrong_owner(&active, &sets).or_else(|| wrong_owner(&sets, &deployments))
+            })
     }
 
     fn unfinished_set(&self, set: &Object) -> Option<String> {
@@ -96,8 +110,9 @@ impl<'a> Snapshot<'a> {
             return None;
         }
         let new: Vec<&&Object> = own.iter().filter(|set| is_of_template(set, deployment)).collect();
-        let [new] = new[..] else {
-            return wrong(format!("has {} new ReplicaSets", new.len()));
+        // There can be several, if an orphan was adopted.
+        let Some(new) = new.iter().find(|set| replicas(set.value()) == wanted).or(new.first()) else {
+            return wrong("has no new ReplicaSet".to_owned());
         };
         if replicas(new.value()) != wanted {
             return wrong(format!("wants {wanted} and its new ReplicaSet {}", replicas(new.value())));
@@ -147,8 +162,10 @@ impl<'a> Snapshot<'a> {
                     effect.insert(Workload::name(at), json!(HELD));
                     continue;
                 }
-                let new = own.clone().filter(|set| is_of_template(set, object));
-                told["new"] = new.map(|set| set_effect(set, object)).collect();
+                let mut new = own.clone().filter(|set| is_of_template(set, object));
+                let wanted = replicas(value);
+                let new = new.clone().find(|set| replicas(set.value()) == wanted).or_else(|| new.next());
+                told["new"] = new.map_or(Value::Null, |set| set_effect(set, object));
                 told["conditions"] = conditions(value);
                 told["active"] = json!(own.filter(|set| replicas(set.value()) > 0).count());
             }
@@ -171,14 +188,22 @@ impl<'a> Snapshot<'a> {
     }
 }
 
-/// `true` if the Deployment is taken to be scaled for as long as its size stays: its only active ReplicaSet has the right
-/// size, and an annotation with another one (US-4.8b).
+/// `true` if the Deployment is taken to be scaled for as long as its size stays, and nothing is left to scale (US-4.8b): an
+/// active ReplicaSet has an annotation with another size, and it is the only one and has the right size, or the strategy
+/// is Recreate and there are several.
 fn is_held(deployment: &Object, own: &[&Object]) -> bool {
-    let mut active = own.iter().filter(|set| replicas(set.value()) > 0);
-    let (Some(set), None) = (active.next(), active.next()) else { return false };
     let wanted = replicas(deployment.value());
-    let noted = set.annotation("deployment.kubernetes.io/desired-replicas");
-    replicas(set.value()) == wanted && noted.is_some_and(|noted| noted != wanted.to_string())
+    let active: Vec<&&Object> = own.iter().filter(|set| replicas(set.value()) > 0).collect();
+    let is_scaling = active.iter().any(|set| {
+        let noted = set.annotation("deployment.kubernetes.io/desired-replicas");
+        noted.is_some_and(|noted| noted != wanted.to_string())
+    });
+    let is_recreate = deployment.value()["spec"]["strategy"]["type"] == "Recreate";
+    is_scaling
+        && match active[..] {
+            [set] => replicas(set.value()) == wanted,
+            _ => is_recreate,
+        }
 }
 
 /// Annotations that users set. What the controller notes depends on the number of rollouts, and on which of several
@@ -213,6 +238,30 @@ fn conditions(value: &Value) -> Value {
     let mut told: Vec<String> = all.iter().map(|one| format!("{}={}", one["type"], one["status"])).collect();
     told.sort();
     json!(told)
+}
+
+/// Returns a description of an object that its owner does not select, or that has none and is selected.
+fn wrong_owner(objects: &[&Object], owners: &[&Object]) -> Option<String> {
+    objects.iter().find_map(|object| {
+        let selects = |owner: &Object| {
+            let labels = &object.value()["metadata"]["labels"];
+            owner.namespace() == object.namespace() && selects(&owner.value()["spec"]["selector"], labels)
+        };
+        let is_orphan = !object.owner_references().any(|reference| reference.controller);
+        let is_wrong = |owner: &&&Object| match is_orphan {
+            true => can_own(owner, object) && selects(owner),
+            false => is_of(object, owner) && !selects(owner),
+        };
+        let owner = owners.iter().find(is_wrong)?;
+        let what = if is_orphan { "is not adopted by" } else { "is not released by" };
+        Some(format!("{} {what} {}", describe(object), describe(owner)))
+    })
+}
+
+/// `true` if an owner is of a kind that owns objects of the kind of `object`.
+fn can_own(owner: &Object, object: &Object) -> bool {
+    (object.resource() == Resource::REPLICA_SETS) == (owner.resource() == Resource::DEPLOYMENTS)
+        && object.resource() != Resource::REPLICATION_CONTROLLERS
 }
 
 fn describe(object: &Object) -> String {

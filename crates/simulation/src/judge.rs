@@ -430,8 +430,9 @@ fn exemptions(scenario: &Scenario) -> BTreeSet<Invariant> {
         exempt.insert(Invariant::Revisions);
     }
     if scales_sets {
-        // Shares are in proportion to the sizes that the controller has noted (US-4.8b).
+        // Shares are in proportion to the sizes that the controller has noted, whatever is available (US-4.8b).
         exempt.insert(Invariant::SurplusReplicas);
+        exempt.insert(Invariant::Availability);
     }
     if pauses {
         // The cleanup uses the ReplicaSets from before a paused Deployment was scaled (US-4.7, US-4.13).

@@ -171,7 +171,7 @@ fn transition(condition: &Value) -> Timestamp {
 }
 
 /// `true` if a selector of the scenarios, which have only labels to match, selects `labels`.
-fn selects(selector: &Value, labels: &Value) -> bool {
+pub(crate) fn selects(selector: &Value, labels: &Value) -> bool {
     let wanted = selector.get("matchLabels").unwrap_or(selector);
     wanted.as_object().is_some_and(|wanted| wanted.iter().all(|(name, value)| labels[name] == *value))
 }

@@ -60,14 +60,15 @@ pub(super) struct Model {
     deployments: BTreeMap<String, KnownDeployment>,
     sets: BTreeMap<String, KnownSet>,
     pods: HashMap<String, Pod>,
-    /// Since when each pod exists, and since when it is ready.
+    /// Times of each pod.
     since: HashMap<String, PodTimes>,
 }
 
 /// Times of a pod.
 #[derive(Debug, Clone, Copy)]
 struct PodTimes {
-    created: Timestamp,
+    /// Time since which it has its owner, or none.
+    owned: Timestamp,
     ready: Option<Timestamp>,
 }
 
@@ -75,8 +76,21 @@ struct PodTimes {
 pub(super) struct KnownDeployment {
     pub(super) now: Deployment,
     wishes: Generations<Wish>,
+    /// Time of the last change of the template.
+    template_changed: Option<Timestamp>,
     /// UIDs of ReplicaSets that it controls.
     sets: BTreeSet<String>,
+    /// ReplicaSets that it no longer controls.
+    lost: Vec<LostSet>,
+}
+
+/// A ReplicaSet that was deleted or has lost its owner.
+#[derive(Debug)]
+pub(super) struct LostSet {
+    uid: String,
+    at: Timestamp,
+    /// Number of available pods that it reported last.
+    pub(super) available: i32,
 }
 
 #[derive(Debug, Default)]
@@ -139,6 +153,9 @@ impl Model {
         let is_new = !self.deployments.contains_key(uid);
         let known = self.deployments.entry(uid.to_owned()).or_default();
         known.wishes.note(new.generation, new.observed, new.wish, now);
+        if is_new || known.now.template != new.template {
+            known.template_changed = Some(now);
+        }
         if is_new {
             // What it controls may have been there before it.
             let of_it = self.sets.iter().filter(|(_, set)| set.now.is.controller() == Some(uid));
@@ -149,12 +166,16 @@ impl Model {
     }
 
     fn apply_set(&mut self, uid: &str, new: &ReplicaSet, gone: bool, now: Timestamp) -> Option<ReplicaSet> {
-        let old_owner = self.sets.get(uid).and_then(|known| known.now.is.controller().map(str::to_owned));
+        let old = self.sets.get(uid).map(|known| &known.now);
+        let available = old.map_or(0, |old| old.available);
+        let old_owner = old.and_then(|old| old.is.controller().map(str::to_owned));
         let owner = new.is.controller().filter(|_| !gone);
         if old_owner.as_deref() != owner
             && let Some(deployment) = old_owner.and_then(|owner| self.deployments.get_mut(&owner))
         {
             deployment.sets.remove(uid);
+            deployment.lost.retain(|lost| is_kept(lost.at, now));
+            deployment.lost.push(LostSet { uid: uid.to_owned(), at: now, available });
         }
         if let Some(deployment) = owner.and_then(|owner| self.deployments.get_mut(owner)) {
             deployment.sets.insert(uid.to_owned());
@@ -188,7 +209,10 @@ impl Model {
         if gone {
             self.since.remove(uid);
         } else {
-            let times = self.since.entry(uid.to_owned()).or_insert(PodTimes { created: now, ready: None });
+            let times = self.since.entry(uid.to_owned()).or_insert(PodTimes { owned: now, ready: None });
+            if old.as_ref().is_some_and(|old| old.is.controller() != new.is.controller()) {
+                times.owned = now;
+            }
             times.ready = new.ready.then_some(times.ready.unwrap_or(now));
         }
         let owner = new.is.controller().filter(|_| !gone);
@@ -236,6 +260,12 @@ impl Model {
         deployment.sets.iter().filter_map(|uid| self.sets.get(uid))
     }
 
+    /// ReplicaSets that a writer may still take to be controlled by a Deployment.
+    pub(super) fn lost_sets_of(deployment: &KnownDeployment, basis: Basis) -> impl Iterator<Item = &LostSet> {
+        let lost = deployment.lost.iter().filter(move |lost| is_recent(lost.at, basis));
+        lost.filter(|lost| !deployment.sets.contains(&lost.uid))
+    }
+
     /// A ReplicaSet by its name.
     pub(super) fn set_named(&self, namespace: &str, name: &str) -> Option<&KnownSet> {
         self.sets.values().find(|set| set.now.is.namespace == namespace && set.now.is.name == name)
@@ -253,7 +283,7 @@ impl Model {
     pub(super) fn unfinished_seen(&self, set: &KnownSet, basis: Basis) -> i32 {
         let is_seen = |uid: &&String| {
             let times = self.since.get(*uid);
-            !basis.is_old() || times.is_some_and(|times| times.created <= basis.since)
+            !basis.is_old() || times.is_some_and(|times| times.owned <= basis.since)
         };
         let seen = set.pods.iter().filter(is_seen).filter_map(|uid| self.pods.get(uid));
         i32::try_from(seen.filter(|pod| !pod.finished).count()).unwrap_or(i32::MAX)
@@ -276,6 +306,11 @@ impl Model {
 }
 
 impl KnownDeployment {
+    /// `true` if a writer may not have seen the template.
+    pub(super) fn has_unseen_template(&self, basis: Basis) -> bool {
+        basis.is_old() && self.template_changed.is_some_and(|changed| changed >= basis.since)
+    }
+
     /// What it may be known to ask for.
     pub(super) fn wishes(&self, basis: Basis) -> impl Iterator<Item = Wish> {
         self.wishes.known(self.now.observed, basis)

@@ -26,7 +26,7 @@ pub(super) fn of_change(
             let old = if let Some(Facts::Pod(old)) = old { old } else { pod };
             found.extend(needed_pod(model, old, basis));
         }
-        (_, Facts::ReplicaSet(set)) if gone => found.extend(set_in_use(model, set)),
+        (_, Facts::ReplicaSet(set)) if gone => found.extend(set_in_use(model, set, basis)),
         (None, Facts::Pod(pod)) => found.extend(surplus_pod(model, pod, basis)),
         (old, Facts::ReplicaSet(new)) => {
             let old = if let Some(Facts::ReplicaSet(old)) = old { Some(old) } else { None };
@@ -210,11 +210,12 @@ fn availability(model: &Model, old: &ReplicaSet, new: &ReplicaSet, basis: Basis)
         let takes = promised(new.replicas, has) < promised(old.replicas, has);
         // Of the other ReplicaSets, all that they report, as upstream (US-4.9): one that was scaled down reports the pods
         // that it still has.
+        let lost: i32 = Model::lost_sets_of(deployment, basis).map(|lost| lost.available).sum();
         let left = model.sets_of(deployment).map(|set| match set.now.is.uid == new.is.uid {
             true => promised(new.replicas, has),
             false => available(set),
         });
-        let left: i32 = left.sum();
+        let left = left.sum::<i32>() + lost;
         (takes && left < at_least).then_some(left)
     };
     // It must be wrong by how things are and by how they were a moment ago.
@@ -247,10 +248,11 @@ fn recreate_overlap(
     })
 }
 
-fn set_in_use(model: &Model, set: &ReplicaSet) -> Option<Found> {
+fn set_in_use(model: &Model, set: &ReplicaSet, basis: Basis) -> Option<Found> {
     let how = match model.deployment_of(set) {
         None => "it belongs to no Deployment",
         Some(_) if set.replicas > 0 || set.pods > 0 => "it has pods",
+        Some(deployment) if deployment.has_unseen_template(basis) => return None,
         Some(deployment) if same_template(&set.template, &deployment.now.template) => "it is the newest",
         Some(_) => return None,
     };
