@@ -1,6 +1,6 @@
 #![no_main]
 
-#[path = "../../crates/client/tests/fuzz.rs"]
+#[path = "../../crates/client-go/client/tests/fuzz.rs"]
 mod properties;
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| properties::refusal(data));

@@ -1,6 +1,6 @@
 #![no_main]
 
-#[path = "../../crates/api/tests/fuzz.rs"]
+#[path = "../../crates/apimachinery/api/tests/fuzz.rs"]
 mod properties;
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| properties::text(data));

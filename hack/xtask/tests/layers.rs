@@ -1,37 +1,20 @@
-//! Holds the crates to the layers that docs/architecture.md draws.
+//! Checks that dependencies between crates follow the layers, and that only some crates use HTTP.
 #![expect(clippy::unwrap_used, reason = "a test may fail in its helpers, too")]
 
-use std::{collections::BTreeMap, path::Path, process::Command};
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 use serde_json::Value;
 
-/// Our crates, lowest first. A crate may depend only on crates before it.
-const LAYERS: &[&str] = &[
-    "kcm-clock",
-    "kcm-api",
-    "kcm-workqueue",
-    "kcm-informer",
-    "kcm-expectations",
-    "kcm-controller-ref-manager",
-    "kcm-controller-util",
-    "kcm-events",
-    "kcm-leader-election",
-    "kcm-deployment-util",
-    "kcm-replicaset-controller",
-    "kcm-deployment-controller",
-    "kcm-client",
-    "kcm-metrics",
-    "kcm-serving",
-    "kcm-controller-manager",
-    "kcm-apiserver",
-    "kcm-sandbox",
-    "kcm-stories",
-    "kcm-simulation",
-    "kube-controller-manager",
-    "kube-sandbox",
-];
+/// Upward dependencies that are still there.
+const UPWARD: &[(&str, &str)] =
+    &[("kcm-client", "kcm-controller-util"), ("kcm-client", "kcm-controller-ref-manager")];
 
-/// What knows HTTP, and who may.
+/// Crates of HTTP.
 const HTTP: &[&str] = &[
     "http",
     "http-body",
@@ -43,7 +26,7 @@ const HTTP: &[&str] = &[
     "tower",
     "tower-http",
 ];
-// xtask judges the server's answers, and so must see them.
+/// Crates that may depend on them. xtask compares responses of API servers.
 const MAY_KNOW_HTTP: &[&str] = &[
     "kcm-client",
     "kcm-serving",
@@ -58,69 +41,102 @@ const MAY_KNOW_HTTP: &[&str] = &[
 const PURE: &[&str] = &["kcm-api", "kcm-deployment-util"];
 const ASYNC: &[&str] = &["tokio", "async-trait", "futures-util"];
 
-/// The normal dependencies of every crate of the workspace, by name. Tests may look further.
-fn dependencies() -> BTreeMap<String, Vec<String>> {
-    let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../Cargo.toml");
+/// A crate of the workspace.
+struct Package {
+    /// Folder, from the root of the tree.
+    folder: String,
+    /// Dependencies other than those of tests.
+    dependencies: Vec<String>,
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+}
+
+/// The crates of the workspace by name.
+fn packages() -> BTreeMap<String, Package> {
     let output = Command::new(env!("CARGO"))
         .args(["metadata", "--format-version=1", "--no-deps", "--offline", "--manifest-path"])
-        .arg(manifest)
+        .arg(root().join("Cargo.toml"))
         .output()
         .unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let metadata: Value = serde_json::from_slice(&output.stdout).unwrap();
     let text = |value: &Value| value.as_str().unwrap().to_owned();
-    metadata["packages"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|package| {
-            let normal = package["dependencies"]
-                .as_array()
-                .unwrap()
-                .iter()
+    let package = |package: &Value| {
+        let dependencies = package["dependencies"].as_array().unwrap().iter();
+        let manifest = PathBuf::from(text(&package["manifest_path"])).canonicalize().unwrap();
+        let folder = manifest.parent().unwrap().strip_prefix(root()).unwrap().to_str().unwrap().to_owned();
+        Package {
+            folder,
+            dependencies: dependencies
                 .filter(|dependency| dependency["kind"] != "dev")
                 .map(|dependency| text(&dependency["name"]))
-                .collect();
-            (text(&package["name"]), normal)
-        })
-        .collect()
+                .collect(),
+        }
+    };
+    metadata["packages"].as_array().unwrap().iter().map(|one| (text(&one["name"]), package(one))).collect()
+}
+
+/// The layers, lowest first: the folders in `members` of the workspace's manifest.
+fn layers() -> Vec<String> {
+    let manifest = fs::read_to_string(root().join("Cargo.toml")).unwrap();
+    let members = manifest.split_once("members = [").unwrap().1.split_once(']').unwrap().0;
+    let layer = |member: &str| member.trim().trim_matches('"').trim_end_matches("/*").to_owned();
+    members.split(',').map(layer).filter(|layer| !layer.is_empty()).collect()
+}
+
+/// Number of the layer of a folder.
+fn layer_of(layers: &[String], folder: &str) -> usize {
+    let is_in = |layer: &&String| Path::new(folder).starts_with(layer.as_str());
+    layers.iter().position(|layer| is_in(&layer)).unwrap()
 }
 
 #[test]
-fn crates_of_the_workspace_are_all_in_the_table_of_layers() {
-    let mut unknown: Vec<_> = dependencies().into_keys().filter(|name| name != "xtask").collect();
-    unknown.retain(|name| !LAYERS.contains(&name.as_str()));
-    assert_eq!(unknown, Vec::<String>::new(), "give each a place in LAYERS and in docs/architecture.md");
-}
-
-#[test]
-fn crate_depends_only_on_layers_below_it() {
-    let all = dependencies();
-    for (place, name) in LAYERS.iter().enumerate() {
-        for dependency in &all[*name] {
-            if let Some(other) = LAYERS.iter().position(|layer| layer == dependency) {
-                assert!(other < place, "{name} depends on {dependency}, which lies above it");
+fn crate_depends_on_no_higher_layer() {
+    let (packages, layers) = (packages(), layers());
+    let mut upward = Vec::new();
+    for (name, package) in &packages {
+        for dependency in &package.dependencies {
+            if let Some(other) = packages.get(dependency)
+                && layer_of(&layers, &other.folder) > layer_of(&layers, &package.folder)
+            {
+                upward.push((name.as_str(), dependency.as_str()));
             }
         }
     }
+    upward.sort_unstable();
+    let mut known = UPWARD.to_vec();
+    known.sort_unstable();
+    assert_eq!(upward, known);
+}
+
+#[test]
+fn architecture_lists_the_layers_in_their_order() {
+    let text = fs::read_to_string(root().join("docs/architecture.md")).unwrap();
+    let rows: Vec<_> =
+        text.lines().filter_map(|line| line.strip_prefix("### `")?.split('`').next()).collect();
+    let layers: Vec<_> = layers().into_iter().filter(|layer| layer.starts_with("crates/")).collect();
+    assert_eq!(rows, layers);
 }
 
 #[test]
 fn http_is_known_only_to_transport_crates() {
-    for (name, normal) in dependencies() {
+    for (name, package) in packages() {
         if MAY_KNOW_HTTP.contains(&name.as_str()) {
             continue;
         }
-        let known: Vec<_> = normal.iter().filter(|d| HTTP.contains(&d.as_str())).collect();
-        assert!(known.is_empty(), "{name} knows HTTP through {known:?}");
+        let known: Vec<_> = package.dependencies.iter().filter(|d| HTTP.contains(&d.as_str())).collect();
+        assert!(known.is_empty(), "{name} depends on {known:?}");
     }
 }
 
 #[test]
 fn pure_crates_depend_on_nothing_asynchronous() {
-    let all = dependencies();
+    let packages = packages();
     for name in PURE {
-        let known: Vec<_> = all[*name].iter().filter(|d| ASYNC.contains(&d.as_str())).collect();
-        assert!(known.is_empty(), "{name} is to be pure, and depends on {known:?}");
+        let known: Vec<_> =
+            packages[*name].dependencies.iter().filter(|d| ASYNC.contains(&d.as_str())).collect();
+        assert!(known.is_empty(), "{name} is pure, and depends on {known:?}");
     }
 }

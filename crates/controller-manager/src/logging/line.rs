@@ -224,8 +224,8 @@ mod tests {
 
     #[test]
     fn file_is_called_by_its_name_unless_many_have_it() {
-        assert_eq!(short("crates/client/src/list.rs"), "list.rs");
-        assert_eq!(short("crates/informer/src/reflector/mod.rs"), "reflector/mod.rs");
+        assert_eq!(short("crates/client-go/client/src/list.rs"), "list.rs");
+        assert_eq!(short("crates/client-go/informer/src/reflector/mod.rs"), "reflector/mod.rs");
         assert_eq!(short("list.rs"), "list.rs");
         assert_eq!(short("src/mod.rs"), "src/mod.rs");
     }

@@ -147,8 +147,8 @@ mod tests {
 
     #[test]
     fn files_are_called_by_their_stem() {
-        assert_eq!(file_name("crates/informer/src/reflector/mod.rs"), Some("reflector"));
-        assert_eq!(file_name("crates/client/src/list.rs"), Some("list"));
+        assert_eq!(file_name("crates/client-go/informer/src/reflector/mod.rs"), Some("reflector"));
+        assert_eq!(file_name("crates/client-go/client/src/list.rs"), Some("list"));
         assert_eq!(file_name("list"), Some("list"));
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! # A pod that is deleted is not counted off the expectations.
-//! file: crates/expectations/src/uid_tracking.rs
+//! file: crates/controller/expectations/src/uid_tracking.rs
 //! <<<<
 //! the text that is there
 //! ====

@@ -1,0 +1,169 @@
+//! Decoding of arbitrary bytes: bodies, patches, whole requests, and the rules that users write.
+//!
+//! Each property takes the bytes of one input. It must not panic, and must not exhaust the stack or the memory. The tests
+//! run it on mutations of `fuzz/seeds`, the targets in `fuzz` run it under libFuzzer.
+#![allow(clippy::unwrap_used, clippy::panic, missing_docs, unreachable_pub, reason = "a test")]
+#![cfg_attr(not(test), allow(dead_code, reason = "a target uses one property"))]
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures_util::FutureExt;
+use http::{Request, header};
+use http_body_util::{BodyExt, Full};
+use kcm_apiserver::{
+    ApiServer, AuditPolicy, Config, Fault, FieldSelector, LabelSelector, ListOptions, Resource, Tokens,
+    WriteOptions, patch, protobuf, strict,
+};
+use kcm_clock::{FakeClock, SeededRandom, Timestamp};
+use serde_json::{Value, json};
+use tower::Service;
+
+#[cfg(test)]
+#[path = "../../../../fuzz/mutate.rs"]
+mod mutate;
+
+/// A protobuf body that decodes is JSON that decodes as its kind, or is refused.
+pub fn protobuf(data: &[u8]) {
+    let Ok(object) = protobuf::decode(data) else { return };
+    let text = |member: &str| object[member].as_str().unwrap().to_owned();
+    decode(&text("apiVersion"), &text("kind"), object.clone());
+}
+
+/// Decoding what decoding gave changes nothing.
+fn decode(api_version: &str, kind: &str, object: Value) {
+    let Ok(decoded) = strict::decode_value(api_version, kind, object) else { return };
+    let again = strict::decode_value(api_version, kind, decoded.object.clone()).unwrap();
+    assert_eq!(again.object, decoded.object);
+    assert_eq!(again.findings, Vec::<String>::new());
+}
+
+/// A JSON body decodes to the same object from text and from a value.
+pub fn strict(data: &[u8]) {
+    for (api_version, kind) in [
+        ("apps/v1", "Deployment"),
+        ("apps/v1", "ReplicaSet"),
+        ("v1", "ReplicationController"),
+        ("v1", "Pod"),
+        ("v1", "Service"),
+        ("v1", "Event"),
+        ("coordination.k8s.io/v1", "Lease"),
+    ] {
+        if let Ok(decoded) = strict::decode(api_version, kind, data) {
+            decode(api_version, kind, decoded.object);
+        }
+    }
+}
+
+fn deployment() -> Value {
+    json!({
+        "apiVersion": "apps/v1", "kind": "Deployment",
+        "metadata": {"name": "web", "namespace": "default", "labels": {"app": "web"}, "annotations": {"a": "b"}},
+        "spec": {
+            "replicas": 3, "paused": true, "selector": {"matchLabels": {"app": "web"}},
+            "template": {
+                "metadata": {"labels": {"app": "web"}},
+                "spec": {
+                    "containers": [{"name": "web", "image": "nginx", "ports": [{"containerPort": 80}]}],
+                    "volumes": [{"name": "v", "emptyDir": {}}],
+                },
+            },
+        },
+    })
+}
+
+/// A patch in any form is applied or refused, and its result can be decoded or is refused.
+pub fn patches(data: &[u8]) {
+    let Ok(patch) = serde_json::from_slice::<Value>(data) else { return };
+    let target = deployment();
+    let patched = [
+        patch::json_patch(&target, &patch).ok(),
+        Some(patch::merge(&target, &patch)),
+        patch::strategic(&target, &patch, "Deployment").ok(),
+    ];
+    for object in patched.into_iter().flatten() {
+        decode("apps/v1", "Deployment", object);
+    }
+}
+
+/// A request is answered, not with an internal error, and the server serves afterwards.
+///
+/// The input is a line with method and path, a line with the content type, and the body.
+pub fn http(data: &[u8]) {
+    let mut parts = data.splitn(3, |byte| *byte == b'\n');
+    let mut part = || parts.next().unwrap_or_default();
+    let (line, content_type, body) = (part(), part(), part());
+    let Some((method, path)) = std::str::from_utf8(line).ok().and_then(|line| line.split_once(' ')) else {
+        return;
+    };
+    let request = Request::builder()
+        .method(method)
+        .uri(path)
+        .header(header::CONTENT_TYPE, content_type)
+        .body(Full::<Bytes>::from(body.to_vec()));
+    let Ok(request) = request else { return };
+    let server = ApiServer::new(Config {
+        clock: Arc::new(FakeClock::new(Timestamp::UNIX_EPOCH)),
+        random: Arc::new(SeededRandom::new(1)),
+        ..Config::default()
+    });
+    let create = |resource, object| server.create(resource, "default", object, &WriteOptions::default());
+    create(Resource::DEPLOYMENTS, deployment()).unwrap();
+    let mut pod = deployment()["spec"]["template"].take();
+    pod["metadata"]["name"] = json!("web-1");
+    create(Resource::PODS, pod).unwrap();
+    // A watch and a deletion that waits have no answer yet.
+    if let Some(answer) = server.service().call(request).now_or_never() {
+        let (head, body) = answer.unwrap().into_parts();
+        let is_json = head.headers.get(header::CONTENT_TYPE).is_some_and(|value| value == "application/json");
+        let body = body.collect().now_or_never().map(|body| body.unwrap().to_bytes()).unwrap_or_default();
+        // Where upstream answers 500, the message is another.
+        let text = String::from_utf8_lossy(&body);
+        assert!(head.status != 500 || !text.contains("Internal error occurred"), "{text}");
+        if is_json && !body.is_empty() {
+            assert!(serde_json::from_slice::<Value>(&body).is_ok(), "{body:?}");
+        }
+    }
+    for object in server.list(Resource::DEPLOYMENTS, None, &ListOptions::default()).unwrap().items {
+        decode("apps/v1", "Deployment", object.value().clone());
+    }
+}
+
+/// Selectors, faults, audit policies and token files are read or refused.
+pub fn rules(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    if let Ok(selector) = LabelSelector::parse(text) {
+        selector.matches(&deployment());
+    }
+    if let Ok(selector) = FieldSelector::parse(text, Resource::PODS) {
+        selector.matches(&deployment());
+    }
+    drop(text.parse::<Fault>());
+    drop(AuditPolicy::parse(text));
+    drop(Tokens::parse(text));
+}
+
+#[test]
+fn decodes_mutated_protobuf() {
+    mutate::check("protobuf", 2000, protobuf);
+}
+
+#[test]
+fn decodes_mutated_bodies() {
+    mutate::check("strict", 300, strict);
+}
+
+#[test]
+fn applies_mutated_patches() {
+    mutate::check("patch", 500, patches);
+}
+
+#[test]
+fn answers_mutated_requests() {
+    mutate::check("http", 150, http);
+}
+
+#[test]
+fn reads_mutated_rules() {
+    mutate::check("rules", 500, rules);
+}

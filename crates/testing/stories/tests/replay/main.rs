@@ -1,0 +1,188 @@
+//! The stories of `test/stories`, played by our controllers in simulated time: held against what upstream wrote, where
+//! there is a recording, and to the invariants, everywhere.
+#![expect(clippy::unwrap_used, clippy::panic, reason = "the helpers of tests may fail as tests do")]
+
+mod chaos;
+mod cluster;
+mod crash;
+mod failed_writes;
+mod found;
+mod lost_creates;
+
+use std::path::{Path, PathBuf};
+
+use kcm_stories::{
+    Counted, Event, InProcess, InProcessConfig, Recording, StepWrites, Story, Write, closest_difference,
+};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+/// The version that ours is held against.
+const VERSION: &str = "v1.36";
+
+/// The HTTP status of a write that was built on an old version.
+const CONFLICT: u16 = 409;
+
+fn test_folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../test")
+}
+
+fn read(name: &str) -> Story {
+    Story::read(&test_folder().join(format!("stories/{name}.yaml"))).unwrap()
+}
+
+/// Plays a story, and fails where an invariant does not hold or an exemption is of no use.
+async fn play(story: &Story, config: InProcessConfig) -> (InProcess, Recording) {
+    let mut cluster = InProcess::new(config).await.unwrap();
+    let recording = match kcm_stories::play(story, &mut cluster.world, "t0x").await {
+        Ok(recording) => recording,
+        Err(error) => panic!("{error}\n{}", lines(cluster.guard.violations())),
+    };
+    let violations = cluster.guard.violations_but(&story.exempt);
+    assert!(violations.is_empty(), "{}: {}", story.name, lines(violations));
+    (cluster, recording)
+}
+
+fn lines<T: ToString>(items: impl IntoIterator<Item = T>) -> String {
+    items.into_iter().map(|item| item.to_string()).collect::<Vec<_>>().join("\n")
+}
+
+/// Plays a story undisturbed. What it is exempt from must be what it breaks.
+async fn play_undisturbed(story: &Story, seed: u64) -> (InProcess, Recording) {
+    let (cluster, recording) = play(story, InProcessConfig::for_story(story, seed)).await;
+    let broken = cluster.guard.violations();
+    for exemption in &story.exempt {
+        let used = broken.iter().any(|violation| violation.invariant == exemption.invariant);
+        assert!(used, "{} is exempt from {:?} without need", story.name, exemption.invariant);
+    }
+    (cluster, recording)
+}
+
+async fn record(name: &str, seed: u64) -> Recording {
+    play_undisturbed(&read(name), seed).await.1
+}
+
+/// A recording as people review it: of a status write the status, of an event what it says. What was refused as out of
+/// date is left out: it comes and goes with the order in which tasks happen to run.
+#[derive(Serialize)]
+struct Brief {
+    step: String,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    writes: Vec<Value>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    events: Vec<String>,
+}
+
+fn brief(recording: &Recording) -> Vec<Brief> {
+    let step = |step: &StepWrites| Brief {
+        step: step.step.clone(),
+        writes: step.writes.iter().filter(|write| write.what.code != CONFLICT).map(brief_write).collect(),
+        events: step.events.iter().map(brief_event).collect(),
+    };
+    recording.steps.iter().map(step).collect()
+}
+
+fn brief_event(Counted { times, what }: &Counted<Event>) -> String {
+    let text = |text: &Option<String>| text.clone().unwrap_or_default();
+    let said = if what.again {
+        format!("the last one again, count {}", what.count.unwrap_or_default())
+    } else {
+        let (kind, reason, on) = (text(&what.kind), text(&what.reason), text(&what.on));
+        format!("{kind} {reason} {on}: {}", text(&what.message))
+    };
+    if *times == 1 { said } else { format!("{times} times: {said}") }
+}
+
+fn brief_write(Counted { times, what }: &Counted<Write>) -> Value {
+    let Write { write, code, name, body } = what;
+    let what = format!("{write} {} {code}", name.as_deref().unwrap_or_default()).replace("  ", " ");
+    let what = if *times == 1 { what } else { format!("{times} times: {what}") };
+    let body = body.as_ref().map(|body| if write.ends_with("/status") { &body["status"] } else { body });
+    json!({ what: body })
+}
+
+async fn assert_equals_upstream(name: &str) {
+    let ours = record(name, 1).await;
+    let runs = Recording::read_runs(
+        &test_folder().join(format!("recordings/{VERSION}/stories")),
+        name,
+        Some(VERSION),
+    );
+    if let Some(difference) = closest_difference(&runs.unwrap(), &ours) {
+        panic!("{name} differs from upstream:\n{difference}");
+    }
+    insta::with_settings!({ snapshot_path => "../../../../../test/stories/snapshots", prepend_module_to_snapshot => false, omit_expression => true }, {
+        insta::assert_yaml_snapshot!(name, brief(&ours));
+    });
+}
+
+macro_rules! stories {
+    ($($test:ident: $name:literal,)*) => {
+        const STORIES: &[&str] = &[$($name),*];
+
+        mod story_equals_upstream {
+            $(
+                #[tokio::test(start_paused = true)]
+                async fn $test() {
+                    super::assert_equals_upstream($name).await;
+                }
+            )*
+        }
+
+        mod story_with_a_crash_after_any_write_ends_the_same {
+            $(
+                #[tokio::test(start_paused = true)]
+                async fn $test() {
+                    super::crash::assert_same_end(&super::read($name)).await;
+                }
+            )*
+        }
+    };
+}
+
+stories! {
+    d01_create_and_become_ready: "d01-create-and-become-ready",
+    d02_rolling_update_percentages: "d02-rolling-update-percentages",
+    d03_rolling_update_stuck_then_fixed: "d03-rolling-update-stuck-then-fixed",
+    d05_recreate: "d05-recreate",
+    d06_pause_change_resume: "d06-pause-change-resume",
+    d07_rollback_annotation: "d07-rollback-annotation",
+    d08_history_limit: "d08-history-limit",
+    d09_progress_deadline: "d09-progress-deadline",
+    d10_adopt_orphan_and_release: "d10-adopt-orphan-and-release",
+    d11_hash_collision: "d11-hash-collision",
+    d13_zero_replicas_then_up: "d13-zero-replicas-then-up",
+    d14_annotations_copied: "d14-annotations-copied",
+    d16_min_ready_seconds_change: "d16-min-ready-seconds-change",
+    d17_replica_failure_travels_up: "d17-replica-failure-travels-up",
+    d18_being_deleted: "d18-being-deleted",
+    d20_progress_deadline_off: "d20-progress-deadline-off",
+    d22_match_expressions_and_long_name: "d22-match-expressions-and-long-name",
+    d23_restart_in_the_middle: "d23-restart-in-the-middle",
+    r01_create_scale_ready: "r01-create-scale-ready",
+    r03_release_and_replace: "r03-release-and-replace",
+    r04_pod_deleted_and_pod_failed: "r04-pod-deleted-and-pod-failed",
+    r05_terminating_pod_is_replaced: "r05-terminating-pod-is-replaced",
+    r06_creation_refused: "r06-creation-refused",
+    r07_min_ready_seconds: "r07-min-ready-seconds",
+    r09_two_sets_one_orphan: "r09-two-sets-one-orphan",
+    r10_burst_of_520: "r10-burst-of-520",
+    r11_labels_not_full: "r11-labels-not-full",
+    r12_template_metadata: "r12-template-metadata",
+    r13_deleted_while_adopting: "r13-deleted-while-adopting",
+    r15_wrong_uid_owner: "r15-wrong-uid-owner",
+}
+
+#[test]
+fn stories_all_have_a_test() {
+    let stories = Story::read_all(&test_folder().join("stories")).unwrap();
+    let names: Vec<_> = stories.iter().map(|story| story.name.as_str()).collect();
+    assert_eq!(names, STORIES);
+}
+
+#[tokio::test(start_paused = true)]
+async fn story_told_twice_from_the_same_seed_is_the_same() {
+    for name in ["d06-pause-change-resume", "r04-pod-deleted-and-pod-failed"] {
+        assert_eq!(record(name, 7).await, record(name, 7).await, "{name}");
+    }
+}
