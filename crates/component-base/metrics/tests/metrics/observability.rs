@@ -152,6 +152,35 @@ fn rules_read_only_metrics_that_there_are_and_say_what_to_do() {
     }
 }
 
+#[test]
+fn dashboard_selects_cluster_job_and_instance() {
+    let dashboard: Value = serde_json::from_str(&document("observability/dashboard.json")).unwrap();
+    for query in expressions(&dashboard) {
+        for labels in query.split('{').skip(1) {
+            let selected = r#"cluster=~"$cluster",job=~"$job",instance=~"$instance""#;
+            assert!(labels.starts_with(selected), "{query}");
+        }
+    }
+}
+
+#[test]
+fn dashboard_shows_each_metric_of_the_rules() {
+    // The parts of a histogram count as the histogram.
+    let metrics_in = |document: &Value| -> BTreeSet<String> {
+        let read = expressions(document).into_iter().flat_map(|query| metrics_of(&query));
+        read.map(|metric| metric.trim_end_matches("_bucket").trim_end_matches("_count").to_owned()).collect()
+    };
+    let dashboard: Value = serde_json::from_str(&document("observability/dashboard.json")).unwrap();
+    let rules: Value = serde_saphyr::from_str(&document("observability/rules.yaml")).unwrap();
+    let missing: Vec<_> = metrics_in(&rules)
+        .difference(&metrics_in(&dashboard))
+        // Results of recording rules have colons in their names.
+        .filter(|metric| !metric.contains(':'))
+        .cloned()
+        .collect();
+    assert!(missing.is_empty(), "{missing:?}");
+}
+
 /// The alerts of `rules.yaml`.
 fn alerts() -> BTreeSet<String> {
     let rules: Value = serde_saphyr::from_str(&document("observability/rules.yaml")).unwrap();
