@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use kcm_controller_manager::BEHAVES_AS;
+use kcm_controller_manager::KUBERNETES_VERSION;
 use kcm_stories::{
     Recording, Step, Story, World, closest_difference,
     external::{self, ExternalConfig, ServerProgram},
@@ -33,9 +33,9 @@ fn manager() -> String {
 /// Plays a story in a namespace. Says how it differs from upstream's, or why it could not be played.
 async fn judge(story: &Story, world: &mut World, namespace: &str) -> Result<(), String> {
     let ours = play(story, world, namespace).await.map_err(|error| error.to_string())?;
-    let folder = test_folder().join(format!("recordings/{BEHAVES_AS}/stories"));
-    let runs =
-        Recording::read_runs(&folder, &story.name, Some(BEHAVES_AS)).map_err(|error| error.to_string())?;
+    let folder = test_folder().join(format!("recordings/{KUBERNETES_VERSION}/stories"));
+    let runs = Recording::read_runs(&folder, &story.name, Some(KUBERNETES_VERSION))
+        .map_err(|error| error.to_string())?;
     closest_difference(&runs, &ours).map_or(Ok(()), |difference| Err(difference.to_string()))
 }
 

@@ -10,7 +10,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use kcm_controller_manager::{CONTROLLERS, Command, Invocation};
+use kcm_controller_manager::{CONTROLLERS, Command, Options};
 use serde_json::Value;
 
 fn deploy() -> PathBuf {
@@ -61,11 +61,11 @@ fn pods() -> [(&'static str, Value); 3] {
     ]
 }
 
-fn invocation(pod: &Value, more: &[&str]) -> Invocation {
+fn options(pod: &Value, more: &[&str]) -> Options {
     let mut command = texts(&pod["containers"][0]["command"]);
     assert_eq!(command.next(), Some("kube-controller-manager"), "as it is called in the image");
     match Command::parse(command.chain(more.iter().copied()).map(OsString::from)).unwrap() {
-        Command::Run(invocation) => *invocation,
+        Command::Run(options) => *options,
         Command::Print(text) => panic!("it would only print {text}"),
     }
 }
@@ -73,9 +73,9 @@ fn invocation(pod: &Value, more: &[&str]) -> Invocation {
 #[test]
 fn pods_start_the_program_with_flags_that_it_knows() {
     for (name, pod) in pods() {
-        let invocation = invocation(&pod, &[]);
-        assert_eq!(invocation.ignored, Vec::<&str>::new(), "{name}");
-        let election = invocation.manager.leader_election.unwrap();
+        let parsed = options(&pod, &[]);
+        assert_eq!(parsed.ignored, Vec::<&str>::new(), "{name}");
+        let election = parsed.manager.leader_election.unwrap();
         assert_eq!(election.resource_name, "kube-controller-manager-rs", "{name}: not the old manager's");
         assert_eq!(election.resource_namespace, "kube-system", "{name}");
     }
@@ -85,7 +85,7 @@ fn pods_start_the_program_with_flags_that_it_knows() {
 fn parked_lease_is_the_one_that_pods_stand_for() {
     let lease = document("parked-lease.yaml");
     for (name, pod) in pods() {
-        let election = invocation(&pod, &[]).manager.leader_election.unwrap();
+        let election = options(&pod, &[]).manager.leader_election.unwrap();
         assert_eq!(lease["metadata"]["name"], election.resource_name, "{name}");
         assert_eq!(lease["metadata"]["namespace"], election.resource_namespace, "{name}");
     }
@@ -95,7 +95,7 @@ fn parked_lease_is_the_one_that_pods_stand_for() {
 #[test]
 fn pods_are_probed_where_the_program_listens() {
     for (name, pod) in pods() {
-        let serving = invocation(&pod, &[]).serving;
+        let serving = options(&pod, &[]).serving;
         let container = &pod["containers"][0];
         for probe in ["startupProbe", "livenessProbe", "readinessProbe"] {
             let get = &container[probe]["httpGet"];
@@ -146,7 +146,7 @@ fn pods_may_do_nothing_that_the_program_does_not_need() {
 #[test]
 fn pods_have_the_time_that_the_program_takes_to_stop() {
     for (name, pod) in pods() {
-        let manager = invocation(&pod, &[]).manager;
+        let manager = options(&pod, &[]).manager;
         let release = manager.leader_election.unwrap().renew_deadline;
         let needs = manager.controller_shutdown_timeout + release;
         assert!(pod["terminationGracePeriodSeconds"].as_u64().unwrap() > needs.as_secs(), "{name}");
@@ -177,7 +177,7 @@ fn network_policy_admits_the_secure_port_of_the_deployment_and_no_other() {
     assert_eq!(policy["spec"]["podSelector"], deployment["spec"]["selector"]);
     assert_eq!(policy["metadata"]["namespace"], deployment["metadata"]["namespace"]);
     assert_eq!(policy["spec"]["policyTypes"], serde_json::json!(["Ingress"]));
-    let port = invocation(&pods()[0].1, &[]).serving.secure_port;
+    let port = options(&pods()[0].1, &[]).serving.secure_port;
     let [rule] = policy["spec"]["ingress"].as_array().unwrap().as_slice() else { panic!("{policy}") };
     assert_eq!(rule["ports"], serde_json::json!([{"protocol": "TCP", "port": port}]));
     assert!(!rule["from"].as_array().unwrap().is_empty(), "no peers would be all peers");
@@ -227,7 +227,7 @@ fn component_turns_the_third_controller_on() {
     let flag = patch[0]["value"].as_str().unwrap();
     let (_, pod) = &pods()[0];
     let count = |more: &[&str]| {
-        let selection = invocation(pod, more).manager.controllers;
+        let selection = options(pod, more).manager.controllers;
         CONTROLLERS.iter().filter(|one| selection.includes(one)).count()
     };
     assert_eq!((count(&[]), count(&[flag])), (2, 3), "the old manager keeps it unless it is asked for");

@@ -10,7 +10,7 @@ use std::{error::Error, sync::Arc};
 use kcm_client::{ClientFactory, ClientOptions, Server, UserAgent};
 use kcm_clock::{Clock, Random, RealClock, SeededRandom};
 use kcm_controller_manager::{
-    Environment, LeaderElectionSettings, Manager, ManagerConfig, Selection, logging,
+    Dependencies, LeaderElectionSettings, Manager, ManagerConfig, Selection, logging,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -39,6 +39,6 @@ async fn main() -> Result<(), Box<dyn Error>> {
             interrupted.cancel();
         }
     });
-    let environment = Environment::new(&clients, &clock, &random);
-    Ok(Manager::new(config, environment, "my-machine").run(shutdown).await?)
+    let dependencies = Dependencies::new(&clients, &clock, &random);
+    Ok(Manager::new(config, dependencies, "my-machine").run(shutdown).await?)
 }

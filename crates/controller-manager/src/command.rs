@@ -8,8 +8,8 @@ use kcm_serving::{AuthenticationOptions, AuthorizationOptions, ServingOptions};
 use thiserror::Error;
 
 use crate::{
-    BEHAVES_AS, ManagerConfig, VERSION,
-    config::{self, ConfigError, Findings},
+    KUBERNETES_VERSION, ManagerConfig, VERSION,
+    config::{self, Diagnostics, OptionsError},
     feature_gates::FeatureGates,
     flags::{self, FlagError, Flags, Value},
     logging::{FLAG_TARGET, LoggingOptions},
@@ -22,12 +22,12 @@ pub enum Command {
     /// To print this and be done.
     Print(String),
     /// To run.
-    Run(Box<Invocation>),
+    Run(Box<Options>),
 }
 
 /// How to run.
 #[derive(Debug)]
-pub struct Invocation {
+pub struct Options {
     /// Where the API server is.
     pub server: Server,
     /// What to do there.
@@ -58,7 +58,7 @@ pub struct Invocation {
     pub flags: Flags,
 }
 
-impl Invocation {
+impl Options {
     /// Logs each flag with its value, as upstream does, and what of them has no effect.
     pub fn log_flags(&self) {
         for (name, value) in self.flags.flagz() {
@@ -85,7 +85,7 @@ pub enum CommandError {
     Flag(#[from] FlagError),
     /// The flags do not add up.
     #[error(transparent)]
-    Config(#[from] ConfigError),
+    Config(#[from] OptionsError),
 }
 
 impl Command {
@@ -101,30 +101,32 @@ impl Command {
             return Ok(Self::Print(flags::help()));
         }
         flags.no_arguments()?;
-        let mut findings = Findings::default();
+        let mut diagnostics = Diagnostics::default();
         for (name, why) in flags.deprecated() {
-            findings.warning(format!("--{name} is deprecated: {why}"));
+            diagnostics.warning(format!("--{name} is deprecated: {why}"));
         }
-        config::check_versions(&flags, &mut findings);
-        let features = features(&flags, &mut findings);
-        findings.verdict()?;
+        config::check_versions(&flags, &mut diagnostics);
+        let features = features(&flags, &mut diagnostics);
+        diagnostics = diagnostics.into_result()?;
         match flags.text("version") {
             "raw" => return Ok(Self::Print(format!("{RawVersion}\n"))),
             "true" => {
-                return Ok(Self::Print(format!("{BINARY} {VERSION}, behaving as Kubernetes {BEHAVES_AS}\n")));
+                return Ok(Self::Print(format!(
+                    "{BINARY} {VERSION}, behaving as Kubernetes {KUBERNETES_VERSION}\n"
+                )));
             }
             _ => {}
         }
-        let logging = config::logging(&flags, &features, &mut findings);
-        findings.verdict()?;
-        let manager = ManagerConfig::from_flags(&flags, &features, &mut findings);
-        config::check_foreign(&flags, &mut findings);
-        let serving = config::serving(&flags, &mut findings);
-        let authentication = config::authentication(&flags, &mut findings);
-        let authorization = config::authorization(&flags, &mut findings);
-        let metrics = config::metrics(&flags, &mut findings);
-        findings.verdict()?;
-        Ok(Self::Run(Box::new(Invocation {
+        let logging = config::logging(&flags, &features, &mut diagnostics);
+        diagnostics = diagnostics.into_result()?;
+        let manager = ManagerConfig::from_flags(&flags, &features, &mut diagnostics);
+        config::check_foreign(&flags, &mut diagnostics);
+        let serving = config::serving(&flags, &mut diagnostics);
+        let authentication = config::authentication(&flags, &mut diagnostics);
+        let authorization = config::authorization(&flags, &mut diagnostics);
+        let metrics = config::metrics(&flags, &mut diagnostics);
+        diagnostics = diagnostics.into_result()?;
+        Ok(Self::Run(Box::new(Options {
             server: config::server(&flags),
             manager,
             serving,
@@ -137,21 +139,21 @@ impl Command {
             contention_profiling: flags.bool("contention-profiling"),
             service_account_credentials: flags.bool("use-service-account-credentials"),
             ignored: flags.foreign(),
-            warnings: findings.warnings,
+            warnings: diagnostics.warnings,
             flags,
         })))
     }
 }
 
-fn features(flags: &Flags, findings: &mut Findings) -> FeatureGates {
+fn features(flags: &Flags, diagnostics: &mut Diagnostics) -> FeatureGates {
     let Value::Gates(settings) = flags.value("feature-gates") else { return FeatureGates::default() };
     match FeatureGates::new(settings) {
         Ok(gates) => {
-            gates.warnings().into_iter().for_each(|warning| findings.warning(warning));
+            gates.warnings().into_iter().for_each(|warning| diagnostics.warning(warning));
             gates
         }
         Err(problems) => {
-            findings.problems(problems);
+            diagnostics.problems(problems);
             FeatureGates::default()
         }
     }
@@ -163,7 +165,10 @@ impl fmt::Display for RawVersion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let commit = option_env!("KUBE_GIT_COMMIT").unwrap_or("unknown");
         let (os, arch) = (std::env::consts::OS, std::env::consts::ARCH);
-        write!(f, "version={VERSION:?} kubernetes={BEHAVES_AS:?} commit={commit:?} platform=\"{os}/{arch}\"")
+        write!(
+            f,
+            "version={VERSION:?} kubernetes={KUBERNETES_VERSION:?} commit={commit:?} platform=\"{os}/{arch}\""
+        )
     }
 }
 

@@ -112,9 +112,9 @@ impl Default for ManagerConfig {
 /// Flags that do not add up: all that is wrong with them, in upstream's words where upstream has any.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{}", in_one_line(.0))]
-pub struct ConfigError(Vec<String>);
+pub struct OptionsError(Vec<String>);
 
-impl ConfigError {
+impl OptionsError {
     /// What is wrong, one by one.
     pub fn problems(&self) -> &[String] {
         &self.0
@@ -134,12 +134,12 @@ pub(crate) fn in_one_line(problems: &[String]) -> String {
 
 /// What has been found wrong so far, and what whoever gave the flags should know.
 #[derive(Debug, Default)]
-pub(crate) struct Findings {
+pub(crate) struct Diagnostics {
     problems: Vec<String>,
     pub(crate) warnings: Vec<String>,
 }
 
-impl Findings {
+impl Diagnostics {
     pub(crate) fn problem(&mut self, text: impl Into<String>) {
         self.problems.push(text.into());
     }
@@ -152,9 +152,13 @@ impl Findings {
         self.warnings.push(text.into());
     }
 
-    /// That nothing is wrong so far.
-    pub(crate) fn verdict(&mut self) -> Result<(), ConfigError> {
-        if self.problems.is_empty() { Ok(()) } else { Err(ConfigError(std::mem::take(&mut self.problems))) }
+    /// Returns the diagnostics for further checks if there is no error so far.
+    ///
+    /// # Errors
+    ///
+    /// All errors so far.
+    pub(crate) fn into_result(self) -> Result<Self, OptionsError> {
+        if self.problems.is_empty() { Ok(self) } else { Err(OptionsError(self.problems)) }
     }
 
     /// The time that a flag names.
@@ -170,37 +174,37 @@ impl Findings {
 }
 
 impl ManagerConfig {
-    pub(crate) fn from_flags(flags: &Flags, gates: &FeatureGates, findings: &mut Findings) -> Self {
-        let leader_election = leader_election(flags, gates, findings);
+    pub(crate) fn from_flags(flags: &Flags, gates: &FeatureGates, diagnostics: &mut Diagnostics) -> Self {
+        let leader_election = leader_election(flags, gates, diagnostics);
         let controllers = Selection::new(flags.list("controllers")).unwrap_or_else(|unknown| {
-            findings.problems(unknown.0);
+            diagnostics.problems(unknown.0);
             Selection::default()
         });
         let not_built_in = controllers.not_built_in();
         if !not_built_in.is_empty() {
-            findings.warning(format!(
+            diagnostics.warning(format!(
                 "--controllers asks for controllers that are not built in: {}",
                 not_built_in.join(", ")
             ));
         }
         if flags.bool("enable-leader-migration") {
-            findings
+            diagnostics
                 .warning("--enable-leader-migration has no effect: no controller that migrates is built in");
         }
         if flags.is_given("kube-api-content-type")
             && flags.text("kube-api-content-type") != "application/json"
         {
-            findings.warning("--kube-api-content-type has no effect: requests are written in JSON");
+            diagnostics.warning("--kube-api-content-type has no effect: requests are written in JSON");
         }
         Self {
             controllers,
-            concurrent_deployment_syncs: workers(flags, "concurrent-deployment-syncs", findings),
-            concurrent_replica_set_syncs: workers(flags, "concurrent-replicaset-syncs", findings),
-            concurrent_replication_controller_syncs: workers(flags, "concurrent-rc-syncs", findings),
-            rate_limit: rate_limit(flags, findings),
-            min_resync_period: findings.span(flags, "min-resync-period"),
-            controller_start_interval: findings.span(flags, "controller-start-interval"),
-            controller_shutdown_timeout: findings.span(flags, "controller-shutdown-timeout"),
+            concurrent_deployment_syncs: workers(flags, "concurrent-deployment-syncs", diagnostics),
+            concurrent_replica_set_syncs: workers(flags, "concurrent-replicaset-syncs", diagnostics),
+            concurrent_replication_controller_syncs: workers(flags, "concurrent-rc-syncs", diagnostics),
+            rate_limit: rate_limit(flags, diagnostics),
+            min_resync_period: diagnostics.span(flags, "min-resync-period"),
+            controller_start_interval: diagnostics.span(flags, "controller-start-interval"),
+            controller_shutdown_timeout: diagnostics.span(flags, "controller-shutdown-timeout"),
             features: ControllerFeatures::from(gates),
             leader_election,
         }
@@ -223,31 +227,31 @@ pub(crate) fn server(flags: &Flags) -> Server {
 fn leader_election(
     flags: &Flags,
     gates: &FeatureGates,
-    findings: &mut Findings,
+    diagnostics: &mut Diagnostics,
 ) -> Option<LeaderElectionSettings> {
-    use kcm_leader_election::ConfigError as Wrong;
+    use kcm_leader_election::ElectionConfigError as Wrong;
     if !flags.bool("leader-elect") {
         return None;
     }
     if flags.text("leader-elect-resource-lock") != "leases" {
-        findings.problem("resourceLock value must be \"leases\"");
+        diagnostics.problem("resourceLock value must be \"leases\"");
     }
     let lease = flags.duration("leader-elect-lease-duration").nanos();
     let renew = flags.duration("leader-elect-renew-deadline").nanos();
     let retry = flags.duration("leader-elect-retry-period").nanos();
     // What client-go says, in its order, when it is too late to say it well.
     if lease <= renew {
-        findings.problem(Wrong::LeaseNotAboveDeadline.to_string());
+        diagnostics.problem(Wrong::LeaseNotAboveDeadline.to_string());
     } else if renew as f64 <= retry as f64 * JITTER_FACTOR {
-        findings.problem(Wrong::DeadlineNotAboveRetry.to_string());
+        diagnostics.problem(Wrong::DeadlineNotAboveRetry.to_string());
     } else if lease < 1_000_000_000 {
-        findings.problem(Wrong::LeaseUnderOneSecond.to_string());
+        diagnostics.problem(Wrong::LeaseUnderOneSecond.to_string());
     } else if retry < 1 {
-        findings.problem(Wrong::NoRetryPeriod.to_string());
+        diagnostics.problem(Wrong::NoRetryPeriod.to_string());
     }
     for name in ["leader-elect-resource-name", "leader-elect-resource-namespace"] {
         if flags.text(name).is_empty() {
-            findings.problem(format!("--{name} must not be empty"));
+            diagnostics.problem(format!("--{name} must not be empty"));
         }
     }
     let span = |name| flags.duration(name).span().unwrap_or_default();
@@ -266,22 +270,22 @@ fn leader_election(
 /// A controller without workers would do nothing, and look well.
 ///
 /// DEVIATION: upstream starts it.
-fn workers(flags: &Flags, name: &str, findings: &mut Findings) -> usize {
+fn workers(flags: &Flags, name: &str, diagnostics: &mut Diagnostics) -> usize {
     let value = flags.int(name);
     usize::try_from(value).ok().filter(|workers| *workers > 0).unwrap_or_else(|| {
-        findings.problem(format!("{name} must be greater than 0, but got {value}"));
+        diagnostics.problem(format!("{name} must be greater than 0, but got {value}"));
         1
     })
 }
 
 /// client-go's rules: no rate means its own default, a negative one means no limit.
-fn rate_limit(flags: &Flags, findings: &mut Findings) -> RateLimit {
+fn rate_limit(flags: &Flags, diagnostics: &mut Diagnostics) -> RateLimit {
     const CLIENT_GO_QPS: f64 = 5.0;
     const CLIENT_GO_BURST: u32 = 10;
     let (qps, burst) = (flags.float("kube-api-qps"), flags.int("kube-api-burst"));
     if qps.is_nan() {
         // DEVIATION: upstream takes it for a rate.
-        findings.problem("--kube-api-qps must be a number");
+        diagnostics.problem("--kube-api-qps must be a number");
         return RateLimit::DEFAULT;
     }
     if qps < 0.0 || qps.is_infinite() {
@@ -290,7 +294,7 @@ fn rate_limit(flags: &Flags, findings: &mut Findings) -> RateLimit {
     match u32::try_from(burst).unwrap_or_default() {
         0 if qps == 0.0 => RateLimit { qps: CLIENT_GO_QPS, burst: CLIENT_GO_BURST },
         0 => {
-            findings.problem(
+            diagnostics.problem(
                 "burst is required to be greater than 0 when RateLimiter is not set and QPS is set to greater than 0",
             );
             RateLimit::DEFAULT

@@ -6,19 +6,19 @@
 
 use serde_json::{Value, json};
 
-use crate::{command::Invocation, flags::Flags};
+use crate::{command::Options, flags::Flags};
 
 /// The name under which the configuration is shown: its API group.
 pub const CONFIGZ_NAME: &str = "kubecontrollermanager.config.k8s.io";
 
-/// The configuration that an invocation adds up to, as upstream shows its own.
-pub fn configz(invocation: &Invocation) -> Value {
-    let flags = &invocation.flags;
+/// The configuration that an options adds up to, as upstream shows its own.
+pub fn configz(options: &Options) -> Value {
+    let flags = &options.flags;
     let flag = |name: &str| flags.value(name).to_json();
     let mut all = json!({
         "kind": "KubeControllerManagerConfiguration",
         "apiVersion": format!("{CONFIGZ_NAME}/v1alpha1"),
-        "Generic": generic(invocation),
+        "Generic": generic(options),
         "KubeCloudShared": cloud(flags),
         "DeploymentController": { "ConcurrentDeploymentSyncs": flag("concurrent-deployment-syncs") },
         "ReplicaSetController": { "ConcurrentRSSyncs": flag("concurrent-replicaset-syncs") },
@@ -30,8 +30,8 @@ pub fn configz(invocation: &Invocation) -> Value {
     all
 }
 
-fn generic(invocation: &Invocation) -> Value {
-    let flags = &invocation.flags;
+fn generic(options: &Options) -> Value {
+    let flags = &options.flags;
     let flag = |name: &str| flags.value(name).to_json();
     json!({
         "Port": 0,
@@ -54,7 +54,7 @@ fn generic(invocation: &Invocation) -> Value {
             "resourceName": flag("leader-elect-resource-name"),
             "resourceNamespace": flag("leader-elect-resource-namespace"),
         },
-        "Controllers": invocation.manager.controllers.elements(),
+        "Controllers": options.manager.controllers.elements(),
         "Debugging": {
             "enableProfiling": flag("profiling"),
             "enableContentionProfiling": flag("contention-profiling"),
@@ -217,8 +217,8 @@ mod tests {
 
     fn shown(line: &str) -> Value {
         let words = line.split_whitespace().map(OsString::from);
-        let Ok(Command::Run(invocation)) = Command::parse(words) else { panic!("{line}") };
-        configz(&invocation)
+        let Ok(Command::Run(options)) = Command::parse(words) else { panic!("{line}") };
+        configz(&options)
     }
 
     #[test]

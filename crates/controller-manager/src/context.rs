@@ -14,7 +14,7 @@ use kcm_controller_util::{
 use kcm_events::{EventBroadcaster, EventRecorder};
 use kcm_informer::{Indexers, InformerConfig, ListWatch, SharedInformer};
 use kcm_metrics::{CacheSize, Metrics};
-use kcm_replicaset_controller::{NoMetrics as NoReplicaSetMetrics, ReplicaSetMetrics};
+use kcm_replicaset_controller::{NoReplicaSetMetrics, ReplicaSetMetrics};
 use kcm_workqueue::MetricsProvider;
 use parking_lot::Mutex;
 
@@ -25,7 +25,7 @@ const SHARED_INFORMERS: &str = "shared-informers";
 
 /// What controllers run on.
 #[derive(Clone)]
-pub struct Environment {
+pub struct Dependencies {
     /// The way to the API server.
     pub clients: ClientFactory,
     /// Where the time comes from.
@@ -33,18 +33,18 @@ pub struct Environment {
     /// Where chance comes from.
     pub random: Arc<dyn Random>,
     /// Who counts what controllers, their queues and informers do. What clients do, they were told at
-    /// [birth](kcm_client::ClientOptions::observer).
+    /// [birth](kcm_client::ClientOptions::metrics).
     pub metrics: Option<Metrics>,
     /// Reports whether the caches have synced.
     pub informer_sync: InformerSync,
     /// Who is told of syncs instead of `metrics`: made for a controller by its name.
-    pub syncs: Option<SyncObserver>,
+    pub syncs: Option<SyncMetricsFactory>,
 }
 
 /// Makes one who is told of the syncs of the controller of this name.
-pub type SyncObserver = Arc<dyn Fn(&str) -> Arc<dyn SyncMetrics> + Send + Sync>;
+pub type SyncMetricsFactory = Arc<dyn Fn(&str) -> Arc<dyn SyncMetrics> + Send + Sync>;
 
-impl Environment {
+impl Dependencies {
     /// What every manager needs, and no more.
     pub fn new(clients: &ClientFactory, clock: &Arc<dyn Clock>, random: &Arc<dyn Random>) -> Self {
         let (clock, random) = (Arc::clone(clock), Arc::clone(random));
@@ -59,9 +59,9 @@ impl Environment {
     }
 }
 
-impl fmt::Debug for Environment {
+impl fmt::Debug for Dependencies {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Environment").field("clients", &self.clients).finish_non_exhaustive()
+        f.debug_struct("Dependencies").field("clients", &self.clients).finish_non_exhaustive()
     }
 }
 
@@ -71,7 +71,7 @@ impl fmt::Debug for Environment {
 /// Upstream counterpart: `ControllerContext`.
 pub(crate) struct Context {
     config: ManagerConfig,
-    environment: Environment,
+    dependencies: Dependencies,
     reader: ApiClient,
     pods: OnceLock<SharedInformer<Pod>>,
     replica_sets: OnceLock<SharedInformer<ReplicaSet>>,
@@ -83,11 +83,11 @@ pub(crate) struct Context {
 }
 
 impl Context {
-    pub(crate) fn new(config: ManagerConfig, environment: Environment) -> Self {
-        let reader = environment.clients.client(SHARED_INFORMERS, config.rate_limit);
+    pub(crate) fn new(config: ManagerConfig, dependencies: Dependencies) -> Self {
+        let reader = dependencies.clients.client(SHARED_INFORMERS, config.rate_limit);
         Self {
             config,
-            environment,
+            dependencies,
             reader,
             pods: OnceLock::new(),
             replica_sets: OnceLock::new(),
@@ -103,25 +103,25 @@ impl Context {
     }
 
     pub(crate) fn clients(&self) -> ClientFactory {
-        self.environment.clients.clone()
+        self.dependencies.clients.clone()
     }
 
     pub(crate) fn clock(&self) -> Arc<dyn Clock> {
-        Arc::clone(&self.environment.clock)
+        Arc::clone(&self.dependencies.clock)
     }
 
     pub(crate) fn random(&self) -> Arc<dyn Random> {
-        Arc::clone(&self.environment.random)
+        Arc::clone(&self.dependencies.random)
     }
 
     /// Who counts what queues do.
     pub(crate) fn queue_metrics(&self) -> Option<Arc<dyn MetricsProvider>> {
-        self.environment.metrics.as_ref().map(Metrics::queues)
+        self.dependencies.metrics.as_ref().map(Metrics::queues)
     }
 
     /// Who counts the syncs of `controller`.
     pub(crate) fn sync_metrics(&self, controller: &str) -> Arc<dyn SyncMetrics> {
-        let Environment { metrics, syncs, .. } = &self.environment;
+        let Dependencies { metrics, syncs, .. } = &self.dependencies;
         match (syncs, metrics) {
             (Some(syncs), _) => syncs(controller),
             (None, Some(metrics)) => metrics.syncs(controller),
@@ -131,13 +131,13 @@ impl Context {
 
     /// Who counts what else the ReplicaSet controller does.
     pub(crate) fn replica_set_metrics(&self) -> Arc<dyn ReplicaSetMetrics> {
-        let metrics = self.environment.metrics.as_ref();
+        let metrics = self.dependencies.metrics.as_ref();
         metrics.map_or_else(|| Arc::new(NoReplicaSetMetrics) as _, Metrics::replica_sets)
     }
 
     /// A client for the controller called `name`, with a rate limit of its own.
     pub(crate) fn client(&self, name: &str) -> Arc<ApiClient> {
-        Arc::new(self.environment.clients.controller_client(name, self.config.rate_limit))
+        Arc::new(self.dependencies.clients.controller_client(name, self.config.rate_limit))
     }
 
     /// A recorder that writes through `client`, sharing its rate limit.
@@ -162,7 +162,7 @@ impl Context {
     pub(crate) fn deployments(&self) -> SharedInformer<Deployment> {
         let new = || {
             let informer = self.informer("deployments", deployment_indexers(), self.reader.deployments());
-            if let Some(metrics) = &self.environment.metrics {
+            if let Some(metrics) = &self.dependencies.metrics {
                 informer.add_handler(metrics.rollouts());
             }
             informer
@@ -186,7 +186,7 @@ impl Context {
         source: Arc<dyn ListWatch<K>>,
     ) -> SharedInformer<K> {
         let new = InformerConfig::new(name, source, self.clock(), self.random());
-        let metrics = self.environment.metrics.as_ref().map_or(new.metrics, Metrics::informers);
+        let metrics = self.dependencies.metrics.as_ref().map_or(new.metrics, Metrics::informers);
         let resync = Some(self.config.min_resync_period);
         let informer = SharedInformer::new(InformerConfig {
             indexers,
@@ -195,17 +195,17 @@ impl Context {
             metrics,
             ..new
         });
-        if let Some(metrics) = &self.environment.metrics {
+        if let Some(metrics) = &self.dependencies.metrics {
             metrics.cache(name, informer.store());
         }
-        self.environment.informer_sync.add(name, &informer);
+        self.dependencies.informer_sync.add(name, &informer);
         self.idle.lock().push(AnyInformer::new(name, &informer));
         informer
     }
 
     /// Reports whether the caches have synced.
     pub(crate) fn informer_sync(&self) -> &InformerSync {
-        &self.environment.informer_sync
+        &self.dependencies.informer_sync
     }
 
     /// Those that have come into being since this was asked last, to be run.

@@ -10,9 +10,9 @@ use thiserror::Error;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    Environment, ManagerConfig,
+    Dependencies, ManagerConfig,
     context::Context,
-    descriptor::{CONTROLLERS, Descriptor, Runner},
+    descriptor::{CONTROLLERS, ControllerDescriptor, Runner},
     informers::Informers,
     tasks::{Ended, Tasks},
     user_agent,
@@ -58,7 +58,7 @@ impl From<Ended> for ControllerError {
 /// DEVIATION: upstream's standby knows nothing, and reads everything when it becomes leader.
 pub struct Standby {
     context: Context,
-    wanted: Vec<&'static Descriptor>,
+    wanted: Vec<&'static ControllerDescriptor>,
     informers: Informers,
 }
 
@@ -68,8 +68,8 @@ impl Standby {
     /// # Panics
     ///
     /// Outside a tokio runtime.
-    pub fn start(config: &ManagerConfig, environment: Environment) -> Self {
-        let mut this = Self::idle(config, environment);
+    pub fn start(config: &ManagerConfig, dependencies: Dependencies) -> Self {
+        let mut this = Self::idle(config, dependencies);
         for descriptor in &this.wanted {
             (descriptor.watch)(&this.context);
         }
@@ -77,8 +77,8 @@ impl Standby {
         this
     }
 
-    fn idle(config: &ManagerConfig, environment: Environment) -> Self {
-        let context = Context::new(config.clone(), environment);
+    fn idle(config: &ManagerConfig, dependencies: Dependencies) -> Self {
+        let context = Context::new(config.clone(), dependencies);
         let wanted =
             CONTROLLERS.iter().filter(|descriptor| config.controllers.includes(descriptor)).collect();
         Self { context, wanted, informers: Informers::default() }
@@ -118,7 +118,7 @@ impl Standby {
     pub async fn lead(mut self) -> Result<Controllers, ControllerError> {
         let clock = self.context.clock();
         let started = clock.monotonic();
-        self.informers.make_current().await?;
+        self.informers.refresh_caches().await?;
         let duration = clock.monotonic().saturating_sub(started);
         tracing::info!(?duration, "Caches are synced after the election");
         Ok(self.run())
@@ -191,17 +191,17 @@ impl Controllers {
         clock: &Arc<dyn Clock>,
         random: &Arc<dyn Random>,
     ) -> Self {
-        Self::start_in(config, Environment::new(clients, clock, random))
+        Self::start_in(config, Dependencies::new(clients, clock, random))
     }
 
-    /// As [`start`](Self::start), in any environment.
+    /// As [`start`](Self::start), in any dependencies.
     ///
     /// # Panics
     ///
     /// Outside a tokio runtime.
-    pub fn start_in(config: &ManagerConfig, environment: Environment) -> Self {
+    pub fn start_in(config: &ManagerConfig, dependencies: Dependencies) -> Self {
         // All are put together before the informers run: a handler that joins late is told everything in one go.
-        Standby::idle(config, environment).run()
+        Standby::idle(config, dependencies).run()
     }
 
     /// As [`start`](Self::start), on an API server in this process, such as the embedded one's service.

@@ -14,7 +14,7 @@ pub(crate) type Runner = Box<dyn FnOnce(CancellationToken) -> BoxFuture<'static,
 ///
 /// Upstream counterpart: `ControllerDescriptor`.
 #[derive(Debug)]
-pub struct Descriptor {
+pub struct ControllerDescriptor {
     /// What it is called: by `--controllers`, in health checks, and its client in user agents.
     pub name: &'static str,
     /// What else `--controllers` may call it.
@@ -29,8 +29,8 @@ pub struct Descriptor {
 }
 
 /// All controllers, in the order in which they are put together. Upstream's order is random.
-pub static CONTROLLERS: &[Descriptor] = &[
-    Descriptor {
+pub static CONTROLLERS: &[ControllerDescriptor] = &[
+    ControllerDescriptor {
         name: "deployment-controller",
         aliases: &["deployment"],
         on_by_default: true,
@@ -41,7 +41,7 @@ pub static CONTROLLERS: &[Descriptor] = &[
         },
         construct: deployment,
     },
-    Descriptor {
+    ControllerDescriptor {
         name: "replicaset-controller",
         aliases: &["replicaset"],
         on_by_default: true,
@@ -51,7 +51,7 @@ pub static CONTROLLERS: &[Descriptor] = &[
         },
         construct: replica_set,
     },
-    Descriptor {
+    ControllerDescriptor {
         name: "replicationcontroller-controller",
         aliases: &["replicationcontroller"],
         // DEVIATION: on upstream. What a manager takes over with `*` is the two controllers above; the one that it

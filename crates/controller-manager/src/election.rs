@@ -6,11 +6,12 @@ use kcm_api::ObjectKey;
 use kcm_client::{ApiClient, RateLimit};
 use kcm_events::EventBroadcaster;
 use kcm_leader_election::{
-    ConfigError, ElectionStatus, LeaderElectionConfig, LeaderElector, LeaderGate, Outcome, identity,
+    ElectionConfigError, ElectionOutcome, ElectionStatus, LeaderElectionConfig, LeaderElector, LeaderGate,
+    identity,
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::{Environment, LeaderElectionSettings, version::BINARY};
+use crate::{Dependencies, LeaderElectionSettings, version::BINARY};
 
 /// The name of the client that holds the lease (US-1.3).
 const CLIENT: &str = "leader-election";
@@ -40,9 +41,9 @@ impl Election {
         settings: &LeaderElectionSettings,
         host: &str,
         limit: RateLimit,
-        environment: &Environment,
-    ) -> Result<Self, ConfigError> {
-        let Environment { clients, clock, random, metrics, .. } = environment;
+        dependencies: &Dependencies,
+    ) -> Result<Self, ElectionConfigError> {
+        let Dependencies { clients, clock, random, metrics, .. } = dependencies;
         let lease = ObjectKey::new(&*settings.resource_namespace, &*settings.resource_name);
         // As upstream's event client: by a client that need not lead.
         let sink = Arc::new(clients.client(BINARY, limit));
@@ -64,7 +65,7 @@ impl Election {
             )
         };
         if let Some(metrics) = metrics {
-            config.observer = metrics.election();
+            config.metrics = metrics.election();
         }
         // DEVIATION: upstream's client waits as long as a server under load asks it to, and the lease may run out
         // meanwhile; nor does the log say what the server said. The pace of the election harms no server.
@@ -93,7 +94,7 @@ impl Election {
     /// # Cancel safety
     ///
     /// Dropping the future ends the leadership at once, and the Lease is not given back.
-    pub(crate) async fn run<F, Fut>(self, cancel: &CancellationToken, lead: F) -> Outcome<Fut::Output>
+    pub(crate) async fn run<F, Fut>(self, cancel: &CancellationToken, lead: F) -> ElectionOutcome<Fut::Output>
     where
         F: FnOnce() -> Fut,
         Fut: Future,
@@ -116,7 +117,7 @@ impl Election {
             never = follow => match never {},
         };
         // Who has lost the lease has nothing more to say.
-        let within = if matches!(outcome, Outcome::Lost(_)) { Duration::ZERO } else { LAST_EVENTS };
+        let within = if matches!(outcome, ElectionOutcome::Lost(_)) { Duration::ZERO } else { LAST_EVENTS };
         events.shutdown(within).await;
         outcome
     }

@@ -78,7 +78,7 @@ impl Informers {
     /// # Cancel safety
     ///
     /// Dropping the future stops the wait. The informers go on.
-    pub(crate) async fn make_current(&mut self) -> Result<(), Ended> {
+    pub(crate) async fn refresh_caches(&mut self) -> Result<(), Ended> {
         let relists = join_all(self.all.iter().map(|informer| (informer.relist)()));
         tokio::select! {
             biased;

@@ -4,14 +4,14 @@ use std::{future::pending, sync::Arc, time::Duration};
 
 use kcm_api::ApiError;
 use kcm_client::RateLimit;
-use kcm_leader_election::{HEALTH_CHECK_NAME, HEALTH_TOLERANCE, Outcome};
+use kcm_leader_election::{ElectionOutcome, HEALTH_CHECK_NAME, HEALTH_TOLERANCE};
 use kcm_serving::HealthChecks;
 use tokio::{sync::oneshot, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     ManagerConfig, RunError,
-    context::Environment,
+    context::Dependencies,
     controllers::{ControllerError, Controllers, Standby},
     election::Election,
     version::BINARY,
@@ -29,15 +29,15 @@ const API_SERVER_INTERVAL: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub struct Manager {
     config: ManagerConfig,
-    environment: Environment,
+    dependencies: Dependencies,
     host: String,
     health: HealthChecks,
 }
 
 impl Manager {
     /// What `config` asks for, on a machine called `host`: that is how people will know whose lease it is.
-    pub fn new(config: ManagerConfig, environment: Environment, host: impl Into<String>) -> Self {
-        Self { config, environment, host: host.into(), health: HealthChecks::new() }
+    pub fn new(config: ManagerConfig, dependencies: Dependencies, host: impl Into<String>) -> Self {
+        Self { config, dependencies, host: host.into(), health: HealthChecks::new() }
     }
 
     /// Where its health checks are: that of the election when it runs, those of controllers when they do.
@@ -65,14 +65,14 @@ impl Manager {
         let Some(settings) = self.config.leader_election.clone() else {
             return self.run_alone(shutdown).await;
         };
-        let election = Election::new(&settings, &self.host, self.config.rate_limit, &self.environment)?;
+        let election = Election::new(&settings, &self.host, self.config.rate_limit, &self.dependencies)?;
         let status = election.status();
         let check = move || status.check(HEALTH_TOLERANCE).map_err(|error| error.to_string());
         self.health.add(HEALTH_CHECK_NAME, Arc::new(check));
 
-        let clients = self.environment.clients.gated(election.gate());
-        let environment = Environment { clients: clients.clone(), ..self.environment.clone() };
-        let standby = Standby::start(&self.config, environment);
+        let clients = self.dependencies.clients.gated(election.gate());
+        let dependencies = Dependencies { clients: clients.clone(), ..self.dependencies.clone() };
+        let standby = Standby::start(&self.config, dependencies);
         let (elected, ready) = (CancellationToken::new(), oneshot::channel());
         let standby = stand_by(standby, elected.clone(), ready.0);
         let work = self.lead(ready.1, shutdown.clone());
@@ -90,12 +90,12 @@ impl Manager {
         tokio::select! {
             biased;
             outcome = election.run(&shutdown, lead) => match outcome {
-                Outcome::NeverLed => {
+                ElectionOutcome::NeverLed => {
                     tracing::info!("Shutting down, without having led");
                     Ok(())
                 }
-                Outcome::Finished(outcome) => outcome,
-                Outcome::Lost(loss) => Err(RunError::LeaseLost(loss)),
+                ElectionOutcome::Finished(outcome) => outcome,
+                ElectionOutcome::Lost(loss) => Err(RunError::LeaseLost(loss)),
             },
             Ok(outcome) = given_up => outcome,
             failure = standby => Err(failure.into()),
@@ -107,7 +107,7 @@ impl Manager {
             return Ok(());
         };
         outcome?;
-        let controllers = Controllers::start_in(&self.config, self.environment.clone());
+        let controllers = Controllers::start_in(&self.config, self.dependencies.clone());
         Ok(self.supervise(controllers, shutdown).await?)
     }
 
@@ -134,7 +134,7 @@ impl Manager {
         shutdown: CancellationToken,
     ) -> Result<(), ControllerError> {
         for name in controllers.names() {
-            if let Some(metrics) = &self.environment.metrics {
+            if let Some(metrics) = &self.dependencies.metrics {
                 metrics.controller_running(name, true);
             }
             // As upstream's, which says no more than that the controller was started.
@@ -153,8 +153,8 @@ impl Manager {
 
     /// Upstream counterpart: `WaitForAPIServer`.
     async fn wait_for_api_server(&self) -> Result<(), RunError> {
-        let client = self.environment.clients.client(BINARY, RateLimit::UNLIMITED);
-        let clock = &self.environment.clock;
+        let client = self.dependencies.clients.client(BINARY, RateLimit::UNLIMITED);
+        let clock = &self.dependencies.clock;
         let mut last = ApiError::Timeout(format!("GET {}/healthz", client.server()));
         let attempts = async {
             loop {

@@ -12,8 +12,8 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    BEHAVES_AS, Invocation, VERSION,
-    context::Environment,
+    KUBERNETES_VERSION, Options, VERSION,
+    context::Dependencies,
     controllers::ControllerError,
     logging,
     manager::Manager,
@@ -30,10 +30,10 @@ const SERVICE_ACCOUNTS: &str = "kube-system";
 pub enum RunError {
     /// There is no way to an API server.
     #[error(transparent)]
-    Connect(kcm_client::ConfigError),
+    Connect(kcm_client::ClientConfigError),
     /// Nobody has said where the API server is, and there is none around.
     #[error("neither --kubeconfig nor --master is given, and this is no pod of a cluster: {0}")]
-    NotInCluster(kcm_client::ConfigError),
+    NotInCluster(kcm_client::ClientConfigError),
     /// The way leads nowhere.
     #[error("the API server {place} is not healthy after {patience:?}: {cause}")]
     ApiServer {
@@ -46,10 +46,10 @@ pub enum RunError {
     },
     /// An election as asked for would not work.
     #[error("leader election: {0}")]
-    Election(#[from] kcm_leader_election::ConfigError),
+    Election(#[from] kcm_leader_election::ElectionConfigError),
     /// Metrics as asked for make no sense.
     #[error(transparent)]
-    Metrics(#[from] kcm_metrics::OptionsError),
+    Metrics(#[from] kcm_metrics::MetricsOptionsError),
     /// The secure port cannot be served.
     #[error(transparent)]
     Serving(#[from] kcm_serving::ServingError),
@@ -63,7 +63,7 @@ pub enum RunError {
 
 /// What a process gives to the manager that runs in it.
 #[derive(Debug, Clone)]
-pub struct Process {
+pub struct Runtime {
     /// Where the time comes from.
     pub clock: Arc<dyn Clock>,
     /// Where chance comes from.
@@ -91,44 +91,47 @@ pub struct Process {
 /// # Panics
 ///
 /// Outside a tokio runtime.
-pub async fn run(invocation: &Invocation, process: Process) -> Result<(), RunError> {
-    invocation.log_flags();
-    let Process { clock, random, host, proxy, shutdown, log } = process;
+pub async fn run(options: &Options, runtime: Runtime) -> Result<(), RunError> {
+    options.log_flags();
+    let Runtime { clock, random, host, proxy, shutdown, log } = runtime;
     let build = BuildInfo { version: VERSION.to_owned(), ..BuildInfo::default() };
-    let metrics = Metrics::new(&invocation.metrics, Arc::clone(&clock), &build)?;
-    metrics.features(invocation.features.all());
-    let options = ClientOptions {
-        observer: metrics.clients(),
+    let metrics = Metrics::new(&options.metrics, Arc::clone(&clock), &build)?;
+    metrics.features(options.features.all());
+    let client_options = ClientOptions {
+        metrics: metrics.clients(),
         proxy,
         ..ClientOptions::new(user_agent(), Arc::clone(&clock))
     };
-    let clients = connect(invocation, &options).await?;
-    tracing::info!(version = VERSION, kubernetes = BEHAVES_AS, server = clients.server(), "Starting");
+    let clients = connect(options, &client_options).await?;
+    tracing::info!(version = VERSION, kubernetes = KUBERNETES_VERSION, server = clients.server(), "Starting");
     let (health, readiness) = (serving::health(&metrics), serving::health(&metrics));
     let informer_sync = InformerSync::default();
     let caches = informer_sync.clone();
     readiness.add(INFORMER_SYNC, Arc::new(move || caches.check()));
     // Ends with this.
     let mut port = JoinSet::new();
-    if let Some(server) = serving::bind(invocation, &metrics, &health, &readiness, log, &options).await? {
+    if let Some(server) = serving::bind(options, &metrics, &health, &readiness, log, &client_options).await? {
         port.spawn(server.run(CancellationToken::new()));
     }
-    let environment =
-        Environment { metrics: Some(metrics), informer_sync, ..Environment::new(&clients, &clock, &random) };
-    Manager::new(invocation.manager.clone(), environment, host).with_health(health).run(shutdown).await
+    let dependencies = Dependencies {
+        metrics: Some(metrics),
+        informer_sync,
+        ..Dependencies::new(&clients, &clock, &random)
+    };
+    Manager::new(options.manager.clone(), dependencies, host).with_health(health).run(shutdown).await
 }
 
-/// Makes the clients that an invocation asks for.
-async fn connect(invocation: &Invocation, options: &ClientOptions) -> Result<ClientFactory, RunError> {
-    let clients = ClientFactory::connect(invocation.server.clone(), options.clone()).await;
-    let clients = clients.map_err(|error| match invocation.server {
+/// Connects to the API server.
+async fn connect(options: &Options, client_options: &ClientOptions) -> Result<ClientFactory, RunError> {
+    let clients = ClientFactory::connect(options.server.clone(), client_options.clone()).await;
+    let clients = clients.map_err(|error| match options.server {
         Server::InCluster => RunError::NotInCluster(error),
         Server::Kubeconfig { .. } | Server::Master(_) => RunError::Connect(error),
     })?;
-    if !invocation.service_account_credentials {
+    if !options.service_account_credentials {
         return Ok(clients);
     }
     // Tokens are asked for with the manager's own credentials, as upstream.
-    let client = clients.client(BINARY, invocation.manager.rate_limit);
+    let client = clients.client(BINARY, options.manager.rate_limit);
     clients.with_service_accounts(SERVICE_ACCOUNTS, client).await.map_err(RunError::Connect)
 }

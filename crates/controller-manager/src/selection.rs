@@ -4,7 +4,7 @@ use thiserror::Error;
 
 use crate::{
     config::in_one_line,
-    descriptor::{CONTROLLERS, Descriptor},
+    descriptor::{CONTROLLERS, ControllerDescriptor},
 };
 
 /// A controller of upstream's v1.36 manager.
@@ -116,7 +116,7 @@ impl Selection {
     }
 
     /// Whether a controller is wanted: the first element that names it decides, and then `*`.
-    pub fn includes(&self, descriptor: &Descriptor) -> bool {
+    pub fn includes(&self, descriptor: &ControllerDescriptor) -> bool {
         self.says(descriptor.name)
             .unwrap_or_else(|| descriptor.on_by_default && self.0.iter().any(|element| element == "*"))
     }

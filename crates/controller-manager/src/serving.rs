@@ -6,12 +6,12 @@ use kcm_client::ClientOptions;
 use kcm_clock::Clock;
 use kcm_metrics::{HealthStatus, Metrics};
 use kcm_serving::{
-    Access, Answer, HeaderName, HeaderValue, HealthChecks, HealthObserver, Routes, SecureServer,
-    ServingError, Status, configz, debug_flags, flagz, handler, profiling, statusz,
+    Access, Answer, HeaderName, HeaderValue, HealthChecks, HealthMetrics, Routes, SecureServer, ServingError,
+    Status, configz, debug_flags, flagz, handler, profiling, statusz,
 };
 
 use crate::{
-    BEHAVES_AS, Invocation,
+    KUBERNETES_VERSION, Options,
     configz::{CONFIGZ_NAME, configz as configuration},
     logging::Handle,
     version::BINARY,
@@ -25,37 +25,37 @@ pub(crate) fn health(metrics: &Metrics) -> HealthChecks {
 /// `kubernetes_healthcheck` and `kubernetes_healthchecks_total`.
 struct Counting(Metrics);
 
-impl HealthObserver for Counting {
+impl HealthMetrics for Counting {
     fn checked(&self, name: &str, page: &str, is_healthy: bool) {
         let status = if is_healthy { HealthStatus::Success } else { HealthStatus::Error };
         self.0.health_check(name, page, status);
     }
 }
 
-/// The server that an invocation asks for; none, if its port is 0.
+/// Server of the secure port. `None` if the port is 0.
 ///
 /// # Errors
 ///
 /// When the port is taken, a file cannot be used, or nobody can say who may.
 pub(crate) async fn bind(
-    invocation: &Invocation,
+    options: &Options,
     metrics: &Metrics,
     health: &HealthChecks,
     readiness: &HealthChecks,
     log: Option<Handle>,
     client: &ClientOptions,
 ) -> Result<Option<SecureServer>, ServingError> {
-    if invocation.serving.secure_port == 0 {
+    if options.serving.secure_port == 0 {
         return Ok(None);
     }
     let clock = &client.clock;
-    let access = Access::connect(&invocation.authentication, &invocation.authorization, client).await?;
-    let routes = routes(invocation, metrics, health, readiness, log, clock);
-    SecureServer::bind(&invocation.serving, BINARY, access, routes, Arc::clone(clock)).await.map(Some)
+    let access = Access::connect(&options.authentication, &options.authorization, client).await?;
+    let routes = routes(options, metrics, health, readiness, log, clock);
+    SecureServer::bind(&options.serving, BINARY, access, routes, Arc::clone(clock)).await.map(Some)
 }
 
 fn routes(
-    invocation: &Invocation,
+    options: &Options,
     metrics: &Metrics,
     health: &HealthChecks,
     readiness: &HealthChecks,
@@ -68,11 +68,11 @@ fn routes(
         .health("/readyz", readiness)
         .exact("/metrics", handler(move |_| exposition(&all, all.text())))
         .exact("/metrics/slis", handler(move |_| exposition(&slis, slis.slis_text())))
-        .exact("/configz", configz(CONFIGZ_NAME, &configuration(invocation)));
-    if invocation.features.is_enabled("ComponentFlagz") {
-        routes = routes.exact("/flagz", flagz(BINARY, invocation.flags.flagz()));
+        .exact("/configz", configz(CONFIGZ_NAME, &configuration(options)));
+    if options.features.is_enabled("ComponentFlagz") {
+        routes = routes.exact("/flagz", flagz(BINARY, options.flags.flagz()));
     }
-    if invocation.profiling {
+    if options.profiling {
         routes = profiling(routes);
         routes = debug_flags(routes, move |verbosity| {
             if let Some(log) = &log {
@@ -80,8 +80,8 @@ fn routes(
             }
         });
     }
-    if invocation.features.is_enabled("ComponentStatusz") {
-        let version = BEHAVES_AS.trim_start_matches('v');
+    if options.features.is_enabled("ComponentStatusz") {
+        let version = KUBERNETES_VERSION.trim_start_matches('v');
         let mut paths = routes.paths();
         paths.push("/statusz".to_owned());
         let status = Status {

@@ -6,7 +6,7 @@ use kcm_client::UserAgent;
 pub const VERSION: &str = concat!("v", env!("CARGO_PKG_VERSION"));
 
 /// The version of Kubernetes whose behaviour it has.
-pub const BEHAVES_AS: &str = "v1.36";
+pub const KUBERNETES_VERSION: &str = "v1.36";
 
 /// What the binary is called, and by that the field manager of what it writes (US-1.3).
 pub(crate) const BINARY: &str = "kube-controller-manager";

@@ -11,7 +11,7 @@ use kcm_apiserver::{
 };
 use kcm_client::{ClientOptions, InProcessServer, RateLimit, UserAgent};
 use kcm_clock::{Clock, Random, SeededRandom, SimulatedClock};
-use kcm_controller_manager::{Environment, LeaderElectionSettings, Manager, ManagerConfig, RunError};
+use kcm_controller_manager::{Dependencies, LeaderElectionSettings, Manager, ManagerConfig, RunError};
 use kcm_sandbox::{KubeletConfig, Sandbox, SandboxConfig};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -132,14 +132,14 @@ impl World {
         let random: Arc<dyn Random> = Arc::new(SeededRandom::new(seed));
         let options = ClientOptions::new(UserAgent::new(name, "v1", ""), Arc::clone(&clock));
         let line = Line { server, switch: switch.clone(), instead };
-        let environment = Environment::new(&line.clients(options), &clock, &random);
+        let dependencies = Dependencies::new(&line.clients(options), &clock, &random);
         let config = ManagerConfig {
             rate_limit,
             leader_election: Some(LeaderElectionSettings::default()),
             ..ManagerConfig::default()
         };
         let shutdown = CancellationToken::new();
-        let task = tokio::spawn(Manager::new(config, environment, name).run(shutdown.clone()));
+        let task = tokio::spawn(Manager::new(config, dependencies, name).run(shutdown.clone()));
         Running { switch, shutdown, task }
     }
 

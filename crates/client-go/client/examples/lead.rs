@@ -13,14 +13,14 @@ use kcm_api::ObjectKey;
 use kcm_client::{ClientFactory, ClientOptions, RateLimit, Server, UserAgent};
 use kcm_clock::{Clock, Random, RealClock, SeededRandom};
 use kcm_leader_election::{
-    ElectionObserver, LeaderElectionConfig, LeaderElector, Leadership, Outcome, identity,
+    ElectionMetrics, ElectionOutcome, LeaderElectionConfig, LeaderElector, Leadership, identity,
 };
 use tokio_util::sync::CancellationToken;
 
 /// Says what happens, and when.
 struct Teller(Arc<dyn Clock>);
 
-impl ElectionObserver for Teller {
+impl ElectionMetrics for Teller {
     fn leading(&self, election: &str, leading: bool) {
         println!("{:.6} {election}: {}", self.0.now(), if leading { "leading" } else { "not leading" });
     }
@@ -44,7 +44,7 @@ async fn main() -> ExitCode {
         return ExitCode::FAILURE;
     };
     match stand(path, ObjectKey::new(namespace.as_str(), name.as_str()), host).await {
-        Ok(Outcome::Lost(loss)) => {
+        Ok(ElectionOutcome::Lost(loss)) => {
             eprintln!("leader election lost: {loss}");
             ExitCode::FAILURE
         }
@@ -56,7 +56,7 @@ async fn main() -> ExitCode {
     }
 }
 
-async fn stand(path: &str, lease: ObjectKey, host: &str) -> Result<Outcome<()>, Box<dyn Error>> {
+async fn stand(path: &str, lease: ObjectKey, host: &str) -> Result<ElectionOutcome<()>, Box<dyn Error>> {
     let clock: Arc<dyn Clock> = Arc::new(RealClock::new());
     let random: Arc<dyn Random> = Arc::new(SeededRandom::from_entropy());
     let options = ClientOptions::new(UserAgent::new("lead", "v0.1.0", ""), Arc::clone(&clock));
@@ -67,7 +67,7 @@ async fn stand(path: &str, lease: ObjectKey, host: &str) -> Result<Outcome<()>, 
     let mut elector = LeaderElector::new(LeaderElectionConfig {
         unique_identity: true,
         release_on_cancel: true,
-        observer: Arc::new(Teller(Arc::clone(&clock))),
+        metrics: Arc::new(Teller(Arc::clone(&clock))),
         ..LeaderElectionConfig::new(
             lease.clone(),
             identity(host, &*random),

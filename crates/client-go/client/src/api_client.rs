@@ -15,7 +15,7 @@ use kube_client::{Client, client::Body};
 use crate::{
     failure,
     limiter::TokenBucket,
-    observer::{Call, Observer},
+    metrics::{Call, ClientMetrics},
     request::{JSON, Request},
     retry::{self, Ending},
     service_account::ServiceAccount,
@@ -46,7 +46,7 @@ pub(crate) struct Parts {
     pub(crate) throttle_log: Arc<ThrottleLog>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) time_out: Duration,
-    pub(crate) observer: Arc<dyn Observer>,
+    pub(crate) metrics: Arc<dyn ClientMetrics>,
     pub(crate) gate: WriteGate,
     pub(crate) repeats: bool,
     /// As whom it asks, if not as the connections say.
@@ -112,7 +112,7 @@ impl ApiClient {
             }
         };
         let took = self.0.clock.monotonic().saturating_sub(start);
-        self.0.observer.finished(self.call(request, sent), took);
+        self.0.metrics.finished(self.call(request, sent), took);
         outcome
     }
 
@@ -150,7 +150,7 @@ impl ApiClient {
 
     async fn throttle(&self, request: &Request, attempt: u32) {
         let waited = self.0.bucket.acquire().await;
-        self.0.observer.throttled(self.call(request, attempt), waited);
+        self.0.metrics.throttled(self.call(request, attempt), waited);
         let url = || format!("{}{}", self.0.server, request.bare_path());
         self.0.throttle_log.delayed(waited, request.method.as_str(), url, &*self.0.clock);
     }
@@ -162,7 +162,7 @@ impl ApiClient {
             match answer.into_body().collect().await {
                 Ok(body) => {
                     let body = body.to_bytes();
-                    self.0.observer.received(self.call(request, attempt), body.len());
+                    self.0.metrics.received(self.call(request, attempt), body.len());
                     Ok(body)
                 }
                 Err(error) => Err(self.broken(request, &error)),
@@ -209,7 +209,7 @@ impl ApiClient {
             wire.extensions_mut().insert(self.0.gate.clone());
         }
         let waiting = Waiting { client: self, request, attempt, start: self.0.clock.monotonic() };
-        self.0.observer.sent(self.call(request, attempt), request.body.len());
+        self.0.metrics.sent(self.call(request, attempt), request.body.len());
         let outcome = client.send(wire).await;
         let code = outcome.as_ref().ok().map(Response::status);
         waiting.over(code);
@@ -248,11 +248,11 @@ impl ApiClient {
         // What is missing of an explanation changes nothing about the refusal.
         let body = Limited::new(answer.into_body(), REFUSAL_LIMIT).collect().await;
         let body = body.map(http_body_util::Collected::to_bytes).unwrap_or_default();
-        self.0.observer.received(self.call(request, attempt), body.len());
+        self.0.metrics.received(self.call(request, attempt), body.len());
         let seconds = retry_after.map(|wait| wait.as_secs());
         let error = failure::refusal(code, &body, &self.describe(request), seconds);
         if error.is_access_denied() {
-            self.0.observer.denied(self.call(request, attempt));
+            self.0.metrics.denied(self.call(request, attempt));
         }
         Err(Failure { error, ending: Ending::Refused { code, retry_after } })
     }
@@ -284,7 +284,7 @@ impl ApiClient {
             Ending::Refused { code, .. } => Some(code),
             _ => None,
         };
-        self.0.observer.retried(self.call(request, sent), code.as_ref().map(StatusCode::as_u16));
+        self.0.metrics.retried(self.call(request, sent), code.as_ref().map(StatusCode::as_u16));
         tracing::debug!(
             client = self.0.name,
             method = %request.method,
@@ -328,7 +328,7 @@ impl Waiting<'_> {
         let Self { client, request, attempt, start } = *self;
         let took = client.0.clock.monotonic().saturating_sub(start);
         let code = code.map(|code| code.as_u16());
-        client.0.observer.answered(client.call(request, attempt), code, took);
+        client.0.metrics.answered(client.call(request, attempt), code, took);
         tracing::trace!(client = client.0.name, method = %request.method, path = request.bare_path(), code, ?took, "Request");
     }
 }

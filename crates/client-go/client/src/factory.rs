@@ -16,10 +16,10 @@ use crate::{
     agent::UserAgent,
     api_client::{ApiClient, Parts},
     limiter::{RateLimit, TokenBucket},
-    observer::{NoObserver, Observer},
+    metrics::{ClientMetrics, NoClientMetrics},
     service_account::ServiceAccounts,
     throttle::ThrottleLog,
-    transport::{ConfigError, Lane, ProxyEnvironment, Server, Transport},
+    transport::{ClientConfigError, Lane, ProxyEnvironment, Server, Transport},
     write_gate::WriteGate,
 };
 
@@ -33,7 +33,7 @@ pub struct ClientOptions {
     /// Where they get the time from.
     pub clock: Arc<dyn Clock>,
     /// Who is told what they do.
-    pub observer: Arc<dyn Observer>,
+    pub metrics: Arc<dyn ClientMetrics>,
     /// Proxy settings of the environment. None by default.
     pub proxy: ProxyEnvironment,
 }
@@ -48,7 +48,7 @@ impl ClientOptions {
             agent,
             time_out: Self::TIME_OUT,
             clock,
-            observer: Arc::new(NoObserver),
+            metrics: Arc::new(NoClientMetrics),
             proxy: ProxyEnvironment::default(),
         }
     }
@@ -78,7 +78,7 @@ impl ClientFactory {
     /// # Errors
     ///
     /// When the configuration or a file that it names cannot be read or understood.
-    pub async fn connect(server: Server, options: ClientOptions) -> Result<Self, ConfigError> {
+    pub async fn connect(server: Server, options: ClientOptions) -> Result<Self, ClientConfigError> {
         let transport = Transport::new(server, options.proxy.clone(), Arc::clone(&options.clock)).await?;
         Ok(Self {
             server: transport.address().into(),
@@ -135,7 +135,7 @@ impl ClientFactory {
         &self,
         namespace: &str,
         client: ApiClient,
-    ) -> Result<Self, ConfigError> {
+    ) -> Result<Self, ClientConfigError> {
         let (requests, watches) = match &self.transport {
             None => (self.requests.clone(), self.watches.clone()),
             Some(transport) => {
@@ -237,7 +237,7 @@ impl ClientFactory {
             throttle_log: Arc::clone(&self.throttle_log),
             clock: Arc::clone(&self.options.clock),
             time_out: self.options.time_out,
-            observer: Arc::clone(&self.options.observer),
+            metrics: Arc::clone(&self.options.metrics),
             gate: self.gate.clone(),
             repeats: self.repeats,
             account: None,

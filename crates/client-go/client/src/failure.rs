@@ -5,7 +5,7 @@ use std::error::Error;
 use http::StatusCode;
 use kcm_api::{ApiError, Status, StatusDetails, error::reason};
 
-use crate::transport::{ConfigError, SendError};
+use crate::transport::{ClientConfigError, SendError};
 
 /// The refusal that an answer with `code` and `body` is.
 ///
@@ -58,8 +58,9 @@ fn generic(code: StatusCode, what: &str) -> Status {
 /// `true` if no part of the request was sent.
 pub(crate) fn is_not_sent(error: &(dyn Error + 'static)) -> bool {
     // Without credentials, nothing is sent.
-    chain(error)
-        .any(|cause| cause.is::<ConfigError>() || cause.downcast_ref().is_some_and(SendError::is_not_sent))
+    chain(error).any(|cause| {
+        cause.is::<ClientConfigError>() || cause.downcast_ref().is_some_and(SendError::is_not_sent)
+    })
 }
 
 /// The causes of `error` in one line, from the outermost to the innermost, without repetitions and without the

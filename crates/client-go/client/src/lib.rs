@@ -33,7 +33,7 @@ mod limiter;
 mod lines;
 mod list;
 mod list_watch;
-mod observer;
+mod metrics;
 mod replication_controllers;
 mod request;
 mod retry;
@@ -49,10 +49,10 @@ pub use ca_bundle::CaBundle;
 pub use factory::{ClientFactory, ClientOptions, InProcessServer};
 pub use kind::Kind;
 pub use limiter::{RateLimit, TokenBucket};
-pub use observer::{Call, NoObserver, Observer};
+pub use metrics::{Call, ClientMetrics, NoClientMetrics};
 pub use replication_controllers::ReplicationControllers;
 pub use request::{Repetition, Request};
-pub use transport::{ConfigError, ProxyEnvironment, Server};
+pub use transport::{ClientConfigError, ProxyEnvironment, Server};
 
 /// The body of a request, for services that [`ClientFactory::in_process`] is to talk to.
 pub use kube_client::client::Body;

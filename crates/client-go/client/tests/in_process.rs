@@ -12,7 +12,7 @@ use std::{
 use futures_util::StreamExt;
 use http::Method;
 use kcm_api::{ApiError, Deployment, ObjectKey, Pod, ReplicaSet};
-use kcm_client::{ApiClient, Call, ClientOptions, Observer, RateLimit, ReplicationControllers, Request};
+use kcm_client::{ApiClient, Call, ClientMetrics, ClientOptions, RateLimit, ReplicationControllers, Request};
 use kcm_clock::{Clock, SimulatedClock, Timestamp};
 use kcm_controller_ref_manager::OwnerPatch;
 use kcm_controller_util::{DeploymentControl, PodControl, ReplicaSetControl};
@@ -161,12 +161,12 @@ async fn watch_takes_no_token() {
     assert!(server.seen().iter().all(|seen| seen.at.is_zero()));
 }
 
-// Observer.
+// ClientMetrics.
 
 #[derive(Debug, Default)]
 struct Told(Mutex<Vec<String>>);
 
-impl Observer for Told {
+impl ClientMetrics for Told {
     fn throttled(&self, call: Call<'_>, waited: Duration) {
         self.0.lock().unwrap().push(format!("{} {} waited {waited:?}", call.client, call.method));
     }
@@ -195,7 +195,7 @@ impl Sizes {
     }
 }
 
-impl Observer for Sizes {
+impl ClientMetrics for Sizes {
     fn answered(&self, call: Call<'_>, code: Option<u16>, _: Duration) {
         self.note(call, &format!("answered {code:?}"));
     }
@@ -219,7 +219,7 @@ impl Observer for Sizes {
 
 fn with_sizes(server: &Scripted) -> (Arc<Sizes>, ApiClient) {
     let told = Arc::new(Sizes::default());
-    let options = ClientOptions { observer: Arc::clone(&told) as _, ..server.options() };
+    let options = ClientOptions { metrics: Arc::clone(&told) as _, ..server.options() };
     (told, server.factory_with(options).client("one", RateLimit { qps: 0.1, burst: 1 }))
 }
 
@@ -281,7 +281,7 @@ async fn observer_is_told_of_a_request_that_nobody_waits_for_any_more() {
 async fn observer_is_told_of_each_attempt_and_of_what_it_waited_for() {
     let server = scripted([refused(429, Some("1")), ok("{}"), ok("{}")]);
     let told = Arc::new(Told::default());
-    let options = ClientOptions { observer: Arc::clone(&told) as _, ..server.options() };
+    let options = ClientOptions { metrics: Arc::clone(&told) as _, ..server.options() };
     let client = server.factory_with(options).client("one", RateLimit { qps: 0.1, burst: 2 });
     client.send(&post()).await.unwrap();
     client.send(&post()).await.unwrap();

@@ -5,8 +5,8 @@ use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    EventHandler, HandlerRegistration, Indexers, InformerMetrics, ListWatch, NoMetrics, Object, Store,
-    StoreWriter, delivery::Delivery, reflector::Reflector, relist::Relists,
+    EventHandler, HandlerRegistration, Indexers, InformerMetrics, ListWatch, NoInformerMetrics, Object,
+    Store, StoreWriter, delivery::Delivery, reflector::Reflector, relist::Relists,
 };
 
 /// What an informer is made of.
@@ -48,7 +48,7 @@ impl<K> InformerConfig<K> {
             random,
             resync: None,
             streaming_lists: true,
-            metrics: Arc::new(NoMetrics),
+            metrics: Arc::new(NoInformerMetrics),
         }
     }
 }

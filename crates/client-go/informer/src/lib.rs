@@ -41,7 +41,7 @@ pub use delivery::HandlerRegistration;
 pub use handler::{Deleted, EventHandler};
 pub use index::{IndexName, Indexers};
 pub use informer::{InformerConfig, SharedInformer};
-pub use metrics::{InformerMetrics, NoMetrics};
+pub use metrics::{InformerMetrics, NoInformerMetrics};
 pub use object::Object;
 pub use source::{List, ListOptions, ListWatch, Undecodable, WatchEvent, WatchOptions, WatchStream};
 pub use store::{Replaced, Snapshot, Store, StoreReadGuard, StoreWriter};

@@ -53,6 +53,6 @@ pub trait InformerMetrics: Send + Sync + 'static {
 
 /// Metrics that go nowhere.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct NoMetrics;
+pub struct NoInformerMetrics;
 
-impl InformerMetrics for NoMetrics {}
+impl InformerMetrics for NoInformerMetrics {}

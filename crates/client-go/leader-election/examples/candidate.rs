@@ -6,7 +6,9 @@ use std::{error::Error, sync::Arc, time::Duration};
 
 use kcm_api::ObjectKey;
 use kcm_clock::{Clock, Random, RealClock, SeededRandom};
-use kcm_leader_election::{LeaderElectionConfig, LeaderElector, Leadership, MemoryLock, Outcome, identity};
+use kcm_leader_election::{
+    ElectionOutcome, LeaderElectionConfig, LeaderElector, Leadership, MemoryLock, identity,
+};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
@@ -66,7 +68,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     sleep(Duration::from_secs(1)).await;
     println!("node-b leads: {}", gate.is_leader());
     stop_a.cancel();
-    if let Outcome::Finished(written) = a.await? {
+    if let ElectionOutcome::Finished(written) = a.await? {
         println!("node-a has written {written} times and given the lease back");
     }
     nudge.lease_changed(lock.lease().as_ref());

@@ -7,7 +7,7 @@ use kcm_clock::{Clock, Random};
 use kcm_events::EventRecorder;
 use thiserror::Error;
 
-use crate::{ElectionObserver, LeaseLock, NoObserver};
+use crate::{ElectionMetrics, LeaseLock, NoElectionMetrics};
 
 /// By how much of itself the wait between two tries to become leader is stretched at most.
 ///
@@ -46,7 +46,7 @@ pub struct LeaderElectionConfig {
     /// Who is told, on the Lease, that this candidate became leader or stopped leading.
     pub recorder: Option<Arc<dyn EventRecorder>>,
     /// Who else is told.
-    pub observer: Arc<dyn ElectionObserver>,
+    pub metrics: Arc<dyn ElectionMetrics>,
     /// Where the time comes from. Deadlines use the monotonic clock only.
     pub clock: Arc<dyn Clock>,
     /// Where jitter comes from.
@@ -55,7 +55,7 @@ pub struct LeaderElectionConfig {
 
 /// A configuration with which an election would not work. Displays as upstream's validation does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-pub enum ConfigError {
+pub enum ElectionConfigError {
     /// A leader would still lead when others take over.
     #[error("leaseDuration must be greater than renewDeadline")]
     LeaseNotAboveDeadline,
@@ -96,7 +96,7 @@ impl LeaderElectionConfig {
             labels: Labels::new(),
             lock,
             recorder: None,
-            observer: Arc::new(NoObserver),
+            metrics: Arc::new(NoElectionMetrics),
             clock,
             random,
         }
@@ -122,21 +122,21 @@ impl LeaderElectionConfig {
     /// # Errors
     ///
     /// The first thing that is wrong.
-    pub fn validate(&self) -> Result<(), ConfigError> {
+    pub fn validate(&self) -> Result<(), ElectionConfigError> {
         if self.lease_duration <= self.renew_deadline {
-            return Err(ConfigError::LeaseNotAboveDeadline);
+            return Err(ElectionConfigError::LeaseNotAboveDeadline);
         }
         if self.renew_deadline <= self.retry_period.mul_f64(JITTER_FACTOR) {
-            return Err(ConfigError::DeadlineNotAboveRetry);
+            return Err(ElectionConfigError::DeadlineNotAboveRetry);
         }
         if self.lease_duration < Duration::from_secs(1) {
-            return Err(ConfigError::LeaseUnderOneSecond);
+            return Err(ElectionConfigError::LeaseUnderOneSecond);
         }
         if self.retry_period.is_zero() {
-            return Err(ConfigError::NoRetryPeriod);
+            return Err(ElectionConfigError::NoRetryPeriod);
         }
         if self.identity.is_empty() {
-            return Err(ConfigError::NoIdentity);
+            return Err(ElectionConfigError::NoIdentity);
         }
         Ok(())
     }

@@ -10,8 +10,8 @@ use thiserror::Error;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    Candidate, ConfigError, ElectionStatus, LeaderElectionConfig, LeaderGate, Leadership, Note, Now, Nudge,
-    Request, Step, Verdict, config::JITTER_FACTOR, gate::Term,
+    Candidate, ElectionConfigError, ElectionStatus, LeaderElectionConfig, LeaderGate, Leadership, Note, Now,
+    Nudge, Request, Step, Verdict, config::JITTER_FACTOR, gate::Term,
 };
 
 /// A standby that is nudged without end does not ask more often than this.
@@ -37,7 +37,7 @@ pub struct LeaderElector {
 
 /// How an election ended for this candidate.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Outcome<T> {
+pub enum ElectionOutcome<T> {
     /// It was cancelled before it led.
     NeverLed,
     /// It led until what it led was done, with this result.
@@ -63,14 +63,14 @@ impl LeaderElector {
     /// # Errors
     ///
     /// When the election would not work like this.
-    pub fn new(config: LeaderElectionConfig) -> Result<Self, ConfigError> {
+    pub fn new(config: LeaderElectionConfig) -> Result<Self, ElectionConfigError> {
         config.validate()?;
         // Upstream cuts to whole seconds, too.
         let seconds = i32::try_from(config.lease_duration.as_secs()).unwrap_or(i32::MAX);
         let candidate = Candidate::new(config.lease.clone(), config.identity.clone(), seconds)
             .with_unique_identity(config.unique_identity)
             .with_labels(config.labels.clone());
-        config.observer.leading(&config.name, false);
+        config.metrics.leading(&config.name, false);
         Ok(Self {
             gate: LeaderGate::new(Arc::clone(&config.clock)),
             candidate: Arc::new(Mutex::new(candidate)),
@@ -117,7 +117,7 @@ impl LeaderElector {
     /// # Cancel safety
     ///
     /// Dropping the future ends the leadership at once. The Lease is not given back, and runs out.
-    pub async fn run<F, Fut>(&mut self, cancel: &CancellationToken, lead: F) -> Outcome<Fut::Output>
+    pub async fn run<F, Fut>(&mut self, cancel: &CancellationToken, lead: F) -> ElectionOutcome<Fut::Output>
     where
         F: FnOnce(Leadership) -> Fut,
         Fut: Future,
@@ -128,25 +128,25 @@ impl LeaderElector {
             if self.config.release_on_cancel && self.candidate.lock().may_be_holder() {
                 self.release().await;
             }
-            return Outcome::NeverLed;
+            return ElectionOutcome::NeverLed;
         };
         let term = Term::begin(self.gate.clone(), until);
         self.event("became leader");
-        self.config.observer.leading(&self.config.name, true);
+        self.config.metrics.leading(&self.config.name, true);
         tracing::info!(lock, "Successfully acquired lease");
 
         let outcome = {
             let mut lead = pin!(lead(term.leadership()));
             tokio::select! {
                 biased;
-                loss = self.renew(&term, until) => Outcome::Lost(loss),
-                result = &mut lead => Outcome::Finished(result),
+                loss = self.renew(&term, until) => ElectionOutcome::Lost(loss),
+                result = &mut lead => ElectionOutcome::Finished(result),
             }
         };
         drop(term);
-        self.config.observer.leading(&self.config.name, false);
+        self.config.metrics.leading(&self.config.name, false);
         match &outcome {
-            Outcome::Lost(loss) => tracing::info!(lock, err = %loss, "Failed to renew lease"),
+            ElectionOutcome::Lost(loss) => tracing::info!(lock, err = %loss, "Failed to renew lease"),
             _ if self.config.release_on_cancel => self.release().await,
             _ => {}
         }
@@ -321,7 +321,7 @@ impl LeaderElector {
 
     fn tell(&self, note: &Note) {
         let lock = self.describe();
-        let (observer, name) = (&self.config.observer, &self.config.name);
+        let (metrics, name) = (&self.config.metrics, &self.config.name);
         match note {
             Note::OptimisticUpdateFailed(err) => {
                 tracing::debug!(lock, %err, "Failed to update lease optimistically, falling back to slow path");
@@ -329,7 +329,7 @@ impl LeaderElector {
             Note::ReadFailed(err) => tracing::error!(lock, %err, "Error retrieving lease lock"),
             Note::CreateFailed(err) => tracing::error!(lock, %err, "Error initially creating lease lock"),
             Note::UpdateFailed(err) => tracing::error!(lock, %err, "Failed to update lease"),
-            Note::SlowPath => observer.slow_path(name),
+            Note::SlowPath => metrics.slow_path(name),
             Note::IdentityShared(record) => {
                 tracing::error!(
                     lock,
@@ -337,7 +337,7 @@ impl LeaderElector {
                     renewed = record.renew_time.map(tracing::field::display),
                     "Lease is held in this candidate's name by something else: is the identity given twice?"
                 );
-                observer.identity_shared(name);
+                metrics.identity_shared(name);
             }
         }
     }
@@ -345,7 +345,7 @@ impl LeaderElector {
     fn report_transition(&mut self) {
         let holder = self.candidate.lock().observed().holder_identity.clone();
         if holder != self.reported {
-            self.config.observer.new_leader(&self.config.name, &holder);
+            self.config.metrics.new_leader(&self.config.name, &holder);
             self.reported = holder;
         }
     }

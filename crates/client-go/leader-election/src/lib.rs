@@ -13,7 +13,7 @@
 //!   which is before anybody else can take over, and needs no task and no answer for that.
 //! * [`Nudge`] makes a standby try at once: wired to a watch, a Lease that is given back is taken in milliseconds.
 //! * [`Candidate`] is the rules alone: no I/O, no clock. It says what to ask and takes the answer.
-//! * [`ElectionStatus`] is for health checks, [`ElectionObserver`] for metrics, [`LeaseLock`] the way to the server.
+//! * [`ElectionStatus`] is for health checks, [`ElectionMetrics`] for metrics, [`LeaseLock`] the way to the server.
 //!
 //! # What is not promised
 //!
@@ -50,18 +50,18 @@ mod elector;
 mod gate;
 mod lock;
 mod memory;
+mod metrics;
 mod nudge;
-mod observer;
 mod record;
 mod status;
 
 pub use candidate::{Attempt, Candidate, Note, Now, Request, Step, Verdict};
-pub use config::{ConfigError, JITTER_FACTOR, LeaderElectionConfig, identity};
-pub use elector::{LeaderElector, Loss, Outcome};
+pub use config::{ElectionConfigError, JITTER_FACTOR, LeaderElectionConfig, identity};
+pub use elector::{ElectionOutcome, LeaderElector, Loss};
 pub use gate::{LeaderGate, Leadership};
 pub use lock::LeaseLock;
 pub use memory::MemoryLock;
+pub use metrics::{ElectionMetrics, NoElectionMetrics};
 pub use nudge::Nudge;
-pub use observer::{ElectionObserver, NoObserver};
 pub use record::ElectionRecord;
 pub use status::{ElectionStatus, HEALTH_CHECK_NAME, HEALTH_TOLERANCE, NotRenewed};

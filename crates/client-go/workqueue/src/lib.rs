@@ -41,7 +41,7 @@ mod sync;
 pub use bucket::BucketRateLimiter;
 pub use delaying_queue::DelayingQueue;
 pub use item_exponential::ItemExponentialFailureRateLimiter;
-pub use metrics::{MetricsProvider, NoMetrics, QueueMetrics, Refresh};
+pub use metrics::{MetricsProvider, NoQueueMetrics, QueueMetrics, Refresh};
 pub use queue::Queue;
 pub use rate_limiter::{MaxOfRateLimiter, RateLimiter, default_controller_rate_limiter};
 pub use rate_limiting_queue::{QueueConfig, RateLimitingQueue};

@@ -54,9 +54,9 @@ pub trait QueueMetrics: Send + Sync + 'static {
 
 /// No metrics.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct NoMetrics;
+pub struct NoQueueMetrics;
 
-impl MetricsProvider for NoMetrics {
+impl MetricsProvider for NoQueueMetrics {
     fn queue(&self, _name: &str) -> Option<Arc<dyn QueueMetrics>> {
         None
     }

@@ -4,7 +4,9 @@ use std::{sync::Arc, time::Duration};
 
 use kcm_clock::Clock;
 
-use crate::{DelayingQueue, Item, MetricsProvider, NoMetrics, RateLimiter, default_controller_rate_limiter};
+use crate::{
+    DelayingQueue, Item, MetricsProvider, NoQueueMetrics, RateLimiter, default_controller_rate_limiter,
+};
 
 /// What a [`RateLimitingQueue`] is made of.
 #[derive(Debug)]
@@ -26,7 +28,7 @@ impl<T: Item> QueueConfig<T> {
             name: name.into(),
             rate_limiter: default_controller_rate_limiter(Arc::clone(&clock)),
             clock,
-            metrics: Arc::new(NoMetrics),
+            metrics: Arc::new(NoQueueMetrics),
         }
     }
 }

@@ -9,7 +9,7 @@
 use std::{sync::Arc, time::Duration};
 
 use kcm_clock::{FakeClock, Timestamp};
-use kcm_workqueue::{DelayingQueue, NoMetrics, Queue};
+use kcm_workqueue::{DelayingQueue, NoQueueMetrics, Queue};
 use shuttle::{
     Config, Runner,
     future::block_on,
@@ -87,7 +87,7 @@ mod queue {
     impl World {
         fn new() -> Arc<Self> {
             let clock = Arc::new(FakeClock::new(Timestamp::UNIX_EPOCH));
-            let queue = Queue::new("test", clock, &NoMetrics);
+            let queue = Queue::new("test", clock, &NoQueueMetrics);
             Arc::new(Self { queue, observed: Observed::default(), taken: AtomicUsize::new(0) })
         }
 
@@ -263,7 +263,7 @@ mod delaying_queue {
     impl World {
         fn new() -> Arc<Self> {
             let clock = FakeClock::new(Timestamp::UNIX_EPOCH);
-            let queue = DelayingQueue::new("test", Arc::new(clock.clone()), &NoMetrics);
+            let queue = DelayingQueue::new("test", Arc::new(clock.clone()), &NoQueueMetrics);
             let (observed, taken, cancel) = (Observed::default(), AtomicUsize::new(0), Notify::new());
             Arc::new(Self { queue, clock, observed, taken, cancel })
         }

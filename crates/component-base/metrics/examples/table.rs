@@ -7,9 +7,9 @@
 use std::sync::Arc;
 
 use kcm_clock::RealClock;
-use kcm_metrics::{BuildInfo, Metrics, MetricsOptions, OptionsError};
+use kcm_metrics::{BuildInfo, Metrics, MetricsOptions, MetricsOptionsError};
 
-fn main() -> Result<(), OptionsError> {
+fn main() -> Result<(), MetricsOptionsError> {
     let metrics =
         Metrics::new(&MetricsOptions::default(), Arc::new(RealClock::new()), &BuildInfo::default())?;
     for (path, definitions) in

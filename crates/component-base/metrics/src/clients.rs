@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use kcm_client::{Call, Observer};
+use kcm_client::{Call, ClientMetrics};
 use parking_lot::RwLock;
 
 use crate::{Counter, Family, Histogram, Registry, Spec, Stability::Alpha, path::Target};
@@ -169,7 +169,7 @@ impl Families {
     }
 }
 
-impl Observer for Clients {
+impl ClientMetrics for Clients {
     fn throttled(&self, call: Call<'_>, waited: Duration) {
         self.tell(&call, |families, lane| {
             let by_verb = lane.rate_limiter.get_or_init(|| families.rate_limiter.with(lane.labels()));

@@ -1,6 +1,6 @@
 //! `leader_election_*` (US-1.6), and what else an election tells.
 
-use kcm_leader_election::{ElectionObserver, LeaderGate};
+use kcm_leader_election::{ElectionMetrics, LeaderGate};
 
 use crate::{Counter, Family, Gauge, Registry, Spec, Stability::Alpha, metrics::Refreshers};
 
@@ -58,7 +58,7 @@ impl Elections {
     }
 }
 
-impl ElectionObserver for Elections {
+impl ElectionMetrics for Elections {
     fn leading(&self, election: &str, leading: bool) {
         self.leading.with([election]).set(if leading { 1.0 } else { 0.0 });
         // Exported as 0 from the start, so that `increase()` includes the first occurrence.

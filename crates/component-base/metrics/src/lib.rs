@@ -32,8 +32,9 @@ mod sizes;
 pub use health::HealthStatus;
 pub use lint::{Problem, lint};
 pub use metrics::Metrics;
-pub use options::{BuildInfo, MetricsOptions, OptionsError};
+pub use options::{BuildInfo, MetricsOptions, MetricsOptionsError};
 pub use registry::{
-    Counter, Definition, Family, Gauge, Histogram, Kind, Origin, Registry, Sample, Spec, Stability, Value,
+    Counter, Definition, Family, Gauge, Histogram, MetricType, Origin, Registry, Sample, Spec, Stability,
+    Value,
 };
 pub use sizes::CacheSize;

@@ -3,17 +3,17 @@
 use std::{fmt, sync::Arc};
 
 use kcm_api::Deployment;
-use kcm_client::Observer;
+use kcm_client::ClientMetrics;
 use kcm_clock::Clock;
 use kcm_controller_util::SyncMetrics;
 use kcm_informer::{EventHandler, InformerMetrics, Store};
-use kcm_leader_election::{ElectionObserver, LeaderGate};
+use kcm_leader_election::{ElectionMetrics, LeaderGate};
 use kcm_replicaset_controller::ReplicaSetMetrics;
 use kcm_workqueue::{MetricsProvider, Refresh};
 use parking_lot::Mutex;
 
 use crate::{
-    BuildInfo, CacheSize, Definition, MetricsOptions, OptionsError, Registry,
+    BuildInfo, CacheSize, Definition, MetricsOptions, MetricsOptionsError, Registry,
     about::About,
     clients::Clients,
     controllers::{ReplicaSets, Syncs},
@@ -66,7 +66,7 @@ impl Metrics {
         options: &MetricsOptions,
         clock: Arc<dyn Clock>,
         build: &BuildInfo,
-    ) -> Result<Self, OptionsError> {
+    ) -> Result<Self, MetricsOptionsError> {
         options.validate(build.minor)?;
         let registry = Registry::new(options);
         let refreshers = Refreshers::default();
@@ -138,12 +138,12 @@ impl Metrics {
     }
 
     /// For clients.
-    pub fn clients(&self) -> Arc<dyn Observer> {
+    pub fn clients(&self) -> Arc<dyn ClientMetrics> {
         Arc::clone(&self.0.clients) as _
     }
 
     /// For elections.
-    pub fn election(&self) -> Arc<dyn ElectionObserver> {
+    pub fn election(&self) -> Arc<dyn ElectionMetrics> {
         Arc::clone(&self.0.elections) as _
     }
 

@@ -15,7 +15,7 @@ pub struct MetricsOptions {
 
 /// An option that is wrong.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-pub enum OptionsError {
+pub enum MetricsOptionsError {
     /// Upstream's `--disabled-metrics` takes names only.
     #[error("disabled metrics: {0:?} is no metric's name")]
     NoName(String),
@@ -42,21 +42,21 @@ impl MetricsOptions {
     /// # Errors
     ///
     /// What upstream refuses, too.
-    pub fn validate(&self, minor: u32) -> Result<(), OptionsError> {
+    pub fn validate(&self, minor: u32) -> Result<(), MetricsOptionsError> {
         if let Some(name) = self.disabled.iter().find(|name| !is_metric_name(name)) {
-            return Err(OptionsError::NoName(name.clone()));
+            return Err(MetricsOptionsError::NoName(name.clone()));
         }
         let bad = |(metric, label, _): &&(String, String, Vec<String>)| {
             !is_metric_name(metric) || !is_label_name(label)
         };
         if let Some((metric, label, _)) = self.allowed_labels.iter().find(bad) {
-            return Err(OptionsError::NoLabel(format!("{metric},{label}")));
+            return Err(MetricsOptionsError::NoLabel(format!("{metric},{label}")));
         }
         let previous = format!("1.{}", minor.saturating_sub(1));
         match self.show_hidden_for_version.as_deref() {
             None | Some("") => Ok(()),
             Some(version) if version == previous => Ok(()),
-            Some(given) => Err(OptionsError::NotPrevious { given: given.to_owned(), previous }),
+            Some(given) => Err(MetricsOptionsError::NotPrevious { given: given.to_owned(), previous }),
         }
     }
 

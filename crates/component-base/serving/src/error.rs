@@ -37,7 +37,7 @@ pub enum ServingError {
         /// `authentication` or `authorization`.
         purpose: &'static str,
         /// What is wrong.
-        cause: kcm_client::ConfigError,
+        cause: kcm_client::ClientConfigError,
     },
     /// The cluster's client CAs cannot be read, and going without was not allowed.
     #[error("unable to load configmap based request-header-client-ca-file: {0}")]

@@ -14,7 +14,7 @@ use crate::{Answer, Asked, Handler, handler};
 pub type HealthCheck = Arc<dyn Fn() -> Result<(), String> + Send + Sync>;
 
 /// Is told what health checks said: for `kubernetes_healthcheck`.
-pub trait HealthObserver: Send + Sync + 'static {
+pub trait HealthMetrics: Send + Sync + 'static {
     /// The check `name` of the page `page` (`healthz`) was made.
     fn checked(&self, name: &str, page: &str, is_healthy: bool);
 }
@@ -26,7 +26,7 @@ pub struct HealthChecks(Arc<Inner>);
 #[derive(Default)]
 struct Inner {
     checks: RwLock<Vec<(Arc<str>, HealthCheck)>>,
-    observer: Option<Arc<dyn HealthObserver>>,
+    observer: Option<Arc<dyn HealthMetrics>>,
 }
 
 impl HealthChecks {
@@ -36,7 +36,7 @@ impl HealthChecks {
     }
 
     /// No checks; `observer` is told the outcome of those to come.
-    pub fn observed(observer: Arc<dyn HealthObserver>) -> Self {
+    pub fn observed(observer: Arc<dyn HealthMetrics>) -> Self {
         Self(Arc::new(Inner { checks: RwLock::default(), observer: Some(observer) }))
     }
 
@@ -210,13 +210,13 @@ mod tests {
     fn observer_is_told_of_every_check_that_is_made() {
         #[derive(Default)]
         struct Told(Mutex<Vec<String>>);
-        impl HealthObserver for Told {
+        impl HealthMetrics for Told {
             fn checked(&self, name: &str, page: &str, is_healthy: bool) {
                 self.0.lock().push(format!("{page} {name} {is_healthy}"));
             }
         }
         let told = Arc::new(Told::default());
-        let checks = HealthChecks::observed(Arc::clone(&told) as Arc<dyn HealthObserver>);
+        let checks = HealthChecks::observed(Arc::clone(&told) as Arc<dyn HealthMetrics>);
         checks.add_ping("a");
         checks.add("b", Arc::new(|| Err(String::new())));
         checks.add_ping("c");

@@ -44,7 +44,7 @@ mod tls;
 pub use access::{Access, User};
 pub use error::ServingError;
 pub use exchange::{Answer, Asked, Handler, handler};
-pub use health::{HealthCheck, HealthChecks, HealthObserver};
+pub use health::{HealthCheck, HealthChecks, HealthMetrics};
 /// Types of parameters of [`Answer::with`] and [`Routes::exact_with_body`].
 pub use http::{HeaderName, HeaderValue, Method};
 pub use options::{

@@ -13,9 +13,9 @@ fn printed(line: &str) -> String {
     }
 }
 
-fn run(line: &str) -> Box<Invocation> {
+fn run(line: &str) -> Box<Options> {
     match parse(line) {
-        Ok(Command::Run(invocation)) => invocation,
+        Ok(Command::Run(options)) => options,
         other => panic!("{other:?}"),
     }
 }

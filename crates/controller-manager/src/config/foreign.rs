@@ -3,7 +3,7 @@
 //! They mean nothing here. But what upstream would refuse is refused, so that a manifest that starts this manager
 //! starts upstream's on the way back.
 
-use super::Findings;
+use super::Diagnostics;
 use crate::flags::Flags;
 
 /// `--concurrent-*` flags below one, and how upstream says it.
@@ -33,45 +33,45 @@ const SIGNERS: [(&str, &str); 4] = [
     ("legacy-unknown", "cluster-signing-legacy-unknown"),
 ];
 
-pub(crate) fn check(flags: &Flags, findings: &mut Findings) {
+pub(crate) fn check(flags: &Flags, diagnostics: &mut Diagnostics) {
     if flags.duration("attach-detach-reconcile-sync-period").nanos() < 1_000_000_000 {
-        findings.problem(
+        diagnostics.problem(
             "duration time must be greater than one second as set via command line option reconcile-sync-loop-period",
         );
     }
-    check_signers(flags, findings);
+    check_signers(flags, diagnostics);
     for (name, rule) in AT_LEAST_ONE {
         let value = flags.int(name);
         if value < 1 {
-            findings.problem(format!("{name} {rule} {value}"));
+            diagnostics.problem(format!("{name} {rule} {value}"));
         }
     }
     for (name, least, most) in WITHIN {
         let value = flags.int(name);
         if value < least {
-            findings.problem(format!("{name} must not be less than {least}, but got {value}"));
+            diagnostics.problem(format!("{name} must not be less than {least}, but got {value}"));
         } else if value > most {
-            findings.problem(format!("{name} must not be more than {most}, but got {value}"));
+            diagnostics.problem(format!("{name} must not be more than {most}, but got {value}"));
         }
     }
     if flags.text("service-cluster-ip-range").split(',').count() > 2 {
-        findings.problem("--service-cluster-ip-range can not contain more than two entries");
+        diagnostics.problem("--service-cluster-ip-range can not contain more than two entries");
     }
     let provider = flags.text("cloud-provider");
     if !provider.is_empty() && provider != "external" {
-        findings.problem(format!(
+        diagnostics.problem(format!(
             "cloud provider {provider:?} was specified, but built-in cloud providers are disabled. Please set \
              --cloud-provider=external and migrate to an external cloud provider"
         ));
     }
     let allocator = flags.text("cidr-allocator-type");
     if !allocator.is_empty() && allocator != "RangeAllocator" {
-        findings
+        diagnostics
             .problem(format!("built-in cloud providers are disabled. The ipam {allocator} is not available"));
     }
 }
 
-fn check_signers(flags: &Flags, findings: &mut Findings) {
+fn check_signers(flags: &Flags, diagnostics: &mut Diagnostics) {
     let is_set =
         |signer: &str, part: &str| !flags.text(&format!("cluster-signing-{signer}{part}-file")).is_empty();
     let mut any = false;
@@ -79,13 +79,13 @@ fn check_signers(flags: &Flags, findings: &mut Findings) {
         let (cert, key) = (is_set(signer, "-cert"), is_set(signer, "-key"));
         any |= cert || key;
         match (cert, key) {
-            (false, true) => findings.problem(format!("{name:?}: cannot specify key without cert")),
-            (true, false) => findings.problem(format!("{name:?}: cannot specify cert without key")),
+            (false, true) => diagnostics.problem(format!("{name:?}: cannot specify key without cert")),
+            (true, false) => diagnostics.problem(format!("{name:?}: cannot specify cert without key")),
             _ => {}
         }
     }
     if any && (is_set("", "cert") || is_set("", "key")) {
-        findings.problem(
+        diagnostics.problem(
             "cannot specify --cluster-signing-{cert,key}-file and other --cluster-signing-*-file flags at the same time",
         );
     }

@@ -2,40 +2,40 @@
 //!
 //! Upstream counterpart: `k8s.io/component-base/logs/api/v1`.
 
-use super::Findings;
+use super::Diagnostics;
 use crate::{
     feature_gates::FeatureGates,
     flags::{Flags, Value},
     logging::{LogFormat, LoggingOptions, ModuleVerbosity},
 };
 
-pub(crate) fn logging(flags: &Flags, gates: &FeatureGates, findings: &mut Findings) -> LoggingOptions {
+pub(crate) fn logging(flags: &Flags, gates: &FeatureGates, diagnostics: &mut Diagnostics) -> LoggingOptions {
     let flush = flags.duration("log-flush-frequency");
     if flush.nanos() <= 0 {
-        findings.problem(format!(
+        diagnostics.problem(format!(
             "flushFrequency: Invalid value: {:?}: Must be greater than zero",
             flush.to_string()
         ));
     }
-    let format = format(flags.text("logging-format"), gates, findings);
+    let format = format(flags.text("logging-format"), gates, diagnostics);
     let vmodule = modules(flags);
     if format == LogFormat::Json && !vmodule.is_empty() {
-        findings.problem("vmodule: Forbidden: Only supported for text log format");
+        diagnostics.problem("vmodule: Forbidden: Only supported for text log format");
     }
     let is_alpha_on = gates.is_enabled("LoggingAlphaOptions");
     for (format, field) in [("text", "options.text"), ("json", "options.json")] {
         let (split, size) = (format!("log-{format}-split-stream"), format!("log-{format}-info-buffer-size"));
         if flags.bool(&split) && !is_alpha_on {
-            findings
+            diagnostics
                 .problem(format!("{field}.splitStream: Forbidden: Feature LoggingAlphaOptions is disabled"));
         }
         if flags.text(&size) != "0" {
             if !is_alpha_on {
-                findings.problem(format!(
+                diagnostics.problem(format!(
                     "{field}.infoBufferSize: Forbidden: Feature LoggingAlphaOptions is disabled"
                 ));
             }
-            findings.warning(format!("--{size} has no effect: lines are written at once"));
+            diagnostics.warning(format!("--{size} has no effect: lines are written at once"));
         }
     }
     LoggingOptions {
@@ -49,15 +49,15 @@ pub(crate) fn logging(flags: &Flags, gates: &FeatureGates, findings: &mut Findin
     }
 }
 
-fn format(name: &str, gates: &FeatureGates, findings: &mut Findings) -> LogFormat {
+fn format(name: &str, gates: &FeatureGates, diagnostics: &mut Diagnostics) -> LogFormat {
     match name {
         "text" => {}
         "json" if gates.is_enabled("LoggingBetaOptions") => return LogFormat::Json,
         "json" => {
-            findings
+            diagnostics
                 .problem("format: Forbidden: Log format json is disabled, see LoggingBetaOptions feature");
         }
-        other => findings.problem(format!("format: Invalid value: {other:?}: Unsupported log format")),
+        other => diagnostics.problem(format!("format: Invalid value: {other:?}: Unsupported log format")),
     }
     LogFormat::Text
 }

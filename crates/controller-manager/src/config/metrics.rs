@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, fs};
 
 use kcm_metrics::MetricsOptions;
 
-use super::Findings;
+use super::Diagnostics;
 use crate::flags::{Flags, Value};
 
 /// The version whose hidden metrics can be shown.
@@ -16,10 +16,10 @@ const METRIC_NAME: &str = "[a-zA-Z_:][a-zA-Z0-9_:]*";
 
 const LABEL_NAME: &str = "[a-zA-Z_][a-zA-Z0-9_]*";
 
-pub(crate) fn metrics(flags: &Flags, findings: &mut Findings) -> MetricsOptions {
+pub(crate) fn metrics(flags: &Flags, diagnostics: &mut Diagnostics) -> MetricsOptions {
     let version = flags.text("show-hidden-metrics-for-version");
     if !version.is_empty() && version != PREVIOUS {
-        findings.problem(format!(
+        diagnostics.problem(format!(
             "metrics.showHiddenMetricsForVersion: Invalid value: {version:?}: must be omitted or have the value \
              '{PREVIOUS}'; only the previous minor version is allowed"
         ));
@@ -27,7 +27,7 @@ pub(crate) fn metrics(flags: &Flags, findings: &mut Findings) -> MetricsOptions 
     let disabled = flags.list("disabled-metrics");
     if let Some(bad) = disabled.iter().find(|name| !is_metric_name(name)) {
         let pattern = format!("^{METRIC_NAME}$");
-        findings.problem(format!(
+        diagnostics.problem(format!(
             "metrics.disabledMetrics: Invalid value: {}: must be fully qualified metric names matching {pattern:?}, \
              got {bad:?}",
             serde_json::json!(disabled)
@@ -35,23 +35,23 @@ pub(crate) fn metrics(flags: &Flags, findings: &mut Findings) -> MetricsOptions 
     }
     MetricsOptions {
         disabled: disabled.to_vec(),
-        allowed_labels: allowed_labels(flags, findings),
+        allowed_labels: allowed_labels(flags, diagnostics),
         show_hidden_for_version: Some(version).filter(|version| !version.is_empty()).map(str::to_owned),
     }
 }
 
-fn allowed_labels(flags: &Flags, findings: &mut Findings) -> Vec<(String, String, Vec<String>)> {
+fn allowed_labels(flags: &Flags, diagnostics: &mut Diagnostics) -> Vec<(String, String, Vec<String>)> {
     let by_flag = match flags.value("allow-metric-labels") {
         Value::Map(pairs) => pairs.clone(),
         _ => BTreeMap::new(),
     };
     if let Some(problem) = keys_problem(&by_flag) {
-        findings.problem(format!("metrics.allowListMapping: {problem}"));
+        diagnostics.problem(format!("metrics.allowListMapping: {problem}"));
     }
     let manifest = flags.text("allow-metric-labels-manifest");
-    let by_file = if manifest.is_empty() { BTreeMap::new() } else { read(manifest, findings) };
+    let by_file = if manifest.is_empty() { BTreeMap::new() } else { read(manifest, diagnostics) };
     if !manifest.is_empty() && !by_flag.is_empty() {
-        findings.problem("metrics: cannot specify both allowListMapping and allowListMappingManifest");
+        diagnostics.problem("metrics: cannot specify both allowListMapping and allowListMappingManifest");
     }
     let pairs = by_file.into_iter().chain(by_flag);
     let split = |(key, values): (String, String)| {
@@ -64,12 +64,12 @@ fn allowed_labels(flags: &Flags, findings: &mut Findings) -> Vec<(String, String
 
 /// The mapping in the file at `path`: by itself, which is what upstream reads, or below `allowListMapping`, which is
 /// what it says that it reads.
-fn read(path: &str, findings: &mut Findings) -> BTreeMap<String, String> {
+fn read(path: &str, diagnostics: &mut Diagnostics) -> BTreeMap<String, String> {
     let field = format!("metrics.allowListMappingManifest: Invalid value: {path:?}");
     let text = match fs::read_to_string(path) {
         Ok(text) => text,
         Err(error) => {
-            findings.problem(format!("{field}: failed to read allow list manifest: {error}"));
+            diagnostics.problem(format!("{field}: failed to read allow list manifest: {error}"));
             return BTreeMap::new();
         }
     };
@@ -88,14 +88,14 @@ fn read(path: &str, findings: &mut Findings) -> BTreeMap<String, String> {
     match mapping {
         Ok(mapping) => {
             if let Some(problem) = keys_problem(&mapping) {
-                findings.problem(format!("{field}: invalid allow list mapping in manifest: {problem}"));
+                diagnostics.problem(format!("{field}: invalid allow list mapping in manifest: {problem}"));
             }
             mapping
         }
         Err(error) => {
             let error = error.to_string();
             let line = error.lines().next().unwrap_or_default();
-            findings.problem(format!("{field}: failed to parse allow list manifest: {line}"));
+            diagnostics.problem(format!("{field}: failed to parse allow list manifest: {line}"));
             BTreeMap::new()
         }
     }

@@ -11,7 +11,7 @@ use kcm_serving::{
     AuthenticationOptions, AuthorizationOptions, RequestHeaderOptions, ServingOptions, SniCertKey, TlsVersion,
 };
 
-use super::Findings;
+use super::Diagnostics;
 use crate::flags::Flags;
 
 /// The cipher suites that Go knows. Of those that are not spoken here, the port itself tells.
@@ -48,10 +48,10 @@ const SUITES: [&str; 27] = [
 /// The key exchanges that Go has numbers for.
 const CURVES: [i64; 7] = [23, 24, 25, 29, 4587, 4588, 4589];
 
-pub(crate) fn serving(flags: &Flags, findings: &mut Findings) -> ServingOptions {
+pub(crate) fn serving(flags: &Flags, diagnostics: &mut Diagnostics) -> ServingOptions {
     let port = flags.int("secure-port");
     let secure_port = u16::try_from(port).unwrap_or_else(|_| {
-        findings.problem(match port {
+        diagnostics.problem(match port {
             // Upstream's words, which are wrong about the 0.
             ..0 => format!(
                 "--secure-port {port} must be between 0 and 65535, inclusive. 0 for turning off secure port"
@@ -84,11 +84,11 @@ pub(crate) fn serving(flags: &Flags, findings: &mut Findings) -> ServingOptions 
         return options;
     }
     if options.tls_cert_file.is_some() != options.tls_private_key_file.is_some() {
-        findings.problem("missing filename for serving cert");
+        diagnostics.problem("missing filename for serving cert");
     }
-    check_suites(&options.tls_cipher_suites, findings);
-    check_curves(flags.ints("tls-curve-preferences"), findings);
-    ServingOptions { tls_min_version: min_version(flags.text("tls-min-version"), findings), ..options }
+    check_suites(&options.tls_cipher_suites, diagnostics);
+    check_curves(flags.ints("tls-curve-preferences"), diagnostics);
+    ServingOptions { tls_min_version: min_version(flags.text("tls-min-version"), diagnostics), ..options }
 }
 
 fn sni_cert_keys(flags: &Flags) -> Vec<SniCertKey> {
@@ -100,45 +100,46 @@ fn sni_cert_keys(flags: &Flags) -> Vec<SniCertKey> {
     pairs.collect()
 }
 
-fn check_suites(suites: &[String], findings: &mut Findings) {
+fn check_suites(suites: &[String], diagnostics: &mut Diagnostics) {
     if let Some(unknown) = suites.iter().find(|suite| !SUITES.contains(&suite.as_str())) {
-        findings.problem(format!("Cipher suite {unknown} not supported or doesn't exist"));
+        diagnostics.problem(format!("Cipher suite {unknown} not supported or doesn't exist"));
     }
 }
 
-fn check_curves(curves: &[i64], findings: &mut Findings) {
+fn check_curves(curves: &[i64], diagnostics: &mut Diagnostics) {
     for (index, curve) in curves.iter().enumerate() {
         if !(1..=i64::from(u16::MAX)).contains(curve) {
-            findings.problem(format!("curve preference {curve} is out of range (must be 1-{})", u16::MAX));
+            diagnostics.problem(format!("curve preference {curve} is out of range (must be 1-{})", u16::MAX));
         } else if curves[..index].contains(curve) {
-            findings.problem(format!("duplicate curve preference {curve}"));
+            diagnostics.problem(format!("duplicate curve preference {curve}"));
         } else if !CURVES.contains(curve) {
-            findings.problem(format!("curve preference {curve} is not supported by the current Go version"));
+            diagnostics
+                .problem(format!("curve preference {curve} is not supported by the current Go version"));
         }
     }
     if !curves.is_empty() {
-        findings.warning("--tls-curve-preferences has no effect: the TLS library chooses");
+        diagnostics.warning("--tls-curve-preferences has no effect: the TLS library chooses");
     }
 }
 
-fn min_version(name: &str, findings: &mut Findings) -> Option<TlsVersion> {
+fn min_version(name: &str, diagnostics: &mut Diagnostics) -> Option<TlsVersion> {
     match name {
         "" => None,
         "VersionTLS10" | "VersionTLS11" => {
-            findings
+            diagnostics
                 .warning(format!("--tls-min-version={name} means VersionTLS12: nothing older is built in"));
             Some(TlsVersion::Tls12)
         }
         "VersionTLS12" => Some(TlsVersion::Tls12),
         "VersionTLS13" => Some(TlsVersion::Tls13),
         _ => {
-            findings.problem(format!("unknown tls version {name:?}"));
+            diagnostics.problem(format!("unknown tls version {name:?}"));
             None
         }
     }
 }
 
-pub(crate) fn authentication(flags: &Flags, findings: &mut Findings) -> AuthenticationOptions {
+pub(crate) fn authentication(flags: &Flags, diagnostics: &mut Diagnostics) -> AuthenticationOptions {
     for (name, standard) in [
         ("requestheader-username-headers", Some("X-Remote-User")),
         ("requestheader-group-headers", Some("X-Remote-Group")),
@@ -147,20 +148,20 @@ pub(crate) fn authentication(flags: &Flags, findings: &mut Findings) -> Authenti
     ] {
         let values = flags.list(name);
         if values.iter().any(|value| value.trim().is_empty()) {
-            findings.problem(format!("empty value in {name:?}"));
+            diagnostics.problem(format!("empty value in {name:?}"));
         }
         if let Some(standard) = standard
             && !values.is_empty()
             && !values.iter().any(|value| value.eq_ignore_ascii_case(standard))
         {
-            findings.warning(format!("--{name} does without {standard}, which API aggregation needs"));
+            diagnostics.warning(format!("--{name} does without {standard}, which API aggregation needs"));
         }
     }
     AuthenticationOptions {
         kubeconfig: path(flags, "authentication-kubeconfig"),
         skip_lookup: flags.bool("authentication-skip-lookup"),
         tolerate_lookup_failure: flags.bool("authentication-tolerate-lookup-failure"),
-        token_cache_ttl: findings.span(flags, "authentication-token-webhook-cache-ttl"),
+        token_cache_ttl: diagnostics.span(flags, "authentication-token-webhook-cache-ttl"),
         client_ca_file: path(flags, "client-ca-file"),
         request_header: RequestHeaderOptions {
             client_ca_file: path(flags, "requestheader-client-ca-file"),
@@ -173,21 +174,21 @@ pub(crate) fn authentication(flags: &Flags, findings: &mut Findings) -> Authenti
     }
 }
 
-pub(crate) fn authorization(flags: &Flags, findings: &mut Findings) -> AuthorizationOptions {
+pub(crate) fn authorization(flags: &Flags, diagnostics: &mut Diagnostics) -> AuthorizationOptions {
     let always_allow_paths = flags.list("authorization-always-allow-paths");
     if flags.int("secure-port") != 0 {
         for path in always_allow_paths {
             let path = path.strip_prefix('/').unwrap_or(path);
             if path.strip_suffix('*').unwrap_or(path).contains('*') {
-                findings.problem(format!("only trailing * allowed in {path:?}"));
+                diagnostics.problem(format!("only trailing * allowed in {path:?}"));
             }
         }
     }
     AuthorizationOptions {
         kubeconfig: path(flags, "authorization-kubeconfig"),
         always_allow_paths: always_allow_paths.to_vec(),
-        authorized_ttl: findings.span(flags, "authorization-webhook-cache-authorized-ttl"),
-        unauthorized_ttl: findings.span(flags, "authorization-webhook-cache-unauthorized-ttl"),
+        authorized_ttl: diagnostics.span(flags, "authorization-webhook-cache-authorized-ttl"),
+        unauthorized_ttl: diagnostics.span(flags, "authorization-webhook-cache-unauthorized-ttl"),
     }
 }
 

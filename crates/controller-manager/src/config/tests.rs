@@ -4,7 +4,7 @@ use kcm_serving::{SniCertKey, TlsVersion};
 
 use super::*;
 use crate::{
-    Command, Invocation,
+    Command, Options,
     logging::{LogFormat, LoggingOptions, ModuleVerbosity},
 };
 
@@ -12,16 +12,16 @@ fn flags(line: &str) -> Flags {
     Flags::parse(line.split_whitespace().map(OsString::from)).unwrap()
 }
 
-fn invocation(line: &str) -> Result<Box<Invocation>, String> {
+fn options(line: &str) -> Result<Box<Options>, String> {
     match Command::parse(line.split_whitespace().map(OsString::from)) {
-        Ok(Command::Run(invocation)) => Ok(invocation),
+        Ok(Command::Run(options)) => Ok(options),
         Ok(Command::Print(text)) => panic!("{text}"),
         Err(error) => Err(error.to_string()),
     }
 }
 
-fn run(line: &str) -> Box<Invocation> {
-    invocation(line).unwrap()
+fn run(line: &str) -> Box<Options> {
+    options(line).unwrap()
 }
 
 #[test]
@@ -146,7 +146,7 @@ fn labels_allowed_in_a_file_are_read() {
     let path = directory.path().join("labels.yaml");
     let with = |text: &str| {
         std::fs::write(&path, text).unwrap();
-        let labels = invocation(&format!("--allow-metric-labels-manifest={}", path.display()));
+        let labels = options(&format!("--allow-metric-labels-manifest={}", path.display()));
         labels.map(|run| run.metrics.allowed_labels)
     };
     let expected = vec![("m".to_owned(), "l".to_owned(), vec!["a".to_owned(), "b".to_owned()])];
@@ -159,7 +159,7 @@ fn labels_allowed_in_a_file_are_read() {
     );
     let error = with("- x").unwrap_err();
     assert!(error.contains("failed to parse allow list manifest: ") && !error.contains('\n'), "{error}");
-    assert!(invocation("--allow-metric-labels-manifest=/nowhere/x").unwrap_err().starts_with(
+    assert!(options("--allow-metric-labels-manifest=/nowhere/x").unwrap_err().starts_with(
         "metrics.allowListMappingManifest: Invalid value: \"/nowhere/x\": failed to read allow list manifest: "
     ));
 }
@@ -248,7 +248,7 @@ fn config_with_flags_that_do_not_add_up_is_refused_in_upstreams_words() {
         ),
     ];
     for (line, expected) in cases {
-        assert_eq!(invocation(line).err().as_deref(), Some(expected), "{line}");
+        assert_eq!(options(line).err().as_deref(), Some(expected), "{line}");
     }
 }
 
@@ -286,7 +286,7 @@ fn flags_of_controllers_that_are_not_built_in_are_refused_where_upstream_refuses
         ),
     ];
     for (line, expected) in cases {
-        assert_eq!(invocation(line).err().as_deref(), Some(expected), "{line}");
+        assert_eq!(options(line).err().as_deref(), Some(expected), "{line}");
     }
 }
 

@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-use super::Findings;
+use super::Diagnostics;
 use crate::flags::Flags;
 
 /// The only component that there is.
@@ -45,22 +45,22 @@ impl fmt::Display for Version {
 }
 
 /// Refuses to behave as anything but what is built.
-pub(crate) fn check(flags: &Flags, findings: &mut Findings) {
+pub(crate) fn check(flags: &Flags, diagnostics: &mut Diagnostics) {
     match of_component(flags.list("emulated-version")) {
-        Err(problem) => findings.problem(problem),
+        Err(problem) => diagnostics.problem(problem),
         Ok(Some(version)) if version > BUILT || version < OLDEST => {
-            findings.problem(format!("emulation version {version} is not between [{OLDEST}, {BUILT}.0]"));
+            diagnostics.problem(format!("emulation version {version} is not between [{OLDEST}, {BUILT}.0]"));
         }
         // DEVIATION: upstream can behave as its three predecessors.
         Ok(Some(version)) if version != BUILT => {
-            findings.problem(format!("emulation version {version} is not built in: only {BUILT} is"));
+            diagnostics.problem(format!("emulation version {version} is not built in: only {BUILT} is"));
         }
         Ok(_) => {}
     }
     match of_component(flags.list("min-compatibility-version")) {
-        Err(problem) => findings.problem(problem),
+        Err(problem) => diagnostics.problem(problem),
         Ok(Some(version)) if version > BUILT || version < OLDEST => {
-            findings.problem(format!(
+            diagnostics.problem(format!(
                 "minCompatibilityVersion version {version} is not between [{OLDEST}, {BUILT}]"
             ));
         }

@@ -12,7 +12,7 @@ pub(crate) fn help() -> String {
          ReplicationControllers, as Kubernetes {} does. Its flags are those of upstream's\n\
          kube-controller-manager; those of controllers that are not built in are accepted.\n\n\
          Usage:\n  {BINARY} [flags]\n",
-        crate::BEHAVES_AS
+        crate::KUBERNETES_VERSION
     );
     let mut section = "";
     for flag in FLAGS.iter().filter(|flag| flag.deprecated.is_none()) {

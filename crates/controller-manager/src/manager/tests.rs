@@ -47,8 +47,8 @@ impl ApiServer {
 
     async fn run(&self, config: &ManagerConfig, shutdown: CancellationToken) -> Result<(), RunError> {
         let random: Arc<dyn Random> = Arc::new(SeededRandom::new(1));
-        let environment = Environment::new(&self.clients(), &self.clock, &random);
-        Manager::new(config.clone(), environment, "host").run(shutdown).await
+        let dependencies = Dependencies::new(&self.clients(), &self.clock, &random);
+        Manager::new(config.clone(), dependencies, "host").run(shutdown).await
     }
 
     fn seen(&self) -> Vec<String> {
@@ -129,10 +129,10 @@ async fn run_told_to_stop_while_it_waits_for_the_server_stops() {
 async fn standby_is_ready_once_all_its_caches_have_synced() {
     let server = ApiServer { pods_after: Duration::from_secs(3), ..ApiServer::new(Duration::ZERO) };
     let random: Arc<dyn Random> = Arc::new(SeededRandom::new(1));
-    let environment = Environment::new(&server.clients(), &server.clock, &random);
-    let informer_sync = environment.informer_sync.clone();
+    let dependencies = Dependencies::new(&server.clients(), &server.clock, &random);
+    let informer_sync = dependencies.informer_sync.clone();
     assert_eq!(informer_sync.check(), Err("caches not started".to_owned()));
-    let standby = Standby::start(&only("deployment"), environment);
+    let standby = Standby::start(&only("deployment"), dependencies);
     let missing = |names: &str| Err(format!("caches not synced: {names}"));
     assert_eq!(informer_sync.check(), missing("deployments, replicasets, pods"));
     server.clock.sleep(Duration::from_secs(2)).await;
@@ -147,9 +147,9 @@ async fn standby_is_ready_once_all_its_caches_have_synced() {
 async fn standby_without_controllers_is_ready() {
     let server = ApiServer::new(Duration::ZERO);
     let random: Arc<dyn Random> = Arc::new(SeededRandom::new(1));
-    let environment = Environment::new(&server.clients(), &server.clock, &random);
-    let informer_sync = environment.informer_sync.clone();
-    let _standby = Standby::start(&only("tokencleaner"), environment);
+    let dependencies = Dependencies::new(&server.clients(), &server.clock, &random);
+    let informer_sync = dependencies.informer_sync.clone();
+    let _standby = Standby::start(&only("tokencleaner"), dependencies);
     assert_eq!(informer_sync.check(), Ok(()));
 }
 
@@ -220,12 +220,12 @@ async fn run_with_metrics_counts_queues_syncs_caches_and_requests() {
     let metrics =
         Metrics::new(&MetricsOptions::default(), Arc::clone(&server.clock), &BuildInfo::default()).unwrap();
     let mut options = ClientOptions::new(UserAgent::new("test", "v1", ""), Arc::clone(&server.clock));
-    options.observer = metrics.clients();
+    options.metrics = metrics.clients();
     let random: Arc<dyn Random> = Arc::new(SeededRandom::new(1));
-    let mut environment = Environment::new(&server.clients_with(options), &server.clock, &random);
-    environment.metrics = Some(metrics.clone());
+    let mut dependencies = Dependencies::new(&server.clients_with(options), &server.clock, &random);
+    dependencies.metrics = Some(metrics.clone());
     let shutdown = CancellationToken::new();
-    let manager = Manager::new(only("replicaset"), environment, "host");
+    let manager = Manager::new(only("replicaset"), dependencies, "host");
     let scrape = async {
         server.clock.sleep(Duration::from_secs(5)).await;
         shutdown.cancel();
@@ -265,14 +265,14 @@ impl Random for Broken {
 #[tokio::test(start_paused = true)]
 async fn standby_whose_informer_panics_ends_and_says_which() {
     let server = ApiServer::new(Duration::ZERO);
-    let environment =
-        Environment::new(&server.clients(), &server.clock, &(Arc::new(Broken) as Arc<dyn Random>));
+    let dependencies =
+        Dependencies::new(&server.clients(), &server.clock, &(Arc::new(Broken) as Arc<dyn Random>));
     let config = ManagerConfig {
         leader_election: Some(LeaderElectionSettings::default()),
         ..only("replicaset-controller")
     };
     // No answer is a Lease, so it never leads.
-    let error = Manager::new(config, environment, "host").run(CancellationToken::new()).await.unwrap_err();
+    let error = Manager::new(config, dependencies, "host").run(CancellationToken::new()).await.unwrap_err();
     assert!(matches!(error, RunError::Controllers(ControllerError::Panicked(_))), "{error:?}");
     assert!(server.clock.monotonic() < Duration::from_secs(1));
 }

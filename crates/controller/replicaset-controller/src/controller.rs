@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{Instrument, debug, debug_span, error, field::Empty, info, trace};
 
 use crate::{
-    Descriptor, NoMetrics, REPLICA_SET, ReplicaSetMetrics, SyncError, Synced, handlers::Handlers,
+    Descriptor, NoReplicaSetMetrics, REPLICA_SET, ReplicaSetMetrics, SyncError, Synced, handlers::Handlers,
     pending_creates::PendingCreates, sync::Syncer,
 };
 
@@ -72,7 +72,7 @@ impl Config {
             replica_set_control,
             recorder,
             burst_replicas: DEFAULT_BURST_REPLICAS,
-            metrics: Arc::new(NoMetrics),
+            metrics: Arc::new(NoReplicaSetMetrics),
             queue_metrics: None,
             sync_metrics: Arc::new(NoSyncMetrics),
         }

@@ -50,7 +50,7 @@ mod view;
 pub use controller::{Config, DEFAULT_BURST_REPLICAS, ReplicaSetController};
 pub use descriptor::{Descriptor, REPLICA_SET, REPLICATION_CONTROLLER};
 pub use execute::{ManageError, Outcome};
-pub use metrics::{NoMetrics, ReplicaSetMetrics};
+pub use metrics::{NoReplicaSetMetrics, ReplicaSetMetrics};
 pub use plan::{Plan, Victim, Why, plan};
 pub use status::next_status;
 pub use sync::{SyncError, Synced};

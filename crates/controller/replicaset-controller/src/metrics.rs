@@ -21,6 +21,6 @@ pub trait ReplicaSetMetrics: Send + Sync + 'static {
 
 /// Nobody counts.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct NoMetrics;
+pub struct NoReplicaSetMetrics;
 
-impl ReplicaSetMetrics for NoMetrics {}
+impl ReplicaSetMetrics for NoReplicaSetMetrics {}

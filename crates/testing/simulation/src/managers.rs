@@ -10,7 +10,7 @@ use jiff::SignedDuration;
 use kcm_client::{ClientFactory, ClientOptions, RateLimit};
 use kcm_clock::{Clock, Random, SeededRandom};
 use kcm_controller_manager::{
-    Environment, LeaderElectionSettings, Manager, ManagerConfig, Selection, UnknownControllers, user_agent,
+    Dependencies, LeaderElectionSettings, Manager, ManagerConfig, Selection, UnknownControllers, user_agent,
 };
 use parking_lot::Mutex;
 use tokio::task::AbortHandle;
@@ -101,12 +101,13 @@ impl Fleet {
         let clients = ClientFactory::in_process(link, ClientOptions::new(user_agent(), Arc::clone(&clock)));
         let random: Arc<dyn Random> = Arc::new(SeededRandom::new(!seed));
         let observed = Arc::clone(&process);
-        let environment = Environment {
+        let dependencies = Dependencies {
             syncs: Some(Arc::new(move |controller| observed.sync_metrics(controller))),
-            ..Environment::new(&clients, &clock, &random)
+            ..Dependencies::new(&clients, &clock, &random)
         };
         let shutdown = CancellationToken::new();
-        let run = Manager::new(self.config.clone(), environment, format!("m{manager}")).run(shutdown.clone());
+        let run =
+            Manager::new(self.config.clone(), dependencies, format!("m{manager}")).run(shutdown.clone());
         let (fleet, own) = (Arc::clone(self), Arc::clone(&process));
         let task = tokio::spawn(async move {
             let outcome = run.await;

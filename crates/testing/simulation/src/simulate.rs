@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 use jiff::Timestamp;
 use kcm_apiserver::{ApiServer, ApiStatus, Config, HistoryLimits};
 use kcm_clock::{Clock, Random, SeededRandom, SimulatedClock};
-use kcm_controller_manager::{BEHAVES_AS, UnknownControllers};
+use kcm_controller_manager::{KUBERNETES_VERSION, UnknownControllers};
 use kcm_sandbox::{KubeletConfig, Sandbox, SandboxConfig};
 use serde_json::Value;
 use thiserror::Error;
@@ -156,7 +156,7 @@ async fn simulate(scenario: Arc<Scenario>) -> Result<Outcome, SimulationError> {
     let server = ApiServer::new(Config {
         clock: Arc::clone(&clock),
         random: random(&scenario, 1),
-        advertise_version: BEHAVES_AS.to_owned(),
+        advertise_version: KUBERNETES_VERSION.to_owned(),
         audit: Some(Arc::new(move |event| audited.audit(event))),
         history: HistoryLimits { events: scenario.history, ..HistoryLimits::default() },
         ..Config::default()

@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use kcm_apiserver::{ApiServer, AuditEvent, Config, Faults};
 use kcm_client::{ClientFactory, ClientOptions, RateLimit, UserAgent};
 use kcm_clock::{Clock, Random, SeededRandom, SimulatedClock};
-use kcm_controller_manager::{BEHAVES_AS, Controllers, Environment, ManagerConfig, Selection};
+use kcm_controller_manager::{Controllers, Dependencies, KUBERNETES_VERSION, ManagerConfig, Selection};
 use kcm_sandbox::{KubeletConfig, Sandbox, SandboxConfig};
 use parking_lot::Mutex;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -163,7 +163,7 @@ impl InProcess {
         let server = ApiServer::new(Config {
             clock: Arc::clone(&clock),
             random: Arc::clone(&random),
-            advertise_version: BEHAVES_AS.to_owned(),
+            advertise_version: KUBERNETES_VERSION.to_owned(),
             audit: Some(Arc::new(move |event| told.tell(event))),
             faults,
             ..Config::default()
@@ -256,11 +256,11 @@ impl Manager for Runner {
             let options = ClientOptions::new(kcm_controller_manager::user_agent(), Arc::clone(&clock));
             let clients = ClientFactory::in_process(server.service(), options);
             let syncs = Arc::clone(&guard);
-            let environment = Environment {
+            let dependencies = Dependencies {
                 syncs: Some(Arc::new(move |_| syncs.syncs())),
-                ..Environment::new(&clients, &clock, &random)
+                ..Dependencies::new(&clients, &clock, &random)
             };
-            Controllers::start_in(&config, environment)
+            Controllers::start_in(&config, dependencies)
         };
         *self.running.0.running.lock() = Some(start());
         *self.running.0.start.lock() = Some(Arc::new(start));

@@ -128,7 +128,7 @@ pub enum WorldError {
     },
     /// There is no way to the server.
     #[error(transparent)]
-    Connect(#[from] kcm_client::ConfigError),
+    Connect(#[from] kcm_client::ClientConfigError),
     /// The server does not answer as one should.
     #[error(transparent)]
     Api(#[from] ApiError),

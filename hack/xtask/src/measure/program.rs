@@ -7,7 +7,7 @@ use std::{
     sync::Arc,
 };
 
-use kcm_client::{ClientFactory, ClientOptions, ConfigError, Server, UserAgent};
+use kcm_client::{ClientConfigError, ClientFactory, ClientOptions, Server, UserAgent};
 use kcm_clock::Clock;
 use thiserror::Error;
 use tokio::{
@@ -34,7 +34,7 @@ pub enum ProgramError {
     NoAddress,
     /// A server cannot be reached.
     #[error(transparent)]
-    Config(#[from] ConfigError),
+    Config(#[from] ClientConfigError),
 }
 
 pub(crate) fn failed(what: impl Into<String>) -> impl FnOnce(io::Error) -> ProgramError {

@@ -7,7 +7,7 @@ use http::{Method, Response};
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 use kcm_clock::{Clock, SeededRandom, SimulatedClock, Timestamp};
-use kcm_leader_election::{LeaderElectionConfig, LeaderElector, MemoryLock, Outcome};
+use kcm_leader_election::{ElectionOutcome, LeaderElectionConfig, LeaderElector, MemoryLock};
 use kube_client::client::Body;
 use tokio_util::sync::CancellationToken;
 
@@ -125,7 +125,7 @@ async fn election_over_http_leads_and_gives_back() {
         clock.sleep(Duration::from_secs(5)).await;
         gate.is_leader()
     });
-    assert_eq!(outcome.await, Outcome::Finished(true));
+    assert_eq!(outcome.await, ElectionOutcome::Finished(true));
     assert_eq!(server.lock.lease().unwrap().holder(), None);
     let verbs: Vec<_> = server.seen().iter().map(|line| line[..3].to_owned()).collect();
     assert_eq!(verbs, ["GET", "POS", "PUT", "PUT", "GET", "PUT"]);

@@ -25,7 +25,7 @@ use tokio_rustls::TlsConnector;
 use tower::{BoxError, Service, ServiceExt, service_fn, util::BoxCloneSyncService};
 
 use super::{
-    credentials::{ConfigError, Server},
+    credentials::{ClientConfigError, Server},
     fence::{Fence, Fenced, Socket},
     proxy::{self, Protocol, Proxy},
     server_verifier::ServerVerifier,
@@ -80,7 +80,7 @@ impl Endpoint {
         config: &Config,
         connector: Connector,
         clock: Arc<dyn Clock>,
-    ) -> Result<Self, ConfigError> {
+    ) -> Result<Self, ClientConfigError> {
         let uri = config.cluster_url.clone();
         // The system's root certificates are read only if they are needed: a machine may have none.
         let tls =
@@ -124,7 +124,7 @@ fn tls(
     server: &Server,
     config: &Config,
     clock: &Arc<dyn Clock>,
-) -> Result<(TlsConnector, ServerName<'static>), ConfigError> {
+) -> Result<(TlsConnector, ServerName<'static>), ClientConfigError> {
     let name = config.tls_server_name.as_deref().or(config.cluster_url.host()).unwrap_or_default();
     let name = server_name(server, name)?;
     let mut tls = client_config(server, config, clock)?;
@@ -138,11 +138,11 @@ fn client_config(
     server: &Server,
     config: &Config,
     clock: &Arc<dyn Clock>,
-) -> Result<ClientConfig, ConfigError> {
-    let mut tls = config.rustls_client_config().map_err(|error| ConfigError::caused(server, &error))?;
+) -> Result<ClientConfig, ClientConfigError> {
+    let mut tls = config.rustls_client_config().map_err(|error| ClientConfigError::caused(server, &error))?;
     if let Some(certificates) = config.root_cert.as_ref().filter(|_| !config.accept_invalid_certs) {
         let cas = CaBundle::new(certificates.iter().map(|der| CertificateDer::from(der.as_slice())))
-            .map_err(|error| ConfigError::broken(server, error))?;
+            .map_err(|error| ClientConfigError::broken(server, error))?;
         let provider = Arc::clone(tls.crypto_provider());
         let verifier = ServerVerifier::new(cas, Arc::clone(clock), provider);
         tls.dangerous().set_certificate_verifier(Arc::new(verifier));
@@ -150,10 +150,10 @@ fn client_config(
     Ok(tls)
 }
 
-fn server_name(server: &Server, host: &str) -> Result<ServerName<'static>, ConfigError> {
+fn server_name(server: &Server, host: &str) -> Result<ServerName<'static>, ClientConfigError> {
     // An IPv6 address is in brackets in a URI only.
     let name = host.trim_start_matches('[').trim_end_matches(']').to_owned();
-    ServerName::try_from(name).map_err(|error| ConfigError::caused(server, &error))
+    ServerName::try_from(name).map_err(|error| ClientConfigError::caused(server, &error))
 }
 
 /// Connector without a proxy.
@@ -194,7 +194,7 @@ pub(super) fn through(
     config: &Config,
     proxy: &Arc<Proxy>,
     clock: &Arc<dyn Clock>,
-) -> Result<Connector, ConfigError> {
+) -> Result<Connector, ClientConfigError> {
     let tls = match proxy.protocol {
         Protocol::Http | Protocol::Socks5 => None,
         Protocol::Https => {

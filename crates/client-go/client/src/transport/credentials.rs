@@ -55,7 +55,7 @@ impl fmt::Display for Server {
 
 /// Why there is no way to the API server.
 #[derive(Debug, Clone, Error)]
-pub enum ConfigError {
+pub enum ClientConfigError {
     /// The configuration, or a file that it names, cannot be read or understood.
     #[error("{server}: {cause}")]
     Broken {
@@ -74,7 +74,7 @@ pub enum ConfigError {
     },
 }
 
-impl ConfigError {
+impl ClientConfigError {
     pub(super) fn broken(server: &Server, cause: impl fmt::Display) -> Self {
         let cause = cause.to_string().split_whitespace().collect::<Vec<_>>().join(" ");
         Self::Broken { server: server.to_string(), cause }
@@ -103,19 +103,20 @@ impl Credentials {
     /// Reads everything anew. Blocks on files.
     ///
     /// Prints are taken before content is used: what changes in between is noticed the next time.
-    pub(super) fn load(server: &Server, environment: &ProxyEnvironment) -> Result<Self, ConfigError> {
+    pub(super) fn load(server: &Server, environment: &ProxyEnvironment) -> Result<Self, ClientConfigError> {
         match server {
             Server::Kubeconfig { path, master } => {
                 Self::from_kubeconfig(server, environment, path, master.as_deref())
             }
             Server::Master(address) => {
-                let url =
-                    server::parse(address, false).map_err(|cause| ConfigError::broken(server, cause))?;
+                let url = server::parse(address, false)
+                    .map_err(|cause| ClientConfigError::broken(server, cause))?;
                 let proxy = from_environment(server, environment, &url)?;
                 Self::finish(server, proxy, Config::new(url), 0, None)
             }
             Server::InCluster => {
-                let mut config = Config::incluster().map_err(|error| ConfigError::caused(server, &error))?;
+                let mut config =
+                    Config::incluster().map_err(|error| ClientConfigError::caused(server, &error))?;
                 // Taken, so that changes of the file are noticed here, by the clock that we were given.
                 let authority = config.root_cert_file.take();
                 let proxy = from_environment(server, environment, &config.cluster_url)?;
@@ -150,8 +151,8 @@ impl Credentials {
         environment: &ProxyEnvironment,
         path: &Path,
         master: Option<&str>,
-    ) -> Result<Self, ConfigError> {
-        let text = std::fs::read(path).map_err(|error| ConfigError::broken(server, error))?;
+    ) -> Result<Self, ClientConfigError> {
+        let text = std::fs::read(path).map_err(|error| ClientConfigError::broken(server, error))?;
         let mut kubeconfig = Kubeconfig::read_from(path).map_err(|error| unreadable(server, &error))?;
         let cluster = current_cluster(&kubeconfig).cloned().unwrap_or_default();
         for named in &mut kubeconfig.clusters {
@@ -165,7 +166,7 @@ impl Credentials {
         let has_tls = config.root_cert.is_some() || config.auth_info.client_certificate.is_some();
         let address = master.map_or_else(|| config.cluster_url.to_string(), str::to_owned);
         config.cluster_url =
-            server::parse(&address, has_tls).map_err(|cause| ConfigError::broken(server, cause))?;
+            server::parse(&address, has_tls).map_err(|cause| ClientConfigError::broken(server, cause))?;
         let exec = config.auth_info.exec.take();
         check_user(server, &mut config.auth_info)?;
         let has_own = has_credentials(&config.auth_info);
@@ -173,13 +174,13 @@ impl Credentials {
             Some(url) => Proxy::parse(url).map(Some).map_err(|reason| format!("proxy-url: {reason}")),
             None => environment.proxy_for(&config.cluster_url),
         };
-        let proxy = proxy.map_err(|error| ConfigError::broken(server, error))?;
+        let proxy = proxy.map_err(|error| ClientConfigError::broken(server, error))?;
         let mut this = Self::finish(server, proxy, config, print(&text), authority)?;
         // As upstream, other credentials take precedence.
         if let Some(exec) = exec.filter(|_| !has_own) {
             let address = server::show(&this.config.cluster_url);
             let plugin = ExecPlugin::new(exec, &cluster, &address);
-            this.plugin = Some(Arc::new(plugin.map_err(|reason| ConfigError::broken(server, reason))?));
+            this.plugin = Some(Arc::new(plugin.map_err(|reason| ClientConfigError::broken(server, reason))?));
         }
         Ok(this)
     }
@@ -190,14 +191,16 @@ impl Credentials {
         mut config: Config,
         base_print: u64,
         authority: Option<PathBuf>,
-    ) -> Result<Self, ConfigError> {
+    ) -> Result<Self, ClientConfigError> {
         config.proxy_url = None;
         let auth = &mut config.auth_info;
         // Nothing could be trusted then, and no waiting would help.
         if config.root_cert.as_ref().is_some_and(Vec::is_empty) {
             return Err(match &authority {
-                Some(path) => ConfigError::broken(server, format_args!("{path:?}: no certificate in it")),
-                None => ConfigError::broken(server, "no certificate in certificate-authority-data"),
+                Some(path) => {
+                    ClientConfigError::broken(server, format_args!("{path:?}: no certificate in it"))
+                }
+                None => ClientConfigError::broken(server, "no certificate in certificate-authority-data"),
             });
         }
         let mut connection = DefaultHasher::new();
@@ -211,18 +214,19 @@ impl Credentials {
         if let Some(path) = auth.token_file.take() {
             let token = read(server, Path::new(&path))?;
             token.hash(&mut request);
-            let token = String::from_utf8(token)
-                .map_err(|_| ConfigError::broken(server, format_args!("token file {path:?} is not text")))?;
+            let token = String::from_utf8(token).map_err(|_| {
+                ClientConfigError::broken(server, format_args!("token file {path:?} is not text"))
+            })?;
             // The file wins over a token in the kubeconfig, as upstream; a line end is no part of it.
             let token = token.trim();
             if token.is_empty() {
-                return Err(ConfigError::broken(server, format_args!("token file {path:?} is empty")));
+                return Err(ClientConfigError::broken(server, format_args!("token file {path:?} is empty")));
             }
             auth.token = Some(token.to_owned().into());
         }
         // kube-client panics on such a token.
         if auth.token.as_ref().is_some_and(|token| HeaderValue::from_str(token.expose_secret()).is_err()) {
-            return Err(ConfigError::broken(server, "the token cannot be sent in a header"));
+            return Err(ClientConfigError::broken(server, "the token cannot be sent in a header"));
         }
         let (connection_print, request_print) = (connection.finish(), request.finish());
         let proxy = proxy.map(Arc::new);
@@ -230,8 +234,8 @@ impl Credentials {
     }
 }
 
-fn read(server: &Server, path: &Path) -> Result<Vec<u8>, ConfigError> {
-    std::fs::read(path).map_err(|error| ConfigError::broken(server, format_args!("{path:?}: {error}")))
+fn read(server: &Server, path: &Path) -> Result<Vec<u8>, ClientConfigError> {
+    std::fs::read(path).map_err(|error| ClientConfigError::broken(server, format_args!("{path:?}: {error}")))
 }
 
 fn print(bytes: &[u8]) -> u64 {
@@ -244,8 +248,8 @@ fn from_environment(
     server: &Server,
     environment: &ProxyEnvironment,
     address: &Uri,
-) -> Result<Option<Proxy>, ConfigError> {
-    environment.proxy_for(address).map_err(|error| ConfigError::broken(server, error))
+) -> Result<Option<Proxy>, ClientConfigError> {
+    environment.proxy_for(address).map_err(|error| ClientConfigError::broken(server, error))
 }
 
 /// `true` if there are credentials that upstream uses instead of those of a plugin.
@@ -257,10 +261,10 @@ fn has_credentials(auth: &AuthInfo) -> bool {
 }
 
 /// Refuses what upstream refuses, and what is not supported.
-fn check_user(server: &Server, auth: &mut AuthInfo) -> Result<(), ConfigError> {
+fn check_user(server: &Server, auth: &mut AuthInfo) -> Result<(), ClientConfigError> {
     if auth.auth_provider.is_some() {
         // DEVIATION: upstream supports the provider `oidc`.
-        return Err(ConfigError::Unsupported { server: server.to_string(), what: "auth-provider" });
+        return Err(ClientConfigError::Unsupported { server: server.to_string(), what: "auth-provider" });
     }
     auth.impersonate = auth.impersonate.take().filter(|user| !user.is_empty());
     auth.impersonate_uid = auth.impersonate_uid.take().filter(|uid| !uid.is_empty());
@@ -268,7 +272,7 @@ fn check_user(server: &Server, auth: &mut AuthInfo) -> Result<(), ConfigError> {
     let has_extra = auth.impersonate_user_extra.as_ref().is_some_and(|extra| !extra.is_empty());
     if auth.impersonate.is_none() && (auth.impersonate_uid.is_some() || has_groups || has_extra) {
         let error = "requesting uid, groups or user-extra without impersonating a user";
-        return Err(ConfigError::broken(server, error));
+        return Err(ClientConfigError::broken(server, error));
     }
     Ok(())
 }
@@ -280,12 +284,12 @@ fn current_cluster(kubeconfig: &Kubeconfig) -> Option<&Cluster> {
 }
 
 /// A YAML error shows the lines around the fault, and with them what may be a token: only the place is told.
-fn unreadable(server: &Server, error: &KubeconfigError) -> ConfigError {
+fn unreadable(server: &Server, error: &KubeconfigError) -> ClientConfigError {
     match error {
         KubeconfigError::Parse(error) => {
             let place = error.location().map(|at| format!(" at line {} column {}", at.line(), at.column()));
-            ConfigError::broken(server, format_args!("not valid YAML{}", place.unwrap_or_default()))
+            ClientConfigError::broken(server, format_args!("not valid YAML{}", place.unwrap_or_default()))
         }
-        other => ConfigError::caused(server, other),
+        other => ClientConfigError::caused(server, other),
     }
 }

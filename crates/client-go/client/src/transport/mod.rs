@@ -13,7 +13,7 @@ mod server_verifier;
 mod service;
 mod stack;
 
-pub use credentials::{ConfigError, Server};
+pub use credentials::{ClientConfigError, Server};
 pub(crate) use pool::SendError;
 pub use proxy::ProxyEnvironment;
 pub(crate) use service::{Lane, Transport};

@@ -23,7 +23,7 @@ use tokio::task::AbortHandle;
 use tower::{BoxError, Service, ServiceExt};
 
 use super::{
-    credentials::{ConfigError, Credentials, Server},
+    credentials::{ClientConfigError, Credentials, Server},
     exec::{ExecCredential, ExecPlugin},
     issued::{Issued, IssuedState, Need, Now},
     pool::{Pool, PooledBody},
@@ -81,7 +81,7 @@ struct State {
 #[derive(Clone)]
 struct Run {
     task: AbortHandle,
-    outcome: Shared<BoxFuture<'static, Result<(), ConfigError>>>,
+    outcome: Shared<BoxFuture<'static, Result<(), ClientConfigError>>>,
 }
 
 #[derive(Clone)]
@@ -104,12 +104,12 @@ impl Transport {
         server: Server,
         environment: ProxyEnvironment,
         clock: Arc<dyn Clock>,
-    ) -> Result<Arc<Self>, ConfigError> {
+    ) -> Result<Arc<Self>, ClientConfigError> {
         Self::connect(server, environment, false, clock).await
     }
 
     /// Connections to the same server on which nobody says who he is.
-    pub(crate) async fn anonymous(&self) -> Result<Arc<Self>, ConfigError> {
+    pub(crate) async fn anonymous(&self) -> Result<Arc<Self>, ClientConfigError> {
         Self::connect(self.server.clone(), self.environment.clone(), true, Arc::clone(&self.clock)).await
     }
 
@@ -118,7 +118,7 @@ impl Transport {
         environment: ProxyEnvironment,
         is_anonymous: bool,
         clock: Arc<dyn Clock>,
-    ) -> Result<Arc<Self>, ConfigError> {
+    ) -> Result<Arc<Self>, ClientConfigError> {
         let (from, variables, by) = (server.clone(), environment.clone(), Arc::clone(&clock));
         let (credentials, ways) = off_the_runtime(&server, move || {
             let credentials = load(&from, &variables, is_anonymous)?;
@@ -153,7 +153,7 @@ impl Transport {
     }
 
     /// Returns the way of a lane, with the credentials of the exec plugin that it uses.
-    async fn way(self: &Arc<Self>, lane: Lane) -> Result<(Way, Option<Arc<Issued>>), ConfigError> {
+    async fn way(self: &Arc<Self>, lane: Lane) -> Result<(Way, Option<Arc<Issued>>), ClientConfigError> {
         self.recheck_if_due(lane).await;
         loop {
             let run = {
@@ -188,15 +188,15 @@ impl Transport {
         let this = Arc::clone(self);
         let task = tokio::spawn(async move { this.refresh(&plugin).await });
         let (handle, server) = (task.abort_handle(), self.server.clone());
-        let outcome =
-            task.map(move |ended| ended.unwrap_or_else(|error| Err(ConfigError::broken(&server, error))));
+        let outcome = task
+            .map(move |ended| ended.unwrap_or_else(|error| Err(ClientConfigError::broken(&server, error))));
         let run = Run { task: handle, outcome: outcome.boxed().shared() };
         state.run = Some(run.clone());
         run
     }
 
     /// Runs `plugin` and puts its credentials into use.
-    async fn refresh(&self, plugin: &Arc<ExecPlugin>) -> Result<(), ConfigError> {
+    async fn refresh(&self, plugin: &Arc<ExecPlugin>) -> Result<(), ClientConfigError> {
         let outcome = self.try_refresh(plugin).await;
         if let Err(error) = &outcome {
             self.state.lock().issued.fail(self.now());
@@ -205,9 +205,9 @@ impl Transport {
         outcome
     }
 
-    async fn try_refresh(&self, plugin: &Arc<ExecPlugin>) -> Result<(), ConfigError> {
+    async fn try_refresh(&self, plugin: &Arc<ExecPlugin>) -> Result<(), ClientConfigError> {
         let credential = plugin.run(&*self.clock).await;
-        let credential = credential.map_err(|error| ConfigError::broken(&self.server, error))?;
+        let credential = credential.map_err(|error| ClientConfigError::broken(&self.server, error))?;
         let _updating = self.update.lock().await;
         let (credentials, previous, ways) = {
             let state = self.state.lock();
@@ -231,7 +231,7 @@ impl Transport {
         let ways = built.await.map_err(|_| {
             let command = plugin.command();
             let error = format_args!("exec plugin {command:?} returned an invalid client certificate or key");
-            ConfigError::broken(&self.server, error)
+            ClientConfigError::broken(&self.server, error)
         })?;
         {
             let mut state = self.state.lock();
@@ -292,7 +292,7 @@ impl Transport {
             }
             if fresh.config.cluster_url != current.config.cluster_url {
                 // Caches are full of the old one's objects.
-                return Err(ConfigError::broken(
+                return Err(ClientConfigError::broken(
                     &server,
                     "it names another API server now; restart to go there",
                 ));
@@ -342,7 +342,7 @@ fn load(
     server: &Server,
     environment: &ProxyEnvironment,
     is_anonymous: bool,
-) -> Result<Credentials, ConfigError> {
+) -> Result<Credentials, ClientConfigError> {
     let credentials = Credentials::load(server, environment)?;
     Ok(if is_anonymous { credentials.anonymous() } else { credentials })
 }
@@ -354,7 +354,7 @@ impl Ways {
         credentials: &Credentials,
         issued: Option<&ExecCredential>,
         clock: &Arc<dyn Clock>,
-    ) -> Result<Self, ConfigError> {
+    ) -> Result<Self, ClientConfigError> {
         let config = credentials.with_issued(issued);
         let endpoint = stack::endpoint(server, &config, credentials.proxy.as_ref(), clock)?;
         let way = || Way::new(server, &config, Pool::new(endpoint.clone()));
@@ -367,7 +367,7 @@ impl Ways {
         server: &Server,
         credentials: &Credentials,
         issued: Option<&ExecCredential>,
-    ) -> Result<Self, ConfigError> {
+    ) -> Result<Self, ClientConfigError> {
         let config = credentials.with_issued(issued);
         let way = |old: &Way| Way::new(server, &config, old.pool.clone());
         Ok(Self {
@@ -386,7 +386,7 @@ impl Ways {
 }
 
 impl Way {
-    fn new(server: &Server, config: &Config, pool: Pool) -> Result<Self, ConfigError> {
+    fn new(server: &Server, config: &Config, pool: Pool) -> Result<Self, ClientConfigError> {
         let channel = stack::channel(server, config, pool.clone())?;
         Ok(Self { pool, channel })
     }
@@ -395,11 +395,11 @@ impl Way {
 /// Runs what blocks where it may.
 async fn off_the_runtime<T: Send + 'static>(
     server: &Server,
-    work: impl FnOnce() -> Result<T, ConfigError> + Send + 'static,
-) -> Result<T, ConfigError> {
+    work: impl FnOnce() -> Result<T, ClientConfigError> + Send + 'static,
+) -> Result<T, ClientConfigError> {
     match tokio::task::spawn_blocking(work).await {
         Ok(outcome) => outcome,
-        Err(error) => Err(ConfigError::broken(server, error)),
+        Err(error) => Err(ClientConfigError::broken(server, error)),
     }
 }
 

@@ -12,7 +12,7 @@ use tower::{BoxError, ServiceBuilder, ServiceExt, util::BoxCloneService};
 
 use super::{
     connector::{self, Endpoint},
-    credentials::{ConfigError, Server},
+    credentials::{ClientConfigError, Server},
     pool::{Pool, PooledBody},
     proxy::Proxy,
 };
@@ -26,7 +26,7 @@ pub(super) fn endpoint(
     config: &Config,
     proxy: Option<&Arc<Proxy>>,
     clock: &Arc<dyn Clock>,
-) -> Result<Endpoint, ConfigError> {
+) -> Result<Endpoint, ClientConfigError> {
     let connector = match proxy {
         None => connector::tcp(),
         Some(proxy) => connector::through(server, config, proxy, clock)?,
@@ -35,9 +35,9 @@ pub(super) fn endpoint(
 }
 
 /// Requests with the address and the credentials of `config`, on the connections of `pool`.
-pub(super) fn channel(server: &Server, config: &Config, pool: Pool) -> Result<Channel, ConfigError> {
-    let auth = config.auth_layer().map_err(|error| ConfigError::caused(server, &error))?;
-    let extra = config.extra_headers_layer().map_err(|error| ConfigError::caused(server, &error))?;
+pub(super) fn channel(server: &Server, config: &Config, pool: Pool) -> Result<Channel, ClientConfigError> {
+    let auth = config.auth_layer().map_err(|error| ClientConfigError::caused(server, &error))?;
+    let extra = config.extra_headers_layer().map_err(|error| ClientConfigError::caused(server, &error))?;
     let service = ServiceBuilder::new()
         .layer(config.base_uri_layer())
         .option_layer(auth)

@@ -189,7 +189,7 @@ async fn write_of_a_leader_that_renews_may_take_longer_than_one_term() {
     let client = server.client(elector.gate(), RateLimit::UNLIMITED);
     let never = CancellationToken::new();
     let outcome = elector.run(&never, |_| async { client.delete::<Pod>(&key()).await });
-    assert!(matches!(outcome.await, kcm_leader_election::Outcome::Finished(Ok(()))));
+    assert!(matches!(outcome.await, kcm_leader_election::ElectionOutcome::Finished(Ok(()))));
 }
 
 #[tokio::test(start_paused = true)]

@@ -45,7 +45,7 @@ async fn candidate_alone_leads_at_once_tells_everybody_and_renews_every_two_seco
     assert!(!me.gate.is_leader() && me.lost.is_cancelled());
     assert_eq!(me.told.take(), ["kcm leading false"]);
     assert_eq!(me.events.take(), ["Normal LeaderElection me stopped leading"]);
-    assert_eq!(me.outcome().await, Outcome::Finished(()));
+    assert_eq!(me.outcome().await, ElectionOutcome::Finished(()));
     assert_eq!(network.lease().unwrap().holder(), Some("me"), "not to be given back");
 }
 
@@ -112,7 +112,7 @@ async fn leader_that_cannot_renew_stops_ten_seconds_after_the_start_of_its_last_
     assert_eq!(tries, expected);
     assert_eq!(me.told.take()[3..], ["kcm leading false"]);
     assert_eq!(me.events.take()[1..], ["Normal LeaderElection me stopped leading"]);
-    assert_eq!(me.outcome().await, Outcome::Lost(Loss::Deadline));
+    assert_eq!(me.outcome().await, ElectionOutcome::Lost(Loss::Deadline));
 }
 
 #[tokio::test(start_paused = true)]
@@ -132,7 +132,7 @@ async fn leader_whose_requests_hang_stops_all_the_same_and_gives_nothing_back() 
         [(2 * SECOND, "update"), (7 * SECOND, "get")],
         "each is given up after five seconds"
     );
-    assert_eq!(me.outcome().await, Outcome::Lost(Loss::Deadline));
+    assert_eq!(me.outcome().await, ElectionOutcome::Lost(Loss::Deadline));
     assert_eq!(network.lease().unwrap().holder(), Some("me"));
 }
 
@@ -171,7 +171,7 @@ async fn leader_that_finds_another_holder_stops_at_once() {
     network.edit(|lease| lease.spec.holder_identity = Some("other".to_owned()));
     sleep(seconds(1.01)).await;
     assert!(!me.gate.is_leader());
-    assert_eq!(me.outcome().await, Outcome::Lost(Loss::Taken("other".to_owned())));
+    assert_eq!(me.outcome().await, ElectionOutcome::Lost(Loss::Taken("other".to_owned())));
 }
 
 #[tokio::test(start_paused = true)]
@@ -206,7 +206,7 @@ async fn lease_given_back_is_taken_within_milliseconds_by_a_standby_that_is_nudg
     assert!(!leader.gate.is_leader());
     let gap = stopped.elapsed();
     assert!(gap < Duration::from_millis(30), "{gap:?}");
-    assert_eq!(leader.outcome().await, Outcome::Finished(()));
+    assert_eq!(leader.outcome().await, ElectionOutcome::Finished(()));
     let spec = network.lease().unwrap().spec;
     assert_eq!((spec.holder_identity.as_deref(), spec.lease_transitions), (Some("standby"), Some(1)));
 }
@@ -241,7 +241,7 @@ async fn leader_keeps_renewing_while_what_it_led_winds_down() {
             "drained"
         }
     });
-    assert_eq!(ended.await, Outcome::Finished("drained"));
+    assert_eq!(ended.await, ElectionOutcome::Finished("drained"));
     let log = network.log();
     assert_eq!(log.iter().filter(|(at, _)| *at > SECOND && *at < seconds(31.0)).count(), 15);
     assert_eq!(log[log.len() - 2..], [(seconds(31.0), "get"), (seconds(31.0), "update")]);
@@ -286,7 +286,7 @@ async fn candidate_cancelled_while_standing_by_ends_without_a_write() {
         Running::start(LeaderElectionConfig { release_on_cancel, ..config("standby", &own, exact()) });
     sleep(SECOND).await;
     standby.stop.cancel();
-    assert_eq!(standby.outcome().await, Outcome::NeverLed);
+    assert_eq!(standby.outcome().await, ElectionOutcome::NeverLed);
     assert_eq!(own.log(), [(SECOND, "get")]);
 }
 
@@ -300,7 +300,7 @@ async fn candidate_cancelled_while_its_first_write_is_under_way_gives_back_what_
     assert_eq!(network.lease().unwrap().holder(), Some("me"));
     assert!(!me.gate.is_leader());
     me.stop.cancel();
-    assert_eq!(me.outcome().await, Outcome::NeverLed);
+    assert_eq!(me.outcome().await, ElectionOutcome::NeverLed);
     assert_eq!(network.lease().unwrap().holder(), None);
 }
 
@@ -368,7 +368,7 @@ async fn process_that_was_stopped_finds_the_gate_closed_when_it_goes_on() {
     sleep(seconds(0.001)).await;
     assert!(me.lost.is_cancelled());
     assert_eq!(network.log().len(), asked, "it does not renew what is no longer its own");
-    assert_eq!(me.outcome().await, Outcome::Lost(Loss::Deadline));
+    assert_eq!(me.outcome().await, ElectionOutcome::Lost(Loss::Deadline));
 }
 
 #[tokio::test(start_paused = true)]
@@ -465,7 +465,7 @@ async fn elector_that_lost_can_stand_again() {
             network.all(Trip::broken);
             std::future::pending::<()>().await;
         });
-        assert_eq!(outcome.await, Outcome::Lost(Loss::Deadline));
+        assert_eq!(outcome.await, ElectionOutcome::Lost(Loss::Deadline));
         assert_eq!(terms.load(Ordering::SeqCst), term);
         network.all(Trip::good);
     }

@@ -8,7 +8,7 @@ use kcm_clock::{FakeClock, SimulatedClock, Timestamp};
 use proptest::prelude::*;
 
 use super::*;
-use crate::NoMetrics;
+use crate::NoQueueMetrics;
 
 const fn ms(n: u64) -> Duration {
     Duration::from_millis(n)
@@ -16,7 +16,7 @@ const fn ms(n: u64) -> Duration {
 
 fn queue<T: Item>() -> (FakeClock, DelayingQueue<T>) {
     let clock = FakeClock::new(Timestamp::UNIX_EPOCH);
-    let queue = DelayingQueue::new("test", Arc::new(clock.clone()), &NoMetrics);
+    let queue = DelayingQueue::new("test", Arc::new(clock.clone()), &NoQueueMetrics);
     (clock, queue)
 }
 
@@ -282,7 +282,7 @@ async fn one_of_many_parked_workers_keeps_the_time_and_another_takes_over() {
 #[tokio::test(start_paused = true)]
 async fn workers_in_simulated_time_get_items_at_the_exact_time() {
     let clock = Arc::new(SimulatedClock::new(Timestamp::UNIX_EPOCH));
-    let queue = Arc::new(DelayingQueue::new("test", clock.clone(), &NoMetrics));
+    let queue = Arc::new(DelayingQueue::new("test", clock.clone(), &NoQueueMetrics));
     let start = clock.monotonic();
     let workers: Vec<_> = (0..5)
         .map(|_| {
@@ -332,7 +332,7 @@ async fn worker_that_never_waits_lets_others_run() {
 #[tokio::test(start_paused = true)]
 async fn item_due_while_the_only_worker_is_busy_is_its_next() {
     let clock = Arc::new(SimulatedClock::new(Timestamp::UNIX_EPOCH));
-    let queue = DelayingQueue::new("test", clock.clone(), &NoMetrics);
+    let queue = DelayingQueue::new("test", clock.clone(), &NoQueueMetrics);
     queue.add("work");
     let item = queue.get().await.unwrap();
     queue.add_after("later", ms(10));

@@ -15,10 +15,10 @@ use parking_lot::Mutex;
 use proptest::prelude::*;
 
 use super::*;
-use crate::NoMetrics;
+use crate::NoQueueMetrics;
 
 fn queue<T: Item>() -> Queue<T> {
-    Queue::new("test", Arc::new(FakeClock::new(Timestamp::UNIX_EPOCH)), &NoMetrics)
+    Queue::new("test", Arc::new(FakeClock::new(Timestamp::UNIX_EPOCH)), &NoQueueMetrics)
 }
 
 fn poll<F: Future>(future: &mut Pin<&mut F>) -> Poll<F::Output> {

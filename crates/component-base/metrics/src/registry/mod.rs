@@ -46,7 +46,7 @@ impl Stability {
 
 /// The type of a metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Kind {
+pub enum MetricType {
     /// See [`Counter`].
     Counter,
     /// See [`Gauge`].
@@ -55,7 +55,7 @@ pub enum Kind {
     Histogram,
 }
 
-impl Kind {
+impl MetricType {
     /// As on a `# TYPE` line.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -120,7 +120,7 @@ pub struct Definition {
     /// Its name.
     pub name: &'static str,
     /// Its type.
-    pub kind: Kind,
+    pub kind: MetricType,
     /// Its labels' names.
     pub labels: Vec<&'static str>,
     /// How far it can be relied upon.

@@ -47,7 +47,7 @@ fn metric_without_series_is_defined_but_not_shown() {
     assert_eq!(registry.text(), "");
     let definitions = registry.definitions();
     assert_eq!(definitions.len(), 1);
-    assert_eq!((definitions[0].name, definitions[0].kind), ("done_total", Kind::Counter));
+    assert_eq!((definitions[0].name, definitions[0].kind), ("done_total", MetricType::Counter));
 }
 
 #[test]

@@ -6,12 +6,12 @@ use std::{
     time::Duration,
 };
 
-use super::{Kind, text::Sample};
+use super::{MetricType, text::Sample};
 
 /// What a series holds.
 pub trait Value: Send + Sync + 'static {
     /// The type on the `# TYPE` line.
-    const KIND: Kind;
+    const KIND: MetricType;
 
     /// A new one; `buckets` are the upper bounds of a histogram, in order, without infinity.
     fn with_buckets(buckets: &'static [f64]) -> Self;
@@ -52,7 +52,7 @@ impl Counter {
 }
 
 impl Value for Counter {
-    const KIND: Kind = Kind::Counter;
+    const KIND: MetricType = MetricType::Counter;
 
     fn with_buckets(_: &'static [f64]) -> Self {
         Self::default()
@@ -90,7 +90,7 @@ impl Gauge {
 }
 
 impl Value for Gauge {
-    const KIND: Kind = Kind::Gauge;
+    const KIND: MetricType = MetricType::Gauge;
 
     fn with_buckets(_: &'static [f64]) -> Self {
         Self::default()
@@ -140,7 +140,7 @@ impl Histogram {
 }
 
 impl Value for Histogram {
-    const KIND: Kind = Kind::Histogram;
+    const KIND: MetricType = MetricType::Histogram;
 
     fn with_buckets(bounds: &'static [f64]) -> Self {
         let counts = std::iter::repeat_with(AtomicU64::default).take(bounds.len() + 1).collect();

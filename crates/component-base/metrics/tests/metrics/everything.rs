@@ -83,7 +83,7 @@ pub(crate) fn after_everything() -> Metrics {
     clients.finished(put, 2 * second);
 
     let elector = LeaderElector::new(LeaderElectionConfig {
-        observer: metrics.election(),
+        metrics: metrics.election(),
         ..LeaderElectionConfig::new(
             kcm_api::ObjectKey::new("kube-system", "kube-controller-manager"),
             "node-a".to_owned(),

@@ -82,7 +82,7 @@ fn known() -> BTreeSet<String> {
     let metrics = after_everything();
     let mut known = BTreeSet::from(["up".to_owned()]);
     for definition in metrics.definitions().into_iter().chain(metrics.slis_definitions()) {
-        if definition.kind == kcm_metrics::Kind::Histogram {
+        if definition.kind == kcm_metrics::MetricType::Histogram {
             known.extend(["_bucket", "_sum", "_count"].map(|part| format!("{}{part}", definition.name)));
         } else {
             known.insert(definition.name.to_owned());

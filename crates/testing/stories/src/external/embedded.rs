@@ -8,7 +8,7 @@ use std::{
 
 use kcm_apiserver::{ApiServer, Config};
 use kcm_clock::Clock;
-use kcm_controller_manager::BEHAVES_AS;
+use kcm_controller_manager::KUBERNETES_VERSION;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
@@ -26,7 +26,7 @@ pub(super) async fn serve(
 ) -> Result<SocketAddr, WorldError> {
     let server = ApiServer::new(Config {
         clock: Arc::clone(clock),
-        advertise_version: BEHAVES_AS.to_owned(),
+        advertise_version: KUBERNETES_VERSION.to_owned(),
         audit: Some(Arc::new(move |event| {
             if !event.user_agent.starts_with(STORY) {
                 trail.leave(Entry::from(event));

@@ -9,7 +9,7 @@ use super::{
     network::Network,
     pause::{Pausable, Pause},
 };
-use crate::{ElectionObserver, elector::*};
+use crate::{ElectionMetrics, elector::*};
 
 /// A clock of one machine: its wall clock jumps about, its monotonic clock runs at its own rate.
 #[derive(Debug)]
@@ -61,7 +61,7 @@ impl Told {
     }
 }
 
-impl ElectionObserver for Told {
+impl ElectionMetrics for Told {
     fn leading(&self, election: &str, leading: bool) {
         self.lines.lock().push(format!("{election} leading {leading}"));
         if let Some(elected) = self.elected.as_ref().filter(|_| leading) {
@@ -106,7 +106,7 @@ pub(super) struct Running {
     /// Ends standing by and, as `lead` heeds it, leading.
     pub(super) stop: CancellationToken,
     pub(super) lost: CancellationToken,
-    pub(super) task: JoinHandle<Outcome<()>>,
+    pub(super) task: JoinHandle<ElectionOutcome<()>>,
     pub(super) paused: Arc<Pause>,
 }
 
@@ -118,7 +118,7 @@ impl Running {
     pub(super) fn start_watched(config: LeaderElectionConfig, told: Told) -> Self {
         let (told, events) = (Arc::new(told), Arc::new(FakeRecorder::new()));
         let config = LeaderElectionConfig {
-            observer: Arc::clone(&told) as _,
+            metrics: Arc::clone(&told) as _,
             recorder: Some(Arc::clone(&events) as _),
             ..config
         };
@@ -151,7 +151,7 @@ impl Running {
         Self { gate, status, nudge, told, events, stop, lost, task, paused }
     }
 
-    pub(super) async fn outcome(self) -> Outcome<()> {
+    pub(super) async fn outcome(self) -> ElectionOutcome<()> {
         self.task.await.unwrap()
     }
 }

@@ -24,7 +24,7 @@ pub struct Call<'a> {
 /// Is told what the clients do. All methods do nothing unless implemented; they must not block.
 ///
 /// Upstream counterpart: `client-go/tools/metrics`.
-pub trait Observer: fmt::Debug + Send + Sync + 'static {
+pub trait ClientMetrics: fmt::Debug + Send + Sync + 'static {
     /// A request waited for its turn. Called for those that waited for zero time, too.
     fn throttled(&self, call: Call<'_>, waited: Duration) {
         let _ = (call, waited);
@@ -65,6 +65,6 @@ pub trait Observer: fmt::Debug + Send + Sync + 'static {
 
 /// Nobody watches.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct NoObserver;
+pub struct NoClientMetrics;
 
-impl Observer for NoObserver {}
+impl ClientMetrics for NoClientMetrics {}

@@ -4,7 +4,7 @@
 /// and must not block.
 ///
 /// Upstream counterpart: `leaderelection.LeaderMetric` and the callback `OnNewLeader`.
-pub trait ElectionObserver: Send + Sync + 'static {
+pub trait ElectionMetrics: Send + Sync + 'static {
     /// `leader_election_master_status`: whether this candidate leads. Told at construction and at every change.
     fn leading(&self, election: &str, leading: bool) {
         let _ = (election, leading);
@@ -28,6 +28,6 @@ pub trait ElectionObserver: Send + Sync + 'static {
 
 /// Nobody is told.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct NoObserver;
+pub struct NoElectionMetrics;
 
-impl ElectionObserver for NoObserver {}
+impl ElectionMetrics for NoElectionMetrics {}
