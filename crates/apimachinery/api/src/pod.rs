@@ -29,9 +29,9 @@ pub struct Pod {
     /// Who manages the pod.
     pub controller: Option<Arc<ControllerRef>>,
     /// When the pod was stored first.
-    pub created: Option<Time>,
+    pub creation_timestamp: Option<Time>,
     /// When the pod is to be gone; set once somebody asked for that.
-    pub deleted: Option<Time>,
+    pub deletion_timestamp: Option<Time>,
     /// The node that the pod is bound to.
     pub node_name: Option<Arc<str>>,
     /// How far the pod is.
@@ -68,7 +68,7 @@ pub enum Phase {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Ready {
     /// Whether its status is `True`.
-    pub is_true: bool,
+    pub is_ready: bool,
     /// Since when it has been what it is.
     pub since: Option<Time>,
 }
@@ -87,12 +87,12 @@ pub struct PodDecodeError {
 impl Pod {
     /// Neither finished nor on its way out (US-3.6).
     pub fn is_active(&self) -> bool {
-        !self.is_finished() && self.deleted.is_none()
+        !self.is_finished() && self.deletion_timestamp.is_none()
     }
 
     /// On its way out, and not finished (US-3.6).
     pub fn is_terminating(&self) -> bool {
-        !self.is_finished() && self.deleted.is_some()
+        !self.is_finished() && self.deletion_timestamp.is_some()
     }
 
     /// Ended for good.

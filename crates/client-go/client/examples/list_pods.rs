@@ -32,7 +32,7 @@ async fn list(server: Server) -> Result<(), Box<dyn std::error::Error>> {
     let client = factory.client("example", RateLimit::DEFAULT);
     let list = client.pods().list(&ListOptions::default()).await?;
     for pod in &list.items {
-        println!("{}\t{:?}\tready: {}", pod.key, pod.phase, pod.ready.is_true);
+        println!("{}\t{:?}\tready: {}", pod.key, pod.phase, pod.ready.is_ready);
     }
     for pod in &list.undecodable {
         eprintln!("{}: {}", pod.name, pod.error);

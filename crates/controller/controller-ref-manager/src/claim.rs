@@ -43,7 +43,7 @@ impl Claimable for Pod {
     }
 
     fn created(&self) -> Option<Time> {
-        self.created
+        self.creation_timestamp
     }
 
     fn view(&self) -> ObjectView<'_> {
@@ -52,7 +52,7 @@ impl Claimable for Pod {
             namespace: &self.key.namespace,
             labels,
             controller_uid: self.controller.as_deref().map(|controller| &*controller.uid),
-            deleting: self.deleted.is_some(),
+            deleting: self.deletion_timestamp.is_some(),
         }
     }
 }

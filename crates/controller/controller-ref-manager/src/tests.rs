@@ -49,8 +49,8 @@ fn pod(name: &str, type_: Option<&str>, controller_uid: Option<&str>) -> Pod {
         resource_version: "1".into(),
         labels: Arc::new(labels),
         controller,
-        created: None,
-        deleted: None,
+        creation_timestamp: None,
+        deletion_timestamp: None,
         node_name: None,
         phase: Phase::Running,
         ready: Ready::default(),
@@ -175,7 +175,7 @@ async fn test_claim_pods_controller_releases_claimed_pods_when_selector_does_not
 /// Upstream: TestClaimPods, "Controller does not claim orphaned pods marked for deletion".
 #[tokio::test]
 async fn test_claim_pods_controller_does_not_claim_orphaned_pods_marked_for_deletion() {
-    let terminating = |pod: Pod| Pod { deleted: Some(Time::from_unix(1)), ..pod };
+    let terminating = |pod: Pod| Pod { deletion_timestamp: Some(Time::from_unix(1)), ..pod };
     let pods = vec![
         terminating(pod("pod1", Some("production"), None)),
         // What is ours stays ours while it goes.

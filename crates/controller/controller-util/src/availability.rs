@@ -9,7 +9,7 @@ use kcm_api::Pod;
 ///
 /// Upstream counterpart: `podutil.IsPodAvailable`.
 pub fn is_pod_available(pod: &Pod, min_ready_seconds: i32, now: Timestamp) -> bool {
-    pod.ready.is_true
+    pod.ready.is_ready
         && (min_ready_seconds == 0
             || pod.ready.since.is_some_and(|since| since.age(now) >= seconds(min_ready_seconds)))
 }
@@ -19,7 +19,7 @@ pub fn is_pod_available(pod: &Pod, min_ready_seconds: i32, now: Timestamp) -> bo
 ///
 /// Upstream counterpart: `nextPodAvailabilityCheck`.
 pub fn next_pod_availability(pod: &Pod, min_ready_seconds: i32, now: Timestamp) -> Option<Duration> {
-    if !pod.ready.is_true || min_ready_seconds <= 0 {
+    if !pod.ready.is_ready || min_ready_seconds <= 0 {
         return None;
     }
     let remaining = seconds(min_ready_seconds).saturating_sub(pod.ready.since?.age(now));

@@ -47,7 +47,9 @@ mod tests {
     fn pods() -> Vec<Arc<Pod>> {
         let phases = [Phase::Pending, Phase::Running, Phase::Unknown, Phase::Succeeded, Phase::Failed];
         let each = phases.into_iter().flat_map(|phase| {
-            [None, ago(1)].map(|deleted| Arc::new(Pod { phase, deleted, ..pod(&format!("{phase:?}")) }))
+            [None, ago(1)].map(|deletion_timestamp| {
+                Arc::new(Pod { phase, deletion_timestamp, ..pod(&format!("{phase:?}")) })
+            })
         });
         each.collect()
     }

@@ -201,11 +201,11 @@ impl<'a> Ranked<'a> {
                 Phase::Running => 2,
                 Phase::Pending | Phase::Other | Phase::Succeeded | Phase::Failed => 0,
             },
-            ready: pod.ready.is_true,
+            ready: pod.ready.is_ready,
             deletion_cost: if ranking.deletion_cost { pod.deletion_cost } else { 0 },
             related: Reverse(ranking.related.get(pod)),
             // For how long a pod has *not* been ready does not count.
-            ready_age: Age::of(pod.ready.since.filter(|_| pod.ready.is_true), ranking.now),
+            ready_age: Age::of(pod.ready.since.filter(|_| pod.ready.is_ready), ranking.now),
         };
         Self { pod, grade }
     }
@@ -233,7 +233,7 @@ impl<'a> Ranked<'a> {
 
 /// The remaining steps of upstream's comparison, for pods of one [`Grade`]. No order: see the module's text.
 fn compare_in_grade(a: &Pod, b: &Pod, now: Timestamp) -> (Ordering, Criterion) {
-    if a.ready.is_true && a.ready.since != b.ready.since {
+    if a.ready.is_ready && a.ready.since != b.ready.since {
         return (a.uid.cmp(&b.uid), Criterion::ReadyUid);
     }
     let restarts = b.max_restarts.cmp(&a.max_restarts);
@@ -244,8 +244,8 @@ fn compare_in_grade(a: &Pod, b: &Pod, now: Timestamp) -> (Ordering, Criterion) {
     if restarts.is_ne() {
         return (restarts, Criterion::MoreSidecarRestarts);
     }
-    if a.created != b.created {
-        let age = Age::of(a.created, now).cmp(&Age::of(b.created, now));
+    if a.creation_timestamp != b.creation_timestamp {
+        let age = Age::of(a.creation_timestamp, now).cmp(&Age::of(b.creation_timestamp, now));
         return if age.is_ne() {
             (age, Criterion::CreatedMoreRecently)
         } else {

@@ -23,8 +23,8 @@ pub(crate) fn pod(name: &str) -> Pod {
         resource_version: "1".into(),
         labels: Arc::default(),
         controller: None,
-        created: None,
-        deleted: None,
+        creation_timestamp: None,
+        deletion_timestamp: None,
         node_name: None,
         phase: Phase::Running,
         ready: Ready::default(),
@@ -36,7 +36,7 @@ pub(crate) fn pod(name: &str) -> Pod {
 
 /// `pod`, ready since then.
 pub(crate) fn ready(pod: Pod, since: Option<Time>) -> Pod {
-    Pod { ready: Ready { is_true: true, since }, ..pod }
+    Pod { ready: Ready { is_ready: true, since }, ..pod }
 }
 
 /// `pod` on `node`.

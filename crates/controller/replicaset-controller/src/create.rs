@@ -171,7 +171,7 @@ impl Syncer {
         };
         let Some(pod) = pod else { return Ok(Existing::Gone) };
         let is_owned = pod.controller.as_ref().is_some_and(|controller| controller.uid == owner.uid);
-        Ok(if is_owned && pod.deleted.is_none() { Existing::Ours(pod) } else { Existing::NotOurs })
+        Ok(if is_owned && pod.deletion_timestamp.is_none() { Existing::Ours(pod) } else { Existing::NotOurs })
     }
 }
 

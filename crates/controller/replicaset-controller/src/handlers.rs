@@ -41,7 +41,7 @@ impl EventHandler<ReplicaSet> for Handlers {
 
 impl EventHandler<Pod> for Handlers {
     fn on_add(&self, pod: &Arc<Pod>, _initial: bool) {
-        if pod.deleted.is_some() {
+        if pod.deletion_timestamp.is_some() {
             // After a restart, the first look at a pod may find it going. That is no creation.
             self.pod_gone(pod);
         } else if let Some(controller) = &pod.controller {
@@ -68,7 +68,7 @@ impl EventHandler<Pod> for Handlers {
             return;
         }
         let labels_changed = old.labels != new.labels;
-        if new.deleted.is_some() {
+        if new.deletion_timestamp.is_some() {
             // It counts as gone as soon as it is going: a replacement need not wait for its grace period.
             self.pod_gone(new);
             if labels_changed {
@@ -95,7 +95,7 @@ impl EventHandler<Pod> for Handlers {
             trace!(%key, pod = %new.key, "Pod updated");
             self.queue.add(key.clone());
             let min_ready_seconds = u64::try_from(replica_set.spec.min_ready_seconds).unwrap_or(0);
-            if !old.ready.is_true && new.ready.is_true && min_ready_seconds > 0 {
+            if !old.ready.is_ready && new.ready.is_ready && min_ready_seconds > 0 {
                 debug!(%key, pod = %new.key, "Pod will be enqueued after a while for availability check");
                 self.queue.add_after(key, Duration::from_secs(min_ready_seconds));
             }

@@ -144,15 +144,15 @@ fn choose(view: &View, count: usize, now: Timestamp) -> Vec<Victim> {
 ///
 /// DEVIATION: upstream divides by it unchecked, and crashes where it is zero (US-5.5). Nothing is counted here.
 fn youngest_ready_age(view: &View, now: Timestamp) -> Option<i128> {
-    let ready = view.active.iter().filter(|pod| pod.ready.is_true);
-    let created = ready.filter_map(|pod| pod.created).max()?;
+    let ready = view.active.iter().filter(|pod| pod.ready.is_ready);
+    let created = ready.filter_map(|pod| pod.creation_timestamp).max()?;
     Some(created.age(now).as_millis()).filter(|age| *age != 0)
 }
 
 /// Integer division first, as upstream does: ages below the youngest's give zero.
 fn age_ratio(pod: &Pod, youngest: Option<i128>, now: Timestamp) -> Option<f64> {
-    let youngest = youngest.filter(|_| pod.ready.is_true)?;
-    Some((pod.created?.age(now).as_millis() / youngest) as f64)
+    let youngest = youngest.filter(|_| pod.ready.is_ready)?;
+    Some((pod.creation_timestamp?.age(now).as_millis() / youngest) as f64)
 }
 
 #[cfg(test)]

@@ -24,7 +24,7 @@ pub fn next_status(view: &View, outcome: &Outcome, now: Timestamp) -> ReplicaSet
     status.replicas = number(view.active.len());
     status.fully_labeled_replicas =
         count(&|pod| template_labels.iter().all(|(key, value)| pod.labels.get(key) == Some(value)));
-    status.ready_replicas = count(&|pod| pod.ready.is_true);
+    status.ready_replicas = count(&|pod| pod.ready.is_ready);
     status.available_replicas = count(&|pod| is_pod_available(pod, replica_set.spec.min_ready_seconds, now));
     status.terminating_replicas = view.terminating.map(number);
     status.observed_generation = replica_set.metadata.generation;

@@ -115,7 +115,7 @@ impl Syncer {
         let mut active = claim(&owner, &selector, candidates.active, &links).await.into_result()?;
         // DEVIATION: upstream counts a pod whose deletion has begun before its adoption as active.
         let claimed = active.len();
-        active.retain(|pod| pod.deleted.is_none());
+        active.retain(|pod| pod.deletion_timestamp.is_none());
         let terminating = candidates.terminating + claimed - active.len();
 
         let now = self.clock.now();

@@ -85,8 +85,8 @@ pub(crate) fn pod(name: &str) -> Pod {
         resource_version: "5".into(),
         labels: Arc::new(Labels::from([("app".to_owned(), "web".to_owned())])),
         controller: None,
-        created: None,
-        deleted: None,
+        creation_timestamp: None,
+        deletion_timestamp: None,
         node_name: Some("node".into()),
         phase: Phase::Running,
         ready: Ready::default(),
@@ -115,12 +115,12 @@ pub(crate) fn pods_of(owner: &ReplicaSet, count: usize) -> Vec<Pod> {
 
 /// `pod`, ready since then.
 pub(crate) fn ready(pod: Pod, since: Option<Time>) -> Pod {
-    Pod { ready: Ready { is_true: true, since }, ..pod }
+    Pod { ready: Ready { is_ready: true, since }, ..pod }
 }
 
 /// `pod`, on its way out.
 pub(crate) fn going(pod: Pod) -> Pod {
-    Pod { deleted: ago(1), ..pod }
+    Pod { deletion_timestamp: ago(1), ..pod }
 }
 
 /// `pod` with a label that [`replica_set`] does not select.
@@ -238,7 +238,7 @@ impl PodControl for Cluster {
         }
         let is_deleting = self.deleting.lock().iter().any(|name| **name == *key.name);
         let deleted = if is_deleting { ago(0) } else { None };
-        let answer = Pod { resource_version: "2000".into(), deleted, ..pod(&key.name) };
+        let answer = Pod { resource_version: "2000".into(), deletion_timestamp: deleted, ..pod(&key.name) };
         Ok(if verb == "adopt" { owned_by(&replica_set("web", 0), answer) } else { relabelled(answer) })
     }
 

@@ -74,8 +74,8 @@ impl PodDecoder {
                 .map(|reference| &reference.0)
                 .find(|reference| reference.controller == Some(true))
                 .map(|reference| self.controller(reference)),
-            created: time(&metadata.creation_timestamp)?,
-            deleted: time(&metadata.deletion_timestamp)?,
+            creation_timestamp: time(&metadata.creation_timestamp)?,
+            deletion_timestamp: time(&metadata.deletion_timestamp)?,
             node_name: (!spec.node_name.is_empty()).then(|| self.texts.text(&spec.node_name)),
             phase: phase(&status.phase),
             ready: ready(status)?,
@@ -149,8 +149,8 @@ fn ready(status: &WireStatus<'_>) -> Result<Ready, serde_json::Error> {
     let Some(condition) = conditions.find(|condition| &*condition.type_ == "Ready") else {
         return Ok(Ready::default());
     };
-    let is_true = &*condition.status == crate::condition_status::TRUE;
-    Ok(Ready { is_true, since: time(&condition.last_transition_time)? })
+    let is_ready = &*condition.status == crate::condition_status::TRUE;
+    Ok(Ready { is_ready, since: time(&condition.last_transition_time)? })
 }
 
 /// Upstream refuses what Go's parser alone would take, a plus sign and leading zeros, except after a minus sign;

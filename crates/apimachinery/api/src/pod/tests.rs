@@ -78,11 +78,11 @@ fn pod_is_decoded_field_by_field() {
                 uid: "u-web".into(),
                 block_owner_deletion: Some(true),
             })),
-            created: Some("2026-01-02T03:04:05Z".parse().unwrap()),
-            deleted: None,
+            creation_timestamp: Some("2026-01-02T03:04:05Z".parse().unwrap()),
+            deletion_timestamp: None,
             node_name: Some("node-1".into()),
             phase: Phase::Running,
-            ready: Ready { is_true: true, since: Some("2026-01-02T03:04:09Z".parse().unwrap()) },
+            ready: Ready { is_ready: true, since: Some("2026-01-02T03:04:09Z".parse().unwrap()) },
             deletion_cost: -5,
             max_restarts: 3,
             max_sidecar_restarts: 2,
@@ -93,7 +93,7 @@ fn pod_is_decoded_field_by_field() {
 #[test]
 fn pod_with_nothing_in_it_is_decoded() {
     let nothing = decode(&json!({}));
-    assert_eq!((nothing.node_name, nothing.controller, nothing.created), (None, None, None));
+    assert_eq!((nothing.node_name, nothing.controller, nothing.creation_timestamp), (None, None, None));
     assert_eq!((nothing.phase, nothing.ready), (Phase::Pending, Ready::default()));
 }
 
@@ -233,10 +233,10 @@ fn ready_is_the_first_condition_of_that_type() {
         {"type": "Ready", "status": "False", "lastTransitionTime": "2026-01-01T00:00:00Z"},
         {"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-02T00:00:00Z"},
     ]));
-    assert_eq!(first, Ready { is_true: false, since: Some("2026-01-01T00:00:00Z".parse().unwrap()) });
+    assert_eq!(first, Ready { is_ready: false, since: Some("2026-01-01T00:00:00Z".parse().unwrap()) });
     assert_eq!(ready(json!([{"type": "ready", "status": "True"}])), Ready::default());
-    assert!(!ready(json!([{"type": "Ready", "status": "Unknown"}])).is_true);
-    assert_eq!(ready(json!([{"type": "Ready", "status": "True"}])), Ready { is_true: true, since: None });
+    assert!(!ready(json!([{"type": "Ready", "status": "Unknown"}])).is_ready);
+    assert_eq!(ready(json!([{"type": "Ready", "status": "True"}])), Ready { is_ready: true, since: None });
 }
 
 #[test]
@@ -289,7 +289,7 @@ fn pod_is_active_terminating_or_finished() {
 
 #[test]
 fn times_are_cut_to_seconds_and_the_zero_time_is_none() {
-    let created = |text: &str| decode(&with("/metadata/creationTimestamp", json!(text))).created;
+    let created = |text: &str| decode(&with("/metadata/creationTimestamp", json!(text))).creation_timestamp;
     assert_eq!(created("2026-01-02T03:04:05.9Z"), created("2026-01-02T03:04:05Z"));
     assert_eq!(created("2026-01-02T04:04:05+01:00"), created("2026-01-02T03:04:05Z"));
     assert_eq!(created("0001-01-01T00:00:00Z"), None);

@@ -66,7 +66,7 @@ fn upstream_pod(name: &str) -> Pod {
     let scheduled = |phase| Pod { uid: "".into(), phase, ..on(pod(name), "node") };
     let nowhere = |phase| Pod { node_name: None, ..scheduled(phase) };
     let month = ago(MONTH);
-    let created = |created, pod: Pod| Pod { created, ..pod };
+    let created = |created, pod: Pod| Pod { creation_timestamp: created, ..pod };
     let running = |since, when| created(when, ready(scheduled(Phase::Running), since));
     match name {
         "unscheduled" => nowhere(Phase::Pending),
@@ -218,7 +218,7 @@ fn times_of_one_magnitude_are_decided_by_uid_and_by_nothing_after_it() {
     let a = Pod { uid: "a".into(), ..ready(pod("x"), ago(8 * HOUR)) };
     let b = Pod { uid: "b".into(), max_restarts: 9, ..ready(pod("y"), ago(5 * HOUR)) };
     assert_eq!(decide(&a, 0, &b, 0), (Ordering::Less, Criterion::ReadyUid));
-    let created = |uid: &str, age| Pod { uid: uid.into(), created: ago(age), ..pod(uid) };
+    let created = |uid: &str, age| Pod { uid: uid.into(), creation_timestamp: ago(age), ..pod(uid) };
     let (a, b) = (created("a", 8 * HOUR), created("b", 5 * HOUR));
     assert_eq!(decide(&a, 0, &b, 0), (Ordering::Less, Criterion::CreatedUid));
 }
@@ -236,7 +236,7 @@ fn node_counts_are_of_active_pods_only_and_no_node_counts_as_one() {
         on(pod("a"), "n1"),
         on(pod("b"), "n1"),
         on(Pod { phase: Phase::Succeeded, ..pod("c") }, "n1"),
-        on(Pod { deleted: ago(1), ..pod("d") }, "n1"),
+        on(Pod { deletion_timestamp: ago(1), ..pod("d") }, "n1"),
         pod("e"),
     ]
     .map(Arc::new);
@@ -289,12 +289,12 @@ fn any_pod() -> impl Strategy<Value = Pod> {
     let node = prop_oneof![Just(None), Just(Some("n1")), Just(Some("n2"))];
     let numbers = (0_i32..2, 0_i32..3, 0_i32..2);
     (0_u32..1000, node, phase, any::<bool>(), time.clone(), time, numbers).prop_map(
-        |(uid, node, phase, is_true, since, created, (cost, restarts, sidecars))| Pod {
+        |(uid, node, phase, is_ready, since, created, (cost, restarts, sidecars))| Pod {
             uid: uid.to_string().into(),
             node_name: node.map(Into::into),
             phase,
-            ready: kcm_api::Ready { is_true, since },
-            created,
+            ready: kcm_api::Ready { is_ready, since },
+            creation_timestamp: created,
             deletion_cost: cost,
             max_restarts: restarts,
             max_sidecar_restarts: sidecars,

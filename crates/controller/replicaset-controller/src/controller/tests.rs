@@ -56,7 +56,7 @@ impl Server {
     /// Makes all pods ready, as their kubelets do.
     fn start_pods(&self) {
         for pod in self.pods.objects() {
-            if !pod.ready.is_true {
+            if !pod.ready.is_ready {
                 let since = Some(self.clock.now().into());
                 self.pods.apply(Pod { phase: kcm_api::Phase::Running, ..ready(pod, since) });
             }

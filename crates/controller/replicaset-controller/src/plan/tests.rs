@@ -194,7 +194,7 @@ fn plan_on_hold_does_nothing_and_says_why() {
 
 #[test]
 fn age_ratio_of_pods_created_this_very_moment_is_not_computed() {
-    let young = |name: &str| Pod { created: ago(0), ..ready(pod(name), ago(0)) };
+    let young = |name: &str| Pod { creation_timestamp: ago(0), ..ready(pod(name), ago(0)) };
     let Plan::DeletePods { victims, .. } = plan(&view(1, vec![young("a"), young("b")]), now()) else {
         panic!("deletes")
     };
@@ -238,14 +238,14 @@ fn deletion_cost_is_ignored_with_the_gate_off() {
 #[test]
 fn plan_that_scales_down_tells_why_each_pod_goes() {
     let on = |node: &str, pod: Pod| Pod { node_name: Some(node.into()), ..pod };
-    let old = |name: &str| Pod { created: ago(100_000), ..ready(pod(name), ago(90_000)) };
+    let old = |name: &str| Pod { creation_timestamp: ago(100_000), ..ready(pod(name), ago(90_000)) };
     let all = vec![
         on("quiet", old("stays")),
         on("quiet", Pod { max_restarts: 4, ..old("restarts") }),
         on("quiet", ready(old("just-ready"), ago(5))),
         on("crowded", old("crowded")),
         on("quiet", Pod { deletion_cost: -5, ..old("cheap") }),
-        on("quiet", Pod { ready: Ready { is_true: false, since: ago(50) }, ..pod("not-ready") }),
+        on("quiet", Pod { ready: Ready { is_ready: false, since: ago(50) }, ..pod("not-ready") }),
         on("quiet", Pod { phase: Phase::Pending, ..pod("pending") }),
         Pod { node_name: None, phase: Phase::Pending, ..pod("unscheduled") },
     ];

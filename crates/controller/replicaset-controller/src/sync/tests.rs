@@ -569,7 +569,7 @@ async fn age_ratios_are_counted_for_ready_pods_that_were_chosen() {
     let subject = replica_set("web", 1);
     let key = world.add_replica_set(&subject);
     let aged = |name: &str, age, since| {
-        ready(Pod { created: ago(age), ..owned_by(&subject, pod(name)) }, ago(since))
+        ready(Pod { creation_timestamp: ago(age), ..owned_by(&subject, pod(name)) }, ago(since))
     };
     world.add_pods([aged("a", 100, 1), aged("b", 40, 30), owned_by(&subject, pod("not-ready"))]);
     assert!(sync(&world, &key).await.0.is_ok());
