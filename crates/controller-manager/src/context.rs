@@ -6,7 +6,7 @@ use std::{
 };
 
 use kcm_api::{Deployment, Pod, ReplicaSet};
-use kcm_client::{ApiClient, ClientFactory, ReplicationControllers};
+use kcm_client::{ApiClient, ClientFactory};
 use kcm_clock::{Clock, Random};
 use kcm_controller_util::{
     NoSyncMetrics, SyncMetrics, deployment_indexers, pod_indexers, replica_set_indexers,
@@ -18,7 +18,12 @@ use kcm_replicaset_controller::{NoReplicaSetMetrics, ReplicaSetMetrics};
 use kcm_workqueue::MetricsProvider;
 use parking_lot::Mutex;
 
-use crate::{ManagerConfig, informers::AnyInformer, readiness::InformerSync};
+use crate::{
+    ManagerConfig,
+    adapters::{EventClient, ReplicationControllerClient},
+    informers::AnyInformer,
+    readiness::InformerSync,
+};
 
 /// The name of the client that lists and watches (US-1.3).
 const SHARED_INFORMERS: &str = "shared-informers";
@@ -136,13 +141,13 @@ impl Context {
     }
 
     /// A client for the controller called `name`, with a rate limit of its own.
-    pub(crate) fn client(&self, name: &str) -> Arc<ApiClient> {
-        Arc::new(self.dependencies.clients.controller_client(name, self.config.rate_limit))
+    pub(crate) fn client(&self, name: &str) -> ApiClient {
+        self.dependencies.clients.controller_client(name, self.config.rate_limit)
     }
 
     /// A recorder that writes through `client`, sharing its rate limit.
-    pub(crate) fn recorder(&self, client: &Arc<ApiClient>, component: &str) -> Arc<dyn EventRecorder> {
-        let sink = Arc::clone(client) as _;
+    pub(crate) fn recorder(&self, client: &ApiClient, component: &str) -> Arc<dyn EventRecorder> {
+        let sink = Arc::new(EventClient::new(client.clone()));
         let broadcaster = EventBroadcaster::start(sink, self.clock(), self.random());
         let recorder = broadcaster.recorder(component);
         self.broadcasters.lock().push(broadcaster);
@@ -173,7 +178,7 @@ impl Context {
     /// ReplicationControllers, as the ReplicaSets that they almost are.
     pub(crate) fn replication_controllers(&self) -> SharedInformer<ReplicaSet> {
         let new = || {
-            let source = ReplicationControllers::new(self.reader.clone()).list_watch();
+            let source = ReplicationControllerClient::new(self.reader.clone()).list_watch();
             self.informer("replicationcontrollers", replica_set_indexers(), source)
         };
         self.replication_controllers.get_or_init(new).clone()

@@ -5,7 +5,10 @@ use std::sync::Arc;
 use futures_util::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 
-use crate::context::Context;
+use crate::{
+    adapters::{ClusterClient, ReplicationControllerClient},
+    context::Context,
+};
 
 /// A controller that is ready to run until it is told to stop.
 pub(crate) type Runner = Box<dyn FnOnce(CancellationToken) -> BoxFuture<'static, ()> + Send>;
@@ -69,6 +72,7 @@ fn deployment(context: &Context) -> Runner {
     use kcm_deployment_controller::{Config, DeploymentController};
     let client = context.client("deployment-controller");
     let recorder = context.recorder(&client, Config::COMPONENT);
+    let client = Arc::new(ClusterClient::new(client));
     let config = Config::new(
         context.clock(),
         context.deployments(),
@@ -92,6 +96,7 @@ fn replica_set(context: &Context) -> Runner {
     use kcm_replicaset_controller::{Config, Descriptor, REPLICA_SET, ReplicaSetController};
     let client = context.client("replicaset-controller");
     let recorder = context.recorder(&client, REPLICA_SET.component);
+    let client = Arc::new(ClusterClient::new(client));
     let config = Config::new(
         context.clock(),
         context.random(),
@@ -120,17 +125,16 @@ fn replica_set(context: &Context) -> Runner {
 
 /// The ReplicaSet controller once more, over another type (US-5.11).
 fn replication_controller(context: &Context) -> Runner {
-    use kcm_client::ReplicationControllers;
     use kcm_replicaset_controller::{Config, Descriptor, REPLICATION_CONTROLLER, ReplicaSetController};
     let client = context.client("replication-controller");
     let recorder = context.recorder(&client, REPLICATION_CONTROLLER.component);
-    let controllers = Arc::new(ReplicationControllers::new((*client).clone()));
+    let controllers = Arc::new(ReplicationControllerClient::new(client.clone()));
     let config = Config::new(
         context.clock(),
         context.random(),
         context.pods(),
         context.replication_controllers(),
-        client,
+        Arc::new(ClusterClient::new(client)),
         controllers,
         recorder,
     );

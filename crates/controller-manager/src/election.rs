@@ -11,7 +11,11 @@ use kcm_leader_election::{
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::{Dependencies, LeaderElectionSettings, version::BINARY};
+use crate::{
+    Dependencies, LeaderElectionSettings,
+    adapters::{EventClient, LeaseClient},
+    version::BINARY,
+};
 
 /// The name of the client that holds the lease (US-1.3).
 const CLIENT: &str = "leader-election";
@@ -46,7 +50,7 @@ impl Election {
         let Dependencies { clients, clock, random, metrics, .. } = dependencies;
         let lease = ObjectKey::new(&*settings.resource_namespace, &*settings.resource_name);
         // As upstream's event client: by a client that need not lead.
-        let sink = Arc::new(clients.client(BINARY, limit));
+        let sink = Arc::new(EventClient::new(clients.client(BINARY, limit)));
         let events = EventBroadcaster::start(sink, Arc::clone(clock), Arc::clone(random));
         let client = clients.client(CLIENT, limit);
         let mut config = LeaderElectionConfig {
@@ -59,7 +63,7 @@ impl Election {
             ..LeaderElectionConfig::new(
                 lease.clone(),
                 identity(host, &**random),
-                Arc::new(client),
+                Arc::new(LeaseClient::new(client)),
                 Arc::clone(clock),
                 Arc::clone(random),
             )
@@ -71,7 +75,7 @@ impl Election {
         // meanwhile; nor does the log say what the server said. The pace of the election harms no server.
         let clients = clients.for_election().with_time_out(config.request_time_out()).without_repetition();
         let client = clients.client(CLIENT, limit);
-        config.lock = Arc::new(client.clone());
+        config.lock = Arc::new(LeaseClient::new(client.clone()));
         let elector = LeaderElector::new(config)?;
         if let Some(metrics) = metrics {
             metrics.leader_gate(&settings.resource_name, elector.gate());
@@ -103,7 +107,7 @@ impl Election {
         let (nudge, elected) = (elector.nudge(), CancellationToken::new());
         // A leader knows without a watch, and its renewals would come back as events for nothing.
         let follow = async {
-            let told = client.follow_lease(&lease, |lease| nudge.lease_changed(lease));
+            let told = client.watch_lease(&lease, |lease| nudge.lease_changed(lease));
             elected.run_until_cancelled(told).await;
             pending::<Infallible>().await
         };

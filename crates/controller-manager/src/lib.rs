@@ -24,6 +24,7 @@
 //!
 //! *What must not live here:* what a controller does, HTTP, signals and exit codes (the binary's).
 
+pub mod adapters;
 mod command;
 mod config;
 mod configz;

@@ -70,7 +70,10 @@ impl Manager {
         let check = move || status.check(HEALTH_TOLERANCE).map_err(|error| error.to_string());
         self.health.add(HEALTH_CHECK_NAME, Arc::new(check));
 
-        let clients = self.dependencies.clients.gated(election.gate());
+        let clients = self.dependencies.clients.gated({
+            let gate = election.gate();
+            move || gate.remaining()
+        });
         let dependencies = Dependencies { clients: clients.clone(), ..self.dependencies.clone() };
         let standby = Standby::start(&self.config, dependencies);
         let (elected, ready) = (CancellationToken::new(), oneshot::channel());

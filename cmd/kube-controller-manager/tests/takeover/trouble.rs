@@ -141,7 +141,7 @@ async fn lease_that_cannot_be_had_is_tried_for_at_an_easy_pace_with_a_clear_line
     manager_survives("401", is_of_lease, || answer(401, "", None), "the server answered 401 Unauthorized")
         .await;
     manager_survives("500", is_of_lease, || answer(500, "", None), "500 Internal Server Error").await;
-    manager_survives("garbage", is_of_lease, || answer(200, "<html>", None), "the answer cannot be decoded")
+    manager_survives("garbage", is_of_lease, || answer(200, "<html>", None), "failed to decode the response")
         .await;
     manager_survives("429", is_of_lease, || answer(429, "", Some("1")), "429 Too Many Requests").await;
     manager_survives(

@@ -5,7 +5,6 @@ use std::{fmt, sync::Arc, time::Duration};
 use bytes::Bytes;
 use http::{Request, Response};
 use kcm_clock::Clock;
-use kcm_leader_election::LeaderGate;
 use kube_client::{
     Client,
     client::{Body, ClientBuilder},
@@ -147,15 +146,19 @@ impl ClientFactory {
         Ok(Self { accounts: Some(accounts), ..self.clone() })
     }
 
-    /// The same connections for clients that write only while `leader` is open; they read at any time.
+    /// Returns a factory of clients that write only while `remaining` returns more than zero. They read at any time, and
+    /// share the connections of the other clients.
     ///
-    /// The gate is checked after all waits of a write, and again each time that it is repeated. A write that is in flight
-    /// when the gate closes is cancelled, and the connections of such writes send no more bytes. Both kinds of writes fail
-    /// with [`ApiError::NotLeading`](kcm_api::ApiError::NotLeading). A write that the server has received may take effect
-    /// all the same.
+    /// `remaining` returns the time for which this process leads unless it renews its lease: `LeaderGate::remaining` of
+    /// `kcm-leader-election`.
+    ///
+    /// The gate is checked after all waits of a write, and before each retry. A write that is in flight when the gate
+    /// closes is cancelled, and the connections of such writes send no more bytes. Writes that are not sent or are
+    /// cancelled fail with [`ApiError::NotLeading`](kcm_api::ApiError::NotLeading). A write that the API server has
+    /// received may take effect nevertheless.
     #[must_use]
-    pub fn gated(&self, leader: LeaderGate) -> Self {
-        Self { gate: WriteGate::new(leader), ..self.clone() }
+    pub fn gated(&self, remaining: impl Fn() -> Duration + Send + Sync + 'static) -> Self {
+        Self { gate: WriteGate::new(remaining), ..self.clone() }
     }
 
     /// Sends no more writes of [gated](Self::gated) clients, and waits for those under way. Whether all of them
@@ -165,7 +168,7 @@ impl ClientFactory {
     ///
     /// Dropping the future stops waiting; no more writes are sent all the same.
     pub async fn stop_writing(&self, within: Duration) -> bool {
-        self.gate.shut(within, &*self.options.clock).await
+        self.gate.stop(within, &*self.options.clock).await
     }
 
     /// Whether every write of [gated](Self::gated) clients so far has come to its end: there was an answer, or a failure

@@ -1,31 +1,38 @@
-//! Which types there are, and how they come from the wire.
+//! Kinds of objects and their decoding.
 
 use std::fmt;
 
 use kcm_api::{Deployment, Lease, Pod, PodDecoder, ReplicaSet, ReplicationController};
 use kcm_informer::{Object, Undecodable};
-use serde::de::DeserializeOwned;
+use serde::{Serialize, de::DeserializeOwned};
 
-/// A type of object that an API server has.
+/// A kind of object of the Kubernetes API.
 ///
-/// Implement it for a type of your own, and [`ApiClient`](crate::ApiClient) can list, watch and write that.
+/// [`ApiClient`](crate::ApiClient) can list, watch and write every type that implements it.
 pub trait Kind: Object + Sized {
     /// Group and version, such as `apps/v1`.
     const API_VERSION: &'static str;
-    /// The kind, such as `Deployment`.
+    /// Kind, such as `Deployment`.
     const KIND: &'static str;
-    /// The resource, such as `deployments`.
+    /// Resource, such as `deployments`.
     const PLURAL: &'static str;
 
-    /// What decoding needs to remember from one object to the next. `()` if that is nothing.
+    /// State that is kept between decoded objects. `()` if there is none.
     type Decoder: Default + Send + Sync + 'static;
 
-    /// The object that `json` spells.
+    /// Decodes an object.
     ///
     /// # Errors
     ///
-    /// What is wrong with it. The text goes into logs, so it must not quote all of the object.
+    /// If `json` is not such an object. The error is logged, so it must not quote the whole object.
     fn decode(decoder: &Self::Decoder, json: &str) -> Result<Self, serde_json::Error>;
+}
+
+/// A [`Kind`] whose objects are kept whole, so that they can be written back.
+pub trait WritableKind: Kind + Serialize {
+    /// `true` if the object contains its `apiVersion` and `kind`. Items of a list do not; the client then adds both
+    /// when it writes the object.
+    fn is_typed(&self) -> bool;
 }
 
 impl Kind for Pod {
@@ -40,65 +47,44 @@ impl Kind for Pod {
     }
 }
 
-impl Kind for ReplicaSet {
-    const API_VERSION: &'static str = kcm_api::replica_set::API_VERSION;
-    const KIND: &'static str = kcm_api::replica_set::KIND;
-    const PLURAL: &'static str = "replicasets";
+macro_rules! writable {
+    ($type:ty, $module:ident, $plural:literal) => {
+        impl Kind for $type {
+            const API_VERSION: &'static str = kcm_api::$module::API_VERSION;
+            const KIND: &'static str = kcm_api::$module::KIND;
+            const PLURAL: &'static str = $plural;
 
-    type Decoder = ();
+            type Decoder = ();
 
-    fn decode((): &(), json: &str) -> Result<Self, serde_json::Error> {
-        whole(json)
-    }
+            fn decode((): &(), json: &str) -> Result<Self, serde_json::Error> {
+                from_text(json)
+            }
+        }
+
+        impl WritableKind for $type {
+            fn is_typed(&self) -> bool {
+                !self.kind.is_empty() && !self.api_version.is_empty()
+            }
+        }
+    };
 }
 
-impl Kind for ReplicationController {
-    const API_VERSION: &'static str = kcm_api::replication_controller::API_VERSION;
-    const KIND: &'static str = kcm_api::replication_controller::KIND;
-    const PLURAL: &'static str = "replicationcontrollers";
+writable!(ReplicaSet, replica_set, "replicasets");
+writable!(ReplicationController, replication_controller, "replicationcontrollers");
+writable!(Deployment, deployment, "deployments");
+writable!(Lease, lease, "leases");
 
-    type Decoder = ();
-
-    fn decode((): &(), json: &str) -> Result<Self, serde_json::Error> {
-        whole(json)
-    }
-}
-
-impl Kind for Deployment {
-    const API_VERSION: &'static str = kcm_api::deployment::API_VERSION;
-    const KIND: &'static str = kcm_api::deployment::KIND;
-    const PLURAL: &'static str = "deployments";
-
-    type Decoder = ();
-
-    fn decode((): &(), json: &str) -> Result<Self, serde_json::Error> {
-        whole(json)
-    }
-}
-
-impl Kind for Lease {
-    const API_VERSION: &'static str = kcm_api::lease::API_VERSION;
-    const KIND: &'static str = kcm_api::lease::KIND;
-    const PLURAL: &'static str = "leases";
-
-    type Decoder = ();
-
-    fn decode((): &(), json: &str) -> Result<Self, serde_json::Error> {
-        whole(json)
-    }
-}
-
-/// From text, not from bytes: serde_json is a sixth faster that way.
-fn whole<T: DeserializeOwned>(json: &str) -> Result<T, serde_json::Error> {
+/// Deserializes text rather than bytes: serde_json takes a sixth less time.
+fn from_text<T: DeserializeOwned>(json: &str) -> Result<T, serde_json::Error> {
     serde_json::from_str(json)
 }
 
-/// The object in `json`, or what can be said of it when it is none.
-pub(crate) fn decode_or_name<K: Kind>(decoder: &K::Decoder, json: &str) -> Result<K, Undecodable> {
+/// Decodes an object. If that fails, returns its name and version as far as they can be read.
+pub(crate) fn decode_or_identify<K: Kind>(decoder: &K::Decoder, json: &str) -> Result<K, Undecodable> {
     K::decode(decoder, json).map_err(|error| undecodable::<K>(json, &error))
 }
 
-pub(crate) fn undecodable<K: Kind>(json: &str, error: &dyn fmt::Display) -> Undecodable {
+fn undecodable<K: Kind>(json: &str, error: &dyn fmt::Display) -> Undecodable {
     let (name, resource_version) = kcm_api::object_name(json);
     Undecodable { name, resource_version, error: format!("cannot decode {}: {error}", K::KIND) }
 }

@@ -1,96 +1,74 @@
-//! Leases, for elections.
+//! Watches on a single Lease.
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
-use async_trait::async_trait;
 use futures_util::StreamExt;
 use kcm_api::{ApiError, Lease, ObjectKey};
 use kcm_informer::{WatchEvent, WatchStream};
-use kcm_leader_election::LeaseLock;
 
 use crate::{
     ApiClient,
-    control::typed_json,
     kind::Kind,
     request::{Query, Request, namespaced_path},
     watch::watch_at,
 };
 
-/// How long one watch on a Lease lasts.
-const WATCH: Duration = Duration::from_mins(5);
+/// Duration of one watch on a Lease.
+const WATCH_TIMEOUT: Duration = Duration::from_mins(5);
 
-/// The shortest and the longest wait before a watch on a Lease is opened again. One that has lasted for the longest
-/// has been a good one.
-const WAIT: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
-
-#[async_trait]
-impl LeaseLock for ApiClient {
-    async fn get(&self, key: &ObjectKey) -> Result<Lease, ApiError> {
-        Self::get(self, key).await
-    }
-
-    async fn create(&self, lease: &Lease) -> Result<Lease, ApiError> {
-        Self::create(self, &lease.metadata.namespace, json(lease)?).await
-    }
-
-    async fn update(&self, lease: &Lease) -> Result<Lease, ApiError> {
-        self.replace(&lease.metadata.key(), None, json(lease)?).await
-    }
-}
+/// Time to wait before the watch is opened again. It doubles with every watch that lasts less than [`MAX_BACKOFF`].
+const MIN_BACKOFF: Duration = Duration::from_secs(1);
+const MAX_BACKOFF: Duration = Duration::from_secs(30);
 
 impl ApiClient {
-    /// Tells each state of the Lease at `key`, the present one first, and `None` when it is deleted. Never ends: opens
-    /// the watch again whenever that breaks, after a second at first, every half minute while it fails or ends early.
+    /// Watches the Lease at `key` and calls `on_change` with every state, the current one first, and with `None` when it
+    /// is deleted. Never returns: a watch that ends is opened again, after one second at first and after 30 seconds
+    /// while it keeps failing.
     ///
-    /// For [`Nudge::lease_changed`](kcm_leader_election::Nudge::lease_changed). An election works without; so that
-    /// this may fail, as it does for who may not watch Leases, is told at debug level only.
+    /// Standbys use it to acquire a released Lease at once. An election works without it, so failures are logged at
+    /// debug level only.
     ///
     /// # Cancel safety
     ///
     /// Dropping the future ends the watch.
-    pub async fn follow_lease(
+    pub async fn watch_lease(
         &self,
         key: &ObjectKey,
-        mut changed: impl FnMut(Option<&Lease>) + Send,
+        mut on_change: impl FnMut(Option<&Lease>) + Send,
     ) -> Infallible {
-        let (shortest, longest) = WAIT;
-        let mut wait = shortest;
+        let mut backoff = MIN_BACKOFF;
         loop {
-            let began = self.clock().monotonic();
-            match self.watch_lease(key).await {
+            let start = self.clock().monotonic();
+            match self.open_lease_watch(key).await {
                 Ok(mut events) => {
                     while let Some(event) = events.next().await {
                         match event {
                             Ok(WatchEvent::Added(lease) | WatchEvent::Modified(lease)) => {
-                                changed(Some(&lease));
+                                on_change(Some(&lease));
                             }
-                            Ok(WatchEvent::Deleted(_) | WatchEvent::UndecodableDeleted(_)) => changed(None),
+                            Ok(WatchEvent::Deleted(_) | WatchEvent::UndecodableDeleted(_)) => on_change(None),
                             Ok(WatchEvent::Bookmark { .. } | WatchEvent::Undecodable(_)) => {}
                             Err(err) => tracing::debug!(lease = %key, %err, "Watch of lease ended"),
                         }
                     }
                 }
-                Err(err) => tracing::debug!(lease = %key, %err, delay = ?wait, "Failed to watch lease"),
+                Err(err) => tracing::debug!(lease = %key, %err, delay = ?backoff, "Failed to watch lease"),
             }
-            if self.clock().monotonic().saturating_sub(began) >= longest {
-                wait = shortest;
+            if self.clock().monotonic().saturating_sub(start) >= MAX_BACKOFF {
+                backoff = MIN_BACKOFF;
             }
-            self.clock().sleep(wait).await;
-            wait = (wait * 2).min(longest);
+            self.clock().sleep(backoff).await;
+            backoff = (backoff * 2).min(MAX_BACKOFF);
         }
     }
 
-    async fn watch_lease(&self, key: &ObjectKey) -> Result<WatchStream<Lease>, ApiError> {
+    async fn open_lease_watch(&self, key: &ObjectKey) -> Result<WatchStream<Lease>, ApiError> {
         let mut query = Query::new(namespaced_path(Lease::API_VERSION, Lease::PLURAL, &key.namespace));
         query.add("watch", "true");
         query.add("fieldSelector", &format!("metadata.name={}", key.name));
-        query.add("timeoutSeconds", &WATCH.as_secs().to_string());
-        watch_at(self, Arc::new(()), &Request::get(query.into_path()), WATCH).await
+        query.add("timeoutSeconds", &WATCH_TIMEOUT.as_secs().to_string());
+        watch_at(self, Arc::new(()), &Request::get(query.into_path()), WATCH_TIMEOUT).await
     }
-}
-
-fn json(lease: &Lease) -> Result<bytes::Bytes, ApiError> {
-    typed_json(lease, !lease.kind.is_empty() && !lease.api_version.is_empty())
 }
 
 #[cfg(test)]

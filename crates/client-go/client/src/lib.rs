@@ -1,29 +1,29 @@
-//! The way to an API server, for controllers.
+//! Client of the Kubernetes API server.
 //!
 //! *Upstream counterpart:* `k8s.io/client-go/rest`, `util/flowcontrol`, and the typed clientset.
 //!
-//! Transport, TLS and kubeconfig are kube-client's. What a controller manager needs beyond that is here:
+//! kube-client implements TLS and kubeconfig files. This crate adds:
 //!
-//! * A **[`ClientFactory`]** holds the connections: HTTP/2 where the server offers it, as many as its stream limit
-//!   requires, watches and [elections](ClientFactory::for_election) apart from the rest, dead ones noticed in 45 s,
-//!   credentials re-read when their files change. Or it holds no connection at all but a service in this process.
-//! * An **[`ApiClient`]** is one controller's share of it: its name, its rate limit ([`TokenBucket`]), a time-out on
-//!   everything but watches, upstream's rule for retries. A request that may have taken effect is repeated only if
-//!   its [`Repetition`] allows it, such as a create of an object with a name. Given a [gate](ClientFactory::gated),
-//!   it writes only while this process leads, down to the bytes on the socket. It implements the traits that
-//!   controllers write through ([`PodControl`](kcm_controller_util::PodControl) and its kin,
-//!   [`EventSink`](kcm_events::EventSink), [`LeaseLock`](kcm_leader_election::LeaseLock)) and hands out the sources
-//!   of reflectors ([`ListWatch`](kcm_informer::ListWatch)).
-//! * A **[`Kind`]** says how a type comes from the wire. One object that cannot be decoded is told by name, and the
-//!   rest of the list or stream goes on.
+//! * [`ClientFactory`]: the connections that the clients of a process share. It uses HTTP/2 if the server supports it, and
+//!   opens further connections when the stream limit is reached. Watches and [leader
+//!   election](ClientFactory::for_election) have connections of their own. Dead connections are closed after 45 s, and
+//!   changed credential files are read again. A factory can also send requests to a [service in this
+//!   process](ClientFactory::in_process).
+//! * [`ApiClient`]: the client of a controller, with a name for the user agent, a rate limit, a timeout, and upstream's
+//!   rules for retries. It reads and writes objects, and is a source of informers
+//!   ([`ListWatch`](kcm_informer::ListWatch)).
+//! * [`ClientFactory::gated`]: clients that write only while their process leads.
+//! * [`Kind`]: decoding of a kind of object. If one object of a list or watch cannot be decoded, it is reported by name, and
+//!   the others are not affected.
 //!
-//! *What must not live here:* caches, queues, any decision of a controller, command-line flags. Bodies and tokens
-//! are never logged.
+//! # Scope
+//!
+//! Caches, queues, decisions of controllers and command-line flags belong to other crates. Bodies and tokens are never
+//! logged.
 
 mod agent;
 mod api_client;
 mod ca_bundle;
-mod control;
 pub mod der;
 mod factory;
 mod failure;
@@ -34,7 +34,7 @@ mod lines;
 mod list;
 mod list_watch;
 mod metrics;
-mod replication_controllers;
+mod objects;
 mod request;
 mod retry;
 mod service_account;
@@ -47,12 +47,11 @@ pub use agent::UserAgent;
 pub use api_client::ApiClient;
 pub use ca_bundle::CaBundle;
 pub use factory::{ClientFactory, ClientOptions, InProcessServer};
-pub use kind::Kind;
+pub use kind::{Kind, WritableKind};
 pub use limiter::{RateLimit, TokenBucket};
 pub use metrics::{Call, ClientMetrics, NoClientMetrics};
-pub use replication_controllers::ReplicationControllers;
-pub use request::{Repetition, Request};
+pub use request::{Repetition, Request, namespaced_path, object_path};
 pub use transport::{ClientConfigError, ProxyEnvironment, Server};
 
-/// The body of a request, for services that [`ClientFactory::in_process`] is to talk to.
+/// Body of a request to a [service in this process](ClientFactory::in_process).
 pub use kube_client::client::Body;

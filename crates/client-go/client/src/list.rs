@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 
 use crate::{
     ApiClient,
-    kind::{Kind, decode_or_name},
+    kind::{Kind, decode_or_identify},
     request::{Query, Request, collection_path, namespaced_path},
 };
 
@@ -130,7 +130,7 @@ impl<K: Kind> Collected<K> {
         let items = page.items.unwrap_or_default();
         self.items.reserve(items.len());
         for item in items {
-            match decode_or_name::<K>(decoder, item.get()) {
+            match decode_or_identify::<K>(decoder, item.get()) {
                 Ok(object) => self.items.push(object),
                 Err(undecodable) => self.undecodable.push(undecodable),
             }

@@ -96,8 +96,8 @@ pub(crate) fn collection_path(api_version: &str, plural: &str) -> String {
     format!("{}/{plural}", group_path(api_version))
 }
 
-/// The path of the objects of a type in `namespace`.
-pub(crate) fn namespaced_path(api_version: &str, plural: &str, namespace: &str) -> String {
+/// Returns the path of the objects of a resource in `namespace`. Cluster-scoped resources have an empty namespace.
+pub fn namespaced_path(api_version: &str, plural: &str, namespace: &str) -> String {
     let mut path = group_path(api_version);
     if !namespace.is_empty() {
         path.push_str("/namespaces/");
@@ -108,8 +108,8 @@ pub(crate) fn namespaced_path(api_version: &str, plural: &str, namespace: &str) 
     path
 }
 
-/// The path of one object.
-pub(crate) fn object_path(api_version: &str, plural: &str, key: &ObjectKey) -> String {
+/// Returns the path of one object.
+pub fn object_path(api_version: &str, plural: &str, key: &ObjectKey) -> String {
     let mut path = namespaced_path(api_version, plural, &key.namespace);
     path.push('/');
     push_escaped(&mut path, &key.name);

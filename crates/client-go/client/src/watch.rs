@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use crate::{
     ApiClient, failure,
-    kind::{Kind, decode_or_name},
+    kind::{Kind, decode_or_identify},
     lines::Lines,
     request::{Query, Request, collection_path},
 };
@@ -138,7 +138,7 @@ impl<K: Kind> Watching<K> {
         }
         let Line { type_, object } = serde_json::from_str(line).map_err(|error| not_an_event(&error))?;
         let object = object.get();
-        let decode = || decode_or_name::<K>(&self.decoder, object);
+        let decode = || decode_or_identify::<K>(&self.decoder, object);
         match &*type_ {
             "ADDED" => Ok(decode().map_or_else(WatchEvent::Undecodable, WatchEvent::Added)),
             "MODIFIED" => Ok(decode().map_or_else(WatchEvent::Undecodable, WatchEvent::Modified)),

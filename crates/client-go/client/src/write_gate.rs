@@ -1,6 +1,7 @@
-//! Writing only while one may.
+//! Gate that blocks writes while the process does not lead.
 
 use std::{
+    fmt,
     future::poll_fn,
     pin::pin,
     sync::Arc,
@@ -10,156 +11,173 @@ use std::{
 
 use http::Method;
 use kcm_clock::Clock;
-use kcm_leader_election::LeaderGate;
 use tokio::sync::watch;
 
-/// Lets reads pass always, and writes while its [`LeaderGate`] is open, if it has one.
+/// Gate for the writes of a process that may lose its leadership. Reads always pass. The default gate is always open.
 ///
-/// The gate is checked after a write has waited for the rate limit, again when the write has room on a connection, and
-/// each time that it goes on while it waits for its answer. It travels with the write to the connection, which sends no
-/// bytes once it is closed. A process that was stopped in between (SIGSTOP) and wakes when another leads does not go on
-/// with the write.
+/// The gate is checked after a write has waited for the rate limit, again when the write gets a connection, and
+/// whenever the task is polled while it waits for the response. The write carries the gate to its connection, which
+/// sends no bytes while the gate is closed. If the process is stopped (SIGSTOP) during a write and resumes after another
+/// process has become the leader, the write is therefore not continued.
 ///
-/// DEVIATION: upstream's writes know nothing of the election. A leader that has lost exits, and what it sends until
-/// then is sent.
+/// DEVIATION: upstream does not connect writes with leader election. A leader that loses its lease exits, and everything
+/// that it sends until then is sent.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct WriteGate(Option<Arc<Gate>>);
 
-#[derive(Debug)]
 struct Gate {
-    leader: LeaderGate,
+    remaining: Box<dyn Fn() -> Duration + Send + Sync>,
     writes: watch::Sender<Writes>,
 }
 
-/// What has become of the writes so far.
+/// State of all writes so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Writes {
-    /// No more are sent.
-    are_over: bool,
-    under_way: usize,
-    /// There was one whose answer nobody waited for.
-    is_any_abandoned: bool,
+    /// If `true`, no more writes are sent.
+    stopped: bool,
+    in_flight: usize,
+    /// `true` if the caller of a write dropped it before the response.
+    any_abandoned: bool,
 }
 
 impl Writes {
     fn have_settled(&self) -> bool {
-        self.under_way == 0 && !self.is_any_abandoned
+        self.in_flight == 0 && !self.any_abandoned
     }
 }
 
-/// Two are equal if they are clones.
+impl Gate {
+    fn remaining(&self) -> Duration {
+        (self.remaining)()
+    }
+
+    fn is_open(&self) -> bool {
+        self.remaining() > Duration::ZERO
+    }
+}
+
+impl fmt::Debug for Gate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Gate")
+            .field("remaining", &self.remaining())
+            .field("writes", &*self.writes.borrow())
+            .finish()
+    }
+}
+
+/// Clones are equal.
 impl PartialEq for WriteGate {
     fn eq(&self, other: &Self) -> bool {
         match (&self.0, &other.0) {
-            (Some(one), Some(other)) => Arc::ptr_eq(one, other),
-            (one, other) => one.is_none() && other.is_none(),
+            (Some(a), Some(b)) => Arc::ptr_eq(a, b),
+            (a, b) => a.is_none() && b.is_none(),
         }
     }
 }
 
-/// The gate is closed.
+/// Error: the gate is closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Closed;
 
 impl WriteGate {
-    pub(crate) fn new(leader: LeaderGate) -> Self {
-        Self(Some(Arc::new(Gate { leader, writes: watch::Sender::default() })))
+    /// Creates a gate that is open while `remaining` returns more than zero.
+    pub(crate) fn new(remaining: impl Fn() -> Duration + Send + Sync + 'static) -> Self {
+        Self(Some(Arc::new(Gate { remaining: Box::new(remaining), writes: watch::Sender::default() })))
     }
 
-    /// `true` if requests with `method` are sent only while the gate is open.
+    /// `true` if requests with `method` pass only while the gate is open.
     pub(crate) fn applies_to(&self, method: &Method) -> bool {
         self.0.is_some() && !method.is_safe()
     }
 
-    /// `true` if writes may be sent at this moment.
+    /// `true` if writes pass at this moment.
     pub(crate) fn is_open(&self) -> bool {
-        self.0.as_ref().is_none_or(|gate| gate.leader.is_leader())
+        self.0.as_deref().is_none_or(Gate::is_open)
     }
 
-    /// Lets no more writes pass, and waits for those under way. Whether all of them have come to an end.
-    pub(crate) async fn shut(&self, within: Duration, clock: &dyn Clock) -> bool {
+    /// Stops new writes and waits for those in flight, at most for `timeout`. Returns `true` if all have settled.
+    pub(crate) async fn stop(&self, timeout: Duration, clock: &dyn Clock) -> bool {
         let Some(gate) = &self.0 else { return true };
-        gate.writes.send_modify(|writes| writes.are_over = true);
-        let mut told = gate.writes.subscribe();
+        gate.writes.send_modify(|writes| writes.stopped = true);
+        let mut changes = gate.writes.subscribe();
         tokio::select! {
             biased;
-            _ = told.wait_for(|writes| writes.under_way == 0) => {}
-            () = clock.sleep(within) => {}
+            _ = changes.wait_for(|writes| writes.in_flight == 0) => {}
+            () = clock.sleep(timeout) => {}
         }
         self.has_settled()
     }
 
-    /// Whether every write so far has been answered, or has failed: none is under way.
+    /// `true` if every write so far got a response or failed.
     pub(crate) fn has_settled(&self) -> bool {
         self.0.as_ref().is_none_or(|gate| gate.writes.borrow().have_settled())
     }
 
-    /// Waits for `sending`, which sends a request with `method`, for as long as that may be sent.
+    /// Awaits `send`, which sends a request with `method`, while the gate is open.
     ///
     /// # Cancel safety
     ///
-    /// That of `sending`, which is dropped when the gate closes.
+    /// That of `send`, which is dropped when the gate closes.
     pub(crate) async fn pass<T>(
         &self,
         method: &Method,
         clock: &dyn Clock,
-        sending: impl Future<Output = T>,
+        send: impl Future<Output = T>,
     ) -> Result<T, Closed> {
         let gate = match &self.0 {
             Some(gate) if !method.is_safe() => gate,
-            _ => return Ok(sending.await),
+            _ => return Ok(send.await),
         };
-        let leader = &gate.leader;
-        if !leader.is_leader() {
+        if !gate.is_open() {
             return Err(Closed);
         }
-        let mut write = Write::begin(&gate.writes).ok_or(Closed)?;
-        let mut sending = pin!(sending);
-        let mut closing = clock.sleep(leader.remaining());
-        let step = |context: &mut Context<'_>| {
+        let mut write = WriteInFlight::start(&gate.writes).ok_or(Closed)?;
+        let mut send = pin!(send);
+        let mut closing = clock.sleep(gate.remaining());
+        let poll = |context: &mut Context<'_>| {
             loop {
-                // Asked of the time itself: a timer that is due may fire later than an answer that is there.
-                if !leader.is_leader() {
+                // The clock decides, not the timer: after SIGSTOP, a response may be polled before the timer fires.
+                if !gate.is_open() {
                     return Poll::Ready(Err(Closed));
                 }
-                if let Poll::Ready(outcome) = sending.as_mut().poll(context) {
-                    return Poll::Ready(if leader.is_leader() { Ok(outcome) } else { Err(Closed) });
+                if let Poll::Ready(output) = send.as_mut().poll(context) {
+                    return Poll::Ready(if gate.is_open() { Ok(output) } else { Err(Closed) });
                 }
                 if closing.as_mut().poll(context).is_pending() {
                     return Poll::Pending;
                 }
-                // The lease has been renewed meanwhile.
-                closing = clock.sleep(leader.remaining());
+                // The lease may have been renewed.
+                closing = clock.sleep(gate.remaining());
             }
         };
-        let outcome = poll_fn(step).await;
-        write.has_ended = outcome.is_ok();
-        outcome
+        let result = poll_fn(poll).await;
+        write.has_ended = result.is_ok();
+        result
     }
 }
 
-/// A write that is under way, until it is dropped.
-struct Write<'a> {
-    all: &'a watch::Sender<Writes>,
+/// Counts a write as in flight until it is dropped.
+struct WriteInFlight<'a> {
+    writes: &'a watch::Sender<Writes>,
     has_ended: bool,
 }
 
-impl<'a> Write<'a> {
-    /// One more, unless there are to be no more.
-    fn begin(all: &'a watch::Sender<Writes>) -> Option<Self> {
-        let may_begin = all.send_if_modified(|writes| {
-            writes.under_way += usize::from(!writes.are_over);
-            !writes.are_over
+impl<'a> WriteInFlight<'a> {
+    /// Returns `None` if writes were stopped.
+    fn start(writes: &'a watch::Sender<Writes>) -> Option<Self> {
+        let started = writes.send_if_modified(|writes| {
+            writes.in_flight += usize::from(!writes.stopped);
+            !writes.stopped
         });
-        may_begin.then(|| Self { all, has_ended: false })
+        started.then(|| Self { writes, has_ended: false })
     }
 }
 
-impl Drop for Write<'_> {
+impl Drop for WriteInFlight<'_> {
     fn drop(&mut self) {
-        self.all.send_modify(|writes| {
-            writes.under_way = writes.under_way.saturating_sub(1);
-            writes.is_any_abandoned |= !self.has_ended;
+        self.writes.send_modify(|writes| {
+            writes.in_flight = writes.in_flight.saturating_sub(1);
+            writes.any_abandoned |= !self.has_ended;
         });
     }
 }

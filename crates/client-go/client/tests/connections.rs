@@ -6,13 +6,10 @@ mod support;
 use std::{future::pending, sync::Arc, time::Duration};
 
 use futures_util::{StreamExt, future::join_all};
-use kcm_api::ObjectKey;
 use kcm_client::{ApiClient, ClientFactory, RateLimit, Request, Server};
-use kcm_clock::{Clock, FakeClock, SeededRandom, Sleep, Timestamp};
+use kcm_clock::{Clock, FakeClock, Sleep, Timestamp};
 use kcm_informer::WatchOptions;
-use kcm_leader_election::{LeaderElectionConfig, LeaderElector, MemoryLock};
 use tokio::task::JoinHandle;
-use tokio_util::sync::CancellationToken;
 
 use support::{
     files::Files,
@@ -302,34 +299,18 @@ impl Clock for Stopped {
 }
 
 impl World {
-    /// A client that writes while it leads. It leads for ten seconds on the clock, and never renews.
-    async fn leader(&self) -> ApiClient {
-        let mut elector = LeaderElector::new(LeaderElectionConfig::new(
-            ObjectKey::new("kube-system", "kcm"),
-            "me",
-            Arc::new(MemoryLock::new()),
-            Arc::new(Stopped(self.clock.clone())),
-            Arc::new(SeededRandom::new(1)),
-        ))
-        .unwrap();
-        let client = self.factory.gated(elector.gate()).client("test", RateLimit::UNLIMITED);
-        let (elected, is_elected) = tokio::sync::oneshot::channel();
-        tokio::spawn(async move {
-            let never = CancellationToken::new();
-            let lead = async {
-                elected.send(()).unwrap();
-                pending::<()>().await;
-            };
-            elector.run(&never, |_| lead).await
-        });
-        is_elected.await.unwrap();
-        client
+    /// Client that may write for ten seconds.
+    fn leader(&self) -> ApiClient {
+        let clock = self.clock.clone();
+        let until = clock.monotonic() + Duration::from_secs(10);
+        let factory = self.factory.gated(move || until.saturating_sub(clock.monotonic()));
+        factory.client("test", RateLimit::UNLIMITED)
     }
 }
 
 /// Loses the lease while writes wait for a connection.
 async fn sends_no_write_that_waited(world: World) {
-    let leader = world.leader().await;
+    let leader = world.leader();
     let held = world.hold(1).await;
     world.server.fill();
     let waiting: Vec<_> = (0..20)
@@ -367,7 +348,7 @@ async fn write_that_waited_for_a_plain_connection_is_not_sent_after_the_lease_wa
 async fn other_clients_do_not_use_the_connections_of_a_leader_that_lost_its_lease() {
     let world = World::tls(Limits::default()).await;
     let write = Request::post("/ok", "{}");
-    world.leader().await.send(&write).await.unwrap();
+    world.leader().send(&write).await.unwrap();
     world.clock.step(Duration::from_secs(10));
     world.client().send(&write).await.unwrap();
     assert_eq!(world.connections_of("/ok"), [1, 2]);
@@ -375,7 +356,7 @@ async fn other_clients_do_not_use_the_connections_of_a_leader_that_lost_its_leas
 
 /// Stops the process while a part of a write is in its buffers, and continues it when the lease is lost.
 async fn sends_no_rest_of_a_write(world: World) {
-    let leader = world.leader().await;
+    let leader = world.leader();
     // More than the socket buffers of both sides take.
     let body = "x".repeat(64 << 20);
     let write = tokio::spawn(async move { leader.send(&Request::post("/unread", body)).await });

@@ -12,11 +12,8 @@ use std::{
 use futures_util::StreamExt;
 use http::Method;
 use kcm_api::{ApiError, Deployment, ObjectKey, Pod, ReplicaSet};
-use kcm_client::{ApiClient, Call, ClientMetrics, ClientOptions, RateLimit, ReplicationControllers, Request};
+use kcm_client::{ApiClient, Call, ClientMetrics, ClientOptions, RateLimit, Request};
 use kcm_clock::{Clock, SimulatedClock, Timestamp};
-use kcm_controller_ref_manager::OwnerPatch;
-use kcm_controller_util::{DeploymentControl, PodControl, ReplicaSetControl};
-use kcm_events::EventSink;
 use kcm_informer::{ListOptions, WatchEvent, WatchOptions};
 use serde_json::{Value, json};
 
@@ -136,14 +133,13 @@ async fn request_whose_answer_never_ends_times_out() {
 // Rate limit.
 
 #[tokio::test(start_paused = true)]
-async fn events_share_the_limit_of_their_controller_and_other_controllers_do_not() {
+async fn clones_share_a_rate_limit_and_other_clients_do_not() {
     let server = scripted((0..8).map(|_| ok(json!({"metadata": {}}))));
     let factory = server.factory();
     let one = factory.client("one", RateLimit { qps: 1.0, burst: 1 });
     let other = factory.client("other", RateLimit { qps: 1.0, burst: 1 });
-    let sink: Arc<dyn EventSink> = Arc::new(one.clone());
     one.send(&post()).await.unwrap();
-    sink.create("default", &json!({})).await.unwrap();
+    one.clone().send(&post()).await.unwrap();
     one.send(&post()).await.unwrap();
     other.send(&post()).await.unwrap();
     let seconds: Vec<_> = server.seen().iter().map(|seen| seen.at.as_secs()).collect();
@@ -325,15 +321,15 @@ async fn writes_go_where_upstreams_go_with_their_media_types() {
     ]);
     let client = server.client();
     let key = ObjectKey::new("shop", "web");
-    let whole = client.get_deployment(&key).await.unwrap();
-    client.update_deployment(&whole).await.unwrap();
-    client.update_deployment_status(&whole).await.unwrap();
+    let whole = client.get::<Deployment>(&key).await.unwrap();
+    client.update(&whole).await.unwrap();
+    client.update_status(&whole).await.unwrap();
     let set: ReplicaSet = serde_json::from_value(replica_set).unwrap();
-    client.create_replica_set(&set).await.unwrap();
-    client.update_replica_set(&set).await.unwrap();
-    client.update_replica_set_status(&set).await.unwrap();
-    client.delete_replica_set(&ObjectKey::new("shop", "web-1")).await.unwrap();
-    client.delete_pod(&ObjectKey::new("shop", "web-1-x")).await.unwrap();
+    client.create(&set).await.unwrap();
+    client.update(&set).await.unwrap();
+    client.update_status(&set).await.unwrap();
+    client.delete::<ReplicaSet>(&ObjectKey::new("shop", "web-1")).await.unwrap();
+    client.delete::<Pod>(&ObjectKey::new("shop", "web-1-x")).await.unwrap();
 
     let seen = server.seen();
     let lines: Vec<_> = seen.iter().map(|seen| format!("{} {}", seen.method, seen.path)).collect();
@@ -366,102 +362,6 @@ async fn writes_go_where_upstreams_go_with_their_media_types() {
         assert_eq!(header("accept-encoding"), None);
         assert_eq!(header("content-type"), (seen.method != Method::GET).then_some("application/json"));
     }
-}
-
-// ReplicationControllers, seen as ReplicaSets.
-
-fn replication_controller(version: &str) -> Value {
-    json!({
-        "metadata": {"namespace": "shop", "name": "web", "uid": "u", "resourceVersion": version},
-        "spec": {"replicas": 2, "selector": {"app": "web"}, "template": {"spec": {"new": [true]}}, "future": 1},
-        "status": {"replicas": 1, "newer": {"a": null}},
-    })
-}
-
-#[tokio::test(start_paused = true)]
-async fn replication_controllers_are_written_as_what_they_are() {
-    let answer = || ok(replication_controller("8"));
-    let server = scripted([answer(), answer(), answer(), answer(), answer(), ok("{}")]);
-    let controllers = ReplicationControllers::new(server.client());
-    let key = ObjectKey::new("shop", "web");
-    let set = controllers.get_replica_set(&key).await.unwrap();
-    assert_eq!(set.spec.selector.as_ref().unwrap().match_labels["app"], "web");
-    let updated = controllers.update_replica_set_status(&set).await.unwrap();
-    assert_eq!(updated, set);
-    controllers.update_replica_set(&set).await.unwrap();
-    controllers.create_replica_set(&set).await.unwrap();
-    controllers.patch_replica_set(&key, &OwnerPatch::release("o", "u")).await.unwrap();
-    controllers.delete_replica_set(&key).await.unwrap();
-
-    let seen = server.seen();
-    let lines: Vec<_> = seen.iter().map(|seen| format!("{} {}", seen.method, seen.path)).collect();
-    assert_eq!(
-        lines,
-        [
-            "GET /api/v1/namespaces/shop/replicationcontrollers/web",
-            "PUT /api/v1/namespaces/shop/replicationcontrollers/web/status",
-            "PUT /api/v1/namespaces/shop/replicationcontrollers/web",
-            "POST /api/v1/namespaces/shop/replicationcontrollers",
-            "PATCH /api/v1/namespaces/shop/replicationcontrollers/web",
-            "DELETE /api/v1/namespaces/shop/replicationcontrollers/web",
-        ]
-    );
-    let mut typed = replication_controller("8");
-    typed["apiVersion"] = json!("v1");
-    typed["kind"] = json!("ReplicationController");
-    for written in &seen[1..4] {
-        assert_eq!(serde_json::from_str::<Value>(&written.body).unwrap(), typed, "nothing is lost");
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn replication_controllers_cannot_be_written_what_only_replica_sets_say() {
-    let server = scripted([ok(replication_controller("8"))]);
-    let controllers = ReplicationControllers::new(server.client());
-    let mut set = controllers.get_replica_set(&ObjectKey::new("shop", "web")).await.unwrap();
-    set.status.terminating_replicas = Some(1);
-    let error = controllers.update_replica_set_status(&set).await.unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "cannot encode ReplicationController shop/web: the status counts terminating pods"
-    );
-    assert_eq!(server.seen().len(), 1, "nothing was sent");
-}
-
-#[tokio::test(start_paused = true)]
-async fn replication_controllers_are_listed_and_watched_as_replica_sets() {
-    let bad = json!({"metadata": {"namespace": "shop", "name": "bad"}, "spec": {"replicas": "many"}});
-    let bookmark = json!({"metadata": {"resourceVersion": "12"}});
-    let server = scripted([
-        page(&[replication_controller("8"), bad.clone()], "9", ""),
-        Answer::Pieces(vec![
-            event("ADDED", &replication_controller("10")),
-            event("MODIFIED", &bad),
-            event("DELETED", &replication_controller("11")),
-            event("BOOKMARK", &bookmark),
-        ]),
-    ]);
-    let source = ReplicationControllers::new(server.client()).list_watch();
-    let list = source.list(&ListOptions::default()).await.unwrap();
-    assert_eq!((list.items.len(), list.undecodable.len(), &*list.resource_version), (1, 1, "9"));
-    assert_eq!(list.items[0].replicas(), 2);
-    assert!(list.undecodable[0].error.starts_with("cannot decode ReplicationController: "));
-
-    let options = WatchOptions { timeout: Duration::from_secs(300), ..WatchOptions::default() };
-    let events: Vec<_> = source.watch(&options).await.unwrap().collect().await;
-    let [
-        Ok(WatchEvent::Added(added)),
-        Ok(WatchEvent::Undecodable(_)),
-        Ok(WatchEvent::Deleted(deleted)),
-        Ok(WatchEvent::Bookmark { .. }),
-    ] = &events[..]
-    else {
-        panic!("{events:?}")
-    };
-    assert_eq!((&*added.metadata.resource_version, &*deleted.metadata.resource_version), ("10", "11"));
-    let paths: Vec<_> = server.seen().into_iter().map(|seen| seen.path).collect();
-    assert!(paths[0].starts_with("/api/v1/replicationcontrollers?limit="), "{paths:?}");
-    assert!(paths[1].starts_with("/api/v1/replicationcontrollers?watch=true&"), "{paths:?}");
 }
 
 // Service accounts.
@@ -579,24 +479,13 @@ async fn token_request_with_a_strange_answer_is_told_without_quoting_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn event_sink_patches_strategically() {
-    let server = scripted([ok(json!({"count": 2}))]);
-    let sink: Arc<dyn EventSink> = Arc::new(server.client());
-    let answer = sink.patch("shop", "web.1", &json!({"count": 2})).await.unwrap();
-    assert_eq!(answer, json!({"count": 2}));
-    let seen = &server.seen()[0];
-    assert_eq!((&seen.method, &*seen.path), (&Method::PATCH, "/api/v1/namespaces/shop/events/web.1"));
-    assert_eq!(seen.headers["content-type"], "application/strategic-merge-patch+json");
-}
-
-#[tokio::test(start_paused = true)]
 async fn refusal_keeps_the_status_of_the_server() {
     let body = json!({
         "kind": "Status", "status": "Failure", "message": "forbidden: terminating", "reason": "Forbidden", "code": 403,
         "details": {"causes": [{"reason": "NamespaceTerminating", "message": "m", "field": "f"}]},
     });
     let server = scripted([Answer::Whole(403, vec![], body.to_string())]);
-    let error = server.client().delete_pod(&ObjectKey::new("a", "b")).await.unwrap_err();
+    let error = server.client().delete::<Pod>(&ObjectKey::new("a", "b")).await.unwrap_err();
     assert!(error.is_forbidden() && error.is_namespace_terminating());
     assert_eq!(error.to_string(), "forbidden: terminating");
 }
@@ -607,7 +496,7 @@ async fn answer_that_is_no_such_object_is_told_with_the_request() {
     let error = server.client().get::<Deployment>(&ObjectKey::new("a", "b")).await.unwrap_err();
     let ApiError::Decode(message) = error else { panic!("{error:?}") };
     assert!(
-        message.starts_with("GET /apis/apps/v1/namespaces/a/deployments/b: the answer cannot be decoded: ")
+        message.starts_with("GET /apis/apps/v1/namespaces/a/deployments/b: failed to decode the response: ")
     );
 }
 
@@ -646,9 +535,9 @@ async fn pod_is_found_by_a_list_of_its_name_at_its_newest() {
     let bad = json!({"metadata": {"namespace": "default", "name": "web-1", "labels": 5}});
     let server = scripted([page(&[pod("web-1", "1")], "9", ""), page(&[], "9", ""), page(&[bad], "9", "")]);
     let key = ObjectKey::new("default", "web-1");
-    assert_eq!(server.client().find_pod(&key).await.unwrap().unwrap().key, key);
-    assert!(server.client().find_pod(&key).await.unwrap().is_none());
-    assert!(matches!(server.client().find_pod(&key).await, Err(ApiError::Decode(_))));
+    assert_eq!(server.client().find::<Pod>(&key).await.unwrap().unwrap().key, key);
+    assert!(server.client().find::<Pod>(&key).await.unwrap().is_none());
+    assert!(matches!(server.client().find::<Pod>(&key).await, Err(ApiError::Decode(_))));
     let path = "/api/v1/namespaces/default/pods?fieldSelector=metadata.name%3Dweb-1&limit=500";
     assert!(server.seen().iter().all(|seen| seen.path == path), "{:?}", server.seen());
 }

@@ -38,7 +38,7 @@ pub const REPLICA_SET: Descriptor = Descriptor {
 
 /// ReplicationControllers, as of v1.36 (US-5.11).
 ///
-/// For a cache and a control that show each of them as a ReplicaSet, such as `kcm_client::ReplicationControllers`.
+/// For a cache and a control that show each of them as a ReplicaSet, such as `kcm_controller_manager::adapters::ReplicationControllerClient`.
 /// Upstream has not given this kind the counts and checks that came to ReplicaSets later.
 pub const REPLICATION_CONTROLLER: Descriptor = Descriptor {
     api_version: kcm_api::replication_controller::API_VERSION,

@@ -1,7 +1,7 @@
 //! Stands for election by a Lease of a cluster, and says what becomes of it. Start it twice.
 //!
 //! ```text
-//! cargo run -p kcm-client --example lead -- ~/.kube/config default example-controller node-a
+//! cargo run -p kcm-controller-manager --example lead -- ~/.kube/config default example-controller node-a
 //! ```
 //!
 //! The first interrupt (control-C) gives the Lease back; the other candidate has it within milliseconds, because it
@@ -12,6 +12,7 @@ use std::{error::Error, process::ExitCode, sync::Arc};
 use kcm_api::ObjectKey;
 use kcm_client::{ClientFactory, ClientOptions, RateLimit, Server, UserAgent};
 use kcm_clock::{Clock, Random, RealClock, SeededRandom};
+use kcm_controller_manager::adapters::LeaseClient;
 use kcm_leader_election::{
     ElectionMetrics, ElectionOutcome, LeaderElectionConfig, LeaderElector, Leadership, identity,
 };
@@ -71,14 +72,14 @@ async fn stand(path: &str, lease: ObjectKey, host: &str) -> Result<ElectionOutco
         ..LeaderElectionConfig::new(
             lease.clone(),
             identity(host, &*random),
-            Arc::new(client.clone()),
+            Arc::new(LeaseClient::new(client.clone())),
             Arc::clone(&clock),
             random,
         )
     })?;
 
     let nudge = elector.nudge();
-    tokio::spawn(async move { client.follow_lease(&lease, |lease| nudge.lease_changed(lease)).await });
+    tokio::spawn(async move { client.watch_lease(&lease, |lease| nudge.lease_changed(lease)).await });
     let stop = CancellationToken::new();
     tokio::spawn({
         let stop = stop.clone();

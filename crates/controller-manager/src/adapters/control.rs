@@ -1,0 +1,138 @@
+//! Pods, ReplicaSets and Deployments.
+
+use async_trait::async_trait;
+use kcm_api::{ApiError, Deployment, ObjectKey, Pod, ReplicaSet};
+use kcm_client::ApiClient;
+use kcm_controller_ref_manager::OwnerPatch;
+use kcm_controller_util::{DeploymentControl, PodControl, PodManifest, ReplicaSetControl};
+
+/// Client of a controller for pods, ReplicaSets and Deployments.
+///
+/// Upstream counterpart: `controller.RealPodControl`, `RealRSControl` and the typed clients.
+#[derive(Debug, Clone)]
+pub struct ClusterClient(ApiClient);
+
+impl ClusterClient {
+    /// Creates a client that sends requests through `client` and shares its rate limit.
+    pub fn new(client: ApiClient) -> Self {
+        Self(client)
+    }
+}
+
+#[async_trait]
+impl PodControl for ClusterClient {
+    async fn create_pod(&self, key: &ObjectKey, manifest: &PodManifest) -> Result<Pod, ApiError> {
+        self.0.create_json(&key.namespace, manifest.to_json(&key.name)).await
+    }
+
+    /// Lists, because upstream's roles allow controllers to list pods, but not to get one.
+    async fn find_pod(&self, key: &ObjectKey) -> Result<Option<Pod>, ApiError> {
+        self.0.find(key).await
+    }
+
+    async fn delete_pod(&self, pod: &ObjectKey) -> Result<(), ApiError> {
+        self.0.delete::<Pod>(pod).await
+    }
+
+    async fn patch_pod(&self, pod: &ObjectKey, patch: &OwnerPatch) -> Result<Pod, ApiError> {
+        self.0.patch(pod, patch.as_json().to_owned()).await
+    }
+}
+
+#[async_trait]
+impl ReplicaSetControl for ClusterClient {
+    async fn get_replica_set(&self, key: &ObjectKey) -> Result<ReplicaSet, ApiError> {
+        self.0.get(key).await
+    }
+
+    async fn create_replica_set(&self, replica_set: &ReplicaSet) -> Result<ReplicaSet, ApiError> {
+        self.0.create(replica_set).await
+    }
+
+    async fn update_replica_set(&self, replica_set: &ReplicaSet) -> Result<ReplicaSet, ApiError> {
+        self.0.update(replica_set).await
+    }
+
+    async fn update_replica_set_status(&self, replica_set: &ReplicaSet) -> Result<ReplicaSet, ApiError> {
+        self.0.update_status(replica_set).await
+    }
+
+    async fn delete_replica_set(&self, key: &ObjectKey) -> Result<(), ApiError> {
+        self.0.delete::<ReplicaSet>(key).await
+    }
+
+    async fn patch_replica_set(&self, key: &ObjectKey, patch: &OwnerPatch) -> Result<ReplicaSet, ApiError> {
+        self.0.patch(key, patch.as_json().to_owned()).await
+    }
+}
+
+#[async_trait]
+impl DeploymentControl for ClusterClient {
+    async fn get_deployment(&self, key: &ObjectKey) -> Result<Deployment, ApiError> {
+        self.0.get(key).await
+    }
+
+    async fn update_deployment(&self, deployment: &Deployment) -> Result<Deployment, ApiError> {
+        self.0.update(deployment).await
+    }
+
+    async fn update_deployment_status(&self, deployment: &Deployment) -> Result<Deployment, ApiError> {
+        self.0.update_status(deployment).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::adapters::testing::Scripted;
+
+    #[tokio::test(start_paused = true)]
+    async fn sends_requests_of_upstream() {
+        let deployment = json!({"metadata": {"namespace": "shop", "name": "web"}});
+        let replica_set = json!({"metadata": {"namespace": "shop", "name": "web-1"}});
+        let pod = json!({"metadata": {"namespace": "shop", "name": "web-1-x"}});
+        let list = json!({"items": [pod]});
+        let deployments = std::iter::repeat_n(&deployment, 3);
+        let replica_sets = std::iter::repeat_n(&replica_set, 6);
+        let server = Scripted::new(deployments.chain(replica_sets).chain([&list, &pod, &pod]));
+        let client = ClusterClient::new(server.client());
+
+        let key = ObjectKey::new("shop", "web");
+        let deployment = client.get_deployment(&key).await.unwrap();
+        client.update_deployment(&deployment).await.unwrap();
+        client.update_deployment_status(&deployment).await.unwrap();
+
+        let key = ObjectKey::new("shop", "web-1");
+        let replica_set = client.get_replica_set(&key).await.unwrap();
+        client.create_replica_set(&replica_set).await.unwrap();
+        client.update_replica_set(&replica_set).await.unwrap();
+        client.update_replica_set_status(&replica_set).await.unwrap();
+        client.patch_replica_set(&key, &OwnerPatch::release("o", "u")).await.unwrap();
+        client.delete_replica_set(&key).await.unwrap();
+
+        let key = ObjectKey::new("shop", "web-1-x");
+        assert_eq!(client.find_pod(&key).await.unwrap().unwrap().key, key);
+        client.patch_pod(&key, &OwnerPatch::release("o", "u")).await.unwrap();
+        client.delete_pod(&key).await.unwrap();
+
+        assert_eq!(
+            server.requests(),
+            [
+                "GET /apis/apps/v1/namespaces/shop/deployments/web",
+                "PUT /apis/apps/v1/namespaces/shop/deployments/web",
+                "PUT /apis/apps/v1/namespaces/shop/deployments/web/status",
+                "GET /apis/apps/v1/namespaces/shop/replicasets/web-1",
+                "POST /apis/apps/v1/namespaces/shop/replicasets",
+                "PUT /apis/apps/v1/namespaces/shop/replicasets/web-1",
+                "PUT /apis/apps/v1/namespaces/shop/replicasets/web-1/status",
+                "PATCH /apis/apps/v1/namespaces/shop/replicasets/web-1",
+                "DELETE /apis/apps/v1/namespaces/shop/replicasets/web-1",
+                "GET /api/v1/namespaces/shop/pods?fieldSelector=metadata.name%3Dweb-1-x&limit=500",
+                "PATCH /api/v1/namespaces/shop/pods/web-1-x",
+                "DELETE /api/v1/namespaces/shop/pods/web-1-x",
+            ]
+        );
+    }
+}

@@ -1,0 +1,165 @@
+//! ReplicationControllers, presented as ReplicaSets.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use futures_util::StreamExt;
+use kcm_api::{ApiError, ObjectKey, ReplicaSet, ReplicationController};
+use kcm_client::ApiClient;
+use kcm_controller_ref_manager::OwnerPatch;
+use kcm_controller_util::ReplicaSetControl;
+use kcm_informer::{List, ListOptions, ListWatch, WatchOptions, WatchStream};
+
+/// Client that presents every ReplicationController as a ReplicaSet. With it, the ReplicaSet controller manages
+/// ReplicationControllers. The conversion loses no field.
+///
+/// Upstream counterpart: `informerAdapter` and `clientsetAdapter` in `pkg/controller/replication`. They convert an
+/// object each time that it is read; here the cache contains the converted objects.
+#[derive(Debug, Clone)]
+pub struct ReplicationControllerClient(ApiClient);
+
+impl ReplicationControllerClient {
+    /// Creates a client that sends requests through `client` and shares its rate limit.
+    pub fn new(client: ApiClient) -> Self {
+        Self(client)
+    }
+
+    /// Returns a source of all ReplicationControllers, for an informer.
+    pub fn list_watch(&self) -> Arc<dyn ListWatch<ReplicaSet>> {
+        Arc::new(AsReplicaSets(self.0.list_watch()))
+    }
+}
+
+fn convert(replica_set: &ReplicaSet) -> Result<ReplicationController, ApiError> {
+    ReplicationController::try_from(replica_set.clone()).map_err(|error| {
+        let key = replica_set.metadata.key();
+        ApiError::Decode(format!("failed to encode ReplicationController {key}: {error}"))
+    })
+}
+
+#[async_trait]
+impl ReplicaSetControl for ReplicationControllerClient {
+    async fn get_replica_set(&self, key: &ObjectKey) -> Result<ReplicaSet, ApiError> {
+        self.0.get::<ReplicationController>(key).await.map(Into::into)
+    }
+
+    async fn create_replica_set(&self, replica_set: &ReplicaSet) -> Result<ReplicaSet, ApiError> {
+        self.0.create(&convert(replica_set)?).await.map(Into::into)
+    }
+
+    async fn update_replica_set(&self, replica_set: &ReplicaSet) -> Result<ReplicaSet, ApiError> {
+        self.0.update(&convert(replica_set)?).await.map(Into::into)
+    }
+
+    async fn update_replica_set_status(&self, replica_set: &ReplicaSet) -> Result<ReplicaSet, ApiError> {
+        self.0.update_status(&convert(replica_set)?).await.map(Into::into)
+    }
+
+    async fn delete_replica_set(&self, key: &ObjectKey) -> Result<(), ApiError> {
+        self.0.delete::<ReplicationController>(key).await
+    }
+
+    async fn patch_replica_set(&self, key: &ObjectKey, patch: &OwnerPatch) -> Result<ReplicaSet, ApiError> {
+        self.0.patch::<ReplicationController>(key, patch.as_json().to_owned()).await.map(Into::into)
+    }
+}
+
+struct AsReplicaSets(Arc<dyn ListWatch<ReplicationController>>);
+
+#[async_trait]
+impl ListWatch<ReplicaSet> for AsReplicaSets {
+    async fn list(&self, options: &ListOptions) -> Result<List<ReplicaSet>, ApiError> {
+        Ok(self.0.list(options).await?.map(ReplicaSet::from))
+    }
+
+    async fn watch(&self, options: &WatchOptions) -> Result<WatchStream<ReplicaSet>, ApiError> {
+        let events = self.0.watch(options).await?;
+        Ok(events.map(|event| event.map(|event| event.map(ReplicaSet::from))).boxed())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kcm_informer::WatchEvent;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::adapters::testing::Scripted;
+
+    fn replication_controller(resource_version: &str) -> Value {
+        json!({
+            "metadata": {"namespace": "shop", "name": "web", "uid": "u", "resourceVersion": resource_version},
+            "spec": {"replicas": 2, "selector": {"app": "web"}, "template": {"spec": {"new": [true]}}, "future": 1},
+            "status": {"replicas": 1, "newer": {"a": null}},
+        })
+    }
+
+    fn key() -> ObjectKey {
+        ObjectKey::new("shop", "web")
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn writes_lose_no_field() {
+        let response = replication_controller("8");
+        let server = Scripted::new(std::iter::repeat_n(&response, 6));
+        let client = ReplicationControllerClient::new(server.client());
+        let replica_set = client.get_replica_set(&key()).await.unwrap();
+        assert_eq!(replica_set.spec.selector.as_ref().unwrap().match_labels["app"], "web");
+        let updated = client.update_replica_set_status(&replica_set).await.unwrap();
+        assert_eq!(updated, replica_set);
+        client.update_replica_set(&replica_set).await.unwrap();
+        client.create_replica_set(&replica_set).await.unwrap();
+        client.patch_replica_set(&key(), &OwnerPatch::release("o", "u")).await.unwrap();
+        client.delete_replica_set(&key()).await.unwrap();
+
+        assert_eq!(
+            server.requests(),
+            [
+                "GET /api/v1/namespaces/shop/replicationcontrollers/web",
+                "PUT /api/v1/namespaces/shop/replicationcontrollers/web/status",
+                "PUT /api/v1/namespaces/shop/replicationcontrollers/web",
+                "POST /api/v1/namespaces/shop/replicationcontrollers",
+                "PATCH /api/v1/namespaces/shop/replicationcontrollers/web",
+                "DELETE /api/v1/namespaces/shop/replicationcontrollers/web",
+            ]
+        );
+        let mut typed = response;
+        typed["apiVersion"] = json!("v1");
+        typed["kind"] = json!("ReplicationController");
+        assert_eq!(server.bodies()[1..4], [typed.clone(), typed.clone(), typed]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn field_of_replica_sets_alone_is_an_error() {
+        let server = Scripted::new([&replication_controller("8")]);
+        let client = ReplicationControllerClient::new(server.client());
+        let mut replica_set = client.get_replica_set(&key()).await.unwrap();
+        replica_set.status.terminating_replicas = Some(1);
+        let error = client.update_replica_set_status(&replica_set).await.unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "failed to encode ReplicationController shop/web: the status counts terminating pods"
+        );
+        assert_eq!(server.requests().len(), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn lists_and_watches() {
+        let bad = json!({"metadata": {"namespace": "shop", "name": "bad"}, "spec": {"replicas": "many"}});
+        let list = json!({"metadata": {"resourceVersion": "9"}, "items": [replication_controller("8"), bad]});
+        let event = json!({"type": "ADDED", "object": replication_controller("10")});
+        let server = Scripted::new([&list, &event]);
+        let source = ReplicationControllerClient::new(server.client()).list_watch();
+        let list = source.list(&ListOptions::default()).await.unwrap();
+        assert_eq!((list.items.len(), list.undecodable.len(), &*list.resource_version), (1, 1, "9"));
+        assert_eq!(list.items[0].replicas(), 2);
+        assert!(list.undecodable[0].error.starts_with("cannot decode ReplicationController: "));
+
+        let mut events = source.watch(&WatchOptions::default()).await.unwrap();
+        let Some(Ok(WatchEvent::Added(added))) = events.next().await else { panic!() };
+        assert_eq!(&*added.metadata.resource_version, "10");
+        let requests = server.requests();
+        assert!(requests[0].starts_with("GET /api/v1/replicationcontrollers?limit="), "{requests:?}");
+        assert!(requests[1].starts_with("GET /api/v1/replicationcontrollers?watch=true&"), "{requests:?}");
+    }
+}
