@@ -12,10 +12,10 @@ use kcm_deployment_util::{
     conditions::{self, condition_type::PROGRESSING, reason},
     fenceposts::new_rs_new_replicas,
     names::replica_set_name,
-    replica_sets::Roles,
+    replica_sets::{ReplicaSetSplit, replica_count},
     revisions::{
-        Existence, MAX_HISTORY_LENGTH, deployment_revision_differs, max_revision, set_deployment_revision,
-        set_new_replica_set_annotations,
+        Existence, MAX_HISTORY_LENGTH, RevisionProblem, deployment_revision_differs, max_revision,
+        set_deployment_revision, set_new_replica_set_annotations,
     },
     rollout::progress_deadline,
 };
@@ -30,8 +30,8 @@ use crate::{
 /// Tells new and old apart and brings the new one up to date, if there is one.
 ///
 /// Upstream counterpart: `getAllReplicaSetsAndSyncRevision`, not creating.
-pub(crate) fn find_and_sync(pass: &mut Pass<'_>) -> Step<Roles> {
-    let mut roles = Roles::find(&pass.deployment, &pass.replica_sets);
+pub(crate) fn find_and_sync(pass: &mut Pass<'_>) -> Step<ReplicaSetSplit> {
+    let mut roles = ReplicaSetSplit::find(&pass.deployment, &pass.replica_sets);
     if let Some(existing) = roles.new.take() {
         let revision = next_revision(&roles);
         roles.new = Some(sync_existing(pass, existing, revision)?);
@@ -42,8 +42,8 @@ pub(crate) fn find_and_sync(pass: &mut Pass<'_>) -> Step<Roles> {
 /// The same, and creates the new one if there is none. It is in the roles, and by itself.
 ///
 /// Upstream counterpart: `getAllReplicaSetsAndSyncRevision`, creating.
-pub(crate) fn find_or_create(pass: &mut Pass<'_>) -> Step<(Roles, Arc<ReplicaSet>)> {
-    let mut roles = Roles::find(&pass.deployment, &pass.replica_sets);
+pub(crate) fn find_or_create(pass: &mut Pass<'_>) -> Step<(ReplicaSetSplit, Arc<ReplicaSet>)> {
+    let mut roles = ReplicaSetSplit::find(&pass.deployment, &pass.replica_sets);
     let revision = next_revision(&roles);
     let new = match roles.new.take() {
         Some(existing) => sync_existing(pass, existing, revision)?,
@@ -54,15 +54,17 @@ pub(crate) fn find_or_create(pass: &mut Pass<'_>) -> Step<(Roles, Arc<ReplicaSet
 }
 
 /// The number of the new ReplicaSet: one more than the highest of the old.
-fn next_revision(roles: &Roles) -> i64 {
-    max_revision(roles.old.iter().map(|set| &**set)).wrapping_add(1)
+fn next_revision(roles: &ReplicaSetSplit) -> i64 {
+    max_revision(&roles.old).wrapping_add(1)
 }
 
 fn sync_existing(pass: &mut Pass<'_>, existing: Arc<ReplicaSet>, revision: i64) -> Step<Arc<ReplicaSet>> {
     let d = &pass.deployment;
     let mut annotations = existing.metadata.annotations.clone();
-    let raised =
+    let update =
         set_new_replica_set_annotations(d, &mut annotations, revision, Existence::Exists, MAX_HISTORY_LENGTH);
+    log_problem(d, update.problem.as_ref());
+    let raised = update.needs_write;
     let min_ready_seconds = d.spec.min_ready_seconds;
     let readiness_differs = existing.spec.min_ready_seconds != min_ready_seconds;
 
@@ -192,16 +194,22 @@ fn desired_replica_set(
         template,
         ..ReplicaSetSpec::default()
     };
-    let all = old.iter().map(|set| &**set).chain([&set]);
-    set.spec.replicas = Some(new_rs_new_replicas(deployment, all, &set)?);
-    set_new_replica_set_annotations(
+    set.spec.replicas = Some(new_rs_new_replicas(deployment, 0, replica_count(old))?);
+    let update = set_new_replica_set_annotations(
         deployment,
         &mut set.metadata.annotations,
         revision,
         Existence::ToBeCreated,
         MAX_HISTORY_LENGTH,
     );
+    log_problem(deployment, update.problem.as_ref());
     Ok(set)
+}
+
+fn log_problem(deployment: &Deployment, problem: Option<&RevisionProblem>) {
+    if let Some(problem) = problem {
+        tracing::info!(deployment = %deployment.metadata.key(), ?problem, "Failed to update the revision history");
+    }
 }
 
 fn selector_with_hash(selector: Option<&LabelSelector>, hash: &str) -> LabelSelector {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use jiff::SignedDuration;
 use kcm_api::{
-    Deployment, DeploymentCondition, DeploymentStatus, Time,
+    Deployment, DeploymentCondition, DeploymentStatus,
     condition_status::{FALSE, TRUE},
 };
 use kcm_clock::Timestamp;
@@ -14,7 +14,7 @@ use kcm_deployment_util::{
         condition_type::{PROGRESSING, REPLICA_FAILURE},
         reason,
     },
-    replica_sets::Roles,
+    replica_sets::ReplicaSetSplit,
     rollout::{has_timed_out, is_complete, is_progressing, progress_deadline},
 };
 
@@ -27,7 +27,11 @@ use crate::{
 /// Writes the status if it has changed, progress included; if not, tells when the deadline passes.
 ///
 /// Upstream counterpart: `syncRolloutStatus`.
-pub(crate) fn sync_rollout_status(pass: &mut Pass<'_>, roles: &Roles, waits_for: WaitsFor) -> Step<Outcome> {
+pub(crate) fn sync_rollout_status(
+    pass: &mut Pass<'_>,
+    roles: &ReplicaSetSplit,
+    waits_for: WaitsFor,
+) -> Step<Outcome> {
     let d = &pass.deployment;
     let mut status = calculate_status(pass, roles);
     estimate_progress(d, roles, &mut status, pass.now);
@@ -45,7 +49,12 @@ pub(crate) fn sync_rollout_status(pass: &mut Pass<'_>, roles: &Roles, waits_for:
 }
 
 /// Sets the condition `Progressing` in `status`, the Deployment's next.
-fn estimate_progress(deployment: &Deployment, roles: &Roles, status: &mut DeploymentStatus, now: Timestamp) {
+fn estimate_progress(
+    deployment: &Deployment,
+    roles: &ReplicaSetSplit,
+    status: &mut DeploymentStatus,
+    now: Timestamp,
+) {
     if progress_deadline(deployment).is_none() {
         conditions::remove(status, PROGRESSING);
         return;
@@ -85,7 +94,7 @@ fn estimate_progress(deployment: &Deployment, roles: &Roles, status: &mut Deploy
 /// The failure that the new ReplicaSet tells of, or else the first of any.
 ///
 /// Upstream counterpart: `getReplicaFailures`.
-fn replica_failure(roles: &Roles) -> Option<DeploymentCondition> {
+fn replica_failure(roles: &ReplicaSetSplit) -> Option<DeploymentCondition> {
     let mut candidates = roles.new.iter().chain(roles.all());
     candidates.find_map(|set| set.condition(REPLICA_FAILURE)).map(conditions::from_replica_set)
 }
@@ -104,15 +113,12 @@ fn next_progress_check(
         return None;
     }
     let second = SignedDuration::from_secs(1);
-    let left = SignedDuration::from_secs(deadline.into()).saturating_sub(standing_since(current, now));
+    let left = SignedDuration::from_secs(deadline.into())
+        .saturating_sub(conditions::time_since_update(current, now));
     // One second more, so that the deadline has surely passed by then.
     let after =
         Duration::try_from(left).ok().filter(|_| left >= second).map(|left| left + Duration::from_secs(1));
     Some(ProgressCheck { after, can_time_out: current.reason != reason::NEW_REPLICA_SET_AVAILABLE })
-}
-
-fn standing_since(condition: &DeploymentCondition, now: Timestamp) -> SignedDuration {
-    condition.last_update_time.map_or(SignedDuration::MAX, |time: Time| time.age(now))
 }
 
 #[cfg(test)]

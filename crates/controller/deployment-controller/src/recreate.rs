@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use kcm_deployment_util::{
-    replica_sets::{Roles, actual_replica_count, is_active},
+    replica_sets::{ReplicaSetSplit, actual_replica_count, is_active},
     rollout::is_complete,
 };
 
@@ -46,7 +46,7 @@ pub(crate) fn rollout_recreate(pass: &mut Pass<'_>) -> Step<Outcome> {
 }
 
 /// Tells whether any had to be.
-fn scale_down_old_replica_sets(pass: &mut Pass<'_>, roles: &Roles) -> Step<bool> {
+fn scale_down_old_replica_sets(pass: &mut Pass<'_>, roles: &ReplicaSetSplit) -> Step<bool> {
     let mut scaled = false;
     for set in roles.old.iter().filter(|set| is_active(set)) {
         let why = "old pods go before new ones come".to_owned();
@@ -56,8 +56,8 @@ fn scale_down_old_replica_sets(pass: &mut Pass<'_>, roles: &Roles) -> Step<bool>
 }
 
 /// Whether a pod that is not of the new ReplicaSet has not ended. One on its way out counts until it is gone.
-fn old_pods_running(pass: &Pass<'_>, roles: &Roles) -> bool {
-    if actual_replica_count(roles.old.iter().map(|set| &**set)) > 0 {
+fn old_pods_running(pass: &Pass<'_>, roles: &ReplicaSetSplit) -> bool {
+    if actual_replica_count(&roles.old) > 0 {
         return true;
     }
     let new = roles.new.as_ref().map(|set| set.uid());

@@ -22,12 +22,12 @@ const ROLLBACK_DONE: &str = "DeploymentRollback";
 /// Upstream counterpart: `rollback`. The rollout itself is the next sync's.
 pub(crate) fn rollback(pass: &mut Pass<'_>, to: i64) -> Step<Outcome> {
     let (roles, _) = new_replica_set::find_or_create(pass)?;
-    let to = if to == 0 { last_revision(roles.iter()) } else { to };
+    let to = if to == 0 { last_revision(roles.all()) } else { to };
     if to == 0 {
         let message = "Unable to find last revision.".to_owned();
         return give_up(pass, REVISION_NOT_FOUND, message, "there is no earlier revision");
     }
-    let Some(target) = roles.iter().find(|set| revision(&set.metadata) == Ok(to)) else {
+    let Some(target) = roles.all().find(|set| revision(&set.metadata) == Ok(to)) else {
         let message = "Unable to find the revision to rollback to.".to_owned();
         return give_up(pass, REVISION_NOT_FOUND, message, "no replica set has that revision");
     };

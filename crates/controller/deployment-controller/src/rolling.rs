@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use kcm_api::ReplicaSet;
 use kcm_deployment_util::{
-    fenceposts::{max_surge, max_unavailable, new_rs_new_replicas},
-    replica_sets::{Roles, available_replica_count, is_active, replica_count},
+    fenceposts::{max_total_replicas, min_available, new_rs_new_replicas},
+    replica_sets::{ReplicaSetSplit, available_replica_count, is_active, replica_count},
     rollout::is_complete,
 };
 
@@ -35,7 +35,11 @@ pub(crate) fn rollout_rolling(pass: &mut Pass<'_>) -> Step<Outcome> {
 }
 
 /// Scales the new ReplicaSet up as far as the surge allows, or down to the size wanted; tells whether it did.
-fn reconcile_new_replica_set(pass: &mut Pass<'_>, roles: &Roles, new: &Arc<ReplicaSet>) -> Step<bool> {
+fn reconcile_new_replica_set(
+    pass: &mut Pass<'_>,
+    roles: &ReplicaSetSplit,
+    new: &Arc<ReplicaSet>,
+) -> Step<bool> {
     let (size, desired) = (new.replicas(), pass.deployment.replicas());
     if size == desired {
         return Ok(false);
@@ -44,9 +48,9 @@ fn reconcile_new_replica_set(pass: &mut Pass<'_>, roles: &Roles, new: &Arc<Repli
         let why = format!("it has more than the {desired} pods wanted");
         return Ok(scale_replica_set(pass, new, desired, Need::Success, why)?.resized);
     }
-    let to = new_rs_new_replicas(&pass.deployment, roles.iter(), new)?;
-    let total = replica_count(roles.iter());
-    let limit = desired.wrapping_add(max_surge(&pass.deployment));
+    let to = new_rs_new_replicas(&pass.deployment, size, replica_count(roles.all()))?;
+    let total = replica_count(roles.all());
+    let limit = max_total_replicas(&pass.deployment);
     let why = format!(
         "of {desired} pods wanted it has {size}; with {total} in all and at most {limit} there is room for {}",
         to.wrapping_sub(size)
@@ -59,16 +63,19 @@ fn reconcile_new_replica_set(pass: &mut Pass<'_>, roles: &Roles, new: &Arc<Repli
 /// Unavailable pods are removed first: removing them does not reduce availability, and keeping them would block the
 /// rollout. Errors are ignored, as upstream, and count as not having scaled (US-4.9). The plan records them, so the sync
 /// is retried.
-fn reconcile_old_replica_sets(pass: &mut Pass<'_>, roles: &Roles, new: &Arc<ReplicaSet>) -> Step<bool> {
+fn reconcile_old_replica_sets(
+    pass: &mut Pass<'_>,
+    roles: &ReplicaSetSplit,
+    new: &Arc<ReplicaSet>,
+) -> Step<bool> {
     let mut old: Vec<_> = roles.old.iter().filter(|set| is_active(set)).cloned().collect();
-    if replica_count(old.iter().map(|set| &**set)) == 0 {
+    if replica_count(&old) == 0 {
         return Ok(false);
     }
-    let desired = pass.deployment.replicas();
-    let at_least = desired.wrapping_sub(max_unavailable(&pass.deployment));
+    let at_least = min_available(&pass.deployment);
     // New pods that are not available yet count as missing already: as many old ones must stay in their place.
     let new_unavailable = new.replicas().wrapping_sub(new.status.available_replicas);
-    let may_go = replica_count(roles.iter()).wrapping_sub(at_least).wrapping_sub(new_unavailable);
+    let may_go = replica_count(roles.all()).wrapping_sub(at_least).wrapping_sub(new_unavailable);
     if may_go <= 0 {
         return Ok(false);
     }
@@ -115,7 +122,7 @@ fn scale_down_old_replica_sets(
     new: &Arc<ReplicaSet>,
     at_least: i32,
 ) -> Step<i32> {
-    let available = available_replica_count(old.iter().chain([new]).map(|set| &**set));
+    let available = available_replica_count(old.iter().chain([new]));
     if available <= at_least {
         return Ok(0);
     }
@@ -144,10 +151,10 @@ fn scale_down_old_replica_sets(
 }
 
 /// What a rollout waits for that could take no step.
-fn what_for(pass: &Pass<'_>, roles: &Roles, new: &ReplicaSet) -> WaitsFor {
+fn what_for(pass: &Pass<'_>, roles: &ReplicaSetSplit, new: &ReplicaSet) -> WaitsFor {
     let (available, size, desired) =
         (new.status.available_replicas, new.replicas(), pass.deployment.replicas());
-    let old = replica_count(roles.old.iter().map(|set| &**set));
+    let old = replica_count(&roles.old);
     if old == 0 && size == desired && available == desired {
         return WaitsFor::Nothing;
     }

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use kcm_api::ReplicaSet;
 use kcm_deployment_util::{
     annotations::{replicas_annotations_need_update, set_replicas_annotations},
-    fenceposts::{is_rolling_update, max_surge},
+    fenceposts::{is_rolling_update, max_total_replicas},
     proportions::proportional_sizes,
-    replica_sets::{Roles, find_active_or_latest, is_active, is_saturated, replica_count},
+    replica_sets::{ReplicaSetSplit, find_active_or_latest, is_active, is_saturated, replica_count},
     sort,
 };
 use kcm_events::EventType;
@@ -46,7 +46,7 @@ pub(crate) fn scale_replica_set(
 /// Upstream counterpart: `scaleReplicaSet`; this is its forced form.
 fn write_size(pass: &mut Pass<'_>, set: &Arc<ReplicaSet>, to: i32, need: Need, why: String) -> Step<Scaled> {
     let desired = pass.deployment.replicas();
-    let max = desired.wrapping_add(max_surge(&pass.deployment));
+    let max = max_total_replicas(&pass.deployment);
     let from = set.replicas();
     let resized = from != to;
     if !resized && !replicas_annotations_need_update(&set.metadata.annotations, desired, max) {
@@ -69,7 +69,7 @@ fn write_size(pass: &mut Pass<'_>, set: &Arc<ReplicaSet>, to: i32, need: Need, w
 ///
 /// Upstream counterpart: `scale`. A single ReplicaSet takes it all. During a rollout each gets its share, so that
 /// a change of size tests no more of the new template than was tested before.
-pub(crate) fn scale(pass: &mut Pass<'_>, roles: &Roles) -> Step<()> {
+pub(crate) fn scale(pass: &mut Pass<'_>, roles: &ReplicaSetSplit) -> Step<()> {
     let desired = pass.deployment.replicas();
     if let Some(only) = find_active_or_latest(roles) {
         let why = format!("no other replica set has pods, and {desired} are wanted");
@@ -89,15 +89,15 @@ pub(crate) fn scale(pass: &mut Pass<'_>, roles: &Roles) -> Step<()> {
         return Ok(());
     }
     let mut active: Vec<_> = old_and_active.chain(roles.new.iter().filter(|set| is_active(set))).collect();
-    let allowed = if desired > 0 { desired.wrapping_add(max_surge(&pass.deployment)) } else { 0 };
-    let total = replica_count(active.iter().map(|set| &***set));
+    let allowed = if desired > 0 { max_total_replicas(&pass.deployment) } else { 0 };
+    let total = replica_count(active.iter().copied());
     let to_add = allowed.wrapping_sub(total);
     if to_add > 0 {
         active.sort_by(|a, b| sort::size_newer_order(a, b));
     } else if to_add < 0 {
         active.sort_by(|a, b| sort::size_older_order(a, b));
     }
-    let sizes = proportional_sizes(&pass.deployment, active.iter().map(|set| &***set), to_add);
+    let sizes = proportional_sizes(&pass.deployment, active.iter().copied(), to_add);
     for (set, size) in active.into_iter().zip(sizes) {
         let why = format!(
             "of {to_add:+} pods, from {total} to {allowed} in all, {:+} is its share",

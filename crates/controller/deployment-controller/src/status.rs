@@ -6,9 +6,9 @@ use kcm_api::{
 };
 use kcm_deployment_util::{
     conditions::{self, condition_type::AVAILABLE, reason},
-    fenceposts::max_unavailable,
+    fenceposts::availability_threshold,
     replica_sets::{
-        Roles, actual_replica_count, available_replica_count, ready_replica_count, replica_count,
+        ReplicaSetSplit, actual_replica_count, available_replica_count, ready_replica_count, replica_count,
         terminating_replica_count,
     },
 };
@@ -23,7 +23,7 @@ use crate::{
 /// Upstream counterpart: `syncDeploymentStatus`.
 pub(crate) fn sync_deployment_status(
     pass: &mut Pass<'_>,
-    roles: &Roles,
+    roles: &ReplicaSetSplit,
     waits_for: WaitsFor,
 ) -> Step<Outcome> {
     let status = calculate_status(pass, roles);
@@ -44,27 +44,27 @@ pub(crate) fn write(pass: &mut Pass<'_>, status: DeploymentStatus) -> Step<()> {
 ///
 /// Upstream counterpart: `calculateStatus`. Conditions other than `Available` are carried over, and so is what this
 /// version does not know of.
-pub(crate) fn calculate_status(pass: &Pass<'_>, roles: &Roles) -> DeploymentStatus {
+pub(crate) fn calculate_status(pass: &Pass<'_>, roles: &ReplicaSetSplit) -> DeploymentStatus {
     let deployment = &*pass.deployment;
     let before = &deployment.status;
-    let available = available_replica_count(roles.iter());
+    let available = available_replica_count(roles.all());
     let mut status = DeploymentStatus {
         observed_generation: deployment.metadata.generation,
-        replicas: actual_replica_count(roles.iter()),
-        updated_replicas: actual_replica_count(roles.new.as_deref()),
-        ready_replicas: ready_replica_count(roles.iter()),
+        replicas: actual_replica_count(roles.all()),
+        updated_replicas: actual_replica_count(&roles.new),
+        ready_replicas: ready_replica_count(roles.all()),
         available_replicas: available,
         // Of what is asked for, not of what there is (US-9.13).
-        unavailable_replicas: replica_count(roles.iter()).wrapping_sub(available).max(0),
+        unavailable_replicas: replica_count(roles.all()).wrapping_sub(available).max(0),
         terminating_replicas: match pass.view.terminating_replicas {
-            true => terminating_replica_count(roles.iter()),
+            true => terminating_replica_count(roles.all()),
             false => None,
         },
         conditions: before.conditions.clone(),
         collision_count: before.collision_count,
         extra: before.extra.clone(),
     };
-    let at_least = deployment.replicas().wrapping_sub(max_unavailable(deployment));
+    let at_least = availability_threshold(deployment);
     let (holds, reason, message) = if available >= at_least {
         (TRUE, reason::MINIMUM_REPLICAS_AVAILABLE, "Deployment has minimum availability.")
     } else {

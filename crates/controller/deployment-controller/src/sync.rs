@@ -1,6 +1,8 @@
 //! Which of the decisions a sync comes to, and in which order (US-4.4).
 
-use kcm_api::condition_status::UNKNOWN;
+use std::sync::Arc;
+
+use kcm_api::{ReplicaSet, condition_status::UNKNOWN};
 use kcm_deployment_util::{
     annotations::{desired_replicas, rollback_to},
     conditions::{self, condition_type::PROGRESSING, reason},
@@ -90,9 +92,10 @@ fn check_paused_conditions(pass: &mut Pass<'_>) -> Step<()> {
 fn is_scaling_event(pass: &mut Pass<'_>) -> Step<bool> {
     let roles = new_replica_set::find_and_sync(pass)?;
     let desired = pass.deployment.replicas();
-    let scaled_for_another_size =
-        |set| is_active(set) && desired_replicas(set).is_some_and(|noted| noted != desired);
-    Ok(roles.iter().any(scaled_for_another_size))
+    let scaled_for_another_size = |set: &Arc<ReplicaSet>| {
+        is_active(set) && desired_replicas(set).ok().flatten().is_some_and(|noted| noted != desired)
+    };
+    Ok(roles.all().any(scaled_for_another_size))
 }
 
 /// Brings the ReplicaSets to the Deployment's size, and changes nothing else (US-4.7).

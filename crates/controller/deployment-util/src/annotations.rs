@@ -1,35 +1,39 @@
-//! What the controller keeps on ReplicaSets, and what travels there from the Deployment.
+//! Annotations that the controller writes to ReplicaSets, and those that it copies from the Deployment.
 
-use kcm_api::{Annotations, Deployment, ReplicaSet};
+use kcm_api::{Annotations, Deployment, ObjectKey, ReplicaSet};
 use thiserror::Error;
 
-/// The number of a ReplicaSet's template in the Deployment's history.
+/// Revision of a ReplicaSet's template in the history of the Deployment.
 pub const REVISION: &str = "deployment.kubernetes.io/revision";
 
-/// Earlier numbers of the same ReplicaSet, oldest first, separated by commas.
+/// Earlier revisions of the same ReplicaSet, oldest first, separated by commas.
 pub const REVISION_HISTORY: &str = "deployment.kubernetes.io/revision-history";
 
-/// The Deployment's size when the ReplicaSet was last scaled.
+/// `spec.replicas` of the Deployment when the ReplicaSet was last scaled.
 pub const DESIRED_REPLICAS: &str = "deployment.kubernetes.io/desired-replicas";
 
-/// The Deployment's size and surge when the ReplicaSet was last scaled.
+/// `spec.replicas` plus `maxSurge` of the Deployment when the ReplicaSet was last scaled.
 pub const MAX_REPLICAS: &str = "deployment.kubernetes.io/max-replicas";
 
-/// Asks for a rollback to the revision in it; deprecated, and still honoured (US-4.14).
+/// Revision to roll back to. Deprecated upstream, and still supported (US-4.14).
 pub const ROLLBACK_TO: &str = "deprecated.deployment.rollback.to";
 
-/// What `kubectl apply` keeps for itself.
+/// Last configuration applied by `kubectl apply`.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-/// Whether annotation `key` stays where it is when annotations travel between a Deployment and its
-/// ReplicaSets.
-pub fn is_skipped(key: &str) -> bool {
+/// Returns `true` if annotation `key` is not copied between a Deployment and its ReplicaSets.
+///
+/// Upstream counterpart: `skipCopyAnnotation`.
+fn is_skipped(key: &str) -> bool {
     matches!(key, REVISION | REVISION_HISTORY | DESIRED_REPLICAS | MAX_REPLICAS | ROLLBACK_TO | LAST_APPLIED)
 }
 
-/// Copies what travels from a Deployment's annotations to a ReplicaSet's; tells whether anything changed.
+/// Copies the annotations of a Deployment to those of a ReplicaSet. Returns `true` if this changed any.
 ///
-/// Adds and overwrites only: what was taken off the Deployment stays on the ReplicaSet (US-4.8).
+/// Annotations are added and overwritten, never removed: an annotation that was removed from the Deployment remains on
+/// the ReplicaSet (US-4.8).
+///
+/// Upstream counterpart: `copyDeploymentAnnotationsToReplicaSet`.
 pub fn copy_deployment_annotations(deployment: &Annotations, replica_set: &mut Annotations) -> bool {
     let mut changed = false;
     for (key, value) in deployment {
@@ -41,87 +45,89 @@ pub fn copy_deployment_annotations(deployment: &Annotations, replica_set: &mut A
     changed
 }
 
-/// Gives a Deployment the annotations of the ReplicaSet that it rolls back to.
+/// Replaces the annotations of a Deployment by those of the ReplicaSet that it rolls back to.
 ///
-/// Upstream counterpart: `SetDeploymentAnnotationsTo`. The Deployment's own annotations are dropped, all but
-/// those that never travel (US-4.14).
+/// Annotations that are never copied keep the Deployment's values (US-4.14).
+///
+/// Upstream counterpart: `SetDeploymentAnnotationsTo`.
 pub fn set_deployment_annotations_to(deployment: &mut Deployment, rollback_to: &ReplicaSet) {
     let annotations = &mut deployment.metadata.annotations;
     annotations.retain(|key, _| is_skipped(key));
-    let travelling = rollback_to.metadata.annotations.iter().filter(|(key, _)| !is_skipped(key));
-    annotations.extend(travelling.map(|(key, value)| (key.clone(), value.clone())));
+    let copied = rollback_to.metadata.annotations.iter().filter(|(key, _)| !is_skipped(key));
+    annotations.extend(copied.map(|(key, value)| (key.clone(), value.clone())));
 }
 
-/// The revision that the Deployment's annotation asks to roll back to; 0 means the one before.
+/// Returns the revision that the Deployment's annotation requests a rollback to. 0 means the previous revision.
 ///
-/// Upstream counterpart: `getRollbackTo`. What is no number counts as not asked.
+/// Returns `None` if there is no annotation or if it is not an integer.
+///
+/// Upstream counterpart: `getRollbackTo`.
 pub fn rollback_to(deployment: &Deployment) -> Option<i64> {
     deployment.metadata.annotations.get(ROLLBACK_TO)?.parse().ok()
 }
 
-/// An annotation that should be a count and is none.
+/// Annotation of a ReplicaSet that is not a number of replicas.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-pub enum CountError {
-    /// It is not made of digits alone.
-    #[error("annotation {key:?} of replica set {replica_set:?}: value {value:?}: invalid syntax")]
+pub enum AnnotationError {
+    /// The value does not consist of decimal digits.
+    #[error("invalid annotation {key} {value:?} of replica set {replica_set}: invalid syntax")]
     Syntax {
-        /// The ReplicaSet's name.
-        replica_set: String,
-        /// The annotation.
+        /// ReplicaSet.
+        replica_set: ObjectKey,
+        /// Name of the annotation.
         key: &'static str,
-        /// Its value.
+        /// Value of the annotation.
         value: String,
     },
-    /// It is more than 2147483647.
-    #[error("annotation {key:?} of replica set {replica_set:?}: value {value:?}: out of range")]
-    Range {
-        /// The ReplicaSet's name.
-        replica_set: String,
-        /// The annotation.
+    /// The value is more than 2147483647.
+    #[error("invalid annotation {key} {value:?} of replica set {replica_set}: out of range")]
+    OutOfRange {
+        /// ReplicaSet.
+        replica_set: ObjectKey,
+        /// Name of the annotation.
         key: &'static str,
-        /// Its value.
+        /// Value of the annotation.
         value: String,
     },
 }
 
-/// The count in annotation `key`; `None` where there is no such annotation.
+/// Returns [`DESIRED_REPLICAS`] of `replica_set`. `None` if there is no such annotation.
 ///
-/// Upstream counterpart: `getNonNegativeInt32FromAnnotationVerbose`.
+/// Upstream counterpart: `GetDesiredReplicasAnnotation`.
 ///
 /// # Errors
 ///
-/// When the text is not made of digits, or says more than an `i32` holds.
-pub fn count(replica_set: &ReplicaSet, key: &'static str) -> Result<Option<i32>, CountError> {
+/// If the value is not a decimal number that fits an `i32`.
+pub fn desired_replicas(replica_set: &ReplicaSet) -> Result<Option<i32>, AnnotationError> {
+    non_negative_i32(replica_set, DESIRED_REPLICAS)
+}
+
+/// Returns [`MAX_REPLICAS`] of `replica_set`. `None` if there is no such annotation.
+///
+/// Upstream counterpart: `getMaxReplicasAnnotation`.
+///
+/// # Errors
+///
+/// If the value is not a decimal number that fits an `i32`.
+pub fn max_replicas(replica_set: &ReplicaSet) -> Result<Option<i32>, AnnotationError> {
+    non_negative_i32(replica_set, MAX_REPLICAS)
+}
+
+/// Upstream counterpart: `getNonNegativeInt32FromAnnotationVerbose`.
+fn non_negative_i32(replica_set: &ReplicaSet, key: &'static str) -> Result<Option<i32>, AnnotationError> {
     let Some(value) = replica_set.metadata.annotations.get(key) else { return Ok(None) };
-    let name = || replica_set.metadata.name.to_string();
-    // Rust's parser would take a leading `+`; upstream's for unsigned numbers does not.
+    let (name, value) = (|| replica_set.metadata.key(), value.as_str());
+    // Unlike Go's `ParseUint`, Rust's parser accepts a leading `+`.
     if value.is_empty() || !value.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Err(CountError::Syntax { replica_set: name(), key, value: value.clone() });
+        return Err(AnnotationError::Syntax { replica_set: name(), key, value: value.to_owned() });
     }
     match value.parse() {
         Ok(count) => Ok(Some(count)),
-        Err(_) => Err(CountError::Range { replica_set: name(), key, value: value.clone() }),
+        Err(_) => Err(AnnotationError::OutOfRange { replica_set: name(), key, value: value.to_owned() }),
     }
 }
 
-/// The Deployment's size when `replica_set` was last scaled. What is no count is logged and counts as absent.
-pub fn desired_replicas(replica_set: &ReplicaSet) -> Option<i32> {
-    count_or_log(replica_set, DESIRED_REPLICAS)
-}
-
-/// The Deployment's size and surge when `replica_set` was last scaled, likewise.
-pub fn max_replicas(replica_set: &ReplicaSet) -> Option<i32> {
-    count_or_log(replica_set, MAX_REPLICAS)
-}
-
-fn count_or_log(replica_set: &ReplicaSet, key: &'static str) -> Option<i32> {
-    count(replica_set, key).unwrap_or_else(|error| {
-        tracing::debug!(namespace = %replica_set.metadata.namespace, %error, "Could not convert the annotation");
-        None
-    })
-}
-
-/// Notes the Deployment's size on a ReplicaSet; tells whether that changed anything.
+/// Sets [`DESIRED_REPLICAS`] and [`MAX_REPLICAS`]. Returns `true` if this changed any.
 ///
 /// Upstream counterpart: `SetReplicasAnnotations`.
 pub fn set_replicas_annotations(annotations: &mut Annotations, desired: i32, max: i32) -> bool {
@@ -133,11 +139,11 @@ pub fn set_replicas_annotations(annotations: &mut Annotations, desired: i32, max
         }
         differs
     };
-    // Both are set, also when the first has changed already.
+    // `|`, not `||`: both are set.
     set(DESIRED_REPLICAS, desired) | set(MAX_REPLICAS, max)
 }
 
-/// Whether [`set_replicas_annotations`] would change anything.
+/// Returns `true` if [`set_replicas_annotations`] would change any annotation.
 ///
 /// Upstream counterpart: `ReplicasAnnotationsNeedUpdate`.
 pub fn replicas_annotations_need_update(annotations: &Annotations, desired: i32, max: i32) -> bool {
@@ -155,15 +161,15 @@ mod tests {
         pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
     }
 
-    fn desired(value: Option<&str>) -> Result<Option<i32>, CountError> {
+    fn desired(value: Option<&str>) -> Result<Option<i32>, AnnotationError> {
         let mut set = replica_set("foo", 1);
         set.metadata.annotations.extend(value.map(|v| (DESIRED_REPLICAS.to_owned(), v.to_owned())));
-        count(&set, DESIRED_REPLICAS)
+        desired_replicas(&set)
     }
 
-    /// `TestGetNonNegativeInt32FromAnnotation`, all eight.
+    /// `TestGetNonNegativeInt32FromAnnotation`.
     #[test]
-    fn get_non_negative_int32_from_annotation_all_cases_as_upstream() {
+    fn non_negative_i32_upstream_cases() {
         let cases = [
             ("invalid empty", None, Ok(None)),
             ("invalid", Some("invalid"), Err("invalid syntax")),
@@ -183,15 +189,15 @@ mod tests {
     }
 
     #[test]
-    fn count_with_a_sign_or_nothing_is_no_count() {
+    fn sign_space_and_empty_value_are_invalid() {
         for text in ["+13", "", " 1", "1_0"] {
-            assert!(matches!(desired(Some(text)), Err(CountError::Syntax { .. })), "{text:?}");
+            assert!(matches!(desired(Some(text)), Err(AnnotationError::Syntax { .. })), "{text:?}");
         }
     }
 
-    /// `TestReplicasAnnotationsNeedUpdate`, all four.
+    /// `TestReplicasAnnotationsNeedUpdate`.
     #[test]
-    fn replicas_annotations_need_update_all_cases_as_upstream() {
+    fn replicas_annotations_need_update_upstream_cases() {
         let with =
             |desired: &str, max: &str| annotations(&[(DESIRED_REPLICAS, desired), (MAX_REPLICAS, max)]);
         let cases = [
@@ -200,14 +206,14 @@ mod tests {
             ("test maxReplicas update", with("10", "16"), true),
             ("test needn't update", with("10", "20"), false),
         ];
-        for (name, noted, needed) in cases {
-            assert_eq!(replicas_annotations_need_update(&noted, 10, 20), needed, "{name}");
+        for (name, annotations, needed) in cases {
+            assert_eq!(replicas_annotations_need_update(&annotations, 10, 20), needed, "{name}");
         }
     }
 
     /// `TestAnnotationUtils`: "SetReplicasAnnotations".
     #[test]
-    fn annotation_utils_set_replicas_annotations_sets_both() {
+    fn set_replicas_annotations_sets_both() {
         let mut set = Annotations::new();
         assert!(set_replicas_annotations(&mut set, 10, 11));
         assert_eq!(set, annotations(&[(DESIRED_REPLICAS, "10"), (MAX_REPLICAS, "11")]));
@@ -215,32 +221,39 @@ mod tests {
     }
 
     #[test]
-    fn copied_annotations_add_and_overwrite_and_leave_the_rest() {
+    fn copy_adds_and_overwrites() {
         let from = annotations(&[("a", "new"), ("b", "same"), (REVISION, "7"), (LAST_APPLIED, "{}")]);
-        let mut to = annotations(&[("a", "old"), ("b", "same"), ("gone", "stays"), (REVISION, "3")]);
+        let mut to = annotations(&[("a", "old"), ("b", "same"), ("removed", "kept"), (REVISION, "3")]);
         assert!(copy_deployment_annotations(&from, &mut to));
-        assert_eq!(to, annotations(&[("a", "new"), ("b", "same"), ("gone", "stays"), (REVISION, "3")]));
+        assert_eq!(to, annotations(&[("a", "new"), ("b", "same"), ("removed", "kept"), (REVISION, "3")]));
         assert!(!copy_deployment_annotations(&from, &mut to));
     }
 
-    #[test]
-    fn rollback_annotations_replace_the_deployments_own() {
-        let mut d = deployment(1);
-        d.metadata.annotations = annotations(&[("own", "1"), (REVISION, "4"), (LAST_APPLIED, "{}")]);
-        let mut set = replica_set("foo", 1);
-        set.metadata.annotations = annotations(&[("theirs", "2"), (REVISION, "2"), (MAX_REPLICAS, "9")]);
-        set_deployment_annotations_to(&mut d, &set);
-        let expected = annotations(&[("theirs", "2"), (REVISION, "4"), (LAST_APPLIED, "{}")]);
-        assert_eq!(d.metadata.annotations, expected);
-    }
+    mod rollback {
+        use super::*;
 
-    #[test]
-    fn rollback_to_that_is_no_number_is_not_asked() {
-        let mut d = deployment(1);
-        assert_eq!(rollback_to(&d), None);
-        for (text, asked) in [("0", Some(0)), ("3", Some(3)), ("-1", Some(-1)), ("", None), ("x", None)] {
-            d.metadata.annotations.insert(ROLLBACK_TO.to_owned(), text.to_owned());
-            assert_eq!(rollback_to(&d), asked, "{text:?}");
+        #[test]
+        fn replaces_the_annotations_of_the_deployment() {
+            let mut d = deployment(1);
+            d.metadata.annotations =
+                annotations(&[("deployment", "1"), (REVISION, "4"), (LAST_APPLIED, "{}")]);
+            let mut set = replica_set("foo", 1);
+            set.metadata.annotations = annotations(&[("set", "2"), (REVISION, "2"), (MAX_REPLICAS, "9")]);
+            set_deployment_annotations_to(&mut d, &set);
+            let expected = annotations(&[("set", "2"), (REVISION, "4"), (LAST_APPLIED, "{}")]);
+            assert_eq!(d.metadata.annotations, expected);
+        }
+
+        #[test]
+        fn requires_an_integer() {
+            let mut d = deployment(1);
+            assert_eq!(rollback_to(&d), None);
+            for (text, expected) in
+                [("0", Some(0)), ("3", Some(3)), ("-1", Some(-1)), ("", None), ("x", None)]
+            {
+                d.metadata.annotations.insert(ROLLBACK_TO.to_owned(), text.to_owned());
+                assert_eq!(rollback_to(&d), expected, "{text:?}");
+            }
         }
     }
 }

@@ -1,42 +1,43 @@
-//! Conditions of a Deployment: their types and reasons, and how one replaces another.
+//! Conditions of a Deployment: types, reasons, and how a condition is set.
 
+use jiff::{SignedDuration, Timestamp};
 use kcm_api::{DeploymentCondition, DeploymentStatus, ReplicaSetCondition, Time};
 
 /// Types of a Deployment's conditions.
 pub mod condition_type {
-    /// Enough pods are available.
+    /// At least the minimum number of replicas is available.
     pub const AVAILABLE: &str = "Available";
-    /// The rollout moves, or is done.
+    /// The rollout progresses or is complete.
     pub const PROGRESSING: &str = "Progressing";
-    /// A ReplicaSet could not create or delete a pod. ReplicaSets have a condition of the same type.
+    /// A ReplicaSet failed to create or delete a pod. ReplicaSets have a condition of the same type.
     pub const REPLICA_FAILURE: &str = "ReplicaFailure";
 }
 
-/// Reasons of a Deployment's conditions, and one of its events.
+/// Reasons of a Deployment's conditions.
 pub mod reason {
-    /// Enough pods are available.
+    /// At least the minimum number of replicas is available.
     pub const MINIMUM_REPLICAS_AVAILABLE: &str = "MinimumReplicasAvailable";
-    /// Too few pods are available.
+    /// Fewer than the minimum number of replicas are available.
     pub const MINIMUM_REPLICAS_UNAVAILABLE: &str = "MinimumReplicasUnavailable";
-    /// A pod came, went, or became ready or available.
+    /// A pod was created, deleted, or became ready or available.
     pub const REPLICA_SET_UPDATED: &str = "ReplicaSetUpdated";
-    /// The new ReplicaSet could not be created.
+    /// The new ReplicaSet could not be created. Also the reason of an event.
     pub const FAILED_REPLICA_SET_CREATE: &str = "ReplicaSetCreateError";
     /// The new ReplicaSet was created.
     pub const NEW_REPLICA_SET: &str = "NewReplicaSetCreated";
-    /// The new ReplicaSet was there already.
+    /// The new ReplicaSet existed already.
     pub const FOUND_NEW_REPLICA_SET: &str = "FoundNewReplicaSet";
-    /// The rollout is done.
+    /// The rollout is complete.
     pub const NEW_REPLICA_SET_AVAILABLE: &str = "NewReplicaSetAvailable";
-    /// The rollout has not moved for too long.
+    /// The rollout exceeded its progress deadline.
     pub const TIMED_OUT: &str = "ProgressDeadlineExceeded";
     /// The rollout is paused.
     pub const PAUSED: &str = "DeploymentPaused";
-    /// The rollout is no longer paused.
+    /// The rollout is resumed.
     pub const RESUMED: &str = "DeploymentResumed";
 }
 
-/// A condition that holds, or not, since `now`.
+/// Returns a condition whose times are both `now`.
 ///
 /// Upstream counterpart: `NewDeploymentCondition`.
 pub fn new(
@@ -57,11 +58,17 @@ pub fn new(
     }
 }
 
-/// Puts `condition` into `status`, in place of the one of its type.
+/// Sets `condition` in `status`, in place of the condition of its type.
 ///
-/// With the same status and reason as before nothing changes, neither times nor message. With the same status
-/// and another reason the time of the last transition is kept. What replaces goes to the end of the list
-/// (US-4.11).
+/// | Status and reason | Effect |
+/// |---|---|
+/// | both equal | none: times and message are kept |
+/// | equal status, other reason | replaced; the last transition time is kept |
+/// | other status | replaced |
+///
+/// A replaced condition moves to the end of the list (US-4.11).
+///
+/// Upstream counterpart: `SetDeploymentCondition`.
 pub fn set(status: &mut DeploymentStatus, mut condition: DeploymentCondition) {
     if let Some(current) = status.condition(&condition.type_)
         && current.status == condition.status
@@ -75,15 +82,26 @@ pub fn set(status: &mut DeploymentStatus, mut condition: DeploymentCondition) {
     status.conditions.push(condition);
 }
 
-/// Takes every condition of type `type_` out of `status`.
+/// Removes the conditions of type `type_` from `status`.
+///
+/// Upstream counterpart: `RemoveDeploymentCondition`.
 pub fn remove(status: &mut DeploymentStatus, type_: &str) {
     status.conditions.retain(|condition| condition.type_ != type_);
 }
 
-/// The Deployment's condition that tells of a ReplicaSet's.
+/// Returns the time since the last update of `condition`, or the maximum if the condition has no such time.
 ///
-/// Upstream counterpart: `ReplicaSetToDeploymentCondition`. Both times are the ReplicaSet's, so that the same
-/// failure never looks new.
+/// `now` is not truncated to seconds.
+pub fn time_since_update(condition: &DeploymentCondition, now: Timestamp) -> SignedDuration {
+    condition.last_update_time.map_or(SignedDuration::MAX, |time| time.age(now))
+}
+
+/// Returns the Deployment's counterpart of a ReplicaSet's condition.
+///
+/// Both times are the transition time of the ReplicaSet's condition, so that an unchanged failure does not change the
+/// status of the Deployment.
+///
+/// Upstream counterpart: `ReplicaSetToDeploymentCondition`.
 pub fn from_replica_set(condition: &ReplicaSetCondition) -> DeploymentCondition {
     DeploymentCondition {
         type_: condition.type_.clone(),
@@ -122,9 +140,9 @@ mod tests {
         DeploymentStatus { conditions: conditions.to_vec(), ..DeploymentStatus::default() }
     }
 
-    /// `TestGetCondition`, both.
+    /// `TestGetCondition`.
     #[test]
-    fn get_condition_exists_or_not() {
+    fn get_condition_upstream_cases() {
         let status = status(&[progressing(), available()]);
         let cases = [
             ("condition exists", condition_type::AVAILABLE, true),
@@ -135,9 +153,9 @@ mod tests {
         }
     }
 
-    /// `TestSetCondition`, all three.
+    /// `TestSetCondition`.
     #[test]
-    fn set_condition_adds_the_first_and_the_second_and_replaces() {
+    fn set_condition_upstream_cases() {
         let other = || new(condition_type::PROGRESSING, TRUE, "BecauseItIs", "", earlier());
         let cases = [
             ("set for the first time", vec![], available(), vec![available()]),
@@ -152,14 +170,14 @@ mod tests {
     }
 
     #[test]
-    fn set_condition_with_same_status_and_reason_changes_nothing() {
+    fn set_with_equal_status_and_reason_changes_nothing() {
         let mut s = status(&[progressing(), available()]);
         set(&mut s, new(condition_type::PROGRESSING, FALSE, "ForSomeReason", "another text", later()));
         assert_eq!(s, status(&[progressing(), available()]));
     }
 
     #[test]
-    fn set_condition_with_same_status_and_new_reason_keeps_the_transition_and_moves_to_the_end() {
+    fn set_with_new_reason_keeps_the_transition_time() {
         let mut s = status(&[progressing(), available()]);
         set(&mut s, new(condition_type::PROGRESSING, FALSE, "Other", "", later()));
         let types: Vec<_> = s.conditions.iter().map(|c| c.type_.as_str()).collect();
@@ -169,15 +187,15 @@ mod tests {
     }
 
     #[test]
-    fn set_condition_with_new_status_moves_the_transition() {
+    fn set_with_new_status_sets_the_transition_time() {
         let mut s = status(&[progressing()]);
         set(&mut s, new(condition_type::PROGRESSING, TRUE, "ForSomeReason", "", later()));
         assert_eq!(s.conditions[0].last_transition_time, Some(later()));
     }
 
-    /// `TestRemoveCondition`, all three.
+    /// `TestRemoveCondition`.
     #[test]
-    fn remove_condition_removes_that_type_and_nothing_else() {
+    fn remove_condition_upstream_cases() {
         let both = || vec![progressing(), available()];
         let cases = [
             ("remove from empty status", vec![], condition_type::PROGRESSING, vec![]),
@@ -192,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn condition_from_a_replica_set_takes_both_times_from_its_transition() {
+    fn from_replica_set_uses_the_transition_time() {
         let failure = ReplicaSetCondition {
             type_: condition_type::REPLICA_FAILURE.to_owned(),
             status: TRUE.to_owned(),

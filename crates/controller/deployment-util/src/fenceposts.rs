@@ -1,46 +1,49 @@
-//! Between which bounds a rollout moves: how many pods more than wanted, and how many fewer.
+//! Bounds of a rolling update: `maxSurge` and `maxUnavailable` as numbers of pods.
 
 use kcm_api::{
-    Deployment, IntOrString, ReplicaSet,
+    Deployment, IntOrString,
     int_or_string::{Round, ScaleError},
 };
 use thiserror::Error;
 
-use crate::replica_sets::replica_count;
-
-/// The strategy that replaces pods step by step.
+/// Strategy type that replaces old pods gradually.
 pub const ROLLING_UPDATE: &str = "RollingUpdate";
 
-/// The strategy that removes all old pods first.
+/// Strategy type that deletes all old pods before it creates new ones.
 pub const RECREATE: &str = "Recreate";
 
-/// A strategy that the API server should not have let through.
+/// Strategy that API server validation does not permit.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum StrategyError {
-    /// There is no surge to compute with.
+    /// `maxSurge` is missing.
     #[error("nil value for IntOrString")]
-    NoSurge,
-    /// The surge is neither a count nor a percentage.
+    MissingMaxSurge,
+    /// `maxSurge` is neither a number nor a percentage.
     #[error(transparent)]
     Scale(#[from] ScaleError),
-    /// The strategy is none of the two.
+    /// The strategy type is unknown.
     #[error("deployment type {0} isn't supported")]
-    Type(String),
+    UnknownType(String),
 }
 
-/// Whether old pods give way step by step.
+/// Returns `true` if the strategy is [`ROLLING_UPDATE`].
 pub fn is_rolling_update(deployment: &Deployment) -> bool {
     deployment.spec.strategy.type_ == ROLLING_UPDATE
 }
 
-/// Surge and unavailability as counts out of `desired`.
+/// Returns `maxSurge` and `maxUnavailable` as numbers of pods.
 ///
-/// A share is rounded up for the surge and down for the unavailability. When both come out as zero, one pod
-/// may be missing after all: the rollout could not move otherwise (US-4.15).
+/// A percentage of `desired` is rounded up for `maxSurge` and down for `maxUnavailable`. If both results are 0,
+/// `maxUnavailable` is 1, because the rollout could not progress otherwise (US-4.15).
+///
+/// Example: with 25% for both and `desired = 10`, `maxSurge` is 2.5 rounded up to 3, and `maxUnavailable` is 2.5 rounded
+/// down to 2. The rollout has at most 13 pods, and at least 8 of them are available.
+///
+/// Upstream counterpart: `ResolveFenceposts`.
 ///
 /// # Errors
 ///
-/// When one of them is neither a count nor a percentage.
+/// If a value is neither a number nor a percentage.
 pub fn resolve_fenceposts(
     max_surge: Option<&IntOrString>,
     max_unavailable: Option<&IntOrString>,
@@ -52,9 +55,10 @@ pub fn resolve_fenceposts(
     Ok((surge, if surge == 0 && unavailable == 0 { 1 } else { unavailable }))
 }
 
-/// Both bounds of a rolling update; nothing for another strategy. Bounds that cannot be resolved are zero: the
-/// API server refuses them, and upstream does not look at the error either.
-fn bounds(deployment: &Deployment) -> Option<(i32, i32)> {
+/// Returns both bounds of a rolling update, or `None` for another strategy.
+///
+/// Invalid bounds are 0, as upstream, which ignores the error. The API server does not admit them.
+fn fenceposts(deployment: &Deployment) -> Option<(i32, i32)> {
     if !is_rolling_update(deployment) {
         return None;
     }
@@ -66,60 +70,84 @@ fn bounds(deployment: &Deployment) -> Option<(i32, i32)> {
     Some(resolve_fenceposts(surge, unavailable, deployment.replicas()).unwrap_or_default())
 }
 
-/// How many of the wanted pods may be missing: never more than there are wanted.
+/// Returns the maximum number of unavailable pods, which is at most `spec.replicas`. 0 if not a rolling update.
+///
+/// Upstream counterpart: `MaxUnavailable`.
 pub fn max_unavailable(deployment: &Deployment) -> i32 {
-    match bounds(deployment) {
+    match fenceposts(deployment) {
         Some((_, unavailable)) if deployment.replicas() != 0 => unavailable.min(deployment.replicas()),
         _ => 0,
     }
 }
 
-/// How many pods more than wanted there may be. May well be more than are wanted.
+/// Returns the maximum number of pods above `spec.replicas`. 0 if not a rolling update.
+///
+/// Upstream counterpart: `MaxSurge`.
 pub fn max_surge(deployment: &Deployment) -> i32 {
-    bounds(deployment).map_or(0, |(surge, _)| surge)
+    fenceposts(deployment).map_or(0, |(surge, _)| surge)
 }
 
-/// How many pods must be available at all times; zero where pods are not replaced step by step.
-pub fn min_available(deployment: &Deployment) -> i32 {
-    if !is_rolling_update(deployment) {
-        return 0;
-    }
+/// Returns the maximum number of pods during a rollout: `spec.replicas + maxSurge`.
+pub fn max_total_replicas(deployment: &Deployment) -> i32 {
+    deployment.replicas().wrapping_add(max_surge(deployment))
+}
+
+/// Returns the number of available pods from which the Deployment is `Available`: `spec.replicas - maxUnavailable`.
+///
+/// Differs from [`min_available`] for a Recreate: its Deployment is `Available` if all pods are.
+pub fn availability_threshold(deployment: &Deployment) -> i32 {
     deployment.replicas().wrapping_sub(max_unavailable(deployment))
 }
 
-/// How large the new ReplicaSet should be now, given that `all` exist, of which it is one.
+/// Returns the number of available pods that a rolling update keeps. 0 if not a rolling update.
 ///
-/// A rolling update fills the room under size and surge, a Recreate takes the whole size.
+/// Upstream counterpart: `MinAvailable`.
+pub fn min_available(deployment: &Deployment) -> i32 {
+    if is_rolling_update(deployment) { availability_threshold(deployment) } else { 0 }
+}
+
+/// Returns the size of the new ReplicaSet that the bounds permit.
+///
+/// `new_rs_replicas` is its present size, `total_replicas` the present size of all ReplicaSets together. With a rolling
+/// update the size is
+///
+/// ```text
+/// new_rs_replicas + min(replicas + maxSurge - total_replicas, replicas - new_rs_replicas)
+/// ```
+///
+/// and unchanged if `total_replicas` has reached `replicas + maxSurge`. With a Recreate it is `replicas`.
+///
+/// Example: 10 replicas, `maxSurge: 3`, 8 old pods and 3 new ones. At most 13 pods are permitted and 11 exist, so the new
+/// ReplicaSet grows by min(2, 7) = 2 to 5.
+///
+/// Upstream counterpart: `NewRSNewReplicas`.
 ///
 /// # Errors
 ///
-/// When the strategy is not one of these, or has no usable surge.
-pub fn new_rs_new_replicas<'a>(
+/// If the strategy type is unknown, or if `maxSurge` of a rolling update is missing or invalid.
+pub fn new_rs_new_replicas(
     deployment: &Deployment,
-    all: impl IntoIterator<Item = &'a ReplicaSet>,
-    new: &ReplicaSet,
+    new_rs_replicas: i32,
+    total_replicas: i32,
 ) -> Result<i32, StrategyError> {
     match deployment.spec.strategy.type_.as_str() {
         ROLLING_UPDATE => {
             let desired = deployment.replicas();
-            let surge = deployment
-                .spec
-                .strategy
-                .rolling_update
-                .as_ref()
+            let rolling_update = deployment.spec.strategy.rolling_update.as_ref();
+            let max_surge = rolling_update
                 .and_then(|rolling| rolling.max_surge.as_ref())
-                .ok_or(StrategyError::NoSurge)?
+                .ok_or(StrategyError::MissingMaxSurge)?
                 .scaled(desired, Round::Up)?;
-            let (current, limit) = (replica_count(all), desired.wrapping_add(surge));
-            let size = new.replicas();
-            if current >= limit {
-                return Ok(size);
+            let max_total = desired.wrapping_add(max_surge);
+            if total_replicas >= max_total {
+                return Ok(new_rs_replicas);
             }
-            let room = limit.wrapping_sub(current);
-            Ok(size.wrapping_add(room.min(desired.wrapping_sub(size))))
+            let scale_up_count =
+                max_total.wrapping_sub(total_replicas).min(desired.wrapping_sub(new_rs_replicas));
+            Ok(new_rs_replicas.wrapping_add(scale_up_count))
         }
         RECREATE => Ok(deployment.replicas()),
-        other => Err(StrategyError::Type(other.to_owned())),
+        other => Err(StrategyError::UnknownType(other.to_owned())),
     }
 }
 

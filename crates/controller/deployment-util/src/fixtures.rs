@@ -1,4 +1,4 @@
-//! Objects for tests.
+//! Test objects.
 
 use kcm_api::{Deployment, IntOrString, PodTemplate, ReplicaSet, RollingUpdate};
 use serde_json::json;

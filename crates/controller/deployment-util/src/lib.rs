@@ -1,26 +1,22 @@
-//! What a Deployment's state means, as pure functions: which ReplicaSet is the new one, how many pods may be
-//! missing, how a change of size is shared out, whether a rollout moves, is done or is stuck.
+//! Pure functions on Deployments and their ReplicaSets.
 //!
-//! *Upstream counterpart:* `pkg/controller/deployment/util`.
+//! *Upstream counterpart:* `pkg/controller/deployment/util`. *Behaviour:* `docs/behaviour/deployment.md`.
 //!
-//! One file, one subject:
-//!
-//! | module | subject |
+//! | Module | Subject |
 //! |---|---|
-//! | [`annotations`] | what the controller keeps on ReplicaSets, and what travels there from the Deployment |
-//! | [`revisions`] | numbering of ReplicaSets and the history of their numbers |
-//! | [`conditions`] | conditions, their reasons, and how they replace one another |
-//! | [`fenceposts`] | how many pods there may be at most, and must be at least |
-//! | [`proportions`] | how a change of size in mid-rollout is shared out |
-//! | [`replica_sets`] | which ReplicaSet is new, which are old, which count |
-//! | [`sort`] | orders of ReplicaSets |
+//! | [`annotations`] | annotations of the controller, and those copied from the Deployment |
+//! | [`conditions`] | conditions of a Deployment |
+//! | [`fenceposts`] | bounds of a rolling update |
+//! | [`names`] | name of a new ReplicaSet |
+//! | [`proportions`] | proportional scaling |
+//! | [`replica_sets`] | new and old ReplicaSets, and their totals |
+//! | [`revisions`] | revisions and their history |
 //! | [`rollout`] | complete, progressing, timed out |
-//! | [`names`] | the name of a new ReplicaSet |
+//! | [`sort`] | orders of ReplicaSets |
 //!
-//! Counts are `i32` and wrap as upstream's do, so that no spec, however absurd, is decided differently or ends
-//! in a panic (US-4.15).
+//! Numbers of replicas are `i32` and wrap on overflow, as upstream (US-4.15).
 //!
-//! *What must not live here:* async, I/O, clocks (the time is an argument), decisions about what to write.
+//! This crate contains no I/O and no logging. The current time is a parameter.
 
 pub mod annotations;
 pub mod conditions;

@@ -1,81 +1,100 @@
-//! How a change of size in mid-rollout is shared out between the ReplicaSets that have pods.
+//! Proportional scaling: distributes a change of the Deployment's size over its active ReplicaSets during a rollout.
+
+use std::sync::Arc;
 
 use kcm_api::{Deployment, ReplicaSet};
 
-use crate::{annotations, fenceposts::max_surge};
+use crate::{annotations, fenceposts::max_total_replicas};
 
-/// By how much `replica_set` should change if all were exact: its part of the Deployment's old size, taken of
-/// the new size.
+/// Returns the new size of each of `replica_sets`, which together change by `replicas_to_add` (negative to scale down).
 ///
-/// Upstream counterpart: `getReplicaSetFraction`. The old size is the one noted on the ReplicaSet when it was
-/// last scaled; without a note, or with a zero one, the Deployment's number of pods stands in for it.
-pub fn replica_set_fraction(replica_set: &ReplicaSet, deployment: &Deployment) -> i32 {
-    let (desired, size) = (deployment.replicas(), replica_set.replicas());
-    if desired == 0 {
-        return size.wrapping_neg();
-    }
-    let before = match annotations::max_replicas(replica_set) {
-        None | Some(0) => deployment.status.replicas,
-        Some(max) => max,
-    };
-    if before == 0 {
-        return 0;
-    }
-    let now = desired.wrapping_add(max_surge(deployment));
-    // The product wraps as an i32 before it becomes a float, as upstream's does (US-4.8b).
-    let exact = f64::from(size.wrapping_mul(now)) / f64::from(before);
-    round_half_away_from_zero(exact).wrapping_sub(size)
-}
-
-/// By how much `replica_set` changes, when `to_add` pods are to be added in all and `added` have been given to
-/// others. Both are negative when pods are to go.
+/// Each ReplicaSet, in this order, changes by
 ///
-/// Upstream counterpart: `GetReplicaSetProportion`. Never more than is left to be given.
-pub fn replica_set_proportion(
-    replica_set: &ReplicaSet,
-    deployment: &Deployment,
-    to_add: i32,
-    added: i32,
-) -> i32 {
-    if replica_set.replicas() == 0 || to_add == 0 || to_add == added {
-        return 0;
-    }
-    let fraction = replica_set_fraction(replica_set, deployment);
-    let left = to_add.wrapping_sub(added);
-    if to_add > 0 { fraction.min(left) } else { fraction.max(left) }
-}
-
-/// The new size of each of `sets`, which share a change by `to_add` pods in this order.
+/// ```text
+/// fraction = round(size * (replicas + maxSurge) / old_max_replicas) - size
+/// ```
 ///
-/// Upstream counterpart: the second half of `scale`. What rounding leaves over goes to the first, which by the
-/// caller's order is the largest; none gets a negative size for it.
+/// limited to what remains of `replicas_to_add`. `old_max_replicas` is the annotation
+/// [`MAX_REPLICAS`](annotations::MAX_REPLICAS), written when the ReplicaSet was last scaled. If it is missing, 0 or
+/// invalid, the Deployment's `status.replicas` is used. The first ReplicaSet, by the caller's order the largest, also
+/// receives what rounding leaves over. No size becomes negative by that.
+///
+/// Example: a Deployment with `maxSurge: 3` is scaled from 10 to 30 replicas. Its ReplicaSets have 8 and 5 pods, and both
+/// have the annotation 13. 33 pods are permitted, so 20 are added:
+///
+/// * first: `round(8 * 33 / 13) - 8 = 20 - 8 = 12`
+/// * second: `round(5 * 33 / 13) - 5 = 13 - 5 = 8`
+///
+/// The sizes are 20 and 13, and nothing is left over.
+///
+/// Upstream counterpart: the second half of `scale`.
 pub fn proportional_sizes<'a>(
     deployment: &Deployment,
-    sets: impl IntoIterator<Item = &'a ReplicaSet>,
-    to_add: i32,
+    replica_sets: impl IntoIterator<Item = &'a Arc<ReplicaSet>>,
+    replicas_to_add: i32,
 ) -> Vec<i32> {
-    let mut added = 0_i32;
-    let mut sizes: Vec<i32> = sets
+    let mut replicas_added = 0_i32;
+    let mut sizes: Vec<i32> = replica_sets
         .into_iter()
         .map(|set| {
-            let part = replica_set_proportion(set, deployment, to_add, added);
-            added = added.wrapping_add(part);
-            set.replicas().wrapping_add(part)
+            let proportion = replica_set_proportion(set, deployment, replicas_to_add, replicas_added);
+            replicas_added = replicas_added.wrapping_add(proportion);
+            set.replicas().wrapping_add(proportion)
         })
         .collect();
-    if to_add != 0
+    if replicas_to_add != 0
         && let Some(first) = sizes.first_mut()
     {
-        *first = first.wrapping_add(to_add.wrapping_sub(added)).max(0);
+        let leftover = replicas_to_add.wrapping_sub(replicas_added);
+        *first = first.wrapping_add(leftover).max(0);
     }
     sizes
 }
 
+/// Returns the change of `replica_set`, limited to what `replicas_added` leaves of `replicas_to_add`.
+///
+/// Upstream counterpart: `GetReplicaSetProportion`.
+fn replica_set_proportion(
+    replica_set: &ReplicaSet,
+    deployment: &Deployment,
+    replicas_to_add: i32,
+    replicas_added: i32,
+) -> i32 {
+    if replica_set.replicas() == 0 || replicas_to_add == 0 || replicas_to_add == replicas_added {
+        return 0;
+    }
+    let fraction = replica_set_fraction(replica_set, deployment);
+    let allowed = replicas_to_add.wrapping_sub(replicas_added);
+    if replicas_to_add > 0 { fraction.min(allowed) } else { fraction.max(allowed) }
+}
+
+/// Returns the change of `replica_set` that keeps its share of the pods.
+///
+/// Upstream counterpart: `getReplicaSetFraction`.
+fn replica_set_fraction(replica_set: &ReplicaSet, deployment: &Deployment) -> i32 {
+    let size = replica_set.replicas();
+    if deployment.replicas() == 0 {
+        return size.wrapping_neg();
+    }
+    let old_max_replicas = match annotations::max_replicas(replica_set) {
+        Err(_) | Ok(None | Some(0)) => deployment.status.replicas,
+        Ok(Some(max_replicas)) => max_replicas,
+    };
+    if old_max_replicas == 0 {
+        return 0;
+    }
+    // The product wraps as an `i32` before the division, as upstream (US-4.8b).
+    let product = size.wrapping_mul(max_total_replicas(deployment));
+    round_to_i32(f64::from(product) / f64::from(old_max_replicas)).wrapping_sub(size)
+}
+
+/// Rounds to the nearest integer, and halves away from zero.
+///
 /// Upstream counterpart: `integer.RoundToInt32`.
-fn round_half_away_from_zero(value: f64) -> i32 {
-    // Not `f64::round`, which differs from this in the last bit below one half.
+fn round_to_i32(value: f64) -> i32 {
+    // Differs from `f64::round` for the largest number below 0.5.
     let shifted = if value < 0.0 { value - 0.5 } else { value + 0.5 };
-    #[expect(clippy::cast_possible_truncation, reason = "truncation is what is meant")]
+    #[expect(clippy::cast_possible_truncation, reason = "upstream truncates, too")]
     let truncated = shifted as i32;
     truncated
 }

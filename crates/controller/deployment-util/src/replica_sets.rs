@@ -1,4 +1,4 @@
-//! Which ReplicaSet of a Deployment is the new one, which are old, and what they add up to.
+//! New and old ReplicaSets of a Deployment, and their totals.
 
 use std::sync::Arc;
 
@@ -6,20 +6,21 @@ use kcm_api::{Deployment, LabelSelector, ReplicaSet, Selector};
 
 use crate::{annotations::DESIRED_REPLICAS, sort};
 
-/// The ReplicaSets of one Deployment by role.
+/// The ReplicaSets of one Deployment, split into the new one and the old ones.
 #[derive(Debug, Clone, Default)]
-pub struct Roles {
-    /// The one that has the Deployment's template, the hash label aside; of several, the oldest.
+pub struct ReplicaSetSplit {
+    /// Oldest ReplicaSet whose template equals the Deployment's, apart from the hash label.
     pub new: Option<Arc<ReplicaSet>>,
-    /// All others, the oldest first, also those without pods.
+    /// All other ReplicaSets, oldest first, including those without pods.
     pub old: Vec<Arc<ReplicaSet>>,
 }
 
-impl Roles {
-    /// Tells which of `replica_sets` is the new one.
+impl ReplicaSetSplit {
+    /// Splits `replica_sets`.
     ///
-    /// Upstream counterparts: `FindNewReplicaSet` and `FindOldReplicaSets`. The hash in the name takes no part
-    /// in it: it differs between versions of Kubernetes, the template does not (US-4.8).
+    /// The hash in a ReplicaSet's name is not compared: it differs between versions of Kubernetes (US-4.8).
+    ///
+    /// Upstream counterparts: `FindNewReplicaSet` and `FindOldReplicaSets`.
     pub fn find(deployment: &Deployment, replica_sets: &[Arc<ReplicaSet>]) -> Self {
         let mut old = replica_sets.to_vec();
         sort::by_creation(&mut old);
@@ -28,106 +29,121 @@ impl Roles {
         Self { new, old }
     }
 
-    /// The old ones in their order, then the new one.
+    /// Returns the old ReplicaSets in their order, and then the new one.
     pub fn all(&self) -> impl Iterator<Item = &Arc<ReplicaSet>> + Clone {
         self.old.iter().chain(&self.new)
     }
 
-    /// The same, to be looked at.
-    pub fn iter(&self) -> impl Iterator<Item = &ReplicaSet> + Clone {
-        self.all().map(|set| &**set)
+    /// Returns the old ReplicaSets that are [active](is_active), oldest first.
+    ///
+    /// Upstream counterpart: `FilterActiveReplicaSets`.
+    pub fn active_old(&self) -> impl DoubleEndedIterator<Item = &Arc<ReplicaSet>> {
+        self.old.iter().filter(|set| is_active(set))
     }
 }
 
-/// Whether a ReplicaSet is meant to have pods.
+/// Returns `true` if `spec.replicas` of the ReplicaSet is positive.
 pub fn is_active(replica_set: &ReplicaSet) -> bool {
     replica_set.replicas() > 0
 }
 
-/// The only ReplicaSet that is meant to have pods; if none is, the new one, or else the newest of the old.
-/// `None` when there are several, or none at all.
+/// Returns the only active ReplicaSet. If none is active, returns the new one, or else the newest old one.
+///
+/// Returns `None` if several are active or if there are none.
 ///
 /// Upstream counterpart: `FindActiveOrLatest`.
-pub fn find_active_or_latest(roles: &Roles) -> Option<&Arc<ReplicaSet>> {
-    let mut active = roles.all().filter(|set| is_active(set));
+pub fn find_active_or_latest(replica_sets: &ReplicaSetSplit) -> Option<&Arc<ReplicaSet>> {
+    let mut active = replica_sets.all().filter(|set| is_active(set));
     match (active.next(), active.next()) {
         (Some(only), None) => Some(only),
         (Some(_), Some(_)) => None,
-        (None, _) => roles.new.as_ref().or_else(|| {
-            // `max_by` would do, but of equals it takes the last: with names in play there are none.
-            roles.old.iter().max_by(|a, b| sort::creation_order(a, b))
-        }),
+        (None, _) => replica_sets
+            .new
+            .as_ref()
+            .or_else(|| replica_sets.old.iter().max_by(|a, b| sort::creation_order(a, b))),
     }
 }
 
-/// Whether the new ReplicaSet has all the pods that the Deployment wants, available, and knows that it is all.
+/// Returns `true` if the new ReplicaSet was scaled to the size of the Deployment and all its pods are available.
 ///
-/// Upstream counterpart: `IsSaturated`. The number noted on the ReplicaSet counts too: without it, one that
-/// was just scaled for another size would pass for complete.
-pub fn is_saturated(deployment: &Deployment, new: Option<&ReplicaSet>) -> bool {
-    let Some(new) = new else { return false };
-    let desired = deployment.replicas();
-    let noted = new.metadata.annotations.get(DESIRED_REPLICAS).and_then(|text| text.parse::<i64>().ok());
-    #[expect(clippy::cast_possible_truncation, reason = "upstream narrows an int to an int32 too")]
-    let noted = noted.map(|number| number as i32);
-    new.replicas() == desired && noted == Some(desired) && new.status.available_replicas == desired
+/// The annotation [`DESIRED_REPLICAS`] must equal the size, too. Otherwise the ReplicaSet was last scaled for another
+/// size of the Deployment.
+///
+/// Upstream counterpart: `IsSaturated`.
+pub fn is_saturated(deployment: &Deployment, new_rs: Option<&ReplicaSet>) -> bool {
+    let Some(new_rs) = new_rs else { return false };
+    let annotation =
+        new_rs.metadata.annotations.get(DESIRED_REPLICAS).and_then(|text| text.parse::<i64>().ok());
+    #[expect(clippy::cast_possible_truncation, reason = "upstream converts an int to an int32")]
+    let desired_replicas = annotation.map(|number| number as i32);
+    let replicas = deployment.replicas();
+    new_rs.replicas() == replicas
+        && desired_replicas == Some(replicas)
+        && new_rs.status.available_replicas == replicas
 }
 
-/// How many pods are asked for.
+/// Returns the sum of `spec.replicas`.
 ///
 /// Upstream counterpart: `GetReplicaCountForReplicaSets`.
-pub fn replica_count<'a>(sets: impl IntoIterator<Item = &'a ReplicaSet>) -> i32 {
-    sum(sets, ReplicaSet::replicas)
+pub fn replica_count<'a>(replica_sets: impl IntoIterator<Item = &'a Arc<ReplicaSet>>) -> i32 {
+    sum(replica_sets, ReplicaSet::replicas)
 }
 
-/// How many pods there were when last counted.
+/// Returns the sum of `status.replicas`.
 ///
 /// Upstream counterpart: `GetActualReplicaCountForReplicaSets`.
-pub fn actual_replica_count<'a>(sets: impl IntoIterator<Item = &'a ReplicaSet>) -> i32 {
-    sum(sets, |set| set.status.replicas)
+pub fn actual_replica_count<'a>(replica_sets: impl IntoIterator<Item = &'a Arc<ReplicaSet>>) -> i32 {
+    sum(replica_sets, |set| set.status.replicas)
 }
 
-/// How many of them were ready.
+/// Returns the sum of `status.readyReplicas`.
 ///
 /// Upstream counterpart: `GetReadyReplicaCountForReplicaSets`.
-pub fn ready_replica_count<'a>(sets: impl IntoIterator<Item = &'a ReplicaSet>) -> i32 {
-    sum(sets, |set| set.status.ready_replicas)
+pub fn ready_replica_count<'a>(replica_sets: impl IntoIterator<Item = &'a Arc<ReplicaSet>>) -> i32 {
+    sum(replica_sets, |set| set.status.ready_replicas)
 }
 
-/// How many of them were available.
+/// Returns the sum of `status.availableReplicas`.
 ///
 /// Upstream counterpart: `GetAvailableReplicaCountForReplicaSets`.
-pub fn available_replica_count<'a>(sets: impl IntoIterator<Item = &'a ReplicaSet>) -> i32 {
-    sum(sets, |set| set.status.available_replicas)
+pub fn available_replica_count<'a>(replica_sets: impl IntoIterator<Item = &'a Arc<ReplicaSet>>) -> i32 {
+    sum(replica_sets, |set| set.status.available_replicas)
 }
 
-/// How many pods are on their way out; `None` when a ReplicaSet that has been looked at does not say.
+/// Returns the sum of `status.terminatingReplicas`, or `None` if an observed ReplicaSet has no such field.
 ///
-/// Upstream counterpart: `GetTerminatingReplicaCountForReplicaSets`. One that nobody has looked at yet is
-/// passed over: it has none.
-pub fn terminating_replica_count<'a>(sets: impl IntoIterator<Item = &'a ReplicaSet>) -> Option<i32> {
-    sets.into_iter().try_fold(0_i32, |total, set| match set.status.terminating_replicas {
+/// A ReplicaSet that its controller has not observed yet counts as 0.
+///
+/// Upstream counterpart: `GetTerminatingReplicaCountForReplicaSets`.
+pub fn terminating_replica_count<'a>(
+    replica_sets: impl IntoIterator<Item = &'a Arc<ReplicaSet>>,
+) -> Option<i32> {
+    replica_sets.into_iter().try_fold(0_i32, |total, set| match set.status.terminating_replicas {
         Some(count) => Some(total.wrapping_add(count)),
         None if set.status.observed_generation == 0 => Some(total),
         None => None,
     })
 }
 
-fn sum<'a>(sets: impl IntoIterator<Item = &'a ReplicaSet>, count: impl Fn(&ReplicaSet) -> i32) -> i32 {
-    sets.into_iter().fold(0, |total, set| total.wrapping_add(count(set)))
+fn sum<'a>(
+    replica_sets: impl IntoIterator<Item = &'a Arc<ReplicaSet>>,
+    count: impl Fn(&ReplicaSet) -> i32,
+) -> i32 {
+    replica_sets.into_iter().fold(0, |total, set| total.wrapping_add(count(set)))
 }
 
-/// Whether a selector was given and asks for nothing, and so would take every pod there is.
+/// Returns `true` if `selector` is set and empty, so that it matches every object.
 ///
-/// Upstream compares with the zero `LabelSelector`; a missing selector is not the same, it takes none.
+/// A missing selector matches none. Upstream compares with the zero `LabelSelector`.
 pub fn selects_everything(selector: Option<&LabelSelector>) -> bool {
     selector.is_some_and(|s| s.match_labels.is_empty() && s.match_expressions.is_empty())
 }
 
-/// Those of `deployments` that would take `replica_set`, going by its labels.
+/// Returns the Deployments whose selector matches the labels of `replica_set`.
 ///
-/// Upstream counterpart: `GetDeploymentsForReplicaSet`, where finding none is an error. A ReplicaSet without
-/// labels is taken by none; a Deployment whose selector is empty or cannot be parsed takes none.
+/// A ReplicaSet without labels is matched by none. An empty or invalid selector matches none.
+///
+/// Upstream counterpart: `GetDeploymentsForReplicaSet`, which returns an error if there are none.
 pub fn deployments_for_replica_set<'a>(
     deployments: impl IntoIterator<Item = &'a Arc<Deployment>>,
     replica_set: &ReplicaSet,
@@ -136,12 +152,12 @@ pub fn deployments_for_replica_set<'a>(
     if labels.is_empty() {
         return Vec::new();
     }
-    let takes = |deployment: &&Arc<Deployment>| {
+    let matches = |deployment: &&Arc<Deployment>| {
         deployment.metadata.namespace == replica_set.metadata.namespace
             && Selector::new(deployment.spec.selector.as_ref())
                 .is_ok_and(|selector| !selector.is_empty() && selector.matches(labels))
     };
-    deployments.into_iter().filter(takes).collect()
+    deployments.into_iter().filter(matches).collect()
 }
 
 #[cfg(test)]

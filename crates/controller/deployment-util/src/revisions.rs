@@ -1,52 +1,64 @@
-//! Numbering of ReplicaSets: the newest template has the highest number.
+//! Revisions of ReplicaSets: the ReplicaSet with the Deployment's template has the highest.
 
-use std::num::ParseIntError;
+use std::{num::ParseIntError, sync::Arc};
 
 use kcm_api::{Annotations, Deployment, ObjectMeta, ReplicaSet};
 
 use crate::{
     annotations::{REVISION, REVISION_HISTORY, copy_deployment_annotations, set_replicas_annotations},
-    fenceposts::max_surge,
+    fenceposts::max_total_replicas,
 };
 
-/// How long the history of a ReplicaSet's numbers may get, in characters.
+/// Maximum length of the revision history of a ReplicaSet, in bytes.
+///
+/// Upstream counterpart: `maxRevHistoryLengthInChars`.
 pub const MAX_HISTORY_LENGTH: usize = 2000;
 
-/// The number of an object's template; 0 where it has none yet.
+/// Returns the revision of an object, or 0 if it has none.
+///
+/// Upstream counterpart: `Revision`.
 ///
 /// # Errors
 ///
-/// When the annotation is no number.
+/// If the annotation is not an integer.
 pub fn revision(metadata: &ObjectMeta) -> Result<i64, ParseIntError> {
     metadata.annotations.get(REVISION).map_or(Ok(0), |text| text.parse())
 }
 
-/// The highest number there is; 0 without any. What is no number is passed over.
-pub fn max_revision<'a>(replica_sets: impl IntoIterator<Item = &'a ReplicaSet>) -> i64 {
-    numbers(replica_sets).fold(0, i64::max)
+/// Returns the highest revision, or 0 if there is none. Invalid revisions are skipped.
+///
+/// Upstream counterpart: `MaxRevision`.
+pub fn max_revision<'a>(replica_sets: impl IntoIterator<Item = &'a Arc<ReplicaSet>>) -> i64 {
+    valid_revisions(replica_sets).fold(0, i64::max)
 }
 
-/// The second highest number, which is the one to go back to; 0 without any.
+/// Returns the second highest revision, or 0 if there is none. Invalid revisions are skipped.
 ///
-/// Two that are both the highest count twice (US-4.14).
-pub fn last_revision<'a>(replica_sets: impl IntoIterator<Item = &'a ReplicaSet>) -> i64 {
+/// If two ReplicaSets have the highest revision, it is also the second highest (US-4.14).
+///
+/// Upstream counterpart: `LastRevision`.
+pub fn last_revision<'a>(replica_sets: impl IntoIterator<Item = &'a Arc<ReplicaSet>>) -> i64 {
     let (mut highest, mut second) = (0, 0);
-    for number in numbers(replica_sets) {
-        if number >= highest {
+    for revision in valid_revisions(replica_sets) {
+        if revision >= highest {
             second = highest;
-            highest = number;
-        } else if number > second {
-            second = number;
+            highest = revision;
+        } else if revision > second {
+            second = revision;
         }
     }
     second
 }
 
-fn numbers<'a>(replica_sets: impl IntoIterator<Item = &'a ReplicaSet>) -> impl Iterator<Item = i64> {
+fn valid_revisions<'a>(
+    replica_sets: impl IntoIterator<Item = &'a Arc<ReplicaSet>>,
+) -> impl Iterator<Item = i64> {
     replica_sets.into_iter().filter_map(|set| revision(&set.metadata).ok())
 }
 
-/// Gives the Deployment the number of its new ReplicaSet, as text and unseen; tells whether that changed it.
+/// Sets the revision of the Deployment to that of its new ReplicaSet. Returns `true` if it has changed.
+///
+/// The text is copied without validation.
 ///
 /// Upstream counterpart: `SetDeploymentRevision`.
 pub fn set_deployment_revision(deployment: &mut Deployment, revision: &str) -> bool {
@@ -58,93 +70,122 @@ pub fn set_deployment_revision(deployment: &mut Deployment, revision: &str) -> b
     differs
 }
 
-/// Whether [`set_deployment_revision`] would change anything: looking costs nothing, changing costs a copy.
-///
-/// A missing annotation and an empty one are the same here, as they are upstream.
+/// Returns `true` if [`set_deployment_revision`] would change the annotation. A missing annotation equals an empty one.
 pub fn deployment_revision_differs(deployment: &Annotations, revision: &str) -> bool {
     deployment.get(REVISION).map_or("", String::as_str) != revision
 }
 
-/// Whether a ReplicaSet exists, or is about to be created.
+/// Existence of the ReplicaSet whose annotations are updated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Existence {
-    /// It exists.
+    /// The ReplicaSet exists.
     Exists,
-    /// It is about to be created: it gets the Deployment's size noted too.
+    /// The ReplicaSet is about to be created. Its annotations include the sizes of the Deployment.
     ToBeCreated,
 }
 
-/// Brings the annotations of the new ReplicaSet up to date; tells whether that is worth a write.
+/// Result of [`set_new_replica_set_annotations`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AnnotationsUpdate {
+    /// `true` if the ReplicaSet must be written.
+    pub needs_write: bool,
+    /// Problem to be logged, if any.
+    pub problem: Option<RevisionProblem>,
+}
+
+/// Problem with a ReplicaSet's revision annotations, which does not prevent the sync.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RevisionProblem {
+    /// The revision of the ReplicaSet is not an integer and was not updated.
+    InvalidRevision {
+        /// Value of the annotation.
+        revision: String,
+        /// Error of the parser.
+        error: ParseIntError,
+    },
+    /// The old revision is longer than the history may be, and was not appended to it.
+    HistoryLimitReached {
+        /// Maximum length in bytes.
+        max_length: usize,
+    },
+}
+
+/// Updates the annotations of the new ReplicaSet.
 ///
-/// Upstream counterpart: `SetNewReplicaSetAnnotations`. Three things happen:
+/// 1. The annotations of the Deployment are copied, apart from those of the controller.
+/// 2. The revision is set to `new_revision` if that is higher. It is never lowered: an old ReplicaSet with a higher
+///    revision may have been deleted since.
+/// 3. A revision that was replaced is appended to the history. Its oldest entries are removed to keep it within
+///    `max_history_length` bytes.
 ///
-/// 1. The Deployment's annotations are copied, all that travel.
-/// 2. The number is raised to `new_revision`, never lowered: an old ReplicaSet with a higher number may have
-///    been cleaned up meanwhile.
-/// 3. If there was a number before, the ReplicaSet is in use for another time, and the old number goes to its
-///    history, which is kept within `max_history_length` characters by dropping its oldest entries.
+/// If the present revision is not an integer, the update ends after step 1 and needs no write, even if annotations were
+/// copied. The API server receives them with the next write (US-4.8).
 ///
-/// An old number that is no integer ends it after the first step, and the answer is then *no* whatever the
-/// first step did: the copies reach the server only with a write that has another reason (US-4.8).
+/// Example: revision 3 of a ReplicaSet with history `1` is replaced by 5 in a rollback. Its history is then `1,3`.
+///
+/// Upstream counterpart: `SetNewReplicaSetAnnotations`.
 pub fn set_new_replica_set_annotations(
     deployment: &Deployment,
     annotations: &mut Annotations,
     new_revision: i64,
     existence: Existence,
     max_history_length: usize,
-) -> bool {
-    let mut changed = copy_deployment_annotations(&deployment.metadata.annotations, annotations);
+) -> AnnotationsUpdate {
+    let mut needs_write = copy_deployment_annotations(&deployment.metadata.annotations, annotations);
+    let mut problem = None;
 
-    let old_text = annotations.get(REVISION).cloned();
-    let old_revision = match old_text.as_deref() {
+    let old_revision_text = annotations.get(REVISION).cloned();
+    let old_revision = match old_revision_text.as_deref() {
         None | Some("") => 0,
         Some(text) => match text.parse::<i64>() {
-            Ok(number) => number,
+            Ok(revision) => revision,
             Err(error) => {
-                tracing::info!(deployment = %deployment.metadata.key(), revision = text, %error,
-                    "Updating replica set revision: old revision is not an integer");
-                return false;
+                let problem = RevisionProblem::InvalidRevision { revision: text.to_owned(), error };
+                return AnnotationsUpdate { needs_write: false, problem: Some(problem) };
             }
         },
     };
     if old_revision < new_revision {
         annotations.insert(REVISION.to_owned(), new_revision.to_string());
-        changed = true;
-        if let Some(old) = &old_text {
-            append_to_history(annotations, old, max_history_length);
+        needs_write = true;
+        if let Some(old_revision) = &old_revision_text {
+            problem = append_to_history(annotations, old_revision, max_history_length);
         }
     }
 
     if existence == Existence::ToBeCreated {
-        let desired = deployment.replicas();
-        changed |=
-            set_replicas_annotations(annotations, desired, desired.wrapping_add(max_surge(deployment)));
+        let (desired, max) = (deployment.replicas(), max_total_replicas(deployment));
+        needs_write |= set_replicas_annotations(annotations, desired, max);
     }
-    changed
+    AnnotationsUpdate { needs_write, problem }
 }
 
-fn append_to_history(annotations: &mut Annotations, old: &str, max_length: usize) {
+fn append_to_history(
+    annotations: &mut Annotations,
+    old_revision: &str,
+    max_length: usize,
+) -> Option<RevisionProblem> {
     let history = annotations.get(REVISION_HISTORY).map_or("", String::as_str);
     let entries: Vec<&str> = history.split(',').collect();
     if entries.first().is_none_or(|first| first.is_empty()) {
-        annotations.insert(REVISION_HISTORY.to_owned(), old.to_owned());
-        return;
+        annotations.insert(REVISION_HISTORY.to_owned(), old_revision.to_owned());
+        return None;
     }
-    let mut length = history.len() + 1 + old.len();
+    let mut length = history.len() + 1 + old_revision.len();
     let mut kept = entries.as_slice();
     while let [oldest, rest @ ..] = kept
         && length > max_length
     {
-        // Each entry goes with its comma; with all of them gone, `old` alone is left.
+        // The comma after the entry is removed, too. Without entries only `old_revision` remains.
         length -= oldest.len() + 1;
         kept = rest;
     }
     if length > max_length {
-        tracing::info!(max_length, "Not appending revision: the history is full");
-        return;
+        return Some(RevisionProblem::HistoryLimitReached { max_length });
     }
-    let joined = kept.iter().copied().chain([old]).collect::<Vec<_>>().join(",");
+    let joined = kept.iter().copied().chain([old_revision]).collect::<Vec<_>>().join(",");
     annotations.insert(REVISION_HISTORY.to_owned(), joined);
+    None
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
-//! Orders of ReplicaSets (US-3.6). All are total as long as names differ, so the result never depends on the
-//! order before.
+//! Orders of ReplicaSets (US-3.6).
+//!
+//! Each order is total if names differ, so that the result does not depend on the order of the input.
 
 use std::{cmp::Ordering, sync::Arc};
 
@@ -7,7 +8,7 @@ use kcm_api::ReplicaSet;
 
 use crate::revisions::revision;
 
-/// Older before younger; of the same second, by name.
+/// Orders by creation time and then by name, oldest first.
 ///
 /// Upstream counterpart: `ReplicaSetsByCreationTimestamp`.
 pub fn creation_order(a: &ReplicaSet, b: &ReplicaSet) -> Ordering {
@@ -16,35 +17,36 @@ pub fn creation_order(a: &ReplicaSet, b: &ReplicaSet) -> Ordering {
 }
 
 /// Sorts by [`creation_order`].
-pub fn by_creation(sets: &mut [Arc<ReplicaSet>]) {
-    sets.sort_by(|a, b| creation_order(a, b));
+pub fn by_creation(replica_sets: &mut [Arc<ReplicaSet>]) {
+    replica_sets.sort_by(|a, b| creation_order(a, b));
 }
 
-/// Larger before smaller; of the same size, older before younger.
+/// Orders by size, largest first, and then by [`creation_order`].
 ///
 /// Upstream counterpart: `ReplicaSetsBySizeOlder`.
 pub fn size_older_order(a: &ReplicaSet, b: &ReplicaSet) -> Ordering {
     b.replicas().cmp(&a.replicas()).then_with(|| creation_order(a, b))
 }
 
-/// Larger before smaller; of the same size, younger before older, names backwards too.
+/// Orders by size, largest first, and then by reverse [`creation_order`].
 ///
 /// Upstream counterpart: `ReplicaSetsBySizeNewer`.
 pub fn size_newer_order(a: &ReplicaSet, b: &ReplicaSet) -> Ordering {
     b.replicas().cmp(&a.replicas()).then_with(|| creation_order(b, a))
 }
 
-/// Sorts by revision, lowest first; without a number as 0.
+/// Sorts by revision, lowest first, and then by [`creation_order`]. A missing revision is 0.
 ///
-/// Upstream counterpart: `ReplicaSetsByRevision`. Equal numbers, and pairs of which one has something that is
-/// no number, go by creation. With the latter the comparison contradicts itself for some threesomes; which
-/// order these then get is arbitrary upstream as well.
-pub fn by_revision(sets: &mut [Arc<ReplicaSet>]) {
-    // Not `sort_by`, which may panic where a comparison contradicts itself.
-    for end in 1..sets.len() {
+/// If either revision of a pair is invalid, the pair is compared by [`creation_order`]. That comparison is not transitive
+/// for some inputs. Their order is arbitrary upstream, too.
+///
+/// Upstream counterpart: `ReplicaSetsByRevision`.
+pub fn by_revision(replica_sets: &mut [Arc<ReplicaSet>]) {
+    // Insertion sort: `sort_by` may panic if the comparison is not transitive.
+    for end in 1..replica_sets.len() {
         let mut at = end;
-        while at > 0 && revision_order(&sets[at - 1], &sets[at]) == Ordering::Greater {
-            sets.swap(at - 1, at);
+        while at > 0 && revision_order(&replica_sets[at - 1], &replica_sets[at]) == Ordering::Greater {
+            replica_sets.swap(at - 1, at);
             at -= 1;
         }
     }
@@ -52,7 +54,7 @@ pub fn by_revision(sets: &mut [Arc<ReplicaSet>]) {
 
 fn revision_order(a: &ReplicaSet, b: &ReplicaSet) -> Ordering {
     match (revision(&a.metadata), revision(&b.metadata)) {
-        (Ok(a_number), Ok(b_number)) => a_number.cmp(&b_number).then_with(|| creation_order(a, b)),
+        (Ok(a_revision), Ok(b_revision)) => a_revision.cmp(&b_revision).then_with(|| creation_order(a, b)),
         _ => creation_order(a, b),
     }
 }
@@ -78,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn order_by_creation_and_by_size_breaks_ties_by_age_and_name() {
+    fn ties_are_broken_by_age_and_name() {
         let sets = [set("b", 2, 1, None), set("c", 1, 5, None), set("a", 2, 1, None)];
         assert_eq!(sorted(&sets, by_creation), "c a b");
         assert_eq!(sorted(&sets, |sets| sets.sort_by(|a, b| size_older_order(a, b))), "c a b");
@@ -86,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn order_by_revision_takes_missing_as_zero_and_what_is_no_number_by_age() {
+    fn by_revision_takes_missing_as_zero_and_invalid_by_age() {
         let sets = [set("a", 1, 0, Some("2")), set("b", 2, 0, None), set("c", 3, 0, Some("1"))];
         assert_eq!(sorted(&sets, by_revision), "b c a");
         let sets = [set("a", 2, 0, Some("1")), set("b", 1, 0, Some("x"))];
@@ -94,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn order_by_revision_that_contradicts_itself_does_not_panic() {
+    fn by_revision_does_not_panic_if_not_transitive() {
         let text = |i: i64| if i % 3 == 0 { "x".to_owned() } else { (i * 7 % 50).to_string() };
         let sets: Vec<_> = (0..60).map(|i| set(&format!("rs-{i}"), i * 31 % 60, 0, Some(&text(i)))).collect();
         let mut shuffled = sets.clone();

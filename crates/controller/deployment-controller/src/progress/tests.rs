@@ -1,6 +1,6 @@
 use std::{collections::BTreeSet, sync::Arc};
 
-use kcm_api::ReplicaSet;
+use kcm_api::{ReplicaSet, Time};
 
 use super::*;
 use crate::{
@@ -128,7 +128,7 @@ impl Rollout {
             (set.status.replicas, set.status.available_replicas) = (replicas, available);
             Arc::new(set)
         };
-        let roles = Roles {
+        let roles = ReplicaSetSplit {
             new: self.new.map(|counts| set("foo", counts)),
             old: self.old.map(|counts| set("bar", counts)).into_iter().collect(),
         };
@@ -267,7 +267,7 @@ fn replica_failure_is_the_new_sets_or_the_first_of_any() {
         });
         Arc::new(set)
     };
-    let reason = |new, old| replica_failure(&Roles { new, old }).map(|condition| condition.reason);
+    let reason = |new, old| replica_failure(&ReplicaSetSplit { new, old }).map(|condition| condition.reason);
     let old = vec![failing("a", "first"), failing("b", "second")];
     assert_eq!(reason(Some(failing("n", "new")), old.clone()).as_deref(), Some("new"));
     assert_eq!(reason(Some(Arc::new(ReplicaSet::default())), old).as_deref(), Some("first"));

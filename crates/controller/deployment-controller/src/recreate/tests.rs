@@ -16,7 +16,7 @@ fn view(running: &[&str]) -> View {
 fn scale_down_old_replica_sets_takes_all_that_have_pods_to_zero() {
     let old = [(1, 3), (2, 0), (3, 5)]
         .map(|(created, size)| Arc::new(replica_set(&format!("old-{created}"), "any", created, size, 0)));
-    let roles = Roles { new: None, old: old.to_vec() };
+    let roles = ReplicaSetSplit { new: None, old: old.to_vec() };
     let (scaled, actions) = decide(&view(&[]), |pass| scale_down_old_replica_sets(pass, &roles));
     assert!(scaled.unwrap());
     let sizes: Vec<_> = actions
@@ -27,7 +27,7 @@ fn scale_down_old_replica_sets_takes_all_that_have_pods_to_zero() {
         })
         .collect();
     assert_eq!(sizes, [("old-1", 0), ("old-3", 0)]);
-    let none = Roles { new: None, old: vec![Arc::clone(&old[1])] };
+    let none = ReplicaSetSplit { new: None, old: vec![Arc::clone(&old[1])] };
     assert!(!decide(&view(&[]), |pass| scale_down_old_replica_sets(pass, &none)).0.unwrap());
 }
 
@@ -39,13 +39,13 @@ fn old_pods_running_goes_by_pods_and_by_what_the_status_says() {
         set.status.replicas = actual;
         Arc::new(set)
     };
-    let of = |roles: &Roles, running: &[&str]| {
+    let of = |roles: &ReplicaSetSplit, running: &[&str]| {
         decide(&view(running), |pass| Ok(old_pods_running(pass, roles))).0.unwrap()
     };
     let new = || Some(set("new", 2));
-    assert!(!of(&Roles { new: new(), old: vec![] }, &["new"]), "those of the new one do not count");
-    assert!(of(&Roles { new: new(), old: vec![set("old", 0)] }, &["old"]), "pods running");
-    assert!(of(&Roles { new: new(), old: vec![set("old", 1)] }, &[]), "pods by its status");
-    assert!(!of(&Roles { new: new(), old: vec![set("old", 0)] }, &[]), "none");
-    assert!(of(&Roles { new: None, old: vec![set("old", 0)] }, &["old"]), "no new one");
+    assert!(!of(&ReplicaSetSplit { new: new(), old: vec![] }, &["new"]), "those of the new one do not count");
+    assert!(of(&ReplicaSetSplit { new: new(), old: vec![set("old", 0)] }, &["old"]), "pods running");
+    assert!(of(&ReplicaSetSplit { new: new(), old: vec![set("old", 1)] }, &[]), "pods by its status");
+    assert!(!of(&ReplicaSetSplit { new: new(), old: vec![set("old", 0)] }, &[]), "none");
+    assert!(of(&ReplicaSetSplit { new: None, old: vec![set("old", 0)] }, &["old"]), "no new one");
 }

@@ -44,7 +44,7 @@ fn reconcile_new_replica_set_all_cases_as_upstream() {
     for (name, surge, old, new, expected) in cases {
         let new = Arc::new(replica_set("new", "any", 2, new, 0));
         let old = vec![Arc::new(replica_set("old", "any", 1, old, 0))];
-        let roles = Roles { new: Some(Arc::clone(&new)), old };
+        let roles = ReplicaSetSplit { new: Some(Arc::clone(&new)), old };
         let view = view(rollout(10, surge, 0));
         let (scaled, actions) = decide(&view, |pass| reconcile_new_replica_set(pass, &roles, &new));
         assert_eq!(scaled.unwrap(), expected.is_some(), "{name}");
@@ -66,7 +66,7 @@ fn reconcile_old_replica_sets_all_cases_as_upstream() {
     for (name, (unavailable, old, new, ready_old, ready_new), expected) in cases {
         let new = Arc::new(replica_set("new", "any", 2, new, ready_new));
         let old = vec![Arc::new(replica_set("old", "any", 1, old, ready_old))];
-        let roles = Roles { new: Some(Arc::clone(&new)), old };
+        let roles = ReplicaSetSplit { new: Some(Arc::clone(&new)), old };
         let view = view(rollout(10, 0, unavailable));
         let (scaled, actions) = decide(&view, |pass| reconcile_old_replica_sets(pass, &roles, &new));
         assert_eq!(scaled.unwrap(), expected.is_some(), "{name}");
@@ -105,7 +105,7 @@ fn scale_down_old_replica_sets_for_rolling_update_all_cases_as_upstream() {
         let new = Arc::new(replica_set("new", "any", 2, 0, 0));
         let old = vec![Arc::new(replica_set("old", "any", 1, old, ready))];
         let d = rollout(10, 0, unavailable);
-        let at_least = 10 - max_unavailable(&d);
+        let at_least = min_available(&d);
         let view = view(d);
         let (count, actions) = decide(&view, |pass| scale_down_old_replica_sets(pass, &old, &new, at_least));
         assert_eq!(count.unwrap() > 0, expected.is_some(), "{name}");
@@ -117,7 +117,7 @@ fn scale_down_old_replica_sets_for_rolling_update_all_cases_as_upstream() {
 fn old_set_with_more_available_pods_than_it_is_to_have_takes_no_step_and_fails_nothing() {
     let new = Arc::new(replica_set("new", "any", 2, 5, 5));
     let old = Arc::new(replica_set("old", "any", 1, 4, 9));
-    let roles = Roles { new: Some(Arc::clone(&new)), old: vec![Arc::clone(&old)] };
+    let roles = ReplicaSetSplit { new: Some(Arc::clone(&new)), old: vec![Arc::clone(&old)] };
     let view = view(rollout(5, 1, 1));
     let (error, _) = decide(&view, |pass| cleanup_unhealthy_replicas(pass, &mut [Arc::clone(&old)], 3));
     let text = "when cleaning up unhealthy replicas, got invalid request to scale down default/old 4 -> 9";
@@ -131,7 +131,7 @@ fn old_set_with_more_available_pods_than_it_is_to_have_takes_no_step_and_fails_n
 fn old_set_that_shrinks_twice_shrinks_from_what_the_server_answered() {
     let new = Arc::new(replica_set("new", "any", 2, 0, 0));
     let old = vec![Arc::new(replica_set("old", "any", 1, 10, 9))];
-    let roles = Roles { new: Some(Arc::clone(&new)), old };
+    let roles = ReplicaSetSplit { new: Some(Arc::clone(&new)), old };
     let view = view(rollout(10, 0, 2));
     let (_, actions) = decide(&view, |pass| reconcile_old_replica_sets(pass, &roles, &new));
     let texts: Vec<String> = actions.iter().map(|planned| planned.action.to_string()).collect();

@@ -52,7 +52,7 @@ fn check(case: &Case) {
         set_replicas_annotations(&mut set.metadata.annotations, noted, noted + case.surge.0);
         sets.push(Arc::new(set));
     }
-    let mut roles = Roles { new: None, old: sets };
+    let mut roles = ReplicaSetSplit { new: None, old: sets };
     if case.new.is_some() {
         roles.new = Some(roles.old.remove(0));
     }
@@ -67,7 +67,7 @@ fn check(case: &Case) {
     let (outcome, actions) = decide(&view, |pass| scale(pass, &roles));
     outcome.unwrap();
     let mut after: BTreeMap<String, i32> =
-        roles.iter().map(|set| (set.metadata.name.to_string(), set.replicas())).collect();
+        roles.all().map(|set| (set.metadata.name.to_string(), set.replicas())).collect();
     for planned in &actions {
         if let Action::UpdateReplicaSet(set) = &planned.action {
             after.insert(set.metadata.name.to_string(), set.replicas());
@@ -234,7 +234,7 @@ fn scale_of_a_single_set_of_the_right_size_leaves_its_notes() {
 
 #[test]
 fn scale_with_a_saturated_new_set_takes_the_rest_down_from_the_newest() {
-    let roles = Roles {
+    let roles = ReplicaSetSplit {
         new: Some(Arc::new({
             let mut set = replica_set("new", "any", 9, 3, 3);
             set_replicas_annotations(&mut set.metadata.annotations, 3, 4);

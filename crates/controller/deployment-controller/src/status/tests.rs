@@ -12,7 +12,7 @@ use crate::{
 fn written(deployment: Deployment, terminating_replicas: bool) -> Option<DeploymentStatus> {
     let mut set = replica_set("web-1", "image:1", 0, 3, 3);
     set.status.terminating_replicas = Some(2);
-    let roles = Roles { new: Some(Arc::new(set)), old: Vec::new() };
+    let roles = ReplicaSetSplit { new: Some(Arc::new(set)), old: Vec::new() };
     let view = View {
         deployment: Arc::new(deployment),
         replica_sets: Vec::new(),

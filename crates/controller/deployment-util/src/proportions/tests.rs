@@ -1,5 +1,3 @@
-use std::sync::Arc;
-
 use proptest::prelude::*;
 
 use super::*;
@@ -9,169 +7,262 @@ use crate::{
     sort,
 };
 
-fn sized(size: i32, max: Option<&str>) -> ReplicaSet {
+fn sized(size: i32, max_replicas: Option<&str>) -> Arc<ReplicaSet> {
     let mut set = replica_set("rs", size);
-    set.metadata.annotations.extend(max.map(|text| (MAX_REPLICAS.to_owned(), text.to_owned())));
-    set
+    set.metadata.annotations.extend(max_replicas.map(|text| (MAX_REPLICAS.to_owned(), text.to_owned())));
+    Arc::new(set)
 }
 
-fn rollout(replicas: i32, surge: i32, status: i32) -> Deployment {
-    let mut d = rolling(replicas, count(surge), count(1));
-    d.status.replicas = status;
+fn rollout(replicas: i32, max_surge: i32, status_replicas: i32) -> Deployment {
+    let mut d = rolling(replicas, count(max_surge), count(1));
+    d.status.replicas = status_replicas;
     d
 }
 
-/// `TestGetReplicaSetFraction`, all nine. The annotation that "is missing" was removed by somebody else.
+/// `TestGetReplicaSetFraction`.
 #[test]
-fn get_replica_set_fraction_all_cases_as_upstream() {
+fn replica_set_fraction_upstream_cases() {
+    struct Case {
+        name: &'static str,
+        replicas: i32,
+        max_surge: i32,
+        status_replicas: i32,
+        size: i32,
+        max_replicas: Option<&'static str>,
+        fraction: i32,
+    }
     let cases = [
-        ("empty deployment always scales to 0", rollout(0, 0, 0), sized(10, None), -10),
-        (
-            "unsynced deployment does not scale when max-replicas annotation is missing",
-            rollout(10, 0, 0),
-            sized(5, None),
-            0,
-        ),
-        (
-            "unsynced deployment does not scale when max-replicas annotation is incorrectly set to 0",
-            rollout(10, 0, 0),
-            sized(5, Some("0")),
-            0,
-        ),
-        (
-            "scale up by 1/5 when max-replicas annotation is missing",
-            rollout(120, 0, 100),
-            sized(50, None),
-            10,
-        ),
-        (
-            "scale up by 1/5 when max-replicas annotation is incorrectly set to 0",
-            rollout(120, 0, 100),
-            sized(50, Some("0")),
-            10,
-        ),
-        (
-            "scale up by 1/5 should increase RS replicas by 1/5",
-            rollout(120, 0, 0),
-            sized(50, Some("100")),
-            10,
-        ),
-        (
-            "scale up with maxSurge by 1/5 should increase RS replicas approximately by 1/5",
-            rollout(120, 10, 0),
-            sized(50, Some("110")),
-            9,
-        ),
-        ("scale down by 1/6 should decrease RS replicas by 1/6", rollout(10, 0, 0), sized(6, Some("12")), -1),
-        (
-            "scale down with maxSurge by 1/6 should decrease RS replicas approximately by 1/6",
-            rollout(100, 10, 0),
-            sized(50, Some("130")),
-            -8,
-        ),
+        Case {
+            name: "empty deployment always scales to 0",
+            replicas: 0,
+            max_surge: 0,
+            status_replicas: 0,
+            size: 10,
+            max_replicas: None,
+            fraction: -10,
+        },
+        Case {
+            name: "unsynced deployment does not scale when max-replicas annotation is missing",
+            replicas: 10,
+            max_surge: 0,
+            status_replicas: 0,
+            size: 5,
+            max_replicas: None,
+            fraction: 0,
+        },
+        Case {
+            name: "unsynced deployment does not scale when max-replicas annotation is incorrectly set to 0",
+            replicas: 10,
+            max_surge: 0,
+            status_replicas: 0,
+            size: 5,
+            max_replicas: Some("0"),
+            fraction: 0,
+        },
+        Case {
+            name: "scale up by 1/5 when max-replicas annotation is missing",
+            replicas: 120,
+            max_surge: 0,
+            status_replicas: 100,
+            size: 50,
+            max_replicas: None,
+            fraction: 10,
+        },
+        Case {
+            name: "scale up by 1/5 when max-replicas annotation is incorrectly set to 0",
+            replicas: 120,
+            max_surge: 0,
+            status_replicas: 100,
+            size: 50,
+            max_replicas: Some("0"),
+            fraction: 10,
+        },
+        Case {
+            name: "scale up by 1/5 should increase RS replicas by 1/5",
+            replicas: 120,
+            max_surge: 0,
+            status_replicas: 0,
+            size: 50,
+            max_replicas: Some("100"),
+            fraction: 10,
+        },
+        Case {
+            name: "scale up with maxSurge by 1/5 should increase RS replicas approximately by 1/5",
+            replicas: 120,
+            max_surge: 10,
+            status_replicas: 0,
+            size: 50,
+            max_replicas: Some("110"),
+            fraction: 9,
+        },
+        Case {
+            name: "scale down by 1/6 should decrease RS replicas by 1/6",
+            replicas: 10,
+            max_surge: 0,
+            status_replicas: 0,
+            size: 6,
+            max_replicas: Some("12"),
+            fraction: -1,
+        },
+        Case {
+            name: "scale down with maxSurge by 1/6 should decrease RS replicas approximately by 1/6",
+            replicas: 100,
+            max_surge: 10,
+            status_replicas: 0,
+            size: 50,
+            max_replicas: Some("130"),
+            fraction: -8,
+        },
     ];
-    for (name, d, set, fraction) in cases {
-        assert_eq!(replica_set_fraction(&set, &d), fraction, "{name}");
+    for case in cases {
+        let d = rollout(case.replicas, case.max_surge, case.status_replicas);
+        let set = sized(case.size, case.max_replicas);
+        assert_eq!(replica_set_fraction(&set, &d), case.fraction, "{}", case.name);
     }
 }
 
 #[test]
-fn proportion_of_nothing_or_with_nothing_left_is_zero() {
-    let d = rollout(20, 0, 10);
-    assert_eq!(replica_set_proportion(&sized(0, Some("10")), &d, 10, 0), 0);
-    assert_eq!(replica_set_proportion(&sized(5, Some("10")), &d, 0, 0), 0);
-    assert_eq!(replica_set_proportion(&sized(5, Some("10")), &d, 5, 5), 0);
-    assert_eq!(replica_set_proportion(&sized(5, Some("10")), &d, 10, 7), 3, "no more than is left");
-}
-
-#[test]
-fn product_beyond_i32_wraps_as_upstream() {
-    // 70,000 × 70,000 is 605,032,704 modulo 2³².
+fn product_wraps_as_upstream() {
+    // 70,000 * 70,000 is 605,032,704 modulo 2^32, and 605,032,704 / 70,000 is 8643.3.
     assert_eq!(replica_set_fraction(&sized(70_000, Some("70000")), &rollout(70_000, 0, 0)), 8643 - 70_000);
 }
 
-#[test]
-fn rounding_takes_halves_away_from_zero() {
-    assert_eq!(round_half_away_from_zero(2.5), 3);
-    assert_eq!(round_half_away_from_zero(-2.5), -3);
-    assert_eq!(round_half_away_from_zero(2.4), 2);
-    assert_eq!(round_half_away_from_zero(f64::from(i32::MAX)), i32::MAX);
-    assert_eq!(round_half_away_from_zero(f64::from(i32::MIN)), i32::MIN);
+mod proportion {
+    use super::*;
+
+    #[test]
+    fn is_zero_without_pods_or_change() {
+        let d = rollout(20, 0, 10);
+        assert_eq!(replica_set_proportion(&sized(0, Some("10")), &d, 10, 0), 0);
+        assert_eq!(replica_set_proportion(&sized(5, Some("10")), &d, 0, 0), 0);
+        assert_eq!(replica_set_proportion(&sized(5, Some("10")), &d, 5, 5), 0);
+    }
+
+    #[test]
+    fn is_limited_to_the_remaining_change() {
+        assert_eq!(replica_set_proportion(&sized(5, Some("10")), &rollout(20, 0, 10), 10, 7), 3);
+    }
 }
 
-/// The sizes of `TestScale`'s proportional cases, each with its surge; the sets from newest to oldest.
 #[test]
-fn proportional_sizes_of_scale_all_cases_as_upstream() {
-    let of = |before: i32, after: i32, surge: (i32, i32), sizes: &[i32]| {
-        let d = rollout(after, surge.1, before);
-        let note = (before + surge.0).to_string();
-        let mut sets: Vec<Arc<ReplicaSet>> = sizes
-            .iter()
-            .enumerate()
-            .map(|(i, size)| {
-                let mut set = sized(*size, Some(&note));
-                // The first is the newest.
-                set.metadata.creation_timestamp =
-                    Some(kcm_api::Time::from_unix(1000 - i64::try_from(i).unwrap()));
-                set.metadata.name = format!("rs-{i}").into();
-                Arc::new(set)
-            })
-            .filter(|set| set.replicas() > 0)
-            .collect();
-        let to_add = after + surge.1 - sets.iter().map(|set| set.replicas()).sum::<i32>();
-        if to_add > 0 {
+fn halves_are_rounded_away_from_zero() {
+    assert_eq!(round_to_i32(2.5), 3);
+    assert_eq!(round_to_i32(-2.5), -3);
+    assert_eq!(round_to_i32(2.4), 2);
+    assert_eq!(round_to_i32(f64::from(i32::MAX)), i32::MAX);
+    assert_eq!(round_to_i32(f64::from(i32::MIN)), i32::MIN);
+}
+
+mod sizes {
+    use super::*;
+
+    /// A Deployment that is scaled during a rollout. Sizes are listed from the newest ReplicaSet to the oldest.
+    struct Case {
+        from: i32,
+        to: i32,
+        old_max_surge: i32,
+        max_surge: i32,
+        sizes: &'static [i32],
+        expected: &'static [i32],
+    }
+
+    fn check(case: &Case) {
+        let d = rollout(case.to, case.max_surge, case.from);
+        let max_replicas = (case.from + case.old_max_surge).to_string();
+        let mut created = 1000;
+        let mut sets: Vec<Arc<ReplicaSet>> = Vec::new();
+        for (position, size) in case.sizes.iter().enumerate() {
+            let mut set = sized(*size, Some(&max_replicas));
+            let metadata = &mut Arc::make_mut(&mut set).metadata;
+            metadata.creation_timestamp = Some(kcm_api::Time::from_unix(created));
+            metadata.name = format!("rs-{position}").into();
+            created -= 1;
+            sets.push(set);
+        }
+        let replicas_to_add = case.to + case.max_surge - sets.iter().map(|set| set.replicas()).sum::<i32>();
+        if replicas_to_add > 0 {
             sets.sort_by(|a, b| sort::size_newer_order(a, b));
         } else {
             sets.sort_by(|a, b| sort::size_older_order(a, b));
         }
-        let new = proportional_sizes(&d, sets.iter().map(|set| &**set), to_add);
-        let mut by_name: Vec<_> = sets.iter().map(|set| set.metadata.name.to_string()).zip(new).collect();
+        let sizes = proportional_sizes(&d, &sets, replicas_to_add);
+        let mut by_name: Vec<_> = sets.iter().map(|set| set.metadata.name.to_string()).zip(sizes).collect();
         by_name.sort();
-        by_name.into_iter().map(|(_, size)| size).collect::<Vec<_>>()
-    };
-    assert_eq!(of(5, 10, (0, 0), &[2, 3]), [4, 6]);
-    assert_eq!(of(5, 3, (0, 0), &[2, 3]), [1, 2]);
-    assert_eq!(of(9, 4, (0, 0), &[8, 1]), [4, 0]);
-    assert_eq!(of(7, 10, (0, 0), &[2, 3, 2]), [3, 4, 3]);
-    assert_eq!(of(13, 8, (0, 0), &[2, 8, 3]), [1, 5, 2]);
-    assert_eq!(of(3, 4, (0, 0), &[1, 1, 1]), [2, 1, 1]);
-    assert_eq!(of(3, 2, (0, 0), &[1, 1, 1]), [1, 1, 0]);
-    assert_eq!(of(4, 5, (0, 0), &[2, 2]), [3, 2]);
-    assert_eq!(of(10, 20, (2, 2), &[6, 6]), [11, 11]);
-    assert_eq!(of(10, 50, (3, 6), &[5, 8]), [22, 34]);
-    assert_eq!(of(10, 14, (0, 0), &[7, 3]), [10, 4]);
+        let sizes: Vec<_> = by_name.into_iter().map(|(_, size)| size).collect();
+        assert_eq!(sizes, case.expected, "{} -> {}", case.from, case.to);
+    }
+
+    const CASE: Case = Case { from: 0, to: 0, old_max_surge: 0, max_surge: 0, sizes: &[], expected: &[] };
+
+    /// Sizes of the proportional cases of `TestScale`.
+    #[test]
+    fn upstream_cases() {
+        let cases = [
+            Case { from: 5, to: 10, sizes: &[2, 3], expected: &[4, 6], ..CASE },
+            Case { from: 5, to: 3, sizes: &[2, 3], expected: &[1, 2], ..CASE },
+            Case { from: 9, to: 4, sizes: &[8, 1], expected: &[4, 0], ..CASE },
+            Case { from: 7, to: 10, sizes: &[2, 3, 2], expected: &[3, 4, 3], ..CASE },
+            Case { from: 13, to: 8, sizes: &[2, 8, 3], expected: &[1, 5, 2], ..CASE },
+            Case { from: 3, to: 4, sizes: &[1, 1, 1], expected: &[2, 1, 1], ..CASE },
+            Case { from: 3, to: 2, sizes: &[1, 1, 1], expected: &[1, 1, 0], ..CASE },
+            Case { from: 4, to: 5, sizes: &[2, 2], expected: &[3, 2], ..CASE },
+            Case { from: 10, to: 14, sizes: &[7, 3], expected: &[10, 4], ..CASE },
+            Case { from: 10, to: 20, old_max_surge: 2, max_surge: 2, sizes: &[6, 6], expected: &[11, 11] },
+            Case { from: 10, to: 50, old_max_surge: 3, max_surge: 6, sizes: &[5, 8], expected: &[22, 34] },
+        ];
+        cases.iter().for_each(check);
+    }
+
+    #[test]
+    fn documented_example() {
+        check(&Case {
+            from: 10,
+            to: 30,
+            old_max_surge: 3,
+            max_surge: 3,
+            sizes: &[8, 5],
+            expected: &[20, 13],
+        });
+    }
 }
 
 proptest! {
-    /// All that is to be added is added, and all that is to go goes as far as there is something to take.
     #[test]
-    fn proportional_sizes_add_up(
-        sizes in prop::collection::vec(1_i32..500, 1..8), after in 1_i32..3000, noted in 0_i32..3000, surge in 0_i32..50,
+    fn changes_add_up(
+        sizes in prop::collection::vec(1_i32..500, 1..8),
+        replicas in 1_i32..3000,
+        max_replicas in 0_i32..3000,
+        max_surge in 0_i32..50,
     ) {
         let total: i32 = sizes.iter().sum();
-        let d = rollout(after, surge, total);
-        let to_add = after + surge - total;
-        // A ReplicaSet that shrinks was noted with a larger size: a smaller one would make it grow.
-        let noted = if to_add < 0 { noted.max(after + surge) } else { noted };
-        let sets: Vec<_> = sizes.iter().map(|size| sized(*size, Some(&noted.to_string()))).collect();
-        let new = proportional_sizes(&d, &sets, to_add);
+        let d = rollout(replicas, max_surge, total);
+        let replicas_to_add = replicas + max_surge - total;
+        // A smaller annotation would let a ReplicaSet grow while others shrink.
+        let max_replicas =
+            if replicas_to_add < 0 { max_replicas.max(replicas + max_surge) } else { max_replicas };
+        let sets: Vec<_> = sizes.iter().map(|size| sized(*size, Some(&max_replicas.to_string()))).collect();
+        let new = proportional_sizes(&d, &sets, replicas_to_add);
         prop_assert!(new.iter().all(|size| *size >= 0), "{new:?}");
         let sum: i32 = new.iter().sum();
-        if to_add >= 0 {
-            prop_assert_eq!(sum, after + surge);
+        if replicas_to_add >= 0 {
+            prop_assert_eq!(sum, replicas + max_surge);
         } else {
-            // The first cannot give more than it has.
-            prop_assert!(sum >= after + surge && sum <= total, "{} of {}", sum, after + surge);
+            // The first ReplicaSet cannot shrink below 0.
+            prop_assert!(sum >= replicas + max_surge && sum <= total, "{} of {}", sum, replicas + max_surge);
         }
     }
 
-    /// No numbers, however absurd, end in a panic.
     #[test]
-    fn proportional_sizes_of_anything_do_not_panic(
-        sizes in prop::collection::vec(any::<i32>(), 0..5), after: i32, noted: i32, surge: i32, status: i32, to_add: i32,
+    fn arbitrary_input_does_not_panic(
+        sizes in prop::collection::vec(any::<i32>(), 0..5),
+        replicas: i32,
+        max_replicas: i32,
+        max_surge: i32,
+        status_replicas: i32,
+        replicas_to_add: i32,
     ) {
-        let d = rollout(after, surge, status);
-        let sets: Vec<_> = sizes.iter().map(|size| sized(*size, Some(&noted.to_string()))).collect();
-        prop_assert_eq!(proportional_sizes(&d, &sets, to_add).len(), sets.len());
+        let d = rollout(replicas, max_surge, status_replicas);
+        let sets: Vec<_> = sizes.iter().map(|size| sized(*size, Some(&max_replicas.to_string()))).collect();
+        prop_assert_eq!(proportional_sizes(&d, &sets, replicas_to_add).len(), sets.len());
     }
 }

@@ -19,9 +19,9 @@ fn names<'a>(sets: impl IntoIterator<Item = &'a Arc<ReplicaSet>>) -> Vec<&'a str
     sets.into_iter().map(|set| &*set.metadata.name).collect()
 }
 
-/// `TestEqualIgnoreHash`, all ten pairs in both orders.
+/// `TestEqualIgnoreHash`, in both orders.
 #[test]
-fn equal_ignore_hash_all_cases_as_upstream() {
+fn equal_ignore_hash_upstream_cases() {
     const HASH: &str = kcm_api::POD_TEMPLATE_HASH_LABEL;
     type Pairs = [(&'static str, &'static str)];
     let of = |name: &str, node: &str, annotations: &Pairs, labels: &Pairs| {
@@ -84,13 +84,13 @@ fn equal_ignore_hash_all_cases_as_upstream() {
     ];
     for (name, former, latter, equal) in cases {
         assert_eq!(former.equal_ignore_hash(&latter), equal, "{name}");
-        assert_eq!(latter.equal_ignore_hash(&former), equal, "{name}, the other way round");
+        assert_eq!(latter.equal_ignore_hash(&former), equal, "{name}, reversed");
     }
 }
 
-/// `TestFindNewReplicaSet`, all three.
+/// `TestFindNewReplicaSet`.
 #[test]
-fn find_new_replica_set_all_cases_as_upstream() {
+fn find_new_replica_set_upstream_cases() {
     let d = deployment(1);
     let (same, other) = (&d.spec.template, template("other"));
     let old = set("old", 5, &other);
@@ -110,13 +110,17 @@ fn find_new_replica_set_all_cases_as_upstream() {
         ("Get nil new ReplicaSet", vec![old], None),
     ];
     for (name, sets, expected) in cases {
-        assert_eq!(Roles::find(&d, &sets).new.as_ref().map(|set| &*set.metadata.name), expected, "{name}");
+        assert_eq!(
+            ReplicaSetSplit::find(&d, &sets).new.as_ref().map(|set| &*set.metadata.name),
+            expected,
+            "{name}"
+        );
     }
 }
 
-/// `TestFindOldReplicaSets`, all four.
+/// `TestFindOldReplicaSets`.
 #[test]
-fn find_old_replica_sets_all_cases_as_upstream() {
+fn find_old_replica_sets_upstream_cases() {
     let d = deployment(1);
     let (same, other) = (&d.spec.template, template("other"));
     let (old, new, older) = (set("old", 5, &other), set("new", 9, same), set("older", 7, same));
@@ -131,21 +135,21 @@ fn find_old_replica_sets_all_cases_as_upstream() {
         ("Get empty old ReplicaSets", vec![new], vec![]),
     ];
     for (name, sets, expected) in cases {
-        assert_eq!(names(&Roles::find(&d, &sets).old), expected, "{name}");
+        assert_eq!(names(&ReplicaSetSplit::find(&d, &sets).old), expected, "{name}");
     }
 }
 
-fn counted(size: i32, actual: i32, terminating: Option<i32>, generation: i64) -> ReplicaSet {
+fn counted(size: i32, actual: i32, terminating: Option<i32>, observed_generation: i64) -> Arc<ReplicaSet> {
     let mut set = replica_set("rs", size);
     set.status.replicas = actual;
     set.status.terminating_replicas = terminating;
-    set.status.observed_generation = generation;
-    set
+    set.status.observed_generation = observed_generation;
+    Arc::new(set)
 }
 
-/// `TestGetReplicaCountForReplicaSets`, all six.
+/// `TestGetReplicaCountForReplicaSets`: desired, actual and terminating replicas.
 #[test]
-fn get_replica_count_for_replica_sets_all_cases_as_upstream() {
+fn replica_count_upstream_cases() {
     let rs1 = counted(1, 2, Some(3), 1);
     let rs2 = counted(2, 3, Some(1), 0);
     let rs3 = counted(3, 0, None, 0);
@@ -164,22 +168,26 @@ fn get_replica_count_for_replica_sets_all_cases_as_upstream() {
         ("none at all", vec![], (0, 0, Some(0))),
     ];
     for (name, sets, expected) in cases {
-        let sets: Vec<ReplicaSet> = sets.into_iter().cloned().collect();
-        let found = (replica_count(&sets), actual_replica_count(&sets), terminating_replica_count(&sets));
+        let sets = sets.into_iter();
+        let found = (
+            replica_count(sets.clone()),
+            actual_replica_count(sets.clone()),
+            terminating_replica_count(sets),
+        );
         assert_eq!(found, expected, "{name}");
     }
 }
 
 #[test]
-fn active_or_latest_is_the_only_active_one_or_the_newest() {
+fn find_active_or_latest_returns_the_only_active_or_the_newest() {
     let sized = |name: &str, created, size| {
         let mut set = replica_set(name, size);
         set.metadata.creation_timestamp = Some(Time::from_unix(created));
         Arc::new(set)
     };
     let of = |new: Option<Arc<ReplicaSet>>, old: Vec<Arc<ReplicaSet>>| {
-        let roles = Roles { new, old };
-        find_active_or_latest(&roles).map(|set| set.metadata.name.to_string())
+        let split = ReplicaSetSplit { new, old };
+        find_active_or_latest(&split).map(|set| set.metadata.name.to_string())
     };
     let old = |a, b| vec![sized("old-a", 1, a), sized("old-b", 2, b)];
     assert_eq!(of(None, vec![]), None);
@@ -189,28 +197,28 @@ fn active_or_latest_is_the_only_active_one_or_the_newest() {
     assert_eq!(of(Some(sized("new", 3, 1)), old(2, 0)), None);
 }
 
-/// `TestAnnotationUtils`: "IsSaturated", and what saturation must not be taken from.
+/// `TestAnnotationUtils`: "IsSaturated".
 #[test]
-fn annotation_utils_is_saturated_needs_size_note_and_availability() {
+fn is_saturated_requires_size_annotation_and_availability() {
     let d = rolling(1, count(0), count(0));
-    let mut set = counted(1, 1, None, 1);
+    let mut set = replica_set("rs", 1);
     set.status.available_replicas = 1;
-    let noted = |set: &ReplicaSet, note: &str| {
+    let annotated = |set: &ReplicaSet, desired_replicas: &str| {
         let mut set = set.clone();
-        set.metadata.annotations.insert(DESIRED_REPLICAS.to_owned(), note.to_owned());
+        set.metadata.annotations.insert(DESIRED_REPLICAS.to_owned(), desired_replicas.to_owned());
         set
     };
-    assert!(is_saturated(&d, Some(&noted(&set, "1"))));
+    assert!(is_saturated(&d, Some(&annotated(&set, "1"))));
     assert!(!is_saturated(&d, None));
-    assert!(!is_saturated(&d, Some(&set)), "no note");
-    assert!(!is_saturated(&d, Some(&noted(&set, "2"))), "noted for another size");
+    assert!(!is_saturated(&d, Some(&set)), "no annotation");
+    assert!(!is_saturated(&d, Some(&annotated(&set, "2"))), "scaled for another size");
     set.status.available_replicas = 0;
-    assert!(!is_saturated(&d, Some(&noted(&set, "1"))), "not available");
+    assert!(!is_saturated(&d, Some(&annotated(&set, "1"))), "not available");
 }
 
-/// `TestGetDeploymentsForReplicaSet`, all five, and selectors that take none.
+/// `TestGetDeploymentsForReplicaSet`.
 #[test]
-fn get_deployments_for_replica_set_goes_by_labels() {
+fn deployments_for_replica_set_upstream_cases() {
     let selecting = |name: &str, selector: serde_json::Value| {
         let mut d = recreate(1);
         d.metadata.name = name.into();
@@ -252,5 +260,5 @@ fn get_deployments_for_replica_set_goes_by_labels() {
         assert_eq!(found.iter().map(|d| &*d.metadata.name).collect::<Vec<_>>(), expected, "{name}");
     }
     assert!(selects_everything(deployments[3].spec.selector.as_ref()));
-    assert!(!selects_everything(deployments[4].spec.selector.as_ref()), "missing takes none");
+    assert!(!selects_everything(deployments[4].spec.selector.as_ref()), "a missing selector");
 }

@@ -6,108 +6,140 @@ use crate::{
     fixtures::{deployment, replica_set},
 };
 
-fn numbered(revision: Option<&str>) -> ReplicaSet {
+fn with_revision(revision: Option<&str>) -> Arc<ReplicaSet> {
     let mut set = replica_set("foo", 1);
     set.metadata.annotations.extend(revision.map(|text| (REVISION.to_owned(), text.to_owned())));
-    set
+    Arc::new(set)
 }
 
-fn all(revisions: &[Option<&str>]) -> Vec<ReplicaSet> {
-    revisions.iter().map(|revision| numbered(*revision)).collect()
+fn with_revisions(revisions: &[Option<&str>]) -> Vec<Arc<ReplicaSet>> {
+    revisions.iter().map(|revision| with_revision(*revision)).collect()
 }
 
-#[test]
-fn max_and_last_revision_pass_over_what_is_no_number() {
-    let sets = all(&[Some("1"), None, Some("x"), Some(""), Some("5"), Some("3")]);
-    assert_eq!((max_revision(&sets), last_revision(&sets)), (5, 3));
+mod highest {
+    use super::*;
+
+    #[test]
+    fn skips_invalid_revisions() {
+        let sets = with_revisions(&[Some("1"), None, Some("x"), Some(""), Some("5"), Some("3")]);
+        assert_eq!((max_revision(&sets), last_revision(&sets)), (5, 3));
+    }
+
+    #[test]
+    fn counts_twice_if_two_have_it() {
+        assert_eq!(last_revision(&with_revisions(&[Some("4"), Some("4"), Some("1")])), 4);
+    }
+
+    #[test]
+    fn defaults_to_zero() {
+        assert_eq!(last_revision(&[]), 0);
+        assert_eq!(last_revision(&with_revisions(&[Some("4")])), 0);
+        assert_eq!(max_revision(&with_revisions(&[Some("-4")])), 0);
+    }
 }
 
-#[test]
-fn last_revision_with_two_highest_is_the_highest() {
-    assert_eq!(last_revision(&all(&[Some("4"), Some("4"), Some("1")])), 4);
-}
+mod new_replica_set_annotations {
+    use super::*;
 
-#[test]
-fn last_revision_of_none_or_one_is_zero() {
-    assert_eq!(last_revision(&[]), 0);
-    assert_eq!(last_revision(&all(&[Some("4")])), 0);
-    assert_eq!(max_revision(&all(&[Some("-4")])), 0);
-}
+    /// Updates the annotations of an existing ReplicaSet with this revision.
+    fn update(d: &Deployment, revision: &str, new_revision: i64) -> (Annotations, AnnotationsUpdate) {
+        let mut annotations = with_revision(Some(revision)).metadata.annotations.clone();
+        let update =
+            set_new_replica_set_annotations(d, &mut annotations, new_revision, Existence::Exists, 2000);
+        (annotations, update)
+    }
 
-/// `TestAnnotationUtils`: "SetNewReplicaSetAnnotations". A limit of five characters holds two entries.
-#[test]
-fn annotation_utils_raising_the_revision_keeps_the_last_two() {
-    let d = deployment(1);
-    let mut set = numbered(Some("10"));
-    for next in 11..=20 {
-        let annotations = &mut set.metadata.annotations;
-        assert!(set_new_replica_set_annotations(&d, annotations, next, Existence::Exists, 5), "{next}");
-        assert_eq!(annotations[REVISION], next.to_string());
-        let expected = if next == 11 { "10".to_owned() } else { format!("{},{}", next - 2, next - 1) };
-        assert_eq!(annotations[REVISION_HISTORY], expected, "{next}");
+    fn written() -> AnnotationsUpdate {
+        AnnotationsUpdate { needs_write: true, problem: None }
+    }
+
+    /// `TestAnnotationUtils`: "SetNewReplicaSetAnnotations". The history has room for two revisions.
+    #[test]
+    fn annotation_utils_upstream_case() {
+        let d = deployment(1);
+        let mut annotations = with_revision(Some("10")).metadata.annotations.clone();
+        for next in 11..=20 {
+            let update = set_new_replica_set_annotations(&d, &mut annotations, next, Existence::Exists, 5);
+            assert_eq!(update, written(), "{next}");
+            assert_eq!(annotations[REVISION], next.to_string());
+            let expected = if next == 11 { "10".to_owned() } else { format!("{},{}", next - 2, next - 1) };
+            assert_eq!(annotations[REVISION_HISTORY], expected, "{next}");
+        }
+    }
+
+    #[test]
+    fn of_a_set_to_be_created_include_the_sizes() {
+        let mut d = deployment(10);
+        d.metadata.annotations.insert("team".to_owned(), "a".to_owned());
+        let mut annotations = Annotations::new();
+        let update = set_new_replica_set_annotations(&d, &mut annotations, 3, Existence::ToBeCreated, 2000);
+        assert_eq!(update, written());
+        let pairs: Vec<_> = annotations.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
+        assert_eq!(pairs, [(DESIRED_REPLICAS, "10"), (MAX_REPLICAS, "10"), (REVISION, "3"), ("team", "a")]);
+    }
+
+    #[test]
+    fn keep_a_higher_revision() {
+        let (annotations, update) = update(&deployment(1), "9", 4);
+        assert_eq!(update, AnnotationsUpdate { needs_write: false, problem: None });
+        assert_eq!(annotations[REVISION], "9");
+    }
+
+    #[test]
+    fn with_an_invalid_revision_are_copied_but_not_written() {
+        let mut d = deployment(1);
+        d.metadata.annotations.insert("team".to_owned(), "a".to_owned());
+        let (annotations, update) = update(&d, "not a number", 4);
+        assert!(!update.needs_write);
+        assert!(matches!(update.problem, Some(RevisionProblem::InvalidRevision { .. })), "{update:?}");
+        assert_eq!(annotations["team"], "a");
+        assert_eq!(annotations[REVISION], "not a number");
+    }
+
+    #[test]
+    fn with_an_empty_revision_have_an_empty_history() {
+        let (annotations, update) = update(&deployment(1), "", 4);
+        assert_eq!(update, written());
+        assert_eq!(annotations[REVISION], "4");
+        assert_eq!(annotations[REVISION_HISTORY], "");
+    }
+
+    #[test]
+    fn omit_a_revision_that_is_longer_than_the_history() {
+        let mut annotations = with_revision(Some("100000")).metadata.annotations.clone();
+        annotations.insert(REVISION_HISTORY.to_owned(), "1".to_owned());
+        let update =
+            set_new_replica_set_annotations(&deployment(1), &mut annotations, 100_001, Existence::Exists, 5);
+        let problem = Some(RevisionProblem::HistoryLimitReached { max_length: 5 });
+        assert_eq!(update, AnnotationsUpdate { needs_write: true, problem });
+        assert_eq!(annotations[REVISION_HISTORY], "1");
+        assert_eq!(annotations[REVISION], "100001");
+    }
+
+    #[test]
+    fn documented_example() {
+        let mut annotations = with_revision(Some("3")).metadata.annotations.clone();
+        annotations.insert(REVISION_HISTORY.to_owned(), "1".to_owned());
+        set_new_replica_set_annotations(&deployment(1), &mut annotations, 5, Existence::Exists, 2000);
+        assert_eq!((&*annotations[REVISION], &*annotations[REVISION_HISTORY]), ("5", "1,3"));
     }
 }
 
 #[test]
-fn annotations_of_a_set_to_be_created_get_number_and_sizes_and_no_history() {
-    let mut d = deployment(10);
-    d.metadata.annotations.insert("team".to_owned(), "a".to_owned());
-    let mut annotations = Annotations::new();
-    assert!(set_new_replica_set_annotations(&d, &mut annotations, 3, Existence::ToBeCreated, 2000));
-    let pairs: Vec<_> = annotations.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
-    assert_eq!(pairs, [(DESIRED_REPLICAS, "10"), (MAX_REPLICAS, "10"), (REVISION, "3"), ("team", "a")]);
-}
-
-#[test]
-fn annotations_with_a_lower_new_number_stay() {
-    let mut annotations = numbered(Some("9")).metadata.annotations;
-    assert!(!set_new_replica_set_annotations(&deployment(1), &mut annotations, 4, Existence::Exists, 2000));
-    assert_eq!(annotations[REVISION], "9");
-}
-
-#[test]
-fn annotations_with_a_number_that_is_none_are_copied_and_said_to_be_unchanged() {
+fn deployment_revision_is_copied_verbatim() {
     let mut d = deployment(1);
-    d.metadata.annotations.insert("team".to_owned(), "a".to_owned());
-    let mut annotations = numbered(Some("not a number")).metadata.annotations;
-    assert!(!set_new_replica_set_annotations(&d, &mut annotations, 4, Existence::Exists, 2000));
-    assert_eq!(annotations["team"], "a");
-    assert_eq!(annotations[REVISION], "not a number");
-}
-
-#[test]
-fn annotations_with_an_empty_number_are_numbered_and_keep_the_empty_text_as_history() {
-    let mut annotations = numbered(Some("")).metadata.annotations;
-    assert!(set_new_replica_set_annotations(&deployment(1), &mut annotations, 4, Existence::Exists, 2000));
-    assert_eq!(annotations[REVISION], "4");
-    assert_eq!(annotations[REVISION_HISTORY], "");
-}
-
-#[test]
-fn history_entry_longer_than_the_limit_is_not_appended() {
-    let mut annotations = numbered(Some("100000")).metadata.annotations;
-    annotations.insert(REVISION_HISTORY.to_owned(), "1".to_owned());
-    assert!(set_new_replica_set_annotations(&deployment(1), &mut annotations, 100_001, Existence::Exists, 5));
-    assert_eq!(annotations[REVISION_HISTORY], "1");
-    assert_eq!(annotations[REVISION], "100001");
-}
-
-#[test]
-fn deployment_revision_is_taken_over_verbatim() {
-    let mut d = deployment(1);
-    assert!(!set_deployment_revision(&mut d, ""), "missing and empty are the same");
+    assert!(!set_deployment_revision(&mut d, ""), "a missing annotation equals an empty one");
     assert!(set_deployment_revision(&mut d, "not a number"));
     assert_eq!(d.metadata.annotations[REVISION], "not a number");
     assert!(!set_deployment_revision(&mut d, "not a number"));
 }
 
 proptest! {
-    /// However often a ReplicaSet is rolled back to, its history stays within the limit and ends with the
-    /// number it had last.
+    /// A history that has changed is within its limit and ends with the previous revision.
     #[test]
     fn history_stays_within_its_limit(limit in 1_usize..60, steps in prop::collection::vec(1_i64..5000, 1..40)) {
         let d = deployment(1);
-        let mut annotations = numbered(Some("1")).metadata.annotations;
+        let mut annotations = with_revision(Some("1")).metadata.annotations.clone();
         let mut current = 1;
         for step in steps {
             let next = current + step;
