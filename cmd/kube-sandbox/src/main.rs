@@ -216,7 +216,10 @@ fn start_logging(verbosity: u8) {
         0 => "warn",
         1 | 2 => "warn,kcm_apiserver::request=info",
         3 => "info",
-        _ => "info,kcm_deployment_controller=debug,kcm_replicaset_controller=debug,kcm_sandbox=debug",
+        _ => {
+            "info,kcm_controller_util=debug,kcm_deployment_controller=debug,kcm_replicaset_controller=debug,\
+             kcm_sandbox=debug"
+        }
     };
     // RUST_LOG says it more precisely, where it is set.
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(filter));

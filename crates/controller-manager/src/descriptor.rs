@@ -93,7 +93,7 @@ fn deployment(context: &Context) -> Runner {
 }
 
 fn replica_set(context: &Context) -> Runner {
-    use kcm_replicaset_controller::{Config, Descriptor, REPLICA_SET, ReplicaSetController};
+    use kcm_replicaset_controller::{Config, KindConfig, REPLICA_SET, ReplicaSetController};
     let client = context.client("replicaset-controller");
     let recorder = context.recorder(&client, REPLICA_SET.component);
     let client = Arc::new(ClusterClient::new(client));
@@ -108,7 +108,7 @@ fn replica_set(context: &Context) -> Runner {
     );
     let features = &context.config().features;
     let controller = ReplicaSetController::new(Config {
-        descriptor: Descriptor {
+        kind_config: KindConfig {
             terminating_replicas: features.deployment_replica_set_terminating_replicas,
             reads_own_writes: features.stale_controller_consistency_replica_set,
             pod_deletion_cost: features.pod_deletion_cost,
@@ -125,7 +125,7 @@ fn replica_set(context: &Context) -> Runner {
 
 /// The ReplicaSet controller once more, over another type (US-5.11).
 fn replication_controller(context: &Context) -> Runner {
-    use kcm_replicaset_controller::{Config, Descriptor, REPLICATION_CONTROLLER, ReplicaSetController};
+    use kcm_replicaset_controller::{Config, KindConfig, REPLICATION_CONTROLLER, ReplicaSetController};
     let client = context.client("replication-controller");
     let recorder = context.recorder(&client, REPLICATION_CONTROLLER.component);
     let controllers = Arc::new(ReplicationControllerClient::new(client.clone()));
@@ -139,7 +139,7 @@ fn replication_controller(context: &Context) -> Runner {
         recorder,
     );
     let controller = ReplicaSetController::new(Config {
-        descriptor: Descriptor {
+        kind_config: KindConfig {
             pod_deletion_cost: context.config().features.pod_deletion_cost,
             ..REPLICATION_CONTROLLER
         },

@@ -1,22 +1,22 @@
-//! What workload controllers have in common, each piece usable on its own.
+//! Shared parts of workload controllers. Each part can be used on its own.
 //!
-//! *Upstream counterparts:* `pkg/controller/controller_utils.go`, `pkg/controller/util/consistency`, and the index
+//! Upstream counterparts: `pkg/controller/controller_utils.go`, `pkg/controller/util/consistency`, and the index
 //! functions and worker loops that upstream's controllers repeat.
 //!
-//! | module | answers |
+//! | Item | Purpose |
 //! |---|---|
-//! | [`control`] | what can a controller do to the cluster? |
-//! | [`pod_manifest`] | what does a pod look like that a template and an owner ask for? |
-//! | [`index`] | which objects does this owner have, without trying every object of the namespace? |
-//! | [`filters`] | which of them count, and in which order? |
-//! | [`ranking`] | which pods go first, and why? |
-//! | [`availability`] | is a pod available, and if not, when will it be? |
-//! | [`consistency`] | has the cache seen what this controller wrote? |
-//! | [`slow_start`] | how to make many requests of which all may fail alike? |
-//! | [`sync_metrics`] | who counts syncs, and what comes of them? |
-//! | [`worker`] | how do keys get from a queue into syncs? |
+//! | [`Controller`], [`Reconciler`] | control loop: informers, work queue, workers, retries |
+//! | [`control`] | requests of controllers to the API server, as traits |
+//! | [`pod_manifest`] | pod of a template and an owner |
+//! | [`index`] | lookup of the objects of an owner without a scan of the namespace |
+//! | [`filters`] | active and terminating pods |
+//! | [`ranking`] | order in which surplus pods are deleted |
+//! | [`availability`] | `minReadySeconds` |
+//! | [`consistency`] | wait until caches contain the controller's own writes |
+//! | [`slow_start`] | requests in growing batches that stop at the first failure |
+//! | [`sync_metrics`] | hooks for metrics of syncs |
 //!
-//! *What must not live here:* HTTP, any one controller's decisions, conditions, statuses.
+//! Not part of this crate: HTTP, decisions of one controller, conditions, statuses.
 
 // In model tests, shuttle chooses the thread that takes a lock.
 #[cfg(feature = "shuttle")]
@@ -25,23 +25,26 @@ extern crate shuttle_dashmap as dashmap;
 pub mod availability;
 pub mod consistency;
 pub mod control;
+mod controller;
 pub mod filters;
 pub mod index;
 pub mod pod_manifest;
 pub mod ranking;
+mod reconciler;
 pub mod slow_start;
 pub mod sync_metrics;
-pub mod worker;
+mod worker;
 
 pub use consistency::{ConsistencyStore, GroupResource, compare_versions};
 pub use control::{DeploymentControl, PodControl, ReplicaSetControl};
+pub use controller::{Controller, ControllerConfig};
 pub use index::{
     deployment_index, deployment_indexers, pod_index, pod_indexers, replica_set_index, replica_set_indexers,
 };
 pub use pod_manifest::{ManifestError, PodManifest};
+pub use reconciler::{ErrorClass, Reconciler, Requeue};
 pub use slow_start::slow_start_batch;
 pub use sync_metrics::{NoSyncMetrics, SyncMetrics, SyncResult};
-pub use worker::run_workers;
 
 #[cfg(test)]
 mod testing;

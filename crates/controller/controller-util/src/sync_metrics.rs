@@ -1,25 +1,25 @@
-//! Who counts syncs.
+//! Hooks for metrics of syncs.
 
 use std::{fmt, time::Duration};
 
-/// What came of a sync.
+/// Result of a sync, as a label of metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum SyncResult {
-    /// It did what there was to do.
+    /// The sync succeeded.
     Success,
-    /// It failed, and will be tried again.
+    /// The sync failed and is retried.
     Error,
-    /// It was put off: a cache does not show yet what this controller wrote itself.
+    /// The sync was skipped because a cache does not contain the controller's own writes yet. It is retried.
     Stale,
-    /// It failed, and will not be tried again before the next event.
+    /// The sync failed and is not retried before the next event.
     Dropped,
 }
 
 impl SyncResult {
-    /// All of them.
+    /// All results.
     pub const ALL: [Self; 4] = [Self::Success, Self::Error, Self::Stale, Self::Dropped];
 
-    /// Its name, as a label's value.
+    /// Label value.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Success => "success",
@@ -30,20 +30,20 @@ impl SyncResult {
     }
 }
 
-/// Is told of each sync of one controller. Methods may be called from any task, and must not block.
+/// Metrics of the syncs of one controller. Methods are called from any task and must not block.
 ///
-/// Upstream has no counterpart: it knows how long a worker had a key, not what came of it.
+/// Upstream has no counterpart: its work queue measures how long a worker processes a key, without the result.
 pub trait SyncMetrics: Send + Sync + 'static {
-    /// A sync has begun.
+    /// A sync has started.
     fn started(&self) {}
 
-    /// A sync has ended. Not told of one that was given up in the middle.
-    fn ended(&self, took: Duration, result: SyncResult) {
-        let _ = (took, result);
+    /// A sync has ended. Not called for a sync that was aborted.
+    fn ended(&self, duration: Duration, result: SyncResult) {
+        let _ = (duration, result);
     }
 }
 
-/// Nobody counts.
+/// [`SyncMetrics`] that discard everything.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NoSyncMetrics;
 

@@ -1,26 +1,24 @@
-//! From a queue into syncs.
+//! Workers that sync the items of a queue.
 
 use kcm_workqueue::RateLimitingQueue;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-/// Runs `sync` for each item of `queue`, up to `workers` at a time, until `stop` is cancelled.
+/// Calls `sync` for each item of `queue`, up to `workers` at a time, until `stop` is cancelled.
 ///
-/// An item is never in two syncs at a time, and is marked done after its sync. What a failed sync means, a retry
-/// or not, is for `sync` to say to the queue. Once `stop` is cancelled the queue is shut down: what is in it
-/// already is still synced, and then this returns.
+/// An item is never in two syncs at a time, and is marked done after its sync. `sync` requeues items. If `stop` is
+/// cancelled, the queue is shut down, the items that it contains are synced, and the function returns.
 ///
-/// Upstream counterpart: the `worker` and `processNextWorkItem` of each controller.
+/// Upstream counterpart: `worker` and `processNextWorkItem` of each controller.
 ///
 /// # Panics
 ///
-/// When a sync panics, as soon as it does, with its payload: a controller that has lost a worker, and maybe
-/// more, is not to go on as if nothing had happened. Upstream's crash handler ends the process, too (US-2.2).
+/// If a sync panics, with its payload. Upstream's crash handler ends the process, too (US-2.2).
 ///
 /// # Cancel safety
 ///
-/// Dropping the future aborts the syncs under way and leaves the queue as it is.
-pub async fn run_workers<T, F, Fut>(
+/// Dropping the future aborts running syncs and does not change the queue.
+pub(crate) async fn run_workers<T, F, Fut>(
     queue: &RateLimitingQueue<T>,
     workers: usize,
     sync: F,
@@ -30,16 +28,17 @@ pub async fn run_workers<T, F, Fut>(
     F: Fn(T) -> Fut + Clone + Send + Sync + 'static,
     Fut: Future<Output = ()> + Send + 'static,
 {
-    let mut running = JoinSet::new();
-    for _ in 0..workers {
-        let (queue, sync) = (queue.clone(), sync.clone());
-        running.spawn(async move {
-            while let Some(item) = queue.get().await {
-                sync(item.clone()).await;
-                queue.done(&item);
+    let mut workers: JoinSet<()> = (0..workers)
+        .map(|_| {
+            let (queue, sync) = (queue.clone(), sync.clone());
+            async move {
+                while let Some(item) = queue.get().await {
+                    sync(item.clone()).await;
+                    queue.done(&item);
+                }
             }
-        });
-    }
+        })
+        .collect();
     let mut stopping = false;
     loop {
         tokio::select! {
@@ -48,7 +47,7 @@ pub async fn run_workers<T, F, Fut>(
                 queue.shut_down();
                 stopping = true;
             }
-            ended = running.join_next() => match ended {
+            ended = workers.join_next() => match ended {
                 None => return,
                 Some(Ok(())) => {}
                 Some(Err(error)) => {
@@ -83,7 +82,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn workers_sync_at_most_as_many_items_at_a_time_as_there_are_workers() {
+    async fn syncs_at_most_one_item_per_worker_at_a_time() {
         let queue = queue();
         (0..10).for_each(|item| queue.add(item));
         let (running, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
@@ -105,7 +104,7 @@ mod tests {
             async move { run_workers(&queue, 3, sync, stop).await }
         });
         tokio::time::sleep(Duration::from_millis(500)).await;
-        // What is queued when the end comes is done all the same.
+        // Queued items are synced after the cancellation.
         stop.cancel();
         workers.await.unwrap();
         assert_eq!(most.load(Ordering::SeqCst), 3);
@@ -113,7 +112,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn workers_with_a_sync_that_panics_panic_with_its_payload() {
+    async fn panics_with_the_payload_of_a_sync() {
         let queue = queue();
         queue.add(1);
         let ended = tokio::spawn({
@@ -128,7 +127,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn item_added_during_its_sync_is_synced_again_after_it_and_never_twice_at_a_time() {
+    async fn syncs_an_item_again_that_was_added_during_its_sync() {
         let queue = queue();
         let (started, go) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
         let stop = CancellationToken::new();

@@ -1,33 +1,30 @@
-//! From keys to syncs, and from their outcomes to retries.
+//! Configuration of the controller, and its place in the control loop.
 
 use std::sync::Arc;
 
+use async_trait::async_trait;
 use kcm_api::{Deployment, ObjectKey, Pod, ReplicaSet};
 use kcm_clock::Clock;
 use kcm_controller_util::{
-    DeploymentControl, NoSyncMetrics, ReplicaSetControl, SyncMetrics, SyncResult, run_workers,
+    Controller, ControllerConfig, DeploymentControl, ErrorClass, NoSyncMetrics, Reconciler,
+    ReplicaSetControl, Requeue, SyncMetrics,
 };
 use kcm_events::EventRecorder;
 use kcm_informer::SharedInformer;
-use kcm_workqueue::{MetricsProvider, QueueConfig, RateLimitingQueue};
+use kcm_workqueue::MetricsProvider;
 use tokio_util::sync::CancellationToken;
-use tracing::{Instrument, debug, debug_span, error, field::Empty, info, trace};
+use tracing::{Span, error_span, field::Empty, trace};
 
 use crate::{
-    Outcome, Requeue, SyncError, execute::Executor, handlers::Handlers, own_writes::OwnWrites, syncer::Syncer,
+    Outcome, SyncError, execute::Executor, handlers::Handlers, own_writes::OwnWrites, syncer::Syncer,
 };
 
-/// Number of retries after which a sync that still fails is logged as an error.
-///
-/// With the default rate limiter the first 15 waits are 5 ms, 10 ms, 20 ms … 82 s.
-const MAX_QUIET_RETRIES: u32 = 15;
+/// Name of the controller in logs, and of its queue in metrics.
+const NAME: &str = "deployment";
 
-/// What upstream calls the controller's queue, and its metrics.
-const QUEUE: &str = "deployment";
-
-/// What a [`DeploymentController`] is made of.
+/// Configuration of a [`DeploymentController`].
 pub struct Config {
-    /// What it takes the time from, and waits by.
+    /// Clock.
     pub clock: Arc<dyn Clock>,
     /// All Deployments, with the indexes of [`kcm_controller_util::deployment_indexers`].
     pub deployments: SharedInformer<Deployment>,
@@ -35,26 +32,26 @@ pub struct Config {
     pub replica_sets: SharedInformer<ReplicaSet>,
     /// All pods, with the indexes of [`kcm_controller_util::pod_indexers`].
     pub pods: SharedInformer<Pod>,
-    /// Reads Deployments past the cache, and writes them.
+    /// Uncached reads and writes of Deployments.
     pub deployment_control: Arc<dyn DeploymentControl>,
-    /// Writes ReplicaSets.
+    /// Uncached reads and writes of ReplicaSets.
     pub replica_set_control: Arc<dyn ReplicaSetControl>,
-    /// Takes its events; to be made for [`COMPONENT`](Self::COMPONENT).
+    /// Recorder of events, made for [`COMPONENT`](Self::COMPONENT).
     pub recorder: Arc<dyn EventRecorder>,
-    /// If `false`, `status.terminatingReplicas` of Deployments is not set, and cleared where it is (feature gate
+    /// If `false`, `status.terminatingReplicas` of Deployments is removed (feature gate
     /// `DeploymentReplicaSetTerminatingReplicas`).
     pub terminating_replicas: bool,
-    /// Who counts what its queue does; none for nobody.
+    /// Work queue metrics. `None` disables them.
     pub queue_metrics: Option<Arc<dyn MetricsProvider>>,
-    /// Who counts its syncs.
+    /// Sync metrics.
     pub sync_metrics: Arc<dyn SyncMetrics>,
 }
 
 impl Config {
-    /// What upstream's events name as their source.
+    /// Source of the controller's events.
     pub const COMPONENT: &str = "deployment-controller";
 
-    /// A configuration with upstream's default feature gates and without metrics.
+    /// Returns a configuration with upstream's default feature gates and without metrics.
     pub fn new(
         clock: Arc<dyn Clock>,
         deployments: SharedInformer<Deployment>,
@@ -79,38 +76,17 @@ impl Config {
     }
 }
 
-/// Rolls each Deployment's pods from one template to the next.
+/// Replaces the pods of each Deployment when its template changes, and scales its ReplicaSets.
 ///
 /// Upstream counterpart: `DeploymentController`.
-pub struct DeploymentController {
-    syncer: Arc<Syncer>,
-    queue: RateLimitingQueue<ObjectKey>,
-    metrics: Arc<dyn SyncMetrics>,
-    deployments: SharedInformer<Deployment>,
-    replica_sets: SharedInformer<ReplicaSet>,
-    pods: SharedInformer<Pod>,
-}
+pub struct DeploymentController(Controller<Syncer>);
 
 impl DeploymentController {
-    /// A controller that takes note of events from now on, and acts on them once it is [`run`](Self::run).
+    /// Registers the event handlers. Syncs start with [`run`](Self::run).
     pub fn new(config: Config) -> Self {
         let Config { clock, deployments, replica_sets, pods, .. } = config;
-        let mut queue = QueueConfig::new(QUEUE, Arc::clone(&clock));
-        if let Some(metrics) = config.queue_metrics {
-            queue.metrics = metrics;
-        }
-        let queue = RateLimitingQueue::new(queue);
-        let handlers = Arc::new(Handlers {
-            queue: queue.clone(),
-            deployments: deployments.store(),
-            replica_sets: replica_sets.store(),
-            pods: pods.store(),
-        });
-        deployments.add_handler(Arc::clone(&handlers) as _);
-        replica_sets.add_handler(Arc::clone(&handlers) as _);
-        pods.add_handler(handlers);
-        let syncer = Arc::new(Syncer {
-            clock,
+        let syncer = Syncer {
+            clock: Arc::clone(&clock),
             deployments: deployments.store(),
             replica_sets: replica_sets.store(),
             pods: pods.store(),
@@ -122,116 +98,86 @@ impl DeploymentController {
                 own_writes: OwnWrites::default(),
             },
             terminating_replicas: config.terminating_replicas,
+        };
+        let controller = ControllerConfig {
+            queue_metrics: config.queue_metrics,
+            sync_metrics: config.sync_metrics,
+            ..ControllerConfig::new(NAME, clock)
+        };
+        let mut controller = Controller::new(controller, Arc::new(syncer));
+        let handlers = Arc::new(Handlers {
+            queue: controller.queue(),
+            deployments: deployments.store(),
+            replica_sets: replica_sets.store(),
+            pods: pods.store(),
         });
-        Self { syncer, queue, metrics: config.sync_metrics, deployments, replica_sets, pods }
+        controller.watch(&deployments, Arc::clone(&handlers) as _);
+        controller.watch(&replica_sets, Arc::clone(&handlers) as _);
+        controller.watch(&pods, handlers);
+        Self(controller)
     }
 
-    /// Syncs with up to `workers` at a time until `stop` is cancelled, and the last of them is through.
-    ///
-    /// Begins once all three caches hold a complete state; the informers must be run by somebody.
+    /// Runs up to `workers` syncs at a time until `stop` is cancelled. See [`Controller::run`].
     ///
     /// # Panics
     ///
-    /// When a sync panics.
+    /// If a sync panics.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future aborts running syncs. See [`sync`](Self::sync).
     pub async fn run(&self, workers: usize, stop: CancellationToken) {
-        info!(controller = QUEUE, "Starting controller");
-        let synced = self.deployments.wait_for_sync(&stop).await
-            && self.replica_sets.wait_for_sync(&stop).await
-            && self.pods.wait_for_sync(&stop).await;
-        if synced {
-            let (syncer, queue, metrics) =
-                (Arc::clone(&self.syncer), self.queue.clone(), Arc::clone(&self.metrics));
-            let process = move |key| process(Arc::clone(&syncer), queue.clone(), Arc::clone(&metrics), key);
-            run_workers(&self.queue, workers, process, stop).await;
-        }
-        self.queue.shut_down();
-        info!(controller = QUEUE, "Shutting down controller");
+        self.0.run(workers, stop).await;
     }
 
-    /// One pass over the Deployment at `key`, past the queue; `None` if there is none. What it asks for, a retry or
-    /// a later look, is for the caller to do.
+    /// Syncs the Deployment at `key` without the queue. The caller requeues the key. Returns `None` if the cache does not
+    /// contain the Deployment.
     ///
     /// Upstream counterpart: `syncDeployment`.
     ///
     /// # Errors
     ///
-    /// When it is to be tried again; what was done by then is done.
+    /// If the sync failed and must be retried. Completed writes are kept.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future may leave one write under way of which nobody learns the outcome. The next sync starts
-    /// from what the cache then says.
+    /// If the future is dropped, one write may take effect without a response. The next sync starts from the caches.
     pub async fn sync(&self, key: &ObjectKey) -> Result<Option<Outcome>, SyncError> {
-        self.syncer.sync(key).await
+        self.0.reconciler().sync_deployment(key).await
     }
 }
 
-async fn process(
-    syncer: Arc<Syncer>,
-    queue: RateLimitingQueue<ObjectKey>,
-    metrics: Arc<dyn SyncMetrics>,
-    key: ObjectKey,
-) {
-    let started = syncer.clock.monotonic();
-    trace!(controller = QUEUE, %key, "Started syncing deployment");
-    metrics.started();
-    // So that each line of a sync says whose it is; where none is written, at less than `-v=2`, it costs nothing.
-    let span = debug_span!("sync", controller = QUEUE, %key, uid = Empty);
-    let outcome = syncer.sync(&key).instrument(span).await;
-    let took = syncer.clock.monotonic().saturating_sub(started);
-    trace!(controller = QUEUE, %key, duration = ?took, "Finished syncing deployment");
-    metrics.ended(took, handle_outcome(&queue, key, outcome));
+#[async_trait]
+impl Reconciler for Syncer {
+    type Error = SyncError;
+
+    const STARTED: Option<&'static str> = Some("Started syncing deployment");
+    const FINISHED: &'static str = "Finished syncing deployment";
+    const FAILED: &'static str = "Error syncing deployment";
+    /// Upstream counterpart: `maxRetries`. The delays before these retries are 5 ms, 10 ms, 20 ms … 82 s (US-4.3).
+    const QUIET_RETRIES: u32 = 15;
+
+    async fn sync(&self, key: &ObjectKey) -> Result<Requeue, SyncError> {
+        self.sync_deployment(key).await?.map_or(Ok(Requeue::Never), requeue)
+    }
+
+    fn classify(error: &SyncError) -> ErrorClass {
+        if error.is_namespace_terminating() { ErrorClass::Terminal } else { ErrorClass::Failed }
+    }
+
+    fn span(&self, key: &ObjectKey) -> Span {
+        error_span!("sync", deployment = %key, uid = Empty)
+    }
 }
 
-/// Requeues the key (US-4.3).
-///
-/// DEVIATION: a sync that fails is retried until it succeeds, at the rate limiter's longest delay in the end. Upstream
-/// drops the key after 15 retries, less than three minutes; an admission webhook that fails for longer leaves the
-/// rollout standing until the next resync.
-///
-/// Upstream counterpart: `handleErr`, and the enqueuing that upstream does in the middle of a sync.
-fn handle_outcome(
-    queue: &RateLimitingQueue<ObjectKey>,
-    key: ObjectKey,
-    outcome: Result<Option<Outcome>, SyncError>,
-) -> SyncResult {
-    let error = match outcome {
-        Ok(None) => {
-            queue.forget(&key);
-            return SyncResult::Success;
-        }
-        Ok(Some(Outcome { ignored_error: Some(error), .. })) => error,
-        Ok(Some(outcome)) => {
-            let requeue = outcome.requeue();
-            trace!(controller = QUEUE, %key, waits_for = %outcome.waits_for, ?requeue, "Synced");
-            match requeue {
-                Requeue::Never => queue.forget(&key),
-                Requeue::After(delay) => {
-                    queue.forget(&key);
-                    queue.add_after(key, delay);
-                }
-                // Forgotten at once, so that this back-off never grows (US-4.12).
-                Requeue::RateLimited => {
-                    queue.add_rate_limited(key.clone());
-                    queue.forget(&key);
-                }
-            }
-            return SyncResult::Success;
-        }
-        Err(error) => error,
-    };
-    if error.is_namespace_terminating() {
-        queue.forget(&key);
-        return SyncResult::Dropped;
+/// Returns the time of the next sync. A sync that ignored a write error is retried.
+fn requeue(outcome: Outcome) -> Result<Requeue, SyncError> {
+    let requeue = outcome.requeue();
+    if let Some(error) = outcome.ignored_error {
+        return Err(error);
     }
-    let retries = queue.num_requeues(&key);
-    if retries < MAX_QUIET_RETRIES {
-        debug!(controller = QUEUE, %key, err = %error, "Error syncing deployment");
-    } else {
-        error!(controller = QUEUE, %key, retries, err = %error, "Error syncing deployment");
-    }
-    queue.add_rate_limited(key);
-    SyncResult::Error
+    trace!(waits_for = %outcome.waits_for, ?requeue, "Synced");
+    Ok(requeue)
 }
 
 #[cfg(test)]

@@ -80,7 +80,8 @@ mod syncer;
 pub use action::{Action, Answer, Event, PlannedAction};
 pub use controller::{Config, DeploymentController};
 pub use error::SyncError;
-pub use plan::{End, Outcome, Plan, ProgressCheck, Requeue, View, WaitsFor, plan, plan_assuming_success};
+pub use kcm_controller_util::Requeue;
+pub use plan::{End, Outcome, Plan, ProgressCheck, View, WaitsFor, plan, plan_assuming_success};
 
 #[cfg(test)]
 mod testing;

@@ -4,6 +4,7 @@ use std::{collections::BTreeSet, fmt, sync::Arc, time::Duration};
 
 use kcm_api::{Deployment, ReplicaSet};
 use kcm_clock::Timestamp;
+use kcm_controller_util::Requeue;
 
 use crate::{
     Answer, PlannedAction, SyncError,
@@ -65,17 +66,6 @@ pub struct ProgressCheck {
     pub after: Option<Duration>,
     /// `true` if the rollout can time out. A rollout that was complete cannot, even if it loses its pods (US-4.12).
     pub can_time_out: bool,
-}
-
-/// Time of the next sync if no event comes before it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Requeue {
-    /// Not before the next event.
-    Never,
-    /// After this time.
-    After(Duration),
-    /// As soon as the rate limiter permits.
-    RateLimited,
 }
 
 /// What has to happen before there is more to do.

@@ -25,7 +25,7 @@ pub(crate) struct Syncer {
 
 impl Syncer {
     /// See [`DeploymentController::sync`](crate::DeploymentController::sync).
-    pub(crate) async fn sync(&self, key: &ObjectKey) -> Result<Option<Outcome>, SyncError> {
+    pub(crate) async fn sync_deployment(&self, key: &ObjectKey) -> Result<Option<Outcome>, SyncError> {
         let now = self.clock.now();
         let Some(deployment) = self.deployments.get(key) else {
             debug!("Deployment has been deleted");

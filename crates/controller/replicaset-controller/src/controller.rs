@@ -1,33 +1,36 @@
+//! Configuration of the controller, and its place in the control loop.
+
 use std::sync::Arc;
 
+use async_trait::async_trait;
 use kcm_api::{ObjectKey, Pod, ReplicaSet};
 use kcm_clock::{Clock, Random};
 use kcm_controller_util::{
-    ConsistencyStore, GroupResource, NoSyncMetrics, PodControl, ReplicaSetControl, SyncMetrics, SyncResult,
-    consistency::ReadVersion, run_workers,
+    ConsistencyStore, Controller, ControllerConfig, ErrorClass, GroupResource, NoSyncMetrics, PodControl,
+    Reconciler, ReplicaSetControl, Requeue, SyncMetrics, consistency::ReadVersion,
 };
 use kcm_events::EventRecorder;
 use kcm_expectations::UidTrackingExpectations;
 use kcm_informer::{Object, SharedInformer, Store};
-use kcm_workqueue::{MetricsProvider, QueueConfig, RateLimitingQueue};
+use kcm_workqueue::MetricsProvider;
 use tokio_util::sync::CancellationToken;
-use tracing::{Instrument, debug, debug_span, error, field::Empty, info, trace};
+use tracing::{Span, error_span, field::Empty};
 
 use crate::{
-    Descriptor, NoReplicaSetMetrics, REPLICA_SET, ReplicaSetMetrics, SyncError, Synced, handlers::Handlers,
+    KindConfig, NoReplicaSetMetrics, REPLICA_SET, ReplicaSetMetrics, SyncError, handlers::Handlers,
     pending_creates::PendingCreates, sync::Syncer,
 };
 
-/// The most pods that one sync creates or deletes.
+/// Maximum number of pods that one sync creates or deletes.
 ///
 /// Upstream counterpart: `BurstReplicas`.
 pub const DEFAULT_BURST_REPLICAS: usize = 500;
 
-/// What a [`ReplicaSetController`] is made of.
+/// Configuration of a [`ReplicaSetController`].
 pub struct Config {
-    /// Which kind it is for.
-    pub descriptor: Descriptor,
-    /// What it takes the time from, and waits by.
+    /// Kind that the controller is for.
+    pub kind_config: KindConfig,
+    /// Clock.
     pub clock: Arc<dyn Clock>,
     /// Source of the random suffixes of pod names.
     pub random: Arc<dyn Random>,
@@ -35,24 +38,24 @@ pub struct Config {
     pub pods: SharedInformer<Pod>,
     /// All ReplicaSets, with the indexes of [`kcm_controller_util::replica_set_indexers`].
     pub replica_sets: SharedInformer<ReplicaSet>,
-    /// Writes pods.
+    /// Requests for pods.
     pub pod_control: Arc<dyn PodControl>,
-    /// Reads ReplicaSets past the cache, and writes their status.
+    /// Uncached reads and status writes of ReplicaSets.
     pub replica_set_control: Arc<dyn ReplicaSetControl>,
-    /// Takes its events; to be made for [`Descriptor::component`].
+    /// Recorder of events, made for [`KindConfig::component`].
     pub recorder: Arc<dyn EventRecorder>,
-    /// The most pods to create or delete in one sync.
+    /// Maximum number of pods that one sync creates or deletes.
     pub burst_replicas: usize,
-    /// Who counts what it does.
+    /// Metrics of the controller.
     pub metrics: Arc<dyn ReplicaSetMetrics>,
-    /// Who counts what its queue does; none for nobody.
+    /// Work queue metrics. `None` disables them.
     pub queue_metrics: Option<Arc<dyn MetricsProvider>>,
-    /// Who counts its syncs.
+    /// Sync metrics.
     pub sync_metrics: Arc<dyn SyncMetrics>,
 }
 
 impl Config {
-    /// A configuration for ReplicaSets with upstream's burst and no metrics; change the fields for others.
+    /// Returns a configuration for ReplicaSets with upstream's burst and without metrics.
     pub fn new(
         clock: Arc<dyn Clock>,
         random: Arc<dyn Random>,
@@ -63,7 +66,7 @@ impl Config {
         recorder: Arc<dyn EventRecorder>,
     ) -> Self {
         Self {
-            descriptor: REPLICA_SET,
+            kind_config: REPLICA_SET,
             clock,
             random,
             pods,
@@ -79,36 +82,25 @@ impl Config {
     }
 }
 
-/// Keeps as many pods around as each ReplicaSet wants.
+/// Creates and deletes pods so that each ReplicaSet has the requested number.
 ///
 /// Upstream counterpart: `ReplicaSetController`.
-pub struct ReplicaSetController {
-    syncer: Arc<Syncer>,
-    queue: RateLimitingQueue<ObjectKey>,
-    sync_metrics: Arc<dyn SyncMetrics>,
-    pods: SharedInformer<Pod>,
-    replica_sets: SharedInformer<ReplicaSet>,
-}
+pub struct ReplicaSetController(Controller<Syncer>);
 
 impl ReplicaSetController {
-    /// A controller that takes note of events from now on, and acts on them once it is [`run`](Self::run).
+    /// Registers the event handlers. Syncs start with [`run`](Self::run).
     pub fn new(config: Config) -> Self {
-        let Config { descriptor, clock, random, pods, replica_sets, .. } = config;
-        // Pods for either kind: expectations are lowered once too often when a pending name turns out to exist.
+        let Config { kind_config, clock, random, pods, replica_sets, .. } = config;
+        // Pods also if own writes are not awaited: `PendingCreates` lowers expectations twice for a pod that was created
+        // by a request without a response.
         let mut caches = vec![(GroupResource::PODS, read_version(pods.store()))];
-        if descriptor.reads_own_writes {
+        if kind_config.reads_own_writes {
             caches.push((GroupResource::REPLICA_SETS, read_version(replica_sets.store())));
         }
-        let consistency = ConsistencyStore::new(caches);
-        let mut queue = QueueConfig::new(descriptor.queue, Arc::clone(&clock));
-        if let Some(metrics) = config.queue_metrics {
-            queue.metrics = metrics;
-        }
-        let queue = RateLimitingQueue::new(queue);
         let syncer = Arc::new(Syncer {
-            descriptor,
+            kind_config,
             expectations: UidTrackingExpectations::new(Arc::clone(&clock)),
-            clock,
+            clock: Arc::clone(&clock),
             random,
             pods: pods.store(),
             replica_sets: replica_sets.store(),
@@ -116,104 +108,76 @@ impl ReplicaSetController {
             replica_set_control: config.replica_set_control,
             recorder: config.recorder,
             metrics: config.metrics,
-            consistency,
+            consistency: ConsistencyStore::new(caches),
             pending_creates: PendingCreates::default(),
             burst_replicas: config.burst_replicas,
         });
-        let handlers = Arc::new(Handlers { syncer: Arc::clone(&syncer), queue: queue.clone() });
-        replica_sets.add_handler(Arc::clone(&handlers) as _);
-        pods.add_handler(handlers);
-        Self { syncer, queue, sync_metrics: config.sync_metrics, pods, replica_sets }
+        let controller = ControllerConfig {
+            queue_name: kind_config.queue_name,
+            queue_metrics: config.queue_metrics,
+            sync_metrics: config.sync_metrics,
+            ..ControllerConfig::new(kind_config.controller_name, clock)
+        };
+        let mut controller = Controller::new(controller, Arc::clone(&syncer));
+        let handlers = Arc::new(Handlers { syncer, queue: controller.queue() });
+        controller.watch(&replica_sets, Arc::clone(&handlers) as _);
+        controller.watch(&pods, handlers);
+        Self(controller)
     }
 
-    /// Syncs with up to `workers` at a time until `stop` is cancelled, and the last of them is through.
-    ///
-    /// Begins once both caches hold a complete state; the informers must be run by somebody.
+    /// Runs up to `workers` syncs at a time until `stop` is cancelled. See [`Controller::run`].
     ///
     /// # Panics
     ///
-    /// When a sync panics.
-    pub async fn run(&self, workers: usize, stop: CancellationToken) {
-        let name = self.syncer.descriptor.name;
-        info!(controller = name, "Starting controller");
-        if self.pods.wait_for_sync(&stop).await && self.replica_sets.wait_for_sync(&stop).await {
-            let (syncer, queue, metrics) =
-                (Arc::clone(&self.syncer), self.queue.clone(), Arc::clone(&self.sync_metrics));
-            let process = move |key| process(Arc::clone(&syncer), queue.clone(), Arc::clone(&metrics), key);
-            run_workers(&self.queue, workers, process, stop).await;
-        }
-        self.queue.shut_down();
-        info!(controller = name, "Shutting down controller");
-    }
-
-    /// One pass over the ReplicaSet at `key`, past the queue. What it asks for is for the caller to do.
-    ///
-    /// # Errors
-    ///
-    /// When it is to be tried again; what is to be done by then is told in [`SyncError`].
+    /// If a sync panics.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future may leave requests under way of which nobody learns the outcome, and expectations of
-    /// them that last until they time out.
-    pub async fn sync(&self, key: &ObjectKey) -> Result<Synced, SyncError> {
-        self.syncer.sync(key).await
+    /// Dropping the future aborts running syncs. See [`sync`](Self::sync).
+    pub async fn run(&self, workers: usize, stop: CancellationToken) {
+        self.0.run(workers, stop).await;
     }
 
-    /// How many creations and deletions are still to be seen for the ReplicaSet at `key`, if any ever were.
+    /// Syncs the ReplicaSet at `key` without the queue. The caller requeues the key.
+    ///
+    /// Upstream counterpart: `syncReplicaSet`.
+    ///
+    /// # Errors
+    ///
+    /// If the sync failed and must be retried.
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, requests may take effect without a response. The expectations of these requests last
+    /// until they expire.
+    pub async fn sync(&self, key: &ObjectKey) -> Result<Requeue, SyncError> {
+        self.0.reconciler().sync(key).await
+    }
+
+    /// Returns the number of creations and deletions that the ReplicaSet at `key` still expects.
     pub fn expectations(&self, key: &ObjectKey) -> Option<(i64, i64)> {
-        self.syncer.expectations.get(key)
+        self.0.reconciler().expectations.get(key)
     }
 }
 
-async fn process(
-    syncer: Arc<Syncer>,
-    queue: RateLimitingQueue<ObjectKey>,
-    metrics: Arc<dyn SyncMetrics>,
-    key: ObjectKey,
-) {
-    let started = syncer.clock.monotonic();
-    metrics.started();
-    let controller = syncer.descriptor.name;
-    // So that each line of a sync says whose it is; where none is written, at less than `-v=2`, it costs nothing.
-    let span = debug_span!("sync", controller, %key, uid = Empty);
-    let outcome = syncer.sync(&key).instrument(span).await;
-    let took = syncer.clock.monotonic().saturating_sub(started);
-    trace!(controller, %key, duration = ?took, "Finished syncing");
-    metrics.ended(took, handle_outcome(controller, &queue, key, outcome));
-}
+#[async_trait]
+impl Reconciler for Syncer {
+    type Error = SyncError;
 
-fn handle_outcome(
-    controller: &'static str,
-    queue: &RateLimitingQueue<ObjectKey>,
-    key: ObjectKey,
-    outcome: Result<Synced, SyncError>,
-) -> SyncResult {
-    match outcome {
-        Ok(Synced { requeue_after }) => {
-            queue.forget(&key);
-            if let Some(delay) = requeue_after {
-                queue.add_after(key, delay);
-            }
-            SyncResult::Success
+    async fn sync(&self, key: &ObjectKey) -> Result<Requeue, SyncError> {
+        self.sync_replica_set(key).await
+    }
+
+    fn classify(error: &SyncError) -> ErrorClass {
+        match error {
+            SyncError::NotReady(_) => ErrorClass::StaleCache,
+            SyncError::Status(error) if error.is_not_found() => ErrorClass::ObjectDeleted,
+            _ => ErrorClass::Failed,
         }
-        // Again and again, ever more slowly, without an end (US-5.3).
-        Err(error) => {
-            // DEVIATION: upstream logs a cache that is behind as an error. It is none: it happens whenever an
-            // event overtakes the one that tells of our own write.
-            match &error {
-                SyncError::NotReady(behind) => debug!(controller, %key, err = %behind, "Sync put off"),
-                // DEVIATION: an error in upstream's log too. It has just been deleted, and the watch will tell.
-                SyncError::Status(gone) if gone.is_not_found() => {
-                    debug!(controller, %key, err = %gone, "Sync came too late");
-                }
-                error => error!(controller, %key, err = %error, "Sync failed"),
-            }
-            let result =
-                if matches!(error, SyncError::NotReady(_)) { SyncResult::Stale } else { SyncResult::Error };
-            queue.add_rate_limited(key);
-            result
-        }
+    }
+
+    fn span(&self, key: &ObjectKey) -> Span {
+        error_span!("sync", replicaSet = %key, uid = Empty)
     }
 }
 

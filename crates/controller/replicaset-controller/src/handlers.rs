@@ -17,7 +17,7 @@ pub(crate) struct Handlers {
 
 impl EventHandler<ReplicaSet> for Handlers {
     fn on_add(&self, replica_set: &Arc<ReplicaSet>, _initial: bool) {
-        trace!(key = %replica_set.metadata.key(), uid = %replica_set.uid(), "Adding {}", self.syncer.descriptor.kind);
+        trace!(key = %replica_set.metadata.key(), uid = %replica_set.uid(), "Adding {}", self.syncer.kind_config.kind);
         self.queue.add(replica_set.metadata.key());
     }
 
@@ -119,7 +119,7 @@ impl EventHandler<Pod> for Handlers {
 impl Handlers {
     fn replica_set_gone(&self, replica_set: &ReplicaSet) {
         let key = replica_set.metadata.key();
-        trace!(%key, uid = %replica_set.uid(), "Deleting {}", self.syncer.descriptor.kind);
+        trace!(%key, uid = %replica_set.uid(), "Deleting {}", self.syncer.kind_config.kind);
         self.syncer.consistency.clear(&key, Some(replica_set.uid()));
         self.syncer.expectations.delete(&key);
         self.queue.add(key);
@@ -140,7 +140,7 @@ impl Handlers {
     ///
     /// Upstream counterpart: `resolveControllerRef`. The group is not compared (US-3.1).
     fn resolve(&self, pod: &Pod, controller: &ControllerRef) -> Option<Arc<ReplicaSet>> {
-        if *controller.kind != *self.syncer.descriptor.kind {
+        if *controller.kind != *self.syncer.kind_config.kind {
             return None;
         }
         let key = ObjectKey { namespace: Arc::clone(&pod.key.namespace), name: Arc::clone(&controller.name) };
@@ -164,7 +164,7 @@ impl Handlers {
         if keys.len() > 1 {
             error!(
                 "user error! more than one {} is selecting pods with labels: {:?}",
-                self.syncer.descriptor.kind, pod.labels
+                self.syncer.kind_config.kind, pod.labels
             );
         }
         if !keys.is_empty() {

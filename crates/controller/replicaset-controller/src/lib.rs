@@ -28,7 +28,7 @@
 //!
 //! # One machine, two controllers
 //!
-//! What tells a ReplicationController from a ReplicaSet is a [`Descriptor`], [`REPLICATION_CONTROLLER`] or
+//! What tells a ReplicationController from a ReplicaSet is a [`KindConfig`], [`REPLICATION_CONTROLLER`] or
 //! [`REPLICA_SET`]; the rest works on [`ReplicaSet`]s, into which a transport turns the other kind (US-5.11).
 //!
 //! *What must not live here:* HTTP, the choice of a template, anything that looks at Deployments.
@@ -37,9 +37,9 @@
 
 mod controller;
 mod create;
-mod descriptor;
 mod execute;
 mod handlers;
+mod kind_config;
 mod metrics;
 mod pending_creates;
 mod plan;
@@ -48,12 +48,12 @@ mod sync;
 mod view;
 
 pub use controller::{Config, DEFAULT_BURST_REPLICAS, ReplicaSetController};
-pub use descriptor::{Descriptor, REPLICA_SET, REPLICATION_CONTROLLER};
 pub use execute::{ManageError, Outcome};
+pub use kind_config::{KindConfig, REPLICA_SET, REPLICATION_CONTROLLER};
 pub use metrics::{NoReplicaSetMetrics, ReplicaSetMetrics};
 pub use plan::{Plan, Victim, Why, plan};
 pub use status::next_status;
-pub use sync::{SyncError, Synced};
+pub use sync::SyncError;
 pub use view::{Hold, View};
 
 #[cfg(test)]

@@ -5,8 +5,8 @@ use kcm_api::{ApiError, ObjectKey, Pod, ReplicaSet, Selector};
 use kcm_clock::{Clock, Random, Timestamp};
 use kcm_controller_ref_manager::{ClaimErrors, FreshOwner, OwnerControl, OwnerIdentity, OwnerPatch, claim};
 use kcm_controller_util::{
-    ConsistencyStore, GroupResource, PodControl, ReplicaSetControl, availability::min_next_pod_availability,
-    consistency::NotReady,
+    ConsistencyStore, GroupResource, PodControl, ReplicaSetControl, Requeue,
+    availability::min_next_pod_availability, consistency::NotReady,
 };
 use kcm_events::{EventRecorder, EventType, ObjectReference};
 use kcm_expectations::UidTrackingExpectations;
@@ -15,7 +15,7 @@ use thiserror::Error;
 use tracing::{Span, error, trace};
 
 use crate::{
-    Descriptor, Hold, ManageError, ReplicaSetMetrics, View,
+    Hold, KindConfig, ManageError, ReplicaSetMetrics, View,
     pending_creates::PendingCreates,
     plan::plan,
     status::next_status,
@@ -24,7 +24,7 @@ use crate::{
 
 /// All that a sync reads from and writes to.
 pub(crate) struct Syncer {
-    pub(crate) descriptor: Descriptor,
+    pub(crate) kind_config: KindConfig,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) random: Arc<dyn Random>,
     pub(crate) pods: Store<Pod>,
@@ -37,13 +37,6 @@ pub(crate) struct Syncer {
     pub(crate) consistency: ConsistencyStore,
     pub(crate) pending_creates: PendingCreates,
     pub(crate) burst_replicas: usize,
-}
-
-/// What a sync that went well asks for.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Synced {
-    /// After how long to look again, although nothing may have happened.
-    pub requeue_after: Option<Duration>,
 }
 
 /// Why a sync is to be tried again.
@@ -69,7 +62,7 @@ impl Syncer {
     /// The order of the steps is upstream's, and each place in it has its reason (US-5.3).
     ///
     /// Upstream counterpart: `syncReplicaSet`.
-    pub(crate) async fn sync(&self, key: &ObjectKey) -> Result<Synced, SyncError> {
+    pub(crate) async fn sync_replica_set(&self, key: &ObjectKey) -> Result<Requeue, SyncError> {
         // Before anything is read, even whether there is such an object: a cache that has not seen what we wrote
         // last is no base for any decision.
         self.consistency.ensure_ready(key).inspect_err(|behind| {
@@ -77,11 +70,11 @@ impl Syncer {
         })?;
 
         let Some(replica_set) = self.replica_sets.get(key) else {
-            trace!("{} has been deleted", self.descriptor.kind);
+            trace!("{} has been deleted", self.kind_config.kind);
             self.consistency.clear(key, None);
             self.expectations.delete(key);
             self.pending_creates.clear(key);
-            return Ok(Synced::default());
+            return Ok(Requeue::Never);
         };
 
         Span::current().record("uid", &**replica_set.uid());
@@ -98,13 +91,13 @@ impl Syncer {
             Ok(selector) => selector,
             Err(error) => {
                 // No retry mends that; a changed object comes with its own event.
-                error!(controller = self.descriptor.name, %key, err = %error, "Error converting pod selector to selector");
-                return Ok(Synced::default());
+                error!(replicaSet = %key, err = %error, "Error converting pod selector to selector");
+                return Ok(Requeue::Never);
             }
         };
 
         let owner =
-            OwnerIdentity::new(self.descriptor.api_version, self.descriptor.kind, &replica_set.metadata);
+            OwnerIdentity::new(self.kind_config.api_version, self.kind_config.kind, &replica_set.metadata);
         // Before the pods are listed: if a name stops being pending, the list must contain its pod.
         self.pending_creates.retain(&owner, |name| {
             let key = ObjectKey { namespace: Arc::clone(&key.namespace), name: name.into() };
@@ -131,7 +124,7 @@ impl Syncer {
         if let Some(error) = outcome.error {
             return Err(error.into());
         }
-        Ok(Synced { requeue_after: self.next_look(&updated, &view, now) })
+        Ok(self.next_look(&updated, &view, now))
     }
 
     fn view(
@@ -151,14 +144,14 @@ impl Syncer {
         let mut view = View {
             replica_set,
             active,
-            terminating: self.descriptor.terminating_replicas.then_some(terminating),
+            terminating: self.kind_config.terminating_replicas.then_some(terminating),
             hold,
             burst_replicas: self.burst_replicas,
-            pod_deletion_cost: self.descriptor.pod_deletion_cost,
+            pod_deletion_cost: self.kind_config.pod_deletion_cost,
             related: Vec::new(),
         };
         if view.hold.is_none() && view.surplus().1 {
-            view.related = related_pods(&self.descriptor, &view.replica_set, &self.replica_sets, &self.pods);
+            view.related = related_pods(&self.kind_config, &view.replica_set, &self.replica_sets, &self.pods);
         }
         view
     }
@@ -166,25 +159,25 @@ impl Syncer {
     /// In how long a pod becomes available without any event to tell of it.
     ///
     /// Whether one is still missing is read from the status as the server has it.
-    fn next_look(&self, updated: &ReplicaSet, view: &View, judged_at: Timestamp) -> Option<Duration> {
+    fn next_look(&self, updated: &ReplicaSet, view: &View, judged_at: Timestamp) -> Requeue {
         let min_ready_seconds = updated.spec.min_ready_seconds;
         let all_available = updated.status.ready_replicas == updated.status.available_replicas;
-        let fallback = u64::try_from(min_ready_seconds).ok().filter(|seconds| *seconds > 0)?;
-        if all_available {
-            return None;
+        let fallback = u64::try_from(min_ready_seconds).unwrap_or(0);
+        if fallback == 0 || all_available {
+            return Requeue::Never;
         }
         // The one place that asks the clock a second time: writing may have taken a while, and this is a delay
         // from now on.
         let pods = view.active.iter().map(|pod| &**pod);
         let next = min_next_pod_availability(pods, min_ready_seconds, judged_at, self.clock.now());
-        Some(next.unwrap_or(Duration::from_secs(fallback)))
+        Requeue::After(next.unwrap_or(Duration::from_secs(fallback)))
     }
 
     pub(crate) fn event(&self, replica_set: &ReplicaSet, type_: EventType, reason: &str, message: String) {
         let metadata = &replica_set.metadata;
         let regarding = ObjectReference {
-            api_version: self.descriptor.api_version.into(),
-            kind: self.descriptor.kind.into(),
+            api_version: self.kind_config.api_version.into(),
+            kind: self.kind_config.kind.into(),
             namespace: Arc::clone(&metadata.namespace),
             name: Arc::clone(&metadata.name),
             uid: Arc::clone(&metadata.uid),

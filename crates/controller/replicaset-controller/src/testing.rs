@@ -359,7 +359,7 @@ impl World {
         ];
         let consistency = ConsistencyStore::new(versions.into_iter().filter(|_| is_consistent));
         let syncer = Arc::new(Syncer {
-            descriptor: REPLICA_SET,
+            kind_config: REPLICA_SET,
             clock: Arc::new(clock.clone()),
             random,
             pods: pods.reader(),

@@ -6,7 +6,7 @@ use kcm_controller_util::{filters, index};
 use kcm_informer::Store;
 use tracing::{debug, trace};
 
-use crate::Descriptor;
+use crate::KindConfig;
 
 /// What a sync sees: all that a [`Plan`](crate::Plan) is made from, apart from the time.
 #[derive(Debug, Clone)]
@@ -87,17 +87,17 @@ impl Candidates {
 ///
 /// DEVIATION: found by owner and template hash; upstream lists the pods of the namespace for each ReplicaSet.
 pub(crate) fn related_pods(
-    descriptor: &Descriptor,
+    kind_config: &KindConfig,
     replica_set: &ReplicaSet,
     replica_sets: &Store<ReplicaSet>,
     pods: &Store<Pod>,
 ) -> Vec<Arc<Pod>> {
-    if !descriptor.ranks_by_related_pods {
+    if !kind_config.ranks_by_related_pods {
         return Vec::new();
     }
     let Some(controller) = replica_set.metadata.controller() else {
         // DEVIATION: an error in upstream's log. Most ReplicaSets that people make by hand are like that.
-        debug!("{} has no controller", descriptor.kind);
+        debug!("{} has no controller", kind_config.kind);
         return Vec::new();
     };
     let siblings: Vec<_> = index::replica_sets_of(&replica_sets.read(), &controller.uid).cloned().collect();

@@ -12,9 +12,9 @@ use async_trait::async_trait;
 use kcm_api::{ApiError, ObjectKey, Pod, PodDecoder, ReplicaSet, error::reason};
 use kcm_clock::{FakeClock, SeededRandom};
 use kcm_controller_ref_manager::OwnerPatch;
-use kcm_controller_util::{PodControl, PodManifest, ReplicaSetControl};
+use kcm_controller_util::{PodControl, PodManifest, ReplicaSetControl, Requeue};
 use kcm_events::FakeRecorder;
-use kcm_replicaset_controller::{Config, ReplicaSetController};
+use kcm_replicaset_controller::{Config, ReplicaSetController, SyncError};
 use serde_json::{Value, json};
 
 use super::cluster::{Actions, Caches, answer_with, clock_of, list, mask_now, not_found, patch_body};
@@ -56,7 +56,7 @@ async fn sync_once(case: &Value) -> Result<Value, Box<dyn Error>> {
     let key = subject.metadata.key();
     let outcome = controller.sync(&key).await;
     let expectations = controller.expectations(&key).unwrap_or_default();
-    Ok(client.output(&clock, &events, outcome.map(|synced| synced.requeue_after), expectations))
+    Ok(client.output(&clock, &events, outcome, expectations))
 }
 
 /// Answers as the vectors' README says, and writes everything down.
@@ -80,7 +80,7 @@ impl RecordingClient {
         &self,
         clock: &FakeClock,
         events: &FakeRecorder,
-        outcome: Result<Option<std::time::Duration>, kcm_replicaset_controller::SyncError>,
+        outcome: Result<Requeue, SyncError>,
         (expectations_add, expectations_del): (i64, i64),
     ) -> Value {
         let mut deleted = lock(&self.deleted).clone();
@@ -102,8 +102,11 @@ impl RecordingClient {
             "expectationsDel": expectations_del,
         });
         match outcome {
-            Ok(None) => {}
-            Ok(Some(delay)) => output["requeue"] = json!([format!("after {:.0}", delay.as_secs_f64())]),
+            Ok(Requeue::Never) => {}
+            Ok(Requeue::After(delay)) => {
+                output["requeue"] = json!([format!("after {:.0}", delay.as_secs_f64())]);
+            }
+            Ok(Requeue::RateLimited) => output["requeue"] = json!(["rate limited"]),
             Err(error) => output["error"] = error.to_string().into(),
         }
         output

@@ -16,10 +16,6 @@ fn clock() -> Arc<dyn Clock> {
     Arc::new(SimulatedClock::new(kcm_api::Time::from_unix(crate::testing::START).timestamp()))
 }
 
-fn queue() -> RateLimitingQueue<ObjectKey> {
-    RateLimitingQueue::new(QueueConfig::new(QUEUE, clock()))
-}
-
 fn key() -> ObjectKey {
     ObjectKey::new("default", "web")
 }
@@ -29,82 +25,44 @@ fn write_error() -> SyncError {
     SyncError::Write { what: "create replica set", object: key(), source }
 }
 
-/// Outcomes of a sync in which a write failed.
-fn failures() -> [Result<Option<Outcome>, SyncError>; 2] {
-    let ignored_error = Some(write_error());
-    [Err(write_error()), Ok(Some(Outcome { ignored_error, ..Outcome::waiting(WaitsFor::ReplicaSets) }))]
+fn waiting(progress_check: Option<ProgressCheck>) -> Outcome {
+    Outcome { progress_check, ..Outcome::waiting(WaitsFor::ReplicaSets) }
 }
 
-#[tokio::test(start_paused = true)]
-async fn failed_write_is_retried_ever_more_slowly_until_it_succeeds() {
-    for failure in failures() {
-        let queue = queue();
-        let started = tokio::time::Instant::now();
-        for retries in 1..=MAX_QUIET_RETRIES + 5 {
-            assert_eq!(handle_outcome(&queue, key(), failure.clone()), SyncResult::Error);
-            assert_eq!(queue.num_requeues(&key()), retries);
-            assert_eq!(queue.get().await, Some(key()));
-            queue.done(&key());
-        }
-        // The waits are 5 ms, 10 ms, … 655 s, and 1000 s from then on.
-        let waits: u64 = (0..20).map(|retry| (5 << retry).min(1_000_000)).sum();
-        assert_eq!(started.elapsed(), Duration::from_millis(waits));
-        handle_outcome(&queue, key(), Ok(Some(Outcome::waiting(WaitsFor::Nothing))));
-        assert_eq!(queue.num_requeues(&key()), 0);
-        tokio::time::sleep(Duration::from_secs(3600)).await;
-        assert!(queue.is_empty());
-    }
+#[test]
+fn requeues_after_the_progress_check() {
+    let check = |after: Option<u64>, can_time_out| {
+        Some(ProgressCheck { after: after.map(Duration::from_secs), can_time_out })
+    };
+    let expect = |progress_check, expected| {
+        assert_eq!(requeue(waiting(progress_check)).unwrap(), expected, "{progress_check:?}");
+    };
+    expect(check(Some(61), true), Requeue::After(Duration::from_secs(61)));
+    expect(check(None, true), Requeue::RateLimited);
+    expect(check(Some(1), false), Requeue::Never);
+    expect(check(None, false), Requeue::Never);
+    expect(None, Requeue::Never);
 }
 
-#[tokio::test(start_paused = true)]
-async fn failed_sync_in_a_namespace_that_is_going_is_dropped_at_once() {
-    let queue = queue();
+#[test]
+fn retries_after_ignored_write_errors() {
+    let error = requeue(Outcome { ignored_error: Some(write_error()), ..waiting(None) }).unwrap_err();
+    assert_eq!(error.to_string(), write_error().to_string());
+    assert_eq!(Syncer::classify(&error), ErrorClass::Failed);
+}
+
+#[test]
+fn drops_keys_in_terminating_namespaces() {
     let json = serde_json::json!({
         "reason": "Forbidden", "code": 403, "details": {"causes": [{"reason": "NamespaceTerminating"}]},
     });
     let source = ApiError::Status(Box::new(serde_json::from_value(json).unwrap()));
     let error = SyncError::Write { what: "create replica set", object: key(), source };
-    assert_eq!(handle_outcome(&queue, key(), Err(error)), SyncResult::Dropped);
-    assert_eq!(queue.num_requeues(&key()), 0);
-    tokio::time::sleep(Duration::from_secs(3600)).await;
-    assert!(queue.is_empty());
+    assert_eq!(Syncer::classify(&error), ErrorClass::Terminal);
 }
 
 #[tokio::test(start_paused = true)]
-async fn sync_that_asks_for_a_later_look_gets_it_and_its_failures_are_forgotten() {
-    let started = tokio::time::Instant::now();
-    let waiting =
-        |progress_check| Ok(Some(Outcome { progress_check, ..Outcome::waiting(WaitsFor::ReplicaSets) }));
-    let check = |after: Option<u64>, can_time_out| {
-        Some(ProgressCheck { after: after.map(Duration::from_secs), can_time_out })
-    };
-    let queue = queue();
-    queue.add_rate_limited(key());
-    queue.get().await;
-    queue.done(&key());
-    handle_outcome(&queue, key(), waiting(check(Some(61), true)));
-    assert_eq!(queue.num_requeues(&key()), 0);
-    queue.get().await;
-    assert_eq!(started.elapsed().as_secs(), 61);
-    queue.done(&key());
-    // US-4.12: this back-off never grows.
-    for _ in 0..3 {
-        handle_outcome(&queue, key(), waiting(check(None, true)));
-        assert_eq!(queue.num_requeues(&key()), 0);
-        queue.get().await;
-        queue.done(&key());
-    }
-    assert_eq!(started.elapsed().as_secs(), 61);
-    for progress_check in [None, check(Some(1), false), check(None, false)] {
-        assert_eq!(handle_outcome(&queue, key(), waiting(progress_check)), SyncResult::Success);
-    }
-    assert_eq!(handle_outcome(&queue, key(), Ok(None)), SyncResult::Success);
-    assert!(queue.is_empty());
-}
-
-/// From the watch event of a new Deployment to the writes, and an orderly end.
-#[tokio::test(start_paused = true)]
-async fn controller_that_runs_syncs_what_the_informers_bring_and_ends_when_told() {
+async fn runs_from_watch_event_to_write() {
     fn informer<K: kcm_informer::testing::FakeObject>(
         name: &str,
         source: &Arc<FakeSource<K>>,

@@ -48,7 +48,7 @@ async fn sync(
     sets: &[&ReplicaSet],
 ) -> (Result<Option<Outcome>, SyncError>, Vec<String>, Vec<String>) {
     let (syncer, server, recorder) = syncer(&Caches::with(&[d], sets), world(d, sets));
-    let outcome = syncer.sync(&d.metadata.key()).await;
+    let outcome = syncer.sync_deployment(&d.metadata.key()).await;
     (outcome, server.requests(), recorder.take())
 }
 
@@ -71,9 +71,9 @@ async fn sync_deployment_creates_replica_set() {
 async fn sync_repeated_before_the_caches_have_caught_up_goes_on_from_its_own_writes() {
     let d = deployment(1);
     let (syncer, server, _) = syncer(&Caches::with(&[&d], &[]), world(&d, &[]));
-    syncer.sync(&d.metadata.key()).await.unwrap();
+    syncer.sync_deployment(&d.metadata.key()).await.unwrap();
     assert_eq!(server.requests().len(), 3, "one create and two writes of the status");
-    syncer.sync(&d.metadata.key()).await.unwrap();
+    syncer.sync_deployment(&d.metadata.key()).await.unwrap();
     assert_eq!(server.requests(), [""; 0], "nothing is left to do");
 }
 
@@ -96,7 +96,7 @@ async fn sync_deployment_deletion_race_reads_once_and_adopts_nothing() {
     let mut going = d.clone();
     going.metadata.deletion_timestamp = Some(kcm_api::Time::from_unix(START));
     let (syncer, server, _) = syncer(&Caches::with(&[&d], &[&sets[0], &sets[1]]), world(&going, &[]));
-    let error = syncer.sync(&d.metadata.key()).await.unwrap_err();
+    let error = syncer.sync_deployment(&d.metadata.key()).await.unwrap_err();
     assert!(error.to_string().contains("just been deleted"), "{error}");
     assert_eq!(server.requests(), ["get deployment web"]);
 }
@@ -128,7 +128,7 @@ async fn reentrant_rollback() {
     let new = numbered(replica_set("web-new", "web:1", 0, 1, 1), "1");
     let old = numbered(replica_set("web-old", "web:0", 1, 0, 0), "2");
     let (syncer, server, _) = syncer(&Caches::with(&[&d], &[&new, &old]), world(&d, &[&new, &old]));
-    syncer.sync(&d.metadata.key()).await.unwrap();
+    syncer.sync_deployment(&d.metadata.key()).await.unwrap();
     assert_eq!(server.requests(), ["update replica set web-new to 1 replicas", "update deployment web"]);
     let world = server.world.lock();
     assert_eq!(world.sets["web-new"].metadata.annotations[REVISION], "3");
@@ -242,7 +242,7 @@ async fn old_pods_running_all_cases_as_upstream() {
             }
         }
         let (syncer, server, _) = syncer(&caches, world(&d, &sets));
-        syncer.sync(&d.metadata.key()).await.unwrap();
+        syncer.sync_deployment(&d.metadata.key()).await.unwrap();
         let creates = server.requests().iter().any(|request| request.starts_with("create replica set"));
         assert_eq!(creates, !running, "{name}");
     }
@@ -266,7 +266,7 @@ async fn generate_replica_set_name_of_a_long_deployment_name_is_cut_where_the_se
 async fn sync_of_a_deployment_that_is_gone_does_nothing() {
     let d = deployment(1);
     let (syncer, server, _) = syncer(&Caches::new(), world(&d, &[]));
-    assert!(syncer.sync(&d.metadata.key()).await.unwrap().is_none());
+    assert!(syncer.sync_deployment(&d.metadata.key()).await.unwrap().is_none());
     assert_eq!(server.requests(), [""; 0]);
 }
 
@@ -291,7 +291,7 @@ async fn sync_with_a_refused_write_stops_where_upstream_does() {
     let mut world = world(&d, &[&old]);
     world.refusals.push(("update status", refused));
     let (syncer, server, recorder) = syncer(&Caches::with(&[&d], &[&old]), world);
-    let error = syncer.sync(&d.metadata.key()).await.unwrap_err();
+    let error = syncer.sync_deployment(&d.metadata.key()).await.unwrap_err();
     assert_eq!(error.to_string(), "cannot update status of deployment default/web: modified");
     let name = "web-78c95bb4f";
     let created = format!("create replica set {name} with 4 replicas");
@@ -309,7 +309,7 @@ async fn sync_takes_the_time_once_and_cuts_it_to_seconds() {
     let clock = clock();
     clock.step(Duration::from_millis(1700));
     syncer.clock = Arc::new(clock);
-    syncer.sync(&d.metadata.key()).await.unwrap();
+    syncer.sync_deployment(&d.metadata.key()).await.unwrap();
     let world = server.world.lock();
     let times = world.deployment.status.conditions.iter().map(|condition| condition.last_update_time);
     assert!(times.into_iter().all(|time| time == Some(kcm_api::Time::from_unix(START + 1))));
@@ -321,7 +321,7 @@ async fn create_whose_answer_is_lost_is_found_past_the_cache() {
     let mut world = world(&d, &[]);
     world.lost.push(("create replica set", ApiError::Transport("connection reset".to_owned())));
     let (syncer, server, recorder) = syncer(&Caches::with(&[&d], &[]), world);
-    syncer.sync(&d.metadata.key()).await.unwrap();
+    syncer.sync_deployment(&d.metadata.key()).await.unwrap();
     let name = "web-78c95bb4f";
     let requests = server.requests();
     let expected = [format!("create replica set {name} with 1 replicas"), format!("get replica set {name}")];
@@ -330,7 +330,7 @@ async fn create_whose_answer_is_lost_is_found_past_the_cache() {
         recorder.take(),
         [format!("Normal ScalingReplicaSet Scaled up replica set {name} from 0 to 1")]
     );
-    syncer.sync(&d.metadata.key()).await.unwrap();
+    syncer.sync_deployment(&d.metadata.key()).await.unwrap();
     assert_eq!(server.requests(), [""; 0], "nothing is left to do");
 }
 
@@ -340,11 +340,11 @@ async fn create_that_failed_without_effect_is_reported_and_sent_again() {
     let mut world = world(&d, &[]);
     world.refusals.push(("create replica set", ApiError::status(500, "InternalError", "webhook failed")));
     let (syncer, server, recorder) = syncer(&Caches::with(&[&d], &[]), world);
-    let error = syncer.sync(&d.metadata.key()).await.unwrap_err();
+    let error = syncer.sync_deployment(&d.metadata.key()).await.unwrap_err();
     assert_eq!(error.to_string(), "cannot create replica set default/web-78c95bb4f: webhook failed");
     assert_eq!(server.requests()[1], "get replica set web-78c95bb4f");
     assert!(recorder.take()[0].starts_with("Warning ReplicaSetCreateError Failed to create new replica set"));
-    syncer.sync(&d.metadata.key()).await.unwrap();
+    syncer.sync_deployment(&d.metadata.key()).await.unwrap();
     assert_eq!(server.requests()[0], "create replica set web-78c95bb4f with 1 replicas");
 }
 
@@ -356,10 +356,10 @@ async fn create_of_what_exists_past_the_cache_is_refused_once() {
     earlier.sync().unwrap();
     let stored = earlier.sets["web-78c95bb4f"].clone();
     let (syncer, server, _) = syncer(&Caches::with(&[&d], &[]), world(&d, &[&stored]));
-    syncer.sync(&d.metadata.key()).await.unwrap();
+    syncer.sync_deployment(&d.metadata.key()).await.unwrap();
     let creates = |requests: Vec<String>| requests.iter().filter(|one| one.starts_with("create")).count();
     assert_eq!(creates(server.requests()), 1);
-    syncer.sync(&d.metadata.key()).await.unwrap();
+    syncer.sync_deployment(&d.metadata.key()).await.unwrap();
     assert_eq!(creates(server.requests()), 0);
 }
 
@@ -374,7 +374,7 @@ async fn replica_set_that_is_gone_when_it_is_written_leaves_the_own_writes() {
     let (syncer, server, _) = syncer(&Caches::with(&[&d], &[&cached]), world(&d, &[]));
     let own_writes = &syncer.executor.own_writes;
     own_writes.replica_set(&d.metadata.key(), &Arc::new(written));
-    let error = syncer.sync(&d.metadata.key()).await.unwrap_err();
+    let error = syncer.sync_deployment(&d.metadata.key()).await.unwrap_err();
     assert!(error.to_string().ends_with("not found"), "{error}");
     assert_eq!(server.requests()[0], "update replica set web-1 to 5 replicas");
     assert!(own_writes.is_empty(), "{own_writes:?}");

@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use kcm_api::{ApiError, ControllerRef, PodDecoder, error::reason};
 use kcm_clock::{SeededRandom, SimulatedClock};
 use kcm_controller_ref_manager::OwnerPatch;
-use kcm_controller_util::{PodManifest, pod_indexers, replica_set_indexers};
+use kcm_controller_util::{PodManifest, SyncResult, pod_indexers, replica_set_indexers};
 use kcm_events::FakeRecorder;
 use kcm_informer::{InformerConfig, testing::FakeSource};
 use parking_lot::Mutex;
@@ -191,7 +191,7 @@ impl Running {
         Self::start_for(REPLICA_SET)
     }
 
-    fn start_for(descriptor: Descriptor) -> Self {
+    fn start_for(kind_config: KindConfig) -> Self {
         let clock = SimulatedClock::new(now());
         let shared: Arc<dyn Clock> = Arc::new(clock.clone());
         let server = Arc::new(Server {
@@ -228,7 +228,7 @@ impl Running {
             events,
         );
         config.sync_metrics = syncs.clone();
-        config.descriptor = descriptor;
+        config.kind_config = kind_config;
         let controller = ReplicaSetController::new(config);
         let stop = CancellationToken::new();
         tokio::spawn({
@@ -379,7 +379,7 @@ async fn controller_looks_again_when_a_pod_becomes_available_without_an_event() 
 #[tokio::test(start_paused = true)]
 async fn sync_waits_for_its_own_status_write_unless_the_gate_is_off() {
     for reads_own_writes in [true, false] {
-        let running = Running::start_for(Descriptor { reads_own_writes, ..REPLICA_SET });
+        let running = Running::start_for(KindConfig { reads_own_writes, ..REPLICA_SET });
         let server = &running.server;
         server.replica_sets.apply(replica_set("web", 2));
         running.pass(1).await;
@@ -403,8 +403,8 @@ async fn sync_waits_for_its_own_status_write_unless_the_gate_is_off() {
 /// It takes three seconds until there is a watch again: the retry comes much sooner.
 #[tokio::test(start_paused = true)]
 async fn controllers_of_either_kind_create_no_pod_twice_when_answers_are_lost_and_the_watch_is_late() {
-    for descriptor in [REPLICA_SET, REPLICATION_CONTROLLER] {
-        let running = Running::start_for(descriptor);
+    for kind_config in [REPLICA_SET, REPLICATION_CONTROLLER] {
+        let running = Running::start_for(kind_config);
         let server = &running.server;
         running.pass(1).await;
         server.pods.set_delay(Duration::from_secs(3));
@@ -415,7 +415,7 @@ async fn controllers_of_either_kind_create_no_pod_twice_when_answers_are_lost_an
         let count = |what: &str| requests.iter().filter(|request| *request == what).count();
         // The first create is repeated and found to have taken effect. Then the watch reports the other two before the
         // sync that would repeat them.
-        assert_eq!((count("create"), count("find")), (6, 1), "{}: {requests:?}", descriptor.kind);
+        assert_eq!((count("create"), count("find")), (6, 1), "{}: {requests:?}", kind_config.kind);
         assert_eq!((server.pods.objects().len(), server.replica_set().status.replicas), (5, 5));
         running.end().await;
     }

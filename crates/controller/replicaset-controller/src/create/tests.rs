@@ -39,7 +39,7 @@ async fn failed(error: ApiError) -> (World, ObjectKey, String) {
 
 /// One sync: its error, or nothing, and its requests.
 async fn sync(world: &World, key: &ObjectKey) -> (String, String) {
-    let outcome = world.syncer.sync(key).await;
+    let outcome = world.syncer.sync_replica_set(key).await;
     (outcome.map_or_else(|error| error.to_string(), |_| String::new()), summary(&world.cluster.take()))
 }
 
@@ -282,7 +282,7 @@ async fn sync_that_is_dropped_leaves_the_names_in_flight_pending() {
     let key = world.add_replica_set(&replica_set("web", 1));
     world.cluster.hang_creates();
     {
-        let mut sync = pin!(world.syncer.sync(&key));
+        let mut sync = pin!(world.syncer.sync_replica_set(&key));
         assert!(sync.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
     }
     assert_eq!(pending(&world), world.cluster.take_names());

@@ -310,7 +310,7 @@ async fn test_expectations_on_recreate() {
     EventHandler::<ReplicaSet>::on_update(&world.handlers, &Arc::new(web), &Arc::new(anew));
     assert_eq!(world.take_queued().await, ["web"]);
     assert_eq!(world.syncer.expectations.get(&key), None);
-    assert!(world.syncer.sync(&key).await.is_ok());
+    assert!(world.syncer.sync_replica_set(&key).await.is_ok());
     assert_eq!(summary(&world.cluster.take()), "create, status");
 }
 

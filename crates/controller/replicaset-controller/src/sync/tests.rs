@@ -13,8 +13,8 @@ use super::*;
 use crate::{REPLICA_SET, testing::*};
 
 /// One sync, and what it asked of the cluster.
-async fn sync(world: &World, key: &ObjectKey) -> (Result<Synced, String>, String) {
-    let outcome = world.syncer.sync(key).await.map_err(|error| error.to_string());
+async fn sync(world: &World, key: &ObjectKey) -> (Result<Requeue, String>, String) {
+    let outcome = world.syncer.sync_replica_set(key).await.map_err(|error| error.to_string());
     (outcome, summary(&world.cluster.take()))
 }
 
@@ -35,7 +35,7 @@ async fn test_sync_replica_set_does_nothing() {
     let subject = settled(2);
     let key = world.add_replica_set(&subject);
     world.add_pods(pods_of(&subject, 2));
-    assert_eq!(sync(&world, &key).await, (Ok(Synced::default()), String::new()));
+    assert_eq!(sync(&world, &key).await, (Ok(Requeue::Never), String::new()));
     assert!(world.events.take().is_empty());
 }
 
@@ -45,7 +45,7 @@ async fn sync_with_pods_missing_creates_them_and_tells_the_count_from_before() {
     let subject = replica_set("web", 3);
     let key = world.add_replica_set(&subject);
     world.add_pods(pods_of(&subject, 1));
-    assert_eq!(sync(&world, &key).await, (Ok(Synced::default()), "create x2, status".to_owned()));
+    assert_eq!(sync(&world, &key).await, (Ok(Requeue::Never), "create x2, status".to_owned()));
     assert_eq!(expectations(&world, &key), (2, 0));
     assert_eq!(world.cluster.take_statuses()[0].status.replicas, 1);
     let names = world.cluster.take_names();
@@ -142,7 +142,7 @@ async fn create_refused_because_the_namespace_goes_counts_as_done_and_keeps_its_
     }
     *world.cluster.refuse_creates.lock() = Some((0, error));
     let (outcome, requests) = sync(&world, &key).await;
-    assert_eq!((outcome, requests.as_str()), (Ok(Synced::default()), "create x2, status"));
+    assert_eq!((outcome, requests.as_str()), (Ok(Requeue::Never), "create x2, status"));
     assert_eq!(expectations(&world, &key), (2, 0));
     assert!(world.events.take().is_empty());
     assert!(world.cluster.take_statuses()[0].status.conditions.is_empty());
@@ -178,7 +178,7 @@ async fn get_pod_keys_of_the_surplus_are_what_a_sync_deletes_and_waits_for() {
     pods[1] = ready(pods[1].clone(), ago(60));
     world.add_pods(pods);
     let (outcome, _) = sync(&world, &key).await;
-    assert_eq!(outcome, Ok(Synced::default()));
+    assert_eq!(outcome, Ok(Requeue::Never));
     assert_eq!(expectations(&world, &key), (0, 2));
     let mut pending = world.syncer.expectations.pending_deletions(&key);
     pending.sort();
@@ -362,7 +362,7 @@ async fn sync_of_what_is_not_there_forgets_all_about_it() {
     assert_eq!(sync(&world, &key).await.1, "create, status");
     world.replica_sets.remove(&key, None);
     world.catch_up();
-    assert_eq!(sync(&world, &key).await, (Ok(Synced::default()), String::new()));
+    assert_eq!(sync(&world, &key).await, (Ok(Requeue::Never), String::new()));
     assert_eq!(world.syncer.expectations.get(&key), None);
 }
 
@@ -425,7 +425,7 @@ async fn selector_that_cannot_be_parsed_ends_the_sync_without_error_or_request()
     let mut world = World::new();
     let selector = json!({"matchExpressions": [{"key": "a", "operator": "Near"}]});
     let key = world.add_replica_set(&changed_replica_set("web", 1, &json!({"spec": {"selector": selector}})));
-    assert_eq!(sync(&world, &key).await, (Ok(Synced::default()), String::new()));
+    assert_eq!(sync(&world, &key).await, (Ok(Requeue::Never), String::new()));
 }
 
 /// Upstream: TestDoNotPatchPodWithOtherControlRef.
@@ -544,7 +544,7 @@ async fn test_replica_set_availability_check() {
     }
     world.add_pods(pods);
     let (outcome, _) = sync(&world, &key).await;
-    assert_eq!(outcome.unwrap().requeue_after, Some(Duration::from_millis(700)));
+    assert_eq!(outcome, Ok(Requeue::After(Duration::from_millis(700))));
     let status = &world.cluster.take_statuses()[0].status;
     assert_eq!((status.ready_replicas, status.available_replicas), (3, 0));
 }
@@ -556,11 +556,11 @@ async fn next_look_is_after_min_ready_where_no_pod_says_when_and_never_where_all
         let subject = changed_replica_set("web", 1, &json!({"spec": {"minReadySeconds": min_ready}}));
         let key = world.add_replica_set(&subject);
         world.add_pods(pods_of(&subject, 1).into_iter().map(|pod| ready(pod, since)));
-        sync(&world, &key).await.0.unwrap().requeue_after
+        sync(&world, &key).await.0
     };
-    assert_eq!(next(7, None).await, Some(Duration::from_secs(7)));
-    assert_eq!(next(7, ago(7)).await, None);
-    assert_eq!(next(0, ago(0)).await, None);
+    assert_eq!(next(7, None).await, Ok(Requeue::After(Duration::from_secs(7))));
+    assert_eq!(next(7, ago(7)).await, Ok(Requeue::Never));
+    assert_eq!(next(0, ago(0)).await, Ok(Requeue::Never));
 }
 
 #[tokio::test]
