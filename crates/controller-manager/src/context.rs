@@ -1,32 +1,17 @@
 //! What controllers share.
 
-use std::{
-    fmt,
-    sync::{Arc, OnceLock},
-};
+use std::{fmt, sync::Arc};
 
-use kcm_api::{Deployment, Pod, ReplicaSet};
 use kcm_client::{ApiClient, ClientFactory};
 use kcm_clock::{Clock, Random};
-use kcm_controller_util::{
-    NoSyncMetrics, SyncMetrics, deployment_indexers, pod_indexers, replica_set_indexers,
-};
+use kcm_controller_util::{NoSyncMetrics, SyncMetrics};
 use kcm_events::{EventBroadcaster, EventRecorder};
-use kcm_informer::{Indexers, InformerConfig, ListWatch, SharedInformer};
-use kcm_metrics::{CacheSize, Metrics};
+use kcm_metrics::Metrics;
 use kcm_replicaset_controller::{NoReplicaSetMetrics, ReplicaSetMetrics};
 use kcm_workqueue::MetricsProvider;
 use parking_lot::Mutex;
 
-use crate::{
-    ManagerConfig,
-    adapters::{EventClient, ReplicationControllerClient},
-    informers::AnyInformer,
-    readiness::InformerSync,
-};
-
-/// The name of the client that lists and watches (US-1.3).
-const SHARED_INFORMERS: &str = "shared-informers";
+use crate::{ManagerConfig, adapters::EventClient, readiness::InformerSync};
 
 /// What controllers run on.
 #[derive(Clone)]
@@ -70,37 +55,19 @@ impl fmt::Debug for Dependencies {
     }
 }
 
-/// What controllers are put together from. Informers come into being when the first of them asks, and then
-/// serve all.
+/// Clients, recorders and metrics that controllers are constructed with.
 ///
-/// Upstream counterpart: `ControllerContext`.
+/// Upstream counterpart: `ControllerContext`, without its informers. Those are in the
+/// [`InformerFactory`](crate::informer_factory::InformerFactory).
 pub(crate) struct Context {
     config: ManagerConfig,
     dependencies: Dependencies,
-    reader: ApiClient,
-    pods: OnceLock<SharedInformer<Pod>>,
-    replica_sets: OnceLock<SharedInformer<ReplicaSet>>,
-    deployments: OnceLock<SharedInformer<Deployment>>,
-    replication_controllers: OnceLock<SharedInformer<ReplicaSet>>,
-    /// Those that nobody runs yet.
-    idle: Mutex<Vec<AnyInformer>>,
     broadcasters: Mutex<Vec<EventBroadcaster>>,
 }
 
 impl Context {
     pub(crate) fn new(config: ManagerConfig, dependencies: Dependencies) -> Self {
-        let reader = dependencies.clients.client(SHARED_INFORMERS, config.rate_limit);
-        Self {
-            config,
-            dependencies,
-            reader,
-            pods: OnceLock::new(),
-            replica_sets: OnceLock::new(),
-            deployments: OnceLock::new(),
-            replication_controllers: OnceLock::new(),
-            idle: Mutex::default(),
-            broadcasters: Mutex::default(),
-        }
+        Self { config, dependencies, broadcasters: Mutex::default() }
     }
 
     pub(crate) fn config(&self) -> &ManagerConfig {
@@ -152,70 +119,6 @@ impl Context {
         let recorder = broadcaster.recorder(component);
         self.broadcasters.lock().push(broadcaster);
         recorder
-    }
-
-    pub(crate) fn pods(&self) -> SharedInformer<Pod> {
-        let new = || self.informer("pods", pod_indexers(), self.reader.pods());
-        self.pods.get_or_init(new).clone()
-    }
-
-    pub(crate) fn replica_sets(&self) -> SharedInformer<ReplicaSet> {
-        let new = || self.informer("replicasets", replica_set_indexers(), self.reader.replica_sets());
-        self.replica_sets.get_or_init(new).clone()
-    }
-
-    pub(crate) fn deployments(&self) -> SharedInformer<Deployment> {
-        let new = || {
-            let informer = self.informer("deployments", deployment_indexers(), self.reader.deployments());
-            if let Some(metrics) = &self.dependencies.metrics {
-                informer.add_handler(metrics.rollouts());
-            }
-            informer
-        };
-        self.deployments.get_or_init(new).clone()
-    }
-
-    /// ReplicationControllers, as the ReplicaSets that they almost are.
-    pub(crate) fn replication_controllers(&self) -> SharedInformer<ReplicaSet> {
-        let new = || {
-            let source = ReplicationControllerClient::new(self.reader.clone()).list_watch();
-            self.informer("replicationcontrollers", replica_set_indexers(), source)
-        };
-        self.replication_controllers.get_or_init(new).clone()
-    }
-
-    fn informer<K: CacheSize>(
-        &self,
-        name: &'static str,
-        indexers: Indexers<K>,
-        source: Arc<dyn ListWatch<K>>,
-    ) -> SharedInformer<K> {
-        let new = InformerConfig::new(name, source, self.clock(), self.random());
-        let metrics = self.dependencies.metrics.as_ref().map_or(new.metrics, Metrics::informers);
-        let resync = Some(self.config.min_resync_period);
-        let informer = SharedInformer::new(InformerConfig {
-            indexers,
-            resync,
-            streaming_lists: self.config.features.watch_list_client,
-            metrics,
-            ..new
-        });
-        if let Some(metrics) = &self.dependencies.metrics {
-            metrics.cache(name, informer.store());
-        }
-        self.dependencies.informer_sync.add(name, &informer);
-        self.idle.lock().push(AnyInformer::new(name, &informer));
-        informer
-    }
-
-    /// Reports whether the caches have synced.
-    pub(crate) fn informer_sync(&self) -> &InformerSync {
-        &self.dependencies.informer_sync
-    }
-
-    /// Those that have come into being since this was asked last, to be run.
-    pub(crate) fn take_idle_informers(&self) -> Vec<AnyInformer> {
-        std::mem::take(&mut *self.idle.lock())
     }
 
     /// Those that have come into being, to be shut down in the end.

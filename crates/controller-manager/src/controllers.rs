@@ -12,8 +12,9 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     Dependencies, ManagerConfig,
     context::Context,
-    descriptor::{CONTROLLERS, ControllerDescriptor, Runner},
-    informers::Informers,
+    descriptor::{CONTROLLERS, Constructor, Runner},
+    informer_factory::InformerFactory,
+    informers::{AnyInformer, Informers},
     tasks::{Ended, Tasks},
     user_agent,
 };
@@ -58,7 +59,9 @@ impl From<Ended> for ControllerError {
 /// DEVIATION: upstream's standby knows nothing, and reads everything when it becomes leader.
 pub struct Standby {
     context: Context,
-    wanted: Vec<&'static ControllerDescriptor>,
+    constructors: Vec<(&'static str, Constructor)>,
+    /// Informers that do not run yet.
+    idle: Vec<AnyInformer>,
     informers: Informers,
 }
 
@@ -70,23 +73,21 @@ impl Standby {
     /// Outside a tokio runtime.
     pub fn start(config: &ManagerConfig, dependencies: Dependencies) -> Self {
         let mut this = Self::idle(config, dependencies);
-        for descriptor in &this.wanted {
-            (descriptor.watch)(&this.context);
-        }
         this.run_idle_informers();
         this
     }
 
     fn idle(config: &ManagerConfig, dependencies: Dependencies) -> Self {
+        let factory = InformerFactory::new(config.clone(), dependencies.clone());
+        let selected = CONTROLLERS.iter().filter(|descriptor| config.controllers.includes(descriptor));
+        let constructors =
+            selected.map(|descriptor| (descriptor.name, (descriptor.prepare)(&factory))).collect();
         let context = Context::new(config.clone(), dependencies);
-        let wanted =
-            CONTROLLERS.iter().filter(|descriptor| config.controllers.includes(descriptor)).collect();
-        Self { context, wanted, informers: Informers::default() }
+        Self { context, constructors, idle: factory.into_informers(), informers: Informers::default() }
     }
 
     fn run_idle_informers(&mut self) {
-        self.context.informer_sync().complete();
-        for informer in self.context.take_idle_informers() {
+        for informer in self.idle.drain(..) {
             self.informers.add(informer);
         }
     }
@@ -131,9 +132,9 @@ impl Standby {
                 tracing::info!(controller = descriptor.name, "Warning: controller is disabled");
             }
         }
-        // All are put together before any of them runs, as upstream.
-        let constructed: Vec<_> =
-            self.wanted.iter().map(|wanted| (wanted.name, (wanted.construct)(&self.context))).collect();
+        // All controllers are constructed before any of them runs, as upstream.
+        let construct = |(name, constructor): (_, Constructor)| (name, constructor(&self.context));
+        let constructed: Vec<_> = self.constructors.drain(..).map(construct).collect();
         self.run_idle_informers();
         let Self { context, informers, .. } = self;
         let (clock, random) = (context.clock(), context.random());

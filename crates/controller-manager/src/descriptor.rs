@@ -1,4 +1,4 @@
-//! Which controllers there are.
+//! Controllers of this binary.
 
 use std::sync::Arc;
 
@@ -8,146 +8,130 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     adapters::{ClusterClient, ReplicationControllerClient},
     context::Context,
+    informer_factory::InformerFactory,
 };
 
-/// A controller that is ready to run until it is told to stop.
+/// Runs a constructed controller until the token is cancelled.
 pub(crate) type Runner = Box<dyn FnOnce(CancellationToken) -> BoxFuture<'static, ()> + Send>;
 
-/// A controller that can be run. To add one is to add one of these to [`CONTROLLERS`].
+/// Constructs a controller. Its handlers are registered when this returns.
+pub(crate) type Constructor = Box<dyn FnOnce(&Context) -> Runner + Send + Sync>;
+
+/// A controller of this binary. To add a controller, add an entry to [`CONTROLLERS`].
 ///
 /// Upstream counterpart: `ControllerDescriptor`.
 #[derive(Debug)]
 pub struct ControllerDescriptor {
-    /// What it is called: by `--controllers`, in health checks, and its client in user agents.
+    /// Name in `--controllers` and health checks, and of the client in user agents.
     pub name: &'static str,
-    /// What else `--controllers` may call it.
+    /// Other names in `--controllers`.
     pub aliases: &'static [&'static str],
-    /// Whether `*` means it, too.
+    /// If `true`, `*` in `--controllers` includes the controller.
     pub on_by_default: bool,
-    /// Requests every informer that `construct` requests, so that they run before. Only these are
-    /// [relisted](crate::Standby::lead) after an election.
-    pub(crate) watch: fn(&Context),
-    /// Puts it together. Its handlers are in place when this returns, so it misses nothing.
-    pub(crate) construct: fn(&Context) -> Runner,
+    /// Requests the informers of the controller, and returns its constructor.
+    ///
+    /// The constructor gets no access to other informers, so a standby runs and [relists](crate::Standby::lead) exactly
+    /// the informers that the controller uses.
+    pub(crate) prepare: fn(&InformerFactory) -> Constructor,
 }
 
-/// All controllers, in the order in which they are put together. Upstream's order is random.
+/// All controllers, in the order in which they are constructed. Upstream's order is random.
 pub static CONTROLLERS: &[ControllerDescriptor] = &[
     ControllerDescriptor {
         name: "deployment-controller",
         aliases: &["deployment"],
         on_by_default: true,
-        watch: |context| {
-            context.deployments();
-            context.replica_sets();
-            context.pods();
-        },
-        construct: deployment,
+        prepare: deployment,
     },
     ControllerDescriptor {
         name: "replicaset-controller",
         aliases: &["replicaset"],
         on_by_default: true,
-        watch: |context| {
-            context.pods();
-            context.replica_sets();
-        },
-        construct: replica_set,
+        prepare: replica_set,
     },
     ControllerDescriptor {
         name: "replicationcontroller-controller",
         aliases: &["replicationcontroller"],
-        // DEVIATION: on upstream. What a manager takes over with `*` is the two controllers above; the one that it
-        // takes them from goes on with this one, and two of them, each under a lease of its own, would both create.
+        // DEVIATION: upstream enables it by default. A manager started with `*` takes over the two controllers above from
+        // another manager that still runs this one. Under separate leases, both would create pods.
         on_by_default: false,
-        watch: |context| {
-            context.pods();
-            context.replication_controllers();
-        },
-        construct: replication_controller,
+        prepare: replication_controller,
     },
 ];
 
-fn deployment(context: &Context) -> Runner {
+fn deployment(informers: &InformerFactory) -> Constructor {
     use kcm_deployment_controller::{Config, DeploymentController};
-    let client = context.client("deployment-controller");
-    let recorder = context.recorder(&client, Config::COMPONENT);
-    let client = Arc::new(ClusterClient::new(client));
-    let config = Config::new(
-        context.clock(),
-        context.deployments(),
-        context.replica_sets(),
-        context.pods(),
-        client.clone(),
-        client,
-        recorder,
-    );
-    let controller = DeploymentController::new(Config {
-        terminating_replicas: context.config().features.deployment_replica_set_terminating_replicas,
-        queue_metrics: context.queue_metrics(),
-        sync_metrics: context.sync_metrics("deployment-controller"),
-        ..config
-    });
-    let workers = context.config().concurrent_deployment_syncs;
-    Box::new(move |stop| Box::pin(async move { controller.run(workers, stop).await }))
+    let deployments = informers.deployments();
+    let replica_sets = informers.replica_sets();
+    let pods = informers.pods();
+    Box::new(move |context| {
+        let client = context.client("deployment-controller");
+        let recorder = context.recorder(&client, Config::COMPONENT);
+        let client = Arc::new(ClusterClient::new(client));
+        let clock = context.clock();
+        let config = Config::new(clock, deployments, replica_sets, pods, client.clone(), client, recorder);
+        let controller = DeploymentController::new(Config {
+            terminating_replicas: context.config().features.deployment_replica_set_terminating_replicas,
+            queue_metrics: context.queue_metrics(),
+            sync_metrics: context.sync_metrics("deployment-controller"),
+            ..config
+        });
+        let workers = context.config().concurrent_deployment_syncs;
+        Box::new(move |stop| Box::pin(async move { controller.run(workers, stop).await }))
+    })
 }
 
-fn replica_set(context: &Context) -> Runner {
+fn replica_set(informers: &InformerFactory) -> Constructor {
     use kcm_replicaset_controller::{Config, KindConfig, REPLICA_SET, ReplicaSetController};
-    let client = context.client("replicaset-controller");
-    let recorder = context.recorder(&client, REPLICA_SET.component);
-    let client = Arc::new(ClusterClient::new(client));
-    let config = Config::new(
-        context.clock(),
-        context.random(),
-        context.pods(),
-        context.replica_sets(),
-        client.clone(),
-        client,
-        recorder,
-    );
-    let features = &context.config().features;
-    let controller = ReplicaSetController::new(Config {
-        kind_config: KindConfig {
-            terminating_replicas: features.deployment_replica_set_terminating_replicas,
-            reads_own_writes: features.stale_controller_consistency_replica_set,
-            pod_deletion_cost: features.pod_deletion_cost,
-            ..REPLICA_SET
-        },
-        metrics: context.replica_set_metrics(),
-        queue_metrics: context.queue_metrics(),
-        sync_metrics: context.sync_metrics("replicaset-controller"),
-        ..config
-    });
-    let workers = context.config().concurrent_replica_set_syncs;
-    Box::new(move |stop| Box::pin(async move { controller.run(workers, stop).await }))
+    let pods = informers.pods();
+    let replica_sets = informers.replica_sets();
+    Box::new(move |context| {
+        let client = context.client("replicaset-controller");
+        let recorder = context.recorder(&client, REPLICA_SET.component);
+        let client = Arc::new(ClusterClient::new(client));
+        let (clock, random) = (context.clock(), context.random());
+        let config = Config::new(clock, random, pods, replica_sets, client.clone(), client, recorder);
+        let features = &context.config().features;
+        let controller = ReplicaSetController::new(Config {
+            kind_config: KindConfig {
+                terminating_replicas: features.deployment_replica_set_terminating_replicas,
+                reads_own_writes: features.stale_controller_consistency_replica_set,
+                pod_deletion_cost: features.pod_deletion_cost,
+                ..REPLICA_SET
+            },
+            metrics: context.replica_set_metrics(),
+            queue_metrics: context.queue_metrics(),
+            sync_metrics: context.sync_metrics("replicaset-controller"),
+            ..config
+        });
+        let workers = context.config().concurrent_replica_set_syncs;
+        Box::new(move |stop| Box::pin(async move { controller.run(workers, stop).await }))
+    })
 }
 
-/// The ReplicaSet controller once more, over another type (US-5.11).
-fn replication_controller(context: &Context) -> Runner {
+/// The ReplicaSet controller for ReplicationControllers (US-5.11).
+fn replication_controller(informers: &InformerFactory) -> Constructor {
     use kcm_replicaset_controller::{Config, KindConfig, REPLICATION_CONTROLLER, ReplicaSetController};
-    let client = context.client("replication-controller");
-    let recorder = context.recorder(&client, REPLICATION_CONTROLLER.component);
-    let controllers = Arc::new(ReplicationControllerClient::new(client.clone()));
-    let config = Config::new(
-        context.clock(),
-        context.random(),
-        context.pods(),
-        context.replication_controllers(),
-        Arc::new(ClusterClient::new(client)),
-        controllers,
-        recorder,
-    );
-    let controller = ReplicaSetController::new(Config {
-        kind_config: KindConfig {
-            pod_deletion_cost: context.config().features.pod_deletion_cost,
-            ..REPLICATION_CONTROLLER
-        },
-        metrics: context.replica_set_metrics(),
-        queue_metrics: context.queue_metrics(),
-        sync_metrics: context.sync_metrics("replicationcontroller-controller"),
-        ..config
-    });
-    let workers = context.config().concurrent_replication_controller_syncs;
-    Box::new(move |stop| Box::pin(async move { controller.run(workers, stop).await }))
+    let pods = informers.pods();
+    let replication_controllers = informers.replication_controllers();
+    Box::new(move |context| {
+        let client = context.client("replication-controller");
+        let recorder = context.recorder(&client, REPLICATION_CONTROLLER.component);
+        let control = Arc::new(ReplicationControllerClient::new(client.clone()));
+        let client = Arc::new(ClusterClient::new(client));
+        let (clock, random) = (context.clock(), context.random());
+        let config = Config::new(clock, random, pods, replication_controllers, client, control, recorder);
+        let controller = ReplicaSetController::new(Config {
+            kind_config: KindConfig {
+                pod_deletion_cost: context.config().features.pod_deletion_cost,
+                ..REPLICATION_CONTROLLER
+            },
+            metrics: context.replica_set_metrics(),
+            queue_metrics: context.queue_metrics(),
+            sync_metrics: context.sync_metrics("replicationcontroller-controller"),
+            ..config
+        });
+        let workers = context.config().concurrent_replication_controller_syncs;
+        Box::new(move |stop| Box::pin(async move { controller.run(workers, stop).await }))
+    })
 }

@@ -9,7 +9,7 @@
 //! | which controllers upstream has, and which of them are wanted | `selection.rs` |
 //! | the configuration that all this adds up to, checked; and as others see it | `config.rs`, `configz.rs` |
 //! | which controllers there are | `descriptor.rs` |
-//! | what they share: clients, informers, events | `context.rs`, `informers.rs` |
+//! | what they share: clients, events; informers | `context.rs`; `informer_factory.rs`, `informers.rs` |
 //! | standing by, starting, watching over and stopping them | `controllers.rs` |
 //! | standing for election | `election.rs` |
 //! | from standing by to the end, with an election or without | `manager.rs` |
@@ -36,6 +36,7 @@ mod feature_gates;
 mod flags;
 mod go_duration;
 mod go_syntax;
+mod informer_factory;
 mod informers;
 pub mod logging;
 mod manager;

@@ -41,7 +41,7 @@ pub const REPLICA_SET: KindConfig = KindConfig {
 
 /// ReplicationControllers of v1.36 (US-5.11).
 ///
-/// The informer and the control convert each of them to a ReplicaSet, as `kcm_client::ReplicationControllers` does.
+/// The informer and the control convert each of them to a ReplicaSet, as the `ReplicationControllerClient` of `kcm_controller_manager` does.
 /// Upstream does not count terminating pods or await status writes for this kind.
 pub const REPLICATION_CONTROLLER: KindConfig = KindConfig {
     api_version: kcm_api::replication_controller::API_VERSION,
