@@ -10,7 +10,7 @@ const CREATES: u32 = 500;
 #[test]
 fn lease_is_renewed_while_500_creates_take_30_s() {
     let faults = Faults::new(["POST /api/v1/namespaces/default/pods delay=30s".parse().unwrap()]);
-    let under_way = || faults.harmed()[0];
+    let under_way = || faults.applied()[0];
     let mut cluster = Cluster::with_faults(faults.clone());
     let flags = [
         "--secure-port=0",

@@ -22,22 +22,23 @@ use thiserror::Error;
 use super::answer::{self, Answer, ApiBody};
 use crate::{ApiStatus, Reason, object::write_json};
 
-/// One rule: which requests are harmed, when, and how. Parsed from text (`"…".parse::<Fault>()`):
+/// Fault injection rule: selects requests and the action applied to them. Parsed from text
+/// (`"…".parse::<Fault>()`):
 ///
 /// ```text
-/// METHOD PATH [HARM] [OPTION=VALUE …]
+/// METHOD PATH [ACTION] [OPTION=VALUE …]
 /// ```
 ///
-/// `METHOD` is an HTTP method, or `WATCH` for a GET that watches (`GET` is one that does not), or `*`. `PATH` is
-/// the request's path without its query; `*` stands for part of a segment, `**` for anything.
+/// `METHOD` is an HTTP method, `WATCH` for a GET that watches (`GET` matches the others), or `*`. `PATH` is the path of
+/// the request without its query. `*` matches part of a segment, `**` matches any text.
 ///
-/// | harm | effect |
+/// | action | effect |
 /// |---|---|
-/// | none, with `delay` | the request is served later |
-/// | `409`, `410`, `429`, `500`, `503`, `504` and the like | it is not served, and gets this answer; a watch gets 410 as an event, as upstream sends it |
-/// | `after:500` and the like | it is served, its write takes effect, and then it gets this answer |
-/// | `webhook:403`, `webhook:500` | an admission webhook denies it, or fails; it is not served |
-/// | `cut` | a watch ends; with `events=N` after so many lines |
+/// | none, with `delay` | the request is served after the delay |
+/// | `400`, `401`, `403`, `404`, `409`, `410`, `429`, `500`, `503`, `504` | the request fails with this status and is not served; a watch gets 410 as an event, as upstream |
+/// | `after:500` or another of these codes | the request is served, its write takes effect, and the response has this status |
+/// | `webhook:403`, `webhook:500` | an admission webhook denies the request, or fails; the request is not served |
+/// | `cut` | the watch ends; with `events=N` after N lines |
 /// | `break` | the connection breaks without a response; the request is not served |
 /// | `late:5s` | the connection breaks without a response; the request is served 5 s later (`late:0s`: at once) |
 ///
@@ -45,21 +46,21 @@ use crate::{ApiStatus, Reason, object::write_json};
 ///
 /// | option | meaning |
 /// |---|---|
-/// | `delay=500ms` | wait so long first (`ms` or `s`) |
-/// | `retry-after=1` | the header of that name (seconds) |
-/// | `events=3` | how many lines of a watch come through before it is cut |
-/// | `agent=kubectl*` | only requests with such a `User-Agent`; `*` stands for anything |
-/// | `skip=2` | spare the first two that match |
-/// | `every=3` | of the rest harm each third |
-/// | `times=5` | five times at most |
+/// | `delay=500ms` | time to wait before anything else (`ms` or `s`) |
+/// | `retry-after=1` | value of the `Retry-After` header, in seconds |
+/// | `events=3` | number of lines of a watch sent before it is cut |
+/// | `agent=kubectl*` | only requests whose `User-Agent` matches; `*` matches any text |
+/// | `skip=2` | ignore the first two matching requests |
+/// | `every=3` | apply to every third of the others |
+/// | `times=5` | apply at most five times |
 ///
-/// Nothing is left to chance: what is harmed follows from the order of the requests alone.
+/// Rules are deterministic: the order of the requests decides which of them a rule applies to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault {
     method: Matched,
     path: Glob,
     agent: Option<Glob>,
-    harm: Harm,
+    action: FaultAction,
     delay: Duration,
     skip: u64,
     every: u64,
@@ -73,16 +74,16 @@ enum Matched {
     Method(Method),
 }
 
-/// What happens to a request.
+/// Action applied to a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Harm {
-    /// It is served.
+pub(super) enum FaultAction {
+    /// The request is served.
     None,
-    /// It is answered with this instead.
+    /// The request fails with this status and is not served.
     Refuse(ApiStatus),
-    /// It is served, and answered with this.
+    /// The request is served, and the response is this status.
     RefuseAfter(ApiStatus),
-    /// It is served, and what streams ends after so many lines.
+    /// The request is served, and its stream ends after `events` lines.
     Cut { events: u64 },
     /// The connection breaks without a response. The request is served after this time, or never.
     Break { served_after: Option<Duration> },
@@ -98,22 +99,22 @@ pub struct FaultError {
     pub what: String,
 }
 
-/// Rules, and how often each has matched. The first that harms a request has it alone; one that only delays
-/// lets others have it, too. Clones share the counts.
+/// Ordered rules with their match counters. The first matching rule with an action decides; rules with only a delay add
+/// theirs. Clones share the counters.
 #[derive(Debug, Clone, Default)]
 pub struct Faults(Arc<[(Fault, Count)]>);
 
 #[derive(Debug, Default)]
 struct Count {
     matched: AtomicU64,
-    harmed: AtomicU64,
+    applied: AtomicU64,
 }
 
-/// What a request suffers.
+/// Result of evaluating the rules for a request.
 #[derive(Debug)]
-pub(super) struct Blow {
+pub(super) struct FaultDecision {
     pub(super) delay: Duration,
-    pub(super) harm: Harm,
+    pub(super) action: FaultAction,
 }
 
 impl Faults {
@@ -122,25 +123,24 @@ impl Faults {
         Self(rules.into_iter().map(|rule| (rule, Count::default())).collect())
     }
 
-    /// How many requests each rule has harmed, in the order of the rules: a test can tell that what it is about
-    /// has happened.
-    pub fn harmed(&self) -> Vec<u64> {
-        self.0.iter().map(|(_, count)| count.harmed.load(Ordering::SeqCst)).collect()
+    /// Number of requests that each rule was applied to, in the order of the rules.
+    pub fn applied(&self) -> Vec<u64> {
+        self.0.iter().map(|(_, count)| count.applied.load(Ordering::SeqCst)).collect()
     }
 
-    /// What is to happen to a request. Each rule that matches counts it.
-    pub(super) fn strike(&self, method: &Method, watch: bool, path: &str, agent: &str) -> Blow {
-        let mut blow = Blow { delay: Duration::ZERO, harm: Harm::None };
+    /// Returns the delay and action for a request, and counts the request in each rule that matches.
+    pub(super) fn evaluate(&self, method: &Method, watch: bool, path: &str, agent: &str) -> FaultDecision {
+        let mut decision = FaultDecision { delay: Duration::ZERO, action: FaultAction::None };
         for (fault, count) in &*self.0 {
-            if blow.harm != Harm::None {
+            if decision.action != FaultAction::None {
                 break;
             }
             if fault.matches(method, watch, path, agent) && fault.is_due(count) {
-                blow.delay += fault.delay;
-                blow.harm.clone_from(&fault.harm);
+                decision.delay += fault.delay;
+                decision.action.clone_from(&fault.action);
             }
         }
-        blow
+        decision
     }
 }
 
@@ -152,7 +152,7 @@ impl Fault {
             Matched::Method(only) => !watch && only == method,
         };
         // What has no stream cannot be cut.
-        let suits = watch || !matches!(self.harm, Harm::Cut { .. });
+        let suits = watch || !matches!(self.action, FaultAction::Cut { .. });
         method
             && suits
             && self.path.matches(path)
@@ -162,8 +162,9 @@ impl Fault {
     fn is_due(&self, count: &Count) -> bool {
         let matched = count.matched.fetch_add(1, Ordering::SeqCst) + 1;
         let Some(turn) = matched.checked_sub(self.skip).filter(|turn| *turn > 0) else { return false };
-        let claim = |harmed| (harmed < self.times).then_some(harmed + 1);
-        turn % self.every == 0 && count.harmed.fetch_update(Ordering::SeqCst, Ordering::SeqCst, claim).is_ok()
+        let claim = |applied| (applied < self.times).then_some(applied + 1);
+        turn % self.every == 0
+            && count.applied.fetch_update(Ordering::SeqCst, Ordering::SeqCst, claim).is_ok()
     }
 }
 
@@ -193,7 +194,7 @@ fn parse(rule: &str) -> Result<Fault, String> {
         method,
         path: Glob(path.to_owned()),
         agent: None,
-        harm: Harm::None,
+        action: FaultAction::None,
         delay: Duration::ZERO,
         skip: 0,
         every: 1,
@@ -205,7 +206,7 @@ fn parse(rule: &str) -> Result<Fault, String> {
             if index > 0 {
                 return Err(format!("{word:?} is no option"));
             }
-            fault.harm = harm(word)?;
+            fault.action = action(word)?;
             continue;
         };
         let number = || value.parse::<u64>().map_err(|_| format!("{word:?} needs a whole number"));
@@ -226,20 +227,20 @@ fn parse(rule: &str) -> Result<Fault, String> {
             _ => return Err(format!("{option:?} is no option")),
         }
     }
-    match (&mut fault.harm, retry_after) {
-        (Harm::Refuse(status) | Harm::RefuseAfter(status), Some(seconds)) => {
+    match (&mut fault.action, retry_after) {
+        (FaultAction::Refuse(status) | FaultAction::RefuseAfter(status), Some(seconds)) => {
             *status = status.clone().with_retry_after(seconds);
         }
         (_, Some(_)) => return Err("retry-after needs a status code".to_owned()),
         _ => {}
     }
-    match (&mut fault.harm, events) {
-        (Harm::Cut { events }, Some(given)) => *events = given,
+    match (&mut fault.action, events) {
+        (FaultAction::Cut { events }, Some(given)) => *events = given,
         (_, Some(_)) => return Err("events needs cut".to_owned()),
-        (Harm::None, _) if fault.delay.is_zero() => {
-            return Err("it says neither a harm nor a delay".to_owned());
+        (FaultAction::None, _) if fault.delay.is_zero() => {
+            return Err("neither an action nor a delay is given".to_owned());
         }
-        (Harm::Cut { .. }, _) if !matches!(fault.method, Matched::Watch | Matched::All) => {
+        (FaultAction::Cut { .. }, _) if !matches!(fault.method, Matched::Watch | Matched::All) => {
             return Err("only a WATCH can be cut".to_owned());
         }
         _ => {}
@@ -247,7 +248,7 @@ fn parse(rule: &str) -> Result<Fault, String> {
     Ok(fault)
 }
 
-fn harm(word: &str) -> Result<Harm, String> {
+fn action(word: &str) -> Result<FaultAction, String> {
     let status = |code: &str| {
         let reason = match code {
             "400" => Reason::BadRequest,
@@ -262,7 +263,7 @@ fn harm(word: &str) -> Result<Harm, String> {
             "504" => Reason::Timeout,
             _ => {
                 return Err(format!(
-                    "{code:?} is none of the harms 400, 401, 403, 404, 409, 410, 429, 500, 503, 504, after:CODE, cut, \
+                    "unknown action {code:?}, expected 400, 401, 403, 404, 409, 410, 429, 500, 503, 504, after:CODE, cut, \
                      break, late:TIME, \
                      webhook:403, webhook:500"
                 ));
@@ -271,15 +272,15 @@ fn harm(word: &str) -> Result<Harm, String> {
         Ok(ApiStatus::new(reason, format!("{reason}: this fault was asked for")))
     };
     match word.split_once(':') {
-        Some(("after", code)) => status(code).map(Harm::RefuseAfter),
-        Some(("webhook", code)) => webhook(code).map(Harm::Refuse),
+        Some(("after", code)) => status(code).map(FaultAction::RefuseAfter),
+        Some(("webhook", code)) => webhook(code).map(FaultAction::Refuse),
         Some(("late", time)) => {
             let time = duration(time).ok_or_else(|| format!("{word:?} needs a time such as 500ms or 2s"))?;
-            Ok(Harm::Break { served_after: Some(time) })
+            Ok(FaultAction::Break { served_after: Some(time) })
         }
-        _ if word == "cut" => Ok(Harm::Cut { events: 0 }),
-        _ if word == "break" => Ok(Harm::Break { served_after: None }),
-        _ => status(word).map(Harm::Refuse),
+        _ if word == "cut" => Ok(FaultAction::Cut { events: 0 }),
+        _ if word == "break" => Ok(FaultAction::Break { served_after: None }),
+        _ => status(word).map(FaultAction::Refuse),
     }
 }
 
@@ -377,10 +378,10 @@ mod tests {
     }
 
     fn post(faults: &Faults, path: &str) -> u16 {
-        match faults.strike(&Method::POST, false, path, "kubectl/1").harm {
-            Harm::None => 0,
-            Harm::Refuse(status) | Harm::RefuseAfter(status) => status.code(),
-            Harm::Cut { .. } | Harm::Break { .. } => 1,
+        match faults.evaluate(&Method::POST, false, path, "kubectl/1").action {
+            FaultAction::None => 0,
+            FaultAction::Refuse(status) | FaultAction::RefuseAfter(status) => status.code(),
+            FaultAction::Cut { .. } | FaultAction::Break { .. } => 1,
         }
     }
 
@@ -400,29 +401,29 @@ mod tests {
     }
 
     #[test]
-    fn rule_harms_the_requests_its_options_say() {
+    fn options_select_requests() {
         let faults = faults(&["POST /a 429 skip=1 every=2 times=2", "POST /a 500 times=1"]);
         let codes: Vec<u16> = (0..8).map(|_| post(&faults, "/a")).collect();
         assert_eq!(codes, [500, 0, 429, 0, 429, 0, 0, 0]);
         assert_eq!(post(&faults, "/b"), 0);
-        assert_eq!(faults.harmed(), [2, 1]);
+        assert_eq!(faults.applied(), [2, 1]);
     }
 
     #[test]
     fn delay_lets_other_rules_have_the_request() {
         let faults = faults(&["* /** delay=500ms", "POST /a 409 delay=1s agent=kube*"]);
-        let blow = faults.strike(&Method::POST, false, "/a", "kubectl/1 (linux/amd64)");
-        assert_eq!(blow.delay, Duration::from_millis(1500));
-        assert!(matches!(blow.harm, Harm::Refuse(status) if status.code() == 409));
-        assert_eq!(faults.strike(&Method::POST, false, "/a", "curl").harm, Harm::None);
+        let decision = faults.evaluate(&Method::POST, false, "/a", "kubectl/1 (linux/amd64)");
+        assert_eq!(decision.delay, Duration::from_millis(1500));
+        assert!(matches!(decision.action, FaultAction::Refuse(status) if status.code() == 409));
+        assert_eq!(faults.evaluate(&Method::POST, false, "/a", "curl").action, FaultAction::None);
     }
 
     #[test]
     fn watches_and_other_reads_are_told_apart() {
         let faults = faults(&["GET /a 503", "WATCH /a 410", "* /b cut"]);
-        let code = |watch, path| match faults.strike(&Method::GET, watch, path, "").harm {
-            Harm::Refuse(status) => status.code(),
-            Harm::Cut { .. } => 1,
+        let code = |watch, path| match faults.evaluate(&Method::GET, watch, path, "").action {
+            FaultAction::Refuse(status) => status.code(),
+            FaultAction::Cut { .. } => 1,
             _ => 0,
         };
         assert_eq!([code(false, "/a"), code(true, "/a")], [503, 410]);

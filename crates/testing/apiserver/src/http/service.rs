@@ -20,7 +20,7 @@ use tower::{BoxError, Service};
 use super::{
     answer::{self, Answer, ApiBody},
     body::{self, Content},
-    fault::{self, Blow, Harm},
+    fault::{self, FaultAction, FaultDecision},
     freshness,
     query::Query,
     reviews::{self, Caller},
@@ -214,24 +214,24 @@ where
     B::Error: Into<BoxError>,
 {
     let exchange = Exchange::read(service, request).await;
-    let Blow { delay, harm } = exchange.strike();
+    let FaultDecision { delay, action } = exchange.evaluate();
     if !delay.is_zero() {
         exchange.clock().sleep(delay).await;
     }
-    match harm {
-        Harm::Break { served_after: None } => Err(BrokenConnection),
-        Harm::Break { served_after: Some(Duration::ZERO) } => {
-            exchange.serve(Harm::None).await;
+    match action {
+        FaultAction::Break { served_after: None } => Err(BrokenConnection),
+        FaultAction::Break { served_after: Some(Duration::ZERO) } => {
+            exchange.serve(FaultAction::None).await;
             Err(BrokenConnection)
         }
-        Harm::Break { served_after: Some(time) } => {
+        FaultAction::Break { served_after: Some(time) } => {
             tokio::spawn(async move {
                 exchange.clock().sleep(time).await;
-                exchange.serve(Harm::None).await;
+                exchange.serve(FaultAction::None).await;
             });
             Err(BrokenConnection)
         }
-        harm => Ok(exchange.serve(harm).await),
+        action => Ok(exchange.serve(action).await),
     }
 }
 
@@ -287,23 +287,23 @@ impl Exchange {
             if verb(&self.parts.method, Some(target), true, &self.query) == "watch")
     }
 
-    /// Applies the faults. A request that is refused anyway is not harmed.
-    fn strike(&self) -> Blow {
+    /// Evaluates the fault rules. Requests that would be rejected anyway are not counted.
+    fn evaluate(&self) -> FaultDecision {
         if self.user.is_err() || self.route.is_err() || self.content.is_err() {
-            return Blow { delay: Duration::ZERO, harm: Harm::None };
+            return FaultDecision { delay: Duration::ZERO, action: FaultAction::None };
         }
         let Parts { method, uri, .. } = &self.parts;
-        self.server().config.faults.strike(method, self.is_watch(), uri.path(), &self.user_agent())
+        self.server().config.faults.evaluate(method, self.is_watch(), uri.path(), &self.user_agent())
     }
 
     /// Serves the request, logs it, and reports it to the audit.
-    async fn serve(&self, harm: Harm) -> Answer {
-        let cache = match &harm {
-            Harm::Refuse(_) => Ok(None),
+    async fn serve(&self, action: FaultAction) -> Answer {
+        let cache = match &action {
+            FaultAction::Refuse(_) => Ok(None),
             _ => self.cache().await,
         };
         let revision_before = self.server().revision();
-        let result = cache.and_then(|cache| self.harmed(harm, cache));
+        let result = cache.and_then(|cache| self.apply(action, cache));
         let revision_after = self.server().revision();
         let (answer, failure) = match result {
             Ok(answer) => (answer, None),
@@ -325,15 +325,15 @@ impl Exchange {
     }
 
     /// Serves the request, or does to it what the fault says.
-    fn harmed(&self, harm: Harm, cache: Option<Arc<WatchCache>>) -> Result<Answer, ApiStatus> {
-        match harm {
-            Harm::None | Harm::Break { .. } => self.dispatch(cache),
-            Harm::Refuse(status) if self.is_watch() && status.code() == 410 => {
+    fn apply(&self, action: FaultAction, cache: Option<Arc<WatchCache>>) -> Result<Answer, ApiStatus> {
+        match action {
+            FaultAction::None | FaultAction::Break { .. } => self.dispatch(cache),
+            FaultAction::Refuse(status) if self.is_watch() && status.code() == 410 => {
                 Ok(fault::error_event(&status))
             }
-            Harm::Refuse(status) => Err(status),
-            Harm::RefuseAfter(status) => self.dispatch(cache).and(Err(status)),
-            Harm::Cut { events } => self.dispatch(cache).map(|answer| fault::cut(answer, events)),
+            FaultAction::Refuse(status) => Err(status),
+            FaultAction::RefuseAfter(status) => self.dispatch(cache).and(Err(status)),
+            FaultAction::Cut { events } => self.dispatch(cache).map(|answer| fault::cut(answer, events)),
         }
     }
 

@@ -125,7 +125,7 @@ async fn play(write: &str, failures: &[&str]) -> Result<(Vec<String>, Vec<u64>),
     if !wrong.is_empty() {
         return Err(lines(wrong));
     }
-    Ok((left(&cluster.server, "t0x").unwrap(), faults.harmed()))
+    Ok((left(&cluster.server, "t0x").unwrap(), faults.applied()))
 }
 
 async fn assert_same_end(failures: &[&str]) {

@@ -53,7 +53,7 @@ async fn play(story: &Story, kind: &str) -> (usize, Vec<u64>) {
     let violations = cluster.guard.violations_but(&story.exempt);
     assert!(violations.is_empty(), "{}", lines(violations));
     played.unwrap();
-    (cluster.guard.tally().created[kind], faults.harmed())
+    (cluster.guard.tally().created[kind], faults.applied())
 }
 
 /// A watch of pods that reports the first pod and ends, and is opened again after two minutes.
