@@ -1,20 +1,20 @@
-//! What the command line says.
+//! Command-line flags.
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use kcm_apiserver::{DEFAULT_MAX_CONCURRENT_STREAMS, Fault};
 
-/// What to do.
+/// Subcommand.
 #[derive(Debug)]
 pub(crate) enum Task {
-    /// Play the story and end.
+    /// Run the demo scenario and exit.
     Demo,
-    /// Serve until told to stop.
+    /// Serve until SIGINT or SIGTERM.
     Serve,
 }
 
-/// The command line, understood.
+/// Parsed command line.
 #[derive(Debug)]
 pub(crate) struct Flags {
     pub(crate) task: Task,
@@ -36,7 +36,7 @@ pub(crate) struct Flags {
 }
 
 impl Flags {
-    /// Understands the arguments of the process; the first is the program's name.
+    /// Parses the arguments of the process, including the program name.
     pub(crate) fn parse(arguments: impl Iterator<Item = std::ffi::OsString>) -> Result<Self, clap::Error> {
         command().try_get_matches_from(arguments).map(|matches| Self::from(&matches))
     }
@@ -70,7 +70,7 @@ impl From<&ArgMatches> for Flags {
     }
 }
 
-/// Where `kubectl` looks when nobody tells it.
+/// Server address that `kubectl` uses without a kubeconfig.
 const DEFAULT_LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 8080);
 
 fn command() -> Command {
@@ -79,30 +79,30 @@ fn command() -> Command {
     };
     Command::new("kube-sandbox")
         .version(env!("CARGO_PKG_VERSION"))
-        .about("A Kubernetes API server in one process, with simulated nodes and working Deployments.")
-        .subcommand(Command::new("demo").about("Play a rollout story and end"))
+        .about("Kubernetes API server in one process, with simulated nodes and the Deployment and ReplicaSet controllers.")
+        .subcommand(Command::new("demo").about("Run a rollout scenario, print its progress, and exit"))
         .arg(
             flag(
                 "listen",
                 "ADDRESS:PORT",
-                "Where to serve, loopback only without --tls and --token-auth-file; port 0 takes a free one [default: \
-                 127.0.0.1:8080]",
+                "Address and port to listen on; 0 selects a free port. Addresses other than loopback require --tls and \
+                 --token-auth-file [default: 127.0.0.1:8080]",
             )
             .value_parser(value_parser!(SocketAddr)),
         )
         .arg(
-            flag("data-dir", "DIRECTORY", "Where to keep everything across restarts [default: nowhere]")
+            flag("data-dir", "DIRECTORY", "Directory that stores all objects across restarts [default: none, objects are kept in memory]")
                 .value_parser(value_parser!(PathBuf)),
         )
         .arg(
-            flag("tls", "", "Serve TLS, with a certificate of its own; the kubeconfig trusts it")
+            flag("tls", "", "Serve TLS with a self-signed certificate that the kubeconfig trusts")
                 .action(ArgAction::SetTrue),
         )
         .arg(
             flag(
                 "max-concurrent-streams",
                 "N",
-                "Maximum number of concurrent streams on an HTTP/2 connection [default: 100]",
+                "Maximum number of concurrent streams per HTTP/2 connection [default: 100]",
             )
             .value_parser(value_parser!(u32).range(1..)),
         )
@@ -110,16 +110,16 @@ fn command() -> Command {
             flag(
                 "token-auth-file",
                 "FILE",
-                "Let in only who shows a token of this file, with lines token,user,uid,\"group1,group2\"",
+                "Require a bearer token from this file; lines have the form token,user,uid,\"group1,group2\"",
             )
             .value_parser(value_parser!(PathBuf)),
         )
         .arg(
-            flag("audit-log-path", "FILE", "Append each request to this file, a line of JSON each")
+            flag("audit-log-path", "FILE", "Append audit events to this file, one JSON object per line")
                 .value_parser(value_parser!(PathBuf)),
         )
         .arg(
-            flag("audit-policy-file", "FILE", "Which requests to append, as an audit.k8s.io/v1 Policy [default: all]")
+            flag("audit-policy-file", "FILE", "audit.k8s.io/v1 Policy that selects the requests to audit [default: all requests]")
                 .requires("audit-log-path")
                 .value_parser(value_parser!(PathBuf)),
         )
@@ -127,8 +127,8 @@ fn command() -> Command {
             flag(
                 "fault",
                 "RULE",
-                "Harm requests, such as 'POST /api/v1/namespaces/*/pods 429 retry-after=1 times=3'; may be repeated, \
-                 see docs/sandbox.md",
+                "Inject a fault into matching requests, for example 'POST /api/v1/namespaces/*/pods 429 retry-after=1 \
+                 times=3'. Can be repeated; see docs/sandbox.md",
             )
             .action(ArgAction::Append)
             .value_parser(|rule: &str| rule.parse::<Fault>()),
@@ -137,17 +137,17 @@ fn command() -> Command {
             flag(
                 "kubeconfig",
                 "FILE",
-                "Where to write the kubeconfig [default: in the user's cache directory]",
+                "File to write the kubeconfig to [default: kube-sandbox/kubeconfig in the user's cache directory]",
             )
             .value_parser(value_parser!(PathBuf)),
         )
         .arg(
-            flag("nodes", "N", "How many simulated nodes there are")
+            flag("nodes", "N", "Number of simulated nodes")
                 .default_value("1")
                 .value_parser(value_parser!(usize)),
         )
         .arg(
-            flag("pod-ready-delay", "DURATION", "From being scheduled to being ready, such as 500ms or 2s")
+            flag("pod-ready-delay", "DURATION", "Time from binding to readiness of a pod, for example 500ms or 2s")
                 .default_value("1s")
                 .value_parser(duration),
         )
@@ -155,14 +155,14 @@ fn command() -> Command {
             flag(
                 "pod-stop-delay",
                 "DURATION",
-                "From being deleted to being gone, unless the grace period is shorter",
+                "Time from deletion to removal of a pod; a shorter grace period takes precedence",
             )
             .default_value("500ms")
             .value_parser(duration),
         )
-        .arg(flag("advertise-version", "VERSION", "The version that /version tells, such as v1.32.0"))
+        .arg(flag("advertise-version", "VERSION", "Version that /version reports, for example v1.32.0"))
         .arg(
-            flag("without-controllers", "", "Run neither controller, so that another manager can")
+            flag("without-controllers", "", "Do not run controllers, for use with another controller manager")
                 .action(ArgAction::SetTrue),
         )
         .arg(
@@ -171,14 +171,14 @@ fn command() -> Command {
                 .long("v")
                 .value_name("LEVEL")
                 .global(true)
-                .help("How much to log: 0 warnings, 1 requests that write, 2 all requests, 4 decisions")
+                .help("Log verbosity: 0 warnings, 1 write requests, 2 all requests, 4 decisions of the controllers")
                 .value_parser(value_parser!(u8)),
         )
 }
 
-/// Seconds, milliseconds or minutes.
+/// Parses a duration in milliseconds, seconds or minutes.
 fn duration(text: &str) -> Result<Duration, String> {
-    let bad = || format!("{text:?} is not a duration such as 500ms, 2s or 1m");
+    let bad = || format!("invalid duration {text:?}, expected for example 500ms, 2s or 1m");
     let (number, unit) = if let Some(number) = text.strip_suffix("ms") {
         (number, 0.001)
     } else if let Some(number) = text.strip_suffix('s') {

@@ -1,4 +1,4 @@
-//! The file that points `kubectl` at the sandbox.
+//! Writes the kubeconfig of the sandbox.
 
 use std::{
     env, fs,
@@ -9,33 +9,31 @@ use std::{
 use base64::Engine as _;
 use thiserror::Error;
 
-/// A kubeconfig that cannot be written.
+/// Error while writing the kubeconfig.
 #[derive(Debug, Error)]
 pub(crate) enum KubeconfigError {
-    #[error(
-        "cannot tell where to write the kubeconfig: neither XDG_CACHE_HOME nor HOME is set; give --kubeconfig"
-    )]
-    NoCache,
-    #[error("cannot write kubeconfig {path}: {source}")]
+    #[error("no path for the kubeconfig: set --kubeconfig, XDG_CACHE_HOME or HOME")]
+    NoPath,
+    #[error("failed to write kubeconfig {path}: {source}")]
     Write { path: PathBuf, source: io::Error },
 }
 
-/// What a client must know of the server.
+/// Credentials that clients need.
 #[derive(Debug, Default)]
 pub(crate) struct Access {
-    /// The certificate to trust, PEM, if the server speaks TLS.
+    /// PEM-encoded CA certificate, if the server uses TLS.
     pub(crate) certificate: Option<String>,
-    /// The token to show.
+    /// Bearer token, if the server requires one.
     pub(crate) token: Option<String>,
 }
 
-/// Writes a kubeconfig for the server at `url`, readable by its owner only; tells where it is.
+/// Writes a kubeconfig for the server at `url`, readable by its owner only. Returns its path.
 pub(crate) fn write(url: &str, access: &Access, path: Option<PathBuf>) -> Result<PathBuf, KubeconfigError> {
-    let path = path.or_else(default_path).ok_or(KubeconfigError::NoCache)?;
+    let path = path.or_else(default_path).ok_or(KubeconfigError::NoPath)?;
     let authority = access.certificate.as_ref().map_or(String::new(), |pem| {
         format!("\n    certificate-authority-data: {}", base64::engine::general_purpose::STANDARD.encode(pem))
     });
-    // Tokens can have any characters but quotes, which the file they come from would have doubled.
+    // Tokens contain no quotes: the token file is CSV.
     let user = access.token.as_ref().map_or("{}".to_owned(), |token| format!("{{token: {token:?}}}"));
     let text = format!(
         "apiVersion: v1\nkind: Config\ncurrent-context: sandbox\nclusters:\n- name: sandbox\n  cluster:\n    server: {url}{authority}\n\
@@ -56,7 +54,7 @@ fn write_private(path: &Path, text: &str) -> io::Result<()> {
     if let Some(parent) = path.parent() {
         fs::create_dir_all(parent)?;
     }
-    // A file that was there keeps the rights it had, so it goes first.
+    // An existing file would keep its permissions.
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}

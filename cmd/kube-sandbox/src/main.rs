@@ -1,8 +1,8 @@
-//! `kube-sandbox`: an API server in one process, with simulated nodes and working Deployments.
+//! `kube-sandbox`: a Kubernetes API server in one process, with simulated nodes and the workload controllers.
 
 mod flags;
 mod kubeconfig;
-mod show;
+mod output;
 mod tls;
 
 use std::{
@@ -31,23 +31,23 @@ use tracing_subscriber::EnvFilter;
 
 #[derive(Debug, Error)]
 enum SandboxError {
-    #[error("cannot listen on {address}: {source}")]
+    #[error("failed to listen on {address}: {source}")]
     Listen { address: SocketAddr, source: io::Error },
-    #[error("{0} is not a loopback address: serve there only with --tls and --token-auth-file")]
+    #[error("refusing to listen on {0}: addresses other than loopback require --tls and --token-auth-file")]
     NotLoopback(SocketAddr),
     #[error(transparent)]
     Tls(#[from] kcm_serving::ServingError),
     #[error(transparent)]
     Data(#[from] DataError),
-    #[error("cannot use {path}: {why}")]
-    File { path: PathBuf, why: String },
+    #[error("failed to read {path}: {reason}")]
+    File { path: PathBuf, reason: String },
     #[error(transparent)]
     Kubeconfig(#[from] kubeconfig::KubeconfigError),
-    #[error("cannot set up the simulated cluster: {0}")]
+    #[error("failed to create the simulated nodes: {0}")]
     Setup(#[from] ApiStatus),
     #[error(transparent)]
     Demo(#[from] demo::DemoError),
-    #[error("cannot wait for signals: {0}")]
+    #[error("failed to install signal handlers: {0}")]
     Signals(io::Error),
 }
 
@@ -55,14 +55,14 @@ enum SandboxError {
 async fn main() -> ExitCode {
     let flags = match Flags::parse(std::env::args_os()) {
         Ok(flags) => flags,
-        // --help and --version come this way too, and are no failure.
-        Err(told) if !told.use_stderr() => {
-            print!("{told}");
+        // `--help` and `--version` are errors for clap, but not failures.
+        Err(text) if !text.use_stderr() => {
+            print!("{text}");
             return ExitCode::SUCCESS;
         }
-        Err(refused) => {
-            // The first line says what is wrong; the rest is for people with time.
-            eprintln!("{}", refused.to_string().lines().next().unwrap_or("error: unusable arguments"));
+        Err(error) => {
+            // Only the first line; the rest of clap's message repeats the usage.
+            eprintln!("{}", error.to_string().lines().next().unwrap_or("error: invalid arguments"));
             return ExitCode::FAILURE;
         }
     };
@@ -92,7 +92,7 @@ async fn run(flags: Flags) -> Result<(), SandboxError> {
             Some(path) => read(path, AuditPolicy::parse)?,
             None => AuditPolicy::default(),
         };
-        let log = AuditLog::open(path, policy).map_err(|error| unusable(path, error))?;
+        let log = AuditLog::open(path, policy).map_err(|error| unreadable(path, error))?;
         config.audit = Some(log.into_sink());
     }
     config.faults = Faults::new(flags.faults.iter().cloned());
@@ -111,23 +111,23 @@ async fn run(flags: Flags) -> Result<(), SandboxError> {
         },
     })?;
     let stop = CancellationToken::new();
-    let stand_ins = tokio::spawn({
+    let components = tokio::spawn({
         let stop = stop.clone();
         async move { sandbox.run(stop).await }
     });
     let controllers = flags.with_controllers.then(|| start_controllers(&server, &clock, &random));
-    let outcome = match flags.task {
-        Task::Demo => play(server, clock).await,
+    let result = match flags.task {
+        Task::Demo => run_demo(server, clock).await,
         Task::Serve => serve(&server, &flags, &*clock, &stop).await,
     };
-    // Nothing is lost when they are cut short: what they know, they learn again at the next start.
+    // No graceful shutdown: controllers and components rebuild their state at the next start.
     drop(controllers);
     stop.cancel();
-    stand_ins.abort();
-    outcome
+    components.abort();
+    result
 }
 
-/// All controllers, on the server in this process. It is fast, and theirs alone: no rate limit.
+/// Starts all controllers on the embedded API server, without a client-side rate limit.
 fn start_controllers(
     server: &Arc<ApiServer>,
     clock: &Arc<dyn Clock>,
@@ -141,9 +141,9 @@ fn start_controllers(
     Controllers::in_process(&config, server.service(), clock, random)
 }
 
-async fn play(server: Arc<ApiServer>, clock: Arc<dyn Clock>) -> Result<(), SandboxError> {
-    let mut show = show::for_stdout();
-    let summary = demo::play(server, clock, &mut *show).await?;
+async fn run_demo(server: Arc<ApiServer>, clock: Arc<dyn Clock>) -> Result<(), SandboxError> {
+    let mut output = output::for_stdout();
+    let summary = demo::run(server, clock, &mut *output).await?;
     println!("\n{summary}");
     Ok(())
 }
@@ -155,8 +155,8 @@ async fn serve(
     stop: &CancellationToken,
 ) -> Result<(), SandboxError> {
     let address = flags.listen;
-    let guarded = flags.tls && flags.token_auth_file.is_some();
-    if !guarded && !address.ip().is_loopback() {
+    let secured = flags.tls && flags.token_auth_file.is_some();
+    if !secured && !address.ip().is_loopback() {
         return Err(SandboxError::NotLoopback(address));
     }
     let mut access = Access::default();
@@ -177,9 +177,9 @@ async fn serve(
     let url =
         format!("{}://{}", if flags.tls { "https" } else { "http" }, listener.local_addr().map_err(listen)?);
     let path = kubeconfig::write(&url, &access, flags.kubeconfig.clone())?;
-    println!("serving on {url}; point kubectl here with");
-    println!("export KUBECONFIG={}", path.display());
-    println!("and a browser to {url}/ui");
+    println!("Serving on {url}");
+    println!("Run: export KUBECONFIG={}", path.display());
+    println!("Web UI: {url}/ui");
 
     let mut interrupt = signal(SignalKind::interrupt()).map_err(SandboxError::Signals)?;
     let mut terminate = signal(SignalKind::terminate()).map_err(SandboxError::Signals)?;
@@ -198,17 +198,17 @@ async fn serve(
     Ok(())
 }
 
-/// What is in a file.
+/// Reads and parses a file.
 fn read<T, E: fmt::Display>(
     path: &Path,
     parse: impl FnOnce(&str) -> Result<T, E>,
 ) -> Result<T, SandboxError> {
-    let text = fs::read_to_string(path).map_err(|error| unusable(path, error))?;
-    parse(&text).map_err(|error| unusable(path, error))
+    let text = fs::read_to_string(path).map_err(|error| unreadable(path, error))?;
+    parse(&text).map_err(|error| unreadable(path, error))
 }
 
-fn unusable(path: &Path, why: impl fmt::Display) -> SandboxError {
-    SandboxError::File { path: path.to_owned(), why: why.to_string() }
+fn unreadable(path: &Path, reason: impl fmt::Display) -> SandboxError {
+    SandboxError::File { path: path.to_owned(), reason: reason.to_string() }
 }
 
 fn start_logging(verbosity: u8) {
@@ -221,7 +221,7 @@ fn start_logging(verbosity: u8) {
              kcm_sandbox=debug"
         }
     };
-    // RUST_LOG says it more precisely, where it is set.
+    // RUST_LOG takes precedence over --v.
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(filter));
     let colours = io::stderr().is_terminal();
     tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colours).with_writer(io::stderr).init();

@@ -1,4 +1,4 @@
-//! TLS with a certificate that is made at the start and trusted by the kubeconfig that is written.
+//! TLS with a certificate created at startup. The written kubeconfig trusts it.
 
 use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
@@ -9,12 +9,12 @@ use kcm_clock::Timestamp;
 use kcm_serving::{SelfSigned, ServingError};
 use rustls::ServerConfig;
 
-/// What a server at `address` needs for TLS, and the certificate, PEM, that its clients must trust. The
-/// certificate is for that address and for those of the loopback interface, for a year from `now`.
+/// Returns a TLS configuration for `address` and the PEM-encoded CA certificate. The serving certificate is valid for
+/// `address` and the loopback addresses, for one year from `now`.
 ///
 /// # Errors
 ///
-/// When no certificate can be made.
+/// Returns an error if the certificate cannot be created.
 pub(crate) fn for_address(
     address: IpAddr,
     now: Timestamp,

@@ -1,13 +1,13 @@
-//! The sandbox before stock `kubectl`: the acceptance lane with the newest version that is installed.
+//! Acceptance checks of the sandbox with the newest installed `kubectl`.
 //!
-//! `cargo xtask kubectl-acceptance` runs it with all of them, and tells more.
+//! `cargo xtask kubectl-acceptance` runs them with all installed versions.
 
 use std::{collections::BTreeSet, path::PathBuf};
 
 use xtask::acceptance::{self, Options, Version};
 
 #[test]
-fn sandbox_serves_kubectl_as_a_cluster_would() {
+fn sandbox_passes_kubectl_acceptance() {
     let Some(newest) = Version::installed().pop() else {
         println!("skipped: kubectl is not in the path");
         return;

@@ -1,8 +1,8 @@
-//! The page at `/ui`, in headless Chromium: a rollout, a rollout that gets stuck, a Deployment that goes.
+//! The `/ui` page in headless Chromium: a rollout, a stuck rollout, a deleted Deployment.
 //!
-//! Needs `chromedriver` and Chromium (Debian: `chromium-driver`); without them it says that it is skipped. With
-//! `UI_SCREENSHOT=DIR` the nodes take their time and pictures of the page are put into that folder, which is how
-//! `docs/images/ui.png` was made:
+//! Requires `chromedriver` and Chromium (Debian: `chromium-driver`); the test is skipped without them. If
+//! `UI_SCREENSHOT=DIR` is set, pods take longer to become ready and screenshots are written to that directory.
+//! `docs/images/ui.png` is made with:
 //!
 //! ```sh
 //! UI_SCREENSHOT=docs/images cargo test -p kube-sandbox --test page
@@ -11,7 +11,7 @@
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,
-    reason = "tests may, in every helper of theirs"
+    reason = "helper functions of tests may panic"
 )]
 
 use std::{
@@ -26,11 +26,11 @@ use std::{
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use serde_json::{Value, json};
 
-/// What would run if the page took an image for markup.
-const MISCHIEF: &str = "x<img/src=x/onerror=document.body.remove()>";
+/// Image name that would remove the page if it were interpreted as markup.
+const MARKUP_IMAGE: &str = "x<img/src=x/onerror=document.body.remove()>";
 
 #[test]
-fn page_shows_a_rollout_as_it_happens() {
+fn page_shows_rollouts() {
     let Some(driver) = Program::start(Command::new("chromedriver").arg("--port=0"), |line| {
         Some(format!(
             "127.0.0.1:{}",
@@ -46,10 +46,10 @@ fn page_shows_a_rollout_as_it_happens() {
     let kubeconfig = folder.path().join("kubeconfig");
     let sandbox = start_sandbox("127.0.0.1:0", ready_delay, &kubeconfig);
 
-    // `/` leads a browser to the page.
+    // `/` redirects browsers to the page.
     let page = Browser::open(&driver.address, &format!("http://{}/", sandbox.address));
     page.until("location.pathname === '/ui' && $('link').textContent === 'live'");
-    page.until("$('empty-words').textContent.includes('There is no Deployment')");
+    page.until("$('empty-words').textContent.includes('No Deployments')");
 
     sandbox.call("POST", DEPLOYMENTS, &deployment("web", "nginx:1.27", 10));
     page.until("$('name').textContent === 'default/web' && $('state').textContent === 'complete'");
@@ -65,33 +65,33 @@ fn page_shows_a_rollout_as_it_happens() {
     sandbox.call("PATCH", WEB, &image("nginx:broken"));
     page.until("document.querySelectorAll('#sets .dot.failed').length === 5");
     page.until("$('sets').textContent.includes('ImagePullBackOff') && $('events').textContent.includes('Failed to pull')");
-    // The surge is used up, and no less is available than may be.
-    page.until("['most 13', 'avail. 8', 'fewest 8'].every(words => $('svg').textContent.includes(words))");
+    // The surge is used up, and the minimum number of pods is available.
+    page.until("['max 13', 'avail. 8', 'min 8'].every(words => $('svg').textContent.includes(words))");
     if let Some(folder) = &pictures {
         page.picture(&folder.join("ui.png"), 1100, 960, "light");
         page.picture(&folder.join("ui-dark.png"), 1100, 960, "dark");
         page.picture(&folder.join("ui-narrow.png"), 400, 1500, "dark");
     }
 
-    // What an object says is text, whatever it looks like.
-    sandbox.call("POST", DEPLOYMENTS, &deployment("odd", MISCHIEF, 1));
+    // Values of objects are never interpreted as markup.
+    sandbox.call("POST", DEPLOYMENTS, &deployment("odd", MARKUP_IMAGE, 1));
     page.until("[...document.querySelectorAll('#list button')].find(one => one.textContent.includes('odd'))?.click() || $('name').textContent === 'default/odd'");
     page.until(
         "$('sets').textContent.includes('<img/src=x') && $('legend').textContent.includes('<img/src=x')",
     );
     page.until("document.querySelector('img') === null");
 
-    // What was seen of it stays until another is chosen.
+    // A deleted Deployment stays visible until another one is selected.
     sandbox.call("DELETE", "/apis/apps/v1/namespaces/default/deployments/odd", &json!({}));
     page.until("$('name').textContent === 'default/odd' && $('state').textContent === 'deleted'");
     page.until("document.querySelectorAll('#list button').length === 1");
 
-    assert_eq!(page.complaints(), Vec::<String>::new());
+    assert_eq!(page.console_messages(), Vec::<String>::new());
 
-    // A server that starts anew, and counts from the beginning, is followed like the one before.
+    // The page reconnects to a restarted server, which starts again from the first resource version.
     let address = sandbox.address.clone();
     drop(sandbox);
-    page.until("$('link').textContent === 'the server cannot be reached'");
+    page.until("$('link').textContent === 'API server unreachable'");
     let sandbox = start_sandbox(&address, ready_delay, &kubeconfig);
     page.until("$('link').textContent === 'live' && $('list').textContent === 'No Deployments'");
     sandbox.call("POST", DEPLOYMENTS, &deployment("next", "nginx:1.27", 2));
@@ -135,7 +135,7 @@ fn image(image: &str) -> Value {
     json!({"spec": {"template": {"spec": {"containers": [{"name": "main", "image": image}]}}}})
 }
 
-/// A program that serves HTTP, and ends with this.
+/// Process that serves HTTP. Killed on drop.
 struct Program {
     process: Child,
     /// Host and port.
@@ -143,7 +143,7 @@ struct Program {
 }
 
 impl Program {
-    /// Starts it and waits for the line that tells its address; nothing if it is not installed.
+    /// Starts the process and waits for the line that contains its address. Returns `None` if it is not installed.
     fn start(command: &mut Command, address: impl Fn(&str) -> Option<String>) -> Option<Self> {
         let mut process = match command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn() {
             Ok(process) => process,
@@ -151,8 +151,8 @@ impl Program {
             Err(error) => panic!("{command:?}: {error}"),
         };
         let mut lines = BufReader::new(process.stdout.take().unwrap()).lines().map_while(Result::ok);
-        let address = lines.find_map(|line| address(&line)).expect("it tells its address");
-        // A full pipe would stop it.
+        let address = lines.find_map(|line| address(&line)).expect("no address in the output");
+        // Drains the output, because a full pipe would block the process.
         thread::spawn(move || lines.for_each(drop));
         Some(Self { process, address })
     }
@@ -172,7 +172,7 @@ impl Drop for Program {
     }
 }
 
-/// A window of a browser, through the WebDriver protocol.
+/// Browser window, controlled through the WebDriver protocol.
 struct Browser {
     driver: String,
     session: String,
@@ -182,7 +182,7 @@ impl Browser {
     fn open(driver: &str, url: &str) -> Self {
         let arguments = [
             "--headless",
-            // Chromium refuses to run as root with one; the only page it sees is ours.
+            // Chromium refuses to run as root with its sandbox.
             "--no-sandbox",
             "--disable-gpu",
             "--disable-dev-shm-usage",
@@ -201,49 +201,49 @@ impl Browser {
         let session = answer["value"]["sessionId"].as_str();
         let session = session.unwrap_or_else(|| panic!("no session: {answer}")).to_owned();
         let browser = Self { driver: driver.to_owned(), session };
-        browser.ask("/timeouts", &json!({"script": 60_000}));
-        browser.ask("/url", &json!({"url": url}));
+        browser.execute("/timeouts", &json!({"script": 60_000}));
+        browser.execute("/url", &json!({"url": url}));
         browser
     }
 
-    fn ask(&self, what: &str, body: &Value) -> Value {
-        let path = format!("/session/{}{what}", self.session);
+    fn execute(&self, command: &str, body: &Value) -> Value {
+        let path = format!("/session/{}{command}", self.session);
         let answer = call(&self.driver, "POST", &path, "application/json", body);
-        assert!(answer["value"]["error"].is_null(), "{what} {body}: {answer}");
+        assert!(answer["value"]["error"].is_null(), "{command} {body}: {answer}");
         answer["value"].clone()
     }
 
-    /// Waits until `condition` holds in the page.
+    /// Waits until `condition` is true in the page.
     fn until(&self, condition: &str) {
-        // In the page's own functions, so that its policy need not allow eval.
+        // A script instead of `eval` in the page, which its content security policy forbids.
         let script = format!(
-            "const told = arguments[arguments.length - 1], began = Date.now();
+            "const done = arguments[arguments.length - 1], began = Date.now();
              (function look() {{
-               if ({condition}) told('');
-               else if (Date.now() - began > 30000) told(document.body.innerText);
+               if ({condition}) done('');
+               else if (Date.now() - began > 30000) done(document.body.innerText);
                else setTimeout(look, 20);
              }})();"
         );
-        let shown = self.ask("/execute/async", &json!({"script": script, "args": []}));
-        assert_eq!(shown, "", "{condition} does not come to hold; the page shows this");
+        let shown = self.execute("/execute/async", &json!({"script": script, "args": []}));
+        assert_eq!(shown, "", "{condition} did not become true; the page shows this");
     }
 
-    /// What the browser had to say against the page: errors, and what its policy forbade.
-    fn complaints(&self) -> Vec<String> {
-        let log = self.ask("/se/log", &json!({"type": "browser"}));
+    /// Messages of the browser console: errors and violations of the content security policy.
+    fn console_messages(&self) -> Vec<String> {
+        let log = self.execute("/se/log", &json!({"type": "browser"}));
         log.as_array().unwrap().iter().map(|entry| entry["message"].to_string()).collect()
     }
 
-    /// Puts a picture of the page into a file.
+    /// Writes a screenshot of the page to `file`.
     fn picture(&self, file: &Path, width: u32, height: u32, scheme: &str) {
         let command = |cmd: &str, params: Value| {
-            self.ask("/goog/cdp/execute", &json!({"cmd": cmd, "params": params}));
+            self.execute("/goog/cdp/execute", &json!({"cmd": cmd, "params": params}));
         };
         let size = json!({"width": width, "height": height, "deviceScaleFactor": 1, "mobile": false});
         command("Emulation.setDeviceMetricsOverride", size);
         let scheme = json!({"features": [{"name": "prefers-color-scheme", "value": scheme}]});
         command("Emulation.setEmulatedMedia", scheme);
-        // The chart learns of its new size with the next frame.
+        // The chart is redrawn with the next frame.
         self.until("Math.abs($('svg').viewBox.baseVal.width - $('svg').getBoundingClientRect().width) < 1");
         let path = format!("/session/{}/screenshot", self.session);
         let answer = call(&self.driver, "GET", &path, "application/json", &Value::Null);
@@ -255,13 +255,13 @@ impl Browser {
 
 impl Drop for Browser {
     fn drop(&mut self) {
-        // Ends Chromium, which would outlive the driver.
+        // Ends Chromium, which otherwise outlives the driver.
         let path = format!("/session/{}", self.session);
         call(&self.driver, "DELETE", &path, "application/json", &Value::Null);
     }
 }
 
-/// Sends a request and reads the answer, which is JSON.
+/// Sends a request and returns the JSON response.
 fn call(address: &str, method: &str, path: &str, content_type: &str, body: &Value) -> Value {
     let body = if body.is_null() { String::new() } else { body.to_string() };
     let mut stream = TcpStream::connect(address).unwrap();
@@ -272,7 +272,7 @@ fn call(address: &str, method: &str, path: &str, content_type: &str, body: &Valu
         body.len()
     )
     .unwrap();
-    // Not to the end of the connection: the driver leaves it open.
+    // Not until the end of the stream: the driver keeps the connection open.
     let mut reader = BufReader::new(stream);
     let mut length = None;
     loop {
@@ -286,7 +286,7 @@ fn call(address: &str, method: &str, path: &str, content_type: &str, body: &Valu
             length = value.trim().parse().ok();
         }
     }
-    let mut text = vec![0; length.expect("answers tell their length")];
+    let mut text = vec![0; length.expect("no content-length")];
     reader.read_exact(&mut text).unwrap();
     serde_json::from_slice(&text).unwrap()
 }

@@ -1,9 +1,9 @@
-//! The program as a server: what it keeps when it is killed, how the controllers take faults, whom it lets in.
+//! The program as a server: durability after SIGKILL, convergence under faults, authentication.
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,
-    reason = "a test may fail in its helpers, too"
+    reason = "helper functions of tests may panic"
 )]
 
 mod probe;
@@ -31,7 +31,7 @@ use tokio::task::JoinSet;
 
 use probe::ReadinessProbe;
 
-/// The program, killed at the latest when this is dropped. It must answer `/readyz` until then.
+/// Running kube-sandbox. Killed on drop; must answer `/readyz` until then.
 struct Sandbox {
     /// `None` for a server with TLS.
     probe: Option<ReadinessProbe>,
@@ -43,7 +43,7 @@ struct Sandbox {
 impl Drop for Sandbox {
     fn drop(&mut self) {
         self.probe = None;
-        // It may be dead already.
+        // The process may have ended already.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
@@ -60,11 +60,11 @@ impl Sandbox {
     fn start(flags: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let mut process = command(folder.path(), flags).spawn().unwrap();
-        // The first line comes once it listens.
+        // The first line is printed once the server listens.
         let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
-        let first = lines.next().expect("it ended at once").unwrap();
+        let first = lines.next().expect("the process ended without output").unwrap();
         let url = first.split([' ', ';']).find(|word| word.starts_with("http")).unwrap().to_owned();
-        // Reading on, so that the program finds its output open.
+        // Drains the output, because a full pipe would block the process.
         std::thread::spawn(move || lines.for_each(drop));
         let probe = url.starts_with("http://").then(|| ReadinessProbe::start(&url));
         Self { probe, process, url, folder }
@@ -86,7 +86,7 @@ impl Sandbox {
     }
 }
 
-/// Starts the program with flags that it refuses.
+/// Runs the program with invalid flags, and checks that it fails.
 fn refused(flags: &[&str]) -> Output {
     let folder = tempfile::tempdir().unwrap();
     let output = command(folder.path(), flags).stderr(Stdio::piped()).output().unwrap();
@@ -109,7 +109,7 @@ fn revision(object: &Value) -> u64 {
 
 const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
-/// Names and uids.
+/// UID of each object, by name.
 fn uids(list: &Value) -> BTreeMap<String, String> {
     let text = |value: &Value| value.as_str().unwrap().to_owned();
     let items = list["items"].as_array().unwrap().iter();
@@ -117,13 +117,13 @@ fn uids(list: &Value) -> BTreeMap<String, String> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn sandbox_that_is_killed_keeps_all_that_it_acknowledged_or_showed() {
+async fn killed_sandbox_keeps_all_acknowledged_and_listed_objects() {
     const WRITERS: usize = 8;
     const ROUNDS: usize = 3;
     const ENOUGH: usize = 150;
     let data = tempfile::tempdir().unwrap();
     let flags = ["--without-controllers", "--nodes=0", "--data-dir", data.path().to_str().unwrap()];
-    // What must be there, with its uid, and the newest revision that anybody was told.
+    // UIDs of the objects that must exist, by name, and the newest resource version returned.
     let known: Arc<Mutex<(BTreeMap<String, String>, u64)>> = Arc::default();
     for round in 0..ROUNDS {
         let mut sandbox = Sandbox::start(&flags);
@@ -157,7 +157,7 @@ async fn sandbox_that_is_killed_keeps_all_that_it_acknowledged_or_showed() {
         while acknowledged.load(Ordering::SeqCst) < ENOUGH {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
-        // SIGKILL, with writes under way.
+        // SIGKILL with writes in flight.
         sandbox.kill();
         tasks.join_all().await;
         sandbox.process.wait().unwrap();
@@ -181,17 +181,17 @@ async fn sandbox_that_is_killed_keeps_all_that_it_acknowledged_or_showed() {
 }
 
 #[test]
-fn damaged_data_file_is_reported_with_its_name() {
+fn damaged_data_file_is_reported_with_its_path() {
     let data = tempfile::tempdir().unwrap();
     let file = data.path().join("objects.redb");
-    std::fs::write(&file, "this is no database".repeat(1000)).unwrap();
+    std::fs::write(&file, "not a database".repeat(1000)).unwrap();
     let output = refused(&["--data-dir", data.path().to_str().unwrap()]);
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert!(told.contains(&format!("error: {} is damaged", file.display())), "{told}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(stderr.contains(&format!("error: {} is damaged", file.display())), "{stderr}");
 }
 
 #[test]
-fn flags_that_make_no_sense_are_refused() {
+fn invalid_flags_are_rejected() {
     for flags in [
         &["--listen=0.0.0.0:0"][..],
         &["--listen=0.0.0.0:0", "--tls"],
@@ -203,7 +203,7 @@ fn flags_that_make_no_sense_are_refused() {
     }
 }
 
-/// Each of these must have happened for the test to mean anything; the audit log tells.
+/// Fault rules. The test checks in the audit log that each status code occurred.
 const FAULTS: [&str; 8] = [
     "POST /api/v1/namespaces/*/pods 429 retry-after=1 times=2 agent=kube-controller-manager*",
     "POST /api/v1/namespaces/*/pods after:500 skip=3 every=3 times=3 agent=kube-controller-manager*",
@@ -255,12 +255,12 @@ async fn controllers_converge_under_faults() {
         })
         .filter_map(|event| event["responseStatus"]["code"].as_u64())
         .collect();
-    assert!(codes.is_superset(&[409, 429, 500, 503].into()), "faults that did not happen: {codes:?}");
+    assert!(codes.is_superset(&[409, 429, 500, 503].into()), "missing status codes: {codes:?}");
 }
 
 /// Upstream's e2e test "should not be blocked by dependency circle", with ConfigMaps.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn circle_of_owners_is_deleted_with_one_of_them() {
+async fn cycle_of_owners_is_deleted() {
     let sandbox = Sandbox::start(&["--nodes=0"]);
     let client = sandbox.client().await;
     let (names, mut uids) = (["a", "b", "c"], Vec::new());
@@ -280,7 +280,7 @@ async fn circle_of_owners_is_deleted_with_one_of_them() {
     }
     let foreground = format!("{}?propagationPolicy=Foreground", path("a"));
     let _: Value = client.request(Request::delete(foreground).body(Vec::new()).unwrap()).await.unwrap();
-    // The probe fails the test if the server hangs.
+    // The readiness probe fails the test if the server hangs.
     for name in names {
         while get(&client, &path(name)).await.is_ok() {
             tokio::time::sleep(Duration::from_millis(5)).await;
@@ -288,7 +288,7 @@ async fn circle_of_owners_is_deleted_with_one_of_them() {
     }
 }
 
-/// Waits until the Deployment has what it wants and nothing else.
+/// Waits until the Deployment is complete and no other pods exist.
 async fn settled(client: &Client, web: &str, replicas: usize, image: &str) {
     let mut last = Value::Null;
     for _ in 0..600 {

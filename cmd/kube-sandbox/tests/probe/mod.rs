@@ -1,4 +1,4 @@
-//! Requests of `/readyz` over a socket, throughout a test.
+//! Periodic requests to `/readyz` during a test.
 
 use std::{
     io::{Read as _, Write as _},
@@ -10,17 +10,17 @@ use std::{
 
 /// Time between two requests.
 const INTERVAL: Duration = Duration::from_millis(50);
-/// Time after which an answer is late: much longer than any answer takes on a busy machine.
+/// Timeout of a request. Much longer than any response takes on a busy machine.
 const LATE: Duration = Duration::from_secs(10);
 
-/// Requests `/readyz` every [`INTERVAL`] until it is dropped. Dropping it fails the test if an answer was late.
+/// Requests `/readyz` every [`INTERVAL`] until dropped. Dropping it fails the test if a response was late.
 pub(crate) struct ReadinessProbe {
     stop: Option<mpsc::Sender<()>>,
     thread: Option<JoinHandle<Result<(), String>>>,
 }
 
 impl ReadinessProbe {
-    /// Probes the server at `url`, which is one without TLS.
+    /// Probes the server at `url`, an `http://` URL.
     pub(crate) fn start(url: &str) -> Self {
         let address: SocketAddr = url.trim_start_matches("http://").trim_end_matches('/').parse().unwrap();
         let (stop, stopped) = mpsc::channel();

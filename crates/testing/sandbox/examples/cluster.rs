@@ -1,5 +1,5 @@
-//! A whole cluster inside a program: server, stand-ins and both controllers, with no socket. It creates a
-//! Deployment, and looks on until all its pods are available.
+//! A complete cluster in one program, without sockets: API server, simulated components and both controllers. Creates a
+//! Deployment and waits until all its pods are available.
 //!
 //! `cargo run -p kcm-sandbox --example cluster`
 
@@ -26,7 +26,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         kubelet: KubeletConfig::default(),
     })?;
     let stop = CancellationToken::new();
-    let stand_ins = tokio::spawn({
+    let components = tokio::spawn({
         let stop = stop.clone();
         async move { sandbox.run(stop).await }
     });
@@ -57,6 +57,6 @@ async fn main() -> Result<(), Box<dyn Error>> {
     }
     controllers.stop().await?;
     stop.cancel();
-    stand_ins.await?;
+    components.await?;
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! The embedded server as the stand-ins see it.
+//! Access to the embedded API server for the simulated components.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -11,44 +11,44 @@ use kcm_clock::Clock;
 use serde_json::{Value, json};
 use tracing::debug;
 
-use crate::pace::Pace;
+use crate::yield_budget::YieldBudget;
 
-/// Number of changes that [`Changes::next_all`] reports at a time, once the initial state has been reported.
+/// Maximum number of changes that [`Changes::next_all`] reports at a time after the initial state.
 const BATCH: usize = 4096;
 
-/// The server, and the time.
+/// In-process access to the API server, and the clock.
 #[derive(Debug)]
 pub(crate) struct Api {
     server: Arc<ApiServer>,
     clock: Arc<dyn Clock>,
 }
 
-/// Something happened to an object.
+/// Change of an object.
 #[derive(Debug, Clone)]
 pub(crate) struct Change {
     pub(crate) object: Arc<Object>,
     /// State that was reported before, if any.
     pub(crate) old: Option<Arc<Object>>,
-    /// It is no more; `object` is its last state.
-    pub(crate) gone: bool,
+    /// `true` if the object was deleted; `object` is its last state.
+    pub(crate) deleted: bool,
 }
 
-/// What happens, beginning with what there is.
+/// Stream of changes, starting with the current state.
 ///
-/// It never misses that an object is gone, also when it was too slow for the server's history.
+/// No deletion is missed: if the watch expires, the stream lists again and reports objects that are missing.
 pub(crate) struct Changes {
     server: Arc<ApiServer>,
     resource: Option<Resource>,
     watcher: Watcher,
-    /// What was reported and is still there, by UID.
-    known: BTreeMap<String, Arc<Object>>,
-    /// Of those, what has not been seen again since starting over.
+    /// Objects that were reported and not deleted, by UID.
+    reported: BTreeMap<String, Arc<Object>>,
+    /// Objects of `reported` that the current relist has not returned yet.
     missing: Option<BTreeMap<String, Arc<Object>>>,
-    /// Deletions found out by starting over.
-    late: Vec<Arc<Object>>,
+    /// Deletions found by a relist.
+    missed_deletions: Vec<Arc<Object>>,
     /// `true` once the initial state has been reported.
     is_synced: bool,
-    pace: Pace,
+    budget: YieldBudget,
 }
 
 impl Api {
@@ -60,7 +60,7 @@ impl Api {
         self.clock.now().into()
     }
 
-    /// The time with the six digits that leases have.
+    /// The current time with six fractional digits, as in leases.
     pub(crate) fn micro_time(&self) -> String {
         format!("{:.6}", self.clock.now())
     }
@@ -69,26 +69,26 @@ impl Api {
         self.clock.sleep(duration).await;
     }
 
-    /// Watches one resource, or all.
+    /// Watches `resource`, or all resources if `None`.
     pub(crate) fn watch(&self, resource: Option<Resource>) -> Changes {
-        Changes::of(Arc::clone(&self.server), resource, Arc::clone(&self.clock))
+        Changes::new(Arc::clone(&self.server), resource, Arc::clone(&self.clock))
     }
 
     pub(crate) fn get(&self, resource: Resource, key: &ObjectKey) -> Result<Arc<Object>, ApiStatus> {
         self.server.get(resource, &key.namespace, &key.name)
     }
 
-    /// The object with this UID, if it is still there.
+    /// Returns the object with this UID, if it exists.
     pub(crate) fn by_uid(&self, uid: &str) -> Option<Arc<Object>> {
         self.server.by_uid(uid)
     }
 
-    /// What names the object with this UID as an owner.
+    /// Returns the objects that have an owner reference to `uid`.
     pub(crate) fn dependents(&self, uid: &str) -> Vec<Arc<Object>> {
         self.server.dependents(uid)
     }
 
-    /// Everything in a namespace, of all resources.
+    /// Returns all objects in a namespace.
     pub(crate) fn all_in(&self, namespace: &str) -> Vec<Arc<Object>> {
         Resource::all()
             .filter(|resource| resource.is_namespaced())
@@ -97,7 +97,7 @@ impl Api {
     }
 
     pub(crate) fn list(&self, resource: Resource, namespace: &str) -> Vec<Arc<Object>> {
-        // The newest state is always there to be listed.
+        // A list of the newest state cannot expire.
         self.server
             .list(resource, Some(namespace), &ListOptions::default())
             .map_or_else(|_| Vec::new(), |l| l.items)
@@ -112,12 +112,12 @@ impl Api {
         self.server.create(resource, namespace, object, &WriteOptions::default())
     }
 
-    /// A strategic merge patch of the object itself.
+    /// Applies a strategic merge patch to the object.
     pub(crate) fn patch(&self, object: &Object, patch: &Value) -> Result<(), ApiStatus> {
         self.patch_part(object, None, patch)
     }
 
-    /// A strategic merge patch of the object's status.
+    /// Applies a strategic merge patch to the status of the object.
     pub(crate) fn patch_status(&self, object: &Object, patch: &Value) -> Result<(), ApiStatus> {
         self.patch_part(object, Some(Subresource::Status), patch)
     }
@@ -135,14 +135,14 @@ impl Api {
         self.server.bind(pod.namespace(), pod.name(), node).map(drop)
     }
 
-    /// Asks for this very object to go.
+    /// Deletes the object, with its UID as precondition.
     pub(crate) fn delete(&self, object: &Object, propagation: Propagation) -> Result<(), ApiStatus> {
         let options =
             DeleteOptions { propagation: Some(propagation), ..DeleteOptions::with_uid(object.uid()) };
         self.delete_with(object, &options)
     }
 
-    /// Removes this very object: what a kubelet does when the containers are gone.
+    /// Deletes the object immediately, as a kubelet does once the containers have stopped.
     pub(crate) fn remove(&self, object: &Object) -> Result<(), ApiStatus> {
         self.delete_with(object, &DeleteOptions::now(object.uid()))
     }
@@ -151,14 +151,14 @@ impl Api {
         self.server.delete(object.resource(), object.namespace(), object.name(), options).map(drop)
     }
 
-    /// Lets an emptied namespace go.
+    /// Removes the finalizers of an empty namespace.
     pub(crate) fn finalize(&self, namespace: &Object) -> Result<(), ApiStatus> {
         let mut emptied = namespace.value().clone();
         emptied["spec"]["finalizers"] = json!([]);
         self.server.finalize(emptied, &WriteOptions::default()).map(drop)
     }
 
-    /// Writes an event about an object. One that cannot be written is not worth a failure.
+    /// Creates an event about an object. A failure is only logged.
     pub(crate) fn event(&self, object: &Object, type_: &str, reason: &str, message: &str, component: &str) {
         let now = self.clock.now();
         let namespace = if object.namespace().is_empty() { "default" } else { object.namespace() };
@@ -175,121 +175,134 @@ impl Api {
             "source": { "component": component }, "reportingComponent": component, "reportingInstance": "",
         });
         if let Err(error) = self.create(Resource::EVENTS, namespace, event) {
-            debug!(?object, reason, %error, "event not written");
+            debug!(?object, reason, %error, "Failed to create event");
         }
     }
 }
 
 impl Changes {
-    fn of(server: Arc<ApiServer>, resource: Option<Resource>, clock: Arc<dyn Clock>) -> Self {
+    fn new(server: Arc<ApiServer>, resource: Option<Resource>, clock: Arc<dyn Clock>) -> Self {
         let watcher = start(&server, resource);
-        let (known, late, pace) = (BTreeMap::new(), Vec::new(), Pace::new(clock));
-        Self { server, resource, watcher, known, missing: None, late, is_synced: false, pace }
+        let (reported, missed_deletions, budget) = (BTreeMap::new(), Vec::new(), YieldBudget::new(clock));
+        Self {
+            server,
+            resource,
+            watcher,
+            reported,
+            missing: None,
+            missed_deletions,
+            is_synced: false,
+            budget,
+        }
     }
 
-    /// Returns the next change, or `None` once the server is gone. Yields to other tasks at times, so that changes that
-    /// come without end do not keep a `select!` from its other branches.
+    /// Returns the next change, or `None` once the server has stopped. Yields to other tasks regularly, so that a
+    /// continuous flow of changes does not starve the other branches of a `select!`.
     ///
     /// # Cancel safety
     ///
-    /// A change is taken only as it is returned.
+    /// Cancel safe: no change is lost if the future is dropped.
     pub(crate) async fn next(&mut self) -> Option<Change> {
         loop {
-            self.pace.spend(1).await;
-            if let Some(change) = self.late() {
+            self.budget.spend(1).await;
+            if let Some(change) = self.next_missed_deletion() {
                 return Some(change);
             }
             let event = match self.watcher.try_next() {
                 Ok(Some(event)) => Ok(event),
                 Ok(None) => {
-                    self.pace.rested();
+                    self.budget.reset();
                     self.watcher.next().await
                 }
                 Err(error) => Err(error),
             };
             match event {
                 Ok(event) => {
-                    if let Some(change) = self.note(&event) {
+                    if let Some(change) = self.record(&event) {
                         return Some(change);
                     }
                 }
                 Err(error) if error.is_expired() => {
                     self.is_synced = false;
                     self.watcher = start(&self.server, self.resource);
-                    self.missing = Some(self.known.clone());
+                    self.missing = Some(self.reported.clone());
                 }
                 Err(_) => return None,
             }
         }
     }
 
-    /// Waits for the next change, then calls `see` with it and with those that are there already: the whole initial
-    /// state, later up to [`BATCH`] at a time. Returns `false` once the server is gone.
+    /// Waits for the next change, then calls `see` with it and with the changes that are already available: the whole
+    /// initial state, later up to [`BATCH`] at a time. Returns `false` once the server has stopped.
     ///
     /// # Cancel safety
     ///
-    /// `see` is called with each change that is taken.
+    /// Cancel safe: `see` is called with each change that is removed from the stream.
     pub(crate) async fn next_all(&mut self, mut see: impl FnMut(&Change)) -> bool {
         let Some(change) = self.next().await else { return false };
         see(&change);
-        self.rest(see).await;
+        self.drain(see).await;
         true
     }
 
-    /// Pace of the stand-in that reads the changes.
-    pub(crate) fn pace(&mut self) -> &mut Pace {
-        &mut self.pace
+    /// Yield budget of the component that reads the changes.
+    pub(crate) fn budget(&mut self) -> &mut YieldBudget {
+        &mut self.budget
     }
 
-    /// As [`next_all`](Self::next_all), without a wait for the first change.
-    pub(crate) async fn rest(&mut self, mut see: impl FnMut(&Change)) {
+    /// Calls `see` with the changes that are already available, as [`next_all`](Self::next_all).
+    pub(crate) async fn drain(&mut self, mut see: impl FnMut(&Change)) {
         let mut seen = 0;
         while (!self.is_synced || seen < BATCH)
             && let Some(change) = self.try_next()
         {
             see(&change);
             seen += 1;
-            self.pace.spend(1).await;
+            self.budget.spend(1).await;
         }
     }
 
-    /// The next change, if there is one already.
+    /// Returns the next change if one is available.
     fn try_next(&mut self) -> Option<Change> {
         loop {
-            if let Some(change) = self.late() {
+            if let Some(change) = self.next_missed_deletion() {
                 return Some(change);
             }
-            // What is wrong with the watch is dealt with in `next`.
+            // `next` handles errors of the watch.
             let event = self.watcher.try_next().ok().flatten()?;
-            if let Some(change) = self.note(&event) {
+            if let Some(change) = self.record(&event) {
                 return Some(change);
             }
         }
     }
 
-    fn late(&mut self) -> Option<Change> {
-        self.late.pop().map(|object| Change { old: Some(Arc::clone(&object)), object, gone: true })
+    fn next_missed_deletion(&mut self) -> Option<Change> {
+        self.missed_deletions.pop().map(|object| Change {
+            old: Some(Arc::clone(&object)),
+            object,
+            deleted: true,
+        })
     }
 
-    fn note(&mut self, event: &WatchEvent) -> Option<Change> {
+    fn record(&mut self, event: &WatchEvent) -> Option<Change> {
         match event {
             WatchEvent::Added(object) | WatchEvent::Modified(object) => {
                 let object = Arc::clone(object);
                 if let Some(missing) = &mut self.missing {
                     missing.remove(object.uid());
                 }
-                let old = self.known.insert(object.uid().to_owned(), Arc::clone(&object));
-                Some(Change { object, old, gone: false })
+                let old = self.reported.insert(object.uid().to_owned(), Arc::clone(&object));
+                Some(Change { object, old, deleted: false })
             }
             WatchEvent::Deleted(object) => {
-                let old = self.known.remove(object.uid());
-                Some(Change { object: Arc::clone(object), old, gone: true })
+                let old = self.reported.remove(object.uid());
+                Some(Change { object: Arc::clone(object), old, deleted: true })
             }
             WatchEvent::InitialEventsEnd(_) => {
                 self.is_synced = true;
                 for (uid, object) in self.missing.take().into_iter().flatten() {
-                    self.known.remove(&uid);
-                    self.late.push(object);
+                    self.reported.remove(&uid);
+                    self.missed_deletions.push(object);
                 }
                 None
             }
@@ -304,12 +317,12 @@ fn start(server: &ApiServer, resource: Option<Resource>) -> Watcher {
     }
 }
 
-/// The text at `pointer`, empty where there is none.
+/// The string at `pointer`, or an empty string.
 pub(crate) fn field<'a>(object: &'a Value, pointer: &str) -> &'a str {
     object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// The element of the list at `pointer` whose `type` is `type_`.
+/// The condition of type `type_`.
 pub(crate) fn condition<'a>(object: &'a Value, type_: &str) -> Option<&'a Value> {
     object.pointer("/status/conditions")?.as_array()?.iter().find(|condition| condition["type"] == type_)
 }

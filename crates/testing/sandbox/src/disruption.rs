@@ -1,6 +1,6 @@
-//! Says how many of the pods that a disruption budget covers may be evicted, which is what evictions ask.
+//! Simulated disruption controller: updates the status of PodDisruptionBudgets.
 //!
-//! *Upstream counterpart:* `pkg/controller/disruption`, as far as evictions notice.
+//! *Upstream counterpart:* `pkg/controller/disruption`, the part that evictions depend on.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -16,59 +16,59 @@ use crate::api::{Api, Change, condition, field};
 
 #[derive(Debug, Default)]
 pub(crate) struct Disruption {
-    /// Namespaces in which something happened to pods or budgets.
-    due: BTreeSet<String>,
+    /// Namespaces with changed pods or budgets.
+    changed: BTreeSet<String>,
 }
 
 impl Disruption {
-    /// Keeps budgets until the server is gone.
+    /// Updates budgets until the server has stopped.
     pub(crate) async fn run(mut self, api: Arc<Api>) {
         let mut changes = api.watch(None);
-        while changes.next_all(|change| self.see(change)).await {
-            for namespace in std::mem::take(&mut self.due) {
+        while changes.next_all(|change| self.handle_change(change)).await {
+            for namespace in std::mem::take(&mut self.changed) {
                 for budget in api.list(Resource::POD_DISRUPTION_BUDGETS, &namespace) {
                     let pods = api.list(Resource::PODS, &namespace);
-                    changes.pace().spend(pods.len()).await;
-                    refresh(&api, &budget, pods);
+                    changes.budget().spend(pods.len()).await;
+                    update_status(&api, &budget, pods);
                 }
             }
         }
     }
 
-    fn see(&mut self, change: &Change) {
+    fn handle_change(&mut self, change: &Change) {
         if matches!(change.object.resource(), Resource::PODS | Resource::POD_DISRUPTION_BUDGETS) {
-            self.due.insert(change.object.namespace().to_owned());
+            self.changed.insert(change.object.namespace().to_owned());
         }
     }
 }
 
-/// Updates the status of `budget`, given the pods of its namespace. The server writes nothing if the status is the same.
-fn refresh(api: &Api, budget: &Object, pods: Vec<Arc<Object>>) {
+/// Updates the status of `budget` from the pods of its namespace. The server skips writes without a change.
+fn update_status(api: &Api, budget: &Object, pods: Vec<Arc<Object>>) {
     let selector = LabelSelector::from_object(&budget.value()["spec"]["selector"]);
-    let covered: Vec<Arc<Object>> =
+    let selected: Vec<Arc<Object>> =
         pods.into_iter().filter(|pod| selector.matches(pod.value()) && !is_finished(pod)).collect();
-    let evicted = still_to_go(budget, &covered);
+    let evicted = granted_evictions(budget, &selected);
     let healthy =
-        covered.iter().filter(|pod| is_healthy(pod) && evicted.get(pod.name()) != Some(&true)).count();
-    let (healthy, expected) = (i32::try_from(healthy).unwrap_or(i32::MAX), expected_pods(api, &covered));
+        selected.iter().filter(|pod| is_healthy(pod) && evicted.get(pod.name()) != Some(&true)).count();
+    let (healthy, expected) = (i32::try_from(healthy).unwrap_or(i32::MAX), expected_pods(api, &selected));
     let desired = desired_healthy(&budget.value()["spec"], expected);
     let allowed = if expected > 0 { (healthy - desired).max(0) } else { 0 };
-    // Those whose pods are on their way are struck off.
-    let struck: Map<String, Value> =
+    // Evicted pods that are terminating are removed from `disruptedPods`.
+    let removed: Map<String, Value> =
         evicted.iter().filter(|(_, waits)| !**waits).map(|(name, _)| (name.clone(), Value::Null)).collect();
     let status = json!({
-        "observedGeneration": budget.generation(), "disruptedPods": struck, "currentHealthy": healthy,
+        "observedGeneration": budget.generation(), "disruptedPods": removed, "currentHealthy": healthy,
         "desiredHealthy": desired, "expectedPods": expected, "disruptionsAllowed": allowed,
     });
     if let Err(error) = api.patch_status(budget, &json!({ "status": status })) {
-        debug!(?budget, %error, "budget not kept");
+        debug!(?budget, %error, "Failed to update PodDisruptionBudget status");
     }
 }
 
-/// The pods whose eviction was granted, and whether each is still to be deleted.
-fn still_to_go(budget: &Object, covered: &[Arc<Object>]) -> BTreeMap<String, bool> {
+/// Pods with a granted eviction; `true` if the pod is not terminating yet.
+fn granted_evictions(budget: &Object, selected: &[Arc<Object>]) -> BTreeMap<String, bool> {
     let granted = budget.value().pointer("/status/disruptedPods").and_then(Value::as_object);
-    let waits = |name: &str| covered.iter().any(|pod| pod.name() == name && !pod.is_deleting());
+    let waits = |name: &str| selected.iter().any(|pod| pod.name() == name && !pod.is_deleting());
     granted.into_iter().flatten().map(|(name, _)| (name.clone(), waits(name))).collect()
 }
 
@@ -80,7 +80,7 @@ fn is_healthy(pod: &Object) -> bool {
     !pod.is_deleting() && condition(pod.value(), "Ready").is_some_and(|ready| ready["status"] == "True")
 }
 
-/// How many pods there should be: what those that manage them want, and each pod that nobody manages.
+/// Expected number of pods: the replicas of each controller, and one for each pod without a controller.
 fn expected_pods(api: &Api, pods: &[Arc<Object>]) -> i32 {
     let mut wanted: BTreeMap<String, i32> = BTreeMap::new();
     for pod in pods {
@@ -100,7 +100,7 @@ fn controller_of(api: &Api, object: &Object) -> Option<Arc<Object>> {
     object.owner_references().find(|owner| owner.controller).and_then(|owner| api.by_uid(owner.uid))
 }
 
-/// How many pods must stay healthy; shares are rounded up, as upstream does either way.
+/// Minimum number of healthy pods. Percentages are rounded up in both fields, as upstream.
 fn desired_healthy(spec: &Value, expected: i32) -> i32 {
     let count = |name: &str| {
         let value: IntOrString = serde_json::from_value(spec.get(name)?.clone()).ok()?;
@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn desired_healthy_follows_from_either_bound_and_rounds_shares_up() {
+    fn desired_healthy_rounds_percentages_up() {
         assert_eq!(desired_healthy(&json!({ "minAvailable": 2 }), 5), 2);
         assert_eq!(desired_healthy(&json!({ "minAvailable": "50%" }), 5), 3);
         assert_eq!(desired_healthy(&json!({ "maxUnavailable": 1 }), 5), 4);

@@ -1,8 +1,7 @@
-//! Deletes what nobody owns any more.
+//! Simulated garbage collector.
 //!
-//! The rules are those of kube-controller-manager's garbage collector. Its graph, its live look-ups and its
-//! periodic sync are not needed: the server is in this process and can say which objects name an owner, and
-//! whether an owner is still there.
+//! The rules are those of kube-controller-manager's garbage collector. The object graph, the live lookups and the
+//! periodic resync of upstream are not needed: the embedded API server indexes owners and dependents.
 
 use std::{
     collections::{HashSet, VecDeque},
@@ -16,60 +15,59 @@ use tracing::{debug, warn};
 
 use crate::{
     api::{Api, Change},
-    pace::Pace,
+    yield_budget::YieldBudget,
 };
 
-/// The finalizer of an owner that waits for its dependents to be gone.
+/// Finalizer of an owner that waits until its dependents are deleted.
 const FOREGROUND: &str = "foregroundDeletion";
-/// The finalizer of an owner whose dependents are to be let go.
+/// Finalizer of an owner that orphans its dependents.
 const ORPHAN: &str = "orphan";
 
-/// How long a change rests before it is acted on.
+/// Delay between a change and its processing.
 ///
-/// A controller that owns pods learns from one watch that its object is gone, and from another that the pods go. The
-/// real collector is slow enough for the first to arrive before the second; one in the same process would have
-/// ReplicaSets replace pods that are collected with them.
-const PAUSE: Duration = Duration::from_millis(50);
+/// A controller receives the deletion of its object and the deletion of its pods from two watches. Upstream's garbage
+/// collector is slow enough that the first arrives earlier. Without a delay, ReplicaSets would replace collected pods.
+const DELAY: Duration = Duration::from_millis(50);
 
 #[derive(Debug, Default)]
 pub(crate) struct GarbageCollector {
-    /// UIDs of what to look at, in the order in which it came up, each once.
+    /// UIDs of objects to process, in order of arrival, without duplicates.
     queue: VecDeque<String>,
     queued: HashSet<String>,
 }
 
-/// How the owners of an object stand.
+/// Classified owner references of an object.
 #[derive(Debug, Default)]
 struct Owners<'a> {
-    /// There, and not waiting for the object to go.
+    /// Number of owners that exist and do not wait for the deletion of the object.
     solid: usize,
-    /// UIDs of owners that wait for the object to go.
+    /// UIDs of owners that wait for the deletion of the object.
     waiting: Vec<&'a str>,
-    /// UIDs of owners that are not there.
+    /// UIDs of owners that do not exist.
     dangling: Vec<&'a str>,
 }
 
 impl GarbageCollector {
-    /// Collects until the server is gone.
+    /// Collects garbage until the server has stopped.
     pub(crate) async fn run(mut self, api: Arc<Api>) {
         let mut changes = api.watch(None);
         while let Some(change) = changes.next().await {
-            self.see(&api, &change);
+            self.handle_change(&api, &change);
             if !self.queue.is_empty() {
-                api.sleep(PAUSE).await;
-                changes.pace().rested();
-                changes.rest(|change| self.see(&api, change)).await;
+                api.sleep(DELAY).await;
+                changes.budget().reset();
+                changes.drain(|change| self.handle_change(&api, change)).await;
             }
             while let Some(uid) = self.queue.pop_front() {
-                changes.pace().spend(1).await;
+                changes.budget().spend(1).await;
                 self.queued.remove(&uid);
                 let Some(object) = api.by_uid(&uid) else { continue };
-                if let Err(error) = self.attend(&api, &object, changes.pace()).await {
-                    // Somebody was faster, and the watch will tell; anything else is worth knowing.
+                if let Err(error) = self.process(&api, &object, changes.budget()).await {
+                    // The watch reports the newer state.
                     if error.is_conflict() || error.is_not_found() {
-                        debug!(?object, %error, "object changed while it was looked at");
+                        debug!(?object, %error, "Object changed while it was processed");
                     } else {
-                        warn!(?object, %error, "cannot collect");
+                        warn!(?object, %error, "Failed to collect object");
                     }
                 }
             }
@@ -82,32 +80,37 @@ impl GarbageCollector {
         }
     }
 
-    fn see(&mut self, api: &Api, change: &Change) {
+    fn handle_change(&mut self, api: &Api, change: &Change) {
         let object = &change.object;
-        // An owner may have waited for this one to go, or not to block it any more.
-        let before = change.old.as_ref().or(change.gone.then_some(object));
+        // A previous owner may wait for the deletion of this object, or for the reference to stop blocking.
+        let before = change.old.as_ref().or(change.deleted.then_some(object));
         for owner in before.into_iter().flat_map(|before| before.owner_references()) {
-            if change.gone || !object.owner_references().any(|reference| reference == owner) {
+            if change.deleted || !object.owner_references().any(|reference| reference == owner) {
                 self.enqueue(owner.uid);
             }
         }
-        if change.gone {
+        if change.deleted {
             for dependent in api.dependents(object.uid()) {
                 self.enqueue(dependent.uid());
             }
-        } else if waits_with(object, FOREGROUND)
-            || waits_with(object, ORPHAN)
+        } else if is_deleting_with(object, FOREGROUND)
+            || is_deleting_with(object, ORPHAN)
             || object.owner_references().next().is_some()
         {
             self.enqueue(object.uid());
         }
     }
 
-    async fn attend(&mut self, api: &Api, object: &Object, pace: &mut Pace) -> Result<(), ApiStatus> {
-        if waits_with(object, ORPHAN) {
-            return Self::orphan_dependents(api, object, pace).await;
+    async fn process(
+        &mut self,
+        api: &Api,
+        object: &Object,
+        budget: &mut YieldBudget,
+    ) -> Result<(), ApiStatus> {
+        if is_deleting_with(object, ORPHAN) {
+            return Self::orphan_dependents(api, object, budget).await;
         }
-        if waits_with(object, FOREGROUND) {
+        if is_deleting_with(object, FOREGROUND) {
             return self.delete_dependents(api, object);
         }
         if object.is_deleting() || object.owner_references().next().is_none() {
@@ -116,17 +119,21 @@ impl GarbageCollector {
         Self::collect(api, object)
     }
 
-    /// An owned object: let go of owners that are gone, and go with the last.
+    /// Removes references to absent owners. Deletes the object if no owner is left.
     fn collect(api: &Api, object: &Object) -> Result<(), ApiStatus> {
         let owners = Owners::of(api, object);
         if owners.solid > 0 {
-            let superfluous: Vec<&str> = owners.dangling.iter().chain(&owners.waiting).copied().collect();
-            return if superfluous.is_empty() { Ok(()) } else { drop_owners(api, object, &superfluous) };
+            let removable: Vec<&str> = owners.dangling.iter().chain(&owners.waiting).copied().collect();
+            return if removable.is_empty() {
+                Ok(())
+            } else {
+                remove_owner_references(api, object, &removable)
+            };
         }
         let dependents = api.dependents(object.uid());
         let propagation = if !owners.waiting.is_empty() && !dependents.is_empty() {
-            // A dependent that waits, too, may be an owner of the owner: a circle, in which each would wait for the next.
-            if dependents.iter().any(|dependent| waits_with(dependent, FOREGROUND)) {
+            // If a dependent also waits, it may own its owner: in a cycle, each object would wait for the next.
+            if dependents.iter().any(|dependent| is_deleting_with(dependent, FOREGROUND)) {
                 unblock_owners(api, object)?;
             }
             Propagation::Foreground
@@ -137,33 +144,33 @@ impl GarbageCollector {
         } else {
             Propagation::Background
         };
-        debug!(?object, ?propagation, "no owner left");
+        debug!(?object, ?propagation, "Deleting object without owners");
         api.delete(object, propagation)
     }
 
-    /// An owner in foreground deletion: it goes once nobody that blocks it is left.
+    /// Finishes the foreground deletion of `owner` if no blocking dependent is left.
     fn delete_dependents(&mut self, api: &Api, owner: &Object) -> Result<(), ApiStatus> {
         let dependents = api.dependents(owner.uid());
         let blocks = |dependent: &Arc<Object>| {
             dependent.owner_references().any(|r| r.uid == owner.uid() && r.block_owner_deletion)
         };
         if !dependents.iter().any(blocks) {
-            return drop_finalizer(api, owner, FOREGROUND);
+            return remove_finalizer(api, owner, FOREGROUND);
         }
-        // One that waits for its own dependents comes up again when they are gone.
-        for dependent in dependents.iter().filter(|dependent| !waits_with(dependent, FOREGROUND)) {
+        // Dependents in foreground deletion are enqueued again when their own dependents are deleted.
+        for dependent in dependents.iter().filter(|dependent| !is_deleting_with(dependent, FOREGROUND)) {
             self.enqueue(dependent.uid());
         }
         Ok(())
     }
 
-    /// An owner whose dependents are to stay: it lets go of each, then of itself.
-    async fn orphan_dependents(api: &Api, owner: &Object, pace: &mut Pace) -> Result<(), ApiStatus> {
+    /// Removes the owner from all its dependents, then removes the finalizer.
+    async fn orphan_dependents(api: &Api, owner: &Object, budget: &mut YieldBudget) -> Result<(), ApiStatus> {
         for dependent in api.dependents(owner.uid()) {
-            pace.spend(1).await;
-            drop_owners(api, &dependent, &[owner.uid()])?;
+            budget.spend(1).await;
+            remove_owner_references(api, &dependent, &[owner.uid()])?;
         }
-        drop_finalizer(api, owner, ORPHAN)
+        remove_finalizer(api, owner, ORPHAN)
     }
 }
 
@@ -173,7 +180,7 @@ impl<'a> Owners<'a> {
         for reference in object.owner_references() {
             match find_owner(api, object, &reference) {
                 None => owners.dangling.push(reference.uid),
-                Some(owner) if waits_with(&owner, FOREGROUND) => owners.waiting.push(reference.uid),
+                Some(owner) if is_deleting_with(&owner, FOREGROUND) => owners.waiting.push(reference.uid),
                 Some(_) => owners.solid += 1,
             }
         }
@@ -181,18 +188,18 @@ impl<'a> Owners<'a> {
     }
 }
 
-/// The owner that `reference` names, if it is there. One in another namespace counts as absent, and so does one
-/// in any namespace for an object that is in none.
+/// Returns the owner that `reference` identifies, if it exists. An owner in another namespace counts as absent. So does
+/// a namespaced owner of a cluster-scoped object.
 fn find_owner(api: &Api, object: &Object, reference: &OwnerReference<'_>) -> Option<Arc<Object>> {
     api.by_uid(reference.uid)
         .filter(|owner| owner.namespace().is_empty() || owner.namespace() == object.namespace())
 }
 
-fn waits_with(object: &Object, finalizer: &str) -> bool {
+fn is_deleting_with(object: &Object, finalizer: &str) -> bool {
     object.is_deleting() && object.has_finalizer(finalizer)
 }
 
-/// Lets the owners of `object` go before `object`.
+/// Sets `blockOwnerDeletion` to `false` in the owner references of `object`.
 ///
 /// Upstream counterpart: `node.unblockOwnerReferencesPatch`.
 fn unblock_owners(api: &Api, object: &Object) -> Result<(), ApiStatus> {
@@ -204,12 +211,12 @@ fn unblock_owners(api: &Api, object: &Object) -> Result<(), ApiStatus> {
     api.patch(object, &json!({ "metadata": { "uid": object.uid(), "ownerReferences": references } }))
 }
 
-fn drop_owners(api: &Api, object: &Object, uids: &[&str]) -> Result<(), ApiStatus> {
+fn remove_owner_references(api: &Api, object: &Object, uids: &[&str]) -> Result<(), ApiStatus> {
     let references: Value = uids.iter().map(|uid| json!({ "$patch": "delete", "uid": uid })).collect();
     api.patch(object, &json!({ "metadata": { "uid": object.uid(), "ownerReferences": references } }))
 }
 
-fn drop_finalizer(api: &Api, object: &Object, name: &str) -> Result<(), ApiStatus> {
+fn remove_finalizer(api: &Api, object: &Object, name: &str) -> Result<(), ApiStatus> {
     let patch = json!({ "metadata": { "uid": object.uid(), "$deleteFromPrimitiveList/finalizers": [name] } });
     api.patch(object, &patch)
 }

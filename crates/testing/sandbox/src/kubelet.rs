@@ -1,15 +1,15 @@
-//! Simulated nodes: pods start, become ready, crash when asked to, and stop.
+//! Simulated kubelet: starts pods, makes them ready, crashes and stops them.
 //!
-//! After KWOK's model: what a pod does follows from the pod itself and a few delays. Ask for failures by annotation
-//! on the pod template, so that a Deployment can be made to fail, or by the image tag `broken`:
+//! The model follows KWOK: the behaviour of a pod depends on the pod and on a few delays. Annotations on the pod
+//! template simulate failures, and so does the image tag `broken`:
 //!
 //! | annotation | effect |
 //! |---|---|
-//! | `kube-sandbox/ready: never` | runs, and never becomes ready |
-//! | `kube-sandbox/ready-delay: 5s` | becomes ready after this instead of the usual delay |
-//! | `kube-sandbox/unready-after: 30s` | loses readiness so long after it became ready |
-//! | `kube-sandbox/crash-after: 10s` | crashes so long after it started, again and again |
-//! | `kube-sandbox/image-pull: fail` | never starts |
+//! | `kube-sandbox/ready: never` | the pod runs and never becomes ready |
+//! | `kube-sandbox/ready-delay: 5s` | time until the pod is ready, instead of the default |
+//! | `kube-sandbox/unready-after: 30s` | the pod becomes unready this long after it became ready |
+//! | `kube-sandbox/crash-after: 10s` | the container crashes this long after each start |
+//! | `kube-sandbox/image-pull: fail` | the image cannot be pulled, the container never starts |
 
 mod status;
 
@@ -20,23 +20,23 @@ use kcm_clock::{Clock, Random};
 use serde_json::{Value, json};
 use tracing::{debug, warn};
 
-use self::status::{Container, PodStatus};
+use self::status::{ContainerState, PodStatus};
 use crate::{
     api::{Api, Change, field},
     timers::Timers,
 };
 
-/// Restarts of a crashing container are put off by this, doubled each time.
-const FIRST_BACK_OFF: Duration = Duration::from_secs(10);
-/// And by no more than this.
-const LAST_BACK_OFF: Duration = Duration::from_secs(300);
+/// First delay before a crashed container is restarted; doubled after each crash.
+const INITIAL_BACK_OFF: Duration = Duration::from_secs(10);
+/// Maximum delay before a crashed container is restarted.
+const MAX_BACK_OFF: Duration = Duration::from_secs(300);
 
-/// How fast the simulated nodes are.
+/// Delays of the simulated kubelet.
 #[derive(Debug, Clone, Copy)]
 pub struct KubeletConfig {
-    /// From being bound to being ready.
+    /// Time from binding to readiness.
     pub pod_ready_delay: Duration,
-    /// From being asked to stop to being gone, if the pod's grace period is not shorter.
+    /// Time from deletion to removal. A shorter grace period of the pod takes precedence.
     pub pod_stop_delay: Duration,
 }
 
@@ -50,28 +50,28 @@ impl Default for KubeletConfig {
 pub(crate) struct Kubelet {
     config: KubeletConfig,
     random: Arc<dyn Random>,
-    /// What each bound pod is up to, by UID.
-    pods: HashMap<String, Known>,
-    timers: Timers<Due>,
-    /// How many addresses were handed out.
+    /// State of each bound pod, by UID.
+    pods: HashMap<String, PodState>,
+    timers: Timers<Timer>,
+    /// Number of pod addresses assigned.
     addresses: u32,
 }
 
 #[derive(Debug, Default)]
-struct Known {
+struct PodState {
     address: u32,
     restarts: i32,
     stopping: bool,
 }
 
 #[derive(Debug)]
-struct Due {
+struct Timer {
     uid: String,
-    step: Step,
+    transition: Transition,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Step {
+enum Transition {
     Start,
     LoseReadiness,
     Crash,
@@ -84,25 +84,25 @@ impl Kubelet {
         Self { config, random, pods: HashMap::new(), timers: Timers::new(clock), addresses: 0 }
     }
 
-    /// Runs pods until the server is gone.
+    /// Runs pods until the server has stopped.
     pub(crate) async fn run(mut self, api: Arc<Api>) {
         let mut changes = api.watch(Some(Resource::PODS));
         loop {
             tokio::select! {
-                // What is known is dealt with before what is due, so that a pod that is gone is not started.
+                // Changes take precedence over timers, so that a deleted pod is not started.
                 biased;
                 change = changes.next() => match change {
-                    Some(change) => self.see(&change),
+                    Some(change) => self.handle_change(&change),
                     None => return,
                 },
-                due = self.timers.next() => self.act(&api, &due),
+                timer = self.timers.next() => self.handle_timer(&api, &timer),
             }
         }
     }
 
-    fn see(&mut self, change: &Change) {
+    fn handle_change(&mut self, change: &Change) {
         let (pod, uid) = (&change.object, change.object.uid());
-        if change.gone {
+        if change.deleted {
             self.pods.remove(uid);
             return;
         }
@@ -110,97 +110,98 @@ impl Kubelet {
             return;
         }
         if !self.pods.contains_key(uid) {
-            self.take_on(pod);
+            self.add_pod(pod);
         }
-        let Some(known) = self.pods.get_mut(uid) else { return };
-        if pod.is_deleting() && !std::mem::replace(&mut known.stopping, true) {
+        let Some(state) = self.pods.get_mut(uid) else { return };
+        if pod.is_deleting() && !std::mem::replace(&mut state.stopping, true) {
             let grace = pod.value().pointer("/metadata/deletionGracePeriodSeconds").and_then(Value::as_u64);
             let delay = self.config.pod_stop_delay.min(Duration::from_secs(grace.unwrap_or(0)));
-            self.timers.add(delay, Due { uid: uid.to_owned(), step: Step::Stop });
+            self.timers.add(delay, Timer { uid: uid.to_owned(), transition: Transition::Stop });
         }
     }
 
-    fn take_on(&mut self, pod: &Object) {
+    fn add_pod(&mut self, pod: &Object) {
         self.addresses += 1;
-        let known = Known { address: self.addresses, ..Known::default() };
-        self.pods.insert(pod.uid().to_owned(), known);
-        // One that runs already was started before this kubelet was, and is left as it is.
+        let state = PodState { address: self.addresses, ..PodState::default() };
+        self.pods.insert(pod.uid().to_owned(), state);
+        // A pod that is already running is left unchanged.
         if matches!(field(pod.value(), "/status/phase"), "" | "Pending") {
             let delay = annotated_duration(pod, "ready-delay").unwrap_or(self.config.pod_ready_delay);
-            // A little apart, as real pods are; half of the delay would change what a rollout looks like.
+            // A jitter of 20% separates the pods. More would change the course of a rollout.
             let delay = kcm_clock::jitter(&*self.random, delay, 0.2);
-            self.timers.add(delay, Due { uid: pod.uid().to_owned(), step: Step::Start });
+            self.timers.add(delay, Timer { uid: pod.uid().to_owned(), transition: Transition::Start });
         }
     }
 
-    fn act(&mut self, api: &Api, due: &Due) {
-        // Gone in the meantime: nothing to do.
-        let (Some(known), Some(pod)) = (self.pods.get(&due.uid), api.by_uid(&due.uid)) else { return };
-        if due.step == Step::Stop {
+    fn handle_timer(&mut self, api: &Api, timer: &Timer) {
+        // The pod may have been deleted.
+        let (Some(state), Some(pod)) = (self.pods.get(&timer.uid), api.by_uid(&timer.uid)) else { return };
+        if timer.transition == Transition::Stop {
             if let Err(error) = api.remove(&pod) {
-                debug!(?pod, %error, "pod not removed");
+                debug!(?pod, %error, "Failed to remove pod");
             }
-        } else if !known.stopping && !pod.is_deleting() && !has_ended(pod.value()) {
-            self.advance(api, &pod, due);
+        } else if !state.stopping && !pod.is_deleting() && !is_finished(pod.value()) {
+            self.advance(api, &pod, timer);
         }
     }
 
-    fn advance(&mut self, api: &Api, pod: &Object, due: &Due) {
-        let Some(known) = self.pods.get_mut(&due.uid) else { return };
+    fn advance(&mut self, api: &Api, pod: &Object, timer: &Timer) {
+        let Some(state) = self.pods.get_mut(&timer.uid) else { return };
         let mut next = None;
-        let container = match due.step {
-            Step::Start | Step::Restart
+        let container = match timer.transition {
+            Transition::Start | Transition::Restart
                 if pull_fails(pod.value()) || annotation(pod, "image-pull") == Some("fail") =>
             {
-                Container::ImagePullBackOff
+                ContainerState::ImagePullBackOff
             }
-            Step::Start | Step::Restart => {
-                next = annotated_duration(pod, "crash-after").map(|delay| (delay, Step::Crash));
+            Transition::Start | Transition::Restart => {
+                next = annotated_duration(pod, "crash-after").map(|delay| (delay, Transition::Crash));
                 if annotation(pod, "ready") == Some("never") {
-                    Container::Running
+                    ContainerState::Running
                 } else {
                     next = next.or_else(|| {
-                        annotated_duration(pod, "unready-after").map(|d| (d, Step::LoseReadiness))
+                        annotated_duration(pod, "unready-after").map(|d| (d, Transition::LoseReadiness))
                     });
-                    Container::Ready
+                    ContainerState::Ready
                 }
             }
-            Step::LoseReadiness => Container::Running,
-            Step::Crash => {
-                let doublings = u32::try_from(known.restarts).unwrap_or(0).min(8);
-                next = Some(((FIRST_BACK_OFF * 2_u32.pow(doublings)).min(LAST_BACK_OFF), Step::Restart));
-                known.restarts += 1;
-                Container::CrashLoopBackOff
+            Transition::LoseReadiness => ContainerState::Running,
+            Transition::Crash => {
+                let doublings = u32::try_from(state.restarts).unwrap_or(0).min(8);
+                next =
+                    Some(((INITIAL_BACK_OFF * 2_u32.pow(doublings)).min(MAX_BACK_OFF), Transition::Restart));
+                state.restarts += 1;
+                ContainerState::CrashLoopBackOff
             }
-            Step::Stop => return,
+            Transition::Stop => return,
         };
         let status =
-            PodStatus { container, restarts: known.restarts, address: known.address, now: api.now() };
+            PodStatus { container, restarts: state.restarts, address: state.address, now: api.now() };
         let patch = json!({ "status": status.of(pod.value()) });
         if let Err(error) = api.patch_status(pod, &patch) {
-            warn!(?pod, %error, "cannot report the pod's status");
+            warn!(?pod, %error, "Failed to update pod status");
             return;
         }
-        if let Some((delay, step)) = next {
-            self.timers.add(delay, Due { uid: due.uid.clone(), step });
+        if let Some((delay, transition)) = next {
+            self.timers.add(delay, Timer { uid: timer.uid.clone(), transition });
         }
-        if let Some((reason, message)) = container.complaint(pod.value()) {
+        if let Some((reason, message)) = container.warning_event(pod.value()) {
             api.event(pod, "Warning", reason, &message, "kubelet");
         }
     }
 }
 
-/// Whoever says so: a pod that has ended never runs again.
-fn has_ended(pod: &Value) -> bool {
+/// `true` if the pod has a terminal phase; such a pod never runs again.
+fn is_finished(pod: &Value) -> bool {
     matches!(field(pod, "/status/phase"), "Succeeded" | "Failed")
 }
 
-/// The value of annotation `kube-sandbox/<name>`.
+/// Value of the annotation `kube-sandbox/<name>`.
 fn annotation<'a>(pod: &'a Object, name: &str) -> Option<&'a str> {
     pod.annotation(&format!("kube-sandbox/{name}"))
 }
 
-/// The same as a duration in seconds or milliseconds: `5s`, `1.5s`, `200ms`. Others are as if not there.
+/// Value of the annotation as a duration such as `5s`, `1.5s` or `200ms`. Invalid values are ignored.
 fn annotated_duration(pod: &Object, name: &str) -> Option<Duration> {
     parse_duration(annotation(pod, name)?)
 }
@@ -223,7 +224,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn duration_in_seconds_or_milliseconds_is_read_and_anything_else_is_not() {
+    fn parse_duration_accepts_s_and_ms() {
         assert_eq!(parse_duration("5s"), Some(Duration::from_secs(5)));
         assert_eq!(parse_duration("1.5s"), Some(Duration::from_millis(1500)));
         assert_eq!(parse_duration("200ms"), Some(Duration::from_millis(200)));
@@ -233,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn image_with_the_tag_broken_cannot_be_pulled() {
+    fn image_tag_broken_fails_to_pull() {
         let pod = |image: &str| json!({ "spec": { "containers": [{ "name": "c", "image": image }] } });
         assert!(pull_fails(&pod("nginx:broken")));
         assert!(!pull_fails(&pod("broken")));

@@ -1,15 +1,14 @@
-//! A cluster in one process: the embedded API server and what it needs around it.
+//! Simulated cluster in one process: the embedded API server and the components around it.
 //!
-//! *Upstream counterpart:* none; the parts stand in for kube-scheduler, the kubelet (after KWOK's model), the
-//! garbage collector, the namespace, service account and disruption controllers, as far as Deployments and
-//! `kubectl` notice them.
+//! *Upstream counterpart:* none. The components simulate kube-scheduler, the kubelet (after KWOK's model), the garbage
+//! collector, and the namespace, service account and disruption controllers, as far as Deployments and `kubectl` need
+//! them.
 //!
-//! The stand-ins use the server's in-process calls, start only with a server that is embedded, and are silent once
-//! all is settled. Delays are those of [`KubeletConfig`]; all waiting goes through the clock given, so a sandbox
-//! runs in simulated time as well. They share a thread with the server in simulated time, and threads otherwise: each
-//! does a bounded amount of work and then yields.
+//! The components call the embedded API server in process, and write nothing once the cluster is settled. Delays are in
+//! [`KubeletConfig`]. All timers use the given clock, so a sandbox also runs in simulated time. Each component does a
+//! bounded amount of work before it yields, because all tasks share one thread in simulated time.
 //!
-//! *What must not live here:* anything that the controllers rely on, HTTP, files.
+//! This crate contains nothing that the controllers depend on, no HTTP and no file access.
 
 mod api;
 pub mod demo;
@@ -18,9 +17,9 @@ mod garbage_collector;
 mod kubelet;
 mod namespaces;
 mod nodes;
-mod pace;
 mod scheduler;
 mod timers;
+mod yield_budget;
 
 use std::sync::Arc;
 
@@ -35,22 +34,22 @@ use self::{
 
 pub use self::kubelet::KubeletConfig;
 
-/// What a sandbox is made from.
+/// Configuration of a [`Sandbox`].
 #[derive(Debug)]
 pub struct SandboxConfig {
-    /// The server to stand around.
+    /// Embedded API server.
     pub server: Arc<ApiServer>,
-    /// Where the time comes from; the server's clock.
+    /// Clock; must be the clock of the server.
     pub clock: Arc<dyn Clock>,
-    /// Where small differences between pods come from.
+    /// Source of randomness for the jitter between pods.
     pub random: Arc<dyn Random>,
-    /// How many simulated nodes there are.
+    /// Number of simulated nodes.
     pub nodes: usize,
-    /// How fast they are.
+    /// Delays of the simulated kubelet.
     pub kubelet: KubeletConfig,
 }
 
-/// The stand-ins of one server.
+/// Simulated components of one API server.
 #[derive(Debug)]
 pub struct Sandbox {
     api: Arc<Api>,
@@ -60,11 +59,11 @@ pub struct Sandbox {
 }
 
 impl Sandbox {
-    /// Gives the server its nodes, and makes ready what will look after it.
+    /// Creates the nodes and returns the sandbox. Call [`run`](Self::run) to start the components.
     ///
     /// # Errors
     ///
-    /// When the server refuses a node.
+    /// Returns the error of the API server if a node cannot be created.
     pub fn new(config: SandboxConfig) -> Result<Self, ApiStatus> {
         let SandboxConfig { server, clock, random, nodes, kubelet } = config;
         let api = Arc::new(Api::new(server, Arc::clone(&clock)));
@@ -72,11 +71,11 @@ impl Sandbox {
         Ok(Self { api, clock, random, kubelet })
     }
 
-    /// Looks after the server until `stop`.
+    /// Runs the components until `stop` is cancelled.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future stops the stand-ins where they are; what they know they learn again at the next start.
+    /// Cancel safe: the components rebuild their state from the API server at the next start.
     pub async fn run(&self, stop: CancellationToken) {
         let api = || Arc::clone(&self.api);
         let kubelet = Kubelet::new(self.kubelet, Arc::clone(&self.clock), Arc::clone(&self.random));

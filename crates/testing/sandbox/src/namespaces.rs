@@ -1,4 +1,4 @@
-//! Empties namespaces that are going away, and gives new ones their default service account.
+//! Simulated namespace controller: deletes the content of terminating namespaces and creates default service accounts.
 
 use std::{
     collections::{BTreeSet, HashSet},
@@ -14,30 +14,30 @@ use tracing::{debug, warn};
 
 use crate::{
     api::{Api, Change},
-    pace::Pace,
     timers::Timers,
+    yield_budget::YieldBudget,
 };
 
-/// From a namespace's deletion to that of its content. Whoever deletes a namespace and what is in it from one file
-/// must find both there. (Upstream waits for five seconds, so that all API servers have heard of it.)
-const PAUSE: Duration = Duration::from_secs(1);
+/// Delay between the deletion of a namespace and the deletion of its content. `kubectl delete -f` of a file with a
+/// namespace and its objects must find both. (Upstream waits five seconds for all API servers to observe the deletion.)
+const DELETION_DELAY: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub(crate) struct Namespaces {
-    /// Those whose content is on its way out.
+    /// Terminating namespaces.
     terminating: HashSet<String>,
-    /// Those of `terminating` from which an object is gone.
+    /// Namespaces of `terminating` in which an object was deleted.
     dirty: BTreeSet<String>,
-    /// Those that come next, by name.
-    due: Timers<String>,
+    /// Deleted namespaces that wait for the delay.
+    timers: Timers<String>,
 }
 
 impl Namespaces {
     pub(crate) fn new(clock: Arc<dyn Clock>) -> Self {
-        Self { terminating: HashSet::new(), dirty: BTreeSet::new(), due: Timers::new(clock) }
+        Self { terminating: HashSet::new(), dirty: BTreeSet::new(), timers: Timers::new(clock) }
     }
 
-    /// Looks after namespaces until the server is gone.
+    /// Runs until the server has stopped.
     pub(crate) async fn run(mut self, api: Arc<Api>) {
         let mut changes = api.watch(None);
         let mut seen = Vec::new();
@@ -47,58 +47,58 @@ impl Namespaces {
                 is_served = changes.next_all(|change| seen.push(change.clone())) => if !is_served {
                     return;
                 },
-                name = self.due.next() => self.begin(&api, name),
+                name = self.timers.next() => self.start_deletion(&api, name),
             }
             for change in seen.drain(..) {
-                changes.pace().spend(1).await;
-                self.see(&api, &change);
+                changes.budget().spend(1).await;
+                self.handle_change(&api, &change);
             }
-            // Once for all objects that are gone: each may have been the last.
+            // Once per batch: any of the deleted objects may have been the last.
             for name in std::mem::take(&mut self.dirty) {
-                empty(&api, &name, changes.pace()).await;
+                delete_content(&api, &name, changes.budget()).await;
             }
         }
     }
 
-    fn begin(&mut self, api: &Api, name: String) {
+    fn start_deletion(&mut self, api: &Api, name: String) {
         if get(api, &name).is_some_and(|namespace| namespace.is_deleting()) {
             self.dirty.insert(name.clone());
             self.terminating.insert(name);
         }
     }
 
-    fn see(&mut self, api: &Api, change: &Change) {
+    fn handle_change(&mut self, api: &Api, change: &Change) {
         let object = &change.object;
         if object.resource() == Resource::NAMESPACES {
             let name = object.name();
-            if change.gone {
+            if change.deleted {
                 self.terminating.remove(name);
             } else if !object.is_deleting() {
-                make_service_account(api, name);
+                create_default_service_account(api, name);
             } else if !self.terminating.contains(name) {
-                self.due.add(PAUSE, name.to_owned());
+                self.timers.add(DELETION_DELAY, name.to_owned());
             }
-        } else if change.gone && self.terminating.contains(object.namespace()) {
+        } else if change.deleted && self.terminating.contains(object.namespace()) {
             self.dirty.insert(object.namespace().to_owned());
         }
     }
 }
 
-/// Deletes everything in the namespace. Once nothing is left, lets the namespace go.
-async fn empty(api: &Api, name: &str, pace: &mut Pace) {
+/// Deletes all objects in the namespace, or finalizes the namespace if it is empty.
+async fn delete_content(api: &Api, name: &str, budget: &mut YieldBudget) {
     let Some(namespace) = get(api, name) else { return };
     let left = api.all_in(name);
     if left.is_empty()
         && let Err(error) = api.finalize(&namespace)
     {
-        debug!(?namespace, %error, "namespace not finalized");
+        debug!(?namespace, %error, "Failed to finalize namespace");
     }
     for object in left {
-        pace.spend(1).await;
+        budget.spend(1).await;
         if !object.is_deleting()
             && let Err(error) = api.delete(&object, Propagation::Background)
         {
-            debug!(?object, %error, "object not deleted with its namespace");
+            debug!(?object, %error, "Failed to delete object of a terminating namespace");
         }
     }
 }
@@ -107,12 +107,12 @@ fn get(api: &Api, name: &str) -> Option<Arc<Object>> {
     api.get(Resource::NAMESPACES, &ObjectKey::new("", name)).ok()
 }
 
-fn make_service_account(api: &Api, namespace: &str) {
+fn create_default_service_account(api: &Api, namespace: &str) {
     let account = json!({ "metadata": { "name": "default", "namespace": namespace } });
     match api.create(Resource::SERVICE_ACCOUNTS, namespace, account) {
         Ok(_) => {}
         Err(error) if error.is_already_exists() => {}
-        Err(error) => warn!(namespace, %error, "cannot create the default service account"),
+        Err(error) => warn!(namespace, %error, "Failed to create default service account"),
     }
 }
 
@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn namespace_keeps_its_content_for_a_second_and_then_goes_with_it() {
+    async fn terminating_namespace_is_emptied_after_a_second() {
         let clock: Arc<dyn Clock> = Arc::new(SimulatedClock::new("2026-01-01T00:00:00Z".parse().unwrap()));
         let server = ApiServer::new(Config { clock: Arc::clone(&clock), ..Config::default() });
         let api = Arc::new(Api::new(Arc::clone(&server), Arc::clone(&clock)));

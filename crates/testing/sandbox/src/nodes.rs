@@ -1,14 +1,14 @@
-//! Simulated nodes: objects that say that they are ready.
+//! Simulated nodes.
 //!
-//! They and their leases are written once. A real kubelet renews a lease every ten seconds; a simulated one is in the process of
-//! whoever would ask, and a settled sandbox is silent.
+//! Nodes and their leases are written once. A kubelet renews its lease every ten seconds; a simulated node does not, so
+//! that a settled sandbox writes nothing.
 
 use kcm_apiserver::{ApiStatus, Object, Resource};
 use serde_json::{Value, json};
 
 use crate::api::Api;
 
-/// Creates `count` nodes, `sim-node-0` and so on, unless they are there.
+/// Creates `count` nodes named `sim-node-0` and so on. Existing nodes are kept.
 pub(crate) fn create(api: &Api, count: usize) -> Result<(), ApiStatus> {
     for number in 0..count {
         let name = format!("sim-node-{number}");
@@ -33,7 +33,7 @@ fn node(name: &str) -> Value {
     })
 }
 
-/// The lease by which `kubectl describe node` tells who holds the node.
+/// Creates the node lease that `kubectl describe node` shows.
 fn create_lease(api: &Api, node: &Object) -> Result<(), ApiStatus> {
     let lease = json!({
         "metadata": {

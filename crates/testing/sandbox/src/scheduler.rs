@@ -1,6 +1,6 @@
-//! Gives every pod a node: the one with the fewest pods.
+//! Simulated scheduler: binds each pod to the node with the fewest pods.
 //!
-//! No resources, affinity or taints but `spec.unschedulable`: a rollout does not depend on where its pods run.
+//! Resources, affinity and taints are ignored, except `spec.unschedulable`: rollouts do not depend on them.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -14,120 +14,122 @@ use tracing::{debug, warn};
 
 use crate::{
     api::{Api, Change, condition, field, key_of},
-    pace::Pace,
+    yield_budget::YieldBudget,
 };
 
-/// Why a pod waits, as `kubectl describe` shows it.
+/// Reason of the `PodScheduled` condition of a pod without a node.
 const UNSCHEDULABLE: &str = "Unschedulable";
 
 #[derive(Debug, Default)]
 pub(crate) struct Scheduler {
-    /// Nodes that take pods, with how many they have.
+    /// Number of pods on each schedulable node.
     nodes: BTreeMap<String, usize>,
-    /// How many nodes there are, whether they take pods or not.
+    /// Names of all nodes.
     all_nodes: BTreeSet<String>,
-    /// Where each pod is, by UID.
-    placed: HashMap<String, String>,
-    /// Pods without a node, in the order of their keys, so that a run repeats itself.
-    waiting: BTreeSet<ObjectKey>,
+    /// Node of each bound pod, by pod UID.
+    assigned: HashMap<String, String>,
+    /// Pods without a node. Sorted, so that runs are reproducible.
+    pending: BTreeSet<ObjectKey>,
 }
 
 impl Scheduler {
-    /// Schedules until the server is gone.
+    /// Schedules pods until the server has stopped.
     pub(crate) async fn run(mut self, api: Arc<Api>) {
         let mut changes = api.watch(None);
-        // All that is known is looked at before the first decision.
-        while changes.next_all(|change| self.see(change)).await {
-            self.place(&api, changes.pace()).await;
+        // All available changes are processed before the first decision.
+        while changes.next_all(|change| self.handle_change(change)).await {
+            self.schedule_pods(&api, changes.budget()).await;
         }
     }
 
-    fn see(&mut self, change: &Change) {
+    fn handle_change(&mut self, change: &Change) {
         match change.object.resource() {
-            Resource::NODES => self.see_node(change),
-            Resource::PODS => self.see_pod(change),
+            Resource::NODES => self.handle_node(change),
+            Resource::PODS => self.handle_pod(change),
             _ => {}
         }
     }
 
-    fn see_node(&mut self, change: &Change) {
+    fn handle_node(&mut self, change: &Change) {
         let node = change.object.value();
         let name = change.object.name().to_owned();
-        let takes_pods = !change.gone
+        let takes_pods = !change.deleted
             && node.pointer("/spec/unschedulable") != Some(&Value::Bool(true))
             && condition(node, "Ready").is_some_and(|ready| ready["status"] == "True");
-        if change.gone {
+        if change.deleted {
             self.all_nodes.remove(&name);
         } else {
             self.all_nodes.insert(name.clone());
         }
         if takes_pods {
-            let pods = self.placed.values().filter(|at| **at == name).count();
+            let pods = self.assigned.values().filter(|at| **at == name).count();
             self.nodes.insert(name, pods);
         } else {
             self.nodes.remove(&name);
         }
     }
 
-    fn see_pod(&mut self, change: &Change) {
+    fn handle_pod(&mut self, change: &Change) {
         let pod = &change.object;
         let (key, node) = (key_of(pod), field(pod.value(), "/spec/nodeName"));
-        if change.gone {
-            self.waiting.remove(&key);
-            if let Some(count) = self.placed.remove(pod.uid()).and_then(|at| self.nodes.get_mut(&at)) {
+        if change.deleted {
+            self.pending.remove(&key);
+            if let Some(count) = self.assigned.remove(pod.uid()).and_then(|at| self.nodes.get_mut(&at)) {
                 *count = count.saturating_sub(1);
             }
         } else if !node.is_empty() {
-            self.waiting.remove(&key);
-            self.note_placed(pod, node);
+            self.pending.remove(&key);
+            self.record_assignment(pod, node);
         } else if !pod.is_deleting() && !is_gated(pod.value()) {
-            self.waiting.insert(key);
+            self.pending.insert(key);
         }
     }
 
-    fn note_placed(&mut self, pod: &Object, node: &str) {
-        if self.placed.insert(pod.uid().to_owned(), node.to_owned()).is_none()
+    fn record_assignment(&mut self, pod: &Object, node: &str) {
+        if self.assigned.insert(pod.uid().to_owned(), node.to_owned()).is_none()
             && let Some(count) = self.nodes.get_mut(node)
         {
             *count += 1;
         }
     }
 
-    async fn place(&mut self, api: &Api, pace: &mut Pace) {
-        let waiting: Vec<ObjectKey> = self.waiting.iter().cloned().collect();
-        for key in waiting {
-            pace.spend(1).await;
+    async fn schedule_pods(&mut self, api: &Api, budget: &mut YieldBudget) {
+        let pending: Vec<ObjectKey> = self.pending.iter().cloned().collect();
+        for key in pending {
+            budget.spend(1).await;
             let Ok(pod) = api.get(Resource::PODS, &key) else {
-                self.waiting.remove(&key);
+                self.pending.remove(&key);
                 continue;
             };
-            let emptiest = self.nodes.iter().min_by_key(|(_, pods)| **pods).map(|(name, _)| name.clone());
-            let Some(node) = emptiest else {
-                self.refuse(api, &pod);
+            let least_used = self.nodes.iter().min_by_key(|(_, pods)| **pods).map(|(name, _)| name.clone());
+            let Some(node) = least_used else {
+                self.report_unschedulable(api, &pod);
                 continue;
             };
-            self.waiting.remove(&key);
+            self.pending.remove(&key);
             match api.bind(&pod, &node) {
-                Ok(()) => self.note_placed(&pod, &node),
-                // Gone, or bound by somebody else: the watch will tell.
-                Err(error) => debug!(pod = %key, %error, "not bound"),
+                Ok(()) => self.record_assignment(&pod, &node),
+                // The pod was deleted or bound by another client; the watch reports the newer state.
+                Err(error) => debug!(pod = %key, %error, "Failed to bind pod"),
             }
         }
     }
 
-    /// Says on the pod, once, that there is no node for it.
-    fn refuse(&self, api: &Api, pod: &Object) {
-        if condition(pod.value(), "PodScheduled").is_some_and(|told| told["reason"] == UNSCHEDULABLE) {
+    /// Reports on the pod, once, that no node is available.
+    fn report_unschedulable(&self, api: &Api, pod: &Object) {
+        if condition(pod.value(), "PodScheduled")
+            .is_some_and(|condition| condition["reason"] == UNSCHEDULABLE)
+        {
             return;
         }
         let all = self.all_nodes.len();
         let message = format!("0/{all} nodes are available: {all} node(s) were unschedulable.");
-        let refusal = json!({
+        let unscheduled = json!({
             "type": "PodScheduled", "status": "False", "reason": UNSCHEDULABLE, "message": message,
             "lastProbeTime": null, "lastTransitionTime": api.now(),
         });
-        if let Err(error) = api.patch_status(pod, &json!({ "status": { "conditions": [refusal] } })) {
-            warn!(?pod, %error, "cannot say that the pod is unschedulable");
+        if let Err(error) = api.patch_status(pod, &json!({ "status": { "conditions": [unscheduled] } })) {
+            warn!(?pod, %error, "Failed to update pod condition");
         }
         api.event(pod, "Warning", "FailedScheduling", &message, "default-scheduler");
     }

@@ -1,41 +1,41 @@
-//! What is to be done later, earliest first.
+//! Timers that share one clock, earliest first.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use kcm_clock::Clock;
 
-use crate::pace::Pace;
+use crate::yield_budget::YieldBudget;
 
-/// Things with a time, in the order of their times, and within one time in the order in which they came.
+/// Values ordered by due time. Values with the same due time keep their order of insertion.
 #[derive(Debug)]
 pub(crate) struct Timers<T> {
     clock: Arc<dyn Clock>,
     due: BTreeMap<(Duration, u64), T>,
     next: u64,
-    pace: Pace,
+    budget: YieldBudget,
 }
 
 impl<T> Timers<T> {
     pub(crate) fn new(clock: Arc<dyn Clock>) -> Self {
-        let pace = Pace::new(Arc::clone(&clock));
-        Self { clock, due: BTreeMap::new(), next: 0, pace }
+        let budget = YieldBudget::new(Arc::clone(&clock));
+        Self { clock, due: BTreeMap::new(), next: 0, budget }
     }
 
-    /// Has `thing` come due after `delay`.
-    pub(crate) fn add(&mut self, delay: Duration, thing: T) {
+    /// Makes `value` due after `delay`.
+    pub(crate) fn add(&mut self, delay: Duration, value: T) {
         let at = self.clock.monotonic().saturating_add(delay);
-        self.due.insert((at, self.next), thing);
+        self.due.insert((at, self.next), value);
         self.next += 1;
     }
 
-    /// Returns the next thing once it is due; waits for ever if there is none. Yields to other tasks at times.
+    /// Waits for the next due value and returns it. Pending forever if there is none. Yields to other tasks regularly.
     ///
     /// # Cancel safety
     ///
-    /// A thing is taken out only as it is returned.
+    /// Cancel safe: a value is removed only when it is returned.
     pub(crate) async fn next(&mut self) -> T {
         loop {
-            self.pace.spend(1).await;
+            self.budget.spend(1).await;
             let Some(first) = self.due.first_entry() else {
                 return std::future::pending().await;
             };
@@ -43,7 +43,7 @@ impl<T> Timers<T> {
             if wait.is_zero() {
                 return first.remove();
             }
-            self.pace.rested();
+            self.budget.reset();
             self.clock.sleep(wait).await;
         }
     }

@@ -93,9 +93,7 @@ pub(crate) async fn sandbox(
         .map_err(failed(what.clone()))?;
     let mut lines = BufReader::new(child.stdout.take().ok_or(ProgramError::NoAddress)?).lines();
     while let Some(line) = lines.next_line().await.map_err(failed(what.clone()))? {
-        let address = line.strip_prefix("serving on ").and_then(|rest| rest.split(';').next());
-        if let Some(address) = address {
-            let address = address.to_owned();
+        if let Some(address) = line.strip_prefix("Serving on ").map(str::to_owned) {
             // What else it says must go somewhere, or it would find the pipe closed.
             tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
             return Ok((child, address));

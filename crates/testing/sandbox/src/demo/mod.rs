@@ -1,7 +1,7 @@
-//! A rollout story, told while it happens: apply, roll, get stuck, roll back, scale in the middle, delete.
+//! Demo scenario: create, roll out, exceed the progress deadline, roll back, scale during a rollout, delete.
 
-mod stage;
-mod table;
+mod frame;
+mod runner;
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -10,122 +10,123 @@ use kcm_clock::Clock;
 use serde_json::{Value, json};
 use thiserror::Error;
 
-use self::stage::Stage;
+use self::runner::DemoRunner;
 pub use self::{
-    stage::Tally,
-    table::{Bounds, Frame},
+    frame::{Frame, RolloutBounds},
+    runner::RolloutStats,
 };
 
-/// The namespace in which the story plays.
+/// Namespace of the demo.
 const NAMESPACE: &str = "default";
-/// Its hero.
+/// Name of the Deployment.
 const NAME: &str = "web";
-/// How long a chapter may take before something is wrong.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Maximum duration of a step.
+const STEP_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Shows the story.
-pub trait Show: Send {
-    /// A new chapter begins.
-    fn chapter(&mut self, title: &str);
-    /// The Deployment has changed.
+/// Output of the demo.
+pub trait DemoOutput: Send {
+    /// A step begins.
+    fn step(&mut self, title: &str);
+    /// The Deployment or its ReplicaSets have changed.
     fn frame(&mut self, frame: &Frame);
-    /// At most so often a frame is worth showing.
+    /// Minimum time between two frames.
     fn frame_interval(&self) -> Duration;
 }
 
-/// Why the story did not come to its end.
+/// Error that ends the demo.
 #[derive(Debug, Error)]
 pub enum DemoError {
-    /// The server refused something.
+    /// The API server rejected a request.
     #[error("{0}")]
     Api(#[from] ApiStatus),
-    /// Something did not happen.
-    #[error("\"{chapter}\" did not come to its end within {PATIENCE:?}; last seen: {last}")]
-    Stuck {
-        /// In which chapter.
-        chapter: String,
-        /// What was to be seen.
+    /// A step did not complete in time.
+    #[error("step \"{step}\" did not complete within {STEP_TIMEOUT:?}; last state: {last}")]
+    Timeout {
+        /// Title of the step.
+        step: String,
+        /// Last state.
         last: String,
     },
-    /// An object is not what it should be.
-    #[error("cannot read {what}: {source}")]
+    /// An object cannot be decoded.
+    #[error("failed to decode {what}: {source}")]
     Decode {
-        /// The object.
+        /// Kind and name of the object.
         what: String,
-        /// Why not.
+        /// Cause.
         source: serde_json::Error,
     },
 }
 
-/// What came of it.
+/// Durations and statistics of a completed demo.
 #[derive(Debug)]
 pub struct Summary {
-    /// How long each chapter took.
-    pub chapters: Vec<(String, Duration)>,
-    /// What was counted meanwhile.
-    pub tally: Tally,
+    /// Title and duration of each step.
+    pub steps: Vec<(String, Duration)>,
+    /// Statistics.
+    pub stats: RolloutStats,
 }
 
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (title, took) in &self.chapters {
+        for (title, took) in &self.steps {
             writeln!(f, "{:>6.1}s  {title}", took.as_secs_f64())?;
         }
-        let Tally { replica_sets, pods_created, pods_deleted, revisions, over, under } = &self.tally;
+        let RolloutStats { replica_sets, pods_created, pods_deleted, revisions, above_max, below_min } =
+            &self.stats;
         writeln!(
             f,
-            "{replica_sets} replica sets, {pods_created} pods created, {pods_deleted} deleted, {revisions} writes to \
-             the server"
+            "{replica_sets} ReplicaSets created, {pods_created} pods created, {pods_deleted} pods deleted, {revisions} \
+             writes to the API server"
         )?;
         write!(
             f,
-            "rolling without scaling: {over} times more pods than the surge allows, {under} times fewer available \
-             than promised"
+            "availability bounds during rolling updates: maximum exceeded {above_max} times, minimum missed {below_min} \
+             times"
         )
     }
 }
 
-/// Plays the story on `server`, around which stand-ins and controllers must be running.
+/// Runs the scenario on `server`. Simulated components and controllers must be running.
 ///
 /// # Errors
 ///
-/// When the server refuses something, or something that should happen does not.
-pub async fn play(
+/// [`DemoError`] if the server rejects a request or a step does not complete within one minute.
+pub async fn run(
     server: Arc<ApiServer>,
     clock: Arc<dyn Clock>,
-    show: &mut dyn Show,
+    output: &mut dyn DemoOutput,
 ) -> Result<Summary, DemoError> {
-    let mut stage = Stage::new(server, clock, show);
+    let mut runner = DemoRunner::new(server, clock, output);
 
-    stage.begin("apply a Deployment: six replicas of nginx:1.26");
-    stage.create(&deployment())?;
-    stage.until(complete).await?;
+    runner.begin("create a Deployment with 6 replicas of nginx:1.26");
+    runner.create(&deployment())?;
+    runner.until(complete).await?;
 
-    stage.begin("roll to nginx:1.27");
-    stage.patch(&set_image("nginx:1.27"))?;
-    stage.until_within_bounds(|frame| rolled_to(frame, 2)).await?;
+    runner.begin("roll out nginx:1.27");
+    runner.patch(&set_image("nginx:1.27"))?;
+    runner.until_within_bounds(|frame| rolled_to(frame, 2)).await?;
 
-    stage.begin("roll to nginx:broken, which never starts; the progress deadline is 5 s");
-    stage.patch(&set_image("nginx:broken"))?;
-    stage.until_within_bounds(deadline_exceeded).await?;
+    runner.begin("roll out nginx:broken, which never starts; the progress deadline is 5s");
+    runner.patch(&set_image("nginx:broken"))?;
+    runner.until_within_bounds(deadline_exceeded).await?;
 
-    stage.begin("roll back to nginx:1.27, revision 2, which becomes revision 4");
-    stage.patch(&set_image("nginx:1.27"))?;
-    stage.until_within_bounds(|frame| rolled_to(frame, 4)).await?;
+    runner.begin("roll back to nginx:1.27; revision 2 becomes revision 4");
+    runner.patch(&set_image("nginx:1.27"))?;
+    runner.until_within_bounds(|frame| rolled_to(frame, 4)).await?;
 
-    stage.begin("roll to nginx:1.28, and scale from 6 to 12 in the middle");
-    stage.patch(&set_image("nginx:1.28"))?;
-    stage.until_within_bounds(half_way).await?;
-    stage.patch(&json!({ "spec": { "replicas": 12 } }))?;
-    stage.until(|frame| rolled_to(frame, 5)).await?;
+    runner.begin("roll out nginx:1.28 and scale from 6 to 12 replicas during the rollout");
+    runner.patch(&set_image("nginx:1.28"))?;
+    runner.until_within_bounds(half_way).await?;
+    runner.patch(&json!({ "spec": { "replicas": 12 } }))?;
+    runner.until(|frame| rolled_to(frame, 5)).await?;
 
-    stage.begin("delete the Deployment; the garbage collector takes what it owned");
-    stage.delete()?;
-    stage
+    runner.begin("delete the Deployment; the garbage collector deletes its ReplicaSets and pods");
+    runner.delete()?;
+    runner
         .until(|frame| frame.deployment.is_none() && frame.replica_sets.is_empty() && frame.pods == 0)
         .await?;
 
-    Ok(stage.end())
+    Ok(runner.end())
 }
 
 fn deployment() -> Value {
@@ -143,7 +144,7 @@ fn deployment() -> Value {
     })
 }
 
-/// What `kubectl set image` sends.
+/// Patch that `kubectl set image` sends.
 fn set_image(image: &str) -> Value {
     json!({ "spec": { "template": { "spec": { "containers": [{ "name": NAME, "image": image }] } } } })
 }
@@ -156,14 +157,14 @@ fn reason(frame: &Frame) -> &str {
         .map_or("", |condition| &condition.reason)
 }
 
-/// All pods are new and available, and the controller has said so.
+/// `true` if all pods are updated and available and the controller has reported it.
 fn complete(frame: &Frame) -> bool {
     let Some(deployment) = &frame.deployment else { return false };
-    let (status, wanted) = (&deployment.status, deployment.replicas());
+    let (status, desired) = (&deployment.status, deployment.replicas());
     status.observed_generation >= deployment.metadata.generation
         && [status.replicas, status.updated_replicas, status.available_replicas]
             .iter()
-            .all(|count| *count == wanted)
+            .all(|count| *count == desired)
         && reason(frame) == "NewReplicaSetAvailable"
         && frame.terminating == 0
 }
@@ -176,7 +177,7 @@ fn rolled_to(frame: &Frame, revision: u32) -> bool {
     complete(frame) && is.is_some_and(|is| *is == revision.to_string())
 }
 
-/// The newest ReplicaSet has some pods that work, and others have too.
+/// `true` if the newest ReplicaSet and at least one other have available pods.
 fn half_way(frame: &Frame) -> bool {
     let available = |set: &kcm_api::ReplicaSet| set.status.available_replicas > 0;
     frame.replica_sets.last().is_some_and(available)

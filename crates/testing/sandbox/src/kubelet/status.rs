@@ -1,22 +1,22 @@
-//! The status that a simulated kubelet reports.
+//! Pod status reported by the simulated kubelet.
 
 use kcm_api::Time;
 use serde_json::{Value, json};
 
 use crate::api::{condition, field};
 
-/// What the containers of a pod are up to. All do the same.
+/// State of the containers of a pod. All containers have the same state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Container {
+pub(super) enum ContainerState {
     Ready,
     Running,
     CrashLoopBackOff,
     ImagePullBackOff,
 }
 
-impl Container {
-    /// The event that goes with it, if it is bad news.
-    pub(super) fn complaint(self, pod: &Value) -> Option<(&'static str, String)> {
+impl ContainerState {
+    /// Reason and message of the warning event for this state, if any.
+    pub(super) fn warning_event(self, pod: &Value) -> Option<(&'static str, String)> {
         let name = field(pod, "/spec/containers/0/name");
         match self {
             Self::Ready | Self::Running => None,
@@ -31,21 +31,21 @@ impl Container {
     }
 }
 
-/// All that the status follows from, the pod's spec aside.
+/// Input of the reported status.
 #[derive(Debug)]
 pub(super) struct PodStatus {
-    pub(super) container: Container,
+    pub(super) container: ContainerState,
     pub(super) restarts: i32,
-    /// The how manieth address the pod has.
+    /// Number of the pod's address.
     pub(super) address: u32,
     pub(super) now: Time,
 }
 
 impl PodStatus {
-    /// The status of `pod`, as a patch.
+    /// Status of `pod`, as a strategic merge patch.
     pub(super) fn of(&self, pod: &Value) -> Value {
-        let ready = self.container == Container::Ready;
-        let started = self.container != Container::ImagePullBackOff;
+        let ready = self.container == ContainerState::Ready;
+        let started = self.container != ContainerState::ImagePullBackOff;
         let address = format!(
             "10.{}.{}.{}",
             1 + (self.address >> 16) % 250,
@@ -74,7 +74,7 @@ impl PodStatus {
         status
     }
 
-    /// A condition keeps the time of its last change when it has not changed.
+    /// Builds a condition. If its status has not changed, `lastTransitionTime` is kept.
     fn condition(&self, pod: &Value, type_: &str, holds: bool, reason: &str) -> Value {
         let status = if holds { "True" } else { "False" };
         let since = condition(pod, type_)
@@ -82,7 +82,7 @@ impl PodStatus {
             .map_or_else(|| json!(self.now), |old| old["lastTransitionTime"].clone());
         let mut condition =
             json!({ "type": type_, "status": status, "lastProbeTime": null, "lastTransitionTime": since });
-        // A strategic merge keeps what it is not told to drop.
+        // A strategic merge patch deletes a field only if the field is null.
         condition["reason"] = if holds { Value::Null } else { json!(reason) };
         condition["message"] =
             if holds { Value::Null } else { json!("containers with unready status: all of them") };
@@ -102,27 +102,27 @@ impl PodStatus {
             } })
         };
         let (state, last) = match self.container {
-            Container::Ready | Container::Running => {
+            ContainerState::Ready | ContainerState::Running => {
                 (json!({ "running": { "startedAt": self.now } }), json!({}))
             }
-            Container::CrashLoopBackOff => (
+            ContainerState::CrashLoopBackOff => (
                 json!({ "waiting": { "reason": "CrashLoopBackOff", "message": "back-off restarting failed container" } }),
                 ended(),
             ),
-            Container::ImagePullBackOff => (
+            ContainerState::ImagePullBackOff => (
                 json!({ "waiting": {
                     "reason": "ImagePullBackOff", "message": format!("Back-off pulling image \"{image}\""),
                 } }),
                 json!({}),
             ),
         };
-        let runs = matches!(self.container, Container::Ready | Container::Running);
+        let runs = matches!(self.container, ContainerState::Ready | ContainerState::Running);
         json!({
             "name": container["name"],
             "image": image,
             "imageID": if runs { format!("sandbox://{image}") } else { String::new() },
             "containerID": if runs { format!("sandbox://{}", field(pod, "/metadata/uid")) } else { String::new() },
-            "ready": self.container == Container::Ready,
+            "ready": self.container == ContainerState::Ready,
             "started": runs,
             "restartCount": self.restarts,
             "state": state,

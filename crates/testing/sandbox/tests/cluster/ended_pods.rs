@@ -1,17 +1,17 @@
-//! Pods that have ended, in simulated time.
+//! Pods in a terminal phase, in simulated time.
 
 use std::time::Duration;
 
 use kcm_apiserver::{PatchType, Resource, Subresource, WriteOptions};
 use serde_json::json;
 
-use crate::world::World;
+use crate::test_server::TestServer;
 
 #[tokio::test(start_paused = true)]
-async fn pod_that_somebody_says_has_failed_before_it_was_started_is_not_started() {
-    let world = World::new();
-    let _sandbox = world.run_sandbox(1);
-    let World { server, clock, .. } = &world;
+async fn pod_that_failed_before_its_start_is_not_started() {
+    let test = TestServer::new();
+    let _sandbox = test.run_sandbox(1);
+    let TestServer { server, clock, .. } = &test;
     let options = WriteOptions::default();
     let pod = json!({ "metadata": { "name": "p" }, "spec": { "containers": [{ "name": "c", "image": "nginx:1" }] } });
     server.create(Resource::PODS, "default", pod, &options).unwrap();

@@ -1,17 +1,17 @@
-//! Evictions are granted as long as the budget allows, in simulated time.
+//! Evictions and disruption budgets, in simulated time.
 
 use std::time::Duration;
 
 use kcm_apiserver::{DeleteOptions, Resource, WriteOptions};
 use serde_json::json;
 
-use crate::world::World;
+use crate::test_server::TestServer;
 
 #[tokio::test(start_paused = true)]
-async fn eviction_beyond_the_budget_is_refused_until_another_pod_is_healthy() {
-    let world = World::new();
-    let _sandbox = world.run_sandbox(1);
-    let World { server, clock, .. } = &world;
+async fn eviction_beyond_the_budget_is_rejected() {
+    let test = TestServer::new();
+    let _sandbox = test.run_sandbox(1);
+    let TestServer { server, clock, .. } = &test;
     let options = WriteOptions::default();
     let pod = |name: &str| {
         json!({
@@ -31,9 +31,9 @@ async fn eviction_beyond_the_budget_is_refused_until_another_pod_is_healthy() {
 
     let evict = |name: &str| server.evict("default", name, &DeleteOptions::default());
     evict("a").unwrap();
-    assert!(evict("b").is_err(), "two must stay");
+    assert!(evict("b").is_err(), "the budget allows one disruption");
     clock.sleep(Duration::from_secs(60)).await;
-    assert!(evict("b").is_err(), "two must stay, however long one waits");
+    assert!(evict("b").is_err(), "the budget must not change over time");
     server.create(Resource::PODS, "default", pod("d"), &options).unwrap();
     clock.sleep(Duration::from_secs(2)).await;
     evict("b").unwrap();

@@ -1,12 +1,12 @@
-//! Whole clusters in simulated time: the embedded server, its stand-ins and the controllers, in one process.
-#![expect(clippy::unwrap_used, clippy::panic, reason = "the helpers of tests may fail as tests do")]
+//! Clusters in one process and in simulated time: embedded API server, simulated components and controllers.
+#![expect(clippy::unwrap_used, clippy::panic, reason = "helper functions of tests may panic")]
 
-mod circles;
+mod conflicting_writers;
+mod demo;
 mod ended_pods;
 mod eviction;
-mod fights;
+mod ownership_cycles;
 mod probe;
 mod replication_controllers;
-mod story;
+mod test_server;
 mod upstream;
-mod world;

@@ -1,4 +1,4 @@
-//! Requests of `/readyz` throughout a test.
+//! Periodic requests to `/readyz` during a test.
 
 use std::{
     sync::{
@@ -14,16 +14,15 @@ use kcm_client::{ClientFactory, ClientOptions, RateLimit, Request, UserAgent};
 use kcm_clock::Clock;
 use tokio::task::JoinHandle;
 
-/// Time between two requests, by the clock of the test.
+/// Time between two requests, on the clock of the test.
 const INTERVAL: Duration = Duration::from_millis(50);
-/// Time without an answer, by the clock of the test, after which the test fails. In simulated time, an answer takes
-/// none.
+/// Maximum time without a response, on the clock of the test.
 const LATE: Duration = Duration::from_secs(10);
-/// The same in real time. Simulated time stands still while a task is busy, so a loop without an end shows only here.
+/// Maximum time without a response in real time. Simulated time stops while a task is busy, so only real time reveals
+/// an endless loop.
 const STUCK: Duration = Duration::from_secs(60);
 
-/// Requests `/readyz` every [`INTERVAL`] until it is dropped. Dropping it fails the test if an answer was late or is
-/// missing.
+/// Requests `/readyz` every [`INTERVAL`] until dropped. Dropping it fails the test if a response was late or is missing.
 pub(crate) struct ReadinessProbe {
     task: JoinHandle<()>,
     answers: Arc<Answers>,
@@ -41,7 +40,7 @@ impl Answers {
         u64::try_from(self.clock.monotonic().as_millis()).unwrap()
     }
 
-    /// `true` if the last answer is too old for another one to be in time.
+    /// `true` if the last response is too old for the next one to be in time.
     fn is_late(&self) -> bool {
         let since = self.now() - self.last.load(Ordering::Relaxed);
         Duration::from_millis(since) > INTERVAL + LATE
@@ -63,7 +62,7 @@ impl ReadinessProbe {
         let (failures, last) = (AtomicU64::new(0), AtomicU64::new(0));
         let answers = Arc::new(Answers { clock: Arc::clone(clock), failures, last });
         answers.last.store(answers.now(), Ordering::Relaxed);
-        let (received, answered) = (Arc::clone(&answers), watch_for_a_standstill());
+        let (received, answered) = (Arc::clone(&answers), start_watchdog());
         let task = tokio::spawn(async move {
             loop {
                 let answer = client.send(&Request::get("/readyz")).await;
@@ -76,8 +75,8 @@ impl ReadinessProbe {
     }
 }
 
-/// Ends the process if nothing is sent for [`STUCK`]. Ends by itself when the sender is dropped.
-fn watch_for_a_standstill() -> mpsc::Sender<()> {
+/// Aborts the process if nothing is sent for [`STUCK`]. Ends when the sender is dropped.
+fn start_watchdog() -> mpsc::Sender<()> {
     let (sender, receiver) = mpsc::channel();
     std::thread::spawn(move || {
         loop {
@@ -85,7 +84,7 @@ fn watch_for_a_standstill() -> mpsc::Sender<()> {
                 Ok(()) => {}
                 Err(mpsc::RecvTimeoutError::Disconnected) => return,
                 Err(mpsc::RecvTimeoutError::Timeout) => {
-                    // The test's own thread cannot fail: it is busy.
+                    // The thread of the test is busy and cannot panic.
                     eprintln!("/readyz was not answered for {STUCK:?}");
                     std::process::abort();
                 }

@@ -1,4 +1,4 @@
-//! ReplicationControllers, looked after by the ReplicaSet controller's code over another type, in simulated time.
+//! ReplicationControllers, in simulated time.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -11,35 +11,35 @@ use kcm_clock::Clock;
 use kcm_controller_manager::{Controllers, ManagerConfig, Selection};
 use serde_json::{Value, json};
 
-use crate::world::{Running, World};
+use crate::test_server::{RunningSandbox, TestServer};
 
-/// Longer than anything here takes.
-const A_WHILE: Duration = Duration::from_secs(30);
+/// Longer than any operation of these tests.
+const SETTLE_TIME: Duration = Duration::from_secs(30);
 
 struct Cluster {
     server: Arc<ApiServer>,
     clock: Arc<dyn Clock>,
     _controllers: Controllers,
-    _sandbox: Running,
+    _sandbox: RunningSandbox,
 }
 
 impl Cluster {
     fn new() -> Self {
-        let world = World::new();
-        let sandbox = world.run_sandbox(2);
+        let test = TestServer::new();
+        let sandbox = test.run_sandbox(2);
         let wanted = ["replicaset", "replicationcontroller"].map(str::to_owned);
         let config = ManagerConfig {
             controllers: Selection::new(&wanted).unwrap(),
             rate_limit: RateLimit::UNLIMITED,
             ..ManagerConfig::default()
         };
-        let World { server, clock, random } = world;
+        let TestServer { server, clock, random } = test;
         let controllers = Controllers::in_process(&config, server.service(), &clock, &random);
         Self { server, clock, _controllers: controllers, _sandbox: sandbox }
     }
 
     async fn settle(&self) {
-        self.clock.sleep(A_WHILE).await;
+        self.clock.sleep(SETTLE_TIME).await;
     }
 
     fn create(&self, resource: Resource, object: Value) -> Arc<Object> {
@@ -69,7 +69,7 @@ impl Cluster {
         self.server.list(resource, Some("default"), &ListOptions::default()).unwrap().items
     }
 
-    /// The names of the pods of the owner with `uid`, or of nobody.
+    /// Names of the pods with the owner `uid`, or without an owner.
     fn pods_of(&self, uid: Option<&str>) -> BTreeSet<String> {
         let pods = self.all(Resource::PODS);
         let of = |pod: &&Arc<Object>| pod.owner_references().next().map(|owner| owner.uid) == uid;
@@ -85,12 +85,12 @@ fn template() -> Value {
 }
 
 fn controller(replicas: i32) -> Value {
-    // The selector is filled in by the server.
+    // The API server defaults the selector.
     json!({"metadata": {"name": "web"}, "spec": {"replicas": replicas, "template": template()}})
 }
 
 #[tokio::test(start_paused = true)]
-async fn controller_keeps_as_many_pods_as_are_wanted_and_tells_of_it() {
+async fn controller_scales_pods_and_reports_status_and_events() {
     let cluster = Cluster::new();
     let created = cluster.create(Resource::REPLICATION_CONTROLLERS, controller(3));
     cluster.settle().await;
@@ -124,7 +124,7 @@ async fn controller_keeps_as_many_pods_as_are_wanted_and_tells_of_it() {
     cluster.scale("web", 5);
     cluster.settle().await;
     let more = cluster.pods_of(Some(created.uid()));
-    assert!(more.is_superset(&pods), "those that are there stay");
+    assert!(more.is_superset(&pods), "existing pods are kept");
     assert_eq!(cluster.controller("web")["status"]["availableReplicas"], 5);
     cluster.scale("web", 1);
     cluster.settle().await;
@@ -134,7 +134,7 @@ async fn controller_keeps_as_many_pods_as_are_wanted_and_tells_of_it() {
 
     let settled = cluster.server.revision();
     cluster.clock.sleep(Duration::from_secs(600)).await;
-    assert_eq!(cluster.server.revision(), settled, "nothing is written without need");
+    assert_eq!(cluster.server.revision(), settled, "unnecessary writes");
 
     cluster.delete("web", Some(Propagation::Background));
     cluster.settle().await;
@@ -142,7 +142,7 @@ async fn controller_keeps_as_many_pods_as_are_wanted_and_tells_of_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn controller_adopts_orphans_and_lets_go_of_what_it_no_longer_selects() {
+async fn controller_adopts_and_releases_pods() {
     let cluster = Cluster::new();
     let orphan = |name: &str| {
         let mut pod = template();
@@ -162,7 +162,7 @@ async fn controller_adopts_orphans_and_lets_go_of_what_it_no_longer_selects() {
     assert_eq!(cluster.pods_of(None), ["orphan".to_owned()].into(), "released");
     assert_eq!(cluster.pods_of(Some(created.uid())).len(), 2, "and replaced");
 
-    // A selector may change. What it no longer matches is let go.
+    // The selector of a ReplicationController is mutable. Pods that it no longer matches are released.
     let before = cluster.pods_of(Some(created.uid()));
     let mut other = template();
     other["metadata"]["labels"] = json!({"app": "web", "tier": "front"});
@@ -174,7 +174,7 @@ async fn controller_adopts_orphans_and_lets_go_of_what_it_no_longer_selects() {
     assert!(after.is_disjoint(&before));
     assert!(cluster.pods_of(None).is_superset(&before));
 
-    // Nobody said what is to become of the pods: they stay.
+    // Without a propagation policy, the pods are orphaned.
     cluster.delete("web", None);
     cluster.settle().await;
     assert!(cluster.all(Resource::REPLICATION_CONTROLLERS).is_empty());
@@ -182,7 +182,7 @@ async fn controller_adopts_orphans_and_lets_go_of_what_it_no_longer_selects() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn controller_tells_when_pods_cannot_be_created_and_when_they_can_again() {
+async fn controller_reports_failed_creation_and_recovers() {
     let cluster = Cluster::new();
     let quota = json!({"metadata": {"name": "few"}, "spec": {"hard": {"pods": "1"}}});
     cluster.create(Resource::RESOURCE_QUOTAS, quota);
@@ -203,9 +203,9 @@ async fn controller_tells_when_pods_cannot_be_created_and_when_they_can_again() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn controller_and_replica_set_with_the_same_labels_leave_each_others_pods_alone() {
+async fn controller_and_replica_set_with_the_same_labels_keep_their_pods() {
     let cluster = Cluster::new();
-    // Even of the same name: their keys are equal, their queues and expectations are not shared.
+    // The names are equal as well: keys are equal, but queues and expectations are separate.
     let controller = cluster.create(Resource::REPLICATION_CONTROLLERS, controller(2));
     let replica_set = cluster.create(
         Resource::REPLICA_SETS,
@@ -220,7 +220,7 @@ async fn controller_and_replica_set_with_the_same_labels_leave_each_others_pods_
     assert_eq!((theirs.len(), others.len(), cluster.all(Resource::PODS).len()), (2, 2, 4));
     let settled = cluster.server.revision();
     cluster.clock.sleep(Duration::from_secs(600)).await;
-    assert_eq!(cluster.server.revision(), settled, "nobody fights");
+    assert_eq!(cluster.server.revision(), settled, "the controllers revert each other");
 
     let scale = json!({"spec": {"replicas": 0}});
     cluster.patch(Resource::REPLICA_SETS, "web", Some(Subresource::Scale), scale);
@@ -228,7 +228,7 @@ async fn controller_and_replica_set_with_the_same_labels_leave_each_others_pods_
     assert_eq!(cluster.pods_of(Some(controller.uid())), theirs);
     assert_eq!(cluster.pods_of(Some(replica_set.uid())).len(), 0);
 
-    // What one of them lets go is the other's to adopt, and here there is no need of it.
+    // Pods released by one controller can be adopted by the other, which needs none here.
     cluster.delete("web", Some(Propagation::Orphan));
     cluster.settle().await;
     assert!(cluster.all(Resource::PODS).is_empty());

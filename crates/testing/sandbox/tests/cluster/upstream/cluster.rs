@@ -1,4 +1,4 @@
-//! A server and both controllers, and how a test talks to the server.
+//! API server with both controllers, and helper functions for requests.
 
 use std::{ffi::OsString, sync::Arc, time::Duration};
 
@@ -10,9 +10,9 @@ use kcm_clock::{Clock, Random};
 use kcm_controller_manager::{Command, Controllers, ManagerConfig};
 use serde_json::{Value, json};
 
-use crate::world::{Running, World};
+use crate::test_server::{RunningSandbox, TestServer};
 
-/// The namespace of everything.
+/// Namespace of all objects.
 const NAMESPACE: &str = "default";
 
 pub(crate) struct Cluster {
@@ -20,53 +20,53 @@ pub(crate) struct Cluster {
     clock: Arc<dyn Clock>,
     random: Arc<dyn Random>,
     controllers: Option<Controllers>,
-    _sandbox: Option<Running>,
+    _sandbox: Option<RunningSandbox>,
 }
 
 impl Cluster {
-    /// One without nodes: each test says itself what becomes of its pods.
+    /// Cluster without nodes: the tests set the status of pods.
     pub(crate) fn new() -> Self {
         Self::with(0)
     }
 
-    /// One with so many simulated nodes, a scheduler and a garbage collector; with none of these where that is zero.
+    /// Cluster with simulated components and this number of nodes; without components if zero.
     pub(crate) fn with(nodes: usize) -> Self {
-        let world = World::new();
-        let sandbox = (nodes > 0).then(|| world.run_sandbox(nodes));
-        let World { server, clock, random } = world;
+        let test = TestServer::new();
+        let sandbox = (nodes > 0).then(|| test.run_sandbox(nodes));
+        let TestServer { server, clock, random } = test;
         let mut cluster = Self { server, clock, random, controllers: None, _sandbox: sandbox };
         cluster.run_with("");
         cluster
     }
 
-    /// One without nodes, with controllers that were started with these `--feature-gates`.
+    /// Cluster without nodes and with controllers that use this value of `--feature-gates`.
     pub(crate) fn with_gates(gates: &str) -> Self {
         let mut cluster = Self::new();
         cluster.run_with(gates);
         cluster
     }
 
-    /// Replaces the controllers by ones that were started with these `--feature-gates`.
+    /// Restarts the controllers with this value of `--feature-gates`.
     pub(crate) fn run_with(&mut self, gates: &str) {
         let flags = ["--leader-elect=false".to_owned(), format!("--feature-gates={gates}")];
         let Command::Run(invocation) = Command::parse(flags.map(OsString::from)).unwrap() else {
             panic!("the flags start no controllers");
         };
         let config = ManagerConfig { rate_limit: RateLimit::UNLIMITED, ..invocation.manager };
-        // The old ones end before the new ones start.
+        // The previous controllers are stopped first.
         self.controllers = None;
         let Self { server, clock, random, .. } = self;
         self.controllers = Some(Controllers::in_process(&config, server.service(), clock, random));
     }
 
-    /// Lets so much time pass.
-    pub(crate) async fn pass(&self, seconds: u64) {
+    /// Advances the clock.
+    pub(crate) async fn advance(&self, seconds: u64) {
         self.clock.sleep(Duration::from_secs(seconds)).await;
     }
 
-    /// Lets the controllers do all that needs no time of its own: they react at once, and retry within a second.
+    /// Advances the clock until the controllers have processed all changes, including retries.
     pub(crate) async fn settle(&self) {
-        self.pass(2).await;
+        self.advance(2).await;
     }
 
     pub(crate) fn create(&self, resource: Resource, object: Value) -> Value {
@@ -78,7 +78,7 @@ impl Cluster {
         self.server.get(resource, NAMESPACE, name).unwrap().value().clone()
     }
 
-    /// Whether it is there.
+    /// `true` if the object exists.
     pub(crate) fn has(&self, resource: Resource, name: &str) -> bool {
         self.server.get(resource, NAMESPACE, name).is_ok()
     }
@@ -88,7 +88,7 @@ impl Cluster {
         list.items.iter().map(|object| object.value().clone()).collect()
     }
 
-    /// What the object with this UID owns, of one resource.
+    /// Objects of `resource` with the controller `owner`.
     pub(crate) fn owned(&self, resource: Resource, owner: &Value) -> Vec<Value> {
         let uid = &owner["metadata"]["uid"];
         self.list(resource)
@@ -97,7 +97,7 @@ impl Cluster {
             .collect()
     }
 
-    /// A JSON merge patch.
+    /// Applies a JSON merge patch.
     pub(crate) fn try_patch(
         &self,
         resource: Resource,
@@ -122,7 +122,7 @@ impl Cluster {
         self.try_patch(Resource::PODS, pod, Some(Subresource::Status), patch).unwrap();
     }
 
-    /// Says that `pod` runs and has been ready for so many seconds.
+    /// Sets the status of `pod` to running and ready for `seconds`.
     pub(crate) fn report_ready(&self, pod: &str, seconds: u64) {
         let since = kcm_api::Time::new(self.clock.now() - Duration::from_secs(seconds));
         let patch = json!({ "status": {
@@ -132,7 +132,7 @@ impl Cluster {
         self.try_patch(Resource::PODS, pod, Some(Subresource::Status), patch).unwrap();
     }
 
-    /// Makes every pod ready that is not yet and is not on its way out; tells whether there was one.
+    /// Makes all pending pods ready. Returns `true` if there were any.
     pub(crate) fn start_pods(&self) -> bool {
         let waiting = |pod: &&Value| {
             pod["status"].get("conditions").is_none() && pod["metadata"].get("deletionTimestamp").is_none()
@@ -143,16 +143,16 @@ impl Cluster {
         !waiting.is_empty()
     }
 
-    /// Makes pods ready as they come, until no more come.
+    /// Makes new pods ready until no more are created.
     pub(crate) async fn roll_out(&self) {
-        // A rollout of the sizes here is done in fewer steps.
+        // More iterations than any rollout of these tests needs.
         for _ in 0..100 {
             self.settle().await;
             if !self.start_pods() {
                 return;
             }
         }
-        panic!("new pods come again and again");
+        panic!("the rollout does not end");
     }
 }
 
@@ -160,7 +160,7 @@ pub(crate) fn name(object: &Value) -> &str {
     object["metadata"]["name"].as_str().unwrap()
 }
 
-/// The reference to the owner that manages `object`.
+/// The controller reference of `object`.
 pub(crate) fn controller(object: &Value) -> Option<&Value> {
     let references = object["metadata"].get("ownerReferences")?.as_array().unwrap();
     references.iter().find(|reference| reference["controller"] == true)
@@ -170,12 +170,12 @@ pub(crate) fn annotation<'a>(object: &'a Value, key: &str) -> Option<&'a str> {
     object["metadata"]["annotations"].get(key)?.as_str()
 }
 
-/// A number in the status; zero where there is none.
+/// A count in the status; zero if absent.
 pub(crate) fn count(object: &Value, field: &str) -> i64 {
     object["status"].get(field).and_then(Value::as_i64).unwrap_or_default()
 }
 
-/// Status and reason of a condition.
+/// Status and reason of the condition of type `type_`.
 pub(crate) fn condition(object: &Value, type_: &str) -> Option<(String, String)> {
     let conditions = object["status"].get("conditions")?.as_array().unwrap();
     let condition = conditions.iter().find(|condition| condition["type"] == type_)?;
@@ -183,7 +183,7 @@ pub(crate) fn condition(object: &Value, type_: &str) -> Option<(String, String)>
     Some((text("status"), text("reason")))
 }
 
-/// The pod template of everything here.
+/// Pod template of all objects.
 pub(crate) fn template(image: &str) -> Value {
     json!({
         "metadata": { "labels": { "name": "test" } },
@@ -191,14 +191,14 @@ pub(crate) fn template(image: &str) -> Value {
     })
 }
 
-/// A pod that nobody owns, labelled as [`template`] labels.
+/// Pod without an owner, with the labels of [`template`].
 pub(crate) fn pod(name: &str) -> Value {
     let mut pod = template("fakeimage");
     pod["metadata"]["name"] = json!(name);
     pod
 }
 
-/// `object` with `change` merged into it, as a JSON merge patch is.
+/// Returns `object` with the JSON merge patch `change` applied.
 pub(crate) fn changed(mut object: Value, change: Value) -> Value {
     fn merge(into: &mut Value, change: Value) {
         match (into, change) {

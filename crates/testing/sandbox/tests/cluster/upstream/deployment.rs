@@ -15,7 +15,7 @@ const MAX: &str = "deployment.kubernetes.io/max-replicas";
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 const HASH: &str = "pod-template-hash";
 
-/// A Deployment `web` of so many pods.
+/// A Deployment `web` with this number of replicas.
 fn deployment(replicas: i64) -> Value {
     json!({
         "metadata": { "name": "web", "labels": { "name": "test" } },
@@ -52,14 +52,14 @@ impl Cluster {
         self.change(json!({ "spec": { "template": { "spec": template(image)["spec"].clone() } } }));
     }
 
-    /// The ReplicaSets of `web`, by revision.
+    /// The ReplicaSets of `web`, sorted by revision.
     fn sets(&self) -> Vec<Value> {
         let mut sets = self.owned(SETS, &self.web());
         sets.sort_by_key(|set| annotation(set, REVISION).map(|text| text.parse::<u32>().unwrap()));
         sets
     }
 
-    /// The sizes of [`sets`](Self::sets).
+    /// `spec.replicas` of each of [`sets`](Self::sets).
     fn sizes(&self) -> Vec<i64> {
         self.sets().iter().map(|set| set["spec"]["replicas"].as_i64().unwrap()).collect()
     }
@@ -72,7 +72,7 @@ impl Cluster {
         assert_eq!(count(&web, "observedGeneration"), web["metadata"]["generation"]);
     }
 
-    /// Makes so many pods ready that are not yet.
+    /// Makes `number` pending pods ready.
     fn start_some(&self, number: usize) {
         let pods = self.list(PODS);
         let waiting = pods.iter().filter(|pod| pod["status"].get("conditions").is_none());
@@ -93,7 +93,7 @@ async fn new_deployment_has_a_replica_set_of_revision_1_with_its_annotations_and
     let annotated = json!({ "metadata": { "annotations": annotations }, "spec": { "minReadySeconds": 4 } });
     cluster.create(DEPLOYMENTS, changed(deployment(20), annotated));
     cluster.roll_out().await;
-    cluster.pass(4).await;
+    cluster.advance(4).await;
     cluster.assert_complete();
     assert_eq!(annotation(&cluster.web(), REVISION), Some("1"));
 
@@ -108,7 +108,7 @@ async fn new_deployment_has_a_replica_set_of_revision_1_with_its_annotations_and
     assert!(cluster.list(PODS).iter().all(|pod| pod["metadata"]["labels"][HASH] == hash));
 }
 
-/// `TestDeploymentRollingUpdate`: out, back, and over a rollout that is not done.
+/// `TestDeploymentRollingUpdate`: rollout, rollback, and rollover of an incomplete rollout.
 #[tokio::test(start_paused = true)]
 async fn deployment_rolling_update_rolls_out_and_back_and_over() {
     let cluster = Cluster::new();
@@ -130,13 +130,13 @@ async fn deployment_rolling_update_rolls_out_and_back_and_over() {
     assert_eq!(
         sets.iter().map(image).collect::<Vec<_>>(),
         ["new-image", "fakeimage"],
-        "the old one is used again"
+        "the existing ReplicaSet is used again"
     );
 
     cluster.set_image("unready-image");
     cluster.settle().await;
     assert_eq!(annotation(&cluster.web(), REVISION), Some("4"));
-    assert_eq!(cluster.sizes(), [0, 15, 10], "three quarters stay while none of the new is ready");
+    assert_eq!(cluster.sizes(), [0, 15, 10], "15 of 20 stay while no new pod is ready");
     cluster.set_image("rollover-image");
     cluster.roll_out().await;
     cluster.assert_complete();
@@ -175,7 +175,7 @@ async fn paused_deployment_makes_no_replica_set_until_it_is_resumed() {
     cluster.settle().await;
     cluster.change(json!({ "spec": grace(10) }));
     cluster.settle().await;
-    assert_eq!(cluster.sets().len(), 1, "none is made of the new template");
+    assert_eq!(cluster.sets().len(), 1, "no ReplicaSet for the new template");
 }
 
 /// `TestScalePausedDeployment`.
@@ -192,14 +192,14 @@ async fn scale_paused_deployment_is_followed() {
     assert_eq!(cluster.sizes(), [10]);
 }
 
-/// `TestDeploymentHashCollision`: another template under the name that ours would have.
+/// `TestDeploymentHashCollision`: a ReplicaSet with another template has the computed name.
 #[tokio::test(start_paused = true)]
-async fn deployment_hash_collision_is_counted_and_goes_by_another_name() {
+async fn deployment_hash_collision_is_counted_and_resolved() {
     let cluster = Cluster::new();
     cluster.create(DEPLOYMENTS, deployment(1));
     cluster.settle().await;
     for collisions in 1..=2 {
-        // The set that was new is so no more, and keeps the name that the template hashes to.
+        // The newest ReplicaSet no longer matches the template, and keeps the name that the template hashes to.
         let env = json!([{ "name": "foo", "value": format!("bar-{collisions}") }]);
         let container = json!([{ "name": "fake-name", "image": "fakeimage", "env": env }]);
         let sets = cluster.sets();
@@ -222,10 +222,10 @@ async fn deployment_hash_collision_is_counted_and_goes_by_another_name() {
 async fn failed_deployment_exceeds_its_deadline_and_succeeds_later() {
     let cluster = Cluster::new();
     cluster.create(DEPLOYMENTS, changed(deployment(1), json!({ "spec": { "progressDeadlineSeconds": 7 } })));
-    cluster.pass(6).await;
+    cluster.advance(6).await;
     let progressing = |cluster: &Cluster| condition(&cluster.web(), "Progressing").unwrap().1;
     assert_eq!(progressing(&cluster), "ReplicaSetUpdated");
-    cluster.pass(4).await;
+    cluster.advance(4).await;
     assert_eq!(progressing(&cluster), "ProgressDeadlineExceeded");
     cluster.roll_out().await;
     assert_eq!(progressing(&cluster), "NewReplicaSetAvailable");
@@ -243,7 +243,7 @@ async fn overlapping_deployments_keep_to_their_own_replica_sets() {
     };
     assert_eq!(both.each_ref().map(|d| sizes(&cluster, d)), [[1], [1]]);
 
-    // Each is scaled, and has the pods that it wants.
+    // Each Deployment scales its own pods.
     for (deployment, replicas) in both.iter().zip([2, 3]) {
         cluster.patch(DEPLOYMENTS, name(deployment), json!({ "spec": { "replicas": replicas } }));
     }
@@ -256,9 +256,9 @@ async fn overlapping_deployments_keep_to_their_own_replica_sets() {
     );
 }
 
-/// `TestScaledRolloutDeployment`: size and image changed in one go, up and down, while a rollout is under way.
+/// `TestScaledRolloutDeployment`: replicas and image change in one update, up and down, during a rollout.
 #[tokio::test(start_paused = true)]
-async fn scaled_rollout_deployment_keeps_the_sizes_noted_on_all_its_replica_sets() {
+async fn scaled_rollout_deployment_updates_the_replicas_annotations() {
     let cluster = Cluster::new();
     cluster.create(DEPLOYMENTS, changed(deployment(10), rolling(3, 2)));
     cluster.roll_out().await;
@@ -266,10 +266,10 @@ async fn scaled_rollout_deployment_keeps_the_sizes_noted_on_all_its_replica_sets
 
     cluster.set_image("second");
     cluster.settle().await;
-    assert_eq!(cluster.sizes(), [8, 5], "as far as it goes with none of the new ready");
+    assert_eq!(cluster.sizes(), [8, 5], "limits of the bounds while no new pod is ready");
 
     let both = |replicas: i64, image: &str| json!({ "spec": { "replicas": replicas, "template": { "spec": template(image)["spec"].clone() } } });
-    let noted = |cluster: &Cluster, wanted: i64| {
+    let check_annotations = |cluster: &Cluster, wanted: i64| {
         for set in cluster.sets().iter().filter(|set| set["spec"]["replicas"] != 0) {
             assert_eq!(annotation(set, DESIRED), Some(&*wanted.to_string()), "{}", name(set));
             assert_eq!(annotation(set, MAX), Some(&*(wanted + 3).to_string()), "{}", name(set));
@@ -277,7 +277,7 @@ async fn scaled_rollout_deployment_keeps_the_sizes_noted_on_all_its_replica_sets
     };
     cluster.change(both(20, "third"));
     cluster.settle().await;
-    noted(&cluster, 20);
+    check_annotations(&cluster, 20);
     cluster.roll_out().await;
     cluster.assert_complete();
     assert_eq!(cluster.sizes(), [0, 0, 20]);
@@ -288,14 +288,14 @@ async fn scaled_rollout_deployment_keeps_the_sizes_noted_on_all_its_replica_sets
     cluster.settle().await;
     cluster.change(both(5, "fifth"));
     cluster.settle().await;
-    noted(&cluster, 5);
+    check_annotations(&cluster, 5);
     cluster.roll_out().await;
     cluster.assert_complete();
     assert_eq!(cluster.sizes(), [0, 0, 0, 0, 5]);
-    noted(&cluster, 5);
+    check_annotations(&cluster, 5);
 }
 
-/// `TestSpecReplicasChange` of Deployments: the size, and a change that is not of the size.
+/// `TestSpecReplicasChange` of Deployments: `spec.replicas`, and a change of another field.
 #[tokio::test(start_paused = true)]
 async fn spec_replicas_change_of_a_deployment_is_followed_and_observed() {
     let cluster = Cluster::new();
@@ -333,10 +333,10 @@ async fn deployment_available_condition_follows_min_ready_seconds() {
     let expected = |(status, reason): (&str, &str), ready, available| {
         (status.to_owned(), reason.to_owned(), ready, available)
     };
-    assert_eq!(available(&cluster), expected(no, 0, 0), "none is ready");
+    assert_eq!(available(&cluster), expected(no, 0, 0), "no pod is ready");
     cluster.start_pods();
     cluster.settle().await;
-    assert_eq!(available(&cluster), expected(no, 10, 0), "none has been ready for long enough");
+    assert_eq!(available(&cluster), expected(no, 10, 0), "no pod has been ready for minReadySeconds");
     cluster.change(json!({ "spec": { "minReadySeconds": 1 } }));
     cluster.settle().await;
     assert_eq!(available(&cluster), expected(yes, 10, 10));
@@ -363,7 +363,7 @@ async fn general_replica_set_adoption_leaves_other_owners_and_corrects_our_refer
         let adopted = cluster.get(SETS, &set);
         assert_eq!(controller(&adopted).unwrap()["uid"], web["metadata"]["uid"], "{case}");
         assert_eq!(adopted["metadata"]["ownerReferences"].as_array().unwrap().len(), owners, "{case}");
-        assert_eq!(cluster.list(SETS).len(), 1, "{case}: no other is made");
+        assert_eq!(cluster.list(SETS).len(), 1, "{case}: no additional ReplicaSet");
     }
 }
 
@@ -392,7 +392,7 @@ async fn replica_set_orphaning_and_adoption_when_labels_change_and_change_back()
     cluster.patch(SETS, &set, json!({ "metadata": { "labels": { "name": null, "new": "label" } } }));
     cluster.settle().await;
     assert_eq!(controller(&cluster.get(SETS, &set)), None);
-    // The name that the template hashes to is still taken by what was let go.
+    // The released ReplicaSet still has the name that the template hashes to.
     assert_eq!(count(&cluster.web(), "collisionCount"), 1);
     assert_eq!(cluster.sets().len(), 1);
     assert_ne!(name(&cluster.sets()[0]), set);
@@ -403,9 +403,9 @@ async fn replica_set_orphaning_and_adoption_when_labels_change_and_change_back()
     assert_eq!(cluster.sets().len(), 2);
 }
 
-/// `TestTerminatingReplicasDeploymentStatus`, with the feature gate on, as it is by default.
+/// `TestTerminatingReplicasDeploymentStatus`, with the feature gate enabled (default).
 #[tokio::test(start_paused = true)]
-async fn terminating_replicas_deployment_status_tells_of_all_its_replica_sets() {
+async fn terminating_replicas_deployment_status_sums_all_replica_sets() {
     let cluster = Cluster::new();
     cluster.create(DEPLOYMENTS, deployment(6));
     cluster.roll_out().await;
@@ -419,7 +419,7 @@ async fn terminating_replicas_deployment_status_tells_of_all_its_replica_sets() 
     assert_eq!(terminating(&cluster), 2);
     cluster.set_image("new-image");
     cluster.roll_out().await;
-    assert_eq!(terminating(&cluster), 6, "those of the rollout, too");
+    assert_eq!(terminating(&cluster), 6, "including the pods of the rollout");
     for pod in cluster.list(PODS) {
         cluster.patch(PODS, name(&pod), json!({ "metadata": { "finalizers": null } }));
     }
@@ -428,7 +428,7 @@ async fn terminating_replicas_deployment_status_tells_of_all_its_replica_sets() 
     cluster.assert_complete();
 }
 
-/// `TestTerminatingReplicasDeploymentStatus`: the gate off, and switched while it runs. Here a restart switches it.
+/// `TestTerminatingReplicasDeploymentStatus`: gate disabled, and changed at runtime. Here, a restart changes it.
 #[tokio::test(start_paused = true)]
 async fn terminating_replicas_deployment_status_follows_the_feature_gate() {
     let mut cluster = Cluster::with_gates(WITHOUT_TERMINATING_REPLICAS);
@@ -454,7 +454,7 @@ async fn terminating_replicas_deployment_status_follows_the_feature_gate() {
     }
 }
 
-/// `TestRecreateDeploymentForPodReplacement`: the feature gate on, and the gate off.
+/// `TestRecreateDeploymentForPodReplacement`, with the feature gate enabled and disabled.
 #[tokio::test(start_paused = true)]
 async fn recreate_deployment_for_pod_replacement_waits_for_terminating_pods() {
     for (gates, counted) in [("", true), (WITHOUT_TERMINATING_REPLICAS, false)] {
@@ -470,7 +470,7 @@ async fn recreate_deployment_for_pod_replacement_waits_for_terminating_pods() {
         }
         cluster.set_image("new-image");
         cluster.settle().await;
-        assert_eq!(cluster.sizes(), [0], "nothing new while pods are still going: {gates}");
+        assert_eq!(cluster.sizes(), [0], "no new ReplicaSet while pods are terminating: {gates}");
         assert_eq!((count(&cluster.web(), "replicas"), terminating(&cluster)), (0, expected(10)), "{gates}");
 
         for pod in cluster.list(PODS) {
@@ -483,14 +483,14 @@ async fn recreate_deployment_for_pod_replacement_waits_for_terminating_pods() {
     }
 }
 
-/// `TestRollingUpdateAndProportionalScalingForDeploymentPodReplacement`: the feature gate on, and the gate off.
+/// `TestRollingUpdateAndProportionalScalingForDeploymentPodReplacement`, with the feature gate enabled and disabled.
 #[tokio::test(start_paused = true)]
 async fn rolling_update_and_proportional_scaling_for_deployment_pod_replacement_do_not_wait_for_terminating_pods()
  {
     for (gates, terminating_replicas) in [("", Some(100)), (WITHOUT_TERMINATING_REPLICAS, None)] {
         let cluster = Cluster::with_gates(gates);
         roll_and_scale_in_flight(&cluster).await;
-        // The held pods of the old ReplicaSet are still terminating.
+        // Finalizers keep the pods of the old ReplicaSet in termination.
         assert_eq!(terminating(&cluster), terminating_replicas, "{gates}");
     }
 }

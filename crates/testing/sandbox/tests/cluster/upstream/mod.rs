@@ -1,10 +1,9 @@
-//! What upstream's integration and end-to-end tests ask of a cluster, asked of the embedded server and our controllers
-//! in simulated time.
+//! Upstream's integration and end-to-end tests, with the embedded API server and these controllers in simulated time.
 //!
-//! As upstream's, the integration tests have no nodes: each says itself what becomes of its pods. The end-to-end tests
-//! run on the sandbox's.
+//! As upstream, the integration tests have no nodes and set the status of pods themselves. The end-to-end tests use the
+//! simulated nodes of the sandbox.
 //!
-//! `docs/upstream-tests.md` tells which test here is which of upstream's, and which are left out.
+//! `docs/upstream-tests.md` maps upstream's tests to these, and lists omitted ones.
 mod cluster;
 mod deployment;
 mod e2e;

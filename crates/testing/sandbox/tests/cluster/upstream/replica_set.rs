@@ -8,7 +8,7 @@ use super::cluster::{Cluster, changed, controller, count, name, pod, template};
 const PODS: Resource = Resource::PODS;
 const SETS: Resource = Resource::REPLICA_SETS;
 
-/// A ReplicaSet `rs` of so many pods.
+/// A ReplicaSet `rs` with this number of replicas.
 fn replica_set(replicas: i64) -> Value {
     json!({
         "metadata": { "name": "rs", "labels": { "name": "test" } },
@@ -25,18 +25,18 @@ fn reference(kind: &str, of: &Value) -> Value {
     json!({ "apiVersion": api_version, "kind": kind, "name": name(of), "uid": of["metadata"]["uid"] })
 }
 
-fn somebody(kind: &str) -> Value {
-    reference(kind, &json!({ "metadata": { "name": "somebody", "uid": "some-uid" } }))
+fn foreign_owner(kind: &str) -> Value {
+    reference(kind, &json!({ "metadata": { "name": "other", "uid": "some-uid" } }))
 }
 
 fn references(pod: &Value) -> &Value {
     pod["metadata"].get("ownerReferences").unwrap_or(&Value::Null)
 }
 
-/// The owner references that a pod with `given` ends up with, beside a ReplicaSet `rs` that wants one pod.
+/// Returns the owner references of a pod created with `given`, next to a ReplicaSet `rs` with one replica.
 async fn adoption(given: impl Fn(&Value) -> Value) -> (Value, Value) {
     let cluster = Cluster::new();
-    // Both are there before the controllers begin, so that no pod is made of theirs.
+    // Both are created before the controllers run, so that the ReplicaSet creates no pod.
     let rs = cluster.create(SETS, replica_set(1));
     let metadata = json!({ "metadata": { "ownerReferences": given(&rs) } });
     cluster.create(PODS, changed(pod("pod1"), metadata));
@@ -44,14 +44,14 @@ async fn adoption(given: impl Fn(&Value) -> Value) -> (Value, Value) {
     (rs, references(&cluster.get(PODS, "pod1")).clone())
 }
 
-/// `TestAdoption`, all four.
+/// `TestAdoption`, all four cases.
 #[tokio::test(start_paused = true)]
-async fn adoption_by_what_the_pod_says_of_its_owners() {
+async fn adoption_depends_on_owner_references() {
     let with = |reference: Value, change: Value| changed(reference, change);
     let managed = |rs: &Value| {
         with(reference("ReplicaSet", rs), json!({ "controller": true, "blockOwnerDeletion": true }))
     };
-    let other = || with(somebody("ReplicaSet"), json!({ "controller": true }));
+    let other = || with(foreign_owner("ReplicaSet"), json!({ "controller": true }));
     type Given<'a> = &'a dyn Fn(&Value) -> Value;
     let cases: [(&str, Given<'_>, Given<'_>); 4] = [
         ("pod refers rs as an owner, not a controller", &|rs| json!([reference("ReplicaSet", rs)]), &|rs| {
@@ -86,7 +86,7 @@ async fn rs_selector_immutability_of_apps_v1() {
     assert!(refused.contains("field is immutable"), "{refused}");
 }
 
-/// `TestSpecReplicasChange` of ReplicaSets: the size, and a change that is not of the size.
+/// `TestSpecReplicasChange` of ReplicaSets: `spec.replicas`, and a change of another field.
 #[tokio::test(start_paused = true)]
 async fn spec_replicas_change_of_a_replica_set_is_followed_and_observed() {
     let cluster = Cluster::new();
@@ -106,7 +106,7 @@ async fn spec_replicas_change_of_a_replica_set_is_followed_and_observed() {
     assert_eq!(count(&cluster.get(SETS, "rs"), "observedGeneration"), generation);
 }
 
-/// `TestDeletingAndFailedPods`: both are replaced, and both stay.
+/// `TestDeletingAndFailedPods`: both are replaced and kept.
 #[tokio::test(start_paused = true)]
 async fn deleting_and_failed_pods_are_replaced_and_stay() {
     let cluster = Cluster::new();
@@ -123,24 +123,24 @@ async fn deleting_and_failed_pods_are_replaced_and_stay() {
     assert_eq!(count(&cluster.get(SETS, "rs"), "replicas"), 2);
 }
 
-/// `TestPodDeletionCost`: the first pod has restarted five times, so it goes unless it is the more expensive one.
+/// `TestPodDeletionCost`: the first pod has restarted five times and is deleted unless its deletion cost is higher.
 #[tokio::test(start_paused = true)]
-async fn pod_deletion_cost_decides_who_goes() {
+async fn pod_deletion_cost_selects_the_deleted_pod() {
     struct Case {
         name: &'static str,
         costs: [Option<&'static str>; 2],
         gate: bool,
-        /// Index of the pod that stays.
-        stays: usize,
+        /// Index of the remaining pod.
+        remaining: usize,
     }
     let different = [Some("1000"), Some("100")];
     let cases = [
-        Case { name: "enabled-with-different-costs", costs: different, gate: true, stays: 0 },
-        Case { name: "enabled-with-same-costs", costs: [Some("100"); 2], gate: true, stays: 1 },
-        Case { name: "enabled-with-no-costs", costs: [None; 2], gate: true, stays: 1 },
-        Case { name: "disabled-with-different-costs", costs: different, gate: false, stays: 1 },
+        Case { name: "enabled-with-different-costs", costs: different, gate: true, remaining: 0 },
+        Case { name: "enabled-with-same-costs", costs: [Some("100"); 2], gate: true, remaining: 1 },
+        Case { name: "enabled-with-no-costs", costs: [None; 2], gate: true, remaining: 1 },
+        Case { name: "disabled-with-different-costs", costs: different, gate: false, remaining: 1 },
     ];
-    for Case { name: case, costs, gate, stays } in cases {
+    for Case { name: case, costs, gate, remaining } in cases {
         let cluster = Cluster::with_gates(&format!("PodDeletionCost={gate}"));
         cluster.create(SETS, replica_set(2));
         cluster.settle().await;
@@ -156,11 +156,11 @@ async fn pod_deletion_cost_decides_who_goes() {
         cluster.settle().await;
         let left = cluster.list(PODS);
         assert_eq!(left.len(), 1, "{case}");
-        assert_eq!(name(&left[0]), name(&pods[stays]), "{case}");
+        assert_eq!(name(&left[0]), name(&pods[remaining]), "{case}");
     }
 }
 
-/// `TestOverlappingRSs`: each has its own pods, whatever the labels.
+/// `TestOverlappingRSs`.
 #[tokio::test(start_paused = true)]
 async fn overlapping_rss_have_their_own_pods() {
     let cluster = Cluster::new();
@@ -187,11 +187,11 @@ async fn pod_orphaning_and_adoption_when_labels_change_and_change_back() {
     cluster.patch(PODS, pod, json!({ "metadata": { "labels": { "name": null, "new": "label" } } }));
     cluster.settle().await;
     assert_eq!(controller(&cluster.get(PODS, pod)), None);
-    assert_eq!(cluster.owned(PODS, &rs).len(), 1, "it is replaced");
+    assert_eq!(cluster.owned(PODS, &rs).len(), 1, "the released pod is replaced");
 
     cluster.patch(PODS, pod, json!({ "metadata": { "labels": { "name": "test", "new": null } } }));
     cluster.settle().await;
-    // It is the ready one of two now, and so the other goes.
+    // The other pod is deleted: it is not ready.
     let owner = controller(&cluster.get(PODS, pod)).unwrap()["uid"].clone();
     assert_eq!(owner, rs["metadata"]["uid"]);
     assert_eq!(cluster.list(PODS).len(), 1);
@@ -200,7 +200,7 @@ async fn pod_orphaning_and_adoption_when_labels_change_and_change_back() {
 /// `TestGeneralPodAdoption`.
 #[tokio::test(start_paused = true)]
 async fn general_pod_adoption_leaves_other_owners_and_corrects_our_reference() {
-    let other = somebody("ReplicationController");
+    let other = foreign_owner("ReplicationController");
     let (rs, found) = adoption(|_| json!([other])).await;
     assert_eq!(found.as_array().unwrap().len(), 2, "{found}");
     assert!(found.as_array().unwrap().contains(&other), "{found}");
@@ -213,7 +213,7 @@ async fn general_pod_adoption_leaves_other_owners_and_corrects_our_reference() {
     assert_eq!(ours(&found).unwrap()["uid"], rs["metadata"]["uid"]);
 }
 
-/// `TestReadyAndAvailableReplicas`: of three pods two are ready, of which one has been for long enough.
+/// `TestReadyAndAvailableReplicas`: of three pods, two are ready and one of these for `minReadySeconds`.
 #[tokio::test(start_paused = true)]
 async fn ready_and_available_replicas_are_counted_by_min_ready_seconds() {
     let cluster = Cluster::new();
@@ -245,9 +245,9 @@ async fn rs_scale_subresource_reads_and_sets_the_size() {
     assert_eq!(cluster.server.scale(SETS, "default", "rs").unwrap()["status"]["replicas"], 2);
 }
 
-/// `TestExtraPodsAdoptionAndDeletion`: three match, two are wanted.
+/// `TestExtraPodsAdoptionAndDeletion`: three matching pods, two replicas.
 #[tokio::test(start_paused = true)]
-async fn extra_pods_adoption_and_deletion_of_one_too_many() {
+async fn extra_pods_adoption_and_deletion() {
     let cluster = Cluster::new();
     cluster.settle().await;
     for name in ["pod-1", "pod-2", "pod-3"] {
@@ -275,7 +275,7 @@ async fn fully_labeled_replicas_have_all_labels_of_the_template() {
     assert_eq!((count(&rs, "replicas"), count(&rs, "fullyLabeledReplicas")), (2, 1));
 }
 
-/// `TestReplicaSetsAppsV1DefaultGCPolicy`: deleted in the background, so that no finalizer says to orphan its pods.
+/// `TestReplicaSetsAppsV1DefaultGCPolicy`: background deletion adds no orphan finalizer.
 #[tokio::test(start_paused = true)]
 async fn replica_sets_apps_v1_default_gc_policy_is_background() {
     let cluster = Cluster::new();
@@ -289,7 +289,7 @@ async fn replica_sets_apps_v1_default_gc_policy_is_background() {
     assert_eq!(rs["metadata"]["finalizers"], json!(["fake.example.com/blockDeletion"]));
 }
 
-/// `TestTerminatingReplicas`: the gate off, and switched while it runs. Here a restart switches it.
+/// `TestTerminatingReplicas`: gate disabled, and changed at runtime. Here, a restart changes it.
 #[tokio::test(start_paused = true)]
 async fn terminating_replicas_of_a_replica_set_follow_the_feature_gate() {
     const GATE: &str = "DeploymentReplicaSetTerminatingReplicas";
@@ -320,9 +320,9 @@ async fn terminating_replicas_of_a_replica_set_follow_the_feature_gate() {
     assert_eq!(cluster.list(PODS).len(), 7, "5 non-terminating, 2 terminating");
 }
 
-/// `TestTerminatingReplicas`, with the feature gate on, as it is by default.
+/// `TestTerminatingReplicas`, with the feature gate enabled (default).
 #[tokio::test(start_paused = true)]
-async fn terminating_replicas_of_a_replica_set_are_told_while_they_go() {
+async fn terminating_replicas_of_a_replica_set_are_counted() {
     let cluster = Cluster::new();
     cluster.create(SETS, replica_set(5));
     cluster.roll_out().await;
@@ -337,15 +337,15 @@ async fn terminating_replicas_of_a_replica_set_are_told_while_they_go() {
     }
     cluster.patch(SETS, "rs", json!({ "spec": { "replicas": 3 } }));
     cluster.settle().await;
-    assert_eq!(counts(&cluster), [3, 3, 2], "two go");
+    assert_eq!(counts(&cluster), [3, 3, 2], "two are terminating");
     let pods = cluster.list(PODS);
     let staying = pods.iter().find(|pod| pod["metadata"].get("deletionTimestamp").is_none()).unwrap();
     cluster.delete(PODS, name(staying));
     cluster.settle().await;
-    assert_eq!(counts(&cluster), [3, 2, 3], "one more goes, and is replaced at once");
+    assert_eq!(counts(&cluster), [3, 2, 3], "one more is terminating and was replaced");
     for pod in cluster.list(PODS) {
         cluster.patch(PODS, name(&pod), json!({ "metadata": { "finalizers": null } }));
     }
     cluster.settle().await;
-    assert_eq!(counts(&cluster), [3, 2, 0], "they are gone");
+    assert_eq!(counts(&cluster), [3, 2, 0], "all are deleted");
 }

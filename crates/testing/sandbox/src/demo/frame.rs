@@ -1,54 +1,56 @@
-//! What the demo shows: one Deployment and its ReplicaSets, as text.
+//! State of a Deployment and its ReplicaSets, as text.
 
 use std::fmt::Write as _;
 
 use kcm_api::{Deployment, IntOrString, PodTemplate, ReplicaSet, int_or_string::Round};
 use serde_json::Value;
 
-/// One look at a Deployment.
+/// Observed state of a Deployment.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Frame {
-    /// The Deployment, or none once it is gone.
+    /// The Deployment; `None` after it is deleted.
     pub deployment: Option<Deployment>,
     /// Its ReplicaSets, oldest first.
     pub replica_sets: Vec<ReplicaSet>,
-    /// How many pods there are that have not finished, those on their way out among them.
+    /// Number of pods, including terminating ones.
     pub pods: usize,
-    /// Of those, how many are on their way out.
+    /// Number of terminating pods.
     pub terminating: usize,
 }
 
-/// How many pods a rolling update may have, and must have available.
+/// RolloutBounds of a rolling update.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Bounds {
-    /// At most so many pods that are not on their way out.
-    pub at_most: i32,
-    /// At least so many pods available.
-    pub at_least: i32,
+pub struct RolloutBounds {
+    /// Maximum number of pods that are not terminating.
+    pub max_total: i32,
+    /// Minimum number of available pods.
+    pub min_available: i32,
 }
 
-impl Bounds {
-    /// The bounds of `deployment`. Surge is rounded up, unavailability down; if both come to nothing, one pod
-    /// may be unavailable (US-4.15).
+impl RolloutBounds {
+    /// RolloutBounds of `deployment`: `maxSurge` is rounded up, `maxUnavailable` down, and at least one of them is 1
+    /// (US-4.15).
+    ///
+    /// Example: 10 replicas, both 25%. The surge is 3 and 2 pods may be unavailable: at most 13, at least 8 available.
     pub fn of(deployment: &Deployment) -> Self {
-        let wanted = deployment.replicas();
+        let desired = deployment.replicas();
         let Some(rolling) = &deployment.spec.strategy.rolling_update else {
-            return Self { at_most: wanted, at_least: 0 };
+            return Self { max_total: desired, min_available: 0 };
         };
         let scaled = |value: &Option<IntOrString>, round| {
-            value.as_ref().and_then(|value| value.scaled(wanted, round).ok()).unwrap_or(0)
+            value.as_ref().and_then(|value| value.scaled(desired, round).ok()).unwrap_or(0)
         };
         let surge = scaled(&rolling.max_surge, Round::Up);
         let mut unavailable = scaled(&rolling.max_unavailable, Round::Down);
         if surge == 0 && unavailable == 0 {
             unavailable = 1;
         }
-        Self { at_most: wanted + surge, at_least: wanted - unavailable.min(wanted) }
+        Self { max_total: desired + surge, min_available: desired - unavailable.min(desired) }
     }
 }
 
 impl Frame {
-    /// The look as a table, without colours, ending in a newline.
+    /// The state as a table without colours, with a trailing newline.
     pub fn table(&self) -> String {
         let mut out = String::new();
         // Writing to a String cannot fail.
@@ -58,10 +60,10 @@ impl Frame {
 
     fn write(&self, out: &mut String) -> std::fmt::Result {
         let Some(deployment) = &self.deployment else {
-            writeln!(out, "deployment gone, {} pods left", self.pods)?;
+            writeln!(out, "deployment deleted, {} pods left", self.pods)?;
             return self.write_replica_sets(out);
         };
-        let (status, bounds) = (&deployment.status, Bounds::of(deployment));
+        let (status, bounds) = (&deployment.status, RolloutBounds::of(deployment));
         let revision = annotation(&deployment.metadata.annotations, "deployment.kubernetes.io/revision");
         writeln!(
             out,
@@ -71,14 +73,14 @@ impl Frame {
         )?;
         writeln!(
             out,
-            "  wanted {}  updated {}  ready {}  available {} (at least {})  total {} (at most {})  terminating {}",
+            "  desired {}  updated {}  ready {}  available {} (min {})  total {} (max {})  terminating {}",
             deployment.replicas(),
             status.updated_replicas,
             status.ready_replicas,
             status.available_replicas,
-            bounds.at_least,
+            bounds.min_available,
             status.replicas,
-            bounds.at_most,
+            bounds.max_total,
             self.terminating,
         )?;
         for condition in &status.conditions {
@@ -118,12 +120,12 @@ impl Frame {
         Ok(())
     }
 
-    /// The look on one line, for output that is no terminal.
+    /// The state on one line, for output that is not a terminal.
     pub fn line(&self) -> String {
         let Some(deployment) = &self.deployment else {
-            return format!("deployment gone, {} pods left", self.pods);
+            return format!("deployment deleted, {} pods left", self.pods);
         };
-        let bounds = Bounds::of(deployment);
+        let bounds = RolloutBounds::of(deployment);
         let sets: Vec<String> = self
             .replica_sets
             .iter()
@@ -143,16 +145,16 @@ impl Frame {
         format!(
             "available {} (>= {}), total {} (<= {}), {} | {}",
             deployment.status.available_replicas,
-            bounds.at_least,
+            bounds.min_available,
             deployment.status.replicas,
-            bounds.at_most,
-            progressing.map_or("not progressing", |condition| &condition.reason),
+            bounds.max_total,
+            progressing.map_or("no Progressing condition", |condition| &condition.reason),
             sets.join("; "),
         )
     }
 }
 
-/// A pod each: available ones filled.
+/// One character per pod; available pods are filled.
 fn bar(total: i32, available: i32) -> String {
     (0..total).map(|at| if at < available { '█' } else { '░' }).collect()
 }
@@ -172,12 +174,12 @@ mod tests {
 
     use super::*;
 
-    #[expect(clippy::needless_pass_by_value, reason = "so that each case can be written in place")]
-    fn deployment(wanted: i32, surge: Value, unavailable: Value) -> Deployment {
+    #[expect(clippy::needless_pass_by_value, reason = "literals at the call site")]
+    fn deployment(desired: i32, surge: Value, unavailable: Value) -> Deployment {
         serde_json::from_value(json!({
             "metadata": {"name": "web", "annotations": {"deployment.kubernetes.io/revision": "2"}},
             "spec": {
-                "replicas": wanted,
+                "replicas": desired,
                 "template": {"spec": {"containers": [{"name": "c", "image": "nginx:1.27"}]}},
                 "strategy": {
                     "type": "RollingUpdate",
@@ -192,15 +194,15 @@ mod tests {
     }
 
     #[test]
-    fn bounds_of_percentages_round_surge_up_and_unavailability_down() {
-        let bounds = Bounds::of(&deployment(10, json!("25%"), json!("25%")));
-        assert_eq!(bounds, Bounds { at_most: 13, at_least: 8 });
+    fn bounds_round_surge_up_and_unavailable_down() {
+        let bounds = RolloutBounds::of(&deployment(10, json!("25%"), json!("25%")));
+        assert_eq!(bounds, RolloutBounds { max_total: 13, min_available: 8 });
     }
 
     #[test]
-    fn bounds_both_zero_let_one_pod_be_missing() {
-        let bounds = Bounds::of(&deployment(4, json!(0), json!("10%")));
-        assert_eq!(bounds, Bounds { at_most: 4, at_least: 3 });
+    fn bounds_allow_one_unavailable_pod_if_both_are_zero() {
+        let bounds = RolloutBounds::of(&deployment(4, json!(0), json!("10%")));
+        assert_eq!(bounds, RolloutBounds { max_total: 4, min_available: 3 });
     }
 
     #[test]
@@ -214,8 +216,7 @@ mod tests {
         let deployment = deployment(4, json!(1), json!(1));
         let frame = Frame { deployment: Some(deployment), replica_sets: vec![set], pods: 4, terminating: 0 };
         let table = frame.table();
-        for part in ["(at least 3)", "(at most 5)", "web-1", "nginx:1.26", "███░", "Progressing=True"]
-        {
+        for part in ["(min 3)", "(max 5)", "web-1", "nginx:1.26", "███░", "Progressing=True"] {
             assert!(table.contains(part), "no {part:?} in:\n{table}");
         }
         assert!(frame.line().contains("web-1 desired 4 current 4 ready 3 available 3"), "{}", frame.line());

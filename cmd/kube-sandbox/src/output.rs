@@ -1,4 +1,4 @@
-//! How the demo is shown: a table that is drawn over, or lines.
+//! Output of the demo: a table that is redrawn in place, or plain lines.
 
 use std::{
     fmt::Write as _,
@@ -6,21 +6,21 @@ use std::{
     time::Duration,
 };
 
-use kcm_sandbox::demo::{Frame, Show};
+use kcm_sandbox::demo::{DemoOutput, Frame};
 
-/// What suits standard output.
-pub(crate) fn for_stdout() -> Box<dyn Show> {
+/// Returns the output that suits stdout: a table for terminals, lines otherwise.
+pub(crate) fn for_stdout() -> Box<dyn DemoOutput> {
     if io::stdout().is_terminal() { Box::new(Table { drawn: 0 }) } else { Box::new(Lines::default()) }
 }
 
-/// A table in a terminal, drawn over at each change.
+/// Table in a terminal, redrawn after each change.
 struct Table {
-    /// How many lines the last frame took.
+    /// Number of lines of the last frame.
     drawn: usize,
 }
 
-impl Show for Table {
-    fn chapter(&mut self, title: &str) {
+impl DemoOutput for Table {
+    fn step(&mut self, title: &str) {
         self.drawn = 0;
         print(&format!("\n\x1b[1m▶ {title}\x1b[0m\n"));
     }
@@ -29,13 +29,13 @@ impl Show for Table {
         let table = frame.table();
         let mut out = String::new();
         if self.drawn > 0 {
-            // Up to where the last frame began.
+            // Moves the cursor to the first line of the last frame.
             let _ = write!(out, "\x1b[{}A", self.drawn);
         }
         for line in table.lines() {
             let _ = writeln!(out, "\x1b[2K{line}");
         }
-        // What the last frame had more.
+        // Clears the remaining lines of the last frame.
         out.push_str("\x1b[0J");
         self.drawn = table.lines().count();
         print(&out);
@@ -46,14 +46,14 @@ impl Show for Table {
     }
 }
 
-/// A line a change, for files and pipes.
+/// One line per change, for files and pipes.
 #[derive(Default)]
 struct Lines {
     last: String,
 }
 
-impl Show for Lines {
-    fn chapter(&mut self, title: &str) {
+impl DemoOutput for Lines {
+    fn step(&mut self, title: &str) {
         print(&format!("== {title}\n"));
     }
 
@@ -72,6 +72,6 @@ impl Show for Lines {
 
 fn print(text: &str) {
     let mut out = io::stdout().lock();
-    // Whoever has closed the pipe has seen enough.
+    // Write errors are ignored: the pipe may be closed.
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
 }

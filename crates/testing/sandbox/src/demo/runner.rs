@@ -1,4 +1,4 @@
-//! Does what the story says, and looks on.
+//! Runs the steps of the demo and collects statistics.
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
@@ -10,78 +10,78 @@ use kcm_clock::Clock;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::{Bounds, DemoError, Frame, NAME, NAMESPACE, PATIENCE, Show, Summary};
+use super::{DemoError, DemoOutput, Frame, NAME, NAMESPACE, RolloutBounds, STEP_TIMEOUT, Summary};
 use crate::api::{Api, Change, Changes};
 
-/// What is counted while the story goes on.
+/// Statistics of a demo run.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Tally {
-    /// ReplicaSets that came to be.
+pub struct RolloutStats {
+    /// Number of ReplicaSets created.
     pub replica_sets: usize,
-    /// Pods that came to be.
+    /// Number of pods created.
     pub pods_created: usize,
-    /// Pods that went.
+    /// Number of pods deleted.
     pub pods_deleted: usize,
-    /// Writes that the server took.
+    /// Number of writes to the API server.
     pub revisions: u64,
-    /// Looks at which there were more pods than allowed.
-    pub over: usize,
-    /// Looks at which fewer pods were available than promised.
-    pub under: usize,
+    /// Number of observed states with more pods than allowed.
+    pub above_max: usize,
+    /// Number of observed states with fewer available pods than required.
+    pub below_min: usize,
 }
 
-pub(super) struct Stage<'a> {
+pub(super) struct DemoRunner<'a> {
     server: Arc<ApiServer>,
     api: Api,
     clock: Arc<dyn Clock>,
-    show: &'a mut dyn Show,
+    output: &'a mut dyn DemoOutput,
     changes: Changes,
-    /// UIDs of all that came to be.
+    /// UIDs of all objects seen.
     seen: HashSet<String>,
-    tally: Tally,
+    stats: RolloutStats,
     first_revision: u64,
-    chapter: String,
+    step: String,
     began: Duration,
-    chapters: Vec<(String, Duration)>,
+    steps: Vec<(String, Duration)>,
 }
 
-impl<'a> Stage<'a> {
-    pub(super) fn new(server: Arc<ApiServer>, clock: Arc<dyn Clock>, show: &'a mut dyn Show) -> Self {
+impl<'a> DemoRunner<'a> {
+    pub(super) fn new(server: Arc<ApiServer>, clock: Arc<dyn Clock>, output: &'a mut dyn DemoOutput) -> Self {
         let api = Api::new(Arc::clone(&server), Arc::clone(&clock));
         let (changes, first_revision, began) = (api.watch(None), server.revision(), clock.monotonic());
         Self {
             server,
             api,
             clock,
-            show,
+            output,
             changes,
             seen: HashSet::new(),
-            tally: Tally::default(),
+            stats: RolloutStats::default(),
             first_revision,
-            chapter: String::new(),
+            step: String::new(),
             began,
-            chapters: Vec::new(),
+            steps: Vec::new(),
         }
     }
 
     pub(super) fn begin(&mut self, title: &str) {
-        self.close_chapter();
-        self.chapter = title.to_owned();
-        self.show.chapter(title);
+        self.close_step();
+        self.step = title.to_owned();
+        self.output.step(title);
     }
 
-    fn close_chapter(&mut self) {
+    fn close_step(&mut self) {
         let now = self.clock.monotonic();
-        if !self.chapter.is_empty() {
-            self.chapters.push((std::mem::take(&mut self.chapter), now.saturating_sub(self.began)));
+        if !self.step.is_empty() {
+            self.steps.push((std::mem::take(&mut self.step), now.saturating_sub(self.began)));
         }
         self.began = now;
     }
 
     pub(super) fn end(mut self) -> Summary {
-        self.close_chapter();
-        self.tally.revisions = self.server.revision() - self.first_revision;
-        Summary { chapters: self.chapters, tally: self.tally }
+        self.close_step();
+        self.stats.revisions = self.server.revision() - self.first_revision;
+        Summary { steps: self.steps, stats: self.stats }
     }
 
     pub(super) fn create(&self, deployment: &Value) -> Result<(), ApiStatus> {
@@ -102,38 +102,38 @@ impl<'a> Stage<'a> {
         self.server.delete(Resource::DEPLOYMENTS, NAMESPACE, NAME, &options).map(drop)
     }
 
-    /// Looks on until `done`.
+    /// Waits until `done` returns `true`.
     pub(super) async fn until(&mut self, done: impl Fn(&Frame) -> bool + Send) -> Result<(), DemoError> {
-        self.look_on(done, false).await
+        self.wait(done, false).await
     }
 
-    /// The same, and counts each look at which the bounds of the rolling update do not hold.
+    /// Like [`until`](Self::until), and counts the states that violate the bounds of the rolling update.
     pub(super) async fn until_within_bounds(
         &mut self,
         done: impl Fn(&Frame) -> bool + Send,
     ) -> Result<(), DemoError> {
-        self.look_on(done, true).await
+        self.wait(done, true).await
     }
 
-    async fn look_on(
+    async fn wait(
         &mut self,
         done: impl Fn(&Frame) -> bool + Send,
-        bounded: bool,
+        check_bounds: bool,
     ) -> Result<(), DemoError> {
-        let deadline = self.began + PATIENCE;
+        let deadline = self.began + STEP_TIMEOUT;
         let mut shown: Option<Frame> = None;
         loop {
-            let frame = self.look()?;
-            if bounded {
+            let frame = self.observe()?;
+            if check_bounds {
                 self.check(&frame);
             }
             if shown.as_ref() != Some(&frame) {
-                self.show.frame(&frame);
+                self.output.frame(&frame);
                 if done(&frame) {
                     return Ok(());
                 }
-                // What happens meanwhile is on the next frame.
-                self.clock.sleep(self.show.frame_interval()).await;
+                // Changes during this pause are part of the next frame.
+                self.clock.sleep(self.output.frame_interval()).await;
                 shown = Some(frame);
             }
             let left = deadline.saturating_sub(self.clock.monotonic());
@@ -143,11 +143,11 @@ impl<'a> Stage<'a> {
             };
             let Some(change) = change else {
                 let last = shown.map(|frame| frame.line()).unwrap_or_default();
-                return Err(DemoError::Stuck { chapter: self.chapter.clone(), last });
+                return Err(DemoError::Timeout { step: self.step.clone(), last });
             };
             self.count(&change);
             let mut rest = Vec::new();
-            self.changes.rest(|change| rest.push(change.clone())).await;
+            self.changes.drain(|change| rest.push(change.clone())).await;
             for change in &rest {
                 self.count(change);
             }
@@ -156,24 +156,24 @@ impl<'a> Stage<'a> {
 
     fn count(&mut self, change: &Change) {
         let object = &change.object;
-        let created = !change.gone && self.seen.insert(object.uid().to_owned());
+        let created = !change.deleted && self.seen.insert(object.uid().to_owned());
         match object.resource() {
-            Resource::PODS if created => self.tally.pods_created += 1,
-            Resource::PODS if change.gone => self.tally.pods_deleted += 1,
-            Resource::REPLICA_SETS if created => self.tally.replica_sets += 1,
+            Resource::PODS if created => self.stats.pods_created += 1,
+            Resource::PODS if change.deleted => self.stats.pods_deleted += 1,
+            Resource::REPLICA_SETS if created => self.stats.replica_sets += 1,
             _ => {}
         }
     }
 
     fn check(&mut self, frame: &Frame) {
         let Some(deployment) = &frame.deployment else { return };
-        let bounds = Bounds::of(deployment);
-        let wanted: i32 = frame.replica_sets.iter().map(ReplicaSet::replicas).sum();
-        self.tally.over += usize::from(wanted > bounds.at_most);
-        self.tally.under += usize::from(deployment.status.available_replicas < bounds.at_least);
+        let bounds = RolloutBounds::of(deployment);
+        let desired: i32 = frame.replica_sets.iter().map(ReplicaSet::replicas).sum();
+        self.stats.above_max += usize::from(desired > bounds.max_total);
+        self.stats.below_min += usize::from(deployment.status.available_replicas < bounds.min_available);
     }
 
-    fn look(&self) -> Result<Frame, DemoError> {
+    fn observe(&self) -> Result<Frame, DemoError> {
         let deployment = match self.server.get(Resource::DEPLOYMENTS, NAMESPACE, NAME) {
             Ok(object) => Some(decode::<Deployment>(&object)?),
             Err(error) if error.is_not_found() => None,

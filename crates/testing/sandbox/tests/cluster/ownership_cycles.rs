@@ -1,13 +1,13 @@
-//! Owners that own each other, and owners in other namespaces, in simulated time.
+//! Garbage collection of ownership cycles and of owners in other namespaces, in simulated time.
 
 use std::{sync::Arc, time::Duration};
 
 use kcm_apiserver::{ApiServer, DeleteOptions, Object, PatchType, Propagation, Resource, WriteOptions};
 use serde_json::{Value, json};
 
-use crate::world::World;
+use crate::test_server::TestServer;
 
-/// An object of a test.
+/// Object of a test.
 #[derive(Clone, Copy)]
 struct Item {
     resource: Resource,
@@ -49,8 +49,8 @@ impl Item {
     }
 }
 
-/// Creates `items`, each of which owns and is blocked by the next, and the last by the first.
-fn circle(server: &ApiServer, items: &[Item]) {
+/// Creates `items`; each is owned and blocked by its predecessor, the first by the last.
+fn create_cycle(server: &ApiServer, items: &[Item]) {
     let objects: Vec<_> = items.iter().map(|item| item.create(server)).collect();
     for (at, item) in items.iter().enumerate() {
         let owner = &objects[(at + items.len() - 1) % items.len()];
@@ -65,72 +65,72 @@ fn reference(owner: &Object) -> Value {
     })
 }
 
-/// Lets time pass. Then nothing may be written any more.
-async fn settle(world: &World) {
-    world.clock.sleep(Duration::from_secs(5)).await;
-    let revision = world.server.revision();
-    world.clock.sleep(Duration::from_secs(5)).await;
-    assert_eq!(world.server.revision(), revision, "something is still written");
+/// Waits until the cluster is settled, and checks that nothing is written afterwards.
+async fn settle(test: &TestServer) {
+    test.clock.sleep(Duration::from_secs(5)).await;
+    let revision = test.server.revision();
+    test.clock.sleep(Duration::from_secs(5)).await;
+    assert_eq!(test.server.revision(), revision, "the cluster is still writing");
 }
 
-/// "should not be blocked by dependency circle" of upstream's e2e tests, with every policy and with several kinds.
+/// Upstream's e2e test "should not be blocked by dependency circle", with each propagation policy and several kinds.
 #[tokio::test(start_paused = true)]
-async fn circle_is_deleted_with_one_of_its_objects() {
+async fn cycle_is_deleted_with_one_of_its_objects() {
     let secret = item(Resource::SECRETS, "s");
     let account = item(Resource::SERVICE_ACCOUNTS, "x");
     let pod = item(Resource::PODS, "p");
     for items in [&[A, B, C][..], &[A, B], &[A, secret, account, pod], &[pod, A, B]] {
         for propagation in [Propagation::Foreground, Propagation::Background] {
-            let world = World::new();
-            let _sandbox = world.run_sandbox(1);
-            circle(&world.server, items);
-            settle(&world).await;
-            items[0].delete(&world.server, propagation);
-            settle(&world).await;
+            let test = TestServer::new();
+            let _sandbox = test.run_sandbox(1);
+            create_cycle(&test.server, items);
+            settle(&test).await;
+            items[0].delete(&test.server, propagation);
+            settle(&test).await;
             for item in items {
-                assert!(item.get(&world.server).is_none(), "{} of {} items", item.name, items.len());
+                assert!(item.get(&test.server).is_none(), "{} of {} items", item.name, items.len());
             }
         }
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn object_of_a_circle_that_orphans_leaves_the_others() {
-    let world = World::new();
-    let _sandbox = world.run_sandbox(0);
-    circle(&world.server, &[A, B, C]);
-    A.delete(&world.server, Propagation::Orphan);
-    settle(&world).await;
-    assert!(A.get(&world.server).is_none());
-    let owners = |item: Item| item.get(&world.server).unwrap().owner_references().count();
+async fn orphaning_keeps_the_other_objects_of_a_cycle() {
+    let test = TestServer::new();
+    let _sandbox = test.run_sandbox(0);
+    create_cycle(&test.server, &[A, B, C]);
+    A.delete(&test.server, Propagation::Orphan);
+    settle(&test).await;
+    assert!(A.get(&test.server).is_none());
+    let owners = |item: Item| item.get(&test.server).unwrap().owner_references().count();
     assert_eq!((owners(B), owners(C)), (0, 1));
 }
 
-/// As upstream, where each of the two waits for the other, too.
+/// As upstream, where these objects also wait for each other.
 #[tokio::test(start_paused = true)]
-async fn circle_whose_objects_all_wait_is_left_alone() {
+async fn cycle_of_objects_in_foreground_deletion_remains() {
     for items in [&[A][..], &[A, B]] {
-        let world = World::new();
-        let _sandbox = world.run_sandbox(0);
-        circle(&world.server, items);
+        let test = TestServer::new();
+        let _sandbox = test.run_sandbox(0);
+        create_cycle(&test.server, items);
         for item in items {
-            item.delete(&world.server, Propagation::Foreground);
+            item.delete(&test.server, Propagation::Foreground);
         }
-        settle(&world).await;
-        assert!(items.iter().all(|item| item.get(&world.server).is_some()));
-        // It ends when a reference goes.
-        A.patch(&world.server, json!({ "metadata": { "ownerReferences": null } }));
-        settle(&world).await;
-        assert!(items.iter().all(|item| item.get(&world.server).is_none()));
+        settle(&test).await;
+        assert!(items.iter().all(|item| item.get(&test.server).is_some()));
+        // Removing a reference ends the wait.
+        A.patch(&test.server, json!({ "metadata": { "ownerReferences": null } }));
+        settle(&test).await;
+        assert!(items.iter().all(|item| item.get(&test.server).is_none()));
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn dependent_in_another_namespace_does_not_block_its_owner() {
     for waits in [Propagation::Foreground, Propagation::Background] {
-        let world = World::new();
-        let _sandbox = world.run_sandbox(0);
-        let server = &world.server;
+        let test = TestServer::new();
+        let _sandbox = test.run_sandbox(0);
+        let server = &test.server;
         let named = json!({ "metadata": { "name": "other" } });
         server.create(Resource::NAMESPACES, "", named, &WriteOptions::default()).unwrap();
         let there = |name| Item { resource: Resource::CONFIG_MAPS, namespace: "other", name };
@@ -149,10 +149,10 @@ async fn dependent_in_another_namespace_does_not_block_its_owner() {
             item.create(server);
             item.patch(server, json!({ "metadata": { "ownerReferences": owners } }));
         }
-        // And a circle through both namespaces.
+        // A cycle across both namespaces.
         A.patch(server, json!({ "metadata": { "ownerReferences": [reference(&local)] } }));
         A.delete(server, waits);
-        settle(&world).await;
+        settle(&test).await;
         assert!(A.get(server).is_none() && dependent.get(server).is_none());
         assert_eq!(shared.get(server).unwrap().owner_references().count(), 1);
     }

@@ -1,4 +1,4 @@
-//! What every cluster here is made of.
+//! API server with its clock, and the sandbox around it.
 
 use std::sync::Arc;
 
@@ -9,32 +9,32 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::probe::ReadinessProbe;
 
-/// A server, and the time and the chance that it goes by.
-pub(crate) struct World {
+/// API server with its clock and its source of randomness.
+pub(crate) struct TestServer {
     pub(crate) server: Arc<ApiServer>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) random: Arc<dyn Random>,
 }
 
 /// A running sandbox. Dropping it stops the sandbox.
-pub(crate) struct Running {
+pub(crate) struct RunningSandbox {
     _stop: DropGuard,
     _probe: ReadinessProbe,
 }
 
-impl World {
-    /// A server that nobody has asked anything yet.
+impl TestServer {
+    /// An empty API server in simulated time.
     pub(crate) fn new() -> Self {
         Self::with(kcm_apiserver::Config::default())
     }
 
-    /// As `config` says, but for time and chance.
+    /// An API server in simulated time with this configuration, except for the clock and the source of randomness.
     pub(crate) fn with(config: kcm_apiserver::Config) -> Self {
         let clock = SimulatedClock::new("2026-01-01T00:00:00Z".parse().unwrap());
         Self::at(Arc::new(clock), config)
     }
 
-    /// A server in real time.
+    /// An empty API server in real time.
     pub(crate) fn in_real_time() -> Self {
         Self::at(Arc::new(RealClock::new()), kcm_apiserver::Config::default())
     }
@@ -46,9 +46,8 @@ impl World {
         Self { server, clock, random }
     }
 
-    /// Runs so many simulated nodes, and the stand-ins, until the returned value is dropped. The server must answer
-    /// `/readyz` throughout.
-    pub(crate) fn run_sandbox(&self, nodes: usize) -> Running {
+    /// Runs the sandbox until the returned value is dropped. The API server must answer `/readyz` during that time.
+    pub(crate) fn run_sandbox(&self, nodes: usize) -> RunningSandbox {
         let Self { server, clock, random } = self;
         let probe = ReadinessProbe::start(server, clock);
         let (server, clock, random) = (Arc::clone(server), Arc::clone(clock), Arc::clone(random));
@@ -56,6 +55,6 @@ impl World {
         let (sandbox, stop) = (Sandbox::new(config).unwrap(), CancellationToken::new());
         let stopped = stop.clone();
         tokio::spawn(async move { sandbox.run(stopped).await });
-        Running { _stop: stop.drop_guard(), _probe: probe }
+        RunningSandbox { _stop: stop.drop_guard(), _probe: probe }
     }
 }

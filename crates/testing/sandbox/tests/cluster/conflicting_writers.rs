@@ -1,4 +1,4 @@
-//! Writers that undo what the stand-ins do, and more objects than fit into one step. The server answers all the while.
+//! Clients that revert writes of the simulated components, and large numbers of objects. The server must stay responsive.
 
 use std::{sync::Arc, time::Duration};
 
@@ -9,11 +9,11 @@ use kcm_apiserver::{
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
-use crate::world::World;
+use crate::test_server::TestServer;
 
 const MANY: usize = 2000;
 
-/// A writer that calls `react` with each state of the objects of `resource` that it sees, as soon as it is there.
+/// Starts a client that calls `react` with each event of `resource`.
 fn react(
     server: &Arc<ApiServer>,
     resource: Resource,
@@ -41,84 +41,92 @@ fn pod(name: &str) -> Value {
 
 fn patch(server: &ApiServer, object: &Object, part: Option<Subresource>, patch: Value) {
     let (resource, namespace, name) = (object.resource(), object.namespace(), object.name());
-    // The object may be gone.
+    // The object may have been deleted.
     let _ = server.patch(resource, namespace, name, part, PatchType::Merge, patch, &WriteOptions::default());
 }
 
-/// Lets 0.1 s pass with the writer, then checks that all is silent without it.
-async fn fight(world: &World, writer: JoinHandle<()>, is_over: impl Fn(&ApiServer) -> bool) {
-    let before = world.server.revision();
-    world.clock.sleep(Duration::from_millis(100)).await;
-    assert!(world.server.revision() > before + 3, "there was no fight");
+/// Runs the writer for 0.1 s, stops it, and checks that the cluster settles.
+async fn check_settles_after_conflict(
+    test: &TestServer,
+    writer: JoinHandle<()>,
+    is_settled: impl Fn(&ApiServer) -> bool,
+) {
+    let before = test.server.revision();
+    test.clock.sleep(Duration::from_millis(100)).await;
+    assert!(test.server.revision() > before + 3, "there was no conflict");
     writer.abort();
-    world.clock.sleep(Duration::from_secs(5)).await;
-    let revision = world.server.revision();
-    world.clock.sleep(Duration::from_secs(5)).await;
-    assert_eq!(world.server.revision(), revision, "something is still written");
-    assert!(is_over(&world.server));
+    test.clock.sleep(Duration::from_secs(5)).await;
+    let revision = test.server.revision();
+    test.clock.sleep(Duration::from_secs(5)).await;
+    assert_eq!(test.server.revision(), revision, "the cluster is still writing");
+    assert!(is_settled(&test.server));
 }
 
 #[tokio::test(start_paused = true)]
-async fn object_that_comes_back_with_its_finalizer_whenever_it_is_collected() {
-    let world = World::new();
-    let _sandbox = world.run_sandbox(0);
+async fn object_recreated_with_its_finalizer_after_each_collection() {
+    let test = TestServer::new();
+    let _sandbox = test.run_sandbox(0);
     let object = || {
         json!({ "metadata": {
             "name": "a", "finalizers": ["example.com/a"],
             "ownerReferences": [{ "apiVersion": "v1", "kind": "ConfigMap", "name": "gone", "uid": "gone" }],
         }})
     };
-    create(&world.server, Resource::CONFIG_MAPS, object());
-    let writer = react(&world.server, Resource::CONFIG_MAPS, move |server, event| match event {
+    create(&test.server, Resource::CONFIG_MAPS, object());
+    let writer = react(&test.server, Resource::CONFIG_MAPS, move |server, event| match event {
         WatchEvent::Deleted(_) => drop(create(server, Resource::CONFIG_MAPS, object())),
         WatchEvent::Modified(marked) if marked.is_deleting() => {
             patch(server, marked, None, json!({ "metadata": { "finalizers": null } }));
         }
         _ => {}
     });
-    fight(&world, writer, |server| server.get(Resource::CONFIG_MAPS, "default", "a").unwrap().is_deleting())
-        .await;
+    check_settles_after_conflict(&test, writer, |server| {
+        server.get(Resource::CONFIG_MAPS, "default", "a").unwrap().is_deleting()
+    })
+    .await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn budget_whose_status_is_undone() {
-    let world = World::new();
-    let _sandbox = world.run_sandbox(0);
-    create(&world.server, Resource::PODS, pod("p"));
+async fn budget_with_reverted_status() {
+    let test = TestServer::new();
+    let _sandbox = test.run_sandbox(0);
+    create(&test.server, Resource::PODS, pod("p"));
     let budget = json!({
         "metadata": { "name": "b" }, "spec": { "minAvailable": 1, "selector": { "matchLabels": { "app": "web" } } },
     });
-    create(&world.server, Resource::POD_DISRUPTION_BUDGETS, budget);
+    create(&test.server, Resource::POD_DISRUPTION_BUDGETS, budget);
     let expected = |budget: &Object| budget.value().pointer("/status/expectedPods") == Some(&json!(1));
-    let writer = react(&world.server, Resource::POD_DISRUPTION_BUDGETS, move |server, event| {
+    let writer = react(&test.server, Resource::POD_DISRUPTION_BUDGETS, move |server, event| {
         if let Some(budget) = event.object().filter(|budget| expected(budget)) {
             patch(server, budget, Some(Subresource::Status), json!({ "status": { "expectedPods": 7 } }));
         }
     });
-    fight(&world, writer, move |server| {
+    check_settles_after_conflict(&test, writer, move |server| {
         expected(&server.get(Resource::POD_DISRUPTION_BUDGETS, "default", "b").unwrap())
     })
     .await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn pod_whose_refusal_by_the_scheduler_is_undone() {
-    let world = World::new();
-    let _sandbox = world.run_sandbox(0);
-    create(&world.server, Resource::PODS, pod("p"));
-    let is_refused = |pod: &Object| {
+async fn unschedulable_pod_with_reverted_condition() {
+    let test = TestServer::new();
+    let _sandbox = test.run_sandbox(0);
+    create(&test.server, Resource::PODS, pod("p"));
+    let is_unschedulable = |pod: &Object| {
         pod.value().pointer("/status/conditions").and_then(Value::as_array).is_some_and(|all| !all.is_empty())
     };
-    let writer = react(&world.server, Resource::PODS, move |server, event| {
-        if let Some(pod) = event.object().filter(|pod| is_refused(pod)) {
+    let writer = react(&test.server, Resource::PODS, move |server, event| {
+        if let Some(pod) = event.object().filter(|pod| is_unschedulable(pod)) {
             patch(server, pod, Some(Subresource::Status), json!({ "status": { "conditions": null } }));
         }
     });
-    fight(&world, writer, move |server| is_refused(&server.get(Resource::PODS, "default", "p").unwrap()))
-        .await;
+    check_settles_after_conflict(&test, writer, move |server| {
+        is_unschedulable(&server.get(Resource::PODS, "default", "p").unwrap())
+    })
+    .await;
 }
 
-/// Writes a ConfigMap again and again, with a yield in between.
+/// Writes a ConfigMap and a pod continuously, with a yield after each pair of writes.
 fn flood(server: &Arc<ApiServer>) -> JoinHandle<()> {
     let server = Arc::clone(server);
     tokio::spawn(async move {
@@ -138,16 +146,16 @@ fn flood(server: &Arc<ApiServer>) -> JoinHandle<()> {
 }
 
 #[tokio::test]
-async fn timers_run_while_objects_change_without_end() {
-    let world = World::in_real_time();
-    let _sandbox = world.run_sandbox(1);
-    let server = &world.server;
+async fn timers_run_while_objects_change_continuously() {
+    let test = TestServer::in_real_time();
+    let _sandbox = test.run_sandbox(1);
+    let server = &test.server;
     let named = json!({ "metadata": { "name": "team" } });
     server.create(Resource::NAMESPACES, "", named, &WriteOptions::default()).unwrap();
     create(server, Resource::PODS, pod("p"));
     server.delete(Resource::NAMESPACES, "", "team", &DeleteOptions::default()).unwrap();
     let flood = flood(server);
-    // The probe ends the test if this takes for ever.
+    // The readiness probe ends the test if the server hangs.
     loop {
         let pod = server.get(Resource::PODS, "default", "p").unwrap();
         let is_running = pod.value().pointer("/status/phase") == Some(&json!("Running"));
@@ -159,7 +167,7 @@ async fn timers_run_while_objects_change_without_end() {
     flood.abort();
 }
 
-/// Yields until `is_done`, and returns the most writes that there were between two yields.
+/// Yields until `is_done` returns `true`. Returns the maximum number of writes between two yields.
 async fn writes_between_yields(server: &ApiServer, is_done: impl Fn(&ApiServer) -> bool) -> u64 {
     let (mut most, mut last) = (0, server.revision());
     while !is_done(server) {
@@ -170,19 +178,19 @@ async fn writes_between_yields(server: &ApiServer, is_done: impl Fn(&ApiServer) 
     most
 }
 
-/// The most writes that all stand-ins together may do before others run.
-const AT_A_TIME: u64 = 3000;
+/// Maximum number of writes that all components together may do between two yields.
+const MAX_WRITES: u64 = 3000;
 
 #[tokio::test]
-async fn many_objects_are_dealt_with_in_steps() {
-    let world = World::in_real_time();
-    let _sandbox = world.run_sandbox(1);
-    let server = &world.server;
+async fn many_objects_are_processed_in_steps() {
+    let test = TestServer::in_real_time();
+    let _sandbox = test.run_sandbox(1);
+    let server = &test.server;
     let options = WriteOptions::default();
     let named = |name: String| json!({ "metadata": { "name": name } });
     server.create(Resource::NAMESPACES, "", named("team".to_owned()), &options).unwrap();
     let owner = |name: &str| create(server, Resource::SECRETS, named(name.to_owned()));
-    let owners = [owner("orphaning"), owner("waiting"), owner("going")];
+    let owners = [owner("orphaning"), owner("waiting"), owner("background")];
     for number in 0..MANY {
         tokio::task::yield_now().await;
         create(server, Resource::PODS, pod(&format!("p{number}")));
@@ -206,7 +214,7 @@ async fn many_objects_are_dealt_with_in_steps() {
         let last = format!("p{}", MANY - 1);
         server.get(Resource::NAMESPACES, "", "team").is_err()
             && owners.iter().all(|owner| server.by_uid(owner.uid()).is_none())
-            && server.get(Resource::CONFIG_MAPS, "default", &format!("going-{}", MANY - 1)).is_err()
+            && server.get(Resource::CONFIG_MAPS, "default", &format!("background-{}", MANY - 1)).is_err()
             && server
                 .get(Resource::PODS, "default", &last)
                 .unwrap()
@@ -215,5 +223,5 @@ async fn many_objects_are_dealt_with_in_steps() {
                 .is_some()
     };
     let most = writes_between_yields(server, is_done).await;
-    assert!(most <= AT_A_TIME, "{most} writes");
+    assert!(most <= MAX_WRITES, "{most} writes");
 }

@@ -1,0 +1,89 @@
+//! The demo scenario in simulated time, in one process and without sockets.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use kcm_client::RateLimit;
+use kcm_controller_manager::{Controllers, ManagerConfig, Selection};
+use kcm_sandbox::demo::{self, DemoOutput, Frame};
+use tracing::{Event, Level, Subscriber};
+use tracing_subscriber::{Layer, layer::Context, layer::SubscriberExt as _};
+
+use crate::test_server::TestServer;
+
+struct SilentOutput;
+
+impl DemoOutput for SilentOutput {
+    fn step(&mut self, title: &str) {
+        if std::env::var_os("SHOW").is_some() {
+            println!("== {title}");
+        }
+    }
+
+    fn frame(&mut self, frame: &Frame) {
+        if std::env::var_os("SHOW").is_some() {
+            println!("{}", frame.line());
+        }
+    }
+
+    fn frame_interval(&self) -> Duration {
+        Duration::from_millis(10)
+    }
+}
+
+/// Counts warnings and errors in the log.
+struct WarningCounter(Arc<AtomicUsize>);
+
+impl<S: Subscriber> Layer<S> for WarningCounter {
+    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+        if *event.metadata().level() <= Level::WARN {
+            println!("{event:?}");
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+fn start_controllers(test: &TestServer) -> Controllers {
+    let config = ManagerConfig {
+        controllers: Selection::all(),
+        rate_limit: RateLimit::UNLIMITED,
+        ..ManagerConfig::default()
+    };
+    Controllers::in_process(&config, test.server.service(), &test.clock, &test.random)
+}
+
+#[tokio::test(start_paused = true)]
+async fn demo_completes_within_bounds_and_without_warnings() {
+    let warnings = Arc::new(AtomicUsize::new(0));
+    let log = tracing_subscriber::registry().with(WarningCounter(Arc::clone(&warnings)));
+    let _guard = tracing::subscriber::set_default(log);
+    // Only the controllers create these objects, so an existing name is one that they created before.
+    let conflicts = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&conflicts);
+    let test = TestServer::with(kcm_apiserver::Config {
+        audit: Some(Arc::new(move |event: &kcm_apiserver::AuditEvent| {
+            if event.code == 409 && event.verb == "create" {
+                println!("{event:?}");
+                counted.fetch_add(1, Ordering::Relaxed);
+            }
+        })),
+        ..kcm_apiserver::Config::default()
+    });
+    let _sandbox = test.run_sandbox(2);
+    let controllers = start_controllers(&test);
+
+    let summary = demo::run(test.server, test.clock, &mut SilentOutput).await.unwrap();
+    println!("{summary}");
+    assert_eq!((summary.stats.above_max, summary.stats.below_min), (0, 0), "{summary}");
+    // Each rollout creates one set of pods: 6, 6, 3 that never start, and the remainder of the last two.
+    let pods = summary.stats.pods_created;
+    assert!(pods <= 6 + 6 + 3 + 2 + 6 + 9, "{pods} pods were created");
+    assert_eq!(conflicts.load(Ordering::Relaxed), 0, "an object was created twice");
+    assert_eq!(warnings.load(Ordering::Relaxed), 0, "warnings or errors were logged");
+    controllers.stop().await.unwrap();
+}
