@@ -1,4 +1,4 @@
-//! From the words of a command line to something to do.
+//! Parsing of the command line.
 
 use std::{ffi::OsString, fmt};
 
@@ -10,66 +10,66 @@ use thiserror::Error;
 use crate::{
     KUBERNETES_VERSION, ManagerConfig, VERSION,
     config::{self, Diagnostics, OptionsError},
-    feature_gates::FeatureGates,
+    feature_gates::{self, FeatureGates},
     flags::{self, FlagError, Flags, Value},
     logging::{FLAG_TARGET, LoggingOptions},
+    selection,
     version::BINARY,
 };
 
-/// What a command line asks for.
+/// Parsed command line.
 #[derive(Debug)]
 pub enum Command {
-    /// To print this and be done.
+    /// Print the text and exit.
     Print(String),
-    /// To run.
+    /// Run the manager.
     Run(Box<Options>),
 }
 
-/// How to run.
+/// Options of the manager process.
+///
+/// Upstream counterpart: `KubeControllerManagerOptions`.
 #[derive(Debug)]
 pub struct Options {
-    /// Where the API server is.
+    /// API server.
     pub server: Server,
-    /// What to do there.
+    /// Configuration of the controllers and of leader election.
     pub manager: ManagerConfig,
-    /// Where and how to serve health, metrics and the rest.
+    /// Options of the secure port.
     pub serving: ServingOptions,
-    /// Who those are that ask there.
+    /// Authentication of requests to the secure port.
     pub authentication: AuthenticationOptions,
-    /// What they may.
+    /// Authorization of requests to the secure port.
     pub authorization: AuthorizationOptions,
-    /// Which metrics are shown.
+    /// Options of exported metrics.
     pub metrics: MetricsOptions,
-    /// What is logged, and how.
+    /// Options of log lines.
     pub logging: LoggingOptions,
-    /// Which features are on.
+    /// Feature gates.
     pub features: FeatureGates,
-    /// Whether `/debug/pprof/` and `/debug/flags/v` are served.
+    /// If `true`, `/debug/pprof/` and `/debug/flags/v` are served.
     pub profiling: bool,
-    /// Whether waiting for locks is profiled, too.
+    /// `--contention-profiling`. Has no effect.
     pub contention_profiling: bool,
-    /// Whether each controller acts as its own service account.
+    /// If `true`, each controller uses its own service account.
     pub service_account_credentials: bool,
-    /// The flags given that only controllers use that are not built in.
+    /// Flags that were set and are only used by controllers that are not part of this binary.
     pub ignored: Vec<&'static str>,
-    /// What else whoever gave the flags should know, a line each.
+    /// Warnings about flags, one line each.
     pub warnings: Vec<String>,
-    /// The flags that led here.
+    /// All flags with their values.
     pub flags: Flags,
 }
 
 impl Options {
-    /// Logs each flag with its value, as upstream does, and what of them has no effect.
+    /// Logs each flag with its value, as upstream, and the warnings.
     pub fn log_flags(&self) {
         for (name, value) in self.flags.flagz() {
             tracing::info!(target: FLAG_TARGET, "FLAG: --{name}={value:?}");
         }
         if !self.ignored.is_empty() {
             let flags = self.ignored.join(",");
-            tracing::warn!(
-                flags,
-                "Flags have no effect, for only controllers use them that are not built in"
-            );
+            tracing::warn!(flags, "Ignoring flags of controllers that are not part of this binary");
         }
         for warning in &self.warnings {
             tracing::warn!("{warning}");
@@ -77,33 +77,33 @@ impl Options {
     }
 }
 
-/// A command line that asks for nothing sensible. One line, as all errors of this crate.
+/// Invalid command line. The message is one line.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum CommandError {
-    /// A word is no flag, or no value.
+    /// An argument or the value of a flag is invalid.
     #[error(transparent)]
     Flag(#[from] FlagError),
-    /// The flags do not add up.
+    /// The values of flags contradict each other or are not supported.
     #[error(transparent)]
     Config(#[from] OptionsError),
 }
 
 impl Command {
-    /// Understands the words of a command line, without the program's name.
+    /// Parses the arguments of the program, without its name.
     ///
     /// # Errors
     ///
-    /// When they make no sense: the first word that is none; else all that is wrong with features; else with logging;
-    /// else with all the rest. So does upstream.
-    pub fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Self, CommandError> {
-        let flags = Flags::parse(words)?;
+    /// As upstream: the first invalid argument; or else all invalid feature gates and versions; or else all invalid
+    /// logging options; or else all other invalid options.
+    pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Self, CommandError> {
+        let flags = Flags::parse(arguments)?;
         if flags.bool("help") {
-            return Ok(Self::Print(flags::help()));
+            return Ok(Self::Print(help()));
         }
         flags.no_arguments()?;
         let mut diagnostics = Diagnostics::default();
-        for (name, why) in flags.deprecated() {
-            diagnostics.warning(format!("--{name} is deprecated: {why}"));
+        for (name, message) in flags.deprecated() {
+            diagnostics.warning(format!("--{name} is deprecated: {message}"));
         }
         config::check_versions(&flags, &mut diagnostics);
         let features = features(&flags, &mut diagnostics);
@@ -111,9 +111,7 @@ impl Command {
         match flags.text("version") {
             "raw" => return Ok(Self::Print(format!("{RawVersion}\n"))),
             "true" => {
-                return Ok(Self::Print(format!(
-                    "{BINARY} {VERSION}, behaving as Kubernetes {KUBERNETES_VERSION}\n"
-                )));
+                return Ok(Self::Print(format!("{BINARY} {VERSION} (Kubernetes {KUBERNETES_VERSION})\n")));
             }
             _ => {}
         }
@@ -152,13 +150,18 @@ fn features(flags: &Flags, diagnostics: &mut Diagnostics) -> FeatureGates {
             gates.warnings().into_iter().for_each(|warning| diagnostics.warning(warning));
             gates
         }
-        Err(problems) => {
-            diagnostics.problems(problems);
+        Err(errors) => {
+            diagnostics.errors(errors);
             FeatureGates::default()
         }
     }
 }
 
+fn help() -> String {
+    flags::help(&[("controllers", selection::help()), ("feature-gates", feature_gates::help())])
+}
+
+/// Text of `--version=raw`.
 struct RawVersion;
 
 impl fmt::Display for RawVersion {

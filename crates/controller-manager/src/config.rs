@@ -1,22 +1,23 @@
-//! The configuration that flags add up to, checked.
+//! Configuration of the manager: derived from flags and validated.
 //!
-//! | what | file |
+//! | Configuration | File |
 //! |---|---|
-//! | what the controllers do, and which lease they need | here |
-//! | the versions to behave as | `config/versions.rs` |
-//! | the secure port, and who may ask there | `config/serving.rs` |
+//! | controllers and leader election | `config.rs` |
+//! | emulated version | `config/versions.rs` |
+//! | secure port, authentication and authorization | `config/serving.rs` |
 //! | metrics | `config/metrics.rs` |
 //! | logging | `config/logging.rs` |
-//! | flags of controllers that are not built in | `config/foreign.rs` |
+//! | flags of controllers that are not part of this binary | `config/foreign.rs` |
 
 use std::time::Duration;
 
 use kcm_client::{RateLimit, Server};
-use kcm_leader_election::JITTER_FACTOR;
+use kcm_leader_election::{ElectionConfigError, JITTER_FACTOR};
 use thiserror::Error;
 
 use crate::{
-    feature_gates::{ControllerFeatures, FeatureGates},
+    aggregate::aggregate,
+    feature_gates::{self, ControllerFeatures, FeatureGates},
     flags::Flags,
     selection::Selection,
 };
@@ -33,45 +34,47 @@ pub(crate) use metrics::metrics;
 pub(crate) use serving::{authentication, authorization, serving};
 pub(crate) use versions::check as check_versions;
 
-/// What a manager does. The defaults are upstream's (US-1.5).
+/// Configuration of the manager. The defaults are upstream's (US-1.5).
+///
+/// Upstream counterpart: `KubeControllerManagerConfiguration`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ManagerConfig {
-    /// Which controllers run.
+    /// Controllers to run.
     pub controllers: Selection,
-    /// How many Deployments are worked on at once.
+    /// Number of Deployments that are synced concurrently.
     pub concurrent_deployment_syncs: usize,
-    /// How many ReplicaSets are worked on at once.
+    /// Number of ReplicaSets that are synced concurrently.
     pub concurrent_replica_set_syncs: usize,
-    /// How many ReplicationControllers are worked on at once.
+    /// Number of ReplicationControllers that are synced concurrently.
     pub concurrent_replication_controller_syncs: usize,
-    /// How often each controller may ask the API server.
+    /// Rate limit of each controller's requests to the API server.
     pub rate_limit: RateLimit,
-    /// After how long each object is looked at again; up to twice that, drawn at random. Zero: never.
+    /// Minimum resync period. Each informer uses a random period of up to twice this time. Zero disables resyncs.
     pub min_resync_period: Duration,
-    /// How long each controller waits before it starts; likewise.
+    /// Minimum delay before a controller is started; up to twice this time, chosen at random.
     pub controller_start_interval: Duration,
-    /// How long controllers may take to stop. Zero: for ever.
+    /// Time for controllers to stop. Zero means no limit.
     pub controller_shutdown_timeout: Duration,
     /// Feature gates that change the controllers.
     pub features: ControllerFeatures,
-    /// The lease to run under. `None`: there is no election, and no other manager may run the same controllers.
+    /// Leader election. `None` disables it; then no other manager may run the same controllers.
     ///
-    /// The default for whoever embeds a manager; a command line that does not say `--leader-elect=false` elects.
+    /// Disabled by default. The command line enables it unless it contains `--leader-elect=false`.
     pub leader_election: Option<LeaderElectionSettings>,
 }
 
-/// Which lease to hold while the controllers run, and how: `--leader-elect-*`. The defaults are upstream's (US-1.5).
+/// Settings of leader election (`--leader-elect-*`). The defaults are upstream's (US-1.5).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeaderElectionSettings {
-    /// How long others wait after they last saw the leader renew.
+    /// Time that a standby waits after the last observed renewal.
     pub lease_duration: Duration,
-    /// How long a leader tries to renew before it gives up.
+    /// Time within which the leader must renew the lease.
     pub renew_deadline: Duration,
-    /// How long to wait between two tries.
+    /// Time between attempts to acquire or renew the lease.
     pub retry_period: Duration,
-    /// The Lease's name.
+    /// Name of the Lease.
     pub resource_name: String,
-    /// The Lease's namespace.
+    /// Namespace of the Lease.
     pub resource_namespace: String,
     /// If `true`, the Lease is released when the manager stops.
     pub release_on_cancel: bool,
@@ -85,8 +88,8 @@ impl Default for LeaderElectionSettings {
             retry_period: Duration::from_secs(2),
             resource_name: "kube-controller-manager".to_owned(),
             resource_namespace: "kube-system".to_owned(),
-            // DEVIATION: upstream's default is the gate `ControllerManagerReleaseLeaderElectionLockOnExit`, which is
-            // off in v1.36: the next leader waits until the lease has expired.
+            // DEVIATION: upstream follows the gate `ControllerManagerReleaseLeaderElectionLockOnExit`, which is disabled
+            // by default: the next leader waits until the lease has expired.
             release_on_cancel: true,
         }
     }
@@ -109,43 +112,32 @@ impl Default for ManagerConfig {
     }
 }
 
-/// Flags that do not add up: all that is wrong with them, in upstream's words where upstream has any.
+/// Invalid options. The messages are upstream's where upstream rejects the same options.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("{}", in_one_line(.0))]
+#[error("{}", aggregate(.0))]
 pub struct OptionsError(Vec<String>);
 
 impl OptionsError {
-    /// What is wrong, one by one.
-    pub fn problems(&self) -> &[String] {
+    /// One message for each invalid option.
+    pub fn errors(&self) -> &[String] {
         &self.0
     }
 }
 
-/// As upstream joins errors: each once.
-pub(crate) fn in_one_line(problems: &[String]) -> String {
-    let mut each: Vec<&str> = Vec::new();
-    for problem in problems {
-        if !each.contains(&problem.as_str()) {
-            each.push(problem);
-        }
-    }
-    if let [one] = each[..] { one.to_owned() } else { format!("[{}]", each.join(", ")) }
-}
-
-/// What has been found wrong so far, and what whoever gave the flags should know.
+/// Errors and warnings about options.
 #[derive(Debug, Default)]
 pub(crate) struct Diagnostics {
-    problems: Vec<String>,
+    errors: Vec<String>,
     pub(crate) warnings: Vec<String>,
 }
 
 impl Diagnostics {
-    pub(crate) fn problem(&mut self, text: impl Into<String>) {
-        self.problems.push(text.into());
+    pub(crate) fn error(&mut self, text: impl Into<String>) {
+        self.errors.push(text.into());
     }
 
-    pub(crate) fn problems(&mut self, texts: impl IntoIterator<Item = String>) {
-        self.problems.extend(texts);
+    pub(crate) fn errors(&mut self, texts: impl IntoIterator<Item = String>) {
+        self.errors.extend(texts);
     }
 
     pub(crate) fn warning(&mut self, text: impl Into<String>) {
@@ -158,16 +150,16 @@ impl Diagnostics {
     ///
     /// All errors so far.
     pub(crate) fn into_result(self) -> Result<Self, OptionsError> {
-        if self.problems.is_empty() { Ok(self) } else { Err(OptionsError(self.problems)) }
+        if self.errors.is_empty() { Ok(self) } else { Err(OptionsError(self.errors)) }
     }
 
-    /// The time that a flag names.
+    /// Value of a duration flag. A negative value is an error.
     ///
-    /// DEVIATION: upstream takes times below zero, and means nothing by them.
-    pub(crate) fn span(&mut self, flags: &Flags, name: &str) -> Duration {
+    /// DEVIATION: upstream accepts negative durations.
+    pub(crate) fn duration(&mut self, flags: &Flags, name: &str) -> Duration {
         let duration = flags.duration(name);
-        duration.span().unwrap_or_else(|| {
-            self.problem(format!("--{name} must not be negative, got {duration}"));
+        duration.to_std().unwrap_or_else(|| {
+            self.error(format!("--{name} must not be negative, got {duration}"));
             Duration::ZERO
         })
     }
@@ -177,24 +169,24 @@ impl ManagerConfig {
     pub(crate) fn from_flags(flags: &Flags, gates: &FeatureGates, diagnostics: &mut Diagnostics) -> Self {
         let leader_election = leader_election(flags, gates, diagnostics);
         let controllers = Selection::new(flags.list("controllers")).unwrap_or_else(|unknown| {
-            diagnostics.problems(unknown.0);
+            diagnostics.errors(unknown.0);
             Selection::default()
         });
-        let not_built_in = controllers.not_built_in();
-        if !not_built_in.is_empty() {
+        let unavailable = controllers.unavailable();
+        if !unavailable.is_empty() {
             diagnostics.warning(format!(
-                "--controllers asks for controllers that are not built in: {}",
-                not_built_in.join(", ")
+                "--controllers selects controllers that are not part of this binary: {}",
+                unavailable.join(", ")
             ));
         }
         if flags.bool("enable-leader-migration") {
             diagnostics
-                .warning("--enable-leader-migration has no effect: no controller that migrates is built in");
+                .warning("--enable-leader-migration has no effect: no controller of this binary supports it");
         }
         if flags.is_given("kube-api-content-type")
             && flags.text("kube-api-content-type") != "application/json"
         {
-            diagnostics.warning("--kube-api-content-type has no effect: requests are written in JSON");
+            diagnostics.warning("--kube-api-content-type has no effect: requests are encoded as JSON");
         }
         Self {
             controllers,
@@ -202,16 +194,16 @@ impl ManagerConfig {
             concurrent_replica_set_syncs: workers(flags, "concurrent-replicaset-syncs", diagnostics),
             concurrent_replication_controller_syncs: workers(flags, "concurrent-rc-syncs", diagnostics),
             rate_limit: rate_limit(flags, diagnostics),
-            min_resync_period: diagnostics.span(flags, "min-resync-period"),
-            controller_start_interval: diagnostics.span(flags, "controller-start-interval"),
-            controller_shutdown_timeout: diagnostics.span(flags, "controller-shutdown-timeout"),
+            min_resync_period: diagnostics.duration(flags, "min-resync-period"),
+            controller_start_interval: diagnostics.duration(flags, "controller-start-interval"),
+            controller_shutdown_timeout: diagnostics.duration(flags, "controller-shutdown-timeout"),
             features: ControllerFeatures::from(gates),
             leader_election,
         }
     }
 }
 
-/// Where the API server is.
+/// API server that the flags select.
 pub(crate) fn server(flags: &Flags) -> Server {
     let (kubeconfig, master) = (flags.text("kubeconfig"), flags.text("master"));
     match (kubeconfig.is_empty(), master.is_empty()) {
@@ -223,69 +215,68 @@ pub(crate) fn server(flags: &Flags) -> Server {
     }
 }
 
-/// `None` if there is to be no election; then nothing of it is looked at, as upstream.
+/// Settings of leader election. If it is disabled, its flags are not validated, as upstream.
 fn leader_election(
     flags: &Flags,
     gates: &FeatureGates,
     diagnostics: &mut Diagnostics,
 ) -> Option<LeaderElectionSettings> {
-    use kcm_leader_election::ElectionConfigError as Wrong;
     if !flags.bool("leader-elect") {
         return None;
     }
     if flags.text("leader-elect-resource-lock") != "leases" {
-        diagnostics.problem("resourceLock value must be \"leases\"");
+        diagnostics.error("resourceLock value must be \"leases\"");
     }
     let lease = flags.duration("leader-elect-lease-duration").nanos();
     let renew = flags.duration("leader-elect-renew-deadline").nanos();
     let retry = flags.duration("leader-elect-retry-period").nanos();
-    // What client-go says, in its order, when it is too late to say it well.
+    // The checks of client-go's `NewLeaderElector`, in its order.
     if lease <= renew {
-        diagnostics.problem(Wrong::LeaseNotAboveDeadline.to_string());
+        diagnostics.error(ElectionConfigError::LeaseNotAboveDeadline.to_string());
     } else if renew as f64 <= retry as f64 * JITTER_FACTOR {
-        diagnostics.problem(Wrong::DeadlineNotAboveRetry.to_string());
+        diagnostics.error(ElectionConfigError::DeadlineNotAboveRetry.to_string());
     } else if lease < 1_000_000_000 {
-        diagnostics.problem(Wrong::LeaseUnderOneSecond.to_string());
+        diagnostics.error(ElectionConfigError::LeaseUnderOneSecond.to_string());
     } else if retry < 1 {
-        diagnostics.problem(Wrong::NoRetryPeriod.to_string());
+        diagnostics.error(ElectionConfigError::NoRetryPeriod.to_string());
     }
     for name in ["leader-elect-resource-name", "leader-elect-resource-namespace"] {
         if flags.text(name).is_empty() {
-            diagnostics.problem(format!("--{name} must not be empty"));
+            diagnostics.error(format!("--{name} must not be empty"));
         }
     }
-    let span = |name| flags.duration(name).span().unwrap_or_default();
+    let duration = |name| flags.duration(name).to_std().unwrap_or_default();
     Some(LeaderElectionSettings {
-        lease_duration: span("leader-elect-lease-duration"),
-        renew_deadline: span("leader-elect-renew-deadline"),
-        retry_period: span("leader-elect-retry-period"),
+        lease_duration: duration("leader-elect-lease-duration"),
+        renew_deadline: duration("leader-elect-renew-deadline"),
+        retry_period: duration("leader-elect-retry-period"),
         resource_name: flags.text("leader-elect-resource-name").to_owned(),
         resource_namespace: flags.text("leader-elect-resource-namespace").to_owned(),
         release_on_cancel: gates
-            .setting("ControllerManagerReleaseLeaderElectionLockOnExit")
+            .setting(feature_gates::RELEASE_ON_EXIT)
             .unwrap_or(LeaderElectionSettings::default().release_on_cancel),
     })
 }
 
-/// A controller without workers would do nothing, and look well.
+/// Number of workers of a controller, at least 1.
 ///
-/// DEVIATION: upstream starts it.
+/// DEVIATION: upstream starts a controller without workers, which does nothing.
 fn workers(flags: &Flags, name: &str, diagnostics: &mut Diagnostics) -> usize {
     let value = flags.int(name);
     usize::try_from(value).ok().filter(|workers| *workers > 0).unwrap_or_else(|| {
-        diagnostics.problem(format!("{name} must be greater than 0, but got {value}"));
+        diagnostics.error(format!("{name} must be greater than 0, but got {value}"));
         1
     })
 }
 
-/// client-go's rules: no rate means its own default, a negative one means no limit.
+/// Rate limit by client-go's rules: zero selects client-go's defaults, a negative rate means no limit.
 fn rate_limit(flags: &Flags, diagnostics: &mut Diagnostics) -> RateLimit {
     const CLIENT_GO_QPS: f64 = 5.0;
     const CLIENT_GO_BURST: u32 = 10;
     let (qps, burst) = (flags.float("kube-api-qps"), flags.int("kube-api-burst"));
     if qps.is_nan() {
-        // DEVIATION: upstream takes it for a rate.
-        diagnostics.problem("--kube-api-qps must be a number");
+        // DEVIATION: upstream accepts it.
+        diagnostics.error("--kube-api-qps must be a number");
         return RateLimit::DEFAULT;
     }
     if qps < 0.0 || qps.is_infinite() {
@@ -294,7 +285,7 @@ fn rate_limit(flags: &Flags, diagnostics: &mut Diagnostics) -> RateLimit {
     match u32::try_from(burst).unwrap_or_default() {
         0 if qps == 0.0 => RateLimit { qps: CLIENT_GO_QPS, burst: CLIENT_GO_BURST },
         0 => {
-            diagnostics.problem(
+            diagnostics.error(
                 "burst is required to be greater than 0 when RateLimiter is not set and QPS is set to greater than 0",
             );
             RateLimit::DEFAULT

@@ -1,4 +1,4 @@
-//! Starting controllers, watching over them, and stopping them.
+//! Start, supervision and shutdown of controllers.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -19,25 +19,25 @@ use crate::{
     user_agent,
 };
 
-/// How long the last events may take to be written. They must not hold up who leads next.
-const LAST_EVENTS: Duration = Duration::from_secs(2);
+/// Time to write queued events at shutdown. The next leader waits for it.
+const EVENT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How long writes may take that are under way when the time for stopping is over, where there is an election.
-const LAST_WRITES: Duration = Duration::from_secs(2);
+/// Time for writes in progress when the shutdown timeout expires. Only with leader election.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How often it is said that controllers have not stopped yet, when they may take for ever.
-const STILL_WAITING: Duration = Duration::from_secs(5);
+/// Time between log lines about running controllers if there is no shutdown timeout.
+const LOG_INTERVAL: Duration = Duration::from_secs(5);
 
-/// What can become of running controllers.
+/// Failure of a running controller or informer.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ControllerError {
-    /// One has panicked; what it was about to do is lost.
-    #[error("{0} has panicked")]
+    /// The task panicked.
+    #[error("{0} panicked")]
     Panicked(&'static str),
-    /// One has ended without being asked to.
-    #[error("{0} has ended by itself")]
+    /// The task returned before shutdown.
+    #[error("{0} stopped unexpectedly")]
     Ended(&'static str),
-    /// They did not stop in time. Upstream's words, with the names.
+    /// These controllers did not stop in time. Upstream's message, with the names.
     #[error("controller shutdown timeout reached: {} did not stop", .0.join(", "))]
     ShutdownTimeout(Vec<&'static str>),
 }
@@ -51,12 +51,9 @@ impl From<Ended> for ControllerError {
     }
 }
 
-/// Controllers that are wanted and do not run yet, with the caches that they will need: those are kept up to date.
+/// Standby of a leader: its informers run, its controllers do not. It reads and never writes.
 ///
-/// What a standby is, in a word: it reads everything and writes nothing. Once it [leads](Self::lead), its controllers
-/// start at once.
-///
-/// DEVIATION: upstream's standby knows nothing, and reads everything when it becomes leader.
+/// DEVIATION: upstream's standby has no informers and lists all objects when it becomes the leader.
 pub struct Standby {
     context: Context,
     constructors: Vec<(&'static str, Constructor)>,
@@ -66,11 +63,11 @@ pub struct Standby {
 }
 
 impl Standby {
-    /// Runs the informers of the controllers that `config` names.
+    /// Starts the informers of the controllers that `config` selects.
     ///
     /// # Panics
     ///
-    /// Outside a tokio runtime.
+    /// Outside of a Tokio runtime.
     pub fn start(config: &ManagerConfig, dependencies: Dependencies) -> Self {
         let mut this = Self::idle(config, dependencies);
         this.run_idle_informers();
@@ -92,7 +89,7 @@ impl Standby {
         }
     }
 
-    /// Waits until a cache fails, which none should. For ever, if all goes well.
+    /// Waits until an informer panics or stops.
     ///
     /// # Cancel safety
     ///
@@ -104,31 +101,31 @@ impl Standby {
         }
     }
 
-    /// Runs the controllers once each cache is at a version at or after the time of the call.
+    /// Refreshes the caches, then starts the controllers.
     ///
-    /// Call it after the election is won: the caches then hold every write of the leader before. Until the API server
-    /// has answered for each cache, the controllers wait.
+    /// After the election is won, refreshed caches contain every write of the previous leader. The controllers start
+    /// when the API server has responded for each cache.
     ///
     /// # Errors
     ///
-    /// If an informer has failed.
+    /// If an informer has panicked or stopped.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future ends everything where it is.
+    /// Dropping the future stops the informers.
     pub async fn lead(mut self) -> Result<Controllers, ControllerError> {
         let clock = self.context.clock();
         let started = clock.monotonic();
         self.informers.refresh_caches().await?;
         let duration = clock.monotonic().saturating_sub(started);
-        tracing::info!(?duration, "Caches are synced after the election");
+        tracing::info!(?duration, "Caches are synced");
         Ok(self.run())
     }
 
     fn run(mut self) -> Controllers {
         for descriptor in CONTROLLERS {
             if !self.context.config().controllers.includes(descriptor) {
-                // Upstream's words, and upstream's level.
+                // Upstream's message and level.
                 tracing::info!(controller = descriptor.name, "Warning: controller is disabled");
             }
         }
@@ -145,7 +142,7 @@ impl Standby {
             stop: CancellationToken::new(),
             clock,
             clients: context.clients(),
-            time_out: context.config().controller_shutdown_timeout,
+            timeout: context.config().controller_shutdown_timeout,
             broadcasters: context.into_broadcasters(),
         };
         for (name, runner) in constructed {
@@ -161,9 +158,9 @@ impl fmt::Debug for Standby {
     }
 }
 
-/// Running controllers, with the informers and event writers that they share.
+/// Running controllers with their informers and event broadcasters.
 ///
-/// Dropping it ends them where they are; [`stop`](Self::stop) lets them finish what they are at.
+/// Dropping it aborts all tasks; [`stop`](Self::stop) lets syncs in progress finish.
 ///
 /// Upstream counterpart: `RunControllers`.
 pub struct Controllers {
@@ -173,19 +170,18 @@ pub struct Controllers {
     stop: CancellationToken,
     clock: Arc<dyn Clock>,
     clients: ClientFactory,
-    time_out: Duration,
+    timeout: Duration,
 }
 
 impl Controllers {
-    /// Puts together the controllers that `config` names, and runs them.
+    /// Starts the controllers that `config` selects, without leader election. No other process may run the same
+    /// controllers; see [`Standby`] otherwise.
     ///
-    /// They begin once their caches are filled from the API server that `clients` lead to; until then, and whenever
-    /// it cannot be reached, they wait. There is no election: nobody else may run the same controllers. With one, a
-    /// [`Standby`] leads.
+    /// Workers start when the caches have synced. Requests are retried while the API server is unreachable.
     ///
     /// # Panics
     ///
-    /// Outside a tokio runtime.
+    /// Outside of a Tokio runtime.
     pub fn start(
         config: &ManagerConfig,
         clients: &ClientFactory,
@@ -199,17 +195,17 @@ impl Controllers {
     ///
     /// # Panics
     ///
-    /// Outside a tokio runtime.
+    /// Outside of a Tokio runtime.
     pub fn start_in(config: &ManagerConfig, dependencies: Dependencies) -> Self {
-        // All are put together before the informers run: a handler that joins late is told everything in one go.
+        // Controllers are constructed before the informers run, so that no handler is added to a filled store.
         Standby::idle(config, dependencies).run()
     }
 
-    /// As [`start`](Self::start), on an API server in this process, such as the embedded one's service.
+    /// As [`start`](Self::start), with an API server in this process, such as the embedded one's service.
     ///
     /// # Panics
     ///
-    /// Outside a tokio runtime.
+    /// Outside of a Tokio runtime.
     pub fn in_process(
         config: &ManagerConfig,
         server: impl InProcessServer,
@@ -220,7 +216,7 @@ impl Controllers {
         Self::start(config, &server.clients(options), clock, random)
     }
 
-    /// Those that run, in order of names.
+    /// Names of the running controllers, sorted.
     pub fn names(&self) -> Vec<&'static str> {
         self.running.names()
     }
@@ -234,7 +230,7 @@ impl Controllers {
         });
     }
 
-    /// Waits until one of them fails, which none should. For ever, if all goes well.
+    /// Waits until a controller or informer panics or stops.
     ///
     /// # Cancel safety
     ///
@@ -244,51 +240,50 @@ impl Controllers {
             biased;
             Some(ended) = self.running.next() => ended,
             Some(ended) = self.informers.next_ended() => ended,
-            // There are none.
             else => return std::future::pending().await,
         };
         ended.into()
     }
 
-    /// Lets the controllers finish what they are at; then the informers stop and the last events are written.
+    /// Waits for syncs in progress, stops the informers and writes the queued events.
     ///
     /// # Errors
     ///
-    /// When one has not stopped in time, or has panicked on the way.
+    /// If a controller does not stop in time, or a task panicked.
     pub async fn stop(mut self) -> Result<(), ControllerError> {
         self.stop.cancel();
         let outcome = self.stopped().await;
         let panicked = self.informers.stop().await;
         if !matches!(outcome, Err(ControllerError::ShutdownTimeout(_))) {
-            self.write_last_events().await;
+            self.write_queued_events().await;
         }
-        outcome.and_then(|()| none_of(&panicked))
+        outcome.and_then(|()| first_panic(&panicked))
     }
 
-    async fn write_last_events(&self) {
-        let all = self.broadcasters.iter().map(|broadcaster| broadcaster.shutdown(LAST_EVENTS + LAST_WRITES));
-        let all = join_all(all);
-        let no_longer = async {
-            self.clock.sleep(LAST_EVENTS).await;
-            self.clients.stop_writing(LAST_WRITES).await;
+    async fn write_queued_events(&self) {
+        let shutdowns =
+            self.broadcasters.iter().map(|broadcaster| broadcaster.shutdown(EVENT_TIMEOUT + WRITE_TIMEOUT));
+        let shutdowns = join_all(shutdowns);
+        let timeout = async {
+            self.clock.sleep(EVENT_TIMEOUT).await;
+            self.clients.stop_writing(WRITE_TIMEOUT).await;
         };
         tokio::select! {
             biased;
-            _ = all => {}
-            () = no_longer => {}
+            _ = shutdowns => {}
+            () = timeout => {}
         }
     }
 
     async fn stopped(&mut self) -> Result<(), ControllerError> {
-        let deadline =
-            (!self.time_out.is_zero()).then(|| self.clock.monotonic().saturating_add(self.time_out));
-        let pause = if deadline.is_some() { self.time_out / 3 } else { STILL_WAITING };
+        let deadline = (!self.timeout.is_zero()).then(|| self.clock.monotonic().saturating_add(self.timeout));
+        let pause = if deadline.is_some() { self.timeout / 3 } else { LOG_INTERVAL };
         let mut panicked = Vec::new();
         loop {
             let left = deadline.map(|deadline| deadline.saturating_sub(self.clock.monotonic()));
             if left.is_some_and(|left| left.is_zero()) {
-                // So that it is known what has become of them.
-                self.clients.stop_writing(LAST_WRITES).await;
+                // The outcome of a write that completes is known.
+                self.clients.stop_writing(WRITE_TIMEOUT).await;
                 return Err(ControllerError::ShutdownTimeout(self.running.names()));
             }
             let pause = self.clock.sleep(left.map_or(pause, |left| left.min(pause)));
@@ -297,7 +292,7 @@ impl Controllers {
                 ended = self.running.next() => match ended {
                     Some(Ended::Returned(_)) => {}
                     Some(Ended::Panicked(name)) => panicked.push(name),
-                    None => return none_of(&panicked),
+                    None => return first_panic(&panicked),
                 },
                 () = pause => {
                     let controllers = self.running.names().join(",");
@@ -308,7 +303,7 @@ impl Controllers {
     }
 }
 
-fn none_of(panicked: &[&'static str]) -> Result<(), ControllerError> {
+fn first_panic(panicked: &[&'static str]) -> Result<(), ControllerError> {
     panicked.first().map_or(Ok(()), |name| Err(ControllerError::Panicked(name)))
 }
 

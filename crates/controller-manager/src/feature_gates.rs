@@ -1,25 +1,41 @@
-//! `--feature-gates`: which features are on.
+//! Feature gates: `--feature-gates`.
+//!
+//! All gates of upstream's manager are accepted. Most have no effect; see [`IMPLEMENTED`] and [`FIXED`].
 //!
 //! Upstream counterpart: `k8s.io/component-base/featuregate`.
-//!
-//! All gates of upstream's manager are known. Most of them say nothing about what is built in here; those that do
-//! are in [`BUILT`], and whoever sets one of them to something else is warned.
 
 use std::collections::BTreeMap;
 
 use crate::go_syntax::parse_bool;
 
-/// The gates, their stages and defaults.
+/// Names, stages and defaults of the gates of upstream v1.36.
 static TABLE: &str = include_str!("feature_gates/v1.36.txt");
 
-/// The one component whose gates there are.
+/// Component whose gates can be set.
 const COMPONENT: &str = "kube";
 
-/// Gates that concern this program and of which one value only is implemented, with that value.
+/// Gate that releases the lease on exit.
 ///
-/// Both values are implemented of the gates in [`ControllerFeatures`], of `ComponentFlagz`, `ComponentStatusz`,
-/// `ControllerManagerReleaseLeaderElectionLockOnExit`, `LoggingAlphaOptions` and `LoggingBetaOptions`.
-static BUILT: &[(&str, bool)] = &[
+/// DEVIATION: on by default; see [`LeaderElectionSettings::release_on_cancel`](crate::LeaderElectionSettings).
+pub(crate) const RELEASE_ON_EXIT: &str = "ControllerManagerReleaseLeaderElectionLockOnExit";
+
+/// Gates of which both values are implemented.
+static IMPLEMENTED: &[&str] = &[
+    "AllAlpha",
+    "AllBeta",
+    "ComponentFlagz",
+    "ComponentStatusz",
+    RELEASE_ON_EXIT,
+    "DeploymentReplicaSetTerminatingReplicas",
+    "LoggingAlphaOptions",
+    "LoggingBetaOptions",
+    "PodDeletionCost",
+    "StaleControllerConsistencyReplicaSet",
+    "WatchListClient",
+];
+
+/// Gates of which only one value is implemented, with that value. Setting the other value causes a warning.
+static FIXED: &[(&str, bool)] = &[
     ("ClientsPreferCBOR", false),
     ("ContextualLogging", true),
     ("CoordinatedLeaderElection", false),
@@ -64,7 +80,7 @@ impl From<&FeatureGates> for ControllerFeatures {
     }
 }
 
-/// How far a feature has come.
+/// Maturity of a feature.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
     Alpha,
@@ -74,13 +90,25 @@ enum Stage {
     Deprecated,
 }
 
+impl Stage {
+    /// Value of the `stage` label of `kubernetes_feature_enabled`.
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Alpha => "ALPHA",
+            Self::Beta => "BETA",
+            Self::Ga => "",
+            Self::Deprecated => "DEPRECATED",
+        }
+    }
+}
+
 #[derive(Debug, Clone, Copy)]
 struct Gate {
     name: &'static str,
     stage: Stage,
     default: bool,
     is_locked: bool,
-    /// Gates that must be on if this one is, separated by commas.
+    /// Gates that must be enabled if this one is, separated by commas.
     needs: &'static str,
 }
 
@@ -102,16 +130,18 @@ fn gates() -> impl Iterator<Item = Gate> {
     })
 }
 
-/// What was set.
+/// Feature gates and the values that were set.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FeatureGates {
     set: BTreeMap<&'static str, bool>,
 }
 
 impl FeatureGates {
-    /// From the flag's settings, each with the component that it was given for.
+    /// Gates with `settings`, pairs of a component and `name=value`.
     ///
-    /// The errors, several at once, are upstream's words.
+    /// # Errors
+    ///
+    /// Upstream's messages, one for each invalid setting.
     pub(crate) fn new(settings: &[(String, String)]) -> Result<Self, Vec<String>> {
         let of = |name: &str| settings.iter().any(|(component, _)| component == name);
         if of("") && of(COMPONENT) {
@@ -136,7 +166,7 @@ impl FeatureGates {
         if problems.is_empty() { Ok(this) } else { Err(problems) }
     }
 
-    /// The gates that are on although a gate that they depend on is off. Upstream's order is random.
+    /// One message for each enabled gate that depends on a disabled one. Upstream's order is random.
     fn unmet_dependencies(&self) -> Vec<String> {
         let mut problems = Vec::new();
         for gate in gates().filter(|gate| !gate.needs.is_empty() && self.value(gate)) {
@@ -152,9 +182,9 @@ impl FeatureGates {
         problems
     }
 
-    /// The value of a gate: as set, by its name or with all of its stage, or the default.
+    /// Value of a gate: as set by its name, by `AllAlpha` or `AllBeta`, or the default.
     fn value(&self, gate: &Gate) -> bool {
-        self.effect(gate).unwrap_or(gate.default)
+        self.set_value(gate).unwrap_or(gate.default)
     }
 
     fn set(&mut self, setting: &str) -> Result<(), String> {
@@ -174,31 +204,23 @@ impl FeatureGates {
         Ok(())
     }
 
-    /// Whether a feature is on. One that there is not is off.
+    /// Returns `true` if the gate called `name` exists and is enabled.
     pub fn is_enabled(&self, name: &str) -> bool {
         gates().find(|gate| gate.name == name).is_some_and(|gate| self.value(&gate))
     }
 
-    /// The value that `name` was set to by its own name.
+    /// Value that was set for `name` itself, not by `AllAlpha` or `AllBeta`.
     pub(crate) fn setting(&self, name: &str) -> Option<bool> {
         self.set.get(name).copied()
     }
 
-    /// All there are, with their stages and whether they are on: for `kubernetes_feature_enabled`.
+    /// Name, stage and value of each gate, for `kubernetes_feature_enabled`.
     pub(crate) fn all(&self) -> impl Iterator<Item = (&'static str, &'static str, bool)> {
-        gates().map(|gate| {
-            let stage = match gate.stage {
-                Stage::Alpha => "ALPHA",
-                Stage::Beta => "BETA",
-                Stage::Ga => "",
-                Stage::Deprecated => "DEPRECATED",
-            };
-            (gate.name, stage, self.value(&gate))
-        })
+        gates().map(|gate| (gate.name, gate.stage.as_str(), self.value(&gate)))
     }
 
-    /// What a gate was set to, by its name or with its stage.
-    fn effect(&self, gate: &Gate) -> Option<bool> {
+    /// Value that was set for a gate by its name, or else by `AllAlpha` or `AllBeta`.
+    fn set_value(&self, gate: &Gate) -> Option<bool> {
         let by_stage = match gate.stage {
             Stage::Alpha => self.set.get("AllAlpha"),
             Stage::Beta => self.set.get("AllBeta"),
@@ -207,17 +229,17 @@ impl FeatureGates {
         self.set.get(gate.name).or(by_stage).copied()
     }
 
-    /// What whoever set them should know.
+    /// Warnings about settings without effect, and about gates that will be removed.
     pub(crate) fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
         for gate in gates() {
-            if let Some((_, built)) = BUILT.iter().find(|(name, _)| *name == gate.name)
-                && self.effect(&gate).is_some_and(|effect| effect != *built)
+            if let Some((_, fixed)) = FIXED.iter().find(|(name, _)| *name == gate.name)
+                && self.set_value(&gate).is_some_and(|value| value != *fixed)
             {
                 let name = gate.name;
                 warnings.push(format!(
-                    "feature gate {name}={} has no effect: only {name}={built} is built in",
-                    !built
+                    "feature gate {name}={} has no effect, {name}={fixed} is always used",
+                    !fixed
                 ));
             }
             let stage = match gate.stage {
@@ -236,18 +258,15 @@ impl FeatureGates {
     }
 }
 
-/// What the help says of `--feature-gates`: those whose features are neither finished nor on their way out.
-pub(crate) fn listing() -> String {
-    let mut text = "\nThere are:".to_owned();
-    for gate in gates() {
-        let stage = match gate.stage {
-            Stage::Alpha => "ALPHA",
-            Stage::Beta => "BETA",
-            Stage::Ga | Stage::Deprecated => continue,
-        };
-        text += &format!("\n{COMPONENT}:{}=true|false ({stage} - default={})", gate.name, gate.default);
+/// Help for `--feature-gates`: the gates that have an effect.
+pub(crate) fn help() -> String {
+    let mut text = "\nOptions with an effect are:".to_owned();
+    for gate in gates().filter(|gate| IMPLEMENTED.contains(&gate.name)) {
+        let default = gate.default || gate.name == RELEASE_ON_EXIT;
+        text +=
+            &format!("\n{COMPONENT}:{}=true|false ({} - default={default})", gate.name, gate.stage.as_str());
     }
-    text.push('\n');
+    text += "\nAll other feature gates of upstream's manager are accepted and have no effect.";
     text
 }
 
@@ -264,13 +283,13 @@ mod tests {
     }
 
     #[test]
-    fn gates_have_the_defaults_of_their_stage_unless_set() {
+    fn values_are_set_by_name_or_stage_or_default() {
         let gates = parse("").unwrap();
         assert!(gates.is_enabled("LoggingBetaOptions") && !gates.is_enabled("LoggingAlphaOptions"));
         let gates = parse("kube:AllAlpha=true,kube:LoggingBetaOptions=0").unwrap();
         assert!(!gates.is_enabled("LoggingBetaOptions") && gates.is_enabled("LoggingAlphaOptions"));
         let gates = parse("AllAlpha=true,LoggingAlphaOptions=false").unwrap();
-        assert!(!gates.is_enabled("LoggingAlphaOptions"), "by its name rather than with all");
+        assert!(!gates.is_enabled("LoggingAlphaOptions"), "the gate's name takes precedence");
         assert!(!gates.is_enabled("NoSuchGate"));
     }
 
@@ -295,7 +314,7 @@ mod tests {
         }
 
         #[test]
-        fn are_switched_one_by_one_without_a_warning() {
+        fn follow_each_gate_without_a_warning() {
             let on = ControllerFeatures::default();
             let cases = [
                 (
@@ -319,17 +338,17 @@ mod tests {
         }
 
         #[test]
-        fn are_switched_together_with_all_gates_of_their_stage() {
+        fn follow_all_beta() {
             let off = features("AllBeta=false");
             assert!(!off.pod_deletion_cost && !off.deployment_replica_set_terminating_replicas);
             assert!(!off.stale_controller_consistency_replica_set && !off.watch_list_client);
-            let but_one = features("AllBeta=false,PodDeletionCost=true");
-            assert_eq!(but_one, ControllerFeatures { pod_deletion_cost: true, ..off });
+            let all_but_one = features("AllBeta=false,PodDeletionCost=true");
+            assert_eq!(all_but_one, ControllerFeatures { pod_deletion_cost: true, ..off });
         }
     }
 
     #[test]
-    fn gates_that_make_no_sense_are_refused_in_upstreams_words() {
+    fn rejects_invalid_settings_with_upstreams_messages() {
         let cases = [
             ("Foo=true", "unrecognized feature gate: Foo"),
             ("AllAlpha", "missing bool value for AllAlpha"),
@@ -371,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn gates_that_are_not_obeyed_are_told() {
+    fn warns_of_settings_without_effect() {
         let warnings = |text| parse(text).unwrap().warnings();
         assert!(warnings("").is_empty());
         assert!(
@@ -379,7 +398,7 @@ mod tests {
         );
         assert_eq!(
             warnings("ContextualLogging=false"),
-            ["feature gate ContextualLogging=false has no effect: only ContextualLogging=true is built in"]
+            ["feature gate ContextualLogging=false has no effect, ContextualLogging=true is always used"]
         );
         assert_eq!(
             warnings("LogarithmicScaleDown=true"),
@@ -389,15 +408,15 @@ mod tests {
     }
 
     #[test]
-    fn table_of_gates_is_sorted_and_holds_those_that_are_built() {
+    fn table_is_sorted_and_complete() {
         let names: Vec<_> = gates().map(|gate| gate.name).collect();
         assert!(names.len() > 200 && names.is_sorted());
-        assert!(BUILT.iter().all(|(name, _)| names.contains(name)));
+        assert!(FIXED.iter().all(|(name, _)| names.contains(name)));
         let needed: Vec<_> = gates().filter(|gate| !gate.needs.is_empty()).collect();
         assert!(
             needed.len() > 40
                 && needed.iter().flat_map(|gate| gate.needs.split(',')).all(|name| names.contains(&name))
         );
-        assert!(listing().contains("\nkube:AllAlpha=true|false (ALPHA - default=false)\n"));
+        assert!(IMPLEMENTED.iter().all(|name| names.contains(name)));
     }
 }

@@ -1,10 +1,9 @@
-//! Flags as typed.
+//! Command-line flags with pflag's syntax.
+//!
+//! No argument parser is used because pflag's syntax and messages are part of the interface: `_` for `-` in names,
+//! `-v4`, repeated flags that replace or extend a value, and booleans that take a value only after `=`.
 //!
 //! Upstream counterpart: `pflag`, and the flag sets of `cmd/kube-controller-manager/app/options`.
-//!
-//! Why no library: pflag's rules are the interface here. `_` for `-` in names, `-v4`, the last of several values,
-//! lists that add up, a boolean that takes its value only after `=`, and one line when something is wrong. They
-//! are fewer lines than translating another parser's rules and messages into them.
 
 use std::{collections::BTreeSet, ffi::OsString, net::IpAddr};
 
@@ -21,61 +20,62 @@ pub use table::{FLAGS, Flag};
 pub use value::FlagKind;
 pub(crate) use value::{CertKey, Value};
 
-/// A command line that cannot be understood.
+/// Invalid command line. The messages are pflag's.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum FlagError {
-    /// There is no such flag.
+    /// The flag does not exist.
     #[error("unknown flag: --{0}")]
     Unknown(String),
-    /// There is no flag of that letter.
+    /// The shorthand letter does not exist.
     #[error("unknown shorthand flag: {0:?} in {1}")]
     UnknownShort(char, String),
-    /// A word that begins like a flag and goes on like none.
+    /// The argument starts with a dash and is not a flag.
     #[error("bad flag syntax: {0}")]
     Syntax(String),
-    /// A flag that takes a value is the last word.
+    /// The last argument is a flag without its value.
     #[error("flag needs an argument: --{0}")]
     NeedsValue(&'static str),
-    /// The same, by its letter.
+    /// The last argument is a shorthand letter without its value.
     #[error("flag needs an argument: {0:?} in {1}")]
     ShortNeedsValue(char, String),
-    /// Words that are neither flags nor their values.
+    /// There are positional arguments.
     #[error("{BINARY:?} does not take any arguments, got [{}]", quoted(.0))]
     Arguments(Vec<String>),
-    /// A word that is not text.
+    /// The argument is not UTF-8.
     #[error("argument {0} is not valid UTF-8")]
     NotText(String),
-    /// A flag whose value makes no sense.
+    /// The value of a flag is invalid.
     #[error("invalid argument {value:?} for {flag:?} flag: {cause}")]
     Invalid {
-        /// The flag, with its dashes.
+        /// Flag with its leading dashes.
         flag: String,
-        /// What was given.
+        /// Invalid value.
         value: String,
-        /// Why that is nothing, in upstream's words.
+        /// Upstream's message.
         cause: String,
     },
 }
 
-fn quoted(words: &[String]) -> String {
-    words.iter().map(|word| format!("{word:?}")).collect::<Vec<_>>().join(" ")
+fn quoted(arguments: &[String]) -> String {
+    arguments.iter().map(|argument| format!("{argument:?}")).collect::<Vec<_>>().join(" ")
 }
 
-/// What was typed, by flag, each value understood.
+/// Values of all flags.
 #[derive(Debug, Clone)]
 pub struct Flags {
     /// One for each of [`FLAGS`].
     values: Vec<Value>,
+    /// Names of the flags on the command line.
     given: BTreeSet<&'static str>,
-    /// Words that are neither flags nor values.
+    /// Positional arguments.
     arguments: Vec<String>,
 }
 
 impl Default for Flags {
-    /// No flag given.
+    /// All flags with their defaults.
     fn default() -> Self {
         let default = |flag: &Flag| match flag.kind {
-            // A pair of files is no default; nothing is.
+            // An empty text is not a valid value of these types.
             FlagKind::CertKeys => Value::CertKeys(Vec::new()),
             FlagKind::Int32List => Value::Ints(Vec::new()),
             FlagKind::Map => Value::Map(std::collections::BTreeMap::new()),
@@ -87,38 +87,40 @@ impl Default for Flags {
 }
 
 impl Flags {
-    /// Reads the words of a command line, without the program's name.
+    /// Parses the arguments of a program, without its name.
     ///
     /// # Errors
     ///
-    /// When a word is no flag, or a flag has no value or one that makes no sense.
-    pub fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Self, FlagError> {
+    /// The first flag that is unknown, or whose value is missing or invalid.
+    pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Self, FlagError> {
         let mut flags = Self::default();
-        let mut words = words.into_iter().map(|word| {
-            word.into_string().map_err(|word| FlagError::NotText(format!("{:?}", word.to_string_lossy())))
+        let mut arguments = arguments.into_iter().map(|argument| {
+            argument
+                .into_string()
+                .map_err(|argument| FlagError::NotText(format!("{:?}", argument.to_string_lossy())))
         });
-        while let Some(word) = words.next() {
-            let word = word?;
-            if word == "--" {
-                for rest in words.by_ref() {
+        while let Some(argument) = arguments.next() {
+            let argument = argument?;
+            if argument == "--" {
+                for rest in arguments.by_ref() {
                     flags.arguments.push(rest?);
                 }
-            } else if let Some(text) = word.strip_prefix("--") {
-                flags.add_long(text, &word, &mut words)?;
-            } else if let Some(letters) = word.strip_prefix('-').filter(|letters| !letters.is_empty()) {
-                flags.add_letters(letters, &mut words)?;
+            } else if let Some(text) = argument.strip_prefix("--") {
+                flags.add_long(text, &argument, &mut arguments)?;
+            } else if let Some(letters) = argument.strip_prefix('-').filter(|letters| !letters.is_empty()) {
+                flags.add_letters(letters, &mut arguments)?;
             } else {
-                flags.arguments.push(word);
+                flags.arguments.push(argument);
             }
         }
         Ok(flags)
     }
 
-    /// That there are only flags and their values.
+    /// Returns an error if there are positional arguments.
     ///
     /// # Errors
     ///
-    /// When there is more.
+    /// [`FlagError::Arguments`].
     pub(crate) fn no_arguments(&self) -> Result<(), FlagError> {
         if self.arguments.iter().all(String::is_empty) {
             return Ok(());
@@ -129,11 +131,11 @@ impl Flags {
     fn add_long(
         &mut self,
         text: &str,
-        word: &str,
+        argument: &str,
         rest: &mut impl Iterator<Item = Result<String, FlagError>>,
     ) -> Result<(), FlagError> {
         if text.starts_with(['-', '=']) {
-            return Err(FlagError::Syntax(word.to_owned()));
+            return Err(FlagError::Syntax(argument.to_owned()));
         }
         let (name, value) = match text.split_once('=') {
             Some((name, value)) => (name, Some(value.to_owned())),
@@ -145,14 +147,14 @@ impl Flags {
         };
         let value = match (value, FLAGS[index].kind.implied()) {
             (Some(value), _) => value,
-            // Else `--leader-elect something` could mean either.
+            // A value after a space would be ambiguous.
             (None, Some(implied)) => implied.to_owned(),
             (None, None) => rest.next().ok_or(FlagError::NeedsValue(FLAGS[index].name))??,
         };
         self.set(index, &value)
     }
 
-    /// `-v4`, `-v=4`, `-v 4`; and letters that take no value may be followed by others.
+    /// Parses `-v4`, `-v=4` and `-v 4`. Letters of flags without a value may be followed by other letters.
     fn add_letters(
         &mut self,
         letters: &str,
@@ -160,13 +162,12 @@ impl Flags {
     ) -> Result<(), FlagError> {
         let mut left = letters.chars();
         loop {
-            // With the letter that is next.
             let here = left.as_str();
             let Some(letter) = left.next() else { return Ok(()) };
             let index = FLAGS.iter().position(|flag| flag.short == Some(letter));
             let index = index.ok_or_else(|| FlagError::UnknownShort(letter, format!("-{here}")))?;
             let tail = left.as_str();
-            // A `=` that nothing follows is the value itself, as upstream.
+            // A trailing `=` is the value, as upstream.
             if let Some(value) = tail.strip_prefix('=').filter(|value| !value.is_empty()) {
                 return self.set(index, value);
             }
@@ -193,7 +194,7 @@ impl Flags {
             value: text.to_owned(),
             cause,
         })?;
-        // The first that is given takes the place of the default, further ones may add to it.
+        // The first value replaces the default. Further values extend lists.
         if self.given.insert(flag.name) {
             self.values[index] = value;
         } else {
@@ -202,12 +203,12 @@ impl Flags {
         Ok(())
     }
 
-    /// Whether a flag was given at all.
+    /// Returns `true` if the flag is on the command line.
     pub fn is_given(&self, name: &str) -> bool {
         self.given.contains(name)
     }
 
-    /// Each flag with its value as text, by name. What `/flagz` shows.
+    /// Names and values of all flags, sorted by name, for `/flagz`.
     pub fn flagz(&self) -> Vec<(String, String)> {
         let mut all: Vec<_> = FLAGS
             .iter()
@@ -218,21 +219,21 @@ impl Flags {
         all
     }
 
-    /// The flags given that only controllers use that are not built in.
+    /// Flags on the command line that are only used by controllers that are not part of this binary.
     pub(crate) fn foreign(&self) -> Vec<&'static str> {
         let is_foreign = |flag: &&Flag| flag.help.is_none() && self.is_given(flag.name);
         FLAGS.iter().filter(is_foreign).map(|flag| flag.name).collect()
     }
 
-    /// The flags given that nobody should give any more, and why.
+    /// Deprecated flags on the command line, with their deprecation messages.
     pub(crate) fn deprecated(&self) -> impl Iterator<Item = (&'static str, &'static str)> {
         FLAGS.iter().filter_map(|flag| {
-            let why = flag.deprecated?;
-            self.is_given(flag.name).then_some((flag.name, why))
+            let message = flag.deprecated?;
+            self.is_given(flag.name).then_some((flag.name, message))
         })
     }
 
-    /// The value of a flag. Of one that there is not: an empty text.
+    /// Value of a flag. The value of an unknown flag is an empty text.
     pub(crate) fn value(&self, name: &str) -> &Value {
         static NONE: Value = Value::Text(String::new());
         FLAGS.iter().position(|flag| flag.name == name).map_or(&NONE, |index| &self.values[index])

@@ -1,4 +1,4 @@
-//! Durations as Go writes them.
+//! Durations in Go's syntax.
 //!
 //! Upstream counterpart: `time.ParseDuration` and `time.Duration.String`.
 
@@ -6,38 +6,38 @@ use std::{fmt, time::Duration};
 
 use thiserror::Error;
 
-/// A duration as Go has it: nanoseconds, of either sign, up to 292 years.
+/// Go's `time.Duration`: a signed number of nanoseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct GoDuration(i64);
 
-/// A text that is no duration, in Go's words.
+/// Invalid duration. The messages are Go's.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub(crate) enum DurationError {
-    /// It is not a sequence of numbers with units, or too long.
+    /// The text is not a sequence of numbers with units, or the duration is too long.
     #[error("time: invalid duration {0:?}")]
     Invalid(String),
-    /// A number has no unit.
+    /// A number is not followed by a unit.
     #[error("time: missing unit in duration {0:?}")]
     NoUnit(String),
-    /// A unit is none.
+    /// A unit is unknown.
     #[error("time: unknown unit {unit:?} in duration {text:?}")]
     UnknownUnit {
-        /// What stands in its place.
+        /// The unknown unit.
         unit: String,
-        /// The whole.
+        /// The whole text.
         text: String,
     },
 }
 
 impl GoDuration {
-    /// The duration that `text` spells: decimal numbers, each with a unit, as in `1h15m30.918s`.
+    /// Parses decimal numbers with units, such as `1h15m30.918s`.
     pub(crate) fn parse(text: &str) -> Result<Self, DurationError> {
         let invalid = || DurationError::Invalid(text.to_owned());
         let (is_negative, mut rest) = match text.strip_prefix('-') {
             Some(rest) => (true, rest),
             None => (false, text.strip_prefix('+').unwrap_or(text)),
         };
-        // The only number that needs no unit.
+        // The only number that is valid without a unit.
         if rest == "0" {
             return Ok(Self(0));
         }
@@ -71,18 +71,18 @@ impl GoDuration {
         Ok(Self(if is_negative { -nanos } else { nanos }))
     }
 
-    /// In nanoseconds.
+    /// Duration in nanoseconds.
     pub(crate) fn nanos(self) -> i64 {
         self.0
     }
 
-    /// As a time that can pass; `None` if it is below zero.
-    pub(crate) fn span(self) -> Option<Duration> {
+    /// Converts to a standard duration. `None` if negative.
+    pub(crate) fn to_std(self) -> Option<Duration> {
         u64::try_from(self.0).ok().map(Duration::from_nanos)
     }
 }
 
-/// How many nanoseconds `0.digits` units are. What is below one is dropped.
+/// Nanoseconds of `0.digits` units, rounded down.
 fn fraction_of(digits: &str, scale: i64) -> i128 {
     let (mut nanos, mut unit) = (0, i128::from(scale) * 1_000_000_000);
     for digit in digits.bytes() {
@@ -99,7 +99,7 @@ fn split_at_first(text: &str, is_end: impl Fn(char) -> bool) -> (&str, &str) {
 fn nanos_in(unit: &str) -> Option<i64> {
     Some(match unit {
         "ns" => 1,
-        // The sign for micro comes in two code points.
+        // Micro sign and Greek letter mu.
         "us" | "\u{b5}s" | "\u{3bc}s" => 1_000,
         "ms" => 1_000_000,
         "s" => 1_000_000_000,
@@ -110,7 +110,7 @@ fn nanos_in(unit: &str) -> Option<i64> {
 }
 
 impl fmt::Display for GoDuration {
-    /// As Go does: `12h0m0s`, `1m30.5s`, `2ms`, `0s`.
+    /// Formats as Go: `12h0m0s`, `1m30.5s`, `2ms`, `0s`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.0 < 0 {
             f.write_str("-")?;
@@ -150,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn duration_in_any_of_gos_forms_is_understood_and_written_as_go_does() {
+    fn parses_and_formats_as_go() {
         let cases = [
             ("0", 0, "0s"),
             ("12h", 43_200_000_000_000, "12h0m0s"),
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn duration_that_is_none_is_refused_in_gos_words() {
+    fn rejects_invalid_durations_with_gos_messages() {
         for text in ["", "s", "-", "..5s", "one", "9999999999h", "9223372036854775808ns", "-5x5", " 5s"] {
             let error = GoDuration::parse(text).unwrap_err().to_string();
             let expected = match text {
@@ -194,8 +194,8 @@ mod tests {
     }
 
     #[test]
-    fn duration_below_zero_is_no_span() {
-        assert_eq!(GoDuration::parse("-1ns").unwrap().span(), None);
-        assert_eq!(GoDuration::parse("1.5s").unwrap().span(), Some(Duration::from_millis(1500)));
+    fn negative_duration_is_not_a_std_duration() {
+        assert_eq!(GoDuration::parse("-1ns").unwrap().to_std(), None);
+        assert_eq!(GoDuration::parse("1.5s").unwrap().to_std(), Some(Duration::from_millis(1500)));
     }
 }

@@ -1,4 +1,4 @@
-//! Numbers, truth values and lists as Go's libraries read and write them.
+//! Numbers, booleans and lists in Go's syntax.
 //!
 //! Upstream counterpart: `strconv`, and `encoding/csv` as pflag uses it.
 
@@ -13,7 +13,7 @@ pub(crate) fn parse_bool(text: &str) -> Result<bool, String> {
     }
 }
 
-/// `strconv.ParseInt` with any base, which the text's beginning tells: `0x`, `0o`, `0b` or `0`.
+/// `strconv.ParseInt` with base 0: the prefix selects the base (`0x`, `0o`, `0b` or `0`).
 pub(crate) fn parse_int(text: &str, bits: u32) -> Result<i64, String> {
     let (is_negative, digits) = match text.strip_prefix('-') {
         Some(digits) => (true, digits),
@@ -28,7 +28,7 @@ pub(crate) fn parse_int(text: &str, bits: u32) -> Result<i64, String> {
     }
 }
 
-/// `strconv.ParseUint` to the base of ten.
+/// `strconv.ParseUint` with base 10.
 pub(crate) fn parse_uint(text: &str, bits: u32) -> Result<u64, String> {
     if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
         return Err(invalid("ParseUint", text));
@@ -39,7 +39,7 @@ pub(crate) fn parse_uint(text: &str, bits: u32) -> Result<u64, String> {
         .ok_or_else(|| out_of_range("ParseUint", text))
 }
 
-/// A number too large for anything stands for all of them.
+/// Absolute value. Values above `u64::MAX` are returned as `u64::MAX`, which is out of range for every caller.
 fn magnitude(text: &str) -> Option<i128> {
     let lower = text.to_ascii_lowercase();
     let (base, digits) = match lower.get(..2) {
@@ -49,7 +49,7 @@ fn magnitude(text: &str) -> Option<i128> {
         Some(_) if lower.starts_with('0') => (8, &lower[1..]),
         _ => (10, &lower[..]),
     };
-    // An underscore separates two digits, or a prefix from them.
+    // An underscore may separate digits, or the prefix and the digits.
     let mut value: i128 = 0;
     let mut last = if base == 10 { '_' } else { '0' };
     for digit in digits.chars() {
@@ -63,7 +63,7 @@ fn magnitude(text: &str) -> Option<i128> {
     (!digits.is_empty() && last != '_').then_some(value.min(i128::from(u64::MAX)))
 }
 
-/// `strconv.ParseFloat`, less the hexadecimal form. 32 bits, or 64.
+/// `strconv.ParseFloat` with 32 or 64 bits, without hexadecimal numbers.
 pub(crate) fn parse_float(text: &str, bits: u32) -> Result<f64, String> {
     let value = if bits == 32 { text.parse::<f32>().map(f64_of) } else { text.parse::<f64>() };
     let value = value.map_err(|_| invalid("ParseFloat", text))?;
@@ -73,7 +73,7 @@ pub(crate) fn parse_float(text: &str, bits: u32) -> Result<f64, String> {
     Ok(value)
 }
 
-/// The number that is written like `value`: 0.1 for 0.1, not 0.10000000149011612.
+/// Converts to the `f64` with the same decimal digits: 0.1, not 0.10000000149011612.
 fn f64_of(value: f32) -> f64 {
     value.to_string().parse().unwrap_or(f64::from(value))
 }
@@ -86,7 +86,7 @@ fn out_of_range(function: &str, text: &str) -> String {
     format!("strconv.{function}: parsing {text:?}: value out of range")
 }
 
-/// `strconv.FormatFloat` with format `g` and as many digits as needed.
+/// `strconv.FormatFloat` with format `g` and the minimum number of digits.
 pub(crate) fn format_float(value: f64) -> String {
     if value.is_nan() {
         return "NaN".to_owned();
@@ -103,7 +103,7 @@ pub(crate) fn format_float(value: f64) -> String {
     }
 }
 
-/// One line of comma-separated values. A value in quotes may hold commas, and quotes twice.
+/// Parses one line of CSV. A quoted value may contain commas, and quotes that are doubled.
 pub(crate) fn parse_csv(line: &str) -> Result<Vec<String>, String> {
     if line.is_empty() {
         return Ok(Vec::new());
@@ -112,11 +112,11 @@ pub(crate) fn parse_csv(line: &str) -> Result<Vec<String>, String> {
     let mut rest = line;
     loop {
         let (value, tail) = match rest.strip_prefix('"') {
-            Some(quoted) => parse_quoted(quoted).ok_or_else(|| unbalanced(line))?,
+            Some(quoted) => parse_quoted(quoted).ok_or_else(|| invalid_quotes(line))?,
             None => {
                 let (value, tail) = rest.split_at(rest.find(',').unwrap_or(rest.len()));
                 if value.contains('"') {
-                    return Err(unbalanced(line));
+                    return Err(invalid_quotes(line));
                 }
                 (value.to_owned(), tail)
             }
@@ -125,16 +125,16 @@ pub(crate) fn parse_csv(line: &str) -> Result<Vec<String>, String> {
         match tail.strip_prefix(',') {
             Some(tail) => rest = tail,
             None if tail.is_empty() => return Ok(values),
-            None => return Err(unbalanced(line)),
+            None => return Err(invalid_quotes(line)),
         }
     }
 }
 
-fn unbalanced(line: &str) -> String {
-    format!("parse error: quotes in {line:?} do not enclose a value")
+fn invalid_quotes(line: &str) -> String {
+    format!("invalid quotes in {line:?}")
 }
 
-/// What stands before the closing quote, and what after it.
+/// Parses up to the closing quote. Returns the value and the rest of the line.
 fn parse_quoted(text: &str) -> Option<(String, &str)> {
     let mut value = String::new();
     let mut rest = text;
@@ -151,7 +151,7 @@ fn parse_quoted(text: &str) -> Option<(String, &str)> {
     }
 }
 
-/// The inverse of [`parse_csv`].
+/// Formats one line of CSV, as the inverse of [`parse_csv`].
 pub(crate) fn format_csv<'a>(values: impl IntoIterator<Item = &'a str>) -> String {
     let mut line = String::new();
     for (index, value) in values.into_iter().enumerate() {
@@ -159,7 +159,7 @@ pub(crate) fn format_csv<'a>(values: impl IntoIterator<Item = &'a str>) -> Strin
             line.push(',');
         }
         let needs_quotes = value.contains(['"', ',', '\n', '\r']) || value.starts_with([' ', '\t']);
-        // Writing to a string does not fail.
+        // Writing to a `String` does not fail.
         let _ = if needs_quotes {
             write!(line, "\"{}\"", value.replace('"', "\"\""))
         } else {
@@ -174,7 +174,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn integers_are_read_to_the_base_that_they_name() {
+    fn parses_integers_of_each_base() {
         for (text, value) in [
             ("0", 0),
             ("-7", -7),
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn floats_are_written_as_they_were_read() {
+    fn formats_floats_as_parsed() {
         for text in [
             "0",
             "20",
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_are_read_and_written_with_quotes_where_needed() {
+    fn parses_and_formats_quoted_lists() {
         let cases: [(&str, &[&str]); 5] = [
             ("", &[]),
             ("a,-b,", &["a", "-b", ""]),

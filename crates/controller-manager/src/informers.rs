@@ -1,4 +1,4 @@
-//! Informers of any type: run together, and brought up to date after an election.
+//! Informers of all types, and the refresh of their caches after an election.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::tasks::{Ended, Tasks};
 
-/// An informer of any type.
+/// Informer of any object type.
 pub(crate) struct AnyInformer {
     name: &'static str,
     run: Box<dyn Fn(CancellationToken) -> BoxFuture<'static, ()> + Send + Sync>,
@@ -32,7 +32,7 @@ impl AnyInformer {
     }
 }
 
-/// Informers that run.
+/// Running informers.
 #[derive(Default)]
 pub(crate) struct Informers {
     all: Vec<AnyInformer>,
@@ -41,35 +41,34 @@ pub(crate) struct Informers {
 }
 
 impl Informers {
-    /// Runs one more.
+    /// Starts an informer.
     pub(crate) fn add(&mut self, informer: AnyInformer) {
         self.running.spawn(informer.name, (informer.run)(self.stop.clone()));
         self.all.push(informer);
     }
 
-    /// The next to end, which none should; `None` when there are none.
+    /// Waits for the next informer that ends. `None` if there are no informers.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future loses nothing.
+    /// Dropping the future has no effect.
     pub(crate) async fn next_ended(&mut self) -> Option<Ended> {
         self.running.next().await
     }
 
-    /// Stops all; answers with those that panicked.
+    /// Stops all informers. Returns the names of those that panicked.
     pub(crate) async fn stop(&mut self) -> Vec<&'static str> {
         self.stop.cancel();
         self.running.all().await
     }
 
-    /// Waits until each store is at a version at or after the time of the call.
+    /// [Relists](SharedInformer::relist) each informer, and waits until its store is at least as recent as the call.
     ///
-    /// The caches of a standby may be behind: the last events are on their way, the watch cache of the API server lags,
-    /// or the connection of a watch is dead and that has not been detected. A controller that starts on such a cache
-    /// creates pods that the last leader has created already. Each informer therefore
-    /// [relists](SharedInformer::relist), those included whose first list is under way.
+    /// The caches of a standby may be stale: events are in flight, the API server's watch cache lags, or a broken watch
+    /// connection has not been detected. A controller with a stale cache would create pods that the previous leader has
+    /// already created. Informers in their first list relist as well.
     ///
-    /// Upstream has no need of this: its informers start after the election.
+    /// Upstream does not need this: its informers start after the election.
     ///
     /// # Errors
     ///
@@ -77,7 +76,7 @@ impl Informers {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future stops the wait. The informers go on.
+    /// Dropping the future stops the wait. The informers continue.
     pub(crate) async fn refresh_caches(&mut self) -> Result<(), Ended> {
         let relists = join_all(self.all.iter().map(|informer| (informer.relist)()));
         tokio::select! {

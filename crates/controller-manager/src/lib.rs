@@ -1,30 +1,31 @@
-//! The manager: from a command line to running controllers.
+//! The controller manager: flags, configuration, leader election and the lifecycle of the controllers.
 //!
-//! *Upstream counterpart:* `cmd/kube-controller-manager/app`.
+//! Upstream counterpart: `cmd/kube-controller-manager/app`.
 //!
-//! | step | file |
+//! | Step | File |
 //! |---|---|
-//! | flags as typed: their table, and pflag's rules for writing them | `flags.rs`, `go_syntax.rs`, `go_duration.rs` |
-//! | which features are on | `feature_gates.rs` |
-//! | which controllers upstream has, and which of them are wanted | `selection.rs` |
-//! | the configuration that all this adds up to, checked; and as others see it | `config.rs`, `configz.rs` |
-//! | which controllers there are | `descriptor.rs` |
-//! | what they share: clients, events; informers | `context.rs`; `informer_factory.rs`, `informers.rs` |
-//! | standing by, starting, watching over and stopping them | `controllers.rs` |
-//! | standing for election | `election.rs` |
-//! | from standing by to the end, with an election or without | `manager.rs` |
-//! | readiness: the caches have synced | `readiness.rs` |
-//! | what is to be seen at the secure port | `serving.rs` |
-//! | all of it in order, as the binary does | `run.rs` |
-//! | log lines as klog writes them | `logging.rs` |
+//! | parse flags | `flags.rs`, `go_syntax.rs`, `go_duration.rs` |
+//! | feature gates | `feature_gates.rs` |
+//! | selection of controllers (`--controllers`) | `selection.rs` |
+//! | validated configuration, and `/configz` | `config.rs`, `configz.rs` |
+//! | list of controllers | `descriptor.rs` |
+//! | adapters between clients and controllers | `adapters/` |
+//! | shared clients, event recorders and informers | `context.rs`, `informer_factory.rs`, `informers.rs` |
+//! | start and stop controllers | `controllers.rs` |
+//! | leader election | `election.rs` |
+//! | lifecycle of a manager | `manager.rs` |
+//! | readiness check | `readiness.rs` |
+//! | routes of the secure port | `serving.rs` |
+//! | startup of the process | `run.rs` |
+//! | log lines in klog's format | `logging.rs` |
 //!
-//! Everything below the command line can be embedded, with no flags, no files and no real time: [`Controllers::start`]
-//! needs clients, [`Controllers::in_process`] an API server in the same process, which is how the sandbox runs them,
-//! and [`Manager`] stands for election around them.
+//! Programs can embed the controllers without flags and files: [`Controllers::start`] requires clients,
+//! [`Controllers::in_process`] an API server in the same process, and [`Manager`] adds leader election.
 //!
-//! *What must not live here:* what a controller does, HTTP, signals and exit codes (the binary's).
+//! Not part of this crate: the logic of controllers, HTTP, signals and exit codes.
 
 pub mod adapters;
+mod aggregate;
 mod command;
 mod config;
 mod configz;
@@ -32,6 +33,7 @@ mod context;
 mod controllers;
 mod descriptor;
 mod election;
+mod error;
 mod feature_gates;
 mod flags;
 mod go_duration;
@@ -53,10 +55,11 @@ pub use configz::{CONFIGZ_NAME, configz};
 pub use context::{Dependencies, SyncMetricsFactory};
 pub use controllers::{ControllerError, Controllers, Standby};
 pub use descriptor::{CONTROLLERS, ControllerDescriptor};
+pub use error::RunError;
 pub use feature_gates::{ControllerFeatures, FeatureGates};
 pub use flags::{FLAGS, Flag, FlagError, FlagKind, Flags};
 pub use manager::Manager;
 pub use readiness::InformerSync;
-pub use run::{RunError, Runtime, run};
+pub use run::{Runtime, run};
 pub use selection::{Selection, UnknownControllers};
 pub use version::{KUBERNETES_VERSION, VERSION, user_agent};

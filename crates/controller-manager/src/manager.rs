@@ -1,4 +1,4 @@
-//! What a manager does with its life: stand by, lead, stop.
+//! Lifecycle of a manager: standby, leader, shutdown.
 
 use std::{future::pending, sync::Arc, time::Duration};
 
@@ -17,15 +17,15 @@ use crate::{
     version::BINARY,
 };
 
-/// How long the API server may take to become well (US-1.1).
-const API_SERVER_PATIENCE: Duration = Duration::from_secs(10);
+/// Time for the API server to become healthy (US-1.1).
+const API_SERVER_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How often it is asked meanwhile.
+/// Time between health checks of the API server.
 const API_SERVER_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The controllers of a process, with an election around them or without.
+/// Controllers of a process, with or without leader election.
 ///
-/// Upstream counterpart: what is inside of `Run`.
+/// Upstream counterpart: the body of `Run`.
 #[derive(Debug)]
 pub struct Manager {
     config: ManagerConfig,
@@ -35,32 +35,34 @@ pub struct Manager {
 }
 
 impl Manager {
-    /// What `config` asks for, on a machine called `host`: that is how people will know whose lease it is.
+    /// Manager with `config`. `host` is part of the holder identity in the Lease.
     pub fn new(config: ManagerConfig, dependencies: Dependencies, host: impl Into<String>) -> Self {
         Self { config, dependencies, host: host.into(), health: HealthChecks::new() }
     }
 
-    /// Where its health checks are: that of the election when it runs, those of controllers when they do.
+    /// Sets the health checks that the manager adds its checks to: leader election and controllers.
     #[must_use]
     pub fn with_health(self, health: HealthChecks) -> Self {
         Self { health, ..self }
     }
 
-    /// Runs the controllers until `shutdown`, then lets them finish.
+    /// Runs the controllers until `shutdown`, then stops them gracefully.
     ///
-    /// With an election, they run while this process leads and no longer: see [`Standby`] for what it does before,
-    /// and [`ClientFactory::gated`](kcm_client::ClientFactory::gated) for what stops their writes. It waits for the
-    /// API server for as long as it takes. When all is over, the lease is given back, unless a write may still be
-    /// carried out that nobody waits for any more: then it is left to run out.
+    /// With leader election, the controllers run only while this process is the leader. Before, it is a [`Standby`],
+    /// which retries without a limit while the API server is unreachable. Writes of a former leader are blocked
+    /// ([`ClientFactory::gated`](kcm_client::ClientFactory::gated)).
+    ///
+    /// After shutdown, the lease is released. If the outcome of a write is unknown, the lease is left to expire instead:
+    /// the API server may still perform the write.
     ///
     /// # Errors
     ///
-    /// When the API server does not become well within ten seconds (of becoming leader, with an election), a
-    /// controller fails, one does not stop in time, or the lease is lost.
+    /// If the API server is not healthy within ten seconds of the start (with leader election, of becoming the leader),
+    /// a controller fails or does not stop in time, or the lease is lost.
     ///
     /// # Panics
     ///
-    /// Outside a tokio runtime.
+    /// Outside of a Tokio runtime.
     pub async fn run(self, shutdown: CancellationToken) -> Result<(), RunError> {
         let Some(settings) = self.config.leader_election.clone() else {
             return self.run_alone(shutdown).await;
@@ -79,13 +81,13 @@ impl Manager {
         let (elected, ready) = (CancellationToken::new(), oneshot::channel());
         let standby = stand_by(standby, elected.clone(), ready.0);
         let work = self.lead(ready.1, shutdown.clone());
-        let (gives_up, given_up) = oneshot::channel();
+        let (abandon, abandoned) = oneshot::channel();
         let lead = || async move {
             elected.cancel();
-            let outcome = on_its_own(work).await;
+            let outcome = on_own_task(work).await;
             if !clients.writes_have_settled() {
-                // The other end drops this, and with it the leadership.
-                let _ = gives_up.send(outcome);
+                // The receiver drops this future, and so ends the leadership without a release of the lease.
+                let _ = abandon.send(outcome);
                 return pending().await;
             }
             outcome
@@ -94,13 +96,13 @@ impl Manager {
             biased;
             outcome = election.run(&shutdown, lead) => match outcome {
                 ElectionOutcome::NeverLed => {
-                    tracing::info!("Shutting down, without having led");
+                    tracing::info!("Shutting down before becoming leader");
                     Ok(())
                 }
                 ElectionOutcome::Finished(outcome) => outcome,
                 ElectionOutcome::Lost(loss) => Err(RunError::LeaseLost(loss)),
             },
-            Ok(outcome) = given_up => outcome,
+            Ok(outcome) = abandoned => outcome,
             failure = standby => Err(failure.into()),
         }
     }
@@ -114,13 +116,13 @@ impl Manager {
         Ok(self.supervise(controllers, shutdown).await?)
     }
 
-    /// What a leader does.
+    /// Waits for the API server, refreshes the caches and runs the controllers.
     async fn lead(
         self,
         standby: oneshot::Receiver<Standby>,
         shutdown: CancellationToken,
     ) -> Result<(), RunError> {
-        // It comes at once, or has failed, and then this is not waited for.
+        // The sender is dropped only if the standby failed. That ends `run`.
         let Ok(standby) = standby.await else { return pending().await };
         let ready = async {
             self.wait_for_api_server().await?;
@@ -130,7 +132,7 @@ impl Manager {
         Ok(self.supervise(ready?, shutdown).await?)
     }
 
-    /// Runs until `shutdown` or until a controller fails, and stops what runs.
+    /// Runs until `shutdown` or until a controller fails, then stops all controllers.
     async fn supervise(
         &self,
         mut controllers: Controllers,
@@ -140,7 +142,7 @@ impl Manager {
             if let Some(metrics) = &self.dependencies.metrics {
                 metrics.controller_running(name, true);
             }
-            // As upstream's, which says no more than that the controller was started.
+            // The check always passes, as upstream's.
             self.health.add_ping(name);
         }
         let failure = tokio::select! {
@@ -150,7 +152,7 @@ impl Manager {
         };
         tracing::info!("Shutting down");
         let stopped = controllers.stop().await;
-        // The failure is the cause, what came of stopping a consequence.
+        // An error of the shutdown is a consequence of the failure.
         failure.map_or(stopped, Err)
     }
 
@@ -164,7 +166,7 @@ impl Manager {
                 match client.health().await {
                     Ok(()) => return,
                     Err(error) => {
-                        tracing::debug!(err = %error, "The API server is not healthy yet");
+                        tracing::debug!(err = %error, "API server is not healthy, retrying");
                         last = error;
                     }
                 }
@@ -174,18 +176,17 @@ impl Manager {
         tokio::select! {
             biased;
             () = attempts => return Ok(()),
-            () = clock.sleep(API_SERVER_PATIENCE) => {}
+            () = clock.sleep(API_SERVER_TIMEOUT) => {}
         }
-        let place = match client.server() {
+        let server = match client.server() {
             "" => "in this process".to_owned(),
             server => format!("at {server}"),
         };
-        Err(RunError::ApiServer { place, patience: API_SERVER_PATIENCE, cause: last })
+        Err(RunError::ApiServer { server, timeout: API_SERVER_TIMEOUT, cause: last })
     }
 }
 
-/// Looks after `standby` until this process is `elected`, and then gives it to who leads. A standby that has lost a cache
-/// must not look healthy until it is needed.
+/// Watches `standby` until this process is `elected`, then sends it to `leader`. Returns if the standby fails.
 async fn stand_by(
     mut standby: Standby,
     elected: CancellationToken,
@@ -196,17 +197,17 @@ async fn stand_by(
         () = elected.cancelled() => {}
         failure = standby.failed() => return failure,
     }
-    // The other end is gone only when all is over.
+    // The receiver is dropped only at shutdown.
     let _ = leader.send(standby);
     pending().await
 }
 
-/// Does `work` on a task of its own, so that nothing that it does holds up a renewal.
+/// Runs `work` on its own task, so that it cannot delay a renewal of the lease. A panic is propagated.
 ///
 /// # Cancel safety
 ///
-/// Dropping the future ends the task.
-async fn on_its_own<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -> T {
+/// Dropping the future aborts the task.
+async fn on_own_task<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -> T {
     let mut task = JoinSet::new();
     task.spawn(work);
     match task.join_next().await {
@@ -218,7 +219,7 @@ async fn on_its_own<T: Send + 'static>(work: impl Future<Output = T> + Send + 's
         }
         None => {}
     }
-    // It was cancelled, which nobody but a runtime that ends does.
+    // The task is cancelled only if the runtime shuts down.
     pending().await
 }
 

@@ -1,4 +1,4 @@
-//! Readiness of a process: its caches have synced.
+//! Readiness check: all caches have synced.
 //!
 //! DEVIATION: upstream's manager serves no `/readyz`, because its standby has no caches.
 
@@ -10,16 +10,15 @@ use parking_lot::Mutex;
 /// Name of the check on `/readyz`, as on that of an API server.
 pub(crate) const INFORMER_SYNC: &str = "informer-sync";
 
-/// The caches of a process, and whether each has synced. Clones share their state.
+/// Sync state of the caches of a process. Clones share their state.
 ///
-/// A standby is ready when all its caches have synced: it could then lead without a delay. A cache that has synced
-/// once stays synced, as with client-go.
+/// A standby is ready when all its caches have synced. A cache that has synced once stays synced, as in client-go.
 #[derive(Clone, Default)]
 pub struct InformerSync(Arc<Mutex<Caches>>);
 
 #[derive(Default)]
 struct Caches {
-    /// `true` once the caches of all controllers have been added. There may be none.
+    /// `true` once the caches of all controllers have been added. The list may be empty.
     are_complete: bool,
     all: Vec<Cache>,
 }
@@ -35,7 +34,7 @@ impl InformerSync {
         self.0.lock().all.push(Cache { name, has_synced: Box::new(move || informer.has_synced()) });
     }
 
-    /// Marks the caches as complete: those of all controllers have been added.
+    /// Marks the list of caches as complete.
     pub(crate) fn complete(&self) {
         self.0.lock().are_complete = true;
     }

@@ -1,20 +1,16 @@
-//! All of it in order.
+//! Startup of the process: clients, metrics, the secure port, then the manager.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
-use kcm_api::ApiError;
 use kcm_client::{ClientFactory, ClientOptions, ProxyEnvironment, Server};
 use kcm_clock::{Clock, Random};
-use kcm_leader_election::Loss;
 use kcm_metrics::{BuildInfo, Metrics};
-use thiserror::Error;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    KUBERNETES_VERSION, Options, VERSION,
+    KUBERNETES_VERSION, Options, RunError, VERSION,
     context::Dependencies,
-    controllers::ControllerError,
     logging,
     manager::Manager,
     readiness::{INFORMER_SYNC, InformerSync},
@@ -22,75 +18,39 @@ use crate::{
     version::BINARY,
 };
 
-/// Where the service accounts of controllers are, if each acts as its own.
-const SERVICE_ACCOUNTS: &str = "kube-system";
+/// Namespace of the controllers' service accounts.
+const SERVICE_ACCOUNT_NAMESPACE: &str = "kube-system";
 
-/// Why a manager did not run, or ended.
-#[derive(Debug, Error)]
-pub enum RunError {
-    /// There is no way to an API server.
-    #[error(transparent)]
-    Connect(kcm_client::ClientConfigError),
-    /// Nobody has said where the API server is, and there is none around.
-    #[error("neither --kubeconfig nor --master is given, and this is no pod of a cluster: {0}")]
-    NotInCluster(kcm_client::ClientConfigError),
-    /// The way leads nowhere.
-    #[error("the API server {place} is not healthy after {patience:?}: {cause}")]
-    ApiServer {
-        /// Where it should be, such as `at https://10.0.0.1:6443`.
-        place: String,
-        /// How long it was given.
-        patience: Duration,
-        /// What it, or the transport, said last.
-        cause: ApiError,
-    },
-    /// An election as asked for would not work.
-    #[error("leader election: {0}")]
-    Election(#[from] kcm_leader_election::ElectionConfigError),
-    /// Metrics as asked for make no sense.
-    #[error(transparent)]
-    Metrics(#[from] kcm_metrics::MetricsOptionsError),
-    /// The secure port cannot be served.
-    #[error(transparent)]
-    Serving(#[from] kcm_serving::ServingError),
-    /// Another leads by now, or will. Upstream's words, with the reason.
-    #[error("leaderelection lost/stopped: {0}")]
-    LeaseLost(Loss),
-    /// A controller failed.
-    #[error(transparent)]
-    Controllers(#[from] ControllerError),
-}
-
-/// What a process gives to the manager that runs in it.
+/// Resources of the process that the manager runs in.
 #[derive(Debug, Clone)]
 pub struct Runtime {
-    /// Where the time comes from.
+    /// Source of time.
     pub clock: Arc<dyn Clock>,
-    /// Where chance comes from.
+    /// Source of randomness.
     pub random: Arc<dyn Random>,
-    /// The name of the machine.
+    /// Hostname.
     pub host: String,
     /// Proxy settings of the environment.
     pub proxy: ProxyEnvironment,
-    /// Cancelled when the process is to end.
+    /// Cancelled when the process must shut down.
     pub shutdown: CancellationToken,
-    /// Changes how much is logged, if somebody asks for that at the port.
+    /// Handle that `/debug/flags/v` changes the log verbosity with.
     pub log: Option<logging::Handle>,
 }
 
-/// Does what a command line asks for, until `process` is to end.
+/// Runs the manager until `runtime.shutdown` is cancelled.
 ///
-/// The port is served from the beginning, so a standby answers probes and scrapes, and to the end.
+/// The secure port is served during the whole run, so that a standby responds to probes and scrapes.
 ///
 /// Upstream counterpart: `Run`.
 ///
 /// # Errors
 ///
-/// When there is no way to an API server, the port cannot be served, and as [`Manager::run`].
+/// If no API server is configured, the port cannot be served, or [`Manager::run`] fails.
 ///
 /// # Panics
 ///
-/// Outside a tokio runtime.
+/// Outside of a Tokio runtime.
 pub async fn run(options: &Options, runtime: Runtime) -> Result<(), RunError> {
     options.log_flags();
     let Runtime { clock, random, host, proxy, shutdown, log } = runtime;
@@ -108,7 +68,7 @@ pub async fn run(options: &Options, runtime: Runtime) -> Result<(), RunError> {
     let informer_sync = InformerSync::default();
     let caches = informer_sync.clone();
     readiness.add(INFORMER_SYNC, Arc::new(move || caches.check()));
-    // Ends with this.
+    // Dropping the set stops the server.
     let mut port = JoinSet::new();
     if let Some(server) = serving::bind(options, &metrics, &health, &readiness, log, &client_options).await? {
         port.spawn(server.run(CancellationToken::new()));
@@ -131,7 +91,7 @@ async fn connect(options: &Options, client_options: &ClientOptions) -> Result<Cl
     if !options.service_account_credentials {
         return Ok(clients);
     }
-    // Tokens are asked for with the manager's own credentials, as upstream.
+    // Tokens are requested with the manager's own credentials, as upstream.
     let client = clients.client(BINARY, options.manager.rate_limit);
-    clients.with_service_accounts(SERVICE_ACCOUNTS, client).await.map_err(RunError::Connect)
+    clients.with_service_accounts(SERVICE_ACCOUNT_NAMESPACE, client).await.map_err(RunError::Connect)
 }

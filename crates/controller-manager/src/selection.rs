@@ -1,17 +1,17 @@
-//! Which controllers there are upstream, and which of them are wanted.
+//! Selection of controllers: `--controllers`.
 
 use thiserror::Error;
 
 use crate::{
-    config::in_one_line,
+    aggregate::aggregate,
     descriptor::{CONTROLLERS, ControllerDescriptor},
 };
 
-/// A controller of upstream's v1.36 manager.
+/// Controller of upstream's manager.
 #[derive(Debug, Clone, Copy)]
 struct Known {
     name: &'static str,
-    /// What it was called before v1.28. One at most.
+    /// Name before v1.28.
     alias: Option<&'static str>,
 }
 
@@ -19,7 +19,7 @@ const fn known(name: &'static str, alias: &'static str) -> Known {
     Known { name, alias: if alias.is_empty() { None } else { Some(alias) } }
 }
 
-/// All of them, by name.
+/// Controllers of upstream v1.36, sorted by name.
 static KNOWN: &[Known] = &[
     known("bootstrap-signer-controller", "bootstrapsigner"),
     known("certificatesigningrequest-approving-controller", "csrapproving"),
@@ -75,22 +75,22 @@ static KNOWN: &[Known] = &[
     known("volumeattributesclass-protection-controller", ""),
 ];
 
-/// Which controllers are wanted, as `--controllers` says.
+/// Value of `--controllers`, with canonical names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Selection(Vec<String>);
 
-/// `--controllers` names what there is not.
+/// Unknown controllers in `--controllers`.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("{}", in_one_line(.0))]
+#[error("{}", aggregate(.0))]
 pub struct UnknownControllers(pub(crate) Vec<String>);
 
 impl Selection {
-    /// What `elements` mean: `*`, names and aliases, with a `-` in front for "not". Upstream's controllers are known,
-    /// whether they are built in or not; see [`not_built_in`](Self::not_built_in).
+    /// Parses `elements`: `*`, names and aliases, with a leading `-` to exclude. All of upstream's controllers are
+    /// accepted; see [`unavailable`](Self::unavailable).
     ///
     /// # Errors
     ///
-    /// When one names no controller. Upstream's words (US-1.4).
+    /// Upstream's message for each unknown controller (US-1.4).
     pub fn new(elements: &[String]) -> Result<Self, UnknownControllers> {
         let mut canonical = Vec::with_capacity(elements.len());
         let mut unknown = Vec::new();
@@ -110,30 +110,30 @@ impl Selection {
         if unknown.is_empty() { Ok(Self(canonical)) } else { Err(UnknownControllers(unknown)) }
     }
 
-    /// All that there are, those that are not on by default too: for a cluster in which nobody else runs any.
+    /// Selects all controllers of this binary, including those that are off by default.
     pub fn all() -> Self {
         Self(CONTROLLERS.iter().map(|descriptor| descriptor.name.to_owned()).collect())
     }
 
-    /// Whether a controller is wanted: the first element that names it decides, and then `*`.
+    /// Returns `true` if a controller is enabled: by the first element with its name, or else by `*`.
     pub fn includes(&self, descriptor: &ControllerDescriptor) -> bool {
-        self.says(descriptor.name)
+        self.setting(descriptor.name)
             .unwrap_or_else(|| descriptor.on_by_default && self.0.iter().any(|element| element == "*"))
     }
 
-    /// The controllers that are asked for by name, and that are not built in. `*` asks for none of them.
-    pub fn not_built_in(&self) -> Vec<&'static str> {
+    /// Controllers that are enabled by name and are not part of this binary.
+    pub fn unavailable(&self) -> Vec<&'static str> {
         let is_built_in = |name| CONTROLLERS.iter().any(|descriptor| descriptor.name == name);
         let names = KNOWN.iter().map(|known| known.name);
-        names.filter(|name| !is_built_in(*name) && self.says(name) == Some(true)).collect()
+        names.filter(|name| !is_built_in(*name) && self.setting(name) == Some(true)).collect()
     }
 
-    /// The elements, with each controller by its one name.
+    /// Elements with canonical names.
     pub(crate) fn elements(&self) -> &[String] {
         &self.0
     }
 
-    fn says(&self, name: &str) -> Option<bool> {
+    fn setting(&self, name: &str) -> Option<bool> {
         self.0.iter().find_map(|element| match element.strip_prefix('-') {
             Some(not) => (not == name).then_some(false),
             None => (element == name).then_some(true),
@@ -142,7 +142,7 @@ impl Selection {
 }
 
 impl Default for Selection {
-    /// All that are on by default.
+    /// Selects all controllers that are on by default.
     fn default() -> Self {
         Self(vec!["*".to_owned()])
     }
@@ -154,12 +154,12 @@ fn canonical_name(name: &str) -> Option<&'static str> {
     built_in.map(|one| one.name).or_else(|| known().map(|one| one.name))
 }
 
-/// What the help says of `--controllers`.
-pub(crate) fn listing() -> String {
+/// Help for `--controllers`.
+pub(crate) fn help() -> String {
     let joined = |names: Vec<&str>| names.join(", ");
     let is_built_in = |name| CONTROLLERS.iter().any(|descriptor| descriptor.name == name);
     format!(
-        "\nBuilt in: {}.\nOf these, off by default: {}.\nKnown, and not built in: {}.",
+        "\nAll controllers: {}\nDisabled-by-default controllers: {}\nAccepted, but not part of this binary: {}",
         joined(CONTROLLERS.iter().map(|one| one.name).collect()),
         joined(CONTROLLERS.iter().filter(|one| !one.on_by_default).map(|one| one.name).collect()),
         joined(KNOWN.iter().map(|one| one.name).filter(|name| !is_built_in(*name)).collect()),
@@ -181,26 +181,26 @@ mod tests {
     }
 
     #[test]
-    fn selection_follows_upstreams_rules() {
+    fn follows_upstreams_rules() {
         let (deployment, replica_set) = ("deployment-controller", "replicaset-controller");
         let replication_controller = "replicationcontroller-controller";
         assert_eq!(selected(&["*"]), [deployment, replica_set]);
         assert_eq!(selected(&["*", "-deployment-controller"]), [replica_set]);
-        assert_eq!(selected(&["-replicaset", "*"]), [deployment], "by its alias, and before the star");
+        assert_eq!(selected(&["-replicaset", "*"]), [deployment], "alias before the star");
         assert_eq!(
             selected(&["*", "replicationcontroller"]),
             [deployment, replica_set, replication_controller],
-            "the star does not mean it"
+            "off by default"
         );
         assert!(CONTROLLERS.iter().all(|one| Selection::all().includes(one)));
         assert_eq!(selected(&["deployment"]), [deployment]);
-        assert_eq!(selected(&["deployment", "-deployment"]), [deployment], "the first that names it decides");
-        assert_eq!(selected(&["-deployment"]), Vec::<&str>::new(), "a star must be given");
+        assert_eq!(selected(&["deployment", "-deployment"]), [deployment], "the first element decides");
+        assert_eq!(selected(&["-deployment"]), Vec::<&str>::new());
         assert_eq!(selected(&[]), Vec::<&str>::new());
     }
 
     #[test]
-    fn selection_of_unknown_controllers_names_them_without_the_dash() {
+    fn rejects_unknown_controllers() {
         let error = |elements: &[&str]| selection(elements).unwrap_err();
         assert_eq!(error(&["*", "-foo"]), "\"foo\" is not in the list of known controllers");
         assert_eq!(
@@ -211,13 +211,13 @@ mod tests {
     }
 
     #[test]
-    fn selection_of_controllers_that_are_not_built_in_is_told_if_they_are_asked_for() {
-        let not_built_in = |elements: &[&str]| selection(elements).unwrap().not_built_in();
+    fn lists_unavailable_controllers() {
+        let unavailable = |elements: &[&str]| selection(elements).unwrap().unavailable();
         assert_eq!(
-            not_built_in(&["*", "bootstrap-signer-controller", "tokencleaner", "-job"]),
+            unavailable(&["*", "bootstrap-signer-controller", "tokencleaner", "-job"]),
             ["bootstrap-signer-controller", "token-cleaner-controller"]
         );
-        assert!(not_built_in(&["*", "-attachdetach", "-route"]).is_empty());
+        assert!(unavailable(&["*", "-attachdetach", "-route"]).is_empty());
         assert_eq!(
             selection(&["*", "-csrcleaner"]).unwrap().elements(),
             ["*", "-certificatesigningrequest-cleaner-controller"]
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn known_controllers_are_sorted_and_hold_those_built_in_with_their_aliases() {
+    fn known_controllers_are_sorted_and_complete() {
         assert!(KNOWN.is_sorted_by_key(|one| one.name));
         for one in CONTROLLERS {
             let known = KNOWN.iter().find(|known| known.name == one.name).unwrap();

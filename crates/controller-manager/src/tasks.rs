@@ -1,17 +1,17 @@
-//! Tasks with names.
+//! Named tasks.
 
 use std::collections::HashMap;
 
 use tokio::task::{Id, JoinSet};
 
-/// Tasks that end with this value, or by it being dropped.
+/// Running tasks. Dropping the value aborts them.
 #[derive(Debug, Default)]
 pub(crate) struct Tasks {
     running: JoinSet<()>,
     names: HashMap<Id, &'static str>,
 }
 
-/// How a task ended.
+/// End of a task, with its name.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Ended {
     Returned(&'static str),
@@ -24,11 +24,11 @@ impl Tasks {
         self.names.insert(id, name);
     }
 
-    /// The next to end; `None` when there are none.
+    /// Waits for the next task that ends. `None` if there are no tasks.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future loses nothing.
+    /// Dropping the future has no effect.
     pub(crate) async fn next(&mut self) -> Option<Ended> {
         let ended = self.running.join_next_with_id().await?;
         let (id, how): (_, fn(_) -> _) = match &ended {
@@ -38,11 +38,11 @@ impl Tasks {
         Some(how(self.names.remove(&id).unwrap_or_default()))
     }
 
-    /// Waits for all; answers with those that panicked.
+    /// Waits for all tasks. Returns the names of those that panicked.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future loses the names of those that have panicked so far.
+    /// Dropping the future loses the names collected so far.
     pub(crate) async fn all(&mut self) -> Vec<&'static str> {
         let mut panicked = Vec::new();
         while let Some(ended) = self.next().await {
@@ -53,7 +53,7 @@ impl Tasks {
         panicked
     }
 
-    /// Those still running, in order of names.
+    /// Names of the running tasks, sorted.
     pub(crate) fn names(&self) -> Vec<&'static str> {
         let mut names: Vec<_> = self.names.values().copied().collect();
         names.sort_unstable();
@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn tasks_are_told_apart_by_name_when_they_end() {
+    async fn next_returns_the_name_of_the_ended_task() {
         let mut tasks = Tasks::default();
         tasks.spawn("waits", std::future::pending());
         tasks.spawn("panics", async { panic!("on purpose") });

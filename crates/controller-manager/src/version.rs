@@ -1,18 +1,18 @@
-//! Who this is.
+//! Names and versions of the program.
 
 use kcm_client::UserAgent;
 
-/// The version of this program.
+/// Version of this program.
 pub const VERSION: &str = concat!("v", env!("CARGO_PKG_VERSION"));
 
-/// The version of Kubernetes whose behaviour it has.
+/// Version of Kubernetes whose behaviour the program implements.
 pub const KUBERNETES_VERSION: &str = "v1.36";
 
-/// What the binary is called, and by that the field manager of what it writes (US-1.3).
+/// Name of the binary, and so the field manager of its writes (US-1.3).
 pub(crate) const BINARY: &str = "kube-controller-manager";
 
-/// How the manager's clients introduce themselves.
+/// User agent of the manager's clients.
 pub fn user_agent() -> UserAgent {
-    // Set by whoever builds a release.
+    // Set by release builds.
     UserAgent::new(BINARY, VERSION, option_env!("KUBE_GIT_COMMIT").unwrap_or_default())
 }

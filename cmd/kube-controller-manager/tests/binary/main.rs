@@ -80,7 +80,7 @@ fn command_line_that_makes_no_sense_is_refused() {
 fn no_kubeconfig_outside_a_cluster_is_refused() {
     assert_eq!(
         refusal(&[]),
-        "neither --kubeconfig nor --master is given, and this is no pod of a cluster: in-cluster configuration: \
+        "no API server configured: set --kubeconfig or --master, or run inside a cluster: in-cluster configuration: \
          failed to read an incluster environment variable: environment variable not found"
     );
 }
@@ -138,7 +138,9 @@ fn api_server_that_cannot_be_reached_is_named() {
     let master = format!("--master={address}");
     let line = last_words(&[&master, "--leader-elect=false", "--secure-port=0"]);
     assert!(
-        line.starts_with(&format!("the API server at http://{address} is not healthy after 10s: ")),
+        line.starts_with(&format!(
+            "failed to wait for the API server at http://{address} to become healthy within 10s: "
+        )),
         "{line}"
     );
     assert!(line.ends_with("Connection refused (os error 111)"), "{line}");
@@ -149,7 +151,7 @@ fn help_and_version_are_printed() {
     let help = run(&["--help"]);
     assert!(help.status.success() && help.stderr.is_empty());
     let text = String::from_utf8(help.stdout).unwrap();
-    assert!(text.contains("Deployment-controller flags:") && text.contains("--kube-api-qps"), "{text}");
+    assert!(text.contains("\nLeader election:\n") && text.contains("--kube-api-qps"), "{text}");
 
     let version = run(&["--version"]);
     assert!(version.status.success() && version.stderr.is_empty());

@@ -21,7 +21,7 @@ fn run(line: &str) -> Box<Options> {
 }
 
 #[test]
-fn command_that_asks_for_help_or_version_prints_it() {
+fn prints_help_and_version() {
     assert!(printed("--kubeconfig=x -h").contains("--concurrent-deployment-syncs"));
     assert!(printed("--help and more").contains("--concurrent-deployment-syncs"));
     assert!(printed("--version").starts_with("kube-controller-manager v"));
@@ -31,7 +31,7 @@ fn command_that_asks_for_help_or_version_prints_it() {
 }
 
 #[test]
-fn command_with_a_bad_flag_is_refused() {
+fn rejects_invalid_flags() {
     assert_eq!(parse("--help --nonsense").unwrap_err().to_string(), "unknown flag: --nonsense");
     assert_eq!(
         parse("--version=maybe").unwrap_err().to_string(),
@@ -43,7 +43,7 @@ fn command_with_a_bad_flag_is_refused() {
     );
 }
 
-/// The `command` of the static pod that kubeadm v1.36 writes for its manager.
+/// Arguments in the static pod that kubeadm v1.36 writes.
 const KUBEADM: &str = "
     --allocate-node-cidrs=true
     --authentication-kubeconfig=/etc/kubernetes/controller-manager.conf
@@ -66,7 +66,7 @@ const KUBEADM: &str = "
 ";
 
 #[test]
-fn manifest_of_kubeadm_starts_ours() {
+fn accepts_arguments_of_kubeadm() {
     let run = run(KUBEADM);
     let kubeconfig = "/etc/kubernetes/controller-manager.conf";
     assert_eq!(run.server, Server::Kubeconfig { path: kubeconfig.into(), master: None });
@@ -77,7 +77,7 @@ fn manifest_of_kubeadm_starts_ours() {
     assert_eq!(run.serving.bind_address.to_string(), "127.0.0.1");
     assert!(run.manager.leader_election.is_some() && run.service_account_credentials);
     assert_eq!(
-        run.manager.controllers.not_built_in(),
+        run.manager.controllers.unavailable(),
         ["bootstrap-signer-controller", "token-cleaner-controller"]
     );
     let mut ignored = run.ignored.clone();
@@ -99,7 +99,7 @@ fn manifest_of_kubeadm_starts_ours() {
 }
 
 #[test]
-fn arguments_of_kops_start_ours() {
+fn accepts_arguments_of_kops() {
     let run = run("--allocate-node-cidrs=true --attach-detach-reconcile-sync-period=1m0s
         --authentication-kubeconfig=/var/lib/kube-controller-manager/kubeconfig
         --authorization-kubeconfig=/var/lib/kube-controller-manager/kubeconfig --cloud-provider=external
@@ -117,7 +117,7 @@ fn arguments_of_kops_start_ours() {
 }
 
 #[test]
-fn arguments_of_k3s_start_ours() {
+fn accepts_arguments_of_k3s() {
     let run = run("--allocate-node-cidrs=true --authentication-kubeconfig=/k3s/controller.kubeconfig
         --authorization-kubeconfig=/k3s/controller.kubeconfig --bind-address=127.0.0.1 --cluster-cidr=10.42.0.0/16
         --cluster-signing-kube-apiserver-client-cert-file=/k3s/client-ca.nochain.crt
@@ -134,13 +134,13 @@ fn arguments_of_k3s_start_ours() {
         --service-cluster-ip-range=10.43.0.0/16 --tls-cert-file=/k3s/kube-controller-manager.crt
         --tls-private-key-file=/k3s/kube-controller-manager.key --use-service-account-credentials=true");
     assert_eq!(run.manager.leader_election, None);
-    assert_eq!(run.manager.controllers.not_built_in(), ["token-cleaner-controller"]);
+    assert_eq!(run.manager.controllers.unavailable(), ["token-cleaner-controller"]);
     assert_eq!(run.serving.tls_cert_file, Some("/k3s/kube-controller-manager.crt".into()));
     assert!(!run.profiling);
 }
 
 #[test]
-fn arguments_beside_an_old_manager_start_ours() {
+fn accepts_underscores_and_short_controller_names() {
     let run =
         run("--kubeconfig /k --leader-elect-resource-name deployments --leader_elect_lease_duration=30s
         --controllers deployment,replicaset -v 4 --concurrent_rc_syncs=3");

@@ -1,4 +1,4 @@
-//! What is logged, and how.
+//! Options of log lines.
 //!
 //! Upstream counterpart: `k8s.io/component-base/logs/api/v1`.
 
@@ -12,7 +12,7 @@ use crate::{
 pub(crate) fn logging(flags: &Flags, gates: &FeatureGates, diagnostics: &mut Diagnostics) -> LoggingOptions {
     let flush = flags.duration("log-flush-frequency");
     if flush.nanos() <= 0 {
-        diagnostics.problem(format!(
+        diagnostics.error(format!(
             "flushFrequency: Invalid value: {:?}: Must be greater than zero",
             flush.to_string()
         ));
@@ -20,22 +20,22 @@ pub(crate) fn logging(flags: &Flags, gates: &FeatureGates, diagnostics: &mut Dia
     let format = format(flags.text("logging-format"), gates, diagnostics);
     let vmodule = modules(flags);
     if format == LogFormat::Json && !vmodule.is_empty() {
-        diagnostics.problem("vmodule: Forbidden: Only supported for text log format");
+        diagnostics.error("vmodule: Forbidden: Only supported for text log format");
     }
     let is_alpha_on = gates.is_enabled("LoggingAlphaOptions");
     for (format, field) in [("text", "options.text"), ("json", "options.json")] {
         let (split, size) = (format!("log-{format}-split-stream"), format!("log-{format}-info-buffer-size"));
         if flags.bool(&split) && !is_alpha_on {
             diagnostics
-                .problem(format!("{field}.splitStream: Forbidden: Feature LoggingAlphaOptions is disabled"));
+                .error(format!("{field}.splitStream: Forbidden: Feature LoggingAlphaOptions is disabled"));
         }
         if flags.text(&size) != "0" {
             if !is_alpha_on {
-                diagnostics.problem(format!(
+                diagnostics.error(format!(
                     "{field}.infoBufferSize: Forbidden: Feature LoggingAlphaOptions is disabled"
                 ));
             }
-            diagnostics.warning(format!("--{size} has no effect: lines are written at once"));
+            diagnostics.warning(format!("--{size} has no effect: lines are written immediately"));
         }
     }
     LoggingOptions {
@@ -55,9 +55,9 @@ fn format(name: &str, gates: &FeatureGates, diagnostics: &mut Diagnostics) -> Lo
         "json" if gates.is_enabled("LoggingBetaOptions") => return LogFormat::Json,
         "json" => {
             diagnostics
-                .problem("format: Forbidden: Log format json is disabled, see LoggingBetaOptions feature");
+                .error("format: Forbidden: Log format json is disabled, see LoggingBetaOptions feature");
         }
-        other => diagnostics.problem(format!("format: Invalid value: {other:?}: Unsupported log format")),
+        other => diagnostics.error(format!("format: Invalid value: {other:?}: Unsupported log format")),
     }
     LogFormat::Text
 }

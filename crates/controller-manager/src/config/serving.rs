@@ -1,4 +1,4 @@
-//! The secure port, and who may ask there.
+//! Options of the secure port, of authentication and of authorization.
 //!
 //! Upstream counterpart: `k8s.io/apiserver/pkg/server/options`.
 
@@ -14,7 +14,7 @@ use kcm_serving::{
 use super::Diagnostics;
 use crate::flags::Flags;
 
-/// The cipher suites that Go knows. Of those that are not spoken here, the port itself tells.
+/// Names of Go's cipher suites. The server warns about those that the TLS library does not implement.
 const SUITES: [&str; 27] = [
     "TLS_AES_128_GCM_SHA256",
     "TLS_AES_256_GCM_SHA384",
@@ -45,14 +45,14 @@ const SUITES: [&str; 27] = [
     "TLS_RSA_WITH_RC4_128_SHA",
 ];
 
-/// The key exchanges that Go has numbers for.
+/// Numbers of Go's key exchanges.
 const CURVES: [i64; 7] = [23, 24, 25, 29, 4587, 4588, 4589];
 
 pub(crate) fn serving(flags: &Flags, diagnostics: &mut Diagnostics) -> ServingOptions {
     let port = flags.int("secure-port");
     let secure_port = u16::try_from(port).unwrap_or_else(|_| {
-        diagnostics.problem(match port {
-            // Upstream's words, which are wrong about the 0.
+        diagnostics.error(match port {
+            // Upstream's message, although 0 does not turn the port off there.
             ..0 => format!(
                 "--secure-port {port} must be between 0 and 65535, inclusive. 0 for turning off secure port"
             ),
@@ -79,12 +79,12 @@ pub(crate) fn serving(flags: &Flags, diagnostics: &mut Diagnostics) -> ServingOp
         permit_address_sharing: flags.bool("permit-address-sharing"),
         permit_port_sharing: flags.bool("permit-port-sharing"),
     };
-    // Where nothing is served, nothing of it is looked at, as upstream.
+    // If the port is off, its other options are not validated, as upstream.
     if secure_port == 0 {
         return options;
     }
     if options.tls_cert_file.is_some() != options.tls_private_key_file.is_some() {
-        diagnostics.problem("missing filename for serving cert");
+        diagnostics.error("missing filename for serving cert");
     }
     check_suites(&options.tls_cipher_suites, diagnostics);
     check_curves(flags.ints("tls-curve-preferences"), diagnostics);
@@ -102,19 +102,18 @@ fn sni_cert_keys(flags: &Flags) -> Vec<SniCertKey> {
 
 fn check_suites(suites: &[String], diagnostics: &mut Diagnostics) {
     if let Some(unknown) = suites.iter().find(|suite| !SUITES.contains(&suite.as_str())) {
-        diagnostics.problem(format!("Cipher suite {unknown} not supported or doesn't exist"));
+        diagnostics.error(format!("Cipher suite {unknown} not supported or doesn't exist"));
     }
 }
 
 fn check_curves(curves: &[i64], diagnostics: &mut Diagnostics) {
     for (index, curve) in curves.iter().enumerate() {
         if !(1..=i64::from(u16::MAX)).contains(curve) {
-            diagnostics.problem(format!("curve preference {curve} is out of range (must be 1-{})", u16::MAX));
+            diagnostics.error(format!("curve preference {curve} is out of range (must be 1-{})", u16::MAX));
         } else if curves[..index].contains(curve) {
-            diagnostics.problem(format!("duplicate curve preference {curve}"));
+            diagnostics.error(format!("duplicate curve preference {curve}"));
         } else if !CURVES.contains(curve) {
-            diagnostics
-                .problem(format!("curve preference {curve} is not supported by the current Go version"));
+            diagnostics.error(format!("curve preference {curve} is not supported by the current Go version"));
         }
     }
     if !curves.is_empty() {
@@ -126,14 +125,13 @@ fn min_version(name: &str, diagnostics: &mut Diagnostics) -> Option<TlsVersion> 
     match name {
         "" => None,
         "VersionTLS10" | "VersionTLS11" => {
-            diagnostics
-                .warning(format!("--tls-min-version={name} means VersionTLS12: nothing older is built in"));
+            diagnostics.warning(format!("--tls-min-version={name} is not supported, using VersionTLS12"));
             Some(TlsVersion::Tls12)
         }
         "VersionTLS12" => Some(TlsVersion::Tls12),
         "VersionTLS13" => Some(TlsVersion::Tls13),
         _ => {
-            diagnostics.problem(format!("unknown tls version {name:?}"));
+            diagnostics.error(format!("unknown tls version {name:?}"));
             None
         }
     }
@@ -148,20 +146,21 @@ pub(crate) fn authentication(flags: &Flags, diagnostics: &mut Diagnostics) -> Au
     ] {
         let values = flags.list(name);
         if values.iter().any(|value| value.trim().is_empty()) {
-            diagnostics.problem(format!("empty value in {name:?}"));
+            diagnostics.error(format!("empty value in {name:?}"));
         }
         if let Some(standard) = standard
             && !values.is_empty()
             && !values.iter().any(|value| value.eq_ignore_ascii_case(standard))
         {
-            diagnostics.warning(format!("--{name} does without {standard}, which API aggregation needs"));
+            diagnostics
+                .warning(format!("--{name} does not contain {standard}, which API aggregation requires"));
         }
     }
     AuthenticationOptions {
         kubeconfig: path(flags, "authentication-kubeconfig"),
         skip_lookup: flags.bool("authentication-skip-lookup"),
         tolerate_lookup_failure: flags.bool("authentication-tolerate-lookup-failure"),
-        token_cache_ttl: diagnostics.span(flags, "authentication-token-webhook-cache-ttl"),
+        token_cache_ttl: diagnostics.duration(flags, "authentication-token-webhook-cache-ttl"),
         client_ca_file: path(flags, "client-ca-file"),
         request_header: RequestHeaderOptions {
             client_ca_file: path(flags, "requestheader-client-ca-file"),
@@ -180,15 +179,15 @@ pub(crate) fn authorization(flags: &Flags, diagnostics: &mut Diagnostics) -> Aut
         for path in always_allow_paths {
             let path = path.strip_prefix('/').unwrap_or(path);
             if path.strip_suffix('*').unwrap_or(path).contains('*') {
-                diagnostics.problem(format!("only trailing * allowed in {path:?}"));
+                diagnostics.error(format!("only trailing * allowed in {path:?}"));
             }
         }
     }
     AuthorizationOptions {
         kubeconfig: path(flags, "authorization-kubeconfig"),
         always_allow_paths: always_allow_paths.to_vec(),
-        authorized_ttl: diagnostics.span(flags, "authorization-webhook-cache-authorized-ttl"),
-        unauthorized_ttl: diagnostics.span(flags, "authorization-webhook-cache-unauthorized-ttl"),
+        authorized_ttl: diagnostics.duration(flags, "authorization-webhook-cache-authorized-ttl"),
+        unauthorized_ttl: diagnostics.duration(flags, "authorization-webhook-cache-unauthorized-ttl"),
     }
 }
 

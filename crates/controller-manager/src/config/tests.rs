@@ -25,7 +25,7 @@ fn run(line: &str) -> Box<Options> {
 }
 
 #[test]
-fn config_without_flags_is_the_default_and_elects() {
+fn no_flags_give_the_defaults_with_leader_election() {
     let elects = ManagerConfig {
         leader_election: Some(LeaderElectionSettings::default()),
         ..ManagerConfig::default()
@@ -43,11 +43,11 @@ fn config_without_flags_is_the_default_and_elects() {
 }
 
 #[test]
-fn config_takes_what_flags_say() {
+fn flags_set_the_manager_config() {
     let line = "--controllers=deployment --concurrent-deployment-syncs=7 --concurrent_replicaset_syncs 8 \
                 --kube-api-qps=1.5 --kube-api-burst=3 --min-resync-period=1h30m \
                 --controller-start-interval=2s --controller-shutdown-timeout=0 --concurrent-rc-syncs=9 \
-                --leader-elect=true --leader-elect-resource-name=ours --leader-elect-resource-namespace=ns \
+                --leader-elect=true --leader-elect-resource-name=custom --leader-elect-resource-namespace=ns \
                 --leader-elect-lease-duration=60s --leader-elect-renew-deadline=40s \
                 --leader-elect-retry-period=5s --feature-gates=PodDeletionCost=false";
     let expected = ManagerConfig {
@@ -64,7 +64,7 @@ fn config_takes_what_flags_say() {
             lease_duration: Duration::from_secs(60),
             renew_deadline: Duration::from_secs(40),
             retry_period: Duration::from_secs(5),
-            resource_name: "ours".to_owned(),
+            resource_name: "custom".to_owned(),
             resource_namespace: "ns".to_owned(),
             release_on_cancel: true,
         }),
@@ -73,7 +73,7 @@ fn config_takes_what_flags_say() {
 }
 
 #[test]
-fn lease_is_released_unless_the_gate_is_switched_off() {
+fn lease_is_released_unless_the_gate_is_disabled() {
     const GATE: &str = "ControllerManagerReleaseLeaderElectionLockOnExit";
     let released = |line: &str| {
         let run = run(line);
@@ -85,7 +85,7 @@ fn lease_is_released_unless_the_gate_is_switched_off() {
 }
 
 #[test]
-fn secure_port_takes_what_flags_say() {
+fn flags_set_serving_options() {
     let run = run(
         "--bind-address=127.0.0.1 --secure-port=443 --cert-dir=/c --tls-cert-file=/a --tls-private-key-file=/b \
                    --tls-sni-cert-key=/c,/d:x.y,*.z --tls-min-version=VersionTLS13 --disable-http2-serving \
@@ -117,7 +117,7 @@ fn secure_port_takes_what_flags_say() {
 }
 
 #[test]
-fn metrics_and_logging_take_what_flags_say() {
+fn flags_set_metrics_and_logging_options() {
     let metrics =
         run("--disabled-metrics=a,b --show-hidden-metrics-for-version=1.35 --allow-metric-labels=m,l=x,y")
             .metrics;
@@ -141,7 +141,7 @@ fn metrics_and_logging_take_what_flags_say() {
 }
 
 #[test]
-fn labels_allowed_in_a_file_are_read() {
+fn reads_allowed_labels_from_a_file() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("labels.yaml");
     let with = |text: &str| {
@@ -165,7 +165,7 @@ fn labels_allowed_in_a_file_are_read() {
 }
 
 #[test]
-fn config_with_flags_that_do_not_add_up_is_refused_in_upstreams_words() {
+fn rejects_invalid_options_with_upstreams_messages() {
     let cases = [
         ("--concurrent-replicaset-syncs=0", "concurrent-replicaset-syncs must be greater than 0, but got 0"),
         (
@@ -224,7 +224,7 @@ fn config_with_flags_that_do_not_add_up_is_refused_in_upstreams_words() {
         ("--emulated-version=x", "could not parse \"x\" as version"),
         ("--emulated-version=1.36.1", "patch version not allowed, got: kube=1.36.1"),
         ("--emulated-version=kube=1.37", "emulation version 1.37 is not between [1.33, 1.36.0]"),
-        ("--emulated-version=1.35", "emulation version 1.35 is not built in: only 1.36 is"),
+        ("--emulated-version=1.35", "emulation version 1.35 is not supported: must be 1.36"),
         ("--emulated-version=foo=1.36", "component not registered: foo"),
         (
             "--min-compatibility-version=1.32",
@@ -253,7 +253,7 @@ fn config_with_flags_that_do_not_add_up_is_refused_in_upstreams_words() {
 }
 
 #[test]
-fn flags_of_controllers_that_are_not_built_in_are_refused_where_upstream_refuses_them() {
+fn rejects_invalid_flags_of_other_controllers() {
     let cases = [
         ("--concurrent-job-syncs=0", "concurrent-job-syncs must be greater than 0, but got 0"),
         (
@@ -291,20 +291,20 @@ fn flags_of_controllers_that_are_not_built_in_are_refused_where_upstream_refuses
 }
 
 #[test]
-fn election_that_is_off_needs_no_sensible_settings() {
+fn disabled_leader_election_is_not_validated() {
     let line = "--leader-elect=false --leader-elect-retry-period=0 --leader-elect-resource-lock=endpoints";
     assert_eq!(run(line).manager.leader_election, None);
 }
 
 #[test]
-fn port_that_is_off_needs_no_sensible_settings() {
+fn disabled_port_is_not_validated() {
     let line =
         "--secure-port=0 --tls-cert-file=/a --tls-min-version=x --authorization-always-allow-paths=/a*b";
     assert_eq!(run(line).serving.secure_port, 0);
 }
 
 #[test]
-fn flags_without_effect_are_told() {
+fn warns_of_flags_without_effect() {
     let run = run(
         "--node-sync-period=1s --concurrent-gc-syncs=30 --cluster-name=x --controllers=*,-job,tokencleaner \
                    --feature-gates=ContextualLogging=false --tls-min-version=VersionTLS10 \
@@ -316,12 +316,12 @@ fn flags_without_effect_are_told() {
         run.warnings,
         [
             "--node-sync-period is deprecated: it has no effect",
-            "feature gate ContextualLogging=false has no effect: only ContextualLogging=true is built in",
-            "--controllers asks for controllers that are not built in: token-cleaner-controller",
-            "--enable-leader-migration has no effect: no controller that migrates is built in",
-            "--kube-api-content-type has no effect: requests are written in JSON",
+            "feature gate ContextualLogging=false has no effect, ContextualLogging=true is always used",
+            "--controllers selects controllers that are not part of this binary: token-cleaner-controller",
+            "--enable-leader-migration has no effect: no controller of this binary supports it",
+            "--kube-api-content-type has no effect: requests are encoded as JSON",
             "--tls-curve-preferences has no effect: the TLS library chooses",
-            "--tls-min-version=VersionTLS10 means VersionTLS12: nothing older is built in",
+            "--tls-min-version=VersionTLS10 is not supported, using VersionTLS12",
         ]
     );
 }
@@ -336,7 +336,7 @@ fn rate_limit_follows_client_go() {
 }
 
 #[test]
-fn server_is_in_the_cluster_unless_told_otherwise() {
+fn server_defaults_to_the_cluster() {
     assert_eq!(server(&flags("")), Server::InCluster);
     assert_eq!(server(&flags("--master=m")), Server::Master("m".to_owned()));
     let path = "k".into();

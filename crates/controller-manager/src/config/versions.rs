@@ -7,13 +7,13 @@ use std::fmt;
 use super::Diagnostics;
 use crate::flags::Flags;
 
-/// The only component that there is.
+/// Component whose version can be set.
 const COMPONENT: &str = "kube";
 
-/// What this program behaves as.
-const BUILT: Version = Version { major: 1, minor: 36, patch: None };
+/// Emulated version of Kubernetes.
+const EMULATED: Version = Version { major: 1, minor: 36, patch: None };
 
-/// The oldest that upstream can emulate or live beside.
+/// Oldest version that upstream can emulate or is compatible with.
 const OLDEST: Version = Version { major: 1, minor: 33, patch: None };
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -44,32 +44,32 @@ impl fmt::Display for Version {
     }
 }
 
-/// Refuses to behave as anything but what is built.
+/// Reports an error unless the emulated version is [`EMULATED`].
 pub(crate) fn check(flags: &Flags, diagnostics: &mut Diagnostics) {
-    match of_component(flags.list("emulated-version")) {
-        Err(problem) => diagnostics.problem(problem),
-        Ok(Some(version)) if version > BUILT || version < OLDEST => {
-            diagnostics.problem(format!("emulation version {version} is not between [{OLDEST}, {BUILT}.0]"));
+    match component_version(flags.list("emulated-version")) {
+        Err(error) => diagnostics.error(error),
+        Ok(Some(version)) if version > EMULATED || version < OLDEST => {
+            diagnostics.error(format!("emulation version {version} is not between [{OLDEST}, {EMULATED}.0]"));
         }
-        // DEVIATION: upstream can behave as its three predecessors.
-        Ok(Some(version)) if version != BUILT => {
-            diagnostics.problem(format!("emulation version {version} is not built in: only {BUILT} is"));
+        // DEVIATION: upstream can emulate the three previous minor versions.
+        Ok(Some(version)) if version != EMULATED => {
+            diagnostics.error(format!("emulation version {version} is not supported: must be {EMULATED}"));
         }
         Ok(_) => {}
     }
-    match of_component(flags.list("min-compatibility-version")) {
-        Err(problem) => diagnostics.problem(problem),
-        Ok(Some(version)) if version > BUILT || version < OLDEST => {
-            diagnostics.problem(format!(
-                "minCompatibilityVersion version {version} is not between [{OLDEST}, {BUILT}]"
+    match component_version(flags.list("min-compatibility-version")) {
+        Err(error) => diagnostics.error(error),
+        Ok(Some(version)) if version > EMULATED || version < OLDEST => {
+            diagnostics.error(format!(
+                "minCompatibilityVersion version {version} is not between [{OLDEST}, {EMULATED}]"
             ));
         }
         Ok(_) => {}
     }
 }
 
-/// What `[component=]version` elements say of ours.
-fn of_component(elements: &[String]) -> Result<Option<Version>, String> {
+/// Version of [`COMPONENT`] in `[component=]version` elements.
+fn component_version(elements: &[String]) -> Result<Option<Version>, String> {
     let mut found: Option<Version> = None;
     for element in elements {
         let (component, version) = element.split_once('=').unwrap_or((COMPONENT, element));

@@ -3,30 +3,152 @@
 use std::fmt::Write as _;
 
 use super::{FLAGS, Flag, FlagKind};
-use crate::{feature_gates, selection, version::BINARY};
+use crate::version::{BINARY, KUBERNETES_VERSION};
 
-/// All flags for people, by section, in upstream's order.
-pub(crate) fn help() -> String {
+/// Maximum length of a line of text, without its indentation.
+const WIDTH: usize = 100;
+
+/// Flags that have a help text, by topic.
+const TOPICS: &[(&str, &[&str])] = &[
+    (
+        "API server",
+        &[
+            "kubeconfig",
+            "master",
+            "kube-api-qps",
+            "kube-api-burst",
+            "kube-api-content-type",
+            "use-service-account-credentials",
+        ],
+    ),
+    (
+        "Controllers",
+        &[
+            "controllers",
+            "concurrent-deployment-syncs",
+            "concurrent-replicaset-syncs",
+            "concurrent-rc-syncs",
+            "min-resync-period",
+            "controller-start-interval",
+            "controller-shutdown-timeout",
+            "feature-gates",
+            "emulated-version",
+            "min-compatibility-version",
+        ],
+    ),
+    (
+        "Leader election",
+        &[
+            "leader-elect",
+            "leader-elect-lease-duration",
+            "leader-elect-renew-deadline",
+            "leader-elect-retry-period",
+            "leader-elect-resource-lock",
+            "leader-elect-resource-name",
+            "leader-elect-resource-namespace",
+            "enable-leader-migration",
+            "leader-migration-config",
+        ],
+    ),
+    (
+        "Secure serving",
+        &[
+            "secure-port",
+            "bind-address",
+            "cert-dir",
+            "tls-cert-file",
+            "tls-private-key-file",
+            "tls-sni-cert-key",
+            "tls-min-version",
+            "tls-cipher-suites",
+            "tls-curve-preferences",
+            "disable-http2-serving",
+            "http2-max-streams-per-connection",
+            "permit-address-sharing",
+            "permit-port-sharing",
+        ],
+    ),
+    (
+        "Authentication",
+        &[
+            "authentication-kubeconfig",
+            "authentication-skip-lookup",
+            "authentication-tolerate-lookup-failure",
+            "authentication-token-webhook-cache-ttl",
+            "client-ca-file",
+            "requestheader-client-ca-file",
+            "requestheader-allowed-names",
+            "requestheader-username-headers",
+            "requestheader-uid-headers",
+            "requestheader-group-headers",
+            "requestheader-extra-headers-prefix",
+        ],
+    ),
+    (
+        "Authorization",
+        &[
+            "authorization-kubeconfig",
+            "authorization-always-allow-paths",
+            "authorization-webhook-cache-authorized-ttl",
+            "authorization-webhook-cache-unauthorized-ttl",
+        ],
+    ),
+    (
+        "Logging",
+        &[
+            "v",
+            "vmodule",
+            "logging-format",
+            "log-text-split-stream",
+            "log-json-split-stream",
+            "log-text-info-buffer-size",
+            "log-json-info-buffer-size",
+            "log-flush-frequency",
+        ],
+    ),
+    (
+        "Metrics",
+        &[
+            "disabled-metrics",
+            "allow-metric-labels",
+            "allow-metric-labels-manifest",
+            "show-hidden-metrics-for-version",
+        ],
+    ),
+    ("Debugging", &["profiling", "contention-profiling"]),
+    ("General", &["help", "version"]),
+];
+
+/// Help text: the flags of this binary by topic, then the names of all other flags.
+///
+/// `details` are pairs of a flag's name and text that follows its description.
+pub(crate) fn help(details: &[(&str, String)]) -> String {
     let mut text = format!(
-        "{BINARY} rolls out Deployments and keeps up the pods of ReplicaSets and\n\
-         ReplicationControllers, as Kubernetes {} does. Its flags are those of upstream's\n\
-         kube-controller-manager; those of controllers that are not built in are accepted.\n\n\
+        "{BINARY} runs the Deployment, ReplicaSet and ReplicationController\n\
+         controllers of Kubernetes {KUBERNETES_VERSION}. It accepts all flags of upstream's {BINARY}.\n\n\
          Usage:\n  {BINARY} [flags]\n",
-        crate::KUBERNETES_VERSION
     );
-    let mut section = "";
-    for flag in FLAGS.iter().filter(|flag| flag.deprecated.is_none()) {
-        // Writing to a string does not fail.
-        if flag.section != section {
-            section = flag.section;
-            let _ = writeln!(text, "\n{} flags:\n", capitalized(section));
+    // Writing to a `String` does not fail, here and below.
+    for (topic, names) in TOPICS {
+        let _ = writeln!(text, "\n{topic}:\n");
+        for flag in names.iter().filter_map(|name| FLAGS.iter().find(|flag| flag.name == *name)) {
+            let detail = details.iter().find(|(name, _)| *name == flag.name);
+            entry(&mut text, flag, detail.map_or("", |(_, detail)| detail));
         }
-        let _ = write!(text, "{}", entry(flag));
+    }
+    let _ = writeln!(
+        text,
+        "\nFlags of controllers that are not part of this binary (validated, otherwise without effect):\n"
+    );
+    let others = FLAGS.iter().filter(|flag| flag.help.is_none() && flag.deprecated.is_none());
+    let others: Vec<_> = others.map(|flag| format!("--{}", flag.name)).collect();
+    for line in wrap(&others.join(" ")) {
+        let _ = writeln!(text, "  {line}");
     }
     text
 }
 
-fn entry(flag: &Flag) -> String {
+fn entry(text: &mut String, flag: &Flag, detail: &str) {
     let short = flag.short.map_or("    ".to_owned(), |letter| format!("-{letter}, "));
     let kind = match flag.kind {
         FlagKind::Bool => String::new(),
@@ -39,30 +161,15 @@ fn entry(flag: &Flag) -> String {
         (FlagKind::Text, default) => format!(" (default {default:?})"),
         (_, default) => format!(" (default {default})"),
     };
-    let help = match flag.help {
-        Some(help) => help.to_owned(),
-        None if flag.section.ends_with("-controller") => {
-            format!("Used by {}, which is not built in.", flag.section)
-        }
-        None => "Used by controllers that are not built in.".to_owned(),
-    };
-    let options = match flag.name {
-        "controllers" => selection::listing(),
-        "feature-gates" => feature_gates::listing(),
-        _ => String::new(),
-    };
-    let mut text = format!("  {short}--{}{kind}\n", flag.name);
-    for paragraph in format!("{help}{options}{default}").lines() {
-        for line in wrapped(paragraph) {
-            let _ = writeln!(text, "          {line}");
-        }
+    let _ = writeln!(text, "  {short}--{}{kind}", flag.name);
+    let description = format!("{}{default}{detail}", flag.help.unwrap_or_default());
+    for line in description.lines().flat_map(wrap) {
+        let _ = writeln!(text, "          {line}");
     }
-    text
 }
 
-/// Lines that fit a terminal, if words do.
-fn wrapped(paragraph: &str) -> Vec<String> {
-    const WIDTH: usize = 100;
+/// Splits a paragraph into lines of at most [`WIDTH`] characters. Longer words get a line of their own.
+fn wrap(paragraph: &str) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in paragraph.split(' ') {
         match lines.last_mut() {
@@ -76,7 +183,41 @@ fn wrapped(paragraph: &str) -> Vec<String> {
     lines
 }
 
-fn capitalized(text: &str) -> String {
-    let mut letters = text.chars();
-    letters.next().map_or_else(String::new, |first| format!("{}{}", first.to_uppercase(), letters.as_str()))
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn topics_contain_each_flag_with_a_help_text_once() {
+        let names: Vec<_> = TOPICS.iter().flat_map(|(_, names)| names.iter().copied()).collect();
+        let with_help = FLAGS.iter().filter(|flag| flag.help.is_some()).map(|flag| flag.name);
+        assert_eq!(names.iter().copied().collect::<BTreeSet<_>>(), with_help.collect());
+        assert_eq!(names.iter().collect::<BTreeSet<_>>().len(), names.len());
+    }
+
+    #[test]
+    fn lists_other_flags_by_name_except_deprecated_ones() {
+        let help = help(&[]);
+        let (_, others) = help.split_once("without effect):\n").unwrap();
+        let others: Vec<_> = others.split_whitespace().collect();
+        let expected = FLAGS.iter().filter(|flag| flag.help.is_none() && flag.deprecated.is_none());
+        assert_eq!(others, expected.map(|flag| format!("--{}", flag.name)).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn describes_flags_with_type_default_and_details() {
+        let help = help(&[("controllers", "\nAll controllers: a, b".to_owned())]);
+        for line in [
+            "Leader election:",
+            "  -v, --v Level",
+            "      --version version[=true]",
+            "      --kube-api-qps float32",
+            "          Name of the Lease. (default \"kube-controller-manager\")",
+            "          All controllers: a, b",
+        ] {
+            assert!(help.lines().any(|shown| shown == line), "{line} is not in\n{help}");
+        }
+    }
 }

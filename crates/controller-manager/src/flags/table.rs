@@ -1,26 +1,26 @@
-//! The table of flags: upstream v1.36's, all of them (US-1.5).
+//! Table of all flags of upstream v1.36 (US-1.5), in upstream's order.
 //!
-//! Data, in the order in which the help shows it: by section, then by name. `upstream-v1.36.txt` is what upstream's
-//! `--help` says of names, types, defaults and sections; a test holds this table to it.
+//! A test compares sections, names, types and defaults with `upstream-v1.36.txt`, which was recorded from upstream's
+//! `--help`.
 
 use super::FlagKind;
 
-/// One flag.
+/// Command-line flag.
 #[derive(Debug, Clone, Copy)]
 pub struct Flag {
-    /// Under which heading the help shows it.
+    /// Section of upstream's `--help`.
     pub section: &'static str,
-    /// The name, without dashes in front.
+    /// Name without leading dashes.
     pub name: &'static str,
-    /// The one letter that stands for it.
+    /// Shorthand letter.
     pub short: Option<char>,
-    /// What it takes.
+    /// Type of the value.
     pub kind: FlagKind,
-    /// The value when it is not given, as it would be given.
+    /// Default value, as on a command line.
     pub default: &'static str,
-    /// For people. `None`: only controllers use it that are not built in.
+    /// Help text. `None` if only controllers that are not part of this binary use the flag.
     pub help: Option<&'static str>,
-    /// Why nobody should give it any more. Such a flag is not in the help.
+    /// Deprecation message. Deprecated flags are not in the help.
     pub deprecated: Option<&'static str>,
 }
 
@@ -44,21 +44,21 @@ macro_rules! flags {
     (option $value:literal) => { Some($value) };
 }
 
-/// All flags. Those without a help text are only used by controllers that are not built in.
+/// All flags of upstream's manager.
 #[rustfmt::skip]
 pub static FLAGS: &[Flag] = flags! {
     "debugging" {
         "contention-profiling": Bool = "false",
-            "Count where threads wait for locks, too. Nothing here waits for locks long enough to be \
-             counted: no effect.";
+            "Enable block profiling. No effect: this binary has no profiler.";
         "profiling": Bool = "true",
-            "Serve what can be told of the running process under /debug/pprof/ and /debug/flags/v.";
+            "Serve /debug/pprof/ and /debug/flags/v.";
     }
     "leader-migration" {
         "enable-leader-migration": Bool = "false",
-            "Migration of controllers between managers. None that migrates is built in: no effect.";
+            "Enable leader migration for controllers. No effect: no controller of this binary supports it.";
         "leader-migration-config": Text = "",
-            "The file that says which controllers migrate. None that does is built in: no effect.";
+            "Path of the leader migration configuration. No effect: no controller of this binary supports \
+             it.";
     }
     "generic" {
         "allocate-node-cidrs": Bool = "false";
@@ -70,117 +70,126 @@ pub static FLAGS: &[Flag] = flags! {
         "cluster-name": Text = "kubernetes";
         "configure-cloud-routes": Bool = "true";
         "controller-shutdown-timeout": Duration = "10s",
-            "How long the controllers may take to stop once asked to. 0 means for ever.";
+            "Time to wait for controllers to stop after the shutdown signal. If it expires, the process \
+             exits with an error. 0: no limit.";
         "controller-start-interval": Duration = "0s",
-            "How long each controller waits before it starts; up to twice that, drawn at random.";
+            "Delay before each controller is started: between this value and twice this value, chosen at \
+             random.";
         "controllers": List = "*",
-            "Which controllers to run. '*' means all that are on by default, 'foo' means the one called \
-             foo, '-foo' means all but that.";
+            "Controllers to run. '*' enables all controllers that are on by default, 'foo' enables the \
+             controller named 'foo', '-foo' disables the controller named 'foo'.";
         "emulated-version": List = "",
-            "The version of Kubernetes to behave as. Only 1.36, also written kube=1.36, can be.";
+            "Version of Kubernetes to emulate, as [kube=]VERSION. Only 1.36 is supported.";
         "external-cloud-volume-plugin": Text = "";
         "feature-gates": Gates = "",
-            "Features to switch on or off, as Name=true or kube:Name=true. Names and stages are \
-             upstream's; those of features that are not built in are accepted.";
+            "Comma-separated key=value pairs that enable or disable features, as Name=true or \
+             kube:Name=true.";
         "kube-api-burst": Int32 = "30",
-            "How many requests each controller may send at once after a quiet time.";
+            "Burst of requests to the API server, per controller.";
         "kube-api-content-type": Text = "application/vnd.kubernetes.protobuf",
-            "What requests are written in. It is always JSON: no effect.";
+            "Content type of requests to the API server. No effect: requests are encoded as JSON.";
         "kube-api-qps": Float32 = "20",
-            "How many requests a second each controller may send in the long run. Below zero: any number.";
+            "Requests per second to the API server, per controller. Negative: no limit.";
         "leader-elect": Bool = "true",
-            "Run the controllers only while holding a lease, so that of several managers one works.";
+            "Acquire a lease before the controllers are started, so that one of several replicas is \
+             active.";
         "leader-elect-lease-duration": Duration = "15s",
-            "How long others wait after they last saw the leader renew, before they take over.";
+            "Time that a standby waits after the last observed renewal before it acquires the lease.";
         "leader-elect-renew-deadline": Duration = "10s",
-            "How long a leader tries to renew before it gives up. Less than the lease duration.";
+            "Time within which the leader must renew the lease; otherwise it exits. Must be less than the \
+             lease duration.";
         "leader-elect-resource-lock": Text = "leases",
-            "What kind of object is held. Only leases can be.";
+            "Type of the lock object. Only \"leases\" is supported.";
         "leader-elect-resource-name": Text = "kube-controller-manager",
-            "The name of the Lease.";
+            "Name of the Lease.";
         "leader-elect-resource-namespace": Text = "kube-system",
-            "The namespace of the Lease.";
+            "Namespace of the Lease.";
         "leader-elect-retry-period": Duration = "2s",
-            "How long to wait between two tries to acquire or to renew.";
+            "Time between attempts to acquire or renew the lease.";
         "min-compatibility-version": List = "",
-            "The oldest version beside which to run: 1.33 to 1.36. Nothing here depends on it: no effect.";
+            "Oldest version of control plane components to be compatible with, as [kube=]VERSION, 1.33 to \
+             1.36. No effect.";
         "min-resync-period": Duration = "12h0m0s",
-            "After how long each object is looked at again though nothing happened; up to twice that, \
-             drawn at random.";
+            "Resync period of informers: between this value and twice this value, chosen at random.";
         "node-monitor-period": Duration = "5s";
         "node-sync-period": Duration = "0s" (deprecated: "it has no effect");
         "route-reconciliation-period": Duration = "10s";
         "use-service-account-credentials": Bool = "false",
-            "Let each controller act as a service account of its own.";
+            "Use a separate service account for each controller.";
     }
     "service-lb-controller" {
         "concurrent-service-syncs": Int32 = "1";
     }
     "secure serving" {
         "bind-address": Address = "0.0.0.0",
-            "The address to serve on. Nothing, 0.0.0.0 and :: mean all there are.";
+            "IP address to listen on for --secure-port. Empty, 0.0.0.0 or :: listens on all interfaces.";
         "cert-dir": Text = "",
-            "Where the certificate that the manager signs itself is kept. Nothing: in memory. Not used \
-             with --tls-cert-file.";
+            "Directory for the self-signed certificate. If empty, the certificate is kept in memory. \
+             Ignored if --tls-cert-file is set.";
         "disable-http2-serving": Bool = "false",
             "Serve HTTP/1.1 only.";
         "http2-max-streams-per-connection": Int = "0",
-            "How many requests one connection may have under way. 0 leaves it to the library.";
+            "Maximum number of concurrent HTTP/2 streams per connection. 0: the server's default, 100.";
         "permit-address-sharing": Bool = "false",
-            "Set SO_REUSEADDR on the port.";
+            "Set SO_REUSEADDR on the listening socket. It is always set.";
         "permit-port-sharing": Bool = "false",
-            "Set SO_REUSEPORT on the port, so that several processes may share it.";
+            "Set SO_REUSEPORT on the listening socket, so that several processes can listen on the port.";
         "secure-port": Int = "10257",
-            "The port to serve health, metrics and the rest on, over TLS. 0: do not serve.";
+            "HTTPS port for health checks, metrics and configuration. 0: HTTPS is not served.";
         "tls-cert-file": Text = "",
-            "The certificate to serve with, PEM, followed by those that signed it. None: one of the \
-             manager's own.";
+            "PEM file with the serving certificate and its intermediates. If unset, a self-signed \
+             certificate is generated.";
         "tls-cipher-suites": List = "",
-            "The cipher suites of TLS 1.2 to offer, by Go's names. None: the library's choice.";
+            "TLS 1.2 cipher suites, by Go's names. If unset, the defaults of the TLS library.";
         "tls-curve-preferences": Int32List = "",
-            "The key exchanges to offer, by number. The library chooses: no effect.";
+            "Key exchanges, by IANA number. No effect: the TLS library chooses.";
         "tls-min-version": Text = "",
-            "The oldest TLS to speak: VersionTLS12 or VersionTLS13. Older ones are accepted, and not spoken.";
+            "Minimum TLS version: VersionTLS12 or VersionTLS13. VersionTLS10 and VersionTLS11 mean \
+             VersionTLS12.";
         "tls-private-key-file": Text = "",
-            "The key of --tls-cert-file.";
+            "PEM file with the private key of --tls-cert-file.";
         "tls-sni-cert-key": CertKeys = "",
-            "A further certificate and its key, and the names that it is for: cert,key or \
-             cert,key:name,name. May be repeated.";
+            "Certificate and key files for server names, as certFile,keyFile or \
+             certFile,keyFile:domain,domain. Without domains, the names in the certificate apply. May be \
+             repeated.";
     }
     "authentication" {
         "authentication-kubeconfig": Text = "",
-            "Who is asked whose a token is, and for the cluster's client CAs. None: nobody is known by a \
-             token.";
+            "Kubeconfig of the API server that authenticates bearer tokens (TokenReview) and has the \
+             cluster's client CA bundle. If unset outside of a cluster, requests with a token are \
+             anonymous.";
         "authentication-skip-lookup": Bool = "false",
-            "Do not ask the cluster for its client CAs.";
+            "Do not read the client CA bundle from the cluster.";
         "authentication-token-webhook-cache-ttl": Duration = "10s",
-            "How long it is remembered whose a token is.";
+            "TTL of cached token review results.";
         "authentication-tolerate-lookup-failure": Bool = "false",
-            "Start though the cluster's client CAs cannot be had.";
+            "Continue startup if the cluster's client CA bundle cannot be read.";
         "client-ca-file": Text = "",
-            "Whose signature makes a client's certificate be believed.";
+            "CA bundle used to verify client certificates.";
         "requestheader-allowed-names": List = "",
-            "The certificates' names that may say for whom they ask. None: any that the CA has signed.";
+            "Common names of client certificates that may set the request headers. If empty, all \
+             certificates of --requestheader-client-ca-file may.";
         "requestheader-client-ca-file": Text = "",
-            "Whose signature makes a client be believed when it says for whom it asks.";
+            "CA bundle used to verify client certificates of authenticating proxies.";
         "requestheader-extra-headers-prefix": List = "x-remote-extra-",
-            "How headers with more about a user begin.";
+            "Prefixes of request headers with extra user attributes.";
         "requestheader-group-headers": List = "x-remote-group",
-            "The headers with a user's groups.";
+            "Request headers with the user's groups.";
         "requestheader-uid-headers": List = "",
-            "The headers with a user's UID.";
+            "Request headers with the user's UID.";
         "requestheader-username-headers": List = "x-remote-user",
-            "The headers with a user's name.";
+            "Request headers with the user name.";
     }
     "authorization" {
         "authorization-always-allow-paths": List = "/healthz,/readyz,/livez",
-            "The paths that are open to all. A * at the end means all that begin so.";
+            "Paths that are served without authorization. A trailing * matches all paths with that prefix.";
         "authorization-kubeconfig": Text = "",
-            "Who is asked what somebody may. None: only the paths that are open to all are served.";
+            "Kubeconfig of the API server that authorizes requests (SubjectAccessReview). If unset \
+             outside of a cluster, only always-allowed paths are served.";
         "authorization-webhook-cache-authorized-ttl": Duration = "10s",
-            "How long it is remembered what somebody may.";
+            "TTL of cached 'authorized' results.";
         "authorization-webhook-cache-unauthorized-ttl": Duration = "10s",
-            "How long it is remembered what somebody may not.";
+            "TTL of cached 'unauthorized' results.";
     }
     "persistentvolume-attach-detach-controller" {
         "attach-detach-reconcile-sync-period": Duration = "1m0s";
@@ -202,7 +211,8 @@ pub static FLAGS: &[Flag] = flags! {
     }
     "deployment-controller" {
         "concurrent-deployment-syncs": Int32 = "5",
-            "How many Deployments may be worked on at once. More means quicker reactions, and more load.";
+            "Number of Deployments synced concurrently. A larger number reduces latency and increases \
+             load.";
     }
     "device-taint-eviction-controller" {
         "concurrent-device-taint-eviction-syncs": Int32 = "8";
@@ -289,12 +299,13 @@ pub static FLAGS: &[Flag] = flags! {
     }
     "replicaset-controller" {
         "concurrent-replicaset-syncs": Int32 = "5",
-            "How many ReplicaSets may be worked on at once. More means quicker reactions, and more load.";
+            "Number of ReplicaSets synced concurrently. A larger number reduces latency and increases \
+             load.";
     }
     "replicationcontroller-controller" {
         "concurrent-rc-syncs": Int32 = "5",
-            "How many ReplicationControllers may be worked on at once. More means quicker reactions, and \
-             more load.";
+            "Number of ReplicationControllers synced concurrently. A larger number reduces latency and \
+             increases load.";
     }
     "resourcequota-controller" {
         "concurrent-resource-quota-syncs": Int32 = "5";
@@ -313,47 +324,51 @@ pub static FLAGS: &[Flag] = flags! {
     }
     "metrics" {
         "allow-metric-labels": Map = "",
-            "Which values a metric's label may have: metric,label=value,value. Others are shown as \
-             unexpected.";
+            "Allowed values of metric labels, as metric,label=value,value. Other values are exported as \
+             'unexpected'.";
         "allow-metric-labels-manifest": Text = "",
-            "A YAML file with the same, below allowListMapping.";
+            "YAML file with the mapping of --allow-metric-labels, at the top level or under \
+             allowListMapping.";
         "disabled-metrics": List = "",
-            "Metrics that are not shown, by their full names.";
+            "Fully qualified names of metrics that are not exported.";
         "show-hidden-metrics-for-version": Text = "",
-            "Show again what the last version has hidden: 1.35.";
+            "Export the metrics that were hidden in this version. Only 1.35, the previous minor version, \
+             is allowed.";
     }
     "logs" {
         "log-flush-frequency": Duration = "5s",
-            "How long lines may be held back. None ever is: no effect.";
+            "Maximum time between log flushes. No effect: lines are written immediately.";
         "log-json-info-buffer-size": Quantity = "0",
-            "How much may be held back where streams are split, in JSON. Nothing ever is: no effect. \
-             Needs LoggingAlphaOptions.";
+            "Buffer size for info lines in JSON format with split streams. No effect: lines are written \
+             immediately. Requires LoggingAlphaOptions.";
         "log-json-split-stream": Bool = "false",
-            "In JSON, write errors to standard error and all else to standard output. Needs \
+            "In JSON format, write errors to stderr and other lines to stdout. Requires \
              LoggingAlphaOptions.";
         "log-text-info-buffer-size": Quantity = "0",
-            "How much may be held back where streams are split, in text. Nothing ever is: no effect. \
-             Needs LoggingAlphaOptions.";
+            "Buffer size for info lines in text format with split streams. No effect: lines are written \
+             immediately. Requires LoggingAlphaOptions.";
         "log-text-split-stream": Bool = "false",
-            "In text, write warnings and errors to standard error and all else to standard output. Needs \
+            "In text format, write warnings and errors to stderr and other lines to stdout. Requires \
              LoggingAlphaOptions.";
         "logging-format": Text = "text",
-            "How lines are written: json or text.";
+            "Log format: text or json.";
         ('v') "v": Level = "0",
-            "How much to log: 2 what happens to objects, 4 every step, 6 every request.";
+            "Log verbosity. 2: changes to objects, 3: lists and watches, 4: steps of each sync, 6: \
+             requests to the API server.";
         "vmodule": Modules = "",
-            "How much to log from files whose names match: pattern=N. Only for text.";
+            "Comma-separated pattern=N settings with the log verbosity of matching source files. Only for \
+             the text format.";
     }
     "misc" {
         "kubeconfig": Text = "",
-            "The file that tells where the API server is and who we are there.";
+            "Kubeconfig with the address of the API server and the credentials.";
         "master": Text = "",
-            "The address of the API server; wins over the one in the kubeconfig.";
+            "Address of the API server. Overrides the address in the kubeconfig.";
     }
     "global" {
         ('h') "help": Bool = "false",
-            "Show this and exit.";
+            "Print this help and exit.";
         "version": Version = "false",
-            "Show the version and exit. --version=raw shows its parts.";
+            "Print the version and exit. --version=raw prints all version fields.";
     }
 };

@@ -8,22 +8,22 @@ fn value(line: &str, name: &str) -> String {
     parse(line).unwrap().value(name).to_string()
 }
 
-fn refusal(line: &str) -> String {
+fn error(line: &str) -> String {
     match parse(line).and_then(|flags| flags.no_arguments()) {
         Err(error) => error.to_string(),
-        Ok(()) => panic!("{line} is understood"),
+        Ok(()) => panic!("{line} is accepted"),
     }
 }
 
 #[test]
-fn flag_with_a_value_is_understood_in_each_of_pflags_forms() {
+fn parses_each_form_of_a_value() {
     assert_eq!(value("--kubeconfig=/a", "kubeconfig"), "/a");
     assert_eq!(value("--kubeconfig /a", "kubeconfig"), "/a");
     assert_eq!(value("--kubeconfig=", "kubeconfig"), "");
     assert_eq!(value("--kubeconfig a=b", "kubeconfig"), "a=b");
     assert_eq!(value("--kube_api_qps=5", "kube-api-qps"), "5");
-    assert_eq!(value("--concurrent_rc_syncs=7", "concurrent-rc-syncs"), "7", "as it was written long ago");
-    assert_eq!(value("--master -x", "master"), "-x", "what follows is the value, whatever it looks like");
+    assert_eq!(value("--concurrent_rc_syncs=7", "concurrent-rc-syncs"), "7");
+    assert_eq!(value("--master -x", "master"), "-x", "the next argument is the value");
     assert_eq!(value("--master a --master b", "master"), "b");
     for line in ["-v4", "-v=4", "-v 4", "--v=4", "--v 4"] {
         assert_eq!(value(line, "v"), "4", "{line}");
@@ -31,18 +31,18 @@ fn flag_with_a_value_is_understood_in_each_of_pflags_forms() {
 }
 
 #[test]
-fn boolean_takes_its_value_only_after_an_equals_sign() {
+fn boolean_takes_its_value_after_an_equals_sign() {
     assert!(parse("--leader-elect").unwrap().bool("leader-elect"));
     assert!(!parse("--leader-elect=false").unwrap().bool("leader-elect"));
     assert!(!parse("--leader-elect=0").unwrap().bool("leader-elect"));
     assert_eq!(
-        refusal("--leader-elect false"),
+        error("--leader-elect false"),
         "\"kube-controller-manager\" does not take any arguments, got [\"false\"]"
     );
 }
 
 #[test]
-fn flags_that_add_up_replace_the_default_first() {
+fn repeated_flags_replace_the_default_and_extend_lists() {
     let list = |line| parse(line).unwrap().list("controllers").to_vec();
     assert_eq!(list(""), ["*"]);
     assert_eq!(list("--controllers=a,-b --controllers c"), ["a", "-b", "c"]);
@@ -70,7 +70,7 @@ fn flags_that_add_up_replace_the_default_first() {
 }
 
 #[test]
-fn values_are_shown_as_upstream_shows_them() {
+fn formats_values_as_upstream() {
     let cases = [
         ("--min-resync-period=90m", "min-resync-period", "1h30m0s"),
         ("--kube-api-qps=0.10", "kube-api-qps", "0.1"),
@@ -88,7 +88,7 @@ fn values_are_shown_as_upstream_shows_them() {
 }
 
 #[test]
-fn flag_not_given_has_its_default() {
+fn defaults_apply() {
     let flags = parse("").unwrap();
     assert_eq!(flags.duration("min-resync-period").to_string(), "12h0m0s");
     assert!(!flags.is_given("leader-elect"));
@@ -96,7 +96,7 @@ fn flag_not_given_has_its_default() {
 }
 
 #[test]
-fn command_line_that_makes_no_sense_is_told_in_upstreams_words() {
+fn rejects_invalid_arguments_with_upstreams_messages() {
     let cases = [
         ("--frobnicate", "unknown flag: --frobnicate"),
         ("--frob_nicate=1", "unknown flag: --frob-nicate"),
@@ -111,12 +111,12 @@ fn command_line_that_makes_no_sense_is_told_in_upstreams_words() {
         ("-- --v=1", "\"kube-controller-manager\" does not take any arguments, got [\"--v=1\"]"),
     ];
     for (line, expected) in cases {
-        assert_eq!(refusal(line), expected, "{line}");
+        assert_eq!(error(line), expected, "{line}");
     }
 }
 
 #[test]
-fn value_that_makes_no_sense_is_told_in_upstreams_words() {
+fn rejects_invalid_values_with_upstreams_messages() {
     let syntax = |function: &str, text: &str| format!("strconv.{function}: parsing {text:?}: invalid syntax");
     let cases = [
         ("--kube-api-qps", "fast", syntax("ParseFloat", "fast")),
@@ -148,24 +148,24 @@ fn value_that_makes_no_sense_is_told_in_upstreams_words() {
     ];
     for (flag, text, cause) in cases {
         let expected = format!("invalid argument {text:?} for {flag:?} flag: {cause}");
-        assert_eq!(refusal(&format!("{flag}={text}")), expected);
+        assert_eq!(error(&format!("{flag}={text}")), expected);
     }
     let expected = format!("invalid argument \"-1\" for \"-v, --v\" flag: {}", syntax("ParseUint", "-1"));
-    assert_eq!(refusal("--v=-1"), expected);
-    assert_eq!(refusal("-v-1"), expected);
-    assert!(refusal("-v=").ends_with(&syntax("ParseUint", "=")));
-    assert!(refusal("--v=2147483648").ends_with("value out of range"));
+    assert_eq!(error("--v=-1"), expected);
+    assert_eq!(error("-v-1"), expected);
+    assert!(error("-v=").ends_with(&syntax("ParseUint", "=")));
+    assert!(error("--v=2147483648").ends_with("value out of range"));
 }
 
 #[cfg(unix)]
 #[test]
-fn word_that_is_not_text_is_refused() {
+fn rejects_arguments_that_are_not_utf8() {
     use std::os::unix::ffi::OsStringExt;
     let error = Flags::parse([OsString::from_vec(b"--master=\xff".to_vec())]).unwrap_err();
     assert_eq!(error.to_string(), "argument \"--master=\u{fffd}\" is not valid UTF-8");
 }
 
-/// Upstream's flags, from the file beside the table: section, name, letter, type, default, and whether it is hidden.
+/// Recorded flags of upstream: section, name, letter, type, default, and `deprecated` if it is hidden.
 fn upstream() -> Vec<[String; 6]> {
     let lines = include_str!("upstream-v1.36.txt").lines().filter(|line| !line.starts_with('#'));
     lines
@@ -177,8 +177,8 @@ fn upstream() -> Vec<[String; 6]> {
 }
 
 #[test]
-fn table_is_upstreams() {
-    let ours: Vec<[String; 6]> = FLAGS
+fn table_equals_upstream() {
+    let actual: Vec<[String; 6]> = FLAGS
         .iter()
         .zip(&Flags::default().values)
         .map(|(flag, value)| {
@@ -195,17 +195,17 @@ fn table_is_upstreams() {
         .collect();
     let upstream = upstream();
     for flag in &upstream {
-        assert!(ours.contains(flag), "upstream has {flag:?}");
+        assert!(actual.contains(flag), "missing {flag:?}");
     }
-    for flag in &ours {
-        assert!(upstream.contains(flag), "upstream does not have {flag:?}");
+    for flag in &actual {
+        assert!(upstream.contains(flag), "unexpected {flag:?}");
     }
-    assert_eq!(ours, upstream, "in the same order");
-    assert_eq!(ours.len(), 150);
+    assert_eq!(actual, upstream, "order");
+    assert_eq!(actual.len(), 150);
 }
 
 #[test]
-fn defaults_can_be_given() {
+fn defaults_are_valid_values() {
     for flag in FLAGS.iter().filter(|flag| flag.kind != FlagKind::CertKeys && !flag.default.is_empty()) {
         let word = format!("--{}={}", flag.name, flag.default);
         let (given, not) = (Flags::parse([word.into()]).unwrap(), Flags::default());
@@ -214,33 +214,7 @@ fn defaults_can_be_given() {
 }
 
 #[test]
-fn help_shows_all_flags_but_the_deprecated_by_upstreams_sections() {
-    let help = help();
-    let mut sections: Vec<_> = FLAGS.iter().map(|flag| flag.section).collect();
-    sections.dedup();
-    let headings: Vec<_> =
-        help.lines().filter_map(|line| line.strip_suffix(" flags:")).map(str::to_lowercase).collect();
-    assert_eq!(headings, sections, "each section comes once");
-    for flag in FLAGS {
-        let is_shown =
-            help.lines().any(|line| line.split_whitespace().any(|word| word == format!("--{}", flag.name)));
-        assert_eq!(is_shown, flag.deprecated.is_none(), "{}", flag.name);
-    }
-    for line in [
-        "  -v, --v Level",
-        "      --version version[=true]",
-        "      --kube-api-qps float32",
-        "          Used by job-controller, which is not built in. (default 5)",
-        "          The name of the Lease. (default \"kube-controller-manager\")",
-        "          kube:PodDeletionCost=true|false (BETA - default=true)",
-    ] {
-        assert!(help.lines().any(|shown| shown == line), "{line}");
-    }
-    assert!(help.contains("\n          Built in: deployment-controller, replicaset-controller"));
-}
-
-#[test]
-fn flagz_is_sorted_and_holds_all() {
+fn flagz_is_sorted_and_complete() {
     let shown = parse("--node-sync-period=3s").unwrap().flagz();
     assert_eq!(shown.len(), FLAGS.len());
     assert!(shown.is_sorted());

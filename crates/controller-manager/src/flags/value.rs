@@ -1,4 +1,4 @@
-//! What flags take: read, checked and written as upstream does.
+//! Values of flags: parsed, validated and formatted as pflag does.
 
 use std::{collections::BTreeMap, fmt, net::IpAddr};
 
@@ -10,47 +10,47 @@ use crate::{
     go_syntax::{format_csv, format_float, parse_bool, parse_csv, parse_float, parse_int, parse_uint},
 };
 
-/// What a flag takes.
+/// Type of a flag's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FlagKind {
-    /// `true` or `false`; `true` if nothing is given.
+    /// `true` or `false`. `true` without a value.
     Bool,
-    /// A text.
+    /// Text.
     Text,
-    /// Texts, separated by commas. Several such flags add up.
+    /// Comma-separated texts. Repeated flags extend the list.
     List,
-    /// A whole number of 32 bits.
+    /// 32-bit integer.
     Int32,
-    /// A whole number.
+    /// 64-bit integer.
     Int,
-    /// Whole numbers of 32 bits, separated by commas. Several such flags add up.
+    /// Comma-separated 32-bit integers. Repeated flags extend the list.
     Int32List,
-    /// A number of single precision.
+    /// Single-precision number.
     Float32,
-    /// A number.
+    /// Double-precision number.
     Float,
-    /// A duration as Go writes it.
+    /// Go duration, such as `1m30s`.
     Duration,
-    /// An IP address, or nothing.
+    /// IP address, or empty.
     Address,
-    /// A size: `512`, `1Ki`, `3M`.
+    /// Quantity, such as `512`, `1Ki` or `3M`.
     Quantity,
-    /// `certificate,key` or `certificate,key:name,name`. Several such flags add up.
+    /// `certFile,keyFile` or `certFile,keyFile:name,name`. Repeated flags extend the list.
     CertKeys,
-    /// `key=value`, separated by commas. Several such flags add up.
+    /// Comma-separated `key=value`. Repeated flags extend the map.
     Map,
-    /// `component:setting`, or `setting`, separated by commas. Several such flags add up.
+    /// Comma-separated `component:setting` or `setting`. Repeated flags extend the list.
     Gates,
-    /// How much to log.
+    /// Log verbosity.
     Level,
-    /// `pattern=level`, separated by commas.
+    /// Comma-separated `pattern=verbosity`.
     Modules,
-    /// `true`, `false`, `raw` or a version; `true` if nothing is given.
+    /// `true`, `false` or `raw`. `true` without a value.
     Version,
 }
 
 impl FlagKind {
-    /// What pflag calls it.
+    /// Name of the type in upstream's `--help`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Bool => "bool",
@@ -73,17 +73,17 @@ impl FlagKind {
         }
     }
 
-    /// What the flag means without a value; `None` if it needs one.
+    /// Value of a flag without a value. `None` if the value is required.
     pub(crate) fn implied(self) -> Option<&'static str> {
         matches!(self, Self::Bool | Self::Version).then_some("true")
     }
 }
 
-/// What a flag was given, understood.
+/// Parsed value of a flag.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Value {
     Bool(bool),
-    /// Also of flags of other kinds that nothing here uses but to show them.
+    /// Also values of other types that are only shown.
     Text(String),
     List(Vec<String>),
     Int(i64),
@@ -93,12 +93,12 @@ pub(crate) enum Value {
     Address(Option<IpAddr>),
     CertKeys(Vec<CertKey>),
     Map(BTreeMap<String, String>),
-    /// By component, which is empty if none was said.
+    /// Pairs of component and setting. The component may be empty.
     Gates(Vec<(String, String)>),
     Modules(Vec<(String, i64)>),
 }
 
-/// One element of [`FlagKind::CertKeys`].
+/// Element of [`FlagKind::CertKeys`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct CertKey {
     pub(crate) cert_file: String,
@@ -107,7 +107,11 @@ pub(crate) struct CertKey {
 }
 
 impl Value {
-    /// What `text` means for a flag of `kind`; an error says why it means nothing, in upstream's words.
+    /// Parses a value of type `kind`.
+    ///
+    /// # Errors
+    ///
+    /// Upstream's message.
     pub(crate) fn parse(kind: FlagKind, text: &str) -> Result<Self, String> {
         Ok(match kind {
             FlagKind::Bool => Self::Bool(parse_bool(text)?),
@@ -130,7 +134,7 @@ impl Value {
         })
     }
 
-    /// Takes what the same flag was given once more.
+    /// Adds the value of a repeated flag: extends lists and maps, replaces other values.
     pub(crate) fn add(&mut self, more: Self) {
         match (self, more) {
             (Self::List(all), Self::List(more)) => all.extend(more),
@@ -142,13 +146,13 @@ impl Value {
         }
     }
 
-    /// As in a configuration object.
+    /// JSON in a configuration object.
     pub(crate) fn to_json(&self) -> serde_json::Value {
         match self {
             Self::Bool(value) => json!(value),
             Self::List(values) => json!(values),
             Self::Int(value) => json!(value),
-            // 20, not 20.0: so does Go.
+            // 20, not 20.0, as Go.
             Self::Float(value) if value.fract() == 0.0 && value.abs() < 1e15 => json!(*value as i64),
             Self::Float(value) => json!(value),
             other => json!(other.to_string()),
@@ -157,7 +161,7 @@ impl Value {
 }
 
 impl fmt::Display for Value {
-    /// As pflag's `String` does.
+    /// Formats as pflag's `String`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Bool(value) => write!(f, "{value}"),
@@ -202,7 +206,7 @@ fn address(text: &str) -> Result<Option<IpAddr>, String> {
     }
 }
 
-/// Checked, in its canonical form.
+/// Validates a quantity and returns its canonical form.
 fn quantity(text: &str) -> Result<String, String> {
     text.parse::<Quantity>().map(|quantity| quantity.to_string()).map_err(|_| {
         "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
@@ -235,7 +239,7 @@ impl fmt::Display for CertKey {
     }
 }
 
-/// As pflag: with one `=` all commas belong to key or value.
+/// Parses a map. With a single `=`, commas belong to the key or the value, as in pflag.
 fn map(text: &str) -> Result<BTreeMap<String, String>, String> {
     let pairs = match text.bytes().filter(|byte| *byte == b'=').count() {
         0 => return Err(format!("{text} must be formatted as key=value")),
@@ -278,7 +282,7 @@ fn modules(text: &str) -> Result<Vec<(String, i64)>, String> {
 fn version(text: &str) -> Result<String, String> {
     match text {
         "raw" => Ok(text.to_owned()),
-        // DEVIATION: upstream reports it as its version if no more than what follows the numbers differs.
+        // DEVIATION: upstream accepts a version that differs from its own in the suffix only, and reports it.
         _ if text.starts_with('v') => Err("the reported version cannot be changed".to_owned()),
         _ => parse_bool(text).map(|value| value.to_string()),
     }

@@ -12,23 +12,29 @@ use crate::{ControllerFeatures, LeaderElectionSettings, Selection};
 
 use super::*;
 
-/// An API server with one ReplicaSet, which wants one pod. It is well from some time on, and never answers a POST.
+/// API server with one ReplicaSet of one replica. It becomes healthy after a time and never responds to a POST.
 #[derive(Clone)]
 struct ApiServer {
     clock: Arc<dyn Clock>,
-    well_from: Duration,
-    /// Time that it takes to answer requests for pods.
+    healthy_from: Duration,
+    /// Delay of responses with pods.
     pods_after: Duration,
-    /// Whether each list or watch was a streaming list.
+    /// `true` for each streaming list, `false` for each other list or watch.
     streamed: Arc<Mutex<Vec<bool>>>,
-    /// User agent, method and path of each request.
+    /// Client, method and path of each request.
     seen: Arc<Mutex<Vec<String>>>,
 }
 
 impl ApiServer {
-    fn new(well_from: Duration) -> Self {
+    fn new(healthy_from: Duration) -> Self {
         let clock = Arc::new(SimulatedClock::new(Timestamp::UNIX_EPOCH));
-        Self { clock, well_from, pods_after: Duration::ZERO, streamed: Arc::default(), seen: Arc::default() }
+        Self {
+            clock,
+            healthy_from,
+            pods_after: Duration::ZERO,
+            streamed: Arc::default(),
+            seen: Arc::default(),
+        }
     }
 
     fn clients(&self) -> ClientFactory {
@@ -73,7 +79,7 @@ impl ApiServer {
             Ok(Response::builder().status(code).body(Full::from(text).boxed()).unwrap())
         };
         if path == "/healthz" {
-            return if self.clock.monotonic() >= self.well_from {
+            return if self.clock.monotonic() >= self.healthy_from {
                 whole(200, "ok")
             } else {
                 whole(500, "not yet")
@@ -105,12 +111,12 @@ impl ApiServer {
 }
 
 #[tokio::test(start_paused = true)]
-async fn run_against_a_server_that_stays_ill_gives_up_after_ten_seconds() {
+async fn unhealthy_api_server_is_an_error_after_ten_seconds() {
     let server = ApiServer::new(Duration::MAX);
     let error = server.run(&ManagerConfig::default(), CancellationToken::new()).await.unwrap_err();
     assert_eq!(
         error.to_string(),
-        "the API server in this process is not healthy after 10s: \
+        "failed to wait for the API server in this process to become healthy within 10s: \
          GET /healthz: the server answered 500 Internal Server Error without an explanation"
     );
     assert_eq!(server.clock.monotonic(), Duration::from_secs(10));
@@ -118,7 +124,7 @@ async fn run_against_a_server_that_stays_ill_gives_up_after_ten_seconds() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn run_told_to_stop_while_it_waits_for_the_server_stops() {
+async fn shutdown_while_the_api_server_is_unhealthy() {
     let server = ApiServer::new(Duration::MAX);
     let shutdown = CancellationToken::new();
     shutdown.cancel();
@@ -154,7 +160,7 @@ async fn standby_without_controllers_is_ready() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn caches_are_filled_by_streaming_lists_unless_the_gate_is_off() {
+async fn streaming_lists_follow_the_gate() {
     for watch_list_client in [true, false] {
         let server = ApiServer::new(Duration::ZERO);
         let features = ControllerFeatures { watch_list_client, ..ControllerFeatures::default() };
@@ -181,7 +187,7 @@ fn only(name: &str) -> ManagerConfig {
 }
 
 #[tokio::test(start_paused = true)]
-async fn run_waits_for_the_server_then_runs_the_wanted_controllers_until_told_to_stop() {
+async fn runs_the_selected_controllers_once_the_api_server_is_healthy() {
     let server = ApiServer::new(Duration::from_secs(3));
     run_for(&server, &only("deployment"), Duration::from_secs(5)).await.unwrap();
     assert_eq!(
@@ -193,21 +199,21 @@ async fn run_waits_for_the_server_then_runs_the_wanted_controllers_until_told_to
             "shared-informers: GET /apis/apps/v1/replicasets",
         ]
     );
-    assert_eq!(server.clock.monotonic(), Duration::from_secs(5), "nothing was under way");
+    assert_eq!(server.clock.monotonic(), Duration::from_secs(5), "no write is in progress");
 }
 
 #[tokio::test(start_paused = true)]
-async fn run_with_a_sync_that_does_not_end_stops_after_the_time_out_and_says_who() {
+async fn sync_that_does_not_end_exceeds_the_shutdown_timeout() {
     let server = ApiServer::new(Duration::ZERO);
     let error = run_for(&server, &only("replicaset"), Duration::from_secs(5)).await.unwrap_err();
     assert_eq!(error.to_string(), "controller shutdown timeout reached: replicaset-controller did not stop");
     assert_eq!(server.clock.monotonic(), Duration::from_secs(15));
     assert!(server.seen().contains(&"replicaset-controller: POST /api/v1/namespaces/shop/pods".to_owned()));
-    assert!(!server.seen().iter().any(|seen| seen.contains("deployments")), "no informer without need");
+    assert!(!server.seen().iter().any(|seen| seen.contains("deployments")), "unused informer");
 }
 
 #[tokio::test(start_paused = true)]
-async fn run_with_a_start_interval_starts_controllers_later() {
+async fn start_interval_delays_controllers() {
     let server = ApiServer::new(Duration::ZERO);
     let config = ManagerConfig { controller_start_interval: Duration::from_secs(10), ..only("replicaset") };
     run_for(&server, &config, Duration::from_secs(9)).await.unwrap();
@@ -215,7 +221,7 @@ async fn run_with_a_start_interval_starts_controllers_later() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn run_with_metrics_counts_queues_syncs_caches_and_requests() {
+async fn metrics_cover_queues_syncs_caches_and_requests() {
     let server = ApiServer::new(Duration::ZERO);
     let metrics =
         Metrics::new(&MetricsOptions::default(), Arc::clone(&server.clock), &BuildInfo::default()).unwrap();
@@ -234,7 +240,7 @@ async fn run_with_metrics_counts_queues_syncs_caches_and_requests() {
     let (_, text) = tokio::join!(manager.run(shutdown.clone()), scrape);
     assert_eq!(kcm_metrics::lint(&text), []);
     for series in [
-        // The POST of the pod is never answered.
+        // The POST of the pod never gets a response.
         "kcm_syncs_in_flight{controller=\"replicaset-controller\"} 1",
         "kcm_sync_duration_seconds_count{controller=\"replicaset-controller\"} 0",
         "workqueue_adds_total{name=\"replicaset\"} 1",
@@ -251,11 +257,11 @@ async fn run_with_metrics_counts_queues_syncs_caches_and_requests() {
     assert!(seconds > 0.0, "{seconds}");
 }
 
-/// Chance that panics on every task but the test's own, where the election is.
+/// Panics on every task except the test's, which runs the election.
 #[derive(Debug)]
-struct Broken;
+struct Panicking;
 
-impl Random for Broken {
+impl Random for Panicking {
     fn next_u64(&self) -> u64 {
         assert!(tokio::task::try_id().is_none(), "on purpose");
         0
@@ -263,15 +269,15 @@ impl Random for Broken {
 }
 
 #[tokio::test(start_paused = true)]
-async fn standby_whose_informer_panics_ends_and_says_which() {
+async fn panic_of_a_standbys_informer_is_an_error() {
     let server = ApiServer::new(Duration::ZERO);
     let dependencies =
-        Dependencies::new(&server.clients(), &server.clock, &(Arc::new(Broken) as Arc<dyn Random>));
+        Dependencies::new(&server.clients(), &server.clock, &(Arc::new(Panicking) as Arc<dyn Random>));
     let config = ManagerConfig {
         leader_election: Some(LeaderElectionSettings::default()),
         ..only("replicaset-controller")
     };
-    // No answer is a Lease, so it never leads.
+    // No response contains a Lease, so this process never becomes the leader.
     let error = Manager::new(config, dependencies, "host").run(CancellationToken::new()).await.unwrap_err();
     assert!(matches!(error, RunError::Controllers(ControllerError::Panicked(_))), "{error:?}");
     assert!(server.clock.monotonic() < Duration::from_secs(1));

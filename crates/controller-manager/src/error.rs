@@ -1,0 +1,45 @@
+//! Errors of a manager.
+
+use std::time::Duration;
+
+use kcm_api::ApiError;
+use kcm_leader_election::Loss;
+use thiserror::Error;
+
+use crate::controllers::ControllerError;
+
+/// Reason why a manager did not start, or exited. Each message is one line.
+#[derive(Debug, Error)]
+pub enum RunError {
+    /// The kubeconfig or the credentials cannot be used.
+    #[error(transparent)]
+    Connect(kcm_client::ClientConfigError),
+    /// No API server is configured, and the process does not run in a pod.
+    #[error("no API server configured: set --kubeconfig or --master, or run inside a cluster: {0}")]
+    NotInCluster(kcm_client::ClientConfigError),
+    /// The API server did not become healthy.
+    #[error("failed to wait for the API server {server} to become healthy within {timeout:?}: {cause}")]
+    ApiServer {
+        /// API server, such as `at https://10.0.0.1:6443`.
+        server: String,
+        /// Time that was waited.
+        timeout: Duration,
+        /// Last error of a health check.
+        cause: ApiError,
+    },
+    /// The settings of leader election are invalid.
+    #[error("invalid leader election settings: {0}")]
+    Election(#[from] kcm_leader_election::ElectionConfigError),
+    /// The options of metrics are invalid.
+    #[error(transparent)]
+    Metrics(#[from] kcm_metrics::MetricsOptionsError),
+    /// The secure port cannot be served.
+    #[error(transparent)]
+    Serving(#[from] kcm_serving::ServingError),
+    /// The process is no longer the leader. Upstream's message, with the reason.
+    #[error("leaderelection lost/stopped: {0}")]
+    LeaseLost(Loss),
+    /// A controller failed.
+    #[error(transparent)]
+    Controllers(#[from] ControllerError),
+}
