@@ -23,10 +23,10 @@ mod identify;
 pub mod int_or_string;
 mod intern;
 mod json;
-pub mod key;
 pub mod lease;
 pub mod meta;
 mod micro_time;
+mod object;
 pub mod pod;
 pub mod quantity;
 #[cfg(test)]
@@ -45,7 +45,7 @@ pub use deployment::{
 pub use error::{ApiError, Status, StatusCause, StatusDetails};
 pub use identify::object_name;
 pub use int_or_string::IntOrString;
-pub use key::ObjectKey;
+pub use kcm_meta::ObjectKey;
 pub use lease::{Lease, LeaseSpec};
 pub use lossless::{Dropped, Extra};
 pub use meta::{Annotations, ControllerRef, Labels, ObjectMeta, OwnerReference};
