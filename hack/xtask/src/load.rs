@@ -15,7 +15,7 @@ use futures_util::{StreamExt as _, future::try_join_all};
 use kcm_api::ApiError;
 use kcm_client::{ApiClient, ClientFactory, RateLimit, Request, Server};
 use kcm_clock::{Clock, RealClock};
-use kcm_informer::{WatchEvent, WatchOptions};
+use kcm_informer::{ListWatchError, WatchEvent, WatchOptions};
 use kcm_stories::{
     WorldError,
     external::{self, ExternalConfig, ServerProgram},
@@ -82,6 +82,9 @@ pub enum TaskError {
     /// A server refused a request.
     #[error(transparent)]
     Api(#[from] ApiError),
+    /// A list or watch request failed.
+    #[error(transparent)]
+    ListWatch(#[from] ListWatchError),
     /// The real server does not start.
     #[error(transparent)]
     World(#[from] WorldError),

@@ -2,7 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test may fail in its helpers, too")]
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs,
     path::{Path, PathBuf},
     process::Command,
@@ -131,5 +131,32 @@ fn pure_crates_depend_on_nothing_asynchronous() {
         let known: Vec<_> =
             packages[*name].dependencies.iter().filter(|d| ASYNC.contains(&d.as_str())).collect();
         assert!(known.is_empty(), "{name} is pure, and depends on {known:?}");
+    }
+}
+
+/// Returns the dependencies of a crate, direct and indirect, within the workspace and one step beyond.
+fn all_dependencies(packages: &BTreeMap<String, Package>, name: &str) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    let mut queue = vec![name.to_owned()];
+    while let Some(name) = queue.pop() {
+        let package = packages.get(&name);
+        for dependency in package.into_iter().flat_map(|package| &package.dependencies) {
+            if found.insert(dependency.clone()) {
+                queue.push(dependency.clone());
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn informer_and_workqueue_depend_on_no_api_type() {
+    let packages = packages();
+    for name in ["kcm-informer", "kcm-workqueue"] {
+        let dependencies = all_dependencies(&packages, name);
+        assert!(dependencies.contains("kcm-clock"), "{name}: {dependencies:?}");
+        for api in ["kcm-api", "k8s-openapi"] {
+            assert!(!dependencies.contains(api), "{name} depends on {api}");
+        }
     }
 }

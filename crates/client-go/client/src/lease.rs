@@ -1,10 +1,10 @@
 //! Watches on a single Lease.
 
-use std::{convert::Infallible, sync::Arc, time::Duration};
+use std::{convert::Infallible, pin::pin, sync::Arc, time::Duration};
 
-use futures_util::StreamExt;
+use futures_util::{Stream, StreamExt};
 use kcm_api::{ApiError, Lease, ObjectKey};
-use kcm_informer::{WatchEvent, WatchStream};
+use kcm_informer::WatchEvent;
 
 use crate::{
     ApiClient,
@@ -40,7 +40,8 @@ impl ApiClient {
         loop {
             let start = self.clock().monotonic();
             match self.open_lease_watch(key).await {
-                Ok(mut events) => {
+                Ok(events) => {
+                    let mut events = pin!(events);
                     while let Some(event) = events.next().await {
                         match event {
                             Ok(WatchEvent::Added(lease) | WatchEvent::Modified(lease)) => {
@@ -62,7 +63,10 @@ impl ApiClient {
         }
     }
 
-    async fn open_lease_watch(&self, key: &ObjectKey) -> Result<WatchStream<Lease>, ApiError> {
+    async fn open_lease_watch(
+        &self,
+        key: &ObjectKey,
+    ) -> Result<impl Stream<Item = Result<WatchEvent<Lease>, ApiError>> + Send + use<>, ApiError> {
         let mut query = Query::new(namespaced_path(Lease::API_VERSION, Lease::PLURAL, &key.namespace));
         query.add("watch", "true");
         query.add("fieldSelector", &format!("metadata.name={}", key.name));

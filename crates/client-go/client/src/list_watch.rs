@@ -1,10 +1,13 @@
 //! The source of a reflector.
 
-use std::{fmt, sync::Arc};
+use std::{fmt, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
+use futures_util::{StreamExt, TryStreamExt};
 use kcm_api::{ApiError, Deployment, Pod, ReplicaSet};
-use kcm_informer::{List, ListOptions, ListWatch, WatchOptions, WatchStream};
+use kcm_informer::{
+    List, ListOptions, ListWatch, ListWatchError, ListWatchErrorKind, WatchOptions, WatchStream,
+};
 
 use crate::{
     ApiClient,
@@ -45,17 +48,116 @@ impl ApiClient {
 
 #[async_trait]
 impl<K: Kind> ListWatch<K> for Collection<K> {
-    async fn list(&self, options: &ListOptions) -> Result<List<K>, ApiError> {
-        list::list::<K>(&self.client, &self.decoder, Scope::Cluster, options).await
+    async fn list(&self, options: &ListOptions) -> Result<List<K>, ListWatchError> {
+        let list = list::list::<K>(&self.client, &self.decoder, Scope::Cluster, options).await;
+        list.map_err(list_watch_error)
     }
 
-    async fn watch(&self, options: &WatchOptions) -> Result<WatchStream<K>, ApiError> {
-        watch::watch::<K>(&self.client, Arc::clone(&self.decoder), options).await
+    async fn watch(&self, options: &WatchOptions) -> Result<WatchStream<K>, ListWatchError> {
+        let events = watch::watch::<K>(&self.client, Arc::clone(&self.decoder), options).await;
+        Ok(events.map_err(list_watch_error)?.map_err(list_watch_error).boxed())
+    }
+}
+
+/// Converts the error of a list or watch request to that of the informer.
+fn list_watch_error(error: ApiError) -> ListWatchError {
+    let retry_after = Duration::from_secs(error.retry_after_seconds().unwrap_or(0).into());
+    ListWatchError::new(error_kind(&error), error).with_retry_after(retry_after)
+}
+
+fn error_kind(error: &ApiError) -> ListWatchErrorKind {
+    match error {
+        ApiError::NotSent(_) | ApiError::Transport(_) => ListWatchErrorKind::Connection,
+        ApiError::Timeout(_) => ListWatchErrorKind::Timeout,
+        _ if error.is_expired() => ListWatchErrorKind::Expired,
+        _ if error.has_cause("ResourceVersionTooLarge") => ListWatchErrorKind::ResourceVersionTooLarge,
+        _ if error.is_too_many_requests() => ListWatchErrorKind::TooManyRequests,
+        _ if error.is_invalid() || matches!(error.code(), Some(400 | 405 | 406 | 415 | 501)) => {
+            ListWatchErrorKind::Unsupported
+        }
+        ApiError::Status(_) | ApiError::Decode(_) | ApiError::NotLeading(_) => ListWatchErrorKind::Other,
     }
 }
 
 impl<K: Kind> fmt::Debug for Collection<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Collection").field("resource", &K::PLURAL).field("client", &self.client).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kcm_api::{Status, StatusCause, StatusDetails};
+
+    use super::*;
+
+    fn too_large() -> ApiError {
+        let cause = StatusCause { reason: "ResourceVersionTooLarge".to_owned(), ..StatusCause::default() };
+        let details =
+            StatusDetails { causes: vec![cause], retry_after_seconds: Some(1), ..StatusDetails::default() };
+        ApiError::Status(Box::new(Status {
+            code: 504,
+            reason: "Timeout".to_owned(),
+            details: Some(details),
+            ..Status::default()
+        }))
+    }
+
+    #[test]
+    fn errors_have_the_kind_that_determines_the_next_request() {
+        struct Case {
+            errors: Vec<ApiError>,
+            kind: ListWatchErrorKind,
+        }
+        let status = |code, reason| ApiError::status(code, reason, "no");
+        let cases = [
+            Case {
+                errors: vec![status(410, "Expired"), status(410, "Gone"), status(410, "")],
+                kind: ListWatchErrorKind::Expired,
+            },
+            Case { errors: vec![too_large()], kind: ListWatchErrorKind::ResourceVersionTooLarge },
+            Case {
+                errors: vec![status(429, "TooManyRequests"), status(429, "")],
+                kind: ListWatchErrorKind::TooManyRequests,
+            },
+            Case {
+                errors: vec![
+                    status(422, "Invalid"),
+                    status(422, ""),
+                    status(400, "BadRequest"),
+                    status(405, "MethodNotAllowed"),
+                    status(406, "NotAcceptable"),
+                    status(415, "UnsupportedMediaType"),
+                    status(501, "NotImplemented"),
+                ],
+                kind: ListWatchErrorKind::Unsupported,
+            },
+            Case { errors: vec![ApiError::Timeout(String::new())], kind: ListWatchErrorKind::Timeout },
+            Case {
+                errors: vec![ApiError::NotSent(String::new()), ApiError::Transport(String::new())],
+                kind: ListWatchErrorKind::Connection,
+            },
+            Case {
+                errors: vec![
+                    status(403, "Forbidden"),
+                    status(500, "InternalError"),
+                    status(504, "Timeout"),
+                    ApiError::Decode(String::new()),
+                ],
+                kind: ListWatchErrorKind::Other,
+            },
+        ];
+        for Case { errors, kind } in cases {
+            for error in errors {
+                assert_eq!(list_watch_error(error.clone()).kind(), kind, "{error:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn delay_requested_by_the_server_is_kept() {
+        assert_eq!(list_watch_error(too_large()).retry_after(), Duration::from_secs(1));
+        let error = ApiError::status(429, "TooManyRequests", "no");
+        assert_eq!(list_watch_error(error).retry_after(), Duration::ZERO);
     }
 }

@@ -2,12 +2,12 @@
 
 use std::{borrow::Cow, time::Duration};
 
-use futures_util::{StreamExt, stream};
+use futures_util::{Stream, stream};
 use http::Response;
 use http_body_util::BodyExt;
 use kcm_api::{ApiError, Status};
 use kcm_clock::Sleep;
-use kcm_informer::{WatchEvent, WatchOptions, WatchStream};
+use kcm_informer::{WatchEvent, WatchOptions};
 use kube_client::client::Body;
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -34,7 +34,7 @@ pub(crate) async fn watch<K: Kind>(
     client: &ApiClient,
     decoder: Arc<K::Decoder>,
     options: &WatchOptions,
-) -> Result<WatchStream<K>, ApiError> {
+) -> Result<impl Stream<Item = Result<WatchEvent<K>, ApiError>> + Send + use<K>, ApiError> {
     watch_at(client, decoder, &watch_request::<K>(options), options.timeout).await
 }
 
@@ -44,7 +44,7 @@ pub(crate) async fn watch_at<K: Kind>(
     decoder: Arc<K::Decoder>,
     request: &Request,
     time_out: Duration,
-) -> Result<WatchStream<K>, ApiError> {
+) -> Result<impl Stream<Item = Result<WatchEvent<K>, ApiError>> + Send + use<K>, ApiError> {
     let answer = client.open(request).await?;
     let watching = Watching::<K> {
         what: client.describe(request),
@@ -61,7 +61,7 @@ pub(crate) async fn watch_at<K: Kind>(
         let rest = event.is_ok().then_some(watching);
         Some((event, rest))
     });
-    Ok(events.boxed())
+    Ok(events)
 }
 
 fn watch_request<K: Kind>(options: &WatchOptions) -> Request {

@@ -15,7 +15,7 @@ use http_body_util::StreamBody;
 use kcm_api::{ApiError, Deployment, Pod};
 use kcm_client::{ApiClient, ClientFactory, ClientOptions, Kind, RateLimit, Request, Server, UserAgent};
 use kcm_clock::{SimulatedClock, Timestamp};
-use kcm_informer::{List, ListOptions, WatchEvent, WatchOptions};
+use kcm_informer::{List, ListOptions, ListWatchError, WatchEvent, WatchOptions};
 use serde_json::value::RawValue;
 
 #[cfg(test)]
@@ -52,11 +52,11 @@ fn client(code: u16, body: &[u8]) -> ApiClient {
     ClientFactory::in_process(service, options()).without_repetition().client("fuzz", RateLimit::UNLIMITED)
 }
 
-fn list_of<K: Kind>(body: &[u8]) -> Result<List<K>, ApiError> {
+fn list_of<K: Kind>(body: &[u8]) -> Result<List<K>, ListWatchError> {
     run(async { client(200, body).list_watch::<K>().list(&ListOptions::default()).await })
 }
 
-fn watch_of<K: Kind>(body: &[u8]) -> Vec<Result<WatchEvent<K>, ApiError>> {
+fn watch_of<K: Kind>(body: &[u8]) -> Vec<Result<WatchEvent<K>, ListWatchError>> {
     let options = WatchOptions { timeout: Duration::from_secs(60), ..WatchOptions::default() };
     run(async { client(200, body).list_watch::<K>().watch(&options).await.unwrap().collect().await })
 }

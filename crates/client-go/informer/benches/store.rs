@@ -15,8 +15,8 @@ use std::{
 };
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
-use kcm_api::{ObjectKey, Pod, PodDecoder};
-use kcm_informer::{IndexName, Indexers, StoreWriter};
+use kcm_api::{Pod, PodDecoder};
+use kcm_informer::{IndexName, Indexers, ObjectKey, StoreWriter};
 
 const OWNERS: usize = 1000;
 const PODS_PER_OWNER: usize = 100;

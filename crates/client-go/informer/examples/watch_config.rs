@@ -8,11 +8,10 @@
 
 use std::sync::Arc;
 
-use kcm_api::ObjectKey;
 use kcm_clock::{RealClock, SeededRandom};
 use kcm_informer::{
-    Deleted, EventHandler, IndexName, Indexers, InformerConfig, Object, SharedInformer,
-    testing::{FakeObject, FakeSource},
+    Deleted, EventHandler, IndexName, Indexers, InformerConfig, Object, ObjectKey, SharedInformer,
+    testing::{FakeSource, SetResourceVersion},
 };
 use tokio_util::sync::CancellationToken;
 
@@ -40,7 +39,7 @@ impl Object for Setting {
 }
 
 /// Only the fake source asks for this.
-impl FakeObject for Setting {
+impl SetResourceVersion for Setting {
     fn set_resource_version(&mut self, version: &str) {
         version.clone_into(&mut self.version);
     }

@@ -1,19 +1,22 @@
 use std::sync::Arc;
 
-/// Who wants to know what changes.
+/// Receives the changes of the objects of an informer.
 ///
-/// Upstream counterpart: `cache.ResourceEventHandler`. The store has changed already when a method is called,
-/// and calls come one at a time, in the order of the changes. They are made on the reflector's task: a handler
-/// must not block; what takes time belongs behind a work queue.
+/// The methods are called after the change of the store, one at a time and in the order of the changes. They run on the
+/// task of the reflector and must not block: enqueue a key in a work queue instead.
+///
+/// Upstream counterpart: `cache.ResourceEventHandler`.
 pub trait EventHandler<K>: Send + Sync + 'static {
-    /// `object` is new. `initial` tells that it was there before this handler, or the informer, was.
+    /// `object` was added. `initial` is `true` if it existed before the handler was added or the informer was started.
     fn on_add(&self, object: &Arc<K>, initial: bool);
 
-    /// `old` has become `new`. At a resync, and at a relist that finds the object unchanged, they are the same;
-    /// when an object was deleted and created anew between two looks, they have different UIDs (US-2.1).
+    /// `old` was replaced by `new` (US-2.1).
+    ///
+    /// Both are the same state if a resync or a relist reports an unchanged object. Their UIDs differ if the object was
+    /// deleted and created again before a relist.
     fn on_update(&self, old: &Arc<K>, new: &Arc<K>);
 
-    /// An object is gone.
+    /// An object was deleted.
     fn on_delete(&self, deleted: &Deleted<K>);
 
     /// A relist has replaced the state, and its changes have been handled. An object that was created and deleted since
@@ -21,22 +24,23 @@ pub trait EventHandler<K>: Send + Sync + 'static {
     fn on_replace(&self) {}
 }
 
-/// An object that is gone.
+/// Object that was deleted.
 #[derive(Debug, Clone)]
 pub enum Deleted<K> {
-    /// The watch told so, and this is the object's last state.
-    Seen(Arc<K>),
-    /// It was missing from a later list. This is the last state that was known, which may not be the last.
+    /// Final state of the object, from a watch.
+    FinalState(Arc<K>),
+    /// State in the store before the deletion. The final state is unknown because a relist reported the deletion, or
+    /// because the final state cannot be decoded.
     ///
     /// Upstream counterpart: `cache.DeletedFinalStateUnknown`.
-    Unseen(Arc<K>),
+    FinalStateUnknown(Arc<K>),
 }
 
 impl<K> Deleted<K> {
-    /// The last known state.
+    /// Returns the last known state.
     pub fn object(&self) -> &Arc<K> {
         match self {
-            Self::Seen(object) | Self::Unseen(object) => object,
+            Self::FinalState(object) | Self::FinalStateUnknown(object) => object,
         }
     }
 }

@@ -1,24 +1,23 @@
 use std::{collections::BTreeSet, fmt, sync::Arc};
 
 use hashbrown::HashMap;
+use kcm_meta::Object;
 
-use crate::Object;
-
-/// What an index is called.
+/// Name of an index.
 ///
-/// Make it a constant beside the function that computes it, and refer to it by that constant alone.
+/// Define it as a constant next to the function that computes the values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct IndexName(pub &'static str);
 
 impl IndexName {
-    /// By namespace, as [`Indexers::with_namespace`] keeps it.
+    /// Index by namespace. See [`Indexers::with_namespace`].
     pub const NAMESPACE: Self = Self("namespace");
 }
 
-/// The indexes of a store: a name for each, and the values under which an object is found in it.
+/// Indexes of a store: for each, the function that computes the values of an object.
 ///
-/// The functions must be pure: the store asks again for the values of an object's former state to find its old
-/// entries. They run under the store's lock and must not call the store.
+/// The functions must be pure: to find the index entries of an object, the store computes the values of its former state
+/// again. They run while the store is locked and must not access it.
 ///
 /// Upstream counterpart: `cache.Indexers`.
 pub struct Indexers<K>(Vec<(IndexName, IndexFn<K>)>);
@@ -26,15 +25,14 @@ pub struct Indexers<K>(Vec<(IndexName, IndexFn<K>)>);
 type IndexFn<K> = Arc<dyn Fn(&K, &mut Vec<Arc<str>>) + Send + Sync>;
 
 impl<K> Indexers<K> {
-    /// No index.
+    /// Creates an empty set of indexes.
     pub const fn new() -> Self {
         Self(Vec::new())
     }
 
-    /// Adds an index in which an object is found under one value, or not at all.
+    /// Adds an index with at most one value per object. Replaces an index of the same name.
     ///
-    /// Return an [`Arc`] that the object holds already, and the index entry costs no copy of the text. A second
-    /// index of the same name replaces the first.
+    /// The index entry shares the text of the returned [`Arc`] with the object.
     #[must_use]
     pub fn with<F>(self, name: IndexName, value: F) -> Self
     where
@@ -43,9 +41,8 @@ impl<K> Indexers<K> {
         self.with_many(name, move |object, values| values.extend(value(object)))
     }
 
-    /// Adds an index in which an object can be found under several values: those that `values` pushes.
-    ///
-    /// A second index of the same name replaces the first.
+    /// Adds an index with any number of values per object: those that `values` appends to its second argument. Replaces an
+    /// index of the same name.
     #[must_use]
     pub fn with_many<F>(mut self, name: IndexName, values: F) -> Self
     where
@@ -56,8 +53,7 @@ impl<K> Indexers<K> {
         self
     }
 
-    /// Adds the index [`IndexName::NAMESPACE`], which [`Store::list_namespace`](crate::Store::list_namespace)
-    /// uses.
+    /// Adds the index [`IndexName::NAMESPACE`].
     #[must_use]
     pub fn with_namespace(self) -> Self
     where
@@ -92,20 +88,20 @@ impl<K> fmt::Debug for Indexers<K> {
     }
 }
 
-/// Where an object is in a table.
+/// Number of an object's slot in a table.
 pub(crate) type SlotId = u32;
 
-/// One index: slots by value.
+/// Slots by index value.
 ///
-/// A bucket is an ordered set of four-byte numbers: an entry costs few bytes, goes in O(log n) even from a
-/// namespace with everything in it, and lists in the same order on every run.
+/// A bucket is an ordered set of four-byte slot numbers. An entry takes few bytes, is removed in O(log n) from any bucket,
+/// and objects are listed in the same order in every run.
 pub(crate) struct Index<K> {
     pub(crate) name: IndexName,
     values: IndexFn<K>,
     buckets: HashMap<Arc<str>, BTreeSet<SlotId>>,
 }
 
-/// Room for the values of an object before and after a change, kept so that a change allocates nothing.
+/// Buffers for the index values of an object before and after a change. They are reused to avoid allocations.
 #[derive(Default)]
 pub(crate) struct Scratch {
     before: Vec<Arc<str>>,
@@ -121,7 +117,7 @@ impl<K> Index<K> {
         self.buckets.keys()
     }
 
-    /// Moves `slot` from where it was found to where it is found now.
+    /// Updates the entries of a slot whose object changes from `before` to `after`.
     pub(crate) fn update(
         &mut self,
         slot: SlotId,
@@ -135,7 +131,7 @@ impl<K> Index<K> {
         if let Some(after) = after {
             (self.values)(after, &mut scratch.after);
         }
-        // By far the most changes of an object leave its owner and its namespace alone.
+        // Most changes of an object do not change its owner or namespace.
         if scratch.before != scratch.after {
             for value in &scratch.before {
                 self.remove(value, slot);
@@ -151,7 +147,7 @@ impl<K> Index<K> {
     fn remove(&mut self, value: &str, slot: SlotId) {
         if let Some(bucket) = self.buckets.get_mut(value) {
             bucket.remove(&slot);
-            // Owners come and go for ever; an empty bucket for each would be a leak.
+            // Values such as owners' UIDs do not return, so empty buckets would accumulate.
             if bucket.is_empty() {
                 self.buckets.remove(value);
             }

@@ -1,39 +1,46 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use kcm_clock::{Clock, Random, jitter};
+use kcm_meta::Object;
 use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    EventHandler, HandlerRegistration, Indexers, InformerMetrics, ListWatch, NoInformerMetrics, Object,
-    Store, StoreWriter, delivery::Delivery, reflector::Reflector, relist::Relists,
+    handler::EventHandler,
+    handler_fanout::{HandlerFanout, HandlerRegistration},
+    index::Indexers,
+    metrics::{InformerMetrics, NoInformerMetrics},
+    reflector::Reflector,
+    relist::Relists,
+    source::ListWatch,
+    store::Store,
 };
 
-/// What an informer is made of.
+/// Configuration of a [`SharedInformer`].
 pub struct InformerConfig<K> {
-    /// What it is called in logs and metrics; by custom the resource, such as `pods`.
+    /// Name in logs and metrics; by convention the resource, such as `pods`.
     pub name: String,
-    /// The indexes of its store.
+    /// Indexes of the store.
     pub indexers: Indexers<K>,
-    /// Where the objects come from.
+    /// Source of the objects.
     pub list_watch: Arc<dyn ListWatch<K>>,
-    /// What to measure and wait by.
+    /// Clock for timeouts, back-off and resync.
     pub clock: Arc<dyn Clock>,
-    /// Where time-outs, back-off and resync get their jitter from.
+    /// Source of jitter for timeouts, back-off and resync.
     pub random: Arc<dyn Random>,
-    /// After how long every object is told again: at least this, and less than twice this, drawn once for the
-    /// informer (US-2.1). Never, if `None`.
+    /// Minimum period of resyncs. The period is random, less than twice this, and the same for the life of the informer
+    /// (US-2.1). `None` or zero disables resyncs.
     pub resync: Option<Duration>,
-    /// If `false`, the store is filled by list requests even where the source has streaming lists.
+    /// If `false`, the informer sends list requests instead of streaming lists.
     ///
     /// Upstream counterpart: the feature gate `WatchListClient`.
     pub streaming_lists: bool,
-    /// Who counts.
+    /// Metrics.
     pub metrics: Arc<dyn InformerMetrics>,
 }
 
 impl<K> InformerConfig<K> {
-    /// A configuration without indexes, resync and metrics; change the fields to have some.
+    /// Creates a configuration without indexes, resync and metrics.
     pub fn new(
         name: impl Into<String>,
         list_watch: Arc<dyn ListWatch<K>>,
@@ -63,13 +70,13 @@ impl<K> fmt::Debug for InformerConfig<K> {
     }
 }
 
-/// A store that follows its source, and tells handlers what changes. Clones are the same informer.
+/// Store that follows a source, and reports changes to handlers. Clones share the same informer.
 ///
-/// Handlers are called on the task that [`run`](Self::run)s, one after the other, each change told to all of
-/// them before the next one is taken from the source. There is no buffer that could grow (upstream's grows
-/// until memory ends), and a handler that blocks stops everything: it should put a key into a work queue.
+/// Handlers are called on the task of [`run`](Self::run), one after the other, before the next change is read from the
+/// source. There is no buffer between source and handlers, so a handler that blocks stops the informer. Upstream's buffer
+/// grows without bound instead.
 ///
-/// A handler must not add or remove handlers of the informer that calls it; it would wait for itself.
+/// A handler must not add or remove handlers of the informer that calls it: the call would deadlock.
 ///
 /// Upstream counterpart: `cache.SharedIndexInformer`.
 pub struct SharedInformer<K> {
@@ -78,27 +85,26 @@ pub struct SharedInformer<K> {
 
 struct Inner<K> {
     name: String,
-    delivery: Arc<Delivery<K>>,
+    fanout: Arc<HandlerFanout<K>>,
     clock: Arc<dyn Clock>,
     resync: Option<Duration>,
     relists: Arc<Relists>,
-    /// Held by whoever runs.
+    /// Locked by `run`.
     reflector: Mutex<Reflector<K>>,
 }
 
 impl<K: Object> SharedInformer<K> {
-    /// An informer that does nothing until it is [`run`](Self::run).
+    /// Creates an informer. It sends no requests until [`run`](Self::run) is called.
     pub fn new(config: InformerConfig<K>) -> Self {
         let InformerConfig { name, indexers, list_watch, clock, random, resync, streaming_lists, metrics } =
             config;
-        let writer = StoreWriter::new(indexers);
-        let delivery = Arc::new(Delivery::new(name.clone(), Arc::clone(&metrics), writer));
+        let fanout = Arc::new(HandlerFanout::new(name.clone(), Arc::clone(&metrics), indexers));
         let resync = resync.filter(|period| !period.is_zero()).map(|period| jitter(&*random, period, 1.0));
         let relists = Arc::new(Relists::new());
         let mut reflector = Reflector::new(
             name.clone(),
             list_watch,
-            Arc::clone(&delivery),
+            Arc::clone(&fanout),
             Arc::clone(&clock),
             random,
             metrics,
@@ -108,47 +114,47 @@ impl<K: Object> SharedInformer<K> {
             reflector.disable_streaming_lists();
         }
         let reflector = Mutex::new(reflector);
-        Self { inner: Arc::new(Inner { name, delivery, clock, resync, relists, reflector }) }
+        Self { inner: Arc::new(Inner { name, fanout, clock, resync, relists, reflector }) }
     }
 
-    /// What it is called.
+    /// Returns the name.
     pub fn name(&self) -> &str {
         &self.inner.name
     }
 
-    /// The objects, to be read.
+    /// Returns read access to the objects.
     pub fn store(&self) -> Store<K> {
-        self.inner.delivery.store().clone()
+        self.inner.fanout.store().clone()
     }
 
-    /// Lets `handler` know of everything from now on.
+    /// Adds a handler.
     ///
-    /// If there are objects already, it gets `on_add` for each, marked initial, before this returns, on the
-    /// caller's thread, and nothing that happens meanwhile is lost or told twice.
+    /// Before this returns, the handler is called on the current thread with an initial add for each object in the store.
+    /// It then gets every later change once.
     pub fn add_handler(&self, handler: Arc<dyn EventHandler<K>>) -> HandlerRegistration {
-        self.inner.delivery.join(handler)
+        self.inner.fanout.add(handler)
     }
 
-    /// Tells the handler nothing more.
+    /// Removes a handler. It is not called after this returns.
     pub fn remove_handler(&self, registration: &HandlerRegistration) {
-        self.inner.delivery.leave(registration);
+        self.inner.fanout.remove(registration);
     }
 
-    /// Whether the store has held a complete state, of which all handlers of that moment were told.
+    /// Returns `true` once the store has held a complete state and its handlers have received it.
     pub fn has_synced(&self) -> bool {
-        *self.inner.delivery.synced().borrow()
+        *self.inner.fanout.synced().borrow()
     }
 
-    /// Waits until [`has_synced`](Self::has_synced). False if `cancel` came first.
+    /// Waits until [`has_synced`](Self::has_synced). Returns `false` if `cancel` is cancelled before.
     ///
     /// # Cancel safety
     ///
     /// Dropping the future has no effect.
     pub async fn wait_for_sync(&self, cancel: &CancellationToken) -> bool {
-        let mut synced = self.inner.delivery.synced();
+        let mut synced = self.inner.fanout.synced();
         tokio::select! {
             biased;
-            waited = synced.wait_for(|synced| *synced) => waited.is_ok(),
+            result = synced.wait_for(|synced| *synced) => result.is_ok(),
             () = cancel.cancelled() => false,
         }
     }
@@ -156,10 +162,10 @@ impl<K: Object> SharedInformer<K> {
     /// Relists from the newest state and waits until the store holds it.
     ///
     /// The store then is at a version at or after the time of the call: the list is a consistent read that is requested
-    /// after the call, and takes the place of any request under way. It is retried with back-off until it succeeds.
-    /// Objects that have not changed keep their [`Arc`]; handlers get an update for them, as after every relist.
+    /// after the call, and replaces any request in progress. It is retried with back-off until it succeeds. Objects that
+    /// have not changed keep their [`Arc`]; handlers get an update for them, as after every relist.
     ///
-    /// This waits while the informer does not [run](Self::run), or the API server does not answer.
+    /// Waits while the informer does not [run](Self::run), or the API server does not respond.
     ///
     /// # Cancel safety
     ///
@@ -168,22 +174,22 @@ impl<K: Object> SharedInformer<K> {
         self.inner.relists.relist().await;
     }
 
-    /// Follows the source until `cancel`. Whatever goes wrong is logged and tried again (US-2.1).
+    /// Follows the source until `cancel` is cancelled. Failures are logged and retried (US-2.1).
     ///
-    /// When it already runs, this waits for that run to end and then takes over. An informer that was stopped
-    /// can be run again; its store has meanwhile kept the last state, and catches up.
+    /// If the informer runs already, this waits until that run ends. An informer that was stopped can be run again: its
+    /// store keeps the last state, and the watch resumes there.
     ///
     /// # Panics
     ///
-    /// When a handler or an index function panics: the panic is theirs, and is not swallowed.
+    /// If a handler or an index function panics.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future stops the informer as `cancel` does. The store is never left between two states.
+    /// Dropping the future stops the informer, as `cancel` does. A change of the store is never interrupted.
     pub async fn run(&self, cancel: CancellationToken) {
         let follow = async {
             let mut reflector = self.inner.reflector.lock().await;
-            tokio::join!(reflector.run(), self.resync());
+            tokio::join!(reflector.run(), self.resync_periodically());
         };
         tokio::select! {
             biased;
@@ -192,16 +198,16 @@ impl<K: Object> SharedInformer<K> {
         }
     }
 
-    /// Resyncs for ever, once there is something to tell.
-    async fn resync(&self) {
+    /// Resyncs periodically after the first sync.
+    async fn resync_periodically(&self) {
         let Some(period) = self.inner.resync else { return };
-        if self.inner.delivery.synced().wait_for(|synced| *synced).await.is_err() {
+        if self.inner.fanout.synced().wait_for(|synced| *synced).await.is_err() {
             return;
         }
         loop {
             self.inner.clock.sleep(period).await;
-            tracing::debug!(informer = self.inner.name, "resync");
-            self.inner.delivery.resync();
+            tracing::debug!(informer = self.inner.name, "Forcing resync");
+            self.inner.fanout.resync();
         }
     }
 }
@@ -216,7 +222,7 @@ impl<K: Object> fmt::Debug for SharedInformer<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SharedInformer")
             .field("name", &self.inner.name)
-            .field("store", self.inner.delivery.store())
+            .field("store", self.inner.fanout.store())
             .finish_non_exhaustive()
     }
 }

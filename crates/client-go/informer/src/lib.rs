@@ -1,47 +1,44 @@
-//! A local copy of the objects of one type that follows an API server, and tells what changes.
+//! Informers: caches of the objects of one type that follow an API server and report changes to handlers.
 //!
 //! *Upstream counterpart:* `k8s.io/client-go/tools/cache`.
 //!
-//! How an object travels, one file a stage:
+//! | Module | Task | Upstream |
+//! |---|---|---|
+//! | [`source`] | lists and watches objects; implemented by a transport | `ListerWatcher` |
+//! | `reflector` | lists, watches, and relists after failures; `reflector::state` decides which request is next | `Reflector` |
+//! | `handler_fanout` | changes the store and calls the handlers under one lock | `sharedProcessor` |
+//! | [`store`] | objects by key and by index; one writer, many readers | `Indexer` |
 //!
-//! * [`source`]: a [`ListWatch`] yields lists and watch events. A transport implements it; tests script one
-//!   ([`testing::FakeSource`]).
-//! * `reflector`: lists, watches, and when it must, lists again. What it asks next is decided by a pure state
-//!   machine, `reflector::course`.
-//! * `delivery`: changes the store and tells the handlers, as one.
-//! * [`store`]: objects by key and by index, read by many through [`Store`], written by one.
-//! * [`EventHandler`]s: told of every change, old and new, in order, without a gap.
+//! [`SharedInformer`] combines them; [`EventHandler`] receives the changes. `examples/watch_config.rs` shows an informer of
+//! a custom type: the type implements [`Object`], and no other crate of the project is involved.
 //!
-//! [`SharedInformer`] puts these together; `examples/watch_config.rs` shows it with a type of one's own.
-//!
-//! *What must not live here:* HTTP and decoding (a transport's), work queues, anything that knows what a pod is
-//! for. Objects are never changed here.
+//! *Not part of this crate:* API types, HTTP and decoding, work queues. Cached objects are never modified.
 
-// In model tests, shuttle chooses the thread that takes a lock.
+// Model tests replace the locks with shuttle's.
 #[cfg(feature = "shuttle")]
 extern crate shuttle_parking_lot as parking_lot;
 
-mod backoff;
-mod delivery;
+mod error;
 mod handler;
+mod handler_fanout;
 mod index;
 mod informer;
 mod metrics;
-mod object;
 mod reflector;
 mod relist;
 pub mod source;
 pub mod store;
 mod table;
-pub mod testing;
 #[cfg(test)]
-mod thing;
+mod test_object;
+pub mod testing;
 
-pub use delivery::HandlerRegistration;
+pub use error::{ListWatchError, ListWatchErrorKind};
 pub use handler::{Deleted, EventHandler};
+pub use handler_fanout::HandlerRegistration;
 pub use index::{IndexName, Indexers};
 pub use informer::{InformerConfig, SharedInformer};
+pub use kcm_meta::{Object, ObjectKey};
 pub use metrics::{InformerMetrics, NoInformerMetrics};
-pub use object::Object;
 pub use source::{List, ListOptions, ListWatch, Undecodable, WatchEvent, WatchOptions, WatchStream};
 pub use store::{Replaced, Snapshot, Store, StoreReadGuard, StoreWriter};

@@ -1,27 +1,26 @@
 use std::time::Duration;
 
-use kcm_api::ApiError;
+use crate::error::ListWatchError;
 
-/// What an informer tells of itself. Every method does nothing unless implemented.
+/// Metrics of informers. The default of each method does nothing.
 ///
-/// One implementation serves any number of informers: each call names the one that it comes from. Calls are
-/// made on the reflector's task and must not block.
+/// One implementation serves all informers; the first argument is the name of the informer. The methods are called on the
+/// task of the reflector and must not block.
 ///
-/// Upstream counterpart: the informer metrics of client-go (US-1.8), with what upstream counts nowhere: relists
-/// and objects that cannot be decoded.
+/// Upstream counterpart: client-go's informer metrics (US-1.8). Relists and undecodable objects have no upstream metric.
 pub trait InformerMetrics: Send + Sync + 'static {
-    /// The store changed: it has so many objects and is at this version.
+    /// The store was changed. It contains `objects` objects and is at `resource_version`.
     fn store_changed(&self, informer: &str, objects: usize, resource_version: &str) {
         let _ = (informer, objects, resource_version);
     }
 
-    /// All objects were fetched: for the first time, or anew (`relist`).
+    /// A list was completed. `relist` is `false` for the first list of the informer.
     fn listed(&self, informer: &str, relist: bool) {
         let _ = (informer, relist);
     }
 
-    /// A list or a watch failed.
-    fn request_failed(&self, informer: &str, error: &ApiError) {
+    /// A list or watch failed.
+    fn request_failed(&self, informer: &str, error: &ListWatchError) {
         let _ = (informer, error);
     }
 
@@ -30,19 +29,19 @@ pub trait InformerMetrics: Send + Sync + 'static {
         let _ = informer;
     }
 
-    /// Whether to time what [`processed`](Self::processed) is told, which costs two looks at the clock.
-    fn wants_times(&self) -> bool {
+    /// Returns `true` if [`processed`](Self::processed) is to be called. Measuring reads the clock twice per event.
+    fn records_durations(&self) -> bool {
         false
     }
 
-    /// One change, or a whole list, was put into the store and told to every handler, in this time.
-    fn processed(&self, informer: &str, took: Duration) {
-        let _ = (informer, took);
+    /// An event or a list was written to the store and passed to the handlers.
+    fn processed(&self, informer: &str, duration: Duration) {
+        let _ = (informer, duration);
     }
 
-    /// A watch that was opened has ended, after this time and so many events.
-    fn watch_ended(&self, informer: &str, lasted: Duration, events: u64) {
-        let _ = (informer, lasted, events);
+    /// A watch ended `duration` after its request, with `events` events.
+    fn watch_ended(&self, informer: &str, duration: Duration, events: u64) {
+        let _ = (informer, duration, events);
     }
 
     /// An object could not be decoded.
@@ -51,7 +50,7 @@ pub trait InformerMetrics: Send + Sync + 'static {
     }
 }
 
-/// Metrics that go nowhere.
+/// Metrics that are not recorded.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NoInformerMetrics;
 

@@ -1,6 +1,6 @@
 use tokio::sync::watch;
 
-/// Relists that were requested of a reflector, and those that are complete. Both are numbered from 1 on.
+/// Relists requested of a reflector. Requests are numbered from 1.
 pub(crate) struct Relists {
     requested: watch::Sender<u64>,
     completed: watch::Sender<u64>,
@@ -18,21 +18,21 @@ impl Relists {
             *requested += 1;
             number = *requested;
         });
-        // It fails if the sender is dropped, and `self` holds that.
+        // Fails only if the sender is dropped, which `self` holds.
         let _ = self.completed.subscribe().wait_for(|completed| *completed >= number).await;
     }
 
-    /// Number of the last relist requested.
+    /// Returns a receiver of the number of the last request.
     pub(crate) fn requested(&self) -> watch::Receiver<u64> {
         self.requested.subscribe()
     }
 
-    /// `true` if a relist is requested and not complete.
+    /// Returns `true` if a requested relist is not complete.
     pub(crate) fn is_pending(&self) -> bool {
         *self.completed.borrow() < *self.requested.borrow()
     }
 
-    /// Completes all relists up to `number`.
+    /// Completes all requests up to `number`.
     pub(crate) fn complete(&self, number: u64) {
         self.completed.send_replace(number);
     }

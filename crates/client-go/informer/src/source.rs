@@ -1,102 +1,103 @@
-//! Where a reflector gets its objects from: the one seam between this crate and a transport.
+//! Sources of objects: the interface between a reflector and a transport.
 
 use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::stream::BoxStream;
-use kcm_api::ApiError;
 
-/// A way to list and watch the objects of one type.
+use crate::error::ListWatchError;
+
+/// Lists and watches the objects of one type.
 ///
-/// Upstream counterpart: `cache.ListerWatcher`. Implemented by the transport crate for an API server, and by
-/// tests for a script.
+/// A transport implements it for an API server. Tests use [`FakeSource`](crate::testing::FakeSource).
+///
+/// Upstream counterpart: `cache.ListerWatcher`.
 #[async_trait]
 pub trait ListWatch<K>: Send + Sync + 'static {
-    /// All objects at one version.
+    /// Lists all objects.
     ///
     /// # Errors
     ///
-    /// What the server or the transport says. [`ApiError::is_expired`] means the version asked for is gone.
-    async fn list(&self, options: &ListOptions) -> Result<List<K>, ApiError>;
+    /// If the request fails, or the response cannot be decoded as a list.
+    async fn list(&self, options: &ListOptions) -> Result<List<K>, ListWatchError>;
 
-    /// What happens from a version on. The stream ends when the server ends it.
+    /// Opens a watch.
     ///
     /// # Errors
     ///
-    /// As [`list`](Self::list), for the request itself. What goes wrong later comes through the stream, after
-    /// which it ends.
+    /// If the request fails. A later failure is returned by the stream, which ends after it.
     ///
     /// # Cancel safety
     ///
     /// Dropping the stream ends the watch.
-    async fn watch(&self, options: &WatchOptions) -> Result<WatchStream<K>, ApiError>;
+    async fn watch(&self, options: &WatchOptions) -> Result<WatchStream<K>, ListWatchError>;
 }
 
-/// Events of one watch.
-pub type WatchStream<K> = BoxStream<'static, Result<WatchEvent<K>, ApiError>>;
+/// Events of one watch. Ends when the server ends the watch, and after an error.
+pub type WatchStream<K> = BoxStream<'static, Result<WatchEvent<K>, ListWatchError>>;
 
-/// How to list.
+/// Options of a list request.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ListOptions {
-    /// `None`: the newest state, asked of the store itself. `Some("0")`: any state the server has at hand.
-    /// Otherwise: a state not older than this version.
+    /// `None`: the newest state, a consistent read. `Some("0")`: any state that the server has cached. Otherwise: a state
+    /// not older than this version.
     pub resource_version: Option<String>,
 }
 
-/// How to watch.
+/// Options of a watch request.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct WatchOptions {
-    /// Watch from after this version; with `send_initial_events`, start with a state not older than it.
+    /// Version after which the watch starts. With `send_initial_events`, the initial state is not older than this version.
     pub resource_version: Option<String>,
-    /// Whether the server shall send all that there is first, as `Added`, ended by a bookmark.
+    /// If `true`, the server sends all objects as `Added` first, followed by a bookmark.
     pub send_initial_events: bool,
-    /// After how long the server shall end the watch.
+    /// Time after which the server ends the watch.
     pub timeout: Duration,
 }
 
-/// The answer to a list.
+/// Result of a list request.
 #[derive(Debug)]
 pub struct List<K> {
-    /// The objects that could be decoded.
+    /// Decoded objects.
     pub items: Vec<K>,
-    /// Those that could not.
+    /// Objects that cannot be decoded.
     pub undecodable: Vec<Undecodable>,
-    /// The version of the whole.
+    /// Resource version of the list.
     pub resource_version: String,
 }
 
 impl<K> List<K> {
-    /// The same list of what `convert` makes of the objects.
+    /// Converts the objects.
     pub fn map<T>(self, convert: impl FnMut(K) -> T) -> List<T> {
         let Self { items, undecodable, resource_version } = self;
         List { items: items.into_iter().map(convert).collect(), undecodable, resource_version }
     }
 }
 
-/// One event of a watch.
+/// Event of a watch.
 #[derive(Debug)]
 pub enum WatchEvent<K> {
-    /// The object is new, or new to this watch.
+    /// The object was created, or is part of the initial state.
     Added(K),
-    /// The object has changed.
+    /// The object was modified.
     Modified(K),
-    /// The object is gone; this is its last state.
+    /// The object was deleted. Contains its final state.
     Deleted(K),
-    /// Nothing happened up to this version.
+    /// All changes up to a resource version have been sent.
     Bookmark {
-        /// The version.
+        /// Resource version.
         resource_version: String,
-        /// Whether it ends the initial events.
+        /// `true` if the bookmark completes the initial state.
         initial_events_end: bool,
     },
-    /// An object that cannot be decoded is new or has changed. The rest goes on.
+    /// An object was created or modified that cannot be decoded.
     Undecodable(Undecodable),
-    /// An object is gone whose last state cannot be decoded. Its name is enough to let go of it.
+    /// An object was deleted whose final state cannot be decoded.
     UndecodableDeleted(Undecodable),
 }
 
 impl<K> WatchEvent<K> {
-    /// The same event of what `convert` makes of the object, if it tells of one.
+    /// Converts the object, if the event contains one.
     pub fn map<T>(self, convert: impl FnOnce(K) -> T) -> WatchEvent<T> {
         match self {
             Self::Added(object) => WatchEvent::Added(convert(object)),
@@ -111,14 +112,13 @@ impl<K> WatchEvent<K> {
     }
 }
 
-/// An object that cannot be decoded.
+/// Object that cannot be decoded. The store keeps the state that it has of the object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Undecodable {
-    /// Namespace and name as `namespace/name`, or the name alone where there is no namespace, as far as they
-    /// could be read. What a cache has of an object is found by this.
+    /// Key of the object as `namespace/name`, or `name` if it has no namespace. Empty if it cannot be read.
     pub name: String,
-    /// Its version, if it could be read: the watch is that far all the same.
+    /// Resource version of the object, if it can be read.
     pub resource_version: Option<String>,
-    /// What was wrong.
+    /// Reason.
     pub error: String,
 }

@@ -1,58 +1,63 @@
-//! The objects as they were last seen: read by many, written by one.
+//! Store of the last known state of objects: one writer, many readers.
 
 use std::{collections::BTreeSet, fmt, sync::Arc};
 
-use kcm_api::ObjectKey;
+use kcm_meta::{Object, ObjectKey};
 use parking_lot::{RwLock, RwLockReadGuard};
 
-use crate::{IndexName, Indexers, Object, table::Table};
+use crate::{
+    index::{IndexName, Indexers},
+    table::Table,
+};
 
-/// The reading side of a store. Clones are cheap and see the same objects.
+/// Read access to a store. Clones are cheap and share the same objects.
 ///
-/// Objects come as [`Arc`]s, as they are in the store, and nothing gives a `&mut`: what has been read does not
-/// change, and whoever wants a changed object makes one. Lists come in the order in which the objects first
-/// came, with the places of deleted ones taken again; nothing may depend on it (US-2.1).
+/// Objects are returned as [`Arc`]s and are never modified. The order of lists is arbitrary, but the same in every run
+/// (US-2.1).
 ///
-/// Upstream counterpart: `cache.Indexer` as controllers see it, and the listers.
+/// Upstream counterparts: `cache.Indexer` and the listers.
 pub struct Store<K> {
     state: Arc<RwLock<State<K>>>,
 }
 
-/// The writing side of a store. There is one, and it cannot be cloned.
+/// Write access to a store. Each store has one writer.
 ///
-/// An informer has its own; make one to test what reads a store.
+/// Informers have their own writer. Tests of components that read a store create one.
 pub struct StoreWriter<K> {
     state: Arc<RwLock<State<K>>>,
     indexers: Indexers<K>,
 }
 
-// One lock over one struct, because objects, indexes and the version must change together: a reader that finds
-// a version must find what it covers, and an object must never be in the map and missing from its owner's
-// index. A concurrent map such as dashmap cannot give that, and would buy little: with 100,000 keys and a writer
-// beside two readers it was measured to read 11 M/s to this lock's 9 M/s, and to write less than half as fast.
-// Sections are short, and nothing under the lock calls out but the index functions.
+// One lock, because objects, indexes and version must change together: a reader of a version must find all objects up to
+// it, and an object in the table must be in its indexes. A concurrent map such as dashmap cannot guarantee that. With
+// 100,000 keys, a writer and two readers it was measured at 11 M reads/s to 9 M reads/s of this lock, and at less than half
+// of the writes. The lock is held for short sections, in which only index functions are called.
 struct State<K> {
     table: Table<K>,
-    /// Empty until there is one.
+    /// Empty if no version is known.
     resource_version: String,
     synced: bool,
 }
 
 /// Read access to one state of a store.
 ///
-/// The writer waits while the guard exists: keep it for a few lookups, and never while another store is read or the same
-/// store is read a second time.
+/// The writer waits until the guard is dropped. Hold it for a few lookups only, and never while reading another store or
+/// the same store again.
 pub struct StoreReadGuard<'a, K>(RwLockReadGuard<'a, State<K>>);
 
 impl<'a, K: Object> StoreReadGuard<'a, K> {
-    /// Returns the object at `key`.
+    /// Returns the object with `key`.
     pub fn get(&self, key: &ObjectKey) -> Option<&Arc<K>> {
         self.0.table.get(key)
     }
 
-    /// Returns the objects found under `value` in `index`, without copying them. A step takes constant time.
+    /// Returns the objects with `value` in `index`, without copying them. Each step of the iterator takes constant time.
     ///
-    /// Empty if the store has no such index, which is a defect of the caller and caught in debug builds.
+    /// Empty if the store has no such index.
+    ///
+    /// # Panics
+    ///
+    /// In debug builds, if the store has no such index.
     pub fn by_index<'s>(
         &'s self,
         index: IndexName,
@@ -62,7 +67,7 @@ impl<'a, K: Object> StoreReadGuard<'a, K> {
         self.0.table.by_index(index, value)
     }
 
-    /// Newest version that the store has seen. See [`Store::last_sync_resource_version`].
+    /// Returns the newest resource version of the store. See [`Store::last_sync_resource_version`].
     pub fn last_sync_resource_version(&self) -> Option<&str> {
         Some(&*self.0.resource_version).filter(|version| !version.is_empty())
     }
@@ -78,17 +83,17 @@ impl<K: Object> fmt::Debug for StoreReadGuard<'_, K> {
 }
 
 impl<K: Object> Store<K> {
-    /// Locks the current state for several lookups. Two calls of other methods may see two states.
+    /// Locks the current state for several lookups. Two calls of other methods may read two states.
     pub fn read(&self) -> StoreReadGuard<'_, K> {
         StoreReadGuard(self.state.read())
     }
 
-    /// The object at `key`.
+    /// Returns the object with `key`.
     pub fn get(&self, key: &ObjectKey) -> Option<Arc<K>> {
         self.state.read().table.get(key).cloned()
     }
 
-    /// All objects.
+    /// Returns all objects.
     pub fn list(&self) -> Vec<Arc<K>> {
         let state = self.state.read();
         let mut objects = Vec::with_capacity(state.table.len());
@@ -96,15 +101,16 @@ impl<K: Object> Store<K> {
         objects
     }
 
-    /// Up to `most` objects, from all over the store: what they have in common, most of the others will have, too.
-    pub fn sample(&self, most: usize) -> Vec<Arc<K>> {
+    /// Returns up to `max` objects, evenly spaced over the store.
+    pub fn sample(&self, max: usize) -> Vec<Arc<K>> {
         let state = self.state.read();
-        let step = state.table.len().div_ceil(most.max(1)).max(1);
-        state.table.iter().step_by(step).take(most).map(|(_, object)| Arc::clone(object)).collect()
+        let step = state.table.len().div_ceil(max.max(1)).max(1);
+        state.table.iter().step_by(step).take(max).map(|(_, object)| Arc::clone(object)).collect()
     }
 
-    /// The objects in `namespace`: by the index [`IndexName::NAMESPACE`] if the store has it, else by looking at
-    /// every object.
+    /// Returns the objects in `namespace`.
+    ///
+    /// Takes time proportional to their number with the index [`IndexName::NAMESPACE`], otherwise to that of all objects.
     pub fn list_namespace(&self, namespace: &str) -> Vec<Arc<K>> {
         let state = self.state.read();
         if state.table.has_index(IndexName::NAMESPACE) {
@@ -114,19 +120,23 @@ impl<K: Object> Store<K> {
         objects.map(|(_, object)| Arc::clone(object)).collect()
     }
 
-    /// How many objects there are.
+    /// Returns the number of objects.
     pub fn len(&self) -> usize {
         self.state.read().table.len()
     }
 
-    /// Whether there is no object.
+    /// Returns `true` if the store has no objects.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The objects found under `value` in `index`, in time proportional to their number.
+    /// Returns the objects with `value` in `index`, in time proportional to their number.
     ///
-    /// Nothing, where the store has no such index; that is a defect of the caller, and caught in debug builds.
+    /// Empty if the store has no such index.
+    ///
+    /// # Panics
+    ///
+    /// In debug builds, if the store has no such index.
     pub fn by_index(&self, index: IndexName, value: &str) -> Vec<Arc<K>> {
         let state = self.read();
         let mut objects = Vec::with_capacity(state.0.table.index_len(index, value));
@@ -134,29 +144,36 @@ impl<K: Object> Store<K> {
         objects
     }
 
-    /// How many objects [`by_index`](Self::by_index) would find.
+    /// Returns the number of objects with `value` in `index`.
+    ///
+    /// # Panics
+    ///
+    /// As [`by_index`](Self::by_index).
     pub fn index_len(&self, index: IndexName, value: &str) -> usize {
         let state = self.state.read();
         debug_assert!(state.table.has_index(index), "no index named {:?}", index.0);
         state.table.index_len(index, value)
     }
 
-    /// The values under which at least one object is found in `index`, in no order.
+    /// Returns the values in `index` of all objects, in arbitrary order.
+    ///
+    /// # Panics
+    ///
+    /// As [`by_index`](Self::by_index).
     pub fn index_values(&self, index: IndexName) -> Vec<Arc<str>> {
         let state = self.state.read();
         debug_assert!(state.table.has_index(index), "no index named {:?}", index.0);
         state.table.index_values(index)
     }
 
-    /// The newest version that the store has seen, be it of an object, a bookmark or a whole list.
+    /// Returns the newest resource version of the store: that of an object, a bookmark or a list.
     ///
-    /// All that happened up to it is in the store when it is returned: compare it with the version of a write
-    /// of one's own to know whether the store reflects that write (US-3.7).
+    /// The store contains all changes up to this version, so it contains a write if its version is not newer (US-3.7).
     pub fn last_sync_resource_version(&self) -> Option<String> {
         self.read().last_sync_resource_version().map(str::to_owned)
     }
 
-    /// Whether the store has held a complete state.
+    /// Returns `true` once the store has held a complete state.
     pub fn is_synced(&self) -> bool {
         self.state.read().synced
     }
@@ -180,44 +197,44 @@ impl<K: Object> fmt::Debug for Store<K> {
 }
 
 impl<K: Object> StoreWriter<K> {
-    /// An empty store.
+    /// Creates an empty store.
     pub fn new(indexers: Indexers<K>) -> Self {
         let state = State { table: Table::new(&indexers), resource_version: String::new(), synced: false };
         Self { state: Arc::new(RwLock::new(state)), indexers }
     }
 
-    /// The reading side.
+    /// Returns read access to the store.
     pub fn reader(&self) -> Store<K> {
         Store { state: Arc::clone(&self.state) }
     }
 
-    /// Puts `object` in, with its version, and returns what was at its key.
+    /// Stores `object`, and its resource version as that of the store. Returns the object that it replaces.
     pub fn apply(&mut self, object: Arc<K>) -> Option<Arc<K>> {
         let mut state = self.state.write();
         state.advance(object.resource_version());
         state.table.insert(object)
     }
 
-    /// Takes out what is at `key`; `resource_version` is the version at which it went, if known.
+    /// Removes and returns the object with `key`. `resource_version` is the version of the deletion, if known.
     pub fn remove(&mut self, key: &ObjectKey, resource_version: Option<&str>) -> Option<Arc<K>> {
         let mut state = self.state.write();
         state.advance(resource_version.unwrap_or_default());
         state.table.remove(key)
     }
 
-    /// Notes that nothing happened up to `resource_version`.
+    /// Records that there were no further changes up to `resource_version`.
     pub fn bookmark(&mut self, resource_version: &str) {
         self.state.write().advance(resource_version);
     }
 
-    /// Begins a new state of the whole. The store does not change until [`commit`](Self::commit).
+    /// Starts a new state. The store does not change until [`commit`](Self::commit).
     pub fn snapshot(&self) -> Snapshot<K> {
         Snapshot { current: self.reader(), table: Table::new(&self.indexers), kept: BTreeSet::new() }
     }
 
-    /// Makes `snapshot`, a state of the whole at `resource_version`, the state of the store, in one step.
+    /// Replaces the state of the store with `snapshot`, the complete state at `resource_version`.
     ///
-    /// Readers wait for a swap, not for the building of the tables.
+    /// Readers are blocked only while the tables are exchanged.
     pub fn commit(&mut self, snapshot: Snapshot<K>, resource_version: &str) -> Replaced<K> {
         let Snapshot { mut table, kept, .. } = snapshot;
         {
@@ -235,10 +252,10 @@ impl<K: Object> StoreWriter<K> {
             std::mem::replace(&mut state.table, table)
         };
         let state = self.state.read();
-        let gone = old.iter().filter(|(key, _)| state.table.get(key).is_none());
+        let deleted = old.iter().filter(|(key, _)| state.table.get(key).is_none());
         let present = state.table.iter();
         Replaced {
-            deleted: gone.map(|(_, object)| Arc::clone(object)).collect(),
+            deleted: deleted.map(|(_, object)| Arc::clone(object)).collect(),
             present: present.map(|(key, new)| (old.get(key).cloned(), Arc::clone(new))).collect(),
         }
     }
@@ -259,7 +276,7 @@ impl<K> State<K> {
     }
 }
 
-/// A state of the whole in the making: from a list, or from the initial events of a watch.
+/// New state of a store, built from a list or from the initial events of a watch.
 pub struct Snapshot<K> {
     current: Store<K>,
     table: Table<K>,
@@ -267,10 +284,10 @@ pub struct Snapshot<K> {
 }
 
 impl<K: Object> Snapshot<K> {
-    /// Puts `object` in.
+    /// Adds `object`.
     ///
-    /// If the store has the very same version of it, that one is taken and `object` dropped: so a relist needs
-    /// no second copy of everything.
+    /// If the store contains the same version of the object, that one is used and `object` is dropped. A relist therefore
+    /// does not keep two copies of all objects in memory.
     pub fn insert(&mut self, object: K) {
         let version = object.resource_version();
         let same = |known: &Arc<K>| known.resource_version() == version && known.uid() == object.uid();
@@ -278,23 +295,23 @@ impl<K: Object> Snapshot<K> {
         self.table.insert(known.unwrap_or_else(|| Arc::new(object)));
     }
 
-    /// Takes out what is at `key`.
+    /// Removes the object with `key`.
     pub fn remove(&mut self, key: &ObjectKey) {
         self.table.remove(key);
         self.kept.remove(key);
     }
 
-    /// Notes that something is at `key`, but nobody can say what: what the store has there stays.
+    /// Keeps the object that the store has for `key`, unless the snapshot has one. For objects that cannot be decoded.
     pub fn keep(&mut self, key: ObjectKey) {
         self.kept.insert(key);
     }
 
-    /// How many objects it has.
+    /// Returns the number of objects, without those that are kept.
     pub fn len(&self) -> usize {
         self.table.len()
     }
 
-    /// Whether it has no object.
+    /// Returns `true` if the snapshot has no objects.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -306,12 +323,12 @@ impl<K: Object> fmt::Debug for Snapshot<K> {
     }
 }
 
-/// What a [`commit`](StoreWriter::commit) changed.
+/// Changes made by a [`commit`](StoreWriter::commit).
 #[derive(Debug)]
 pub struct Replaced<K> {
-    /// What was in the store and is not any more, as it was last known.
+    /// Last state of the objects that are no longer in the store.
     pub deleted: Vec<Arc<K>>,
-    /// What is in the store now, with what was at its key. Unchanged objects are among these.
+    /// All objects in the store, each with the object that it replaces. Includes unchanged objects.
     pub present: Vec<(Option<Arc<K>>, Arc<K>)>,
 }
 

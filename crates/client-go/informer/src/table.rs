@@ -1,24 +1,22 @@
 use std::{collections::BTreeSet, hash::BuildHasher, sync::Arc};
 
 use hashbrown::{DefaultHashBuilder, HashTable, hash_table::Entry};
-use kcm_api::ObjectKey;
+use kcm_meta::{Object, ObjectKey};
 
-use crate::{
-    IndexName, Indexers, Object,
-    index::{Index, Scratch, SlotId},
-};
+use crate::index::{Index, IndexName, Indexers, Scratch, SlotId};
 
-/// Objects by key, and the indexes over them: plain data, to be put under one lock.
+/// Objects by key and their indexes.
 ///
-/// Objects live in numbered slots, and everything that refers to an object does so by that number: the key table
-/// and each index entry cost four bytes, not a key. An object that changes stays in its slot, so an index whose
-/// values do not change is not touched. Listing goes by slot: in the same order on every run, whatever the seed
-/// of the hash, because nothing that a controller decides may depend on a hash, and a simulation must repeat.
+/// Objects are stored in numbered slots. The key table and the indexes refer to an object by its slot, so that an entry
+/// takes four bytes. An object that changes keeps its slot, and an index whose values do not change is not modified.
+///
+/// Objects are listed in the order of their slots, which does not depend on the seed of the hash. Decisions of controllers
+/// and simulations are therefore reproducible.
 pub(crate) struct Table<K> {
     slots: Vec<Option<Slot<K>>>,
     free: Vec<SlotId>,
     ids: HashTable<SlotId>,
-    // Seeded at random: whoever may create objects chooses their names.
+    // Seeded at random, because users choose the names of objects.
     hasher: DefaultHashBuilder,
     indexes: Vec<Index<K>>,
     scratch: Scratch,
@@ -54,7 +52,7 @@ impl<K: Object> Table<K> {
         self.slots.iter().flatten().map(|slot| (&slot.key, &slot.object))
     }
 
-    /// Puts `object` in, and returns the one that was there.
+    /// Stores `object`. Returns the object that it replaces.
     pub(crate) fn insert(&mut self, object: Arc<K>) -> Option<Arc<K>> {
         let Self { slots, free, ids, hasher, indexes, scratch } = self;
         let key = object.key();
@@ -68,7 +66,7 @@ impl<K: Object> Table<K> {
             Entry::Vacant(entry) => {
                 let id = free.pop().unwrap_or_else(|| {
                     slots.push(None);
-                    // More slots than a u32 counts would not fit into memory.
+                    // 2^32 slots do not fit into memory.
                     (slots.len() - 1) as SlotId
                 });
                 entry.insert(id);
@@ -76,7 +74,7 @@ impl<K: Object> Table<K> {
             }
         };
         let slot = slots.get_mut(id as usize)?;
-        // The key as well: the old one would keep its text alive beside the new object's.
+        // Replaces the key, too: the old one would keep a second copy of its text in memory.
         let old = slot.replace(Slot { key, object }).map(|slot| slot.object);
         let new = slot.as_ref().map(|slot| &*slot.object);
         for index in indexes {
@@ -85,7 +83,7 @@ impl<K: Object> Table<K> {
         old
     }
 
-    /// Takes out the object at `key`.
+    /// Removes and returns the object with `key`.
     pub(crate) fn remove(&mut self, key: &ObjectKey) -> Option<Arc<K>> {
         let Self { slots, free, ids, hasher, indexes, scratch } = self;
         let entry = ids.find_entry(hasher.hash_one(key), |&id| holds(slots, id, key)).ok()?;
@@ -120,7 +118,7 @@ impl<K: Object> Table<K> {
     }
 
     fn index(&self, name: IndexName) -> Option<&Index<K>> {
-        // Few enough that looking at each is faster than hashing.
+        // There are few indexes: a scan is faster than hashing.
         self.indexes.iter().find(|index| index.name == name)
     }
 

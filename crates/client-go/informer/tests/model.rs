@@ -8,8 +8,7 @@
 
 use std::{fmt::Debug, sync::Arc};
 
-use kcm_api::ObjectKey;
-use kcm_informer::{IndexName, Indexers, Object, Store, StoreWriter};
+use kcm_informer::{IndexName, Indexers, Object, ObjectKey, Store, StoreWriter};
 use shuttle::{
     Config, Runner,
     scheduler::{PctScheduler, RandomScheduler},

@@ -10,7 +10,7 @@ use std::{
 
 use kcm_api::ApiError;
 use kcm_clock::Clock;
-use kcm_informer::InformerMetrics;
+use kcm_informer::{InformerMetrics, ListWatchError};
 use parking_lot::RwLock;
 
 use crate::{
@@ -220,10 +220,10 @@ impl InformerMetrics for Informers {
         });
     }
 
-    fn request_failed(&self, informer: &str, error: &ApiError) {
+    fn request_failed(&self, informer: &str, error: &ListWatchError) {
         let mut digits = [0; 5];
-        let code = match error {
-            ApiError::Status(status) => decimal(status.code, &mut digits),
+        let code = match error.downcast_ref() {
+            Some(ApiError::Status(status)) => decimal(status.code, &mut digits),
             _ => NO_ANSWER,
         };
         self.families.failures.with([code, Place::of(informer).resource]).inc();
@@ -233,7 +233,7 @@ impl InformerMetrics for Informers {
         self.tell(informer, |cache| cache.watches.inc());
     }
 
-    fn wants_times(&self) -> bool {
+    fn records_durations(&self) -> bool {
         true
     }
 

@@ -138,7 +138,7 @@ mod tests {
         rollouts.on_update(&slow, &fine);
         assert_eq!(counts(&rollouts), [1.0, 1.0, 0.0]);
         // The last state is another than was counted.
-        rollouts.on_delete(&Deleted::Seen(deployment("b", |_| {})));
+        rollouts.on_delete(&Deleted::FinalState(deployment("b", |_| {})));
         assert_eq!(counts(&rollouts), [0.0, 0.0, 0.0]);
         assert!(rollouts.counted.lock().is_empty());
     }

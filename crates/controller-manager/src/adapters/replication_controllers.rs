@@ -8,7 +8,7 @@ use kcm_api::{ApiError, ObjectKey, ReplicaSet, ReplicationController};
 use kcm_client::ApiClient;
 use kcm_controller_ref_manager::OwnerPatch;
 use kcm_controller_util::ReplicaSetControl;
-use kcm_informer::{List, ListOptions, ListWatch, WatchOptions, WatchStream};
+use kcm_informer::{List, ListOptions, ListWatch, ListWatchError, WatchOptions, WatchStream};
 
 /// Client that presents every ReplicationController as a ReplicaSet. With it, the ReplicaSet controller manages
 /// ReplicationControllers. The conversion loses no field.
@@ -68,11 +68,11 @@ struct AsReplicaSets(Arc<dyn ListWatch<ReplicationController>>);
 
 #[async_trait]
 impl ListWatch<ReplicaSet> for AsReplicaSets {
-    async fn list(&self, options: &ListOptions) -> Result<List<ReplicaSet>, ApiError> {
+    async fn list(&self, options: &ListOptions) -> Result<List<ReplicaSet>, ListWatchError> {
         Ok(self.0.list(options).await?.map(ReplicaSet::from))
     }
 
-    async fn watch(&self, options: &WatchOptions) -> Result<WatchStream<ReplicaSet>, ApiError> {
+    async fn watch(&self, options: &WatchOptions) -> Result<WatchStream<ReplicaSet>, ListWatchError> {
         let events = self.0.watch(options).await?;
         Ok(events.map(|event| event.map(|event| event.map(ReplicaSet::from))).boxed())
     }

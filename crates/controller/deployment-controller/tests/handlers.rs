@@ -16,7 +16,7 @@ use kcm_deployment_controller::{Config, DeploymentController};
 use kcm_events::FakeRecorder;
 use kcm_informer::{
     Indexers, InformerConfig, SharedInformer,
-    testing::{FakeObject, FakeSource},
+    testing::{FakeSource, SetResourceVersion},
 };
 use serde_json::{Value, json};
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
@@ -101,7 +101,7 @@ impl ReplicaSetControl for Unreachable {
     }
 }
 
-fn informer<K: FakeObject>(
+fn informer<K: SetResourceVersion + Clone>(
     clock: &Arc<dyn Clock>,
     indexers: Indexers<K>,
     stop: &CancellationToken,

@@ -12,8 +12,8 @@ use kcm_api::{ApiError, ObjectKey, Pod, ReplicaSet, Time};
 use kcm_clock::{Clock, FakeClock, SeededRandom, Timestamp};
 use kcm_controller_util::{pod_indexers, replica_set_indexers};
 use kcm_informer::{
-    Indexers, InformerConfig, List, ListOptions, ListWatch, Object, SharedInformer, WatchEvent, WatchOptions,
-    WatchStream,
+    Indexers, InformerConfig, List, ListOptions, ListWatch, ListWatchError, Object, SharedInformer,
+    WatchEvent, WatchOptions, WatchStream,
 };
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -26,7 +26,7 @@ const RESOURCE_VERSION: &str = "1000000";
 
 #[async_trait]
 impl<K: Object + Clone> ListWatch<K> for Standing<K> {
-    async fn list(&self, _options: &ListOptions) -> Result<List<K>, ApiError> {
+    async fn list(&self, _options: &ListOptions) -> Result<List<K>, ListWatchError> {
         Ok(List {
             items: self.0.clone(),
             undecodable: Vec::new(),
@@ -34,7 +34,7 @@ impl<K: Object + Clone> ListWatch<K> for Standing<K> {
         })
     }
 
-    async fn watch(&self, options: &WatchOptions) -> Result<WatchStream<K>, ApiError> {
+    async fn watch(&self, options: &WatchOptions) -> Result<WatchStream<K>, ListWatchError> {
         let mut events = Vec::new();
         if options.send_initial_events {
             events.extend(self.0.iter().cloned().map(|object| Ok(WatchEvent::Added(object))));

@@ -20,6 +20,7 @@ use std::{env, path::PathBuf, sync::Arc, time::Duration};
 use kcm_api::ApiError;
 use kcm_client::Server;
 use kcm_clock::{Clock, RealClock};
+use kcm_informer::ListWatchError;
 use thiserror::Error;
 
 use crate::measure::{
@@ -61,6 +62,9 @@ pub enum TaskError {
     /// A server refused a request.
     #[error(transparent)]
     Api(#[from] ApiError),
+    /// A list or watch request failed.
+    #[error(transparent)]
+    ListWatch(#[from] ListWatchError),
     /// An answer is not JSON.
     #[error("an answer is not JSON: {0}")]
     Json(#[from] serde_json::Error),

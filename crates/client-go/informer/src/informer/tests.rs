@@ -12,23 +12,22 @@ use std::{
     time::Duration,
 };
 
-use kcm_api::ApiError;
 use kcm_clock::{Clock, SeededRandom, SimulatedClock, Timestamp};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    InformerConfig, InformerMetrics, SharedInformer,
+    InformerConfig, InformerMetrics, ListWatchError, ListWatchErrorKind, SharedInformer,
+    test_object::{TestObject, indexers, key, object},
     testing::{FakeRequest, FakeSource, RecordingHandler},
-    thing::{Thing, indexers, key, thing},
 };
 
 /// An informer on a source, with a handler from the start.
 struct World {
     clock: Arc<SimulatedClock>,
-    source: FakeSource<Thing>,
-    informer: SharedInformer<Thing>,
-    handler: Arc<RecordingHandler<Thing>>,
+    source: FakeSource<TestObject>,
+    informer: SharedInformer<TestObject>,
+    handler: Arc<RecordingHandler<TestObject>>,
     metrics: Arc<Counts>,
 }
 
@@ -37,7 +36,7 @@ impl World {
         Self::with(|_| {})
     }
 
-    fn with(configure: impl FnOnce(&mut InformerConfig<Thing>)) -> Self {
+    fn with(configure: impl FnOnce(&mut InformerConfig<TestObject>)) -> Self {
         let clock = Arc::new(SimulatedClock::new(Timestamp::UNIX_EPOCH));
         let source = FakeSource::new(clock.clone());
         let metrics = Arc::new(Counts::default());
@@ -128,8 +127,8 @@ async fn pass(time: Duration) {
 const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
 
-fn refused() -> ApiError {
-    ApiError::Transport("connection refused".to_owned())
+fn refused() -> ListWatchError {
+    ListWatchError::new(ListWatchErrorKind::Connection, "connection refused")
 }
 
 #[derive(Default)]
@@ -157,7 +156,7 @@ impl InformerMetrics for Counts {
         self.add(if relist { "relists" } else { "lists" });
     }
 
-    fn request_failed(&self, _: &str, _: &ApiError) {
+    fn request_failed(&self, _: &str, _: &ListWatchError) {
         self.add("failures");
     }
 
@@ -169,7 +168,7 @@ impl InformerMetrics for Counts {
         self.add("undecodable");
     }
 
-    fn wants_times(&self) -> bool {
+    fn records_durations(&self) -> bool {
         true
     }
 
@@ -186,11 +185,11 @@ impl InformerMetrics for Counts {
 #[tokio::test(start_paused = true)]
 async fn metrics_tell_what_happened() {
     let world = World::new();
-    world.source.apply(thing("a"));
+    world.source.apply(object("a"));
     world.synced().await;
-    world.source.apply(thing("b"));
-    world.source.apply_undecodable(thing("c"));
-    world.source.forget_history();
+    world.source.apply(object("b"));
+    world.source.apply_undecodable(object("c"));
+    world.source.compact();
     world.source.end_watches();
     pass(MINUTE).await;
     let counts = ["lists", "relists", "failures", "watches", "undecodable", "objects", "version"];
@@ -207,10 +206,10 @@ async fn metrics_tell_what_happened() {
 #[tokio::test(start_paused = true)]
 async fn run_cancelled_ends_and_may_be_run_again() {
     let world = World::new();
-    world.source.apply(thing("a"));
+    world.source.apply(object("a"));
     world.synced().await.stop().await;
     assert_eq!(world.source.watchers(), 0);
-    world.source.apply(thing("b"));
+    world.source.apply(object("b"));
     settle().await;
     assert_eq!(world.names(), ["a@2"]);
     world.start();

@@ -1,15 +1,15 @@
 use super::*;
-use crate::thing::{OWNER, TAGS, Thing, indexers, key, thing};
+use crate::test_object::{OWNER, TAGS, TestObject, indexers, key, object};
 
-fn writer() -> StoreWriter<Thing> {
+fn writer() -> StoreWriter<TestObject> {
     StoreWriter::new(indexers())
 }
 
-fn names(objects: &[Arc<Thing>]) -> Vec<&str> {
+fn names(objects: &[Arc<TestObject>]) -> Vec<&str> {
     objects.iter().map(|object| &*object.key.name).collect()
 }
 
-fn apply(writer: &mut StoreWriter<Thing>, thing: Thing) -> Option<Arc<Thing>> {
+fn apply(writer: &mut StoreWriter<TestObject>, thing: TestObject) -> Option<Arc<TestObject>> {
     writer.apply(Arc::new(thing))
 }
 
@@ -17,9 +17,9 @@ fn apply(writer: &mut StoreWriter<Thing>, thing: Thing) -> Option<Arc<Thing>> {
 fn store_applied_to_has_the_newest_of_each_object() {
     let mut writer = writer();
     let store = writer.reader();
-    assert_eq!(apply(&mut writer, thing("a").at("1")), None);
-    assert_eq!(apply(&mut writer, thing("b").at("2")), None);
-    let old = apply(&mut writer, thing("a").at("3")).unwrap();
+    assert_eq!(apply(&mut writer, object("a").at("1")), None);
+    assert_eq!(apply(&mut writer, object("b").at("2")), None);
+    let old = apply(&mut writer, object("a").at("3")).unwrap();
     assert_eq!(old.version, "1");
     assert_eq!(store.get(&key("a")).unwrap().version, "3");
     assert_eq!(names(&store.list()), ["a", "b"]);
@@ -34,7 +34,7 @@ fn sample_of_a_store_is_from_all_over_it_and_no_larger_than_asked_for() {
     let store = writer.reader();
     assert!(store.sample(3).is_empty());
     for name in ["a", "b", "c", "d", "e", "f", "g"] {
-        apply(&mut writer, thing(name));
+        apply(&mut writer, object(name));
     }
     assert_eq!(names(&store.sample(3)), ["a", "d", "g"]);
     assert_eq!(store.sample(100).len(), 7);
@@ -46,12 +46,12 @@ fn store_removed_from_no_longer_has_the_object_and_takes_its_place_again() {
     let mut writer = writer();
     let store = writer.reader();
     for name in ["a", "b", "c"] {
-        apply(&mut writer, thing(name).owned_by("o"));
+        apply(&mut writer, object(name).owned_by("o"));
     }
     assert_eq!(writer.remove(&key("b"), Some("9")).unwrap().key, key("b"));
     assert_eq!(writer.remove(&key("b"), None), None);
     assert_eq!(names(&store.by_index(OWNER, "o")), ["a", "c"]);
-    apply(&mut writer, thing("d").owned_by("o"));
+    apply(&mut writer, object("d").owned_by("o"));
     assert_eq!(names(&store.list()), ["a", "d", "c"]);
     assert_eq!(names(&store.by_index(OWNER, "o")), ["a", "d", "c"]);
 }
@@ -60,12 +60,12 @@ fn store_removed_from_no_longer_has_the_object_and_takes_its_place_again() {
 fn index_of_an_object_that_changes_owner_follows() {
     let mut writer = writer();
     let store = writer.reader();
-    apply(&mut writer, thing("a").owned_by("x"));
-    apply(&mut writer, thing("b").owned_by("x"));
-    apply(&mut writer, thing("a").owned_by("y"));
+    apply(&mut writer, object("a").owned_by("x"));
+    apply(&mut writer, object("b").owned_by("x"));
+    apply(&mut writer, object("a").owned_by("y"));
     assert_eq!(names(&store.by_index(OWNER, "x")), ["b"]);
     assert_eq!(names(&store.by_index(OWNER, "y")), ["a"]);
-    apply(&mut writer, thing("a"));
+    apply(&mut writer, object("a"));
     assert_eq!(store.index_len(OWNER, "y"), 0);
     assert_eq!(store.get(&key("a")).unwrap().owner, None);
 }
@@ -73,8 +73,8 @@ fn index_of_an_object_that_changes_owner_follows() {
 #[test]
 fn index_gives_the_current_state_when_the_value_stays() {
     let mut writer = writer();
-    apply(&mut writer, thing("a").owned_by("x").at("1"));
-    apply(&mut writer, thing("a").owned_by("x").at("2"));
+    apply(&mut writer, object("a").owned_by("x").at("1"));
+    apply(&mut writer, object("a").owned_by("x").at("2"));
     let found = writer.reader().by_index(OWNER, "x");
     assert_eq!(found.iter().map(|thing| &*thing.version).collect::<Vec<_>>(), ["2"]);
 }
@@ -83,12 +83,12 @@ fn index_gives_the_current_state_when_the_value_stays() {
 fn index_left_by_its_last_object_keeps_nothing() {
     let mut writer = writer();
     let store = writer.reader();
-    apply(&mut writer, thing("a").owned_by("x").tagged(&["t", "u"]));
-    apply(&mut writer, thing("b").owned_by("x").tagged(&["t"]));
+    apply(&mut writer, object("a").owned_by("x").tagged(&["t", "u"]));
+    apply(&mut writer, object("b").owned_by("x").tagged(&["t"]));
     writer.remove(&key("a"), None);
     assert_eq!(store.index_values(TAGS), [Arc::from("t")]);
     assert_eq!(store.index_values(OWNER), [Arc::from("x")]);
-    apply(&mut writer, thing("b"));
+    apply(&mut writer, object("b"));
     assert!(store.index_values(TAGS).is_empty());
     assert!(store.index_values(OWNER).is_empty());
 }
@@ -97,18 +97,18 @@ fn index_left_by_its_last_object_keeps_nothing() {
 fn index_with_several_values_finds_the_object_once_under_each() {
     let mut writer = writer();
     let store = writer.reader();
-    apply(&mut writer, thing("a").tagged(&["t", "u", "t"]));
+    apply(&mut writer, object("a").tagged(&["t", "u", "t"]));
     assert_eq!(store.index_len(TAGS, "t"), 1);
-    apply(&mut writer, thing("a").tagged(&["u", "v"]));
+    apply(&mut writer, object("a").tagged(&["u", "v"]));
     let found = ["t", "u", "v"].map(|tag| store.index_len(TAGS, tag));
     assert_eq!(found, [0, 1, 1]);
 }
 
 #[test]
 fn indexers_with_the_same_name_twice_keep_the_second() {
-    let indexers = indexers().with(OWNER, |thing: &Thing| Some(Arc::clone(&thing.uid)));
+    let indexers = indexers().with(OWNER, |thing: &TestObject| Some(Arc::clone(&thing.uid)));
     let mut writer = StoreWriter::new(indexers);
-    apply(&mut writer, thing("a").owned_by("x"));
+    apply(&mut writer, object("a").owned_by("x"));
     assert_eq!(writer.reader().index_len(OWNER, "x"), 0);
     assert_eq!(writer.reader().index_len(OWNER, "a"), 1);
 }
@@ -124,8 +124,8 @@ fn index_that_does_not_exist_is_noticed_in_debug_builds() {
 fn namespace_is_listed_with_and_without_its_index() {
     for indexers in [Indexers::new(), Indexers::new().with_namespace()] {
         let mut writer = StoreWriter::new(indexers);
-        let elsewhere = Thing { key: ObjectKey::new("elsewhere", "c"), ..thing("c") };
-        for thing in [thing("a"), elsewhere, thing("b")] {
+        let elsewhere = TestObject { key: ObjectKey::new("elsewhere", "c"), ..object("c") };
+        for thing in [object("a"), elsewhere, object("b")] {
             apply(&mut writer, thing);
         }
         let store = writer.reader();
@@ -141,7 +141,7 @@ fn version_is_the_newest_of_objects_bookmarks_deletions_and_lists() {
     let store = writer.reader();
     let version = || store.last_sync_resource_version();
     assert_eq!(version(), None);
-    apply(&mut writer, thing("a").at("3"));
+    apply(&mut writer, object("a").at("3"));
     assert_eq!(version().as_deref(), Some("3"));
     writer.bookmark("10");
     assert_eq!(version().as_deref(), Some("10"));
@@ -159,15 +159,15 @@ fn commit_replaces_the_whole_and_tells_what_changed() {
     let mut writer = writer();
     let store = writer.reader();
     for name in ["same", "gone", "changed", "another"] {
-        apply(&mut writer, thing(name).at("1").owned_by(name));
+        apply(&mut writer, object(name).at("1").owned_by(name));
     }
     assert!(!store.is_synced());
     let same = store.get(&key("same")).unwrap();
     let mut snapshot = writer.snapshot();
-    snapshot.insert(thing("new").at("5").owned_by("new"));
-    snapshot.insert(thing("same").at("1").owned_by("same"));
-    snapshot.insert(thing("changed").at("6").owned_by("x"));
-    snapshot.insert(thing("another").at("1").uid("2").owned_by("another"));
+    snapshot.insert(object("new").at("5").owned_by("new"));
+    snapshot.insert(object("same").at("1").owned_by("same"));
+    snapshot.insert(object("changed").at("6").owned_by("x"));
+    snapshot.insert(object("another").at("1").uid("2").owned_by("another"));
     assert_eq!(store.len(), 4, "nothing changes before the commit");
     let replaced = writer.commit(snapshot, "7");
 
@@ -200,8 +200,8 @@ fn commit_replaces_the_whole_and_tells_what_changed() {
 fn commit_with_an_object_twice_takes_the_last() {
     let mut writer = writer();
     let mut snapshot = writer.snapshot();
-    snapshot.insert(thing("a").at("1"));
-    snapshot.insert(thing("a").at("2"));
+    snapshot.insert(object("a").at("1"));
+    snapshot.insert(object("a").at("2"));
     let replaced = writer.commit(snapshot, "2");
     assert_eq!(replaced.present.len(), 1);
     assert_eq!(writer.reader().get(&key("a")).unwrap().version, "2");
@@ -210,9 +210,9 @@ fn commit_with_an_object_twice_takes_the_last() {
 #[test]
 fn commit_of_objects_without_versions_takes_the_new_ones() {
     let mut writer = writer();
-    apply(&mut writer, thing("a").owned_by("x"));
+    apply(&mut writer, object("a").owned_by("x"));
     let mut snapshot = writer.snapshot();
-    snapshot.insert(thing("a").owned_by("y"));
+    snapshot.insert(object("a").owned_by("y"));
     writer.commit(snapshot, "");
     assert_eq!(writer.reader().index_len(OWNER, "y"), 1);
 }
@@ -221,14 +221,14 @@ fn commit_of_objects_without_versions_takes_the_new_ones() {
 fn commit_keeps_what_cannot_be_read_as_it_was_known() {
     let mut writer = writer();
     let store = writer.reader();
-    apply(&mut writer, thing("known").at("1").owned_by("o"));
-    apply(&mut writer, thing("read").at("1"));
-    apply(&mut writer, thing("gone").at("1"));
+    apply(&mut writer, object("known").at("1").owned_by("o"));
+    apply(&mut writer, object("read").at("1"));
+    apply(&mut writer, object("gone").at("1"));
     let mut snapshot = writer.snapshot();
     for name in ["known", "unknown", "read", "gone"] {
         snapshot.keep(key(name));
     }
-    snapshot.insert(thing("read").at("2"));
+    snapshot.insert(object("read").at("2"));
     snapshot.remove(&key("gone"));
     let replaced = writer.commit(snapshot, "3");
     assert_eq!(names(&replaced.deleted), ["gone"]);
@@ -250,10 +250,10 @@ fn version_read_beside_a_writer_is_never_ahead_of_the_objects() {
                 let version = n.to_string();
                 if n % 10 == 0 {
                     let mut snapshot = writer.snapshot();
-                    snapshot.insert(thing("a").at(&version).owned_by("o"));
+                    snapshot.insert(object("a").at(&version).owned_by("o"));
                     writer.commit(snapshot, &version);
                 } else {
-                    writer.apply(Arc::new(thing("a").at(&version).owned_by("o")));
+                    writer.apply(Arc::new(object("a").at(&version).owned_by("o")));
                 }
             }
         });
@@ -295,9 +295,9 @@ mod model {
         ]
     }
 
-    fn make(name: u8, owner: Option<u8>, tags: &[u8]) -> Thing {
+    fn make(name: u8, owner: Option<u8>, tags: &[u8]) -> TestObject {
         let tags: Vec<_> = tags.iter().map(|tag| Arc::from(tag.to_string())).collect();
-        Thing { owner: owner.map(|owner| owner.to_string().into()), tags, ..thing(&name.to_string()) }
+        TestObject { owner: owner.map(|owner| owner.to_string().into()), tags, ..object(&name.to_string()) }
     }
 
     proptest! {
@@ -307,7 +307,7 @@ mod model {
         fn store_written_at_random_agrees_with_a_scan(writes in proptest::collection::vec(write(), 1..80)) {
             let mut writer = writer();
             let store = writer.reader();
-            let mut model = BTreeMap::<ObjectKey, Thing>::new();
+            let mut model = BTreeMap::<ObjectKey, TestObject>::new();
             for (version, write) in writes.into_iter().enumerate() {
                 match write {
                     Write::Apply(name, owner, tags) => {
@@ -331,11 +331,11 @@ mod model {
                         writer.commit(snapshot, "");
                     }
                 }
-                let sorted = |mut things: Vec<Arc<Thing>>| {
+                let sorted = |mut things: Vec<Arc<TestObject>>| {
                     things.sort_by(|a, b| a.key.cmp(&b.key));
                     things.into_iter().map(|thing| (*thing).clone()).collect::<Vec<_>>()
                 };
-                let scan = |by: &dyn Fn(&Thing) -> bool| model.values().filter(|t| by(t)).cloned().collect::<Vec<_>>();
+                let scan = |by: &dyn Fn(&TestObject) -> bool| model.values().filter(|t| by(t)).cloned().collect::<Vec<_>>();
                 prop_assert_eq!(sorted(store.list()), scan(&|_| true));
                 for value in ["0", "1", "2", "3"] {
                     let owned = scan(&|thing| thing.owner.as_deref() == Some(value));

@@ -1,8 +1,8 @@
-//! Doubles for tests of what is built on this crate.
+//! Test doubles: a fake API server and a recording handler.
 //!
-//! [`FakeSource`] plays the API server's part towards an informer, and can misbehave in every way that a real one
-//! does; [`RecordingHandler`] plays the controller's. Use them under tokio's paused time with a
-//! [`SimulatedClock`](kcm_clock::SimulatedClock), and hours of back-off cost nothing.
+//! [`FakeSource`] lists and watches objects as an API server does, with faults on request. [`RecordingHandler`] records
+//! the calls of an informer. With [`SimulatedClock`](kcm_clock::SimulatedClock) and tokio's paused time, tests do not wait
+//! for back-off and timeouts.
 //!
 //! Upstream counterpart: `k8s.io/client-go/tools/cache/testing`.
 
@@ -10,4 +10,5 @@ mod handler;
 mod source;
 
 pub use handler::{Recorded, RecordingHandler};
-pub use source::{FakeObject, FakeRequest, FakeSource, Gone};
+pub use kcm_meta::SetResourceVersion;
+pub use source::{ExpiredAs, FakeRequest, FakeSource};

@@ -7,63 +7,40 @@ use std::{
 
 use async_trait::async_trait;
 use futures_util::stream;
-use kcm_api::{
-    ApiError, Deployment, ObjectKey, Pod, ReplicaSet, Status, StatusCause, StatusDetails, error::reason,
-};
-use kcm_clock::Clock;
+use kcm_clock::{Clock, Sleep};
+use kcm_meta::{ObjectKey, SetResourceVersion};
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
-use crate::{List, ListOptions, ListWatch, Object, Undecodable, WatchEvent, WatchOptions, WatchStream};
+use crate::{
+    error::{ListWatchError, ListWatchErrorKind},
+    source::{List, ListOptions, ListWatch, Undecodable, WatchEvent, WatchOptions, WatchStream},
+};
 
-/// An object that a [`FakeSource`] can hold: one whose version it can set.
-pub trait FakeObject: Object + Clone {
-    /// Makes the object be of this version.
-    fn set_resource_version(&mut self, version: &str);
-}
-
-macro_rules! whole_object {
-    ($($ty:ty),*) => { $(
-        impl FakeObject for $ty {
-            fn set_resource_version(&mut self, version: &str) {
-                self.metadata.resource_version = version.to_owned();
-            }
-        }
-    )* };
-}
-
-whole_object!(Deployment, ReplicaSet);
-
-impl FakeObject for Pod {
-    fn set_resource_version(&mut self, version: &str) {
-        self.resource_version = version.into();
-    }
-}
-
-/// A request that was made of a [`FakeSource`].
+/// Request sent to a [`FakeSource`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FakeRequest {
-    /// A list.
+    /// List request.
     List(ListOptions),
-    /// A watch.
+    /// Watch request.
     Watch(WatchOptions),
 }
 
-/// How a source says that a version is gone.
+/// Form in which a [`FakeSource`] reports that the resource version of a watch is expired.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Gone {
-    /// As an API server does: the watch opens, and its first event is the error.
+pub enum ExpiredAs {
+    /// The first event of the watch is the error, as sent by an API server.
     #[default]
-    InStream,
-    /// As a proxy may: the request is answered with the error.
-    AsAnswer,
+    Event,
+    /// The response to the request is the error, as a proxy may send it.
+    Response,
 }
 
-/// A source of objects that does as it is told. Clones are the same source.
+/// Fake API server for the objects of one type. Clones share the same state.
 ///
-/// It keeps objects with versions and a history, as an API server does: a watch from an old version is told
-/// what happened since, a version that was [forgotten](Self::forget_history) is answered with 410, a streaming
-/// list ends its initial events with a bookmark, a watch ends when its time is up.
+/// Objects have resource versions and a history, as on an API server: a watch from an older version first gets the
+/// changes since, a [compacted](Self::compact) version is expired, the initial events of a streaming list end with a
+/// bookmark, and a watch ends after its timeout.
 ///
 /// Upstream counterpart: `FakeControllerSource`.
 pub struct FakeSource<K> {
@@ -71,20 +48,23 @@ pub struct FakeSource<K> {
     clock: Arc<dyn Clock>,
 }
 
+type EventSender<K> = mpsc::UnboundedSender<Result<WatchEvent<K>, ListWatchError>>;
+type EventReceiver<K> = mpsc::UnboundedReceiver<Result<WatchEvent<K>, ListWatchError>>;
+
 struct State<K> {
     version: u64,
     objects: BTreeMap<ObjectKey, Stored<K>>,
-    history: Vec<(u64, Happened<K>)>,
-    /// Watches from before this version are refused.
+    history: Vec<(u64, Change<K>)>,
+    /// Watches from versions below this one are expired.
     compacted: u64,
-    watchers: Vec<mpsc::UnboundedSender<Result<WatchEvent<K>, ApiError>>>,
-    /// Watches that are open and get nothing.
-    dead: Vec<mpsc::UnboundedSender<Result<WatchEvent<K>, ApiError>>>,
+    watchers: Vec<EventSender<K>>,
+    /// Open watches that get no events.
+    silenced: Vec<EventSender<K>>,
     hold_watches: bool,
     requests: Vec<FakeRequest>,
-    list_errors: VecDeque<ApiError>,
-    watch_errors: VecDeque<ApiError>,
-    gone: Gone,
+    list_errors: VecDeque<ListWatchError>,
+    watch_errors: VecDeque<ListWatchError>,
+    expired_as: ExpiredAs,
     streaming_lists: bool,
     initial_bookmarks: bool,
     timeouts: bool,
@@ -97,22 +77,21 @@ struct Stored<K> {
     decodable: bool,
 }
 
+#[derive(Clone)]
+struct Change<K> {
+    kind: ChangeKind,
+    stored: Stored<K>,
+}
+
 #[derive(Clone, Copy)]
-enum Kind {
+enum ChangeKind {
     Added,
     Modified,
     Deleted,
 }
 
-#[derive(Clone)]
-struct Happened<K> {
-    kind: Kind,
-    stored: Stored<K>,
-}
-
-impl<K: FakeObject> FakeSource<K> {
-    /// A source without objects, at version 1, that behaves well. Its watches end, and its answers are late, by
-    /// `clock`.
+impl<K: SetResourceVersion + Clone> FakeSource<K> {
+    /// Creates a source without objects, at version 1. `clock` determines the timeouts of watches and delays.
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         let state = State {
             version: 1,
@@ -120,12 +99,12 @@ impl<K: FakeObject> FakeSource<K> {
             history: Vec::new(),
             compacted: 0,
             watchers: Vec::new(),
-            dead: Vec::new(),
+            silenced: Vec::new(),
             hold_watches: false,
             requests: Vec::new(),
             list_errors: VecDeque::new(),
             watch_errors: VecDeque::new(),
-            gone: Gone::default(),
+            expired_as: ExpiredAs::default(),
             streaming_lists: true,
             initial_bookmarks: true,
             timeouts: true,
@@ -134,39 +113,39 @@ impl<K: FakeObject> FakeSource<K> {
         Self { state: Arc::new(Mutex::new(state)), clock }
     }
 
-    /// Creates `object`, or changes the one at its key. Returns the new version.
+    /// Creates or replaces an object. Returns its resource version.
     pub fn apply(&self, object: K) -> u64 {
         self.state.lock().put(Stored { object, decodable: true })
     }
 
-    /// As [`apply`](Self::apply), but whoever looks cannot decode what is there now.
+    /// Creates or replaces an object in a form that clients cannot decode. Returns its resource version.
     pub fn apply_undecodable(&self, object: K) -> u64 {
         self.state.lock().put(Stored { object, decodable: false })
     }
 
-    /// Deletes what is at `key`, if there is something. Returns the version of that.
+    /// Deletes an object. Returns the resource version of the deletion, or `None` if there is no such object.
     pub fn delete(&self, key: &ObjectKey) -> Option<u64> {
         self.state.lock().delete(key)
     }
 
-    /// Counts the version up as a change of something else does that nobody watches here.
+    /// Increments the resource version, as a change of an object of another type does. Returns the new version.
     pub fn advance(&self) -> u64 {
         let mut state = self.state.lock();
         state.version += 1;
         state.version
     }
 
-    /// The newest version.
+    /// Returns the newest resource version.
     pub fn version(&self) -> u64 {
         self.state.lock().version
     }
 
-    /// The object at `key`, whether or not it can be decoded.
+    /// Returns an object, also if clients cannot decode it.
     pub fn get(&self, key: &ObjectKey) -> Option<K> {
         self.state.lock().objects.get(key).map(|stored| stored.object.clone())
     }
 
-    /// All objects that can be decoded, by key.
+    /// Returns the objects that clients can decode, sorted by key.
     pub fn objects(&self) -> Vec<K> {
         let state = self.state.lock();
         state.objects.values().filter(|stored| stored.decodable).map(|stored| stored.object.clone()).collect()
@@ -182,76 +161,74 @@ impl<K: FakeObject> FakeSource<K> {
         });
     }
 
-    /// Ends every watch, as a server does that restarts in good order.
+    /// Ends every watch without an error, as a server does that shuts down.
     pub fn end_watches(&self) {
         self.state.lock().watchers.clear();
     }
 
-    /// Sends no more events to the watches that are open, and does not end them: their connections are dead.
-    pub fn lose_events(&self) {
+    /// Sends no more events to the open watches and keeps them open, as if their connections were dead.
+    pub fn silence_watches(&self) {
         let mut state = self.state.lock();
-        let dead = std::mem::take(&mut state.watchers);
-        state.dead.extend(dead);
+        let silenced = std::mem::take(&mut state.watchers);
+        state.silenced.extend(silenced);
     }
 
-    /// Sets whether it leaves watches, streaming lists among them, without an answer.
+    /// If `held`, watch requests and streaming lists get no response.
     pub fn hold_watches(&self, held: bool) {
         self.state.lock().hold_watches = held;
     }
 
-    /// Breaks every watch with `error`, which goes through the stream.
-    pub fn break_watches(&self, error: &ApiError) {
+    /// Ends every watch with `error`.
+    pub fn break_watches(&self, error: &ListWatchError) {
         let mut state = self.state.lock();
         state.send(|| Err(error.clone()));
         state.watchers.clear();
     }
 
-    /// Forgets what has happened so far: whoever wants to watch from any version known by now gets a 410.
-    pub fn forget_history(&self) {
+    /// Compacts the history: all versions up to the current one are expired.
+    pub fn compact(&self) {
         let mut state = self.state.lock();
         state.version += 1;
         state.compacted = state.version;
         state.history.clear();
     }
 
-    /// Answers the next `times` lists with `error`.
-    pub fn fail_lists(&self, error: &ApiError, times: usize) {
+    /// Rejects the next `times` list requests with `error`.
+    pub fn fail_lists(&self, error: &ListWatchError, times: usize) {
         self.state.lock().list_errors.extend(std::iter::repeat_n(error, times).cloned());
     }
 
-    /// Answers the next `times` watches, streaming lists among them, with `error`.
-    pub fn fail_watches(&self, error: &ApiError, times: usize) {
+    /// Rejects the next `times` watch requests, including streaming lists, with `error`.
+    pub fn fail_watches(&self, error: &ListWatchError, times: usize) {
         self.state.lock().watch_errors.extend(std::iter::repeat_n(error, times).cloned());
     }
 
-    /// Sets how it says that a version is gone.
-    pub fn set_gone(&self, gone: Gone) {
-        self.state.lock().gone = gone;
+    /// Sets the form in which expired versions are reported.
+    pub fn set_expired_as(&self, expired_as: ExpiredAs) {
+        self.state.lock().expired_as = expired_as;
     }
 
-    /// Sets whether it has streaming lists. It has, by default; else it answers 422, as a server does that knows
-    /// of them but does not offer them.
-    pub fn set_streaming_lists(&self, offered: bool) {
-        self.state.lock().streaming_lists = offered;
+    /// Sets whether streaming lists are supported. Default: `true`.
+    pub fn set_streaming_lists(&self, supported: bool) {
+        self.state.lock().streaming_lists = supported;
     }
 
-    /// Sets whether initial events end with the bookmark that says so, as they do by default.
+    /// Sets whether the bookmark is sent that ends initial events. Default: `true`.
     pub fn set_initial_bookmarks(&self, sent: bool) {
         self.state.lock().initial_bookmarks = sent;
     }
 
-    /// Sets whether a watch ends when its time is up, as it does by default.
-    pub fn set_timeouts(&self, kept: bool) {
-        self.state.lock().timeouts = kept;
+    /// Sets whether watches end after their timeout. Default: `true`.
+    pub fn set_timeouts(&self, enabled: bool) {
+        self.state.lock().timeouts = enabled;
     }
 
-    /// Sets how long it takes to answer a request. What the answer says is decided after that.
+    /// Sets the time until a request is handled. Default: zero.
     pub fn set_delay(&self, delay: Duration) {
         self.state.lock().delay = delay;
     }
 
-    /// Ends all misbehaviour that has been set: from now on answers come at once, and no error is left over.
-    /// What it offers and what it has forgotten stays so.
+    /// Ends all faults that delay, withhold or reject responses. Keeps the support for streaming lists and the history.
     pub fn recover(&self) {
         let mut state = self.state.lock();
         state.list_errors.clear();
@@ -262,17 +239,17 @@ impl<K: FakeObject> FakeSource<K> {
         state.delay = Duration::ZERO;
     }
 
-    /// How many watches are open.
+    /// Returns the number of open watches.
     pub fn watchers(&self) -> usize {
         self.state.lock().watchers.iter().filter(|watcher| !watcher.is_closed()).count()
     }
 
-    /// The requests that were made since this was last asked.
+    /// Returns and removes the recorded requests.
     pub fn take_requests(&self) -> Vec<FakeRequest> {
         std::mem::take(&mut self.state.lock().requests)
     }
 
-    async fn wait(&self, request: FakeRequest) {
+    async fn receive(&self, request: FakeRequest) {
         let delay = {
             let mut state = self.state.lock();
             state.requests.push(request);
@@ -283,14 +260,14 @@ impl<K: FakeObject> FakeSource<K> {
 }
 
 #[async_trait]
-impl<K: FakeObject> ListWatch<K> for FakeSource<K> {
-    async fn list(&self, options: &ListOptions) -> Result<List<K>, ApiError> {
-        self.wait(FakeRequest::List(options.clone())).await;
+impl<K: SetResourceVersion + Clone> ListWatch<K> for FakeSource<K> {
+    async fn list(&self, options: &ListOptions) -> Result<List<K>, ListWatchError> {
+        self.receive(FakeRequest::List(options.clone())).await;
         let mut state = self.state.lock();
         if let Some(error) = state.list_errors.pop_front() {
             return Err(error);
         }
-        state.parse(options.resource_version.as_deref())?;
+        state.parse_version(options.resource_version.as_deref())?;
         let mut list =
             List { items: Vec::new(), undecodable: Vec::new(), resource_version: state.version.to_string() };
         for stored in state.objects.values() {
@@ -303,8 +280,8 @@ impl<K: FakeObject> ListWatch<K> for FakeSource<K> {
         Ok(list)
     }
 
-    async fn watch(&self, options: &WatchOptions) -> Result<WatchStream<K>, ApiError> {
-        self.wait(FakeRequest::Watch(options.clone())).await;
+    async fn watch(&self, options: &WatchOptions) -> Result<WatchStream<K>, ListWatchError> {
+        self.receive(FakeRequest::Watch(options.clone())).await;
         if self.state.lock().hold_watches {
             std::future::pending::<()>().await;
         }
@@ -313,16 +290,12 @@ impl<K: FakeObject> ListWatch<K> for FakeSource<K> {
             return Err(error);
         }
         let (sender, receiver) = mpsc::unbounded_channel();
-        // Sending fails only when the receiver is gone, and it is right here.
+        // Fails only if the receiver is dropped.
         let send = |event| drop(sender.send(event));
-        let from = state.parse(options.resource_version.as_deref())?;
+        let from = state.parse_version(options.resource_version.as_deref())?;
         if options.send_initial_events {
             if !state.streaming_lists {
-                return Err(ApiError::status(
-                    422,
-                    reason::INVALID,
-                    "sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled",
-                ));
+                return Err(unsupported());
             }
             state.initial_events().for_each(send);
             if state.initial_bookmarks {
@@ -332,14 +305,14 @@ impl<K: FakeObject> ListWatch<K> for FakeSource<K> {
         } else if let Some(from) = from {
             if from < state.compacted {
                 let error = expired(from, state.compacted);
-                if state.gone == Gone::AsAnswer {
+                if state.expired_as == ExpiredAs::Response {
                     return Err(error);
                 }
                 send(Err(error));
                 return Ok(into_stream(receiver, None));
             }
             let since = state.history.iter().filter(|(version, _)| *version > from);
-            since.for_each(|(_, happened)| send(Ok(happened.event())));
+            since.for_each(|(_, change)| send(Ok(change.event())));
         } else {
             state.initial_events().for_each(send);
         }
@@ -349,10 +322,7 @@ impl<K: FakeObject> ListWatch<K> for FakeSource<K> {
     }
 }
 
-fn into_stream<K: Send + 'static>(
-    receiver: mpsc::UnboundedReceiver<Result<WatchEvent<K>, ApiError>>,
-    timeout: Option<kcm_clock::Sleep>,
-) -> WatchStream<K> {
+fn into_stream<K: Send + 'static>(receiver: EventReceiver<K>, timeout: Option<Sleep>) -> WatchStream<K> {
     let timeout = timeout.unwrap_or_else(|| Box::pin(std::future::pending()));
     Box::pin(stream::unfold((receiver, timeout), |(mut receiver, mut timeout)| async move {
         tokio::select! {
@@ -363,62 +333,67 @@ fn into_stream<K: Send + 'static>(
     }))
 }
 
-impl<K: FakeObject> State<K> {
+impl<K: SetResourceVersion + Clone> State<K> {
     fn put(&mut self, mut stored: Stored<K>) -> u64 {
         self.version += 1;
         stored.object.set_resource_version(&self.version.to_string());
         let old = self.objects.insert(stored.object.key(), stored.clone());
-        let kind = if old.is_some() { Kind::Modified } else { Kind::Added };
-        self.happened(Happened { kind, stored })
+        let kind = if old.is_some() { ChangeKind::Modified } else { ChangeKind::Added };
+        self.record(Change { kind, stored })
     }
 
     fn delete(&mut self, key: &ObjectKey) -> Option<u64> {
         let mut stored = self.objects.remove(key)?;
         self.version += 1;
-        // The last state, at the version of the deletion.
+        // The final state has the version of the deletion.
         stored.object.set_resource_version(&self.version.to_string());
-        Some(self.happened(Happened { kind: Kind::Deleted, stored }))
+        Some(self.record(Change { kind: ChangeKind::Deleted, stored }))
     }
 
-    fn happened(&mut self, happened: Happened<K>) -> u64 {
-        self.send(|| Ok(happened.event()));
-        self.history.push((self.version, happened));
+    fn record(&mut self, change: Change<K>) -> u64 {
+        self.send(|| Ok(change.event()));
+        self.history.push((self.version, change));
         self.version
     }
 
-    fn send(&mut self, event: impl Fn() -> Result<WatchEvent<K>, ApiError>) {
+    fn send(&mut self, event: impl Fn() -> Result<WatchEvent<K>, ListWatchError>) {
         self.watchers.retain(|watcher| watcher.send(event()).is_ok());
     }
 
-    fn initial_events(&self) -> impl Iterator<Item = Result<WatchEvent<K>, ApiError>> {
-        let added = |stored: &Stored<K>| Happened { kind: Kind::Added, stored: stored.clone() }.event();
+    fn initial_events(&self) -> impl Iterator<Item = Result<WatchEvent<K>, ListWatchError>> {
+        let added = |stored: &Stored<K>| Change { kind: ChangeKind::Added, stored: stored.clone() }.event();
         self.objects.values().map(move |stored| Ok(added(stored)))
     }
 
-    /// The version to start from, if it matters.
-    fn parse(&self, version: Option<&str>) -> Result<Option<u64>, ApiError> {
+    /// Returns the version of a request; `None` if the request accepts any version.
+    fn parse_version(&self, version: Option<&str>) -> Result<Option<u64>, ListWatchError> {
         let Some(text) = version.filter(|version| !matches!(*version, "" | "0")) else { return Ok(None) };
         let version = text.parse::<u64>().map_err(|error| {
-            ApiError::status(400, "BadRequest", format!("resourceVersion {text:?}: {error}"))
+            ListWatchError::new(
+                ListWatchErrorKind::Unsupported,
+                format!("invalid resourceVersion {text:?}: {error}"),
+            )
         })?;
         if version > self.version { Err(too_large(version, self.version)) } else { Ok(Some(version)) }
     }
 }
 
-impl<K: FakeObject> Happened<K> {
+impl<K: SetResourceVersion + Clone> Change<K> {
     fn event(&self) -> WatchEvent<K> {
         let object = || self.stored.object.clone();
         match (self.kind, self.stored.decodable) {
-            (Kind::Added, true) => WatchEvent::Added(object()),
-            (Kind::Modified, true) => WatchEvent::Modified(object()),
-            (Kind::Deleted, true) => WatchEvent::Deleted(object()),
-            (Kind::Added | Kind::Modified, false) => WatchEvent::Undecodable(self.stored.undecodable()),
-            (Kind::Deleted, false) => WatchEvent::UndecodableDeleted(self.stored.undecodable()),
+            (ChangeKind::Added, true) => WatchEvent::Added(object()),
+            (ChangeKind::Modified, true) => WatchEvent::Modified(object()),
+            (ChangeKind::Deleted, true) => WatchEvent::Deleted(object()),
+            (ChangeKind::Added | ChangeKind::Modified, false) => {
+                WatchEvent::Undecodable(self.stored.undecodable())
+            }
+            (ChangeKind::Deleted, false) => WatchEvent::UndecodableDeleted(self.stored.undecodable()),
         }
     }
 }
 
-impl<K: FakeObject> Stored<K> {
+impl<K: SetResourceVersion> Stored<K> {
     fn undecodable(&self) -> Undecodable {
         Undecodable {
             name: self.object.key().to_string(),
@@ -428,23 +403,22 @@ impl<K: FakeObject> Stored<K> {
     }
 }
 
-fn expired(asked: u64, oldest: u64) -> ApiError {
-    ApiError::status(410, reason::EXPIRED, format!("too old resource version: {asked} ({oldest})"))
+fn unsupported() -> ListWatchError {
+    ListWatchError::new(
+        ListWatchErrorKind::Unsupported,
+        "sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled",
+    )
 }
 
-fn too_large(asked: u64, newest: u64) -> ApiError {
-    let cause = StatusCause { reason: "ResourceVersionTooLarge".to_owned(), ..StatusCause::default() };
-    ApiError::Status(Box::new(Status {
-        status: "Failure".to_owned(),
-        message: format!("Too large resource version: {asked}, current: {newest}"),
-        reason: reason::TIMEOUT.to_owned(),
-        details: Some(StatusDetails {
-            causes: vec![cause],
-            retry_after_seconds: Some(1),
-            ..StatusDetails::default()
-        }),
-        code: 504,
-    }))
+fn expired(requested: u64, oldest: u64) -> ListWatchError {
+    let message = format!("too old resource version: {requested} ({oldest})");
+    ListWatchError::new(ListWatchErrorKind::Expired, message)
+}
+
+fn too_large(requested: u64, newest: u64) -> ListWatchError {
+    let message = format!("Too large resource version: {requested}, current: {newest}");
+    ListWatchError::new(ListWatchErrorKind::ResourceVersionTooLarge, message)
+        .with_retry_after(Duration::from_secs(1))
 }
 
 impl<K> Clone for FakeSource<K> {

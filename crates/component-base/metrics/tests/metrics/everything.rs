@@ -3,11 +3,11 @@
 use std::{sync::Arc, time::Duration};
 
 use http::Method;
-use kcm_api::{ApiError, Deployment, Pod, PodDecoder, Status};
+use kcm_api::{ApiError, Deployment, Pod, PodDecoder};
 use kcm_client::Call;
 use kcm_clock::{FakeClock, SeededRandom, Timestamp};
 use kcm_controller_util::{GroupResource, SyncResult};
-use kcm_informer::{Indexers, StoreWriter};
+use kcm_informer::{Indexers, ListWatchError, ListWatchErrorKind, StoreWriter};
 use kcm_leader_election::{LeaderElectionConfig, LeaderElector, MemoryLock};
 use kcm_metrics::{BuildInfo, HealthStatus, Metrics, MetricsOptions};
 use kcm_workqueue::{QueueConfig, RateLimitingQueue};
@@ -63,9 +63,10 @@ pub(crate) fn after_everything() -> Metrics {
         informers.watch_ended(informer, second / 2, 0);
         informers.processed(informer, second / 100);
         informers.undecodable(informer);
-        informers.request_failed(informer, &ApiError::Transport("connection refused".to_owned()));
-        let expired = Status { code: 410, ..Status::default() };
-        informers.request_failed(informer, &ApiError::Status(Box::new(expired)));
+        let refused = ApiError::Transport("connection refused".to_owned());
+        informers.request_failed(informer, &ListWatchError::new(ListWatchErrorKind::Connection, refused));
+        let expired = ApiError::status(410, "Expired", "too old resource version");
+        informers.request_failed(informer, &ListWatchError::new(ListWatchErrorKind::Expired, expired));
     }
     let mut writer = StoreWriter::new(Indexers::new());
     writer.apply(Arc::new(pod("web-1")));

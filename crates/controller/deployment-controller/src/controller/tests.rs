@@ -4,7 +4,10 @@ use kcm_api::ApiError;
 use kcm_clock::SimulatedClock;
 use kcm_controller_util::{deployment_indexers, pod_indexers, replica_set_indexers};
 use kcm_events::FakeRecorder;
-use kcm_informer::{InformerConfig, testing::FakeSource};
+use kcm_informer::{
+    InformerConfig,
+    testing::{FakeSource, SetResourceVersion},
+};
 
 use super::*;
 use crate::{
@@ -63,7 +66,7 @@ fn drops_keys_in_terminating_namespaces() {
 
 #[tokio::test(start_paused = true)]
 async fn runs_from_watch_event_to_write() {
-    fn informer<K: kcm_informer::testing::FakeObject>(
+    fn informer<K: SetResourceVersion + Clone>(
         name: &str,
         source: &Arc<FakeSource<K>>,
         indexers: kcm_informer::Indexers<K>,

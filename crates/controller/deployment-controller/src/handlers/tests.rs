@@ -61,7 +61,7 @@ async fn deployment_events_all_enqueue_resyncs_included() {
     assert_eq!(queued(&handlers).await, ["web"]);
     EventHandler::<Deployment>::on_update(&handlers, &d, &d);
     assert_eq!(queued(&handlers).await, ["web"]);
-    EventHandler::<Deployment>::on_delete(&handlers, &Deleted::Unseen(d));
+    EventHandler::<Deployment>::on_delete(&handlers, &Deleted::FinalStateUnknown(d));
     assert_eq!(queued(&handlers).await, ["web"]);
 }
 
@@ -173,7 +173,7 @@ async fn update_replica_set_release_enqueues_old_owner_and_all_that_match() {
 async fn delete_replica_set_enqueues_its_owner() {
     let d = named("d1");
     let handlers = handlers(&Caches::with(&[&d], &[]));
-    for deleted in [Deleted::Seen as fn(_) -> _, Deleted::Unseen] {
+    for deleted in [Deleted::FinalState as fn(_) -> _, Deleted::FinalStateUnknown] {
         EventHandler::<ReplicaSet>::on_delete(&handlers, &deleted(Arc::new(owned_by(&d, "rs"))));
         assert_eq!(queued(&handlers).await, ["d1"]);
     }
@@ -183,7 +183,7 @@ async fn delete_replica_set_enqueues_its_owner() {
 #[tokio::test]
 async fn delete_replica_set_orphan_enqueues_nobody() {
     let handlers = handlers(&Caches::with(&[&named("d1"), &named("d2")], &[]));
-    EventHandler::<ReplicaSet>::on_delete(&handlers, &Deleted::Seen(Arc::new(orphan("rs"))));
+    EventHandler::<ReplicaSet>::on_delete(&handlers, &Deleted::FinalState(Arc::new(orphan("rs"))));
     assert_eq!(queued(&handlers).await, [""; 0]);
 }
 
@@ -194,7 +194,10 @@ async fn after_pod_deletion(d: &Deployment, sets: &[&ReplicaSet], left: &[&Pod])
         caches.pods.apply(Arc::new((*pod).clone()));
     }
     let handlers = handlers(&caches);
-    EventHandler::<Pod>::on_delete(&handlers, &Deleted::Seen(Arc::new(pod_of(sets[0], "gone", "Running"))));
+    EventHandler::<Pod>::on_delete(
+        &handlers,
+        &Deleted::FinalState(Arc::new(pod_of(sets[0], "gone", "Running"))),
+    );
     queued(&handlers).await
 }
 
@@ -245,6 +248,9 @@ async fn pod_deletion_after_its_replica_set_is_gone_enqueues_nothing() {
     let d = recreate();
     let set = owned_by(&d, "rs");
     let handlers = handlers(&Caches::with(&[&d], &[]));
-    EventHandler::<Pod>::on_delete(&handlers, &Deleted::Seen(Arc::new(pod_of(&set, "gone", "Running"))));
+    EventHandler::<Pod>::on_delete(
+        &handlers,
+        &Deleted::FinalState(Arc::new(pod_of(&set, "gone", "Running"))),
+    );
     assert_eq!(queued(&handlers).await, [""; 0]);
 }

@@ -40,7 +40,7 @@ fn updated(world: &World, old: Pod, new: Pod) {
 }
 
 fn deleted(world: &World, pod: Pod) {
-    EventHandler::<Pod>::on_delete(&world.handlers, &Deleted::Seen(Arc::new(pod)));
+    EventHandler::<Pod>::on_delete(&world.handlers, &Deleted::FinalState(Arc::new(pod)));
 }
 
 #[tokio::test]
@@ -172,7 +172,7 @@ async fn pod_that_goes_with_changed_labels_counts_for_its_old_owner_too() {
 #[tokio::test]
 async fn test_delete_final_state_unknown() {
     let (world, web, _) = world();
-    let gone = Deleted::Unseen(Arc::new(owned_by(&web, pod("p"))));
+    let gone = Deleted::FinalStateUnknown(Arc::new(owned_by(&web, pod("p"))));
     EventHandler::<Pod>::on_delete(&world.handlers, &gone);
     assert_eq!(outcome(&world).await, (woken(&["web"]), (1, 0), (1, 1)));
 }
@@ -288,7 +288,7 @@ async fn pod_that_became_ready_is_looked_at_again_exactly_when_it_may_be_availab
 /// Upstream: TestDeleteControllerAndExpectations.
 #[tokio::test]
 async fn test_delete_controller_and_expectations() {
-    for deleted in [Deleted::Seen as fn(_) -> _, Deleted::Unseen] {
+    for deleted in [Deleted::FinalState as fn(_) -> _, Deleted::FinalStateUnknown] {
         let (mut world, web, _) = world();
         let key = web.metadata.key();
         world.syncer.consistency.wrote_at(&key, web.uid(), kcm_controller_util::GroupResource::PODS, "999");

@@ -5,7 +5,7 @@ use crate::{Deleted, EventHandler, Store};
 
 /// A handler that looks into the store each time it is called.
 struct Looking {
-    store: Store<Thing>,
+    store: Store<TestObject>,
     seen: Mutex<Vec<String>>,
 }
 
@@ -17,7 +17,7 @@ impl Looking {
         looking
     }
 
-    fn look(&self, what: &str, thing: &Thing) {
+    fn look(&self, what: &str, thing: &TestObject) {
         let there = self.store.get(&thing.key).map_or("nothing".to_owned(), |there| there.version.clone());
         let line = format!("{what} {}@{}: {there} of {}", thing.key.name, thing.version, self.store.len());
         self.seen.lock().unwrap().push(line);
@@ -28,16 +28,16 @@ impl Looking {
     }
 }
 
-impl EventHandler<Thing> for Looking {
-    fn on_add(&self, object: &Arc<Thing>, _: bool) {
+impl EventHandler<TestObject> for Looking {
+    fn on_add(&self, object: &Arc<TestObject>, _: bool) {
         self.look("add", object);
     }
 
-    fn on_update(&self, _: &Arc<Thing>, new: &Arc<Thing>) {
+    fn on_update(&self, _: &Arc<TestObject>, new: &Arc<TestObject>) {
         self.look("update", new);
     }
 
-    fn on_delete(&self, deleted: &Deleted<Thing>) {
+    fn on_delete(&self, deleted: &Deleted<TestObject>) {
         self.look("delete", deleted.object());
     }
 }
@@ -45,7 +45,7 @@ impl EventHandler<Thing> for Looking {
 /// Makes everything that the informer knows too old, and cuts it off, so that it must list again.
 fn cut_off(world: &World) {
     world.source.end_watches();
-    world.source.forget_history();
+    world.source.compact();
 }
 
 #[tokio::test(start_paused = true)]
@@ -54,19 +54,24 @@ async fn relist_tells_deletions_then_the_rest_with_the_store_changed_as_a_whole(
         let world = World::new();
         world.source.set_streaming_lists(streaming_lists);
         for name in ["gone", "same", "changed"] {
-            world.source.apply(thing(name));
+            world.source.apply(object(name));
         }
         world.synced().await;
         let looking = Looking::join(&world);
         pass(SECOND).await;
         cut_off(&world);
         world.source.delete(&key("gone"));
-        world.source.apply(thing("changed"));
-        world.source.apply(thing("new"));
+        world.source.apply(object("changed"));
+        world.source.apply(object("new"));
         pass(MINUTE).await;
         assert_eq!(
             world.handler.take_texts(),
-            ["delete ns/gone@2 (unseen)", "update ns/changed@4->7", "add ns/new@8", "update ns/same@3->3"],
+            [
+                "delete ns/gone@2 (final state unknown)",
+                "update ns/changed@4->7",
+                "add ns/new@8",
+                "update ns/same@3->3"
+            ],
         );
         assert_eq!(
             looking.seen(),
@@ -85,8 +90,8 @@ async fn store_has_changed_when_a_handler_is_told() {
     let world = World::new();
     world.synced().await;
     let looking = Looking::join(&world);
-    world.source.apply(thing("a"));
-    world.source.apply(thing("a"));
+    world.source.apply(object("a"));
+    world.source.apply(object("a"));
     world.source.delete(&key("a"));
     settle().await;
     assert_eq!(looking.seen(), ["add a@2: 2 of 1", "update a@3: 3 of 1", "delete a@4: nothing of 0"]);
@@ -95,22 +100,22 @@ async fn store_has_changed_when_a_handler_is_told() {
 #[tokio::test(start_paused = true)]
 async fn object_deleted_and_created_between_two_looks_is_an_update_to_another() {
     let world = World::new();
-    world.source.apply(thing("a").uid("first"));
+    world.source.apply(object("a").uid("first"));
     world.synced().await;
     cut_off(&world);
     world.source.delete(&key("a"));
-    world.source.apply(thing("a").uid("second"));
+    world.source.apply(object("a").uid("second"));
     pass(MINUTE).await;
-    assert_eq!(world.handler.take_texts(), ["update ns/a@2->5 (another)"]);
+    assert_eq!(world.handler.take_texts(), ["update ns/a@2->5 (recreated)"]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn object_deleted_and_created_under_watch_is_told_as_both() {
     let world = World::new();
-    world.source.apply(thing("a").uid("first"));
+    world.source.apply(object("a").uid("first"));
     world.synced().await;
     world.source.delete(&key("a"));
-    world.source.apply(thing("a").uid("second"));
+    world.source.apply(object("a").uid("second"));
     settle().await;
     assert_eq!(world.handler.take_texts(), ["delete ns/a@3", "add ns/a@4"]);
 }
@@ -119,17 +124,17 @@ async fn object_deleted_and_created_under_watch_is_told_as_both() {
 async fn handler_that_joins_late_is_told_all_that_is_there_and_then_all_that_happens() {
     let world = World::new();
     for name in ["a", "b", "c"] {
-        world.source.apply(thing(name));
+        world.source.apply(object(name));
     }
     world.synced().await;
     world.source.delete(&key("b"));
-    world.source.apply(thing("a"));
+    world.source.apply(object("a"));
     settle().await;
     let late = Arc::new(RecordingHandler::new());
     let registration = world.informer.add_handler(late.clone());
     assert!(registration.has_synced());
     assert_eq!(late.take_texts(), ["add ns/a@6 (initial)", "add ns/c@4 (initial)"]);
-    world.source.apply(thing("a"));
+    world.source.apply(object("a"));
     settle().await;
     assert_eq!(late.take_texts(), ["update ns/a@6->7"]);
 }
@@ -156,13 +161,13 @@ fn handlers_that_join_while_much_happens_miss_nothing() {
         let source = world.source.clone();
         let changes = tokio::spawn(async move {
             for n in 0..CHANGES {
-                source.apply(thing(&(n % 10).to_string()));
+                source.apply(object(&(n % 10).to_string()));
                 if n % 7 == 0 {
                     source.delete(&key(&(n % 3).to_string()));
                 }
                 tokio::task::yield_now().await;
             }
-            source.apply(thing("last"));
+            source.apply(object("last"));
         });
         let mut handlers = vec![world.handler.clone()];
         while !changes.is_finished() {
@@ -196,10 +201,10 @@ async fn handler_removed_is_told_nothing_more() {
     let leaving = Arc::new(RecordingHandler::new());
     let registration = world.informer.add_handler(leaving.clone());
     world.synced().await;
-    world.source.apply(thing("a"));
+    world.source.apply(object("a"));
     settle().await;
     world.informer.remove_handler(&registration);
-    world.source.apply(thing("b"));
+    world.source.apply(object("b"));
     settle().await;
     assert_eq!(leaving.take_texts(), ["add ns/a@2"]);
     assert_eq!(world.handler.take_texts(), ["add ns/a@2", "add ns/b@3"]);
@@ -212,7 +217,7 @@ async fn resyncs(seed: u64, delay: Duration) -> Vec<f64> {
         config.random = Arc::new(SeededRandom::new(seed));
     });
     world.source.set_delay(delay);
-    world.source.apply(thing("a"));
+    world.source.apply(object("a"));
     let start = world.clock.monotonic();
     let running = world.start();
     assert!(world.informer.wait_for_sync(&CancellationToken::new()).await);
@@ -258,7 +263,7 @@ async fn resync_is_counted_from_the_first_sync() {
 #[tokio::test(start_paused = true)]
 async fn resync_unless_asked_for_never_happens() {
     let world = World::new();
-    world.source.apply(thing("a"));
+    world.source.apply(object("a"));
     world.synced().await;
     pass(48 * 60 * MINUTE).await;
     assert!(world.handler.take_texts().is_empty());

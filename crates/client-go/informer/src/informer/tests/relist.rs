@@ -11,13 +11,13 @@ fn relist(world: &World) -> JoinHandle<()> {
 /// An informer that holds `same` and `changed`, and whose watch is dead: it does not get what happened since.
 async fn behind() -> (World, Running) {
     let world = World::new();
-    world.source.apply(thing("same"));
-    world.source.apply(thing("changed"));
-    world.source.apply(thing("gone"));
+    world.source.apply(object("same"));
+    world.source.apply(object("changed"));
+    world.source.apply(object("gone"));
     let running = world.synced().await;
-    world.source.lose_events();
-    world.source.apply(thing("changed"));
-    world.source.apply(thing("new"));
+    world.source.silence_watches();
+    world.source.apply(object("changed"));
+    world.source.apply(object("new"));
     world.source.delete(&key("gone"));
     settle().await;
     assert_eq!(world.names(), ["changed@3", "gone@4", "same@2"]);
@@ -63,9 +63,13 @@ async fn handler_that_joins_later_gets_each_object_once() {
 
 #[tokio::test(start_paused = true)]
 async fn is_retried_until_a_list_from_the_newest_is_complete() {
-    let gone = ApiError::status(410, "Expired", "too old resource version");
-    let failures =
-        [refused(), gone, ApiError::status(500, "InternalError", "no"), ApiError::status(429, "", "no")];
+    let gone = ListWatchError::new(ListWatchErrorKind::Expired, "too old resource version");
+    let failures = [
+        refused(),
+        gone,
+        ListWatchError::new(ListWatchErrorKind::Other, "no"),
+        ListWatchError::new(ListWatchErrorKind::TooManyRequests, "no"),
+    ];
     for failure in failures {
         let (world, _running) = behind().await;
         world.source.fail_watches(&failure, 3);
@@ -162,7 +166,7 @@ async fn backlog_is_in_the_store_as_a_whole() {
     const BACKLOG: usize = 50_000;
     let (world, _running) = behind().await;
     for number in 0..BACKLOG {
-        world.source.apply(thing(&format!("late-{number}")));
+        world.source.apply(object(&format!("late-{number}")));
     }
     let store = world.informer.store();
     let seen = Arc::new(Mutex::new(BTreeMap::new()));

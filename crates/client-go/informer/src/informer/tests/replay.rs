@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::{testing::Gone, thing::OWNER};
+use crate::{test_object::OWNER, testing::ExpiredAs};
 
 #[derive(Debug, Clone)]
 enum Step {
@@ -21,7 +21,7 @@ enum Step {
     Delay(u16),
     Streaming(bool),
     Timeouts(bool),
-    Gone(Gone),
+    ExpiredAs(ExpiredAs),
     Join,
     Restart,
     Pass(u16),
@@ -38,14 +38,14 @@ enum Fault {
 }
 
 impl Fault {
-    fn error(self) -> ApiError {
+    fn error(self) -> ListWatchError {
         match self {
             Self::Lost => refused(),
-            Self::TooMany => ApiError::status(429, "TooManyRequests", "slow down"),
-            Self::Internal => ApiError::status(500, "InternalError", "oops"),
-            Self::Expired => ApiError::status(410, "Expired", "too old resource version"),
-            Self::Forbidden => ApiError::status(403, "Forbidden", "no"),
-            Self::Garbage => ApiError::Decode("expected value at line 1".to_owned()),
+            Self::TooMany => ListWatchError::new(ListWatchErrorKind::TooManyRequests, "slow down"),
+            Self::Internal => ListWatchError::new(ListWatchErrorKind::Other, "oops"),
+            Self::Expired => ListWatchError::new(ListWatchErrorKind::Expired, "too old resource version"),
+            Self::Forbidden => ListWatchError::new(ListWatchErrorKind::Other, "no"),
+            Self::Garbage => ListWatchError::new(ListWatchErrorKind::Other, "expected value at line 1"),
         }
     }
 }
@@ -72,7 +72,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (0..3000_u16).prop_map(Step::Delay),
         1 => any::<bool>().prop_map(Step::Streaming),
         1 => any::<bool>().prop_map(Step::Timeouts),
-        1 => proptest::sample::select(vec![Gone::InStream, Gone::AsAnswer]).prop_map(Step::Gone),
+        1 => proptest::sample::select(vec![ExpiredAs::Event, ExpiredAs::Response]).prop_map(Step::ExpiredAs),
         1 => Just(Step::Join),
         1 => Just(Step::Restart),
         8 => (0..2000_u16).prop_map(Step::Pass),
@@ -94,7 +94,7 @@ async fn play(steps: Vec<Step>, seed: u64) -> Result<(), TestCaseError> {
         // An object keeps its UID for as long as it is there.
         let there = source.get(&key(&name));
         let uid = there.map_or_else(|| made.to_string(), |there| there.uid.to_string());
-        thing(&name).uid(&uid).owned_by(&(made % 3).to_string())
+        object(&name).uid(&uid).owned_by(&(made % 3).to_string())
     };
     for step in steps {
         match step {
@@ -109,13 +109,13 @@ async fn play(steps: Vec<Step>, seed: u64) -> Result<(), TestCaseError> {
             Step::Bookmark => source.bookmark(),
             Step::EndWatches => source.end_watches(),
             Step::BreakWatches(fault) => source.break_watches(&fault.error()),
-            Step::ForgetHistory => source.forget_history(),
+            Step::ForgetHistory => source.compact(),
             Step::FailWatches(fault, times) => source.fail_watches(&fault.error(), times),
             Step::FailLists(fault, times) => source.fail_lists(&fault.error(), times),
             Step::Delay(millis) => source.set_delay(Duration::from_millis(millis.into())),
             Step::Streaming(offered) => source.set_streaming_lists(offered),
             Step::Timeouts(kept) => source.set_timeouts(kept),
-            Step::Gone(gone) => source.set_gone(gone),
+            Step::ExpiredAs(gone) => source.set_expired_as(gone),
             Step::Join => {
                 let handler = Arc::new(RecordingHandler::new());
                 world.informer.add_handler(handler.clone());
@@ -139,8 +139,9 @@ async fn play(steps: Vec<Step>, seed: u64) -> Result<(), TestCaseError> {
     source.recover();
     pass(20 * MINUTE).await;
 
-    let whole = |things: Vec<Thing>| things.into_iter().map(|thing| (thing.key.clone(), thing)).collect();
-    let plain = |things: Vec<Arc<Thing>>| whole(things.iter().map(|thing| (**thing).clone()).collect());
+    let whole =
+        |things: Vec<TestObject>| things.into_iter().map(|thing| (thing.key.clone(), thing)).collect();
+    let plain = |things: Vec<Arc<TestObject>>| whole(things.iter().map(|thing| (**thing).clone()).collect());
     let expected: BTreeMap<_, _> = whole(source.objects());
     prop_assert!(world.informer.has_synced());
     let store = world.informer.store();

@@ -1,11 +1,9 @@
 //! What is asked of the source, and when.
 
-use kcm_api::{Status, StatusDetails};
-
 use super::{undecodable::Log, *};
 use crate::{
     List, ListOptions, ListWatch, WatchEvent, WatchOptions, WatchStream,
-    testing::{FakeRequest, Gone},
+    testing::{ExpiredAs, FakeRequest},
 };
 
 fn timeouts(requests: &[FakeRequest]) -> Vec<Duration> {
@@ -32,15 +30,15 @@ async fn until_asked(world: &World) -> Duration {
 #[tokio::test(start_paused = true)]
 async fn streaming_list_ended_by_its_bookmark_goes_on_as_the_watch() {
     let world = World::new();
-    world.source.apply(thing("a"));
-    world.source.apply(thing("b"));
+    world.source.apply(object("a"));
+    world.source.apply(object("b"));
     world.start();
     settle().await;
     assert!(world.informer.has_synced());
     assert_eq!(world.asked(), ["stream newest"]);
     assert_eq!(world.handler.take_texts(), ["add ns/a@2 (initial)", "add ns/b@3 (initial)"]);
-    world.source.apply(thing("c"));
-    world.source.apply(thing("a"));
+    world.source.apply(object("c"));
+    world.source.apply(object("a"));
     world.source.delete(&key("b"));
     settle().await;
     assert_eq!(world.handler.take_texts(), ["add ns/c@4", "update ns/a@2->5", "delete ns/b@6"]);
@@ -52,7 +50,7 @@ async fn streaming_list_ended_by_its_bookmark_goes_on_as_the_watch() {
 async fn streaming_list_before_its_bookmark_shows_nothing() {
     let world = World::new();
     world.source.set_initial_bookmarks(false);
-    world.source.apply(thing("a"));
+    world.source.apply(object("a"));
     world.start();
     pass(MINUTE).await;
     assert!(!world.informer.has_synced() && !world.informer.store().is_synced());
@@ -62,35 +60,35 @@ async fn streaming_list_before_its_bookmark_shows_nothing() {
 }
 
 /// A source with one story to tell, and nothing after it.
-struct Story(Mutex<Vec<WatchEvent<Thing>>>);
+struct Story(Mutex<Vec<WatchEvent<TestObject>>>);
 
 #[async_trait::async_trait]
-impl ListWatch<Thing> for Story {
-    async fn list(&self, _: &ListOptions) -> Result<List<Thing>, ApiError> {
+impl ListWatch<TestObject> for Story {
+    async fn list(&self, _: &ListOptions) -> Result<List<TestObject>, ListWatchError> {
         Err(refused())
     }
 
-    async fn watch(&self, _: &WatchOptions) -> Result<WatchStream<Thing>, ApiError> {
+    async fn watch(&self, _: &WatchOptions) -> Result<WatchStream<TestObject>, ListWatchError> {
         use futures_util::{StreamExt as _, stream};
         let events = std::mem::take(&mut *self.0.lock().unwrap());
         Ok(Box::pin(stream::iter(events.into_iter().map(Ok)).chain(stream::pending())))
     }
 }
 
-fn bookmark(version: &str, initial_events_end: bool) -> WatchEvent<Thing> {
+fn bookmark(version: &str, initial_events_end: bool) -> WatchEvent<TestObject> {
     WatchEvent::Bookmark { resource_version: version.to_owned(), initial_events_end }
 }
 
 #[tokio::test(start_paused = true)]
 async fn streaming_list_told_of_changes_before_its_bookmark_shows_the_outcome() {
     let story = vec![
-        WatchEvent::Added(thing("a").at("1")),
-        WatchEvent::Added(thing("b").at("2")),
+        WatchEvent::Added(object("a").at("1")),
+        WatchEvent::Added(object("b").at("2")),
         bookmark("3", false),
-        WatchEvent::Modified(thing("a").at("4")),
-        WatchEvent::Deleted(thing("b").at("5")),
+        WatchEvent::Modified(object("a").at("4")),
+        WatchEvent::Deleted(object("b").at("5")),
         bookmark("6", true),
-        WatchEvent::Modified(thing("a").at("7")),
+        WatchEvent::Modified(object("a").at("7")),
     ];
     let world = World::with(|config| config.list_watch = Arc::new(Story(Mutex::new(story))));
     world.start();
@@ -100,7 +98,7 @@ async fn streaming_list_told_of_changes_before_its_bookmark_shows_the_outcome() 
 
 #[tokio::test(start_paused = true)]
 async fn deletion_of_what_is_not_known_is_not_told() {
-    let story = vec![bookmark("1", true), WatchEvent::Deleted(thing("a").at("2"))];
+    let story = vec![bookmark("1", true), WatchEvent::Deleted(object("a").at("2"))];
     let world = World::with(|config| config.list_watch = Arc::new(Story(Mutex::new(story))));
     world.start();
     settle().await;
@@ -112,14 +110,14 @@ async fn deletion_of_what_is_not_known_is_not_told() {
 async fn streaming_list_that_never_completes_gives_way_to_a_plain_list_this_once() {
     let world = World::new();
     world.source.set_initial_bookmarks(false);
-    world.source.apply(thing("a"));
+    world.source.apply(object("a"));
     world.start();
     // The server ends the watch after ten minutes at the latest.
     pass(10 * MINUTE).await;
     assert_eq!(world.asked(), ["stream newest", "list 0", "watch 2"]);
     assert_eq!(world.handler.take_texts(), ["add ns/a@2 (initial)"]);
     world.source.set_initial_bookmarks(true);
-    world.source.break_watches(&ApiError::status(500, "InternalError", "oops"));
+    world.source.break_watches(&ListWatchError::new(ListWatchErrorKind::Other, "oops"));
     pass(MINUTE).await;
     assert_eq!(world.asked(), ["stream 2"]);
 }
@@ -128,17 +126,17 @@ async fn streaming_list_that_never_completes_gives_way_to_a_plain_list_this_once
 async fn streaming_list_not_offered_gives_way_to_plain_lists_for_good() {
     let world = World::new();
     world.source.set_streaming_lists(false);
-    world.source.apply(thing("a"));
+    world.source.apply(object("a"));
     world.start();
     settle().await;
     assert_eq!(world.asked(), ["stream newest", "list 0", "watch 2"]);
     assert_eq!(world.handler.take_texts(), ["add ns/a@2 (initial)"]);
     pass(SECOND).await;
-    world.source.forget_history();
+    world.source.compact();
     world.source.end_watches();
     pass(MINUTE).await;
     assert_eq!(world.asked(), ["watch 2", "list newest", "watch 3"]);
-    world.source.break_watches(&ApiError::status(500, "InternalError", "oops"));
+    world.source.break_watches(&ListWatchError::new(ListWatchErrorKind::Other, "oops"));
     pass(MINUTE).await;
     assert_eq!(world.asked(), ["list 3", "watch 3"]);
 }
@@ -146,13 +144,13 @@ async fn streaming_list_not_offered_gives_way_to_plain_lists_for_good() {
 #[tokio::test(start_paused = true)]
 async fn streaming_lists_switched_off_are_never_requested() {
     let world = World::with(|config| config.streaming_lists = false);
-    world.source.apply(thing("a"));
+    world.source.apply(object("a"));
     world.start();
     settle().await;
     assert_eq!(world.asked(), ["list 0", "watch 2"]);
     assert_eq!(world.handler.take_texts(), ["add ns/a@2 (initial)"]);
     pass(SECOND).await;
-    world.source.forget_history();
+    world.source.compact();
     world.source.end_watches();
     pass(MINUTE).await;
     assert_eq!(world.asked(), ["watch 2", "list newest", "watch 3"]);
@@ -162,8 +160,8 @@ async fn streaming_lists_switched_off_are_never_requested() {
 async fn list_failed_is_tried_again_after_back_off() {
     let world = World::new();
     world.source.set_streaming_lists(false);
-    world.source.fail_lists(&ApiError::status(403, "Forbidden", "things is forbidden"), 2);
-    world.source.apply(thing("a"));
+    world.source.fail_lists(&ListWatchError::new(ListWatchErrorKind::Other, "things is forbidden"), 2);
+    world.source.apply(object("a"));
     world.start();
     settle().await;
     assert_eq!(world.asked(), ["stream newest", "list 0"]);
@@ -174,16 +172,16 @@ async fn list_failed_is_tried_again_after_back_off() {
 
 #[tokio::test(start_paused = true)]
 async fn version_gone_relists_the_newest_whichever_way_it_is_said() {
-    for gone in [Gone::InStream, Gone::AsAnswer] {
+    for gone in [ExpiredAs::Event, ExpiredAs::Response] {
         let world = World::new();
-        world.source.set_gone(gone);
-        world.source.apply(thing("a"));
+        world.source.set_expired_as(gone);
+        world.source.apply(object("a"));
         world.synced().await;
-        world.source.forget_history();
-        world.source.apply(thing("b"));
-        world.source.forget_history();
+        world.source.compact();
+        world.source.apply(object("b"));
+        world.source.compact();
         world.source.end_watches();
-        world.source.apply(thing("c"));
+        world.source.apply(object("c"));
         pass(MINUTE).await;
         assert_eq!(world.asked(), ["watch 4", "stream newest"], "{gone:?}");
         assert_eq!(world.names(), ["a@2", "b@4", "c@6"], "{gone:?}");
@@ -194,7 +192,7 @@ async fn version_gone_relists_the_newest_whichever_way_it_is_said() {
 async fn version_gone_relists_only_after_back_off() {
     let world = World::new();
     world.synced().await;
-    world.source.forget_history();
+    world.source.compact();
     world.source.end_watches();
     settle().await;
     assert_eq!(world.asked(), ["watch 1"]);
@@ -203,16 +201,16 @@ async fn version_gone_relists_only_after_back_off() {
 }
 
 /// Now one source, now another.
-struct Switch(Mutex<FakeSource<Thing>>);
+struct Switch(Mutex<FakeSource<TestObject>>);
 
 #[async_trait::async_trait]
-impl ListWatch<Thing> for Switch {
-    async fn list(&self, options: &ListOptions) -> Result<List<Thing>, ApiError> {
+impl ListWatch<TestObject> for Switch {
+    async fn list(&self, options: &ListOptions) -> Result<List<TestObject>, ListWatchError> {
         let now = self.0.lock().unwrap().clone();
         now.list(options).await
     }
 
-    async fn watch(&self, options: &WatchOptions) -> Result<WatchStream<Thing>, ApiError> {
+    async fn watch(&self, options: &WatchOptions) -> Result<WatchStream<TestObject>, ListWatchError> {
         let now = self.0.lock().unwrap().clone();
         now.watch(options).await
     }
@@ -222,7 +220,7 @@ impl ListWatch<Thing> for Switch {
 async fn version_from_the_future_relists_the_newest() {
     let before = FakeSource::new(Arc::new(SimulatedClock::new(Timestamp::UNIX_EPOCH)));
     for _ in 0..5 {
-        before.apply(thing("a"));
+        before.apply(object("a"));
     }
     let switch = Arc::new(Switch(Mutex::new(before.clone())));
     let world = World::with(|config| config.list_watch = switch.clone());
@@ -230,7 +228,7 @@ async fn version_from_the_future_relists_the_newest() {
     settle().await;
     assert_eq!(world.names(), ["a@6"]);
     // The server is restored from a backup: it has seen less than the informer.
-    world.source.apply(thing("b"));
+    world.source.apply(object("b"));
     *switch.0.lock().unwrap() = world.source.clone();
     before.end_watches();
     pass(MINUTE).await;
@@ -258,11 +256,11 @@ async fn connection_refused_at_the_start_is_tried_again_with_growing_waits() {
 #[tokio::test(start_paused = true)]
 async fn connection_refused_resumes_the_watch_where_it_was() {
     let world = World::new();
-    world.source.apply(thing("a"));
+    world.source.apply(object("a"));
     world.synced().await;
     world.source.fail_watches(&refused(), 3);
     world.source.end_watches();
-    world.source.apply(thing("b"));
+    world.source.apply(object("b"));
     pass(MINUTE).await;
     assert_eq!(world.asked(), ["watch 2"; 4]);
     assert_eq!(world.handler.take_texts(), ["add ns/b@3"]);
@@ -272,12 +270,8 @@ async fn connection_refused_resumes_the_watch_where_it_was() {
 async fn too_many_requests_resumes_the_watch_not_sooner_than_asked() {
     let world = World::new();
     world.synced().await;
-    let error = ApiError::Status(Box::new(Status {
-        code: 429,
-        reason: "TooManyRequests".to_owned(),
-        details: Some(StatusDetails { retry_after_seconds: Some(45), ..StatusDetails::default() }),
-        ..Status::default()
-    }));
+    let error = ListWatchError::new(ListWatchErrorKind::TooManyRequests, "too many requests")
+        .with_retry_after(45 * SECOND);
     world.source.fail_watches(&error, 1);
     world.source.end_watches();
     settle().await;
@@ -291,7 +285,7 @@ async fn too_many_requests_resumes_the_watch_not_sooner_than_asked() {
 #[tokio::test(start_paused = true)]
 async fn watch_ended_is_resumed_at_once_from_the_last_bookmark() {
     let world = World::new();
-    world.source.apply(thing("a"));
+    world.source.apply(object("a"));
     world.synced().await;
     world.source.advance();
     world.source.advance();
@@ -307,10 +301,10 @@ async fn watch_ended_is_resumed_at_once_from_the_last_bookmark() {
 #[tokio::test(start_paused = true)]
 async fn watch_broken_on_the_way_is_resumed_at_once() {
     let world = World::new();
-    world.source.apply(thing("a"));
+    world.source.apply(object("a"));
     world.synced().await;
     pass(MINUTE).await;
-    world.source.break_watches(&ApiError::Transport("connection reset".to_owned()));
+    world.source.break_watches(&ListWatchError::new(ListWatchErrorKind::Connection, "connection reset"));
     settle().await;
     assert_eq!(world.asked(), ["watch 2"]);
 }
@@ -318,9 +312,9 @@ async fn watch_broken_on_the_way_is_resumed_at_once() {
 #[tokio::test(start_paused = true)]
 async fn watch_broken_by_the_server_relists_from_what_is_known() {
     let world = World::new();
-    world.source.apply(thing("a"));
+    world.source.apply(object("a"));
     world.synced().await;
-    world.source.break_watches(&ApiError::status(500, "InternalError", "oops"));
+    world.source.break_watches(&ListWatchError::new(ListWatchErrorKind::Other, "oops"));
     settle().await;
     assert!(world.asked().is_empty(), "not before back-off");
     pass(MINUTE).await;
@@ -355,7 +349,7 @@ async fn watch_that_ends_within_a_second_without_an_event_is_an_error() {
 #[tokio::test(start_paused = true)]
 async fn watches_over_a_day_last_five_to_ten_minutes_each_and_relist_nothing() {
     let world = World::new();
-    world.source.apply(thing("a"));
+    world.source.apply(object("a"));
     let running = world.start();
     pass(24 * 60 * MINUTE).await;
     running.stop().await;
@@ -403,11 +397,7 @@ async fn watch_that_is_never_answered_is_given_up() {
 async fn failure_is_told_once_with_its_cause_and_when_it_is_tried_again() {
     let (log, _guard) = Log::collect();
     let world = World::new();
-    let forbidden = ApiError::Status(Box::new(Status {
-        code: 403,
-        message: "things is forbidden".to_owned(),
-        ..Status::default()
-    }));
+    let forbidden = ListWatchError::new(ListWatchErrorKind::Other, "things is forbidden");
     // The streaming list first, then the plain one, and nobody wants to read both.
     world.source.fail_watches(&forbidden, 1);
     world.source.fail_lists(&forbidden, 1);
@@ -416,7 +406,7 @@ async fn failure_is_told_once_with_its_cause_and_when_it_is_tried_again() {
     assert_eq!(world.asked(), ["stream newest", "list 0"]);
     let text = log.text();
     let [line] = text.lines().collect::<Vec<_>>()[..] else { panic!("{text}") };
-    assert!(line.contains("WARN") && line.contains("Failed to list, will try again"), "{line}");
+    assert!(line.contains("WARN") && line.contains("Failed to list; retrying"), "{line}");
     assert!(line.contains("err=things is forbidden"), "{line}");
     let (_, delay) = line.split_once(" delay=").unwrap();
     assert!(delay.ends_with('s') && delay[..1].parse::<u8>().is_ok(), "{line}");

@@ -46,15 +46,15 @@ impl MakeWriter<'_> for Log {
 async fn undecodable_change_is_logged_by_name_and_counted_and_the_rest_goes_on() {
     let (log, _guard) = Log::collect();
     let world = World::new();
-    world.source.apply(thing("a"));
+    world.source.apply(object("a"));
     world.synced().await;
-    world.source.apply_undecodable(thing("a"));
-    world.source.apply_undecodable(thing("b"));
+    world.source.apply_undecodable(object("a"));
+    world.source.apply_undecodable(object("b"));
     settle().await;
     assert_eq!(world.names(), ["a@2"], "as it was last known");
     assert_eq!(world.version().as_deref(), Some("4"), "the watch is that far all the same");
-    world.source.apply(thing("c"));
-    world.source.apply(thing("a"));
+    world.source.apply(object("c"));
+    world.source.apply(object("a"));
     settle().await;
     assert_eq!(world.handler.take_texts(), ["add ns/c@5", "update ns/a@2->6"]);
     assert_eq!(world.metrics.get("undecodable"), 2);
@@ -69,12 +69,12 @@ async fn undecodable_change_is_logged_by_name_and_counted_and_the_rest_goes_on()
 #[tokio::test(start_paused = true)]
 async fn undecodable_deletion_lets_go_of_the_object() {
     let world = World::new();
-    world.source.apply(thing("a"));
+    world.source.apply(object("a"));
     world.synced().await;
-    world.source.apply_undecodable(thing("a"));
+    world.source.apply_undecodable(object("a"));
     world.source.delete(&key("a"));
     settle().await;
-    assert_eq!(world.handler.take_texts(), ["delete ns/a@2 (unseen)"]);
+    assert_eq!(world.handler.take_texts(), ["delete ns/a@2 (final state unknown)"]);
     assert!(world.names().is_empty());
     assert_eq!(world.version().as_deref(), Some("4"));
 }
@@ -85,21 +85,21 @@ async fn undecodable_in_a_relist_stays_as_it_was_known() {
         let world = World::new();
         world.source.set_streaming_lists(streaming_lists);
         for name in ["broken", "gone", "whole"] {
-            world.source.apply(thing(name));
+            world.source.apply(object(name));
         }
         world.synced().await;
         pass(SECOND).await;
         world.source.end_watches();
-        world.source.apply_undecodable(thing("broken"));
-        world.source.apply_undecodable(thing("unknown"));
+        world.source.apply_undecodable(object("broken"));
+        world.source.apply_undecodable(object("unknown"));
         world.source.delete(&key("gone"));
-        world.source.forget_history();
+        world.source.compact();
         pass(MINUTE).await;
         let mut told = world.handler.take_texts();
         told.sort();
         assert_eq!(
             told,
-            ["delete ns/gone@3 (unseen)", "update ns/broken@2->2", "update ns/whole@4->4"],
+            ["delete ns/gone@3 (final state unknown)", "update ns/broken@2->2", "update ns/whole@4->4"],
             "streaming: {streaming_lists}"
         );
         assert_eq!(world.names(), ["broken@2", "whole@4"]);
@@ -112,14 +112,14 @@ async fn undecodable_from_the_start_does_not_keep_the_rest_from_syncing() {
     for streaming_lists in [true, false] {
         let world = World::new();
         world.source.set_streaming_lists(streaming_lists);
-        world.source.apply_undecodable(thing("a"));
-        world.source.apply(thing("b"));
+        world.source.apply_undecodable(object("a"));
+        world.source.apply(object("b"));
         world.start();
         settle().await;
         assert!(world.informer.has_synced());
         assert_eq!(world.names(), ["b@3"]);
         // Mended, it comes.
-        world.source.apply(thing("a"));
+        world.source.apply(object("a"));
         settle().await;
         assert_eq!(world.names(), ["a@4", "b@3"]);
     }

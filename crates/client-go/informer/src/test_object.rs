@@ -1,13 +1,13 @@
-//! What the tests of this crate cache: the least that an object can be.
+//! Object type of this crate's tests.
 
 use std::sync::Arc;
 
-use kcm_api::ObjectKey;
+use kcm_meta::{Object, ObjectKey, SetResourceVersion};
 
-use crate::{IndexName, Indexers, Object, testing::FakeObject};
+use crate::index::{IndexName, Indexers};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Thing {
+pub(crate) struct TestObject {
     pub(crate) key: ObjectKey,
     pub(crate) uid: Arc<str>,
     pub(crate) version: String,
@@ -22,19 +22,19 @@ pub(crate) fn key(name: &str) -> ObjectKey {
     ObjectKey::new("ns", name)
 }
 
-pub(crate) fn thing(name: &str) -> Thing {
-    Thing { key: key(name), uid: name.into(), version: String::new(), owner: None, tags: Vec::new() }
+pub(crate) fn object(name: &str) -> TestObject {
+    TestObject { key: key(name), uid: name.into(), version: String::new(), owner: None, tags: Vec::new() }
 }
 
-pub(crate) fn indexers() -> Indexers<Thing> {
+pub(crate) fn indexers() -> Indexers<TestObject> {
     Indexers::new()
-        .with(OWNER, |thing: &Thing| thing.owner.clone())
-        .with_many(TAGS, |thing, tags| tags.extend(thing.tags.iter().cloned()))
+        .with(OWNER, |object: &TestObject| object.owner.clone())
+        .with_many(TAGS, |object, tags| tags.extend(object.tags.iter().cloned()))
 }
 
-impl Thing {
+impl TestObject {
     pub(crate) fn at(mut self, version: &str) -> Self {
-        self.version = version.to_owned();
+        self.set_resource_version(version);
         self
     }
 
@@ -54,7 +54,7 @@ impl Thing {
     }
 }
 
-impl Object for Thing {
+impl Object for TestObject {
     fn key(&self) -> ObjectKey {
         self.key.clone()
     }
@@ -68,8 +68,8 @@ impl Object for Thing {
     }
 }
 
-impl FakeObject for Thing {
+impl SetResourceVersion for TestObject {
     fn set_resource_version(&mut self, version: &str) {
-        self.version = version.to_owned();
+        version.clone_into(&mut self.version);
     }
 }

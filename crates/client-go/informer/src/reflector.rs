@@ -1,0 +1,344 @@
+//! Lists and watches a source, and writes the results to the store.
+
+mod backoff;
+mod state;
+
+use std::{convert::Infallible, fmt, sync::Arc, time::Duration};
+
+use futures_util::StreamExt;
+use kcm_clock::{Clock, Random, Sleep, jitter};
+use kcm_meta::{Object, ObjectKey};
+
+use self::{
+    backoff::Backoff,
+    state::{ReflectorState, Request, Retry},
+};
+use crate::{
+    error::{ListWatchError, ListWatchErrorKind},
+    handler_fanout::HandlerFanout,
+    metrics::InformerMetrics,
+    relist::Relists,
+    source::{ListOptions, ListWatch, Undecodable, WatchEvent, WatchOptions, WatchStream},
+    store::Snapshot,
+};
+
+/// Minimum timeout that a watch requests of the server. The timeout is random, less than twice this (US-2.1).
+const WATCH_TIMEOUT: Duration = Duration::from_secs(300);
+
+/// Time after its timeout at which a watch is dropped that the server has not ended.
+const WATCH_GRACE: Duration = Duration::from_secs(30);
+
+/// A watch that ends sooner and without an event counts as failed. Upstream: `very short watch`.
+const VERY_SHORT_WATCH: Duration = Duration::from_secs(1);
+
+/// Time that a requested relist waits for the first event of a streaming list. An API server whose watch cache is behind
+/// takes up to 3 s.
+const FIRST_EVENT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Interval of the warning that a streaming list does not progress.
+const INITIAL_EVENTS_WARNING: Duration = Duration::from_secs(10);
+
+/// Keeps a store up to date with a source.
+///
+/// The transport detects dead connections and returns an error. A watch that it does not end is dropped
+/// [some time](WATCH_GRACE) after its timeout.
+///
+/// Upstream counterpart: `cache.Reflector`.
+pub(crate) struct Reflector<K> {
+    name: String,
+    source: Arc<dyn ListWatch<K>>,
+    fanout: Arc<HandlerFanout<K>>,
+    clock: Arc<dyn Clock>,
+    random: Arc<dyn Random>,
+    metrics: Arc<dyn InformerMetrics>,
+    backoff: Backoff,
+    state: ReflectorState,
+    relists: Arc<Relists>,
+    /// Number of the last relist that was started.
+    relist: u64,
+}
+
+impl<K: Object> Reflector<K> {
+    pub(crate) fn new(
+        name: String,
+        source: Arc<dyn ListWatch<K>>,
+        fanout: Arc<HandlerFanout<K>>,
+        clock: Arc<dyn Clock>,
+        random: Arc<dyn Random>,
+        metrics: Arc<dyn InformerMetrics>,
+        relists: Arc<Relists>,
+    ) -> Self {
+        let backoff = Backoff::new(Arc::clone(&clock), Arc::clone(&random));
+        let state = ReflectorState::new();
+        Self { name, source, fanout, clock, random, metrics, backoff, state, relists, relist: 0 }
+    }
+
+    /// Replaces streaming lists with plain lists.
+    pub(crate) fn disable_streaming_lists(&mut self) {
+        self.state.disable_streaming_lists();
+    }
+
+    /// Runs until the future is dropped.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future does not interrupt a change of the store.
+    pub(crate) async fn run(&mut self) -> Infallible {
+        let relists = Arc::clone(&self.relists);
+        let mut requested = relists.requested();
+        loop {
+            let relist = *requested.borrow_and_update();
+            if relist > self.relist {
+                self.relist = relist;
+                self.state.relist();
+            }
+            tokio::select! {
+                biased;
+                // The connection of a watch in progress may be dead, and the result of a list in progress too old.
+                _ = requested.changed() => {}
+                () = self.step() => {}
+            }
+        }
+    }
+
+    /// Sends the next request, handles the response until it ends, and waits for the back-off if there is one.
+    async fn step(&mut self) {
+        let request = self.state.request(self.fanout.store().last_sync_resource_version());
+        let verb = verb(&request);
+        tracing::debug!(informer = self.name, resourceVersion = from(&request), "Starting to {verb}");
+        let end = match request {
+            Request::List { from } => match self.list(from).await {
+                Ok(()) => return,
+                Err(error) => RequestEnd::failed(error),
+            },
+            Request::StreamingList { from } => self.watch(from, Some(self.fanout.snapshot())).await,
+            Request::Watch { from } => self.watch(from, None).await,
+        };
+        if let Some(error) = &end.error {
+            self.metrics.request_failed(&self.name, error);
+        }
+        let delay = match self.state.request_ended(end.error.as_ref(), end.very_short) {
+            Retry::Immediately => None,
+            Retry::AfterBackoff { at_least } => Some(self.backoff.next().max(at_least)),
+        };
+        self.log_end(verb, &end, delay);
+        match delay {
+            Some(delay) => self.clock.sleep(delay).await,
+            // Without it, a source that always answers at once would prevent cancellation.
+            None => tokio::task::yield_now().await,
+        }
+    }
+
+    async fn list(&mut self, from: Option<String>) -> Result<(), ListWatchError> {
+        let list = self.source.list(&ListOptions { resource_version: from }).await?;
+        let mut snapshot = self.fanout.snapshot();
+        for object in list.items {
+            snapshot.insert(object);
+        }
+        for undecodable in list.undecodable {
+            self.report_undecodable(&undecodable);
+            snapshot.keep(key_of(&undecodable));
+        }
+        self.complete_list(snapshot, &list.resource_version);
+        Ok(())
+    }
+
+    /// Watches. With an `initial` snapshot this is a streaming list, whose objects complete the snapshot first.
+    async fn watch(&mut self, from: Option<String>, mut initial: Option<Snapshot<K>>) -> RequestEnd {
+        let started = self.clock.monotonic();
+        let timeout = jitter(&*self.random, WATCH_TIMEOUT, 1.0);
+        let options =
+            WatchOptions { resource_version: from, send_initial_events: initial.is_some(), timeout };
+        let mut deadline = self.clock.sleep(timeout + WATCH_GRACE);
+        let is_relist = initial.is_some() && self.relists.is_pending();
+        let mut first_event = is_relist.then(|| self.clock.sleep(FIRST_EVENT_TIMEOUT));
+        let opened = tokio::select! {
+            biased;
+            () = &mut deadline => Err(timeout_error(format_args!("watch of {}", self.name))),
+            () = expired(&mut first_event) => Err(self.first_event_timeout()),
+            opened = self.source.watch(&options) => opened,
+        };
+        let mut stream: WatchStream<K> = match opened {
+            Ok(stream) => stream,
+            Err(error) => return RequestEnd::failed(error),
+        };
+        self.metrics.watch_started(&self.name);
+
+        let mut warning = self.clock.sleep(INITIAL_EVENTS_WARNING);
+        let (mut events, mut events_at_warning) = (0_u64, 0);
+        let error = loop {
+            let event = tokio::select! {
+                biased;
+                () = &mut deadline => break None,
+                () = expired(&mut first_event), if events == 0 => break Some(self.first_event_timeout()),
+                () = &mut warning, if initial.is_some() => {
+                    if events == events_at_warning {
+                        tracing::warn!(
+                            informer = self.name,
+                            events,
+                            "Awaiting required bookmark event for initial events stream, no events received"
+                        );
+                    }
+                    events_at_warning = events;
+                    warning = self.clock.sleep(INITIAL_EVENTS_WARNING);
+                    continue;
+                }
+                event = stream.next() => event,
+            };
+            match event {
+                None => break None,
+                Some(Err(error)) => break Some(error),
+                Some(Ok(event)) => {
+                    events += 1;
+                    match initial.take() {
+                        Some(snapshot) => initial = self.handle_initial_event(snapshot, event),
+                        None => self.timed(|this| this.handle_event(event)),
+                    }
+                }
+            }
+        };
+        let duration = self.clock.monotonic().saturating_sub(started);
+        self.metrics.watch_ended(&self.name, duration, events);
+        RequestEnd { error, very_short: events == 0 && duration < VERY_SHORT_WATCH }
+    }
+
+    /// Adds an event to the snapshot. Returns the snapshot until the event that completes it.
+    fn handle_initial_event(
+        &mut self,
+        mut snapshot: Snapshot<K>,
+        event: WatchEvent<K>,
+    ) -> Option<Snapshot<K>> {
+        match event {
+            WatchEvent::Added(object) | WatchEvent::Modified(object) => snapshot.insert(object),
+            WatchEvent::Deleted(object) => snapshot.remove(&object.key()),
+            WatchEvent::Undecodable(undecodable) => {
+                self.report_undecodable(&undecodable);
+                snapshot.keep(key_of(&undecodable));
+            }
+            WatchEvent::UndecodableDeleted(undecodable) => {
+                self.report_undecodable(&undecodable);
+                snapshot.remove(&key_of(&undecodable));
+            }
+            WatchEvent::Bookmark { resource_version, initial_events_end: true } => {
+                self.complete_list(snapshot, &resource_version);
+                return None;
+            }
+            WatchEvent::Bookmark { .. } => {}
+        }
+        Some(snapshot)
+    }
+
+    fn handle_event(&self, event: WatchEvent<K>) {
+        match event {
+            WatchEvent::Added(object) | WatchEvent::Modified(object) => self.fanout.apply(object),
+            WatchEvent::Deleted(object) => self.fanout.delete(object),
+            WatchEvent::Bookmark { resource_version, .. } => self.fanout.bookmark(&resource_version),
+            WatchEvent::Undecodable(undecodable) => {
+                self.report_undecodable(&undecodable);
+                self.fanout.bookmark(undecodable.resource_version.as_deref().unwrap_or_default());
+            }
+            WatchEvent::UndecodableDeleted(undecodable) => {
+                self.report_undecodable(&undecodable);
+                let version = undecodable.resource_version.as_deref();
+                self.fanout.delete_final_state_unknown(&key_of(&undecodable), version);
+            }
+        }
+    }
+
+    fn complete_list(&mut self, snapshot: Snapshot<K>, resource_version: &str) {
+        let relist = self.fanout.store().is_synced();
+        let objects = snapshot.len();
+        self.timed(|this| this.fanout.replace(snapshot, resource_version));
+        self.state.list_completed();
+        // Since the relist was started, each list was a consistent read.
+        self.relists.complete(self.relist);
+        self.metrics.listed(&self.name, relist);
+        tracing::debug!(
+            informer = self.name,
+            objects,
+            resourceVersion = resource_version,
+            relist,
+            "Caches populated"
+        );
+    }
+
+    fn first_event_timeout(&self) -> ListWatchError {
+        timeout_error(format_args!("first event of the streaming list of {}", self.name))
+    }
+
+    /// Calls `update`, and reports its duration if the metrics record it.
+    fn timed(&self, update: impl FnOnce(&Self)) {
+        let started = self.metrics.records_durations().then(|| self.clock.monotonic());
+        update(self);
+        if let Some(started) = started {
+            self.metrics.processed(&self.name, self.clock.monotonic().saturating_sub(started));
+        }
+    }
+
+    fn report_undecodable(&self, undecodable: &Undecodable) {
+        self.metrics.undecodable(&self.name);
+        tracing::error!(
+            informer = self.name,
+            object = undecodable.name,
+            err = undecodable.error,
+            "Failed to decode object"
+        );
+    }
+
+    /// Logs the end of a request: as a warning if a delay follows, for which the store may fall behind, else for debugging.
+    fn log_end(&self, verb: &str, end: &RequestEnd, delay: Option<Duration>) {
+        let informer = &self.name;
+        match (&end.error, delay) {
+            (Some(err), Some(delay)) => tracing::warn!(informer, %err, ?delay, "Failed to {verb}; retrying"),
+            (Some(err), None) => tracing::debug!(informer, %err, "Failed to {verb}; retrying immediately"),
+            (None, Some(delay)) => tracing::warn!(informer, ?delay, "Watch closed without events; retrying"),
+            (None, None) => tracing::debug!(informer, "Watch closed"),
+        }
+    }
+}
+
+/// Waits until `timer` expires; forever if there is none.
+async fn expired(timer: &mut Option<Sleep>) {
+    match timer {
+        Some(timer) => timer.await,
+        None => std::future::pending().await,
+    }
+}
+
+fn timeout_error(request: fmt::Arguments<'_>) -> ListWatchError {
+    ListWatchError::new(ListWatchErrorKind::Timeout, format!("{request}: request timed out"))
+}
+
+/// Returns the verb of a request for log messages.
+const fn verb(request: &Request) -> &'static str {
+    match request {
+        Request::List { .. } | Request::StreamingList { .. } => "list",
+        Request::Watch { .. } => "watch",
+    }
+}
+
+/// Returns the resource version of a request; empty for a consistent read.
+fn from(request: &Request) -> &str {
+    let (Request::List { from } | Request::StreamingList { from } | Request::Watch { from }) = request;
+    from.as_deref().unwrap_or_default()
+}
+
+/// End of a request.
+struct RequestEnd {
+    error: Option<ListWatchError>,
+    /// `true` if the request ended within [`VERY_SHORT_WATCH`] and without an event.
+    very_short: bool,
+}
+
+impl RequestEnd {
+    /// End of a request without a response.
+    const fn failed(error: ListWatchError) -> Self {
+        Self { error: Some(error), very_short: true }
+    }
+}
+
+/// Returns the key of an object that cannot be decoded.
+fn key_of(undecodable: &Undecodable) -> ObjectKey {
+    let (namespace, name) = undecodable.name.split_once('/').unwrap_or(("", &undecodable.name));
+    ObjectKey::new(namespace, name)
+}
