@@ -79,10 +79,10 @@ async fn main() -> ExitCode {
 async fn run(flags: Flags) -> Result<(), SandboxError> {
     let clock: Arc<dyn Clock> = Arc::new(RealClock::new());
     let random: Arc<dyn Random> = Arc::new(SeededRandom::from_entropy());
-    let mut config = kcm_apiserver::Config {
+    let mut config = kcm_apiserver::ApiServerConfig {
         clock: Arc::clone(&clock),
         random: Arc::clone(&random),
-        ..kcm_apiserver::Config::default()
+        ..kcm_apiserver::ApiServerConfig::default()
     };
     if let Some(version) = &flags.advertise_version {
         config.advertise_version.clone_from(version);

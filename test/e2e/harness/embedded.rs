@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use kcm_apiserver::{ApiServer, Config, Fault, Faults};
+use kcm_apiserver::{ApiServer, ApiServerConfig, Fault, Faults};
 use kcm_stories::{Entry, TrailSender};
 use tokio::{
     net::TcpListener,
@@ -75,16 +75,16 @@ impl Embedded {
         tokio::task::spawn_blocking(move || runtime.shutdown_timeout(PATIENCE)).await.unwrap();
     }
 
-    fn config(&self) -> Config {
+    fn config(&self) -> ApiServerConfig {
         let trail = self.trail.clone();
-        Config {
+        ApiServerConfig {
             audit: Some(Arc::new(move |event| {
                 if !event.user_agent.starts_with(TEST) {
                     trail.leave(Entry::from(event));
                 }
             })),
             faults: Faults::new(self.faults.iter().cloned()),
-            ..Config::default()
+            ..ApiServerConfig::default()
         }
     }
 }

@@ -12,7 +12,7 @@ use std::{
 };
 
 use kcm_api::ApiError;
-use kcm_apiserver::{ApiServer, AuditEvent, Config, Faults, Resource, Tokens, WriteOptions};
+use kcm_apiserver::{ApiServer, ApiServerConfig, AuditEvent, Faults, Resource, Tokens, WriteOptions};
 use kcm_client::{ClientFactory, ClientOptions, RateLimit, Request, Server, UserAgent};
 use kcm_clock::{Clock, Random, RealClock, SeededRandom};
 use kcm_sandbox::{KubeletConfig, Sandbox, SandboxConfig};
@@ -73,12 +73,12 @@ impl Cluster {
         let random: Arc<dyn Random> = Arc::new(SeededRandom::from_entropy());
         let (sender, coming) = channel();
         let trail = Mutex::new(Trail { sender, holder: String::new(), clock: Arc::clone(&clock) });
-        let server = ApiServer::new(Config {
+        let server = ApiServer::new(ApiServerConfig {
             clock: Arc::clone(&clock),
             random: Arc::clone(&random),
             audit: Some(Arc::new(move |event: &AuditEvent| trail.lock().add(event))),
             faults,
-            ..Config::default()
+            ..ApiServerConfig::default()
         });
         let runtime = Runtime::new().unwrap();
         let config = SandboxConfig {

@@ -7,7 +7,8 @@ use std::{
 };
 
 use kcm_apiserver::{
-    ApiServer, ApiService, AuditEvent, Config, HistoryLimits, ListOptions, Object, Resource, WriteOptions,
+    ApiServer, ApiServerConfig, ApiService, AuditEvent, HistoryLimits, ListOptions, Object, Resource,
+    WriteOptions,
 };
 use kcm_client::{ClientOptions, InProcessServer, RateLimit, UserAgent};
 use kcm_clock::{Clock, Random, SeededRandom, SimulatedClock};
@@ -80,7 +81,7 @@ impl World {
         let (server_later, told, time): (Arc<OnceLock<Weak<ApiServer>>>, _, _) =
             (Arc::default(), Arc::clone(&trail), Arc::clone(&clock));
         let late = Arc::clone(&server_later);
-        let server = ApiServer::new(Config {
+        let server = ApiServer::new(ApiServerConfig {
             clock: Arc::clone(&clock),
             random: Arc::clone(&random),
             history,
@@ -89,7 +90,7 @@ impl World {
                     told.lock().extend(entry(event, &server, time.monotonic()));
                 }
             })),
-            ..Config::default()
+            ..ApiServerConfig::default()
         });
         server_later.set(Arc::downgrade(&server)).unwrap();
         let config = SandboxConfig {

@@ -1,5 +1,4 @@
-//! What the server does in a second: creates, watch events, lists. In process, so HTTP parsing and sockets are
-//! left out but everything behind them is in.
+//! Throughput of creates, watch events and lists. In process, without HTTP parsing and sockets.
 
 use std::{hint::black_box, sync::Arc};
 
@@ -8,7 +7,7 @@ use criterion::{BatchSize, BenchmarkId, Criterion, Throughput, criterion_group, 
 use http::Request;
 use http_body_util::{BodyExt, Full};
 use kcm_apiserver::{
-    ApiServer, Config, DeleteOptions, PatchType, Resource, Subresource, WatchStart, WriteOptions,
+    ApiServer, ApiServerConfig, DeleteOptions, PatchType, Resource, Subresource, WatchStart, WriteOptions,
 };
 use serde_json::{Value, json};
 use tower::ServiceExt;
@@ -38,7 +37,7 @@ fn pod(name: Option<&str>) -> Value {
 }
 
 fn with_pods(count: usize) -> Arc<ApiServer> {
-    let server = ApiServer::new(Config::default());
+    let server = ApiServer::new(ApiServerConfig::default());
     for index in 0..count {
         let pod = pod(Some(&format!("web-{index:06}")));
         let _ = server.create(PODS, "default", pod, &WriteOptions::default());

@@ -1,8 +1,8 @@
-//! How the author of an operator tests it: against an API server in the same process. No socket, no binaries
-//! to install, no waiting, and a clock that the test moves.
+//! Test of an operator against an API server in the same process: no socket, no installation, no waiting, and a clock
+//! controlled by the test.
 //!
-//! The operator here keeps a ConfigMap with the names of all Deployments that carry the label `listed`. It is
-//! written as it would be for a real cluster: against `kube_client`.
+//! The operator maintains a ConfigMap with the names of all Deployments with the label `listed`. It is written for
+//! `kube_client`, as for a real cluster.
 //!
 //! ```text
 //! cargo run -p kcm-apiserver --example operator_test
@@ -12,7 +12,9 @@ use std::{collections::BTreeSet, error::Error, pin::pin};
 
 use futures_util::TryStreamExt;
 use k8s_openapi::api::{apps::v1::Deployment, core::v1::ConfigMap};
-use kcm_apiserver::{ApiServer, Config, DeleteOptions, Resource, WatchEvent, WatchStart, WriteOptions};
+use kcm_apiserver::{
+    ApiServer, ApiServerConfig, DeleteOptions, Resource, WatchEvent, WatchStart, WriteOptions,
+};
 use kube_client::{
     Api, Client, ResourceExt,
     api::{Patch, PatchParams},
@@ -46,14 +48,14 @@ async fn keep_list(client: Client) -> Result<(), Box<dyn Error + Send + Sync>> {
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
-    let server = ApiServer::new(Config::default());
+    let server = ApiServer::new(ApiServerConfig::default());
     let options = WriteOptions::default();
     let list = json!({"metadata": {"name": "list"}});
     server.create(Resource::CONFIG_MAPS, "default", list, &options)?;
 
-    // The operator talks HTTP, to a service instead of a socket.
+    // The operator sends HTTP requests to a service instead of a socket.
     let operator = tokio::spawn(keep_list(Client::new(server.service(), "default")));
-    // The test uses the Rust calls, which are quicker to write.
+    // The test uses the Rust methods.
     let mut watch = server.watch(Resource::CONFIG_MAPS, Some("default"), WatchStart::Now);
     for (name, labels) in [("web", json!({"app": "web", "listed": ""})), ("db", json!({"app": "db"}))] {
         let deployment = json!({

@@ -1,5 +1,5 @@
-//! Serves an empty cluster on loopback, for `kubectl` and the curious. No controller and no kubelet: what is
-//! created stays as it is.
+//! Serves an empty cluster on loopback for `kubectl`. There are no controllers and no kubelet, so objects change only by
+//! requests.
 //!
 //! ```text
 //! cargo run -p kcm-apiserver --example serve -- 127.0.0.1:8080
@@ -8,7 +8,7 @@
 
 use std::{env, error::Error};
 
-use kcm_apiserver::{ApiServer, Config, serve};
+use kcm_apiserver::{ApiServer, ApiServerConfig, serve};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
@@ -27,6 +27,6 @@ async fn main() -> Result<(), Box<dyn Error>> {
             }
         }
     });
-    serve(listener, ApiServer::new(Config::default()).service(), shutdown).await;
+    serve(listener, ApiServer::new(ApiServerConfig::default()).service(), shutdown).await;
     Ok(())
 }

@@ -1,33 +1,33 @@
-//! Paths into untyped objects, without the escaping and allocating of JSON pointers.
+//! Access to members of untyped objects by path, without JSON pointers' escaping and allocation.
 
 use serde_json::{Map, Value};
 
-/// What stands at `path`, if every step of it is an object that has the next key.
+/// Value at `path`, if every parent is an object with the next key.
 pub(crate) fn at<'a>(value: &'a Value, path: &[&str]) -> Option<&'a Value> {
     path.iter().try_fold(value, |value, key| value.get(*key))
 }
 
-/// The string at `path`, or the empty string, as Go reads an absent string.
+/// String at `path`, or `""` if absent, as Go's zero value.
 pub(crate) fn str_at<'a>(value: &'a Value, path: &[&str]) -> &'a str {
     at(value, path).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// The whole number at `path`.
+/// Integer at `path`.
 pub(crate) fn i64_at(value: &Value, path: &[&str]) -> Option<i64> {
     at(value, path).and_then(Value::as_i64)
 }
 
-/// The truth value at `path`, or `false`, as Go reads an absent one.
+/// Boolean at `path`, or `false` if absent, as Go's zero value.
 pub(crate) fn bool_at(value: &Value, path: &[&str]) -> bool {
     at(value, path).and_then(Value::as_bool).unwrap_or_default()
 }
 
-/// The list at `path`, or an empty one.
+/// List at `path`, or an empty list.
 pub(crate) fn list_at<'a>(value: &'a Value, path: &[&str]) -> &'a [Value] {
     at(value, path).and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
-/// `value` as a map, which it is made into if it is something else.
+/// `value` as a map. Any other value is replaced by an empty map.
 pub(crate) fn map_mut(value: &mut Value) -> &mut Map<String, Value> {
     if !value.is_object() {
         *value = Value::Object(Map::new());
@@ -38,7 +38,7 @@ pub(crate) fn map_mut(value: &mut Value) -> &mut Map<String, Value> {
     }
 }
 
-/// The map at `path`, created with every map on the way to it.
+/// Map at `path`. Missing maps are created.
 pub(crate) fn map_at_mut<'a>(value: &'a mut Value, path: &[&str]) -> &'a mut Map<String, Value> {
     let mut map = map_mut(value);
     for key in path {
@@ -47,21 +47,21 @@ pub(crate) fn map_at_mut<'a>(value: &'a mut Value, path: &[&str]) -> &'a mut Map
     map
 }
 
-/// Puts `new` at `path`, creating the maps on the way.
+/// Sets the value at `path`. Missing maps are created.
 pub(crate) fn set(value: &mut Value, path: &[&str], new: impl Into<Value>) {
     if let Some((last, parents)) = path.split_last() {
         map_at_mut(value, parents).insert((*last).to_owned(), new.into());
     }
 }
 
-/// Takes away what is at `path`.
+/// Removes and returns the value at `path`.
 pub(crate) fn remove(value: &mut Value, path: &[&str]) -> Option<Value> {
     let (last, parents) = path.split_last()?;
     let parent = parents.iter().try_fold(value, |value, key| value.get_mut(*key))?;
     parent.as_object_mut()?.remove(*last)
 }
 
-/// Makes what is at `path` in `value` the same as in `from`: copied if it is there, absent if it is not.
+/// Copies the value at `path` from `from` to `value`. If `from` has none, it is removed from `value`.
 pub(crate) fn copy(value: &mut Value, from: &Value, path: &[&str]) {
     match at(from, path) {
         Some(old) => set(value, path, old.clone()),
@@ -69,7 +69,7 @@ pub(crate) fn copy(value: &mut Value, from: &Value, path: &[&str]) {
     }
 }
 
-/// Equality as `equality.Semantic.DeepEqual` has it: an absent member, `null`, `[]` and `{}` are the same.
+/// Equality as `equality.Semantic.DeepEqual`: an absent member, `null`, `[]` and `{}` are equal.
 pub(crate) fn semantically_equal(left: Option<&Value>, right: Option<&Value>) -> bool {
     fn empty(value: Option<&Value>) -> bool {
         match value {
@@ -92,7 +92,7 @@ pub(crate) fn semantically_equal(left: Option<&Value>, right: Option<&Value>) ->
     }
 }
 
-/// About how many bytes `value` takes when serialised; cheap, and never less than half the truth.
+/// Approximate size of the JSON text in bytes. The actual size is at most twice as large.
 pub(crate) fn estimated_len(value: &Value) -> usize {
     match value {
         Value::Null | Value::Bool(_) => 5,
@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn set_creates_the_maps_on_the_way() {
+    fn set_creates_missing_maps() {
         let mut value = json!({"a": 1});
         set(&mut value, &["b", "c"], 2);
         set(&mut value, &["a", "d"], "x");
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn copy_of_an_absent_member_removes_it() {
+    fn copy_removes_absent_members() {
         let mut value = json!({"status": {"phase": "Running"}, "spec": {}});
         copy(&mut value, &json!({"spec": {"x": 1}}), &["status"]);
         copy(&mut value, &json!({"spec": {"x": 1}}), &["spec", "x"]);
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn semantic_equality_takes_empty_for_absent_and_nothing_else() {
+    fn semantic_equality_equates_empty_and_absent() {
         let equal = |a: Value, b: Value| semantically_equal(Some(&a), Some(&b));
         assert!(equal(json!({"a": [], "b": {}}), json!({"c": null})));
         assert!(equal(json!([{"a": {}}]), json!([{}])));

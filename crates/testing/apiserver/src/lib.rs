@@ -1,27 +1,28 @@
-//! An API server that lives in memory: Kubernetes' API machinery for the objects that Deployments touch.
+//! Embedded API server: Kubernetes' API machinery for the resources that Deployments depend on.
 //!
-//! *Upstream counterpart:* `k8s.io/apiserver` (the generic registry, the endpoints, the watch cache) with the
-//! strategies of `k8s.io/kubernetes/pkg/registry` for the kinds in [`Resource`].
+//! *Upstream counterpart:* `k8s.io/apiserver` (generic registry, endpoints, watch cache) with the strategies of
+//! `k8s.io/kubernetes/pkg/registry` for the kinds in [`Resource`].
 //!
-//! It starts in microseconds, needs nothing installed and no socket. [`ApiServer::new`] makes one; then there
-//! are three doors to the same objects:
+//! The server starts in microseconds. It needs no installation and no socket. [`ApiServer::new`] creates a server in
+//! memory, [`ApiServer::open`] one that stores its objects in a directory. The same objects are served in three ways:
 //!
-//! * Rust calls: [`ApiServer::create`], [`get`](ApiServer::get), [`list`](ApiServer::list),
+//! * Rust methods: [`ApiServer::create`], [`get`](ApiServer::get), [`list`](ApiServer::list),
 //!   [`update`](ApiServer::update), [`patch`](ApiServer::patch), [`delete`](ApiServer::delete),
-//!   [`bind`](ApiServer::bind), [`watch`](ApiServer::watch) and a few more. They are synchronous, apart from
-//!   waiting for the next watch event, and what stand-ins for a scheduler, a kubelet or a garbage collector use.
-//! * [`ApiServer::service`], a `tower` service of HTTP requests, which `kube_client::Client::new` takes as it is.
-//! * [`serve`], which puts that service on a listener for `kubectl` and other processes.
+//!   [`bind`](ApiServer::bind), [`watch`](ApiServer::watch) and others. They are synchronous, except for waiting for
+//!   the next watch event. The simulated scheduler, kubelet and garbage collector use them.
+//! * [`ApiServer::service`], a `tower` service of HTTP requests that `kube_client::Client::new` accepts.
+//! * [`serve`], which serves that service on a listener, for `kubectl` and other processes.
 //!
-//! [`ApiServer::open`] makes one that keeps its objects in a directory and outlasts the process. [`Faults`] harm
-//! requests on purpose, [`AuditLog`] tells of them, [`Tokens`] say who sends them.
+//! For tests, [`Faults`] inject errors and delays, [`AuditLog`] records requests, and [`Tokens`] authenticate
+//! clients.
 //!
-//! A request passes through three layers. [`http`] knows paths, media types and status codes. The registry
-//! knows what each verb means for each kind: defaults, validation, generations, graceful deletion. The store
-//! knows revisions, history and watchers, and nothing of Kubernetes' kinds.
+//! A request passes through three layers:
 //!
-//! *What must not live here:* controllers and stand-ins (nothing here acts on its own accord), and anything of
-//! the workspace above the `api` crate, of which it takes no more than quantities.
+//! 1. [`http`]: paths, media types and status codes.
+//! 2. The registry: verbs for each kind, with defaulting, admission, validation, generations and graceful deletion.
+//! 3. The store: revisions, history and watchers. It is independent of the kinds.
+//!
+//! *Out of scope:* controllers, and every crate of the workspace above `api` and `clock`.
 
 mod apply;
 pub mod defaults;
@@ -50,11 +51,11 @@ pub use http::{
 };
 pub use object::{Object, OwnerReference};
 pub use options::{
-    DeleteOptions, FieldValidation, ListOptions, PatchType, Preconditions, Propagation, ResourceVersionMatch,
-    Subresource, WriteOptions,
+    DeleteOptions, DeletionPropagation, FieldValidation, ListOptions, PatchType, Preconditions,
+    ResourceVersionMatch, Subresource, WriteOptions,
 };
 pub use resource::Resource;
 pub use selector::{FieldSelector, LabelSelector, Selection, SelectorError};
-pub use server::{ApiServer, Config, LogSource};
-pub use status::{ApiStatus, Cause, Details, Reason};
+pub use server::{ApiServer, ApiServerConfig, LogSource};
+pub use status::{ApiStatus, StatusCause, StatusDetails, StatusReason};
 pub use store::{DataError, HistoryLimits, ObjectList, WatchCacheLag, WatchEvent, WatchStart, Watcher};

@@ -9,10 +9,9 @@ use crate::{
     json::{at, i64_at, list_at, str_at},
 };
 
-/// One state of one object, never changed once it is stored.
+/// Immutable version of an object.
 ///
-/// The JSON text is produced when it is first wanted and kept, so that a thousand watchers cost one
-/// serialisation.
+/// The JSON text is produced on first use and cached, so that one serialization serves all watchers.
 pub struct Object {
     resource: Resource,
     revision: u64,
@@ -24,11 +23,11 @@ pub struct Object {
 
 struct Json {
     text: Bytes,
-    /// Where `apiVersion` and `kind` end; a list leaves them out of its items.
+    /// Length of the leading `apiVersion` and `kind`, which list items do not have.
     header: usize,
 }
 
-/// What an object says about one of its owners.
+/// Owner reference of an object.
 ///
 /// Upstream counterpart: `metav1.OwnerReference`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,13 +36,13 @@ pub struct OwnerReference<'a> {
     pub api_version: &'a str,
     /// The owner's kind.
     pub kind: &'a str,
-    /// The owner's name, in the same namespace or in none.
+    /// The owner's name. The owner is in the same namespace or cluster-scoped.
     pub name: &'a str,
-    /// The owner's uid: the one part that identifies it.
+    /// The owner's UID, which alone identifies the owner.
     pub uid: &'a str,
-    /// Whether it is the managing controller.
+    /// `true` if the owner is the managing controller.
     pub controller: bool,
-    /// Whether the owner must wait for this object under foreground deletion.
+    /// `true` if foreground deletion of the owner waits for this object.
     pub block_owner_deletion: bool,
 }
 
@@ -58,7 +57,7 @@ impl Object {
         Self { resource, revision, written, size, value, json: OnceLock::new() }
     }
 
-    /// Which resource it belongs to.
+    /// Resource of the object.
     pub fn resource(&self) -> Resource {
         self.resource
     }
@@ -68,17 +67,17 @@ impl Object {
         &self.value
     }
 
-    /// The revision of the write that made this state; its `resourceVersion` as a number.
+    /// Revision of the write that created this version; the numeric `resourceVersion`.
     pub fn revision(&self) -> u64 {
         self.revision
     }
 
-    /// When this state was written.
+    /// Time of the write.
     pub(crate) fn written(&self) -> Timestamp {
         self.written
     }
 
-    /// About how many bytes the JSON text takes.
+    /// Approximate size of the JSON text in bytes.
     pub(crate) fn size(&self) -> usize {
         self.size
     }
@@ -103,22 +102,22 @@ impl Object {
         i64_at(&self.value, &["metadata", "generation"]).unwrap_or_default()
     }
 
-    /// The value of a label.
+    /// Value of a label.
     pub fn label(&self, key: &str) -> Option<&str> {
         at(&self.value, &["metadata", "labels", key]).and_then(Value::as_str)
     }
 
-    /// The value of an annotation.
+    /// Value of an annotation.
     pub fn annotation(&self, key: &str) -> Option<&str> {
         at(&self.value, &["metadata", "annotations", key]).and_then(Value::as_str)
     }
 
-    /// `metadata.deletionTimestamp`: the object is being deleted, or a pod is to be gone by then.
+    /// `metadata.deletionTimestamp`. For a pod, the time at which its grace period ends.
     pub fn deletion_timestamp(&self) -> Option<&str> {
         at(&self.value, &["metadata", "deletionTimestamp"]).and_then(Value::as_str)
     }
 
-    /// Whether deletion has begun.
+    /// `true` if the object has a deletion timestamp.
     pub fn is_deleting(&self) -> bool {
         self.deletion_timestamp().is_some()
     }
@@ -128,7 +127,7 @@ impl Object {
         list_at(&self.value, &["metadata", "finalizers"]).iter().filter_map(Value::as_str)
     }
 
-    /// Whether a finalizer holds the object.
+    /// `true` if the object has this finalizer.
     pub fn has_finalizer(&self, name: &str) -> bool {
         self.finalizers().any(|finalizer| finalizer == name)
     }
@@ -145,16 +144,16 @@ impl Object {
         })
     }
 
-    /// The object as JSON text.
+    /// JSON text of the object.
     pub fn json(&self) -> &Bytes {
         &self.serialised().text
     }
 
-    /// Appends the object to `list` as upstream has it in lists: without `apiVersion` and `kind`.
+    /// Appends the object to `list` as a list item: without `apiVersion` and `kind`.
     pub(crate) fn write_item(&self, list: &mut Vec<u8>) {
         let Json { text, header } = self.serialised();
         list.push(b'{');
-        // Past the header comes the comma that divides it from the rest.
+        // The byte after the header is the comma before the next member.
         list.extend_from_slice(text.get(header + 1..).unwrap_or(b"}"));
     }
 
@@ -178,9 +177,9 @@ impl Object {
 
 /// Appends `value` as JSON text.
 pub(crate) fn write_json<T: serde::Serialize + ?Sized>(text: &mut Vec<u8>, value: &T) {
-    // Writing strings and values with string keys into memory has no way to fail.
+    // Writing strings and values with string keys to memory does not fail.
     if let Err(error) = serde_json::to_writer(&mut *text, value) {
-        tracing::error!(%error, "a JSON value cannot be written");
+        tracing::error!(%error, "Failed to serialize JSON value");
     }
 }
 

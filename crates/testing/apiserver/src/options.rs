@@ -1,116 +1,116 @@
 use crate::Selection;
 
-/// What to do about fields that the kind does not have.
+/// Handling of fields that the kind does not have.
 ///
-/// Upstream counterpart: the `fieldValidation` parameter.
+/// Upstream counterpart: the query parameter `fieldValidation`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum FieldValidation {
-    /// Drop them in silence.
+    /// Drop unknown fields.
     Ignore,
-    /// Drop them and send a warning.
+    /// Drop unknown fields and return a warning.
     #[default]
     Warn,
-    /// Refuse the request.
+    /// Reject the request.
     Strict,
 }
 
-/// How a write is to be done.
+/// Options of a create, update or patch.
 ///
 /// Upstream counterpart: `metav1.CreateOptions`, `UpdateOptions` and `PatchOptions`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct WriteOptions {
-    /// Do everything but store the result.
+    /// If `true`, the result is computed but not stored.
     pub dry_run: bool,
-    /// Who writes, for the `metadata.managedFields` of objects that have any.
+    /// Name of the writer in `metadata.managedFields`.
     pub field_manager: Option<String>,
-    /// What to do about unknown fields.
+    /// Handling of unknown fields.
     pub field_validation: FieldValidation,
 }
 
-/// What a delete is to do about the objects that the deleted one owns.
+/// Handling of the dependents of a deleted object.
 ///
 /// Upstream counterpart: `metav1.DeletionPropagation`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Propagation {
-    /// The garbage collector deletes them afterwards.
+pub enum DeletionPropagation {
+    /// The garbage collector deletes the dependents afterwards.
     Background,
-    /// The object waits until they are gone.
+    /// The object stays until its dependents are deleted.
     Foreground,
-    /// They stay, without an owner.
+    /// The dependents stay and lose their owner reference.
     Orphan,
 }
 
-/// What must hold for a delete to be done.
+/// Conditions that the object must meet to be deleted.
 ///
 /// Upstream counterpart: `metav1.Preconditions`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Preconditions {
-    /// The uid that the object must have.
+    /// Required UID.
     pub uid: Option<String>,
-    /// The resource version that the object must have.
+    /// Required resource version.
     pub resource_version: Option<String>,
 }
 
-/// How a delete is to be done.
+/// Options of a delete.
 ///
 /// Upstream counterpart: `metav1.DeleteOptions`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DeleteOptions {
-    /// Do everything but store the result.
+    /// If `true`, the result is computed but not stored.
     pub dry_run: bool,
-    /// Seconds that a pod gets to stop, instead of what its spec says. 0 removes it at once.
+    /// Seconds between the deletion and the removal of a pod. Overrides the pod's spec. 0 removes the pod immediately.
     pub grace_period_seconds: Option<i64>,
-    /// What must hold.
+    /// Preconditions.
     pub preconditions: Preconditions,
-    /// What becomes of dependents; `None` leaves it to the object's finalizers, then to the kind.
-    pub propagation: Option<Propagation>,
-    /// The deprecated form of `propagation`: whether dependents are orphaned.
+    /// Handling of dependents. If `None`, the object's finalizers decide, then the default of the kind.
+    pub propagation: Option<DeletionPropagation>,
+    /// Deprecated form of `propagation`: `true` orphans the dependents.
     pub orphan_dependents: Option<bool>,
 }
 
 impl DeleteOptions {
-    /// Remove now, if it is still the object with this uid: what a kubelet sends when the containers are gone.
+    /// Immediate removal of the object with this UID, as sent by a kubelet whose containers have stopped.
     pub fn now(uid: &str) -> Self {
         Self { grace_period_seconds: Some(0), ..Self::with_uid(uid) }
     }
 
-    /// Delete if it is still the object with this uid.
+    /// Deletion of the object with this UID.
     pub fn with_uid(uid: &str) -> Self {
         let preconditions = Preconditions { uid: Some(uid.to_owned()), resource_version: None };
         Self { preconditions, ..Self::default() }
     }
 }
 
-/// The form of a patch.
+/// Format of a patch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PatchType {
-    /// RFC 6902, a list of operations.
+    /// JSON patch (RFC 6902).
     Json,
-    /// RFC 7396.
+    /// JSON merge patch (RFC 7396).
     Merge,
-    /// Kubernetes' merge, which knows the keys of lists.
+    /// Strategic merge patch: lists of objects are merged by key.
     Strategic,
 }
 
-/// A part of an object with an address of its own.
+/// Subresource of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Subresource {
-    /// `/status`: writes reach nothing but the status (and some metadata).
+    /// `/status`: writes change only the status and some metadata.
     Status,
-    /// `/scale`: the replica count, in the same form for every kind that has one.
+    /// `/scale`: the replica count as an `autoscaling/v1` Scale.
     Scale,
-    /// `/binding`: puts a pod onto a node.
+    /// `/binding`: assigns a pod to a node.
     Binding,
-    /// `/eviction`: deletes a pod if disruption budgets permit.
+    /// `/eviction`: deletes a pod if its disruption budgets permit.
     Eviction,
-    /// `/finalize`: a namespace's finalizers.
+    /// `/finalize`: finalizers of a namespace.
     Finalize,
-    /// `/log`: what a container wrote.
+    /// `/log`: log of a container.
     Log,
 }
 
 impl Subresource {
-    /// The last part of its path.
+    /// Last segment of its path.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Status => "status",
@@ -123,28 +123,28 @@ impl Subresource {
     }
 }
 
-/// How the resource version of a list is to be taken.
+/// Interpretation of the resource version of a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ResourceVersionMatch {
-    /// That very state, or 410 if it is forgotten.
+    /// Exactly this state. If it is no longer in the history, the list fails with 410.
     Exact,
-    /// That state or any later one.
+    /// This state or a later one.
     NotOlderThan,
 }
 
-/// What to list, and from when.
+/// Options of a list.
 ///
 /// Upstream counterpart: `metav1.ListOptions`.
 #[derive(Debug, Clone, Default)]
 pub struct ListOptions {
-    /// Which objects.
+    /// Label and field selectors.
     pub selection: Selection,
-    /// At most how many, 0 for all.
+    /// Maximum number of objects. 0 means no limit.
     pub limit: usize,
-    /// Where the previous page ended.
+    /// Token of the next page, from the previous page.
     pub continue_token: Option<String>,
-    /// The state wanted, `None` and 0 for the newest.
+    /// Requested revision. `None` and 0 mean the latest.
     pub resource_version: Option<u64>,
-    /// How to take `resource_version`.
+    /// Interpretation of `resource_version`.
     pub version_match: Option<ResourceVersionMatch>,
 }

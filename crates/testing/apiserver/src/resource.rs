@@ -1,4 +1,4 @@
-//! The resources that are served, as a table: one row each.
+//! Table of the served resources, one row per resource.
 
 use std::fmt;
 
@@ -8,13 +8,13 @@ use crate::{
     selector::SelectableField,
 };
 
-/// A kind of object that is served, by its storage version. Compare, copy and hash it freely.
+/// A served resource, identified by its storage version.
 ///
 /// Upstream counterpart: `schema.GroupVersionResource`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Resource(u8);
 
-/// One row of the table.
+/// Row of the table.
 pub(crate) struct Definition {
     pub(crate) group: &'static str,
     pub(crate) version: &'static str,
@@ -22,29 +22,29 @@ pub(crate) struct Definition {
     pub(crate) plural: &'static str,
     pub(crate) singular: &'static str,
     pub(crate) short_names: &'static [&'static str],
-    /// Names for several resources at once, such as `all`.
+    /// Names of groups of resources, such as `all`.
     pub(crate) categories: &'static [&'static str],
     pub(crate) namespaced: bool,
     pub(crate) subresources: &'static [Subresource],
     pub(crate) api_version: &'static str,
-    /// The `{"apiVersion":…,"kind":…` that its JSON begins with.
+    /// JSON text up to `kind`: `{"apiVersion":…,"kind":…`.
     pub(crate) type_header: &'static str,
-    /// Other group-versions under which the same objects are served.
-    pub(crate) faces: &'static [Face],
-    /// What is special about the kind.
+    /// Other group-versions that serve the same objects.
+    pub(crate) served_versions: &'static [ServedVersion],
+    /// Rules of the kind.
     pub(crate) strategy: &'static dyn Strategy,
 }
 
-/// Another form in which stored objects are served.
+/// Group-version other than the storage version in which stored objects are served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Face {
-    /// `events.k8s.io/v1`, where core/v1 is what is stored.
+pub(crate) enum ServedVersion {
+    /// `events.k8s.io/v1`. The storage version is core/v1.
     EventsV1,
-    /// `autoscaling/v1`, where autoscaling/v2 is what is stored.
+    /// `autoscaling/v1`. The storage version is autoscaling/v2.
     AutoscalingV1,
 }
 
-impl Face {
+impl ServedVersion {
     pub(crate) const fn group(self) -> &'static str {
         match self {
             Self::EventsV1 => "events.k8s.io",
@@ -66,14 +66,14 @@ impl Face {
     }
 }
 
-/// Defines the constants and the table together, so that no index can be off.
+/// Defines the constants together with the table, so that their indexes match.
 macro_rules! resources {
     ($($(#[$doc:meta])* $name:ident = $group:tt / $version:literal $kind:literal {
         names: $plural:literal, $singular:literal, $short:expr,
         categories: $categories:expr,
         namespaced: $namespaced:literal,
         subresources: $subresources:expr,
-        faces: $faces:expr,
+        served_versions: $served_versions:expr,
         strategy: $strategy:expr $(,)?
     })*) => {
         #[expect(clippy::upper_case_acronyms, non_camel_case_types, reason = "named after the constants")]
@@ -96,7 +96,7 @@ macro_rules! resources {
             subresources: &$subresources,
             api_version: api_version!($group, $version),
             type_header: concat!("{\"apiVersion\":\"", api_version!($group, $version), "\",\"kind\":\"", $kind, "\""),
-            faces: &$faces,
+            served_versions: &$served_versions,
             strategy: &$strategy,
         }),*];
     };
@@ -120,7 +120,7 @@ resources! {
         categories: ["all"],
         namespaced: true,
         subresources: [Scale, Status],
-        faces: [],
+        served_versions: [],
         strategy: strategy::apps::Deployment,
     }
     /// `apps/v1` ReplicaSets.
@@ -129,7 +129,7 @@ resources! {
         categories: ["all"],
         namespaced: true,
         subresources: [Scale, Status],
-        faces: [],
+        served_versions: [],
         strategy: strategy::apps::ReplicaSet,
     }
     /// `v1` Pods.
@@ -138,16 +138,16 @@ resources! {
         categories: ["all"],
         namespaced: true,
         subresources: [Binding, Eviction, Log, Status],
-        faces: [],
+        served_versions: [],
         strategy: strategy::pod::Pod,
     }
-    /// `v1` Events, which are `events.k8s.io/v1` Events too.
+    /// `v1` Events, also served as `events.k8s.io/v1`.
     EVENTS = "" / "v1" "Event" {
         names: "events", "event", ["ev"],
         categories: [],
         namespaced: true,
         subresources: [],
-        faces: [Face::EventsV1],
+        served_versions: [ServedVersion::EventsV1],
         strategy: strategy::core::Event,
     }
     /// `v1` Namespaces.
@@ -156,7 +156,7 @@ resources! {
         categories: [],
         namespaced: false,
         subresources: [Finalize, Status],
-        faces: [],
+        served_versions: [],
         strategy: strategy::core::Namespace,
     }
     /// `v1` Nodes.
@@ -165,7 +165,7 @@ resources! {
         categories: [],
         namespaced: false,
         subresources: [Status],
-        faces: [],
+        served_versions: [],
         strategy: strategy::core::Node,
     }
     /// `coordination.k8s.io/v1` Leases.
@@ -174,7 +174,7 @@ resources! {
         categories: [],
         namespaced: true,
         subresources: [],
-        faces: [],
+        served_versions: [],
         strategy: strategy::core::Lease,
     }
     /// `v1` ConfigMaps.
@@ -183,7 +183,7 @@ resources! {
         categories: [],
         namespaced: true,
         subresources: [],
-        faces: [],
+        served_versions: [],
         strategy: strategy::core::Plain,
     }
     /// `v1` ServiceAccounts.
@@ -192,7 +192,7 @@ resources! {
         categories: [],
         namespaced: true,
         subresources: [],
-        faces: [],
+        served_versions: [],
         strategy: strategy::core::ServiceAccount,
     }
     /// `v1` Secrets.
@@ -201,16 +201,16 @@ resources! {
         categories: [],
         namespaced: true,
         subresources: [],
-        faces: [],
+        served_versions: [],
         strategy: strategy::core::Secret,
     }
-    /// `v1` Services. Stored only: nothing routes to a pod.
+    /// `v1` Services. They are stored without effect: no traffic is routed.
     SERVICES = "" / "v1" "Service" {
         names: "services", "service", ["svc"],
         categories: ["all"],
         namespaced: true,
         subresources: [Status],
-        faces: [],
+        served_versions: [],
         strategy: strategy::inert::Service,
     }
     /// `v1` ReplicationControllers.
@@ -219,65 +219,65 @@ resources! {
         categories: ["all"],
         namespaced: true,
         subresources: [Scale, Status],
-        faces: [],
+        served_versions: [],
         strategy: strategy::core::ReplicationController,
     }
-    /// `v1` ResourceQuotas, of which the pod count is enforced.
+    /// `v1` ResourceQuotas. Only the pod count is enforced.
     RESOURCE_QUOTAS = "" / "v1" "ResourceQuota" {
         names: "resourcequotas", "resourcequota", ["quota"],
         categories: [],
         namespaced: true,
         subresources: [Status],
-        faces: [],
+        served_versions: [],
         strategy: strategy::inert::ResourceQuota,
     }
-    /// `policy/v1` PodDisruptionBudgets, which evictions honour.
+    /// `policy/v1` PodDisruptionBudgets, which evictions respect.
     POD_DISRUPTION_BUDGETS = "policy" / "v1" "PodDisruptionBudget" {
         names: "poddisruptionbudgets", "poddisruptionbudget", ["pdb"],
         categories: [],
         namespaced: true,
         subresources: [Status],
-        faces: [],
+        served_versions: [],
         strategy: strategy::inert::PodDisruptionBudget,
     }
-    /// `autoscaling/v2` HorizontalPodAutoscalers, which are `autoscaling/v1` too. Stored only.
+    /// `autoscaling/v2` HorizontalPodAutoscalers, also served as `autoscaling/v1`. They are stored without effect.
     HORIZONTAL_POD_AUTOSCALERS = "autoscaling" / "v2" "HorizontalPodAutoscaler" {
         names: "horizontalpodautoscalers", "horizontalpodautoscaler", ["hpa"],
         categories: ["all"],
         namespaced: true,
         subresources: [Status],
-        faces: [Face::AutoscalingV1],
+        served_versions: [ServedVersion::AutoscalingV1],
         strategy: strategy::inert::HorizontalPodAutoscaler,
     }
-    /// `scheduling.k8s.io/v1` PriorityClasses, which give pods their priority.
+    /// `scheduling.k8s.io/v1` PriorityClasses, which set the priority of pods.
     PRIORITY_CLASSES = "scheduling.k8s.io" / "v1" "PriorityClass" {
         names: "priorityclasses", "priorityclass", ["pc"],
         categories: [],
         namespaced: false,
         subresources: [],
-        faces: [],
+        served_versions: [],
         strategy: strategy::inert::PriorityClass,
     }
 }
 
 impl Resource {
-    /// Every resource that is served.
+    /// All served resources.
     pub fn all() -> impl ExactSizeIterator<Item = Self> {
         (0..TABLE.len()).map(|index| Self(u8::try_from(index).unwrap_or(u8::MAX)))
     }
 
-    /// The resource with this group (empty for the core group) and plural name, in its storage version.
+    /// Returns the resource with this group (empty for the core group) and plural name.
     pub fn find(group: &str, plural: &str) -> Option<Self> {
         Self::all().find(|resource| resource.group() == group && resource.plural() == plural)
     }
 
-    /// The resource whose objects say this `apiVersion` and `kind`.
+    /// Returns the resource with this storage version and kind.
     pub fn of_kind(api_version: &str, kind: &str) -> Option<Self> {
         Self::all().find(|resource| resource.kind() == kind && resource.api_version() == api_version)
     }
 
     pub(crate) fn definition(self) -> &'static Definition {
-        // The number comes from this module's constants only.
+        // `self.0` is always the index of a constant of this module.
         &TABLE[self.index()]
     }
 
@@ -285,37 +285,37 @@ impl Resource {
         self.0 as usize
     }
 
-    /// The API group, empty for the core group.
+    /// API group, empty for the core group.
     pub fn group(self) -> &'static str {
         self.definition().group
     }
 
-    /// The version that is stored.
+    /// Storage version.
     pub fn version(self) -> &'static str {
         self.definition().version
     }
 
-    /// Group and version as objects spell them: `apps/v1`, or `v1` for the core group.
+    /// Group and version as in `apiVersion`: `apps/v1`, or `v1` for the core group.
     pub fn api_version(self) -> &'static str {
         self.definition().api_version
     }
 
-    /// The kind of its objects.
+    /// Kind of the objects.
     pub fn kind(self) -> &'static str {
         self.definition().kind
     }
 
-    /// Its name in paths.
+    /// Plural name, as in paths.
     pub fn plural(self) -> &'static str {
         self.definition().plural
     }
 
-    /// Whether its objects live in namespaces.
+    /// `true` if the objects are namespaced.
     pub fn is_namespaced(self) -> bool {
         self.definition().namespaced
     }
 
-    /// Whether it has such a subresource.
+    /// `true` if the resource has this subresource.
     pub fn has(self, subresource: Subresource) -> bool {
         self.definition().subresources.contains(&subresource)
     }
@@ -328,7 +328,7 @@ impl Resource {
         self.definition().strategy
     }
 
-    /// The name with its group: `deployments.apps`, or `pods` for the core group.
+    /// Plural name with its group: `deployments.apps`, or `pods` for the core group.
     pub(crate) fn qualified(self) -> String {
         let Definition { group, plural, .. } = self.definition();
         if group.is_empty() { (*plural).to_owned() } else { format!("{plural}.{group}") }
@@ -366,7 +366,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn resource_looked_up_by_its_own_names_is_itself() {
+    fn resources_are_found_by_name_and_kind() {
         for resource in Resource::all() {
             assert_eq!(Resource::find(resource.group(), resource.plural()), Some(resource));
             assert_eq!(Resource::of_kind(resource.api_version(), resource.kind()), Some(resource));
@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn constants_name_their_own_rows() {
+    fn constants_match_rows() {
         assert_eq!(Resource::PODS.kind(), "Pod");
         assert_eq!(Resource::PRIORITY_CLASSES.kind(), "PriorityClass");
         assert_eq!(Resource::PRIORITY_CLASSES.index() + 1, Resource::all().len());

@@ -13,36 +13,38 @@ use crate::{
     WriteOptions,
     http::documents::Documents,
     json::str_at,
-    registry::{Part, Patch, Registry, scale_of},
+    registry::{Patch, Registry, WriteScope, scale_of},
     store::{Disk, Store, WatchCache},
     strict,
 };
 
-/// Where container logs come from: a function of the pod and the container's name.
+/// Source of container logs: a function of the pod and the container's name.
 pub type LogSource = Arc<dyn Fn(&Object, &str) -> String + Send + Sync>;
 
-/// Revisions start above 0, which has a meaning of its own.
+/// Revision of an empty store. It is above 0 because `resourceVersion: "0"` has a meaning of its own.
 const FIRST_REVISION: u64 = 1;
 
-/// What an [`ApiServer`] is made of. [`Config::default`] is for real use; tests pass a clock and a seed.
-pub struct Config {
-    /// Times that go into objects, and the waiting of watches.
+/// Configuration of an [`ApiServer`].
+///
+/// The [default](ApiServerConfig::default) uses the real clock and random seed; tests pass their own.
+pub struct ApiServerConfig {
+    /// Clock for timestamps in objects and for watch timeouts.
     pub clock: Arc<dyn Clock>,
-    /// Uids and generated names.
+    /// Random numbers for UIDs and generated names.
     pub random: Arc<dyn Random>,
-    /// What `/version` says, `v` and all.
+    /// `gitVersion` of `/version`, with the leading `v`.
     pub advertise_version: String,
-    /// How much history is kept.
+    /// Limits of the history that watches and older lists are served from.
     pub history: HistoryLimits,
-    /// Told about every HTTP request.
+    /// Receiver of an audit event per HTTP request.
     pub audit: Option<AuditSink>,
-    /// What is done to HTTP requests on purpose.
+    /// Faults injected into HTTP requests.
     pub faults: Faults,
-    /// What a container's log says.
+    /// Source of container logs.
     pub logs: LogSource,
 }
 
-impl Default for Config {
+impl Default for ApiServerConfig {
     fn default() -> Self {
         Self {
             clock: Arc::new(RealClock::new()),
@@ -62,9 +64,9 @@ impl Default for Config {
     }
 }
 
-impl fmt::Debug for Config {
+impl fmt::Debug for ApiServerConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Config")
+        f.debug_struct("ApiServerConfig")
             .field("clock", &self.clock)
             .field("advertise_version", &self.advertise_version)
             .field("history", &self.history)
@@ -72,47 +74,48 @@ impl fmt::Debug for Config {
     }
 }
 
-/// An API server, in memory or on a data directory.
+/// API server, in memory or on a data directory.
 ///
-/// Namespaces are given as `""` for resources that have none. Objects are given with `apiVersion` and `kind`
-/// or without. Every method that writes does what a request over HTTP would do: defaults, admission,
-/// validation, generation, no write if nothing changed.
+/// `namespace` is `""` for cluster-scoped resources. `apiVersion` and `kind` of a passed object are optional. A write
+/// does what the same HTTP request does: defaulting, admission, validation, generation, and no write if nothing
+/// changed.
 pub struct ApiServer {
     pub(crate) registry: Registry,
     pub(crate) documents: Documents,
-    pub(crate) config: Config,
-    /// How many audit events there were.
+    pub(crate) config: ApiServerConfig,
+    /// Number of audit events so far.
     pub(crate) audited: AtomicU64,
 }
 
 impl ApiServer {
-    /// A server in memory, with the four namespaces that every cluster has, and nothing else.
-    pub fn new(config: Config) -> Arc<Self> {
+    /// Creates a server in memory that contains only the four system namespaces.
+    pub fn new(config: ApiServerConfig) -> Arc<Self> {
         Self::with(Store::new(FIRST_REVISION, config.history), config)
     }
 
-    /// A server that keeps its objects in `directory`, which is made if it is not there, and begins with what
-    /// is there already. A write that was answered, or seen by a watch, outlasts the process and the machine.
-    /// Revisions go on upward; what happened before is forgotten, so that watches from older ones get 410.
+    /// Creates a server that stores its objects in `directory`, which is created if it does not exist.
     ///
-    /// Writing methods wait for the disk. On a multi-threaded runtime other tasks go on meanwhile, and writes
-    /// that come together go to the disk together. When the disk fails, writes answer 500 and reads go on.
+    /// A write is durable before it is answered or seen by a watch. Revisions continue after a restart. The history does
+    /// not survive a restart: watches from an older revision fail with 410.
+    ///
+    /// Writes wait for the disk. On a multi-threaded runtime other tasks run meanwhile, and concurrent writes share a
+    /// transaction. If the disk fails, writes fail with 500 and reads continue.
     ///
     /// # Errors
     ///
-    /// When the directory cannot be used, another process uses it, or what it holds is damaged.
-    pub fn open(config: Config, directory: &Path) -> Result<Arc<Self>, DataError> {
+    /// The directory cannot be used, is used by another process, or contains a damaged file.
+    pub fn open(config: ApiServerConfig, directory: &Path) -> Result<Arc<Self>, DataError> {
         let store = Store::open(Disk::open(directory)?, FIRST_REVISION, config.history)?;
         Ok(Self::with(store, config))
     }
 
-    fn with(store: Store, config: Config) -> Arc<Self> {
+    fn with(store: Store, config: ApiServerConfig) -> Arc<Self> {
         let registry = Registry::new(store, Arc::clone(&config.clock), Arc::clone(&config.random));
         for name in ["default", "kube-node-lease", "kube-public", "kube-system"] {
             let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
             match registry.create(Resource::NAMESPACES, "", namespace, &WriteOptions::default()) {
                 Err(error) if !error.is_already_exists() => {
-                    tracing::error!(%error, name, "a system namespace cannot be created");
+                    tracing::error!(%error, name, "Failed to create system namespace");
                 }
                 _ => {}
             }
@@ -121,16 +124,17 @@ impl ApiServer {
         Arc::new(Self { registry, documents, config, audited: AtomicU64::new(0) })
     }
 
-    /// The revision of the newest write, which a list of now would report.
+    /// Revision of the latest write.
     pub fn revision(&self) -> u64 {
         self.registry.store.revision()
     }
 
-    /// Creates an object and answers what was stored.
+    /// Creates an object and returns it as stored.
     ///
     /// # Errors
     ///
-    /// As over HTTP: the name is taken, the namespace missing or going away, the object invalid.
+    /// As over HTTP, for example: the name exists (409), the namespace is missing (404) or terminating (403), the
+    /// object is invalid (422).
     pub fn create(
         &self,
         resource: Resource,
@@ -142,20 +146,21 @@ impl ApiServer {
         Ok(self.registry.create(resource, namespace, object, options)?.object)
     }
 
-    /// Reads an object.
+    /// Returns an object.
     ///
     /// # Errors
     ///
-    /// When it is not there.
+    /// 404 if the object does not exist.
     pub fn get(&self, resource: Resource, namespace: &str, name: &str) -> Result<Arc<Object>, ApiStatus> {
         self.registry.get(resource, namespace, name)
     }
 
-    /// Lists objects, in one namespace or with `None` in all.
+    /// Lists objects, in one namespace or with `None` in all namespaces.
     ///
     /// # Errors
     ///
-    /// When a state is asked for that is forgotten (410) or not there yet (504), or the token makes no sense.
+    /// 410 if the requested state is no longer in the history, 504 if it does not exist yet, 400 if the continue token
+    /// is invalid.
     pub fn list(
         &self,
         resource: Resource,
@@ -165,11 +170,11 @@ impl ApiServer {
         self.registry.store.list(resource, namespace.unwrap_or_default(), options)
     }
 
-    /// Replaces an object, except for its status. A `resourceVersion` in it must be the present one.
+    /// Replaces an object, except for its status. A `resourceVersion` in `object` must be the current one.
     ///
     /// # Errors
     ///
-    /// As over HTTP: it is not there, was changed meanwhile, is invalid.
+    /// As over HTTP, for example: the object does not exist (404), was changed concurrently (409), is invalid (422).
     pub fn update(
         &self,
         resource: Resource,
@@ -177,14 +182,14 @@ impl ApiServer {
         object: Value,
         options: &WriteOptions,
     ) -> Result<Arc<Object>, ApiStatus> {
-        self.update_part(resource, namespace, Part::Main, object, options)
+        self.update_part(resource, namespace, WriteScope::Main, object, options)
     }
 
-    /// Replaces an object's status. A `resourceVersion` in it must be the present one.
+    /// Replaces an object's status. A `resourceVersion` in `object` must be the current one.
     ///
     /// # Errors
     ///
-    /// As [`update`](Self::update), and 405 when the resource has no status.
+    /// As [`update`](Self::update), and 405 if the resource has no status.
     pub fn update_status(
         &self,
         resource: Resource,
@@ -195,24 +200,24 @@ impl ApiServer {
         if !resource.has(Subresource::Status) {
             return Err(ApiStatus::method_not_allowed());
         }
-        self.update_part(resource, namespace, Part::Status, object, options)
+        self.update_part(resource, namespace, WriteScope::Status, object, options)
     }
 
-    /// Sets a namespace's `spec.finalizers` to those in `object`. A namespace that is being deleted goes when
-    /// the last is gone.
+    /// Replaces a namespace's `spec.finalizers` by those in `object`. A terminating namespace is removed with its last
+    /// finalizer.
     ///
     /// # Errors
     ///
     /// As [`update`](Self::update).
     pub fn finalize(&self, object: Value, options: &WriteOptions) -> Result<Arc<Object>, ApiStatus> {
-        self.update_part(Resource::NAMESPACES, "", Part::Finalize, object, options)
+        self.update_part(Resource::NAMESPACES, "", WriteScope::Finalize, object, options)
     }
 
     fn update_part(
         &self,
         resource: Resource,
         namespace: &str,
-        part: Part,
+        part: WriteScope,
         object: Value,
         options: &WriteOptions,
     ) -> Result<Arc<Object>, ApiStatus> {
@@ -221,11 +226,11 @@ impl ApiServer {
         Ok(self.registry.update(resource, namespace, &name, part, object, options)?.object)
     }
 
-    /// Patches an object, or its status or scale. Answers the object, for a scale its parent.
+    /// Patches an object, its status or its scale. Returns the object; for a scale the scaled object.
     ///
     /// # Errors
     ///
-    /// As [`update`](Self::update); also when the patch makes no sense, and 405 for another subresource.
+    /// As [`update`](Self::update); also if the patch is invalid, and 405 for another subresource.
     #[expect(clippy::too_many_arguments, reason = "each is a part of the request's address")]
     pub fn patch(
         &self,
@@ -239,9 +244,9 @@ impl ApiServer {
     ) -> Result<Arc<Object>, ApiStatus> {
         let patch = Patch { form, body: patch };
         let part = match subresource {
-            None => Part::Main,
+            None => WriteScope::Main,
             Some(subresource) if !resource.has(subresource) => return Err(ApiStatus::method_not_allowed()),
-            Some(Subresource::Status) => Part::Status,
+            Some(Subresource::Status) => WriteScope::Status,
             Some(Subresource::Scale) => {
                 return Ok(self.registry.patch_scale(resource, namespace, name, &patch, options)?.object);
             }
@@ -250,11 +255,11 @@ impl ApiServer {
         Ok(self.registry.patch(resource, None, namespace, name, part, &patch, options)?.object)
     }
 
-    /// Reads an object's `autoscaling/v1` Scale.
+    /// Returns an object's `autoscaling/v1` Scale.
     ///
     /// # Errors
     ///
-    /// When the object is not there, and 405 when the resource cannot be scaled.
+    /// 404 if the object does not exist, 405 if the resource has no scale.
     pub fn scale(&self, resource: Resource, namespace: &str, name: &str) -> Result<Value, ApiStatus> {
         if !resource.has(Subresource::Scale) {
             return Err(ApiStatus::method_not_allowed());
@@ -262,12 +267,13 @@ impl ApiServer {
         Ok(scale_of(&*self.get(resource, namespace, name)?))
     }
 
-    /// Deletes an object, or begins to: what it answers has a deletion timestamp, and is still there if a
-    /// finalizer or a pod's grace period holds it.
+    /// Deletes an object.
+    ///
+    /// If finalizers or a grace period delay the removal, the returned object has a deletion timestamp and still exists.
     ///
     /// # Errors
     ///
-    /// When it is not there, a precondition does not hold (409), or it may not be deleted (403).
+    /// 404 if the object does not exist, 409 if a precondition fails, 403 if the object must not be deleted.
     pub fn delete(
         &self,
         resource: Resource,
@@ -278,11 +284,11 @@ impl ApiServer {
         Ok(Arc::clone(self.registry.delete(resource, namespace, name, options)?.object()))
     }
 
-    /// Deletes every object that `selected` selects and answers them.
+    /// Deletes every object that `selected` selects and returns the deleted objects.
     ///
     /// # Errors
     ///
-    /// As [`delete`](Self::delete), with some of them deleted.
+    /// As [`delete`](Self::delete). Objects before the failed one are deleted.
     pub fn delete_collection(
         &self,
         resource: Resource,
@@ -293,11 +299,11 @@ impl ApiServer {
         self.registry.delete_collection(resource, namespace.unwrap_or_default(), selected, options)
     }
 
-    /// Puts a pod onto a node, as a scheduler does.
+    /// Assigns a pod to a node, as a scheduler does.
     ///
     /// # Errors
     ///
-    /// When the pod is not there, bound already, or being deleted (409).
+    /// 404 if the pod does not exist, 409 if it is bound or being deleted.
     pub fn bind(&self, namespace: &str, pod: &str, node: &str) -> Result<Arc<Object>, ApiStatus> {
         let binding = json!({"target": {"kind": "Node", "name": node}});
         Ok(self.registry.bind(namespace, pod, &binding, &WriteOptions::default())?.object)
@@ -307,17 +313,17 @@ impl ApiServer {
     ///
     /// # Errors
     ///
-    /// 429 when it does; else as [`delete`](Self::delete).
+    /// 429 if a budget forbids it; otherwise as [`delete`](Self::delete).
     pub fn evict(&self, namespace: &str, pod: &str, options: &DeleteOptions) -> Result<(), ApiStatus> {
         self.registry.evict(namespace, pod, options, &WriteOptions::default())
     }
 
-    /// Watches a resource, in one namespace or with `None` in all.
+    /// Watches a resource, in one namespace or with `None` in all namespaces.
     pub fn watch(&self, resource: Resource, namespace: Option<&str>, start: WatchStart) -> Watcher {
         self.watch_selected(resource, namespace, Selection::default(), start)
     }
 
-    /// Watches those objects of a resource that match.
+    /// Watches the objects of a resource that match `selection`.
     pub fn watch_selected(
         &self,
         resource: Resource,
@@ -328,29 +334,29 @@ impl ApiServer {
         self.registry.store.watch(Some(resource), namespace.unwrap_or_default(), selection, start)
     }
 
-    /// Watches every resource at once, in the order of the writes: what a garbage collector wants.
+    /// Watches all resources in the order of writes, as a garbage collector requires.
     pub fn watch_everything(&self, start: WatchStart) -> Watcher {
         self.registry.store.watch(None, "", Selection::default(), start)
     }
 
-    /// The objects, of any kind, whose owner references name `uid`.
+    /// Returns the objects of any kind with an owner reference to `uid`.
     pub fn dependents(&self, uid: &str) -> Vec<Arc<Object>> {
         self.registry.store.dependents(uid)
     }
 
-    /// The object, of any kind, with this uid.
+    /// Returns the object of any kind with this UID.
     pub fn by_uid(&self, uid: &str) -> Option<Arc<Object>> {
         self.registry.store.by_uid(uid)
     }
 
-    /// The server as a service of HTTP requests, without a socket.
+    /// Returns the server as a service of HTTP requests, without a socket.
     pub fn service(self: &Arc<Self>) -> ApiService {
         ApiService::new(Arc::clone(self), None)
     }
 
-    /// A front end of its own over the same objects, whose watch cache lags behind by `lag`.
+    /// Returns an independent front end over the same objects, whose watch cache lags behind by `lag`.
     ///
-    /// As several upstream API servers over one etcd:
+    /// As several kube-apiservers over one etcd:
     ///
     /// * Watch events and bookmarks are sent once the write is as old as the lag.
     /// * A list or watch with `resourceVersion=0` shows the state of the cache.
@@ -361,7 +367,7 @@ impl ApiServer {
     /// * A streaming list with an empty version waits the same way. After 3 s it fails as with a minimum version.
     /// * Reads of single objects, lists of an exact version, continued lists and writes go to the store.
     ///
-    /// Clones of the service share the cache; each call makes another one.
+    /// Clones of the service share the cache. Each call creates another cache.
     pub fn service_lagging(self: &Arc<Self>, lag: WatchCacheLag) -> ApiService {
         let cache = WatchCache::new(self.registry.store.clone(), Arc::clone(&self.config.clock), lag);
         ApiService::new(Arc::clone(self), Some(Arc::new(cache)))
@@ -374,7 +380,7 @@ impl fmt::Debug for ApiServer {
     }
 }
 
-/// Brings an object from Rust into the form of its types. What they do not have is dropped.
+/// Normalizes an object as its type is defined. Unknown fields are dropped.
 fn decode(resource: Resource, mut object: Value) -> Result<Value, ApiStatus> {
     if let Value::Object(members) = &mut object {
         members.entry("apiVersion").or_insert_with(|| json!(resource.api_version()));

@@ -8,12 +8,12 @@ use crate::{
     validate::{self, FieldError},
 };
 
-/// Why a request failed, in a word that clients act upon.
+/// Machine-readable reason of a failure.
 ///
 /// Upstream counterpart: `metav1.StatusReason`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names are the documentation: they go over the wire as they are")]
-pub enum Reason {
+pub enum StatusReason {
     AlreadyExists,
     BadRequest,
     Conflict,
@@ -33,8 +33,8 @@ pub enum Reason {
     UnsupportedMediaType,
 }
 
-impl Reason {
-    /// The HTTP status code that goes with the reason.
+impl StatusReason {
+    /// HTTP status code of the reason.
     pub const fn code(self) -> u16 {
         match self {
             Self::BadRequest => 400,
@@ -60,120 +60,120 @@ impl Reason {
 impl From<PatchError> for ApiStatus {
     fn from(error: PatchError) -> Self {
         let reason = match error.code {
-            400 => Reason::BadRequest,
-            413 => Reason::RequestEntityTooLarge,
-            415 => Reason::UnsupportedMediaType,
-            422 => Reason::Invalid,
-            _ => Reason::InternalError,
+            400 => StatusReason::BadRequest,
+            413 => StatusReason::RequestEntityTooLarge,
+            415 => StatusReason::UnsupportedMediaType,
+            422 => StatusReason::Invalid,
+            _ => StatusReason::InternalError,
         };
         Self::new(reason, error.message)
     }
 }
 
-impl fmt::Display for Reason {
+impl fmt::Display for StatusReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(self, f)
     }
 }
 
-/// One of several causes of a failure, such as one invalid field.
+/// Cause of a failure, for example an invalid field.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Cause {
-    /// The machine-readable reason, such as `FieldValueInvalid`.
+pub struct StatusCause {
+    /// Machine-readable reason, such as `FieldValueInvalid`.
     pub reason: String,
-    /// What is wrong, for people.
+    /// Human-readable description.
     pub message: String,
-    /// Which field it is about, or empty.
+    /// Path of the field, or empty.
     pub field: String,
 }
 
-/// What a failure (or a removal) is about.
+/// Subject of a failure or a removal.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Details {
+pub struct StatusDetails {
     /// The object's name, or empty.
     pub name: String,
     /// The resource's group, empty for the core group.
     pub group: String,
-    /// The plural resource name, or for invalid objects and preconditions the kind: upstream is not of one mind.
+    /// Plural resource name. For invalid objects and preconditions the kind, as upstream.
     pub kind: String,
-    /// The object's uid, or empty.
+    /// The object's UID, or empty.
     pub uid: String,
-    /// Each thing that is wrong.
-    pub causes: Vec<Cause>,
-    /// After how many seconds a retry makes sense.
+    /// Causes of the failure.
+    pub causes: Vec<StatusCause>,
+    /// Seconds after which the client may retry.
     pub retry_after_seconds: Option<u32>,
 }
 
-/// The answer to a request that could not be served.
+/// Failure response.
 ///
-/// Upstream counterpart: `metav1.Status` with `errors.StatusError` around it.
+/// Upstream counterpart: `metav1.Status` within `errors.StatusError`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct ApiStatus {
-    /// The reason, which implies the HTTP code.
-    pub reason: Reason,
-    /// The text for people; what `kubectl` prints.
+    /// Reason, which determines the HTTP status code.
+    pub reason: StatusReason,
+    /// Human-readable message, which `kubectl` prints.
     pub message: String,
-    /// What it is about.
-    pub details: Option<Box<Details>>,
-    /// The continue token that a client may go on with after [`Reason::Expired`].
+    /// Subject and causes.
+    pub details: Option<Box<StatusDetails>>,
+    /// Continue token with which the client may continue after [`StatusReason::Expired`].
     pub continue_token: Option<String>,
 }
 
 impl ApiStatus {
-    /// A failure with nothing but a reason and a text.
-    pub fn new(reason: Reason, message: impl Into<String>) -> Self {
+    /// Creates a failure without details.
+    pub fn new(reason: StatusReason, message: impl Into<String>) -> Self {
         Self { reason, message: message.into(), details: None, continue_token: None }
     }
 
-    /// 400.
+    /// 400 Bad Request.
     pub fn bad_request(message: impl Into<String>) -> Self {
-        Self::new(Reason::BadRequest, message)
+        Self::new(StatusReason::BadRequest, message)
     }
 
-    /// 500.
+    /// 500 Internal Server Error.
     pub fn internal(message: impl fmt::Display) -> Self {
-        Self::new(Reason::InternalError, format!("Internal error occurred: {message}"))
+        Self::new(StatusReason::InternalError, format!("Internal error occurred: {message}"))
     }
 
-    /// 404 for an object.
+    /// 404 for a missing object.
     pub fn not_found(resource: Resource, name: &str) -> Self {
         Self::about(
-            Reason::NotFound,
+            StatusReason::NotFound,
             resource,
             name,
             format!("{} \"{name}\" not found", resource.qualified()),
         )
     }
 
-    /// 409 for a name that is taken.
+    /// 409 for a name that exists.
     pub fn already_exists(resource: Resource, name: &str) -> Self {
         let message = format!("{} \"{name}\" already exists", resource.qualified());
-        Self::about(Reason::AlreadyExists, resource, name, message)
+        Self::about(StatusReason::AlreadyExists, resource, name, message)
     }
 
-    /// 409 for a write that builds on what is no longer so.
+    /// 409 for a write based on an outdated version.
     pub fn conflict(resource: Resource, name: &str, why: impl fmt::Display) -> Self {
         Self::conflict_on(&resource.qualified(), resource, name, why)
     }
 
-    /// [`conflict`](Self::conflict) on a subresource, spelt `pods/binding`.
+    /// [`conflict`](Self::conflict) on a subresource such as `pods/binding`.
     pub(crate) fn conflict_on(what: &str, resource: Resource, name: &str, why: impl fmt::Display) -> Self {
         let message = format!("Operation cannot be fulfilled on {what} \"{name}\": {why}");
-        Self::about(Reason::Conflict, resource, name, message)
+        Self::about(StatusReason::Conflict, resource, name, message)
     }
 
-    /// 403.
+    /// 403 Forbidden.
     pub fn forbidden(resource: Resource, name: &str, why: impl fmt::Display) -> Self {
         let message = format!("{} \"{name}\" is forbidden: {why}", resource.qualified());
-        Self::about(Reason::Forbidden, resource, name, message)
+        Self::about(StatusReason::Forbidden, resource, name, message)
     }
 
-    /// 422 with every error that validation found.
+    /// 422 with all validation errors.
     pub fn invalid(kind: &str, group: &str, name: &str, errors: &[FieldError]) -> Self {
         let causes = errors
             .iter()
-            .map(|error| Cause {
+            .map(|error| StatusCause {
                 reason: error.error_type.reason().to_owned(),
                 message: error.message(),
                 field: error.field.clone(),
@@ -191,63 +191,67 @@ impl ApiStatus {
         reason: &str,
         message: &str,
     ) -> Self {
-        let cause = Cause { reason: reason.to_owned(), message: message.to_owned(), field: field.to_owned() };
+        let cause =
+            StatusCause { reason: reason.to_owned(), message: message.to_owned(), field: field.to_owned() };
         Self::invalid_with(kind, group, name, &format!("{field}: {message}"), vec![cause])
     }
 
-    fn invalid_with(kind: &str, group: &str, name: &str, what: &str, causes: Vec<Cause>) -> Self {
+    fn invalid_with(kind: &str, group: &str, name: &str, what: &str, causes: Vec<StatusCause>) -> Self {
         let qualified = if group.is_empty() { kind.to_owned() } else { format!("{kind}.{group}") };
         Self {
-            details: Some(Box::new(Details {
+            details: Some(Box::new(StatusDetails {
                 name: name.to_owned(),
                 group: group.to_owned(),
                 kind: kind.to_owned(),
                 causes,
-                ..Details::default()
+                ..StatusDetails::default()
             })),
-            ..Self::new(Reason::Invalid, format!("{qualified} \"{name}\" is invalid: {what}"))
+            ..Self::new(StatusReason::Invalid, format!("{qualified} \"{name}\" is invalid: {what}"))
         }
     }
 
-    /// 410 for a watch that starts, or has fallen, before what is remembered.
+    /// 410 for a watch or list of a revision that is no longer in the history.
     pub fn expired(position: u64, oldest: u64) -> Self {
-        Self::new(Reason::Expired, format!("too old resource version: {position} ({oldest})"))
+        Self::new(StatusReason::Expired, format!("too old resource version: {position} ({oldest})"))
     }
 
-    /// 504 for a read that asks for a future state.
-    pub(crate) fn too_large_resource_version(asked: u64, current: u64) -> Self {
-        let message = format!("Too large resource version: {asked}, current: {current}");
+    /// 504 for a read of a revision that does not exist yet.
+    pub(crate) fn too_large_resource_version(requested: u64, current: u64) -> Self {
+        let message = format!("Too large resource version: {requested}, current: {current}");
         Self {
-            details: Some(Box::new(Details {
-                causes: vec![Cause {
+            details: Some(Box::new(StatusDetails {
+                causes: vec![StatusCause {
                     reason: "ResourceVersionTooLarge".to_owned(),
                     message: "Too large resource version".to_owned(),
                     field: String::new(),
                 }],
                 retry_after_seconds: Some(1),
-                ..Details::default()
+                ..StatusDetails::default()
             })),
-            ..Self::new(Reason::Timeout, format!("Timeout: {message}"))
+            ..Self::new(StatusReason::Timeout, format!("Timeout: {message}"))
         }
     }
 
-    /// 405.
+    /// 405 Method Not Allowed.
     pub(crate) fn method_not_allowed() -> Self {
-        Self::new(Reason::MethodNotAllowed, "the server does not allow this method on the requested resource")
+        Self::new(
+            StatusReason::MethodNotAllowed,
+            "the server does not allow this method on the requested resource",
+        )
     }
 
-    /// 404 for a path that leads nowhere.
+    /// 404 for an unknown path.
     pub(crate) fn unknown_path() -> Self {
         Self {
             details: Some(Box::default()),
-            ..Self::new(Reason::NotFound, "the server could not find the requested resource")
+            ..Self::new(StatusReason::NotFound, "the server could not find the requested resource")
         }
     }
 
-    /// Adds a cause, for clients that tell failures of one reason apart.
+    /// Adds a cause, which distinguishes failures with the same reason.
     #[must_use]
     pub(crate) fn with_cause(mut self, reason: &str, message: impl Into<String>, field: &str) -> Self {
-        self.details.get_or_insert_default().causes.push(Cause {
+        self.details.get_or_insert_default().causes.push(StatusCause {
             reason: reason.to_owned(),
             message: message.into(),
             field: field.to_owned(),
@@ -255,20 +259,20 @@ impl ApiStatus {
         self
     }
 
-    /// Sets after how many seconds the client should try again.
+    /// Sets the number of seconds after which the client may retry.
     #[must_use]
     pub fn with_retry_after(mut self, seconds: u32) -> Self {
         self.details.get_or_insert_default().retry_after_seconds = Some(seconds);
         self
     }
 
-    fn about(reason: Reason, resource: Resource, name: &str, message: String) -> Self {
+    fn about(reason: StatusReason, resource: Resource, name: &str, message: String) -> Self {
         Self {
-            details: Some(Box::new(Details {
+            details: Some(Box::new(StatusDetails {
                 name: name.to_owned(),
                 group: resource.group().to_owned(),
                 kind: resource.plural().to_owned(),
-                ..Details::default()
+                ..StatusDetails::default()
             })),
             ..Self::new(reason, message)
         }
@@ -279,27 +283,27 @@ impl ApiStatus {
         self.reason.code()
     }
 
-    /// Whether the object (or path) is not there.
+    /// `true` if the object or the path does not exist.
     pub fn is_not_found(&self) -> bool {
-        self.reason == Reason::NotFound
+        self.reason == StatusReason::NotFound
     }
 
-    /// Whether a write lost a race, or a precondition did not hold.
+    /// `true` if the object was changed concurrently or a precondition failed.
     pub fn is_conflict(&self) -> bool {
-        self.reason == Reason::Conflict
+        self.reason == StatusReason::Conflict
     }
 
-    /// Whether the name was taken.
+    /// `true` if the name exists.
     pub fn is_already_exists(&self) -> bool {
-        self.reason == Reason::AlreadyExists
+        self.reason == StatusReason::AlreadyExists
     }
 
-    /// Whether a watch or a list asked for history that is gone: list again.
+    /// `true` if the requested revision is no longer in the history. The client must list again.
     pub fn is_expired(&self) -> bool {
-        self.reason == Reason::Expired
+        self.reason == StatusReason::Expired
     }
 
-    /// The `v1.Status` object that goes over the wire.
+    /// The `v1.Status` object.
     pub fn to_value(&self) -> Value {
         let mut metadata = json!({});
         if let Some(token) = &self.continue_token {
@@ -321,7 +325,7 @@ impl ApiStatus {
     }
 }
 
-impl Details {
+impl StatusDetails {
     /// The `details` member of a `v1.Status`.
     pub(crate) fn to_value(&self) -> Value {
         let mut value = json!({});
@@ -330,7 +334,7 @@ impl Details {
             value[key] = json!(text);
         }
         if !self.causes.is_empty() {
-            value["causes"] = self.causes.iter().map(Cause::to_value).collect();
+            value["causes"] = self.causes.iter().map(StatusCause::to_value).collect();
         }
         if let Some(seconds) = self.retry_after_seconds {
             value["retryAfterSeconds"] = json!(seconds);
@@ -339,7 +343,7 @@ impl Details {
     }
 }
 
-impl Cause {
+impl StatusCause {
     fn to_value(&self) -> Value {
         let mut value = json!({"reason": self.reason, "message": self.message});
         if !self.field.is_empty() {

@@ -1,7 +1,7 @@
-//! Decoding of arbitrary bytes: bodies, patches, whole requests, and the rules that users write.
+//! Decoding of arbitrary bytes: bodies, patches, requests and user-defined rules.
 //!
-//! Each property takes the bytes of one input. It must not panic, and must not exhaust the stack or the memory. The tests
-//! run it on mutations of `fuzz/seeds`, the targets in `fuzz` run it under libFuzzer.
+//! A property processes one input. It must not panic or exhaust the stack or memory. The tests run the properties on
+//! mutations of `fuzz/seeds`; the targets in `fuzz` run them under libFuzzer.
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs, unreachable_pub, reason = "a test")]
 #![cfg_attr(not(test), allow(dead_code, reason = "a target uses one property"))]
 
@@ -12,8 +12,8 @@ use futures_util::FutureExt;
 use http::{Request, header};
 use http_body_util::{BodyExt, Full};
 use kcm_apiserver::{
-    ApiServer, AuditPolicy, Config, Fault, FieldSelector, LabelSelector, ListOptions, Resource, Tokens,
-    WriteOptions, patch, protobuf, strict,
+    ApiServer, ApiServerConfig, AuditPolicy, Fault, FieldSelector, LabelSelector, ListOptions, Resource,
+    Tokens, WriteOptions, patch, protobuf, strict,
 };
 use kcm_clock::{FakeClock, SeededRandom, Timestamp};
 use serde_json::{Value, json};
@@ -23,19 +23,19 @@ use tower::Service;
 #[path = "../../../../fuzz/mutate.rs"]
 mod mutate;
 
-/// A protobuf body that decodes is JSON that decodes as its kind, or is refused.
+/// A protobuf body is rejected, or decodes to a valid object of its kind.
 pub fn protobuf(data: &[u8]) {
     let Ok(object) = protobuf::decode(data) else { return };
     let text = |member: &str| object[member].as_str().unwrap().to_owned();
     decode(&text("apiVersion"), &text("kind"), object.clone());
 }
 
-/// Decoding what decoding gave changes nothing.
+/// Decoding is idempotent.
 fn decode(api_version: &str, kind: &str, object: Value) {
     let Ok(decoded) = strict::decode_value(api_version, kind, object) else { return };
     let again = strict::decode_value(api_version, kind, decoded.object.clone()).unwrap();
     assert_eq!(again.object, decoded.object);
-    assert_eq!(again.findings, Vec::<String>::new());
+    assert_eq!(again.strict_errors, Vec::<String>::new());
 }
 
 /// A JSON body decodes to the same object from text and from a value.
@@ -72,7 +72,7 @@ fn deployment() -> Value {
     })
 }
 
-/// A patch in any form is applied or refused, and its result can be decoded or is refused.
+/// A patch is applied or rejected, and its result is decoded or rejected.
 pub fn patches(data: &[u8]) {
     let Ok(patch) = serde_json::from_slice::<Value>(data) else { return };
     let target = deployment();
@@ -86,7 +86,7 @@ pub fn patches(data: &[u8]) {
     }
 }
 
-/// A request is answered, not with an internal error, and the server serves afterwards.
+/// A request does not fail with an internal error, and the server continues to serve.
 ///
 /// The input is a line with method and path, a line with the content type, and the body.
 pub fn http(data: &[u8]) {
@@ -102,22 +102,22 @@ pub fn http(data: &[u8]) {
         .header(header::CONTENT_TYPE, content_type)
         .body(Full::<Bytes>::from(body.to_vec()));
     let Ok(request) = request else { return };
-    let server = ApiServer::new(Config {
+    let server = ApiServer::new(ApiServerConfig {
         clock: Arc::new(FakeClock::new(Timestamp::UNIX_EPOCH)),
         random: Arc::new(SeededRandom::new(1)),
-        ..Config::default()
+        ..ApiServerConfig::default()
     });
     let create = |resource, object| server.create(resource, "default", object, &WriteOptions::default());
     create(Resource::DEPLOYMENTS, deployment()).unwrap();
     let mut pod = deployment()["spec"]["template"].take();
     pod["metadata"]["name"] = json!("web-1");
     create(Resource::PODS, pod).unwrap();
-    // A watch and a deletion that waits have no answer yet.
+    // A watch and a blocked deletion do not respond yet.
     if let Some(answer) = server.service().call(request).now_or_never() {
         let (head, body) = answer.unwrap().into_parts();
         let is_json = head.headers.get(header::CONTENT_TYPE).is_some_and(|value| value == "application/json");
         let body = body.collect().now_or_never().map(|body| body.unwrap().to_bytes()).unwrap_or_default();
-        // Where upstream answers 500, the message is another.
+        // Upstream's own 500 responses have another message.
         let text = String::from_utf8_lossy(&body);
         assert!(head.status != 500 || !text.contains("Internal error occurred"), "{text}");
         if is_json && !body.is_empty() {
@@ -129,7 +129,7 @@ pub fn http(data: &[u8]) {
     }
 }
 
-/// Selectors, faults, audit policies and token files are read or refused.
+/// Selectors, faults, audit policies and token files are parsed or rejected.
 pub fn rules(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     if let Ok(selector) = LabelSelector::parse(text) {
@@ -159,11 +159,11 @@ fn applies_mutated_patches() {
 }
 
 #[test]
-fn answers_mutated_requests() {
+fn serves_mutated_requests() {
     mutate::check("http", 150, http);
 }
 
 #[test]
-fn reads_mutated_rules() {
+fn parses_mutated_rules() {
     mutate::check("rules", 500, rules);
 }

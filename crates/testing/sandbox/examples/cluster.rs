@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 async fn main() -> Result<(), Box<dyn Error>> {
     let clock: Arc<dyn Clock> = Arc::new(RealClock::new());
     let random: Arc<dyn Random> = Arc::new(SeededRandom::from_entropy());
-    let server = ApiServer::new(kcm_apiserver::Config::default());
+    let server = ApiServer::new(kcm_apiserver::ApiServerConfig::default());
 
     let sandbox = Sandbox::new(SandboxConfig {
         server: Arc::clone(&server),

@@ -4,8 +4,8 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use kcm_api::{ObjectKey, Time};
 use kcm_apiserver::{
-    ApiServer, ApiStatus, DeleteOptions, ListOptions, Object, PatchType, Propagation, Resource, Subresource,
-    WatchEvent, WatchStart, Watcher, WriteOptions,
+    ApiServer, ApiStatus, DeleteOptions, DeletionPropagation, ListOptions, Object, PatchType, Resource,
+    Subresource, WatchEvent, WatchStart, Watcher, WriteOptions,
 };
 use kcm_clock::Clock;
 use serde_json::{Value, json};
@@ -136,7 +136,7 @@ impl Api {
     }
 
     /// Deletes the object, with its UID as precondition.
-    pub(crate) fn delete(&self, object: &Object, propagation: Propagation) -> Result<(), ApiStatus> {
+    pub(crate) fn delete(&self, object: &Object, propagation: DeletionPropagation) -> Result<(), ApiStatus> {
         let options =
             DeleteOptions { propagation: Some(propagation), ..DeleteOptions::with_uid(object.uid()) };
         self.delete_with(object, &options)

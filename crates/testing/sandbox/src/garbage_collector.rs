@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use kcm_apiserver::{ApiStatus, Object, OwnerReference, Propagation};
+use kcm_apiserver::{ApiStatus, DeletionPropagation, Object, OwnerReference};
 use serde_json::{Value, json};
 use tracing::{debug, warn};
 
@@ -136,13 +136,13 @@ impl GarbageCollector {
             if dependents.iter().any(|dependent| is_deleting_with(dependent, FOREGROUND)) {
                 unblock_owners(api, object)?;
             }
-            Propagation::Foreground
+            DeletionPropagation::Foreground
         } else if object.has_finalizer(ORPHAN) {
-            Propagation::Orphan
+            DeletionPropagation::Orphan
         } else if object.has_finalizer(FOREGROUND) {
-            Propagation::Foreground
+            DeletionPropagation::Foreground
         } else {
-            Propagation::Background
+            DeletionPropagation::Background
         };
         debug!(?object, ?propagation, "Deleting object without owners");
         api.delete(object, propagation)

@@ -7,7 +7,7 @@ use std::{
 };
 
 use kcm_api::ObjectKey;
-use kcm_apiserver::{Object, Propagation, Resource};
+use kcm_apiserver::{DeletionPropagation, Object, Resource};
 use kcm_clock::Clock;
 use serde_json::json;
 use tracing::{debug, warn};
@@ -96,7 +96,7 @@ async fn delete_content(api: &Api, name: &str, budget: &mut YieldBudget) {
     for object in left {
         budget.spend(1).await;
         if !object.is_deleting()
-            && let Err(error) = api.delete(&object, Propagation::Background)
+            && let Err(error) = api.delete(&object, DeletionPropagation::Background)
         {
             debug!(?object, %error, "Failed to delete object of a terminating namespace");
         }
@@ -118,7 +118,7 @@ fn create_default_service_account(api: &Api, namespace: &str) {
 
 #[cfg(test)]
 mod tests {
-    use kcm_apiserver::{ApiServer, Config, DeleteOptions, WriteOptions};
+    use kcm_apiserver::{ApiServer, ApiServerConfig, DeleteOptions, WriteOptions};
     use kcm_clock::SimulatedClock;
 
     use super::*;
@@ -126,7 +126,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn terminating_namespace_is_emptied_after_a_second() {
         let clock: Arc<dyn Clock> = Arc::new(SimulatedClock::new("2026-01-01T00:00:00Z".parse().unwrap()));
-        let server = ApiServer::new(Config { clock: Arc::clone(&clock), ..Config::default() });
+        let server =
+            ApiServer::new(ApiServerConfig { clock: Arc::clone(&clock), ..ApiServerConfig::default() });
         let api = Arc::new(Api::new(Arc::clone(&server), Arc::clone(&clock)));
         tokio::spawn(Namespaces::new(Arc::clone(&clock)).run(api));
 

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
-use kcm_apiserver::{ApiServer, ApiStatus, Config, HistoryLimits};
+use kcm_apiserver::{ApiServer, ApiServerConfig, ApiStatus, HistoryLimits};
 use kcm_clock::{Clock, Random, SeededRandom, SimulatedClock};
 use kcm_controller_manager::{KUBERNETES_VERSION, UnknownControllers};
 use kcm_sandbox::{KubeletConfig, Sandbox, SandboxConfig};
@@ -153,13 +153,13 @@ async fn simulate(scenario: Arc<Scenario>) -> Result<Outcome, SimulationError> {
     let clock: Arc<dyn Clock> = Arc::new(SimulatedClock::new(start));
     let judge = Judge::new(Arc::clone(&clock), &scenario);
     let audited = Arc::clone(&judge);
-    let server = ApiServer::new(Config {
+    let server = ApiServer::new(ApiServerConfig {
         clock: Arc::clone(&clock),
         random: random(&scenario, 1),
         advertise_version: KUBERNETES_VERSION.to_owned(),
         audit: Some(Arc::new(move |event| audited.audit(event))),
         history: HistoryLimits { events: scenario.history, ..HistoryLimits::default() },
-        ..Config::default()
+        ..ApiServerConfig::default()
     });
     judge.watch(&server);
     let nodes = &scenario.nodes;

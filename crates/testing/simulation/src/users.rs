@@ -3,8 +3,8 @@
 use std::{sync::Arc, time::Duration};
 
 use kcm_apiserver::{
-    ApiServer, ApiStatus, DeleteOptions, ListOptions, Object, PatchType, Propagation, Resource, Subresource,
-    WriteOptions,
+    ApiServer, ApiStatus, DeleteOptions, DeletionPropagation, ListOptions, Object, PatchType, Resource,
+    Subresource, WriteOptions,
 };
 use kcm_clock::Clock;
 use serde_json::{Value, json};
@@ -248,9 +248,9 @@ impl Users {
         policy: Policy,
     ) -> Result<(), ApiStatus> {
         let propagation = match policy {
-            Policy::Background => Propagation::Background,
-            Policy::Foreground => Propagation::Foreground,
-            Policy::Orphan => Propagation::Orphan,
+            Policy::Background => DeletionPropagation::Background,
+            Policy::Foreground => DeletionPropagation::Foreground,
+            Policy::Orphan => DeletionPropagation::Orphan,
         };
         let options = DeleteOptions { propagation: Some(propagation), ..DeleteOptions::default() };
         self.server.delete(resource, namespace, name, &options).map(drop)

@@ -7,7 +7,7 @@ use std::{
 
 use async_trait::async_trait;
 use jiff::Timestamp;
-use kcm_apiserver::{ApiServer, AuditEvent, Config, Faults};
+use kcm_apiserver::{ApiServer, ApiServerConfig, AuditEvent, Faults};
 use kcm_client::{ClientFactory, ClientOptions, RateLimit, UserAgent};
 use kcm_clock::{Clock, Random, SeededRandom, SimulatedClock};
 use kcm_controller_manager::{Controllers, Dependencies, KUBERNETES_VERSION, ManagerConfig, Selection};
@@ -160,13 +160,13 @@ impl InProcess {
             guard: Arc::clone(&guard),
         });
         let told = Arc::clone(&watcher);
-        let server = ApiServer::new(Config {
+        let server = ApiServer::new(ApiServerConfig {
             clock: Arc::clone(&clock),
             random: Arc::clone(&random),
             advertise_version: KUBERNETES_VERSION.to_owned(),
             audit: Some(Arc::new(move |event| told.tell(event))),
             faults,
-            ..Config::default()
+            ..ApiServerConfig::default()
         });
         // It has not been set before.
         let _ = watcher.server.set(Arc::downgrade(&server));

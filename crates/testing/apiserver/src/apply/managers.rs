@@ -1,4 +1,4 @@
-//! `metadata.managedFields`, decoded.
+//! Decoded `metadata.managedFields`.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -7,24 +7,24 @@ use serde_json::{Value, json};
 use super::{Conflicts, set::Set};
 use crate::json::{at, str_at};
 
-/// How many managers that do not apply are remembered one by one.
+/// Maximum number of separate entries for Update operations.
 const MAX_UPDATERS: usize = 10;
-/// Stands for the older ones.
+/// Manager of the merged older entries.
 const ANCIENT: &str = "ancient-changes";
 
-/// Who owns fields.
+/// Identity of a field manager.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Manager {
     pub(super) name: String,
-    /// By applying, rather than by any other write.
+    /// `true` for operation Apply, `false` for operation Update.
     pub(super) applied: bool,
     pub(super) api_version: String,
-    /// Or empty.
+    /// Subresource, or empty.
     pub(super) subresource: String,
 }
 
 impl Manager {
-    /// Whether both are one manager. One that applies stays itself when it changes the version it applies.
+    /// `true` if both are the same manager. An applier remains the same when it applies another API version.
     fn is(&self, other: &Self) -> bool {
         self.name == other.name
             && self.applied == other.applied
@@ -33,7 +33,7 @@ impl Manager {
     }
 }
 
-/// As messages about conflicts have it.
+/// Formats the manager as in conflict messages.
 impl fmt::Display for Manager {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?}", self.name)?;
@@ -47,17 +47,17 @@ impl fmt::Display for Manager {
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Entry {
     manager: Manager,
-    /// Of the last change, or empty.
+    /// Time of the last change, or empty.
     time: String,
     fields: Set,
 }
 
-/// All managers of an object, with what each owns.
+/// Managers of an object with the fields that each owns.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Managers(Vec<Entry>);
 
 impl Managers {
-    /// Reads `metadata.managedFields`; `None` if something in it cannot be read.
+    /// Decodes `metadata.managedFields`. Returns `None` if an entry is invalid.
     pub(super) fn decode(list: &Value) -> Option<Self> {
         let entries = list.as_array()?.iter().map(|entry| {
             let applied = match str_at(entry, &["operation"]) {
@@ -83,7 +83,7 @@ impl Managers {
         Some(managers)
     }
 
-    /// The JSON, in upstream's order; `None` if nobody owns anything.
+    /// Encodes the managers in upstream's order. Returns `None` if there are none.
     pub(super) fn encode(&self) -> Option<Value> {
         let mut entries: Vec<&Entry> = self.0.iter().filter(|entry| !entry.fields.is_empty()).collect();
         let order = |entry: &Entry| (!entry.manager.applied, entry.time.clone(), entry.manager.clone());
@@ -113,7 +113,7 @@ impl Managers {
         self.0.is_empty()
     }
 
-    /// What is left to compare when times do not matter.
+    /// Entries without times, for comparison.
     pub(super) fn without_times(mut self) -> Self {
         self.0.iter_mut().for_each(|entry| entry.time.clear());
         self.0.sort_by(|a, b| a.manager.cmp(&b.manager));
@@ -124,17 +124,17 @@ impl Managers {
         self.0.iter_mut().find(|entry| entry.manager.is(manager))
     }
 
-    /// What a manager owns.
+    /// Fields of a manager.
     pub(super) fn fields(&self, manager: &Manager) -> Option<&Set> {
         self.0.iter().find(|entry| entry.manager.is(manager)).map(|entry| &entry.fields)
     }
 
-    /// What anybody owns.
+    /// Fields of all managers.
     pub(super) fn all_fields(&self) -> Set {
         self.0.iter().fold(Set::default(), |all, entry| all.union(&entry.fields))
     }
 
-    /// Gives fields to a manager, besides what it has.
+    /// Adds fields to a manager.
     pub(super) fn add(&mut self, manager: Manager, fields: &Set, time: &str) {
         match self.find(&manager) {
             Some(entry) => {
@@ -145,21 +145,21 @@ impl Managers {
         }
     }
 
-    /// Gives fields to a manager, instead of what it has. The time of its last change stays.
+    /// Replaces the fields of a manager. The time of its last change stays the same.
     pub(super) fn replace(&mut self, manager: Manager, fields: Set) {
         let time = self.find(&manager).map(|entry| std::mem::take(&mut entry.time)).unwrap_or_default();
         self.0.retain(|entry| !entry.manager.is(&manager));
         self.0.push(Entry { manager, time, fields });
     }
 
-    /// Notes that a manager has changed something now.
+    /// Sets the time of a manager's last change.
     pub(super) fn set_time(&mut self, manager: &Manager, time: &str) {
         if let Some(entry) = self.find(manager) {
             time.clone_into(&mut entry.time);
         }
     }
 
-    /// Who, besides `applier`, owns some of `fields`; by name.
+    /// Managers other than `applier` that own any of `fields`, sorted by name.
     pub(super) fn owners(&self, applier: &Manager, fields: &Set) -> Conflicts {
         let others = self.0.iter().filter(|entry| !entry.manager.is(applier));
         let mut owners: Conflicts = others
@@ -170,7 +170,7 @@ impl Managers {
         owners
     }
 
-    /// Takes fields from all but `keeper`, and forgets those who have none left.
+    /// Removes fields from all managers but `keeper`. Managers without fields are removed.
     pub(super) fn take_from_others(&mut self, keeper: Option<&Manager>, fields: &Set) {
         for entry in &mut self.0 {
             if keeper.is_none_or(|keeper| !entry.manager.is(keeper)) {
@@ -180,7 +180,7 @@ impl Managers {
         self.0.retain(|entry| !entry.fields.is_empty());
     }
 
-    /// Puts the oldest of too many managers together, one entry per version.
+    /// Merges the oldest Update entries of each API version if there are too many.
     ///
     /// Upstream counterpart: `capManagersManager`.
     pub(super) fn cap(&mut self) {

@@ -1,13 +1,12 @@
-//! Server-side apply: who owns which field, and what follows from it.
+//! Server-side apply: ownership of fields and its conflicts.
 //!
-//! Nothing here stores or serves anything. [`apply`] merges what a manager wants into an object; [`track`]
-//! notes what any other write changed. Both read and write `metadata.managedFields` by way of [`Managers`].
+//! [`apply`] merges an applied configuration into an object. [`track`] records the changes of other writes. Both read
+//! and write `metadata.managedFields` through [`Managers`]. Storage and HTTP are elsewhere.
 //!
-//! An object has managed fields from its first server-side apply on; what was there before belongs to
-//! `before-first-apply` then. Upstream has the same rule with the other default: its
-//! `ProbabilisticSkipNonAppliedManager` tracks objects from their creation with a probability of one, here it is
-//! zero. DEVIATION: objects that nobody ever applied carry no managedFields, which keeps the controllers' writes
-//! and everybody's watches as small as they are.
+//! Managed fields exist from the first server-side apply on. The fields before it belong to `before-first-apply`.
+//! Upstream does the same with a different default: its `ProbabilisticSkipNonAppliedManager` tracks objects from their
+//! creation with probability 1, here 0. DEVIATION: objects that were never applied have no managedFields, which keeps
+//! writes and watch events small.
 //!
 //! Upstream counterpart: `apimachinery/pkg/util/managedfields` with `structured-merge-diff/merge`.
 
@@ -26,7 +25,7 @@ use shape::Shape;
 use walk::{Comparison, compare, defect, field_set, merge, remove_items};
 
 use crate::{
-    ApiStatus, Cause, Details, Reason, Resource,
+    ApiStatus, Resource, StatusCause, StatusDetails, StatusReason,
     json::{at, remove, set as put, str_at},
     schema::SCHEMA,
     strict,
@@ -34,10 +33,10 @@ use crate::{
 
 const LAST_APPLIED: [&str; 3] =
     ["metadata", "annotations", "kubectl.kubernetes.io/last-applied-configuration"];
-/// Owns what an object had when it was first applied.
+/// Manager of the fields that existed before the first apply.
 const BEFORE_FIRST_APPLY: &str = "before-first-apply";
 
-/// Fields that nobody owns: they are the object's identity or the server's business.
+/// Fields without managers: the object's identity and server-controlled metadata.
 const OWNERLESS: [&[&str]; 11] = [
     &["f:apiVersion"],
     &["f:kind"],
@@ -60,14 +59,14 @@ fn without_ownerless(mut set: Set) -> Set {
     set
 }
 
-/// Who writes, and to what.
+/// Manager, operation and resource of a write.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Writer<'a> {
     pub(crate) resource: Resource,
     pub(crate) manager: &'a str,
-    /// Or empty.
+    /// Subresource, or empty.
     pub(crate) subresource: &'a str,
-    /// Now, as objects have it.
+    /// Current time in the format of objects.
     pub(crate) time: &'a str,
 }
 
@@ -86,17 +85,17 @@ impl Writer<'_> {
     }
 }
 
-/// Takes `metadata.managedFields` out of an object.
+/// Removes and returns `metadata.managedFields`.
 pub(crate) fn take(object: &mut Value) -> Option<Value> {
     remove(object, &["metadata", "managedFields"])
 }
 
-/// The managed fields after a write that was no apply and made `new`, which has none, of `old`; `None` for an
-/// object that has none. `sent` is what the writer says they are to be.
+/// Returns the managed fields after an Update from `old` to `new`, which has none. Returns `None` if the object has
+/// none. `sent` is the list in the request.
 pub(crate) fn track(old: &Value, new: &Value, sent: Option<&Value>, writer: Writer<'_>) -> Option<Value> {
     let kept = at(old, &["metadata", "managedFields"]);
-    // Subresources cannot edit them. Neither an empty list nor an unreadable one clears them: it is what
-    // clients send that know nothing of them. A list of one empty entry does.
+    // Subresources cannot change the list. An empty or invalid list does not clear it, because older clients send
+    // such lists. A list of one empty entry clears it.
     let sent = sent.filter(|_| writer.subresource.is_empty());
     if sent.is_some_and(|sent| *sent == json!([{}])) {
         return None;
@@ -112,14 +111,14 @@ pub(crate) fn track(old: &Value, new: &Value, sent: Option<&Value>, writer: Writ
     managers.encode()
 }
 
-/// Whether two lists of managed fields differ in nothing but times.
+/// `true` if two lists of managed fields differ only in times.
 pub(crate) fn same_but_times(left: &Value, right: &Value) -> bool {
     Managers::decode(left).is_some_and(|left| {
         Managers::decode(right).is_some_and(|right| left.without_times() == right.without_times())
     })
 }
 
-/// Notes that a writer made this change: it owns what it set, and nobody owns what is gone.
+/// Records the changes of a writer: it owns the fields that it set; removed fields have no owner.
 fn update(managers: &mut Managers, change: &Comparison, writer: &Writer<'_>) {
     let written = change.added.union(&change.modified);
     managers.take_from_others(None, &written.union(&change.removed));
@@ -129,12 +128,11 @@ fn update(managers: &mut Managers, change: &Comparison, writer: &Writer<'_>) {
     }
 }
 
-/// Refuses a configuration with fields that the kind does not have, or items that cannot be told from each
-/// other.
+/// Validates a configuration: all fields must be known and list items must have distinct keys.
 ///
 /// # Errors
 ///
-/// 500, as upstream has it.
+/// 500, as upstream.
 pub(crate) fn check(resource: Resource, config: &Value) -> Result<(), ApiStatus> {
     let (api_version, kind) = (resource.api_version(), resource.kind());
     let shape = SCHEMA.kind(api_version, kind).map(Shape::Struct);
@@ -142,19 +140,19 @@ pub(crate) fn check(resource: Resource, config: &Value) -> Result<(), ApiStatus>
     let (namespace, name) =
         (str_at(config, &["metadata", "namespace"]), str_at(config, &["metadata", "name"]));
     Err(ApiStatus::new(
-        Reason::InternalError,
+        StatusReason::InternalError,
         format!(
             "failed to create typed patch object ({namespace}/{name}; {api_version}, Kind={kind}): {defect}"
         ),
     ))
 }
 
-/// `live` with `config` applied, and its managed fields in their place. The result still has to be decoded and
-/// defaulted. `live` without a uid stands for an object that is not there yet.
+/// Applies `config` to `live`. The result has managed fields and must be decoded and defaulted by the caller. A `live`
+/// object without UID does not exist yet.
 ///
 /// # Errors
 ///
-/// 409 when others own what `config` would change, unless `force` takes it from them.
+/// 409 if other managers own fields that `config` would change, unless `force` is set.
 pub(crate) fn apply(
     live: &Value,
     config: &Value,
@@ -183,7 +181,7 @@ pub(crate) fn apply(
         }
         Err(conflicts) => return Err(refuse(&conflicts)),
     };
-    // An object that kubectl may also apply on the client's side keeps its note up to date.
+    // Keeps kubectl's last-applied annotation current, if the object has one.
     if writer.manager == "kubectl" && at(&merged, &LAST_APPLIED).is_some() {
         let mut note = config.clone();
         remove(&mut note, &LAST_APPLIED);
@@ -195,7 +193,7 @@ pub(crate) fn apply(
     Ok(merged)
 }
 
-/// An object of the kind with nothing in it but what its type always has.
+/// Returns an object of the kind with only the fields that are always present.
 pub(crate) fn empty(resource: Resource) -> Value {
     let nothing = json!({"apiVersion": resource.api_version(), "kind": resource.kind()});
     strict::decode_value(resource.api_version(), resource.kind(), nothing.clone())
@@ -218,7 +216,7 @@ fn merge_config(
     let mut merged = merge(shape, live, config);
     managers.replace(applier.clone(), wanted);
     if let Some(before) = before {
-        // What the manager had and nobody has any more goes.
+        // Fields that the manager no longer applies are removed unless other managers own them.
         let owned = managers.all_fields();
         let dropped =
             field_set(shape, &merged).intersection(&before).difference(&owned).without_parents_in(&owned);
@@ -234,14 +232,14 @@ fn merge_config(
     }
     managers.take_from_others(Some(&applier), &written);
     managers.take_from_others(Some(&applier), &change.removed);
-    // To become another owner of what is there already is no change, and has no time.
+    // Becoming a co-owner without changing the object does not update the time.
     if !written.is_empty() || !change.removed.is_empty() {
         managers.set_time(&applier, writer.time);
     }
     Ok((merged, managers))
 }
 
-/// Whether kubectl conflicts only with what it applied itself, on the client's side.
+/// `true` if all conflicts of kubectl are with its own client-side apply.
 ///
 /// Upstream counterpart: `lastAppliedManager`.
 fn is_migration(shape: Shape, live: &Value, conflicts: &Conflicts, writer: &Writer<'_>) -> bool {
@@ -258,7 +256,7 @@ fn refuse(conflicts: &Conflicts) -> ApiStatus {
         several.push(format!("conflicts with {manager}:"));
         for path in fields.paths() {
             several.push(format!("- {path}"));
-            causes.push(Cause {
+            causes.push(StatusCause {
                 reason: "FieldManagerConflict".to_owned(),
                 message: format!("conflict with {manager}"),
                 field: path,
@@ -269,6 +267,6 @@ fn refuse(conflicts: &Conflicts) -> ApiStatus {
         [only] => format!("Apply failed with 1 conflict: {}: {}", only.message, only.field),
         causes => format!("Apply failed with {} conflicts: {}", causes.len(), several.join("\n")),
     };
-    let details = Details { causes, ..Details::default() };
-    ApiStatus { details: Some(Box::new(details)), ..ApiStatus::new(Reason::Conflict, message) }
+    let details = StatusDetails { causes, ..StatusDetails::default() };
+    ApiStatus { details: Some(Box::new(details)), ..ApiStatus::new(StatusReason::Conflict, message) }
 }

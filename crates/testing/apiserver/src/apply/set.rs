@@ -1,4 +1,4 @@
-//! Sets of fields, as `fieldsV1` writes them.
+//! Sets of fields in the `fieldsV1` format.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -7,18 +7,17 @@ use std::{
 
 use serde_json::{Map, Value};
 
-/// A set of paths into objects.
+/// Set of field paths.
 ///
-/// A step of a path is kept as `fieldsV1` spells it: `f:name` for a member, `k:{"name":"web"}` for the item of
-/// a list with those keys, `v:"text"` for the item of a set. Only the canonical spelling gets in, so that equal
-/// steps are equal texts.
+/// Path elements have the `fieldsV1` format: `f:name` for a field, `k:{"name":"web"}` for a list item with these keys,
+/// `v:"text"` for a set item. They are canonical, so equal elements are equal strings.
 ///
 /// Upstream counterpart: `structured-merge-diff/fieldpath.Set`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Set {
-    /// Steps at which a path ends.
+    /// Elements at which a path ends.
     pub(super) members: BTreeSet<String>,
-    /// Steps that lead further; none of the sets is empty.
+    /// Subsets below an element. None is empty.
     pub(super) children: BTreeMap<String, Self>,
 }
 
@@ -27,7 +26,7 @@ impl Set {
         self.members.is_empty() && self.children.is_empty()
     }
 
-    /// Adds what is below `step`, if there is anything.
+    /// Adds the set below `step` unless it is empty.
     pub(super) fn add_child(&mut self, step: String, child: Self) {
         if !child.is_empty() {
             self.children.insert(step, child);
@@ -66,8 +65,7 @@ impl Set {
         rest
     }
 
-    /// Takes out the members that `other` has something below, if they are members of objects: who owns a part
-    /// of an object holds the object.
+    /// Removes fields below which `other` has fields: the owner of a nested field also owns the enclosing object.
     pub(super) fn without_parents_in(&self, other: &Self) -> Self {
         let held = |step: &String| step.starts_with("f:") && other.children.contains_key(step);
         let mut rest = Self {
@@ -82,7 +80,7 @@ impl Set {
         rest
     }
 
-    /// Takes out a field and all below it.
+    /// Removes a path and all paths below it.
     pub(super) fn remove(&mut self, path: &[&str]) {
         match path {
             [] => {}
@@ -101,7 +99,7 @@ impl Set {
         }
     }
 
-    /// The JSON of `fieldsV1`.
+    /// Encodes the set as `fieldsV1`.
     pub(super) fn to_value(&self) -> Value {
         let mut map = Map::new();
         for step in &self.members {
@@ -117,7 +115,7 @@ impl Set {
         Value::Object(map)
     }
 
-    /// Reads the JSON of `fieldsV1`; `None` if it is none.
+    /// Decodes `fieldsV1`. Returns `None` if it is invalid.
     pub(super) fn from_value(value: &Value) -> Option<Self> {
         let mut set = Self::default();
         for (step, below) in value.as_object()? {
@@ -134,7 +132,7 @@ impl Set {
         Some(set)
     }
 
-    /// Every path, as messages spell them: `.spec.containers[name="web"].image`.
+    /// All paths as in messages: `.spec.containers[name="web"].image`.
     pub(super) fn paths(&self) -> Vec<String> {
         let mut paths = Vec::new();
         self.collect("", &mut paths);
@@ -155,7 +153,7 @@ impl Set {
     }
 }
 
-/// The one spelling of a step; `None` if it is no step.
+/// Returns the canonical form of an element. `None` if it is invalid.
 fn canonical(step: &str) -> Option<String> {
     let (form, rest) = step.split_once(':')?;
     match form {
@@ -167,29 +165,29 @@ fn canonical(step: &str) -> Option<String> {
     }
 }
 
-/// The step to the member `name`.
+/// Returns the element of the field `name`.
 pub(super) fn field_step(name: &str) -> String {
     format!("f:{name}")
 }
 
-/// The step to the item `value` of a set.
+/// Returns the element of the set item `value`.
 pub(super) fn value_step(value: &Value) -> String {
     format!("v:{value}")
 }
 
-/// The step to the item with these keys.
+/// Returns the element of the list item with these keys.
 pub(super) fn key_step(keys: &BTreeMap<String, Value>) -> String {
     let mut text = String::from("k:{");
     for (index, (key, value)) in keys.iter().enumerate() {
         let comma = if index == 0 { "" } else { "," };
-        // Writing into a string cannot fail.
+        // Writing to a string does not fail.
         let _ = write!(text, "{comma}{}:{value}", Value::from(key.as_str()));
     }
     text.push('}');
     text
 }
 
-/// A step as messages spell it.
+/// Formats an element as in messages.
 pub(super) fn spoken(step: &str) -> String {
     let (form, rest) = step.split_once(':').unwrap_or(("f", step));
     match form {

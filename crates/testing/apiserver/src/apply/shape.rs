@@ -1,8 +1,7 @@
-//! How fields of the API's types are divided among owners.
+//! Topology of fields: the granularity of ownership.
 //!
-//! What strategic merges do with a list is another matter (see [`crate::patch`]): their keys are fewer, and
-//! some of the lists they merge are atomic here. Upstream has this in the `listType`, `listMapKey`, `mapType`
-//! and `structType` tags of its types, which k8s-openapi does not carry.
+//! The table differs from that of strategic merges (see [`crate::patch`]), whose list keys are fewer. Upstream has it in
+//! the tags `listType`, `listMapKey`, `mapType` and `structType` of its types, which k8s-openapi lacks.
 
 use std::collections::BTreeMap;
 
@@ -11,31 +10,31 @@ use serde_json::Value;
 use super::set::{field_step, key_step, value_step};
 use crate::schema::{SCHEMA, Struct, StructId, Type};
 
-/// How a value is divided.
+/// Topology of a value.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Shape {
-    /// Not at all: one owner has the whole.
+    /// Atomic: the value has one owner.
     Atomic,
-    /// Into the fields of a type.
+    /// Struct: each field has its owners.
     Struct(StructId),
-    /// Into members of any name.
+    /// Map: each entry has its owners.
     Map(&'static Type),
-    /// Into items that these members identify.
+    /// List of objects identified by these keys (`listType=map`).
     Items(&'static Type, &'static [&'static str]),
-    /// Into items that are what they say.
+    /// Set of scalars (`listType=set`).
     Values,
 }
 
-/// A part of a value.
+/// Part of a value.
 pub(super) struct Part<'a> {
     pub(super) step: String,
     pub(super) shape: Shape,
     pub(super) value: &'a Value,
-    /// Whether it is a field of a type, which is there with its type, rather than one that somebody put there.
+    /// `true` for a field of a struct, `false` for a map entry or list item.
     pub(super) is_field: bool,
 }
 
-/// Lists with identity: type, field, keys; no keys for sets. Sorted.
+/// Associative lists: type, field, keys. Sets have no keys. Sorted.
 const LISTS: &[(&str, &str, &[&str])] = &[
     ("Container", "env", &["name"]),
     ("Container", "ports", &["containerPort", "protocol"]),
@@ -79,11 +78,11 @@ const LISTS: &[(&str, &str, &[&str])] = &[
     ("StatefulSetStatus", "conditions", &["type"]),
 ];
 
-/// Maps that are one whole.
+/// Atomic maps.
 const ATOMIC_MAPS: &[(&str, &str)] =
     &[("PodSpec", "nodeSelector"), ("ReplicationControllerSpec", "selector"), ("ServiceSpec", "selector")];
 
-/// Types that are one whole.
+/// Atomic structs.
 const ATOMIC_STRUCTS: &[&str] = &[
     "ConfigMapKeySelector",
     "CrossVersionObjectReference",
@@ -105,12 +104,12 @@ const ATOMIC_STRUCTS: &[&str] = &[
     "TypedLocalObjectReference",
 ];
 
-/// What a key is when it is not given. Both lists that have it are keyed by port and protocol.
+/// Default of the key `protocol`. Both lists with this key are keyed by port and protocol.
 fn default_key(key: &str) -> Value {
     if key == "protocol" { Value::from("TCP") } else { Value::Null }
 }
 
-/// How a field of a type is divided, or with `None` an item or a member of one.
+/// Topology of a field of a type, or with `None` of an item or entry.
 fn shape_of(ty: &'static Type, place: Option<(&Struct, &str)>) -> Shape {
     match ty {
         Type::Struct(id) if ATOMIC_STRUCTS.contains(&SCHEMA.get(*id).name.as_str()) => Shape::Atomic,
@@ -133,7 +132,7 @@ fn shape_of(ty: &'static Type, place: Option<(&Struct, &str)>) -> Shape {
 }
 
 impl Shape {
-    /// How the member `name` is divided, and whether it is a field.
+    /// Topology of the member `name`, and `true` if it is a struct field.
     pub(super) fn member(self, name: &str) -> (Self, bool) {
         match self {
             Self::Struct(id) => {
@@ -149,7 +148,7 @@ impl Shape {
         }
     }
 
-    /// How an item is divided.
+    /// Topology of an item.
     pub(super) fn item(self) -> Self {
         match self {
             Self::Items(element, _) => shape_of(element, None),
@@ -157,7 +156,7 @@ impl Shape {
         }
     }
 
-    /// The step to an item.
+    /// Path element of an item.
     pub(super) fn item_step(self, item: &Value) -> String {
         match self {
             Self::Items(_, keys) => {
@@ -174,7 +173,7 @@ impl Shape {
         }
     }
 
-    /// The parts of a value; `None` for what has no parts.
+    /// Parts of a value. `None` if it is atomic.
     pub(super) fn parts(self, value: &Value) -> Option<Vec<Part<'_>>> {
         match (self, value) {
             (Self::Struct(_) | Self::Map(_), Value::Object(map)) => Some(
@@ -205,7 +204,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tables_are_sorted_and_speak_of_fields_that_exist() {
+    fn tables_are_sorted_and_refer_to_existing_fields() {
         assert!(LISTS.is_sorted_by_key(|(ty, field, _)| (ty, field)));
         for (name, field, keys) in LISTS {
             let found = SCHEMA.structs_named(name).find_map(|ty| ty.field(field));

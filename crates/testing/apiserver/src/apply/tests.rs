@@ -20,7 +20,7 @@ fn config(replicas: Option<i64>, image: &str) -> Value {
     config
 }
 
-/// As if the registry had stored it.
+/// Sets the metadata that the registry sets on stored objects.
 fn stored(mut object: Value) -> Value {
     put(&mut object, &["metadata", "uid"], "u");
     object
@@ -33,7 +33,7 @@ fn created(manager: &str, replicas: i64) -> Value {
     )
 }
 
-/// What a write of `change` by `manager` leaves.
+/// Returns the object after `manager` writes `change`.
 fn updated(old: &Value, manager: &str, change: impl Fn(&mut Value)) -> Value {
     let mut new = old.clone();
     take(&mut new);
@@ -48,7 +48,7 @@ fn managed(object: &Value) -> &Vec<Value> {
 }
 
 #[test]
-fn apply_of_a_new_object_owns_what_the_config_says() {
+fn new_object_is_owned_by_applier() {
     let object = created("kubectl", 3);
     let entry = &managed(&object)[0];
     assert_eq!(managed(&object).len(), 1);
@@ -65,7 +65,7 @@ fn apply_of_a_new_object_owns_what_the_config_says() {
 }
 
 #[test]
-fn apply_over_anothers_update_conflicts_and_force_takes_it() {
+fn apply_conflicts_with_other_manager_unless_forced() {
     let live = updated(&created("kubectl", 3), "scaler", |new| put(new, &["spec", "replicas"], 5));
     let refused = apply(&live, &config(Some(3), "nginx:1"), writer("kubectl"), false).unwrap_err();
     assert_eq!(
@@ -83,7 +83,7 @@ fn apply_over_anothers_update_conflicts_and_force_takes_it() {
 }
 
 #[test]
-fn several_conflicts_are_listed_by_manager() {
+fn conflicts_are_listed_by_manager() {
     let live = updated(&created("a", 3), "b", |new| {
         put(new, &["spec", "replicas"], 5);
         new["spec"]["template"]["spec"]["containers"][0]["image"] = json!("nginx:2");
@@ -97,7 +97,7 @@ fn several_conflicts_are_listed_by_manager() {
 }
 
 #[test]
-fn field_dropped_from_the_config_goes_unless_another_owns_it() {
+fn unapplied_field_is_removed_unless_owned_by_others() {
     let live = created("a", 3);
     let alone = apply(&live, &config(None, "nginx:1"), writer("a"), false).unwrap();
     assert!(alone["spec"].get("replicas").is_none());
@@ -107,9 +107,9 @@ fn field_dropped_from_the_config_goes_unless_another_owns_it() {
     assert_eq!(kept["spec"]["replicas"], 3);
 }
 
-/// As measured (v1.36): only an apply that changes the object is noted with its time.
+/// As recorded from v1.36: an apply that changes only owners does not update the time.
 #[test]
-fn apply_that_changes_nothing_but_owners_leaves_the_time_as_it_was() {
+fn time_stays_if_only_owners_change() {
     let at = |manager, time| Writer { time, ..writer(manager) };
     let applied = |live: &Value, replicas, writer| {
         stored(apply(live, &config(replicas, "nginx:1"), writer, false).unwrap())
@@ -132,7 +132,7 @@ fn apply_that_changes_nothing_but_owners_leaves_the_time_as_it_was() {
 }
 
 #[test]
-fn item_dropped_from_the_config_goes() {
+fn unapplied_item_is_removed() {
     let mut two = config(None, "nginx:1");
     let containers = two["spec"]["template"]["spec"]["containers"].as_array_mut().unwrap();
     containers.push(json!({"name": "side", "image": "x"}));
@@ -142,7 +142,7 @@ fn item_dropped_from_the_config_goes() {
 }
 
 #[test]
-fn first_apply_of_an_old_object_conflicts_with_before_first_apply() {
+fn first_apply_conflicts_with_before_first_apply() {
     let live = stored(config(Some(3), "nginx:1"));
     let refused = apply(&live, &config(Some(4), "nginx:1"), writer("a"), false).unwrap_err();
     assert!(refused.message.contains("\"before-first-apply\" using apps/v1: .spec.replicas"), "{refused}");
@@ -154,7 +154,7 @@ fn first_apply_of_an_old_object_conflicts_with_before_first_apply() {
 }
 
 #[test]
-fn list_of_one_empty_entry_clears_and_an_empty_list_does_not() {
+fn only_list_of_one_empty_entry_clears_managed_fields() {
     let live = created("a", 3);
     let mut new = live.clone();
     take(&mut new);
@@ -164,13 +164,13 @@ fn list_of_one_empty_entry_clears_and_an_empty_list_does_not() {
 }
 
 #[test]
-fn objects_that_nobody_applied_are_not_tracked() {
+fn never_applied_objects_are_not_tracked() {
     let live = stored(config(Some(3), "nginx:1"));
     assert_eq!(track(&live, &config(Some(4), "nginx:1"), None, writer("x")), None);
 }
 
 #[test]
-fn eleventh_updater_makes_the_oldest_ancient() {
+fn oldest_updater_is_merged_into_ancient_changes() {
     let mut live = created("a", 3);
     for number in 0..11 {
         let (name, label) = (format!("m{number:02}"), format!("l{number}"));
@@ -182,14 +182,14 @@ fn eleventh_updater_makes_the_oldest_ancient() {
 }
 
 #[test]
-fn field_set_is_read_as_it_was_written() {
+fn field_set_round_trips() {
     let set = field_set(writer("").shape().unwrap(), &config(Some(1), "x"));
     assert_eq!(Set::from_value(&set.to_value()), Some(set));
     assert_eq!(Set::from_value(&json!({"x": {}})), None);
     assert_eq!(Set::from_value(&json!({"k:{": {}})), None);
 }
 
-/// Leaves one of several items with the same keys.
+/// Keeps one of several items with the same keys.
 fn deduplicate(shape: Shape, value: &mut Value) {
     match value {
         Value::Object(map) => map.iter_mut().for_each(|(key, value)| deduplicate(shape.member(key).0, value)),
@@ -205,7 +205,7 @@ fn deduplicate(shape: Shape, value: &mut Value) {
 }
 
 #[test]
-fn config_with_two_items_of_one_key_is_refused() {
+fn duplicate_list_keys_are_rejected() {
     let mut twice = config(None, "x");
     let containers = twice["spec"]["template"]["spec"]["containers"].as_array_mut().unwrap();
     containers.push(json!({"name": "c"}));
@@ -226,7 +226,7 @@ proptest! {
         deduplicate(writer("a").shape().unwrap(), &mut config);
         take(&mut config);
         let once = stored(apply(&empty(Resource::DEPLOYMENTS), &config, writer("a"), false).unwrap());
-        // One that sets nothing owns nothing, and leaves no trace of having been applied.
+        // A configuration without fields owns nothing and adds no manager.
         prop_assume!(once.pointer("/metadata/managedFields").is_some());
         let twice = stored(apply(&once, &config, writer("a"), false).unwrap());
         prop_assert_eq!(once, twice);

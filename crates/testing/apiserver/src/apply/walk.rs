@@ -1,4 +1,4 @@
-//! Walks over objects: which fields they have, how two differ, how one is merged into the other.
+//! Traversal of typed objects: field sets, comparison, merge.
 //!
 //! Upstream counterpart: `structured-merge-diff/typed`.
 
@@ -11,7 +11,7 @@ use super::{
     shape::Shape,
 };
 
-/// The fields that `value` has.
+/// Returns the fields of `value`.
 pub(super) fn field_set(shape: Shape, value: &Value) -> Set {
     let mut set = Set::default();
     for part in shape.parts(value).unwrap_or_default() {
@@ -27,8 +27,8 @@ pub(super) fn field_set(shape: Shape, value: &Value) -> Set {
     set
 }
 
-/// Why `config` cannot be applied: a field that its type does not have, items that cannot be told from each
-/// other. `path` is where it stands.
+/// Returns the reason why `config` cannot be applied: an unknown field or duplicate list keys. `path` is the path of
+/// `config`.
 pub(super) fn defect(shape: Shape, config: &Value, path: &str) -> Option<String> {
     let mut seen = BTreeSet::new();
     for part in shape.parts(config).unwrap_or_default() {
@@ -45,7 +45,7 @@ pub(super) fn defect(shape: Shape, config: &Value, path: &str) -> Option<String>
     None
 }
 
-/// How one object differs from another.
+/// Difference between two objects.
 #[derive(Debug, Default)]
 pub(super) struct Comparison {
     pub(super) added: Set,
@@ -53,7 +53,7 @@ pub(super) struct Comparison {
     pub(super) removed: Set,
 }
 
-/// What was done to `old` to make it `new`.
+/// Compares two objects.
 pub(super) fn compare(shape: Shape, old: &Value, new: &Value) -> Comparison {
     compare_parts(shape, Some(old), Some(new))
 }
@@ -90,7 +90,7 @@ fn compare_parts(shape: Shape, old: Option<&Value>, new: Option<&Value>) -> Comp
     result
 }
 
-/// `live` with everything that `config` says.
+/// Merges `config` into `live`.
 pub(super) fn merge(shape: Shape, live: &Value, config: &Value) -> Value {
     match (shape, live, config) {
         (Shape::Struct(_) | Shape::Map(_), Value::Object(live), Value::Object(config)) => {
@@ -111,7 +111,7 @@ pub(super) fn merge(shape: Shape, live: &Value, config: &Value) -> Value {
     }
 }
 
-/// Items of `config` come in its order; those that only `live` has keep their place before their successor.
+/// Merges lists. Items of `config` come in its order. Items only in `live` keep their place before their successor.
 fn merge_lists(shape: Shape, live: &[Value], config: &[Value]) -> Vec<Value> {
     let step = |item: &Value| shape.item_step(item);
     let wanted: BTreeSet<String> = config.iter().map(step).collect();
@@ -124,7 +124,7 @@ fn merge_lists(shape: Shape, live: &[Value], config: &[Value]) -> Vec<Value> {
     let mut merged = Vec::with_capacity(live.len() + config.len());
     for item in config {
         let own = step(item);
-        // Live ones that nobody wants and that stand before the next wanted one.
+        // Live items that are not in `config` and precede the next item that is.
         while let Some(next) =
             rest.next_if(|next| !wanted.contains(&step(next)) || taken.contains(&step(next)))
         {
@@ -141,7 +141,7 @@ fn merge_lists(shape: Shape, live: &[Value], config: &[Value]) -> Vec<Value> {
     merged
 }
 
-/// Takes the fields in `set` out of `value`, and the containers that become empty by it.
+/// Removes the fields in `set` from `value`, and containers that become empty.
 pub(super) fn remove_items(shape: Shape, value: &mut Value, set: &Set) {
     match value {
         Value::Object(map) => {

@@ -1,11 +1,11 @@
-//! The values that fields get when nobody sets them.
+//! Defaulting of unset fields.
 //!
-//! Upstream counterpart: `SetDefaults_*` in `pkg/apis/*/v1/defaults.go`, and the few conversions that act like
-//! defaults (the twin names of a service account, a Secret's `stringData`).
+//! Upstream counterpart: `SetDefaults_*` in `pkg/apis/*/v1/defaults.go`, and conversions that act like defaults (the
+//! deprecated `serviceAccount`, a Secret's `stringData`).
 //!
-//! Defaulting happens after every decoding and every merge, before anything is compared. Doing it twice is
-//! doing it once; that keeps `kubectl apply` of an unchanged file quiet. Nothing here looks at other objects:
-//! what needs them (a Service's cluster IP, a pod's service account and tolerations) is admission.
+//! Objects are defaulted after every decoding and merge, before they are compared. Defaulting is idempotent, so `kubectl
+//! apply` of an unchanged file changes nothing. Defaults that depend on other objects (a Service's cluster IP, a pod's
+//! service account and tolerations) belong to admission.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::{Map, Value};
@@ -16,12 +16,12 @@ mod service;
 mod tests;
 mod volume;
 
-/// The fields of an object.
+/// Fields of an object.
 type Fields = Map<String, Value>;
 
-/// Fills in what objects of `kind` default, in all versions of it that this server knows.
+/// Sets the defaults of an object of `kind`, in all its versions.
 ///
-/// Expects what [`crate::strict`] gives. What is not of the expected type is left alone.
+/// The object must be decoded by [`crate::strict`]. Fields of an unexpected type are not changed.
 pub fn apply(kind: &str, object: &mut Value) {
     let Value::Object(object) = object else { return };
     match kind {
@@ -45,7 +45,7 @@ pub fn apply(kind: &str, object: &mut Value) {
     }
 }
 
-/// Defaults of `spec`, and of the pod template in it.
+/// Sets the defaults of `spec` and of its pod template.
 fn workload(object: &mut Fields, defaults: fn(&mut Fields)) {
     make(object, "spec", |spec| {
         defaults(spec);
@@ -106,7 +106,7 @@ fn stateful_set(spec: &mut Fields) {
 }
 
 fn job(spec: &mut Fields) {
-    // Neither set means one pod; parallelism alone means a work queue, which has no number of completions.
+    // Both unset means one pod. Parallelism alone means a work queue, which has no number of completions.
     if !spec.contains_key("completions") && !spec.contains_key("parallelism") {
         set(spec, "completions", 1);
     }
@@ -125,7 +125,7 @@ fn cron_job(spec: &mut Fields) {
     set(spec, "suspend", false);
     set(spec, "successfulJobsHistoryLimit", 3);
     set(spec, "failedJobsHistoryLimit", 1);
-    // The Job's own defaults wait until one is made; the pods' do not.
+    // Only the pod template is defaulted. The Job's defaults are set when it is created.
     with(spec, "jobTemplate", |template| with(template, "spec", pod::template));
 }
 
@@ -178,26 +178,26 @@ fn secret(object: &mut Fields) {
     }
 }
 
-/// Sets a field that is absent, or that is an empty text: Go cannot tell these apart.
+/// Sets a field that is absent or `""`, which Go does not distinguish for values.
 fn set(fields: &mut Fields, name: &str, value: impl Into<Value>) {
     if fields.get(name).is_none_or(|value| value.is_null() || value.as_str() == Some("")) {
         fields.insert(name.to_owned(), value.into());
     }
 }
 
-/// Sets a field behind a pointer, where an empty text is a value like any other.
+/// Sets a field that is absent. `""` is a value, as behind a pointer in Go.
 fn set_pointer(fields: &mut Fields, name: &str, value: impl Into<Value>) {
     if fields.get(name).is_none_or(Value::is_null) {
         fields.insert(name.to_owned(), value.into());
     }
 }
 
-/// Whether the field is this text.
+/// `true` if the field has this string value.
 fn is(fields: &Fields, name: &str, text: &str) -> bool {
     fields.get(name).and_then(Value::as_str) == Some(text)
 }
 
-/// Changes the struct under `name`, which is made if it is not there.
+/// Modifies the struct `name`, which is created if it is absent.
 fn make(fields: &mut Fields, name: &str, change: impl FnOnce(&mut Fields)) {
     if fields.get(name).is_none_or(Value::is_null) {
         fields.insert(name.to_owned(), Value::Object(Fields::new()));
@@ -205,14 +205,14 @@ fn make(fields: &mut Fields, name: &str, change: impl FnOnce(&mut Fields)) {
     with(fields, name, change);
 }
 
-/// Changes the struct under `name`, if it is there.
+/// Modifies the struct `name` if it is present.
 fn with(fields: &mut Fields, name: &str, change: impl FnOnce(&mut Fields)) {
     if let Some(Value::Object(fields)) = fields.get_mut(name) {
         change(fields);
     }
 }
 
-/// Changes each struct of the list under `name`.
+/// Modifies each struct in the list `name`.
 fn each(fields: &mut Fields, name: &str, mut change: impl FnMut(&mut Fields)) {
     if let Some(Value::Array(elements)) = fields.get_mut(name) {
         elements.iter_mut().filter_map(Value::as_object_mut).for_each(&mut change);

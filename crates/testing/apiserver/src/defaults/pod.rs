@@ -5,12 +5,12 @@ use serde_json::Value;
 
 use super::{Fields, each, make, set, set_pointer, volume, with};
 
-/// The template in `spec`, if there is one.
+/// Sets the defaults of the template in `spec`, if present.
 pub(super) fn template(spec: &mut Fields) {
     with(spec, "template", |template| make(template, "spec", pod_spec));
 }
 
-/// A Pod: what templates get, and a little more.
+/// Sets the defaults of a Pod: those of a template, and resource requests.
 pub(super) fn pod(object: &mut Fields) {
     make(object, "spec", |spec| {
         pod_spec(spec);
@@ -41,7 +41,7 @@ fn pod_spec(spec: &mut Fields) {
     }
 }
 
-/// The name and its deprecated twin always say the same.
+/// Sets `serviceAccountName` and its deprecated alias `serviceAccount` to the same value.
 fn service_account(spec: &mut Fields) {
     let name = ["serviceAccountName", "serviceAccount"]
         .iter()
@@ -77,7 +77,7 @@ fn container(container: &mut Fields) {
     });
 }
 
-/// A reference to a field of the pod itself.
+/// Sets the default of a reference to a field of the pod.
 pub(super) fn field_ref(reference: &mut Fields) {
     set(reference, "apiVersion", "v1");
 }
@@ -96,7 +96,7 @@ fn http_get(action: &mut Fields) {
     set(action, "scheme", "HTTP");
 }
 
-/// A port of a container on the node's network is that port of the node.
+/// Sets `hostPort` of container ports to `containerPort` in the host network.
 fn host_port(port: &mut Fields) {
     let is_unset = port.get("hostPort").is_none_or(|port| port.as_i64() == Some(0));
     if let Some(number) = port.get("containerPort").filter(|_| is_unset).cloned() {
@@ -116,7 +116,7 @@ fn request_what_is_limited(resources: &mut Fields) {
     });
 }
 
-/// Quantities are counted in thousandths at most; what is finer is rounded away from zero.
+/// Rounds quantities up (away from zero) to thousandths.
 pub(super) fn round_up(quantities: &mut Fields) {
     for quantity in quantities.values_mut() {
         if let Some(rounded) = quantity.as_str().and_then(in_thousandths) {
@@ -125,7 +125,7 @@ pub(super) fn round_up(quantities: &mut Fields) {
     }
 }
 
-/// The quantity in thousandths, if that is not exactly what it is already.
+/// Returns the quantity in thousandths. `None` if it has no smaller part.
 fn in_thousandths(text: &str) -> Option<String> {
     let quantity: Quantity = text.parse().ok()?;
     let number = quantity.number();
@@ -141,12 +141,12 @@ fn in_thousandths(text: &str) -> Option<String> {
     Some(rounded.to_string())
 }
 
-/// What a container's image says about pulling: what may change under its name is always pulled.
+/// Sets `imagePullPolicy`: `Always` for the tag `latest`, otherwise `IfNotPresent`.
 pub(super) fn pull_policy(image: &str) -> &'static str {
     if tag(image) == Some("latest") { "Always" } else { "IfNotPresent" }
 }
 
-/// The tag of an image: `latest` where neither tag nor digest is given; none where it is no image's name.
+/// Returns the tag of an image. The default is `latest`. `None` for a digest without tag or an invalid name.
 ///
 /// Upstream counterpart: `pkg/util/parsers.ParseImageName`.
 fn tag(image: &str) -> Option<&str> {
@@ -159,7 +159,7 @@ fn tag(image: &str) -> Option<&str> {
         Some((_, tag)) => (&name[..name.len() - tag.len() - 1], Some(tag)),
         None => (name, None),
     };
-    // A registry's name may have capitals, a repository's may not.
+    // Registry names may contain upper-case letters, repository names may not.
     let repository = match repository.split_once('/') {
         Some((registry, rest)) if registry.contains(['.', ':']) || registry == "localhost" => rest,
         Some((registry, rest)) if registry.bytes().any(|byte| byte.is_ascii_uppercase()) => rest,

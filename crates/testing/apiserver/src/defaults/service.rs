@@ -1,10 +1,10 @@
-//! Services and what they resolve to.
+//! Services and endpoints.
 
 use serde_json::Value;
 
 use super::{Fields, each, is, make, set, set_pointer};
 
-/// A Service, but for what has to be allocated: cluster IPs, IP families, node ports.
+/// Sets the defaults of a Service, except allocated fields: cluster IPs, IP families, node ports.
 pub(super) fn service(object: &mut Fields) {
     make(object, "spec", |spec| {
         set(spec, "sessionAffinity", "None");
@@ -36,7 +36,7 @@ pub(super) fn service(object: &mut Fields) {
     });
 }
 
-/// A port that does not say where it leads leads to the same port.
+/// Sets `targetPort` to `port` if it is absent.
 fn target_port(port: &mut Fields) {
     let is_unset = match port.get("targetPort") {
         None | Some(Value::Null) => true,
@@ -48,12 +48,12 @@ fn target_port(port: &mut Fields) {
     }
 }
 
-/// Endpoints.
+/// Sets the defaults of Endpoints.
 pub(super) fn endpoints(object: &mut Fields) {
     each(object, "subsets", |subset| each(subset, "ports", |port| set(port, "protocol", "TCP")));
 }
 
-/// An EndpointSlice.
+/// Sets the defaults of an EndpointSlice.
 pub(super) fn endpoint_slice(object: &mut Fields) {
     each(object, "ports", |port| {
         set_pointer(port, "name", "");

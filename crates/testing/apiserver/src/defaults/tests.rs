@@ -16,7 +16,7 @@ fn defaulted(kind: &str, mut object: Value) -> Value {
 }
 
 #[test]
-fn deployment_with_the_least_gets_every_default() {
+fn minimal_deployment() {
     let deployment = defaulted(
         "Deployment",
         json!({
@@ -68,7 +68,7 @@ fn deployment_with_the_least_gets_every_default() {
 }
 
 #[test]
-fn explicit_values_of_a_deployment_stay() {
+fn explicit_values_are_kept() {
     let spec = json!({
         "replicas": 0, "revisionHistoryLimit": 0, "progressDeadlineSeconds": 5, "strategy": {"type": "Recreate"},
     });
@@ -82,13 +82,13 @@ fn explicit_values_of_a_deployment_stay() {
 }
 
 #[test]
-fn replica_set_gets_replicas_and_no_selector() {
+fn replica_set_has_replicas_but_no_selector() {
     let spec = &defaulted("ReplicaSet", json!({"spec": {}}))["spec"];
     assert_eq!(*spec, json!({"replicas": 1}));
 }
 
 #[test]
-fn pod_requests_what_it_limits_but_a_template_does_not() {
+fn requests_default_to_limits_except_in_templates() {
     let containers = json!([{"name": "c", "image": "a:1", "resources": {
         "limits": {"cpu": "2", "memory": "1Gi"}, "requests": {"cpu": "100u"}}}]);
     let pod = defaulted("Pod", json!({"spec": {"containers": containers}}));
@@ -102,7 +102,7 @@ fn pod_requests_what_it_limits_but_a_template_does_not() {
 }
 
 #[test]
-fn pod_on_the_hosts_network_has_host_ports() {
+fn host_network_sets_host_ports() {
     let ports = json!([{"containerPort": 80}, {"containerPort": 81, "hostPort": 8081}]);
     let pod = defaulted(
         "Pod",
@@ -114,7 +114,7 @@ fn pod_on_the_hosts_network_has_host_ports() {
 }
 
 #[test]
-fn service_account_and_its_twin_are_the_same() {
+fn deprecated_service_account_is_synchronized() {
     for (field, other) in [("serviceAccount", "serviceAccountName"), ("serviceAccountName", "serviceAccount")]
     {
         let pod = defaulted("Pod", json!({"spec": {field: "robot"}}));
@@ -125,7 +125,7 @@ fn service_account_and_its_twin_are_the_same() {
 }
 
 #[test]
-fn pull_policy_follows_the_tag() {
+fn pull_policy_depends_on_tag() {
     for (image, policy) in [
         ("nginx", "Always"),
         ("nginx:latest", "Always"),
@@ -144,7 +144,7 @@ fn pull_policy_follows_the_tag() {
 }
 
 #[test]
-fn quantities_finer_than_thousandths_are_rounded_up() {
+fn quantities_are_rounded_up_to_thousandths() {
     let limits = json!({"a": "100u", "b": "1500m", "c": "1000001n", "d": "64Mi", "e": "1e-4"});
     let pod =
         defaulted("Pod", json!({"spec": {"containers": [{"name": "c", "resources": {"limits": limits}}]}}));
@@ -155,7 +155,7 @@ fn quantities_finer_than_thousandths_are_rounded_up() {
 }
 
 #[test]
-fn probes_and_hooks_get_their_defaults() {
+fn probes_and_hooks() {
     let pod = defaulted(
         "Pod",
         json!({"spec": {"containers": [{
@@ -180,7 +180,7 @@ fn probes_and_hooks_get_their_defaults() {
 }
 
 #[test]
-fn volumes_get_the_defaults_of_their_source() {
+fn volume_sources() {
     let sources = [
         (json!({}), json!({"emptyDir": {}})),
         (json!({"hostPath": {"path": "/x"}}), json!({"hostPath": {"path": "/x", "type": ""}})),
@@ -221,7 +221,7 @@ fn volumes_get_the_defaults_of_their_source() {
 }
 
 #[test]
-fn namespace_is_labelled_and_active() {
+fn namespace_has_label_and_phase() {
     assert_eq!(
         defaulted("Namespace", json!({"metadata": {"name": "team"}})),
         json!({
@@ -232,7 +232,7 @@ fn namespace_is_labelled_and_active() {
 }
 
 #[test]
-fn service_gets_its_type_and_target_ports() {
+fn service_has_type_and_target_ports() {
     let spec = json!({"ports": [{"port": 80, "targetPort": 0}, {"port": 81, "targetPort": "web"}]});
     assert_eq!(
         defaulted("Service", json!({"spec": spec}))["spec"],
@@ -252,7 +252,7 @@ fn service_gets_its_type_and_target_ports() {
 }
 
 #[test]
-fn secret_takes_its_texts_as_data() {
+fn secret_string_data_becomes_data() {
     let secret = json!({"stringData": {"a": "hello"}, "data": {"a": "eA==", "b": "eQ=="}});
     assert_eq!(
         defaulted("Secret", secret),
@@ -261,7 +261,7 @@ fn secret_takes_its_texts_as_data() {
 }
 
 #[test]
-fn what_is_no_object_is_left_alone() {
+fn non_objects_are_ignored() {
     for value in [json!(null), json!([]), json!({"spec": 1, "metadata": "x", "status": []})] {
         for (_, kind) in ALL_KINDS {
             apply(kind, &mut value.clone());
@@ -279,7 +279,7 @@ proptest! {
             let object = Arbitrary::new(seed).object(api_version, kind);
             let once = defaulted(kind, strict::decode_value(api_version, kind, object).unwrap().object);
             prop_assert_eq!(&defaulted(kind, once.clone()), &once, "{}", kind);
-            // And what was defaulted is what a client sends back.
+            // Clients send defaulted objects back.
             let again = strict::decode_value(api_version, kind, once.clone()).unwrap().object;
             prop_assert_eq!(&defaulted(kind, again), &once, "{}", kind);
         }

@@ -2,10 +2,10 @@
 
 use super::{Fields, each, make, pod, set, set_pointer, with};
 
-/// Read for all, write for the owner: the mode of files made from objects.
+/// Default mode of projected files: 0644.
 const FILE_MODE: i32 = 0o644;
 
-/// A volume of a pod.
+/// Sets the defaults of a volume of a pod.
 pub(super) fn volume(volume: &mut Fields) {
     if volume.keys().all(|key| key == "name") {
         make(volume, "emptyDir", |_| ());
@@ -51,7 +51,7 @@ fn downward(source: &mut Fields) {
     each(source, "items", |item| with(item, "fieldRef", pod::field_ref));
 }
 
-/// The spec of a persistent volume claim.
+/// Sets the defaults of the spec of a PersistentVolumeClaim.
 pub(super) fn claim(spec: &mut Fields) {
     set_pointer(spec, "volumeMode", "Filesystem");
     with(spec, "resources", |resources| {

@@ -1,4 +1,4 @@
-//! The audit log: which requests go into it, and how they are written.
+//! Audit log: policy and format.
 
 use std::{
     fs::{File, OpenOptions},
@@ -16,10 +16,11 @@ use thiserror::Error;
 use super::service::{AuditEvent, AuditSink, ObjectReference};
 use crate::object::write_json;
 
-/// Which requests are logged, and how much of them.
+/// Selection of audited requests and the level at which they are logged. The default logs all requests at level
+/// Request.
 ///
-/// Upstream counterpart: `audit.k8s.io/v1` Policy, the part of it that has a meaning here: rules by user, group,
-/// verb, resource and namespace; the first that matches decides. The default logs all at level Request.
+/// Upstream counterpart: `audit.k8s.io/v1` Policy. Rules match by user, group, verb, resource and namespace. The first
+/// matching rule decides.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AuditPolicy {
     rules: Vec<Rule>,
@@ -32,7 +33,7 @@ enum Level {
     Request,
 }
 
-/// An empty list is of no consequence, as upstream has it.
+/// Rule of a policy. An empty list matches everything, as upstream.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Rule {
@@ -65,24 +66,24 @@ struct GroupResources {
 struct PolicyFile {
     api_version: String,
     kind: String,
-    /// Taken, as in every object, and of no consequence.
+    /// Accepted and ignored.
     #[serde(default, rename = "metadata")]
     _metadata: Option<Value>,
-    /// One stage is logged, and it is not among those that can be omitted with profit.
+    /// Stages that are not logged. Only stages that are never logged here are accepted.
     #[serde(default)]
     omit_stages: Vec<String>,
     rules: Vec<Rule>,
 }
 
-/// A policy that cannot be understood.
+/// Invalid audit policy.
 #[derive(Debug, Error)]
 pub enum AuditPolicyError {
-    /// It is no YAML, or has what is not known here.
+    /// The file is not valid YAML or has unknown fields.
     #[error(transparent)]
     Syntax(#[from] serde_saphyr::Error),
-    /// It asks for what there is not.
+    /// The policy requires an unsupported feature.
     #[error("{0}")]
-    Meaning(String),
+    Unsupported(String),
 }
 
 impl Default for AuditPolicy {
@@ -101,18 +102,18 @@ impl Default for AuditPolicy {
 }
 
 impl AuditPolicy {
-    /// Reads a policy file, YAML or JSON.
+    /// Parses a policy file in YAML or JSON.
     ///
     /// # Errors
     ///
-    /// When it is no policy, or one that asks for what is not supported: level RequestResponse, URLs that are
-    /// no resources, the names of objects, omitting the one stage there is.
+    /// The file is not a policy or requires an unsupported feature: level RequestResponse, non-resource URLs, object
+    /// names, or omitting the stage ResponseComplete.
     pub fn parse(text: &str) -> Result<Self, AuditPolicyError> {
         let file: PolicyFile = serde_saphyr::from_str(text)?;
         let PolicyFile { api_version, kind, _metadata, omit_stages, rules } = file;
         if (api_version.as_str(), kind.as_str()) != ("audit.k8s.io/v1", "Policy") {
-            return Err(AuditPolicyError::Meaning(format!(
-                "{kind} in version {api_version:?} is no audit.k8s.io/v1 Policy"
+            return Err(AuditPolicyError::Unsupported(format!(
+                "expected kind Policy in audit.k8s.io/v1, got {kind:?} in {api_version:?}"
             )));
         }
         let stages = rules.iter().flat_map(|rule| &rule.omit_stages).chain(&omit_stages);
@@ -120,7 +121,7 @@ impl AuditPolicy {
             .into_iter()
             .find(|stage| !matches!(stage.as_str(), "RequestReceived" | "ResponseStarted" | "Panic"))
         {
-            return Err(AuditPolicyError::Meaning(format!("stage {stage:?} cannot be omitted")));
+            return Err(AuditPolicyError::Unsupported(format!("stage {stage:?} cannot be omitted")));
         }
         Ok(Self { rules })
     }
@@ -145,7 +146,7 @@ impl Rule {
 }
 
 impl GroupResources {
-    /// `pods` is the resource without its subresources, `pods/status` one of these, `pods/*` all of them.
+    /// Matches `pods` (without subresources), `pods/status` (one subresource) and `pods/*` (all subresources).
     fn contains(&self, object: &ObjectReference) -> bool {
         self.group == object.api_group
             && (self.resources.is_empty()
@@ -158,10 +159,10 @@ impl GroupResources {
     }
 }
 
-/// A file of JSON lines, one for each request that the policy selects, in upstream's form.
+/// Audit log file with a line of JSON per request that the policy selects.
 ///
-/// Upstream counterpart: `--audit-log-path`, `audit/plugin/log`. DEVIATION: one event for each request, when its
-/// answer begins; for a watch it says so.
+/// Upstream counterpart: `--audit-log-path`, `audit/plugin/log`. DEVIATION: one event per request, at the start of its
+/// response. The stage of a watch is ResponseStarted.
 #[derive(Debug)]
 pub struct AuditLog {
     policy: AuditPolicy,
@@ -169,21 +170,21 @@ pub struct AuditLog {
 }
 
 impl AuditLog {
-    /// Opens the file to append to it, and makes it if it is not there.
+    /// Opens the file in append mode. It is created if it does not exist.
     ///
     /// # Errors
     ///
-    /// When it cannot be opened.
+    /// The file cannot be opened.
     pub fn open(path: &Path, policy: AuditPolicy) -> io::Result<Self> {
         let file = OpenOptions::new().append(true).create(true).open(path)?;
         Ok(Self { policy, file: Mutex::new(file) })
     }
 
-    /// Logs an event, if it is to be logged. It is in the file when this returns.
+    /// Writes an event if the policy selects it. The event is in the file when this returns.
     ///
     /// # Errors
     ///
-    /// When it cannot be written.
+    /// The file cannot be written.
     pub fn write(&self, event: &AuditEvent) -> io::Result<()> {
         let level = self.policy.level(event);
         if level == Level::None {
@@ -192,15 +193,15 @@ impl AuditLog {
         let mut line = Vec::with_capacity(1024);
         write_json(&mut line, &to_value(event, level));
         line.push(b'\n');
-        // In one piece, so that a reader sees whole lines.
+        // One write call, so that concurrent readers see whole lines.
         self.file.lock().write_all(&line)
     }
 
-    /// What to give to [`Config::audit`](crate::Config::audit). What cannot be written is told to the log.
+    /// Returns a sink for [`ApiServerConfig::audit`](crate::ApiServerConfig::audit). Write errors are logged.
     pub fn into_sink(self) -> AuditSink {
         Arc::new(move |event| {
             if let Err(error) = self.write(event) {
-                tracing::error!(%error, "the audit log cannot be written");
+                tracing::error!(%error, "Failed to write audit log");
             }
         })
     }
@@ -255,7 +256,7 @@ fn reference(object: &ObjectReference) -> Value {
     Value::Object(given.map(|(name, value)| (name.to_owned(), json!(value))).collect::<Map<_, _>>())
 }
 
-/// A time as `metav1.MicroTime` writes it.
+/// Formats a time as `metav1.MicroTime`.
 fn micros(time: Timestamp) -> String {
     format!("{time:.6}")
 }
@@ -292,12 +293,12 @@ mod tests {
             code: 409,
             revision_before: 6,
             revision_after: 7,
-            failure: Some(ApiStatus::new(crate::Reason::Conflict, "no")),
+            failure: Some(ApiStatus::new(crate::StatusReason::Conflict, "no")),
         }
     }
 
     #[test]
-    fn event_is_written_in_upstreams_form() {
+    fn events_have_upstream_format() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("audit.log");
         let log = AuditLog::open(&path, AuditPolicy::default()).unwrap();
@@ -329,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn first_rule_that_matches_decides() {
+    fn first_matching_rule_decides() {
         let policy = AuditPolicy::parse(
             "apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [RequestReceived, ResponseStarted]\nrules:\n\
              - level: None\n  resources: [{group: apps, resources: [replicasets, deployments/*]}]\n\
@@ -349,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn policy_that_asks_for_what_there_is_not_is_refused() {
+    fn unsupported_policies_are_rejected() {
         let policy = |rule: &str| {
             AuditPolicy::parse(&format!("apiVersion: audit.k8s.io/v1\nkind: Policy\nrules:\n- {rule}\n"))
         };

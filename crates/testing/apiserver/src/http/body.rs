@@ -6,23 +6,23 @@ use serde_json::Value;
 use tower::BoxError;
 
 use super::media::Encoding;
-use crate::{ApiStatus, FieldValidation, Reason, protobuf, strict};
+use crate::{ApiStatus, FieldValidation, StatusReason, protobuf, strict};
 
-/// Bodies that take more are refused (bytes), as upstream does.
+/// Maximum size of a request body in bytes, as upstream.
 const LIMIT: usize = 3 << 20;
 
-/// A body and what it says it is.
+/// A request body and its `Content-Type`.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Content {
     pub(super) content_type: String,
     pub(super) bytes: Bytes,
 }
 
-/// Reads a body to its end.
+/// Reads a complete body.
 ///
 /// # Errors
 ///
-/// 413 when it is too long, 400 when the client breaks off.
+/// 413 if the body exceeds the limit, 400 if the client aborts.
 pub(super) async fn read<B>(body: B) -> Result<Bytes, ApiStatus>
 where
     B: http_body::Body,
@@ -31,7 +31,7 @@ where
     let announced = body.size_hint().lower();
     let too_large = || {
         let message = format!("Request entity too large: limit is {LIMIT}");
-        ApiStatus::new(Reason::RequestEntityTooLarge, message)
+        ApiStatus::new(StatusReason::RequestEntityTooLarge, message)
     };
     if announced > LIMIT as u64 {
         return Err(too_large());
@@ -43,11 +43,11 @@ where
     }
 }
 
-/// Decodes an object, with warnings about what its type does not have.
+/// Decodes an object. Returns warnings about unknown and duplicate fields.
 ///
 /// # Errors
 ///
-/// 400 when it is no such object, 415 when its encoding is not known.
+/// 400 if the body is no such object, 415 if its media type is unsupported.
 pub(super) fn decode_object(
     content: &Content,
     api_version: &str,
@@ -62,17 +62,17 @@ pub(super) fn decode_object(
             strict::decode_value(api_version, kind, value)
         }
     };
-    let strict::Decoded { object, findings } = decoded.map_err(|error| bad(&error))?;
+    let strict::Decoded { object, strict_errors } = decoded.map_err(|error| bad(&error))?;
     match validation {
-        FieldValidation::Strict if !findings.is_empty() => {
-            Err(ApiStatus::bad_request(strict::strict_message(api_version, kind, &findings)))
+        FieldValidation::Strict if !strict_errors.is_empty() => {
+            Err(ApiStatus::bad_request(strict::strict_message(api_version, kind, &strict_errors)))
         }
         FieldValidation::Ignore => Ok((object, Vec::new())),
-        FieldValidation::Strict | FieldValidation::Warn => Ok((object, findings)),
+        FieldValidation::Strict | FieldValidation::Warn => Ok((object, strict_errors)),
     }
 }
 
-/// Decodes a body whose kind does not matter, or is looked at later.
+/// Decodes an object of any kind.
 ///
 /// # Errors
 ///

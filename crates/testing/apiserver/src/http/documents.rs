@@ -1,4 +1,4 @@
-//! What the server says about itself: discovery, OpenAPI, version. All of it is made once.
+//! Discovery, OpenAPI and version documents. They are built once.
 
 use std::{
     collections::BTreeMap,
@@ -10,15 +10,15 @@ use http::{HeaderMap, HeaderValue, StatusCode, header};
 use serde_json::{Value, json};
 
 use super::{
-    answer::{self, Answer, json_bytes},
     media::negotiate_discovery,
     open_api_v2::{self, Patchable},
+    response::{self, ApiResponse, json_bytes},
     route::ReviewKind,
 };
-use crate::{ApiStatus, Reason, Resource, Subresource, resource::Definition};
+use crate::{ApiStatus, Resource, StatusReason, Subresource, resource::Definition};
 
-/// A resource as discovery lists it.
-struct Entry {
+/// Resource in discovery.
+struct ResourceEntry {
     plural: &'static str,
     singular: String,
     kind: &'static str,
@@ -26,11 +26,11 @@ struct Entry {
     verbs: &'static [&'static str],
     short_names: &'static [&'static str],
     categories: &'static [&'static str],
-    subresources: Vec<Part>,
+    subresources: Vec<SubresourceEntry>,
 }
 
-/// A subresource as discovery lists it.
-struct Part {
+/// Subresource in discovery.
+struct SubresourceEntry {
     name: &'static str,
     group: &'static str,
     version: &'static str,
@@ -38,11 +38,11 @@ struct Part {
     verbs: &'static [&'static str],
 }
 
-/// A version of a group, with what it has.
+/// Group-version and its resources.
 struct GroupVersion {
     group: &'static str,
     version: &'static str,
-    entries: Vec<Entry>,
+    entries: Vec<ResourceEntry>,
 }
 
 impl GroupVersion {
@@ -55,7 +55,7 @@ impl GroupVersion {
     }
 }
 
-/// A document and what a client can tell its version by.
+/// Serialized document with its entity tag.
 #[derive(Debug, Clone)]
 struct Document {
     content_type: HeaderValue,
@@ -77,20 +77,20 @@ impl Document {
         Self { content_type, bytes, etag: etag.unwrap_or(HeaderValue::from_static("\"\"")) }
     }
 
-    /// The document, or 304 if the client has it.
-    fn answer(&self, headers: &HeaderMap) -> Answer {
+    /// Returns the document, or 304 if the client has it.
+    fn response(&self, headers: &HeaderMap) -> ApiResponse {
         let known = headers.get(header::IF_NONE_MATCH) == Some(&self.etag);
         let (code, bytes) = if known {
             (StatusCode::NOT_MODIFIED, Bytes::new())
         } else {
             (StatusCode::OK, self.bytes.clone())
         };
-        let mut answer = answer::json_text(code, bytes);
-        let headers = answer.headers_mut();
+        let mut response = response::json_text(code, bytes);
+        let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, self.content_type.clone());
         headers.insert(header::ETAG, self.etag.clone());
         headers.insert(header::VARY, HeaderValue::from_static("Accept"));
-        answer
+        response
     }
 }
 
@@ -100,14 +100,14 @@ fn hash(bytes: &[u8]) -> String {
     format!("{:016X}", hasher.finish())
 }
 
-/// Every document.
+/// All documents.
 #[derive(Debug)]
 pub(crate) struct Documents {
     root: Document,
     version: Document,
     core_versions: Document,
     groups: Document,
-    /// By group and version of the aggregated form.
+    /// By core group (`true` or `false`) and version of aggregated discovery.
     aggregated: BTreeMap<(bool, &'static str), Document>,
     group: BTreeMap<String, Document>,
     resources: BTreeMap<String, Document>,
@@ -185,78 +185,82 @@ impl Documents {
         }
     }
 
-    pub(super) fn root(&self, headers: &HeaderMap) -> Answer {
-        self.root.answer(headers)
+    pub(super) fn root(&self, headers: &HeaderMap) -> ApiResponse {
+        self.root.response(headers)
     }
 
-    pub(super) fn version(&self, headers: &HeaderMap) -> Answer {
-        self.version.answer(headers)
+    pub(super) fn version(&self, headers: &HeaderMap) -> ApiResponse {
+        self.version.response(headers)
     }
 
-    /// `/api` or `/apis`, aggregated if the client can read that.
+    /// Response for `/api` or `/apis`: aggregated discovery if the client accepts it.
     pub(super) fn discovery(
         &self,
         core: bool,
         accept: &str,
         headers: &HeaderMap,
-    ) -> Result<Answer, ApiStatus> {
+    ) -> Result<ApiResponse, ApiStatus> {
         let plain = if core { &self.core_versions } else { &self.groups };
         let document = negotiate_discovery(accept)?.and_then(|version| self.aggregated.get(&(core, version)));
-        Ok(document.unwrap_or(plain).answer(headers))
+        Ok(document.unwrap_or(plain).response(headers))
     }
 
-    pub(super) fn group(&self, group: &str, headers: &HeaderMap) -> Result<Answer, ApiStatus> {
-        Ok(self.group.get(group).ok_or_else(ApiStatus::unknown_path)?.answer(headers))
+    pub(super) fn group(&self, group: &str, headers: &HeaderMap) -> Result<ApiResponse, ApiStatus> {
+        Ok(self.group.get(group).ok_or_else(ApiStatus::unknown_path)?.response(headers))
     }
 
-    pub(super) fn resources(&self, api_version: &str, headers: &HeaderMap) -> Result<Answer, ApiStatus> {
-        Ok(self.resources.get(api_version).ok_or_else(ApiStatus::unknown_path)?.answer(headers))
+    pub(super) fn resources(&self, api_version: &str, headers: &HeaderMap) -> Result<ApiResponse, ApiStatus> {
+        Ok(self.resources.get(api_version).ok_or_else(ApiStatus::unknown_path)?.response(headers))
     }
 
-    /// The document of old, which is served in protobuf only.
-    pub(super) fn open_api_v2(&self, accept: &str, headers: &HeaderMap) -> Result<Answer, ApiStatus> {
+    /// Response for `/openapi/v2`, which is served only as protobuf.
+    pub(super) fn open_api_v2(&self, accept: &str, headers: &HeaderMap) -> Result<ApiResponse, ApiStatus> {
         if accept.contains(open_api_v2::ACCEPTED) {
-            return Ok(self.openapi_v2.answer(headers));
+            return Ok(self.openapi_v2.response(headers));
         }
         let message = format!("only the following media types are accepted: {}", open_api_v2::ACCEPTED);
-        Err(ApiStatus::new(Reason::NotAcceptable, message))
+        Err(ApiStatus::new(StatusReason::NotAcceptable, message))
     }
 
-    pub(super) fn open_api_index(&self, headers: &HeaderMap) -> Answer {
-        self.openapi_index.answer(headers)
+    pub(super) fn open_api_index(&self, headers: &HeaderMap) -> ApiResponse {
+        self.openapi_index.response(headers)
     }
 
-    pub(super) fn open_api(&self, api_version: &str, headers: &HeaderMap) -> Result<Answer, ApiStatus> {
-        Ok(self.openapi.get(api_version).ok_or_else(ApiStatus::unknown_path)?.answer(headers))
+    pub(super) fn open_api(&self, api_version: &str, headers: &HeaderMap) -> Result<ApiResponse, ApiStatus> {
+        Ok(self.openapi.get(api_version).ok_or_else(ApiStatus::unknown_path)?.response(headers))
     }
 }
 
 const ALL_VERBS: &[&str] =
     &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
 
-/// Every group-version, the preferred one of each group first.
+/// Returns all group-versions, the preferred version of each group first.
 fn group_versions() -> Vec<GroupVersion> {
     let mut all: Vec<GroupVersion> = Vec::new();
-    let mut add = |group: &'static str, version: &'static str, entry: Entry| match all
+    let mut add = |group: &'static str, version: &'static str, entry: ResourceEntry| match all
         .iter_mut()
         .find(|known| (known.group, known.version) == (group, version))
     {
         Some(known) => known.entries.push(entry),
         None => all.push(GroupVersion { group, version, entries: vec![entry] }),
     };
-    // The core group comes first, as it does in `kubectl api-resources`.
+    // The core group comes first, as in `kubectl api-resources`.
     let mut resources: Vec<Resource> = Resource::all().collect();
     resources.sort_by_key(|resource| !resource.group().is_empty());
     for resource in resources {
         let definition = resource.definition();
         add(definition.group, definition.version, entry(definition, definition.group, definition.version));
-        for face in definition.faces {
-            add(face.group(), face.version(), entry(definition, face.group(), face.version()));
+        for served_version in definition.served_versions {
+            add(
+                served_version.group(),
+                served_version.version(),
+                entry(definition, served_version.group(), served_version.version()),
+            );
         }
     }
     for review in ReviewKind::ALL {
         let (group, version) = review.api_version().split_once('/').unwrap_or(("", review.api_version()));
-        let entry = Entry {
+        let entry = ResourceEntry {
             plural: review.plural(),
             singular: review.kind().to_lowercase(),
             kind: review.kind(),
@@ -274,20 +278,20 @@ fn group_versions() -> Vec<GroupVersion> {
     all
 }
 
-fn entry(definition: &'static Definition, group: &'static str, version: &'static str) -> Entry {
+fn entry(definition: &'static Definition, group: &'static str, version: &'static str) -> ResourceEntry {
     let part = |part: &Subresource| {
         let (group, version, kind, verbs): (_, _, _, &'static [&'static str]) = match part {
             Subresource::Status => (group, version, definition.kind, &["get", "patch", "update"]),
             Subresource::Scale => ("autoscaling", "v1", "Scale", &["get", "patch", "update"]),
             Subresource::Binding => ("", "v1", "Binding", &["create"]),
-            // `kubectl drain` looks for this very group and version.
+            // `kubectl drain` requires this group and version.
             Subresource::Eviction => ("policy", "v1", "Eviction", &["create"]),
             Subresource::Finalize => (group, version, definition.kind, &["update"]),
             Subresource::Log => (group, version, definition.kind, &["get"]),
         };
-        Part { name: part.name(), group, version, kind, verbs }
+        SubresourceEntry { name: part.name(), group, version, kind, verbs }
     };
-    Entry {
+    ResourceEntry {
         plural: definition.plural,
         singular: definition.singular.to_owned(),
         kind: definition.kind,
@@ -299,7 +303,7 @@ fn entry(definition: &'static Definition, group: &'static str, version: &'static
     }
 }
 
-fn with_names(value: &mut Value, entry: &Entry) {
+fn with_names(value: &mut Value, entry: &ResourceEntry) {
     for (key, names) in [("shortNames", entry.short_names), ("categories", entry.categories)] {
         if !names.is_empty() {
             value[key] = json!(names);
@@ -435,9 +439,9 @@ fn open_api_index(documents: &BTreeMap<String, Document>) -> Value {
     json!({"paths": paths})
 }
 
-/// The least that makes kubectl send writes and leave the checking of fields to the server: for each kind a
-/// patch operation with its parameters. There are no schemas, so `kubectl explain` has
-/// nothing to explain.
+/// Minimal OpenAPI v3 document: a patch operation with its parameters for each kind.
+///
+/// It suffices for kubectl to rely on server-side field validation. Without schemas, `kubectl explain` is unsupported.
 fn open_api(version: &GroupVersion) -> Value {
     let parameter = |(name, type_)| json!({"name": name, "in": "query", "schema": {"type": type_}});
     let parameters: Vec<Value> = PATCH_PARAMETERS.map(parameter).into();
@@ -459,17 +463,17 @@ fn open_api(version: &GroupVersion) -> Value {
     })
 }
 
-/// The same in the form of old.
+/// The same document in OpenAPI v2.
 fn open_api_v2(versions: &[GroupVersion]) -> Document {
     let bytes = open_api_v2::document(versions.iter().flat_map(patchable));
     Document::of_bytes(bytes.into(), HeaderValue::from_static(open_api_v2::CONTENT_TYPE))
 }
 
-/// What a patch may be asked to do, and the types of that.
+/// Query parameters of a patch and their types.
 pub(super) const PATCH_PARAMETERS: [(&str, &str); 4] =
     [("dryRun", "string"), ("fieldManager", "string"), ("fieldValidation", "string"), ("force", "boolean")];
 
-/// The kinds that can be patched.
+/// Returns the kinds that can be patched.
 fn patchable(version: &GroupVersion) -> impl Iterator<Item = Patchable> {
     let prefix = if version.group.is_empty() { "/api" } else { "/apis" };
     version.entries.iter().filter(|entry| entry.verbs.contains(&"patch")).map(move |entry| {

@@ -1,4 +1,4 @@
-//! Faults made on purpose, so that clients can be held to how they take them.
+//! Fault injection into HTTP requests.
 
 use std::{
     convert::Infallible,
@@ -19,45 +19,44 @@ use http_body_util::{BodyExt, StreamBody};
 use serde_json::json;
 use thiserror::Error;
 
-use super::answer::{self, Answer, ApiBody};
-use crate::{ApiStatus, Reason, object::write_json};
+use super::response::{self, ApiBody, ApiResponse};
+use crate::{ApiStatus, StatusReason, object::write_json};
 
-/// Fault injection rule: selects requests and the action applied to them. Parsed from text
-/// (`"…".parse::<Fault>()`):
+/// Fault injection rule: selects requests and the action applied to them. Parsed from text (`"…".parse::<Fault>()`):
 ///
 /// ```text
 /// METHOD PATH [ACTION] [OPTION=VALUE …]
 /// ```
 ///
-/// `METHOD` is an HTTP method, `WATCH` for a GET that watches (`GET` matches the others), or `*`. `PATH` is the path of
-/// the request without its query. `*` matches part of a segment, `**` matches any text.
+/// `METHOD` is an HTTP method, `WATCH` (a GET that watches; `GET` matches only other reads) or `*`. `PATH` is the path
+/// without the query. In it, `*` matches within a segment and `**` matches anything.
 ///
 /// | action | effect |
 /// |---|---|
 /// | none, with `delay` | the request is served after the delay |
-/// | `400`, `401`, `403`, `404`, `409`, `410`, `429`, `500`, `503`, `504` | the request fails with this status and is not served; a watch gets 410 as an event, as upstream |
-/// | `after:500` or another of these codes | the request is served, its write takes effect, and the response has this status |
-/// | `webhook:403`, `webhook:500` | an admission webhook denies the request, or fails; the request is not served |
-/// | `cut` | the watch ends; with `events=N` after N lines |
+/// | `400`, `401`, `403`, `404`, `409`, `410`, `429`, `500`, `503`, `504` | the request is not served and fails with this status; a watch gets 410 as an event, as upstream |
+/// | `after:500` etc. | the request is served, its write takes effect, and it fails with this status |
+/// | `webhook:403`, `webhook:500` | an admission webhook denies the request or fails; it is not served |
+/// | `cut` | a watch ends; with `events=N` after N lines |
 /// | `break` | the connection breaks without a response; the request is not served |
-/// | `late:5s` | the connection breaks without a response; the request is served 5 s later (`late:0s`: at once) |
+/// | `late:5s` | the connection breaks without a response; the request is served 5 s later (`late:0s`: immediately) |
 ///
 /// An HTTP/1.1 connection that breaks is closed. On HTTP/2 the stream is reset and the connection stays open.
 ///
 /// | option | meaning |
 /// |---|---|
-/// | `delay=500ms` | time to wait before anything else (`ms` or `s`) |
-/// | `retry-after=1` | value of the `Retry-After` header, in seconds |
-/// | `events=3` | number of lines of a watch sent before it is cut |
-/// | `agent=kubectl*` | only requests whose `User-Agent` matches; `*` matches any text |
+/// | `delay=500ms` | delay before the request is served (`ms` or `s`) |
+/// | `retry-after=1` | `Retry-After` header in seconds |
+/// | `events=3` | number of lines of a watch before it ends |
+/// | `agent=kubectl*` | only requests with a matching `User-Agent`; `*` matches anything |
 /// | `skip=2` | ignore the first two matching requests |
-/// | `every=3` | apply to every third of the others |
-/// | `times=5` | apply at most five times |
+/// | `every=3` | of the remaining requests, apply the fault to every third |
+/// | `times=5` | apply the fault at most five times |
 ///
-/// Rules are deterministic: the order of the requests decides which of them a rule applies to.
+/// Injection is deterministic: it depends only on the order of requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault {
-    method: Matched,
+    method: MethodMatch,
     path: Glob,
     agent: Option<Glob>,
     action: FaultAction,
@@ -68,39 +67,41 @@ pub struct Fault {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Matched {
+enum MethodMatch {
     All,
     Watch,
     Method(Method),
 }
 
-/// Action applied to a request.
+/// Effect of a fault on a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum FaultAction {
     /// The request is served.
     None,
-    /// The request fails with this status and is not served.
+    /// The request fails with this status.
     Refuse(ApiStatus),
-    /// The request is served, and the response is this status.
+    /// The request is served and fails with this status.
     RefuseAfter(ApiStatus),
-    /// The request is served, and its stream ends after `events` lines.
+    /// The request is served. Its stream ends after this number of lines.
     Cut { events: u64 },
     /// The connection breaks without a response. The request is served after this time, or never.
     Break { served_after: Option<Duration> },
 }
 
-/// A rule that cannot be understood.
+/// Invalid fault injection rule.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("fault {rule:?}: {what}")]
+#[error("fault {rule:?}: {reason}")]
 pub struct FaultError {
     /// The rule.
     pub rule: String,
-    /// What is wrong with it.
-    pub what: String,
+    /// Cause.
+    pub reason: String,
 }
 
-/// Ordered rules with their match counters. The first matching rule with an action decides; rules with only a delay add
-/// theirs. Clones share the counters.
+/// Fault injection rules with counts of matching requests.
+///
+/// The first rule with an effect other than a delay is applied. Delays of earlier rules are added. Clones share the
+/// counts.
 #[derive(Debug, Clone, Default)]
 pub struct Faults(Arc<[(Fault, Count)]>);
 
@@ -110,7 +111,7 @@ struct Count {
     applied: AtomicU64,
 }
 
-/// Result of evaluating the rules for a request.
+/// Faults of a request.
 #[derive(Debug)]
 pub(super) struct FaultDecision {
     pub(super) delay: Duration,
@@ -118,24 +119,24 @@ pub(super) struct FaultDecision {
 }
 
 impl Faults {
-    /// These rules, in this order.
+    /// Creates the rules, in order of precedence.
     pub fn new(rules: impl IntoIterator<Item = Fault>) -> Self {
         Self(rules.into_iter().map(|rule| (rule, Count::default())).collect())
     }
 
-    /// Number of requests that each rule was applied to, in the order of the rules.
+    /// Returns the number of requests to which each rule was applied, in the order of the rules.
     pub fn applied(&self) -> Vec<u64> {
         self.0.iter().map(|(_, count)| count.applied.load(Ordering::SeqCst)).collect()
     }
 
-    /// Returns the delay and action for a request, and counts the request in each rule that matches.
+    /// Returns the faults of a request and updates the counts of the evaluated rules.
     pub(super) fn evaluate(&self, method: &Method, watch: bool, path: &str, agent: &str) -> FaultDecision {
         let mut decision = FaultDecision { delay: Duration::ZERO, action: FaultAction::None };
         for (fault, count) in &*self.0 {
             if decision.action != FaultAction::None {
                 break;
             }
-            if fault.matches(method, watch, path, agent) && fault.is_due(count) {
+            if fault.matches(method, watch, path, agent) && fault.is_selected(count) {
                 decision.delay += fault.delay;
                 decision.action.clone_from(&fault.action);
             }
@@ -147,11 +148,11 @@ impl Faults {
 impl Fault {
     fn matches(&self, method: &Method, watch: bool, path: &str, agent: &str) -> bool {
         let method = match &self.method {
-            Matched::All => true,
-            Matched::Watch => watch,
-            Matched::Method(only) => !watch && only == method,
+            MethodMatch::All => true,
+            MethodMatch::Watch => watch,
+            MethodMatch::Method(only) => !watch && only == method,
         };
-        // What has no stream cannot be cut.
+        // Only streams can be cut.
         let suits = watch || !matches!(self.action, FaultAction::Cut { .. });
         method
             && suits
@@ -159,7 +160,7 @@ impl Fault {
             && self.agent.as_ref().is_none_or(|glob| glob.matches(agent))
     }
 
-    fn is_due(&self, count: &Count) -> bool {
+    fn is_selected(&self, count: &Count) -> bool {
         let matched = count.matched.fetch_add(1, Ordering::SeqCst) + 1;
         let Some(turn) = matched.checked_sub(self.skip).filter(|turn| *turn > 0) else { return false };
         let claim = |applied| (applied < self.times).then_some(applied + 1);
@@ -172,23 +173,27 @@ impl FromStr for Fault {
     type Err = FaultError;
 
     fn from_str(rule: &str) -> Result<Self, FaultError> {
-        parse(rule).map_err(|what| FaultError { rule: rule.to_owned(), what })
+        parse(rule).map_err(|reason| FaultError { rule: rule.to_owned(), reason })
     }
 }
 
 fn parse(rule: &str) -> Result<Fault, String> {
     let mut words = rule.split_whitespace();
-    let method = match words.next().ok_or("it is empty")? {
-        "*" => Matched::All,
-        "WATCH" => Matched::Watch,
+    let method = match words.next().ok_or("empty rule")? {
+        "*" => MethodMatch::All,
+        "WATCH" => MethodMatch::Watch,
         name @ ("GET" | "POST" | "PUT" | "PATCH" | "DELETE") => {
-            Matched::Method(name.parse().map_err(|_| format!("{name:?} is no method"))?)
+            MethodMatch::Method(name.parse().map_err(|_| format!("invalid method {name:?}"))?)
         }
-        other => return Err(format!("{other:?} is not GET, POST, PUT, PATCH, DELETE, WATCH or *")),
+        other => {
+            return Err(format!(
+                "invalid method {other:?}: expected GET, POST, PUT, PATCH, DELETE, WATCH or *"
+            ));
+        }
     };
-    let path = words.next().ok_or("a path is missing")?;
+    let path = words.next().ok_or("missing path")?;
     if !path.starts_with(['/', '*']) {
-        return Err(format!("the path {path:?} does not begin with / or *"));
+        return Err(format!("invalid path {path:?}: must begin with / or *"));
     }
     let mut fault = Fault {
         method,
@@ -204,44 +209,47 @@ fn parse(rule: &str) -> Result<Fault, String> {
     for (index, word) in words.enumerate() {
         let Some((option, value)) = word.split_once('=') else {
             if index > 0 {
-                return Err(format!("{word:?} is no option"));
+                return Err(format!("unknown option {word:?}"));
             }
             fault.action = action(word)?;
             continue;
         };
-        let number = || value.parse::<u64>().map_err(|_| format!("{word:?} needs a whole number"));
+        let number = || value.parse::<u64>().map_err(|_| format!("invalid {word:?}: expected an integer"));
         match option {
             "delay" => {
-                let bad = || format!("{word:?} is no time such as 500ms or 2s");
+                let bad = || format!("invalid {word:?}: expected a duration such as 500ms or 2s");
                 fault.delay = duration(value).ok_or_else(bad)?;
             }
             "retry-after" => {
                 retry_after =
-                    Some(value.parse::<u32>().map_err(|_| format!("{word:?} needs whole seconds"))?);
+                    Some(value.parse::<u32>().map_err(|_| format!("invalid {word:?}: expected seconds"))?);
             }
             "events" => events = Some(number()?),
             "agent" => fault.agent = Some(Glob(value.replace('*', "**"))),
             "skip" => fault.skip = number()?,
-            "every" => fault.every = Some(number()?).filter(|n| *n > 0).ok_or("every=0 has no meaning")?,
+            "every" => {
+                fault.every =
+                    Some(number()?).filter(|n| *n > 0).ok_or("invalid every=0: must be positive")?;
+            }
             "times" => fault.times = number()?,
-            _ => return Err(format!("{option:?} is no option")),
+            _ => return Err(format!("unknown option {option:?}")),
         }
     }
     match (&mut fault.action, retry_after) {
         (FaultAction::Refuse(status) | FaultAction::RefuseAfter(status), Some(seconds)) => {
             *status = status.clone().with_retry_after(seconds);
         }
-        (_, Some(_)) => return Err("retry-after needs a status code".to_owned()),
+        (_, Some(_)) => return Err("retry-after requires a status code".to_owned()),
         _ => {}
     }
     match (&mut fault.action, events) {
         (FaultAction::Cut { events }, Some(given)) => *events = given,
-        (_, Some(_)) => return Err("events needs cut".to_owned()),
+        (_, Some(_)) => return Err("events requires cut".to_owned()),
         (FaultAction::None, _) if fault.delay.is_zero() => {
-            return Err("neither an action nor a delay is given".to_owned());
+            return Err("missing action or delay".to_owned());
         }
-        (FaultAction::Cut { .. }, _) if !matches!(fault.method, Matched::Watch | Matched::All) => {
-            return Err("only a WATCH can be cut".to_owned());
+        (FaultAction::Cut { .. }, _) if !matches!(fault.method, MethodMatch::Watch | MethodMatch::All) => {
+            return Err("cut requires WATCH".to_owned());
         }
         _ => {}
     }
@@ -251,31 +259,31 @@ fn parse(rule: &str) -> Result<Fault, String> {
 fn action(word: &str) -> Result<FaultAction, String> {
     let status = |code: &str| {
         let reason = match code {
-            "400" => Reason::BadRequest,
-            "401" => Reason::Unauthorized,
-            "403" => Reason::Forbidden,
-            "404" => Reason::NotFound,
-            "409" => Reason::Conflict,
-            "410" => Reason::Expired,
-            "429" => Reason::TooManyRequests,
-            "500" => Reason::InternalError,
-            "503" => Reason::ServiceUnavailable,
-            "504" => Reason::Timeout,
+            "400" => StatusReason::BadRequest,
+            "401" => StatusReason::Unauthorized,
+            "403" => StatusReason::Forbidden,
+            "404" => StatusReason::NotFound,
+            "409" => StatusReason::Conflict,
+            "410" => StatusReason::Expired,
+            "429" => StatusReason::TooManyRequests,
+            "500" => StatusReason::InternalError,
+            "503" => StatusReason::ServiceUnavailable,
+            "504" => StatusReason::Timeout,
             _ => {
                 return Err(format!(
-                    "unknown action {code:?}, expected 400, 401, 403, 404, 409, 410, 429, 500, 503, 504, after:CODE, cut, \
-                     break, late:TIME, \
-                     webhook:403, webhook:500"
+                    "unknown action {code:?}: expected 400, 401, 403, 404, 409, 410, 429, 500, 503, 504, after:CODE, cut, \
+                     break, late:DURATION, webhook:403 or webhook:500"
                 ));
             }
         };
-        Ok(ApiStatus::new(reason, format!("{reason}: this fault was asked for")))
+        Ok(ApiStatus::new(reason, format!("{reason}: injected fault")))
     };
     match word.split_once(':') {
         Some(("after", code)) => status(code).map(FaultAction::RefuseAfter),
         Some(("webhook", code)) => webhook(code).map(FaultAction::Refuse),
         Some(("late", time)) => {
-            let time = duration(time).ok_or_else(|| format!("{word:?} needs a time such as 500ms or 2s"))?;
+            let time = duration(time)
+                .ok_or_else(|| format!("invalid {word:?}: expected a duration such as 500ms or 2s"))?;
             Ok(FaultAction::Break { served_after: Some(time) })
         }
         _ if word == "cut" => Ok(FaultAction::Cut { events: 0 }),
@@ -284,18 +292,18 @@ fn action(word: &str) -> Result<FaultAction, String> {
     }
 }
 
-/// Response to a request that an admission webhook does not admit, in the words of upstream's API server.
+/// Response to a request that an admission webhook rejects, with kube-apiserver's message.
 fn webhook(code: &str) -> Result<ApiStatus, String> {
     match code {
         "403" => Ok(ApiStatus::new(
-            Reason::Forbidden,
-            "admission webhook \"fault.example.com\" denied the request: this fault was asked for",
+            StatusReason::Forbidden,
+            "admission webhook \"fault.example.com\" denied the request: injected fault",
         )),
         "500" => Ok(ApiStatus::new(
-            Reason::InternalError,
-            "Internal error occurred: failed calling webhook \"fault.example.com\": this fault was asked for",
+            StatusReason::InternalError,
+            "Internal error occurred: failed calling webhook \"fault.example.com\": injected fault",
         )),
-        _ => Err(format!("{code:?} is none of webhook:403, webhook:500")),
+        _ => Err(format!("unknown action webhook:{code}: expected webhook:403 or webhook:500")),
     }
 }
 
@@ -306,7 +314,7 @@ fn duration(text: &str) -> Option<Duration> {
     }
 }
 
-/// A pattern: `*` is anything but a slash, `**` anything.
+/// Pattern: `*` matches within a path segment, `**` matches anything.
 #[derive(Clone, PartialEq, Eq)]
 struct Glob(String);
 
@@ -333,17 +341,17 @@ fn matches(pattern: &[u8], text: &[u8]) -> bool {
     (0..=reach).any(|taken| text.get(taken..).is_some_and(|text| matches(rest, text)))
 }
 
-/// The answer to a watch that is refused as a watch is: it begins, and its one event is the error.
-pub(super) fn error_event(status: &ApiStatus) -> Answer {
+/// Response to a watch with the failure as its only event.
+pub(super) fn error_event(status: &ApiStatus) -> ApiResponse {
     let mut line = Vec::new();
     write_json(&mut line, &json!({"type": "ERROR", "object": status.to_value()}));
     line.push(b'\n');
-    answer::json_text(StatusCode::OK, line.into())
+    response::json_text(StatusCode::OK, line.into())
 }
 
-/// Ends a stream after so many lines.
-pub(super) fn cut(answer: Answer, events: u64) -> Answer {
-    let (parts, body) = answer.into_parts();
+/// Ends a stream after `events` lines.
+pub(super) fn cut(response: ApiResponse, events: u64) -> ApiResponse {
+    let (parts, body) = response.into_parts();
     let frames = stream::unfold((body, events), async |(mut body, left): (ApiBody, u64)| {
         if left == 0 {
             return None;
@@ -353,10 +361,10 @@ pub(super) fn cut(answer: Answer, events: u64) -> Answer {
         let (data, left) = first_lines(data, left);
         Some((Ok::<_, Infallible>(Frame::data(data)), (body, left)))
     });
-    Answer::from_parts(parts, StreamBody::new(frames).boxed_unsync())
+    ApiResponse::from_parts(parts, StreamBody::new(frames).boxed_unsync())
 }
 
-/// At most `left` lines of `data`, and how many are left after them.
+/// Returns at most `left` lines of `data`, and the number of lines left after them.
 fn first_lines(data: Bytes, mut left: u64) -> (Bytes, u64) {
     for (index, byte) in data.iter().enumerate() {
         if *byte == b'\n' {
@@ -410,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn delay_lets_other_rules_have_the_request() {
+    fn delays_add_up() {
         let faults = faults(&["* /** delay=500ms", "POST /a 409 delay=1s agent=kube*"]);
         let decision = faults.evaluate(&Method::POST, false, "/a", "kubectl/1 (linux/amd64)");
         assert_eq!(decision.delay, Duration::from_millis(1500));
@@ -419,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn watches_and_other_reads_are_told_apart() {
+    fn watches_differ_from_other_reads() {
         let faults = faults(&["GET /a 503", "WATCH /a 410", "* /b cut"]);
         let code = |watch, path| match faults.evaluate(&Method::GET, watch, path, "").action {
             FaultAction::Refuse(status) => status.code(),
@@ -431,7 +439,7 @@ mod tests {
     }
 
     #[test]
-    fn rule_that_makes_no_sense_is_refused() {
+    fn invalid_rules_are_rejected() {
         for bad in [
             "",
             "POST",
@@ -461,7 +469,7 @@ mod tests {
     }
 
     #[test]
-    fn stream_is_cut_after_so_many_lines() {
+    fn stream_is_cut_after_lines() {
         let lines = Bytes::from_static(b"one\ntwo\nthree\n");
         assert_eq!(first_lines(lines.clone(), 2), (Bytes::from_static(b"one\ntwo\n"), 0));
         assert_eq!(first_lines(lines.clone(), 5), (lines, 2));

@@ -16,9 +16,9 @@ use crate::{ApiStatus, ResourceVersionMatch, store::WatchCache};
 /// Upstream counterpart: `blockTimeout`.
 const BLOCK_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Revision that the cache must have reached before it may answer.
+/// Revision that the cache must have reached before it serves requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Needed {
+enum RequiredRevision {
     /// Any: the request takes the state that the cache has.
     Any,
     /// At least this one.
@@ -29,7 +29,7 @@ enum Needed {
     Store,
 }
 
-/// Waits until `cache` may answer the request. Returns `None` if the store answers it.
+/// Waits until `cache` is fresh enough for the request. Returns `None` if the store serves it.
 ///
 /// `current` is the revision of the store at the time of the request.
 ///
@@ -49,40 +49,40 @@ pub(super) async fn cache_for(
     target: &Target,
     query: &Query,
 ) -> Result<Option<Arc<WatchCache>>, ApiStatus> {
-    let (least, consistent) = match needed(method, target, query, current) {
-        Needed::Store => return Ok(None),
-        Needed::Any => return Ok(Some(Arc::clone(cache))),
-        Needed::AtLeast(revision) => (revision, false),
-        Needed::Consistent => (current, true),
+    let (minimum, consistent) = match required_revision(method, target, query, current) {
+        RequiredRevision::Store => return Ok(None),
+        RequiredRevision::Any => return Ok(Some(Arc::clone(cache))),
+        RequiredRevision::AtLeast(revision) => (revision, false),
+        RequiredRevision::Consistent => (current, true),
     };
-    if cache.wait_for_at_most(least, BLOCK_TIMEOUT).await {
+    if cache.wait_for_at_most(minimum, BLOCK_TIMEOUT).await {
         Ok(Some(Arc::clone(cache)))
     } else if consistent {
         Ok(None)
     } else {
-        Err(ApiStatus::too_large_resource_version(least, cache.revision()))
+        Err(ApiStatus::too_large_resource_version(minimum, cache.revision()))
     }
 }
 
-fn needed(method: &Method, target: &Target, query: &Query, current: u64) -> Needed {
+fn required_revision(method: &Method, target: &Target, query: &Query, current: u64) -> RequiredRevision {
     if method != Method::GET || target.subresource.is_some() {
-        return Needed::Store;
+        return RequiredRevision::Store;
     }
     if query.flag("watch").unwrap_or_default() {
         return match send_initial_events(query) {
-            Some((true, version)) => Needed::AtLeast(version.unwrap_or(current)),
-            _ => Needed::Any,
+            Some((true, version)) => RequiredRevision::AtLeast(version.unwrap_or(current)),
+            _ => RequiredRevision::Any,
         };
     }
     if target.name.is_some() {
-        return Needed::Store;
+        return RequiredRevision::Store;
     }
-    // The verb refuses what is not valid.
-    let Ok(options) = list_options(query, target) else { return Needed::Store };
+    // The verb rejects invalid options.
+    let Ok(options) = list_options(query, target) else { return RequiredRevision::Store };
     match (options.resource_version, options.version_match) {
-        _ if options.continue_token.is_some() => Needed::Store,
-        (_, Some(ResourceVersionMatch::Exact)) => Needed::Store,
-        (None, _) => Needed::Consistent,
-        (Some(version), _) => Needed::AtLeast(version),
+        _ if options.continue_token.is_some() => RequiredRevision::Store,
+        (_, Some(ResourceVersionMatch::Exact)) => RequiredRevision::Store,
+        (None, _) => RequiredRevision::Consistent,
+        (Some(version), _) => RequiredRevision::AtLeast(version),
     }
 }

@@ -1,20 +1,20 @@
-//! Media types: in which form the answer is wanted, in which form the body came.
+//! Media types of requests and responses.
 
-use crate::{ApiStatus, PatchType, Reason};
+use crate::{ApiStatus, PatchType, StatusReason};
 
-/// The form of an answer about objects.
+/// Representation of objects in a response.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum Form {
-    /// The objects as they are.
+    /// Complete objects.
     #[default]
     Plain,
-    /// Columns and rows, for people.
+    /// `Table` of this `meta.k8s.io` version.
     Table(&'static str),
-    /// Nothing but the metadata.
+    /// `PartialObjectMetadata` of this `meta.k8s.io` version.
     Metadata(&'static str),
 }
 
-/// The form of a request's body.
+/// Encoding of a request body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Encoding {
     Json,
@@ -22,7 +22,7 @@ pub(super) enum Encoding {
     Protobuf,
 }
 
-/// One clause of an Accept header.
+/// Clause of an `Accept` header.
 struct Clause<'a> {
     media: &'a str,
     parameters: Vec<(&'a str, &'a str)>,
@@ -44,26 +44,26 @@ impl<'a> Clause<'a> {
     }
 }
 
-/// The clauses in the order in which the client prefers them.
+/// Returns the clauses in order of preference.
 fn clauses(accept: &str) -> Vec<Clause<'_>> {
     let mut clauses: Vec<Clause<'_>> = accept.split(',').map(str::trim).map(Clause::parse).collect();
     let quality = |clause: &Clause<'_>| clause.parameter("q").and_then(|q| q.parse().ok()).unwrap_or(1.0_f64);
-    // Stable, so equals keep their order.
+    // The sort is stable: clauses of equal quality keep their order.
     clauses.sort_by(|a, b| quality(b).total_cmp(&quality(a)));
     clauses
 }
 
 fn not_acceptable() -> ApiStatus {
     let message = "only the following media types are accepted: application/json";
-    ApiStatus::new(Reason::NotAcceptable, message)
+    ApiStatus::new(StatusReason::NotAcceptable, message)
 }
 
 impl Form {
-    /// The first form in `accept` that can be served.
+    /// Returns the first supported representation in `accept`.
     ///
     /// # Errors
     ///
-    /// 406 when none can.
+    /// 406 if none is supported.
     pub(super) fn negotiate(accept: &str) -> Result<Self, ApiStatus> {
         clauses(accept)
             .iter()
@@ -88,11 +88,11 @@ impl Form {
     }
 }
 
-/// The version of aggregated discovery that is wanted, if one is: `v2` or `v2beta1`.
+/// Returns the requested version of aggregated discovery, `v2` or `v2beta1`, if any.
 ///
 /// # Errors
 ///
-/// 406 when JSON is not acceptable at all.
+/// 406 if JSON is not acceptable.
 pub(super) fn negotiate_discovery(accept: &str) -> Result<Option<&'static str>, ApiStatus> {
     clauses(accept)
         .iter()
@@ -114,11 +114,11 @@ fn unsupported(accepted: &str) -> ApiStatus {
     let message = format!(
         "the body of the request was in an unknown format - accepted media types include: {accepted}"
     );
-    ApiStatus::new(Reason::UnsupportedMediaType, message)
+    ApiStatus::new(StatusReason::UnsupportedMediaType, message)
 }
 
 impl Encoding {
-    /// The encoding that a body's Content-Type says; JSON if it says nothing.
+    /// Returns the encoding of a `Content-Type`. The default is JSON.
     pub(super) fn of(content_type: &str) -> Result<Self, ApiStatus> {
         match essence(content_type).as_str() {
             "" | "application/json" => Ok(Self::Json),
@@ -129,18 +129,18 @@ impl Encoding {
     }
 }
 
-/// Whether a body's Content-Type says that it is a configuration to apply.
+/// `true` if the body is an apply configuration.
 pub(super) fn is_apply(content_type: &str) -> bool {
     essence(content_type) == "application/apply-patch+yaml"
 }
 
-/// The form of patch that a body's Content-Type says.
+/// Returns the patch format of a `Content-Type`.
 pub(super) fn patch_type(content_type: &str) -> Result<PatchType, ApiStatus> {
     match essence(content_type).as_str() {
         "application/json-patch+json" => Ok(PatchType::Json),
         "application/merge-patch+json" => Ok(PatchType::Merge),
         "application/strategic-merge-patch+json" => Ok(PatchType::Strategic),
-        // Server-side apply is no patch of this kind: see `is_apply`.
+        // Server-side apply is handled separately: see `is_apply`.
         _ => Err(unsupported(
             "application/json-patch+json, application/merge-patch+json, application/strategic-merge-patch+json",
         )),
@@ -152,7 +152,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn form_is_the_first_clause_that_can_be_served() {
+    fn first_supported_clause_is_chosen() {
         let table = "application/json;as=Table;v=v1;g=meta.k8s.io";
         let negotiate = |accept: &str| Form::negotiate(accept).ok();
         assert_eq!(negotiate(""), Some(Form::Plain));
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn discovery_is_aggregated_only_in_a_version_that_was_asked_for() {
+    fn discovery_is_aggregated_in_supported_versions() {
         let aggregated =
             |v: &str| format!("application/json;g=apidiscovery.k8s.io;v={v};as=APIGroupDiscoveryList");
         assert_eq!(negotiate_discovery(&aggregated("v2")).unwrap(), Some("v2"));

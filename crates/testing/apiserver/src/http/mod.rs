@@ -1,14 +1,12 @@
-//! Requests: paths, media types, status codes, streams.
+//! HTTP endpoints: paths, media types, status codes, streams.
 //!
 //! *Upstream counterpart:* `apiserver/pkg/endpoints` and `apiserver/pkg/server`.
 //!
-//! A request goes through `service` in upstream's order: where does it lead (`route`), what
-//! does it ask for (`query`), in which form is the answer wanted (`media`), what is in its body (`body`);
-//! then a verb (`verbs`, `watching`, `reviews`) and the answer (`answer`).
+//! The module `service` processes a request in upstream's order: path (`route`), query (`query`), accepted media type
+//! (`media`), body (`body`), verb (`verbs`, `watching`, `reviews`), response (`response`).
 //!
-//! *What must not live here:* what a verb does to an object. That is the registry's.
+//! *Out of scope:* the effect of a verb on an object, which the registry implements.
 
-mod answer;
 mod audit;
 mod body;
 pub(crate) mod documents;
@@ -18,6 +16,7 @@ mod media;
 mod open_api_v2;
 mod options;
 mod query;
+mod response;
 mod reviews;
 mod route;
 mod serve;
@@ -28,9 +27,9 @@ mod user;
 mod verbs;
 mod watching;
 
-pub use answer::ApiBody;
 pub use audit::{AuditLog, AuditPolicy, AuditPolicyError};
 pub use fault::{Fault, FaultError, Faults};
+pub use response::ApiBody;
 pub use serve::{serve, serve_tls};
 pub use service::{
     ApiService, AuditEvent, AuditSink, BrokenConnection, DEFAULT_MAX_CONCURRENT_STREAMS, ObjectReference,

@@ -1,18 +1,18 @@
-//! The OpenAPI document of old, in protobuf: `kubectl` 1.28 asks for no other before it applies or creates.
+//! OpenAPI v2 document in protobuf. `kubectl` 1.28 requires it for apply and create.
 //!
-//! Upstream counterpart: `/openapi/v2`, with the messages of gnostic's `openapi.v2`.
+//! Upstream counterpart: `/openapi/v2`, with gnostic's `openapi.v2` messages.
 //!
-//! It has no definitions, only what tells a client that the server checks fields itself: for each kind a patch
-//! operation with the parameters that the newer document names too.
+//! It has no definitions, only a patch operation per kind. Its parameters indicate server-side field validation, as in
+//! the OpenAPI v3 document.
 
 use super::documents::PATCH_PARAMETERS;
 
-/// The media type that clients accept.
+/// Accepted media type.
 pub(super) const ACCEPTED: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
-/// The media type that upstream answers.
+/// Media type of the response, as upstream.
 pub(super) const CONTENT_TYPE: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
 
-/// A kind that can be patched, and where.
+/// A kind that can be patched.
 pub(super) struct Patchable {
     pub(super) path: String,
     pub(super) group: &'static str,
@@ -20,7 +20,7 @@ pub(super) struct Patchable {
     pub(super) kind: &'static str,
 }
 
-/// The document.
+/// Builds the document.
 pub(super) fn document(kinds: impl Iterator<Item = Patchable>) -> Vec<u8> {
     let mut paths = Message::default();
     for kind in kinds {
@@ -34,7 +34,7 @@ pub(super) fn document(kinds: impl Iterator<Item = Patchable>) -> Vec<u8> {
 fn patch_operation(kind: &Patchable) -> Message {
     let mut operation = Message::default();
     for (name, type_) in PATCH_PARAMETERS {
-        // Parameter of a query, which is one that is not of a body, which is one that is not a reference.
+        // Nested oneofs: parametersItem.parameter → parameter.nonBodyParameter → nonBodyParameter.queryParameterSubSchema.
         let query = Message::default().text(2, "query").text(4, name).text(6, type_);
         let parameter = Message::default().message(3, &query);
         operation =
@@ -48,7 +48,7 @@ fn patch_operation(kind: &Patchable) -> Message {
     operation.message(9, &Message::default()).message(13, &extension)
 }
 
-/// A protobuf message in the making, of the one wire type that is needed.
+/// Builder of a protobuf message. Supports length-delimited fields only.
 #[derive(Default)]
 struct Message(Vec<u8>);
 
@@ -61,13 +61,13 @@ impl Message {
         self.bytes(field, &message.0)
     }
 
-    /// `field` is below 16, so its tag is one byte.
+    /// Appends a field. `field` must be below 16, so that its tag is one byte.
     fn bytes(mut self, field: u8, bytes: &[u8]) -> Self {
         const LENGTH_DELIMITED: u8 = 2;
         self.0.push(field << 3 | LENGTH_DELIMITED);
         let mut length = bytes.len();
         while length >= 0x80 {
-            // The low seven bits, and a sign that more follow.
+            // Lower seven bits with the continuation bit.
             self.0.push((length & 0x7f) as u8 | 0x80);
             length >>= 7;
         }
@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn message_is_fields_with_tag_and_length() {
+    fn fields_have_tag_and_length() {
         let message = Message::default().text(1, "2.0").text(2, &"x".repeat(300));
         assert_eq!(message.0[..5], [0x0a, 3, b'2', b'.', b'0']);
         assert_eq!(message.0[5..8], [0x12, 0xac, 0x02], "300 in two bytes");
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn document_names_kinds_and_parameters() {
+    fn document_contains_kinds_and_parameters() {
         let kind = Patchable {
             path: "/apis/apps/v1/namespaces/{namespace}/deployments/{name}".to_owned(),
             group: "apps",

@@ -1,4 +1,4 @@
-//! Options, from queries and from the bodies of deletes.
+//! Options in queries and in bodies of deletes.
 
 use serde_json::Value;
 
@@ -8,17 +8,17 @@ use super::{
     route::Target,
 };
 use crate::{
-    ApiStatus, DeleteOptions, FieldSelector, FieldValidation, LabelSelector, ListOptions, Preconditions,
-    Propagation, ResourceVersionMatch, Selection, WatchStart, WriteOptions,
+    ApiStatus, DeleteOptions, DeletionPropagation, FieldSelector, FieldValidation, LabelSelector,
+    ListOptions, Preconditions, ResourceVersionMatch, Selection, WatchStart, WriteOptions,
     json::{at, i64_at, list_at},
 };
 
-/// What a watch asks for besides what a list does.
+/// Options of a watch.
 #[derive(Debug, Clone)]
 pub(super) struct WatchOptions {
     pub(super) selection: Selection,
     pub(super) start: WatchStart,
-    /// Whether the end of the initial events is to be marked.
+    /// If `true`, a bookmark marks the end of the initial events.
     pub(super) mark_initial_end: bool,
     pub(super) bookmarks: bool,
     pub(super) timeout_seconds: Option<u64>,
@@ -38,7 +38,7 @@ fn unsupported(kind: &str, field: &str, value: &str, supported: &[&str]) -> ApiS
     invalid(kind, field, "FieldValueNotSupported", &message)
 }
 
-/// Reads the options of a create, update or patch; `kind` is what upstream calls them.
+/// Parses the options of a create, update or patch. `kind` is upstream's kind of options.
 pub(super) fn write_options(query: &Query, kind: &str) -> Result<WriteOptions, ApiStatus> {
     let mut options =
         WriteOptions { dry_run: dry_run(query.all("dryRun"), kind)?, ..WriteOptions::default() };
@@ -64,7 +64,7 @@ pub(super) fn write_options(query: &Query, kind: &str) -> Result<WriteOptions, A
     Ok(options)
 }
 
-/// The `force` of a server-side apply.
+/// Parses the parameter `force` of a server-side apply.
 pub(super) fn force(query: &Query, manager: Option<&str>) -> Result<bool, ApiStatus> {
     if manager.is_none() {
         let message = "Required value: is required for apply patch";
@@ -73,7 +73,7 @@ pub(super) fn force(query: &Query, manager: Option<&str>) -> Result<bool, ApiSta
     Ok(query.flag("force").unwrap_or_default())
 }
 
-/// Refuses options that only server-side apply has.
+/// Rejects options that are valid only for server-side apply.
 pub(super) fn refuse_force(query: &Query) -> Result<(), ApiStatus> {
     if query.get("force").is_none() {
         return Ok(());
@@ -92,11 +92,11 @@ fn dry_run<'a>(values: impl Iterator<Item = &'a str>, kind: &str) -> Result<bool
     Ok(dry)
 }
 
-fn propagation(text: &str) -> Result<Propagation, ApiStatus> {
+fn propagation(text: &str) -> Result<DeletionPropagation, ApiStatus> {
     match text {
-        "Background" => Ok(Propagation::Background),
-        "Foreground" => Ok(Propagation::Foreground),
-        "Orphan" => Ok(Propagation::Orphan),
+        "Background" => Ok(DeletionPropagation::Background),
+        "Foreground" => Ok(DeletionPropagation::Foreground),
+        "Orphan" => Ok(DeletionPropagation::Orphan),
         other => {
             let supported = ["Background", "Foreground", "Orphan", "nil"];
             Err(unsupported("DeleteOptions", "propagationPolicy", other, &supported))
@@ -104,7 +104,7 @@ fn propagation(text: &str) -> Result<Propagation, ApiStatus> {
     }
 }
 
-/// Reads the options of a delete: from the body, or if there is none, from the query.
+/// Parses the options of a delete from the body, or if it is empty from the query.
 pub(super) fn delete_options(query: &Query, content: &Content) -> Result<DeleteOptions, ApiStatus> {
     if !content.bytes.is_empty() {
         return delete_options_in(&decode_any(content)?);
@@ -118,7 +118,7 @@ pub(super) fn delete_options(query: &Query, content: &Content) -> Result<DeleteO
     })
 }
 
-/// Reads a DeleteOptions object; its kind and version may be missing.
+/// Parses a DeleteOptions object. Kind and version are optional.
 pub(super) fn delete_options_in(object: &Value) -> Result<DeleteOptions, ApiStatus> {
     let of_kind = match at(object, &["kind"]).and_then(Value::as_str) {
         None => object.is_object(),
@@ -162,11 +162,11 @@ fn selection(query: &Query, target: &Target) -> Result<Selection, ApiStatus> {
     let bad = |error: crate::SelectorError| ApiStatus::bad_request(error.to_string());
     let labels = LabelSelector::parse(query.get("labelSelector").unwrap_or_default()).map_err(bad)?;
     let mut fields = query.get("fieldSelector").unwrap_or_default().to_owned();
-    if let Some(face) = target.face {
-        fields = face.stored_selector(&fields);
+    if let Some(served_version) = target.served_version {
+        fields = served_version.stored_selector(&fields);
     }
     if let Some(name) = &target.name {
-        // A watch of one object by its path.
+        // A watch of a single object by path.
         fields = if fields.is_empty() {
             format!("metadata.name={name}")
         } else {
@@ -196,7 +196,7 @@ fn version_match(query: &Query) -> Result<Option<ResourceVersionMatch>, ApiStatu
     }
 }
 
-/// Reads the options of a list.
+/// Parses the options of a list.
 pub(super) fn list_options(query: &Query, target: &Target) -> Result<ListOptions, ApiStatus> {
     const MATCH: &str = "resourceVersionMatch";
     let version_match = version_match(query)?;
@@ -238,7 +238,7 @@ pub(super) fn list_options(query: &Query, target: &Target) -> Result<ListOptions
     })
 }
 
-/// Reads the options of a watch.
+/// Parses the options of a watch.
 pub(super) fn watch_options(query: &Query, target: &Target) -> Result<WatchOptions, ApiStatus> {
     const MATCH: &str = "resourceVersionMatch";
     let version_match = version_match(query)?;
@@ -273,17 +273,17 @@ pub(super) fn watch_options(query: &Query, target: &Target) -> Result<WatchOptio
     })
 }
 
-/// `sendInitialEvents` of a watch with its `resourceVersion`, if it has the former and the latter is valid.
+/// Returns `sendInitialEvents` and `resourceVersion` of a watch, if the former is set and the latter is valid.
 pub(super) fn send_initial_events(query: &Query) -> Option<(bool, Option<u64>)> {
     query.flag("sendInitialEvents").zip(resource_version(query).ok())
 }
 
-/// The least revision that a watch with initial events must show.
-pub(super) fn least_revision(query: &Query) -> Result<u64, ApiStatus> {
+/// Returns the minimum revision of a watch with initial events.
+pub(super) fn minimum_revision(query: &Query) -> Result<u64, ApiStatus> {
     Ok(resource_version(query)?.unwrap_or_default())
 }
 
-/// The options of an eviction: those of the delete that it is.
+/// Parses the delete options of an eviction.
 pub(super) fn eviction_options(eviction: &Value) -> Result<DeleteOptions, ApiStatus> {
     let Some(options) = at(eviction, &["deleteOptions"]).filter(|options| !options.is_null()) else {
         return Ok(DeleteOptions::default());

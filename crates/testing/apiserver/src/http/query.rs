@@ -6,7 +6,7 @@ use percent_encoding::percent_decode_str;
 
 use crate::ApiStatus;
 
-/// The parameters of a request, decoded, in their order.
+/// Decoded query parameters in their order.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Query(Vec<(String, String)>);
 
@@ -19,7 +19,7 @@ impl Query {
         Self(pairs.collect())
     }
 
-    /// The first value of a parameter; one that is empty is as good as none.
+    /// Returns the first value of a parameter. An empty value counts as absent.
     pub(super) fn get(&self, key: &str) -> Option<&str> {
         self.first(key).filter(|value| !value.is_empty())
     }
@@ -28,18 +28,18 @@ impl Query {
         self.0.iter().find(|(name, _)| name == key).map(|(_, value)| value.as_str())
     }
 
-    /// Every value of a parameter.
+    /// Returns all values of a parameter.
     pub(super) fn all(&self, key: &'static str) -> impl Iterator<Item = &str> {
         self.0.iter().filter(move |(name, _)| name == key).map(|(_, value)| value.as_str())
     }
 
-    /// A truth value as upstream reads it: `0` and `false` in any spelling are false, all other values are true.
+    /// Returns a boolean parameter. As upstream, `0` and `false` (in any case) are false and all other values are true.
     pub(super) fn flag(&self, key: &str) -> Option<bool> {
         let value = self.first(key)?;
         Some(value != "0" && !value.eq_ignore_ascii_case("false"))
     }
 
-    /// A whole number.
+    /// Returns an integer parameter.
     pub(super) fn number(&self, key: &str) -> Result<Option<i64>, ApiStatus> {
         let Some(value) = self.get(key) else { return Ok(None) };
         value.parse().map(Some).map_err(|error| {
@@ -54,7 +54,7 @@ fn form_decode(text: &str) -> String {
     percent_decode(&text.replace('+', " ")).into_owned()
 }
 
-/// Takes `%2f` for `/` and so on. What is no such sequence stays, what is not UTF-8 is replaced.
+/// Decodes percent-encoded text. Invalid sequences are kept, invalid UTF-8 is replaced.
 pub(super) fn percent_decode(text: &str) -> Cow<'_, str> {
     percent_decode_str(text).decode_utf8_lossy()
 }
@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn query_is_decoded() {
+    fn parameters_are_decoded() {
         let query = Query::parse("labelSelector=app%3Dweb%2Ca+in+%28x%29&limit=5&watch&x=%zz%4");
         assert_eq!(query.get("labelSelector"), Some("app=web,a in (x)"));
         assert_eq!(query.number("limit").unwrap(), Some(5));
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn flag_spelt_as_false_is_false() {
+    fn flags_follow_upstream() {
         assert_eq!(Query::parse("watch=false").flag("watch"), Some(false));
         assert_eq!(Query::parse("watch=0").flag("watch"), Some(false));
         assert_eq!(Query::parse("watch=").flag("watch"), Some(true));

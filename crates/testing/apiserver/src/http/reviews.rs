@@ -1,13 +1,13 @@
-//! Questions about who may do what. Whoever is let in may do everything.
+//! Access reviews and other virtual resources. All authenticated users are authorized for everything.
 
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
 
 use super::{
-    answer::{self, Answer},
     body::{Content, decode_any},
     options::write_options,
     query::Query,
+    response::{self, ApiResponse},
     route::{Review, ReviewKind},
     user::{Tokens, User},
     verbs::success,
@@ -17,14 +17,14 @@ use crate::{
     json::{set, str_at},
 };
 
-/// Who asks, and whom the service knows.
+/// User of a request, and the configured tokens.
 #[derive(Clone, Copy)]
 pub(super) struct Caller<'a> {
     pub(super) user: &'a User,
     pub(super) tokens: Option<&'a Tokens>,
 }
 
-/// Answers a question.
+/// Responds to a review.
 pub(super) fn review(
     server: &ApiServer,
     method: &Method,
@@ -32,7 +32,7 @@ pub(super) fn review(
     query: &Query,
     content: &Content,
     caller: Caller<'_>,
-) -> Result<Answer, ApiStatus> {
+) -> Result<ApiResponse, ApiStatus> {
     if method != Method::POST {
         return Err(ApiStatus::method_not_allowed());
     }
@@ -50,7 +50,7 @@ pub(super) fn review(
         ReviewKind::Binding => {
             let name = str_at(&object, &["metadata", "name"]);
             server.registry.bind(&review.namespace, name, &object, &options)?;
-            return Ok(answer::json(StatusCode::CREATED, &success(None)));
+            return Ok(response::json(StatusCode::CREATED, &success(None)));
         }
         ReviewKind::SelfSubjectAccess | ReviewKind::SubjectAccess | ReviewKind::LocalSubjectAccess => {
             json!({"allowed": true, "reason": "the embedded API server refuses nobody"})
@@ -76,7 +76,7 @@ pub(super) fn review(
     if object.get("metadata").is_none_or(Value::is_null) {
         set(&mut object, &["metadata"], json!({}));
     }
-    Ok(answer::json(StatusCode::CREATED, &object))
+    Ok(response::json(StatusCode::CREATED, &object))
 }
 
 fn user_info(user: &User) -> Value {

@@ -1,9 +1,9 @@
-//! Where a path leads.
+//! Paths.
 
 use super::query::percent_decode;
-use crate::{ApiStatus, Reason, Resource, Subresource, resource::Face};
+use crate::{ApiStatus, Resource, StatusReason, Subresource, resource::ServedVersion};
 
-/// What a path is about.
+/// Endpoint of a path.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Route {
     /// `/`
@@ -12,7 +12,7 @@ pub(super) enum Route {
     Ui,
     /// `/version`
     Version,
-    /// `/healthz`, `/livez`, `/readyz` and what is below them.
+    /// `/healthz`, `/livez`, `/readyz` and paths below them.
     Health,
     /// `/api`
     CoreVersions,
@@ -20,51 +20,51 @@ pub(super) enum Route {
     Groups,
     /// `/apis/{group}`
     Group(String),
-    /// `/api/v1` and `/apis/{group}/{version}`, as objects spell it.
+    /// `/api/v1` and `/apis/{group}/{version}`. Contains the group-version.
     GroupVersion(String),
     /// `/openapi/v2`
     OpenApiV2,
     /// `/openapi/v3`
     OpenApiIndex,
-    /// `/openapi/v3/…`, the group-version as objects spell it.
+    /// `/openapi/v3/…`. Contains the group-version.
     OpenApi(String),
-    /// A resource, one of its objects, or a part of one.
+    /// Resource, object or subresource.
     Object(Target),
-    /// A question that is answered and not stored.
+    /// Virtual resource, which is processed without being stored.
     Review(Review),
 }
 
-/// The address of a resource, an object, or a part of an object.
+/// Resource, object or subresource.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Target {
     pub(super) resource: Resource,
-    pub(super) face: Option<Face>,
-    /// Empty for all namespaces, and for what is in none.
+    pub(super) served_version: Option<ServedVersion>,
+    /// `""` for all namespaces and for cluster-scoped resources.
     pub(super) namespace: String,
     pub(super) name: Option<String>,
     pub(super) subresource: Option<Subresource>,
 }
 
 impl Target {
-    /// Group and version as the request has them.
+    /// Group and version of the request.
     pub(super) fn api_version(&self) -> &'static str {
-        self.face.map_or(self.resource.api_version(), Face::api_version)
+        self.served_version.map_or(self.resource.api_version(), ServedVersion::api_version)
     }
 
-    /// The name, which a route to an object has.
+    /// Name of the object, or `""`.
     pub(super) fn name(&self) -> &str {
         self.name.as_deref().unwrap_or_default()
     }
 }
 
-/// A question that is answered and not stored.
+/// Virtual resource, which is processed without being stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Review {
     pub(super) kind: ReviewKind,
     pub(super) namespace: String,
 }
 
-/// Which question.
+/// Kind of a virtual resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ReviewKind {
     SelfSubjectAccess,
@@ -73,7 +73,7 @@ pub(super) enum ReviewKind {
     LocalSubjectAccess,
     SelfSubject,
     Token,
-    /// Not a question, but not stored either: it changes a pod.
+    /// Assigns a pod to a node.
     Binding,
 }
 
@@ -128,12 +128,12 @@ impl ReviewKind {
     }
 }
 
-/// Parts of a pod that exist upstream and are knowingly not served.
+/// Upstream's subresources of pods that are not implemented.
 const NOT_IMPLEMENTED: [&str; 6] =
     ["attach", "ephemeralcontainers", "exec", "portforward", "proxy", "resize"];
 
 impl Route {
-    /// Finds out where `path` leads.
+    /// Parses a path.
     pub(super) fn parse(path: &str) -> Result<Self, ApiStatus> {
         let parts: Vec<_> = path.split('/').filter(|part| !part.is_empty()).map(percent_decode).collect();
         let parts: Vec<&str> = parts.iter().map(AsRef::as_ref).collect();
@@ -151,17 +151,17 @@ impl Route {
             ["apis", group] => Ok(Self::Group((*group).to_owned())),
             ["api", version] => Ok(Self::GroupVersion((*version).to_owned())),
             ["apis", group, version] => Ok(Self::GroupVersion(format!("{group}/{version}"))),
-            ["api", version, rest @ ..] => within("", version, rest),
-            ["apis", group, version, rest @ ..] => within(group, version, rest),
+            ["api", version, rest @ ..] => parse_in_group_version("", version, rest),
+            ["apis", group, version, rest @ ..] => parse_in_group_version(group, version, rest),
             _ => Err(ApiStatus::unknown_path()),
         }
     }
 }
 
-/// What a path below a group-version leads to.
-fn within(group: &str, version: &str, path: &[&str]) -> Result<Route, ApiStatus> {
+/// Parses a path below a group-version.
+fn parse_in_group_version(group: &str, version: &str, path: &[&str]) -> Result<Route, ApiStatus> {
     let (namespace, path) = match path {
-        // A namespace itself, or its content.
+        // The namespace object or its content.
         ["namespaces", namespace, plural, rest @ ..] if !is_part_of_namespace(plural) || !rest.is_empty() => {
             (Some(*namespace), path.get(2..).unwrap_or_default())
         }
@@ -171,7 +171,7 @@ fn within(group: &str, version: &str, path: &[&str]) -> Result<Route, ApiStatus>
 
     let review = ReviewKind::ALL
         .into_iter()
-        .find(|kind| kind.plural() == *plural && kind.api_version() == spelt(group, version).as_str());
+        .find(|kind| kind.plural() == *plural && kind.api_version() == api_version(group, version).as_str());
     if let Some(kind) = review {
         if !rest.is_empty() || kind.is_namespaced() != namespace.is_some() {
             return Err(ApiStatus::unknown_path());
@@ -179,7 +179,7 @@ fn within(group: &str, version: &str, path: &[&str]) -> Result<Route, ApiStatus>
         return Ok(Route::Review(Review { kind, namespace: namespace.unwrap_or_default().to_owned() }));
     }
 
-    let (resource, face) = find(group, version, plural).ok_or_else(ApiStatus::unknown_path)?;
+    let (resource, served_version) = find(group, version, plural).ok_or_else(ApiStatus::unknown_path)?;
     if namespace.is_some() && !resource.is_namespaced() {
         return Err(ApiStatus::unknown_path());
     }
@@ -188,7 +188,7 @@ fn within(group: &str, version: &str, path: &[&str]) -> Result<Route, ApiStatus>
         [name] => (Some(*name), None),
         [_, part, ..] if resource == Resource::PODS && NOT_IMPLEMENTED.contains(part) => {
             let message = format!("pods/{part} is not implemented by the embedded API server");
-            return Err(ApiStatus::new(Reason::NotImplemented, message));
+            return Err(ApiStatus::new(StatusReason::NotImplemented, message));
         }
         [name, part] => {
             let known = resource.definition().subresources.iter().find(|known| known.name() == *part);
@@ -201,7 +201,7 @@ fn within(group: &str, version: &str, path: &[&str]) -> Result<Route, ApiStatus>
     }
     Ok(Route::Object(Target {
         resource,
-        face,
+        served_version,
         namespace: namespace.unwrap_or_default().to_owned(),
         name: name.map(str::to_owned),
         subresource,
@@ -213,18 +213,20 @@ fn is_part_of_namespace(name: &str) -> bool {
     parts.iter().any(|part| part.name() == name)
 }
 
-fn spelt(group: &str, version: &str) -> String {
+fn api_version(group: &str, version: &str) -> String {
     if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") }
 }
 
-fn find(group: &str, version: &str, plural: &str) -> Option<(Resource, Option<Face>)> {
+fn find(group: &str, version: &str, plural: &str) -> Option<(Resource, Option<ServedVersion>)> {
     Resource::all().filter(|resource| resource.plural() == plural).find_map(|resource| {
         if (resource.group(), resource.version()) == (group, version) {
             return Some((resource, None));
         }
-        let faces = resource.definition().faces;
-        let face = faces.iter().find(|face| (face.group(), face.version()) == (group, version))?;
-        Some((resource, Some(*face)))
+        let served_versions = resource.definition().served_versions;
+        let served_version = served_versions
+            .iter()
+            .find(|served_version| (served_version.group(), served_version.version()) == (group, version))?;
+        Some((resource, Some(*served_version)))
     })
 }
 
@@ -240,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn path_of_an_object_is_taken_apart() {
+    fn object_paths_are_parsed() {
         let scale = target("/apis/apps/v1/namespaces/a/deployments/web/scale");
         assert_eq!(scale.resource, Resource::DEPLOYMENTS);
         assert_eq!((scale.namespace.as_str(), scale.name()), ("a", "web"));
@@ -249,13 +251,16 @@ mod tests {
         assert_eq!(target("/api/v1/namespaces/a").resource, Resource::NAMESPACES);
         assert_eq!(target("/api/v1/namespaces/a/finalize").subresource, Some(Subresource::Finalize));
         assert_eq!(target("/api/v1/namespaces/a/pods/status").name(), "status");
-        assert_eq!(target("/apis/events.k8s.io/v1/events").face, Some(Face::EventsV1));
-        assert_eq!(target("/apis/autoscaling/v1/horizontalpodautoscalers").face, Some(Face::AutoscalingV1));
-        assert_eq!(target("/apis/autoscaling/v2/horizontalpodautoscalers").face, None);
+        assert_eq!(target("/apis/events.k8s.io/v1/events").served_version, Some(ServedVersion::EventsV1));
+        assert_eq!(
+            target("/apis/autoscaling/v1/horizontalpodautoscalers").served_version,
+            Some(ServedVersion::AutoscalingV1)
+        );
+        assert_eq!(target("/apis/autoscaling/v2/horizontalpodautoscalers").served_version, None);
     }
 
     #[test]
-    fn path_that_leads_nowhere_is_not_found() {
+    fn unknown_paths_are_not_found() {
         for path in [
             "/foo",
             "/api/v2/pods",
@@ -267,9 +272,9 @@ mod tests {
             "/api/v1/namespaces/a/pods/web/status/x",
             "/apis/authorization.k8s.io/v1/localsubjectaccessreviews",
         ] {
-            assert_eq!(Route::parse(path).unwrap_err().reason, Reason::NotFound, "{path}");
+            assert_eq!(Route::parse(path).unwrap_err().reason, StatusReason::NotFound, "{path}");
         }
         let exec = Route::parse("/api/v1/namespaces/a/pods/web/exec").unwrap_err();
-        assert_eq!(exec.reason, Reason::NotImplemented);
+        assert_eq!(exec.reason, StatusReason::NotImplemented);
     }
 }

@@ -1,4 +1,4 @@
-//! The service on a socket.
+//! Serving on a socket.
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -25,24 +25,24 @@ use tokio_util::sync::CancellationToken;
 use tower::{BoxError, Service, ServiceExt, service_fn};
 
 use super::{
-    answer,
+    response,
     service::{ApiService, BrokenConnection},
 };
-use crate::{ApiStatus, Reason};
+use crate::{ApiStatus, StatusReason};
 
-/// How long a client may take over the TLS handshake.
+/// Maximum duration of a TLS handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Serves HTTP/1.1 and HTTP/2 (without TLS, by prior knowledge) on `listener` until `shutdown` is cancelled;
-/// then ends every watch, lets requests under way finish, and returns.
+/// Serves HTTP/1.1 and HTTP/2 (without TLS by prior knowledge) on `listener` until `shutdown` is cancelled. Then it
+/// ends all watches, waits for pending requests and returns.
 ///
-/// A service without tokens lets in whoever can connect: bind it to loopback. It refuses requests that a browser
-/// sends on behalf of another site, by their Host and Origin. One with tokens answers to any name.
+/// A service without tokens accepts every client: bind it to loopback. It rejects cross-site requests of browsers by
+/// their Host and Origin headers. A service with tokens accepts any host.
 ///
 /// # Cancel safety
 ///
-/// Dropping the future closes the listener and leaves connections to end by themselves; watches go on until
-/// their clients leave. Cancel `shutdown` instead.
+/// Dropping the future closes the listener. Connections continue until their clients close them, watches end. Cancel
+/// `shutdown` for a graceful shutdown.
 pub async fn serve(listener: TcpListener, service: ApiService, shutdown: CancellationToken) {
     accept(listener, service, None, shutdown).await;
 }
@@ -68,7 +68,7 @@ async fn accept(
     shutdown: CancellationToken,
 ) {
     let connections = GracefulShutdown::new();
-    // Ends the watches when this future is dropped, too.
+    // Also ends the watches when this future is dropped.
     let watches = shutdown.child_token();
     let _guard = watches.clone().drop_guard();
     loop {
@@ -79,32 +79,32 @@ async fn accept(
         let (stream, peer) = match accepted {
             Ok(accepted) => accepted,
             Err(error) => {
-                // Out of file descriptors, or the peer was gone before it was accepted. Others may go on.
-                tracing::warn!(%error, "a connection cannot be accepted");
+                // Out of file descriptors, or the peer has closed the connection.
+                tracing::warn!(%error, "Failed to accept connection");
                 tokio::task::yield_now().await;
                 continue;
             }
         };
-        // Watch events are small and should not wait for more.
+        // Watch events are small and must not be delayed.
         if let Err(error) = stream.set_nodelay(true) {
-            tracing::debug!(%error, %peer, "TCP_NODELAY cannot be set");
+            tracing::debug!(%error, %peer, "Failed to set TCP_NODELAY");
         }
         let max_streams = service.max_concurrent_streams();
-        let service = guarded(service.clone(), watches.clone());
-        // Taken before the handshake, so that a shutdown waits for what has been accepted.
+        let service = socket_service(service.clone(), watches.clone());
+        // Created before the handshake, so that a shutdown waits for accepted connections.
         let watcher = connections.watcher();
         let tls = tls.clone();
         tokio::spawn(async move {
             let ended = match tls {
-                None => converse(stream, service, max_streams, watcher).await,
+                None => serve_connection(stream, service, max_streams, watcher).await,
                 Some(tls) => match tokio::time::timeout(HANDSHAKE_TIMEOUT, tls.accept(stream)).await {
-                    Ok(Ok(stream)) => converse(stream, service, max_streams, watcher).await,
+                    Ok(Ok(stream)) => serve_connection(stream, service, max_streams, watcher).await,
                     Ok(Err(error)) => Err(error.into()),
                     Err(elapsed) => Err(elapsed.into()),
                 },
             };
             if let Err(error) = ended {
-                tracing::debug!(%error, %peer, "a connection ended badly");
+                tracing::debug!(%error, %peer, "Connection failed");
             }
         });
     }
@@ -112,11 +112,16 @@ async fn accept(
     connections.shutdown().await;
 }
 
-/// Serves one connection to its end.
-async fn converse<I, S>(stream: I, service: S, max_streams: u32, watcher: Watcher) -> Result<(), BoxError>
+/// Serves a connection until it is closed.
+async fn serve_connection<I, S>(
+    stream: I,
+    service: S,
+    max_streams: u32,
+    watcher: Watcher,
+) -> Result<(), BoxError>
 where
     I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    S: Service<Request<Incoming>, Response = http::Response<answer::ApiBody>, Error = BrokenConnection>
+    S: Service<Request<Incoming>, Response = http::Response<response::ApiBody>, Error = BrokenConnection>
         + Clone
         + Send
         + 'static,
@@ -129,13 +134,13 @@ where
     watcher.watch(connection.into_owned()).await
 }
 
-/// The service, for requests that come from here.
-fn guarded(
+/// Wraps the service for requests from the socket: checks the origin and passes the shutdown token.
+fn socket_service(
     service: ApiService,
     watches: CancellationToken,
 ) -> impl Service<
     Request<Incoming>,
-    Response = http::Response<answer::ApiBody>,
+    Response = http::Response<response::ApiBody>,
     Error = BrokenConnection,
     Future: Send,
 > + Clone
@@ -145,11 +150,11 @@ fn guarded(
         let service = service.clone();
         let watches = watches.clone();
         async move {
-            // Tokens are not sent along by a browser that does not know whom it talks to.
+            // Browsers do not send tokens across sites.
             if !service.has_tokens()
                 && let Err(status) = check_origin(&request)
             {
-                return Ok(answer::failure(&status));
+                return Ok(response::failure(&status));
             }
             request.extensions_mut().insert(watches);
             service.oneshot(request).await
@@ -157,20 +162,19 @@ fn guarded(
     })
 }
 
-/// Refuses requests that a page of another site had a browser make: one whose name was made to lead here has
-/// that name for a Host, any other has it for an Origin.
+/// Rejects cross-site requests of browsers. With DNS rebinding the Host is foreign, otherwise the Origin.
 fn check_origin<B>(request: &Request<B>) -> Result<(), ApiStatus> {
     let header = |name: header::HeaderName| text(request.headers(), name);
     let host = header(header::HOST).or_else(|| request.uri().authority().map(Authority::as_str));
     if let Some(host) = host.filter(|host| !is_local(host)) {
-        let message = format!("the host {host:?} is not a name of this server: use localhost or 127.0.0.1");
-        return Err(ApiStatus::new(Reason::Forbidden, message));
+        let message = format!("invalid host {host:?}: use localhost or 127.0.0.1");
+        return Err(ApiStatus::new(StatusReason::Forbidden, message));
     }
     let origin = header(header::ORIGIN);
     let origin_host = origin.map(|origin| origin.split_once("://").map_or(origin, |(_, host)| host));
     if let Some(origin) = origin_host.filter(|host| !is_local(host)) {
-        let message = format!("requests on behalf of {origin:?} are refused");
-        return Err(ApiStatus::new(Reason::Forbidden, message));
+        let message = format!("cross-origin request from {origin:?} is not allowed");
+        return Err(ApiStatus::new(StatusReason::Forbidden, message));
     }
     Ok(())
 }
@@ -179,7 +183,7 @@ fn text(headers: &HeaderMap, name: header::HeaderName) -> Option<&str> {
     headers.get(name).map(|value| value.to_str().unwrap_or("?"))
 }
 
-/// Whether `host`, with or without a port, is a name of the loopback interface.
+/// `true` if `host`, with or without port, is a name of the loopback interface.
 fn is_local(host: &str) -> bool {
     if let Ok(address) = host.parse::<SocketAddr>() {
         return address.ip().is_loopback();
@@ -196,7 +200,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn host_of_the_loopback_interface_is_local() {
+    fn loopback_hosts_are_local() {
         for host in
             ["localhost", "localhost:8080", "127.0.0.1:1", "127.1.2.3", "[::1]:80", "[::1]", "LOCALHOST:1"]
         {
@@ -210,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn request_on_behalf_of_another_site_is_refused() {
+    fn cross_site_requests_are_rejected() {
         let request = |host: &str, origin: Option<&str>| {
             let mut request = Request::builder().uri("/api").header("host", host);
             if let Some(origin) = origin {

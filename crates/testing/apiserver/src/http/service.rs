@@ -1,4 +1,4 @@
-//! The service: a request in, an answer out.
+//! HTTP service of an API server.
 
 use std::{
     fmt,
@@ -18,11 +18,11 @@ use tokio_util::sync::CancellationToken;
 use tower::{BoxError, Service};
 
 use super::{
-    answer::{self, Answer, ApiBody},
     body::{self, Content},
     fault::{self, FaultAction, FaultDecision},
     freshness,
     query::Query,
+    response::{self, ApiBody, ApiResponse},
     reviews::{self, Caller},
     route::{Review, Route, Target},
     ui,
@@ -31,68 +31,67 @@ use super::{
 };
 use crate::{ApiServer, ApiStatus, json::str_at, store::WatchCache};
 
-/// Told about a request once its answer has begun.
+/// Receiver of audit events, called when the response to a request begins.
 ///
 /// Upstream counterpart: `audit.Backend`.
 pub type AuditSink = Arc<dyn Fn(&AuditEvent) + Send + Sync>;
 
-/// One request, as an audit log tells of it.
+/// Audit event of a request.
 ///
 /// Upstream counterpart: `audit.k8s.io/v1` Event at level Request.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AuditEvent {
-    /// A uid of its own.
+    /// Unique ID.
     pub id: String,
-    /// When it came.
+    /// Time at which the request was received.
     pub received: Timestamp,
-    /// How long it took until the answer began.
+    /// Time until the response began.
     pub latency: Duration,
     /// Path and query.
     pub uri: String,
-    /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete` or `deletecollection`; for what is no
-    /// resource the method in lower case.
+    /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete` or `deletecollection`; for non-resource requests the
+    /// lower-case method.
     pub verb: &'static str,
-    /// Who it came from.
+    /// User name.
     pub user: String,
-    /// The user's uid, or empty.
+    /// The user's UID, or empty.
     pub user_uid: String,
-    /// The groups the user is in.
+    /// The user's groups.
     pub groups: Vec<String>,
-    /// What program sent it.
+    /// `User-Agent` header.
     pub user_agent: String,
-    /// What it is about, if that is a resource.
+    /// Requested resource, if any.
     pub object: Option<ObjectReference>,
-    /// What was in its body.
+    /// Request body.
     pub request_object: Option<Value>,
-    /// The HTTP status of the answer.
+    /// HTTP status code of the response.
     pub code: u16,
-    /// What the answer said, if it said no.
+    /// Failure status of the response, if any.
     pub failure: Option<ApiStatus>,
-    /// The server's [revision](ApiServer::revision) right before the request was served.
+    /// The server's [revision](ApiServer::revision) immediately before the request was served.
     pub revision_before: u64,
-    /// And right after. What was written in between is the request's doing, on a server where nothing else is
-    /// written at that very moment.
+    /// The server's revision immediately after the request was served. Includes concurrent writes of other clients.
     pub revision_after: u64,
 }
 
-/// What a request is about.
+/// Requested resource.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ObjectReference {
     /// The API group, empty for the core group.
     pub api_group: String,
-    /// The version.
+    /// API version, without the group.
     pub api_version: String,
-    /// The plural name.
+    /// Plural resource name.
     pub resource: String,
-    /// The subresource, or empty.
+    /// Subresource, or empty.
     pub subresource: String,
-    /// The namespace, or empty.
+    /// Namespace, or empty.
     pub namespace: String,
-    /// The name, or empty.
+    /// Name, or empty.
     pub name: String,
-    /// The uid in the request's body, or empty.
+    /// UID in the request body, or empty.
     pub uid: String,
-    /// The resource version in the request's body, or empty.
+    /// Resource version in the request body, or empty.
     pub resource_version: String,
 }
 
@@ -131,7 +130,7 @@ pub const DEFAULT_MAX_CONCURRENT_STREAMS: u32 = 100;
 
 /// An [`ApiServer`] as a `tower` service of HTTP requests. Clones share the server.
 ///
-/// It takes any body, among them that of `kube_client`. What goes wrong is an answer; the only error is a
+/// The service accepts any body type, for example that of `kube_client`. Failures are responses. The only error is
 /// [`BrokenConnection`], caused by a [fault](crate::Fault).
 ///
 /// # Panics
@@ -151,14 +150,13 @@ impl ApiService {
         Self { server, tokens: None, max_concurrent_streams: DEFAULT_MAX_CONCURRENT_STREAMS, cache }
     }
 
-    /// The service for those only who show one of `tokens`. Others of the same server are not affected: whoever
-    /// is in the process already needs none.
+    /// Requires one of `tokens` from clients of this service. Other services of the same server are not affected.
     #[must_use]
     pub fn with_tokens(self, tokens: Tokens) -> Self {
         Self { tokens: Some(Arc::new(tokens)), ..self }
     }
 
-    /// The service with another maximum number of concurrent streams on an HTTP/2 connection.
+    /// Sets the maximum number of concurrent streams on an HTTP/2 connection.
     ///
     /// Upstream counterpart: `--http2-max-streams-per-connection`.
     #[must_use]
@@ -170,7 +168,7 @@ impl ApiService {
         self.max_concurrent_streams
     }
 
-    /// Whether it lets in those only who show a token.
+    /// `true` if clients must present a token.
     pub(super) fn has_tokens(&self) -> bool {
         self.tokens.is_some()
     }
@@ -207,8 +205,8 @@ where
     }
 }
 
-/// Reads a request and serves it, unless a fault says otherwise.
-async fn handle<B>(service: ApiService, request: Request<B>) -> Result<Answer, BrokenConnection>
+/// Reads and serves a request, subject to faults.
+async fn handle<B>(service: ApiService, request: Request<B>) -> Result<ApiResponse, BrokenConnection>
 where
     B: http_body::Body,
     B::Error: Into<BoxError>,
@@ -235,7 +233,7 @@ where
     }
 }
 
-/// A request that was read, and the client that sent it.
+/// A complete request and its user.
 struct Exchange {
     service: ApiService,
     parts: Parts,
@@ -287,7 +285,7 @@ impl Exchange {
             if verb(&self.parts.method, Some(target), true, &self.query) == "watch")
     }
 
-    /// Evaluates the fault rules. Requests that would be rejected anyway are not counted.
+    /// Evaluates the faults. A request that is rejected anyway is not affected.
     fn evaluate(&self) -> FaultDecision {
         if self.user.is_err() || self.route.is_err() || self.content.is_err() {
             return FaultDecision { delay: Duration::ZERO, action: FaultAction::None };
@@ -296,21 +294,21 @@ impl Exchange {
         self.server().config.faults.evaluate(method, self.is_watch(), uri.path(), &self.user_agent())
     }
 
-    /// Serves the request, logs it, and reports it to the audit.
-    async fn serve(&self, action: FaultAction) -> Answer {
+    /// Serves the request, logs it and reports it to the audit sink.
+    async fn serve(&self, action: FaultAction) -> ApiResponse {
         let cache = match &action {
             FaultAction::Refuse(_) => Ok(None),
             _ => self.cache().await,
         };
         let revision_before = self.server().revision();
-        let result = cache.and_then(|cache| self.apply(action, cache));
+        let result = cache.and_then(|cache| self.dispatch_with_fault(action, cache));
         let revision_after = self.server().revision();
-        let (answer, failure) = match result {
-            Ok(answer) => (answer, None),
-            Err(status) => (answer::failure(&status), Some(status)),
+        let (response, failure) = match result {
+            Ok(response) => (response, None),
+            Err(status) => (response::failure(&status), Some(status)),
         };
-        self.report(answer.status().as_u16(), failure, revision_before, revision_after);
-        answer
+        self.report(response.status().as_u16(), failure, revision_before, revision_after);
+        response
     }
 
     /// Waits until the watch cache is fresh enough for the request. `None` if the store serves it.
@@ -324,8 +322,12 @@ impl Exchange {
         }
     }
 
-    /// Serves the request, or does to it what the fault says.
-    fn apply(&self, action: FaultAction, cache: Option<Arc<WatchCache>>) -> Result<Answer, ApiStatus> {
+    /// Serves the request subject to the fault.
+    fn dispatch_with_fault(
+        &self,
+        action: FaultAction,
+        cache: Option<Arc<WatchCache>>,
+    ) -> Result<ApiResponse, ApiStatus> {
         match action {
             FaultAction::None | FaultAction::Break { .. } => self.dispatch(cache),
             FaultAction::Refuse(status) if self.is_watch() && status.code() == 410 => {
@@ -333,11 +335,11 @@ impl Exchange {
             }
             FaultAction::Refuse(status) => Err(status),
             FaultAction::RefuseAfter(status) => self.dispatch(cache).and(Err(status)),
-            FaultAction::Cut { events } => self.dispatch(cache).map(|answer| fault::cut(answer, events)),
+            FaultAction::Cut { events } => self.dispatch(cache).map(|response| fault::cut(response, events)),
         }
     }
 
-    fn dispatch(&self, cache: Option<Arc<WatchCache>>) -> Result<Answer, ApiStatus> {
+    fn dispatch(&self, cache: Option<Arc<WatchCache>>) -> Result<ApiResponse, ApiStatus> {
         let Self { parts, query, user, route, content, .. } = self;
         let (user, route) = (user.as_ref(), route.as_ref());
         let user = user.map_err(ApiStatus::clone)?;
@@ -373,7 +375,7 @@ impl Exchange {
             str_at(body, &["metadata", "uid"]).clone_into(&mut object.uid);
             str_at(body, &["metadata", "resourceVersion"]).clone_into(&mut object.resource_version);
         }
-        // Who shows no valid token has no name.
+        // Requests without a valid token have no user.
         let user = self.user.clone().unwrap_or_else(|_| User {
             name: String::new(),
             uid: String::new(),
@@ -399,8 +401,8 @@ impl Exchange {
     }
 }
 
-/// A uid for an audit event. It draws no random numbers, so that a server with a seed makes the same objects with
-/// an audit and without.
+/// Returns an ID for an audit event. It consumes no random numbers, so that a seeded server creates the same objects
+/// with and without audit.
 fn audit_id(server: &ApiServer, received: Timestamp) -> String {
     let number = server.audited.fetch_add(1, Ordering::Relaxed);
     let time = received.as_microsecond().unsigned_abs();
@@ -443,14 +445,14 @@ fn dispatch(
     query: &Query,
     content: Content,
     caller: Caller<'_>,
-) -> Result<Answer, ApiStatus> {
+) -> Result<ApiResponse, ApiStatus> {
     let Parts { method, headers, extensions, .. } = parts;
     let accept = text_header(headers, header::ACCEPT);
     match route {
         Route::Object(target) => {
-            // Put there by `serve`; without a socket there is nobody to shut down.
+            // Set by `serve`. Without a socket there is no shutdown.
             let shutdown = extensions.get::<CancellationToken>().cloned().unwrap_or_default();
-            let request = verbs::Request {
+            let request = verbs::ResourceRequest {
                 server,
                 cache,
                 method,
@@ -469,7 +471,7 @@ fn dispatch(
     }
     let documents = &server.documents;
     match route {
-        Route::Root if ui::is_wanted(headers) => Ok(ui::redirect()),
+        Route::Root if ui::accepts_html(headers) => Ok(ui::redirect()),
         Route::Root => Ok(documents.root(headers)),
         Route::Ui => Ok(ui::page()),
         Route::Version => Ok(documents.version(headers)),
@@ -480,6 +482,6 @@ fn dispatch(
         Route::OpenApiV2 => documents.open_api_v2(&accept, headers),
         Route::OpenApiIndex => Ok(documents.open_api_index(headers)),
         Route::OpenApi(api_version) => documents.open_api(api_version, headers),
-        Route::Health | Route::Object(_) | Route::Review(_) => Ok(answer::text("ok")),
+        Route::Health | Route::Object(_) | Route::Review(_) => Ok(response::text("ok")),
     }
 }

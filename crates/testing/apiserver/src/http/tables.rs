@@ -1,13 +1,13 @@
-//! Objects in the form that was asked for.
+//! Representations of objects in responses.
 
 use bytes::Bytes;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{answer::json_bytes, media::Form, query::Query, route::Target};
+use super::{media::Form, query::Query, response::json_bytes, route::Target};
 use crate::{ApiStatus, Object, ObjectList, object::write_json, table};
 
-/// How much of an object a row of a table carries.
+/// Part of an object that a table row contains.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum IncludeObject {
     None,
@@ -16,7 +16,7 @@ pub(super) enum IncludeObject {
     Object,
 }
 
-/// How objects of one request are shown.
+/// Representation of the objects of a request.
 #[derive(Debug, Clone)]
 pub(super) struct View {
     pub(super) target: Target,
@@ -38,17 +38,19 @@ impl View {
         Ok(Self { target: target.clone(), form, include, now })
     }
 
-    /// An object, in the form and version that was asked for.
+    /// Serializes an object in the requested representation and version.
     pub(super) fn object(&self, object: &Object) -> Bytes {
-        match (self.form, self.target.face) {
+        match (self.form, self.target.served_version) {
             (Form::Plain, None) => object.json().clone(),
-            (Form::Plain, Some(face)) => json_bytes(&face.present(object.value())),
+            (Form::Plain, Some(served_version)) => {
+                json_bytes(&served_version.convert_from_storage(object.value()))
+            }
             (Form::Metadata(version), _) => json_bytes(&metadata_only(object, version)),
             (Form::Table(version), _) => json_bytes(&self.table([object], version, object.revision(), true)),
         }
     }
 
-    /// An object in a watch; `first` says whether columns are still to be defined.
+    /// Serializes an object of a watch event. `first` includes the column definitions of a table.
     pub(super) fn event_object(&self, object: &Object, first: bool) -> Bytes {
         match self.form {
             Form::Table(version) => json_bytes(&self.table([object], version, object.revision(), first)),
@@ -56,7 +58,7 @@ impl View {
         }
     }
 
-    /// A list.
+    /// Serializes a list.
     pub(super) fn list(&self, list: &ObjectList) -> Bytes {
         let mut metadata = json!({"resourceVersion": list.revision.to_string()});
         if let Some(token) = &list.continue_token {
@@ -86,9 +88,11 @@ impl View {
             if index > 0 {
                 text.push(b',');
             }
-            match (self.form, self.target.face) {
+            match (self.form, self.target.served_version) {
                 (Form::Metadata(version), _) => write_json(&mut text, &metadata_only(object, version)),
-                (_, Some(face)) => write_json(&mut text, &face.present(object.value())),
+                (_, Some(served_version)) => {
+                    write_json(&mut text, &served_version.convert_from_storage(object.value()));
+                }
                 (_, None) => object.write_item(&mut text),
             }
         }
@@ -96,7 +100,7 @@ impl View {
         text.into()
     }
 
-    /// A bookmark's object: nothing but the revision.
+    /// Returns the object of a bookmark, which contains only the revision.
     pub(super) fn bookmark(&self, revision: u64, initial_end: bool) -> Value {
         let (kind, api_version) = match self.form {
             Form::Plain => (self.target.resource.kind(), self.target.api_version()),
@@ -130,8 +134,8 @@ impl View {
                     IncludeObject::None => {}
                     IncludeObject::Metadata => row["object"] = metadata_only(object, version),
                     IncludeObject::Object => {
-                        row["object"] = match self.target.face {
-                            Some(face) => face.present(object.value()),
+                        row["object"] = match self.target.served_version {
+                            Some(served_version) => served_version.convert_from_storage(object.value()),
                             None => object.value().clone(),
                         };
                     }

@@ -1,4 +1,4 @@
-//! Who sends a request.
+//! Authentication.
 
 use std::{collections::HashMap, fmt};
 
@@ -6,25 +6,25 @@ use http::{HeaderMap, header};
 use thiserror::Error;
 
 use super::route::Route;
-use crate::{ApiStatus, Reason};
+use crate::{ApiStatus, StatusReason};
 
-/// Who a request comes from.
+/// User of a request.
 ///
-/// Upstream counterpart: `user.Info`. There are no rights: whoever is let in may do everything.
+/// Upstream counterpart: `user.Info`. There is no authorization: every authenticated user may do everything.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct User {
-    /// What it is called.
+    /// User name.
     pub name: String,
-    /// What tells it from others of the name, or empty.
+    /// UID, which distinguishes users of the same name, or empty.
     pub uid: String,
-    /// The groups it is in.
+    /// Groups.
     pub groups: Vec<String>,
 }
 
 const AUTHENTICATED: &str = "system:authenticated";
 
 impl User {
-    /// Who requests come from as long as there are no tokens.
+    /// User of all requests if no tokens are configured.
     pub fn admin() -> Self {
         Self::of_groups("system:admin", &["system:masters", AUTHENTICATED])
     }
@@ -42,7 +42,7 @@ impl User {
     }
 }
 
-/// Bearer tokens and whose they are.
+/// Bearer tokens and their users.
 ///
 /// Upstream counterpart: `--token-auth-file`, `authenticator/token/tokenfile`.
 #[derive(Clone, Default)]
@@ -51,39 +51,39 @@ pub struct Tokens {
     first: Option<String>,
 }
 
-/// A line of a token file that cannot be understood.
+/// Invalid line of a token file.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("line {line}: {what}")]
+#[error("line {line}: {reason}")]
 pub struct TokenFileError {
-    /// Counted from 1.
+    /// Line number, starting at 1.
     pub line: usize,
-    /// What is wrong with it.
-    pub what: &'static str,
+    /// Cause.
+    pub reason: &'static str,
 }
 
 impl Tokens {
-    /// Reads upstream's CSV form: `token,user,uid` and, if there are any, `"group1,group2"`, a line each.
-    /// Empty lines and those that begin with `#` say nothing.
+    /// Parses upstream's CSV format with a line `token,user,uid,"group1,group2"` per token. The groups are optional. Empty
+    /// lines and lines that begin with `#` are ignored.
     ///
     /// # Errors
     ///
-    /// When a line has too few columns, no token, no user name or a quote without end, or a token comes twice.
+    /// A line has fewer than three columns, an empty token or user name, an unterminated quote or a duplicate token.
     pub fn parse(text: &str) -> Result<Self, TokenFileError> {
         let mut tokens = Self::default();
         for (index, line) in text.lines().enumerate() {
-            let error = |what| TokenFileError { line: index + 1, what };
+            let error = |reason| TokenFileError { line: index + 1, reason };
             if line.trim().is_empty() || line.starts_with('#') {
                 continue;
             }
-            let columns = columns(line).ok_or_else(|| error("a quoted column does not end well"))?;
+            let columns = columns(line).ok_or_else(|| error("invalid quoted column"))?;
             let [token, name, uid, groups @ ..] = columns.as_slice() else {
-                return Err(error("at least three columns are needed: token, user name, user uid"));
+                return Err(error("expected at least three columns: token, user name, user UID"));
             };
             if token.is_empty() {
-                return Err(error("the token is empty"));
+                return Err(error("empty token"));
             }
             if name.is_empty() {
-                return Err(error("the user name is empty"));
+                return Err(error("empty user name"));
             }
             let groups = groups.first().map_or("", String::as_str).split(',').map(str::trim);
             let groups = groups.chain([AUTHENTICATED]).filter(|group| !group.is_empty());
@@ -91,13 +91,13 @@ impl Tokens {
                 User { name: name.clone(), uid: uid.clone(), groups: groups.map(str::to_owned).collect() };
             tokens.first.get_or_insert_with(|| token.clone());
             if tokens.users.insert(token.clone(), user).is_some() {
-                return Err(error("the token was given before"));
+                return Err(error("duplicate token"));
             }
         }
         Ok(tokens)
     }
 
-    /// Whose a token is.
+    /// Returns the user of a token.
     pub fn user(&self, token: &str) -> Option<&User> {
         self.users.get(token)
     }
@@ -107,20 +107,20 @@ impl Tokens {
         self.first.as_deref()
     }
 
-    /// Who a request with these headers comes from. Who shows no token may ask for nothing but health,
-    /// version and the page; the first two as upstream's default roles have it.
+    /// Authenticates a request. Without a token, health, version and the web UI are accessible, the first two as with
+    /// upstream's default roles.
     ///
     /// # Errors
     ///
-    /// 401.
+    /// 401 if the token is missing or unknown.
     pub(super) fn authenticate(
         &self,
         headers: &HeaderMap,
         route: Result<&Route, &ApiStatus>,
     ) -> Result<User, ApiStatus> {
-        let unauthorized = || ApiStatus::new(Reason::Unauthorized, "Unauthorized");
+        let unauthorized = || ApiStatus::new(StatusReason::Unauthorized, "Unauthorized");
         let Some(given) = headers.get(header::AUTHORIZATION) else {
-            // The page knows nothing, and has to be there to ask for the token.
+            // The page contains no data and prompts for the token.
             let public = matches!(route, Ok(Route::Health | Route::Version | Route::Ui));
             return public.then(User::anonymous).ok_or_else(unauthorized);
         };
@@ -130,14 +130,14 @@ impl Tokens {
     }
 }
 
-/// Does not tell the tokens.
+/// Omits the tokens.
 impl fmt::Debug for Tokens {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_set().entries(self.users.values().map(|user| &user.name)).finish()
     }
 }
 
-/// The columns of a line of CSV.
+/// Splits a line of CSV into columns.
 fn columns(line: &str) -> Option<Vec<String>> {
     let mut columns = Vec::new();
     let mut rest = line.trim();
@@ -155,7 +155,7 @@ fn columns(line: &str) -> Option<Vec<String>> {
                 loop {
                     let (part, after) = quoted.split_once('"')?;
                     column.push_str(part);
-                    // Two quotes stand for one.
+                    // A doubled quote is an escaped quote.
                     match after.strip_prefix('"') {
                         Some(more) => {
                             column.push('"');
@@ -179,7 +179,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn token_file_tells_users_and_groups() {
+    fn token_file_defines_users_and_groups() {
         let text = "# comment\na,alice,u1,\"dev,ops\"\n\nb,bob,u2\nc,\"c \"\"d\"\"\",u3,one\n";
         let tokens = Tokens::parse(text).unwrap();
         let groups = |token| tokens.user(token).unwrap().groups.join(" ");
@@ -191,15 +191,15 @@ mod tests {
     }
 
     #[test]
-    fn token_file_with_a_bad_line_is_refused() {
+    fn invalid_lines_are_rejected() {
         for bad in ["a,b", ",b,c", "a,,c", "a,b,c,\"open", "a,b,\"c\"d"] {
             assert_eq!(Tokens::parse(&format!("ok,ok,ok\n{bad}\n")).unwrap_err().line, 2, "{bad}");
         }
-        assert_eq!(Tokens::parse("a,b,c\na,d,e").unwrap_err().what, "the token was given before");
+        assert_eq!(Tokens::parse("a,b,c\na,d,e").unwrap_err().reason, "duplicate token");
     }
 
     #[test]
-    fn request_without_a_valid_token_is_unauthorized() {
+    fn requests_without_valid_token_are_unauthorized() {
         let tokens = Tokens::parse("secret,alice,u1").unwrap();
         let ask = |path: &str, given: Option<&str>| {
             let mut headers = HeaderMap::new();

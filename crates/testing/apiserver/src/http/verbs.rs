@@ -1,4 +1,4 @@
-//! What can be done to resources and objects.
+//! Verbs on resources and objects.
 
 use std::sync::Arc;
 
@@ -7,27 +7,27 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    answer::{self, Answer},
     body::{Content, decode_any, decode_object},
     media::{Encoding, Form, is_apply, patch_type},
     options::{
-        delete_options, eviction_options, force, least_revision, list_options, refuse_force, watch_options,
+        delete_options, eviction_options, force, list_options, minimum_revision, refuse_force, watch_options,
         write_options,
     },
     query::Query,
+    response::{self, ApiResponse},
     route::Target,
     tables::View,
     watching::watch,
 };
 use crate::{
-    ApiServer, ApiStatus, Details, Resource, Subresource, WriteOptions,
+    ApiServer, ApiStatus, Resource, StatusDetails, Subresource, WriteOptions,
     json::{bool_at, list_at, str_at},
-    registry::{Deleted, Part, Patch, Written, scale_of},
+    registry::{Deleted, Patch, WriteScope, Written, scale_of},
     store::WatchCache,
 };
 
-/// A request about a resource, in parts.
-pub(super) struct Request<'a> {
+/// Request for a resource.
+pub(super) struct ResourceRequest<'a> {
     pub(super) server: &'a ApiServer,
     /// Watch cache that serves lists and watches. `None` if the store does.
     pub(super) cache: Option<Arc<WatchCache>>,
@@ -40,36 +40,36 @@ pub(super) struct Request<'a> {
     pub(super) shutdown: CancellationToken,
 }
 
-impl Request<'_> {
-    /// Serves it.
-    pub(super) fn serve(mut self) -> Result<Answer, ApiStatus> {
+impl ResourceRequest<'_> {
+    /// Serves the request.
+    pub(super) fn serve(mut self) -> Result<ApiResponse, ApiStatus> {
         let target = self.target;
         match (self.method, &target.name, target.subresource) {
-            (&Method::GET, None, _) if self.wants_watch() => self.watch(),
-            (&Method::GET, Some(_), None) if self.wants_watch() => self.watch(),
+            (&Method::GET, None, _) if self.is_watch() => self.watch(),
+            (&Method::GET, Some(_), None) if self.is_watch() => self.watch(),
             (&Method::GET, None, _) => self.list(),
             (&Method::GET, Some(_), None | Some(Subresource::Status)) => self.get(),
             (&Method::GET, Some(_), Some(Subresource::Scale)) => self.get_scale(),
             (&Method::GET, Some(_), Some(Subresource::Log)) => self.log(),
-            (&Method::POST, None, _) if self.is_in_its_scope() => self.create(),
+            (&Method::POST, None, _) if self.has_required_namespace() => self.create(),
             (&Method::POST, Some(_), Some(Subresource::Binding)) => self.bind(),
             (&Method::POST, Some(_), Some(Subresource::Eviction)) => self.evict(),
             (&Method::PUT, Some(_), Some(Subresource::Scale)) => self.update_scale(),
-            (&Method::PUT, Some(_), part) => self.update(part_of(part)?),
+            (&Method::PUT, Some(_), part) => self.update(write_scope(part)?),
             (&Method::PATCH, Some(_), Some(Subresource::Scale)) => self.patch_scale(),
-            (&Method::PATCH, Some(_), part) => self.patch(part_of(part)?),
-            (&Method::DELETE, None, _) if self.is_in_its_scope() => self.delete_collection(),
+            (&Method::PATCH, Some(_), part) => self.patch(write_scope(part)?),
+            (&Method::DELETE, None, _) if self.has_required_namespace() => self.delete_collection(),
             (&Method::DELETE, Some(_), None) => self.delete(),
             _ => Err(ApiStatus::method_not_allowed()),
         }
     }
 
-    fn wants_watch(&self) -> bool {
+    fn is_watch(&self) -> bool {
         self.query.flag("watch").unwrap_or_default()
     }
 
-    /// Whether the path says which namespace, if the resource lives in namespaces.
-    fn is_in_its_scope(&self) -> bool {
+    /// `true` unless the resource is namespaced and the path has no namespace.
+    fn has_required_namespace(&self) -> bool {
         !self.target.resource.is_namespaced() || !self.target.namespace.is_empty()
     }
 
@@ -77,64 +77,66 @@ impl Request<'_> {
         View::new(self.target, Form::negotiate(self.accept)?, self.query, self.server.config.clock.now())
     }
 
-    fn get(&self) -> Result<Answer, ApiStatus> {
+    fn get(&self) -> Result<ApiResponse, ApiStatus> {
         let view = self.view()?;
         let object = self.server.get(self.target.resource, &self.target.namespace, self.target.name())?;
-        Ok(answer::json_text(StatusCode::OK, view.object(&object)))
+        Ok(response::json_text(StatusCode::OK, view.object(&object)))
     }
 
-    fn list(&self) -> Result<Answer, ApiStatus> {
+    fn list(&self) -> Result<ApiResponse, ApiStatus> {
         let view = self.view()?;
         let options = list_options(self.query, self.target)?;
         let Target { resource, namespace, .. } = self.target;
         let store = &self.server.registry.store;
         let list = store.list_from(self.cache.as_deref(), *resource, namespace, &options)?;
-        Ok(answer::json_text(StatusCode::OK, view.list(&list)))
+        Ok(response::json_text(StatusCode::OK, view.list(&list)))
     }
 
-    fn watch(&mut self) -> Result<Answer, ApiStatus> {
+    fn watch(&mut self) -> Result<ApiResponse, ApiStatus> {
         let view = self.view()?;
         let options = watch_options(self.query, self.target)?;
-        let least = least_revision(self.query)?;
+        let minimum = minimum_revision(self.query)?;
         let (cache, shutdown) = (self.cache.take(), std::mem::take(&mut self.shutdown));
-        watch(self.server, cache, view, options, least, shutdown)
+        watch(self.server, cache, view, options, minimum, shutdown)
     }
 
-    /// Decodes the body as an object of the target's kind, in its stored form.
+    /// Decodes the body as an object of the target's kind and converts it to the storage version.
     fn object(&self, options: &WriteOptions) -> Result<(Value, Vec<String>), ApiStatus> {
-        let Target { resource, face, .. } = self.target;
+        let Target { resource, served_version, .. } = self.target;
         let (object, warnings) = decode_object(
             &self.content,
             self.target.api_version(),
             resource.kind(),
             options.field_validation,
         )?;
-        Ok(match face {
-            Some(face) => (face.accept(&object, resource.api_version()), warnings),
+        Ok(match served_version {
+            Some(served_version) => {
+                (served_version.convert_to_storage(&object, resource.api_version()), warnings)
+            }
             None => (object, warnings),
         })
     }
 
-    fn create(&self) -> Result<Answer, ApiStatus> {
+    fn create(&self) -> Result<ApiResponse, ApiStatus> {
         let view = self.view()?;
         let options = self.write_options("CreateOptions")?;
         let (object, warnings) = self.object(&options)?;
         let written =
             self.server.registry.create(self.target.resource, &self.target.namespace, object, &options)?;
-        Ok(written_answer(StatusCode::CREATED, &view, &written, warnings))
+        Ok(write_response(StatusCode::CREATED, &view, &written, warnings))
     }
 
-    fn update(&self, part: Part) -> Result<Answer, ApiStatus> {
+    fn update(&self, part: WriteScope) -> Result<ApiResponse, ApiStatus> {
         let view = self.view()?;
         let options = self.write_options("UpdateOptions")?;
         let (object, warnings) = self.object(&options)?;
         let Target { resource, namespace, .. } = self.target;
         let written =
             self.server.registry.update(*resource, namespace, self.target.name(), part, object, &options)?;
-        Ok(written_answer(StatusCode::OK, &view, &written, warnings))
+        Ok(write_response(StatusCode::OK, &view, &written, warnings))
     }
 
-    /// The patch in the body.
+    /// Decodes the body as a patch.
     fn read_patch(&self) -> Result<Patch, ApiStatus> {
         let form = patch_type(&self.content.content_type)?;
         let body = serde_json::from_slice(&self.content.bytes)
@@ -142,7 +144,7 @@ impl Request<'_> {
         Ok(Patch { form, body })
     }
 
-    /// The options of a write. A client that does not say who it is goes by the name of its program.
+    /// Parses the options of a write. The default field manager is the program in `User-Agent`, as upstream.
     fn write_options(&self, kind: &str) -> Result<WriteOptions, ApiStatus> {
         let mut options = write_options(self.query, kind)?;
         if options.field_manager.is_none() {
@@ -154,68 +156,76 @@ impl Request<'_> {
     }
 
     /// Server-side apply.
-    fn apply(&self, part: Part) -> Result<Answer, ApiStatus> {
+    fn apply(&self, part: WriteScope) -> Result<ApiResponse, ApiStatus> {
         let view = self.view()?;
         let options = write_options(self.query, "PatchOptions")?;
         let force = force(self.query, options.field_manager.as_deref())?;
-        // JSON is YAML.
+        // JSON is a subset of YAML.
         let config = serde_saphyr::from_slice(&self.content.bytes)
             .map_err(|error| ApiStatus::bad_request(format!("error decoding YAML: {error}")))?;
-        let Target { resource, face, namespace, .. } = self.target;
+        let Target { resource, served_version, namespace, .. } = self.target;
         let name = self.target.name();
-        let (written, created) =
-            self.server.registry.apply(*resource, *face, namespace, name, part, &config, force, &options)?;
+        let (written, created) = self.server.registry.apply(
+            *resource,
+            *served_version,
+            namespace,
+            name,
+            part,
+            &config,
+            force,
+            &options,
+        )?;
         let code = if created { StatusCode::CREATED } else { StatusCode::OK };
-        Ok(written_answer(code, &view, &written, Vec::new()))
+        Ok(write_response(code, &view, &written, Vec::new()))
     }
 
-    fn patch(&self, part: Part) -> Result<Answer, ApiStatus> {
-        if is_apply(&self.content.content_type) && part != Part::Finalize {
+    fn patch(&self, part: WriteScope) -> Result<ApiResponse, ApiStatus> {
+        if is_apply(&self.content.content_type) && part != WriteScope::Finalize {
             return self.apply(part);
         }
         refuse_force(self.query)?;
         let patch = self.read_patch()?;
         let view = self.view()?;
         let options = self.write_options("PatchOptions")?;
-        let Target { resource, face, namespace, .. } = self.target;
+        let Target { resource, served_version, namespace, .. } = self.target;
         let written = self.server.registry.patch(
             *resource,
-            *face,
+            *served_version,
             namespace,
             self.target.name(),
             part,
             &patch,
             &options,
         )?;
-        Ok(written_answer(StatusCode::OK, &view, &written, Vec::new()))
+        Ok(write_response(StatusCode::OK, &view, &written, Vec::new()))
     }
 
-    fn delete(&self) -> Result<Answer, ApiStatus> {
+    fn delete(&self) -> Result<ApiResponse, ApiStatus> {
         let view = self.view()?;
         let options = delete_options(self.query, &self.content)?;
         let Target { resource, namespace, .. } = self.target;
         let deleted = self.server.registry.delete(*resource, namespace, self.target.name(), &options)?;
         Ok(match &deleted {
-            Deleted::Gone(object) if !resource.strategy().deletion_returns_object() => {
-                let details = Details {
+            Deleted::Removed(object) if !resource.strategy().deletion_returns_object() => {
+                let details = StatusDetails {
                     name: object.name().to_owned(),
                     group: resource.group().to_owned(),
                     kind: resource.plural().to_owned(),
                     uid: object.uid().to_owned(),
-                    ..Details::default()
+                    ..StatusDetails::default()
                 };
-                answer::json(StatusCode::OK, &success(Some(&details)))
+                response::json(StatusCode::OK, &success(Some(&details)))
             }
-            Deleted::Gone(object) => answer::json_text(StatusCode::OK, view.object(object)),
+            Deleted::Removed(object) => response::json_text(StatusCode::OK, view.object(object)),
             Deleted::Marked(object) => {
                 let accepted = options.orphan_dependents == Some(false);
                 let code = if accepted { StatusCode::ACCEPTED } else { StatusCode::OK };
-                answer::json_text(code, view.object(object))
+                response::json_text(code, view.object(object))
             }
         })
     }
 
-    fn delete_collection(&self) -> Result<Answer, ApiStatus> {
+    fn delete_collection(&self) -> Result<ApiResponse, ApiStatus> {
         let view = self.view()?;
         let options = delete_options(self.query, &self.content)?;
         let selected = list_options(self.query, self.target)?;
@@ -223,38 +233,38 @@ impl Request<'_> {
         let items = self.server.registry.delete_collection(*resource, namespace, &selected, &options)?;
         let list =
             crate::ObjectList { revision: self.server.revision(), items, ..crate::ObjectList::default() };
-        Ok(answer::json_text(StatusCode::OK, view.list(&list)))
+        Ok(response::json_text(StatusCode::OK, view.list(&list)))
     }
 
-    fn get_scale(&self) -> Result<Answer, ApiStatus> {
+    fn get_scale(&self) -> Result<ApiResponse, ApiStatus> {
         let object = self.server.get(self.target.resource, &self.target.namespace, self.target.name())?;
-        Ok(answer::json(StatusCode::OK, &scale_of(&object)))
+        Ok(response::json(StatusCode::OK, &scale_of(&object)))
     }
 
-    fn update_scale(&self) -> Result<Answer, ApiStatus> {
+    fn update_scale(&self) -> Result<ApiResponse, ApiStatus> {
         let options = self.write_options("UpdateOptions")?;
         let (scale, warnings) =
             decode_object(&self.content, "autoscaling/v1", "Scale", options.field_validation)?;
         let Target { resource, namespace, .. } = self.target;
         let written =
             self.server.registry.update_scale(*resource, namespace, self.target.name(), &scale, &options)?;
-        let mut answer = answer::json(StatusCode::OK, &scale_of(&written.object));
-        answer::warn(&mut answer, &warnings);
-        Ok(answer)
+        let mut response = response::json(StatusCode::OK, &scale_of(&written.object));
+        response::warn(&mut response, &warnings);
+        Ok(response)
     }
 
-    fn patch_scale(&self) -> Result<Answer, ApiStatus> {
+    fn patch_scale(&self) -> Result<ApiResponse, ApiStatus> {
         let patch = self.read_patch()?;
         let options = self.write_options("PatchOptions")?;
         let Target { resource, namespace, .. } = self.target;
         let written =
             self.server.registry.patch_scale(*resource, namespace, self.target.name(), &patch, &options)?;
-        let mut answer = answer::json(StatusCode::OK, &scale_of(&written.object));
-        answer::warn(&mut answer, &written.warnings);
-        Ok(answer)
+        let mut response = response::json(StatusCode::OK, &scale_of(&written.object));
+        response::warn(&mut response, &written.warnings);
+        Ok(response)
     }
 
-    fn bind(&self) -> Result<Answer, ApiStatus> {
+    fn bind(&self) -> Result<ApiResponse, ApiStatus> {
         let options = self.write_options("CreateOptions")?;
         let (binding, _) = decode_object(&self.content, "v1", "Binding", options.field_validation)?;
         let given = str_at(&binding, &["metadata", "name"]);
@@ -262,12 +272,12 @@ impl Request<'_> {
             return Err(ApiStatus::bad_request("name in URL does not match name in Binding object"));
         }
         self.server.registry.bind(&self.target.namespace, self.target.name(), &binding, &options)?;
-        Ok(answer::json(StatusCode::CREATED, &success(None)))
+        Ok(response::json(StatusCode::CREATED, &success(None)))
     }
 
-    fn evict(&self) -> Result<Answer, ApiStatus> {
+    fn evict(&self) -> Result<ApiResponse, ApiStatus> {
         let options = self.write_options("CreateOptions")?;
-        // policy/v1 and policy/v1beta1 are the same here.
+        // policy/v1 and policy/v1beta1 are equal here.
         let eviction = decode_any(&self.content)?;
         if str_at(&eviction, &["kind"]) != "Eviction" {
             return Err(ApiStatus::bad_request("the body of the request is not an Eviction"));
@@ -278,10 +288,10 @@ impl Request<'_> {
         }
         let delete = eviction_options(&eviction)?;
         self.server.registry.evict(&self.target.namespace, self.target.name(), &delete, &options)?;
-        Ok(answer::json(StatusCode::CREATED, &success(None)))
+        Ok(response::json(StatusCode::CREATED, &success(None)))
     }
 
-    fn log(&self) -> Result<Answer, ApiStatus> {
+    fn log(&self) -> Result<ApiResponse, ApiStatus> {
         let name = self.target.name();
         let pod = self.server.get(Resource::PODS, &self.target.namespace, name)?;
         let names =
@@ -320,28 +330,33 @@ impl Request<'_> {
                 "container {container:?} in pod {name:?} is waiting to start: {reason}"
             )));
         }
-        Ok(answer::text((self.server.config.logs)(&pod, container)))
+        Ok(response::text((self.server.config.logs)(&pod, container)))
     }
 }
 
-fn part_of(subresource: Option<Subresource>) -> Result<Part, ApiStatus> {
+fn write_scope(subresource: Option<Subresource>) -> Result<WriteScope, ApiStatus> {
     match subresource {
-        None => Ok(Part::Main),
-        Some(Subresource::Status) => Ok(Part::Status),
-        Some(Subresource::Finalize) => Ok(Part::Finalize),
+        None => Ok(WriteScope::Main),
+        Some(Subresource::Status) => Ok(WriteScope::Status),
+        Some(Subresource::Finalize) => Ok(WriteScope::Finalize),
         Some(_) => Err(ApiStatus::method_not_allowed()),
     }
 }
 
-fn written_answer(code: StatusCode, view: &View, written: &Written, mut warnings: Vec<String>) -> Answer {
-    let mut answer = answer::json_text(code, view.object(&written.object));
+fn write_response(
+    code: StatusCode,
+    view: &View,
+    written: &Written,
+    mut warnings: Vec<String>,
+) -> ApiResponse {
+    let mut response = response::json_text(code, view.object(&written.object));
     warnings.extend(written.warnings.iter().cloned());
-    answer::warn(&mut answer, &warnings);
-    answer
+    response::warn(&mut response, &warnings);
+    response
 }
 
 /// The Status that says that all went well.
-pub(super) fn success(details: Option<&Details>) -> Value {
+pub(super) fn success(details: Option<&StatusDetails>) -> Value {
     let mut status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"});
     if let Some(details) = details {
         status["details"] = details.to_value();

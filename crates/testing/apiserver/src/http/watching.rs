@@ -1,4 +1,4 @@
-//! Watches: a stream of JSON lines.
+//! Watches as streams of JSON lines.
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
@@ -11,55 +11,55 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    answer::{self, Answer},
     options::WatchOptions,
+    response::{self, ApiResponse},
     tables::View,
 };
 use crate::{ApiServer, ApiStatus, WatchEvent, Watcher, object::write_json, store::WatchCache};
 
-/// How often a watch that wants bookmarks gets one.
+/// Interval between bookmarks.
 const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);
-/// How long before its end it gets the last one.
+/// Time between the last bookmark and the end of the watch.
 const LAST_BOOKMARK: Duration = Duration::from_secs(2);
-/// How long a watch lasts that does not say; stretched by chance to up to twice that.
+/// Minimum duration of a watch without timeout. The duration is random, up to twice as long.
 const DEFAULT_TIMEOUT: Duration = Duration::from_mins(30);
-/// At most about how many bytes are gathered before they are sent (bytes).
+/// Approximate maximum size of a chunk in bytes.
 const CHUNK: usize = 64 << 10;
 
-/// The state of one watch's stream.
+/// State of a watch.
 struct Stream {
     watcher: Watcher,
     view: View,
     mark_initial_end: bool,
     bookmarks: bool,
     clock: Arc<dyn Clock>,
-    /// When the watch ends, on the monotonic clock.
+    /// End of the watch on the monotonic clock.
     deadline: Duration,
     next_bookmark: Duration,
-    /// Until the earlier of the two.
+    /// Timer for the earlier of `deadline` and `next_bookmark`.
     timer: Option<Sleep>,
-    /// The server is shutting down.
+    /// Cancelled when the server shuts down.
     shutdown: CancellationToken,
     columns_sent: bool,
     ended: bool,
 }
 
-/// Answers a watch, from `cache` if there is one.
+/// Responds to a watch. If there is a `cache`, it is the source of events.
 ///
 /// # Errors
 ///
-/// When the watch asks for a state that is not there yet.
+/// 504 if the requested minimum revision does not exist yet.
 pub(super) fn watch(
     server: &ApiServer,
     cache: Option<Arc<WatchCache>>,
     view: View,
     options: WatchOptions,
-    least_revision: u64,
+    minimum_revision: u64,
     shutdown: CancellationToken,
-) -> Result<Answer, ApiStatus> {
+) -> Result<ApiResponse, ApiStatus> {
     let current = server.revision();
-    if options.mark_initial_end && least_revision > current {
-        return Err(ApiStatus::too_large_resource_version(least_revision, current));
+    if options.mark_initial_end && minimum_revision > current {
+        return Err(ApiStatus::too_large_resource_version(minimum_revision, current));
     }
     let clock = Arc::clone(&server.config.clock);
     let timeout = options
@@ -88,10 +88,10 @@ pub(super) fn watch(
         let lines = state.next().await?;
         Some((Ok::<_, Infallible>(Frame::data(lines)), state))
     });
-    Ok(answer::stream(StreamBody::new(lines).boxed_unsync()))
+    Ok(response::stream(StreamBody::new(lines).boxed_unsync()))
 }
 
-/// The time of the next bookmark: in a minute, but also shortly before the end.
+/// Returns the time of the next bookmark: after the interval or shortly before the end.
 fn bookmark_after(now: Duration, deadline: Duration) -> Duration {
     let last = deadline.saturating_sub(LAST_BOOKMARK);
     let next = now.saturating_add(BOOKMARK_INTERVAL);
@@ -99,7 +99,7 @@ fn bookmark_after(now: Duration, deadline: Duration) -> Duration {
 }
 
 impl Stream {
-    /// The next lines; `None` at the end of the stream.
+    /// Returns the next lines. `None` at the end of the stream.
     async fn next(&mut self) -> Option<Bytes> {
         while !self.ended {
             let until = if self.bookmarks { self.deadline.min(self.next_bookmark) } else { self.deadline };
@@ -124,8 +124,7 @@ impl Stream {
                     if self.bookmarks && now >= self.next_bookmark {
                         self.next_bookmark = bookmark_after(now, self.deadline);
                         let mut lines = Vec::new();
-                        // Nothing was pending a moment ago, and what may have come since is not overtaken:
-                        // the revision is that of what has been handed out.
+                        // All returned events are covered: the revision is that of the watcher.
                         self.bookmark(&mut lines, self.watcher.revision(), false);
                         return Some(lines.into());
                     }
@@ -135,7 +134,7 @@ impl Stream {
         None
     }
 
-    /// `event` and what else is there already, up to a chunk.
+    /// Serializes `event` and further available events, up to a chunk.
     fn gather(&mut self, mut event: Result<WatchEvent, ApiStatus>) -> Vec<u8> {
         let mut lines = Vec::new();
         self.view.now = self.clock.now();

@@ -1,23 +1,23 @@
-//! How a strategic merge treats each list, and the few maps that are not merged.
+//! Patch strategies of lists and maps in strategic merges.
 //!
-//! What is not in the table is replaced (lists) or merged (maps). The table is that of v1.36, for every type
-//! this server decodes; upstream has it in the `patchStrategy` and `patchMergeKey` tags of its types. What the
-//! tags call `retainKeys` concerns only those who compute patches.
+//! Lists without an entry are replaced, maps are merged. The table is that of v1.36 for all types that the server
+//! decodes. Upstream has it in the tags `patchStrategy` and `patchMergeKey` of its types. The tag `retainKeys` affects
+//! only clients that compute patches.
 
-/// How a field of a patch meets the field of an object.
+/// Merge strategy of a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Strategy {
-    /// Lists of objects: those with the same value of this field are the same.
+    /// List of objects, merged by the value of this key.
     MergeBy(&'static str),
-    /// Lists of texts and numbers: the union.
+    /// List of scalars, merged as a set.
     Union,
-    /// What the patch says, and nothing else.
+    /// Replaced by the value in the patch.
     Replace,
 }
 
 use Strategy::{MergeBy, Replace, Union};
 
-/// Type, field, strategy; sorted.
+/// Type, field, strategy. Sorted.
 const STRATEGIES: &[(&str, &str, Strategy)] = &[
     ("Container", "env", MergeBy("name")),
     ("Container", "ports", MergeBy("containerPort")),
@@ -63,7 +63,7 @@ const STRATEGIES: &[(&str, &str, Strategy)] = &[
     ("StatefulSetStatus", "conditions", MergeBy("type")),
 ];
 
-/// The strategy for a field of a type; none where the table has nothing to say.
+/// Returns the strategy of a field of a type. `None` for the default strategy.
 pub(super) fn strategy(type_name: &str, field: &str) -> Option<Strategy> {
     let found = STRATEGIES.binary_search_by(|(ty, name, _)| (*ty, *name).cmp(&(type_name, field)));
     found.ok().and_then(|index| STRATEGIES.get(index)).map(|(_, _, strategy)| *strategy)
@@ -75,7 +75,7 @@ mod tests {
     use crate::schema::{SCHEMA, Type};
 
     #[test]
-    fn table_is_sorted_and_speaks_of_fields_that_exist() {
+    fn table_is_sorted_and_refers_to_existing_fields() {
         assert!(STRATEGIES.is_sorted_by_key(|(ty, field, _)| (ty, field)));
         for (name, field, strategy) in STRATEGIES {
             let found = SCHEMA.structs_named(name).find_map(|ty| ty.field(field));

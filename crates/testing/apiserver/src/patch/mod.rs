@@ -1,7 +1,7 @@
-//! Patches: RFC 6902 (JSON patch), RFC 7396 (merge patch) and Kubernetes' strategic merge.
+//! Patches: JSON patch (RFC 6902), JSON merge patch (RFC 7396) and Kubernetes' strategic merge patch.
 //!
-//! A patch is applied to a copy; one that fails has done nothing. What comes out still has to be decoded,
-//! defaulted and checked: a patch can say anything. Server-side apply is no patch in this sense.
+//! A patch is applied to a copy. The result must be decoded, defaulted and validated by the caller. Server-side apply is
+//! in a separate module.
 //!
 //! Upstream counterpart: `apiserver/pkg/endpoints/handlers/patch.go` and
 //! `apimachinery/pkg/util/strategicpatch`.
@@ -19,26 +19,26 @@ mod tests;
 
 pub use strategic::strategic;
 
-/// How many operations a JSON patch may have.
+/// Maximum number of operations of a JSON patch.
 const MAX_OPERATIONS: usize = 10_000;
 
-/// Sum of the sizes (bytes) of what the `copy` operations of a JSON patch may copy. Equals the limit of a request's body, as
-/// upstream (`jsonpatch.AccumulatedCopySizeLimit`).
+/// Maximum total size in bytes of the values copied by the `copy` operations of a JSON patch. Equals the limit of a
+/// request's body, as upstream (`jsonpatch.AccumulatedCopySizeLimit`).
 const MAX_COPIED: usize = 3 << 20;
 
 /// Maximum depth of a value after an operation of a JSON patch. Equals the limit of serde_json, and so of a request's body.
 /// Values are dropped and written by recursion.
 const MAX_DEPTH: usize = 128;
 
-/// A patch that cannot be applied, with the answer upstream would send.
+/// Failed patch, with upstream's response.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{message}")]
 pub struct PatchError {
-    /// The HTTP status.
+    /// HTTP status code.
     pub code: u16,
-    /// The `reason` of the Status object.
+    /// `reason` of the Status.
     pub reason: &'static str,
-    /// The `message` of the Status object.
+    /// `message` of the Status.
     pub message: String,
 }
 
@@ -47,19 +47,19 @@ impl PatchError {
         Self { code: 400, reason: "BadRequest", message: message.into() }
     }
 
-    /// A patch that can be read but does not go with the object.
+    /// 422 for a patch that cannot be applied to the object.
     fn unprocessable() -> Self {
         let message = "the server rejected our request due to an error in our request".to_owned();
         Self { code: 422, reason: "Invalid", message }
     }
 }
 
-/// `target` with an RFC 6902 patch applied.
+/// Applies a JSON patch (RFC 6902) to `target` and returns the result.
 ///
 /// # Errors
 ///
-/// When the patch is no patch (400), has more than 10,000 operations (413), or one of them fails, copies more than 3 MiB
-/// together with those before it, or nests values more than 128 levels deep (422).
+/// 400 if the patch is malformed, 413 if it has more than 10,000 operations, 422 if an operation fails, the operations
+/// copy more than 3 MiB in total, or values are nested more than 128 levels deep.
 pub fn json_patch(target: &Value, patch: &Value) -> Result<Value, PatchError> {
     let count = patch.as_array().map_or(0, Vec::len);
     if count > MAX_OPERATIONS {
@@ -82,14 +82,14 @@ pub fn json_patch(target: &Value, patch: &Value) -> Result<Value, PatchError> {
         if copied > MAX_COPIED || depth_after(&patched, operation) > MAX_DEPTH {
             return Err(PatchError::unprocessable());
         }
-        // `patched` is dropped if an operation fails: the operations before it need not be undone.
+        // Operations before a failed one need no rollback: `patched` is dropped.
         json_patch::patch_unsafe(&mut patched, std::slice::from_ref(operation))
             .map_err(|_| PatchError::unprocessable())?;
     }
     Ok(patched)
 }
 
-/// Depth that `operation` gives the place it writes to; 0 if it only reads or removes.
+/// Returns the depth of the value that `operation` writes. 0 for operations that only read or remove.
 fn depth_after(target: &Value, operation: &PatchOperation) -> usize {
     let written = match operation {
         PatchOperation::Add(add) => Some(&add.value),
@@ -101,7 +101,7 @@ fn depth_after(target: &Value, operation: &PatchOperation) -> usize {
     written.map_or(0, |value| operation.path().count() + depth(value))
 }
 
-/// Levels of arrays and objects in `value`.
+/// Returns the nesting depth of arrays and objects in `value`.
 fn depth(value: &Value) -> usize {
     match value {
         Value::Array(items) => 1 + items.iter().map(depth).max().unwrap_or(0),
@@ -110,7 +110,7 @@ fn depth(value: &Value) -> usize {
     }
 }
 
-/// `target` with an RFC 7396 merge patch applied.
+/// Applies a JSON merge patch (RFC 7396) to `target` and returns the result.
 pub fn merge(target: &Value, patch: &Value) -> Value {
     let mut patched = target.clone();
     json_patch::merge(&mut patched, patch);

@@ -1,19 +1,19 @@
-//! The strategic merge.
+//! Strategic merge patch.
 //!
-//! Like a merge patch it merges maps and takes `null` for removal. Unlike one it merges lists whose elements
-//! can be told apart, and it can be told what to do:
+//! As in a JSON merge patch, maps are merged and `null` removes a field. In addition, lists are merged by key, and
+//! directives change the behaviour:
 //!
-//! | in the patch | does |
+//! | directive | effect |
 //! |---|---|
-//! | `$patch: replace` in a map | the map becomes what else is in the patch |
-//! | `$patch: delete` in a map | the map becomes empty |
-//! | `$patch: delete` in an element | the element with the same merge key goes |
-//! | `$patch: replace` in an element | the list becomes the other elements of the patch |
-//! | `$setElementOrder/LIST` | the elements it names come in its order, the others stay where they were |
-//! | `$deleteFromPrimitiveList/LIST` | these texts and numbers go |
-//! | `$retainKeys` in a map | whatever it does not name goes |
+//! | `$patch: replace` in a map | replaces the map by the rest of the patch |
+//! | `$patch: delete` in a map | empties the map |
+//! | `$patch: delete` in an element | removes the element with the same merge key |
+//! | `$patch: replace` in an element | replaces the list by the other elements of the patch |
+//! | `$setElementOrder/LIST` | orders the listed elements; the others keep their place |
+//! | `$deleteFromPrimitiveList/LIST` | removes these scalars |
+//! | `$retainKeys` in a map | removes all keys that are not listed |
 //!
-//! None of it gets into the result.
+//! The result contains no directives.
 
 use serde_json::{Map, Value};
 
@@ -30,12 +30,12 @@ const DELETE_FROM_PRIMITIVE_LIST: &str = "$deleteFromPrimitiveList/";
 
 type Fields = Map<String, Value>;
 
-/// `target`, an object of `kind`, with a strategic merge patch applied.
+/// Applies a strategic merge patch to `target`, an object of `kind`, and returns the result.
 ///
 /// # Errors
 ///
-/// When the patch contradicts itself, or does not have the form that the object has there (400), or when it
-/// has lists of lists (422).
+/// 400 if directives are contradictory or the patch does not match the type of the object, 422 if it has lists of
+/// lists.
 ///
 /// ```
 /// # use {kcm_apiserver::patch::strategic, serde_json::json};
@@ -56,7 +56,7 @@ pub fn strategic(target: &Value, patch: &Value, kind: &str) -> Result<Value, Pat
     merge_map(target.clone(), patch.clone(), shape).map(Value::Object)
 }
 
-/// What is known of a map: the type whose fields it has, unless its keys are free.
+/// Schema of a map: the type of its fields, unless its keys are free.
 #[derive(Clone, Copy)]
 struct Shape(Option<&'static Struct>);
 
@@ -69,7 +69,7 @@ impl Shape {
         }
     }
 
-    /// The shape of what is under `name` (of an element of it, if it is a list), and how to merge it.
+    /// Returns the schema of the field `name` (for a list, of its elements) and its merge strategy.
     fn field(self, name: &str) -> (Self, Option<Strategy>) {
         let Some(within) = self.0 else { return (Self(None), None) };
         let shape = within.field(name).map_or(Self(None), |field| Self::of(&field.ty));
@@ -114,7 +114,7 @@ fn merge_field(original: &mut Fields, key: String, value: Value, shape: Shape) -
         (Some(Value::Array(original)), Value::Array(patch)) => {
             Some(Value::Array(merge_list(original, patch, shape, strategy)?))
         }
-        // There is nothing to merge with.
+        // The target has no value to merge with.
         (_, value) => kept(value),
     };
     if let Some(merged) = merged {
@@ -123,7 +123,7 @@ fn merge_field(original: &mut Fields, key: String, value: Value, shape: Shape) -
     Ok(())
 }
 
-/// Drops what a patch does not name although it says that it names all.
+/// Applies `$retainKeys`.
 fn retain_keys(original: &mut Fields, patch: &Fields, retained: &Value) -> Result<(), PatchError> {
     let invalid = || PatchError::bad_request("invalid patch format of retainKeys");
     let retained = retained.as_array().ok_or_else(invalid)?;
@@ -143,7 +143,7 @@ fn retain_keys(original: &mut Fields, patch: &Fields, retained: &Value) -> Resul
     Ok(())
 }
 
-/// Merges the lists whose order the patch gives, and takes them out of the patch.
+/// Merges the lists with `$setElementOrder` and removes them from the patch.
 fn merge_ordered_lists(original: &mut Fields, patch: &mut Fields, shape: Shape) -> Result<(), PatchError> {
     let ordered: Vec<String> =
         patch.keys().filter(|key| key.starts_with(SET_ELEMENT_ORDER)).cloned().collect();
@@ -152,7 +152,7 @@ fn merge_ordered_lists(original: &mut Fields, patch: &mut Fields, shape: Shape) 
         let order = as_list(patch.remove(&directive).unwrap_or_default())?;
         let (shape, strategy) = shape.field(name);
         let changes = match patch.get(name) {
-            // The list is to go, whatever its order.
+            // The list is removed, so its order is irrelevant.
             Some(Value::Null) => continue,
             Some(_) => patch.remove(name).map(as_list).transpose()?,
             None => None,
@@ -178,7 +178,7 @@ fn merge_ordered_lists(original: &mut Fields, patch: &mut Fields, shape: Shape) 
     Ok(())
 }
 
-/// An order must name every element that the patch changes or adds, in the order of the patch.
+/// Checks that the order contains every changed or added element, in the order of the patch.
 fn names_all(order: &[Value], changes: &[Value], strategy: Option<Strategy>) -> Result<(), PatchError> {
     if order.is_empty() || changes.is_empty() {
         return Ok(());
@@ -276,8 +276,8 @@ fn merge_objects(
     reordered(original, &order, &before, strategy)
 }
 
-/// `merged` in the order that the patch wants; what the patch does not name (known to the server only) stays
-/// where it was among its neighbours in `before`.
+/// Sorts `merged` by the order in the patch. Elements that are not in the patch keep their place relative to their
+/// neighbours in `before`.
 fn reordered(
     merged: Vec<Value>,
     order: &[Value],
@@ -310,7 +310,7 @@ fn reordered(
     Ok(sorted)
 }
 
-/// Where in `order` each of `elements` is.
+/// Returns the position of each of `elements` in `order`.
 fn positions(
     order: &[Value],
     elements: &[Value],
@@ -326,7 +326,7 @@ fn positions(
         .collect()
 }
 
-/// What tells an element from the others: the value of its merge key, or itself.
+/// Returns the identity of an element: the value of its merge key, or the element.
 fn identity(element: &Value, strategy: Option<Strategy>) -> Result<&Value, PatchError> {
     let Some(Strategy::MergeBy(key)) = strategy else { return Ok(element) };
     element.get(key).ok_or_else(|| {
@@ -334,7 +334,7 @@ fn identity(element: &Value, strategy: Option<Strategy>) -> Result<&Value, Patch
     })
 }
 
-/// Elements of lists that are merged are all objects, or all of one kind of scalar.
+/// Checks that the elements of a merged list are all objects, or all scalars of one type.
 fn same_form(original: &[Value], patch: &[Value]) -> Result<(), PatchError> {
     let mut elements = original.iter().chain(patch);
     let Some(first) = elements.next() else { return Ok(()) };
@@ -362,8 +362,8 @@ fn unknown_directive(directive: &Value, within: &Fields) -> PatchError {
     PatchError::bad_request(format!("unknown patch type: {directive} in map: {within}"))
 }
 
-/// What is left of a part of a patch that meets nothing it could change: without nulls and directives. A map
-/// that has something to say about what is there has nothing to say where nothing is.
+/// Removes nulls and directives from a part of a patch that has no counterpart in the target. Returns `None` for a map
+/// that consists only of directives.
 fn kept(value: Value) -> Option<Value> {
     match value {
         Value::Null => None,

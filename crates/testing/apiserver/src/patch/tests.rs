@@ -23,19 +23,19 @@ fn refused(target: Value, patch: Value) -> PatchError {
     strategic(&target, &patch, "Deployment").unwrap_err()
 }
 
-/// A Deployment whose pod spec is `spec`.
+/// Deployment with the pod spec `spec`.
 fn deployment(spec: Value) -> Value {
     json!({"apiVersion": "apps/v1", "kind": "Deployment", "spec": {"template": {"spec": spec}}})
 }
 
-/// The pod spec that `patch`, of a pod spec, makes of `spec`.
+/// Returns the pod spec after `patch` is applied to `spec`.
 fn patched_pods(spec: Value, patch: Value) -> Value {
     let patch = json!({"spec": {"template": {"spec": patch}}});
     patched(&deployment(spec), patch)["spec"]["template"]["spec"].clone()
 }
 
 #[test]
-fn json_patch_applies_all_or_nothing() {
+fn json_patch_is_atomic() {
     let target = json!({"a": {"b/c": 1}, "list": [1, 2]});
     let patch = json!([
         {"op": "test", "path": "/a/b~1c", "value": 1},
@@ -56,7 +56,7 @@ fn json_patch_applies_all_or_nothing() {
 }
 
 #[test]
-fn json_patch_that_is_none_or_too_long_is_refused() {
+fn malformed_or_long_json_patch_is_rejected() {
     for broken in [json!({}), json!([1]), json!([{"op": "jump", "path": "/a"}])] {
         assert_eq!(json_patch(&json!({}), &broken).unwrap_err().code, 400);
     }
@@ -72,7 +72,7 @@ fn json_patch_that_is_none_or_too_long_is_refused() {
 }
 
 #[test]
-fn json_patch_that_copies_too_much_is_refused() {
+fn json_patch_copy_limit() {
     let double = json!({"op": "copy", "from": "/a", "path": "/a/-"});
     let target = json!({"a": ["x".repeat(1000)]});
     assert!(json_patch(&target, &Value::from(vec![double.clone(); 10])).is_ok());
@@ -81,8 +81,8 @@ fn json_patch_that_copies_too_much_is_refused() {
 }
 
 #[test]
-fn json_patch_that_nests_too_deeply_is_refused() {
-    // Each round puts what is there one level deeper, and copies nothing.
+fn json_patch_depth_limit() {
+    // Each round adds a level without copying.
     let round = [
         json!({"op": "add", "path": "/b", "value": {}}),
         json!({"op": "move", "from": "/a", "path": "/b/c"}),
@@ -102,7 +102,7 @@ fn json_patch_that_nests_too_deeply_is_refused() {
 }
 
 #[test]
-fn merge_patch_removes_with_null_and_replaces_lists() {
+fn merge_patch_removes_nulls_and_replaces_lists() {
     let target = json!({"a": {"b": 1, "c": 2}, "list": [1, 2]});
     let patch = json!({"a": {"b": null, "d": {"e": null, "f": 3}}, "list": [3]});
     assert_eq!(merge(&target, &patch), json!({"a": {"c": 2, "d": {"f": 3}}, "list": [3]}));
@@ -110,7 +110,7 @@ fn merge_patch_removes_with_null_and_replaces_lists() {
 }
 
 #[test]
-fn null_removes_and_maps_merge() {
+fn maps_are_merged_and_nulls_removed() {
     let target = json!({"spec": {"paused": true, "replicas": 1}, "metadata": {"labels": {"a": "b"}}});
     let patch =
         json!({"spec": {"paused": null, "absent": null}, "metadata": {"labels": {"c": "d", "e": null}}});
@@ -121,7 +121,7 @@ fn null_removes_and_maps_merge() {
 }
 
 #[test]
-fn lists_merge_by_their_key_and_others_are_replaced() {
+fn lists_are_merged_by_key_or_replaced() {
     let spec = json!({
         "containers": [{"name": "a", "image": "x:1", "args": ["1", "2"]}, {"name": "b", "image": "y:1"}],
         "tolerations": [{"key": "k"}],
@@ -144,7 +144,7 @@ fn lists_merge_by_their_key_and_others_are_replaced() {
 }
 
 #[test]
-fn kubectl_set_image_changes_one_container_and_keeps_the_order() {
+fn kubectl_set_image_keeps_order() {
     let spec = json!({"containers": [{"name": "a", "image": "x"}, {"name": "b", "image": "y"}]});
     let patch = json!({
         "$setElementOrder/containers": [{"name": "a"}, {"name": "b"}],
@@ -157,7 +157,7 @@ fn kubectl_set_image_changes_one_container_and_keeps_the_order() {
 }
 
 #[test]
-fn element_order_moves_what_it_names_and_leaves_the_rest_in_place() {
+fn element_order_moves_listed_elements() {
     let names = |names: &[&str]| -> Value { names.iter().map(|name| json!({"name": name})).collect() };
     let order = |before: &[&str], order: &[&str]| {
         let spec = patched_pods(
@@ -178,7 +178,7 @@ fn element_order_moves_what_it_names_and_leaves_the_rest_in_place() {
 }
 
 #[test]
-fn element_order_that_misses_an_element_of_the_patch_is_refused() {
+fn element_order_must_list_patched_elements() {
     let target = deployment(json!({"containers": [{"name": "a"}]}));
     let patch = json!({"spec": {"template": {"spec": {
         "$setElementOrder/containers": [{"name": "a"}],
@@ -192,7 +192,7 @@ fn element_order_that_misses_an_element_of_the_patch_is_refused() {
 }
 
 #[test]
-fn element_order_of_a_list_that_goes_does_not_matter() {
+fn element_order_of_removed_list_is_ignored() {
     let patch = json!({"$setElementOrder/containers": [], "containers": null});
     assert_eq!(patched_pods(json!({"containers": [{"name": "a"}]}), patch), json!({}));
     let nothing = json!({"$setElementOrder/containers": [{"name": "a"}]});
@@ -200,7 +200,7 @@ fn element_order_of_a_list_that_goes_does_not_matter() {
 }
 
 #[test]
-fn elements_are_deleted_and_lists_replaced_on_demand() {
+fn elements_are_deleted_and_lists_replaced() {
     let spec = json!({"containers": [{"name": "a", "env": [{"name": "A"}, {"name": "B"}]}]});
     let patch = json!({"containers": [{
         "name": "a",
@@ -216,7 +216,7 @@ fn elements_are_deleted_and_lists_replaced_on_demand() {
 }
 
 #[test]
-fn maps_are_replaced_or_emptied_on_demand() {
+fn maps_are_replaced_or_emptied() {
     let target = json!({"spec": {"strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1}}}});
     let patch =
         json!({"spec": {"strategy": {"$patch": "replace", "type": "Recreate", "rollingUpdate": null}}});
@@ -226,7 +226,7 @@ fn maps_are_replaced_or_emptied_on_demand() {
 }
 
 #[test]
-fn retained_keys_are_all_that_stays() {
+fn retain_keys_removes_others() {
     let target = json!({"spec": {"strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1}}}});
     let patch = |strategy| json!({"spec": {"strategy": strategy}});
     assert_eq!(
@@ -240,7 +240,7 @@ fn retained_keys_are_all_that_stays() {
 }
 
 #[test]
-fn primitive_lists_are_united_and_taken_from() {
+fn primitive_lists_are_merged_and_reduced() {
     let target = json!({"metadata": {"finalizers": ["a/1", "b/2"]}});
     let add = json!({"metadata": {"finalizers": ["c/3", "a/1"]}});
     assert_eq!(patched(&target, add)["metadata"]["finalizers"], json!(["c/3", "a/1", "b/2"]));
@@ -255,7 +255,7 @@ fn primitive_lists_are_united_and_taken_from() {
 }
 
 #[test]
-fn garbage_collectors_patch_drops_one_owner() {
+fn garbage_collector_patch_removes_one_owner() {
     let target = json!({"metadata": {"uid": "u", "ownerReferences": [{"uid": "1", "name": "a"}, {"uid": "2", "name": "b"}]}});
     let patch = json!({"metadata": {"ownerReferences": [{"$patch": "delete", "uid": "1"}], "uid": "u"}});
     assert_eq!(
@@ -265,7 +265,7 @@ fn garbage_collectors_patch_drops_one_owner() {
 }
 
 #[test]
-fn directives_about_nothing_leave_nothing() {
+fn directives_without_target_are_dropped() {
     let patch = json!({"spec": {
         "strategy": {"$patch": "replace", "type": "Recreate"},
         "template": {"spec": {"containers": [
@@ -285,7 +285,7 @@ fn directives_about_nothing_leave_nothing() {
 }
 
 #[test]
-fn patches_that_make_no_sense_are_refused() {
+fn contradictory_patches_are_rejected() {
     let target = || deployment(json!({"containers": [{"name": "a"}]}));
     let pods = |patch: Value| json!({"spec": {"template": {"spec": patch}}});
     for (patch, code, message) in [
@@ -322,7 +322,7 @@ fn patches_that_make_no_sense_are_refused() {
 }
 
 #[test]
-fn selector_of_a_disruption_budget_is_replaced() {
+fn disruption_budget_selector_is_replaced() {
     let target = json!({"apiVersion": "policy/v1", "spec": {"selector": {"matchLabels": {"a": "b"}}}});
     let patch = json!({"spec": {"selector": {"matchLabels": {"c": "d"}}}});
     assert_eq!(strategic(&target, &patch, "PodDisruptionBudget").unwrap()["spec"], patch["spec"]);
@@ -334,9 +334,9 @@ fn empty_patch_changes_nothing() {
     assert_eq!(patched(&target, json!({})), target);
 }
 
-// A differ such as clients have, to show that what they compute has the effect they want.
+// A client-side diff, to show that computed patches have the intended effect.
 
-/// The patch that makes `new` of `old`, both of type `ty`.
+/// Returns the patch from `old` to `new`, both of type `ty`.
 fn diff(old: &Map<String, Value>, new: &Map<String, Value>, ty: Option<&Type>) -> Map<String, Value> {
     let within = match ty {
         Some(Type::Struct(id)) => Some(SCHEMA.get(*id)),
@@ -410,7 +410,7 @@ fn diff_lists(
     patch.insert(format!("$setElementOrder/{key}"), Value::from(order));
 }
 
-/// Makes the elements of lists that are merged distinct, as they are in objects that were checked.
+/// Makes the elements of merged lists distinct, as in validated objects.
 fn make_distinct(value: &mut Value, ty: &Type) {
     match (value, ty) {
         (Value::Object(fields), Type::Struct(id)) => {
@@ -455,7 +455,7 @@ fn has_directive(value: &Value) -> bool {
     }
 }
 
-/// Strews directives over a value, sensible or not.
+/// Inserts random directives into a value.
 fn strew(value: &mut Value, chance: &mut Arbitrary) {
     match value {
         Value::Object(fields) => {

@@ -1,16 +1,15 @@
-//! Protobuf request bodies.
+//! Decoder of protobuf request bodies.
 //!
-//! From 1.32 on every kubectl command that goes through the typed client (`create deployment`, `autoscale`,
-//! `auth can-i`, …) sends protobuf and does not fall back to JSON. Answers may stay JSON.
+//! Since 1.32 kubectl commands with a typed client (`create deployment`, `autoscale`, `auth can-i` etc.) send protobuf
+//! without fallback to JSON. They accept JSON responses.
 //!
-//! The decoder is driven by the table of the API's types (`crate::schema`); it has code for wire formats and
-//! for the few types that mean something else in JSON, and none for a single kind. Its result is not yet in
-//! the form that [`crate::strict`] gives: pass it through [`crate::strict::decode_value`].
+//! The decoder is driven by the schema of the API types (`crate::schema`). It has code for wire formats and for types
+//! with a different JSON representation, none for single kinds. Its result must be normalized by
+//! [`crate::strict::decode_value`].
 //!
-//! Go writes plain scalars even when they are zero, so a zero means absent unless the Go field is a pointer.
-//! Numbers that the table does not know are skipped, as protobuf has it; strict validation is not for
-//! protobuf. Only a volume of unknown source is refused: without it the volume would silently become an empty
-//! directory.
+//! Go writes plain scalars even if they are zero, so a zero means absent unless the Go field is a pointer. Unknown field
+//! numbers are skipped, as usual in protobuf; strict validation does not apply. Only a volume of unknown source is
+//! rejected: without its source it would become an emptyDir.
 //!
 //! Upstream counterpart: `runtime/serializer/protobuf`.
 
@@ -29,71 +28,71 @@ mod wire;
 
 use wire::{Payload, Reader};
 
-/// What every body begins with.
+/// Magic number at the start of a body.
 const PREFIX: &[u8] = b"k8s\0";
 
-/// A body that is not a Kubernetes object in protobuf.
+/// Invalid protobuf body.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ProtobufError {
-    /// The four bytes that must come first do not.
+    /// The magic number is missing.
     #[error("provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]")]
     Prefix,
-    /// It ends in the middle of something, or says that something is longer than can be.
+    /// The body is truncated, or a length exceeds it.
     #[error("protobuf message is cut off")]
     CutOff,
-    /// A field is not written the way its type is.
+    /// The wire type of a field does not match its type.
     #[error("protobuf field {number} has an unexpected wire type {wire_type}")]
     WireType {
-        /// The field's number in its message.
+        /// Field number.
         number: u32,
-        /// How it is written.
+        /// Wire type.
         wire_type: u8,
     },
-    /// A text is not UTF-8.
+    /// A string is not UTF-8.
     #[error("protobuf field {number} is not valid UTF-8")]
     Text {
-        /// The field's number in its message.
+        /// Field number.
         number: u32,
     },
-    /// A time that no calendar has.
+    /// A time is out of range.
     #[error("protobuf field {number} is not a time")]
     Time {
-        /// The field's number in its message.
+        /// Field number.
         number: u32,
     },
-    /// Something that should be JSON within the message is not.
+    /// An embedded JSON value is invalid.
     #[error("protobuf field {number} does not contain JSON")]
     Json {
-        /// The field's number in its message.
+        /// Field number.
         number: u32,
     },
-    /// The object itself is not protobuf although its envelope is.
+    /// The object in the envelope is not protobuf.
     #[error("the object in the protobuf envelope is {encoding}, which is not supported")]
     Encoding {
-        /// What it is.
+        /// Content type of the object.
         encoding: String,
     },
-    /// The kind is not one this server knows.
+    /// Unknown kind.
     #[error("no kind {kind:?} is registered for version {api_version:?}")]
     UnknownKind {
-        /// The group and version in the envelope.
+        /// Group and version in the envelope.
         api_version: String,
-        /// The kind in the envelope.
+        /// Kind in the envelope.
         kind: String,
     },
-    /// A volume has a source that this server has never heard of.
+    /// A volume has an unknown source.
     #[error("the source of a volume (protobuf field {number}) is not supported")]
     UnknownVolume {
-        /// The source's number.
+        /// Field number of the source.
         number: u32,
     },
 }
 
-/// Decodes an enveloped object into JSON.
+/// Decodes an object in an envelope to JSON.
 ///
 /// # Errors
 ///
-/// When it is malformed, of an unknown kind, or has a volume of unknown source.
+/// The body is malformed, of an unknown kind, or contains a volume of unknown source.
 ///
 /// ```
 /// # use kcm_apiserver::protobuf;
@@ -118,7 +117,7 @@ pub fn decode(body: &[u8]) -> Result<Value, ProtobufError> {
     Ok(Value::Object(object))
 }
 
-/// What is around an object: `runtime.Unknown`.
+/// Envelope of an object: `runtime.Unknown`.
 #[derive(Default)]
 struct Envelope<'b> {
     api_version: &'b str,
@@ -153,7 +152,7 @@ impl<'b> Envelope<'b> {
         Ok(envelope)
     }
 
-    /// How the object is written, if not in plain protobuf.
+    /// Encoding or content type of the object, if it is not plain protobuf.
     fn foreign_encoding(&self) -> Option<&'b str> {
         let is_own = matches!(self.content_type, "" | "application/vnd.kubernetes.protobuf");
         [self.content_encoding, if is_own { "" } else { self.content_type }]
@@ -162,7 +161,7 @@ impl<'b> Envelope<'b> {
     }
 }
 
-/// A message as an object. No type contains itself, so this goes only as deep as the types do.
+/// Decodes a message. Types are not recursive, so the depth is bounded.
 fn message(schema: &Schema, id: StructId, bytes: &[u8]) -> Result<Map<String, Value>, ProtobufError> {
     let within = schema.get(id);
     let mut object = Map::new();
@@ -170,7 +169,7 @@ fn message(schema: &Schema, id: StructId, bytes: &[u8]) -> Result<Map<String, Va
     Ok(object)
 }
 
-/// Reads the fields in `bytes` into `object`; `wire` says what their numbers mean.
+/// Decodes the fields in `bytes` into `object`. `wire` maps field numbers.
 fn fields(
     schema: &Schema,
     within: &Struct,
@@ -240,7 +239,7 @@ fn read_field(
     Ok(())
 }
 
-/// One element of a list, or several: numbers may come packed.
+/// Decodes a list element, or several packed numbers.
 fn elements(
     schema: &Schema,
     ty: &Type,
@@ -260,14 +259,14 @@ fn elements(
     Ok(())
 }
 
-/// An entry of a map: a message of a key and a value, either of which may be left out.
+/// Decodes a map entry: a message with an optional key and value.
 fn entry(schema: &Schema, ty: &Type, bytes: &[u8]) -> Result<(String, Value), ProtobufError> {
     let (mut key, mut value) = ("", None);
     let mut reader = Reader::new(bytes);
     while let Some((number, payload)) = reader.next()? {
         match (number, ty) {
             (1, _) => key = payload.text(number)?,
-            // In protobuf a list of lists needs a message in between: `ExtraValue{1 items}`.
+            // Lists of lists have an intermediate message: `ExtraValue{1 items}`.
             (2, Type::List(element)) => {
                 let mut list = Vec::new();
                 let mut reader = Reader::new(payload.bytes(number)?);
@@ -290,7 +289,7 @@ fn entry(schema: &Schema, ty: &Type, bytes: &[u8]) -> Result<(String, Value), Pr
     Ok((key.to_owned(), value))
 }
 
-/// A value that is not repeated. Null is a time that is not set.
+/// Decodes a single value. Null is an unset time.
 fn single(schema: &Schema, ty: &Type, number: u32, payload: Payload<'_>) -> Result<Value, ProtobufError> {
     Ok(match ty {
         Type::Bool => Value::Bool(payload.varint(number)? != 0),
@@ -309,7 +308,7 @@ fn single(schema: &Schema, ty: &Type, number: u32, payload: Payload<'_>) -> Resu
     })
 }
 
-/// `{1 seconds, 2 nanos}`. All zero is not set: Go's zero time is long before 1970.
+/// Decodes `{1 seconds, 2 nanos}`. All zero means unset: Go's zero time is long before 1970.
 #[expect(clippy::cast_possible_truncation, clippy::cast_possible_wrap, reason = "as protobuf has integers")]
 fn time(number: u32, bytes: &[u8]) -> Result<Value, ProtobufError> {
     let (mut seconds, mut nanos) = (0, 0);
@@ -328,7 +327,7 @@ fn time(number: u32, bytes: &[u8]) -> Result<Value, ProtobufError> {
     Ok(Value::from(time.to_string()))
 }
 
-/// `{1 string}`.
+/// Decodes `{1 string}`.
 fn quantity(bytes: &[u8]) -> Result<Value, ProtobufError> {
     let mut text = "0";
     let mut reader = Reader::new(bytes);
@@ -340,7 +339,7 @@ fn quantity(bytes: &[u8]) -> Result<Value, ProtobufError> {
     Ok(Value::from(text))
 }
 
-/// `{1 type (0 number, 1 text), 2 number, 3 text}`.
+/// Decodes `{1 type (0 number, 1 string), 2 number, 3 string}`.
 #[expect(clippy::cast_possible_truncation, reason = "as protobuf has int32")]
 fn int_or_string(bytes: &[u8]) -> Result<Value, ProtobufError> {
     let (mut is_text, mut count, mut text) = (false, 0, "");
@@ -356,7 +355,7 @@ fn int_or_string(bytes: &[u8]) -> Result<Value, ProtobufError> {
     Ok(if is_text { Value::from(text) } else { Value::from(count) })
 }
 
-/// `{1 raw}`: JSON in bytes.
+/// Decodes `{1 raw}`: JSON bytes.
 fn embedded_json(number: u32, bytes: &[u8]) -> Result<Value, ProtobufError> {
     let mut value = Value::Null;
     let mut reader = Reader::new(bytes);
@@ -369,7 +368,7 @@ fn embedded_json(number: u32, bytes: &[u8]) -> Result<Value, ProtobufError> {
     Ok(value)
 }
 
-/// Whether a plain field with this value may as well not have been written. Structs are never zero.
+/// `true` if a plain field with this value equals an absent one. Structs never do.
 fn is_zero(value: &Value) -> bool {
     match value {
         Value::Null => true,

@@ -11,7 +11,7 @@ use crate::{
     strict,
 };
 
-/// What `kubectl create deployment foo --image=busybox --replicas=2 --port=80 -- sleep 5` sent.
+/// Body sent by `kubectl create deployment foo --image=busybox --replicas=2 --port=80 -- sleep 5`.
 const DEPLOYMENT: &str = "6b3873000a150a07617070732f7631120a4465706c6f796d656e7412c6010a1f0a03666f6f12001a0022002a00320038\
     0042005a0a0a036170701203666f6f1294010802120c0a0a0a036170701203666f6f1a7a0a1c0a0012001a0022002a003200380042005a0a0a03\
     6170701203666f6f125a123c0a0762757379626f78120762757379626f781a05736c6565701a01352a00320a0a001000185022002a0042006a00\
@@ -24,7 +24,7 @@ fn bytes(hex: &str) -> Vec<u8> {
 }
 
 #[test]
-fn body_that_kubectl_sent_is_decoded() {
+fn kubectl_body_is_decoded() {
     let body = bytes(DEPLOYMENT);
     assert_eq!(body.len(), 232);
     let object = decode(&body).unwrap();
@@ -52,14 +52,14 @@ fn body_that_kubectl_sent_is_decoded() {
             "status": {},
         })
     );
-    // As JSON it would have said the same.
+    // The JSON body decodes to the same object.
     let mut decoded = strict::decode_value("apps/v1", "Deployment", object.clone()).unwrap();
-    assert_eq!((&decoded.object, decoded.findings.len()), (&object, 0));
+    assert_eq!((&decoded.object, decoded.strict_errors.len()), (&object, 0));
     defaults::apply("Deployment", &mut decoded.object);
     assert_eq!(decoded.object["spec"]["template"]["spec"]["containers"][0]["ports"][0]["protocol"], "TCP");
 }
 
-/// A message of fields.
+/// Builds a message of fields.
 #[derive(Default)]
 struct Message(Vec<u8>);
 
@@ -103,7 +103,7 @@ fn pod(spec: Message) -> Vec<u8> {
 }
 
 #[test]
-fn zero_is_absent_unless_it_is_behind_a_pointer() {
+fn zero_is_absent_unless_behind_pointer() {
     let spec = Message::default().varint(1, 0).varint(5, 0).varint(7, 0);
     let object = decode(&enveloped("apps/v1", "Deployment", Message::default().bytes(2, spec))).unwrap();
     assert_eq!(object["spec"], json!({"replicas": 0}));
@@ -136,7 +136,7 @@ fn embedded_messages_are_flattened() {
 }
 
 #[test]
-fn special_types_look_as_in_json() {
+fn special_types_have_json_form() {
     let cpu = Message::default().bytes(1, "cpu").bytes(2, Message::default().bytes(1, "500m"));
     let spec = Message::default().bytes(32, cpu).varint(4, u64::MAX);
     assert_eq!(
@@ -163,7 +163,7 @@ fn special_types_look_as_in_json() {
 }
 
 #[test]
-fn numbers_that_are_not_known_are_skipped() {
+fn unknown_field_numbers_are_skipped() {
     let object = Message::default().varint(1000, 1).bytes(1001, "x");
     let mut object = Message(object.0);
     object.0.extend([0xb9, 0x3f, 1, 2, 3, 4, 5, 6, 7, 8, 0xbd, 0x3f, 1, 2, 3, 4]);
@@ -175,14 +175,14 @@ fn numbers_that_are_not_known_are_skipped() {
 }
 
 #[test]
-fn numbers_in_lists_may_be_packed() {
+fn numbers_may_be_packed() {
     let context = Message::default().varint(4, 5).bytes(4, [6, 7]);
     let object = decode(&pod(Message::default().bytes(14, context))).unwrap();
     assert_eq!(object["spec"]["securityContext"]["supplementalGroups"], json!([5, 6, 7]));
 }
 
 #[test]
-fn volume_of_unknown_source_is_refused() {
+fn unknown_volume_source_is_rejected() {
     let volume = Message::default().bytes(1, "v").bytes(2, Message::default().bytes(99, ""));
     assert_eq!(
         decode(&pod(Message::default().bytes(1, volume))).unwrap_err().to_string(),
@@ -191,7 +191,7 @@ fn volume_of_unknown_source_is_refused() {
 }
 
 #[test]
-fn malformed_bodies_are_refused() {
+fn malformed_bodies_are_rejected() {
     use ProtobufError::*;
     assert_eq!(decode(b"{}"), Err(Prefix));
     assert_eq!(decode(b""), Err(Prefix));
@@ -218,7 +218,7 @@ fn malformed_bodies_are_refused() {
     assert_eq!(foreign, Encoding { encoding: "application/json".to_owned() });
 }
 
-// An encoder such as Go has: plain scalars are written even when they are zero.
+// Encoder with Go's behaviour: plain scalars are written even if they are zero.
 
 fn encode_struct(id: StructId, object: &Map<String, Value>) -> Message {
     let within = SCHEMA.get(id);
@@ -298,7 +298,7 @@ fn encode(message: Message, number: u32, ty: &Type, value: &Value) -> Message {
     }
 }
 
-/// Takes away what protobuf cannot say: 1970 (it is "not set"), and a list or map that is there but empty.
+/// Removes values that protobuf cannot express: the time 1970-01-01T00:00:00Z and empty lists and maps.
 fn make_sayable(value: &mut Value, ty: &Type) {
     match (value, ty) {
         (Value::Object(fields), Type::Struct(id)) => fields.retain(|name, value| {
@@ -333,7 +333,7 @@ proptest! {
             let body = enveloped(api_version, kind, encode_struct(id, object.as_object().unwrap()));
             let decoded = strict::decode_value(api_version, kind, decode(&body).unwrap()).unwrap();
             prop_assert_eq!(&decoded.object, &object);
-            prop_assert!(decoded.findings.is_empty());
+            prop_assert!(decoded.strict_errors.is_empty());
         }
     }
 

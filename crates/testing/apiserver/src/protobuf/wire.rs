@@ -1,13 +1,13 @@
-//! The wire format: numbers, lengths and bytes.
+//! Wire format.
 
 use super::ProtobufError;
 
-/// What is written under a field's number.
+/// Value of a field on the wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Payload<'b> {
     Varint(u64),
     Bytes(&'b [u8]),
-    /// Four or eight bytes. No Kubernetes type has any; they are skipped.
+    /// Four or eight bytes. No Kubernetes type has such fields. They are skipped.
     Fixed {
         wire_type: u8,
     },
@@ -42,7 +42,7 @@ impl<'b> Payload<'b> {
     }
 }
 
-/// Goes through a message field by field.
+/// Iterator over the fields of a message.
 pub(super) struct Reader<'b> {
     rest: &'b [u8],
 }
@@ -56,7 +56,7 @@ impl<'b> Reader<'b> {
         self.rest.is_empty()
     }
 
-    /// The next field, if there is one.
+    /// Returns the next field, if any.
     pub(super) fn next(&mut self) -> Result<Option<(u32, Payload<'b>)>, ProtobufError> {
         if self.is_empty() {
             return Ok(None);
@@ -83,7 +83,7 @@ impl<'b> Reader<'b> {
         Ok(Some((number, payload)))
     }
 
-    /// A number in groups of seven bits, the lowest first.
+    /// Decodes a varint.
     pub(super) fn varint(&mut self) -> Result<u64, ProtobufError> {
         let mut value = 0;
         for shift in (0..64).step_by(7) {

@@ -1,7 +1,7 @@
-//! What is decided about a request in view of other objects.
+//! Admission: checks and defaults that depend on other objects.
 //!
-//! Upstream counterpart: the admission plugins NamespaceLifecycle, ServiceAccount, DefaultTolerationSeconds,
-//! Priority and ResourceQuota, and `storage/namespace` for what creates a namespace's content.
+//! Upstream counterpart: the admission plugins NamespaceLifecycle, ServiceAccount, DefaultTolerationSeconds, Priority
+//! and ResourceQuota.
 
 use serde_json::{Value, json};
 
@@ -11,10 +11,10 @@ use crate::{
     store::State,
 };
 
-/// Namespaces that cannot be deleted.
+/// Namespaces that must not be deleted.
 pub(super) const IMMORTAL_NAMESPACES: [&str; 3] = ["default", "kube-system", "kube-public"];
 
-/// Refuses to create in a namespace that is not there or is going away.
+/// Rejects creation in a namespace that does not exist or is terminating.
 pub(super) fn namespace_lifecycle(
     state: &State,
     resource: Resource,
@@ -39,7 +39,7 @@ pub(super) fn namespace_lifecycle(
     ))
 }
 
-/// Refuses a pod that a quota of its namespace has no room for. Only pods are counted.
+/// Rejects a pod that exceeds a quota of its namespace. Only pods are counted.
 pub(super) fn resource_quota(
     state: &State,
     resource: Resource,
@@ -78,7 +78,7 @@ fn whole_number(quantity: &Value) -> Option<u64> {
     }
 }
 
-/// Pods that are not finished, and all pods.
+/// Returns the number of non-terminal pods and the number of all pods.
 fn count_pods(state: &State, namespace: &str) -> (u64, u64) {
     state.iter(Resource::PODS, namespace).fold((0, 0), |(running, all), pod| {
         let done = matches!(str_at(pod.value(), &["status", "phase"]), "Succeeded" | "Failed");
@@ -86,19 +86,21 @@ fn count_pods(state: &State, namespace: &str) -> (u64, u64) {
     })
 }
 
-/// Fills in what upstream's admission gives every new pod. `asked` is its name, or the beginning of it.
+/// Sets the fields of a new pod that upstream's admission plugins set.
+///
+/// `requested_name` is the pod's name or name prefix.
 ///
 /// DEVIATION: no token volume is mounted, and the ServiceAccount need not exist.
-pub(super) fn complete_pod(state: &State, asked: &str, pod: &mut Value) -> Result<(), ApiStatus> {
+pub(super) fn complete_pod(state: &State, requested_name: &str, pod: &mut Value) -> Result<(), ApiStatus> {
     if str_at(pod, &["spec", "serviceAccountName"]).is_empty() {
         set(pod, &["spec", "serviceAccountName"], "default");
         set(pod, &["spec", "serviceAccount"], "default");
     }
     add_tolerations(pod);
-    set_priority(state, asked, pod)
+    set_priority(state, requested_name, pod)
 }
 
-/// Fills in what a pod written by PUT may have left out, as upstream's admission does on updates.
+/// Sets missing fields of an updated pod, as upstream's admission plugins.
 pub(super) fn complete_pod_update(pod: &mut Value, old: &Object) {
     add_tolerations(pod);
     for field in ["priority", "preemptionPolicy"] {
@@ -128,7 +130,7 @@ fn add_tolerations(pod: &mut Value) {
     }
 }
 
-fn set_priority(state: &State, asked: &str, pod: &mut Value) -> Result<(), ApiStatus> {
+fn set_priority(state: &State, requested_name: &str, pod: &mut Value) -> Result<(), ApiStatus> {
     let name = str_at(pod, &["spec", "priorityClassName"]);
     let (value, policy) = match name {
         "" => match state.iter(Resource::PRIORITY_CLASSES, "").find(|class| is_global_default(class)) {
@@ -145,7 +147,7 @@ fn set_priority(state: &State, asked: &str, pod: &mut Value) -> Result<(), ApiSt
             Some(class) => priority_of(class),
             None => {
                 let why = format!("no PriorityClass with name {name} was found");
-                return Err(ApiStatus::forbidden(Resource::PODS, asked, why));
+                return Err(ApiStatus::forbidden(Resource::PODS, requested_name, why));
             }
         },
     };

@@ -2,58 +2,57 @@ use serde_json::Value;
 
 use super::{
     Registry, Written, check_address,
-    modify::{By, Part},
+    modify::{ManagedFieldsOperation, WriteScope},
 };
 use crate::{
     ApiStatus, FieldValidation, Resource, WriteOptions,
     apply::{self, Writer},
     defaults,
     json::{at, remove, set, str_at},
-    resource::Face,
+    resource::ServedVersion,
     strict,
 };
 
 impl Registry {
-    /// Server-side apply, which creates what is not there. Answers also whether it did.
+    /// Server-side apply. Creates the object if it does not exist. Returns `true` with the result if it was created.
     ///
-    /// DEVIATION: a kind that is served in two forms is owned in the stored one, also by those who apply the
-    /// other.
-    #[expect(clippy::too_many_arguments, reason = "each is a part of the request's address")]
+    /// DEVIATION: managed fields of a kind with two served versions refer to the storage version, whichever was applied.
+    #[expect(clippy::too_many_arguments, reason = "each is a scope of the request's address")]
     pub(crate) fn apply(
         &self,
         resource: Resource,
-        face: Option<Face>,
+        served_version: Option<ServedVersion>,
         namespace: &str,
         name: &str,
-        part: Part,
+        scope: WriteScope,
         config: &Value,
         force: bool,
         options: &WriteOptions,
     ) -> Result<(Written, bool), ApiStatus> {
-        let warnings = check_config(resource, face, config, options.field_validation)?;
-        let mut config = match face {
-            Some(face) => face.accept(config, resource.api_version()),
+        let warnings = check_config(resource, served_version, config, options.field_validation)?;
+        let mut config = match served_version {
+            Some(served_version) => served_version.convert_to_storage(config, resource.api_version()),
             None => config.clone(),
         };
-        // The URL's name is as good as one in the configuration; another one is an error.
+        // A missing name is taken from the URL.
         if str_at(&config, &["metadata", "name"]).is_empty() {
             set(&mut config, &["metadata", "name"], name);
         }
         check_address(resource, namespace, Some(name), &mut config)?;
-        // What this part of the object does not reach is nobody's by writing to it.
-        match part {
-            Part::Main if resource.strategy().initial_status(&config).is_some() => {
+        // Fields that the subresource does not change are not owned by the manager.
+        match scope {
+            WriteScope::Main if resource.strategy().initial_status(&config).is_some() => {
                 remove(&mut config, &["status"]);
             }
-            Part::Status => drop(remove(&mut config, &["spec"])),
-            Part::Main | Part::Finalize => {}
+            WriteScope::Status => drop(remove(&mut config, &["spec"])),
+            WriteScope::Main | WriteScope::Finalize => {}
         }
 
         let time = self.now();
         let writer = Writer {
             resource,
             manager: options.field_manager.as_deref().unwrap_or_default(),
-            subresource: part.subresource(),
+            subresource: scope.subresource(),
             time: &time,
         };
         let finish = |merged: Value| -> Result<Value, ApiStatus> {
@@ -65,13 +64,14 @@ impl Registry {
             Ok(object)
         };
         let absent = || {
-            part == Part::Main && matches!(self.get(resource, namespace, name), Err(e) if e.is_not_found())
+            scope == WriteScope::Main
+                && matches!(self.get(resource, namespace, name), Err(e) if e.is_not_found())
         };
         if absent() {
             let mut object = finish(apply::apply(&apply::empty(resource), &config, writer, force)?)?;
             let managed = apply::take(&mut object);
             match self.create_managed(resource, namespace, object, managed, options) {
-                // Somebody was faster; it is there now.
+                // Created concurrently.
                 Err(error) if error.is_already_exists() => {}
                 created => {
                     return created.map(|mut created| {
@@ -81,18 +81,26 @@ impl Registry {
                 }
             }
         }
-        let written = self.modify_by(By::Applier, resource, namespace, name, part, options, |old| {
-            let object = finish(apply::apply(old.value(), &config, writer, force)?)?;
-            Ok((object, warnings.clone()))
-        })?;
+        let written = self.modify_as(
+            ManagedFieldsOperation::Apply,
+            resource,
+            namespace,
+            name,
+            scope,
+            options,
+            |old| {
+                let object = finish(apply::apply(old.value(), &config, writer, force)?)?;
+                Ok((object, warnings.clone()))
+            },
+        )?;
         Ok((written, false))
     }
 }
 
-/// Refuses what is no configuration of this resource. Answers warnings about fields it does not have.
+/// Validates an applied configuration. Returns warnings about unknown fields.
 fn check_config(
     resource: Resource,
-    face: Option<Face>,
+    served_version: Option<ServedVersion>,
     config: &Value,
     validation: FieldValidation,
 ) -> Result<Vec<String>, ApiStatus> {
@@ -102,17 +110,17 @@ fn check_config(
     {
         return Err(ApiStatus::bad_request("metadata.managedFields must be nil"));
     }
-    if face.is_none() {
+    if served_version.is_none() {
         apply::check(resource, config)?;
     }
-    let api_version = face.map_or(resource.api_version(), Face::api_version);
+    let api_version = served_version.map_or(resource.api_version(), ServedVersion::api_version);
     let decoded = strict::decode_value(api_version, resource.kind(), config.clone())
         .map_err(|error| ApiStatus::bad_request(error.to_string()))?;
     match validation {
-        FieldValidation::Strict if !decoded.findings.is_empty() => Err(ApiStatus::bad_request(
-            strict::strict_message(api_version, resource.kind(), &decoded.findings),
+        FieldValidation::Strict if !decoded.strict_errors.is_empty() => Err(ApiStatus::bad_request(
+            strict::strict_message(api_version, resource.kind(), &decoded.strict_errors),
         )),
         FieldValidation::Ignore => Ok(Vec::new()),
-        FieldValidation::Strict | FieldValidation::Warn => Ok(decoded.findings),
+        FieldValidation::Strict | FieldValidation::Warn => Ok(decoded.strict_errors),
     }
 }

@@ -5,13 +5,13 @@ use super::{
     Registry, Written, admission, check_address, check_size, deduplicate_owners, drop_server_fields, strategy,
 };
 use crate::{
-    ApiStatus, Reason, Resource, WriteOptions, defaults,
+    ApiStatus, Resource, StatusReason, WriteOptions, defaults,
     json::{remove, set, str_at},
-    store::{self, Commit, Decision, Outcome},
+    store::{self, Commit, Decision, UpdateResult},
     validate,
 };
 
-/// How often a generated name may turn out to be taken.
+/// Maximum number of attempts to find an unused generated name.
 const GENERATED_NAMES: usize = 8;
 
 impl Registry {
@@ -26,7 +26,7 @@ impl Registry {
         self.create_managed(resource, namespace, object, None, options)
     }
 
-    /// [`create`](Self::create) with these managed fields.
+    /// As [`create`](Self::create), with these managed fields.
     pub(super) fn create_managed(
         &self,
         resource: Resource,
@@ -38,9 +38,9 @@ impl Registry {
         self.expire();
         check_address(resource, namespace, None, &mut object)?;
         if !str_at(&object, &["metadata", "resourceVersion"]).is_empty() {
-            // A plain error in upstream's storage layer, so it comes out as a 500.
+            // An untyped error in upstream's storage layer, so the status is 500.
             let message = "resourceVersion should not be set on objects to be created";
-            return Err(ApiStatus::new(Reason::InternalError, message));
+            return Err(ApiStatus::new(StatusReason::InternalError, message));
         }
         for field in
             ["creationTimestamp", "uid", "deletionTimestamp", "deletionGracePeriodSeconds", "resourceVersion"]
@@ -58,16 +58,16 @@ impl Registry {
         let prefix = str_at(&object, &["metadata", "generateName"]).to_owned();
         let generated = !prefix.is_empty() && str_at(&object, &["metadata", "name"]).is_empty();
         let attempts = if generated { GENERATED_NAMES } else { 1 };
-        // Admission comes before the name: its refusals tell of the name that was asked for.
-        let asked =
+        // Admission runs before name generation: its errors contain the requested name or prefix.
+        let requested_name =
             if generated { prefix.clone() } else { str_at(&object, &["metadata", "name"]).to_owned() };
-        let mut result = Err(ApiStatus::internal("no name was tried"));
+        let mut result = Err(ApiStatus::internal("no name was generated"));
         for _ in 0..attempts {
             if generated {
                 set(&mut object, &["metadata", "name"], generate_name(&*self.random, &prefix));
             }
             let attempt = if generated { object.clone() } else { std::mem::take(&mut object) };
-            result = self.create_named(resource, namespace, &asked, attempt, options, &mut warnings);
+            result = self.create_named(resource, namespace, &requested_name, attempt, options, &mut warnings);
             if !matches!(&result, Err(error) if error.is_already_exists()) {
                 break;
             }
@@ -88,7 +88,7 @@ impl Registry {
         &self,
         resource: Resource,
         namespace: &str,
-        asked: &str,
+        requested_name: &str,
         mut object: Value,
         options: &WriteOptions,
         warnings: &mut Vec<String>,
@@ -96,9 +96,10 @@ impl Registry {
         let name = str_at(&object, &["metadata", "name"]).to_owned();
         let kind = resource.strategy();
         defaults::apply(resource.kind(), &mut object);
-        self.store.read(|state| admission::namespace_lifecycle(state, resource, namespace, asked))?;
+        self.store
+            .read(|state| admission::namespace_lifecycle(state, resource, namespace, requested_name))?;
         if resource == Resource::PODS {
-            self.store.read(|state| admission::complete_pod(state, asked, &mut object))?;
+            self.store.read(|state| admission::complete_pod(state, requested_name, &mut object))?;
         }
         strategy::prepare_create(kind, &mut object);
         let errors = validate::create(resource.kind(), &object);
@@ -126,7 +127,7 @@ impl Registry {
                     let deleting = if old.is_deleting() { "object is being deleted: " } else { "" };
                     Err(ApiStatus { message: format!("{deleting}{}", error.message), ..error })
                 }
-                // Asked again only if the object came to be meanwhile, and then it is `Some`.
+                // Called again only if the object was created concurrently; then `old` is `Some`.
                 None => Ok(object.take().map_or(Decision::Keep, Decision::Put)),
             },
             |state| {
@@ -135,15 +136,15 @@ impl Registry {
             },
         )?;
         match outcome {
-            Outcome::Put(object) => Ok(object),
-            Outcome::Kept(_) | Outcome::Removed(_) => {
+            UpdateResult::Put(object) => Ok(object),
+            UpdateResult::Unchanged(_) | UpdateResult::Removed(_) => {
                 Err(ApiStatus::internal(format!("{resource} \"{name}\" could not be created")))
             }
         }
     }
 }
 
-/// A version 4 uid.
+/// Returns a version 4 UUID.
 fn new_uid(random: &dyn Random) -> String {
     let bytes = (u128::from(random.next_u64()) << 64) | u128::from(random.next_u64());
     uuid::Builder::from_random_bytes(bytes.to_be_bytes()).into_uuid().to_string()
@@ -156,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn new_uid_is_a_random_one() {
+    fn new_uid_is_version_4() {
         let uid = new_uid(&SeededRandom::new(1));
         assert_eq!(uid.len(), 36);
         assert_eq!(uid.as_bytes()[14], b'4');

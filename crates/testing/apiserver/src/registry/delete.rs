@@ -5,33 +5,33 @@ use serde_json::{Value, json};
 
 use super::{Registry, admission::IMMORTAL_NAMESPACES, has_members, seconds};
 use crate::{
-    ApiStatus, DeleteOptions, ListOptions, Object, Propagation, Resource,
+    ApiStatus, DeleteOptions, DeletionPropagation, ListOptions, Object, Resource,
     json::{at, i64_at, list_at, set},
-    store::{self, Commit, Decision, Outcome},
+    store::{self, Commit, Decision, UpdateResult},
 };
 
 const ORPHAN: &str = "orphan";
 const FOREGROUND: &str = "foregroundDeletion";
 
-/// What came of a delete.
+/// Result of a delete.
 #[derive(Debug, Clone)]
 pub(crate) enum Deleted {
-    /// It is gone; this was its last state.
-    Gone(Arc<Object>),
-    /// It is marked and stays until its finalizers are gone, or its grace period is over.
+    /// The object was removed. Contains its last state.
+    Removed(Arc<Object>),
+    /// The object has a deletion timestamp and stays until its finalizers are removed and its grace period ends.
     Marked(Arc<Object>),
 }
 
 impl Deleted {
     pub(crate) fn object(&self) -> &Arc<Object> {
         match self {
-            Self::Gone(object) | Self::Marked(object) => object,
+            Self::Removed(object) | Self::Marked(object) => object,
         }
     }
 }
 
 impl Registry {
-    /// Deletes an object, or begins to.
+    /// Deletes an object or marks it for deletion.
     ///
     /// Upstream counterpart: `registry.Store.Delete` with `rest.BeforeDelete`.
     pub(crate) fn delete(
@@ -55,22 +55,24 @@ impl Registry {
             |old| {
                 let old = old.ok_or_else(|| ApiStatus::not_found(resource, name))?;
                 check_preconditions(resource, old, options)?;
-                Ok(decide(resource, old, options, now))
+                Ok(before_delete(resource, old, options, now))
             },
             |_| Ok(()),
         )?;
         match outcome {
-            Outcome::Removed(object) => Ok(Deleted::Gone(object)),
-            Outcome::Put(object) if is_due(resource, object.value()) => self.remove_due(object, commit, now),
-            Outcome::Put(object) | Outcome::Kept(Some(object)) => Ok(Deleted::Marked(object)),
-            Outcome::Kept(None) => Err(ApiStatus::not_found(resource, name)),
+            UpdateResult::Removed(object) => Ok(Deleted::Removed(object)),
+            UpdateResult::Put(object) if is_removable(resource, object.value()) => {
+                self.remove_marked(object, commit, now)
+            }
+            UpdateResult::Put(object) | UpdateResult::Unchanged(Some(object)) => Ok(Deleted::Marked(object)),
+            UpdateResult::Unchanged(None) => Err(ApiStatus::not_found(resource, name)),
         }
     }
 
-    /// Removes what has been marked with no time left.
+    /// Removes a marked object whose grace period is 0.
     ///
-    /// Upstream writes the mark and the end of what is deleted gracefully as two, so watches tell of both.
-    fn remove_due(
+    /// Upstream performs graceful deletion in two writes, so watches report both.
+    fn remove_marked(
         &self,
         marked: Arc<Object>,
         commit: Commit,
@@ -82,16 +84,16 @@ impl Registry {
             &store::key(marked.namespace(), marked.name()),
             commit,
             now,
-            |old| match old.filter(|old| old.uid() == marked.uid() && is_due(resource, old.value())) {
+            |old| match old.filter(|old| old.uid() == marked.uid() && is_removable(resource, old.value())) {
                 Some(old) => Ok(Decision::Remove(old.value().clone())),
-                // Somebody else was faster.
+                // The object was removed or replaced concurrently.
                 None => Ok(Decision::Keep),
             },
             |_| Ok(()),
         )?;
         match outcome {
-            Outcome::Removed(object) => Ok(Deleted::Gone(object)),
-            Outcome::Put(_) | Outcome::Kept(_) => Ok(Deleted::Gone(marked)),
+            UpdateResult::Removed(object) => Ok(Deleted::Removed(object)),
+            UpdateResult::Put(_) | UpdateResult::Unchanged(_) => Ok(Deleted::Removed(marked)),
         }
     }
 
@@ -161,7 +163,7 @@ fn check_options(options: &DeleteOptions) -> Result<(), ApiStatus> {
 fn check_preconditions(resource: Resource, old: &Object, options: &DeleteOptions) -> Result<(), ApiStatus> {
     let conflict = |why: String| {
         let mut error = ApiStatus::conflict_on(resource.kind(), resource, old.name(), why);
-        // Here upstream reports the kind.
+        // Upstream reports the kind here.
         if let Some(details) = &mut error.details {
             resource.kind().clone_into(&mut details.kind);
         }
@@ -185,24 +187,30 @@ fn check_preconditions(resource: Resource, old: &Object, options: &DeleteOptions
     Ok(())
 }
 
-fn decide(resource: Resource, old: &Arc<Object>, options: &DeleteOptions, now: jiff::Timestamp) -> Decision {
+fn before_delete(
+    resource: Resource,
+    old: &Arc<Object>,
+    options: &DeleteOptions,
+    now: jiff::Timestamp,
+) -> Decision {
     let strategy = resource.strategy();
     let mut new = old.value().clone();
     let grace = strategy.grace_period(&new, options.grace_period_seconds);
     let pending = i64_at(&new, &["metadata", "deletionGracePeriodSeconds"]);
     if let (Some(_), true, Some(pending)) = (grace, old.is_deleting(), pending) {
-        // A deletion under way can only be hastened, and gains no finalizers.
-        let asked = options.grace_period_seconds.map(|asked| if asked < 0 { 1 } else { asked });
-        match asked.filter(|asked| *asked < pending) {
+        // The grace period of a terminating object can only be shortened. No finalizers are added.
+        let requested =
+            options.grace_period_seconds.map(|requested| if requested < 0 { 1 } else { requested });
+        match requested.filter(|requested| *requested < pending) {
             Some(shorter) => mark(&mut new, shorter, now, Some(shorter - pending)),
-            // Marked with no time left, and not removed: the server was stopped in between.
-            None if asked == Some(0) && is_due(resource, &new) => return Decision::Remove(new),
+            // The server stopped between marking and removal.
+            None if requested == Some(0) && is_removable(resource, &new) => return Decision::Remove(new),
             None => return Decision::Keep,
         }
     } else {
         set_finalizers(&mut new, options, strategy.orphans_by_default());
-        if grace.is_none() && !is_held(resource, &new) {
-            // It goes as it was: there is nothing to be marked for.
+        if grace.is_none() && !is_removal_blocked(resource, &new) {
+            // Without a grace period and finalizers the object is removed unmarked.
             return Decision::Remove(new);
         }
         if !old.is_deleting() {
@@ -213,21 +221,22 @@ fn decide(resource: Resource, old: &Arc<Object>, options: &DeleteOptions, now: j
     if new == *old.value() { Decision::Keep } else { Decision::Put(new) }
 }
 
-/// Whether something keeps it from being removed.
-fn is_held(resource: Resource, object: &Value) -> bool {
-    has_members(object, &["metadata", "finalizers"]) || resource.strategy().is_held(object)
+/// `true` if finalizers prevent the removal.
+fn is_removal_blocked(resource: Resource, object: &Value) -> bool {
+    has_members(object, &["metadata", "finalizers"]) || resource.strategy().has_own_finalizers(object)
 }
 
-/// Whether it is marked, with no time left and nothing to wait for.
-fn is_due(resource: Resource, object: &Value) -> bool {
-    i64_at(object, &["metadata", "deletionGracePeriodSeconds"]) == Some(0) && !is_held(resource, object)
+/// `true` if the object is marked, its grace period is 0 and no finalizer prevents the removal.
+fn is_removable(resource: Resource, object: &Value) -> bool {
+    i64_at(object, &["metadata", "deletionGracePeriodSeconds"]) == Some(0)
+        && !is_removal_blocked(resource, object)
 }
 
-/// Sets the time by which the object is to be gone. `hastened` moves a time that is already set.
-fn mark(object: &mut Value, grace: i64, now: jiff::Timestamp, hastened: Option<i64>) {
+/// Sets the deletion timestamp and grace period. `adjustment` is added to an existing deletion timestamp (seconds).
+fn mark(object: &mut Value, grace: i64, now: jiff::Timestamp, adjustment: Option<i64>) {
     let set_before = at(object, &["metadata", "deletionTimestamp"]).and_then(Value::as_str);
     let set_before = set_before.and_then(|text| text.parse::<jiff::Timestamp>().ok());
-    let due = match (set_before, hastened) {
+    let due = match (set_before, adjustment) {
         (Some(due), Some(by)) => due.saturating_add(SignedDuration::from_secs(by)),
         _ => now.saturating_add(SignedDuration::from_secs(grace)),
     };
@@ -241,16 +250,18 @@ fn mark(object: &mut Value, grace: i64, now: jiff::Timestamp, hastened: Option<i
     }
 }
 
-/// Adds and removes the finalizers by which the garbage collector is told what to do.
+/// Sets the finalizers that the garbage collector processes.
 ///
 /// Upstream counterpart: `deletionFinalizersForGarbageCollection`.
 fn set_finalizers(object: &mut Value, options: &DeleteOptions, orphans_by_default: bool) {
     let present = list_at(object, &["metadata", "finalizers"]);
     let has = |name: &str| present.iter().any(|finalizer| finalizer == name);
     let (orphan, foreground) = match (options.propagation, options.orphan_dependents) {
-        (Some(policy), _) => (policy == Propagation::Orphan, policy == Propagation::Foreground),
+        (Some(policy), _) => {
+            (policy == DeletionPropagation::Orphan, policy == DeletionPropagation::Foreground)
+        }
         (None, Some(orphan)) => (orphan, false),
-        // No word on it: what is there stays, and orphaning comes before waiting.
+        // Unspecified: existing finalizers are kept, orphaning takes precedence over foreground deletion.
         (None, None) => (has(ORPHAN) || (orphans_by_default && !has(FOREGROUND)), has(FOREGROUND)),
     };
     if (orphan, foreground) == (has(ORPHAN), has(FOREGROUND)) {

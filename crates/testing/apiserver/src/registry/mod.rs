@@ -1,17 +1,16 @@
-//! What each verb means.
+//! Verbs on stored objects.
 //!
-//! Upstream counterpart: `apiserver/pkg/registry` (`generic/registry.Store`, `rest.BeforeCreate` and its
-//! siblings), with the kinds' peculiarities in [`strategy`].
+//! Upstream counterpart: `apiserver/pkg/registry` (`generic/registry.Store`, `rest.BeforeCreate` and others). Rules of
+//! single kinds are in [`strategy`].
 //!
-//! Nothing here knows HTTP. Objects arrive decoded, that is in the form their types have
-//! ([`crate::strict`]); they leave as [`Object`]s.
+//! The registry is independent of HTTP. Its input are objects decoded by [`crate::strict`], its output [`Object`]s.
 
 mod admission;
 mod apply;
 mod create;
 mod delete;
-pub(crate) mod faces;
 mod modify;
+pub(crate) mod served_versions;
 pub(crate) mod strategy;
 mod subresources;
 
@@ -22,19 +21,19 @@ use kcm_clock::{Clock, Random};
 use serde_json::{Map, Value};
 
 use crate::{
-    ApiStatus, Object, Reason, Resource,
+    ApiStatus, Object, Resource, StatusReason,
     json::{at, list_at, map_at_mut, remove, set, str_at},
     store::Store,
 };
 
 pub(crate) use delete::Deleted;
-pub(crate) use modify::{Part, Patch};
+pub(crate) use modify::{Patch, WriteScope};
 pub(crate) use subresources::scale_of;
 
-/// Objects that take more than this are refused, as etcd would (bytes).
+/// Maximum size of an object in bytes, as etcd's request limit.
 const OBJECT_LIMIT: usize = 3 << 19;
 
-/// The verbs, on a store.
+/// Verbs on a store.
 pub(crate) struct Registry {
     pub(crate) store: Store,
     pub(crate) clock: Arc<dyn Clock>,
@@ -43,11 +42,11 @@ pub(crate) struct Registry {
     expiry: parking_lot::Mutex<Timestamp>,
 }
 
-/// What came of a write.
+/// Result of a write.
 #[derive(Debug)]
 pub(crate) struct Written {
     pub(crate) object: Arc<Object>,
-    /// For the client's user.
+    /// Warnings for the client.
     pub(crate) warnings: Vec<String>,
 }
 
@@ -67,18 +66,18 @@ impl Registry {
         self.store.get(resource, &key).ok_or_else(|| ApiStatus::not_found(resource, name))
     }
 
-    /// The time as objects carry it: whole seconds.
+    /// Current time, truncated to seconds.
     fn now(&self) -> String {
         seconds(self.clock.now())
     }
 }
 
-/// A time as `metav1.Time` writes it.
+/// Formats a time as `metav1.Time`.
 fn seconds(time: Timestamp) -> String {
     Timestamp::from_second(time.as_second()).unwrap_or(time).to_string()
 }
 
-/// Refuses what was sent to the wrong address.
+/// Rejects an object whose type, namespace or name does not match the request.
 fn check_address(
     resource: Resource,
     namespace: &str,
@@ -122,16 +121,16 @@ fn check_address(
     Ok(())
 }
 
-/// Drops what no client may set and this server does not keep.
+/// Removes `metadata` fields that clients cannot set.
 fn drop_server_fields(object: &mut Value) {
     let metadata: &mut Map<String, Value> = map_at_mut(object, &["metadata"]);
-    // What becomes of the managed fields is up to `crate::apply`.
+    // Managed fields are set by `crate::apply`.
     for key in ["selfLink", "managedFields"] {
         metadata.remove(key);
     }
 }
 
-/// Keeps the first of several references to one owner.
+/// Removes all but the first of several references to the same owner. Returns a warning if there are any.
 fn deduplicate_owners(object: &mut Value) -> Option<String> {
     let owners = list_at(object, &["metadata", "ownerReferences"]);
     let mut seen: Vec<&str> = Vec::new();
@@ -165,7 +164,7 @@ fn check_size(object: &Value) -> Result<(), ApiStatus> {
     }
     let message =
         format!("Request entity too large: the object takes {size} bytes, the limit is {OBJECT_LIMIT}");
-    Err(ApiStatus::new(Reason::RequestEntityTooLarge, message))
+    Err(ApiStatus::new(StatusReason::RequestEntityTooLarge, message))
 }
 
 fn has_members(object: &Value, path: &[&str]) -> bool {

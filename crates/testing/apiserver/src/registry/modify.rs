@@ -7,28 +7,28 @@ use super::{
     has_members, strategy,
 };
 use crate::{
-    ApiStatus, FieldValidation, Object, PatchType, Reason, Resource, WriteOptions,
+    ApiStatus, FieldValidation, Object, PatchType, Resource, StatusReason, WriteOptions,
     apply::{self, Writer},
     defaults,
     json::{at, copy, list_at, set, str_at},
     patch,
-    resource::Face,
-    store::{self, Commit, Decision, Outcome},
+    resource::ServedVersion,
+    store::{self, Commit, Decision, UpdateResult},
     strict, validate,
 };
 
-/// Which part of an object a write can reach.
+/// Part of an object that a write changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Part {
+pub(crate) enum WriteScope {
     /// Everything but the status.
     Main,
-    /// The status, and the metadata that upstream lets a status write change.
+    /// Status, and the metadata that upstream allows a status write to change.
     Status,
     /// A namespace's `spec.finalizers`.
     Finalize,
 }
 
-impl Part {
+impl WriteScope {
     pub(super) fn subresource(self) -> &'static str {
         match self {
             Self::Main => "",
@@ -38,20 +38,20 @@ impl Part {
     }
 }
 
-/// Whom the managed fields are to tell of.
+/// Source of an object's managed fields.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum By {
-    /// Somebody who applies: what is written has the managed fields it is to have.
-    Applier,
-    /// Somebody who writes by way of this subresource, or with an empty text the object itself.
-    Updater(&'static str),
+pub(super) enum ManagedFieldsOperation {
+    /// Server-side apply: the written object contains its managed fields.
+    Apply,
+    /// Update or patch through this subresource. `""` is the main resource.
+    Update(&'static str),
 }
 
-/// Stands for a writer in this process that gave no name.
+/// Field manager of writes within the process that have none.
 const UNKNOWN_MANAGER: &str = "unknown";
 const MANAGED_FIELDS: &[&str] = &["metadata", "managedFields"];
 
-/// A patch, as it came.
+/// A patch.
 #[derive(Debug, Clone)]
 pub(crate) struct Patch {
     pub(crate) form: PatchType,
@@ -59,7 +59,7 @@ pub(crate) struct Patch {
 }
 
 impl Patch {
-    /// `target` with the patch applied.
+    /// Returns `target` with the patch applied.
     pub(crate) fn apply(&self, target: &Value, kind: &str) -> Result<Value, ApiStatus> {
         match self.form {
             PatchType::Json => Ok(patch::json_patch(target, &self.body)?),
@@ -68,7 +68,7 @@ impl Patch {
         }
     }
 
-    /// Decodes what came of the patch into the form of its types, with warnings about what they do not have.
+    /// Decodes a patched object. Returns warnings about unknown fields.
     pub(crate) fn decode(
         &self,
         api_version: &str,
@@ -84,51 +84,51 @@ impl Patch {
         let decoded =
             strict::decode_value(api_version, kind, patched).map_err(|error| invalid(&error.to_string()))?;
         match validation {
-            FieldValidation::Strict if !decoded.findings.is_empty() => {
-                Err(invalid(&format!("strict decoding error: {}", decoded.findings.join(", "))))
+            FieldValidation::Strict if !decoded.strict_errors.is_empty() => {
+                Err(invalid(&format!("strict decoding error: {}", decoded.strict_errors.join(", "))))
             }
             FieldValidation::Ignore => Ok((decoded.object, Vec::new())),
-            FieldValidation::Strict | FieldValidation::Warn => Ok((decoded.object, decoded.findings)),
+            FieldValidation::Strict | FieldValidation::Warn => Ok((decoded.object, decoded.strict_errors)),
         }
     }
 }
 
 impl Registry {
-    /// Replaces an object, or the part of it that `part` reaches.
+    /// Replaces the part `scope` of an object.
     pub(crate) fn update(
         &self,
         resource: Resource,
         namespace: &str,
         name: &str,
-        part: Part,
+        scope: WriteScope,
         mut object: Value,
         options: &WriteOptions,
     ) -> Result<Written, ApiStatus> {
         check_address(resource, namespace, Some(name), &mut object)?;
         defaults::apply(resource.kind(), &mut object);
-        self.modify(resource, namespace, name, part, options, |_| Ok((object.clone(), Vec::new())))
+        self.modify(resource, namespace, name, scope, options, |_| Ok((object.clone(), Vec::new())))
     }
 
-    /// Patches an object, or the part of it that `part` reaches. The patch is against the form `face`.
-    #[expect(clippy::too_many_arguments, reason = "each is a part of the request's address")]
+    /// Patches the part `scope` of an object. The patch applies to the object in `served_version`.
+    #[expect(clippy::too_many_arguments, reason = "each is a scope of the request's address")]
     pub(crate) fn patch(
         &self,
         resource: Resource,
-        face: Option<Face>,
+        served_version: Option<ServedVersion>,
         namespace: &str,
         name: &str,
-        part: Part,
+        scope: WriteScope,
         patch: &Patch,
         options: &WriteOptions,
     ) -> Result<Written, ApiStatus> {
-        self.modify(resource, namespace, name, part, options, |old| {
-            let shown = face.map(|face| face.present(old.value()));
+        self.modify(resource, namespace, name, scope, options, |old| {
+            let shown = served_version.map(|served_version| served_version.convert_from_storage(old.value()));
             let patched = patch.apply(shown.as_ref().unwrap_or(old.value()), resource.kind())?;
-            let api_version = face.map_or(resource.api_version(), Face::api_version);
+            let api_version = served_version.map_or(resource.api_version(), ServedVersion::api_version);
             let (mut object, warnings) =
                 patch.decode(api_version, resource.kind(), patched, options.field_validation)?;
-            if let Some(face) = face {
-                object = face.accept(&object, resource.api_version());
+            if let Some(served_version) = served_version {
+                object = served_version.convert_to_storage(&object, resource.api_version());
             }
             check_address(resource, namespace, Some(name), &mut object)?;
             defaults::apply(resource.kind(), &mut object);
@@ -136,29 +136,29 @@ impl Registry {
         })
     }
 
-    /// Stores what `change` makes of the present state, and asks it again if that changed meanwhile.
+    /// Stores the result of `change`, which is called again if the object was changed concurrently.
     pub(super) fn modify(
         &self,
         resource: Resource,
         namespace: &str,
         name: &str,
-        part: Part,
+        scope: WriteScope,
         options: &WriteOptions,
         change: impl FnMut(&Object) -> Result<(Value, Vec<String>), ApiStatus>,
     ) -> Result<Written, ApiStatus> {
-        let by = By::Updater(part.subresource());
-        self.modify_by(by, resource, namespace, name, part, options, change)
+        let operation = ManagedFieldsOperation::Update(scope.subresource());
+        self.modify_as(operation, resource, namespace, name, scope, options, change)
     }
 
-    /// [`modify`](Self::modify), with a say in whom the changes are put down to.
-    #[expect(clippy::too_many_arguments, reason = "each is a part of the request's address")]
-    pub(super) fn modify_by(
+    /// As [`modify`](Self::modify), with the source of the managed fields.
+    #[expect(clippy::too_many_arguments, reason = "each is a scope of the request's address")]
+    pub(super) fn modify_as(
         &self,
-        by: By,
+        operation: ManagedFieldsOperation,
         resource: Resource,
         namespace: &str,
         name: &str,
-        part: Part,
+        scope: WriteScope,
         options: &WriteOptions,
         mut change: impl FnMut(&Object) -> Result<(Value, Vec<String>), ApiStatus>,
     ) -> Result<Written, ApiStatus> {
@@ -175,39 +175,41 @@ impl Registry {
                 let (mut new, found) = change(old)?;
                 warnings = found;
                 warnings.extend(deduplicate_owners(&mut new));
-                let manage = |new: &Value, sent: Option<Value>| match by {
-                    By::Applier => sent,
-                    By::Updater(subresource) => {
+                let manage = |new: &Value, sent: Option<Value>| match operation {
+                    ManagedFieldsOperation::Apply => sent,
+                    ManagedFieldsOperation::Update(subresource) => {
                         let manager = options.field_manager.as_deref().unwrap_or(UNKNOWN_MANAGER);
                         let writer = Writer { resource, manager, subresource, time: &time };
                         apply::track(old.value(), new, sent.as_ref(), writer)
                     }
                 };
-                next_state(resource, part, old, new, manage)
+                next_state(resource, scope, old, new, manage)
             },
             |_| Ok(()),
         )?;
         let object = match outcome {
-            Outcome::Put(object) | Outcome::Removed(object) | Outcome::Kept(Some(object)) => object,
-            Outcome::Kept(None) => return Err(ApiStatus::not_found(resource, name)),
+            UpdateResult::Put(object)
+            | UpdateResult::Removed(object)
+            | UpdateResult::Unchanged(Some(object)) => object,
+            UpdateResult::Unchanged(None) => return Err(ApiStatus::not_found(resource, name)),
         };
         Ok(Written { object, warnings })
     }
 }
 
-/// What becomes of `old` when a client writes `new`.
+/// Returns the change of `old` that results from a client's write of `new`.
 ///
 /// Upstream counterpart: `rest.BeforeUpdate` and `registry.Store.Update`.
 fn next_state(
     resource: Resource,
-    part: Part,
+    scope: WriteScope,
     old: &Arc<Object>,
     mut new: Value,
     manage: impl FnOnce(&Value, Option<Value>) -> Option<Value>,
 ) -> Result<Decision, ApiStatus> {
     let name = old.name();
     check_identity(resource, old, &new)?;
-    // What no write can change.
+    // Immutable metadata.
     for field in [
         "uid",
         "resourceVersion",
@@ -222,27 +224,27 @@ fn next_state(
     drop_server_fields(&mut new);
 
     let kind = resource.strategy();
-    match part {
-        Part::Main => {
+    match scope {
+        WriteScope::Main => {
             if resource == Resource::PODS {
                 admission::complete_pod_update(&mut new, old);
             }
             strategy::prepare_update(kind, &mut new, old.value());
         }
-        Part::Status => strategy::prepare_status_update(kind, &mut new, old.value()),
-        Part::Finalize => {
+        WriteScope::Status => strategy::prepare_status_update(kind, &mut new, old.value()),
+        WriteScope::Finalize => {
             let finalizers = list_at(&new, &["spec", "finalizers"]).to_vec();
             new = old.value().clone();
             set(&mut new, &["spec", "finalizers"], finalizers);
         }
     }
-    // Only those who finalize get this far with any.
+    // `prepare` may have restored managed fields of the old version.
     apply::take(&mut new);
     let kept = at(old.value(), MANAGED_FIELDS);
     match (kept, manage(&new, sent)) {
         (Some(kept), Some(managed)) if apply::same_but_times(kept, &managed) => {
             set(&mut new, MANAGED_FIELDS, kept.clone());
-            // Times alone are no change, but with another change they count.
+            // An update of timestamps alone is not a change.
             if new != *old.value() {
                 set(&mut new, MANAGED_FIELDS, managed);
             }
@@ -254,16 +256,20 @@ fn next_state(
         return Ok(Decision::Keep);
     }
 
-    let errors = match part {
-        Part::Main => validate::update(resource.kind(), &new, old.value()),
-        Part::Status => validate::update_status(resource.kind(), &new, old.value()),
-        Part::Finalize => Vec::new(),
+    let errors = match scope {
+        WriteScope::Main => validate::update(resource.kind(), &new, old.value()),
+        WriteScope::Status => validate::update_status(resource.kind(), &new, old.value()),
+        WriteScope::Finalize => Vec::new(),
     };
     if !errors.is_empty() {
         return Err(ApiStatus::invalid(resource.kind(), resource.group(), name, &errors));
     }
     check_size(&new)?;
-    if may_go(resource, old, &new) { Ok(Decision::Remove(new)) } else { Ok(Decision::Put(new)) }
+    if should_delete_during_update(resource, old, &new) {
+        Ok(Decision::Remove(new))
+    } else {
+        Ok(Decision::Put(new))
+    }
 }
 
 fn check_identity(resource: Resource, old: &Object, new: &Value) -> Result<(), ApiStatus> {
@@ -292,21 +298,21 @@ fn check_identity(resource: Resource, old: &Object, new: &Value) -> Result<(), A
                 "the object has been modified; please apply your changes to the latest version and try again",
             )),
             Err(_) => Err(ApiStatus::new(
-                Reason::BadRequest,
+                StatusReason::BadRequest,
                 format!("invalid resource version {version:?}: it must be a number that the server gave out"),
             )),
         },
     }
 }
 
-/// Whether this write takes away the last thing that held an object whose deletion has begun.
+/// `true` if the write removes the last reason to keep a terminating object.
 ///
 /// Upstream counterpart: `registry.ShouldDeleteDuringUpdate`.
-fn may_go(resource: Resource, old: &Object, new: &Value) -> bool {
+fn should_delete_during_update(resource: Resource, old: &Object, new: &Value) -> bool {
     let grace =
         at(new, &["metadata", "deletionGracePeriodSeconds"]).and_then(Value::as_i64).unwrap_or_default();
     old.is_deleting()
         && grace == 0
         && !has_members(new, &["metadata", "finalizers"])
-        && !resource.strategy().is_held(new)
+        && !resource.strategy().has_own_finalizers(new)
 }

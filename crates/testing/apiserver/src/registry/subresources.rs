@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::{Part, Patch, Registry, Written, modify::By};
+use super::{Patch, Registry, WriteScope, Written, modify::ManagedFieldsOperation};
 use crate::{
-    ApiStatus, DeleteOptions, LabelSelector, Object, Reason, Resource, WriteOptions,
+    ApiStatus, DeleteOptions, LabelSelector, Object, Resource, StatusReason, WriteOptions,
     json::{at, copy, i64_at, list_at, map_at_mut, set, str_at},
-    store::{self, Commit, Decision, Outcome},
+    store::{self, Commit, Decision, UpdateResult},
 };
 
-/// The `autoscaling/v1` Scale of an object.
+/// Returns the `autoscaling/v1` Scale of an object.
 pub(crate) fn scale_of(object: &Object) -> Value {
     let value = object.value();
     let mut scale = json!({
@@ -35,7 +35,7 @@ pub(crate) fn scale_of(object: &Object) -> Value {
 }
 
 impl Registry {
-    /// Changes the replica count through a Scale: `change` makes the new Scale from the present one.
+    /// Changes the replica count. `change` maps the current Scale to the new Scale.
     fn modify_scale(
         &self,
         resource: Resource,
@@ -44,8 +44,8 @@ impl Registry {
         options: &WriteOptions,
         mut change: impl FnMut(Value) -> Result<(Value, Vec<String>), ApiStatus>,
     ) -> Result<Written, ApiStatus> {
-        let by = By::Updater("scale");
-        self.modify_by(by, resource, namespace, name, Part::Main, options, |old| {
+        let operation = ManagedFieldsOperation::Update("scale");
+        self.modify_as(operation, resource, namespace, name, WriteScope::Main, options, |old| {
             let (scale, warnings) = change(scale_of(old))?;
             let given = str_at(&scale, &["metadata", "name"]);
             if !given.is_empty() && given != name {
@@ -66,7 +66,7 @@ impl Registry {
             }
             let mut object = old.value().clone();
             set(&mut object, &["spec", "replicas"], replicas);
-            // The Scale's own preconditions are those of the write.
+            // Preconditions of the Scale apply to the object.
             for field in ["uid", "resourceVersion"] {
                 copy(&mut object, &scale, &["metadata", field]);
             }
@@ -74,7 +74,7 @@ impl Registry {
         })
     }
 
-    /// Sets the replica count to what `scale` says.
+    /// Sets the replica count from `scale`.
     pub(crate) fn update_scale(
         &self,
         resource: Resource,
@@ -86,7 +86,7 @@ impl Registry {
         self.modify_scale(resource, namespace, name, options, |_| Ok((scale.clone(), Vec::new())))
     }
 
-    /// Patches the Scale.
+    /// Patches the Scale of an object.
     pub(crate) fn patch_scale(
         &self,
         resource: Resource,
@@ -101,7 +101,7 @@ impl Registry {
         })
     }
 
-    /// Puts a pod onto a node.
+    /// Assigns a pod to a node.
     ///
     /// Upstream counterpart: `BindingREST.Create`.
     pub(crate) fn bind(
@@ -162,7 +162,7 @@ impl Registry {
         let delete = DeleteOptions { dry_run: options.dry_run || delete.dry_run, ..delete.clone() };
         let options = WriteOptions { dry_run: delete.dry_run, ..options.clone() };
         let phase = str_at(pod.value(), &["status", "phase"]);
-        // Upstream's canIgnorePDB: nothing is disrupted by deleting these.
+        // Upstream's canIgnorePDB: deleting such a pod is no disruption.
         if !pod.is_deleting() && !matches!(phase, "Succeeded" | "Failed" | "Pending") {
             self.spend_budget(&pod, &options)?;
         }
@@ -183,7 +183,7 @@ impl Registry {
         self.delete(Resource::PODS, namespace, name, &delete).map(drop)
     }
 
-    /// Takes one disruption off the budget that covers `pod`, if one does.
+    /// Decrements `disruptionsAllowed` of the PodDisruptionBudget that selects `pod`, if there is one.
     fn spend_budget(&self, pod: &Object, options: &WriteOptions) -> Result<(), ApiStatus> {
         let budgets: Vec<Arc<Object>> = self.store.read(|state| {
             let budgets = state.iter(Resource::POD_DISRUPTION_BUDGETS, pod.namespace());
@@ -199,13 +199,13 @@ impl Registry {
             _ => {
                 let message = "This pod has more than one PodDisruptionBudget, which the eviction subresource does \
                                not support.";
-                return Err(ApiStatus::new(Reason::InternalError, message));
+                return Err(ApiStatus::new(StatusReason::InternalError, message));
             }
         };
         let name = budget.name();
         let refuse = |cause: String, after| {
             ApiStatus::new(
-                Reason::TooManyRequests,
+                StatusReason::TooManyRequests,
                 "Cannot evict pod as it would violate the pod's disruption budget.",
             )
             .with_cause("DisruptionBudget", cause, "")
@@ -237,8 +237,8 @@ impl Registry {
         .map(drop)
     }
 
-    /// [`modify`](Self::modify) by the server itself, which no strategy restrains. It counts no generation, not
-    /// even that of a pod that is bound.
+    /// As [`modify`](Self::modify), for writes of the server itself: without strategy and validation. The generation stays
+    /// the same, even for a bound pod.
     fn modify_unchecked(
         &self,
         resource: Resource,
@@ -262,10 +262,10 @@ impl Registry {
             |_| Ok(()),
         )?;
         match outcome {
-            Outcome::Put(object) | Outcome::Kept(Some(object)) | Outcome::Removed(object) => {
-                Ok(Written { object, warnings: Vec::new() })
-            }
-            Outcome::Kept(None) => Err(ApiStatus::not_found(resource, name)),
+            UpdateResult::Put(object)
+            | UpdateResult::Unchanged(Some(object))
+            | UpdateResult::Removed(object) => Ok(Written { object, warnings: Vec::new() }),
+            UpdateResult::Unchanged(None) => Err(ApiStatus::not_found(resource, name)),
         }
     }
 }
@@ -289,7 +289,7 @@ fn check_preconditions(
     Ok(())
 }
 
-/// Sets a pod condition, with the time of its last transition.
+/// Sets a pod condition with its `lastTransitionTime`.
 fn set_condition(pod: &mut Value, mut condition: Value, now: &str) {
     let kind = str_at(&condition, &["type"]).to_owned();
     let conditions = list_at(pod, &["status", "conditions"]);

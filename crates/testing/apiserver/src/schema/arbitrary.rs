@@ -1,23 +1,23 @@
-//! Random objects of any kind, for property tests.
+//! Random objects of any kind for property tests.
 
 use proptest::test_runner::Config;
 use serde_json::{Map, Value};
 
 use super::{SCHEMA, StructId, Type, Wire};
 
-/// How property tests over seeds run. The seed that failed is in the message; there is nothing to keep.
+/// Configuration of property tests over seeds. The message of a failure contains the seed.
 pub(crate) fn cases(cases: u32) -> Config {
     Config { cases, failure_persistence: None, ..Config::default() }
 }
 
-/// Makes objects out of a seed.
+/// Generator of objects from a seed.
 pub(crate) struct Arbitrary {
     state: u64,
-    /// One field in so many is there.
+    /// Reciprocal probability of a field.
     sparsity: u64,
 }
 
-/// Values that some field, default or check gives a meaning to.
+/// Values with a meaning for some field, default or validation.
 const TEXTS: &[&str] = &[
     "",
     "a",
@@ -50,15 +50,15 @@ impl Arbitrary {
         Self { state: seed ^ 0x9e37_79b9_7f4a_7c15, sparsity }
     }
 
-    /// An object of this kind, with fields as the types have them.
+    /// Returns a random object of this kind.
     pub(crate) fn object(&mut self, api_version: &str, kind: &str) -> Value {
         let id = SCHEMA.kind(api_version, kind).unwrap();
         Value::Object(self.fields(id, 0))
     }
 
-    /// A number below `limit`.
+    /// Returns a number below `limit`.
     pub(crate) fn below(&mut self, limit: u64) -> u64 {
-        // SplitMix64: short, and good enough to reach every branch.
+        // SplitMix64.
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.state;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -75,7 +75,7 @@ impl Arbitrary {
         let mut map = Map::new();
         let within = SCHEMA.get(id);
         for (position, field) in within.fields.iter().enumerate() {
-            // What an object within another says it is has no meaning, and protobuf leaves it out.
+            // Type information of nested objects is ignored and absent in protobuf.
             let has_number = |wire: &Wire| matches!(wire, Wire::Field(of) if *of == position);
             if matches!(field.name, "apiVersion" | "kind") && !within.wire.values().any(has_number) {
                 continue;

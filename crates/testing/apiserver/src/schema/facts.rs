@@ -1,7 +1,7 @@
-//! Adds what JSON schemas leave out: protobuf numbers, pointers, fields that are always written.
+//! Properties of fields that JSON schemas lack: protobuf numbers, pointers, always-written fields.
 //!
-//! The data is in `facts.txt`, which explains its own form. A field that it does not name decodes all the
-//! same, as an optional one without a protobuf number; the tests hold the file to name every one.
+//! The data is in `facts.txt`, which explains its format. Fields that are not listed are decoded as optional fields
+//! without protobuf number. Tests check that all fields are listed.
 
 use std::collections::HashMap;
 
@@ -9,7 +9,7 @@ use super::{Field, Presence, Schema, Type, Wire, find};
 
 const FACTS: &str = include_str!("facts.txt");
 
-/// What stands under a number.
+/// Meaning of a field number.
 enum Entry {
     Field { name: &'static str, presence: Presence, go_name: Option<&'static str> },
     Inline(&'static str),
@@ -17,7 +17,7 @@ enum Entry {
 
 type Facts = HashMap<(&'static str, &'static str), Vec<(u32, Entry)>>;
 
-/// Adds the facts to the types of `schema`.
+/// Adds the properties to the types of `schema`.
 pub(super) fn apply(schema: &mut Schema) {
     let facts = parse();
     for target in &mut schema.structs {
@@ -25,7 +25,7 @@ pub(super) fn apply(schema: &mut Schema) {
     }
 }
 
-/// The protobuf message `name`, all of whose fields belong to the struct that has `fields`.
+/// Parses the protobuf message `name`. Its fields belong to the struct with `fields`.
 fn message(facts: &Facts, package: &str, name: &str, fields: &mut [Field]) -> HashMap<u32, Wire> {
     let mut wire = HashMap::new();
     for (number, entry) in facts.get(&(package, name)).into_iter().flatten() {
@@ -38,7 +38,7 @@ fn message(facts: &Facts, package: &str, name: &str, fields: &mut [Field]) -> Ha
                 if let Some(field) = fields.get_mut(position) {
                     field.go_name = *go_name;
                     field.presence = match (&field.ty, presence) {
-                        // A struct that Go does not always write is one behind a pointer.
+                        // A struct that Go does not always write is behind a pointer.
                         (Type::Struct(_), Presence::NotEmpty) => Presence::Given,
                         _ => *presence,
                     };

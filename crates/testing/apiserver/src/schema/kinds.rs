@@ -1,4 +1,4 @@
-//! Which kinds there are.
+//! Known kinds.
 
 use k8s_openapi::{
     api::{
@@ -21,7 +21,7 @@ use super::{Schema, trace};
 
 macro_rules! kinds {
     ($($api_version:literal $kind:literal $type:ty,)+) => {
-        /// Adds every kind to `schema`.
+        /// Adds all kinds to `schema`.
         pub(super) fn trace_all(schema: &mut Schema) {
             $(
                 if let Some(id) = trace::trace::<$type>(schema, $api_version, $kind) {
@@ -30,13 +30,13 @@ macro_rules! kinds {
             )+
         }
 
-        /// Every kind there is.
+        /// All kinds.
         #[cfg(test)]
         pub(crate) const ALL: &[(&str, &str)] = &[$(($api_version, $kind)),+];
     };
 }
 
-// Newer versions of a kind come before older ones.
+// Newer versions of a kind precede older ones.
 kinds! {
     "v1" "Binding" core::Binding,
     "v1" "ConfigMap" core::ConfigMap,

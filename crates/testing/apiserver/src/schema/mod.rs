@@ -1,12 +1,10 @@
-//! The API's types as data: what fields each object has, and what Go makes of them.
+//! Schema of the API types, including Go's encoding rules.
 //!
-//! Two sources make it up. The structure — which struct has which field of which type — is
-//! [traced](trace) from k8s-openapi, so it is exactly that of the Kubernetes version the workspace chose.
-//! What JSON schemas cannot say — protobuf numbers, which fields are pointers in Go and so keep an explicit
-//! zero, which are written even when they are zero — comes from `facts.txt` (see [`facts`]).
+//! The structure (structs, fields, types) is [traced](trace) from k8s-openapi, so it matches the Kubernetes version of
+//! the workspace. What JSON schemas lack (protobuf numbers, pointers, always-written fields) is in `facts.txt` (see
+//! [`facts`]).
 //!
-//! Decoding ([`crate::strict`], [`crate::protobuf`]) and strategic merges ([`crate::patch`]) walk this table;
-//! none of them has code for a single type.
+//! Decoding ([`crate::strict`], [`crate::protobuf`]) and strategic merges ([`crate::patch`]) are driven by this schema.
 
 use std::{collections::HashMap, sync::LazyLock};
 
@@ -21,100 +19,100 @@ mod trace;
 #[cfg(test)]
 pub(crate) use kinds::ALL as ALL_KINDS;
 
-/// Which struct, within a [`Schema`].
+/// Index of a struct in a [`Schema`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct StructId(u16);
 
-/// The type of a field, as it looks in JSON.
+/// Type of a field, by its JSON representation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Type {
     Bool,
     Int32,
     Int64,
     Text,
-    /// Base64 in JSON.
+    /// Base64 string.
     Bytes,
-    /// Whole seconds.
+    /// Time in whole seconds.
     Time,
-    /// Six digits of a second.
+    /// Time with six fractional digits.
     MicroTime,
     Quantity,
     IntOrString,
-    /// JSON that is kept as it is: `RawExtension`, `FieldsV1`.
+    /// Arbitrary JSON: `RawExtension`, `FieldsV1`.
     Any,
     List(Box<Self>),
-    /// Keys are strings.
+    /// Map with string keys.
     Map(Box<Self>),
     Struct(StructId),
 }
 
-/// When Go's JSON has a field.
+/// Condition under which Go writes a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Presence {
-    /// Not when it is zero or empty (`omitempty` on a plain value).
+    /// If it is not zero or empty (`omitempty` on a value).
     #[default]
     NotEmpty,
-    /// When it was given, be it zero (a pointer).
+    /// If it is set, even to zero (a pointer).
     Given,
-    /// Always (no `omitempty`, or a struct that is not a pointer, which `omitempty` does not concern).
+    /// Always (no `omitempty`, or a struct value, which `omitempty` does not affect).
     Always,
 }
 
-/// A field of a [`Struct`].
+/// Field of a [`Struct`].
 #[derive(Debug, Clone)]
 pub(crate) struct Field {
-    /// In JSON.
+    /// JSON name.
     pub(crate) name: &'static str,
     pub(crate) ty: Type,
     pub(crate) presence: Presence,
-    /// The name of its type in Go where that is a named string, such as `RestartPolicy`.
+    /// Name of its Go type if that is a named string, such as `RestartPolicy`.
     pub(crate) go_name: Option<&'static str>,
 }
 
-/// What stands under a number of a protobuf message.
+/// Meaning of a protobuf field number.
 #[derive(Debug, Clone)]
 pub(crate) enum Wire {
-    /// The field with this index.
+    /// Field with this index.
     Field(usize),
-    /// A message whose fields belong to the struct around it (Go embeds it), and its name.
+    /// Message embedded in Go, with its name. Its fields belong to the enclosing struct.
     Inline(&'static str, HashMap<u32, Self>),
 }
 
-/// A type with fields.
+/// Struct type.
 #[derive(Debug)]
 pub(crate) struct Struct {
-    /// The group and version that define it, `core/v1`; `meta/v1` for those of all groups.
+    /// Package: group and version such as `core/v1`, or `meta/v1`.
     pub(crate) package: String,
-    /// Without package.
+    /// Name without package.
     pub(crate) name: String,
-    /// Sorted as [`order`] has it.
+    /// Fields sorted by [`order`].
     pub(crate) fields: Vec<Field>,
-    /// By protobuf number.
+    /// Fields by protobuf number.
     pub(crate) wire: HashMap<u32, Wire>,
 }
 
-/// The order of a struct's fields: by length, then by name. Looking one up is mostly comparing lengths.
+/// Order of a struct's fields: by length, then by name. Lookups mostly compare lengths.
 fn order(name: &str) -> (usize, &str) {
     (name.len(), name)
 }
 
-/// The place of the field called `name`.
+/// Returns the index of the field `name`.
 fn find(fields: &[Field], name: &str) -> Option<usize> {
     fields.binary_search_by(|field| order(field.name).cmp(&order(name))).ok()
 }
 
 impl Struct {
-    /// The place of the field called `name` in `fields`.
+    /// Returns the index of the field `name` in `fields`.
     pub(crate) fn position(&self, name: &str) -> Option<usize> {
         find(&self.fields, name)
     }
 
-    /// The field called `name`.
+    /// Returns the field `name`.
     pub(crate) fn field(&self, name: &str) -> Option<&Field> {
         self.position(name).and_then(|position| self.fields.get(position))
     }
 
-    /// As Go prints it: the last element of the package, and the name.
+    /// Formats the type as Go does: last element of the package, and the name.
     pub(crate) fn go_type(&self) -> String {
         format!("{}.{}", self.go_package(), self.name)
     }
@@ -124,14 +122,14 @@ impl Struct {
     }
 }
 
-/// All kinds this server can decode, and all types they are made of.
+/// All known kinds and their types.
 #[derive(Debug, Default)]
 pub(crate) struct Schema {
     structs: Vec<Struct>,
     kinds: Vec<(&'static str, &'static str, StructId)>,
 }
 
-/// The table. Built when first used; that takes about a millisecond.
+/// The schema. Built on first use in about 1 ms.
 pub(crate) static SCHEMA: LazyLock<Schema> = LazyLock::new(|| {
     let mut schema = Schema::default();
     kinds::trace_all(&mut schema);
@@ -140,13 +138,13 @@ pub(crate) static SCHEMA: LazyLock<Schema> = LazyLock::new(|| {
 });
 
 impl Schema {
-    /// The type with this id.
+    /// Returns the type with this ID.
     pub(crate) fn get(&self, id: StructId) -> &Struct {
-        // Ids are only made together with the entry they stand for.
+        // IDs are created only together with their type.
         &self.structs[usize::from(id.0)]
     }
 
-    /// The kind as it is in `api_version`. `DeleteOptions` is part of every group.
+    /// Returns the kind in `api_version`. `DeleteOptions` exists in every group.
     pub(crate) fn kind(&self, api_version: &str, kind: &str) -> Option<StructId> {
         self.kinds
             .iter()
@@ -154,18 +152,18 @@ impl Schema {
             .map(|(_, _, id)| *id)
     }
 
-    /// The kind in the first version that is known: the newest where there are several.
+    /// Returns the newest version of the kind.
     pub(crate) fn kind_in_any_version(&self, kind: &str) -> Option<StructId> {
         self.kinds.iter().find(|(_, name, _)| *name == kind).map(|(_, _, id)| *id)
     }
 
-    /// The types of this name, in whatever package.
+    /// Returns the types of this name in all packages.
     #[cfg(test)]
     pub(crate) fn structs_named(&self, name: &str) -> impl Iterator<Item = &Struct> {
         self.structs.iter().filter(move |known| known.name == name)
     }
 
-    /// `ty` as Go's error messages print it.
+    /// Formats `ty` as in Go's error messages.
     pub(crate) fn go_type(&self, ty: &Type, within: &Struct, field: &Field) -> String {
         match ty {
             Type::Bool => "bool".to_owned(),

@@ -6,7 +6,7 @@ fn field<'a>(package: &str, name: &str, field: &str) -> &'a Field {
 }
 
 #[test]
-fn schema_has_every_kind_and_every_field_has_its_facts() {
+fn every_field_has_facts() {
     assert_eq!(SCHEMA.kinds.len(), kinds::ALL.len());
     for known in &SCHEMA.structs {
         assert!(!known.fields.is_empty(), "{}", known.name);
@@ -30,9 +30,9 @@ fn collect(wire: &HashMap<u32, Wire>, into: &mut Vec<usize>) {
 }
 
 #[test]
-fn facts_name_only_fields_that_exist() {
-    // An inlined message is found under no name of its own, so only those with a struct can be checked here;
-    // the fields of the others are counted by the test above.
+fn facts_refer_to_existing_fields() {
+    // Embedded messages have no struct of their own name, so only structs are checked here. The fields of embedded
+    // messages are counted in `every_field_has_facts`.
     let mut checked = 0;
     for line in include_str!("facts.txt").lines().filter(|line| !line.starts_with(['#', '[', ' '])) {
         let Some((name, entries)) = line.split_once(": ") else { continue };
@@ -50,7 +50,7 @@ fn facts_name_only_fields_that_exist() {
 }
 
 #[test]
-fn traced_types_are_those_of_the_fields() {
+fn traced_types_match_fields() {
     assert_eq!(field("apps/v1", "DeploymentSpec", "replicas").ty, Type::Int32);
     assert_eq!(field("core/v1", "Secret", "data").ty, Type::Map(Box::new(Type::Bytes)));
     assert_eq!(field("core/v1", "Secret", "stringData").ty, Type::Map(Box::new(Type::Text)));
@@ -69,7 +69,7 @@ fn traced_types_are_those_of_the_fields() {
 }
 
 #[test]
-fn facts_tell_pointers_from_plain_values() {
+fn pointers_and_values_are_distinguished() {
     assert_eq!(field("apps/v1", "DeploymentSpec", "replicas").presence, Presence::Given);
     assert_eq!(field("apps/v1", "DeploymentSpec", "paused").presence, Presence::NotEmpty);
     assert_eq!(field("apps/v1", "DeploymentSpec", "strategy").presence, Presence::Always);
@@ -78,7 +78,7 @@ fn facts_tell_pointers_from_plain_values() {
 }
 
 #[test]
-fn same_name_in_two_versions_is_two_types() {
+fn types_of_two_versions_are_distinct() {
     let v1 = SCHEMA.get(SCHEMA.kind("autoscaling/v1", "HorizontalPodAutoscaler").unwrap());
     let v2 = SCHEMA.get(SCHEMA.kind("autoscaling/v2", "HorizontalPodAutoscaler").unwrap());
     assert_ne!(v1.field("spec").unwrap().ty, v2.field("spec").unwrap().ty);

@@ -1,8 +1,7 @@
-//! Learns the structure of a k8s-openapi type by watching what its `Deserialize` asks for.
+//! Derives the structure of a k8s-openapi type from the calls of its `Deserialize`.
 //!
-//! A [`Tracer`] is a serde deserializer without input. To a struct it offers each of its fields once, to a
-//! list one element, to an `Option` always something; to everything else a harmless value. What was asked for
-//! is the type.
+//! A [`Tracer`] is a serde deserializer without input. It offers each field of a struct once, one element of a list,
+//! `Some` for an `Option`, and a valid value for everything else. The requested types form the schema.
 
 use std::{any::type_name, collections::HashMap};
 
@@ -18,7 +17,7 @@ use serde::{
 
 use super::{Field, Presence, Schema, Struct, StructId, Type, order};
 
-/// Adds `T` and all it is made of. None if `T` is not a type this can trace, which the tests rule out.
+/// Adds `T` and the types of its fields. Returns `None` if `T` cannot be traced, which tests exclude.
 pub(super) fn trace<T: for<'de> Deserialize<'de>>(
     schema: &mut Schema,
     api_version: &'static str,
@@ -34,7 +33,7 @@ pub(super) fn trace<T: for<'de> Deserialize<'de>>(
 
 struct Tracer<'a> {
     schema: &'a mut Schema,
-    /// What `apiVersion` and `kind` must say; the kinds' own types refuse anything else.
+    /// Required `apiVersion` and `kind`. The types of kinds reject other values.
     root: Option<(&'static str, &'static str)>,
     found: &'a mut Option<Type>,
 }
@@ -49,7 +48,7 @@ impl<'de> Deserializer<'de> for Tracer<'_> {
     type Error = Error;
 
     fn deserialize_any<V: Visitor<'de>>(mut self, visitor: V) -> Result<V::Value, Error> {
-        // Of all the types only this one asks for whatever there is.
+        // Only this type deserializes with `deserialize_any`.
         self.found(Type::IntOrString);
         visitor.visit_i32(0)
     }
@@ -81,7 +80,7 @@ impl<'de> Deserializer<'de> for Tracer<'_> {
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
         let Self { schema, root, found } = self;
         let value = visitor.visit_some(Tracer { schema, root, found })?;
-        // It reads itself through an option and a string; only its name tells it from text.
+        // It is deserialized as an optional string. Only its name distinguishes it from a string.
         if type_name::<V::Value>() == type_name::<ByteString>() {
             *found = Some(Type::Bytes);
         }
@@ -136,7 +135,7 @@ impl<'de> Deserializer<'de> for Tracer<'_> {
         visitor: V,
     ) -> Result<V::Value, Error> {
         let package = package_of(type_name::<V::Value>());
-        // A whole object within another (the claims of a StatefulSet) checks its version and kind as well.
+        // Nested objects (such as the claims of a StatefulSet) check their version and kind, too.
         let root = self.root.or_else(|| names.contains(&"metadata").then_some(("v1", name)));
         let structs = &mut self.schema.structs;
         let known = structs.iter().position(|known| known.name == name && known.package == package);
@@ -146,7 +145,7 @@ impl<'de> Deserializer<'de> for Tracer<'_> {
             structs.push(Struct { package, name, fields, wire });
         }
         self.found(Type::Struct(u16::try_from(index).map(StructId).map_err(Error::custom)?));
-        // Also when the struct is known: some cannot be made without a certain field. None contains itself.
+        // Known structs are offered their fields again: some have required fields. No struct contains itself.
         let mut fields = Vec::with_capacity(names.len());
         let value = visitor.visit_map(Fields {
             schema: self.schema,
@@ -167,7 +166,7 @@ impl<'de> Deserializer<'de> for Tracer<'_> {
     }
 }
 
-/// `core/v1` for `k8s_openapi::v1_36::api::core::v1::pod::Pod`.
+/// Returns `core/v1` for `k8s_openapi::v1_36::api::core::v1::pod::Pod`.
 fn package_of(type_name: &str) -> String {
     let mut segments = type_name.split("::").skip_while(|segment| !matches!(*segment, "api" | "apis"));
     segments.next();
@@ -175,7 +174,7 @@ fn package_of(type_name: &str) -> String {
     package.join("/")
 }
 
-/// One element of a list, or one entry of a map.
+/// Offers one element of a list, or one entry of a map.
 struct Elements<'a> {
     schema: &'a mut Schema,
     element: &'a mut Option<Type>,
@@ -210,7 +209,7 @@ impl<'de> MapAccess<'de> for Elements<'_> {
     }
 }
 
-/// The fields of a struct, one after the other.
+/// Offers the fields of a struct in order.
 struct Fields<'a> {
     schema: &'a mut Schema,
     root: Option<(&'static str, &'static str)>,
@@ -248,7 +247,7 @@ impl<'de> MapAccess<'de> for Fields<'_> {
     }
 }
 
-/// A text that may also be asked for through an option.
+/// A string that may also be deserialized as an option.
 struct Constant(&'static str);
 
 impl<'de> Deserializer<'de> for Constant {

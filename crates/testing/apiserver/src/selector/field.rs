@@ -5,14 +5,14 @@ use serde_json::Value;
 use super::SelectorError;
 use crate::{Resource, json::at};
 
-/// A field that objects can be selected by.
+/// Field that is supported in field selectors.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct SelectableField {
-    /// As it stands in the selector.
+    /// Name in the selector.
     pub(crate) name: &'static str,
-    /// Where the value is; the first path that leads to a non-empty value counts.
+    /// Paths of the value. The first non-empty value is used.
     pub(crate) paths: &'static [&'static [&'static str]],
-    /// What an absent value is taken for.
+    /// Value of an absent field.
     pub(crate) absent: &'static str,
 }
 
@@ -31,7 +31,7 @@ impl SelectableField {
     }
 }
 
-/// What some of an object's fields must be.
+/// Field selector.
 ///
 /// Upstream counterpart: `fields.Selector`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -45,12 +45,11 @@ struct FieldRequirement {
 }
 
 impl FieldSelector {
-    /// Reads the form of the `fieldSelector` parameter: `a=b,c==d,e!=f`, where a backslash takes the meaning
-    /// off a comma, an equals sign and itself.
+    /// Parses the `fieldSelector` parameter: `a=b,c==d,e!=f`. A backslash escapes a comma, an equals sign or a backslash.
     ///
     /// # Errors
     ///
-    /// When `text` does not follow that syntax, or names a field that `resource` cannot be selected by.
+    /// The syntax is invalid, or `resource` does not support a field.
     pub fn parse(text: &str, resource: Resource) -> Result<Self, SelectorError> {
         let mut requirements = Vec::new();
         for term in split_unescaped(text).into_iter().filter(|term| !term.is_empty()) {
@@ -71,17 +70,17 @@ impl FieldSelector {
         Ok(Self(requirements.into()))
     }
 
-    /// Whether the fields of `object` are as wanted.
+    /// `true` if the fields of `object` match.
     pub fn matches(&self, object: &Value) -> bool {
         self.0.iter().all(|term| term.field.matches(object, &term.value) == term.equal)
     }
 
-    /// Whether nothing is left out.
+    /// `true` if every object matches.
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The name that every match must have, which makes a list a look-up.
+    /// Name that every match must have. It turns a list into a lookup.
     pub(crate) fn exact_name(&self) -> Option<&str> {
         let term = self.0.iter().find(|term| term.equal && term.field.name == "metadata.name")?;
         Some(&term.value)
@@ -134,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn field_selector_reads_escapes_empty_values_and_defaults() {
+    fn escapes_empty_values_and_defaults() {
         let pod =
             json!({"metadata": {"name": "a,b"}, "spec": {"nodeName": "n"}, "status": {"phase": "Running"}});
         let matches = |text| FieldSelector::parse(text, Resource::PODS).unwrap().matches(&pod);
@@ -146,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn field_selector_with_an_unknown_field_names_it() {
+    fn unknown_field_is_named() {
         let error = |resource| FieldSelector::parse("foo=bar", resource).unwrap_err().to_string();
         assert_eq!(error(Resource::PODS), "field label not supported: foo");
         assert_eq!(

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::SelectorError;
 use crate::json::{at, list_at, str_at};
 
-/// What an object's labels must be.
+/// Label selector.
 ///
 /// Upstream counterpart: `labels.Selector`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -15,7 +15,7 @@ pub struct LabelSelector(Arc<[Requirement]>);
 struct Requirement {
     key: String,
     operator: Operator,
-    /// Sorted, each once.
+    /// Sorted, without duplicates.
     values: Vec<String>,
 }
 
@@ -58,11 +58,11 @@ impl Requirement {
 }
 
 impl LabelSelector {
-    /// Reads the form of the `labelSelector` parameter: `a=b,c!=d,e in (f,g),h notin (i),j,!k,l>1,m<2`.
+    /// Parses the `labelSelector` parameter: `a=b,c!=d,e in (f,g),h notin (i),j,!k,l>1,m<2`.
     ///
     /// # Errors
     ///
-    /// When `text` does not follow that syntax.
+    /// The syntax is invalid.
     pub fn parse(text: &str) -> Result<Self, SelectorError> {
         let mut tokens = Lexer { rest: text }.collect::<Vec<_>>().into_iter().peekable();
         let mut requirements = Vec::new();
@@ -127,8 +127,8 @@ impl LabelSelector {
         Ok(Self(requirements.into()))
     }
 
-    /// The selector of an object's `spec.selector`: `matchLabels` and `matchExpressions`. One that is empty
-    /// selects everything. An operator that does not exist selects nothing.
+    /// Converts a `LabelSelector` object with `matchLabels` and `matchExpressions`. An empty selector matches everything.
+    /// An unknown operator matches nothing.
     pub fn from_object(selector: &Value) -> Self {
         let labels = at(selector, &["matchLabels"]).and_then(Value::as_object).into_iter().flatten();
         let equals = labels.map(|(key, value)| {
@@ -139,7 +139,7 @@ impl LabelSelector {
                 "NotIn" => Operator::NotIn,
                 "Exists" => Operator::Exists,
                 "DoesNotExist" => Operator::DoesNotExist,
-                // An unknown operator has no values that could match.
+                // An unknown operator has no values, so it matches nothing.
                 _ => Operator::In,
             };
             let values = list_at(expression, &["values"]).iter().filter_map(Value::as_str).map(str::to_owned);
@@ -150,17 +150,17 @@ impl LabelSelector {
         Self(requirements.into())
     }
 
-    /// Whether nothing is left out.
+    /// `true` if every object matches.
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The selector that wants exactly these labels, as a ReplicationController has it.
+    /// Converts a map of labels, as in a ReplicationController.
     pub(crate) fn from_labels(labels: &Value) -> Self {
         Self::from_object(&serde_json::json!({"matchLabels": labels}))
     }
 
-    /// Whether the labels of `object` are as wanted.
+    /// `true` if the labels of `object` match.
     pub fn matches(&self, object: &Value) -> bool {
         if self.0.is_empty() {
             return true;
@@ -260,7 +260,7 @@ fn show(token: Option<Token<'_>>) -> &str {
     }
 }
 
-/// One value; nothing before the next comma or the end is the empty value.
+/// Parses a value. It is empty if a comma or the end follows.
 fn parse_value(tokens: &mut Tokens<'_>) -> String {
     match tokens.next_if(|token| matches!(token, Token::Word(_))) {
         Some(Token::Word(value)) => value.to_owned(),
@@ -286,7 +286,7 @@ fn parse_set(tokens: &mut Tokens<'_>) -> Result<Vec<String>, SelectorError> {
     }
 }
 
-/// Letters, digits, `-`, `_` and `.`, with a letter or a digit at either end.
+/// `true` if the text consists of letters, digits, `-`, `_` and `.` and begins and ends with a letter or digit.
 fn is_name(text: &str) -> bool {
     let (first, last) = (text.as_bytes().first(), text.as_bytes().last());
     first.is_some_and(u8::is_ascii_alphanumeric)
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn label_selector_of_every_form_matches_as_upstream() {
+    fn all_operators_match_as_upstream() {
         let web = json!({"app": "web", "tier": "front", "n": "5", "blank": ""});
         for selector in [
             "",
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn label_selector_that_is_malformed_is_refused() {
+    fn malformed_selectors_are_rejected() {
         for selector in
             ["app=web,", ",", "app in web", "app in (a", "=a", "a=b c", "!", "a>b", "-a", "a=b/c", "a b"]
         {
@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn label_selector_of_an_object_prints_in_sorted_order() {
+    fn selector_object_is_printed_sorted() {
         let selector = LabelSelector::from_object(&json!({
             "matchLabels": {"b": "2", "a": "1"},
             "matchExpressions": [

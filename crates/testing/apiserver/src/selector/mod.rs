@@ -1,4 +1,4 @@
-//! Label and field selectors, as they stand in a query string and in a `LabelSelector`.
+//! Label and field selectors.
 
 mod field;
 mod label;
@@ -9,31 +9,31 @@ pub use field::FieldSelector;
 pub(crate) use field::SelectableField;
 pub use label::LabelSelector;
 
-/// A selector that cannot be read.
+/// Invalid selector.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct SelectorError(String);
 
-/// Which objects a list or a watch is about. The default selects every one.
+/// Selection of objects by labels and fields. The default selects all objects.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Selection {
-    /// What the labels must be.
+    /// Label selector.
     pub labels: LabelSelector,
-    /// What some fields must be.
+    /// Field selector.
     pub fields: FieldSelector,
 }
 
 impl Selection {
-    /// Objects with these labels.
+    /// Parses a label selector.
     ///
     /// # Errors
     ///
-    /// When `labels` does not follow the selector syntax.
+    /// The syntax is invalid.
     pub fn labels(labels: &str) -> Result<Self, SelectorError> {
         Ok(Self { labels: LabelSelector::parse(labels)?, fields: FieldSelector::default() })
     }
 
-    /// Whether nothing is left out.
+    /// `true` if every object is selected.
     pub fn is_everything(&self) -> bool {
         self.labels.is_empty() && self.fields.is_empty()
     }

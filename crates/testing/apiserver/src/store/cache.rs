@@ -28,7 +28,7 @@ struct Lag {
 }
 
 impl WatchCacheLag {
-    /// A lag of `lag`.
+    /// Creates a lag of `lag`.
     pub fn new(lag: Duration) -> Self {
         Self(Arc::new(Lag { current: Mutex::new(lag), changed: Signal::default() }))
     }
@@ -74,8 +74,8 @@ impl WatchCache {
         self.advance(state).0
     }
 
-    /// Takes in the changes that are old enough. Returns the revision reached, and the time until the next change is
-    /// old enough, if there is one.
+    /// Advances to the latest change that is old enough. Returns the revision reached, and the time until the next change
+    /// is old enough, if there is one.
     fn advance(&self, state: &State) -> (u64, Option<Duration>) {
         let (now, lag) = (self.clock.now(), self.lag.get());
         let mut reached = self.reached.load(Ordering::Acquire).max(state.history.oldest(None));
@@ -88,7 +88,7 @@ impl WatchCache {
             }
             reached = change.revision;
         }
-        // Another reader may have got further, with a shorter lag.
+        // A concurrent reader may have advanced further with a shorter lag.
         let before = self.reached.fetch_max(reached, Ordering::AcqRel);
         (before.max(reached), due)
     }
@@ -138,8 +138,8 @@ impl WatchCache {
     }
 }
 
-/// Time from `now` until a change written at `written` is `lag` old. At most `lag`, should the wall clock have been
-/// set back.
+/// Time from `now` until a change written at `written` is `lag` old. At most `lag`, even if the wall clock was set
+/// back.
 fn until(now: Timestamp, written: Timestamp, lag: Duration) -> Duration {
     let lag = SignedDuration::try_from(lag).unwrap_or(SignedDuration::MAX);
     let left = lag.saturating_sub(now.duration_since(written)).min(lag);

@@ -1,4 +1,4 @@
-//! The file that outlasts the process: the present objects and the last revision, in a redb database.
+//! Persistent objects and last revision, in a redb database file.
 
 use std::{
     fmt, fs, io,
@@ -18,65 +18,65 @@ use crate::{
     json::{estimated_len, str_at},
 };
 
-/// `resource.group/key` → when it was written (microseconds since 1970) and the object's JSON text.
+/// `resource.group/key` → time of the write (microseconds since 1970) and the object's JSON text.
 const OBJECTS: TableDefinition<'_, &str, (i64, &[u8])> = TableDefinition::new("objects");
-/// Numbers about the whole.
+/// Metadata of the file: format and last revision.
 const NUMBERS: TableDefinition<'_, &str, u64> = TableDefinition::new("numbers");
 const REVISION: &str = "revision";
 const FORMAT: &str = "format";
-/// Files of another format are refused.
+/// Format written by this version. Files of other formats are rejected.
 const THIS_FORMAT: u64 = 1;
 
-/// How much of the file is cached (bytes): little, since every object is in memory anyway.
+/// Size of redb's cache in bytes. It is small because all objects are in memory.
 const CACHE: usize = 8 << 20;
 
-/// A data directory that cannot be used.
+/// Unusable data directory.
 #[derive(Debug, Error)]
 pub enum DataError {
-    /// The directory or the file cannot be made, opened or read.
+    /// The directory or the file cannot be created, opened or read.
     #[error("cannot use {path}: {why}")]
     Unusable {
         /// The directory or the file.
         path: PathBuf,
-        /// What is in the way.
+        /// Cause.
         why: String,
     },
-    /// Another server has it.
+    /// Another process uses the file.
     #[error("{path} is in use by another process")]
     InUse {
         /// The file.
         path: PathBuf,
     },
-    /// What is in the file is not what was put there.
+    /// The content of the file is invalid.
     #[error("{path} is damaged: {why}; move it away to start with an empty cluster")]
     Damaged {
         /// The file.
         path: PathBuf,
-        /// What does not fit.
+        /// Cause.
         why: String,
     },
 }
 
-/// The last revision and every object.
+/// Last revision and all objects.
 pub(super) type Contents = (u64, Vec<(Key, Arc<Object>)>);
 
 type Opener = Box<dyn Fn() -> Result<Database, DatabaseError> + Send>;
 
-/// The file. Once a write to it has failed it is opened anew for the next.
+/// Database file. After a failed write it is reopened for the next write.
 pub(crate) struct Disk {
     path: PathBuf,
     opener: Opener,
     database: Option<Database>,
-    /// What failed writes were about: it may have reached the file or not, and is made certain by the next.
+    /// Keys of failed writes. They may or may not have reached the file, so the next write repairs them.
     uncertain: Vec<(Resource, Key)>,
 }
 
 impl Disk {
-    /// The file in `directory`, which is made if it is not there.
+    /// Opens the file in `directory`, which is created if it does not exist.
     ///
     /// # Errors
     ///
-    /// When the directory cannot be made, or the file is in use or damaged.
+    /// The directory cannot be created, or the file is in use or damaged.
     pub(crate) fn open(directory: &Path) -> Result<Self, DataError> {
         let unusable =
             |error: io::Error| DataError::Unusable { path: directory.to_owned(), why: error.to_string() };
@@ -85,14 +85,14 @@ impl Disk {
         let file = path.clone();
         let disk =
             Self::with(path, Box::new(move || Database::builder().set_cache_size(CACHE).create(&file)))?;
-        // A new file is safe only once its name is.
+        // A new file is durable only with its directory entry.
         fs::File::open(directory).and_then(|directory| directory.sync_all()).map_err(unusable)?;
         Ok(disk)
     }
 
     pub(super) fn with(path: PathBuf, opener: Opener) -> Result<Self, DataError> {
         let mut disk = Self { path, opener, database: None, uncertain: Vec::new() };
-        // redb answers most damage with an error, and asserts against some.
+        // redb reports most damage as an error but panics on some.
         let opened = catch_unwind(AssertUnwindSafe(|| {
             let mut database = (disk.opener)()?;
             let intact = database.check_integrity()?;
@@ -100,9 +100,9 @@ impl Disk {
         }));
         match opened {
             Ok(Ok((database, true))) => disk.database = Some(database),
-            Ok(Ok((_, false))) => return Err(disk.damaged("its checksums do not fit")),
+            Ok(Ok((_, false))) => return Err(disk.damaged("checksum mismatch")),
             Ok(Err(error)) => return Err(disk.unopened(error)),
-            Err(_) => return Err(disk.damaged("it is no database")),
+            Err(_) => return Err(disk.damaged("not a database")),
         }
         Ok(disk)
     }
@@ -112,7 +112,7 @@ impl Disk {
         match error {
             DatabaseError::DatabaseAlreadyOpen => DataError::InUse { path },
             DatabaseError::Storage(StorageError::Corrupted(why)) => DataError::Damaged { path, why },
-            // Not a database at all, or one that ends too early.
+            // Not a database, or a truncated one.
             DatabaseError::Storage(StorageError::Io(error))
                 if matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof) =>
             {
@@ -129,20 +129,20 @@ impl Disk {
         DataError::Damaged { path: self.path.clone(), why: why.to_string() }
     }
 
-    /// The last revision and every object.
+    /// Reads the last revision and all objects.
     ///
     /// # Errors
     ///
-    /// When the file cannot be read, or something in it is no object of ours.
+    /// The file cannot be read or contains invalid data.
     pub(super) fn load(&mut self) -> Result<Contents, DataError> {
         match catch_unwind(AssertUnwindSafe(|| self.read())) {
             Ok(Ok(read)) => read.map_err(|why| self.damaged(why)),
             Ok(Err(error)) => Err(self.damaged(error)),
-            Err(_) => Err(self.damaged("it is no database")),
+            Err(_) => Err(self.damaged("not a database")),
         }
     }
 
-    /// What is there, or what is wrong with it, or why it cannot be read.
+    /// Reads the file. The inner error describes invalid data.
     fn read(&self) -> Result<Result<Contents, String>, redb::Error> {
         let Some(database) = &self.database else { return Ok(Ok((0, Vec::new()))) };
         let transaction = redb::ReadableDatabase::begin_read(database)?;
@@ -155,7 +155,7 @@ impl Disk {
         let number = |name| numbers.get(name).map(|found| found.map_or(0, |found| found.value()));
         let (format, revision) = (number(FORMAT)?, number(REVISION)?);
         if format != THIS_FORMAT {
-            return Ok(Err(format!("its format is {format}, not {THIS_FORMAT}")));
+            return Ok(Err(format!("unsupported format {format}, expected {THIS_FORMAT}")));
         }
         let mut objects = Vec::new();
         for row in transaction.open_table(OBJECTS)?.iter()? {
@@ -163,19 +163,17 @@ impl Disk {
             let (written, text) = value.value();
             match decode(name.value(), written, text) {
                 Some(read) => objects.push(read),
-                None => return Ok(Err(format!("what it holds as {:?} is no object", name.value()))),
+                None => return Ok(Err(format!("invalid object {:?}", name.value()))),
             }
         }
         Ok(Ok((revision, objects)))
     }
 
-    /// Makes `changes` durable, all of them or none: when this returns, they outlast the process and the
-    /// machine. `present` tells of objects that are not among them as they are.
+    /// Makes `changes` durable, all or none. `current` returns the published version of an object.
     ///
     /// # Errors
     ///
-    /// When the file cannot be written; then it holds what it held before, or so much as the next success
-    /// will undo.
+    /// The file cannot be written. What was written partially is repaired by the next successful commit.
     pub(super) fn commit(
         &mut self,
         changes: &[Change],
@@ -185,11 +183,11 @@ impl Disk {
         if written.is_ok() {
             self.uncertain.clear();
         } else {
-            // After an error redb refuses everything until the file is opened again.
+            // After an error redb rejects all operations until the file is reopened.
             self.database = None;
             self.uncertain.extend(changes.iter().map(|change| (change.resource(), Arc::clone(&change.key))));
         }
-        written.map_err(|error| format!("{} cannot be written: {error}", self.path.display()))
+        written.map_err(|error| format!("failed to write {}: {error}", self.path.display()))
     }
 
     fn write(
@@ -201,7 +199,7 @@ impl Disk {
             Some(database) => database,
             closed => closed.insert((self.opener)()?),
         };
-        // Durability::Immediate is what transactions have unless told otherwise: commit returns after fsync.
+        // Transactions are durable by default: commit returns after fsync.
         let transaction = database.begin_write()?;
         {
             let mut numbers = transaction.open_table(NUMBERS)?;

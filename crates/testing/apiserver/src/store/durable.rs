@@ -1,10 +1,9 @@
-//! Writes that are on the disk before anybody sees them.
+//! Group commit: writes are durable before they are published.
 //!
-//! Writers decide from the published state, like readers, and queue at the *head*, which is the published
-//! state with all writes under way. One of them takes the whole queue to the disk in one transaction while the
-//! others wait (so a hundred clients cost about as many fsyncs as one), publishes it, and the next goes on
-//! with what has gathered meanwhile. Reads never wait for the disk. If the disk fails, the head becomes the
-//! published state again and all who queue get an error.
+//! Writers decide from the published state and append to the queue of the *head*, the published state plus all pending
+//! writes. One writer commits the whole queue to the disk in one transaction while the others wait, then publishes it.
+//! A hundred concurrent clients therefore cost about as many fsyncs as one. Reads do not wait for the disk. If the
+//! disk fails, the head is reset to the published state and all queued writes fail.
 
 use std::{
     mem,
@@ -17,19 +16,19 @@ use tokio::runtime::{Handle, RuntimeFlavor};
 use super::{Change, Disk, Key, Shared, State, Write};
 use crate::{ApiStatus, Object};
 
-/// What came of a write, once that is known.
+/// Result of a queued write, set once it is known.
 type Ticket = Arc<OnceLock<Result<(), ApiStatus>>>;
 
-/// The disk and the queue before it. Locks are taken in the order disk, head, published state.
+/// Disk and queue. Locks are acquired in the order disk, head, published state.
 pub(super) struct Durable {
     disk: Mutex<Disk>,
     head: Mutex<Head>,
 }
 
 struct Head {
-    /// What will be published if the disk does not fail. Guards of commits see this.
+    /// Published state plus pending writes. Commit guards check this state.
     state: State,
-    /// What it has more than the published state, in order.
+    /// Pending writes, in order.
     queue: Vec<(Change, Ticket)>,
 }
 
@@ -39,8 +38,8 @@ impl Durable {
         Self { disk: Mutex::new(disk), head: Mutex::new(head) }
     }
 
-    /// Carries out a write and waits until it is durable and published; `None` if somebody else changes the
-    /// object.
+    /// Performs a write and waits until it is durable and published. Returns `None` if the object is no longer at the
+    /// version that the write is based on.
     pub(super) fn commit(
         &self,
         shared: &Shared,
@@ -48,9 +47,9 @@ impl Durable {
         guard: &impl Fn(&State) -> Result<(), ApiStatus>,
     ) -> Result<Option<Arc<Object>>, ApiStatus> {
         let mut head = self.head.lock();
-        if !head.state.is_still_as_read(&write) {
+        if !head.state.is_current(&write) {
             drop(head);
-            // The other write may be under way still. It has to be seen before there is a point in trying again.
+            // The conflicting write may be pending. A retry makes sense only after it is published.
             blocking(|| self.flush(shared, None));
             return Ok(None);
         }
@@ -66,11 +65,11 @@ impl Durable {
         match ticket.get() {
             Some(Ok(())) => Ok(Some(object)),
             Some(Err(status)) => Err(status.clone()),
-            None => Err(ApiStatus::internal("a write was lost on its way to the disk")),
+            None => Err(ApiStatus::internal("write was not committed to disk")),
         }
     }
 
-    /// Returns when all that was queued before, or the write of `ticket`, is published or has failed.
+    /// Waits until all writes queued before, or the write of `ticket`, are published or failed.
     fn flush(&self, shared: &Shared, ticket: Option<&Ticket>) {
         let mut disk = self.disk.lock();
         if ticket.is_some_and(|ticket| ticket.get().is_some()) {
@@ -94,20 +93,20 @@ impl Durable {
             Err(why) => {
                 tracing::error!("{why}");
                 let mut head = self.head.lock();
-                // What came since stands on what has failed.
+                // Later writes are based on the failed ones.
                 tickets.extend(mem::take(&mut head.queue).into_iter().map(|(_, ticket)| ticket));
                 head.state = shared.state.read().without_history();
                 Err(ApiStatus::internal(why))
             }
         };
         for ticket in tickets {
-            // Each is set here only, and once.
+            // Each ticket is set only here, and only once.
             let _ = ticket.set(outcome.clone());
         }
     }
 }
 
-/// Waits without keeping the runtime's other tasks from running, where the runtime can be told so.
+/// Runs `wait` without blocking other tasks, if the runtime is multi-threaded.
 fn blocking(wait: impl FnOnce()) {
     match Handle::try_current().map(|handle| handle.runtime_flavor()) {
         Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(wait),

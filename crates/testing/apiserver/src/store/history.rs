@@ -3,13 +3,12 @@ use std::{collections::VecDeque, sync::Arc};
 use super::Key;
 use crate::{Object, Resource};
 
-/// How much history the server keeps for watches and for older states of lists. Whoever asks for more gets
-/// 410 and starts over; set it low to see that happen.
+/// Limits of the history from which watches and older lists are served. Requests for older revisions fail with 410.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HistoryLimits {
-    /// At most this many events.
+    /// Maximum number of events.
     pub events: usize,
-    /// At most about this many bytes of JSON that only history holds on to.
+    /// Approximate maximum size in bytes of the JSON of versions that only the history refers to.
     pub bytes: usize,
 }
 
@@ -19,14 +18,14 @@ impl Default for HistoryLimits {
     }
 }
 
-/// One write.
+/// A write.
 #[derive(Debug, Clone)]
 pub(super) struct Change {
     pub(super) revision: u64,
     pub(super) key: Key,
-    /// The state before, if there was one.
+    /// Version before the write, if the object existed.
     pub(super) old: Option<Arc<Object>>,
-    /// The state after; for a removal the last state, under the removal's revision.
+    /// Version after the write. For a removal, the last version under the removal's revision.
     pub(super) object: Arc<Object>,
     pub(super) removed: bool,
 }
@@ -36,22 +35,22 @@ impl Change {
         self.object.resource()
     }
 
-    /// What this change keeps in memory that would be free otherwise: the state that it replaced.
+    /// Bytes that only the history refers to: the replaced version, and for a removal the last version.
     fn size(&self) -> usize {
         let last = if self.removed { self.object.size() } else { 0 };
         self.old.as_ref().map_or(0, |old| old.size()) + last
     }
 }
 
-/// The last writes, in order and without a gap: the change of revision `r` stands at `r - first`.
+/// Recent writes without gaps: the change of revision `r` has index `r - first`.
 pub(super) struct History {
     changes: VecDeque<Change>,
-    /// The revision of the front, or of the next change if there is none.
+    /// Revision of the first change, or of the next one if there are none.
     first: u64,
     bytes: usize,
     limits: HistoryLimits,
-    /// For each resource the last revision that was forgotten. A watcher of pods does not suffer from a flood
-    /// of leases: as long as no change of a pod was forgotten, it may go on from wherever it is.
+    /// Last evicted revision of each resource. A watcher of one resource does not expire because of evicted changes of
+    /// other resources.
     forgotten: Vec<u64>,
 }
 
@@ -62,12 +61,12 @@ impl History {
             first: revision + 1,
             bytes: 0,
             limits,
-            // What was before the start is not known.
+            // Changes before the start are unavailable.
             forgotten: vec![revision; resources],
         }
     }
 
-    /// Remembers `change` and returns what had to go for it.
+    /// Appends `change` and returns the evicted changes.
     pub(super) fn push(&mut self, change: Change) -> Vec<Change> {
         self.bytes += change.size();
         self.changes.push_back(change);
@@ -84,7 +83,7 @@ impl History {
         gone
     }
 
-    /// The oldest revision after which every change of `resource` (or with `None` of all) is remembered.
+    /// Oldest revision after which no change of `resource` (or with `None` of any resource) was evicted.
     pub(super) fn oldest(&self, resource: Option<Resource>) -> u64 {
         match resource {
             Some(resource) => self.forgotten.get(resource.index()).copied().unwrap_or_default(),
@@ -92,7 +91,7 @@ impl History {
         }
     }
 
-    /// The changes after `revision` that are remembered, oldest first.
+    /// Changes after `revision` that are in the history, oldest first.
     pub(super) fn after(&self, revision: u64) -> impl DoubleEndedIterator<Item = &Change> {
         let skipped = (revision + 1).saturating_sub(self.first);
         let skipped = usize::try_from(skipped).unwrap_or(usize::MAX).min(self.changes.len());

@@ -9,27 +9,27 @@ use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
 use serde::{Deserialize, Serialize};
 
 use super::{Key, State, Store, WatchCache, as_str, key, keys_in};
-use crate::{ApiStatus, ListOptions, Object, Reason, Resource, ResourceVersionMatch};
+use crate::{ApiStatus, ListOptions, Object, Resource, ResourceVersionMatch, StatusReason};
 
-/// The objects of a list, or one page of them.
+/// A list of objects, or a page of one.
 #[derive(Debug, Clone, Default)]
 pub struct ObjectList {
-    /// The state that the list shows. A watch that starts after it misses nothing.
+    /// Revision of the list. A watch from this revision misses no change.
     pub revision: u64,
-    /// The objects, in the order of `namespace/name`.
+    /// Objects in key order (`namespace/name`).
     pub items: Vec<Arc<Object>>,
-    /// Where the next page begins, if there is one.
+    /// Token of the next page, if any.
     pub continue_token: Option<String>,
-    /// How many objects follow on later pages, if that is known without looking at each.
+    /// Number of objects on later pages. `None` if the list has selectors.
     pub remaining: Option<usize>,
 }
 
-/// Where a page begins. The form is upstream's, and opaque to clients.
+/// Continue token, in upstream's format.
 #[derive(Serialize, Deserialize)]
 struct Token {
     #[serde(rename = "v")]
     version: String,
-    /// The state that all pages show; -1 for the newest, whichever that is.
+    /// Revision of all pages. -1 for the latest.
     rv: i64,
     start: String,
 }
@@ -56,11 +56,12 @@ impl Token {
 }
 
 impl Store {
-    /// Lists `resource` in `namespace`, empty for all of them.
+    /// Lists `resource` in `namespace`. `""` lists all namespaces.
     ///
     /// # Errors
     ///
-    /// When a state is asked for that is forgotten (410) or not there yet (504), or the token makes no sense.
+    /// 410 if the requested state is no longer in the history, 504 if it does not exist yet, 400 if the continue token
+    /// is invalid.
     pub(crate) fn list(
         &self,
         resource: Resource,
@@ -70,7 +71,7 @@ impl Store {
         self.list_from(None, resource, namespace, options)
     }
 
-    /// Lists from `cache` where the newest state is wanted, or from the store if there is none.
+    /// As [`list`](Self::list). If there is a `cache`, its state is the latest.
     ///
     /// # Errors
     ///
@@ -90,9 +91,9 @@ impl Store {
             (None, Some(ResourceVersionMatch::Exact)) => options.resource_version,
             _ => None,
         };
-        let least = wanted.or(options.resource_version).unwrap_or_default();
-        if least > state.revision {
-            return Err(ApiStatus::too_large_resource_version(least, state.revision));
+        let minimum = wanted.or(options.resource_version).unwrap_or_default();
+        if minimum > state.revision {
+            return Err(ApiStatus::too_large_resource_version(minimum, state.revision));
         }
         let revision = wanted.unwrap_or(newest);
         if revision < state.history.oldest(Some(resource)) {
@@ -118,12 +119,12 @@ impl Store {
         if matches!((&from, &to), (Bound::Included(from), Bound::Excluded(to)) if from >= to) {
             return Ok(ObjectList { revision, ..ObjectList::default() });
         }
-        let then = then(&state, resource, revision, (as_str(&from), as_str(&to)));
-        Ok(page(then, revision, options))
+        let objects = objects_at(&state, resource, revision, (as_str(&from), as_str(&to)));
+        Ok(page(objects, revision, options))
     }
 }
 
-/// Takes the first page off `objects`.
+/// Returns the first page of `objects`.
 fn page<'a>(
     mut objects: impl Iterator<Item = (&'a Key, &'a Arc<Object>)>,
     revision: u64,
@@ -136,7 +137,7 @@ fn page<'a>(
             continue;
         }
         if options.limit > 0 && list.items.len() == options.limit {
-            // What comes right after the last key in bytewise order is that key with a zero byte.
+            // In bytewise order, the successor of a key is the key with a zero byte appended.
             let start = last.map(|last: &Key| format!("{last}\0")).unwrap_or_default();
             list.continue_token = Some(Token::encode(i64::try_from(revision).unwrap_or(i64::MAX), &start));
             list.remaining = options.selection.is_everything().then(|| objects.count() + 1);
@@ -157,12 +158,12 @@ fn expired(token: Option<&Token>, revision: u64, oldest: u64) -> ApiStatus {
                    and now may show up in the list.";
     ApiStatus {
         continue_token: Some(Token::encode(-1, &token.start)),
-        ..ApiStatus::new(Reason::Expired, message)
+        ..ApiStatus::new(StatusReason::Expired, message)
     }
 }
 
-/// The objects within `bounds` as they were at `revision`: those of now, with what happened since undone.
-pub(super) fn then<'a>(
+/// Iterates over the objects within `bounds` as of `revision`: the current objects with later changes undone.
+pub(super) fn objects_at<'a>(
     state: &'a State,
     resource: Resource,
     revision: u64,
@@ -170,7 +171,7 @@ pub(super) fn then<'a>(
 ) -> impl Iterator<Item = (&'a Key, &'a Arc<Object>)> {
     let mut undone = BTreeMap::new();
     for change in state.history.after(revision).rev().filter(|change| change.resource() == resource) {
-        // Going back in time, the last word on a key is the state before its first change.
+        // In reverse order, the oldest change of a key is inserted last.
         undone.insert(&change.key, change.old.as_ref());
     }
     let outside = |key: &str| {
@@ -197,7 +198,7 @@ impl<'a> Iterator for Merged<'a> {
             else {
                 return self.now.next();
             };
-            // The state before replaces the state of now.
+            // The earlier version replaces the current one.
             self.now.next_if(|(now, _)| *now == key);
             if let Some(before) = before {
                 return Some((key, before));

@@ -1,13 +1,12 @@
-//! Where objects are kept: one lock, one revision for every write, a bounded history, watchers.
+//! Storage of objects: one lock, a revision per write, a bounded history, watchers.
 //!
-//! Upstream counterpart: `apiserver/pkg/storage` with etcd behind it and the watch cache before it.
+//! Upstream counterpart: `apiserver/pkg/storage` (etcd storage and watch cache).
 //!
-//! The store knows revisions and keys. It knows of Kubernetes only that an object has a resource, labels for
-//! its watchers' selectors, a uid and owners. A revision is assigned and its event published in one critical
-//! section, so a watcher can never see a gap (kine#759 is what happens otherwise). Nothing awaits under the
-//! lock, and nothing is serialised or freed under it that need not be.
+//! A revision is assigned and its event is published in one critical section, so watchers see no gaps (see
+//! kine#759). No code awaits while the lock is held. Serialization and deallocation happen outside of it.
 //!
-//! With a [`Disk`] a write is on it before anybody sees it ([`durable`]); without, none of that costs anything.
+//! The store is independent of the kinds. Of an object it reads the resource, key, labels, UID and owner references.
+//! With a [`Disk`] a write is durable before it is published ([`durable`]).
 
 mod cache;
 mod disk;
@@ -44,88 +43,87 @@ pub use history::HistoryLimits;
 pub use list::ObjectList;
 pub use watcher::{WatchEvent, WatchStart, Watcher};
 
-/// `namespace/name`, or the name alone for what is in no namespace. Lists are in the bytewise order of these.
+/// `namespace/name`, or `name` for cluster-scoped objects. Lists are in bytewise order of keys.
 pub(crate) type Key = Arc<str>;
 
-/// The key of an object.
+/// Returns the key of an object.
 pub(crate) fn key(namespace: &str, name: &str) -> Key {
     if namespace.is_empty() { name.into() } else { format!("{namespace}/{name}").into() }
 }
 
-/// The keys of a namespace, or with an empty one all keys.
+/// Returns the range of keys of a namespace. The range of `""` contains all keys.
 fn keys_in(namespace: &str) -> (Bound<String>, Bound<String>) {
     if namespace.is_empty() {
         (Bound::Unbounded, Bound::Unbounded)
     } else {
-        // '0' is the character after '/'.
+        // '0' follows '/' in ASCII.
         (Bound::Included(format!("{namespace}/")), Bound::Excluded(format!("{namespace}0")))
     }
 }
 
-/// The objects, behind the lock. Cheap to clone: clones share everything.
+/// Store of objects. Clones share the state.
 #[derive(Clone)]
 pub(crate) struct Store(Arc<Shared>);
 
 struct Shared {
     state: RwLock<State>,
-    /// The last revision of each resource, and of any; what wakes watchers.
+    /// Wakes the watchers of a resource, in the order of resource indexes.
     signals: Vec<Signal>,
     any: Signal,
-    /// What stands between a write and its publication, if writes are to outlast the process.
+    /// Disk and queue of writes. `None` for a store in memory.
     durable: Option<Durable>,
 }
 
-/// What the lock protects. Guards of a commit see it by reference.
+/// State protected by the lock.
 pub(crate) struct State {
     revision: u64,
     objects: Vec<BTreeMap<Key, Arc<Object>>>,
     uids: HashMap<Box<str>, (Resource, Key)>,
-    /// Owner's uid → what it owns.
+    /// Owner's UID → keys of its dependents.
     dependents: HashMap<Box<str>, BTreeSet<(Resource, Key)>>,
     history: History,
 }
 
-/// What to do with an object, decided from its present state.
+/// Change of an object, decided from its current state.
 pub(crate) enum Decision {
-    /// Leave it as it is.
+    /// Leaves the object unchanged.
     Keep,
-    /// Store this.
+    /// Stores this value.
     Put(Value),
-    /// Remove it; this is its last state.
+    /// Removes the object. This is its last state.
     Remove(Value),
 }
 
-/// What came of a decision.
+/// Result of an update.
 #[derive(Debug)]
-pub(crate) enum Outcome {
-    /// Nothing was written; this is the object as it is.
-    Kept(Option<Arc<Object>>),
-    /// Stored.
+pub(crate) enum UpdateResult {
+    /// Nothing was written. Contains the current object, if any.
+    Unchanged(Option<Arc<Object>>),
+    /// The object was stored.
     Put(Arc<Object>),
-    /// Removed; this is the last state, with the revision of the removal.
+    /// The object was removed. Contains its last state with the revision of the removal.
     Removed(Arc<Object>),
 }
 
-/// Whether a decision is carried out.
+/// Mode of an update.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Commit {
     Real,
-    /// Say what would come of it.
+    /// Computes the result without storing it.
     Dry,
 }
 
 impl Store {
-    /// An empty store in memory whose next write gets revision `revision + 1`.
+    /// Creates an empty store in memory. The first write gets revision `revision + 1`.
     pub(crate) fn new(revision: u64, limits: HistoryLimits) -> Self {
         Self::with(State::new(revision, limits), None)
     }
 
-    /// A store with what `disk` holds, whose writes are on the disk before anybody sees them. What happened
-    /// before is not remembered: who asks for older revisions must start over.
+    /// Opens a store on `disk`. The history starts empty: older revisions are expired.
     ///
     /// # Errors
     ///
-    /// When the disk cannot be read, or holds what was not put there by a store.
+    /// The disk cannot be read or contains invalid data.
     pub(crate) fn open(mut disk: Disk, revision: u64, limits: HistoryLimits) -> Result<Self, DataError> {
         let (last, objects) = disk.load()?;
         let mut state = State::new(revision.max(last), limits);
@@ -145,7 +143,7 @@ impl Store {
         }))
     }
 
-    /// The revision of the newest write.
+    /// Revision of the latest write.
     pub(crate) fn revision(&self) -> u64 {
         self.0.state.read().revision
     }
@@ -166,7 +164,7 @@ impl Store {
         keys.filter_map(|(resource, key)| state.get(*resource, key).cloned()).collect()
     }
 
-    /// Reads under the lock; `read` must be quick.
+    /// Calls `read` under the lock. `read` must be short.
     pub(crate) fn read<T>(&self, read: impl FnOnce(&State) -> T) -> T {
         read(&self.0.state.read())
     }
@@ -182,16 +180,17 @@ impl Store {
         now: Timestamp,
         mut decide: impl FnMut(Option<&Arc<Object>>) -> Result<Decision, ApiStatus>,
         guard: impl Fn(&State) -> Result<(), ApiStatus>,
-    ) -> Result<Outcome, ApiStatus> {
+    ) -> Result<UpdateResult, ApiStatus> {
         loop {
             let old = self.get(resource, key);
             let (value, removed) = match decide(old.as_ref())? {
-                Decision::Keep => return Ok(Outcome::Kept(old)),
+                Decision::Keep => return Ok(UpdateResult::Unchanged(old)),
                 Decision::Put(value) => (value, false),
                 Decision::Remove(value) => (value, true),
             };
             let size = estimated_len(&value);
-            let outcome = |object| if removed { Outcome::Removed(object) } else { Outcome::Put(object) };
+            let outcome =
+                |object| if removed { UpdateResult::Removed(object) } else { UpdateResult::Put(object) };
             if commit == Commit::Dry {
                 self.read(&guard)?;
                 let revision = old.as_ref().map_or(0, |old| old.revision());
@@ -210,7 +209,7 @@ impl Store {
     }
 }
 
-/// A write, decided from the state `old`.
+/// A write based on the version `old`.
 struct Write<'a> {
     resource: Resource,
     key: &'a Key,
@@ -222,14 +221,14 @@ struct Write<'a> {
 }
 
 impl Shared {
-    /// Carries out a write; `None` if somebody else changed the object meanwhile.
+    /// Performs a write. Returns `None` if the object is no longer at version `old`.
     fn commit(
         &self,
         write: Write<'_>,
         guard: &impl Fn(&State) -> Result<(), ApiStatus>,
     ) -> Result<Option<Arc<Object>>, ApiStatus> {
         let mut state = self.state.write();
-        if !state.is_still_as_read(&write) {
+        if !state.is_current(&write) {
             return Ok(None);
         }
         guard(&state)?;
@@ -241,17 +240,17 @@ impl Shared {
         Ok(Some(object))
     }
 
-    /// Makes a change seen. Returns what history forgot, to be freed after the lock.
+    /// Installs a change and wakes watchers. Returns the evicted history, to be deallocated after the lock is released.
     fn publish(&self, state: &mut State, change: Change) -> Vec<Change> {
         let resource = change.resource();
         let forgotten = state.install(change);
-        // Woken before the lock is let go, so that signals come in the order of revisions.
+        // Sent under the lock, so that signals are in the order of revisions.
         self.signal(Some(resource)).send();
         self.any.send();
         forgotten
     }
 
-    /// What wakes the watchers of one resource, or of all.
+    /// Returns the signal of a resource, or with `None` of all resources.
     fn signal(&self, resource: Option<Resource>) -> &Signal {
         resource.and_then(|resource| self.signals.get(resource.index())).unwrap_or(&self.any)
     }
@@ -269,7 +268,7 @@ impl State {
         }
     }
 
-    /// The same objects, without history.
+    /// Copies the state without its history.
     fn without_history(&self) -> Self {
         let none = HistoryLimits { events: 0, bytes: 0 };
         Self {
@@ -285,7 +284,7 @@ impl State {
         self.objects(resource)?.get(key)
     }
 
-    /// The objects of `resource` in `namespace` (empty for all), in the order of their keys.
+    /// Iterates over the objects of `resource` in `namespace` (empty for all) in key order.
     pub(crate) fn iter(&self, resource: Resource, namespace: &str) -> impl Iterator<Item = &Arc<Object>> {
         let (from, to) = keys_in(namespace);
         let objects = self.objects(resource).into_iter();
@@ -298,8 +297,8 @@ impl State {
         self.objects.get(resource.index())
     }
 
-    /// Whether the object is what it was when the write was decided.
-    fn is_still_as_read(&self, write: &Write<'_>) -> bool {
+    /// `true` if the object is still at the version that the write is based on.
+    fn is_current(&self, write: &Write<'_>) -> bool {
         match (self.get(write.resource, write.key), &write.old) {
             (Some(current), Some(old)) => Arc::ptr_eq(current, old),
             (None, None) => true,
@@ -307,7 +306,7 @@ impl State {
         }
     }
 
-    /// What comes next if `write` is carried out now.
+    /// Returns the change that `write` makes to the current state.
     fn next_change(&self, write: Write<'_>) -> Change {
         let Write { resource, key, old, mut value, removed, now, size } = write;
         let revision = self.revision + 1;
@@ -316,7 +315,7 @@ impl State {
         Change { revision, key: Arc::clone(key), old, object, removed }
     }
 
-    /// Swaps the object in or out, keeps the indexes, and records the event. Returns what history forgot.
+    /// Applies a change to objects, indexes and history. Returns the evicted history.
     fn install(&mut self, change: Change) -> Vec<Change> {
         self.revision = change.revision;
         let resource = change.resource();
@@ -332,7 +331,7 @@ impl State {
         self.history.push(change)
     }
 
-    /// Puts an object where it was before a restart, without an event.
+    /// Inserts an object read from disk, without an event.
     fn restore(&mut self, key: Key, object: Arc<Object>) {
         let resource = object.resource();
         self.index(resource, &key, None, Some(&object));

@@ -1,7 +1,7 @@
-//! Wake-ups of those that wait for writes, in the order in which they began to wait.
+//! Wake-up signals for watchers.
 //!
-//! `tokio::sync::watch` would do, but it wakes its receivers in a random order. What happens in simulated time must be the
-//! same each time.
+//! Waiters are woken in the order in which they began to wait, so simulations are deterministic.
+//! `tokio::sync::watch` wakes receivers in random order.
 
 use std::{
     pin::pin,

@@ -12,7 +12,7 @@ fn store(events: usize) -> Store {
     Store::new(1, HistoryLimits { events, bytes: 1 << 20 })
 }
 
-fn write(store: &Store, namespace: &str, name: &str, value: impl Into<Option<Value>>) -> Outcome {
+fn write(store: &Store, namespace: &str, name: &str, value: impl Into<Option<Value>>) -> UpdateResult {
     let value = value.into();
     store
         .update(
@@ -38,13 +38,13 @@ fn pod(namespace: &str, name: &str, app: &str) -> Value {
 
 fn put(store: &Store, name: &str, app: &str) -> u64 {
     match write(store, "a", name, Some(pod("a", name, app))) {
-        Outcome::Put(object) => object.revision(),
+        UpdateResult::Put(object) => object.revision(),
         other => panic!("{other:?}"),
     }
 }
 
 fn remove(store: &Store, name: &str) {
-    assert!(matches!(write(store, "a", name, None), Outcome::Removed(_)));
+    assert!(matches!(write(store, "a", name, None), UpdateResult::Removed(_)));
 }
 
 fn names(list: &ObjectList) -> Vec<String> {
@@ -56,7 +56,7 @@ fn label(app: &str) -> Selection {
 }
 
 #[test]
-fn write_gets_the_next_revision_and_carries_it() {
+fn write_increments_revision() {
     let store = store(10);
     assert_eq!(put(&store, "x", "web"), 2);
     assert_eq!(put(&store, "x", "db"), 3);
@@ -66,20 +66,20 @@ fn write_gets_the_next_revision_and_carries_it() {
 }
 
 #[test]
-fn dry_run_shows_the_result_and_writes_nothing() {
+fn dry_run_writes_nothing() {
     let store = store(10);
     put(&store, "x", "web");
     let changed = pod("a", "x", "db");
     let decide = |_: Option<&Arc<Object>>| Ok(Decision::Put(changed.clone()));
     let outcome =
         store.update(PODS, &key("a", "x"), Commit::Dry, Timestamp::UNIX_EPOCH, decide, |_| Ok(())).unwrap();
-    assert!(matches!(outcome, Outcome::Put(object) if object.label("app") == Some("db")));
+    assert!(matches!(outcome, UpdateResult::Put(object) if object.label("app") == Some("db")));
     assert_eq!(store.get(PODS, "a/x").unwrap().label("app"), Some("web"));
     assert_eq!(store.revision(), 2);
 }
 
 #[test]
-fn update_that_lost_a_race_is_decided_again() {
+fn conflicting_update_is_decided_again() {
     let store = store(10);
     put(&store, "x", "0");
     let mut seen = Vec::new();
@@ -97,7 +97,7 @@ fn update_that_lost_a_race_is_decided_again() {
 }
 
 #[test]
-fn guard_that_refuses_prevents_the_write() {
+fn guard_prevents_write() {
     let store = store(10);
     let decide = |_: Option<&Arc<Object>>| Ok(Decision::Put(pod("a", "x", "web")));
     let guard = |_: &State| Err(ApiStatus::bad_request("no"));
@@ -106,7 +106,7 @@ fn guard_that_refuses_prevents_the_write() {
 }
 
 #[test]
-fn owner_index_follows_writes() {
+fn owner_index_is_updated() {
     let store = store(10);
     let owned = |owners: &[&str]| {
         let references: Vec<Value> = owners.iter().map(|uid| json!({"uid": uid})).collect();
@@ -126,7 +126,7 @@ fn owner_index_follows_writes() {
 }
 
 #[test]
-fn list_of_a_namespace_does_not_spill_into_one_whose_name_begins_alike() {
+fn namespaces_with_common_prefix_are_distinct() {
     let store = store(10);
     for namespace in ["a", "a-b", "a0", "b"] {
         write(&store, namespace, "x", Some(pod(namespace, "x", "web")));
@@ -140,7 +140,7 @@ fn list_of_a_namespace_does_not_spill_into_one_whose_name_begins_alike() {
 }
 
 #[test]
-fn pages_show_the_state_of_the_first() {
+fn pages_show_one_revision() {
     let store = store(10);
     for name in ["p1", "p3", "p5"] {
         put(&store, name, "web");
@@ -158,7 +158,7 @@ fn pages_show_the_state_of_the_first() {
 }
 
 #[test]
-fn page_whose_state_is_forgotten_expires_and_offers_to_go_on() {
+fn expired_page_offers_inconsistent_continuation() {
     let store = store(2);
     for name in ["p1", "p2", "p3"] {
         put(&store, name, "web");
@@ -177,7 +177,7 @@ fn page_whose_state_is_forgotten_expires_and_offers_to_go_on() {
 }
 
 #[test]
-fn list_of_a_state_to_come_times_out_and_nonsense_tokens_are_refused() {
+fn future_revisions_and_invalid_tokens_fail() {
     let store = store(2);
     let future = ListOptions { resource_version: Some(99), ..ListOptions::default() };
     assert_eq!(store.list(PODS, "", &future).unwrap_err().code(), 504);
@@ -188,7 +188,7 @@ fn list_of_a_state_to_come_times_out_and_nonsense_tokens_are_refused() {
 }
 
 #[test]
-fn watcher_with_a_selector_sees_objects_come_and_go() {
+fn watcher_with_selector_reports_matching_changes() {
     let store = store(10);
     put(&store, "x", "db");
     let mut watcher = store.watch(Some(PODS), "", label("web"), WatchStart::Now);
@@ -205,7 +205,7 @@ fn watcher_with_a_selector_sees_objects_come_and_go() {
 }
 
 #[test]
-fn removal_is_reported_under_a_revision_of_its_own() {
+fn removal_has_its_own_revision() {
     let store = store(10);
     let written = put(&store, "x", "web");
     let mut watcher = store.watch(Some(PODS), "", Selection::default(), WatchStart::After(written));
@@ -216,7 +216,7 @@ fn removal_is_reported_under_a_revision_of_its_own() {
 }
 
 #[test]
-fn watcher_of_a_quiet_resource_survives_a_flood_of_another() {
+fn watcher_of_quiet_resource_does_not_expire() {
     let store = store(4);
     let mut nodes = store.watch(Some(Resource::NODES), "", Selection::default(), WatchStart::Now);
     let mut pods = store.watch(Some(PODS), "", Selection::default(), WatchStart::Now);
@@ -229,7 +229,7 @@ fn watcher_of_a_quiet_resource_survives_a_flood_of_another() {
 }
 
 #[tokio::test]
-async fn waiting_watcher_is_woken_by_the_next_write() {
+async fn watcher_is_woken_by_write() {
     let store = store(10);
     let mut watcher = store.watch(Some(PODS), "", Selection::default(), WatchStart::Initial);
     assert!(matches!(watcher.next().await.unwrap(), WatchEvent::InitialEventsEnd(1)));
@@ -239,7 +239,7 @@ async fn waiting_watcher_is_woken_by_the_next_write() {
     assert!(matches!(waiting.await.unwrap().unwrap(), WatchEvent::Added(_)));
 }
 
-/// What a client that lists, watches and lists again after a 410 holds on to.
+/// State of a client that lists, watches and relists after 410.
 struct Replica {
     watcher: Watcher,
     selection: Selection,
@@ -254,7 +254,7 @@ impl Replica {
         Self { watcher, selection, namespace, objects: BTreeMap::new(), revision: 0 }
     }
 
-    /// Takes up to `count` events.
+    /// Reads up to `count` events.
     fn catch_up(&mut self, store: &Store, count: usize) {
         for _ in 0..count {
             match self.watcher.try_next() {
@@ -327,7 +327,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
 
-    /// Whoever replays the watch holds what a list shows, under cuts and 410.
+    /// A replayed watch equals a list, despite reconnects and 410.
     #[test]
     fn replayed_watch_equals_the_list(steps in steps(), history in 1..40_usize) {
         let store = store(history);
@@ -348,7 +348,7 @@ proptest! {
                 }
                 Step::Read { replica, count } => replicas[replica].catch_up(&store, count),
                 Step::Cut { replica } => {
-                    // The connection broke; the client goes on from the last event it saw.
+                    // Reconnect: the client resumes after the last event.
                     let replica = &mut replicas[replica];
                     if replica.watcher.revision() > 0 {
                         let start = WatchStart::After(replica.revision);
@@ -365,9 +365,9 @@ proptest! {
         }
     }
 
-    /// A list of an older state shows that state, in pages of any size.
+    /// A list of an earlier revision shows that revision, with any page size.
     #[test]
-    fn list_of_an_older_state_shows_it(steps in steps(), limit in 1..4_usize) {
+    fn earlier_revision_is_listed_in_pages(steps in steps(), limit in 1..4_usize) {
         let store = store(1000);
         let mut states: BTreeMap<u64, Vec<Arc<Object>>> = BTreeMap::new();
         for step in steps {

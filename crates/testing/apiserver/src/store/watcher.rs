@@ -1,39 +1,39 @@
 use std::{collections::VecDeque, sync::Arc};
 
-use super::{Store, WatchCache, as_str, history::Change, keys_in, list::then, signal::Listener};
-use crate::{ApiStatus, Object, Reason, Resource, Selection, json::set};
+use super::{Store, WatchCache, as_str, history::Change, keys_in, list::objects_at, signal::Listener};
+use crate::{ApiStatus, Object, Resource, Selection, StatusReason, json::set};
 
-/// At most how many events a watcher takes from history at a time, and how many it looks at for that.
+/// Maximum number of events that a watcher buffers, and of changes that it scans for them under the lock.
 const BATCH: usize = 256;
 const SCAN: usize = 4096;
 
-/// Where a watch begins.
+/// Start of a watch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WatchStart {
-    /// With an [`Added`](WatchEvent::Added) for everything there is, then an
-    /// [`InitialEventsEnd`](WatchEvent::InitialEventsEnd), then what happens.
+    /// [`Added`](WatchEvent::Added) for every existing object, then [`InitialEventsEnd`](WatchEvent::InitialEventsEnd),
+    /// then changes.
     Initial,
-    /// With the next thing that happens.
+    /// Changes from now on.
     Now,
-    /// With the first thing that happened after this revision, as lists and objects report it.
+    /// Changes after this revision of a list or an object.
     After(u64),
 }
 
-/// One thing that happened to the watched objects.
+/// Event of a watch.
 #[derive(Debug, Clone, PartialEq)]
 pub enum WatchEvent {
-    /// It came to be, or came to match the selection.
+    /// The object was created or now matches the selection.
     Added(Arc<Object>),
-    /// It changed, and matched before.
+    /// The object was changed and matched before.
     Modified(Arc<Object>),
-    /// It is gone, or no longer matches: the last state that matched, under the revision of the event.
+    /// The object was removed or no longer matches. Contains the last matching version with the event's revision.
     Deleted(Arc<Object>),
-    /// Everything that was there when the watch began has been reported, at this revision.
+    /// All initial objects have been reported, as of this revision.
     InitialEventsEnd(u64),
 }
 
 impl WatchEvent {
-    /// The object, if the event is about one.
+    /// Object of the event, if any.
     pub fn object(&self) -> Option<&Arc<Object>> {
         match self {
             Self::Added(object) | Self::Modified(object) | Self::Deleted(object) => Some(object),
@@ -41,7 +41,7 @@ impl WatchEvent {
         }
     }
 
-    /// The revision of the event.
+    /// Revision of the event.
     pub fn revision(&self) -> u64 {
         match self {
             Self::Added(object) | Self::Modified(object) | Self::Deleted(object) => object.revision(),
@@ -50,8 +50,10 @@ impl WatchEvent {
     }
 }
 
-/// A reader of what happens. It holds a position in the server's history and filters for itself, so a slow one
-/// costs the others nothing; one that is so slow that its position is forgotten ends with 410.
+/// Reader of watch events.
+///
+/// A watcher reads the store's history at its own position, so a slow watcher does not delay others. If its position
+/// is evicted from the history, the watch fails with 410.
 ///
 /// Upstream counterpart: `watch.Interface`.
 pub struct Watcher {
@@ -59,18 +61,18 @@ pub struct Watcher {
     resource: Option<Resource>,
     namespace: Box<str>,
     selection: Selection,
-    /// Everything up to this revision is either in `pending` or has been handed out.
+    /// Revision up to which changes are in `pending` or were returned.
     position: u64,
-    /// Everything up to this revision has been handed out; 0 before the end of the initial events.
+    /// Revision up to which changes were returned. 0 before the end of the initial events.
     reported: u64,
     pending: VecDeque<WatchEvent>,
     signal: Listener,
-    /// Cache that events come from. `None` if they come from the store as they happen.
+    /// Source of the events. `None` for the store.
     cache: Option<Arc<WatchCache>>,
 }
 
 impl Store {
-    /// Watches one resource, or with `None` all of them, in one namespace or with an empty one everywhere.
+    /// Watches a resource, or with `None` all resources, in `namespace`. `""` watches all namespaces.
     pub(crate) fn watch(
         &self,
         resource: Option<Resource>,
@@ -81,7 +83,7 @@ impl Store {
         self.watch_from(None, resource, namespace, selection, start)
     }
 
-    /// As [`watch`](Self::watch), with the state and the events of `cache` if there is one.
+    /// As [`watch`](Self::watch). If there is a `cache`, its state and events are observed.
     pub(crate) fn watch_from(
         &self,
         cache: Option<Arc<WatchCache>>,
@@ -100,7 +102,8 @@ impl Store {
                 let newest = cache.as_ref().map_or(state.revision, |cache| cache.revision_in(&state));
                 let (from, to) = keys_in(namespace);
                 let bounds = (as_str(&from), as_str(&to));
-                for (_, object) in resources.flat_map(|resource| then(&state, resource, newest, bounds)) {
+                for (_, object) in resources.flat_map(|resource| objects_at(&state, resource, newest, bounds))
+                {
                     if selection.matches(object) {
                         pending.push_back(WatchEvent::Added(Arc::clone(object)));
                     }
@@ -128,16 +131,16 @@ impl Store {
 }
 
 impl Watcher {
-    /// The next event; waits for one if none is there.
+    /// Returns the next event. Waits until there is one.
     ///
     /// # Errors
     ///
-    /// [`Reason::Expired`] when events were missed because history is bounded; every further call says so too.
-    /// List and watch again.
+    /// [`StatusReason::Expired`] if changes were evicted from the history before they were read. All further calls fail, too.
+    /// The caller must list and watch again.
     ///
     /// # Cancel safety
     ///
-    /// An event is taken only when the future completes.
+    /// Dropping the future loses no event.
     pub async fn next(&mut self) -> Result<WatchEvent, ApiStatus> {
         loop {
             if let Some(event) = self.try_next()? {
@@ -146,18 +149,18 @@ impl Watcher {
             if let Some(cache) = &self.cache {
                 cache.wait_for(self.position + 1).await;
             } else if self.signal.changed().await.is_err() {
-                return Err(ApiStatus::new(Reason::ServiceUnavailable, "the store is gone"));
+                return Err(ApiStatus::new(StatusReason::ServiceUnavailable, "the store is gone"));
             }
         }
     }
 
-    /// The next event, if there is one already.
+    /// Returns the next event if there is one.
     ///
     /// # Errors
     ///
     /// As [`next`](Self::next).
     pub fn try_next(&mut self) -> Result<Option<WatchEvent>, ApiStatus> {
-        // Marked as seen before looking: a write in between wakes the wait that may follow.
+        // Marked before reading: a concurrent write wakes the next wait.
         self.signal.mark_unchanged();
         while self.pending.is_empty() {
             if self.refill()? {
@@ -166,7 +169,7 @@ impl Watcher {
         }
         let event = self.pending.pop_front();
         match &event {
-            // Initial events come in the order of keys.
+            // Initial events are in key order, not in order of revisions.
             Some(WatchEvent::InitialEventsEnd(revision)) => self.reported = *revision,
             Some(event) if self.reported > 0 => self.reported = event.revision(),
             _ => {}
@@ -177,13 +180,13 @@ impl Watcher {
         Ok(event)
     }
 
-    /// The revision up to which everything has been handed out: what a bookmark may say, and where another
-    /// watch can go on. 0 until the end of the initial events.
+    /// Revision up to which all events have been returned, for bookmarks and to resume the watch. 0 until the end of the
+    /// initial events.
     pub fn revision(&self) -> u64 {
         self.reported
     }
 
-    /// Takes events from history; says whether it has seen all there are.
+    /// Buffers events from the history. Returns `true` if all changes were read.
     fn refill(&mut self) -> Result<bool, ApiStatus> {
         let Self { store, resource, namespace, selection, position, pending, cache, .. } = self;
         let state = store.0.state.read();
@@ -201,7 +204,7 @@ impl Watcher {
             if resource.is_none_or(|resource| resource == change.resource())
                 && (namespace.is_empty() || *change.object.namespace() == **namespace)
             {
-                pending.extend(seen_through(change, selection));
+                pending.extend(watch_event(change, selection));
             }
         }
         *position = (*position).max(newest);
@@ -209,8 +212,8 @@ impl Watcher {
     }
 }
 
-/// What a change looks like to a watcher with this selection.
-fn seen_through(change: &Change, selection: &Selection) -> Option<WatchEvent> {
+/// Returns the event of a change for a watcher with this selection.
+fn watch_event(change: &Change, selection: &Selection) -> Option<WatchEvent> {
     let before = change.old.as_ref().filter(|old| selection.matches(old));
     let after = Some(&change.object).filter(|object| !change.removed && selection.matches(object));
     match (before, after) {
@@ -219,8 +222,8 @@ fn seen_through(change: &Change, selection: &Selection) -> Option<WatchEvent> {
         (Some(_), Some(new)) => Some(WatchEvent::Modified(Arc::clone(new))),
         (Some(_), None) if change.removed => Some(WatchEvent::Deleted(Arc::clone(&change.object))),
         (Some(old), None) => {
-            // It left the selection: the last state that matched, but under the event's revision, from which
-            // the client will go on.
+            // The object left the selection: the last matching version, with the revision of the change so that the
+            // client resumes after it.
             let mut last = old.value().clone();
             set(&mut last, &["metadata", "resourceVersion"], change.revision.to_string());
             let object = Object::new(old.resource(), last, change.revision, old.written(), old.size());

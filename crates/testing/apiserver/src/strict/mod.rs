@@ -1,22 +1,21 @@
-//! Decoding: from JSON to the object in the form the API's types give it.
+//! Strict decoding of JSON into the normalized form of the API types.
 //!
-//! What comes in is what somebody typed, or what a patch made of an object. What goes out is what upstream
-//! would have after reading it into its Go types and writing it again, with object keys in order:
+//! The result is what upstream would write after decoding the input into its Go types:
 //!
-//! * fields that the type does not have are left out, and reported;
-//! * of repeated fields the last counts, and the repetition is reported;
-//! * `null` is the same as absent;
-//! * a plain (non-pointer) value that is zero or empty is absent where Go has `omitempty`: `paused: false`,
-//!   `args: []`; behind a pointer it stays: `replicas: 0`, `securityContext: {}`;
-//! * what Go always writes is always there: `strategy: {}`, `resources: {}`, `status: {}`, a port's
-//!   `containerPort: 0`. DEVIATION: where Go writes `null` (an unset list or time without `omitempty`) the
-//!   field stays absent; readers cannot tell the two apart;
-//! * quantities are canonical (`1000m` becomes `1`), times whole seconds in UTC, micro times keep six digits.
+//! * Unknown fields are dropped and reported.
+//! * Of duplicate fields the last is used, and the duplicates are reported.
+//! * `null` equals absent.
+//! * A zero or empty value is absent where Go has `omitempty` (`paused: false`, `args: []`). Behind a pointer it is kept
+//!   (`replicas: 0`, `securityContext: {}`).
+//! * Fields that Go always writes are present: `strategy: {}`, `resources: {}`, `status: {}`, a port's `containerPort: 0`.
+//!   DEVIATION: where Go writes `null` (an unset list or time without `omitempty`) the field is absent, which decoders
+//!   do not distinguish.
+//! * Quantities are canonical (`1000m` becomes `1`). Times have whole seconds in UTC, micro times six digits.
 //!
-//! Decoding what decoding gave changes nothing, so equal objects are equal [`Value`]s.
+//! Decoding is idempotent, so equal objects are equal [`Value`]s.
 //!
-//! Upstream counterpart: `runtime/serializer/json` with `sigs.k8s.io/json`. Neither defaults nor checks of
-//! content belong here: see [`crate::defaults`] and [`crate::validate`].
+//! Upstream counterpart: `runtime/serializer/json` with `sigs.k8s.io/json`. Defaulting and validation are in
+//! [`crate::defaults`] and [`crate::validate`].
 
 use serde::de::DeserializeSeed;
 use serde_json::{Map, Value};
@@ -31,69 +30,69 @@ mod tests;
 
 use seed::{Context, Root};
 
-/// An object in its types' form, and what had to be dropped on the way.
+/// Decoded object with its strict decoding errors.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Decoded {
-    /// The object. `apiVersion` and `kind` are set, whether they were given or not.
+    /// The object. `apiVersion` and `kind` are always set.
     pub object: Value,
-    /// Unknown and repeated fields in upstream's words, in the order they were met:
-    /// `unknown field "spec.repliccas"`. Each is named once, and at most a hundred are.
-    pub findings: Vec<String>,
+    /// Unknown and duplicate fields in upstream's format, in order of occurrence: `unknown field "spec.repliccas"`.
+    /// Without repetitions, at most 100.
+    pub strict_errors: Vec<String>,
 }
 
-/// A body that is no object of its kind. The text is the message of upstream's answer, 400 `BadRequest`.
+/// Failed decoding. The message is that of upstream's 400 response.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum DecodeError {
-    /// The kind is not one this server knows.
+    /// Unknown kind.
     #[error("no kind {kind:?} is registered for version {api_version:?}")]
     UnknownKind {
-        /// The group and version asked for.
+        /// Requested group and version.
         api_version: String,
-        /// The kind asked for.
+        /// Requested kind.
         kind: String,
     },
-    /// The text is not JSON.
+    /// Invalid JSON.
     #[error(
         "the object provided is unrecognized (must be of type {kind}): couldn't get version/kind; json parse \
          error: {detail} ({summary})"
     )]
     Syntax {
-        /// The kind asked for.
+        /// Requested kind.
         kind: String,
-        /// What the parser says.
+        /// Message of the parser.
         detail: String,
-        /// The beginning of the text.
+        /// Beginning of the text.
         summary: String,
     },
-    /// The object says it is of another version.
+    /// The object's `apiVersion` is not the requested one.
     #[error("the API version in the data ({found}) does not match the expected API version ({expected})")]
     ApiVersion {
-        /// What the object says.
+        /// The object's `apiVersion`.
         found: String,
-        /// What was asked for.
+        /// Requested group and version.
         expected: String,
     },
-    /// The object says it is of another kind.
+    /// The object's `kind` is not the requested one.
     #[error(
         "{found} in version {version:?} cannot be handled as a {kind}: converting ({found}) to ({kind}): \
          unknown conversion"
     )]
     Kind {
-        /// What the object says.
+        /// The object's `kind`.
         found: String,
-        /// What was asked for.
+        /// Requested kind.
         kind: String,
-        /// The version, without the group.
+        /// Version without the group.
         version: String,
     },
-    /// A value is not of its field's type.
+    /// A value does not have the type of its field.
     #[error("{kind} in version {version:?} cannot be handled as a {kind}: {detail}")]
     Type {
-        /// The kind asked for.
+        /// Requested kind.
         kind: String,
-        /// Its version, without the group.
+        /// Version without the group.
         version: String,
-        /// What is wrong, in Go's words.
+        /// Error message as printed by Go.
         detail: String,
     },
 }
@@ -102,12 +101,12 @@ pub enum DecodeError {
 ///
 /// # Errors
 ///
-/// When it is not JSON, or a value in it is not of its field's type, or it says that it is of another kind.
+/// The text is not JSON, a value does not have the type of its field, or the object is of another kind.
 ///
 /// ```
 /// # use kcm_apiserver::strict;
 /// let decoded = strict::decode("apps/v1", "Deployment", br#"{"spec": {"repliccas": 2, "replicas": 0}}"#)?;
-/// assert_eq!(decoded.findings, [r#"unknown field "spec.repliccas""#]);
+/// assert_eq!(decoded.strict_errors, [r#"unknown field "spec.repliccas""#]);
 /// assert_eq!(decoded.object["spec"]["replicas"], 0);
 /// # Ok::<(), strict::DecodeError>(())
 /// ```
@@ -121,8 +120,7 @@ pub fn decode(api_version: &str, kind: &str, raw: &[u8]) -> Result<Decoded, Deco
     finish(api_version, kind, context, object, || summary(raw))
 }
 
-/// Decodes a value that was parsed already, such as the result of a patch. Repeated fields were lost when it
-/// was parsed.
+/// Decodes a parsed value, such as the result of a patch. Duplicate fields are not detected, because parsing drops them.
 ///
 /// # Errors
 ///
@@ -134,12 +132,12 @@ pub fn decode_value(api_version: &str, kind: &str, object: Value) -> Result<Deco
     finish(api_version, kind, context, object, String::new)
 }
 
-/// The message of upstream's 400 for `findings` under `fieldValidation=Strict`.
-pub fn strict_message(api_version: &str, kind: &str, findings: &[String]) -> String {
+/// Message of the 400 response for `strict_errors` with `fieldValidation=Strict`, as upstream.
+pub fn strict_message(api_version: &str, kind: &str, strict_errors: &[String]) -> String {
     format!(
         "{kind} in version {:?} cannot be handled as a {kind}: strict decoding error: {}",
         version_of(api_version),
-        findings.join(", ")
+        strict_errors.join(", ")
     )
 }
 
@@ -157,7 +155,7 @@ fn finish(
     object: Result<Value, serde_json::Error>,
     summary: impl FnOnce() -> String,
 ) -> Result<Decoded, DecodeError> {
-    let (findings, type_error) = context.into_findings();
+    let (strict_errors, type_error) = context.into_diagnostics();
     let mut object = match (object, type_error) {
         (_, Some(detail)) => {
             let version = version_of(api_version).to_owned();
@@ -172,13 +170,13 @@ fn finish(
     if let Value::Object(fields) = &mut object {
         identify(fields, api_version, kind)?;
     }
-    Ok(Decoded { object, findings })
+    Ok(Decoded { object, strict_errors })
 }
 
-/// Checks what the object says it is, and says it where the object does not.
+/// Checks and sets `apiVersion` and `kind`.
 fn identify(fields: &mut Map<String, Value>, api_version: &str, kind: &str) -> Result<(), DecodeError> {
     let found = |name: &str| fields.get(name).and_then(Value::as_str).filter(|text| !text.is_empty());
-    // Every group has DeleteOptions, and clients name whichever they like.
+    // DeleteOptions exists in every group, and clients send any of them.
     if kind != "DeleteOptions"
         && let Some(found) = found("apiVersion").filter(|found| *found != api_version)
     {
@@ -198,7 +196,7 @@ fn version_of(api_version: &str) -> &str {
     api_version.rsplit('/').next().unwrap_or(api_version)
 }
 
-/// The beginning of a body, for an error message.
+/// Returns the beginning of a body for an error message.
 fn summary(raw: &[u8]) -> String {
     const SHOWN: usize = 30;
     let start = raw.get(..SHOWN).unwrap_or(raw);
@@ -213,7 +211,7 @@ fn summary(raw: &[u8]) -> String {
     }
 }
 
-/// What Go writes for a field of this type that nobody set, if it writes anything.
+/// Returns the zero value that Go writes for an unset field of this type, if any.
 fn zero(schema: &Schema, ty: &Type) -> Option<Value> {
     match ty {
         Type::Bool => Some(Value::Bool(false)),

@@ -1,19 +1,19 @@
-//! Texts that mean something: times, quantities, bytes.
+//! Strings with a format: times, quantities, bytes.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use jiff::{RoundMode, Timestamp, TimestampRound, Unit};
 use kcm_api::quantity::Quantity;
 
-/// What upstream says of a text that is no quantity.
+/// Upstream's message about an invalid quantity.
 const QUANTITY_FORM: &str =
     "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
 
-/// The canonical form of a quantity.
+/// Returns the canonical form of a quantity.
 pub(super) fn quantity(text: &str) -> Result<String, String> {
     text.parse::<Quantity>().map(|quantity| quantity.to_string()).map_err(|_| QUANTITY_FORM.to_owned())
 }
 
-/// A time in whole seconds.
+/// Returns a time in whole seconds.
 pub(super) fn time(text: &str) -> Result<String, String> {
     let time = parse_time(text, "2006-01-02T15:04:05Z07:00")?;
     if is_canonical(text, "0000-00-00T00:00:00Z") {
@@ -23,7 +23,7 @@ pub(super) fn time(text: &str) -> Result<String, String> {
     second.map(|second| second.to_string()).map_err(|error| error.to_string())
 }
 
-/// A time with six digits of a second.
+/// Returns a time with six fractional digits.
 pub(super) fn micro_time(text: &str) -> Result<String, String> {
     let time = parse_time(text, "2006-01-02T15:04:05.000000Z07:00")?;
     if is_canonical(text, "0000-00-00T00:00:00.000000Z") {
@@ -33,9 +33,9 @@ pub(super) fn micro_time(text: &str) -> Result<String, String> {
     micro.map(|micro| format!("{micro:.6}")).map_err(|error| error.to_string())
 }
 
-/// Whether a time that could be read is already written like `form`, as almost all are.
+/// `true` if a valid time is already written like `form`, the common case.
 fn is_canonical(text: &str, form: &str) -> bool {
-    // A leap second is read as the one before it.
+    // A leap second is parsed as the preceding second.
     let has_form = text.len() == form.len()
         && text.bytes().zip(form.bytes()).all(|(byte, form)| match form {
             b'0' => byte.is_ascii_digit(),
@@ -45,12 +45,12 @@ fn is_canonical(text: &str, form: &str) -> bool {
 }
 
 fn parse_time(text: &str, layout: &str) -> Result<Timestamp, String> {
-    // Go says which part of which layout did not fit; the first is near enough for the others.
+    // Go reports the part of the layout that does not match. The first part is a sufficient approximation.
     text.parse()
         .map_err(|_| format!("parsing time {text:?} as {layout:?}: cannot parse {text:?} as \"2006\""))
 }
 
-/// Base64 in its canonical form.
+/// Returns the canonical form of Base64.
 pub(super) fn bytes(text: &str) -> Result<String, String> {
     let unbroken;
     let text = if text.contains(['\r', '\n']) {

@@ -1,6 +1,4 @@
-//! The walk: a serde seed that knows the type it is to read.
-//!
-//! One pass, without an intermediate tree: unknown and repeated fields show up as they are met.
+//! Schema-driven serde seed that decodes in one pass, without an intermediate tree.
 
 use std::{collections::BTreeSet, fmt};
 
@@ -10,20 +8,20 @@ use serde_json::{Map, Number, Value};
 use super::{complete, scalar, zero};
 use crate::schema::{Field, Presence, Schema, Struct, StructId, Type};
 
-/// As many findings as upstream keeps.
-const MAX_FINDINGS: usize = 100;
+/// Maximum number of reported errors, as upstream.
+const MAX_STRICT_ERRORS: usize = 100;
 
-/// Where the walk is, and what it has found so far.
+/// Position in the object, and errors found so far.
 pub(super) struct Context<'s> {
     schema: &'s Schema,
     path: Vec<Step<'s>>,
-    findings: Vec<String>,
+    strict_errors: Vec<String>,
     seen: BTreeSet<String>,
-    /// What made the walk stop, in Go's words. serde's errors cannot carry it without adding to it.
+    /// Type error that ended decoding, in Go's format. serde's errors would append a position.
     type_error: Option<String>,
 }
 
-/// How the walk got from one value to the next.
+/// Element of the path to a value.
 #[derive(Clone, Copy)]
 enum Step<'s> {
     Field(&'s Struct, &'s Field),
@@ -32,17 +30,17 @@ enum Step<'s> {
 
 impl<'s> Context<'s> {
     pub(super) fn new(schema: &'s Schema) -> Self {
-        Self { schema, path: Vec::new(), findings: Vec::new(), seen: BTreeSet::new(), type_error: None }
+        Self { schema, path: Vec::new(), strict_errors: Vec::new(), seen: BTreeSet::new(), type_error: None }
     }
 
-    /// The findings, and the error that ended the walk.
-    pub(super) fn into_findings(self) -> (Vec<String>, Option<String>) {
-        (self.findings, self.type_error)
+    /// Returns the strict errors, and the type error that ended decoding.
+    pub(super) fn into_diagnostics(self) -> (Vec<String>, Option<String>) {
+        (self.strict_errors, self.type_error)
     }
 
-    /// Notes that the field `name` of the value at hand is unknown or there twice.
+    /// Reports the field `name` of the current value as unknown or duplicate.
     fn report(&mut self, what: &str, name: &str) {
-        if self.findings.len() == MAX_FINDINGS {
+        if self.strict_errors.len() == MAX_STRICT_ERRORS {
             return;
         }
         let mut path = String::new();
@@ -54,26 +52,26 @@ impl<'s> Context<'s> {
             }
         }
         let dot = if path.is_empty() { "" } else { "." };
-        let finding = format!("{what} field \"{path}{dot}{name}\"");
-        if self.seen.insert(finding.clone()) {
-            self.findings.push(finding);
+        let strict_error = format!("{what} field \"{path}{dot}{name}\"");
+        if self.seen.insert(strict_error.clone()) {
+            self.strict_errors.push(strict_error);
         }
     }
 
-    /// Ends the walk for a reason that is already in words.
+    /// Ends decoding with this error message.
     fn fail<E: Error>(&mut self, detail: String) -> E {
         self.type_error = Some(detail);
         E::custom("not of its field's type")
     }
 
-    /// Ends the walk at a value (`found`, in Go's words) that is not of type `ty`.
+    /// Ends decoding at a value (`found`, in Go's terms) that does not have type `ty`.
     fn mismatch<E: Error>(&mut self, found: &str, ty: &Type) -> E {
         let innermost = self.path.iter().rev().find_map(|step| match step {
             Step::Field(within, field) => Some((*within, *field)),
             Step::Index(_) => None,
         });
         let detail = match (innermost, ty) {
-            // These read themselves in Go and know nothing of where they are.
+            // These types have custom unmarshalers in Go, whose errors contain no path.
             (_, Type::IntOrString) => {
                 format!("json: cannot unmarshal {found} into Go value of type int32")
             }
@@ -108,7 +106,7 @@ impl<'s> Context<'s> {
     }
 }
 
-/// Reads an object of a kind.
+/// Decodes an object of a kind.
 pub(super) struct Root<'c, 's> {
     pub(super) id: StructId,
     pub(super) context: &'c mut Context<'s>,
@@ -125,7 +123,7 @@ impl<'de> DeserializeSeed<'de> for Root<'_, '_> {
     }
 }
 
-/// Reads a value of type `ty`; None for `null`.
+/// Decodes a value of type `ty`. `None` for `null`.
 struct Typed<'c, 's> {
     ty: &'c Type,
     context: &'c mut Context<'s>,
@@ -140,7 +138,7 @@ impl<'de> DeserializeSeed<'de> for Typed<'_, '_> {
 }
 
 impl Typed<'_, '_> {
-    /// A value that its type accepts or not.
+    /// Returns the value if it has the right type (`fits`).
     fn accept<E: Error>(
         self,
         value: Value,
@@ -154,7 +152,7 @@ impl Typed<'_, '_> {
         }
     }
 
-    /// A text that its type reads or not.
+    /// Returns the normalized string.
     fn read<E: Error>(
         self,
         text: &str,
@@ -172,7 +170,7 @@ impl Typed<'_, '_> {
                 number.as_i64().is_some_and(|value| i32::try_from(value).is_ok())
             }
             Type::Int64 => number.as_i64().is_some(),
-            // Quantities may be written as numbers.
+            // Quantities may be JSON numbers.
             Type::Quantity => return self.read(&number.to_string(), scalar::quantity),
             _ => false,
         };
@@ -245,7 +243,7 @@ impl<'de> Visitor<'de> for Typed<'_, '_> {
             self.context.path.pop();
             match next {
                 None => return Ok(Some(Value::Array(list))),
-                // To Go a null among the elements is an element that nobody set.
+                // In Go, a null element is a zero value.
                 Some(value) => {
                     list.push(value.or_else(|| zero(self.context.schema, element)).unwrap_or_default());
                 }
@@ -286,7 +284,7 @@ fn read_struct<'de, A: MapAccess<'de>>(
 ) -> Result<Option<Value>, A::Error> {
     let of = context.schema.get(id);
     let mut fields = Map::new();
-    // A bit for each field; no type has as many as 128.
+    // Bit set of the fields so far. No type has more than 128 fields.
     let mut met = 0_u128;
     while let Some(key) = entries.next_key_seed(FieldName(of))? {
         let position = match key {
@@ -310,7 +308,7 @@ fn read_struct<'de, A: MapAccess<'de>>(
             Some(value) if field.presence != Presence::NotEmpty || !is_empty(&value) => {
                 fields.insert(field.name.to_owned(), value);
             }
-            // A null leaves what came before it, as in Go; an empty value replaces it.
+            // As in Go, a null keeps an earlier value and an empty value replaces it.
             Some(_) => {
                 fields.remove(field.name);
             }
@@ -321,7 +319,7 @@ fn read_struct<'de, A: MapAccess<'de>>(
     Ok(Some(Value::Object(fields)))
 }
 
-/// Whether `omitempty` leaves the value out.
+/// `true` if `omitempty` omits the value.
 fn is_empty(value: &Value) -> bool {
     match value {
         Value::Null => true,
@@ -333,7 +331,7 @@ fn is_empty(value: &Value) -> bool {
     }
 }
 
-/// Finds the field that a key names, without making a string of a key that is known.
+/// Decodes the key of a struct. Known keys are not allocated.
 struct FieldName<'s>(&'s Struct);
 
 enum Key {

@@ -17,14 +17,14 @@ fn error(text: &str) -> String {
 }
 
 #[test]
-fn unknown_fields_are_left_out_and_reported_with_their_path() {
+fn unknown_fields_are_dropped_and_reported() {
     let decoded = decode_text(
         "Deployment",
         r#"{"spec":{"repliccas":2,"replicas":3,"template":{"spec":{"containers":[{"name":"a"},{"name":"c","imagee":"x"}]}}},
             "metdata":{}}"#,
     );
     assert_eq!(
-        decoded.findings,
+        decoded.strict_errors,
         [
             r#"unknown field "spec.repliccas""#,
             r#"unknown field "spec.template.spec.containers[1].imagee""#,
@@ -34,19 +34,19 @@ fn unknown_fields_are_left_out_and_reported_with_their_path() {
     assert_eq!(decoded.object["spec"]["replicas"], 3);
     assert!(decoded.object["spec"].get("repliccas").is_none());
     assert_eq!(
-        strict_message("apps/v1", "Deployment", &decoded.findings[..1]),
+        strict_message("apps/v1", "Deployment", &decoded.strict_errors[..1]),
         r#"Deployment in version "v1" cannot be handled as a Deployment: strict decoding error: unknown field "spec.repliccas""#
     );
 }
 
 #[test]
-fn repeated_fields_are_reported_once_and_the_last_counts() {
+fn duplicate_fields_are_reported_and_the_last_is_used() {
     let decoded = decode_text(
         "Deployment",
         r#"{"spec":{"replicas":1,"replicas":2,"replicas":3},"metadata":{"labels":{"a":"1","a":"2"}}}"#,
     );
     assert_eq!(
-        decoded.findings,
+        decoded.strict_errors,
         [r#"duplicate field "spec.replicas""#, r#"duplicate field "metadata.labels.a""#]
     );
     assert_eq!(decoded.object["spec"]["replicas"], 3);
@@ -54,13 +54,13 @@ fn repeated_fields_are_reported_once_and_the_last_counts() {
 }
 
 #[test]
-fn more_findings_than_upstream_keeps_are_cut() {
+fn number_of_errors_is_limited() {
     let fields: Vec<String> = (0..150).map(|n| format!("\"x{n}\":1")).collect();
-    assert_eq!(decode_text("Pod", &format!("{{{}}}", fields.join(","))).findings.len(), 100);
+    assert_eq!(decode_text("Pod", &format!("{{{}}}", fields.join(","))).strict_errors.len(), 100);
 }
 
 #[test]
-fn values_that_go_would_not_write_are_absent() {
+fn omitempty_values_are_absent() {
     let decoded = decode_text(
         "Pod",
         r#"{"metadata":{"name":"p","labels":{},"creationTimestamp":null,"generateName":""},
@@ -81,11 +81,11 @@ fn values_that_go_would_not_write_are_absent() {
             "status": {},
         })
     );
-    assert!(decoded.findings.is_empty());
+    assert!(decoded.strict_errors.is_empty());
 }
 
 #[test]
-fn what_go_always_writes_is_there() {
+fn always_written_fields_are_present() {
     assert_eq!(
         decode_text("Deployment", "{}").object,
         json!({
@@ -98,7 +98,7 @@ fn what_go_always_writes_is_there() {
 }
 
 #[test]
-fn explicit_zero_behind_a_pointer_is_kept() {
+fn explicit_zero_behind_pointer_is_kept() {
     let decoded =
         decode_text("Deployment", r#"{"spec":{"replicas":0,"revisionHistoryLimit":0,"minReadySeconds":0}}"#);
     assert_eq!(decoded.object["spec"]["replicas"], 0);
@@ -107,7 +107,7 @@ fn explicit_zero_behind_a_pointer_is_kept() {
 }
 
 #[test]
-fn nulls_among_elements_are_unset_elements() {
+fn null_elements_are_zero_values() {
     let decoded = decode_text(
         "Pod",
         r#"{"metadata":{"labels":{"a":null}},"spec":{"containers":[null,{"name":"c","command":["x",null]}]}}"#,
@@ -118,7 +118,7 @@ fn nulls_among_elements_are_unset_elements() {
 }
 
 #[test]
-fn quantities_are_canonical_also_when_they_are_numbers() {
+fn quantities_are_canonical() {
     let decoded = decode_text(
         "Pod",
         r#"{"spec":{"containers":[{"name":"c","resources":{"limits":{"cpu":"1000m","memory":"1024Mi","a":2,"b":0.5,"c":1e3}}}]}}"#,
@@ -132,7 +132,7 @@ fn quantities_are_canonical_also_when_they_are_numbers() {
 }
 
 #[test]
-fn times_are_whole_seconds_and_micro_times_have_six_digits() {
+fn times_are_normalized() {
     let pod = decode_text("Pod", r#"{"status":{"startTime":"2026-01-02T03:04:05.999+01:00"}}"#);
     assert_eq!(pod.object["status"]["startTime"], "2026-01-02T02:04:05Z");
     let lease = decode(
@@ -156,7 +156,7 @@ fn times_are_whole_seconds_and_micro_times_have_six_digits() {
 }
 
 #[test]
-fn values_of_another_type_are_refused_in_gos_words() {
+fn type_errors_have_go_format() {
     let prefix = r#"Deployment in version "v1" cannot be handled as a Deployment: json: cannot unmarshal "#;
     for (text, rest) in [
         (
@@ -196,7 +196,7 @@ fn values_of_another_type_are_refused_in_gos_words() {
 }
 
 #[test]
-fn text_that_is_not_json_is_refused_with_its_beginning() {
+fn syntax_errors_quote_the_beginning() {
     assert!(
         error("{\"spec\": ")
             .starts_with("the object provided is unrecognized (must be of type Deployment): ")
@@ -211,7 +211,7 @@ fn text_that_is_not_json_is_refused_with_its_beginning() {
 }
 
 #[test]
-fn object_of_another_kind_or_version_is_refused() {
+fn other_kind_or_version_is_rejected() {
     assert_eq!(
         error(r#"{"apiVersion":"apps/v1beta1"}"#),
         "the API version in the data (apps/v1beta1) does not match the expected API version (apps/v1)"
@@ -227,14 +227,14 @@ fn object_of_another_kind_or_version_is_refused() {
 }
 
 #[test]
-fn bytes_are_checked() {
+fn base64_is_validated() {
     let secret = |data: &str| decode("v1", "Secret", format!(r#"{{"data":{{"a":"{data}"}}}}"#).as_bytes());
     assert_eq!(secret("aGVs\\nbG8=").unwrap().object["data"]["a"], "aGVsbG8=");
     assert!(secret("***").unwrap_err().to_string().ends_with("illegal base64 data at input byte 0"));
 }
 
 #[test]
-fn raw_extensions_are_kept_as_they_are() {
+fn raw_extensions_are_unchanged() {
     let text = r#"{"data":{"b":[null,1.5,{}],"a":{"x":null,"y":0}},"revision":1}"#;
     let decoded = decode_text("ControllerRevision", text);
     assert_eq!(decoded.object["data"], json!({"b": [null, 1.5, {}], "a": {"x": null, "y": 0}}));
@@ -243,7 +243,7 @@ fn raw_extensions_are_kept_as_they_are() {
 }
 
 #[test]
-fn every_kind_decoded_from_nothing_decodes_to_itself() {
+fn empty_objects_of_every_kind_round_trip() {
     for (api_version, kind) in ALL_KINDS {
         let first = decode(api_version, kind, b"{}").unwrap();
         let second = decode_value(api_version, kind, first.object.clone()).unwrap();
@@ -260,7 +260,7 @@ proptest! {
         for (api_version, kind) in ALL_KINDS {
             let object = Arbitrary::new(seed).object(api_version, kind);
             let once = decode_value(api_version, kind, object.clone()).unwrap();
-            prop_assert!(once.findings.is_empty(), "{:?}", once.findings);
+            prop_assert!(once.strict_errors.is_empty(), "{:?}", once.strict_errors);
             let twice = decode_value(api_version, kind, once.object.clone()).unwrap();
             prop_assert_eq!(&twice, &once);
             let text = decode(api_version, kind, object.to_string().as_bytes()).unwrap();

@@ -1,22 +1,22 @@
-//! Time spans, as short as people want them.
+//! Human-readable durations.
 
 use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::json::str_at;
 
-/// How long ago `object` was created.
+/// Returns the age of `object`.
 pub(super) fn age(object: &Value, now: Timestamp) -> Value {
     Value::from(since(str_at(object, &["metadata", "creationTimestamp"]), now))
 }
 
-/// How long ago `time` was. A text that is no time, such as an empty one, was never.
+/// Returns the time since `time`. `<unknown>` if it is empty or invalid.
 pub(super) fn since(time: &str, now: Timestamp) -> String {
     time.parse::<Timestamp>()
         .map_or_else(|_| "<unknown>".to_owned(), |time| human(now.duration_since(time).as_millis()))
 }
 
-/// A span in a form that gets coarser as the span gets longer.
+/// Formats a duration. Longer durations have lower resolution.
 ///
 /// Upstream counterpart: `duration.HumanDuration`.
 fn human(milliseconds: i128) -> String {
@@ -27,7 +27,7 @@ fn human(milliseconds: i128) -> String {
         small => format!("{large}{unit}{small}{small_unit}"),
     };
     match () {
-        // Clocks differ a little.
+        // Small clock skew is tolerated.
         () if seconds < -1 => "<invalid>".to_owned(),
         () if seconds < 0 => "0s".to_owned(),
         () if seconds < 120 => format!("{seconds}s"),
@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn spans_get_coarser_as_they_get_longer() {
+    fn longer_durations_have_lower_resolution() {
         const MINUTE: i128 = 60;
         const HOUR: i128 = 60 * MINUTE;
         const DAY: i128 = 24 * HOUR;
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn time_that_is_not_set_was_never() {
+    fn unset_time_is_unknown() {
         let now = Timestamp::UNIX_EPOCH;
         assert_eq!(since("", now), "<unknown>");
         assert_eq!(since("1970-01-01T00:00:00.5Z", now), "0s");

@@ -1,10 +1,8 @@
-//! Objects as rows of a table, for `kubectl get`.
+//! Table representation of objects for `kubectl get`.
 //!
-//! kubectl does not know how to print a Deployment; it asks for a `Table` and prints what it gets. Without
-//! this it would show names and ages only.
+//! kubectl requests a `Table` and prints its cells. Without this module it would print only names and ages.
 //!
-//! Upstream counterpart: `pkg/printers/internalversion`. Wrapping rows into a `Table`, and the objects that go
-//! with them, is the business of whoever answers the request.
+//! Upstream counterpart: `pkg/printers/internalversion`. The HTTP layer builds the `Table` from the rows.
 
 use jiff::Timestamp;
 use serde::Serialize;
@@ -18,19 +16,19 @@ mod policy;
 mod tests;
 mod workload;
 
-/// A column's definition, in the form a Table has it.
+/// Column definition of a Table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Column {
-    /// What stands above it; kubectl writes it in capitals.
+    /// Name. kubectl prints it in upper case.
     pub name: &'static str,
     /// `string`, `integer` or `date`.
     #[serde(rename = "type")]
     pub kind: &'static str,
-    /// `name` for the column with the object's name, else empty.
+    /// `name` for the column with the object's name, otherwise empty.
     pub format: &'static str,
-    /// What it holds.
+    /// Description.
     pub description: &'static str,
-    /// 0 is always shown, 1 only with `-o wide`.
+    /// 0 for columns that are always printed, 1 for columns printed with `-o wide`.
     pub priority: i32,
 }
 
@@ -52,18 +50,18 @@ const NAME: Column =
     Column { format: "name", ..Column::text("Name", "What the object is called; unique in its namespace.") };
 const AGE: Column = Column::text("Age", "How long ago the object was created.");
 
-/// How objects of a kind are printed.
+/// Columns and rows of a kind.
 struct Printer {
     columns: &'static [Column],
     row: fn(&Value, Timestamp) -> Vec<Value>,
 }
 
-/// The columns for objects of `kind`.
+/// Returns the columns of `kind`.
 pub fn columns(kind: &str) -> &'static [Column] {
     printer(kind).columns
 }
 
-/// The cells of `object`, one for each of [`columns`]. Ages are as of `now`.
+/// Returns the cells of `object`, one per [column](columns). Ages are relative to `now`.
 ///
 /// ```
 /// # use {kcm_apiserver::table, serde_json::json};
@@ -101,7 +99,7 @@ fn printer(kind: &str) -> &'static Printer {
     }
 }
 
-/// A text, or `<none>`.
+/// Returns the string, or `<none>` if it is empty.
 fn or_none(text: &str) -> Value {
     Value::from(if text.is_empty() { "<none>" } else { text })
 }

@@ -1,4 +1,4 @@
-//! Kinds whose rows are their fields.
+//! Kinds whose cells are field values.
 
 use std::collections::BTreeSet;
 
@@ -18,7 +18,7 @@ pub(super) const EVENT: Printer = Printer {
     columns: &[
         Column::text("Last Seen", "How long ago it happened last."),
         Column::text("Type", "Whether it is as usual (Normal) or not (Warning)."),
-        Column::text("Reason", "What happened, in a word."),
+        Column::text("StatusReason", "What happened, in a word."),
         Column::text("Object", "What it happened to."),
         Column::text("Subobject", "Which part of it.").wide(),
         Column::text("Source", "Who says so.").wide(),
@@ -34,7 +34,7 @@ pub(super) const EVENT: Printer = Printer {
         let series = at(event, &["series"]).filter(|series| !series.is_null());
         let (last, count) = match series {
             Some(series) => (str_at(series, &["lastObservedTime"]), i64_at(series, &["count"]).unwrap_or(0)),
-            // What happened once, in the newer form, has neither a last time nor a count.
+            // A single event in the newer format has neither a last time nor a count.
             None => {
                 let last = if time("lastTimestamp").is_empty() { first } else { time("lastTimestamp") };
                 (last, i64_at(event, &["count"]).filter(|count| *count != 0).unwrap_or(1))
@@ -60,7 +60,7 @@ pub(super) const EVENT: Printer = Printer {
     },
 };
 
-/// Who reported an event, and from where.
+/// Returns the reporter of an event.
 fn source(event: &Value) -> String {
     let (component, host) = match str_at(event, &["source", "component"]) {
         "" => (str_at(event, &["reportingComponent"]), str_at(event, &["reportingInstance"])),
@@ -227,6 +227,6 @@ fn ports(service: &Value) -> String {
     ports.collect::<Vec<_>>().join(",")
 }
 
-/// Every other kind.
+/// Any other kind.
 pub(super) const OTHER: Printer =
     Printer { columns: &[NAME, AGE], row: |object, now| vec![name(object), age(object, now)] };

@@ -1,4 +1,4 @@
-//! Pods. What their status is in one word takes some rules.
+//! Pods and their status.
 
 use std::cmp::Ordering;
 
@@ -45,7 +45,7 @@ pub(super) const POD: Printer = Printer {
     },
 };
 
-/// What the containers' states come to.
+/// Summary of container states.
 struct Summary<'a> {
     reason: String,
     ready: usize,
@@ -80,7 +80,7 @@ impl<'a> Summary<'a> {
         summary
     }
 
-    /// Goes through the init containers up to the first that is not done; says whether there is one.
+    /// Evaluates init containers up to the first incomplete one. Returns `true` if there is one.
     fn init_containers(&mut self, pod: &'a Value, declared: &[Value]) -> bool {
         for (index, status) in list_at(pod, &["status", "initContainerStatuses"]).iter().enumerate() {
             self.count_restarts(status);
@@ -105,7 +105,7 @@ impl<'a> Summary<'a> {
     }
 
     fn containers(&mut self, pod: &'a Value, init_containers: &[Value]) {
-        // From here on init containers that are done no longer count.
+        // From here on, completed init containers do not count.
         (self.restarts, self.last_restart) = (0, None);
         for status in list_at(pod, &["status", "initContainerStatuses"]) {
             if declared_as_sidecar(init_containers, status) {
@@ -134,7 +134,7 @@ impl<'a> Summary<'a> {
     fn count_restarts(&mut self, status: &'a Value) {
         self.restarts += i64_at(status, &["restartCount"]).unwrap_or(0);
         let finished = str_at(status, &["lastState", "terminated", "finishedAt"]);
-        // Times in this form sort as texts do.
+        // Times of this format sort as strings.
         if !finished.is_empty() && self.last_restart.map_or(Ordering::Less, |last| last.cmp(finished)).is_lt()
         {
             self.last_restart = Some(finished);
@@ -142,7 +142,7 @@ impl<'a> Summary<'a> {
     }
 }
 
-/// The status before the containers have their say.
+/// Returns the status before containers are considered.
 fn first_reason(pod: &Value) -> String {
     let gated = list_at(pod, &["status", "conditions"]).iter().any(|condition| {
         str_at(condition, &["type"]) == "PodScheduled" && str_at(condition, &["reason"]) == "SchedulingGated"
@@ -155,7 +155,7 @@ fn first_reason(pod: &Value) -> String {
     reason.to_owned()
 }
 
-/// How a container ended.
+/// Returns the reason, signal or exit code of a terminated container.
 fn exit(terminated: &Value) -> String {
     let (reason, signal) = (str_at(terminated, &["reason"]), i64_at(terminated, &["signal"]).unwrap_or(0));
     if !reason.is_empty() {
@@ -167,7 +167,7 @@ fn exit(terminated: &Value) -> String {
     }
 }
 
-/// An init container that keeps running beside the others.
+/// `true` for a sidecar: an init container with restart policy `Always`.
 fn is_sidecar(container: &Value) -> bool {
     str_at(container, &["restartPolicy"]) == "Always"
 }

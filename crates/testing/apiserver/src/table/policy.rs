@@ -1,11 +1,11 @@
-//! Kinds that say how many of something there may be, or what goes first.
+//! Budgets, quotas, priority classes and autoscalers.
 
 use serde_json::Value;
 
 use super::{AGE, Column, NAME, Printer, age::age, or_none, workload::name};
 use crate::json::{at, i64_at, list_at, str_at};
 
-/// At most so many metrics of an autoscaler are spelled out.
+/// Maximum number of printed metrics of an autoscaler.
 const METRICS_SHOWN: usize = 2;
 
 pub(super) const POD_DISRUPTION_BUDGET: Printer = Printer {
@@ -89,7 +89,7 @@ pub(super) const HORIZONTAL_POD_AUTOSCALER: Printer = Printer {
     },
 };
 
-/// Nothing here measures pods, so what is current is never known.
+/// Metrics are not measured, so the current value is always unknown.
 fn metrics(autoscaler: &Value) -> String {
     let metrics = list_at(autoscaler, &["spec", "metrics"]);
     let shown: Vec<String> = metrics.iter().take(METRICS_SHOWN).map(metric).collect();
@@ -120,7 +120,7 @@ fn metric(metric: &Value) -> String {
     }
 }
 
-/// A text without its quotes, a number as it is.
+/// Returns a string without quotes, or a number.
 fn plain(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }

@@ -11,7 +11,7 @@ fn now() -> Timestamp {
     "2026-01-02T00:00:00Z".parse().unwrap()
 }
 
-/// The cells under these names.
+/// Returns the cells of the columns with these names.
 fn cells(kind: &str, object: &Value, names: &[&str]) -> Vec<Value> {
     let row = row(kind, object, now());
     let position = |name: &&str| columns(kind).iter().position(|column| column.name == *name).unwrap();
@@ -19,7 +19,7 @@ fn cells(kind: &str, object: &Value, names: &[&str]) -> Vec<Value> {
 }
 
 #[test]
-fn columns_are_those_that_kubectl_users_know() {
+fn column_names() {
     let names = |kind: &str, priority: i32| -> Vec<&str> {
         columns(kind).iter().filter(|column| column.priority == priority).map(|column| column.name).collect()
     };
@@ -28,7 +28,7 @@ fn columns_are_those_that_kubectl_users_know() {
     assert_eq!(names("ReplicaSet", 0), ["Name", "Desired", "Current", "Ready", "Age"]);
     assert_eq!(names("Pod", 0), ["Name", "Ready", "Status", "Restarts", "Age"]);
     assert_eq!(names("Pod", 1), ["IP", "Node", "Nominated Node", "Readiness Gates"]);
-    assert_eq!(names("Event", 0), ["Last Seen", "Type", "Reason", "Object", "Message"]);
+    assert_eq!(names("Event", 0), ["Last Seen", "Type", "StatusReason", "Object", "Message"]);
     assert_eq!(names("Node", 0), ["Name", "Status", "Roles", "Age", "Version"]);
     assert_eq!(names("Widget", 0), ["Name", "Age"]);
     assert_eq!(
@@ -41,7 +41,7 @@ fn columns_are_those_that_kubectl_users_know() {
 }
 
 #[test]
-fn deployment_shows_counts_and_wide_shows_its_template() {
+fn deployment() {
     let template =
         json!({"spec": {"containers": [{"name": "a", "image": "x:1"}, {"name": "b", "image": "y"}]}});
     let object = json!({
@@ -77,7 +77,7 @@ fn deployment_shows_counts_and_wide_shows_its_template() {
 }
 
 #[test]
-fn pod_status_is_what_matters_most() {
+fn pod_status() {
     let container =
         |state: Value| json!({"name": "c", "ready": state.get("running").is_some(), "state": state});
     let pod = |fields: Value| {
@@ -120,7 +120,7 @@ fn pod_status_is_what_matters_most() {
                 container(json!({"terminated": {"reason": "Completed"}})), container(json!({"running": {}}))]}),
             "Running",
         ),
-        // The first container has the last word.
+        // The first container overrides the others.
         (
             json!({containers: [
                 container(json!({"waiting": {"reason": "First"}})), container(json!({"waiting": {"reason": "Last"}}))]}),
@@ -161,7 +161,7 @@ fn pod_status_is_what_matters_most() {
 }
 
 #[test]
-fn pod_counts_ready_containers_and_restarts() {
+fn pod_ready_and_restarts() {
     let object = json!({
         "metadata": {"name": "p", "creationTimestamp": "2026-01-01T00:00:00Z"},
         "spec": {
@@ -198,7 +198,7 @@ fn pod_counts_ready_containers_and_restarts() {
 }
 
 #[test]
-fn event_shows_when_and_to_what_it_happened() {
+fn event() {
     let old = json!({
         "metadata": {"name": "e"}, "type": "Normal", "reason": "Created", "message": " made it\n",
         "involvedObject": {"kind": "Pod", "name": "p", "fieldPath": "spec"},
@@ -233,7 +233,7 @@ fn event_shows_when_and_to_what_it_happened() {
 }
 
 #[test]
-fn node_shows_whether_and_what_for_it_can_be_used() {
+fn node() {
     let node = json!({
         "metadata": {"name": "n", "labels": {
             "node-role.kubernetes.io/worker": "", "kubernetes.io/role": "edge", "node-role.kubernetes.io/": ""}},
@@ -268,7 +268,7 @@ fn node_shows_whether_and_what_for_it_can_be_used() {
 }
 
 #[test]
-fn budgets_quotas_classes_and_autoscalers_show_what_they_allow() {
+fn budgets_quotas_classes_and_autoscalers() {
     let budget = json!({
         "metadata": {"name": "b"}, "spec": {"minAvailable": "50%"}, "status": {"disruptionsAllowed": 2},
     });
@@ -293,7 +293,7 @@ fn budgets_quotas_classes_and_autoscalers_show_what_they_allow() {
 }
 
 #[test]
-fn other_kinds_show_their_fields() {
+fn other_kinds() {
     let revision = json!({"metadata": {"name": "r", "ownerReferences": [
         {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "controller": true}]}, "revision": 4});
     assert_eq!(

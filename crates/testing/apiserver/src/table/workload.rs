@@ -1,4 +1,4 @@
-//! Deployments, ReplicaSets and their relatives.
+//! Deployments, ReplicaSets and other workloads.
 
 use jiff::Timestamp;
 use serde_json::{Map, Value};
@@ -122,7 +122,7 @@ pub(super) const CONTROLLER_REVISION: Printer = Printer {
     },
 };
 
-/// The object's name.
+/// Returns the object's name.
 pub(super) fn name(object: &Value) -> Value {
     Value::from(str_at(object, &["metadata", "name"]))
 }
@@ -147,7 +147,7 @@ fn containers_and_images(object: &Value) -> [Value; 2] {
     })
 }
 
-/// A selector as one writes it after `-l`, in the order of its keys; also one that is a plain map.
+/// Formats a selector in the syntax of `-l`, sorted by key. Also accepts a plain map.
 pub(super) fn selector(selector: Option<&Value>) -> String {
     let Some(Value::Object(fields)) = selector else { return String::new() };
     if !fields.contains_key("matchLabels") && !fields.contains_key("matchExpressions") {
@@ -177,7 +177,7 @@ pub(super) fn selector(selector: Option<&Value>) -> String {
     terms.into_iter().map(|(_, term)| term).collect::<Vec<_>>().join(",")
 }
 
-/// Labels as `k=v,l=w`.
+/// Formats labels as `k=v,l=w`.
 pub(super) fn labels(labels: Option<&Map<String, Value>>) -> String {
     let pairs: Vec<String> = labels
         .into_iter()

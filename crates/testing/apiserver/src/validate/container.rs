@@ -12,13 +12,13 @@ use super::{
     read::{entries, get, given, integer, list, map, text},
 };
 
-/// What a pod's containers know of the pod.
+/// Properties of a pod that its containers refer to.
 struct Surroundings<'a> {
     volumes: &'a BTreeSet<&'a str>,
     is_init: bool,
 }
 
-/// All containers of a pod spec.
+/// Validates all containers of a pod spec.
 pub(super) fn containers<'a>(
     spec: &'a Value,
     path: &Path<'_>,
@@ -101,7 +101,7 @@ fn ports(ports: &[Value], path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-/// No two containers of a pod can have the same port of the node.
+/// Rejects duplicate host ports among the containers of a pod.
 fn host_ports(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     let (containers, mut seen) = (path.child("containers"), BTreeSet::new());
     for (index, container) in list(spec, "containers").iter().enumerate() {
@@ -213,7 +213,7 @@ fn mounts(container: &Value, path: &Path<'_>, volumes: &BTreeSet<&str>, errors: 
     }
 }
 
-/// Requests and limits.
+/// Validates resource requests and limits.
 pub(super) fn resources(resources: &Value, path: &Path<'_>, errors: &mut Errors) {
     let (limits_path, requests_path) = (path.child("limits"), path.child("requests"));
     let limits = map(resources, "limits");
@@ -244,7 +244,7 @@ pub(super) fn resources(resources: &Value, path: &Path<'_>, errors: &mut Errors)
     }
 }
 
-/// Whether less may be requested than the limit: not of what cannot be overcommitted.
+/// `true` if the resource can be overcommitted, so that the request may be below the limit.
 fn may_exceed(name: &str) -> bool {
     !name.starts_with("hugepages-") && (!name.contains('/') || name.contains("kubernetes.io/"))
 }
@@ -259,7 +259,7 @@ fn compare(a: &Number, b: &Number) -> Ordering {
         (false, true) => -1,
         (false, false) => 1,
     };
-    // Neither begins with a zero, so the longer one before the point is the larger one.
+    // Neither has leading zeros, so more digits before the decimal point mean a larger number.
     let magnitude = |number: &Number| number.digits.len() as i64 + number.exponent;
     let larger = || magnitude(a).cmp(&magnitude(b)).then_with(|| a.digits.cmp(&b.digits));
     sign(a).cmp(&sign(b)).then_with(|| if a.negative { larger().reverse() } else { larger() })

@@ -1,33 +1,33 @@
-//! One thing that is wrong with one field, in upstream's words.
+//! Validation errors of single fields, in upstream's format.
 
 use std::fmt;
 
 use serde::Serialize;
 use serde_json::Value;
 
-/// What kind of thing is wrong.
+/// Type of a validation error.
 ///
 /// Upstream counterpart: `field.ErrorType`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ErrorType {
-    /// A field that must be there is not.
+    /// A required field is missing.
     Required,
-    /// The value is not one the field can have.
+    /// The value is invalid.
     Invalid,
-    /// The value is not one of those that are known.
+    /// The value is not one of the supported values.
     NotSupported,
-    /// The field must not be there, or not be changed.
+    /// The field must not be set or changed.
     Forbidden,
-    /// The value is there twice.
+    /// The value is a duplicate.
     Duplicate,
     /// The value is too long.
     TooLong,
-    /// What the value refers to does not exist.
+    /// The referenced value does not exist.
     NotFound,
 }
 
 impl ErrorType {
-    /// The machine-readable reason in a Status cause.
+    /// Machine-readable reason in a Status cause.
     pub fn reason(self) -> &'static str {
         match self {
             Self::Required => "FieldValueRequired",
@@ -57,41 +57,41 @@ impl ErrorType {
     }
 }
 
-/// One thing that is wrong with one field.
+/// Validation error of a field.
 ///
-/// Its [`Display`](fmt::Display) is the whole line, `<field>: <Type>[: <value>][: <detail>]`.
+/// Its [`Display`](fmt::Display) is `<field>: <Type>[: <value>][: <detail>]`.
 ///
 /// Upstream counterpart: `field.Error`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FieldError {
-    /// Where, as in `spec.template.spec.containers[0].name`.
+    /// Path of the field, such as `spec.template.spec.containers[0].name`.
     pub field: String,
-    /// What kind of thing is wrong.
+    /// Type of the error.
     pub error_type: ErrorType,
-    /// The value that is there. Messages of some types do not show it.
+    /// Rejected value. Errors of some types do not print it.
     pub value: Value,
-    /// What would be right; may be empty.
+    /// Description of valid values, or empty.
     pub detail: String,
 }
 
-/// An element of `details.causes` of a Status object.
+/// Element of `details.causes` of a Status.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Cause {
-    /// As [`ErrorType::reason`].
+pub struct StatusCause {
+    /// See [`ErrorType::reason`].
     pub reason: &'static str,
-    /// The line without the field's name.
+    /// Message without the field path.
     pub message: String,
-    /// Where.
+    /// Path of the field.
     pub field: String,
 }
 
 impl FieldError {
-    /// The line without the field's name.
+    /// Message without the field path.
     pub fn message(&self) -> String {
         let mut text = self.error_type.text().to_owned();
         if self.error_type.shows_value() {
             text.push_str(": ");
-            // As JSON, so texts are quoted and structures readable; upstream does so since 1.34.
+            // Values are printed as JSON, as upstream since 1.34.
             text.push_str(&self.value.to_string());
         }
         if !self.detail.is_empty() {
@@ -101,9 +101,9 @@ impl FieldError {
         text
     }
 
-    /// This error as a cause of a Status object.
-    pub fn cause(&self) -> Cause {
-        Cause { reason: self.error_type.reason(), message: self.message(), field: self.field.clone() }
+    /// Returns the error as a cause of a Status.
+    pub fn cause(&self) -> StatusCause {
+        StatusCause { reason: self.error_type.reason(), message: self.message(), field: self.field.clone() }
     }
 }
 
@@ -113,9 +113,10 @@ impl fmt::Display for FieldError {
     }
 }
 
-/// All of `errors` as one text: the line itself for one, `[a, b]` for several. Equal lines appear once.
+/// Joins `errors` into a message: the error itself if there is one, `[a, b]` if there are several. Duplicates are
+/// removed.
 ///
-/// This is what follows `Deployment.apps "web" is invalid: ` in a Status message.
+/// The message follows `Deployment.apps "web" is invalid: ` in a Status.
 ///
 /// Upstream counterpart: `field.ErrorList.ToAggregate`.
 pub fn aggregate(errors: &[FieldError]) -> String {
@@ -132,7 +133,7 @@ pub fn aggregate(errors: &[FieldError]) -> String {
     }
 }
 
-/// The causes of a Status object for `errors`. Unlike [`aggregate`] it keeps equal ones.
-pub fn causes(errors: &[FieldError]) -> Vec<Cause> {
+/// Returns `errors` as causes of a Status. Duplicates are kept.
+pub fn causes(errors: &[FieldError]) -> Vec<StatusCause> {
     errors.iter().map(FieldError::cause).collect()
 }

@@ -1,4 +1,4 @@
-//! What all objects share: names, labels, annotations, owners, finalizers.
+//! Object metadata: names, labels, annotations, owners, finalizers.
 //!
 //! Upstream counterpart: `apimachinery/pkg/api/validation/objectmeta.go`.
 
@@ -14,17 +14,17 @@ use super::{
 
 const METADATA: Path<'static> = Path::new("metadata");
 
-/// What the keys and values of all annotations together may come to, in bytes.
+/// Maximum total size of the keys and values of all annotations in bytes.
 const MAX_ANNOTATIONS: usize = 256 * 1024;
 
-/// How objects of a kind are called, and whether they are in a namespace.
+/// Naming rule and scope of a kind.
 pub(super) struct Naming {
     pub(super) is_namespaced: bool,
     pub(super) rule: fn(&str) -> Vec<String>,
 }
 
 impl Naming {
-    /// The rules for `kind`.
+    /// Returns the rules of `kind`.
     pub(super) fn of(kind: &str) -> Self {
         let rule = match kind {
             "Namespace" => names::dns_label,
@@ -35,7 +35,7 @@ impl Naming {
     }
 }
 
-/// The metadata of an object that is about to be created.
+/// Validates the metadata of a new object.
 pub(super) fn create(object: &Value, naming: &Naming, errors: &mut Errors) {
     let metadata = get(object, "metadata");
     let (name, base) = (text(metadata, "name"), text(metadata, "generateName"));
@@ -55,7 +55,9 @@ pub(super) fn create(object: &Value, naming: &Naming, errors: &mut Errors) {
     finalizers(metadata, &METADATA, errors);
 }
 
-/// A name such as would be made of `base`: a dash at its end will not be at the end of the name.
+/// Masks the trailing dash of a name prefix.
+///
+/// Upstream counterpart: `maskTrailingDash`.
 fn completed(base: &str) -> String {
     let mut name = base.to_owned();
     if name.len() > 1 && name.ends_with('-') {
@@ -76,7 +78,7 @@ fn namespace(metadata: &Value, naming: &Naming, errors: &mut Errors) {
     }
 }
 
-/// The metadata of an object that is about to replace another.
+/// Validates the metadata of an updated object.
 pub(super) fn update(new: &Value, old: &Value, errors: &mut Errors) {
     let (new, old) = (get(new, "metadata"), get(old, "metadata"));
     if given(old, "deletionTimestamp").is_some() {
@@ -103,20 +105,20 @@ pub(super) fn update(new: &Value, old: &Value, errors: &mut Errors) {
     common(new, &METADATA, errors);
 }
 
-/// What is checked whenever an object is written; also in a pod template.
+/// Validates metadata on create and update, and in pod templates.
 pub(super) fn common(metadata: &Value, path: &Path<'_>, errors: &mut Errors) {
     labels(metadata, "labels", path, errors);
     annotations(metadata, path, errors);
     owners(metadata, path, errors);
 }
 
-/// The metadata of a pod template.
+/// Validates the metadata of a pod template.
 pub(super) fn template(metadata: &Value, path: &Path<'_>, errors: &mut Errors) {
     labels(metadata, "labels", path, errors);
     annotations(metadata, path, errors);
 }
 
-/// A map of labels, or a selector in that form.
+/// Validates a map of labels or a map selector.
 pub(super) fn labels(within: &Value, field: &str, path: &Path<'_>, errors: &mut Errors) {
     let path = path.child(field);
     for (key, value) in entries(within, field) {

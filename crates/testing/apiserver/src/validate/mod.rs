@@ -1,12 +1,12 @@
-//! What an object must be like to be stored.
+//! Validation.
 //!
-//! Every check names the field, the kind of mistake and what would be right, in upstream's words: people look
-//! for these texts. All mistakes of an object are reported together.
+//! Errors have upstream's fields, types and messages, because users search for them. All errors of an object are
+//! reported together.
 //!
-//! Expects decoded ([`crate::strict`]) and defaulted ([`crate::defaults`]) objects, with the namespace of the
-//! request in them. Nothing here looks at other objects; that is admission.
+//! Objects must be decoded ([`crate::strict`]) and defaulted ([`crate::defaults`]) and contain the namespace of the
+//! request. Checks that depend on other objects belong to admission.
 //!
-//! Kinds that this server only stores (DaemonSet, Job and so on) get their metadata checked and no more.
+//! Of kinds without controller (DaemonSet, Job etc.) only the metadata is validated.
 //!
 //! Upstream counterpart: `pkg/apis/*/validation`.
 
@@ -27,11 +27,11 @@ mod tests;
 mod volume;
 mod workload;
 
-pub use error::{Cause, ErrorType, FieldError, aggregate, causes};
+pub use error::{ErrorType, FieldError, StatusCause, aggregate, causes};
 use metadata::Naming;
 use path::Errors;
 
-/// What is wrong with a new object.
+/// Returns the validation errors of a new object.
 ///
 /// ```
 /// # use {kcm_apiserver::validate, serde_json::json};
@@ -53,7 +53,7 @@ pub fn create(kind: &str, object: &Value) -> Vec<FieldError> {
     errors.0
 }
 
-/// What is wrong with replacing `old` by `new`.
+/// Returns the validation errors of an update from `old` to `new`.
 pub fn update(kind: &str, new: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
     if kind == "Lease" {
@@ -77,13 +77,13 @@ pub fn update(kind: &str, new: &Value, old: &Value) -> Vec<FieldError> {
     errors.0
 }
 
-/// What is wrong with replacing `old` by `new` through `/status`.
+/// Returns the validation errors of an update from `old` to `new` through `/status`.
 pub fn update_status(kind: &str, new: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
     metadata::update(new, old, &mut errors);
     match kind {
         "Deployment" => workload::deployment_status(new, old, &mut errors),
-        // A ReplicationController's has no more fields than a ReplicaSet's.
+        // The status of a ReplicationController has the same fields as that of a ReplicaSet.
         "ReplicaSet" | "ReplicationController" => workload::replica_set_status(new, &mut errors),
         "Pod" => pod::status(new, &mut errors),
         _ => {}
@@ -91,7 +91,7 @@ pub fn update_status(kind: &str, new: &Value, old: &Value) -> Vec<FieldError> {
     errors.0
 }
 
-/// What is not wrong with a new object but should be said: the texts of `Warning` headers.
+/// Returns the warnings about a valid new object, for `Warning` headers.
 pub fn create_warnings(kind: &str, object: &Value) -> Vec<String> {
     let name = read::text(read::get(object, "metadata"), "name");
     if !matches!(kind, "Deployment" | "ReplicaSet" | "ReplicationController" | "Pod") || name.is_empty() {
@@ -107,12 +107,12 @@ pub fn create_warnings(kind: &str, object: &Value) -> Vec<String> {
     }
 }
 
-/// Whether objects of `kind` are kept; the others are questions, answered and forgotten.
+/// `true` if objects of `kind` are stored. Others are virtual resources such as reviews.
 fn is_stored(kind: &str) -> bool {
     !matches!(kind, "Scale" | "Binding" | "Eviction" | "DeleteOptions") && !kind.ends_with("Review")
 }
 
-/// What must hold of the object itself, whether it is new or replaces another.
+/// Validates the spec of an object on create and update.
 fn content(kind: &str, object: &Value, errors: &mut Errors) {
     match kind {
         "Deployment" => workload::deployment(object, errors),

@@ -1,9 +1,8 @@
-//! Rules for texts. Each says what is wrong with a text, or nothing.
+//! Rules for strings. Each returns upstream's error messages, none for a valid string.
 //!
-//! Upstream counterpart: `apimachinery/pkg/util/validation`. The regular expressions are only quoted in
-//! messages; the rules themselves are simple enough to do without.
+//! Upstream counterpart: `apimachinery/pkg/util/validation`. Regular expressions appear only in messages.
 
-/// Text of upstream's messages about texts of a certain form.
+/// Formats upstream's message about a string that does not match a regular expression.
 fn form(message: &str, pattern: &str, examples: &[&str]) -> String {
     let examples: Vec<String> = examples.iter().map(|example| format!("'{example}', ")).collect();
     format!("{message} (e.g. {}regex used for validation is '{pattern}')", examples.join(" or "))
@@ -17,7 +16,7 @@ fn lower_alphanumeric(byte: u8) -> bool {
     byte.is_ascii_lowercase() || byte.is_ascii_digit()
 }
 
-/// Whether all bytes are allowed, and the first and the last are alphanumeric.
+/// `true` if all bytes are allowed, and the first and last are alphanumeric.
 fn is_framed(text: &str, edge: fn(u8) -> bool, inner: fn(u8) -> bool) -> bool {
     let bytes = text.as_bytes();
     bytes.first().is_some_and(|byte| edge(*byte))
@@ -33,7 +32,7 @@ fn is_subdomain(text: &str) -> bool {
     text.split('.').all(is_label)
 }
 
-/// The part of a label's key after the prefix, and a label's value.
+/// `true` for a label value or the name part of a label key.
 fn is_name(text: &str) -> bool {
     is_framed(
         text,
@@ -42,7 +41,7 @@ fn is_name(text: &str) -> bool {
     )
 }
 
-/// Names of namespaces, containers, volumes.
+/// DNS label: names of namespaces, containers, volumes.
 pub(super) fn dns_label(text: &str) -> Vec<String> {
     let mut wrong = Vec::new();
     if text.len() > 63 {
@@ -63,7 +62,7 @@ pub(super) fn dns_label(text: &str) -> Vec<String> {
     wrong
 }
 
-/// Names of most objects.
+/// DNS subdomain: names of most objects.
 pub(super) fn dns_subdomain(text: &str) -> Vec<String> {
     let mut wrong = Vec::new();
     if text.len() > 253 {
@@ -80,7 +79,7 @@ pub(super) fn dns_subdomain(text: &str) -> Vec<String> {
     wrong
 }
 
-/// Names of Services.
+/// DNS-1035 label: names of Services.
 pub(super) fn dns_1035_label(text: &str) -> Vec<String> {
     let mut wrong = Vec::new();
     if text.len() > 63 {
@@ -97,7 +96,7 @@ pub(super) fn dns_1035_label(text: &str) -> Vec<String> {
     wrong
 }
 
-/// Keys of labels, finalizers.
+/// Qualified name: keys of labels, finalizers.
 pub(super) fn qualified_name(text: &str) -> Vec<String> {
     let name_form = || {
         form(
@@ -136,7 +135,7 @@ pub(super) fn qualified_name(text: &str) -> Vec<String> {
     wrong
 }
 
-/// Values of labels.
+/// Label value.
 pub(super) fn label_value(text: &str) -> Vec<String> {
     let mut wrong = Vec::new();
     if text.len() > 63 {
@@ -153,7 +152,7 @@ pub(super) fn label_value(text: &str) -> Vec<String> {
     wrong
 }
 
-/// Names of ports.
+/// Port name.
 pub(super) fn port_name(text: &str) -> Vec<String> {
     let mut wrong = Vec::new();
     if text.len() > 15 {
@@ -174,7 +173,7 @@ pub(super) fn port_name(text: &str) -> Vec<String> {
     wrong
 }
 
-/// Keys of ConfigMaps and Secrets.
+/// Key of a ConfigMap or Secret.
 pub(super) fn config_key(text: &str) -> Vec<String> {
     let mut wrong = Vec::new();
     if text.len() > 253 {
@@ -197,7 +196,7 @@ pub(super) fn config_key(text: &str) -> Vec<String> {
     wrong
 }
 
-/// Names of environment variables: since 1.34 almost anything goes.
+/// Environment variable name: printable ASCII without `=`, as upstream since 1.34.
 pub(super) fn variable_name(text: &str) -> Vec<String> {
     if text.bytes().all(|byte| matches!(byte, b' '..=b'~') && byte != b'=') {
         Vec::new()
@@ -209,7 +208,7 @@ pub(super) fn variable_name(text: &str) -> Vec<String> {
     }
 }
 
-/// Shares in percent.
+/// Percentage.
 pub(super) fn percent(text: &str) -> Vec<String> {
     let digits = text.strip_suffix('%').unwrap_or_default();
     if !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit()) {

@@ -1,4 +1,4 @@
-//! Where in an object a check is, and what it has found so far.
+//! Field paths and collected errors.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::{ErrorType, FieldError};
 
-/// A place in an object. It costs nothing until it is written out.
+/// Path of a field. It is formatted only if an error is reported.
 ///
 /// Upstream counterpart: `field.Path`.
 #[derive(Clone, Copy)]
@@ -54,7 +54,7 @@ impl fmt::Display for Path<'_> {
     }
 }
 
-/// What a check has found so far.
+/// Errors found so far.
 #[derive(Default)]
 pub(super) struct Errors(pub(super) Vec<FieldError>);
 
@@ -75,7 +75,7 @@ impl Errors {
         self.push(ErrorType::Forbidden, path, Value::from(""), detail.into());
     }
 
-    /// `supported` in the order in which the message is to name them.
+    /// `supported` are listed in the message in this order.
     pub(super) fn not_supported(&mut self, path: &Path<'_>, value: impl Into<Value>, supported: &[&str]) {
         let quoted: Vec<String> = supported.iter().map(|value| format!("{value:?}")).collect();
         let detail = format!("supported values: {}", quoted.join(", "));
@@ -95,7 +95,7 @@ impl Errors {
         self.push(ErrorType::TooLong, path, Value::Null, format!("may not be more than {limit} bytes"));
     }
 
-    /// An `Invalid` for each thing that a rule for texts has to say of `text`.
+    /// Adds an `Invalid` error for each message of `rule` about `text`.
     pub(super) fn rule(&mut self, path: &Path<'_>, text: &str, rule: fn(&str) -> Vec<String>) {
         for detail in rule(text) {
             self.invalid(path, text, detail);
@@ -114,7 +114,7 @@ impl Errors {
         }
     }
 
-    /// That a text is one of `supported`; with an empty one that it must be there.
+    /// Requires a string to be one of `supported`.
     pub(super) fn one_of(&mut self, path: &Path<'_>, text: &str, supported: &[&str]) {
         if text.is_empty() {
             self.required(path, "");
@@ -123,7 +123,7 @@ impl Errors {
         }
     }
 
-    /// That a text is there.
+    /// Requires a non-empty string.
     pub(super) fn present(&mut self, path: &Path<'_>, text: &str) {
         if text.is_empty() {
             self.required(path, "");

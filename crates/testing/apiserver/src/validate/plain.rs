@@ -1,4 +1,4 @@
-//! Kinds with little to check: data, leases, events.
+//! ConfigMaps, Secrets, Leases and Events.
 
 use serde_json::Value;
 
@@ -8,10 +8,10 @@ use super::{
     read::{entries, flag, get, given, integer, map, text},
 };
 
-/// What the data of a ConfigMap or Secret may come to, in bytes.
+/// Maximum size of the data of a ConfigMap or Secret in bytes.
 const MAX_DATA: usize = 1024 * 1024;
 
-/// A ConfigMap.
+/// Validates a ConfigMap.
 pub(super) fn config_map(object: &Value, errors: &mut Errors) {
     let mut size = 0;
     let texts = map(object, "data");
@@ -31,7 +31,7 @@ pub(super) fn config_map(object: &Value, errors: &mut Errors) {
     }
 }
 
-/// A Secret.
+/// Validates a Secret.
 pub(super) fn secret(object: &Value, errors: &mut Errors) {
     let data = Path::new("data");
     let mut size = 0;
@@ -56,7 +56,7 @@ pub(super) fn secret(object: &Value, errors: &mut Errors) {
     }
 }
 
-/// The type of a Secret stays what it is.
+/// Rejects a change of a Secret's type.
 pub(super) fn secret_type(new: &Value, old: &Value, errors: &mut Errors) {
     errors.immutable(&Path::new("type"), get(new, "type"), get(old, "type"));
 }
@@ -66,7 +66,7 @@ fn size_of(value: &Value, is_base64: bool) -> usize {
     if is_base64 { text.trim_end_matches('=').len() * 3 / 4 } else { text.len() }
 }
 
-/// A ConfigMap or Secret that was declared immutable stays so, and keeps its data.
+/// Rejects changes of an immutable ConfigMap or Secret.
 pub(super) fn immutable_data(new: &Value, old: &Value, errors: &mut Errors) {
     const DETAIL: &str = "field is immutable when `immutable` is set";
     if !flag(old, "immutable") {
@@ -82,7 +82,7 @@ pub(super) fn immutable_data(new: &Value, old: &Value, errors: &mut Errors) {
     }
 }
 
-/// The spec of a Lease. An empty holder is none: that is how a leader gives it back.
+/// Validates the spec of a Lease. An empty holder means that the lease was released.
 pub(super) fn lease(object: &Value, errors: &mut Errors) {
     let (spec, path) = (get(object, "spec"), Path::new("spec"));
     if let Some(seconds) = integer(spec, "leaseDurationSeconds").filter(|seconds| *seconds <= 0) {
@@ -91,7 +91,7 @@ pub(super) fn lease(object: &Value, errors: &mut Errors) {
     errors.not_negative(&path.child("leaseTransitions"), integer(spec, "leaseTransitions"));
 }
 
-/// A Lease is a lock: whoever writes it must have seen what is there.
+/// Requires a resource version for the update of a Lease.
 pub(super) fn lease_version(object: &Value, errors: &mut Errors) {
     let metadata = Path::new("metadata");
     if text(get(object, "metadata"), "resourceVersion").is_empty() {
@@ -99,9 +99,9 @@ pub(super) fn lease_version(object: &Value, errors: &mut Errors) {
     }
 }
 
-/// An Event, in either of the two groups.
+/// Validates an Event of either API group.
 pub(super) fn event(object: &Value, errors: &mut Errors) {
-    // The same fields under two names: core/v1's and events.k8s.io/v1's.
+    // Field names in core/v1 and events.k8s.io/v1.
     let is_core = text(object, "apiVersion") == "v1";
     let about = if is_core { "involvedObject" } else { "regarding" };
     let (reporter, message) =

@@ -1,7 +1,7 @@
-//! Pods and pod templates, but for their containers and volumes.
+//! Pods and pod templates. Containers and volumes are in separate modules.
 //!
-//! Upstream counterpart: `pkg/apis/core/validation`, as far as it concerns what people write by hand. What is
-//! not checked here (affinity terms, Windows, SELinux, sysctls, exotic volumes) is stored as it is.
+//! Upstream counterpart: `pkg/apis/core/validation`, for commonly used fields. Others (affinity terms, Windows, SELinux,
+//! sysctls, uncommon volume sources) are stored unchecked.
 
 use std::collections::BTreeSet;
 
@@ -16,12 +16,12 @@ use super::{
 
 const SPEC: Path<'static> = Path::new("spec");
 
-/// What may be changed in the spec of a pod that exists, in upstream's words.
+/// Upstream's message about changes of immutable fields of a pod's spec.
 const UPDATABLE: &str = "`spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,\
     `spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to \
     be set to 1 if it was previously negative)";
 
-/// The template in a workload's spec.
+/// Validates the template in a workload's spec.
 pub(super) fn template(template: &Value, path: &Path<'_>, errors: &mut Errors) {
     metadata::template(get(template, "metadata"), &path.child("metadata"), errors);
     let (spec, path) = (get(template, "spec"), path.child("spec"));
@@ -34,7 +34,7 @@ pub(super) fn template(template: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-/// A pod that is about to be created.
+/// Validates a new pod.
 pub(super) fn create(pod: &Value, errors: &mut Errors) {
     let spec = get(pod, "spec");
     pod_spec(spec, &SPEC, errors);
@@ -43,7 +43,7 @@ pub(super) fn create(pod: &Value, errors: &mut Errors) {
     }
 }
 
-/// A pod that is about to replace another.
+/// Validates an updated pod.
 pub(super) fn update(new: &Value, old: &Value, errors: &mut Errors) {
     let (new, old) = (get(new, "spec"), get(old, "spec"));
     pod_spec(new, &SPEC, errors);
@@ -69,14 +69,14 @@ pub(super) fn update(new: &Value, old: &Value, errors: &mut Errors) {
         let mut fields: BTreeSet<&String> = fixed_new.keys().chain(fixed_old.keys()).collect();
         fields.retain(|field| fixed_new.get(*field) != fixed_old.get(*field));
         let fields: Vec<String> = fields.into_iter().map(|field| format!("spec.{field}")).collect();
-        // Upstream prints a diff of Go values here; the fields' names say as much.
+        // Upstream appends a diff of Go values. Here the names of the changed fields are appended.
         let detail =
             format!("pod updates may not change fields other than {UPDATABLE}\n{}", fields.join(", "));
         errors.forbidden(&SPEC, detail);
     }
 }
 
-/// `spec` without what an update from `old` to `new` may change; other rules see to how.
+/// Returns `spec` without the mutable fields, which have rules of their own.
 fn fixed_part(spec: &Value, new: &Value, old: &Value) -> Map<String, Value> {
     let mut fixed = spec.as_object().cloned().unwrap_or_default();
     for field in ["activeDeadlineSeconds", "tolerations", "schedulingGates"] {
@@ -99,7 +99,7 @@ fn fixed_part(spec: &Value, new: &Value, old: &Value) -> Map<String, Value> {
     fixed
 }
 
-/// While a pod waits to be scheduled its node selector may be narrowed.
+/// `true` if the node selector was only extended, as permitted for a gated pod.
 fn selects_no_more_nodes(new: &Value, old: &Value) -> bool {
     let now = map(new, "nodeSelector");
     entries(old, "nodeSelector").all(|(key, value)| now.and_then(|now| now.get(key)) == Some(value))
@@ -135,7 +135,7 @@ fn tolerations_update(new: &Value, old: &Value, errors: &mut Errors) {
     }
 }
 
-/// The spec of a pod, on its own or in a template.
+/// Validates the spec of a pod or pod template.
 fn pod_spec(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     let volumes = volume::volumes(list(spec, "volumes"), &path.child("volumes"), errors);
     container::containers(spec, path, &volumes, errors);
@@ -186,7 +186,7 @@ fn dns(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-/// Users and groups, of a pod or a container.
+/// Validates the user and group IDs of a pod or container.
 pub(super) fn security_context(context: &Value, path: &Path<'_>, errors: &mut Errors) {
     for field in ["runAsUser", "runAsGroup", "fsGroup"] {
         errors.in_range(&path.child(field), integer(context, field), 0, i64::from(i32::MAX));
@@ -279,7 +279,7 @@ fn gates(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-/// A Binding of a pod to a node.
+/// Validates the Binding of a pod to a node.
 pub(super) fn binding(binding: &Value, errors: &mut Errors) {
     let (target, path) = (get(binding, "target"), Path::new("target"));
     let kind = text(target, "kind");
@@ -289,7 +289,7 @@ pub(super) fn binding(binding: &Value, errors: &mut Errors) {
     errors.present(&path.child("name"), text(target, "name"));
 }
 
-/// The status that a kubelet writes.
+/// Validates the status of a pod.
 pub(super) fn status(new: &Value, errors: &mut Errors) {
     let path = Path::new("status");
     let status = get(new, "status");

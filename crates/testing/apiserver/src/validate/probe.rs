@@ -8,7 +8,7 @@ use super::{
     read::{get, given, integer, list, text},
 };
 
-/// What tells whether a container is well, and what is done when it starts and stops.
+/// Validates the probes and lifecycle hooks of a container.
 pub(super) fn probes(container: &Value, path: &Path<'_>, errors: &mut Errors) {
     if let Some(lifecycle) = given(container, "lifecycle") {
         let path = path.child("lifecycle");
@@ -47,7 +47,7 @@ fn probe(probe: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-/// What is done to find out; exactly one thing.
+/// Validates the handler of a probe or hook. Exactly one action is required.
 fn handler(action: &Value, kinds: &[&str], path: &Path<'_>, errors: &mut Errors) {
     let mut given = kinds.iter().filter(|kind| given(action, kind).is_some());
     let Some(kind) = given.next() else {
@@ -76,7 +76,7 @@ fn handler(action: &Value, kinds: &[&str], path: &Path<'_>, errors: &mut Errors)
     }
 }
 
-/// A port's number, or the name that a container gives it.
+/// Validates a port number or port name.
 pub(super) fn port(port: &Value, path: &Path<'_>, errors: &mut Errors) {
     match port {
         Value::String(name) => errors.rule(path, name, names::port_name),

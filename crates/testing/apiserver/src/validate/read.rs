@@ -1,13 +1,13 @@
-//! Reading fields that may not be there: absent is the zero value, as in Go.
+//! Access to optional fields. Absent fields have zero values, as in Go.
 
 use serde_json::{Map, Value};
 
-/// The field, or null.
+/// Returns the field, or null.
 pub(super) fn get<'a>(value: &'a Value, name: &str) -> &'a Value {
     value.get(name).unwrap_or(&Value::Null)
 }
 
-/// The field, if it is there.
+/// Returns the field if it is present and not null.
 pub(super) fn given<'a>(value: &'a Value, name: &str) -> Option<&'a Value> {
     value.get(name).filter(|value| !value.is_null())
 }
@@ -28,7 +28,7 @@ pub(super) fn list<'a>(value: &'a Value, name: &str) -> &'a [Value] {
     get(value, name).as_array().map(Vec::as_slice).unwrap_or_default()
 }
 
-/// The texts of a list.
+/// Returns the strings of a list.
 pub(super) fn texts<'a>(value: &'a Value, name: &str) -> impl Iterator<Item = &'a str> {
     list(value, name).iter().filter_map(Value::as_str)
 }
@@ -37,7 +37,7 @@ pub(super) fn map<'a>(value: &'a Value, name: &str) -> Option<&'a Map<String, Va
     get(value, name).as_object()
 }
 
-/// The entries of a map.
+/// Returns the entries of a map.
 pub(super) fn entries<'a>(value: &'a Value, name: &str) -> impl Iterator<Item = (&'a String, &'a Value)> {
     map(value, name).into_iter().flatten()
 }

@@ -13,7 +13,7 @@ use super::{
 
 const SPEC: Path<'static> = Path::new("spec");
 
-/// The spec of a Service.
+/// Validates the spec of a Service.
 pub(super) fn service(object: &Value, errors: &mut Errors) {
     let spec = get(object, "spec");
     let kind = text(spec, "type");
@@ -70,7 +70,7 @@ fn ports(ports: &[Value], errors: &mut Errors) {
     }
 }
 
-/// The address that others know a Service by stays as long as it has one.
+/// Rejects a change of a cluster IP that is set.
 pub(super) fn update(new: &Value, old: &Value, errors: &mut Errors) {
     let (new, old) = (get(new, "spec"), get(old, "spec"));
     let had_address = text(old, "type") != "ExternalName" && !text(old, "clusterIP").is_empty();

@@ -57,7 +57,7 @@ fn container(fields: Value) -> Value {
     pod(json!({"containers": [container]}))
 }
 
-/// `object` with the value at `path` replaced.
+/// Returns `object` with the value at `path` replaced.
 fn with(mut object: Value, path: &str, value: Value) -> Value {
     let (parent, field) = path.rsplit_once('/').unwrap();
     let parent = object.pointer_mut(parent).unwrap();
@@ -79,7 +79,7 @@ fn created(kind: &str, object: &Value) -> Vec<String> {
 }
 
 #[test]
-fn valid_objects_have_no_errors() {
+fn valid_objects() {
     assert!(created("Deployment", &deployment()).is_empty());
     assert!(created("Pod", &pod(json!({}))).is_empty());
     assert!(update("Deployment", &deployment(), &deployment()).is_empty());
@@ -88,7 +88,7 @@ fn valid_objects_have_no_errors() {
 }
 
 #[test]
-fn mistakes_in_a_deployment_are_named_as_upstream_names_them() {
+fn deployment_errors() {
     let rolling = "/spec/strategy/rollingUpdate";
     for (path, value, expected) in [
         (
@@ -174,7 +174,7 @@ fn mistakes_in_a_deployment_are_named_as_upstream_names_them() {
 }
 
 #[test]
-fn replication_controllers_select_by_labels_that_their_template_has() {
+fn replication_controller_selectors() {
     let controller = |spec: Value| {
         prepared(
             "v1",
@@ -217,7 +217,7 @@ fn replication_controllers_select_by_labels_that_their_template_has() {
              not Supported"
         ]
     );
-    // Unlike that of a ReplicaSet it may change.
+    // Unlike that of a ReplicaSet, the selector may change.
     let mut moved = good.clone();
     moved["spec"]["selector"] = json!({"app": "api"});
     moved["spec"]["template"]["metadata"]["labels"] = json!({"app": "api"});
@@ -232,7 +232,7 @@ fn replication_controllers_select_by_labels_that_their_template_has() {
 }
 
 #[test]
-fn selectors_must_be_there_say_something_and_be_well_formed() {
+fn selector_errors() {
     let labels = "spec.template.metadata.labels: Invalid value: {\"app\":\"web\"}: `selector` does not match template \
                   `labels`";
     let selector = |value| created("Deployment", &with(deployment(), "/spec/selector", value));
@@ -266,7 +266,7 @@ fn selectors_must_be_there_say_something_and_be_well_formed() {
 }
 
 #[test]
-fn all_mistakes_of_an_object_are_one_answer() {
+fn all_errors_are_reported() {
     let mut wrong = with(deployment(), "/spec/replicas", json!(-1));
     wrong["spec"]["minReadySeconds"] = json!(-1);
     let errors = create("Deployment", &wrong);
@@ -279,7 +279,7 @@ fn all_mistakes_of_an_object_are_one_answer() {
     assert_eq!(aggregate(&[errors[0].clone(), errors[0].clone()]), errors[0].to_string());
     assert_eq!(
         causes(&errors)[0],
-        Cause {
+        StatusCause {
             reason: "FieldValueInvalid",
             message: "Invalid value: -1: must be greater than or equal to 0".to_owned(),
             field: "spec.replicas".to_owned(),
@@ -288,7 +288,7 @@ fn all_mistakes_of_an_object_are_one_answer() {
 }
 
 #[test]
-fn selector_cannot_be_changed() {
+fn selector_is_immutable() {
     let new = with(deployment(), "/spec/selector", json!({"matchLabels": {"app": "web", "b": "c"}}));
     let new = with(new, "/spec/template/metadata/labels", json!({"app": "web", "b": "c"}));
     let expected =
@@ -300,7 +300,7 @@ fn selector_cannot_be_changed() {
 }
 
 #[test]
-fn metadata_has_a_name_and_sound_labels() {
+fn metadata_errors() {
     let config = |metadata: Value| created("ConfigMap", &json!({"metadata": metadata}));
     assert_eq!(
         config(json!({"namespace": "a"})),
@@ -332,7 +332,7 @@ fn metadata_has_a_name_and_sound_labels() {
 }
 
 #[test]
-fn owners_are_complete_and_one_controls() {
+fn owner_reference_errors() {
     let owner = |name: &str| json!({"apiVersion": "apps/v1", "kind": "X", "name": name, "uid": "1", "controller": true});
     let metadata =
         |owners: Value| json!({"metadata": {"name": "a", "namespace": "b", "ownerReferences": owners}});
@@ -346,7 +346,7 @@ fn owners_are_complete_and_one_controls() {
 }
 
 #[test]
-fn object_being_deleted_gets_no_new_finalizers() {
+fn terminating_object_gets_no_finalizers() {
     let object = |finalizers: Value| {
         json!({"metadata": {
             "name": "a", "namespace": "b", "deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": finalizers}})
@@ -366,7 +366,7 @@ fn object_being_deleted_gets_no_new_finalizers() {
 }
 
 #[test]
-fn identity_cannot_be_changed() {
+fn identity_is_immutable() {
     let old = json!({"metadata": {"name": "a", "namespace": "b", "uid": "1"}});
     let new = json!({"metadata": {"name": "a", "namespace": "b", "uid": "2"}});
     assert_eq!(
@@ -376,7 +376,7 @@ fn identity_cannot_be_changed() {
 }
 
 #[test]
-fn status_counts_must_make_sense() {
+fn status_count_errors() {
     let status = |kind: &str, status: Value, old: Value| {
         let object = |status| json!({"metadata": {"name": "a", "namespace": "b"}, "status": status});
         lines(&update_status(kind, &object(status), &object(old)))
@@ -398,7 +398,7 @@ fn status_counts_must_make_sense() {
 }
 
 #[test]
-fn lease_must_name_the_version_it_replaces() {
+fn lease_update_requires_resource_version() {
     let lease = |version: &str| json!({"metadata": {"name": "a", "namespace": "b", "resourceVersion": version}, "spec": {"leaseDurationSeconds": 15}});
     assert!(update("Lease", &lease("1"), &lease("1")).is_empty());
     assert_eq!(
@@ -415,7 +415,7 @@ fn lease_must_name_the_version_it_replaces() {
 }
 
 #[test]
-fn events_are_about_something_in_their_namespace() {
+fn event_errors() {
     let event = |namespace: &str, about: &str| json!({"apiVersion": "v1", "metadata": {"name": "e", "namespace": namespace}, "involvedObject": {"namespace": about}});
     assert!(created("Event", &event("a", "a")).is_empty());
     assert!(created("Event", &event("default", "")).is_empty());
@@ -430,7 +430,7 @@ fn events_are_about_something_in_their_namespace() {
 }
 
 #[test]
-fn services_have_distinct_ports() {
+fn service_port_errors() {
     let service = |spec: Value| {
         let object = json!({"metadata": {"name": "s", "namespace": "b"}, "spec": spec});
         created("Service", &prepared("v1", "Service", object))
@@ -461,7 +461,7 @@ fn services_have_distinct_ports() {
 }
 
 #[test]
-fn data_has_sound_keys_and_may_be_immutable() {
+fn data_key_and_immutability_errors() {
     let map = |fields: Value| {
         let mut object = json!({"metadata": {"name": "a", "namespace": "b"}});
         object.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
@@ -493,7 +493,7 @@ fn data_has_sound_keys_and_may_be_immutable() {
 }
 
 #[test]
-fn scale_is_not_negative_and_bindings_name_a_node() {
+fn scale_and_binding_errors() {
     assert_eq!(
         created("Scale", &json!({"spec": {"replicas": -1}})),
         ["spec.replicas: Invalid value: -1: must be greater than or equal to 0"]
@@ -508,7 +508,7 @@ fn scale_is_not_negative_and_bindings_name_a_node() {
 }
 
 #[test]
-fn names_that_make_bad_hostnames_are_warned_of() {
+fn bad_host_names_are_warned_about() {
     let named = |name: &str| json!({"metadata": {"name": name}});
     assert!(create_warnings("Deployment", &named("web")).is_empty());
     assert_eq!(
@@ -532,7 +532,7 @@ proptest! {
             let _ = create(kind, &a);
             let _ = update(kind, &a, &b);
             let _ = update_status(kind, &a, &b);
-            // What was not changed is not what is wrong with an update.
+            // Unchanged fields are not errors of an update.
             for error in update(kind, &a, &a) {
                 prop_assert!(!error.to_string().contains("immutable"), "{}", error);
             }

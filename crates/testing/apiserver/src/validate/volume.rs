@@ -10,7 +10,7 @@ use super::{
     read::{get, given, integer, list, text},
 };
 
-/// A pod's volumes; gives their names.
+/// Validates a pod's volumes and returns their names.
 pub(super) fn volumes<'a>(volumes: &'a [Value], path: &Path<'_>, errors: &mut Errors) -> BTreeSet<&'a str> {
     let mut seen = BTreeSet::new();
     for (index, volume) in volumes.iter().enumerate() {
@@ -106,7 +106,7 @@ fn projected(source: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-/// Which keys become which files.
+/// Validates the mapping of keys to files.
 fn items(source: &Value, path: &Path<'_>, errors: &mut Errors) {
     let path = path.child("items");
     for (index, item) in list(source, "items").iter().enumerate() {

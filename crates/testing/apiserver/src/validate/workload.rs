@@ -15,7 +15,7 @@ use super::{
 const SPEC: Path<'static> = Path::new("spec");
 const STATUS: Path<'static> = Path::new("status");
 
-/// The spec of a Deployment.
+/// Validates the spec of a Deployment.
 pub(super) fn deployment(object: &Value, errors: &mut Errors) {
     let spec = get(object, "spec");
     errors.not_negative(&SPEC.child("replicas"), integer(spec, "replicas"));
@@ -33,7 +33,7 @@ pub(super) fn deployment(object: &Value, errors: &mut Errors) {
     }
 }
 
-/// The spec of a ReplicaSet.
+/// Validates the spec of a ReplicaSet.
 pub(super) fn replica_set(object: &Value, errors: &mut Errors) {
     let spec = get(object, "spec");
     errors.not_negative(&SPEC.child("replicas"), integer(spec, "replicas"));
@@ -41,7 +41,7 @@ pub(super) fn replica_set(object: &Value, errors: &mut Errors) {
     selector_and_template(spec, errors);
 }
 
-/// The spec of a ReplicationController.
+/// Validates the spec of a ReplicationController.
 pub(super) fn replication_controller(object: &Value, errors: &mut Errors) {
     let spec = get(object, "spec");
     errors.not_negative(&SPEC.child("minReadySeconds"), integer(spec, "minReadySeconds"));
@@ -59,7 +59,7 @@ pub(super) fn replication_controller(object: &Value, errors: &mut Errors) {
     template("ReplicationController", spec, selected, errors);
 }
 
-/// A selector can never change: pods would be left without anybody who knows of them.
+/// Rejects a change of the selector, which would orphan pods.
 pub(super) fn selector_immutable(new: &Value, old: &Value, errors: &mut Errors) {
     let selector = |object| get(get(object, "spec"), "selector");
     errors.immutable(&SPEC.child("selector"), selector(new), selector(old));
@@ -69,7 +69,7 @@ fn selector_and_template(spec: &Value, errors: &mut Errors) {
     let path = SPEC.child("selector");
     let Some(selector) = given(spec, "selector") else {
         errors.required(&path, "");
-        // Upstream goes on with a selector that matches nothing, so the labels never match either.
+        // Upstream continues with a selector that matches nothing, so the labels do not match.
         template("ReplicaSet", spec, false, errors);
         return;
     };
@@ -92,7 +92,7 @@ fn selector_and_template(spec: &Value, errors: &mut Errors) {
     }
 }
 
-/// A label selector.
+/// Validates a label selector.
 pub(super) fn label_selector(selector: &Value, path: &Path<'_>, errors: &mut Errors) {
     metadata::labels(selector, "matchLabels", path, errors);
     let path = path.child("matchExpressions");
@@ -118,7 +118,7 @@ pub(super) fn label_selector(selector: &Value, path: &Path<'_>, errors: &mut Err
     }
 }
 
-/// The template in `spec`, of what is called `kind` in errors; `selected` is whether the selector matches its labels.
+/// Validates the template in `spec`. `kind` appears in errors. `selected` is `true` if the selector matches its labels.
 fn template(kind: &str, spec: &Value, selected: bool, errors: &mut Errors) {
     let (template, path) = (get(spec, "template"), SPEC.child("template"));
     let (pods, pods_path) = (get(template, "spec"), path.child("spec"));
@@ -150,7 +150,7 @@ fn strategy(strategy: &Value, path: &Path<'_>, errors: &mut Errors) {
             errors.required(&path.child("rollingUpdate"), "this should be defaulted and never be nil");
         }
         ("RollingUpdate", Some(rolling)) => rolling_update(rolling, &path.child("rollingUpdate"), errors),
-        // Upstream shows the whole strategy, spelt as its Go type is. (DEVIATION: in the order of the alphabet.)
+        // Upstream prints the whole strategy with Go's field names. (DEVIATION: in alphabetical order.)
         (other, rolling) => {
             let rolling = rolling.map(|rolling| {
                 let of = |name| get(rolling, name);
@@ -182,13 +182,13 @@ fn count_or_percent(value: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-/// The share that a percentage stands for. One with too many digits to count is certainly above 100.
+/// Returns the number of a percentage. `i64::MAX` if it overflows.
 fn percentage(value: &Value) -> Option<i64> {
     let share = value.as_str().filter(|share| names::percent(share).is_empty())?;
     Some(share.trim_end_matches('%').parse().unwrap_or(i64::MAX))
 }
 
-/// Whether it is no pods at all. What is absent or no percentage counts as 0, as upstream has it.
+/// `true` if the value is 0 or 0%. An absent or invalid value counts as 0, as upstream.
 fn is_zero(value: &Value) -> bool {
     match value {
         Value::String(_) => percentage(value).unwrap_or(0) == 0,
@@ -196,7 +196,7 @@ fn is_zero(value: &Value) -> bool {
     }
 }
 
-/// The status of a Deployment.
+/// Validates the status of a Deployment.
 pub(super) fn deployment_status(new: &Value, old: &Value, errors: &mut Errors) {
     let status = get(new, "status");
     let counts = ["updatedReplicas", "readyReplicas", "availableReplicas"];
@@ -212,14 +212,14 @@ pub(super) fn deployment_status(new: &Value, old: &Value, errors: &mut Errors) {
     }
 }
 
-/// The status of a ReplicaSet.
+/// Validates the status of a ReplicaSet.
 pub(super) fn replica_set_status(new: &Value, errors: &mut Errors) {
     let counts = ["fullyLabeledReplicas", "readyReplicas", "availableReplicas"];
     let others = ["observedGeneration", "replicas", "terminatingReplicas"];
     counts_within_replicas(get(new, "status"), &counts, &others, errors);
 }
 
-/// No count is negative; none of `counts` exceeds that of all pods; what is available is ready.
+/// Requires counts that are not negative, `counts` that do not exceed `replicas`, and available replicas that are ready.
 fn counts_within_replicas(status: &Value, counts: &[&str], others: &[&str], errors: &mut Errors) {
     for field in others.iter().chain(counts) {
         errors.not_negative(&STATUS.child(field), integer(status, field));
@@ -236,7 +236,7 @@ fn counts_within_replicas(status: &Value, counts: &[&str], others: &[&str], erro
     }
 }
 
-/// A Scale.
+/// Validates a Scale.
 pub(super) fn scale(object: &Value, errors: &mut Errors) {
     errors.not_negative(&SPEC.child("replicas"), integer(get(object, "spec"), "replicas"));
 }

@@ -1,11 +1,11 @@
-//! A client that says what it got.
+//! HTTP client of an in-process server.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{HeaderMap, Request, Response};
 use http_body_util::{BodyExt, Full};
-use kcm_apiserver::{ApiBody, ApiServer, ApiService, Config, WatchCacheLag};
+use kcm_apiserver::{ApiBody, ApiServer, ApiServerConfig, ApiService, WatchCacheLag};
 use kcm_clock::{FakeClock, SeededRandom, Timestamp};
 use serde_json::{Value, json};
 use tower::ServiceExt;
@@ -14,7 +14,7 @@ pub(crate) const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/default/deploymen
 pub(crate) const REPLICA_SETS: &str = "/apis/apps/v1/namespaces/default/replicasets";
 pub(crate) const PODS: &str = "/api/v1/namespaces/default/pods";
 
-/// An answer that was read to its end.
+/// A complete response.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) code: u16,
@@ -27,14 +27,14 @@ impl Answer {
         serde_json::from_str(&self.text).unwrap_or_else(|error| panic!("{error}: {}", self.text))
     }
 
-    /// The object, which must have been answered with this code.
+    /// Returns the object. Panics unless the response has this status code.
     #[track_caller]
     pub(crate) fn expect(&self, code: u16) -> Value {
         assert_eq!(self.code, code, "{}", self.text);
         self.json()
     }
 
-    /// The message of the Status, which must have this code and reason.
+    /// Returns the message of the Status. Panics unless it has this code and reason.
     #[track_caller]
     pub(crate) fn refused(&self, code: u16, reason: &str) -> String {
         let status = self.expect(code);
@@ -55,7 +55,7 @@ impl Answer {
     }
 }
 
-/// A server with a clock to step, and what talks to it.
+/// A server with a fake clock, and a client of it.
 pub(crate) struct Client {
     pub(crate) server: Arc<ApiServer>,
     pub(crate) clock: FakeClock,
@@ -67,13 +67,13 @@ impl Client {
         Self::with(|_| {})
     }
 
-    pub(crate) fn with(configure: impl FnOnce(&mut Config)) -> Self {
+    pub(crate) fn with(configure: impl FnOnce(&mut ApiServerConfig)) -> Self {
         let start: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
         let clock = FakeClock::new(start);
-        let mut config = Config {
+        let mut config = ApiServerConfig {
             clock: Arc::new(clock.clone()),
             random: Arc::new(SeededRandom::new(1)),
-            ..Config::default()
+            ..ApiServerConfig::default()
         };
         configure(&mut config);
         let server = ApiServer::new(config);
@@ -81,7 +81,7 @@ impl Client {
         Self { server, clock, service }
     }
 
-    /// A client of another front end of the same server.
+    /// Returns a client of another front end of the same server.
     pub(crate) fn of_lagging_front_end(&self, lag: &WatchCacheLag) -> Self {
         let (server, clock) = (Arc::clone(&self.server), self.clock.clone());
         let service = server.service_lagging(lag.clone());
@@ -124,7 +124,7 @@ impl Client {
         self.call("PUT", path, &[], body.to_string()).await
     }
 
-    /// A merge patch.
+    /// Sends a JSON merge patch.
     pub(crate) async fn patch(&self, path: &str, body: &Value) -> Answer {
         self.patch_as("merge", path, body).await
     }

@@ -14,7 +14,7 @@ async fn with_deployment() -> (Client, Value) {
 }
 
 #[tokio::test]
-async fn delete_without_finalizers_answers_a_status_and_removes() {
+async fn delete_without_finalizers_returns_status() {
     let (client, created) = with_deployment().await;
     let status = client.delete(WEB, &json!({"propagationPolicy": "Background"})).await.expect(200);
     assert_eq!((&status["kind"], &status["status"]), (&json!("Status"), &json!("Success")));
@@ -26,29 +26,29 @@ async fn delete_without_finalizers_answers_a_status_and_removes() {
 }
 
 #[tokio::test]
-async fn delete_that_waits_for_nothing_leaves_no_mark() {
+async fn immediate_removal_is_not_marked() {
     let (client, created) = with_deployment().await;
     let mut watch = client.server.watch(Resource::DEPLOYMENTS, Some("default"), WatchStart::Now);
     client.delete(WEB, &json!({"propagationPolicy": "Background"})).await.expect(200);
-    let WatchEvent::Deleted(last) = watch.next().await.unwrap() else { panic!("not told as deleted") };
+    let WatchEvent::Deleted(last) = watch.next().await.unwrap() else { panic!("expected Deleted") };
     let metadata = &last.value()["metadata"];
     assert_eq!(metadata["deletionTimestamp"], Value::Null);
     assert_eq!(metadata["generation"], created["metadata"]["generation"]);
 }
 
 #[tokio::test]
-async fn dry_run_in_the_body_of_a_delete_keeps_the_object() {
+async fn dry_run_in_body_keeps_object() {
     let (client, _) = with_deployment().await;
     client.delete(WEB, &json!({"dryRun": ["All"]})).await.expect(200);
     client.delete(&format!("{WEB}?dryRun=All"), &Value::Null).await.expect(200);
     client.get(WEB).await.expect(200);
-    // The body beats the query.
+    // The body takes precedence over the query.
     client.delete(&format!("{WEB}?dryRun=All"), &json!({"kind": "DeleteOptions"})).await.expect(200);
     client.get(WEB).await.refused(404, "NotFound");
 }
 
 #[tokio::test]
-async fn foreground_deletion_marks_and_waits_for_its_finalizer() {
+async fn foreground_deletion_waits_for_finalizer() {
     let (client, _) = with_deployment().await;
     let marked = client.delete(WEB, &json!({"propagationPolicy": "Foreground"})).await.expect(200);
     assert_eq!(marked["metadata"]["finalizers"], json!(["foregroundDeletion"]));
@@ -56,7 +56,7 @@ async fn foreground_deletion_marks_and_waits_for_its_finalizer() {
     assert_eq!(marked["metadata"]["deletionGracePeriodSeconds"], 0);
     assert_eq!(marked["metadata"]["generation"], 2);
     let again = client.delete(WEB, &Value::Null).await.expect(200);
-    assert_eq!(version_of(&again), version_of(&marked), "nothing more to mark");
+    assert_eq!(version_of(&again), version_of(&marked), "already marked");
     let answer = client.post(DEPLOYMENTS, &deployment("web")).await;
     assert_eq!(
         answer.refused(409, "AlreadyExists"),
@@ -68,7 +68,7 @@ async fn foreground_deletion_marks_and_waits_for_its_finalizer() {
 }
 
 #[tokio::test]
-async fn replication_controller_leaves_its_pods_behind_unless_told_otherwise() {
+async fn replication_controller_orphans_by_default() {
     let client = Client::new();
     let controllers = "/api/v1/namespaces/default/replicationcontrollers";
     let template = deployment("web")["spec"]["template"].clone();
@@ -85,7 +85,7 @@ async fn replication_controller_leaves_its_pods_behind_unless_told_otherwise() {
 }
 
 #[tokio::test]
-async fn orphaning_delete_is_asked_for_in_either_way() {
+async fn orphaning_by_policy_or_deprecated_option() {
     for options in [json!({"propagationPolicy": "Orphan"}), json!({"orphanDependents": true})] {
         let (client, _) = with_deployment().await;
         let marked = client.delete(WEB, &options).await.expect(200);
@@ -100,7 +100,7 @@ async fn orphaning_delete_is_asked_for_in_either_way() {
 }
 
 #[tokio::test]
-async fn finalizer_of_its_own_holds_the_object_and_takes_no_more() {
+async fn finalizer_delays_removal() {
     let (client, _) = with_deployment().await;
     client.patch(WEB, &json!({"metadata": {"finalizers": ["example.com/hold"]}})).await.expect(200);
     let marked = client.delete(WEB, &json!({"orphanDependents": false})).await;
@@ -113,7 +113,7 @@ async fn finalizer_of_its_own_holds_the_object_and_takes_no_more() {
 }
 
 #[tokio::test]
-async fn precondition_that_does_not_hold_conflicts() {
+async fn failed_precondition_conflicts() {
     let (client, created) = with_deployment().await;
     let answer = client.delete(WEB, &json!({"preconditions": {"uid": "other"}})).await;
     let message = answer.refused(409, "Conflict");
@@ -128,7 +128,7 @@ async fn precondition_that_does_not_hold_conflicts() {
 }
 
 #[tokio::test]
-async fn delete_of_a_collection_takes_what_is_selected() {
+async fn delete_collection_deletes_selected_objects() {
     let client = Client::new();
     for name in ["a", "b", "c"] {
         client.post(DEPLOYMENTS, &deployment(name)).await.expect(201);
@@ -142,7 +142,7 @@ async fn delete_of_a_collection_takes_what_is_selected() {
 }
 
 #[tokio::test]
-async fn namespace_is_terminating_until_it_is_finalized() {
+async fn namespace_is_terminating_until_finalized() {
     let client = Client::new();
     let created =
         client.post("/api/v1/namespaces", &json!({"metadata": {"name": "team-a"}})).await.expect(201);
@@ -170,7 +170,7 @@ async fn namespace_is_terminating_until_it_is_finalized() {
 }
 
 #[tokio::test]
-async fn system_namespace_may_not_be_deleted() {
+async fn system_namespaces_are_protected() {
     let client = Client::new();
     let message = client.delete("/api/v1/namespaces/default", &Value::Null).await.refused(403, "Forbidden");
     assert_eq!(message, "namespaces \"default\" is forbidden: this namespace may not be deleted");

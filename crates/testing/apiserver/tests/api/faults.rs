@@ -5,7 +5,9 @@ use std::{sync::Arc, time::Duration};
 use bytes::Bytes;
 use http::Request;
 use http_body_util::Full;
-use kcm_apiserver::{ApiServer, AuditEvent, BrokenConnection, Config, Faults, ListOptions, Resource, serve};
+use kcm_apiserver::{
+    ApiServer, ApiServerConfig, AuditEvent, BrokenConnection, Faults, ListOptions, Resource, serve,
+};
 use kcm_clock::{FakeClock, Timestamp};
 use parking_lot::Mutex;
 use serde_json::json;
@@ -18,7 +20,7 @@ use tower::ServiceExt;
 
 use crate::client::PODS;
 
-/// A server with one fault, its clock, and what its audit reports.
+/// A server with one fault, its clock, and its audit events.
 struct Faulty {
     server: Arc<ApiServer>,
     clock: FakeClock,
@@ -29,14 +31,14 @@ impl Faulty {
     fn new(fault: &str) -> Self {
         let clock = FakeClock::new(Timestamp::UNIX_EPOCH);
         let audit = Arc::new(Mutex::new(Vec::new()));
-        let server = ApiServer::new(Config {
+        let server = ApiServer::new(ApiServerConfig {
             clock: Arc::new(clock.clone()),
             faults: Faults::new([fault.parse().unwrap()]),
             audit: Some(Arc::new({
                 let audit = Arc::clone(&audit);
                 move |event: &AuditEvent| audit.lock().push(event.clone())
             })),
-            ..Config::default()
+            ..ApiServerConfig::default()
         });
         Self { server, clock, audit }
     }
@@ -65,16 +67,16 @@ async fn break_does_not_serve_the_request() {
 }
 
 #[tokio::test]
-async fn late_without_delay_serves_the_request_and_loses_the_response() {
+async fn late_without_delay_serves_without_response() {
     let faulty = Faulty::new("POST /** late:0s times=1");
     assert_eq!(faulty.create_pod().await, Err(BrokenConnection));
     assert_eq!(faulty.pods(), 1);
     assert_eq!(faulty.create_pod().await, Ok(409));
 }
 
-/// The audit reports the request when it takes effect, with the revisions of that time.
+/// The request is audited when it is served, with the revisions of that time.
 #[tokio::test]
-async fn late_serves_the_request_after_its_time() {
+async fn late_serves_after_its_time() {
     let faulty = Faulty::new("POST /** late:5s times=1");
     assert_eq!(faulty.create_pod().await, Err(BrokenConnection));
     while faulty.clock.sleepers() == 0 {
@@ -94,7 +96,7 @@ async fn late_serves_the_request_after_its_time() {
 }
 
 #[tokio::test]
-async fn broken_connection_is_closed_without_a_response() {
+async fn broken_connection_is_closed_without_response() {
     let faulty = Faulty::new("POST /** late:0s");
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -104,7 +106,7 @@ async fn broken_connection_is_closed_without_a_response() {
     let head = format!("POST {PODS} HTTP/1.1\r\nhost: localhost\r\ncontent-length: {}\r\n\r\n", body.len());
     stream.write_all(format!("{head}{body}").as_bytes()).await.unwrap();
     let mut answer = Vec::new();
-    // The end of the stream or a reset, depending on the operating system.
+    // End of stream or reset, depending on the operating system.
     let _ = stream.read_to_end(&mut answer).await;
     assert_eq!((answer.len(), faulty.pods()), (0, 1));
 }

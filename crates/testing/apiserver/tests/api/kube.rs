@@ -1,4 +1,4 @@
-//! kube's client and informers, on the service itself.
+//! kube's client and informers.
 
 use std::{pin::pin, sync::Arc, time::Duration};
 
@@ -7,7 +7,7 @@ use k8s_openapi::api::{
     apps::v1::Deployment,
     core::v1::{ConfigMap, Pod},
 };
-use kcm_apiserver::{ApiServer, Config, HistoryLimits};
+use kcm_apiserver::{ApiServer, ApiServerConfig, HistoryLimits};
 use kube_client::{
     Api, Client, Error, ResourceExt,
     api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
@@ -17,7 +17,7 @@ use serde_json::json;
 
 use crate::client::{deployment, pod};
 
-fn client(config: Config) -> (Arc<ApiServer>, Client) {
+fn client(config: ApiServerConfig) -> (Arc<ApiServer>, Client) {
     let server = ApiServer::new(config);
     let client = Client::new(server.service(), "default");
     (server, client)
@@ -28,8 +28,8 @@ fn config_map(name: &str, value: &str) -> ConfigMap {
 }
 
 #[tokio::test]
-async fn typed_client_does_what_it_does_with_a_cluster() {
-    let (_server, client) = client(Config::default());
+async fn typed_client() {
+    let (_server, client) = client(ApiServerConfig::default());
     let api: Api<Deployment> = Api::default_namespaced(client);
     let web: Deployment = serde_json::from_value(deployment("web")).unwrap();
     let created = api.create(&PostParams::default(), &web).await.unwrap();
@@ -49,7 +49,7 @@ async fn typed_client_does_what_it_does_with_a_cluster() {
 }
 
 async fn reflector_follows(config: watcher::Config, history: HistoryLimits) {
-    let (_server, client) = client(Config { history, ..Config::default() });
+    let (_server, client) = client(ApiServerConfig { history, ..ApiServerConfig::default() });
     let api: Api<ConfigMap> = Api::default_namespaced(client);
     for n in 0..5 {
         api.create(&PostParams::default(), &config_map(&format!("c{n}"), "old")).await.unwrap();
@@ -78,20 +78,20 @@ async fn reflector_follows(config: watcher::Config, history: HistoryLimits) {
 }
 
 #[tokio::test]
-async fn reflector_that_lists_and_watches_follows() {
-    // Pages of two, so that continue tokens are used.
+async fn reflector_with_list_and_watch() {
+    // Pages of two objects require continue tokens.
     reflector_follows(watcher::Config::default().page_size(2), HistoryLimits::default()).await;
 }
 
 #[tokio::test]
-async fn reflector_that_streams_its_list_follows() {
+async fn reflector_with_streaming_list() {
     reflector_follows(watcher::Config::default().streaming_lists(), HistoryLimits::default()).await;
 }
 
 #[tokio::test]
-async fn watcher_that_meets_a_410_lists_again() {
+async fn watcher_relists_after_410() {
     let history = HistoryLimits { events: 3, ..HistoryLimits::default() };
-    let (_server, client) = client(Config { history, ..Config::default() });
+    let (_server, client) = client(ApiServerConfig { history, ..ApiServerConfig::default() });
     let api: Api<Pod> = Api::default_namespaced(client);
     let create = async |name: &str| {
         let pod: Pod = serde_json::from_value(pod(name)).unwrap();
@@ -101,7 +101,7 @@ async fn watcher_that_meets_a_410_lists_again() {
     create("first").await;
     let mut inits = 0;
     let mut names = Vec::new();
-    // The watch that follows the list starts where history has moved on already.
+    // The revision of the list is evicted from the history before the watch begins.
     while let Some(event) = stream.next().await {
         match event {
             Ok(watcher::Event::Init) => {

@@ -16,7 +16,7 @@ const STREAMING_LIST: &str =
     "sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true";
 const LAG: Duration = Duration::from_secs(2);
 
-/// A front end without lag, and one that lags by [`LAG`], of a server in simulated time.
+/// A front end without lag and one that lags by [`LAG`], with simulated time.
 fn front_ends() -> (Client, Client, WatchCacheLag) {
     let start = "2026-01-01T00:00:00Z".parse().unwrap();
     let exact = Client::with(|config| config.clock = Arc::new(SimulatedClock::new(start)));
@@ -38,7 +38,7 @@ async fn list(client: &Client, query: &str) -> Value {
     client.get(&format!("{PODS}?{query}")).await.expect(200)
 }
 
-/// The lines up to the end of the initial events, as `TYPE name`, and the version of the end.
+/// Reads to the end of the initial events. Returns the lines as `TYPE name`, and the version of the end.
 async fn initial_events(watch: &mut Watch) -> (Vec<String>, u64) {
     let mut events = Vec::new();
     loop {
@@ -56,7 +56,7 @@ async fn initial_events(watch: &mut Watch) -> (Vec<String>, u64) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn watch_event_comes_when_the_write_is_as_old_as_the_lag() {
+async fn watch_events_are_delayed() {
     let (exact, lagging, _) = front_ends();
     let from = exact.server.revision();
     let mut watch = Watch::start(&lagging, &format!("resourceVersion={from}")).await;
@@ -82,7 +82,7 @@ async fn lag_changes_at_run_time() {
     assert_eq!(watch.now().await, "ADDED a");
     lag.set(Duration::from_secs(60));
     let seen = list(&lagging, "resourceVersion=0").await;
-    assert_eq!(names(&seen), ["a"], "a longer lag does not take back what was shown");
+    assert_eq!(names(&seen), ["a"], "a longer lag does not hide events");
     let began = Instant::now();
     create(&exact, "b").await;
     assert_eq!(watch.next().await.unwrap()["object"]["metadata"]["name"], "b");
@@ -90,7 +90,7 @@ async fn lag_changes_at_run_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_front_end_has_a_lag_of_its_own() {
+async fn front_ends_have_independent_lags() {
     let (exact, lagging, _) = front_ends();
     let other = exact.of_lagging_front_end(&WatchCacheLag::new(Duration::from_secs(1)));
     create(&exact, "a").await;
@@ -100,7 +100,7 @@ async fn each_front_end_has_a_lag_of_its_own() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn bookmark_is_not_ahead_of_the_cache() {
+async fn bookmarks_follow_the_cache() {
     let (exact, lagging, _) = front_ends();
     create(&exact, "a").await;
     let from = exact.server.revision();
@@ -118,7 +118,7 @@ async fn bookmark_is_not_ahead_of_the_cache() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn list_and_watch_from_0_show_the_state_of_the_cache() {
+async fn version_0_shows_the_cache() {
     let (exact, lagging, _) = front_ends();
     let old = create(&exact, "a").await;
     create(&exact, "gone").await;
@@ -140,7 +140,7 @@ async fn list_and_watch_from_0_show_the_state_of_the_cache() {
     // Single objects are read from the store.
     let read = lagging.get(&format!("{PODS}/b")).await.expect(200);
     assert_eq!(read["metadata"]["name"], "b");
-    // What follows a list of the cache is the rest, once.
+    // A watch from the list's version reports the rest once.
     let mut watch = Watch::start(&lagging, &format!("resourceVersion={before}")).await;
     let mut types = Vec::new();
     for _ in 0..4 {
@@ -150,7 +150,7 @@ async fn list_and_watch_from_0_show_the_state_of_the_cache() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn minimum_version_is_waited_for() {
+async fn minimum_version_is_awaited() {
     let (exact, lagging, _) = front_ends();
     let version = create(&exact, "a").await;
     let began = Instant::now();
@@ -166,7 +166,7 @@ async fn minimum_version_is_waited_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn minimum_version_that_is_not_reached_in_time_is_refused() {
+async fn minimum_version_times_out() {
     let (exact, lagging, lag) = front_ends();
     lag.set(Duration::from_secs(10));
     let before = exact.server.revision();
@@ -186,7 +186,7 @@ async fn minimum_version_that_is_not_reached_in_time_is_refused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn consistent_list_shows_what_was_written_before_it() {
+async fn consistent_list_shows_earlier_writes() {
     let (exact, lagging, lag) = front_ends();
     create(&exact, "a").await;
     let began = Instant::now();
@@ -198,7 +198,7 @@ async fn consistent_list_shows_what_was_written_before_it() {
     let (events, end) = initial_events(&mut watch).await;
     assert_eq!((events.len(), end, began.elapsed().as_secs()), (2, version, 4));
 
-    // If the cache is too slow, the store answers the list. A streaming list fails.
+    // If the cache is too slow, the store serves the list. A streaming list fails.
     lag.set(Duration::from_secs(60));
     create(&exact, "c").await;
     let seen = list(&lagging, "").await;
@@ -207,7 +207,7 @@ async fn consistent_list_shows_what_was_written_before_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn exact_version_and_later_pages_come_from_the_store() {
+async fn exact_version_and_continued_list_are_read_from_store() {
     let (exact, lagging, _) = front_ends();
     create(&exact, "a").await;
     let version = create(&exact, "b").await;

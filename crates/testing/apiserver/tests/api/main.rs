@@ -1,4 +1,4 @@
-//! The API server as clients see it: requests in, answers out, without a socket unless the socket is the point.
+//! HTTP API: requests and responses, mostly without a socket.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::client::{Client, DEPLOYMENTS, deployment};
 
 #[tokio::test]
-async fn path_that_leads_nowhere_is_told_so() {
+async fn unknown_path_is_not_found() {
     let client = Client::new();
     for path in ["/foo", "/apis/apps/v1/foos", "/apis/apps/v2/deployments", "/openapi/v1"] {
         let answer = client.get(path).await;
@@ -25,7 +25,7 @@ async fn path_that_leads_nowhere_is_told_so() {
 }
 
 #[tokio::test]
-async fn media_type_that_is_not_served_is_refused() {
+async fn unsupported_media_type_is_rejected() {
     let client = Client::new();
     let accept = [("accept", "application/vnd.kubernetes.protobuf")];
     client.call("GET", DEPLOYMENTS, &accept, "").await.refused(406, "NotAcceptable");
@@ -68,7 +68,7 @@ async fn body_may_be_protobuf() {
 }
 
 #[tokio::test]
-async fn body_that_is_too_long_or_too_deep_is_refused() {
+async fn long_or_deep_body_is_rejected() {
     let client = Client::new();
     let long = vec![b' '; (3 << 20) + 1];
     let message = client.call("POST", DEPLOYMENTS, &[], long).await.refused(413, "RequestEntityTooLarge");
@@ -89,7 +89,7 @@ async fn body_that_is_too_long_or_too_deep_is_refused() {
 }
 
 #[tokio::test]
-async fn object_that_is_too_large_is_refused() {
+async fn large_object_is_rejected() {
     let client = Client::new();
     let mut big = deployment("web");
     big["spec"]["template"]["spec"]["containers"][0]["args"] = json!(["x".repeat(1_600_000)]);
@@ -97,7 +97,7 @@ async fn object_that_is_too_large_is_refused() {
 }
 
 #[tokio::test]
-async fn discovery_says_the_same_in_both_forms() {
+async fn discovery_forms_agree() {
     let client = Client::new();
     let mut plain = Vec::new();
     let mut versions = vec!["/api/v1".to_owned()];
@@ -149,11 +149,11 @@ async fn discovery_says_the_same_in_both_forms() {
     plain.sort();
     aggregated.sort();
     assert_eq!(plain, aggregated);
-    assert!(plain.iter().any(|line| line.starts_with("\"v1\" pods/eviction")), "drain looks for it");
+    assert!(plain.iter().any(|line| line.starts_with("\"v1\" pods/eviction")), "required by kubectl drain");
 }
 
 #[tokio::test]
-async fn document_that_the_client_has_is_not_sent_again() {
+async fn unchanged_document_is_not_sent() {
     let client = Client::new();
     for path in ["/api", "/apis", "/apis/apps/v1", "/openapi/v3", "/openapi/v3/apis/apps/v1", "/version"] {
         let first = client.get(path).await;
@@ -164,7 +164,7 @@ async fn document_that_the_client_has_is_not_sent_again() {
 }
 
 #[tokio::test]
-async fn openapi_offers_what_kubectl_looks_for() {
+async fn openapi_has_what_kubectl_requires() {
     let client = Client::new();
     let index = client.get("/openapi/v3?timeout=32s").await.expect(200);
     let url = index["paths"]["apis/apps/v1"]["serverRelativeURL"].as_str().unwrap();
@@ -179,7 +179,7 @@ async fn openapi_offers_what_kubectl_looks_for() {
 }
 
 #[tokio::test]
-async fn version_and_health_are_told() {
+async fn version_and_health() {
     let client = Client::with(|config| config.advertise_version = "v1.31.4+x".to_owned());
     let version = client.get("/version?timeout=5s").await.expect(200);
     assert_eq!(
@@ -193,7 +193,7 @@ async fn version_and_health_are_told() {
 }
 
 #[tokio::test]
-async fn reviews_allow_the_one_user_everything() {
+async fn reviews_allow_everything() {
     let client = Client::new();
     let question = json!({"spec": {"resourceAttributes": {"verb": "create", "resource": "deployments", "group": "apps"}}});
     let answer =
@@ -211,7 +211,7 @@ async fn reviews_allow_the_one_user_everything() {
 }
 
 #[tokio::test]
-async fn audit_is_told_who_asked_for_what() {
+async fn audit_records_user_and_request() {
     let events: Arc<Mutex<Vec<AuditEvent>>> = Arc::default();
     let sink = Arc::clone(&events);
     let client = Client::with(|config| {
@@ -244,7 +244,7 @@ async fn audit_is_told_who_asked_for_what() {
 }
 
 #[tokio::test]
-async fn browser_is_led_to_the_page_and_others_get_the_paths() {
+async fn browsers_are_redirected_to_the_page() {
     let client = Client::new();
     let html = ("accept", "text/html,application/xhtml+xml,*/*;q=0.8");
     let redirect = client.call("GET", "/", &[html], "").await;

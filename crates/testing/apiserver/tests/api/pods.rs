@@ -20,7 +20,7 @@ async fn running() -> Client {
 }
 
 #[tokio::test]
-async fn created_pod_has_what_admission_gives_it() {
+async fn admission_sets_fields() {
     let client = Client::new();
     let created = client.post(PODS, &pod("p")).await.expect(201);
     assert_eq!(created["spec"]["serviceAccountName"], "default");
@@ -34,7 +34,7 @@ async fn created_pod_has_what_admission_gives_it() {
 }
 
 #[tokio::test]
-async fn pod_without_a_name_is_refused_by_admission_under_the_beginning_of_one() {
+async fn admission_errors_contain_the_name_prefix() {
     let client = Client::new();
     let mut nameless = pod("p");
     nameless["metadata"] = json!({"generateName": "rs-"});
@@ -44,7 +44,7 @@ async fn pod_without_a_name_is_refused_by_admission_under_the_beginning_of_one()
 }
 
 #[tokio::test]
-async fn pod_gets_the_priority_of_its_class() {
+async fn priority_class_sets_priority() {
     let client = Client::new();
     let mut important = pod("p");
     important["spec"]["priorityClassName"] = json!("high");
@@ -60,7 +60,7 @@ async fn pod_gets_the_priority_of_its_class() {
 }
 
 #[tokio::test]
-async fn pod_over_the_quota_is_refused() {
+async fn quota_is_enforced() {
     let client = Client::new();
     let quota = json!({"metadata": {"name": "few"}, "spec": {"hard": {"pods": "1"}}});
     client.post("/api/v1/namespaces/default/resourcequotas", &quota).await.expect(201);
@@ -86,7 +86,7 @@ async fn pod_is_bound_once() {
         message,
         "Operation cannot be fulfilled on pods/binding \"p\": pod p is already assigned to node \"n\""
     );
-    // The status was replaced since, by whoever runs the pod; binding had set the condition.
+    // The binding had set the condition before the status was replaced.
     let client = Client::new();
     client.post(PODS, &pod("q")).await.expect(201);
     let binding = json!({"metadata": {"name": "q"}, "target": {"kind": "Node", "name": "n"}});
@@ -97,14 +97,14 @@ async fn pod_is_bound_once() {
 }
 
 #[tokio::test]
-async fn running_pod_gets_its_grace_period() {
+async fn running_pod_has_grace_period() {
     let client = running().await;
     let marked = client.delete(P, &Value::Null).await.expect(200);
     assert_eq!(marked["kind"], "Pod");
     assert_eq!(marked["metadata"]["deletionGracePeriodSeconds"], 30);
     assert_eq!(marked["metadata"]["deletionTimestamp"], "2026-01-01T00:00:30Z");
     let longer = client.delete(P, &json!({"gracePeriodSeconds": 60})).await.expect(200);
-    assert_eq!(version_of(&longer), version_of(&marked), "it can only be hastened");
+    assert_eq!(version_of(&longer), version_of(&marked), "the grace period can only be shortened");
     let sooner = client.delete(P, &json!({"gracePeriodSeconds": 10})).await.expect(200);
     assert_eq!(sooner["metadata"]["deletionTimestamp"], "2026-01-01T00:00:10Z");
     let options = json!({"gracePeriodSeconds": 0, "preconditions": {"uid": marked["metadata"]["uid"]}});
@@ -113,7 +113,7 @@ async fn running_pod_gets_its_grace_period() {
 }
 
 #[tokio::test]
-async fn pod_that_runs_nowhere_goes_at_once() {
+async fn unbound_pod_is_removed_immediately() {
     let client = Client::new();
     client.post(PODS, &pod("p")).await.expect(201);
     assert_eq!(client.delete(P, &Value::Null).await.expect(200)["kind"], "Pod");
@@ -121,7 +121,7 @@ async fn pod_that_runs_nowhere_goes_at_once() {
 }
 
 #[tokio::test]
-async fn pod_with_a_finalizer_outlives_its_containers() {
+async fn finalizer_outlives_grace_period() {
     let client = running().await;
     client.patch(P, &json!({"metadata": {"finalizers": ["example.com/hold"]}})).await.expect(200);
     client.delete(P, &json!({"gracePeriodSeconds": 0})).await.expect(200);
@@ -131,7 +131,7 @@ async fn pod_with_a_finalizer_outlives_its_containers() {
 }
 
 #[tokio::test]
-async fn eviction_deletes_unless_a_budget_forbids_it() {
+async fn eviction_respects_disruption_budget() {
     let client = running().await;
     let eviction = json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "p"}});
     let budget = json!({
@@ -160,7 +160,7 @@ async fn eviction_deletes_unless_a_budget_forbids_it() {
 }
 
 #[tokio::test]
-async fn log_is_obviously_simulated() {
+async fn log_is_simulated() {
     let client = Client::new();
     client.post(PODS, &pod("p")).await.expect(201);
     let message = client.get(&format!("{P}/log")).await.refused(400, "BadRequest");

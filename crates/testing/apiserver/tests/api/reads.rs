@@ -28,7 +28,7 @@ async fn empty_list_has_items() {
 }
 
 #[tokio::test]
-async fn item_of_a_list_is_the_object_without_its_type() {
+async fn list_items_have_no_type() {
     let client = with_pods(&["p"]).await;
     let mut object = client.get(&format!("{PODS}/p")).await.expect(200);
     assert_eq!((&object["kind"], &object["apiVersion"]), (&json!("Pod"), &json!("v1")));
@@ -39,7 +39,7 @@ async fn item_of_a_list_is_the_object_without_its_type() {
 }
 
 #[tokio::test]
-async fn list_in_pages_shows_one_state() {
+async fn pages_show_one_state() {
     let client = with_pods(&["a", "b", "c"]).await;
     let first = client.get(&format!("{PODS}?limit=2")).await.expect(200);
     assert_eq!((names(&first), &first["metadata"]["remainingItemCount"]), (vec!["a", "b"], &json!(1)));
@@ -50,13 +50,13 @@ async fn list_in_pages_shows_one_state() {
     assert_eq!(second["metadata"]["resourceVersion"], first["metadata"]["resourceVersion"]);
     assert!(second["metadata"].get("continue").is_none());
     let selected = client.get(&format!("{PODS}?limit=2&labelSelector=app=web")).await.expect(200);
-    assert!(selected["metadata"].get("remainingItemCount").is_none(), "not known under a selector");
+    assert!(selected["metadata"].get("remainingItemCount").is_none(), "unknown with a selector");
     client.get(&format!("{PODS}?continue={token}&resourceVersion=5")).await.refused(400, "BadRequest");
     client.get(&format!("{PODS}?continue=nonsense")).await.refused(400, "BadRequest");
 }
 
 #[tokio::test]
-async fn selectors_select() {
+async fn selectors() {
     let client = with_pods(&["a", "b"]).await;
     client.patch(&format!("{PODS}/b"), &json!({"metadata": {"labels": {"tier": "x"}}})).await.expect(200);
     for (query, expected) in [
@@ -76,7 +76,7 @@ async fn selectors_select() {
 }
 
 #[tokio::test]
-async fn state_that_is_asked_for_is_shown_or_refused() {
+async fn resource_versions() {
     let client = with_pods(&["a"]).await;
     let then = client.server.revision();
     client.post(PODS, &pod("b")).await.expect(201);
@@ -101,7 +101,7 @@ async fn state_that_is_asked_for_is_shown_or_refused() {
 }
 
 #[tokio::test]
-async fn table_has_a_row_for_each_object() {
+async fn table_has_a_row_per_object() {
     let client = Client::new();
     client.post(DEPLOYMENTS, &deployment("web")).await.expect(201);
     client.clock.step(std::time::Duration::from_secs(90));
@@ -128,7 +128,7 @@ async fn table_has_a_row_for_each_object() {
 }
 
 #[tokio::test]
-async fn metadata_alone_can_be_had() {
+async fn metadata_only() {
     let client = with_pods(&["a"]).await;
     let accept = [("accept", "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1")];
     let list = client.call("GET", PODS, &accept, "").await.expect(200);

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::Request;
 use http_body_util::{BodyExt, Empty};
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use kcm_apiserver::{ApiServer, Config, serve};
+use kcm_apiserver::{ApiServer, ApiServerConfig, serve};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
@@ -18,7 +18,7 @@ async fn start() -> (std::net::SocketAddr, CancellationToken, JoinHandle<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let shutdown = CancellationToken::new();
-    let server = serve(listener, ApiServer::new(Config::default()).service(), shutdown.clone());
+    let server = serve(listener, ApiServer::new(ApiServerConfig::default()).service(), shutdown.clone());
     (address, shutdown, tokio::spawn(server))
 }
 
@@ -32,14 +32,14 @@ async fn ask(address: std::net::SocketAddr, path: &str, host: &str) -> String {
 }
 
 #[tokio::test]
-async fn request_for_a_foreign_host_is_refused() {
+async fn foreign_host_is_rejected() {
     let (address, _shutdown, _server) = start().await;
     assert!(ask(address, "/livez", &address.to_string()).await.starts_with("HTTP/1.1 200"));
     assert!(ask(address, "/livez", "evil.example").await.starts_with("HTTP/1.1 403"));
 }
 
 #[tokio::test]
-async fn http_2_is_spoken_by_prior_knowledge() {
+async fn http_2_by_prior_knowledge() {
     let (address, _shutdown, _server) = start().await;
     let stream = TokioIo::new(TcpStream::connect(address).await.unwrap());
     let (mut sender, connection) =
@@ -52,7 +52,7 @@ async fn http_2_is_spoken_by_prior_knowledge() {
 }
 
 #[tokio::test]
-async fn shutdown_ends_watches_and_the_server() {
+async fn shutdown_ends_watches() {
     let (address, shutdown, server) = start().await;
     let mut stream = TcpStream::connect(address).await.unwrap();
     let request = "GET /api/v1/pods?watch=true&resourceVersion=1 HTTP/1.1\r\nhost: localhost\r\n\r\n";

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::client::{Client, PODS, pod};
 
-/// A watch under way.
+/// A watch in progress.
 pub(crate) struct Watch {
     body: ApiBody,
     read: Vec<u8>,
@@ -30,7 +30,7 @@ impl Watch {
         Self { body: response.into_body(), read: Vec::new() }
     }
 
-    /// The next line; `None` at the end.
+    /// Returns the next line. `None` at the end.
     pub(crate) async fn next(&mut self) -> Option<Value> {
         loop {
             if let Some(end) = self.read.iter().position(|byte| *byte == b'\n') {
@@ -42,7 +42,7 @@ impl Watch {
         }
     }
 
-    /// The next line, which must be there already, as `TYPE name`.
+    /// Returns the next line as `TYPE name`. Panics if it is not available yet.
     pub(crate) async fn now(&mut self) -> String {
         let Poll::Ready(line) = poll!(pin!(self.next())) else { return "nothing".to_owned() };
         line.map_or_else(
@@ -61,7 +61,7 @@ async fn relabel(client: &Client, name: &str, app: &str) {
 }
 
 #[tokio::test]
-async fn watch_without_a_version_begins_with_everything() {
+async fn without_version_begins_with_all_objects() {
     let client = Client::new();
     client.post(PODS, &pod("a")).await.expect(201);
     for query in ["", "resourceVersion=0"] {
@@ -72,7 +72,7 @@ async fn watch_without_a_version_begins_with_everything() {
 }
 
 #[tokio::test]
-async fn watch_from_a_version_begins_after_it() {
+async fn from_version_begins_after_it() {
     let client = Client::new();
     client.post(PODS, &pod("a")).await.expect(201);
     let mut watch = Watch::start(&client, &format!("resourceVersion={}", client.server.revision())).await;
@@ -82,7 +82,7 @@ async fn watch_from_a_version_begins_after_it() {
     client.delete(&format!("{PODS}/b"), &Value::Null).await.expect(200);
     assert_eq!(watch.now().await, "ADDED b");
     assert_eq!(watch.now().await, "MODIFIED b");
-    // What goes gracefully is marked even when it goes at once, as upstream does it.
+    // Graceful deletion is marked even if the grace period is 0, as upstream.
     let marked = watch.next().await.unwrap();
     assert_eq!(marked["type"], "MODIFIED");
     assert_eq!(marked["object"]["metadata"]["deletionGracePeriodSeconds"], 0);
@@ -92,7 +92,7 @@ async fn watch_from_a_version_begins_after_it() {
 }
 
 #[tokio::test]
-async fn watch_with_initial_events_marks_their_end() {
+async fn end_of_initial_events_is_marked() {
     let client = Client::new();
     client.post(PODS, &pod("a")).await.expect(201);
     let streaming = "sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true";
@@ -116,7 +116,7 @@ async fn watch_with_initial_events_marks_their_end() {
 }
 
 #[tokio::test]
-async fn watch_with_a_selector_sees_objects_come_and_go() {
+async fn selector_reports_matching_changes() {
     let client = Client::new();
     client.post(PODS, &pod("a")).await.expect(201);
     let from = client.server.revision();
@@ -134,7 +134,7 @@ async fn watch_with_a_selector_sees_objects_come_and_go() {
 }
 
 #[tokio::test]
-async fn watch_of_one_object_by_its_path_sees_only_that() {
+async fn path_of_one_object() {
     let client = Client::new();
     client.post(PODS, &pod("a")).await.expect(201);
     client.post(PODS, &pod("b")).await.expect(201);
@@ -145,7 +145,7 @@ async fn watch_of_one_object_by_its_path_sees_only_that() {
 }
 
 #[tokio::test]
-async fn watch_from_a_forgotten_version_is_an_error_event_and_the_end() {
+async fn expired_version_is_an_error_event() {
     let client =
         Client::with(|config| config.history = HistoryLimits { events: 2, ..HistoryLimits::default() });
     for name in ["a", "b", "c"] {
@@ -162,7 +162,7 @@ async fn watch_from_a_forgotten_version_is_an_error_event_and_the_end() {
 }
 
 #[tokio::test]
-async fn watch_that_falls_behind_is_cut_with_an_error() {
+async fn slow_watch_ends_with_error() {
     let client =
         Client::with(|config| config.history = HistoryLimits { events: 2, ..HistoryLimits::default() });
     let mut watch = Watch::start(&client, "resourceVersion=5").await;
@@ -174,7 +174,7 @@ async fn watch_that_falls_behind_is_cut_with_an_error() {
 }
 
 #[tokio::test]
-async fn watch_of_a_table_defines_its_columns_once() {
+async fn table_has_columns_once() {
     let client = Client::new();
     client.post(PODS, &pod("a")).await.expect(201);
     client.post(PODS, &pod("b")).await.expect(201);
@@ -187,7 +187,7 @@ async fn watch_of_a_table_defines_its_columns_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn watch_ends_after_its_timeout_and_is_bookmarked_on_the_way() {
+async fn timeout_and_bookmarks() {
     let start = "2026-01-01T00:00:00Z".parse().unwrap();
     let client = Client::with(|config| config.clock = Arc::new(SimulatedClock::new(start)));
     client.post(PODS, &pod("a")).await.expect(201);

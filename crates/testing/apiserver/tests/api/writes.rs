@@ -7,7 +7,7 @@ use crate::client::{Client, DEPLOYMENTS, REPLICA_SETS, deployment, replica_set, 
 const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/default/leases";
 
 #[tokio::test]
-async fn created_object_has_what_the_server_gives_it() {
+async fn create_sets_server_fields() {
     let client = Client::new();
     let created = client.post(DEPLOYMENTS, &deployment("web")).await.expect(201);
     let metadata = &created["metadata"];
@@ -19,7 +19,7 @@ async fn created_object_has_what_the_server_gives_it() {
 }
 
 #[tokio::test]
-async fn create_with_a_taken_name_is_already_exists() {
+async fn create_with_existing_name_fails() {
     let client = Client::new();
     client.post(DEPLOYMENTS, &deployment("web")).await.expect(201);
     let answer = client.post(DEPLOYMENTS, &deployment("web")).await;
@@ -28,7 +28,7 @@ async fn create_with_a_taken_name_is_already_exists() {
 }
 
 #[tokio::test]
-async fn create_at_the_wrong_address_is_refused() {
+async fn create_at_wrong_address_fails() {
     let client = Client::new();
     let mut elsewhere = deployment("web");
     elsewhere["metadata"]["namespace"] = json!("kube-system");
@@ -50,7 +50,7 @@ async fn create_at_the_wrong_address_is_refused() {
 }
 
 #[tokio::test]
-async fn create_of_an_exported_object_is_refused_for_its_resource_version() {
+async fn create_with_resource_version_fails() {
     let client = Client::new();
     let mut exported = deployment("web");
     exported["metadata"]["resourceVersion"] = json!("5");
@@ -62,7 +62,7 @@ async fn create_of_an_exported_object_is_refused_for_its_resource_version() {
 }
 
 #[tokio::test]
-async fn create_with_a_generated_name_gets_one() {
+async fn create_generates_name() {
     let client = Client::new();
     let mut nameless = replica_set("web");
     nameless["metadata"].as_object_mut().unwrap().remove("name");
@@ -78,7 +78,7 @@ async fn create_with_a_generated_name_gets_one() {
 }
 
 #[tokio::test]
-async fn create_with_a_name_and_a_base_keeps_both() {
+async fn create_with_name_keeps_generate_name() {
     let client = Client::new();
     let mut named = replica_set("web-bcdfg");
     named["metadata"]["generateName"] = json!("web-");
@@ -90,7 +90,7 @@ async fn create_with_a_name_and_a_base_keeps_both() {
 }
 
 #[tokio::test]
-async fn dry_run_answers_as_if_and_writes_nothing() {
+async fn dry_run_writes_nothing() {
     let client = Client::new();
     let before = client.server.revision();
     let path = format!("{DEPLOYMENTS}?dryRun=All");
@@ -103,7 +103,7 @@ async fn dry_run_answers_as_if_and_writes_nothing() {
 }
 
 #[tokio::test]
-async fn unknown_field_is_refused_warned_about_or_ignored() {
+async fn unknown_field_is_rejected_warned_about_or_ignored() {
     let client = Client::new();
     let mut typo = deployment("web");
     typo["spec"]["repliccas"] = json!(2);
@@ -119,7 +119,7 @@ async fn unknown_field_is_refused_warned_about_or_ignored() {
 }
 
 #[tokio::test]
-async fn invalid_object_is_refused_with_every_error_at_once() {
+async fn invalid_object_is_rejected_with_all_errors() {
     let client = Client::new();
     let mut invalid = deployment("web");
     invalid["spec"]["replicas"] = json!(-1);
@@ -137,7 +137,7 @@ async fn invalid_object_is_refused_with_every_error_at_once() {
 }
 
 #[tokio::test]
-async fn put_with_a_stale_version_conflicts_and_one_without_overwrites() {
+async fn update_with_stale_version_conflicts() {
     let client = Client::new();
     let path = format!("{DEPLOYMENTS}/web");
     let first = client.post(DEPLOYMENTS, &deployment("web")).await.expect(201);
@@ -156,7 +156,7 @@ async fn put_with_a_stale_version_conflicts_and_one_without_overwrites() {
 }
 
 #[tokio::test]
-async fn lease_must_be_updated_with_its_version() {
+async fn lease_update_requires_version() {
     let client = Client::new();
     let lease =
         json!({"metadata": {"name": "l"}, "spec": {"holderIdentity": "me", "leaseDurationSeconds": 15}});
@@ -171,20 +171,20 @@ async fn lease_must_be_updated_with_its_version() {
 }
 
 #[tokio::test]
-async fn put_that_changes_nothing_writes_nothing() {
+async fn update_without_change_writes_nothing() {
     let client = Client::new();
     let path = format!("{DEPLOYMENTS}/web");
     let created = client.post(DEPLOYMENTS, &deployment("web")).await.expect(201);
     let before = client.server.revision();
     assert_eq!(client.put(&path, &created).await.expect(200), created);
     assert_eq!(client.patch(&path, &json!({})).await.expect(200), created);
-    // What a client leaves out is defaulted before it is compared.
+    // Unset fields are defaulted before the comparison.
     assert_eq!(client.put(&path, &deployment("web")).await.expect(200), created);
     assert_eq!(client.server.revision(), before);
 }
 
 #[tokio::test]
-async fn put_with_another_uid_is_a_failed_precondition() {
+async fn update_with_other_uid_conflicts() {
     let client = Client::new();
     client.post(DEPLOYMENTS, &deployment("web")).await.expect(201);
     let mut other = deployment("web");
@@ -197,7 +197,7 @@ async fn put_with_another_uid_is_a_failed_precondition() {
 }
 
 #[tokio::test]
-async fn generation_counts_what_upstream_counts() {
+async fn generation_counts_as_upstream() {
     let client = Client::new();
     let generation = |object: &Value| object["metadata"]["generation"].as_i64().unwrap();
     let annotate = json!({"metadata": {"annotations": {"a": "b"}}});
@@ -218,7 +218,7 @@ async fn generation_counts_what_upstream_counts() {
 }
 
 #[tokio::test]
-async fn status_is_written_through_its_own_door_only() {
+async fn status_is_written_only_through_its_subresource() {
     let client = Client::new();
     let path = format!("{DEPLOYMENTS}/web");
     client.post(DEPLOYMENTS, &deployment("web")).await.expect(201);
@@ -238,7 +238,7 @@ async fn status_is_written_through_its_own_door_only() {
 }
 
 #[tokio::test]
-async fn patch_with_a_version_is_held_to_it() {
+async fn patch_with_version_is_conditional() {
     let client = Client::new();
     let path = format!("{DEPLOYMENTS}/web");
     let created = client.post(DEPLOYMENTS, &deployment("web")).await.expect(201);
@@ -250,7 +250,7 @@ async fn patch_with_a_version_is_held_to_it() {
 }
 
 #[tokio::test]
-async fn patches_of_every_form_are_applied() {
+async fn patch_formats() {
     let client = Client::new();
     let path = format!("{DEPLOYMENTS}/web");
     client.post(DEPLOYMENTS, &deployment("web")).await.expect(201);
@@ -272,7 +272,7 @@ async fn patches_of_every_form_are_applied() {
 }
 
 #[tokio::test]
-async fn apply_is_by_a_named_manager_and_conflicts_with_others() {
+async fn apply_conflicts_with_other_managers() {
     let client = Client::new();
     let apply = async |query: &str, replicas: u32, managed: Value| {
         let mut config = deployment("web");
@@ -307,7 +307,7 @@ async fn apply_is_by_a_named_manager_and_conflicts_with_others() {
 }
 
 #[tokio::test]
-async fn patch_with_an_unknown_field_is_refused_when_strict() {
+async fn patch_with_unknown_field_fails_if_strict() {
     let client = Client::new();
     client.post(DEPLOYMENTS, &deployment("web")).await.expect(201);
     let path = format!("{DEPLOYMENTS}/web?fieldValidation=Strict");
@@ -319,7 +319,7 @@ async fn patch_with_an_unknown_field_is_refused_when_strict() {
 }
 
 #[tokio::test]
-async fn scale_reads_and_writes_the_replica_count() {
+async fn scale_reads_and_writes_replicas() {
     let client = Client::new();
     let path = format!("{DEPLOYMENTS}/web/scale");
     let created = client.post(DEPLOYMENTS, &deployment("web")).await.expect(201);
@@ -342,7 +342,7 @@ async fn scale_reads_and_writes_the_replica_count() {
 }
 
 #[tokio::test]
-async fn owner_named_twice_is_kept_once_with_a_warning() {
+async fn duplicate_owner_is_dropped_with_warning() {
     let client = Client::new();
     let mut owned = replica_set("web");
     let owner = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "uid": "1"});
@@ -354,7 +354,7 @@ async fn owner_named_twice_is_kept_once_with_a_warning() {
 }
 
 #[tokio::test]
-async fn two_writers_of_one_object_never_lose_an_update() {
+async fn concurrent_writers_lose_no_update() {
     let client = Client::new();
     let created = client.post(DEPLOYMENTS, &deployment("web")).await.expect(201);
     let path = format!("{DEPLOYMENTS}/web");
@@ -371,7 +371,7 @@ async fn two_writers_of_one_object_never_lose_an_update() {
 }
 
 #[tokio::test]
-async fn event_is_the_same_in_both_its_groups() {
+async fn event_is_the_same_in_both_groups() {
     let client = Client::new();
     let event = json!({
         "metadata": {"name": "e"}, "reason": "Scaled", "note": "up", "type": "Normal", "action": "Scale",
@@ -395,7 +395,7 @@ async fn event_is_the_same_in_both_its_groups() {
 }
 
 #[tokio::test]
-async fn event_that_nobody_writes_for_an_hour_is_gone() {
+async fn event_expires_after_an_hour() {
     let client = Client::new();
     let event = |name: &str| {
         json!({
@@ -415,7 +415,7 @@ async fn event_that_nobody_writes_for_an_hour_is_gone() {
 }
 
 #[tokio::test]
-async fn autoscaler_of_either_version_is_one_object() {
+async fn autoscaler_is_the_same_in_both_versions() {
     let client = Client::new();
     let v1 = json!({
         "metadata": {"name": "web"},

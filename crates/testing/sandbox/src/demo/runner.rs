@@ -4,7 +4,7 @@ use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use kcm_api::{Deployment, ReplicaSet};
 use kcm_apiserver::{
-    ApiServer, ApiStatus, DeleteOptions, Object, PatchType, Propagation, Resource, WriteOptions,
+    ApiServer, ApiStatus, DeleteOptions, DeletionPropagation, Object, PatchType, Resource, WriteOptions,
 };
 use kcm_clock::Clock;
 use serde::de::DeserializeOwned;
@@ -98,7 +98,7 @@ impl<'a> DemoRunner<'a> {
 
     pub(super) fn delete(&self) -> Result<(), ApiStatus> {
         let options =
-            DeleteOptions { propagation: Some(Propagation::Background), ..DeleteOptions::default() };
+            DeleteOptions { propagation: Some(DeletionPropagation::Background), ..DeleteOptions::default() };
         self.server.delete(Resource::DEPLOYMENTS, NAMESPACE, NAME, &options).map(drop)
     }
 

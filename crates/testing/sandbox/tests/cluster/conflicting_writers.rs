@@ -3,8 +3,8 @@
 use std::{sync::Arc, time::Duration};
 
 use kcm_apiserver::{
-    ApiServer, DeleteOptions, Object, PatchType, Propagation, Resource, Subresource, WatchEvent, WatchStart,
-    WriteOptions,
+    ApiServer, DeleteOptions, DeletionPropagation, Object, PatchType, Resource, Subresource, WatchEvent,
+    WatchStart, WriteOptions,
 };
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
@@ -203,9 +203,11 @@ async fn many_objects_are_processed_in_steps() {
         }
         server.create(Resource::CONFIG_MAPS, "team", named(format!("c{number}")), &options).unwrap();
     }
-    for (owner, propagation) in
-        owners.iter().zip([Propagation::Orphan, Propagation::Foreground, Propagation::Background])
-    {
+    for (owner, propagation) in owners.iter().zip([
+        DeletionPropagation::Orphan,
+        DeletionPropagation::Foreground,
+        DeletionPropagation::Background,
+    ]) {
         let options = DeleteOptions { propagation: Some(propagation), ..DeleteOptions::default() };
         server.delete(Resource::SECRETS, "default", owner.name(), &options).unwrap();
     }

@@ -65,14 +65,14 @@ async fn demo_completes_within_bounds_and_without_warnings() {
     // Only the controllers create these objects, so an existing name is one that they created before.
     let conflicts = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&conflicts);
-    let test = TestServer::with(kcm_apiserver::Config {
+    let test = TestServer::with(kcm_apiserver::ApiServerConfig {
         audit: Some(Arc::new(move |event: &kcm_apiserver::AuditEvent| {
             if event.code == 409 && event.verb == "create" {
                 println!("{event:?}");
                 counted.fetch_add(1, Ordering::Relaxed);
             }
         })),
-        ..kcm_apiserver::Config::default()
+        ..kcm_apiserver::ApiServerConfig::default()
     });
     let _sandbox = test.run_sandbox(2);
     let controllers = start_controllers(&test);

@@ -2,7 +2,9 @@
 
 use std::{sync::Arc, time::Duration};
 
-use kcm_apiserver::{ApiServer, DeleteOptions, Object, PatchType, Propagation, Resource, WriteOptions};
+use kcm_apiserver::{
+    ApiServer, DeleteOptions, DeletionPropagation, Object, PatchType, Resource, WriteOptions,
+};
 use serde_json::{Value, json};
 
 use crate::test_server::TestServer;
@@ -43,7 +45,7 @@ impl Item {
             .unwrap();
     }
 
-    fn delete(self, server: &ApiServer, propagation: Propagation) {
+    fn delete(self, server: &ApiServer, propagation: DeletionPropagation) {
         let options = DeleteOptions { propagation: Some(propagation), ..DeleteOptions::default() };
         server.delete(self.resource, self.namespace, self.name, &options).unwrap();
     }
@@ -80,7 +82,7 @@ async fn cycle_is_deleted_with_one_of_its_objects() {
     let account = item(Resource::SERVICE_ACCOUNTS, "x");
     let pod = item(Resource::PODS, "p");
     for items in [&[A, B, C][..], &[A, B], &[A, secret, account, pod], &[pod, A, B]] {
-        for propagation in [Propagation::Foreground, Propagation::Background] {
+        for propagation in [DeletionPropagation::Foreground, DeletionPropagation::Background] {
             let test = TestServer::new();
             let _sandbox = test.run_sandbox(1);
             create_cycle(&test.server, items);
@@ -99,7 +101,7 @@ async fn orphaning_keeps_the_other_objects_of_a_cycle() {
     let test = TestServer::new();
     let _sandbox = test.run_sandbox(0);
     create_cycle(&test.server, &[A, B, C]);
-    A.delete(&test.server, Propagation::Orphan);
+    A.delete(&test.server, DeletionPropagation::Orphan);
     settle(&test).await;
     assert!(A.get(&test.server).is_none());
     let owners = |item: Item| item.get(&test.server).unwrap().owner_references().count();
@@ -114,7 +116,7 @@ async fn cycle_of_objects_in_foreground_deletion_remains() {
         let _sandbox = test.run_sandbox(0);
         create_cycle(&test.server, items);
         for item in items {
-            item.delete(&test.server, Propagation::Foreground);
+            item.delete(&test.server, DeletionPropagation::Foreground);
         }
         settle(&test).await;
         assert!(items.iter().all(|item| item.get(&test.server).is_some()));
@@ -127,7 +129,7 @@ async fn cycle_of_objects_in_foreground_deletion_remains() {
 
 #[tokio::test(start_paused = true)]
 async fn dependent_in_another_namespace_does_not_block_its_owner() {
-    for waits in [Propagation::Foreground, Propagation::Background] {
+    for waits in [DeletionPropagation::Foreground, DeletionPropagation::Background] {
         let test = TestServer::new();
         let _sandbox = test.run_sandbox(0);
         let server = &test.server;

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use kcm_apiserver::{
-    ApiServer, DeleteOptions, ListOptions, Object, PatchType, Propagation, Resource, Subresource,
+    ApiServer, DeleteOptions, DeletionPropagation, ListOptions, Object, PatchType, Resource, Subresource,
     WriteOptions,
 };
 use kcm_client::RateLimit;
@@ -60,7 +60,7 @@ impl Cluster {
         self.patch(Resource::REPLICATION_CONTROLLERS, name, Some(Subresource::Scale), scale);
     }
 
-    fn delete(&self, name: &str, propagation: Option<Propagation>) {
+    fn delete(&self, name: &str, propagation: Option<DeletionPropagation>) {
         let options = DeleteOptions { propagation, ..DeleteOptions::default() };
         self.server.delete(Resource::REPLICATION_CONTROLLERS, "default", name, &options).unwrap();
     }
@@ -136,7 +136,7 @@ async fn controller_scales_pods_and_reports_status_and_events() {
     cluster.clock.sleep(Duration::from_secs(600)).await;
     assert_eq!(cluster.server.revision(), settled, "unnecessary writes");
 
-    cluster.delete("web", Some(Propagation::Background));
+    cluster.delete("web", Some(DeletionPropagation::Background));
     cluster.settle().await;
     assert_eq!(cluster.all(Resource::PODS).len(), 0);
 }
@@ -229,7 +229,7 @@ async fn controller_and_replica_set_with_the_same_labels_keep_their_pods() {
     assert_eq!(cluster.pods_of(Some(replica_set.uid())).len(), 0);
 
     // Pods released by one controller can be adopted by the other, which needs none here.
-    cluster.delete("web", Some(Propagation::Orphan));
+    cluster.delete("web", Some(DeletionPropagation::Orphan));
     cluster.settle().await;
     assert!(cluster.all(Resource::PODS).is_empty());
     let set = cluster.server.get(Resource::REPLICA_SETS, "default", "web").unwrap();

@@ -25,24 +25,24 @@ pub(crate) struct RunningSandbox {
 impl TestServer {
     /// An empty API server in simulated time.
     pub(crate) fn new() -> Self {
-        Self::with(kcm_apiserver::Config::default())
+        Self::with(kcm_apiserver::ApiServerConfig::default())
     }
 
     /// An API server in simulated time with this configuration, except for the clock and the source of randomness.
-    pub(crate) fn with(config: kcm_apiserver::Config) -> Self {
+    pub(crate) fn with(config: kcm_apiserver::ApiServerConfig) -> Self {
         let clock = SimulatedClock::new("2026-01-01T00:00:00Z".parse().unwrap());
         Self::at(Arc::new(clock), config)
     }
 
     /// An empty API server in real time.
     pub(crate) fn in_real_time() -> Self {
-        Self::at(Arc::new(RealClock::new()), kcm_apiserver::Config::default())
+        Self::at(Arc::new(RealClock::new()), kcm_apiserver::ApiServerConfig::default())
     }
 
-    fn at(clock: Arc<dyn Clock>, config: kcm_apiserver::Config) -> Self {
+    fn at(clock: Arc<dyn Clock>, config: kcm_apiserver::ApiServerConfig) -> Self {
         let random: Arc<dyn Random> = Arc::new(SeededRandom::new(1));
         let (timed, drawn) = (Arc::clone(&clock), Arc::clone(&random));
-        let server = ApiServer::new(kcm_apiserver::Config { clock: timed, random: drawn, ..config });
+        let server = ApiServer::new(kcm_apiserver::ApiServerConfig { clock: timed, random: drawn, ..config });
         Self { server, clock, random }
     }
 

@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use kcm_apiserver::{ApiServer, Config};
+use kcm_apiserver::{ApiServer, ApiServerConfig};
 use kcm_clock::Clock;
 use kcm_controller_manager::KUBERNETES_VERSION;
 use tokio::net::TcpListener;
@@ -24,7 +24,7 @@ pub(super) async fn serve(
     trail: TrailSender,
     stop: CancellationToken,
 ) -> Result<SocketAddr, WorldError> {
-    let server = ApiServer::new(Config {
+    let server = ApiServer::new(ApiServerConfig {
         clock: Arc::clone(clock),
         advertise_version: KUBERNETES_VERSION.to_owned(),
         audit: Some(Arc::new(move |event| {
@@ -32,7 +32,7 @@ pub(super) async fn serve(
                 trail.leave(Entry::from(event));
             }
         })),
-        ..Config::default()
+        ..ApiServerConfig::default()
     });
     let failed = |source: io::Error| WorldError::File { file: "a free port".to_owned(), source };
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.map_err(failed)?;

@@ -1,4 +1,4 @@
-//! `apps/v1`.
+//! Strategies of `apps/v1` kinds.
 
 use serde_json::{Value, json};
 
@@ -13,8 +13,8 @@ impl Strategy for Deployment {
         Some(json!({}))
     }
 
-    fn counted_members(&self) -> &'static [&'static [&'static str]] {
-        // Annotations count, which is why a first rollout that writes its revision observes generation 2.
+    fn generation_fields(&self) -> &'static [&'static [&'static str]] {
+        // Annotations count, as upstream. The first rollout writes the revision annotation and thereby observes generation 2.
         &[&["spec"], &["metadata", "annotations"]]
     }
 
@@ -31,7 +31,7 @@ impl Strategy for ReplicaSet {
         Some(json!({"replicas": 0}))
     }
 
-    fn counted_members(&self) -> &'static [&'static [&'static str]] {
+    fn generation_fields(&self) -> &'static [&'static [&'static str]] {
         &[&["spec"]]
     }
 }

@@ -1,4 +1,4 @@
-//! Namespaces, Nodes, Events, Leases and the other small kinds.
+//! Strategies of Namespaces, Nodes, Events, Leases and other small kinds.
 
 use jiff::SignedDuration;
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ use crate::{
     selector::{LabelSelector, SelectableField},
 };
 
-/// A kind about which nothing is special.
+/// Kinds without special rules.
 pub(crate) struct Plain;
 
 impl Strategy for Plain {}
@@ -23,7 +23,7 @@ impl Strategy for Namespace {
     }
 
     fn prepare_create(&self, object: &mut Value) {
-        // It holds the namespace until somebody has emptied it.
+        // The namespace controller removes the finalizer once the namespace is empty.
         let mut finalizers = list_at(object, &["spec", "finalizers"]).to_vec();
         if !finalizers.iter().any(|finalizer| finalizer == "kubernetes") {
             finalizers.push(json!("kubernetes"));
@@ -38,7 +38,7 @@ impl Strategy for Namespace {
     fn selectable_fields(&self) -> &'static [SelectableField] {
         static FIELDS: [SelectableField; 2] = [
             SelectableField { name: "status.phase", paths: &[&["status", "phase"]], absent: "" },
-            // An old name that upstream keeps.
+            // Legacy name, kept by upstream.
             SelectableField { name: "name", paths: &[&["metadata", "name"]], absent: "" },
         ];
         &FIELDS
@@ -48,7 +48,7 @@ impl Strategy for Namespace {
         true
     }
 
-    fn is_held(&self, object: &Value) -> bool {
+    fn has_own_finalizers(&self, object: &Value) -> bool {
         !list_at(object, &["spec", "finalizers"]).is_empty()
     }
 
@@ -65,7 +65,7 @@ impl Strategy for ReplicationController {
         Some(json!({"replicas": 0}))
     }
 
-    fn counted_members(&self) -> &'static [&'static [&'static str]] {
+    fn generation_fields(&self) -> &'static [&'static [&'static str]] {
         &[&["spec"]]
     }
 
@@ -98,7 +98,7 @@ impl Strategy for Node {
     }
 }
 
-/// Events, in the core form.
+/// Events in core/v1.
 pub(crate) struct Event;
 
 impl Strategy for Event {
@@ -131,7 +131,7 @@ impl Strategy for Event {
 pub(crate) struct Lease;
 
 impl Strategy for Lease {
-    // Leader election rests on never overwriting what one has not seen.
+    // Leader election must not overwrite a concurrent update.
     fn allows_unconditional_update(&self) -> bool {
         false
     }
@@ -165,7 +165,7 @@ impl Strategy for Secret {
     }
 }
 
-/// Moves `stringData`, which can be written but never read, into `data`.
+/// Moves the write-only `stringData` to `data`.
 fn fold_string_data(secret: &mut Value) {
     use base64::{Engine, prelude::BASE64_STANDARD};
     let Some(Value::Object(texts)) = crate::json::remove(secret, &["stringData"]) else { return };
@@ -180,17 +180,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn secret_string_data_is_stored_as_data() {
+    fn secret_string_data_becomes_data() {
         let mut secret = json!({"data": {"a": "eA=="}, "stringData": {"a": "y", "b": "z"}});
         Secret.prepare_create(&mut secret);
         assert_eq!(secret, json!({"data": {"a": "eQ==", "b": "eg=="}}));
     }
 
     #[test]
-    fn namespace_is_created_active_and_held() {
+    fn namespace_starts_active_with_finalizer() {
         let mut namespace = json!({"metadata": {"name": "a"}, "status": {"phase": "Terminating"}});
         super::super::prepare_create(&Namespace, &mut namespace);
         assert_eq!(namespace["status"], json!({"phase": "Active"}));
-        assert!(Namespace.is_held(&namespace));
+        assert!(Namespace.has_own_finalizers(&namespace));
     }
 }

@@ -1,4 +1,4 @@
-//! Kinds that are stored so that `kubectl apply` of a mixed file works, with no controller behind them here.
+//! Strategies of kinds without a controller. They are stored so that `kubectl apply` of mixed manifests works.
 
 use serde_json::{Value, json};
 
@@ -9,7 +9,7 @@ fn stored_only(kind: &str) -> Vec<String> {
     vec![format!("{kind} is stored only: no controller of the embedded API server acts on it")]
 }
 
-/// Services. No address is allocated: a cluster IP that nothing answers on would be a lie.
+/// Services. No cluster IP is allocated, because no traffic is routed.
 pub(crate) struct Service;
 
 impl Strategy for Service {
@@ -51,7 +51,7 @@ impl Strategy for PodDisruptionBudget {
         Some(json!({"currentHealthy": 0, "desiredHealthy": 0, "disruptionsAllowed": 0, "expectedPods": 0}))
     }
 
-    fn counted_members(&self) -> &'static [&'static [&'static str]] {
+    fn generation_fields(&self) -> &'static [&'static [&'static str]] {
         &[&["spec"]]
     }
 }
@@ -73,7 +73,7 @@ impl Strategy for HorizontalPodAutoscaler {
 pub(crate) struct PriorityClass;
 
 impl Strategy for PriorityClass {
-    fn counted_members(&self) -> &'static [&'static [&'static str]] {
+    fn generation_fields(&self) -> &'static [&'static [&'static str]] {
         &[&["value"]]
     }
 }

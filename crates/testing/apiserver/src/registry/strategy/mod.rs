@@ -1,4 +1,4 @@
-//! What is special about each kind.
+//! Strategies: rules of single kinds for create, update and delete.
 //!
 //! Upstream counterpart: the `strategy.go` files of `k8s.io/kubernetes/pkg/registry`.
 
@@ -14,101 +14,102 @@ use crate::{
     selector::{LabelSelector, SelectableField},
 };
 
-/// How a kind differs from the plainest one, which has no status, no generation and is deleted at once.
+/// Rules of a kind. The defaults describe a kind without status, generation and graceful deletion.
 pub(crate) trait Strategy: Sync {
-    /// The status of a new object, whatever the client sent; `None` for kinds that have no status.
+    /// Initial status, which replaces the client's. `None` for kinds without status.
     fn initial_status(&self, _object: &Value) -> Option<Value> {
         None
     }
 
-    /// The members whose changes the generation counts; none for kinds that have no generation.
-    fn counted_members(&self) -> &'static [&'static [&'static str]] {
+    /// Fields whose changes increment the generation. Empty for kinds without generation.
+    fn generation_fields(&self) -> &'static [&'static [&'static str]] {
         &[]
     }
 
-    /// Sets what else a new object has whatever the client sent. Runs after defaults, before validation.
+    /// Sets further fields of a new object. Called after defaulting, before validation.
     fn prepare_create(&self, _object: &mut Value) {}
 
-    /// Keeps what else a write to the main resource cannot change.
+    /// Restores further fields that an update of the main resource must not change.
     fn prepare_update(&self, _new: &mut Value, _old: &Value) {}
 
-    /// Keeps what else a write to the status cannot change.
+    /// Restores further fields that an update of the status must not change.
     fn prepare_status_update(&self, _new: &mut Value, _old: &Value) {}
 
-    /// Whether a PUT without a resource version overwrites the newest state.
+    /// `true` if an update without resource version overwrites the latest version.
     fn allows_unconditional_update(&self) -> bool {
         true
     }
 
-    /// Fields that it can be selected by, besides name and namespace.
+    /// Supported field selectors other than name and namespace.
     fn selectable_fields(&self) -> &'static [SelectableField] {
         &[]
     }
 
-    /// Whether a removal answers with the object rather than with a Status.
+    /// `true` if a removal returns the object instead of a Status.
     fn deletion_returns_object(&self) -> bool {
         false
     }
 
-    /// Seconds between the request to delete and the removal; `asked` is what the request says. `None` for
-    /// kinds that know no such thing.
+    /// Seconds between deletion and removal. `requested` is the requested grace period. `None` for kinds without graceful
+    /// deletion.
     fn grace_period(&self, _object: &Value, _asked: Option<i64>) -> Option<i64> {
         None
     }
 
-    /// Whether it must stay after its finalizers are gone.
-    fn is_held(&self, _object: &Value) -> bool {
+    /// `true` if the object must stay although its `metadata.finalizers` are empty.
+    fn has_own_finalizers(&self, _object: &Value) -> bool {
         false
     }
 
-    /// Whether its dependents stay when a request to delete it does not say what is to become of them. So it was
-    /// before there was a garbage collector.
+    /// `true` if dependents are orphaned unless the delete specifies a propagation policy.
+    ///
+    /// Upstream counterpart: `DefaultGarbageCollectionPolicy`.
     fn orphans_by_default(&self) -> bool {
         false
     }
 
-    /// Marks more than the metadata when deletion begins.
+    /// Changes the object when it is marked for deletion.
     fn prepare_deletion(&self, _object: &mut Value) {}
 
-    /// The selector that `/scale` reports.
+    /// Selector in the Scale of the object.
     fn scale_selector(&self, object: &Value) -> LabelSelector {
         at(object, &["spec", "selector"]).map(LabelSelector::from_object).unwrap_or_default()
     }
 
-    /// What to tell the user who creates one.
+    /// Warnings returned to the creator.
     fn warnings(&self, _object: &Value) -> Vec<String> {
         Vec::new()
     }
 
-    /// How long an object that nobody writes is kept.
+    /// Time after its last write at which an object expires.
     fn time_to_live(&self) -> Option<jiff::SignedDuration> {
         None
     }
 }
 
-/// Sets what a new object has whatever the client sent.
+/// Sets the server-controlled fields of a new object.
 pub(crate) fn prepare_create(strategy: &dyn Strategy, object: &mut Value) {
     if let Some(status) = strategy.initial_status(object) {
         set(object, &["status"], status);
     }
-    if !strategy.counted_members().is_empty() {
+    if !strategy.generation_fields().is_empty() {
         set(object, &["metadata", "generation"], 1);
     }
     strategy.prepare_create(object);
 }
 
-/// Keeps what a write to the main resource cannot change, and counts the generation.
+/// Restores fields that an update of the main resource must not change, and increments the generation.
 pub(crate) fn prepare_update(strategy: &dyn Strategy, new: &mut Value, old: &Value) {
     json::copy(new, old, &["status"]);
     strategy.prepare_update(new, old);
     let changed = |path: &&[&str]| !semantically_equal(at(new, path), at(old, path));
-    if strategy.counted_members().iter().any(changed) {
+    if strategy.generation_fields().iter().any(changed) {
         let generation = i64_at(old, &["metadata", "generation"]).unwrap_or_default();
         set(new, &["metadata", "generation"], generation + 1);
     }
 }
 
-/// Keeps what a write to the status cannot change.
+/// Restores fields that an update of the status must not change.
 pub(crate) fn prepare_status_update(strategy: &dyn Strategy, new: &mut Value, old: &Value) {
     json::copy(new, old, &["spec"]);
     strategy.prepare_status_update(new, old);

@@ -1,4 +1,4 @@
-//! Pods.
+//! Strategy of Pods.
 
 use serde_json::{Value, json};
 
@@ -16,7 +16,7 @@ impl Strategy for Pod {
         Some(json!({"phase": "Pending", "qosClass": qos_class(object)}))
     }
 
-    fn counted_members(&self) -> &'static [&'static [&'static str]] {
+    fn generation_fields(&self) -> &'static [&'static [&'static str]] {
         &[&["spec"]]
     }
 
@@ -53,20 +53,20 @@ impl Strategy for Pod {
         true
     }
 
-    fn grace_period(&self, object: &Value, asked: Option<i64>) -> Option<i64> {
+    fn grace_period(&self, object: &Value, requested: Option<i64>) -> Option<i64> {
         let own = || i64_at(object, &["spec", "terminationGracePeriodSeconds"]);
-        let seconds = match asked.or_else(own).unwrap_or_default() {
+        let seconds = match requested.or_else(own).unwrap_or_default() {
             negative if negative < 0 => 1,
             seconds => seconds,
         };
-        // Nothing runs yet, or nothing runs any more: there is nothing to wait for.
+        // A pod that is not bound or has finished is removed immediately.
         let not_bound = str_at(object, &["spec", "nodeName"]).is_empty();
         let done = matches!(str_at(object, &["status", "phase"]), "Succeeded" | "Failed");
         Some(if not_bound || done { 0 } else { seconds })
     }
 }
 
-/// `Guaranteed`, `Burstable` or `BestEffort`, from what the containers request.
+/// Returns the QoS class of a pod.
 ///
 /// Upstream counterpart: `qos.ComputePodQOS`.
 fn qos_class(pod: &Value) -> &'static str {
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn qos_class_follows_requests_and_limits() {
+    fn qos_class_depends_on_requests_and_limits() {
         let full = json!({"cpu": "1", "memory": "1Gi"});
         assert_eq!(qos_class(&pod(&[json!({}), json!({})])), "BestEffort");
         assert_eq!(qos_class(&pod(&[json!({"limits": full, "requests": full})])), "Guaranteed");
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn grace_period_is_zero_unless_something_runs() {
+    fn grace_period_is_zero_unless_running() {
         let running = json!({"spec": {"nodeName": "n", "terminationGracePeriodSeconds": 30}, "status": {}});
         let pending = json!({"spec": {"terminationGracePeriodSeconds": 30}, "status": {}});
         let failed = json!({"spec": {"nodeName": "n"}, "status": {"phase": "Failed"}});

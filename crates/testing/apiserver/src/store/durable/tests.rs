@@ -11,7 +11,9 @@ use jiff::Timestamp;
 use redb::{Database, StorageBackend};
 use serde_json::json;
 
-use super::super::{Commit, DataError, Decision, HistoryLimits, Outcome, Store, WatchEvent, WatchStart, key};
+use super::super::{
+    Commit, DataError, Decision, HistoryLimits, Store, UpdateResult, WatchEvent, WatchStart, key,
+};
 use super::*;
 use crate::{Resource, Selection};
 
@@ -62,7 +64,7 @@ impl StorageBackend for Medium {
         self.check()?;
         let offset = usize::try_from(offset).unwrap();
         let mut bytes = self.bytes.lock().unwrap();
-        // Files grow with what is written behind their end.
+        // Writes behind the end extend the file.
         let end = bytes.len().max(offset + data.len());
         bytes.resize(end, 0);
         bytes[offset..offset + data.len()].copy_from_slice(data);
@@ -77,7 +79,7 @@ fn put(store: &Store, name: &str, app: &str) -> Result<Arc<Object>, ApiStatus> {
         "metadata": {"namespace": "a", "name": name, "uid": name, "labels": {"app": app}},
     });
     update(store, name, |_| Ok(Decision::Put(pod.clone()))).map(|outcome| match outcome {
-        Outcome::Put(object) => object,
+        UpdateResult::Put(object) => object,
         other => panic!("{other:?}"),
     })
 }
@@ -86,7 +88,7 @@ fn update(
     store: &Store,
     name: &str,
     decide: impl FnMut(Option<&Arc<Object>>) -> Result<Decision, ApiStatus>,
-) -> Result<Outcome, ApiStatus> {
+) -> Result<UpdateResult, ApiStatus> {
     store.update(Resource::PODS, &key("a", name), Commit::Real, Timestamp::UNIX_EPOCH, decide, |_| Ok(()))
 }
 
@@ -95,7 +97,7 @@ fn get(store: &Store, name: &str) -> Option<Arc<Object>> {
 }
 
 #[test]
-fn store_opened_again_has_what_was_written_and_goes_on_upward() {
+fn reopened_store_has_objects_and_continues_revisions() {
     let medium = Medium::default();
     let before = medium.store();
     put(&before, "kept", "web").unwrap();
@@ -113,7 +115,7 @@ fn store_opened_again_has_what_was_written_and_goes_on_upward() {
 }
 
 #[test]
-fn watch_from_before_the_restart_gets_410() {
+fn watch_from_before_restart_expires() {
     let medium = Medium::default();
     let before = medium.store();
     put(&before, "one", "web").unwrap();
@@ -130,7 +132,7 @@ fn watch_from_before_the_restart_gets_410() {
 }
 
 #[test]
-fn full_disk_fails_writes_and_lets_reads_go_on() {
+fn full_disk_fails_writes_but_not_reads() {
     let medium = Medium::default();
     let store = medium.store();
     let one = put(&store, "one", "old").unwrap();
@@ -141,7 +143,7 @@ fn full_disk_fails_writes_and_lets_reads_go_on() {
     for _ in 0..3 {
         let refused = put(&store, "one", "new").unwrap_err();
         assert_eq!(refused.code(), 500);
-        assert!(refused.message.contains("medium cannot be written"), "{refused}");
+        assert!(refused.message.contains("failed to write medium"), "{refused}");
     }
     assert!(put(&store, "two", "new").is_err());
     assert_eq!(get(&store, "one"), Some(Arc::clone(&one)));
@@ -160,7 +162,7 @@ fn full_disk_fails_writes_and_lets_reads_go_on() {
 }
 
 #[test]
-fn writers_of_one_object_each_see_the_others_write() {
+fn concurrent_writers_lose_no_update() {
     let medium = Medium::default();
     let store = medium.store();
     let count = |object: Option<&Arc<Object>>| {
@@ -187,7 +189,7 @@ fn writers_of_one_object_each_see_the_others_write() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn writes_that_come_together_are_published_in_order() {
+async fn concurrent_writes_are_published_in_order() {
     let medium = Medium::default();
     let store = medium.store();
     let mut watch =
@@ -207,7 +209,7 @@ async fn writes_that_come_together_are_published_in_order() {
 }
 
 #[test]
-fn damaged_file_is_named() {
+fn damaged_file_is_reported() {
     let folder = tempfile::tempdir().unwrap();
     drop(Store::open(Disk::open(folder.path()).unwrap(), 1, LIMITS).unwrap());
     let file = folder.path().join("objects.redb");
@@ -227,7 +229,7 @@ fn damaged_file_is_named() {
 }
 
 #[test]
-fn directory_in_use_is_refused() {
+fn directory_in_use_is_rejected() {
     let folder = tempfile::tempdir().unwrap();
     let _first = Disk::open(folder.path()).unwrap();
     assert!(matches!(Disk::open(folder.path()).err(), Some(DataError::InUse { .. })));

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn mistakes_in_containers_are_named_as_upstream_names_them() {
+fn container_errors() {
     for (fields, expected) in [
         (json!({"name": ""}), "spec.containers[0].name: Required value"),
         (json!({"image": ""}), "spec.containers[0].image: Required value"),
@@ -84,7 +84,7 @@ fn mistakes_in_containers_are_named_as_upstream_names_them() {
 }
 
 #[test]
-fn mistakes_in_pods_are_named_as_upstream_names_them() {
+fn pod_errors() {
     let volume = |volume: Value| json!({"volumes": [volume]});
     let (a, b) = (json!({"name": "c", "image": "a"}), json!({"name": "c", "image": "b"}));
     for (fields, expected) in [
@@ -140,7 +140,7 @@ fn mistakes_in_pods_are_named_as_upstream_names_them() {
 }
 
 #[test]
-fn pod_can_be_changed_only_where_upstream_allows_it() {
+fn pod_spec_updates() {
     let old = pod(json!({"activeDeadlineSeconds": 10, "tolerations": [{"key": "a", "operator": "Exists"}]}));
     let changed = |path: &str, value: Value| lines(&update("Pod", &with(old.clone(), path, value), &old));
     assert!(changed("/spec/containers/0/image", json!("nginx:2")).is_empty());
@@ -182,7 +182,7 @@ fn pod_can_be_changed_only_where_upstream_allows_it() {
 }
 
 #[test]
-fn scheduling_gates_are_only_taken_away() {
+fn scheduling_gates_can_only_be_removed() {
     let gated = pod(json!({"schedulingGates": [{"name": "a"}], "nodeSelector": {"x": "y"}}));
     let free = with(gated.clone(), "/spec/schedulingGates", Value::Null);
     assert!(update("Pod", &free, &gated).is_empty());

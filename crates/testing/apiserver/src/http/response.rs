@@ -1,4 +1,4 @@
-//! Answers.
+//! Responses.
 
 use std::convert::Infallible;
 
@@ -9,16 +9,16 @@ use serde_json::Value;
 
 use crate::{ApiStatus, object::write_json};
 
-/// The body of an answer: whole, or for a watch a stream that goes on.
+/// Response body: complete, or a stream for a watch.
 pub type ApiBody = UnsyncBoxBody<Bytes, Infallible>;
 
-/// An answer.
-pub(super) type Answer = Response<ApiBody>;
+/// HTTP response.
+pub(super) type ApiResponse = Response<ApiBody>;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 
-/// `value` as JSON text.
+/// Serializes `value` as a line of JSON.
 pub(super) fn json_bytes(value: &Value) -> Bytes {
     let mut text = Vec::with_capacity(256);
     write_json(&mut text, value);
@@ -26,40 +26,40 @@ pub(super) fn json_bytes(value: &Value) -> Bytes {
     text.into()
 }
 
-/// An answer that is JSON already.
-pub(super) fn json_text(code: StatusCode, text: Bytes) -> Answer {
+/// Response with a serialized JSON body.
+pub(super) fn json_text(code: StatusCode, text: Bytes) -> ApiResponse {
     with_type(code, JSON, Full::new(text).boxed_unsync())
 }
 
-/// An answer.
-pub(super) fn json(code: StatusCode, value: &Value) -> Answer {
+/// Response with a JSON body.
+pub(super) fn json(code: StatusCode, value: &Value) -> ApiResponse {
     json_text(code, json_bytes(value))
 }
 
-/// An answer in plain words.
-pub(super) fn text(words: impl Into<Bytes>) -> Answer {
+/// Response with a plain-text body.
+pub(super) fn text(words: impl Into<Bytes>) -> ApiResponse {
     with_type(StatusCode::OK, TEXT, Full::new(words.into()).boxed_unsync())
 }
 
-/// A stream of JSON lines.
-pub(super) fn stream(body: ApiBody) -> Answer {
+/// Response with a stream of JSON lines.
+pub(super) fn stream(body: ApiBody) -> ApiResponse {
     with_type(StatusCode::OK, JSON, body)
 }
 
-/// An answer that says no.
-pub(super) fn failure(status: &ApiStatus) -> Answer {
+/// Response with a failure status.
+pub(super) fn failure(status: &ApiStatus) -> ApiResponse {
     let code = StatusCode::from_u16(status.code()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    let mut answer = json(code, &status.to_value());
-    // Clients retry a 429 only with the header.
+    let mut response = json(code, &status.to_value());
+    // client-go retries a 429 only if it has this header.
     let seconds = status.details.as_ref().and_then(|details| details.retry_after_seconds);
     if let Some(seconds) = seconds.filter(|seconds| *seconds > 0) {
-        answer.headers_mut().insert(header::RETRY_AFTER, seconds.into());
+        response.headers_mut().insert(header::RETRY_AFTER, seconds.into());
     }
-    answer
+    response
 }
 
-/// Adds a Warning header for each of `warnings`.
-pub(super) fn warn(answer: &mut Answer, warnings: &[String]) {
+/// Adds a `Warning` header per warning.
+pub(super) fn warn(response: &mut ApiResponse, warnings: &[String]) {
     for warning in warnings {
         let quoted: String = warning
             .chars()
@@ -67,15 +67,15 @@ pub(super) fn warn(answer: &mut Answer, warnings: &[String]) {
             .flat_map(|c| matches!(c, '"' | '\\').then_some('\\').into_iter().chain([c]))
             .collect();
         if let Ok(value) = HeaderValue::from_bytes(format!("299 - \"{quoted}\"").as_bytes()) {
-            answer.headers_mut().append(header::WARNING, value);
+            response.headers_mut().append(header::WARNING, value);
         }
     }
 }
 
-fn with_type(code: StatusCode, content_type: HeaderValue, body: ApiBody) -> Answer {
-    let mut answer = Response::new(body);
-    *answer.status_mut() = code;
-    answer.headers_mut().insert(header::CONTENT_TYPE, content_type);
-    answer.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
-    answer
+fn with_type(code: StatusCode, content_type: HeaderValue, body: ApiBody) -> ApiResponse {
+    let mut response = Response::new(body);
+    *response.status_mut() = code;
+    response.headers_mut().insert(header::CONTENT_TYPE, content_type);
+    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
+    response
 }

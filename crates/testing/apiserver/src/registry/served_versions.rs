@@ -1,13 +1,13 @@
-//! The other forms in which some stored objects are served.
+//! Conversion between storage versions and other served versions.
 
 use serde_json::{Map, Value, json};
 
 use crate::{
     json::{at, i64_at, list_at, remove, set, str_at},
-    resource::Face,
+    resource::ServedVersion,
 };
 
-/// Members of an Event that have another name in `events.k8s.io/v1`: core first.
+/// Fields of an Event with different names: core/v1, `events.k8s.io/v1`.
 const EVENT_NAMES: [(&str, &str); 7] = [
     ("involvedObject", "regarding"),
     ("message", "note"),
@@ -18,9 +18,9 @@ const EVENT_NAMES: [(&str, &str); 7] = [
     ("count", "deprecatedCount"),
 ];
 
-impl Face {
-    /// A stored object in this form.
-    pub(crate) fn present(self, stored: &Value) -> Value {
+impl ServedVersion {
+    /// Converts a stored object to this version.
+    pub(crate) fn convert_from_storage(self, stored: &Value) -> Value {
         let mut object = match self {
             Self::EventsV1 => rename(stored, |name| find(name, |names| names.0, |names| names.1)),
             Self::AutoscalingV1 => autoscaler_to_v1(stored),
@@ -29,8 +29,8 @@ impl Face {
         object
     }
 
-    /// The stored form of an object that came in this form.
-    pub(crate) fn accept(self, object: &Value, stored_version: &str) -> Value {
+    /// Converts an object of this version to the storage version.
+    pub(crate) fn convert_to_storage(self, object: &Value, stored_version: &str) -> Value {
         let mut stored = match self {
             Self::EventsV1 => rename(object, |name| find(name, |names| names.1, |names| names.0)),
             Self::AutoscalingV1 => autoscaler_to_v2(object),
@@ -39,7 +39,7 @@ impl Face {
         stored
     }
 
-    /// A field selector in this form's names, in the stored form's names.
+    /// Converts a field selector of this version to one of the storage version.
     pub(crate) fn stored_selector(self, selector: &str) -> String {
         let terms = selector.split(',').map(|term| {
             let (field, rest) = term.split_at(term.find(['=', '!']).unwrap_or(term.len()));
@@ -95,7 +95,7 @@ fn autoscaler_to_v1(stored: &Value) -> Value {
     {
         set(&mut object, &["status", CPU_CURRENT], current);
     }
-    // What v1 cannot say travels in an annotation, as upstream has it.
+    // Metrics that v1 cannot express are stored in an annotation, as upstream.
     let others: Vec<&Value> =
         list_at(stored, &["spec", "metrics"]).iter().filter(|metric| !is_cpu_utilization(metric)).collect();
     if !others.is_empty() {
@@ -143,20 +143,21 @@ mod tests {
             "involvedObject": {"name": "web"}, "source": {"component": "c"}, "reportingComponent": "c",
             "firstTimestamp": "a", "lastTimestamp": "b",
         });
-        let face = Face::EventsV1.present(&stored);
-        assert_eq!(face["note"], "m");
-        assert_eq!(face["regarding"]["name"], "web");
-        assert_eq!(face["deprecatedCount"], 2);
-        assert_eq!(face["apiVersion"], "events.k8s.io/v1");
-        assert!(face.get("message").is_none());
-        assert_eq!(Face::EventsV1.accept(&face, "v1"), stored);
+        let served_version = ServedVersion::EventsV1.convert_from_storage(&stored);
+        assert_eq!(served_version["note"], "m");
+        assert_eq!(served_version["regarding"]["name"], "web");
+        assert_eq!(served_version["deprecatedCount"], 2);
+        assert_eq!(served_version["apiVersion"], "events.k8s.io/v1");
+        assert!(served_version.get("message").is_none());
+        assert_eq!(ServedVersion::EventsV1.convert_to_storage(&served_version, "v1"), stored);
     }
 
     #[test]
     fn event_selector_is_translated() {
-        let stored = Face::EventsV1.stored_selector("regarding.name=web,reason!=x,reportingController==c");
+        let stored =
+            ServedVersion::EventsV1.stored_selector("regarding.name=web,reason!=x,reportingController==c");
         assert_eq!(stored, "involvedObject.name=web,reason!=x,reportingComponent==c");
-        assert_eq!(Face::EventsV1.stored_selector(""), "");
+        assert_eq!(ServedVersion::EventsV1.stored_selector(""), "");
     }
 
     #[test]
@@ -165,8 +166,8 @@ mod tests {
             "apiVersion": "autoscaling/v1", "kind": "HorizontalPodAutoscaler", "metadata": {"name": "web"},
             "spec": {"maxReplicas": 3, "targetCPUUtilizationPercentage": 80},
         });
-        let stored = Face::AutoscalingV1.accept(&v1, "autoscaling/v2");
+        let stored = ServedVersion::AutoscalingV1.convert_to_storage(&v1, "autoscaling/v2");
         assert_eq!(stored["spec"]["metrics"][0]["resource"]["target"]["averageUtilization"], 80);
-        assert_eq!(Face::AutoscalingV1.present(&stored), v1);
+        assert_eq!(ServedVersion::AutoscalingV1.convert_from_storage(&stored), v1);
     }
 }
