@@ -7,7 +7,7 @@ use std::{error::Error, sync::Arc};
 use async_trait::async_trait;
 use kcm_api::{ApiError, LabelSelector, Labels, ObjectKey, Selector};
 use kcm_controller_ref_manager::{
-    Claimable, FreshOwner, ObjectView, OwnerControl, OwnerIdentity, OwnerPatch, claim,
+    Claimable, LiveOwner, ObjectView, OwnerControl, OwnerIdentity, OwnerPatch, claim,
 };
 
 /// Anything can be owned; this is the least that can.
@@ -50,9 +50,9 @@ struct Server {
 
 #[async_trait]
 impl OwnerControl<Machine> for Server {
-    async fn fresh_owner(&self) -> Result<FreshOwner, ApiError> {
+    async fn live_owner(&self) -> Result<LiveOwner, ApiError> {
         println!("GET the owner");
-        Ok(FreshOwner { uid: Arc::clone(&self.owner_uid), deletion_timestamp: None })
+        Ok(LiveOwner { uid: Arc::clone(&self.owner_uid), deletion_timestamp: None })
     }
 
     async fn patch(&self, object: &ObjectKey, patch: &OwnerPatch) -> Result<Machine, ApiError> {

@@ -94,7 +94,7 @@ pub trait OwnerControl<K>: Send + Sync {
     /// # Errors
     ///
     /// What the server or the transport says.
-    async fn fresh_owner(&self) -> Result<FreshOwner, ApiError>;
+    async fn live_owner(&self) -> Result<LiveOwner, ApiError>;
 
     /// Changes the owners of `object`; answers with it as it is now.
     ///
@@ -106,14 +106,14 @@ pub trait OwnerControl<K>: Send + Sync {
 
 /// What the server says of an owner.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FreshOwner {
+pub struct LiveOwner {
     /// Which object has the owner's name.
     pub uid: Arc<str>,
     /// Since when it is being deleted, if it is.
     pub deletion_timestamp: Option<Time>,
 }
 
-impl From<&kcm_api::ObjectMeta> for FreshOwner {
+impl From<&kcm_api::ObjectMeta> for LiveOwner {
     fn from(metadata: &kcm_api::ObjectMeta) -> Self {
         Self { uid: Arc::clone(&metadata.uid), deletion_timestamp: metadata.deletion_timestamp }
     }
@@ -239,7 +239,7 @@ async fn recheck<K, C>(owner: &OwnerIdentity, control: &C) -> Result<(), Adoptio
 where
     C: OwnerControl<K> + ?Sized,
 {
-    let fresh = control.fresh_owner().await.map_err(AdoptionRefused::Recheck)?;
+    let fresh = control.live_owner().await.map_err(AdoptionRefused::Recheck)?;
     if fresh.uid != owner.uid {
         return Err(AdoptionRefused::Gone {
             kind: owner.kind,

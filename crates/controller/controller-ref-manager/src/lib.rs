@@ -15,7 +15,7 @@ mod classify;
 mod error;
 mod patch;
 
-pub use claim::{Claimable, Claimed, FreshOwner, OwnerControl, claim};
+pub use claim::{Claimable, Claimed, LiveOwner, OwnerControl, claim};
 pub use classify::{Claim, Ignored, ObjectView, OwnerIdentity, classify};
 pub use error::{AdoptionRefused, ClaimError, ClaimErrors};
 pub use patch::OwnerPatch;

@@ -62,7 +62,7 @@ fn pod(name: &str, type_: Option<&str>, controller_uid: Option<&str>) -> Pod {
 
 /// Records requests, and answers as told.
 struct Cluster {
-    fresh: Result<FreshOwner, ApiError>,
+    fresh: Result<LiveOwner, ApiError>,
     /// What a patch of this pod fails with.
     refuse: Vec<(&'static str, ApiError)>,
     /// The resource version of the pods that patches are answered with.
@@ -73,7 +73,7 @@ struct Cluster {
 impl Cluster {
     fn new() -> Self {
         Self {
-            fresh: Ok(FreshOwner { uid: OWNER_UID.into(), deletion_timestamp: None }),
+            fresh: Ok(LiveOwner { uid: OWNER_UID.into(), deletion_timestamp: None }),
             refuse: Vec::new(),
             answer_version: "2",
             requests: Mutex::new(Vec::new()),
@@ -83,7 +83,7 @@ impl Cluster {
 
 #[async_trait]
 impl OwnerControl<Pod> for Cluster {
-    async fn fresh_owner(&self) -> Result<FreshOwner, ApiError> {
+    async fn live_owner(&self) -> Result<LiveOwner, ApiError> {
         self.requests.lock().await.push("get".to_owned());
         self.fresh.clone()
     }
@@ -231,7 +231,7 @@ async fn adoption_is_refused_when_the_owner_is_gone_or_going_or_unreadable() {
         outcome.error.unwrap()
     };
     assert_eq!(
-        refused(Ok(FreshOwner { uid: "later".into(), deletion_timestamp: None })).await,
+        refused(Ok(LiveOwner { uid: "later".into(), deletion_timestamp: None })).await,
         "[can't adopt Pod default/a (a-uid): can't recheck DeletionTimestamp: original ReplicationController \
          default/owner is gone: got uid later, wanted owner-uid, \
          can't adopt Pod default/b (b-uid): can't recheck DeletionTimestamp: original ReplicationController \
@@ -239,7 +239,7 @@ async fn adoption_is_refused_when_the_owner_is_gone_or_going_or_unreadable() {
     );
     let at = Some(Time::from_unix(0));
     assert!(
-        refused(Ok(FreshOwner { uid: OWNER_UID.into(), deletion_timestamp: at }))
+        refused(Ok(LiveOwner { uid: OWNER_UID.into(), deletion_timestamp: at }))
             .await
             .contains("default/owner has just been deleted at 1970-01-01T00:00:00Z")
     );

@@ -10,7 +10,7 @@ use kcm_controller_ref_manager::OwnerIdentity;
 use kcm_controller_util::{
     index::pods_of,
     pod_indexers,
-    ranking::{NodeCounts, Ranking, first_to_go},
+    ranking::{NodeCounts, Ranking, rank_for_deletion},
 };
 use kcm_informer::StoreWriter;
 use serde_json::json;
@@ -34,7 +34,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     let owned: Vec<_> = pods_of(&cache.reader().read(), &owner).cloned().collect();
     let related = NodeCounts::of(&owned);
-    for choice in first_to_go(&owned, 2, &Ranking::new(&related, RealClock::new().now())) {
+    for choice in rank_for_deletion(&owned, 2, &Ranking::new(&related, RealClock::new().now())) {
         println!("{} goes: {}", choice.pod.key, choice.criterion);
     }
     Ok(())

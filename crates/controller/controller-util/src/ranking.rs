@@ -1,20 +1,18 @@
-//! Which pods go first when there are too many, and why (US-5.6).
+//! Ranking of pods for deletion (US-5.6).
 //!
 //! Upstream counterpart: `ActivePodsWithRanks`.
 //!
-//! # Order where upstream has none
+//! # Order of pods without a defined order
 //!
-//! Upstream's comparison is no order in all cases: pods that became ready at different times in one logarithmic
-//! age bucket compare by UID, others of the same bucket by what comes after; three such pods can go round in a
-//! circle. And where it calls two pods equal, the outcome of its sort depends on the order in which a Go map
-//! gave them. Here pods are put in an order of our own first, and then sorted stably by upstream's comparison:
-//! where upstream's outcome is certain this gives the same one, and where it is not this gives the same one each
-//! time.
+//! Upstream's comparison is not transitive: pods that became ready at different times of the same logarithmic age compare
+//! by UID, other pods of that age by the criteria that follow. If two pods are equal, the result of upstream's sort
+//! depends on the iteration order of a Go map. Here, pods are first put into a fixed order and then sorted stably by
+//! upstream's comparison. If upstream's result is deterministic, this result is the same; otherwise it is one of the
+//! results that upstream can return, and always the same one.
 //!
-//! DEVIATION: of pods that are equal in all that counts, the one goes first whose UID read from its end is
-//! greater (upstream: any). The end of a UID is random in every kind of UUID, so this favours nobody, neither by
-//! name nor by age. Any order would do. This one has something for it: among upstream's recorded answers are four
-//! in which chance chose (121, 665, 862 and 1078), and it happens to choose alike in all of them.
+//! DEVIATION: of pods that are equal in all criteria, the pod with the greater reversed UID is deleted first. The last
+//! characters of a UID are random in all versions of UUID, so the order does not depend on name or age. Upstream's
+//! recorded cases 121, 665, 862 and 1078 have a random result, which this order happens to reproduce.
 
 use std::{
     cmp::{Ordering, Reverse},
@@ -22,67 +20,67 @@ use std::{
     sync::Arc,
 };
 
-// Its hash is cheap. The standard one took a third of the time of choosing among 500 pods.
+// Its hash function is cheaper: the standard one took a third of the time of ranking 500 pods.
 use hashbrown::HashMap;
 use jiff::Timestamp;
 use kcm_api::{Phase, Pod, Time};
 
-/// In what a pod that goes differs from one that stays.
+/// Criterion in which a pod that is deleted differs from a pod that is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Criterion {
-    /// It is bound to no node yet.
+    /// The pod is not bound to a node.
     NotScheduled,
-    /// It is less far: pending before unknown before running.
+    /// The pod has an earlier phase: pending before unknown before running.
     Phase,
-    /// It is not ready.
+    /// The pod is not ready.
     NotReady,
-    /// Its deletion cost is lower.
+    /// The pod has a lower deletion cost.
     DeletionCost,
-    /// More related pods share its node.
+    /// More related pods run on its node.
     CrowdedNode,
-    /// It became ready more recently, by orders of magnitude.
+    /// The pod became ready more recently, by order of magnitude.
     ReadyMoreRecently,
-    /// It became ready about as long ago, and its UID sorts first.
+    /// The pod became ready at a similar time and has the lower UID.
     ReadyUid,
-    /// Its containers have restarted more often.
+    /// The containers of the pod restarted more often.
     MoreRestarts,
-    /// Its sidecar containers have restarted more often.
+    /// The sidecar containers of the pod restarted more often.
     MoreSidecarRestarts,
-    /// It was created more recently, by orders of magnitude.
+    /// The pod was created more recently, by order of magnitude.
     CreatedMoreRecently,
-    /// It was created about as long ago, and its UID sorts first.
+    /// The pod was created at a similar time and has the lower UID.
     CreatedUid,
-    /// Nothing that counts.
-    Nothing,
+    /// The pods are equal in all criteria.
+    SameRank,
 }
 
 impl fmt::Display for Criterion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::NotScheduled => "bound to no node",
-            Self::Phase => "less far in its life",
+            Self::NotScheduled => "not scheduled",
+            Self::Phase => "earlier phase",
             Self::NotReady => "not ready",
-            Self::DeletionCost => "of lower deletion cost",
-            Self::CrowdedNode => "on a node with more related pods",
-            Self::ReadyMoreRecently => "ready for a shorter time",
-            Self::ReadyUid => "ready for about as long, and first by UID",
-            Self::MoreRestarts => "restarted more often",
-            Self::MoreSidecarRestarts => "its sidecars restarted more often",
-            Self::CreatedMoreRecently => "younger",
-            Self::CreatedUid => "about as old, and first by UID",
-            Self::Nothing => "equal in all that counts",
+            Self::DeletionCost => "lower deletion cost",
+            Self::CrowdedNode => "more related pods on its node",
+            Self::ReadyMoreRecently => "became ready more recently",
+            Self::ReadyUid => "became ready at a similar time, lower UID",
+            Self::MoreRestarts => "more container restarts",
+            Self::MoreSidecarRestarts => "more sidecar container restarts",
+            Self::CreatedMoreRecently => "created more recently",
+            Self::CreatedUid => "created at a similar time, lower UID",
+            Self::SameRank => "same rank as other candidates",
         })
     }
 }
 
-/// How many active pods of a group there are on each node. Pods that are bound to none count as on one node.
+/// Number of active pods on each node. Pods without a node are counted as pods of one node.
 ///
 /// Upstream counterpart: `podsOnNode` in `getPodsRankedByRelatedPodsOnSameNode`.
 #[derive(Debug, Clone, Default)]
 pub struct NodeCounts<'a>(HashMap<&'a str, u32>);
 
 impl<'a> NodeCounts<'a> {
-    /// Counts those of `pods` that are active.
+    /// Counts the active pods of `pods`.
     pub fn of(pods: impl IntoIterator<Item = &'a Arc<Pod>>) -> Self {
         let mut counts = HashMap::new();
         for pod in pods {
@@ -102,12 +100,12 @@ fn node(pod: &Pod) -> &str {
     pod.node_name.as_deref().unwrap_or("")
 }
 
-/// One pod that is to go.
+/// Pod that is selected for deletion.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Choice {
+pub struct RankedPod {
     /// The pod.
     pub pod: Arc<Pod>,
-    /// The first thing in which it differs from the first pod that stays.
+    /// First criterion in which the pod differs from the first pod that is kept.
     pub criterion: Criterion,
 }
 
@@ -129,14 +127,14 @@ impl<'a> Ranking<'a> {
     }
 }
 
-/// The `count` of `pods` that go first, in the order in which they do.
+/// Returns the first `count` pods of the ranking, in its order.
 ///
-/// Fewer are returned where there are fewer. Where nothing stays there is nothing to differ from.
-pub fn first_to_go(pods: &[Arc<Pod>], count: usize, ranking: &Ranking<'_>) -> Vec<Choice> {
+/// If no pod is kept, all pods are returned with [`Criterion::SameRank`].
+pub fn rank_for_deletion(pods: &[Arc<Pod>], count: usize, ranking: &Ranking<'_>) -> Vec<RankedPod> {
     let now = ranking.now;
     let mut ranked: Vec<_> = pods.iter().map(|pod| Ranked::new(pod, ranking)).collect();
-    // The grade is a total order and cheap, and settles most of it. Only groups of one grade, and of those only
-    // what is not wholly beyond the cut, need the rest.
+    // The grade is a total order and cheap to compare. Only pods of the same grade need the remaining criteria, and only
+    // if at least one pod of the grade is deleted.
     ranked.sort_unstable_by_key(|pod| pod.grade);
     let mut rest = ranked.as_mut_slice();
     let mut ordered = 0;
@@ -153,9 +151,9 @@ pub fn first_to_go(pods: &[Arc<Pod>], count: usize, ranking: &Ranking<'_>) -> Ve
     ranked
         .iter()
         .take(count)
-        .map(|goes| Choice {
+        .map(|goes| RankedPod {
             pod: Arc::clone(goes.pod),
-            criterion: stays.map_or(Criterion::Nothing, |stays| goes.difference(stays, now)),
+            criterion: stays.map_or(Criterion::SameRank, |stays| goes.difference(stays, now)),
         })
         .collect()
 }
@@ -163,25 +161,24 @@ pub fn first_to_go(pods: &[Arc<Pod>], count: usize, ranking: &Ranking<'_>) -> Ve
 /// Orders pods of one grade.
 fn order_group(group: &mut [Ranked<'_>], now: Timestamp) {
     if group.len() > 1 {
-        group.sort_unstable_by(|a, b| order_of_our_own(a.pod, b.pod));
+        group.sort_unstable_by(|a, b| fixed_order(a.pod, b.pod));
         merge_sort(group, |a, b| compare_in_grade(a.pod, b.pod, now).0);
     }
 }
 
-/// See the module's text.
-fn order_of_our_own(a: &Pod, b: &Pod) -> Ordering {
+/// Order of pods that are equal in all criteria. See the module documentation.
+fn fixed_order(a: &Pod, b: &Pod) -> Ordering {
     b.uid.bytes().rev().cmp(a.uid.bytes().rev()).then_with(|| a.key.cmp(&b.key))
 }
 
-/// A pod with its grade.
+/// Pod with its grade.
 #[derive(Clone, Copy)]
 struct Ranked<'a> {
     pod: &'a Arc<Pod>,
     grade: Grade,
 }
 
-/// The first six steps of upstream's comparison, as numbers: what is smaller goes first, the first field that
-/// differs decides.
+/// First six criteria of upstream's comparison as numbers. A pod with a smaller grade is deleted first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Grade {
     scheduled: bool,
@@ -204,13 +201,13 @@ impl<'a> Ranked<'a> {
             ready: pod.ready.is_ready,
             deletion_cost: if ranking.deletion_cost { pod.deletion_cost } else { 0 },
             related: Reverse(ranking.related.get(pod)),
-            // For how long a pod has *not* been ready does not count.
+            // The time since a pod is *not* ready is not a criterion.
             ready_age: Age::of(pod.ready.since.filter(|_| pod.ready.is_ready), ranking.now),
         };
         Self { pod, grade }
     }
 
-    /// The first thing in which the two differ.
+    /// Returns the first criterion in which the pods differ.
     fn difference(&self, other: &Self, now: Timestamp) -> Criterion {
         let (a, b) = (&self.grade, &other.grade);
         if a.scheduled != b.scheduled {
@@ -231,7 +228,8 @@ impl<'a> Ranked<'a> {
     }
 }
 
-/// The remaining steps of upstream's comparison, for pods of one [`Grade`]. No order: see the module's text.
+/// Remaining criteria of upstream's comparison, for pods of the same [`Grade`]. Not transitive: see the module
+/// documentation.
 fn compare_in_grade(a: &Pod, b: &Pod, now: Timestamp) -> (Ordering, Criterion) {
     if a.ready.is_ready && a.ready.since != b.ready.since {
         return (a.uid.cmp(&b.uid), Criterion::ReadyUid);
@@ -252,19 +250,22 @@ fn compare_in_grade(a: &Pod, b: &Pod, now: Timestamp) -> (Ordering, Criterion) {
             (a.uid.cmp(&b.uid), Criterion::CreatedUid)
         };
     }
-    (Ordering::Equal, Criterion::Nothing)
+    (Ordering::Equal, Criterion::SameRank)
 }
 
-/// How long ago something was, by orders of magnitude. What has no time goes before all that has.
+/// Logarithmic age. A pod without a time is deleted first.
+///
+/// Example: ages of 5 s and 8 s are in the same magnitude, since 5,000,000,000 ns and 8,000,000,000 ns are both between
+/// 2^32 and 2^33.
 ///
 /// Upstream counterpart: `logarithmicRankDiff`, and `afterOrZero` for times that are not set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Age {
-    /// Nobody knows.
+    /// The time is not set.
     NoTime,
-    /// Just now, or still to come.
+    /// Zero, or the time is in the future.
     None,
-    /// This power of two of nanoseconds, and less than the next.
+    /// `n` if the age in nanoseconds is at least 2^n and less than 2^(n+1).
     Magnitude(u32),
 }
 
@@ -276,9 +277,9 @@ impl Age {
     }
 }
 
-/// A stable sort that comes to an end, and to the same one, with a comparison that goes round in circles.
+/// Stable sort that terminates with a deterministic result if `compare` is not transitive.
 ///
-/// The standard library's may panic with one.
+/// The sort of the standard library may panic then.
 fn merge_sort<T: Copy>(items: &mut [T], compare: impl Fn(&T, &T) -> Ordering) {
     let mut merged = Vec::with_capacity(items.len());
     let mut width = 1;

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, sync::Arc};
 use async_trait::async_trait;
 use kcm_api::{ApiError, Deployment, ObjectKey, Pod, ReplicaSet, Selector};
 use kcm_clock::Clock;
-use kcm_controller_ref_manager::{FreshOwner, OwnerControl, OwnerIdentity, OwnerPatch, claim};
+use kcm_controller_ref_manager::{LiveOwner, OwnerControl, OwnerIdentity, OwnerPatch, claim};
 use kcm_controller_util::index::pods_of;
 use kcm_deployment_util::{fenceposts::RECREATE, replica_sets::selects_everything};
 use kcm_informer::Store;
@@ -89,9 +89,9 @@ struct ReplicaSetOwner<'a> {
 
 #[async_trait]
 impl OwnerControl<ReplicaSet> for ReplicaSetOwner<'_> {
-    async fn fresh_owner(&self) -> Result<FreshOwner, ApiError> {
+    async fn live_owner(&self) -> Result<LiveOwner, ApiError> {
         let fresh = self.executor.deployment_control.get_deployment(&self.deployment).await?;
-        Ok(FreshOwner::from(&fresh.metadata))
+        Ok(LiveOwner::from(&fresh.metadata))
     }
 
     async fn patch(&self, object: &ObjectKey, patch: &OwnerPatch) -> Result<ReplicaSet, ApiError> {

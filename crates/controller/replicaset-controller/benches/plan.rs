@@ -1,14 +1,14 @@
-//! What a decision costs: `cargo bench -p kcm-replicaset-controller`.
+//! Duration of decisions: `cargo bench -p kcm-replicaset-controller`.
 //!
-//! A ReplicaSet with 500 pods on 50 nodes: settled, growing, and shrinking by half, where all pods are ranked. The
-//! last comes in two forms: pods that differ, and pods that are so alike that ties must be broken between most.
+//! A ReplicaSet with 500 pods on 50 nodes that is settled, scaled up, or scaled down by half. For the last case, pods are
+//! ranked: pods that differ, and pods of which most have the same rank.
 
 use std::{hint::black_box, sync::Arc};
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use kcm_api::{Labels, ObjectKey, Phase, Pod, Ready, ReplicaSet, Time};
 use kcm_clock::Timestamp;
-use kcm_replicaset_controller::{DEFAULT_BURST_REPLICAS, Outcome, View, next_status, plan};
+use kcm_replicaset_controller::{DEFAULT_BURST_REPLICAS, View, calculate_status, plan};
 use serde_json::json;
 
 const PODS: usize = 500;
@@ -18,7 +18,7 @@ fn now() -> Timestamp {
 }
 
 fn pod(number: usize, alike: bool) -> Pod {
-    // A linear congruence scatters what should look unordered.
+    // Pods in pseudo-random order.
     let scattered = (number * 7919 + 13) % PODS;
     let age = if alike { 5000 + scattered } else { 60 << (scattered % 12) };
     let since = Some(Time::from_unix(now().as_second() - i64::try_from(age).unwrap_or(0)));
@@ -41,7 +41,7 @@ fn pod(number: usize, alike: bool) -> Pod {
     }
 }
 
-/// Random throughout, as UIDs are.
+/// UID with random digits.
 fn uid(number: usize) -> String {
     let random = (number as u128 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835);
     let text = format!("{random:032x}");
@@ -60,7 +60,7 @@ fn view(replicas: usize, alike: bool) -> View {
         related: active.clone(),
         active,
         terminating: Some(0),
-        hold: None,
+        block: None,
         burst_replicas: DEFAULT_BURST_REPLICAS,
         pod_deletion_cost: true,
     }
@@ -83,7 +83,7 @@ fn benches(c: &mut Criterion) {
     }
     let settled = view(PODS, false);
     group.bench_function("status/500 pods", |b| {
-        b.iter(|| next_status(black_box(&settled), &Outcome::default(), now()));
+        b.iter(|| calculate_status(black_box(&settled), None, now()));
     });
     group.finish();
 }

@@ -1,4 +1,4 @@
-//! What would the controller do about this ReplicaSet, and why? Nothing is asked of any server.
+//! Prints the plan for a ReplicaSet, with reasons, without an API server.
 //!
 //! `cargo run -p kcm-replicaset-controller --example explain_replica_set`
 
@@ -6,7 +6,7 @@ use std::{error::Error, sync::Arc};
 
 use kcm_api::{PodDecoder, ReplicaSet};
 use kcm_clock::{Clock, RealClock};
-use kcm_replicaset_controller::{DEFAULT_BURST_REPLICAS, Outcome, View, next_status, plan};
+use kcm_replicaset_controller::{DEFAULT_BURST_REPLICAS, View, calculate_status, plan};
 use serde_json::json;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -36,14 +36,14 @@ fn main() -> Result<(), Box<dyn Error>> {
         replica_set: Arc::new(replica_set),
         active,
         terminating: Some(0),
-        hold: None,
+        block: None,
         burst_replicas: DEFAULT_BURST_REPLICAS,
         pod_deletion_cost: true,
         related: Vec::new(),
     };
     let now = RealClock::new().now();
     println!("{}", serde_json::to_string_pretty(&plan(&view, now))?);
-    let status = next_status(&view, &Outcome::default(), now);
-    println!("status, if all goes well: {}", serde_json::to_string(&status)?);
+    let status = calculate_status(&view, None, now);
+    println!("status if no request fails: {}", serde_json::to_string(&status)?);
     Ok(())
 }

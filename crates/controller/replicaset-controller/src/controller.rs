@@ -17,7 +17,8 @@ use tokio_util::sync::CancellationToken;
 use tracing::{Span, error_span, field::Empty};
 
 use crate::{
-    KindConfig, NoReplicaSetMetrics, REPLICA_SET, ReplicaSetMetrics, SyncError, handlers::Handlers,
+    KindConfig, NoReplicaSetMetrics, REPLICA_SET, ReplicaSetMetrics, SyncError, create::PodCreator,
+    events::ReplicaSetEvents, execute::Executor, handlers::Handlers, own_writes::OwnWrites,
     pending_creates::PendingCreates, sync::Syncer,
 };
 
@@ -97,19 +98,34 @@ impl ReplicaSetController {
         if kind_config.reads_own_writes {
             caches.push((GroupResource::REPLICA_SETS, read_version(replica_sets.store())));
         }
-        let syncer = Arc::new(Syncer {
-            kind_config,
+        let own_writes = Arc::new(OwnWrites {
             expectations: UidTrackingExpectations::new(Arc::clone(&clock)),
-            clock: Arc::clone(&clock),
+            consistency: ConsistencyStore::new(caches),
+        });
+        let events = Arc::new(ReplicaSetEvents { kind_config, recorder: config.recorder });
+        let creator = PodCreator {
             random,
             pods: pods.store(),
-            replica_sets: replica_sets.store(),
+            pod_control: Arc::clone(&config.pod_control),
+            pending_creates: PendingCreates::default(),
+            own_writes: Arc::clone(&own_writes),
+            events: Arc::clone(&events),
+        };
+        let executor = Executor {
+            creator,
             pod_control: config.pod_control,
             replica_set_control: config.replica_set_control,
-            recorder: config.recorder,
             metrics: config.metrics,
-            consistency: ConsistencyStore::new(caches),
-            pending_creates: PendingCreates::default(),
+            own_writes: Arc::clone(&own_writes),
+            events,
+        };
+        let syncer = Arc::new(Syncer {
+            kind_config,
+            clock: Arc::clone(&clock),
+            pods: pods.store(),
+            replica_sets: replica_sets.store(),
+            own_writes: Arc::clone(&own_writes),
+            executor,
             burst_replicas: config.burst_replicas,
         });
         let controller = ControllerConfig {
@@ -118,8 +134,13 @@ impl ReplicaSetController {
             sync_metrics: config.sync_metrics,
             ..ControllerConfig::new(kind_config.controller_name, clock)
         };
-        let mut controller = Controller::new(controller, Arc::clone(&syncer));
-        let handlers = Arc::new(Handlers { syncer, queue: controller.queue() });
+        let mut controller = Controller::new(controller, syncer);
+        let handlers = Arc::new(Handlers {
+            kind_config,
+            replica_sets: replica_sets.store(),
+            own_writes,
+            queue: controller.queue(),
+        });
         controller.watch(&replica_sets, Arc::clone(&handlers) as _);
         controller.watch(&pods, handlers);
         Self(controller)
@@ -156,7 +177,7 @@ impl ReplicaSetController {
 
     /// Returns the number of creations and deletions that the ReplicaSet at `key` still expects.
     pub fn expectations(&self, key: &ObjectKey) -> Option<(i64, i64)> {
-        self.0.reconciler().expectations.get(key)
+        self.0.reconciler().own_writes.expectations.get(key)
     }
 }
 

@@ -1,33 +1,44 @@
-//! Creation of pods, each exactly once. See `pending_creates.rs` for what is promised.
+//! Creation of pods. `pending_creates.rs` describes when a pod is created at most once.
 
 use std::{collections::HashSet, sync::Arc};
 
 use kcm_api::{ApiError, ObjectKey, Pod, ReplicaSet};
-use kcm_clock::generate_name;
+use kcm_clock::{Random, generate_name};
 use kcm_controller_ref_manager::OwnerIdentity;
-use kcm_controller_util::{PodManifest, slow_start_batch};
+use kcm_controller_util::{PodControl, PodManifest, slow_start_batch};
 use kcm_events::EventType;
+use kcm_informer::Store;
 use parking_lot::Mutex;
 use tracing::debug;
 
-use crate::{ManageError, sync::Syncer};
+use crate::{ManageError, events::ReplicaSetEvents, own_writes::OwnWrites, pending_creates::PendingCreates};
 
 /// Size of the first batch of creates. Each following batch is twice as large.
 ///
 /// Upstream counterpart: `SlowStartInitialBatchSize`.
 const SLOW_START_INITIAL_BATCH_SIZE: usize = 1;
 
-/// Maximum number of names that are drawn, and of requests that are sent, for one pod in one sync.
+/// Maximum number of names that are generated, and of requests that are sent, for one pod in one sync.
 ///
 /// Upstream counterpart: the number of names that the API server generates for one request.
 const MAX_NAMES: usize = 8;
 
-/// The pods that one sync creates.
+/// Creates pods.
+pub(crate) struct PodCreator {
+    pub(crate) random: Arc<dyn Random>,
+    pub(crate) pods: Store<Pod>,
+    pub(crate) pod_control: Arc<dyn PodControl>,
+    pub(crate) pending_creates: PendingCreates,
+    pub(crate) own_writes: Arc<OwnWrites>,
+    pub(crate) events: Arc<ReplicaSetEvents>,
+}
+
+/// Pods that one sync creates.
 struct Creation<'a> {
     replica_set: &'a ReplicaSet,
     owner: &'a OwnerIdentity,
     manifest: PodManifest,
-    /// Names that were pending before, and names that this sync has drawn. The cache may not contain their pods.
+    /// Names that were pending before, and names that this sync has generated. The cache may not contain their pods.
     names: Mutex<HashSet<Arc<str>>>,
 }
 
@@ -49,7 +60,7 @@ enum Existing {
     Gone,
 }
 
-impl Syncer {
+impl PodCreator {
     /// Creates `count` pods and returns the first error.
     ///
     /// # Cancel safety
@@ -62,8 +73,8 @@ impl Syncer {
         count: usize,
     ) -> Option<ManageError> {
         let key = owner.key();
-        // Before the first request: the watch event may precede the response.
-        self.expectations.expect_creations(&key, count);
+        // Set before the first request, because the watch event may precede the response.
+        self.own_writes.expectations.expect_creations(&key, count);
         let (created, error) =
             match PodManifest::from_template(&replica_set.spec.template, &owner.controller_reference()) {
                 Ok(manifest) => {
@@ -74,7 +85,7 @@ impl Syncer {
                     let create = || {
                         let name = match pending.next() {
                             Some(name) => PodName::new(owner, &name, true),
-                            None => self.draw_name(&creation),
+                            None => self.generate_name(&creation),
                         };
                         self.create_pod(&creation, name)
                     };
@@ -82,25 +93,25 @@ impl Syncer {
                 }
                 Err(error) => (0, Some(ManageError::Manifest(Arc::new(error)))),
             };
-        // No watch event arrives for creates that failed or were skipped.
+        // No watch event arrives for pods whose creation failed or was skipped.
         let skipped = count - created;
         if skipped > 0 {
             debug!(skipped, "Slow-start failure. Skipping creation of pods, decrementing expectations");
-            self.expectations.lower(&key, i64::try_from(skipped).unwrap_or(i64::MAX), 0);
+            self.own_writes.expectations.lower(&key, i64::try_from(skipped).unwrap_or(i64::MAX), 0);
         }
         error
     }
 
-    /// Draws a name that is new to this sync and that no pod of the cache has, and marks it as pending.
-    fn draw_name(&self, Creation { owner, manifest, names, .. }: &Creation<'_>) -> PodName {
-        let draw = || -> Arc<str> { generate_name(&*self.random, manifest.generate_name()).into() };
-        let mut name = draw();
+    /// Generates a name that this sync has not used and no cached pod has, and marks it as pending.
+    fn generate_name(&self, Creation { owner, manifest, names, .. }: &Creation<'_>) -> PodName {
+        let generate = || -> Arc<str> { generate_name(&*self.random, manifest.generate_name()).into() };
+        let mut name = generate();
         for _ in 1..MAX_NAMES {
             let is_free = self.pods.get(&PodName::new(owner, &name, false).key).is_none();
             if is_free && names.lock().insert(Arc::clone(&name)) {
                 break;
             }
-            name = draw();
+            name = generate();
         }
         self.pending_creates.insert(owner, &name);
         PodName::new(owner, &name, false)
@@ -109,24 +120,24 @@ impl Syncer {
     async fn create_pod(&self, creation: &Creation<'_>, name: PodName) -> Result<(), ManageError> {
         match self.request_pod(creation, name).await {
             Ok(pod) => {
-                self.note_pod_write(creation.owner, &pod);
-                self.expectations.creation_answered(&creation.owner.key());
+                self.own_writes.pod_written(creation.owner, &pod);
+                self.own_writes.expectations.creation_answered(&creation.owner.key());
                 let message = format!("Created pod: {}", pod.key.name);
-                self.event(creation.replica_set, EventType::Normal, "SuccessfulCreate", message);
+                self.events.record(creation.replica_set, EventType::Normal, "SuccessfulCreate", message);
                 Ok(())
             }
-            // No pod can be created in this namespace any more. The expectation is not lowered, so that the create is
-            // not repeated until the namespace is gone (US-5.4).
+            // No pod can be created in this namespace any more. The expectation is kept, so that the create is not
+            // repeated until the namespace is deleted (US-5.4).
             Err(error) if error.is_namespace_terminating() => Ok(()),
             Err(error) => {
                 let message = format!("Error creating: {error}");
-                self.event(creation.replica_set, EventType::Warning, "FailedCreate", message);
+                self.events.record(creation.replica_set, EventType::Warning, "FailedCreate", message);
                 Err(ManageError::Create(error))
             }
         }
     }
 
-    /// Requests a pod until it exists or a request fails. Draws another name if the name belongs to another pod.
+    /// Requests a pod until it exists or a request fails. Uses another name if the name belongs to another pod.
     async fn request_pod(&self, creation: &Creation<'_>, mut name: PodName) -> Result<Arc<Pod>, ApiError> {
         let Creation { owner, manifest, .. } = creation;
         let mut requests = 1;
@@ -145,15 +156,16 @@ impl Syncer {
                 Existing::Ours(pod) => {
                     self.pending_creates.remove(owner, &name.key.name);
                     if name.requested_before {
-                        // One too many if the event is still to come. That is harmless: the next sync waits for the
-                        // version of this pod. One too few would hold up the ReplicaSet until expectations expire.
-                        self.expectations.creation_observed(&owner.key());
+                        // If the event is still to come, it lowers the expectation again. This is harmless, because the
+                        // next sync waits for the version of this pod. An expectation that is not lowered would block
+                        // the ReplicaSet until it expires.
+                        self.own_writes.expectations.creation_observed(&owner.key());
                     }
                     return Ok(pod);
                 }
                 Existing::NotOurs if requests < MAX_NAMES => {
                     self.pending_creates.remove(owner, &name.key.name);
-                    name = self.draw_name(creation);
+                    name = self.generate_name(creation);
                 }
                 Existing::Gone if requests < MAX_NAMES => {}
                 Existing::NotOurs | Existing::Gone => return Err(error),
@@ -162,7 +174,7 @@ impl Syncer {
         }
     }
 
-    /// Reads the pod that has the name of a pod to create, from the cache if it is there.
+    /// Reads the pod that has the name of a pod to create, from the cache if possible.
     async fn existing_pod(&self, key: &ObjectKey, owner: &OwnerIdentity) -> Result<Existing, ApiError> {
         let cached = self.pods.get(key);
         let pod = match cached {
@@ -192,10 +204,10 @@ impl std::fmt::Debug for Existing {
     }
 }
 
-/// Replaces the name in the message of a refusal by its base.
+/// Replaces the name of the pod in the message of a rejected request by the `generateName` prefix.
 ///
-/// Upstream's mutating admission sees no name, and its refusals quote the base. Without a random part, the event of
-/// every refusal is the same and is counted instead of repeated.
+/// Upstream's requests contain only the prefix, and so do messages of admission. Without the random suffix, the events
+/// of all rejected requests are equal and are aggregated.
 fn without_suffix(error: ApiError, name: &str, base: &str) -> ApiError {
     match error {
         ApiError::Status(mut status) if status.code == 403 => {

@@ -1,76 +1,80 @@
+//! Writes of a sync.
+
 use std::sync::Arc;
 
 use futures_util::{StreamExt, stream::FuturesUnordered};
-use kcm_api::{ApiError, ObjectKey, Pod, ReplicaSet, ReplicaSetStatus};
+use kcm_api::{ApiError, ObjectKey, ReplicaSet, ReplicaSetStatus};
 use kcm_controller_ref_manager::OwnerIdentity;
-use kcm_controller_util::{GroupResource, ManifestError};
+use kcm_controller_util::{PodControl, ReplicaSetControl};
 use kcm_events::EventType;
-use thiserror::Error;
 use tracing::{debug, trace};
 
-use crate::{Plan, Victim, View, sync::Syncer};
+use crate::{
+    ManageError, Plan, PodDeletion, ReplicaSetMetrics, create::PodCreator, events::ReplicaSetEvents,
+    own_writes::OwnWrites,
+};
 
-/// What came of carrying a plan out.
-#[derive(Debug, Default)]
-pub struct Outcome {
-    /// The first thing that went wrong.
-    pub error: Option<ManageError>,
+/// Performs plans and status updates.
+pub(crate) struct Executor {
+    pub(crate) creator: PodCreator,
+    pub(crate) pod_control: Arc<dyn PodControl>,
+    pub(crate) replica_set_control: Arc<dyn ReplicaSetControl>,
+    pub(crate) metrics: Arc<dyn ReplicaSetMetrics>,
+    pub(crate) own_writes: Arc<OwnWrites>,
+    pub(crate) events: Arc<ReplicaSetEvents>,
 }
 
-/// Why pods could not be created or deleted. Displays as what the status and the log quote.
-#[derive(Debug, Clone, Error)]
-pub enum ManageError {
-    /// The template makes no pod.
-    #[error(transparent)]
-    Manifest(Arc<ManifestError>),
-    /// A create was refused.
-    #[error(transparent)]
-    Create(ApiError),
-    /// A delete was refused.
-    #[error("unable to delete pods: {0}")]
-    Delete(#[source] ApiError),
-}
-
-/// How often a refused status write is tried again.
+/// Number of retries of a rejected status update.
 ///
 /// Upstream counterpart: `statusUpdateRetries`.
 const STATUS_UPDATE_RETRIES: usize = 1;
 
-impl Syncer {
-    /// Carries `plan` out.
+impl Executor {
+    /// Performs `plan` and returns the first error.
     ///
-    /// Upstream counterpart: `manageReplicas`, as far as it does things.
-    pub(crate) async fn execute(&self, view: &View, owner: &OwnerIdentity, plan: &Plan) -> Outcome {
-        let error = match plan {
+    /// Upstream counterpart: the writes of `manageReplicas`.
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, requests may take effect without a response. Expectations of these requests last until
+    /// they are observed or expire.
+    pub(crate) async fn execute(
+        &self,
+        replica_set: &ReplicaSet,
+        owner: &OwnerIdentity,
+        plan: &Plan,
+    ) -> Option<ManageError> {
+        let need = replica_set.replicas();
+        match plan {
             Plan::Nothing { .. } => None,
-            Plan::CreatePods { count, reason } => {
-                debug!(creating = count, %reason, "Too few replicas");
-                self.create_pods(&view.replica_set, owner, *count).await
+            Plan::CreatePods { count, .. } => {
+                debug!(need, creating = count, "Too few replicas");
+                self.creator.create_pods(replica_set, owner, *count).await
             }
-            Plan::DeletePods { victims, reason } => {
-                debug!(deleting = victims.len(), %reason, "Too many replicas");
-                self.delete_pods(&view.replica_set, owner, victims).await
+            Plan::DeletePods { pods, .. } => {
+                debug!(need, deleting = pods.len(), "Too many replicas");
+                self.delete_pods(replica_set, owner, pods).await
             }
-        };
-        Outcome { error }
+        }
     }
 
     async fn delete_pods(
         &self,
         replica_set: &ReplicaSet,
         owner: &OwnerIdentity,
-        victims: &[Victim],
+        deletions: &[PodDeletion],
     ) -> Option<ManageError> {
         let key = owner.key();
-        self.expectations.expect_deletions(&key, victims.iter().map(|victim| victim.pod.key.clone()));
-        for ratio in victims.iter().filter_map(|victim| victim.age_ratio) {
+        let pods = deletions.iter().map(|deletion| deletion.pod.key.clone());
+        self.own_writes.expectations.expect_deletions(&key, pods);
+        for ratio in deletions.iter().filter_map(|deletion| deletion.age_ratio) {
             self.metrics.sorting_deletion_age_ratio(ratio);
         }
-        let deletions = victims.iter().map(|victim| self.delete_pod(replica_set, &key, victim));
-        let mut deletions: FuturesUnordered<_> = deletions.collect();
+        let requests = deletions.iter().map(|deletion| self.delete_pod(replica_set, &key, deletion));
+        let mut requests: FuturesUnordered<_> = requests.collect();
         let mut first_error = None;
-        while let Some(outcome) = deletions.next().await {
-            first_error = first_error.or(outcome.err());
+        while let Some(result) = requests.next().await {
+            first_error = first_error.or(result.err());
         }
         first_error
     }
@@ -79,41 +83,35 @@ impl Syncer {
         &self,
         replica_set: &ReplicaSet,
         owner: &ObjectKey,
-        victim: &Victim,
+        deletion: &PodDeletion,
     ) -> Result<(), ManageError> {
-        let pod = &victim.pod.key;
-        debug!(%pod, why = %victim.why, "Deleting pod");
+        let pod = &deletion.pod.key;
+        debug!(%pod, reason = %deletion.reason, "Deleting pod");
         let Err(error) = self.pod_control.delete_pod(pod).await else {
             let message = format!("Deleted pod: {}", pod.name);
-            self.event(replica_set, EventType::Normal, "SuccessfulDelete", message);
+            self.events.record(replica_set, EventType::Normal, "SuccessfulDelete", message);
             return Ok(());
         };
-        // Its event may have come long ago, or will come because of somebody else.
-        self.expectations.deletion_observed(owner, pod);
+        // The event of the deletion may have been handled before the expectation was set.
+        self.own_writes.expectations.deletion_observed(owner, pod);
         if error.is_not_found() {
             trace!(%pod, "Pod has already been deleted");
             return Ok(());
         }
         debug!(%pod, err = %error, "Failed to delete pod, decremented expectations");
         let message = format!("Error deleting: {error}");
-        self.event(replica_set, EventType::Warning, "FailedDelete", message);
+        self.events.record(replica_set, EventType::Warning, "FailedDelete", message);
         Err(ManageError::Delete(error))
     }
 
-    /// Notes the version of a pod that a write was answered with, if it is ours by that answer (US-3.7).
-    pub(crate) fn note_pod_write(&self, owner: &OwnerIdentity, pod: &Pod) {
-        if pod.controller.as_ref().is_some_and(|controller| controller.uid == owner.uid) {
-            let (key, version) = (owner.key(), &pod.resource_version);
-            self.consistency.wrote_at(&key, &owner.uid, GroupResource::PODS, version);
-        }
-    }
-
-    /// Writes `status` if it says anything new, and answers with the ReplicaSet as it is then (US-5.8).
+    /// Writes `status` if it differs from the cached status. Returns the ReplicaSet that the API server returned, or the
+    /// cached one (US-5.8).
     ///
-    /// A refused write is tried once more, with the same status on a fresh copy: whoever wrote in between loses.
+    /// A rejected update is retried once with the same status and the current resource version. It overwrites a status
+    /// that another client wrote meanwhile.
     ///
     /// Upstream counterpart: `updateReplicaSetStatus`.
-    pub(crate) async fn write_status(
+    pub(crate) async fn update_status(
         &self,
         replica_set: &Arc<ReplicaSet>,
         status: ReplicaSetStatus,
@@ -132,12 +130,12 @@ impl Syncer {
                 Err(error) => error,
             };
             retries -= 1;
-            let fresh = self.replica_set_control.get_replica_set(&key).await?;
+            let live = self.replica_set_control.get_replica_set(&key).await?;
             // DEVIATION: upstream does not compare UIDs, and writes the status to another object of the same name.
-            if fresh.uid() != replica_set.uid() {
+            if live.uid() != replica_set.uid() {
                 return Err(error);
             }
-            current = ReplicaSet { status: current.status, ..fresh };
+            current = ReplicaSet { status: current.status, ..live };
         }
     }
 }

@@ -1,78 +1,85 @@
+//! Event handlers.
+
 use std::{sync::Arc, time::Duration};
 
 use kcm_api::{ControllerRef, ObjectKey, Pod, ReplicaSet, Selector};
 use kcm_controller_util::{index::may_select, replica_set_index};
-use kcm_informer::{Deleted, EventHandler};
+use kcm_informer::{Deleted, EventHandler, Store};
 use kcm_workqueue::RateLimitingQueue;
 use tracing::{debug, error, trace};
 
-use crate::sync::Syncer;
+use crate::{KindConfig, own_writes::OwnWrites};
 
-/// Turns events into keys of ReplicaSets that are worth a look, and counts expectations off: each creation and
-/// each deletion exactly once (US-5.2).
+/// Enqueues the ReplicaSets of events, and lowers expectations once per creation and deletion (US-5.2).
 pub(crate) struct Handlers {
-    pub(crate) syncer: Arc<Syncer>,
+    pub(crate) kind_config: KindConfig,
+    pub(crate) replica_sets: Store<ReplicaSet>,
+    pub(crate) own_writes: Arc<OwnWrites>,
     pub(crate) queue: RateLimitingQueue<ObjectKey>,
 }
 
 impl EventHandler<ReplicaSet> for Handlers {
     fn on_add(&self, replica_set: &Arc<ReplicaSet>, _initial: bool) {
-        trace!(key = %replica_set.metadata.key(), uid = %replica_set.uid(), "Adding {}", self.syncer.kind_config.kind);
+        trace!(replicaSet = %replica_set.metadata.key(), uid = %replica_set.uid(), "Adding");
         self.queue.add(replica_set.metadata.key());
     }
 
-    /// A resync gets through as well: it is what mends a lost event.
+    /// Resyncs are enqueued as well.
     fn on_update(&self, old: &Arc<ReplicaSet>, new: &Arc<ReplicaSet>) {
         if old.uid() != new.uid() {
-            // Deleted and made anew between two looks. What was expected of the old one is nothing to the new.
-            self.replica_set_gone(old);
+            // Deleted and created again between two lists.
+            self.delete_replica_set(old);
         }
         if old.replicas() != new.replicas() {
-            let (from, to) = (old.replicas(), new.replicas());
-            trace!(key = %new.metadata.key(), uid = %new.uid(), from, to, "Desired pod count has changed");
+            let (old_replicas, new_replicas) = (old.replicas(), new.replicas());
+            trace!(
+                replicaSet = %new.metadata.key(),
+                oldReplicas = old_replicas,
+                newReplicas = new_replicas,
+                "replicaSet updated. Desired pod count change."
+            );
         }
         self.queue.add(new.metadata.key());
     }
 
     fn on_delete(&self, deleted: &Deleted<ReplicaSet>) {
-        self.replica_set_gone(deleted.object());
+        self.delete_replica_set(deleted.object());
     }
 }
 
 impl EventHandler<Pod> for Handlers {
     fn on_add(&self, pod: &Arc<Pod>, _initial: bool) {
         if pod.deletion_timestamp.is_some() {
-            // After a restart, the first look at a pod may find it going. That is no creation.
-            self.pod_gone(pod);
+            // After a restart, a list may contain a pod that is already being deleted.
+            self.delete_pod(pod);
         } else if let Some(controller) = &pod.controller {
             let Some(replica_set) = self.resolve(pod, controller) else { return };
             let key = replica_set.metadata.key();
-            trace!(%key, pod = %pod.key, "Pod created");
-            self.syncer.expectations.creation_observed(&key);
+            trace!(replicaSet = %key, pod = %pod.key, "Pod created");
+            self.own_writes.expectations.creation_observed(&key);
             self.queue.add(key);
         } else {
-            // Nobody expects an orphan.
-            self.wake_adopters(pod);
+            self.enqueue_adopters(pod);
         }
     }
 
     fn on_update(&self, old: &Arc<Pod>, new: &Arc<Pod>) {
         if old.resource_version == new.resource_version {
-            // A resync. Two versions of one object are never the same.
+            // Resync.
             return;
         }
         if old.uid != new.uid {
-            // DEVIATION: upstream takes a pod of the same name for the same pod.
-            self.pod_gone(old);
+            // DEVIATION: upstream does not compare UIDs.
+            self.delete_pod(old);
             self.on_add(new, false);
             return;
         }
         let labels_changed = old.labels != new.labels;
         if new.deletion_timestamp.is_some() {
-            // It counts as gone as soon as it is going: a replacement need not wait for its grace period.
-            self.pod_gone(new);
+            // A terminating pod counts as deleted, so that it is replaced without waiting for its grace period.
+            self.delete_pod(new);
             if labels_changed {
-                self.pod_gone(old);
+                self.delete_pod(old);
             }
             return;
         }
@@ -82,79 +89,78 @@ impl EventHandler<Pod> for Handlers {
             && let Some(replica_set) = self.resolve(old, former)
         {
             let key = replica_set.metadata.key();
-            // DEVIATION: upstream does not count this. If the pod is deleted after it has lost its owner, the event of the
-            // deletion names no owner, and the ReplicaSet waits until the expectation expires.
+            // DEVIATION: upstream does not lower the expectation. If the pod is deleted after its owner reference was
+            // removed, the event of the deletion has no owner, and the ReplicaSet waits until the expectation expires.
             if new.controller.as_ref().is_none_or(|controller| controller.uid != former.uid) {
-                self.syncer.expectations.deletion_observed(&key, &old.key);
+                self.own_writes.expectations.deletion_observed(&key, &old.key);
             }
             self.queue.add(key);
         }
         if let Some(controller) = &new.controller {
             let Some(replica_set) = self.resolve(new, controller) else { return };
             let key = replica_set.metadata.key();
-            trace!(%key, pod = %new.key, "Pod updated");
+            trace!(replicaSet = %key, pod = %new.key, "Pod objectMeta updated.");
             self.queue.add(key.clone());
             let min_ready_seconds = u64::try_from(replica_set.spec.min_ready_seconds).unwrap_or(0);
             if !old.ready.is_ready && new.ready.is_ready && min_ready_seconds > 0 {
-                debug!(%key, pod = %new.key, "Pod will be enqueued after a while for availability check");
+                debug!(replicaSet = %key, pod = %new.key, "Pod will be enqueued after a while for availability check");
                 self.queue.add_after(key, Duration::from_secs(min_ready_seconds));
             }
         } else if labels_changed || controller_changed {
-            self.wake_adopters(new);
+            self.enqueue_adopters(new);
         }
     }
 
     fn on_delete(&self, deleted: &Deleted<Pod>) {
-        self.pod_gone(deleted.object());
+        self.delete_pod(deleted.object());
     }
 
-    /// DEVIATION: upstream waits until the expectations expire, if a pod was created and deleted between two lists.
+    /// DEVIATION: if a pod was created and deleted between two lists, upstream waits until the expectations expire.
     fn on_replace(&self) {
-        for key in self.syncer.expectations.unfulfilled() {
+        for key in self.own_writes.expectations.unfulfilled() {
             self.queue.add(key);
         }
     }
 }
 
 impl Handlers {
-    fn replica_set_gone(&self, replica_set: &ReplicaSet) {
+    fn delete_replica_set(&self, replica_set: &ReplicaSet) {
         let key = replica_set.metadata.key();
-        trace!(%key, uid = %replica_set.uid(), "Deleting {}", self.syncer.kind_config.kind);
-        self.syncer.consistency.clear(&key, Some(replica_set.uid()));
-        self.syncer.expectations.delete(&key);
+        trace!(replicaSet = %key, uid = %replica_set.uid(), "Deleting");
+        self.own_writes.consistency.clear(&key, Some(replica_set.uid()));
+        self.own_writes.expectations.delete(&key);
         self.queue.add(key);
     }
 
-    /// Counts a deletion off, whatever became known first: that the pod is going, or that it is gone.
-    fn pod_gone(&self, pod: &Pod) {
-        // No ReplicaSet waits for an orphan to go.
+    /// Lowers the expectation of a deletion, and enqueues the owner. Called when the deletion starts and when it ends.
+    fn delete_pod(&self, pod: &Pod) {
         let Some(controller) = &pod.controller else { return };
         let Some(replica_set) = self.resolve(pod, controller) else { return };
         let key = replica_set.metadata.key();
-        trace!(%key, pod = %pod.key, "Pod deleted");
-        self.syncer.expectations.deletion_observed(&key, &pod.key);
+        trace!(replicaSet = %key, pod = %pod.key, "Pod deleted");
+        self.own_writes.expectations.deletion_observed(&key, &pod.key);
         self.queue.add(key);
     }
 
-    /// The ReplicaSet that `controller`, a reference in `pod`, means.
+    /// Returns the ReplicaSet that `controller`, an owner reference of `pod`, refers to.
     ///
     /// Upstream counterpart: `resolveControllerRef`. The group is not compared (US-3.1).
     fn resolve(&self, pod: &Pod, controller: &ControllerRef) -> Option<Arc<ReplicaSet>> {
-        if *controller.kind != *self.syncer.kind_config.kind {
+        if *controller.kind != *self.kind_config.kind {
             return None;
         }
         let key = ObjectKey { namespace: Arc::clone(&pod.key.namespace), name: Arc::clone(&controller.name) };
-        self.syncer.replica_sets.get(&key).filter(|replica_set| *replica_set.uid() == controller.uid)
+        self.replica_sets.get(&key).filter(|replica_set| *replica_set.uid() == controller.uid)
     }
 
     /// Enqueues the ReplicaSets that select the orphan `pod`.
     ///
     /// Upstream counterpart: `getPodReplicaSets`.
-    fn wake_adopters(&self, pod: &Pod) {
+    fn enqueue_adopters(&self, pod: &Pod) {
         if pod.labels.is_empty() {
             return;
         }
-        let replica_sets = self.syncer.replica_sets.read();
+        let replica_sets = self.replica_sets.read();
         let keys: Vec<_> =
             may_select(&replica_sets, replica_set_index::SELECTOR, &pod.key.namespace, &pod.labels)
                 .filter(|replica_set| selects(replica_set, pod))
@@ -164,11 +170,11 @@ impl Handlers {
         if keys.len() > 1 {
             error!(
                 "user error! more than one {} is selecting pods with labels: {:?}",
-                self.syncer.kind_config.kind, pod.labels
+                self.kind_config.kind, pod.labels
             );
         }
         if !keys.is_empty() {
-            trace!(pod = %pod.key, owners = keys.len(), "Orphan pod wakes those that might adopt it");
+            trace!(pod = %pod.key, "Orphan Pod matches ReplicaSets");
         }
         for key in keys {
             self.queue.add(key);
@@ -176,12 +182,12 @@ impl Handlers {
     }
 }
 
-/// Whether `replica_set` might adopt `pod` by its labels.
+/// Returns `true` if the selector of `replica_set` matches the labels of `pod`.
 ///
-/// One that cannot be parsed, or is empty where none may be, selects nothing.
+/// A selector that is missing, empty or cannot be parsed matches nothing.
 fn selects(replica_set: &ReplicaSet, pod: &Pod) -> bool {
     let Some(declared) = &replica_set.spec.selector else { return false };
-    // Cheaper than to compile the selector, and often enough.
+    // Most selectors that do not match are found without parsing their expressions.
     declared.match_labels.iter().all(|(key, value)| pod.labels.get(key) == Some(value))
         && Selector::new(Some(declared))
             .is_ok_and(|selector| !selector.is_empty() && selector.matches(&pod.labels))

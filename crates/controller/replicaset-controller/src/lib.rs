@@ -1,46 +1,48 @@
-//! The ReplicaSet controller: as many pods as are wanted, no more and no fewer.
+//! The ReplicaSet controller: creates and deletes pods so that each ReplicaSet has the requested number.
 //!
-//! *Upstream counterpart:* `pkg/controller/replicaset`.
+//! Upstream counterpart: `pkg/controller/replicaset`. Behaviour: `docs/behaviour/replicaset.md`.
 //!
-//! # How one sync goes
+//! # A sync
 //!
-//! | step | file | pure |
+//! | Step | File | Pure |
 //! |---|---|---|
-//! | events become keys, expectations are counted off | `handlers.rs` | |
-//! | a key becomes a sync, its outcome a retry | `controller.rs` | |
-//! | the steps of a sync, in upstream's order (US-5.3) | `sync.rs` | |
-//! | what the caches hold of the owner, its pods and their relatives | `view.rs` | |
-//! | which pods are to come or go, and why | `plan.rs` | yes |
-//! | the requests, side by side or slowly at first | `execute.rs` | |
-//! | pods are created, each exactly once | `create.rs`, `pending_creates.rs` | |
-//! | what the status says then | `status.rs` | yes |
+//! | enqueue the ReplicaSets of events, lower expectations | `handlers.rs` | |
+//! | configure the control loop, classify errors | `controller.rs` | |
+//! | steps of a sync, in upstream's order (US-5.3) | `sync.rs` | |
+//! | find pods in the caches | `lookup.rs` | |
+//! | number of pods to create or delete | `plan.rs`, `view.rs` | yes |
+//! | pods to delete | `plan/pods_to_delete.rs` | yes |
+//! | reasons | `plan/reason.rs` | yes |
+//! | create and delete pods, update the status | `execute.rs` | |
+//! | create each pod once | `create.rs`, `pending_creates.rs` | |
+//! | status and conditions | `status.rs` | yes |
+//! | wait until caches contain own writes | `own_writes.rs` | |
 //!
-//! # Where the plan ends
+//! Three decisions depend on responses of the API server and are therefore not part of [`plan()`]:
 //!
-//! [`plan()`] decides on everything that the caches and the clock suffice for. Three decisions need an answer from
-//! the server, and are made after it:
+//! * Claimed pods, because an adoption can be rejected. `kcm_controller_ref_manager::classify` decides for each pod.
+//! * The status, because it reports failed creations and deletions. [`calculate_status`] takes the error.
+//! * The time of the next sync, because it depends on the status that the API server returned.
 //!
-//! * **Which pods are ours.** An adoption may be refused, so pods are claimed before the [`View`] is complete.
-//!   The decision for each pod is pure all the same: `kcm_controller_ref_manager::classify`.
-//! * **The status**, because a failed create or delete appears in it: [`next_status`] takes the [`Outcome`].
-//! * **When to look again**, because whether all pods are available is read from the status as the server stored
-//!   it.
+//! # Kinds
 //!
-//! # One machine, two controllers
+//! The controller also manages ReplicationControllers, converted to [`ReplicaSet`]s (US-5.11). [`KindConfig`] contains the
+//! differences: [`REPLICA_SET`], [`REPLICATION_CONTROLLER`].
 //!
-//! What tells a ReplicationController from a ReplicaSet is a [`KindConfig`], [`REPLICATION_CONTROLLER`] or
-//! [`REPLICA_SET`]; the rest works on [`ReplicaSet`]s, into which a transport turns the other kind (US-5.11).
-//!
-//! *What must not live here:* HTTP, the choice of a template, anything that looks at Deployments.
+//! Not part of this crate: HTTP, templates, Deployments.
 //!
 //! [`ReplicaSet`]: kcm_api::ReplicaSet
 
 mod controller;
 mod create;
+mod error;
+mod events;
 mod execute;
 mod handlers;
 mod kind_config;
+mod lookup;
 mod metrics;
+mod own_writes;
 mod pending_creates;
 mod plan;
 mod status;
@@ -48,13 +50,12 @@ mod sync;
 mod view;
 
 pub use controller::{Config, DEFAULT_BURST_REPLICAS, ReplicaSetController};
-pub use execute::{ManageError, Outcome};
+pub use error::{ManageError, SyncError};
 pub use kind_config::{KindConfig, REPLICA_SET, REPLICATION_CONTROLLER};
 pub use metrics::{NoReplicaSetMetrics, ReplicaSetMetrics};
-pub use plan::{Plan, Victim, Why, plan};
-pub use status::next_status;
-pub use sync::SyncError;
-pub use view::{Hold, View};
+pub use plan::{DeletionReason, Plan, PlanReason, PodDeletion, plan};
+pub use status::calculate_status;
+pub use view::{ManageBlock, View};
 
 #[cfg(test)]
 mod testing;

@@ -1,4 +1,4 @@
-//! Names of pods that were requested and are not known to exist.
+//! Names of pods that were requested and whose creation is not confirmed.
 //!
 //! A request to create a pod can fail and still take effect: the response is lost, or the API server executes the
 //! request after the connection broke. The controller chooses the name of each pod, so that the request can be
@@ -6,18 +6,18 @@
 //! the next sync that creates pods uses pending names first.
 //!
 //! ```text
-//!  name drawn ──► pending ──► 201, or 409 and the pod is ours ──► created
-//!                  │  ▲   └─► in the cache ─────────────────────► created
-//!                  │  └────── any other failure
-//!                  └────────► 409 and the pod is not ours ──────► discarded, another name is drawn
+//!  name generated ──► pending ──► 201, or 409 and the pod is ours ──► created
+//!                      │  ▲   └─► in the cache ─────────────────────► created
+//!                      │  └────── any other failure
+//!                      └────────► 409 and the pod is not ours ──────► discarded, another name is generated
 //! ```
 //!
-//! A refusal leaves the name pending as well: an earlier attempt with that name may have taken effect.
+//! A rejected request leaves the name pending as well, because an earlier attempt with that name may have taken effect.
 //!
-//! As long as a sync requests no more pods than are missing, every pod with a pending name is a missing one. *Not
-//! promised:* a request that is executed late makes a surplus pod if by then the ReplicaSet was scaled down, the pod
-//! of that name was created by a repetition and deleted again, or the manager has restarted, because names are not
-//! persisted. The surplus pod is deleted when the watch reports it.
+//! A sync requests at most the missing pods, so a pod with a pending name is one of the missing pods. A request that is
+//! executed late creates a surplus pod in three cases: the ReplicaSet was scaled down, the pod of that name was created
+//! by a repetition and deleted again, or the manager has restarted, because names are not persisted. The surplus pod is
+//! deleted when the watch reports it.
 //!
 //! DEVIATION: upstream lets the API server choose the name. It treats a request without a response as failed, and
 //! relies on the watch being faster than the retry.
@@ -38,7 +38,7 @@ pub(crate) struct PendingCreates(Mutex<HashMap<ObjectKey, Pending>>);
 #[derive(Debug)]
 struct Pending {
     owner_uid: Arc<str>,
-    /// Ordered, so that syncs are reproducible.
+    /// Sorted, so that syncs are deterministic.
     names: BTreeSet<Arc<str>>,
 }
 
@@ -87,7 +87,7 @@ impl PendingCreates {
         pending.map(|pending| pending.names.iter().cloned().collect()).unwrap_or_default()
     }
 
-    /// Drops the names of an owner that does not exist any more.
+    /// Removes all names of an owner that was deleted.
     pub(crate) fn clear(&self, owner: &ObjectKey) {
         self.0.lock().remove(owner);
     }

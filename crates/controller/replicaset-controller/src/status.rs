@@ -1,25 +1,27 @@
+//! Status of a ReplicaSet.
+
 use kcm_api::{ReplicaSetCondition, ReplicaSetStatus, Time, condition_status};
 use kcm_clock::Timestamp;
 use kcm_controller_util::availability::is_pod_available;
 
-use crate::{Outcome, View};
+use crate::{ManageError, View};
 
-/// The type of the condition that tells that pods could not be created or deleted.
+/// Type of the condition that reports failed creations and deletions of pods.
 pub(crate) const REPLICA_FAILURE: &str = "ReplicaFailure";
 
-/// What the status is to say, given what was seen and what came of managing the pods (US-5.7).
+/// Returns the status after a sync in which the creation or deletion of pods returned `error` (US-5.7).
 ///
-/// Counts are of the pods **before** this sync's creations and deletions. It needs to be written exactly if it
-/// differs from the status that there is.
+/// Counts do not contain the creations and deletions of this sync. The status is written if it differs from the
+/// cached status.
 ///
-/// Upstream counterpart: `calculateStatus`, with the generation that `updateReplicaSetStatus` adds.
-pub fn next_status(view: &View, outcome: &Outcome, now: Timestamp) -> ReplicaSetStatus {
+/// Upstream counterpart: `calculateStatus`, with the generation that `updateReplicaSetStatus` sets.
+pub fn calculate_status(view: &View, error: Option<&ManageError>, now: Timestamp) -> ReplicaSetStatus {
     let replica_set = &*view.replica_set;
     let template_labels = replica_set.spec.template.labels();
     let count =
         |test: &dyn Fn(&kcm_api::Pod) -> bool| number(view.active.iter().filter(|pod| test(pod)).count());
 
-    // From the old one, so that fields that this version does not know stay.
+    // Fields that this version does not have are kept.
     let mut status = replica_set.status.clone();
     status.replicas = number(view.active.len());
     status.fully_labeled_replicas =
@@ -28,8 +30,8 @@ pub fn next_status(view: &View, outcome: &Outcome, now: Timestamp) -> ReplicaSet
     status.available_replicas = count(&|pod| is_pod_available(pod, replica_set.spec.min_ready_seconds, now));
     status.terminating_replicas = view.terminating.map(number);
     status.observed_generation = replica_set.metadata.generation;
-    match &outcome.error {
-        // One that is there already is never refreshed, whatever the error is now.
+    match error {
+        // An existing condition is not updated, as upstream.
         Some(error) if replica_set.condition(REPLICA_FAILURE).is_none() => {
             let reason = match view.difference() {
                 ..0 => "FailedCreate",
@@ -39,7 +41,7 @@ pub fn next_status(view: &View, outcome: &Outcome, now: Timestamp) -> ReplicaSet
             set_condition(&mut status, failure(reason, error.to_string(), now));
         }
         Some(_) => {}
-        // Also when nothing was tried, because expectations are pending or the owner is being deleted.
+        // Removed even if no creation or deletion was attempted, as upstream.
         None => status.conditions.retain(|condition| condition.type_ != REPLICA_FAILURE),
     }
     status
@@ -56,16 +58,14 @@ fn failure(reason: &str, message: String, now: Timestamp) -> ReplicaSetCondition
     }
 }
 
-/// Puts `condition` in place of the one of its type, at the end; not if that says the same for the same reason.
-///
-/// Unlike a Deployment's, the time goes in as it is even when the status stays the same.
+/// Replaces the condition of the same type, unless its status and reason are the same.
 ///
 /// Upstream counterpart: `SetCondition`.
 fn set_condition(status: &mut ReplicaSetStatus, condition: ReplicaSetCondition) {
-    let says_the_same = |known: &ReplicaSetCondition| {
+    let is_unchanged = |known: &ReplicaSetCondition| {
         known.type_ == condition.type_ && known.status == condition.status && known.reason == condition.reason
     };
-    if status.conditions.iter().any(says_the_same) {
+    if status.conditions.iter().any(is_unchanged) {
         return;
     }
     status.conditions.retain(|known| known.type_ != condition.type_);

@@ -1,96 +1,70 @@
+//! Steps of a sync, in upstream's order (US-5.3).
+
 use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use kcm_api::{ApiError, ObjectKey, Pod, ReplicaSet, Selector};
-use kcm_clock::{Clock, Random, Timestamp};
-use kcm_controller_ref_manager::{ClaimErrors, FreshOwner, OwnerControl, OwnerIdentity, OwnerPatch, claim};
-use kcm_controller_util::{
-    ConsistencyStore, GroupResource, PodControl, ReplicaSetControl, Requeue,
-    availability::min_next_pod_availability, consistency::NotReady,
-};
-use kcm_events::{EventRecorder, EventType, ObjectReference};
-use kcm_expectations::UidTrackingExpectations;
+use kcm_clock::{Clock, Timestamp};
+use kcm_controller_ref_manager::{LiveOwner, OwnerControl, OwnerIdentity, OwnerPatch, claim};
+use kcm_controller_util::{GroupResource, Requeue, availability::min_next_pod_availability};
 use kcm_informer::Store;
-use thiserror::Error;
 use tracing::{Span, error, trace};
 
 use crate::{
-    Hold, KindConfig, ManageError, ReplicaSetMetrics, View,
-    pending_creates::PendingCreates,
+    KindConfig, ManageBlock, SyncError, View,
+    execute::Executor,
+    lookup::{Candidates, related_pods},
+    own_writes::OwnWrites,
     plan::plan,
-    status::next_status,
-    view::{Candidates, related_pods},
+    status::calculate_status,
 };
 
-/// All that a sync reads from and writes to.
+/// Dependencies of a sync.
 pub(crate) struct Syncer {
     pub(crate) kind_config: KindConfig,
     pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) random: Arc<dyn Random>,
     pub(crate) pods: Store<Pod>,
     pub(crate) replica_sets: Store<ReplicaSet>,
-    pub(crate) pod_control: Arc<dyn PodControl>,
-    pub(crate) replica_set_control: Arc<dyn ReplicaSetControl>,
-    pub(crate) recorder: Arc<dyn EventRecorder>,
-    pub(crate) metrics: Arc<dyn ReplicaSetMetrics>,
-    pub(crate) expectations: UidTrackingExpectations<ObjectKey, ObjectKey>,
-    pub(crate) consistency: ConsistencyStore,
-    pub(crate) pending_creates: PendingCreates,
+    pub(crate) own_writes: Arc<OwnWrites>,
+    pub(crate) executor: Executor,
     pub(crate) burst_replicas: usize,
 }
 
-/// Why a sync is to be tried again.
-#[derive(Debug, Clone, Error)]
-pub enum SyncError {
-    /// A cache has not seen what an earlier sync wrote.
-    #[error(transparent)]
-    NotReady(#[from] NotReady),
-    /// Pods could not be adopted or released.
-    #[error(transparent)]
-    Claim(#[from] ClaimErrors),
-    /// The status could not be written. Hides what went wrong with the pods, if anything did.
-    #[error(transparent)]
-    Status(#[from] ApiError),
-    /// Pods could not be created or deleted.
-    #[error(transparent)]
-    Manage(#[from] ManageError),
-}
-
 impl Syncer {
-    /// Brings the pods of the ReplicaSet at `key` closer to what is wanted, and its status up to date.
+    /// Creates or deletes pods of the ReplicaSet at `key`, and updates its status.
     ///
-    /// The order of the steps is upstream's, and each place in it has its reason (US-5.3).
+    /// The order of the steps is upstream's (US-5.3).
     ///
     /// Upstream counterpart: `syncReplicaSet`.
     pub(crate) async fn sync_replica_set(&self, key: &ObjectKey) -> Result<Requeue, SyncError> {
-        // Before anything is read, even whether there is such an object: a cache that has not seen what we wrote
-        // last is no base for any decision.
-        self.consistency.ensure_ready(key).inspect_err(|behind| {
-            self.metrics.stale_sync_skip(behind.resource);
+        let OwnWrites { expectations, consistency } = &*self.own_writes;
+        // Before the ReplicaSet is read: even its absence may be outdated.
+        consistency.ensure_ready(key).inspect_err(|behind| {
+            self.executor.metrics.stale_sync_skip(behind.resource);
         })?;
 
+        let pending_creates = &self.executor.creator.pending_creates;
         let Some(replica_set) = self.replica_sets.get(key) else {
             trace!("{} has been deleted", self.kind_config.kind);
-            self.consistency.clear(key, None);
-            self.expectations.delete(key);
-            self.pending_creates.clear(key);
+            consistency.clear(key, None);
+            expectations.delete(key);
+            pending_creates.clear(key);
             return Ok(Requeue::Never);
         };
 
         Span::current().record("uid", &**replica_set.uid());
 
-        // The cache contains all that was answered.
-        if self.consistency.is_enabled() {
-            self.expectations.observe_answered_creations(key);
+        // The caches contain the versions of all creations that the API server has confirmed.
+        if consistency.is_enabled() {
+            expectations.observe_answered_creations(key);
         }
-        // Before the pods are listed: a pod that comes in between is in the list, and counting it off first
-        // would let us create it once more.
-        let expectations_met = self.expectations.satisfied(key);
+        // Before the pods are listed: if a pod was observed after the list, the sync would create it again.
+        let expectations_met = expectations.satisfied(key);
 
         let selector = match Selector::new(replica_set.spec.selector.as_ref()) {
             Ok(selector) => selector,
             Err(error) => {
-                // No retry mends that; a changed object comes with its own event.
+                // Not retried: a change of the selector starts a sync.
                 error!(replicaSet = %key, err = %error, "Error converting pod selector to selector");
                 return Ok(Requeue::Never);
             }
@@ -98,15 +72,15 @@ impl Syncer {
 
         let owner =
             OwnerIdentity::new(self.kind_config.api_version, self.kind_config.kind, &replica_set.metadata);
-        // Before the pods are listed: if a name stops being pending, the list must contain its pod.
-        self.pending_creates.retain(&owner, |name| {
+        // Before the pods are listed: the list must contain the pod of a name that is no longer pending.
+        pending_creates.retain(&owner, |name| {
             let key = ObjectKey { namespace: Arc::clone(&key.namespace), name: name.into() };
             self.pods.get(&key).is_none()
         });
-        let candidates = Candidates::gather(&self.pods, &owner, &selector);
-        let links = PodLinks { syncer: self, owner: &owner };
-        let mut active = claim(&owner, &selector, candidates.active, &links).await.into_result()?;
-        // DEVIATION: upstream counts a pod whose deletion has begun before its adoption as active.
+        let candidates = Candidates::find(&self.pods, &owner, &selector);
+        let control = PodOwnerControl { executor: &self.executor, owner: &owner };
+        let mut active = claim(&owner, &selector, candidates.active, &control).await.into_result()?;
+        // DEVIATION: upstream counts a pod as active whose deletion started before its adoption.
         let claimed = active.len();
         active.retain(|pod| pod.deletion_timestamp.is_none());
         let terminating = candidates.terminating + claimed - active.len();
@@ -114,17 +88,17 @@ impl Syncer {
         let now = self.clock.now();
         let view = self.view(replica_set, active, terminating, expectations_met);
         let plan = plan(&view, now);
-        let outcome = self.execute(&view, &owner, &plan).await;
+        let error = self.executor.execute(&view.replica_set, &owner, &plan).await;
 
-        let updated = self.write_status(&view.replica_set, next_status(&view, &outcome, now)).await?;
+        let status = calculate_status(&view, error.as_ref(), now);
+        let updated = self.executor.update_status(&view.replica_set, status).await?;
         let version = &updated.metadata.resource_version;
-        self.consistency.wrote_at(key, &owner.uid, GroupResource::REPLICA_SETS, version);
+        consistency.wrote_at(key, &owner.uid, GroupResource::REPLICA_SETS, version);
 
-        // After the status, which tells of it.
-        if let Some(error) = outcome.error {
-            return Err(error.into());
+        match error {
+            Some(error) => Err(error.into()),
+            None => Ok(self.requeue(&updated, &view, now)),
         }
-        Ok(self.next_look(&updated, &view, now))
     }
 
     fn view(
@@ -134,75 +108,62 @@ impl Syncer {
         terminating: usize,
         expectations_met: bool,
     ) -> View {
-        let hold = if replica_set.metadata.is_being_deleted() {
-            Some(Hold::BeingDeleted)
+        let block = if replica_set.metadata.is_being_deleted() {
+            Some(ManageBlock::BeingDeleted)
         } else if expectations_met {
             None
         } else {
-            Some(Hold::ExpectationsPending)
+            Some(ManageBlock::ExpectationsPending)
         };
         let mut view = View {
             replica_set,
             active,
             terminating: self.kind_config.terminating_replicas.then_some(terminating),
-            hold,
+            block,
             burst_replicas: self.burst_replicas,
             pod_deletion_cost: self.kind_config.pod_deletion_cost,
             related: Vec::new(),
         };
-        if view.hold.is_none() && view.surplus().1 {
+        if view.block.is_none() && view.must_rank() {
             view.related = related_pods(&self.kind_config, &view.replica_set, &self.replica_sets, &self.pods);
         }
         view
     }
 
-    /// In how long a pod becomes available without any event to tell of it.
+    /// Returns the time until the next pod becomes available, which no event reports.
     ///
-    /// Whether one is still missing is read from the status as the server has it.
-    fn next_look(&self, updated: &ReplicaSet, view: &View, judged_at: Timestamp) -> Requeue {
+    /// `evaluated_at` is the time of the status. The result is relative to the current time.
+    ///
+    /// Example: `minReadySeconds` is 30, and a pod has been ready for 10 s. If the writes took 2 s, the result is 18 s.
+    fn requeue(&self, updated: &ReplicaSet, view: &View, evaluated_at: Timestamp) -> Requeue {
         let min_ready_seconds = updated.spec.min_ready_seconds;
         let all_available = updated.status.ready_replicas == updated.status.available_replicas;
         let fallback = u64::try_from(min_ready_seconds).unwrap_or(0);
         if fallback == 0 || all_available {
             return Requeue::Never;
         }
-        // The one place that asks the clock a second time: writing may have taken a while, and this is a delay
-        // from now on.
         let pods = view.active.iter().map(|pod| &**pod);
-        let next = min_next_pod_availability(pods, min_ready_seconds, judged_at, self.clock.now());
+        let next = min_next_pod_availability(pods, min_ready_seconds, evaluated_at, self.clock.now());
         Requeue::After(next.unwrap_or(Duration::from_secs(fallback)))
-    }
-
-    pub(crate) fn event(&self, replica_set: &ReplicaSet, type_: EventType, reason: &str, message: String) {
-        let metadata = &replica_set.metadata;
-        let regarding = ObjectReference {
-            api_version: self.kind_config.api_version.into(),
-            kind: self.kind_config.kind.into(),
-            namespace: Arc::clone(&metadata.namespace),
-            name: Arc::clone(&metadata.name),
-            uid: Arc::clone(&metadata.uid),
-            resource_version: metadata.resource_version.clone(),
-        };
-        self.recorder.event(&regarding, type_, reason, message);
     }
 }
 
-/// Adopts and releases pods for one owner.
-struct PodLinks<'a> {
-    syncer: &'a Syncer,
+/// Adopts and releases pods of one owner.
+struct PodOwnerControl<'a> {
+    executor: &'a Executor,
     owner: &'a OwnerIdentity,
 }
 
 #[async_trait]
-impl OwnerControl<Pod> for PodLinks<'_> {
-    async fn fresh_owner(&self) -> Result<FreshOwner, ApiError> {
-        let fresh = self.syncer.replica_set_control.get_replica_set(&self.owner.key()).await?;
-        Ok(FreshOwner::from(&fresh.metadata))
+impl OwnerControl<Pod> for PodOwnerControl<'_> {
+    async fn live_owner(&self) -> Result<LiveOwner, ApiError> {
+        let live = self.executor.replica_set_control.get_replica_set(&self.owner.key()).await?;
+        Ok(LiveOwner::from(&live.metadata))
     }
 
     async fn patch(&self, object: &ObjectKey, patch: &OwnerPatch) -> Result<Pod, ApiError> {
-        let pod = self.syncer.pod_control.patch_pod(object, patch).await?;
-        self.syncer.note_pod_write(self.owner, &pod);
+        let pod = self.executor.pod_control.patch_pod(object, patch).await?;
+        self.executor.own_writes.pod_written(self.owner, &pod);
         Ok(pod)
     }
 }

@@ -1,4 +1,4 @@
-//! A small world for this crate's tests: caches that a test fills by hand, and a cluster that answers as told.
+//! Objects, caches and a fake API server for tests.
 
 use std::{
     collections::VecDeque,
@@ -27,25 +27,26 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use crate::{
-    REPLICA_SET, ReplicaSetMetrics, handlers::Handlers, pending_creates::PendingCreates, sync::Syncer,
+    REPLICA_SET, ReplicaSetMetrics, create::PodCreator, events::ReplicaSetEvents, execute::Executor,
+    handlers::Handlers, own_writes::OwnWrites, pending_creates::PendingCreates, sync::Syncer,
 };
 
-/// When all tests take place.
+/// Current time of all tests.
 pub(crate) fn now() -> Timestamp {
     "2026-01-01T12:00:00Z".parse().unwrap()
 }
 
-/// So many seconds before [`now`].
+/// Returns the time `seconds` before [`now`].
 pub(crate) fn ago(seconds: i64) -> Option<Time> {
     Some(Time::from_unix(now().as_second() - seconds))
 }
 
-/// A ReplicaSet with one label in selector and template, and a UID made from its name.
+/// Returns a ReplicaSet with one label in selector and template. Its UID is `NAME-uid`.
 pub(crate) fn replica_set(name: &str, replicas: i32) -> ReplicaSet {
     changed_replica_set(name, replicas, &json!({}))
 }
 
-/// The same, with `change` merged over it.
+/// Returns [`replica_set`] with the fields of `change` replaced.
 pub(crate) fn changed_replica_set(name: &str, replicas: i32, change: &Value) -> ReplicaSet {
     let mut object = json!({
         "apiVersion": "apps/v1", "kind": "ReplicaSet",
@@ -77,7 +78,7 @@ fn merge(into: &mut Value, change: &Value) {
     }
 }
 
-/// A running pod that nobody owns, labelled as [`replica_set`] selects.
+/// Returns a running orphan that [`replica_set`] selects.
 pub(crate) fn pod(name: &str) -> Pod {
     Pod {
         key: ObjectKey::new("default", name),
@@ -128,17 +129,17 @@ pub(crate) fn relabelled(pod: Pod) -> Pod {
     Pod { labels: Arc::new(Labels::from([("app".to_owned(), "other".to_owned())])), ..pod }
 }
 
-/// A newer version of `pod`.
+/// Returns a newer version of `pod`.
 pub(crate) fn newer(pod: Pod) -> Pod {
     Pod { resource_version: "6".into(), ..pod }
 }
 
-/// A refusal that is none of those that mean something.
+/// Returns an error that the controller does not treat specially.
 pub(crate) fn refusal(message: &str) -> ApiError {
     ApiError::status(403, reason::FORBIDDEN, message)
 }
 
-/// A cluster that grants everything but what it is told to refuse, and writes down what it was asked.
+/// API server that records requests, and fails those that a test selects.
 #[derive(Default)]
 pub(crate) struct Cluster {
     requests: Mutex<Vec<String>>,
@@ -146,33 +147,33 @@ pub(crate) struct Cluster {
     created: AtomicUsize,
     /// Names of the pods in create requests.
     names: Mutex<Vec<String>>,
-    /// After so many creates, all others fail with this.
+    /// Number of creates that succeed, and the error of all others.
     pub(crate) refuse_creates: Mutex<Option<(usize, ApiError)>>,
     /// Errors of the next creates.
     pub(crate) create_errors: Mutex<VecDeque<ApiError>>,
-    /// Runs before the result of the first create is decided.
+    /// Called by the first create.
     pub(crate) before_create: Mutex<Option<Box<dyn FnOnce() + Send>>>,
-    /// No create returns.
+    /// If `true`, no create returns.
     hang_creates: AtomicBool,
     pub(crate) refuse_deletes: Mutex<Vec<(String, ApiError)>>,
     pub(crate) refuse_patches: Mutex<Option<ApiError>>,
-    /// Names of pods that are being deleted, which caches have not seen.
+    /// Names of pods that are being deleted according to the API server, but not to the cache.
     pub(crate) deleting: Mutex<Vec<String>>,
-    /// Results of uncached reads of pods, one after the other; then there is no pod.
+    /// Results of the next uncached reads of pods. Later reads find no pod.
     pub(crate) found_pods: Mutex<VecDeque<Result<Option<Pod>, ApiError>>>,
-    /// How the next status writes fail.
+    /// Errors of the next status updates.
     pub(crate) refuse_statuses: Mutex<VecDeque<ApiError>>,
-    /// What an uncached read gives.
-    pub(crate) fresh: Mutex<Option<ReplicaSet>>,
+    /// ReplicaSet that uncached reads return.
+    pub(crate) live: Mutex<Option<ReplicaSet>>,
 }
 
 impl Cluster {
-    /// What it was asked since the last call.
+    /// Returns the requests since the last call.
     pub(crate) fn take(&self) -> Vec<String> {
         std::mem::take(&mut self.requests.lock())
     }
 
-    /// The ReplicaSets of the status writes since the last call.
+    /// Returns the ReplicaSets of the status updates since the last call.
     pub(crate) fn take_statuses(&self) -> Vec<ReplicaSet> {
         std::mem::take(&mut self.statuses.lock())
     }
@@ -253,7 +254,7 @@ impl ReplicaSetControl for Cluster {
     async fn get_replica_set(&self, key: &ObjectKey) -> Result<ReplicaSet, ApiError> {
         self.note("get".to_owned());
         let not_found = || ApiError::status(404, reason::NOT_FOUND, format!("no {key}"));
-        self.fresh.lock().clone().ok_or_else(not_found)
+        self.live.lock().clone().ok_or_else(not_found)
     }
 
     async fn update_replica_set_status(&self, replica_set: &ReplicaSet) -> Result<ReplicaSet, ApiError> {
@@ -286,7 +287,7 @@ impl ReplicaSetControl for Cluster {
     }
 }
 
-/// What was counted.
+/// Recorded metrics.
 #[derive(Default)]
 pub(crate) struct Metrics {
     pub(crate) ratios: Mutex<Vec<f64>>,
@@ -303,7 +304,7 @@ impl ReplicaSetMetrics for Metrics {
     }
 }
 
-/// Everything a sync needs.
+/// Caches, API server, clock and controller of a test.
 pub(crate) struct World {
     pub(crate) pods: Arc<Mutex<StoreWriter<Pod>>>,
     pub(crate) replica_sets: StoreWriter<ReplicaSet>,
@@ -311,31 +312,31 @@ pub(crate) struct World {
     pub(crate) cluster: Arc<Cluster>,
     pub(crate) events: Arc<FakeRecorder>,
     pub(crate) metrics: Arc<Metrics>,
-    pub(crate) syncer: Arc<Syncer>,
+    pub(crate) own_writes: Arc<OwnWrites>,
+    pub(crate) syncer: Syncer,
     pub(crate) handlers: Handlers,
 }
 
 impl World {
-    /// A world with nothing in it.
+    /// An empty world.
     pub(crate) fn new() -> Self {
         Self::with_random(Arc::new(SeededRandom::new(1)))
     }
 
-    /// A world with nothing in it that draws names from `random`.
+    /// An empty world whose pod names are generated from `random`.
     pub(crate) fn with_random(random: Arc<dyn Random>) -> Self {
         let clock = FakeClock::new(now());
         Self::with(clock.clone(), Arc::new(clock), random, 500, true)
     }
 
-    /// An empty world in which a sync creates and deletes at most so many pods. Only expectations hold syncs up: the
-    /// versions of caches are not compared with those of writes.
+    /// An empty world with a burst, and without a [`ConsistencyStore`]: syncs wait for expectations alone.
     pub(crate) fn without_consistency(burst_replicas: usize) -> Self {
         let clock = FakeClock::new(now());
         let random = Arc::new(SeededRandom::new(1));
         Self::with(clock.clone(), Arc::new(clock), random, burst_replicas, false)
     }
 
-    /// One whose expectations go by a clock of their own.
+    /// An empty world with another clock for expectations.
     pub(crate) fn with_expectations_clock(clock: Arc<dyn Clock>) -> Self {
         Self::with(FakeClock::new(now()), clock, Arc::new(SeededRandom::new(1)), 500, true)
     }
@@ -350,48 +351,66 @@ impl World {
         let pods = StoreWriter::new(pod_indexers());
         let replica_sets = StoreWriter::new(replica_set_indexers());
         let cluster = Arc::new(Cluster::default());
-        let events = Arc::new(FakeRecorder::new());
+        let recorder = Arc::new(FakeRecorder::new());
         let metrics = Arc::new(Metrics::default());
         let (pod_store, replica_set_store) = (pods.reader(), replica_sets.reader());
         let versions: [(_, ReadVersion); 2] = [
             (GroupResource::PODS, Arc::new(move || pod_store.last_sync_resource_version())),
             (GroupResource::REPLICA_SETS, Arc::new(move || replica_set_store.last_sync_resource_version())),
         ];
-        let consistency = ConsistencyStore::new(versions.into_iter().filter(|_| is_consistent));
-        let syncer = Arc::new(Syncer {
-            kind_config: REPLICA_SET,
-            clock: Arc::new(clock.clone()),
+        let own_writes = Arc::new(OwnWrites {
+            expectations: UidTrackingExpectations::new(expectations_clock),
+            consistency: ConsistencyStore::new(versions.into_iter().filter(|_| is_consistent)),
+        });
+        let events = Arc::new(ReplicaSetEvents { kind_config: REPLICA_SET, recorder: recorder.clone() });
+        let creator = PodCreator {
             random,
             pods: pods.reader(),
-            replica_sets: replica_sets.reader(),
+            pod_control: cluster.clone(),
+            pending_creates: PendingCreates::default(),
+            own_writes: own_writes.clone(),
+            events: events.clone(),
+        };
+        let executor = Executor {
+            creator,
             pod_control: cluster.clone(),
             replica_set_control: cluster.clone(),
-            recorder: events.clone(),
             metrics: metrics.clone(),
-            expectations: UidTrackingExpectations::new(expectations_clock),
-            consistency,
-            pending_creates: PendingCreates::default(),
+            own_writes: own_writes.clone(),
+            events,
+        };
+        let syncer = Syncer {
+            kind_config: REPLICA_SET,
+            clock: Arc::new(clock.clone()),
+            pods: pods.reader(),
+            replica_sets: replica_sets.reader(),
+            own_writes: own_writes.clone(),
+            executor,
             burst_replicas,
-        });
-        let queue = RateLimitingQueue::new(QueueConfig::new("replicaset", Arc::new(clock.clone())));
-        let handlers = Handlers { syncer: syncer.clone(), queue };
+        };
+        let handlers = Handlers {
+            kind_config: REPLICA_SET,
+            replica_sets: replica_sets.reader(),
+            own_writes: own_writes.clone(),
+            queue: RateLimitingQueue::new(QueueConfig::new("replicaset", Arc::new(clock.clone()))),
+        };
         let pods = Arc::new(Mutex::new(pods));
-        Self { pods, replica_sets, clock, cluster, events, metrics, syncer, handlers }
+        Self { pods, replica_sets, clock, cluster, events: recorder, metrics, own_writes, syncer, handlers }
     }
 
-    /// Puts `replica_set` in the cache and on the server.
+    /// Adds `replica_set` to the cache and the API server.
     pub(crate) fn add_replica_set(&mut self, replica_set: &ReplicaSet) -> ObjectKey {
-        *self.cluster.fresh.lock() = Some(replica_set.clone());
+        *self.cluster.live.lock() = Some(replica_set.clone());
         self.cache_replica_set(replica_set)
     }
 
-    /// Puts `replica_set` in the cache.
+    /// Adds `replica_set` to the cache.
     pub(crate) fn cache_replica_set(&mut self, replica_set: &ReplicaSet) -> ObjectKey {
         self.replica_sets.apply(Arc::new(replica_set.clone()));
         replica_set.metadata.key()
     }
 
-    /// Puts `pods` in the cache.
+    /// Adds `pods` to the cache.
     pub(crate) fn add_pods(&mut self, pods: impl IntoIterator<Item = Pod>) {
         let mut writer = self.pods.lock();
         for pod in pods {
@@ -399,13 +418,13 @@ impl World {
         }
     }
 
-    /// Lets the caches be as new as any write.
+    /// Makes the caches newer than all writes.
     pub(crate) fn catch_up(&mut self) {
         self.pods.lock().bookmark("1000000");
         self.replica_sets.bookmark("1000000");
     }
 
-    /// The names of the keys that wait in the queue, sorted, taken out.
+    /// Removes all keys from the queue and returns their names, sorted.
     pub(crate) async fn take_queued(&self) -> Vec<String> {
         let queue = &self.handlers.queue;
         let mut names = Vec::new();
@@ -419,7 +438,7 @@ impl World {
     }
 }
 
-/// What `requests` come to: equal ones in a row counted.
+/// Joins `requests`, with the count of equal successive ones.
 pub(crate) fn summary(requests: &[String]) -> String {
     let mut parts: Vec<(String, usize)> = Vec::new();
     for request in requests {

@@ -200,7 +200,7 @@ fn test_sorting_active_pods() {
         &t.ready_for_a_month,
     ];
     let pods: Vec<_> = expected.iter().rev().map(|pod| Arc::new((*pod).clone())).collect();
-    let order = first_to_go(&pods, pods.len(), &Ranking::new(&NodeCounts::default(), now()));
+    let order = rank_for_deletion(&pods, pods.len(), &Ranking::new(&NodeCounts::default(), now()));
     let names: Vec<_> = order.iter().map(|choice| choice.pod.key.name.to_string()).collect();
     assert_eq!(names, expected.map(|pod| pod.key.name.to_string()));
 }
@@ -253,7 +253,7 @@ fn pods_that_go_say_in_what_they_differ_from_the_first_that_stays() {
         ready(on(pod("stays-too"), "n"), ago(9)),
     ]
     .map(Arc::new);
-    let choices = first_to_go(&pods, 2, &Ranking::new(&NodeCounts::default(), now()));
+    let choices = rank_for_deletion(&pods, 2, &Ranking::new(&NodeCounts::default(), now()));
     let texts: Vec<_> =
         choices.iter().map(|choice| format!("{}: {}", choice.pod.key.name, choice.criterion)).collect();
     assert_eq!(texts, ["nowhere: bound to no node", "pending: less far in its life"]);
@@ -262,9 +262,9 @@ fn pods_that_go_say_in_what_they_differ_from_the_first_that_stays() {
 #[test]
 fn more_pods_asked_for_than_there_are_gives_all_of_them() {
     let pods = [pod("a"), pod("b")].map(Arc::new);
-    assert_eq!(first_to_go(&pods, 5, &Ranking::new(&NodeCounts::default(), now())).len(), 2);
-    assert!(first_to_go(&[], 5, &Ranking::new(&NodeCounts::default(), now())).is_empty());
-    assert!(first_to_go(&pods, 0, &Ranking::new(&NodeCounts::default(), now())).is_empty());
+    assert_eq!(rank_for_deletion(&pods, 5, &Ranking::new(&NodeCounts::default(), now())).len(), 2);
+    assert!(rank_for_deletion(&[], 5, &Ranking::new(&NodeCounts::default(), now())).is_empty());
+    assert!(rank_for_deletion(&pods, 0, &Ranking::new(&NodeCounts::default(), now())).is_empty());
 }
 
 #[test]
@@ -277,7 +277,7 @@ fn comparison_that_goes_round_in_a_circle_is_survived() {
     assert!(before(&a, &b) && before(&b, &c) && before(&c, &a), "this test is about a circle");
     let orders = [[&a, &b, &c], [&c, &b, &a], [&b, &a, &c]].map(|pods| {
         let pods = pods.map(|pod| Arc::new(pod.clone()));
-        first_to_go(&pods, 3, &Ranking::new(&NodeCounts::default(), now()))
+        rank_for_deletion(&pods, 3, &Ranking::new(&NodeCounts::default(), now()))
     });
     assert!(orders.iter().all(|order| *order == orders[0]));
 }
@@ -322,8 +322,8 @@ proptest! {
     ) {
         let related = NodeCounts::of(&pods);
         prop_assert_eq!(
-            first_to_go(&pods, count, &Ranking::new(&related, now())),
-            first_to_go(&shuffled, count, &Ranking::new(&related, now()))
+            rank_for_deletion(&pods, count, &Ranking::new(&related, now())),
+            rank_for_deletion(&shuffled, count, &Ranking::new(&related, now()))
         );
     }
 
@@ -346,7 +346,7 @@ proptest! {
         prop_assume!(is_order);
 
         let goes: Vec<_> =
-            first_to_go(&pods, count, &Ranking::new(&related, now())).into_iter().map(|choice| choice.pod).collect();
+            rank_for_deletion(&pods, count, &Ranking::new(&related, now())).into_iter().map(|choice| choice.pod).collect();
         prop_assert_eq!(goes.len(), count.min(pods.len()));
         prop_assert!(goes.windows(2).all(|pair| !before(&pair[1], &pair[0])));
         let stays = pods.iter().filter(|pod| !goes.contains(pod));

@@ -29,7 +29,7 @@ async fn failed(error: ApiError) -> (World, ObjectKey, String) {
     let key = world.add_replica_set(&replica_set("web", 1));
     world.cluster.create_errors.lock().push_back(error);
     assert_eq!(sync(&world, &key).await.1, "create, status");
-    assert_eq!(world.syncer.expectations.get(&key), Some((0, 0)));
+    assert_eq!(world.own_writes.expectations.get(&key), Some((0, 0)));
     let names = world.cluster.take_names();
     assert_eq!(pending(&world), names);
     world.events.take();
@@ -45,7 +45,7 @@ async fn sync(world: &World, key: &ObjectKey) -> (String, String) {
 
 fn pending(world: &World) -> Vec<String> {
     let owner = OwnerIdentity::new("apps/v1", "ReplicaSet", &replica_set("web", 1).metadata);
-    world.syncer.pending_creates.names(&owner).iter().map(ToString::to_string).collect()
+    world.syncer.executor.creator.pending_creates.names(&owner).iter().map(ToString::to_string).collect()
 }
 
 #[tokio::test]
@@ -115,7 +115,7 @@ mod next_sync {
             assert_eq!(sync(&world, &key).await, (String::new(), "create, status".to_owned()));
             assert_eq!(world.cluster.take_names(), [name]);
             assert!(pending(&world).is_empty());
-            assert_eq!(world.syncer.expectations.get(&key), Some((1, 0)));
+            assert_eq!(world.own_writes.expectations.get(&key), Some((1, 0)));
         }
     }
 
@@ -138,7 +138,7 @@ mod next_sync {
         assert_eq!(world.events.take(), [format!("Normal SuccessfulCreate Created pod: {name}")]);
         assert!(pending(&world).is_empty());
         // Its event may have been handled before this sync. The version of the pod is what the next sync waits for.
-        assert_eq!(world.syncer.expectations.get(&key), Some((0, 0)));
+        assert_eq!(world.own_writes.expectations.get(&key), Some((0, 0)));
         let (error, requests) = sync(&world, &key).await;
         assert!(error.starts_with("read version: 1000000 is not as new as"), "{error}");
         assert_eq!(requests, "");
@@ -227,7 +227,7 @@ mod existing_pod {
             assert_eq!(outcome, (String::new(), "create, find, create, status".to_owned()));
             assert_ne!(names[0], names[1]);
             assert!(pending(&world).is_empty());
-            assert_eq!(world.syncer.expectations.get(&key), Some((1, 0)));
+            assert_eq!(world.own_writes.expectations.get(&key), Some((1, 0)));
         }
     }
 
@@ -251,7 +251,7 @@ mod existing_pod {
         }));
         assert_eq!(sync(&world, &key).await, (String::new(), "create, status".to_owned()));
         // The request was sent first by this sync: the event of the pod comes after the expectations were set.
-        assert_eq!(world.syncer.expectations.get(&key), Some((1, 0)));
+        assert_eq!(world.own_writes.expectations.get(&key), Some((1, 0)));
     }
 
     #[tokio::test]
@@ -262,7 +262,7 @@ mod existing_pod {
         let (error, requests) = sync(&world, &key).await;
         assert_eq!((error, requests.as_str()), (lost().to_string(), "create, find, status"));
         assert_eq!(pending(&world), [name]);
-        assert_eq!(world.syncer.expectations.get(&key), Some((0, 0)));
+        assert_eq!(world.own_writes.expectations.get(&key), Some((0, 0)));
     }
 
     #[tokio::test]

@@ -14,8 +14,8 @@ fn world() -> (World, ReplicaSet, ReplicaSet) {
         changed_replica_set("other", 1, &json!({"spec": {"selector": {"matchLabels": {"app": "other"}}}}));
     for replica_set in [&web, &other] {
         let key = world.add_replica_set(replica_set);
-        world.syncer.expectations.expect_deletions(&key, [pod("p").key]);
-        world.syncer.expectations.lower(&key, -1, 0);
+        world.own_writes.expectations.expect_deletions(&key, [pod("p").key]);
+        world.own_writes.expectations.lower(&key, -1, 0);
     }
     (world, web, other)
 }
@@ -23,7 +23,7 @@ fn world() -> (World, ReplicaSet, ReplicaSet) {
 /// What an event woke, and what `web` and `other` still wait for.
 async fn outcome(world: &World) -> (Vec<String>, (i64, i64), (i64, i64)) {
     let expectations =
-        |name: &str| world.syncer.expectations.get(&ObjectKey::new("default", name)).unwrap_or_default();
+        |name: &str| world.own_writes.expectations.get(&ObjectKey::new("default", name)).unwrap_or_default();
     (world.take_queued().await, expectations("web"), expectations("other"))
 }
 
@@ -151,7 +151,7 @@ async fn test_deletion_timestamp() {
     assert_eq!(outcome(&world).await, (woken(&["web"]), (1, 0), (1, 1)));
 
     // One that nobody waits for counts for nothing, and wakes its owner all the same.
-    world.syncer.expectations.expect_deletions(&web.metadata.key(), [mine.key.clone()]);
+    world.own_writes.expectations.expect_deletions(&web.metadata.key(), [mine.key.clone()]);
     let second = owned_by(&web, pod("second"));
     updated(&world, second.clone(), newer(going(second)));
     assert_eq!(outcome(&world).await, (woken(&["web"]), (0, 1), (1, 1)));
@@ -227,8 +227,8 @@ async fn test_update_pods() {
         let (queued, web, other) = outcome(&world).await;
         assert_eq!(queued, expected, "{name}");
         assert_eq!((web, other), ((1, if has_left { 0 } else { 1 }), (1, 1)), "{name}");
-        world.syncer.expectations.expect_deletions(&ObjectKey::new("default", "web"), [pod("p").key]);
-        world.syncer.expectations.lower(&ObjectKey::new("default", "web"), -1, 0);
+        world.own_writes.expectations.expect_deletions(&ObjectKey::new("default", "web"), [pod("p").key]);
+        world.own_writes.expectations.lower(&ObjectKey::new("default", "web"), -1, 0);
     }
 }
 
@@ -243,7 +243,7 @@ async fn pod_of_the_same_name_is_a_deletion_and_a_creation() {
 #[tokio::test]
 async fn relist_wakes_those_that_wait_for_an_event() {
     let (world, _, _) = world();
-    world.syncer.expectations.delete(&ObjectKey::new("default", "other"));
+    world.own_writes.expectations.delete(&ObjectKey::new("default", "other"));
     EventHandler::<Pod>::on_replace(&world.handlers);
     assert_eq!(world.take_queued().await, ["web"]);
 }
@@ -291,12 +291,17 @@ async fn test_delete_controller_and_expectations() {
     for deleted in [Deleted::FinalState as fn(_) -> _, Deleted::FinalStateUnknown] {
         let (mut world, web, _) = world();
         let key = web.metadata.key();
-        world.syncer.consistency.wrote_at(&key, web.uid(), kcm_controller_util::GroupResource::PODS, "999");
+        world.own_writes.consistency.wrote_at(
+            &key,
+            web.uid(),
+            kcm_controller_util::GroupResource::PODS,
+            "999",
+        );
         world.add_pods([pod("of-an-older-version")]);
-        assert!(world.syncer.consistency.ensure_ready(&key).is_err());
+        assert!(world.own_writes.consistency.ensure_ready(&key).is_err());
         EventHandler::<ReplicaSet>::on_delete(&world.handlers, &deleted(Arc::new(web)));
-        assert_eq!(world.syncer.expectations.get(&key), None);
-        assert_eq!(world.syncer.consistency.ensure_ready(&key), Ok(()));
+        assert_eq!(world.own_writes.expectations.get(&key), None);
+        assert_eq!(world.own_writes.consistency.ensure_ready(&key), Ok(()));
         assert_eq!(world.take_queued().await, ["web"]);
     }
 }
@@ -309,7 +314,7 @@ async fn test_expectations_on_recreate() {
     let key = world.add_replica_set(&anew);
     EventHandler::<ReplicaSet>::on_update(&world.handlers, &Arc::new(web), &Arc::new(anew));
     assert_eq!(world.take_queued().await, ["web"]);
-    assert_eq!(world.syncer.expectations.get(&key), None);
+    assert_eq!(world.own_writes.expectations.get(&key), None);
     assert!(world.syncer.sync_replica_set(&key).await.is_ok());
     assert_eq!(summary(&world.cluster.take()), "create, status");
 }

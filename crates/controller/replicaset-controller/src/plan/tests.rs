@@ -1,6 +1,6 @@
-//! Upstream's TestGetPodsToDelete, and plans as they read.
+use std::sync::Arc;
 
-use kcm_api::{Phase, Ready};
+use kcm_api::{ObjectKey, Phase, Pod, Ready};
 
 use super::*;
 use crate::testing::{ago, now, owned_by, pod, ready, replica_set};
@@ -11,7 +11,7 @@ fn view(replicas: i32, pods: Vec<Pod>) -> View {
         active: pods.into_iter().map(|pod| Arc::new(owned_by(&replica_set, pod))).collect(),
         replica_set: Arc::new(replica_set),
         terminating: Some(0),
-        hold: None,
+        block: None,
         burst_replicas: 500,
         pod_deletion_cost: true,
         related: Vec::new(),
@@ -22,201 +22,233 @@ fn pods(count: usize) -> Vec<Pod> {
     (0..count).map(|number| pod(&format!("pod-{number:03}"))).collect()
 }
 
-/// The table of upstream's test.
-struct Table;
+/// Pods of upstream's cases.
+mod case_pods {
+    use super::*;
 
-impl Table {
-    fn unscheduled_pending() -> Pod {
+    pub(super) fn unscheduled_pending() -> Pod {
         Pod { phase: Phase::Pending, node_name: None, ..pod("unscheduled-pending") }
     }
-    fn scheduled_pending() -> Pod {
+
+    pub(super) fn scheduled_pending() -> Pod {
         Pod { phase: Phase::Pending, ..pod("scheduled-pending") }
     }
-    fn running_not_ready() -> Pod {
+
+    pub(super) fn running_not_ready() -> Pod {
         pod("running-not-ready")
     }
-    fn running_ready_on_node_1() -> Pod {
-        Pod { node_name: Some("node-1".into()), ..ready(pod("running-ready-node-1"), ago(0)) }
+
+    pub(super) fn ready_on_node_1() -> Pod {
+        Pod { node_name: Some("node-1".into()), ..ready(pod("ready-node-1"), ago(0)) }
     }
-    fn running_ready_on_node_2() -> Pod {
-        Pod { node_name: Some("node-2".into()), ..ready(pod("running-ready-node-2"), ago(0)) }
+
+    pub(super) fn ready_on_node_2() -> Pod {
+        Pod { node_name: Some("node-2".into()), ..ready(pod("ready-node-2"), ago(0)) }
+    }
+
+    /// The second pod of the same properties in one case.
+    pub(super) fn second(name: &str, pod: Pod) -> Pod {
+        Pod { key: ObjectKey::new("default", name), ..pod }
     }
 }
 
-/// The names of those that go when `keep` of `pods` may stay; related are `pods`, if nobody else is.
-fn victims(keep: i32, pods: Vec<Pod>, related: Option<Vec<Pod>>) -> Vec<String> {
-    let related = related.unwrap_or_else(|| pods.clone());
-    let mut view = view(keep, pods);
-    view.related = related.into_iter().map(Arc::new).collect();
-    match plan(&view, now()) {
-        Plan::DeletePods { victims, .. } => {
-            victims.iter().map(|victim| victim.pod.key.name.to_string()).collect()
-        }
+/// Names of the pods that `plan` deletes.
+fn deleted(plan: &Plan) -> Vec<&str> {
+    match plan {
+        Plan::DeletePods { pods, .. } => pods.iter().map(|deletion| &*deletion.pod.key.name).collect(),
         Plan::Nothing { .. } => Vec::new(),
-        Plan::CreatePods { .. } => panic!("nothing is missing"),
+        Plan::CreatePods { .. } => panic!("{plan:?}"),
     }
 }
 
-/// Upstream: TestGetPodsToDelete, all ten.
+struct Case {
+    name: &'static str,
+    pods: Vec<Pod>,
+    /// `None` if the related pods are `pods`.
+    related: Option<Vec<Pod>>,
+    diff: usize,
+    expected: Vec<&'static str>,
+}
+
+impl Case {
+    fn check(self) {
+        let replicas = i32::try_from(self.pods.len() - self.diff).unwrap();
+        let related = self.related.unwrap_or_else(|| self.pods.clone());
+        let mut view = view(replicas, self.pods);
+        view.related = related.into_iter().map(Arc::new).collect();
+        assert_eq!(deleted(&plan(&view, now())), self.expected, "{}", self.name);
+    }
+}
+
+/// Upstream: TestGetPodsToDelete, all ten cases.
 #[test]
 fn test_get_pods_to_delete() {
-    type T = Table;
-    // A pod that upstream's test has twice goes by another name here.
-    let again = |name: &str, pod: Pod| Pod { key: kcm_api::ObjectKey::new("default", name), ..pod };
+    use case_pods::*;
     let various = || {
         vec![
-            T::running_ready_on_node_1(),
-            again("second-on-node-1", T::running_ready_on_node_1()),
-            T::running_ready_on_node_2(),
-            T::running_not_ready(),
-            T::scheduled_pending(),
-            T::unscheduled_pending(),
+            ready_on_node_1(),
+            second("second-on-node-1", ready_on_node_1()),
+            ready_on_node_2(),
+            running_not_ready(),
+            scheduled_pending(),
+            unscheduled_pending(),
         ]
     };
-    let in_order: &[&str] = &[
-        "running-ready-node-1",
-        "second-on-node-1",
-        "running-ready-node-2",
-        "running-not-ready",
-        "scheduled-pending",
-        "unscheduled-pending",
-    ];
-    let crowded = vec![
-        T::running_ready_on_node_1(),
-        T::running_ready_on_node_2(),
-        again("sibling", T::running_ready_on_node_2()),
-    ];
-    // The pods, those related where that is not the same, how many go, and which.
-    type Case<'a> = (&'static str, Vec<Pod>, Option<Vec<Pod>>, usize, &'a [&'static str]);
-    let cases: [Case<'_>; 10] = [
-        ("len(pods) = 0 (i.e., diff = 0 too)", vec![], None, 0, &[]),
-        (
-            "diff = len(pods)",
-            vec![T::running_not_ready(), T::running_ready_on_node_1()],
-            None,
-            2,
-            &["running-not-ready", "running-ready-node-1"],
-        ),
-        (
-            "diff < len(pods)",
-            vec![T::running_ready_on_node_1(), T::running_not_ready()],
-            None,
-            1,
-            &["running-not-ready"],
-        ),
-        ("various pod phases and conditions, diff = len(pods)", various(), None, 6, in_order),
-        (
-            "various pod phases and conditions, diff = len(pods), relatedPods empty",
-            various(),
-            Some(vec![]),
-            6,
-            in_order,
-        ),
-        (
-            "scheduled vs unscheduled, diff < len(pods)",
-            vec![T::scheduled_pending(), T::unscheduled_pending()],
-            None,
-            1,
-            &["unscheduled-pending"],
-        ),
-        (
-            "ready vs not-ready, diff < len(pods)",
-            vec![
-                T::running_ready_on_node_1(),
-                T::running_not_ready(),
-                again("running-not-ready-too", T::running_not_ready()),
+    let all_various = || {
+        vec![
+            "ready-node-1",
+            "second-on-node-1",
+            "ready-node-2",
+            "running-not-ready",
+            "scheduled-pending",
+            "unscheduled-pending",
+        ]
+    };
+    let cases = [
+        Case {
+            name: "len(pods) = 0 (i.e., diff = 0 too)",
+            pods: vec![],
+            related: None,
+            diff: 0,
+            expected: vec![],
+        },
+        Case {
+            name: "diff = len(pods)",
+            pods: vec![running_not_ready(), ready_on_node_1()],
+            related: None,
+            diff: 2,
+            expected: vec!["running-not-ready", "ready-node-1"],
+        },
+        Case {
+            name: "diff < len(pods)",
+            pods: vec![ready_on_node_1(), running_not_ready()],
+            related: None,
+            diff: 1,
+            expected: vec!["running-not-ready"],
+        },
+        Case {
+            name: "various pod phases and conditions, diff = len(pods)",
+            pods: various(),
+            related: None,
+            diff: 6,
+            expected: all_various(),
+        },
+        Case {
+            name: "various pod phases and conditions, diff = len(pods), relatedPods empty",
+            pods: various(),
+            related: Some(vec![]),
+            diff: 6,
+            expected: all_various(),
+        },
+        Case {
+            name: "scheduled vs unscheduled, diff < len(pods)",
+            pods: vec![scheduled_pending(), unscheduled_pending()],
+            related: None,
+            diff: 1,
+            expected: vec!["unscheduled-pending"],
+        },
+        Case {
+            name: "ready vs not-ready, diff < len(pods)",
+            pods: vec![
+                ready_on_node_1(),
+                running_not_ready(),
+                second("running-not-ready-too", running_not_ready()),
             ],
-            None,
-            2,
-            &["running-not-ready", "running-not-ready-too"],
-        ),
-        (
-            "ready and colocated with another ready pod vs not colocated, diff < len(pods)",
-            vec![T::running_ready_on_node_1(), T::running_ready_on_node_2()],
-            Some(crowded),
-            1,
-            &["running-ready-node-2"],
-        ),
-        (
-            "pending vs running, diff < len(pods)",
-            vec![T::scheduled_pending(), T::running_not_ready()],
-            None,
-            1,
-            &["scheduled-pending"],
-        ),
-        (
-            "various pod phases and conditions, diff < len(pods)",
-            various().into_iter().filter(|pod| &*pod.key.name != "second-on-node-1").collect(),
-            None,
-            3,
-            &["unscheduled-pending", "scheduled-pending", "running-not-ready"],
-        ),
+            related: None,
+            diff: 2,
+            expected: vec!["running-not-ready", "running-not-ready-too"],
+        },
+        Case {
+            name: "ready and colocated with another ready pod vs not colocated, diff < len(pods)",
+            pods: vec![ready_on_node_1(), ready_on_node_2()],
+            related: Some(vec![ready_on_node_1(), ready_on_node_2(), second("sibling", ready_on_node_2())]),
+            diff: 1,
+            expected: vec!["ready-node-2"],
+        },
+        Case {
+            name: "pending vs running, diff < len(pods)",
+            pods: vec![scheduled_pending(), running_not_ready()],
+            related: None,
+            diff: 1,
+            expected: vec!["scheduled-pending"],
+        },
+        Case {
+            name: "various pod phases and conditions, diff < len(pods)",
+            pods: various().into_iter().filter(|pod| &*pod.key.name != "second-on-node-1").collect(),
+            related: None,
+            diff: 3,
+            expected: vec!["unscheduled-pending", "scheduled-pending", "running-not-ready"],
+        },
     ];
-    for (name, pods, related, count, expected) in cases {
-        let keep = i32::try_from(pods.len() - count).unwrap();
-        assert_eq!(victims(keep, pods, related), expected, "{name}");
-    }
+    cases.into_iter().for_each(Case::check);
 }
 
 #[test]
-fn nothing_goes_where_nothing_is_too_many() {
-    assert_eq!(victims(2, vec![Table::running_not_ready(), Table::running_ready_on_node_1()], None), [""; 0]);
+fn deletes_nothing_without_surplus() {
+    let pods = vec![case_pods::running_not_ready(), case_pods::ready_on_node_1()];
+    assert_eq!(
+        plan(&view(2, pods), now()),
+        Plan::Nothing { reason: PlanReason::Settled { need: 2, active: 2 } }
+    );
 }
 
 #[test]
-fn plan_creates_or_deletes_at_most_a_burst() {
+fn creates_or_deletes_at_most_a_burst() {
     let with_burst = |burst_replicas, view: View| plan(&View { burst_replicas, ..view }, now());
-    let Plan::CreatePods { count, reason } = with_burst(500, view(1200, pods(1))) else { panic!("creates") };
-    assert_eq!((count, reason.as_str()), (500, "1200 wanted, 1 active: 1199 missing, 500 of them in one go"));
-    let Plan::DeletePods { victims, reason } = with_burst(3, view(1, pods(5))) else { panic!("deletes") };
-    assert_eq!((victims.len(), reason.as_str()), (3, "1 wanted, 5 active: 4 too many, 3 of them in one go"));
-    // A burst may leave a choice where all must go in the end.
-    let Plan::DeletePods { victims, .. } = with_burst(1, view(0, pods(2))) else { panic!("deletes") };
-    assert_ne!(victims[0].why, Why::AllGo);
+    let reason = PlanReason::TooFewReplicas { need: 1200, active: 1, creating: 500 };
+    assert_eq!(with_burst(500, view(1200, pods(1))), Plan::CreatePods { count: 500, reason });
+    let plan = with_burst(3, view(1, pods(5)));
+    assert_eq!(deleted(&plan).len(), 3);
+    assert_eq!(plan.reason(), PlanReason::TooManyReplicas { need: 1, active: 5, deleting: 3 });
+}
+
+/// All pods are deleted by two syncs. The first ranks them.
+#[test]
+fn ranks_pods_if_the_burst_is_smaller_than_their_number() {
+    let view = View { burst_replicas: 1, ..view(0, pods(2)) };
+    let Plan::DeletePods { pods, .. } = plan(&view, now()) else { panic!("deletes") };
+    assert_ne!(pods[0].reason, DeletionReason::AllPods);
 }
 
 #[test]
-fn plan_for_a_size_below_zero_deletes_what_is_there() {
-    let Plan::DeletePods { victims, .. } = plan(&view(-3, pods(2)), now()) else { panic!("deletes") };
-    assert_eq!(victims.len(), 2);
+fn deletes_all_pods_if_replicas_is_negative() {
+    assert_eq!(deleted(&plan(&view(-3, pods(2)), now())).len(), 2);
     assert!(matches!(plan(&view(-3, pods(0)), now()), Plan::Nothing { .. }));
 }
 
 #[test]
-fn plan_on_hold_does_nothing_and_says_why() {
-    let held = |hold| plan(&View { hold: Some(hold), ..view(5, pods(1)) }, now());
-    assert_eq!(
-        held(Hold::ExpectationsPending).reason(),
-        "earlier creations or deletions have not all been seen yet"
-    );
-    assert_eq!(held(Hold::BeingDeleted).reason(), "it is being deleted: only its status is kept up");
+fn does_nothing_if_blocked() {
+    let reason = |block| plan(&View { block: Some(block), ..view(5, pods(1)) }, now()).reason();
+    assert_eq!(reason(ManageBlock::ExpectationsPending), PlanReason::ExpectationsPending);
+    assert_eq!(reason(ManageBlock::BeingDeleted), PlanReason::BeingDeleted);
 }
 
+/// The age of the youngest ready pod is the divisor.
 #[test]
-fn age_ratio_of_pods_created_this_very_moment_is_not_computed() {
+fn age_ratio_is_not_computed_if_the_divisor_is_zero() {
     let young = |name: &str| Pod { creation_timestamp: ago(0), ..ready(pod(name), ago(0)) };
-    let Plan::DeletePods { victims, .. } = plan(&view(1, vec![young("a"), young("b")]), now()) else {
+    let Plan::DeletePods { pods, .. } = plan(&view(1, vec![young("a"), young("b")]), now()) else {
         panic!("deletes")
     };
-    assert_eq!(victims[0].age_ratio, None);
+    assert_eq!(pods[0].age_ratio, None);
 }
 
 #[test]
-fn plan_for_a_new_replica_set_reads_well() {
+fn transcript_of_a_new_replica_set() {
     insta::assert_yaml_snapshot!(plan(&view(3, vec![]), now()));
 }
 
 #[test]
-fn plan_for_a_settled_replica_set_reads_well() {
+fn transcript_of_a_settled_replica_set() {
     insta::assert_yaml_snapshot!(plan(&view(2, pods(2)), now()));
 }
 
 #[test]
-fn plan_to_zero_reads_well() {
+fn transcript_of_a_replica_set_scaled_to_zero() {
     insta::assert_yaml_snapshot!(plan(&view(0, pods(2)), now()));
 }
 
-/// `TestPodDeletionCost`: the case `disabled-with-different-costs`, in which the pod that restarted goes.
+/// `TestPodDeletionCost`: the case `disabled-with-different-costs`, in which the pod that restarted is deleted.
 #[test]
 fn deletion_cost_is_ignored_with_the_gate_off() {
     let pod = |name: &str, deletion_cost, max_restarts| Pod {
@@ -225,18 +257,13 @@ fn deletion_cost_is_ignored_with_the_gate_off() {
         ..ready(pod(name), ago(0))
     };
     let view = view(1, vec![pod("expensive", 1000, 5), pod("cheap", 100, 0)]);
-    let deleted = |pod_deletion_cost| match plan(&View { pod_deletion_cost, ..view.clone() }, now()) {
-        Plan::DeletePods { victims, .. } => {
-            victims.iter().map(|victim| victim.pod.key.name.to_string()).collect()
-        }
-        other => vec![format!("{other:?}")],
-    };
-    assert_eq!(deleted(true), ["cheap"]);
-    assert_eq!(deleted(false), ["expensive"]);
+    let with_gate = |pod_deletion_cost| plan(&View { pod_deletion_cost, ..view.clone() }, now());
+    assert_eq!(deleted(&with_gate(true)), ["cheap"]);
+    assert_eq!(deleted(&with_gate(false)), ["expensive"]);
 }
 
 #[test]
-fn plan_that_scales_down_tells_why_each_pod_goes() {
+fn transcript_of_a_scale_down() {
     let on = |node: &str, pod: Pod| Pod { node_name: Some(node.into()), ..pod };
     let old = |name: &str| Pod { creation_timestamp: ago(100_000), ..ready(pod(name), ago(90_000)) };
     let all = vec![

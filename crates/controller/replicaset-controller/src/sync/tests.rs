@@ -19,7 +19,7 @@ async fn sync(world: &World, key: &ObjectKey) -> (Result<Requeue, String>, Strin
 }
 
 fn expectations(world: &World, key: &ObjectKey) -> (i64, i64) {
-    world.syncer.expectations.get(key).unwrap_or_default()
+    world.own_writes.expectations.get(key).unwrap_or_default()
 }
 
 fn settled(replicas: i32) -> ReplicaSet {
@@ -92,7 +92,7 @@ async fn test_sync_replica_set_dormancy() {
     assert_eq!(world.cluster.take_statuses().len(), 2);
 
     // It is seen, and the pod is gone again at once.
-    world.syncer.expectations.creation_observed(&key);
+    world.own_writes.expectations.creation_observed(&key);
     let mut seen = settled(2);
     (seen.status.replicas, seen.status.fully_labeled_replicas) = (1, 1);
     world.add_replica_set(&seen);
@@ -124,7 +124,7 @@ async fn adopted_pod_that_is_being_deleted_is_not_active() {
     let mut world = World::new();
     let key = world.add_replica_set(&settled(2));
     world.add_pods(["a", "b", "c"].map(pod));
-    *world.cluster.fresh.lock() = Some(settled(2));
+    *world.cluster.live.lock() = Some(settled(2));
     world.cluster.deleting.lock().push("a".to_owned());
     assert_eq!(sync(&world, &key).await.1, "get, adopt a, adopt b, adopt c, status");
     let statuses = world.cluster.take_statuses();
@@ -180,7 +180,7 @@ async fn get_pod_keys_of_the_surplus_are_what_a_sync_deletes_and_waits_for() {
     let (outcome, _) = sync(&world, &key).await;
     assert_eq!(outcome, Ok(Requeue::Never));
     assert_eq!(expectations(&world, &key), (0, 2));
-    let mut pending = world.syncer.expectations.pending_deletions(&key);
+    let mut pending = world.own_writes.expectations.pending_deletions(&key);
     pending.sort();
     assert_eq!(pending.iter().map(|key| &*key.name).collect::<Vec<_>>(), ["pod-0", "pod-2"]);
     assert_eq!(world.cluster.take_statuses()[0].status.replicas, 3);
@@ -229,11 +229,11 @@ async fn test_controller_burst_replicas() {
             assert_eq!(expectations(&world, &key), (i64::try_from(expected).unwrap(), 0), "{name}");
             // All but one are seen: still nothing more is created.
             for _ in 1..expected {
-                world.syncer.expectations.creation_observed(&key);
+                world.own_writes.expectations.creation_observed(&key);
             }
             world.catch_up();
             assert!(!sync(&world, &key).await.1.contains("create"), "{name}");
-            world.syncer.expectations.creation_observed(&key);
+            world.own_writes.expectations.creation_observed(&key);
             there += expected;
             world.add_pods(pods_of(&subject, there));
         }
@@ -267,7 +267,7 @@ async fn test_controller_update_status_with_failure() {
     // By the time of the second write the object has moved on; the status goes in as it was computed.
     let moved_on =
         changed_replica_set("web", 10, &json!({"metadata": {"generation": 8, "resourceVersion": "99"}}));
-    *world.cluster.fresh.lock() = Some(moved_on);
+    *world.cluster.live.lock() = Some(moved_on);
     world.cluster.refuse_statuses.lock().push_back(refusal("conflict"));
     assert_eq!(sync(&world, &key).await.1, "status, get, status");
     let [first, second] = &world.cluster.take_statuses()[..] else { panic!("two writes") };
@@ -283,7 +283,7 @@ async fn status_of_a_replica_set_is_not_written_to_another_of_its_name() {
     let key = world.add_replica_set(&subject);
     world.add_pods(pods_of(&subject, 1));
     let created_again = changed_replica_set("web", 1, &json!({"metadata": {"uid": "another"}}));
-    *world.cluster.fresh.lock() = Some(created_again);
+    *world.cluster.live.lock() = Some(created_again);
     world.cluster.refuse_statuses.lock().push_back(refusal("conflict"));
     let (outcome, requests) = sync(&world, &key).await;
     assert_eq!((outcome, requests.as_str()), (Err("conflict".to_owned()), "status, get"));
@@ -348,7 +348,7 @@ async fn test_rs_sync_expectations() {
     let subject = replica_set("web", 2);
     let key = world.add_replica_set(&subject);
     // Pending, but for so long that they hold nothing back: to know that, the clock is asked.
-    world.syncer.expectations.expect_creations(&key, 2);
+    world.own_writes.expectations.expect_creations(&key, 2);
     clock.clock.step(Duration::from_secs(301));
     *clock.arrivals.lock() = Some(Arrivals(world.pods.clone(), pods_of(&subject, 2)));
     assert_eq!(sync(&world, &key).await.1, "status");
@@ -363,7 +363,7 @@ async fn sync_of_what_is_not_there_forgets_all_about_it() {
     world.replica_sets.remove(&key, None);
     world.catch_up();
     assert_eq!(sync(&world, &key).await, (Ok(Requeue::Never), String::new()));
-    assert_eq!(world.syncer.expectations.get(&key), None);
+    assert_eq!(world.own_writes.expectations.get(&key), None);
 }
 
 #[tokio::test]
@@ -416,7 +416,7 @@ async fn patch_pod_callbacks_are_of_patches_that_were_made() {
         *world.cluster.refuse_creates.lock() = Some((0, refusal("no")));
         let _ = sync(&world, &key).await;
         world.replica_sets.bookmark("1000000");
-        assert_eq!(world.syncer.consistency.ensure_ready(&key).is_err(), waits, "{name}");
+        assert_eq!(world.own_writes.consistency.ensure_ready(&key).is_err(), waits, "{name}");
     }
 }
 
@@ -465,7 +465,7 @@ async fn test_do_not_adopt_or_create_if_being_deleted_race() {
     let mut world = World::new();
     let key = world.add_replica_set(&replica_set("web", 2));
     let deleting = json!({"metadata": {"deletionTimestamp": "2026-01-01T11:59:00Z"}});
-    *world.cluster.fresh.lock() = Some(changed_replica_set("web", 2, &deleting));
+    *world.cluster.live.lock() = Some(changed_replica_set("web", 2, &deleting));
     world.add_pods([pod("orphan")]);
     let (outcome, requests) = sync(&world, &key).await;
     assert_eq!(
