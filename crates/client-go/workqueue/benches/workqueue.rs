@@ -1,8 +1,8 @@
-//! What the queue itself costs: adding an item, taking it, giving it back.
+//! Cost of the queue: add, get and done of an item.
 //!
-//! `cargo bench -p kcm-workqueue`. Keys are two shared texts, as controllers use them.
+//! `cargo bench -p kcm-workqueue`. Keys are pairs of shared strings, as in controllers.
 
-#![expect(clippy::unwrap_used, reason = "a benchmark that cannot start has failed")]
+#![expect(clippy::unwrap_used, reason = "a benchmark")]
 
 use std::{
     hint::black_box,
@@ -31,7 +31,7 @@ fn queue() -> RateLimitingQueue<Key> {
     RateLimitingQueue::new(QueueConfig::new("bench", Arc::new(RealClock::new())))
 }
 
-/// One task does everything: the bare cost, without waking or waiting.
+/// One task adds and processes all items: no wake-ups, no waiting.
 fn one_task(c: &mut Criterion) {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let keys = keys();
@@ -41,7 +41,7 @@ fn one_task(c: &mut Criterion) {
     for (name, delayed) in [("add_get_done", 0), ("add_get_done_with_10000_delayed", ITEMS)] {
         let queue = queue();
         for n in 0..delayed {
-            // What a progress deadline leaves behind.
+            // As after progress deadline checks.
             queue.add_after((Arc::from("default"), format!("slow-{n}").into()), Duration::from_secs(600));
         }
         group.bench_function(name, |b| {
@@ -61,7 +61,7 @@ fn one_task(c: &mut Criterion) {
     }
 
     let fresh = queue();
-    group.bench_function("add_of_what_waits_already", |b| {
+    group.bench_function("add_of_a_queued_item", |b| {
         b.iter(|| {
             for key in &keys {
                 fresh.add(key.clone());
@@ -81,7 +81,7 @@ fn one_task(c: &mut Criterion) {
     group.finish();
 }
 
-/// A producer adds, and workers that are parked at first take and give back, until all is done.
+/// One task adds items, and waiting workers process them.
 fn workers(c: &mut Criterion) {
     let keys = keys();
     let mut group = c.benchmark_group("workers");

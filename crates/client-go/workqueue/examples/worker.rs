@@ -1,4 +1,4 @@
-//! A controller's loop around a work queue: sync each key, retry what fails, give up at some point.
+//! Workers of a controller: each syncs keys, retries failures with back-off, and drops a key after five retries.
 //!
 //! `cargo run -p kcm-workqueue --example worker`
 
@@ -9,11 +9,11 @@ use kcm_workqueue::{QueueConfig, RateLimitingQueue};
 
 const MAX_RETRIES: u32 = 5;
 
-/// Stands for the work: "flaky" succeeds at its third try, "broken" never.
+/// Syncs a key: "flaky" succeeds at the third attempt, "broken" always fails.
 fn sync(key: &str, failures: u32) -> Result<(), &'static str> {
     match key {
-        "flaky" if failures < 2 => Err("not yet"),
-        "broken" => Err("never will be"),
+        "flaky" if failures < 2 => Err("temporary failure"),
+        "broken" => Err("permanent failure"),
         _ => Ok(()),
     }
 }
@@ -23,19 +23,19 @@ async fn worker(id: usize, queue: RateLimitingQueue<&'static str>) {
         let failures = queue.num_requeues(&key);
         match sync(key, failures) {
             Ok(()) => {
-                println!("worker {id}: {key} is in sync");
+                println!("worker {id}: synced {key}");
                 queue.forget(&key);
             }
             Err(error) if failures < MAX_RETRIES => {
-                println!("worker {id}: {key}: {error}, try {} to come", failures + 2);
+                println!("worker {id}: failed to sync {key}: {error}; retrying");
                 queue.add_rate_limited(key);
             }
             Err(error) => {
-                println!("worker {id}: {key}: {error}, dropped until it changes");
+                println!("worker {id}: failed to sync {key}: {error}; dropped");
                 queue.forget(&key);
             }
         }
-        // In every case, and last: until here, nobody else gets this key.
+        // Always last: until this call no other worker gets the key.
         queue.done(&key);
     }
 }
@@ -54,7 +54,7 @@ async fn main() {
     queue.shut_down_with_drain().await;
     for worker in workers {
         if let Err(error) = worker.await {
-            eprintln!("a worker died: {error}");
+            eprintln!("worker failed: {error}");
         }
     }
 }

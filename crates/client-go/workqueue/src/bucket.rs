@@ -1,40 +1,45 @@
-//! One pace for all items together.
-
 use std::{fmt, marker::PhantomData, sync::Arc, time::Duration};
 
 use kcm_clock::Clock;
 use parking_lot::Mutex;
 
-use crate::{Item, RateLimiter};
+use crate::{item::Item, rate_limiter::RateLimiter};
 
-/// A token bucket that lends: each call takes a token, from the future if there is none now, and is told how
-/// long it is until that one drips in.
+/// Token bucket with reservations: a call without a token reserves the next one that becomes available, and returns the
+/// time until then.
 ///
-/// Upstream counterpart: `workqueue.BucketRateLimiter` over `rate.Limiter.Reserve`.
+/// With `interval` the time in which one token is added, the delay of a call is
 ///
-/// The `governor` crate, which this workspace uses where an event is let through or not, has no reservations:
-/// it says no without taking a token, so a hundred refused items would all be told the same time to come back.
-/// Here each gets its own.
+/// ```text
+/// full_at = max(full_at, now) + interval
+/// delay   = max(full_at - now - burst × interval, 0)
+/// ```
+///
+/// where `full_at` is the time at which the bucket is full again. Example: 10 tokens per second, burst 2. Four calls at
+/// 0 ms move `full_at` to 100, 200, 300 and 400 ms, so their delays are 0, 0, 100 and 200 ms.
+///
+/// The `governor` crate has no reservations: it would give all rejected items the same delay.
+///
+/// Upstream counterpart: `workqueue.BucketRateLimiter`, with `rate.Limiter.Reserve`.
 pub struct BucketRateLimiter<T> {
-    /// How long one token takes to drip in.
+    /// Time in which one token is added.
     interval: Duration,
-    /// How long a full bucket takes to drip in.
+    /// Time in which an empty bucket becomes full.
     full: Duration,
-    /// When the bucket, with every token lent so far returned, will be full; in the past when it has been.
-    /// A number that says all: what is in it now, and what it owes.
+    /// Time at which the bucket is full if no more tokens are taken. Past if it is full.
     full_at: Mutex<Duration>,
     clock: Arc<dyn Clock>,
     item: PhantomData<fn(&T)>,
 }
 
 impl<T: Item> BucketRateLimiter<T> {
-    /// A full bucket of `burst` tokens, into which `per_second` tokens drip each second.
+    /// Creates a full bucket of `burst` tokens, to which `per_second` tokens per second are added.
     ///
-    /// A rate that is not a positive number lets the burst through and nothing more for ages.
+    /// If `per_second` is not a positive number, no tokens are added.
     pub fn new(per_second: f64, burst: u32, clock: Arc<dyn Clock>) -> Self {
-        // Far enough for "never", near enough to be added up without overflow.
-        const AGES: Duration = Duration::from_secs(u32::MAX as u64);
-        let interval = Duration::try_from_secs_f64(per_second.recip()).unwrap_or(AGES).min(AGES);
+        // 136 years. Sums of it do not overflow.
+        const NEVER: Duration = Duration::from_secs(u32::MAX as u64);
+        let interval = Duration::try_from_secs_f64(per_second.recip()).unwrap_or(NEVER).min(NEVER);
         let full = interval.saturating_mul(burst);
         Self { interval, full, full_at: Mutex::new(Duration::ZERO), clock, item: PhantomData }
     }
@@ -45,7 +50,6 @@ impl<T: Item> RateLimiter<T> for BucketRateLimiter<T> {
         let now = self.clock.monotonic();
         let mut full_at = self.full_at.lock();
         *full_at = (*full_at).max(now).saturating_add(self.interval);
-        // A bucket that fills up within `full` from now on has not lent anything.
         full_at.saturating_sub(now.saturating_add(self.full))
     }
 
@@ -78,54 +82,59 @@ mod tests {
         (clock, bucket)
     }
 
-    fn waits(bucket: &BucketRateLimiter<&'static str>, calls: usize) -> Vec<u128> {
+    /// Returns the delays of `calls` calls in milliseconds.
+    fn delays(bucket: &BucketRateLimiter<&'static str>, calls: usize) -> Vec<u128> {
         (0..calls).map(|_| bucket.when(&"a").as_millis()).collect()
     }
 
     #[test]
-    fn bucket_emptied_lends_each_caller_its_own_token() {
+    fn empty_bucket_reserves_a_token_per_call() {
         let (_clock, bucket) = bucket(10.0, 100);
-        assert_eq!(waits(&bucket, 100), vec![0; 100]);
-        assert_eq!(waits(&bucket, 5), [100, 200, 300, 400, 500]);
+        assert_eq!(delays(&bucket, 100), vec![0; 100]);
+        assert_eq!(delays(&bucket, 5), [100, 200, 300, 400, 500]);
     }
 
     #[test]
-    fn bucket_in_debt_pays_back_at_its_rate() {
+    fn added_tokens_first_serve_reservations() {
         let (clock, bucket) = bucket(10.0, 2);
-        assert_eq!(waits(&bucket, 4), [0, 0, 100, 200]);
+        assert_eq!(delays(&bucket, 4), [0, 0, 100, 200]);
         clock.step(Duration::from_millis(150));
-        // 1.5 of the two lent tokens have come back; the next is due 300 ms after the start.
-        assert_eq!(waits(&bucket, 1), [150]);
+        // The next token that is not reserved is added at 300 ms.
+        assert_eq!(delays(&bucket, 1), [150]);
         clock.step(Duration::from_millis(250));
-        // At 400 ms the debt is paid and one token is there.
-        assert_eq!(waits(&bucket, 2), [0, 100]);
+        // At 400 ms there is one token.
+        assert_eq!(delays(&bucket, 2), [0, 100]);
     }
 
     #[test]
-    fn bucket_left_alone_fills_up_to_its_burst_and_no_further() {
+    fn idle_bucket_fills_up_to_its_burst() {
         let (clock, bucket) = bucket(10.0, 3);
-        waits(&bucket, 3);
+        delays(&bucket, 3);
         clock.step(Duration::from_secs(3600));
-        assert_eq!(waits(&bucket, 5), [0, 0, 0, 100, 200]);
+        assert_eq!(delays(&bucket, 5), [0, 0, 0, 100, 200]);
     }
 
     #[test]
-    fn bucket_never_forgets_what_it_lent() {
+    fn forget_returns_no_tokens() {
         let (_clock, bucket) = bucket(10.0, 1);
-        waits(&bucket, 2);
+        delays(&bucket, 2);
         bucket.forget(&"a");
         assert_eq!(bucket.num_requeues(&"a"), 0);
-        assert_eq!(waits(&bucket, 1), [200]);
+        assert_eq!(delays(&bucket, 1), [200]);
     }
 
     #[test]
-    fn rate_that_makes_no_sense_lets_the_burst_through_and_nothing_more() {
+    fn rate_that_is_not_positive_adds_no_tokens() {
         for rate in [0.0, -1.0, f64::NAN, 1e-300] {
             let (_clock, bucket) = bucket(rate, 1);
             assert_eq!(bucket.when(&"a"), Duration::ZERO, "{rate}");
             assert!(bucket.when(&"a") > Duration::from_secs(1_000_000_000), "{rate}");
         }
+    }
+
+    #[test]
+    fn infinite_rate_does_not_limit() {
         let (_clock, bucket) = bucket(f64::INFINITY, 1);
-        assert_eq!(waits(&bucket, 3), [0, 0, 0]);
+        assert_eq!(delays(&bucket, 3), [0, 0, 0]);
     }
 }

@@ -1,5 +1,3 @@
-//! The second layer: items that come later.
-
 use std::{
     collections::{BTreeMap, HashMap},
     convert::Infallible,
@@ -7,39 +5,41 @@ use std::{
     time::Duration,
 };
 
-use crate::{
-    Item, MetricsProvider, Queue,
-    queue::Next,
-    sync::{AtomicU64, Mutex, Notify},
-};
 use kcm_clock::Clock;
 
-/// A [`Queue`] to which items can be added for later.
+use crate::{
+    item::Item,
+    metrics::MetricsProvider,
+    queue::{Queue, TryGet},
+    sync::{AtomicU64, Mutex, Notify},
+};
+
+/// [`Queue`] to which items can be added after a delay.
 ///
 /// Upstream counterpart: `workqueue.DelayingInterface`.
 ///
-/// # Who moves an item when its time has come
+/// # How delayed items are queued
 ///
-/// No task, so a queue needs no runtime to add to and leaves nothing running behind:
+/// There is no background task, so the queue needs no runtime to add items and leaves nothing running:
 ///
-/// * Every call first moves what is due. So items stand in the queue in the order in which they were added or
-///   fell due, whatever the workers were doing at the time, and the length is exact.
-/// * While workers are parked in [`get`](Self::get), the one that has been parked longest sleeps until the
-///   next item is due. When it leaves, however it leaves, the next one takes over.
+/// * Every method first queues the items that are due. Items are therefore ordered by the time at which they were added or
+///   became due, and the length is exact.
+/// * Of the workers that wait in [`get`](Self::get), the one that has waited longest sleeps until the next item is due.
+///   When it gets an item or is cancelled, the next one takes over.
 ///
-/// While all workers are busy nobody looks, and nobody needs to: the first to come back moves what is due.
-/// What lags in that time is the depth told to [`QueueMetrics`](crate::QueueMetrics), until
-/// [`refresh_metrics`](Self::refresh_metrics).
+/// While all workers are busy, items that become due are queued by the first worker that calls a method. Until then the
+/// [depth metric](crate::QueueMetrics::depth) is too low; [`refresh_metrics`](Self::refresh_metrics) updates it.
 #[derive(Debug)]
 pub struct DelayingQueue<T> {
     queue: Queue<T>,
     waiting: Mutex<Waiting<T>>,
-    /// The earliest deadline in `waiting` in nanoseconds, [`NEVER`] without any. Written with `waiting` locked,
-    /// read without, so that a queue nobody delays anything in pays nothing.
+    /// Earliest deadline in `waiting` in nanoseconds, [`NEVER`] if there is none. Written only while `waiting` is locked.
+    /// Read without the lock, so that a queue without delayed items does not lock it.
     earliest: AtomicU64,
-    /// Told when `earliest` has moved nearer.
-    nearer: Notify,
-    /// Held by the parked worker that keeps the time. The lock is fair: it goes to the one parked longest.
+    /// Notified when `earliest` decreases.
+    earlier: Notify,
+    /// Locked by the waiting worker that sleeps until `earliest`. The lock is fair: it passes to the worker that has
+    /// waited longest.
     timekeeper: tokio::sync::Mutex<()>,
     clock: Arc<dyn Clock>,
 }
@@ -48,30 +48,30 @@ const NEVER: u64 = u64::MAX;
 
 #[derive(Debug)]
 struct Waiting<T> {
-    /// Items by when they are due; the number keeps those of one deadline apart, in the order of their adding.
+    /// Items by deadline. The number orders items with the same deadline by the time at which they were added.
     by_deadline: BTreeMap<(Duration, u64), T>,
-    /// Where each item is in `by_deadline`: both hold the same items, each once.
+    /// Key in `by_deadline` of each item.
     deadlines: HashMap<T, (Duration, u64)>,
     next: u64,
 }
 
 impl<T: Item> DelayingQueue<T> {
-    /// An empty queue.
+    /// Creates an empty queue.
     pub fn new(name: &str, clock: Arc<dyn Clock>, metrics: &dyn MetricsProvider) -> Self {
         Self {
             queue: Queue::new(name, Arc::clone(&clock), metrics),
             waiting: Mutex::new(Waiting { by_deadline: BTreeMap::new(), deadlines: HashMap::new(), next: 0 }),
             earliest: AtomicU64::new(NEVER),
-            nearer: Notify::new(),
+            earlier: Notify::new(),
             timekeeper: tokio::sync::Mutex::new(()),
             clock,
         }
     }
 
-    /// Adds `item` once `delay` has passed, at once when it is zero.
+    /// Adds `item` after `delay`; immediately if it is zero.
     ///
-    /// An item that is due already at some time is due at the earlier of the two. Adding it at once does not
-    /// take that back: it will come again when it is due. Nothing happens once shutdown has begun.
+    /// If the item is delayed already, the earlier of both times applies. Adding it immediately does not remove a delayed
+    /// add of the same item. No effect if the queue is shut down.
     pub fn add_after(&self, item: T, delay: Duration) {
         if self.is_shutting_down() {
             return;
@@ -80,38 +80,38 @@ impl<T: Item> DelayingQueue<T> {
         if delay.is_zero() {
             return self.add(item);
         }
-        // An item that is due and still waits here must not pass for the one that is added now.
+        // Otherwise an earlier delay of the item that has passed would replace this one.
         self.move_due();
         let deadline = self.clock.monotonic().saturating_add(delay);
-        let nearer = {
+        let is_earlier = {
             let mut waiting = self.waiting.lock();
             waiting.insert(item, deadline);
             self.publish_earliest(&waiting)
         };
-        if nearer {
-            self.nearer.notify_one();
+        if is_earlier {
+            self.earlier.notify_one();
         }
     }
 
-    /// As [`Queue::add`].
+    /// See [`Queue::add`].
     pub fn add(&self, item: T) {
         self.move_due();
         self.queue.add(item);
     }
 
-    /// As [`Queue::get`].
+    /// See [`Queue::get`].
     ///
     /// # Cancel safety
     ///
-    /// As [`Queue::get`].
+    /// See [`Queue::get`].
     pub async fn get(&self) -> Option<T> {
-        // For the reason given in Queue::get, which is not reached while there is work.
+        // Yields to other tasks if the worker never waits otherwise. `Queue::get` is not called while items are queued.
         tokio::task::consume_budget().await;
         self.move_due();
         match self.queue.try_get() {
-            Next::Item(item) => return Some(item),
-            Next::ShutDown => return None,
-            Next::Empty => {}
+            TryGet::Item(item) => return Some(item),
+            TryGet::ShutDown => return None,
+            TryGet::Empty => {}
         }
         tokio::select! {
             biased;
@@ -120,34 +120,34 @@ impl<T: Item> DelayingQueue<T> {
         }
     }
 
-    /// Moves items as they fall due, for as long as it is polled, if no other worker does.
+    /// Queues items as they become due, until the future is dropped. Waits while another worker does.
     async fn keep_time(&self) -> Infallible {
-        let _duty = self.timekeeper.lock().await;
+        let _guard = self.timekeeper.lock().await;
         loop {
             match self.move_due() {
-                None => self.nearer.notified().await,
-                Some(wait) => tokio::select! {
+                None => self.earlier.notified().await,
+                Some(delay) => tokio::select! {
                     biased;
-                    () = self.clock.sleep(wait) => {}
-                    () = self.nearer.notified() => {}
+                    () = self.clock.sleep(delay) => {}
+                    () = self.earlier.notified() => {}
                 },
             }
         }
     }
 
-    /// Moves what is due into the queue, earliest first. Returns how long it is until the next is due.
+    /// Queues the items that are due, earliest first. Returns the time until the next one is due.
     fn move_due(&self) -> Option<Duration> {
         let earliest = self.earliest.load(Ordering::Acquire);
         if earliest == NEVER {
             return None;
         }
         let now = self.clock.monotonic();
-        let wait = Duration::from_nanos(earliest).saturating_sub(now);
-        if !wait.is_zero() {
-            return Some(wait);
+        let delay = Duration::from_nanos(earliest).saturating_sub(now);
+        if !delay.is_zero() {
+            return Some(delay);
         }
         let mut waiting = self.waiting.lock();
-        // Still locked while adding: two callers that move at the same time keep the order.
+        // The lock is held while items are added, so that concurrent calls keep the order.
         while let Some(item) = waiting.pop_due(now) {
             self.queue.add(item);
         }
@@ -155,64 +155,64 @@ impl<T: Item> DelayingQueue<T> {
         waiting.earliest().map(|deadline| deadline.saturating_sub(now))
     }
 
-    /// Returns whether the earliest deadline has moved nearer.
+    /// Updates `earliest`. Returns `true` if it has decreased.
     fn publish_earliest(&self, waiting: &Waiting<T>) -> bool {
         let earliest = waiting.earliest().map_or(NEVER, |deadline| {
-            // Five centuries from now will do for what is later still.
+            // 2^64 ns are 584 years. Later deadlines are limited to that.
             u64::try_from(deadline.as_nanos()).unwrap_or(NEVER - 1)
         });
         earliest < self.earliest.swap(earliest, Ordering::AcqRel)
     }
 
-    /// As [`Queue::done`].
+    /// See [`Queue::done`].
     pub fn done(&self, item: &T) {
         self.move_due();
         self.queue.done(item);
     }
 
-    /// As [`Queue::len`]: what is not due yet does not count.
+    /// See [`Queue::len`]. Items that are not due are not counted.
     pub fn len(&self) -> usize {
         self.move_due();
         self.queue.len()
     }
 
-    /// Whether [`len`](Self::len) is zero.
+    /// Returns `true` if [`len`](Self::len) is zero.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// As [`Queue::shut_down`]. What is not due yet is forgotten.
+    /// See [`Queue::shut_down`]. Items that are not due are dropped.
     pub fn shut_down(&self) {
         self.move_due();
         self.queue.shut_down();
-        self.forget_waiting();
+        self.drop_waiting();
     }
 
-    /// As [`Queue::shut_down_with_drain`]. What is not due yet is forgotten.
+    /// See [`Queue::shut_down_with_drain`]. Items that are not due are dropped.
     ///
     /// # Cancel safety
     ///
-    /// As [`Queue::shut_down_with_drain`].
+    /// See [`Queue::shut_down_with_drain`].
     pub async fn shut_down_with_drain(&self) {
         self.move_due();
         self.queue.begin_shut_down(true);
-        self.forget_waiting();
+        self.drop_waiting();
         self.queue.drained().await;
     }
 
-    fn forget_waiting(&self) {
+    fn drop_waiting(&self) {
         let mut waiting = self.waiting.lock();
         waiting.by_deadline.clear();
         waiting.deadlines.clear();
         self.publish_earliest(&waiting);
     }
 
-    /// As [`Queue::is_shutting_down`].
+    /// See [`Queue::is_shutting_down`].
     pub fn is_shutting_down(&self) -> bool {
         self.queue.is_shutting_down()
     }
 
-    /// As [`Queue::refresh_metrics`].
+    /// See [`Queue::refresh_metrics`].
     pub fn refresh_metrics(&self) {
         self.move_due();
         self.queue.refresh_metrics();
@@ -227,14 +227,14 @@ impl<T: Item> Waiting<T> {
             }
             self.by_deadline.remove(known);
         }
-        let place = (deadline, self.next);
+        let key = (deadline, self.next);
         self.next += 1;
-        self.deadlines.insert(item.clone(), place);
-        self.by_deadline.insert(place, item);
+        self.deadlines.insert(item.clone(), key);
+        self.by_deadline.insert(key, item);
     }
 
     fn earliest(&self) -> Option<Duration> {
-        self.by_deadline.first_key_value().map(|(place, _)| place.0)
+        self.by_deadline.first_key_value().map(|((deadline, _), _)| *deadline)
     }
 
     fn pop_due(&mut self, now: Duration) -> Option<T> {

@@ -1,24 +1,25 @@
-//! Back-off of each item on its own.
-
 use std::{collections::HashMap, time::Duration};
 
 use parking_lot::Mutex;
 
-use crate::{Item, RateLimiter};
+use crate::{item::Item, rate_limiter::RateLimiter};
 
-/// An item waits `base × 2^failures`, up to `max`.
+/// Exponential back-off per item: the delay after the `n`-th failure is `min(base × 2^(n-1), max)`.
+///
+/// Example: with a base of 5 ms and a maximum of 1000 s, the delays are 5 ms, 10 ms, 20 ms, …; the 15th is 81.92 s, and
+/// from the 19th on it is 1000 s.
 ///
 /// Upstream counterpart: `workqueue.ItemExponentialFailureRateLimiter`.
 #[derive(Debug)]
 pub struct ItemExponentialFailureRateLimiter<T> {
-    /// How often each item has failed; items that have not are absent.
+    /// Number of failures per item; only items with failures.
     failures: Mutex<HashMap<T, u32>>,
     base: Duration,
     max: Duration,
 }
 
 impl<T: Item> ItemExponentialFailureRateLimiter<T> {
-    /// A limiter that waits `base` after the first failure of an item and never longer than `max`.
+    /// Creates a limiter whose delays start at `base` and end at `max`.
     pub fn new(base: Duration, max: Duration) -> Self {
         Self { failures: Mutex::new(HashMap::new()), base, max }
     }
@@ -34,8 +35,8 @@ impl<T: Item> RateLimiter<T> for ItemExponentialFailureRateLimiter<T> {
             earlier
         };
         let max = self.max.as_nanos();
-        let doubled = 1_u128.checked_shl(earlier).and_then(|factor| self.base.as_nanos().checked_mul(factor));
-        Duration::from_nanos_u128(doubled.unwrap_or(max).min(max))
+        let delay = 1_u128.checked_shl(earlier).and_then(|factor| self.base.as_nanos().checked_mul(factor));
+        Duration::from_nanos_u128(delay.unwrap_or(max).min(max))
     }
 
     fn forget(&self, item: &T) {
@@ -56,17 +57,17 @@ mod tests {
     }
 
     #[test]
-    fn item_that_keeps_failing_waits_twice_as_long_each_time_up_to_the_maximum() {
+    fn delay_doubles_up_to_the_maximum() {
         let limiter = limiter();
-        let waits: Vec<_> = (0..20).map(|_| limiter.when(&"a").as_millis()).collect();
+        let delays: Vec<_> = (0..20).map(|_| limiter.when(&"a").as_millis()).collect();
         let mut expected: Vec<_> = (0..18).map(|n| 5 << n).collect();
         // 5 ms × 2^17 is 655.36 s; the next would be 1310.72 s.
         expected.extend([1_000_000, 1_000_000]);
-        assert_eq!(waits, expected);
+        assert_eq!(delays, expected);
     }
 
     #[test]
-    fn fifteenth_retry_waits_as_long_as_the_deployment_controller_expects() {
+    fn fifteenth_delay_is_82_seconds() {
         let limiter = limiter();
         let last = (0..15).map(|_| limiter.when(&"a")).last();
         assert_eq!(last, Some(Duration::from_millis(81_920)));
@@ -74,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn items_are_counted_apart_and_forgotten_apart() {
+    fn items_have_separate_failures() {
         let limiter = limiter();
         limiter.when(&"a");
         limiter.when(&"a");
@@ -83,11 +84,11 @@ mod tests {
         limiter.forget(&"a");
         assert_eq!((limiter.num_requeues(&"a"), limiter.num_requeues(&"b")), (0, 1));
         assert_eq!(limiter.when(&"a"), Duration::from_millis(5));
-        limiter.forget(&"never seen");
+        limiter.forget(&"unknown");
     }
 
     #[test]
-    fn item_failing_forever_waits_the_maximum_and_no_more() {
+    fn many_failures_do_not_overflow() {
         let limiter = limiter();
         let last = (0..200).map(|_| limiter.when(&"a")).last();
         assert_eq!(last, Some(Duration::from_secs(1000)));
@@ -95,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn base_above_the_maximum_waits_the_maximum() {
+    fn base_above_the_maximum_is_limited() {
         let limiter = ItemExponentialFailureRateLimiter::new(Duration::from_secs(2), Duration::from_secs(1));
         assert_eq!(limiter.when(&"a"), Duration::from_secs(1));
     }

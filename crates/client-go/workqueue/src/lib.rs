@@ -1,36 +1,37 @@
-//! A work queue for controllers: what is to be looked at, once each, with retries that back off.
+//! Work queues for controllers: each key once, with delays and back-off per key.
 //!
 //! *Upstream counterpart:* `k8s.io/client-go/util/workqueue`.
 //!
-//! # What it promises
+//! # Guarantees
 //!
-//! * **Fair**: items come out in the order in which they went in.
-//! * **Stingy**: an item added many times before it is taken is handed out once.
-//! * **One at a time**: an item is never with two workers. Added while a worker has it, it comes back after
-//!   that worker's [`done`](Queue::done), so no change goes unseen.
-//! * **Many on both sides**: any number of tasks may add and take; adding never waits.
-//! * **An orderly end**: [`shut_down`](Queue::shut_down) lets what is queued be taken, then tells each worker
-//!   to go home; [`shut_down_with_drain`](Queue::shut_down_with_drain) also waits until all work is finished.
+//! * **Fair**: items are processed in the order in which they are added.
+//! * **De-duplicated**: an item that is added several times before it is processed is processed once.
+//! * **One worker per item**: an item is processed by one worker at a time. If it is added while a worker processes it, it
+//!   is queued again after [`done`](Queue::done), so that no change is missed.
+//! * **Concurrent**: any number of tasks can add and get items. Adding never waits.
+//! * **Graceful shutdown**: after [`shut_down`](Queue::shut_down) the queued items are processed, then workers get `None`.
+//!   [`shut_down_with_drain`](Queue::shut_down_with_drain) also waits until all items are done.
 //!
-//! # Three layers
+//! # Layers
 //!
-//! | layer | adds |
+//! | Layer | Adds |
 //! |---|---|
-//! | [`Queue`] | order, de-duplication, shutting down |
-//! | [`DelayingQueue`] | [`add_after`](DelayingQueue::add_after): items that come later |
-//! | [`RateLimitingQueue`] | [`add_rate_limited`](RateLimitingQueue::add_rate_limited): how much later, by a [`RateLimiter`] |
+//! | [`Queue`] | order, de-duplication, shutdown |
+//! | [`DelayingQueue`] | [`add_after`](DelayingQueue::add_after): items that are added after a delay |
+//! | [`RateLimitingQueue`] | [`add_rate_limited`](RateLimitingQueue::add_rate_limited): a delay determined by a [`RateLimiter`] |
 //!
-//! Each is usable alone. A controller takes the last, whose handle is cheap to clone; see `examples/worker.rs`.
+//! Controllers use [`RateLimitingQueue`], whose handles are cheap to clone; see `examples/worker.rs`.
 //!
-//! # Where it differs from upstream
+//! # Difference from upstream
 //!
-//! Upstream keeps a goroutine per queue that moves delayed items over. Here there is no task: see
-//! [`DelayingQueue`] for who does it instead, and why nobody can tell the difference.
+//! Upstream runs a goroutine per queue that moves delayed items. Here waiting workers move them, see [`DelayingQueue`].
 //!
-//! *What must not live here:* anything that knows Kubernetes, keys' contents, or what a worker does with an item.
+//! *Not part of this crate:* Kubernetes types, the contents of keys, and the processing of items.
 
 mod bucket;
+mod default_rate_limiter;
 mod delaying_queue;
+mod item;
 mod item_exponential;
 mod metrics;
 mod queue;
@@ -39,18 +40,11 @@ mod rate_limiting_queue;
 mod sync;
 
 pub use bucket::BucketRateLimiter;
+pub use default_rate_limiter::default_controller_rate_limiter;
 pub use delaying_queue::DelayingQueue;
+pub use item::Item;
 pub use item_exponential::ItemExponentialFailureRateLimiter;
 pub use metrics::{MetricsProvider, NoQueueMetrics, QueueMetrics, Refresh};
 pub use queue::Queue;
-pub use rate_limiter::{MaxOfRateLimiter, RateLimiter, default_controller_rate_limiter};
+pub use rate_limiter::{MaxOfRateLimiter, RateLimiter};
 pub use rate_limiting_queue::{QueueConfig, RateLimitingQueue};
-
-use std::{fmt::Debug, hash::Hash};
-
-/// What can be queued: small, cheap to clone, and equal exactly when it means the same work.
-///
-/// Implemented for every type that qualifies.
-pub trait Item: Clone + Eq + Hash + Debug + Send + Sync + 'static {}
-
-impl<T: Clone + Eq + Hash + Debug + Send + Sync + 'static> Item for T {}

@@ -1,58 +1,56 @@
-//! What a queue tells about itself.
-
 use std::{fmt, sync::Arc, time::Duration};
 
-/// Makes the metrics of each queue.
+/// Creates the metrics of queues.
 ///
 /// Upstream counterpart: `workqueue.MetricsProvider`.
 pub trait MetricsProvider: Send + Sync + 'static {
-    /// The metrics of the queue called `name`; `None` when nobody wants them, which spares the queue from
-    /// reading the clock.
+    /// Returns the metrics of the queue `name`. With `None`, the queue does not read the clock.
     fn queue(&self, name: &str) -> Option<Arc<dyn QueueMetrics>>;
 
-    /// How the queue's metrics are brought up to date that change with time alone: call `refresh` before they are
-    /// read. It answers false once the queue is gone, and need not be called again.
+    /// Registers the function that updates the time-dependent metrics of the queue `name`. It is to be called before each
+    /// scrape, until it returns `false`.
     ///
-    /// Upstream counterpart: the loop that does so every 500 ms.
+    /// Upstream counterpart: `updateUnfinishedWorkLoop`, which updates them every 500 ms.
     fn refresh_with(&self, name: &str, refresh: Refresh) {
         let _ = (name, refresh);
     }
 }
 
-/// Brings a queue's metrics up to date; false once the queue is gone.
+/// Updates the time-dependent metrics of a queue. Returns `false` once the queue is dropped.
 pub type Refresh = Box<dyn Fn() -> bool + Send + Sync>;
 
-/// One queue's metrics. Each method does nothing unless implemented.
+/// Metrics of a queue (US-1.8). The default of each method does nothing.
 ///
-/// The names are those of US-1.8. A method may be called with the queue locked, so that gauges change in the
-/// order of what they measure: it must be quick and must not call the queue.
+/// Methods may be called while the queue is locked, so that values are reported in order. They must not block and must not
+/// access the queue.
 pub trait QueueMetrics: Send + Sync + 'static {
-    /// `workqueue_depth`: how many items wait, those that wait for their own processing to end included.
+    /// `workqueue_depth`: the number of items to be processed. Includes items that were added again while a worker
+    /// processes them.
     fn depth(&self, _items: usize) {}
 
-    /// `workqueue_adds_total`: an item was added that did not wait already.
+    /// `workqueue_adds_total`: an item was added that was not yet to be processed.
     fn added(&self) {}
 
-    /// `workqueue_queue_duration_seconds`: how long an item waited until a worker took it.
-    fn queue_duration(&self, _waited: Duration) {}
+    /// `workqueue_queue_duration_seconds`: the time from the add of an item until a worker got it.
+    fn queue_duration(&self, _duration: Duration) {}
 
-    /// `workqueue_work_duration_seconds`: how long a worker had an item.
-    fn work_duration(&self, _worked: Duration) {}
+    /// `workqueue_work_duration_seconds`: the time in which a worker processed an item.
+    fn work_duration(&self, _duration: Duration) {}
 
-    /// `workqueue_unfinished_work_seconds`: the time spent so far on items that workers have now, added up.
-    /// Told by [`refresh_metrics`](crate::Queue::refresh_metrics).
+    /// `workqueue_unfinished_work_seconds`: the total time spent so far on the items that are being processed. Updated by
+    /// [`refresh_metrics`](crate::Queue::refresh_metrics).
     fn unfinished_work(&self, _total: Duration) {}
 
-    /// `workqueue_longest_running_processor_seconds`: how long a worker has had its item, at most.
-    /// Told by [`refresh_metrics`](crate::Queue::refresh_metrics).
+    /// `workqueue_longest_running_processor_seconds`: the longest time spent so far on an item that is being processed.
+    /// Updated by [`refresh_metrics`](crate::Queue::refresh_metrics).
     fn longest_running_processor(&self, _longest: Duration) {}
 
-    /// `workqueue_retries_total`: an item was added with a delay, be it zero, and be it for another reason
-    /// than a failure.
+    /// `workqueue_retries_total`: an item was added with a delay. As upstream, this includes delays of zero and delays
+    /// that do not follow a failure.
     fn retried(&self) {}
 }
 
-/// No metrics.
+/// Provider without metrics.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NoQueueMetrics;
 

@@ -1,5 +1,3 @@
-//! The first layer: order, de-duplication, shutting down.
-
 use std::{
     collections::{HashMap, VecDeque, hash_map::Entry},
     pin::pin,
@@ -7,21 +5,23 @@ use std::{
     time::Duration,
 };
 
-use crate::{
-    Item, MetricsProvider, QueueMetrics,
-    sync::{Mutex, Notify},
-};
 use kcm_clock::Clock;
 
-/// A fair queue that hands each item to one worker at a time.
+use crate::{
+    item::Item,
+    metrics::{MetricsProvider, QueueMetrics},
+    sync::{Mutex, Notify},
+};
+
+/// First-in, first-out queue that gives each item to one worker at a time.
 ///
 /// Upstream counterpart: `workqueue.Interface`.
 #[derive(Debug)]
 pub struct Queue<T> {
     state: Mutex<State<T>>,
-    /// One permit for each item that was queued while workers were parked; all of them on shutdown.
+    /// Notified once for each item that is queued, and for all waiters at shutdown.
     available: Notify,
-    /// Told when the queue is shutting down and the last item has gone.
+    /// Notified when the queue is shut down and the last item is done.
     drained: Notify,
     clock: Arc<dyn Clock>,
     metrics: Option<Arc<dyn QueueMetrics>>,
@@ -29,51 +29,50 @@ pub struct Queue<T> {
 
 #[derive(Debug)]
 struct State<T> {
-    /// What to hand out next, oldest first: exactly the items that `items` has as [`Phase::Queued`], each once.
+    /// Queued items, oldest first: exactly the items with [`Phase::Queued`], each once.
     order: VecDeque<T>,
-    /// Every item that waits or is with a worker. What is not in here is unknown to the queue.
+    /// All items that are queued or processed.
     ///
-    /// Upstream keeps two sets, `dirty` and `processing`. An item is in the first when it is `Queued` or
-    /// `Requested` here, in the second when it is `Processing` or `Requested`; what upstream's comments rule
-    /// out (in the queue *and* with a worker) cannot be written down.
+    /// Upstream has two sets instead: `dirty` contains the items with `Queued` and `ProcessingDirty`, `processing` those
+    /// with `Processing` and `ProcessingDirty`.
     items: HashMap<T, Phase>,
-    /// How many of `items` are [`Phase::Requested`].
-    requested: usize,
-    /// Set once and never cleared. Nothing is added from then on.
+    /// Number of items with [`Phase::ProcessingDirty`].
+    processing_dirty: usize,
+    /// If `true`, no items are added. Never reset.
     shutting_down: bool,
-    /// Whether [`Queue::shut_down_with_drain`] waits; a plain shutdown calls that off.
+    /// If `true`, [`Queue::shut_down_with_drain`] waits.
     draining: bool,
 }
 
-/// Times are those of the monotonic clock, or zero in a queue that is not measured.
+/// Times are monotonic, or zero if the queue has no metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
     /// Waits for a worker.
     Queued { added: Duration },
-    /// A worker has it.
+    /// Is processed by a worker.
     Processing { started: Duration },
-    /// A worker has it, and it was added since: it is queued when that worker is done.
-    Requested { started: Duration, added: Duration },
+    /// Is processed by a worker and was added since. It is queued when the worker is done.
+    ProcessingDirty { started: Duration, added: Duration },
 }
 
-/// What a worker that asks for an item gets.
+/// Result of a get that does not wait.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Next<T> {
+pub(crate) enum TryGet<T> {
     Item(T),
-    /// Nothing yet.
+    /// No item is queued.
     Empty,
-    /// Nothing ever again.
+    /// No item is queued, and the queue is shut down.
     ShutDown,
 }
 
 impl<T: Item> Queue<T> {
-    /// An empty queue. The clock only times what `metrics` wants to know for the queue called `name`.
+    /// Creates an empty queue. `clock` is read only if `metrics` has metrics for `name`.
     pub fn new(name: &str, clock: Arc<dyn Clock>, metrics: &dyn MetricsProvider) -> Self {
         Self {
             state: Mutex::new(State {
                 order: VecDeque::new(),
                 items: HashMap::new(),
-                requested: 0,
+                processing_dirty: 0,
                 shutting_down: false,
                 draining: false,
             }),
@@ -84,9 +83,9 @@ impl<T: Item> Queue<T> {
         }
     }
 
-    /// Marks `item` as needing work. Nothing happens when it waits already, or once shutdown has begun.
+    /// Marks `item` as needing processing. No effect if the item is queued, or if the queue is shut down.
     pub fn add(&self, item: T) {
-        let now = self.stamp();
+        let now = self.timestamp();
         {
             let mut guard = self.state.lock();
             let state = &mut *guard;
@@ -102,11 +101,11 @@ impl<T: Item> Queue<T> {
                 }
                 Entry::Occupied(mut entry) => match *entry.get() {
                     Phase::Processing { started } => {
-                        entry.insert(Phase::Requested { started, added: now });
-                        state.requested += 1;
+                        entry.insert(Phase::ProcessingDirty { started, added: now });
+                        state.processing_dirty += 1;
                         false
                     }
-                    Phase::Queued { .. } | Phase::Requested { .. } => return,
+                    Phase::Queued { .. } | Phase::ProcessingDirty { .. } => return,
                 },
             };
             if let Some(metrics) = &self.metrics {
@@ -117,45 +116,45 @@ impl<T: Item> Queue<T> {
                 return;
             }
         }
-        self.wake_one();
+        self.wake_worker();
     }
 
-    /// Waits for an item and takes it; `None` once the queue is shut down and empty. Whoever takes an item
-    /// must call [`done`](Self::done) with it, also when the work has failed.
+    /// Waits for an item and takes it. Returns `None` once the queue is shut down and empty.
+    ///
+    /// The worker must call [`done`](Self::done) with the item, also if processing fails.
     ///
     /// # Cancel safety
     ///
-    /// A future that is dropped has taken nothing, and has kept no other worker from being woken. A future
-    /// that is kept but no longer polled may have been chosen to be woken: poll it or drop it.
+    /// Dropping the future does not lose an item or a wake-up. A future that is neither dropped nor polled may block the
+    /// wake-up of another worker.
     pub async fn get(&self) -> Option<T> {
-        // A worker whose work never waits would otherwise keep its thread until the queue is empty.
+        // Yields to other tasks if the worker never waits otherwise.
         tokio::task::consume_budget().await;
         loop {
-            let mut woken = pin!(self.available.notified());
+            let mut available = pin!(self.available.notified());
             {
                 let mut state = self.state.lock();
                 match self.take(&mut state) {
-                    Next::Item(item) => return Some(item),
-                    Next::ShutDown => return None,
-                    // Queueing up for a wake-up with the queue still locked: what is added from here on
-                    // finds this worker among those to be woken.
-                    Next::Empty => _ = woken.as_mut().enable(),
+                    TryGet::Item(item) => return Some(item),
+                    TryGet::ShutDown => return None,
+                    // Registers for the wake-up while the queue is locked, so that no later add is missed.
+                    TryGet::Empty => _ = available.as_mut().enable(),
                 }
             }
-            woken.await;
+            available.await;
         }
     }
 
-    /// What [`get`](Self::get) would take, without waiting.
-    pub(crate) fn try_get(&self) -> Next<T> {
+    /// Takes an item without waiting.
+    pub(crate) fn try_get(&self) -> TryGet<T> {
         self.take(&mut self.state.lock())
     }
 
-    fn take(&self, state: &mut State<T>) -> Next<T> {
+    fn take(&self, state: &mut State<T>) -> TryGet<T> {
         let Some(item) = state.order.pop_front() else {
-            return if state.shutting_down { Next::ShutDown } else { Next::Empty };
+            return if state.shutting_down { TryGet::ShutDown } else { TryGet::Empty };
         };
-        let now = self.stamp();
+        let now = self.timestamp();
         let phase = state
             .items
             .get_mut(&item)
@@ -164,14 +163,14 @@ impl<T: Item> Queue<T> {
             metrics.depth(state.depth());
             metrics.queue_duration(now.saturating_sub(added));
         }
-        Next::Item(item)
+        TryGet::Item(item)
     }
 
-    /// Gives `item` back. It is queued again if it was added meanwhile.
+    /// Marks `item` as processed. If it was added since the worker got it, it is queued again.
     ///
-    /// DEVIATION: nothing happens when no worker has it; upstream queues an item that waits a second time then.
+    /// DEVIATION: no effect if no worker processes the item. Upstream queues an item a second time if it is queued.
     pub fn done(&self, item: &T) {
-        let now = self.stamp();
+        let now = self.timestamp();
         let (requeued, drained) = {
             let mut guard = self.state.lock();
             let state = &mut *guard;
@@ -182,9 +181,9 @@ impl<T: Item> Queue<T> {
                     state.items.remove(item);
                     (started, false)
                 }
-                Phase::Requested { started, added } => {
+                Phase::ProcessingDirty { started, added } => {
                     *phase = Phase::Queued { added };
-                    state.requested -= 1;
+                    state.processing_dirty -= 1;
                     state.order.push_back(item.clone());
                     (started, true)
                 }
@@ -195,41 +194,38 @@ impl<T: Item> Queue<T> {
             (requeued, state.shutting_down && state.items.is_empty())
         };
         if requeued {
-            self.wake_one();
+            self.wake_worker();
         }
         if drained {
             self.drained.notify_waiters();
         }
     }
 
-    /// How many items could be taken now.
+    /// Returns the number of queued items.
     pub fn len(&self) -> usize {
         self.state.lock().order.len()
     }
 
-    /// Whether no item could be taken now.
+    /// Returns `true` if no item is queued.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Takes no more items in. Workers get what is queued, then `None`.
+    /// Shuts the queue down: no items are added, and workers get `None` once the queued items are taken.
     ///
-    /// A [`shut_down_with_drain`](Self::shut_down_with_drain) that waits is called off.
+    /// Ends a [`shut_down_with_drain`](Self::shut_down_with_drain) that waits.
     pub fn shut_down(&self) {
         self.begin_shut_down(false);
         self.drained.notify_waiters();
     }
 
-    /// Takes no more items in, and waits until every item has been taken and given back.
+    /// Shuts the queue down and waits until all items are done. Workers must be running.
     ///
-    /// Workers must still be there, or the wait ends only when somebody calls [`shut_down`](Self::shut_down).
-    ///
-    /// DEVIATION: upstream promises the same, but may stop waiting while items are queued and no worker happens
-    /// to have one.
+    /// DEVIATION: upstream's counterpart may return while items are queued and no worker processes one.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future ends the wait; the queue stays shut down.
+    /// Dropping the future ends the wait; the queue remains shut down.
     pub async fn shut_down_with_drain(&self) {
         self.begin_shut_down(true);
         self.drained().await;
@@ -258,20 +254,19 @@ impl<T: Item> Queue<T> {
         }
     }
 
-    /// Whether shutdown has begun.
+    /// Returns `true` if the queue is shut down.
     pub fn is_shutting_down(&self) -> bool {
         self.state.lock().shutting_down
     }
 
-    /// Brings the metrics up to date that change with time alone. Upstream does so every 500 ms; before each
-    /// scrape is exact.
+    /// Updates the time-dependent metrics. Upstream does so every 500 ms.
     pub fn refresh_metrics(&self) {
         let Some(metrics) = &self.metrics else { return };
         let now = self.clock.monotonic();
         let state = self.state.lock();
         let (mut total, mut longest) = (Duration::ZERO, Duration::ZERO);
         for phase in state.items.values() {
-            if let Phase::Processing { started } | Phase::Requested { started, .. } = *phase {
+            if let Phase::Processing { started } | Phase::ProcessingDirty { started, .. } = *phase {
                 let age = now.saturating_sub(started);
                 total = total.saturating_add(age);
                 longest = longest.max(age);
@@ -288,22 +283,22 @@ impl<T: Item> Queue<T> {
         }
     }
 
-    /// The time, if anybody measures.
-    fn stamp(&self) -> Duration {
+    /// Returns the current time, or zero without metrics.
+    fn timestamp(&self) -> Duration {
         if self.metrics.is_some() { self.clock.monotonic() } else { Duration::ZERO }
     }
 
-    /// Wakes the worker that was parked last: its stack is still warm, and the one that was parked first keeps
-    /// the time for all (see [`DelayingQueue`](crate::DelayingQueue)), which it need not hand over then.
-    fn wake_one(&self) {
+    /// Wakes the worker that has waited for the shortest time. The one that has waited longest moves delayed items (see
+    /// [`DelayingQueue`](crate::DelayingQueue)) and would have to pass that task on.
+    fn wake_worker(&self) {
         self.available.notify_last();
     }
 }
 
 impl<T> State<T> {
-    /// Upstream's `dirty`: the items that wait, also those that wait for their own processing to end.
+    /// Size of upstream's set `dirty`.
     fn depth(&self) -> usize {
-        self.order.len() + self.requested
+        self.order.len() + self.processing_dirty
     }
 }
 

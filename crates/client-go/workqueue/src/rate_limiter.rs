@@ -1,35 +1,22 @@
-//! How long an item has to wait.
+use std::{fmt::Debug, time::Duration};
 
-use std::{fmt::Debug, sync::Arc, time::Duration};
+use crate::item::Item;
 
-use kcm_clock::Clock;
-
-use crate::{BucketRateLimiter, Item, ItemExponentialFailureRateLimiter};
-
-/// Decides how long an item waits before it may come again.
+/// Determines the delay of items that are retried.
 ///
 /// Upstream counterpart: `workqueue.RateLimiter`.
 pub trait RateLimiter<T>: Debug + Send + Sync + 'static {
-    /// Counts a failure of `item` and tells how long it has to wait.
+    /// Records a failure of `item`. Returns the delay before it is retried.
     fn when(&self, item: &T) -> Duration;
 
-    /// Forgets the failures of `item`: it has succeeded, or nobody will try it again.
+    /// Clears the failures of `item`, because it succeeded or is not retried.
     fn forget(&self, item: &T);
 
-    /// How many failures of `item` are remembered.
+    /// Returns the number of recorded failures of `item`.
     fn num_requeues(&self, item: &T) -> u32;
 }
 
-/// What controllers use: each item backs off from 5 ms to 1000 s, doubling; and all items together come at 10
-/// per second after a burst of 100 (US-2.2). The longer wait counts.
-pub fn default_controller_rate_limiter<T: Item>(clock: Arc<dyn Clock>) -> Box<dyn RateLimiter<T>> {
-    Box::new(MaxOfRateLimiter::new(vec![
-        Box::new(ItemExponentialFailureRateLimiter::new(Duration::from_millis(5), Duration::from_secs(1000))),
-        Box::new(BucketRateLimiter::new(10.0, 100, clock)),
-    ]))
-}
-
-/// The longest wait of several limiters, each of which counts every failure.
+/// Combines rate limiters: the longest delay applies. Each limiter records every failure.
 ///
 /// Upstream counterpart: `workqueue.MaxOfRateLimiter`.
 #[derive(Debug)]
@@ -38,7 +25,7 @@ pub struct MaxOfRateLimiter<T> {
 }
 
 impl<T: Item> MaxOfRateLimiter<T> {
-    /// A limiter that asks each of `limiters`. Without any, nothing waits.
+    /// Combines `limiters`. Without any, all delays are zero.
     pub fn new(limiters: Vec<Box<dyn RateLimiter<T>>>) -> Self {
         Self { limiters }
     }
@@ -46,7 +33,6 @@ impl<T: Item> MaxOfRateLimiter<T> {
 
 impl<T: Item> RateLimiter<T> for MaxOfRateLimiter<T> {
     fn when(&self, item: &T) -> Duration {
-        // Each is asked: asking counts.
         self.limiters.iter().map(|limiter| limiter.when(item)).max().unwrap_or_default()
     }
 
@@ -58,5 +44,57 @@ impl<T: Item> RateLimiter<T> for MaxOfRateLimiter<T> {
 
     fn num_requeues(&self, item: &T) -> u32 {
         self.limiters.iter().map(|limiter| limiter.num_requeues(item)).max().unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use parking_lot::Mutex;
+
+    use super::*;
+
+    #[derive(Debug, Default)]
+    struct Fixed {
+        delay: Duration,
+        failures: Mutex<u32>,
+    }
+
+    impl RateLimiter<u32> for Arc<Fixed> {
+        fn when(&self, _item: &u32) -> Duration {
+            *self.failures.lock() += 1;
+            self.delay
+        }
+
+        fn forget(&self, _item: &u32) {
+            *self.failures.lock() = 0;
+        }
+
+        fn num_requeues(&self, _item: &u32) -> u32 {
+            *self.failures.lock()
+        }
+    }
+
+    fn fixed(seconds: u64) -> Arc<Fixed> {
+        Arc::new(Fixed { delay: Duration::from_secs(seconds), failures: Mutex::default() })
+    }
+
+    #[test]
+    fn longest_delay_applies_and_each_limiter_records_the_failure() {
+        let (short, long) = (fixed(0), fixed(9));
+        let both = MaxOfRateLimiter::new(vec![Box::new(Arc::clone(&long)), Box::new(Arc::clone(&short))]);
+        assert_eq!(both.when(&1), Duration::from_secs(9));
+        assert_eq!((short.num_requeues(&1), long.num_requeues(&1)), (1, 1));
+        short.when(&1);
+        assert_eq!(both.num_requeues(&1), 2);
+        both.forget(&1);
+        assert_eq!((short.num_requeues(&1), long.num_requeues(&1)), (0, 0));
+    }
+
+    #[test]
+    fn without_limiters_the_delay_is_zero() {
+        let none = MaxOfRateLimiter::new(Vec::new());
+        assert_eq!((none.when(&1), none.num_requeues(&1)), (Duration::ZERO, 0));
     }
 }

@@ -1,28 +1,30 @@
-//! The third layer: retries that back off, and the handle that controllers share.
-
 use std::{sync::Arc, time::Duration};
 
 use kcm_clock::Clock;
 
 use crate::{
-    DelayingQueue, Item, MetricsProvider, NoQueueMetrics, RateLimiter, default_controller_rate_limiter,
+    default_rate_limiter::default_controller_rate_limiter,
+    delaying_queue::DelayingQueue,
+    item::Item,
+    metrics::{MetricsProvider, NoQueueMetrics},
+    rate_limiter::RateLimiter,
 };
 
-/// What a [`RateLimitingQueue`] is made of.
+/// Configuration of a [`RateLimitingQueue`].
 #[derive(Debug)]
 pub struct QueueConfig<T> {
-    /// What metrics call the queue.
+    /// Name in metrics.
     pub name: String,
-    /// Where delays are measured.
+    /// Clock for delays.
     pub clock: Arc<dyn Clock>,
-    /// How long a failed item waits.
+    /// Rate limiter for retries.
     pub rate_limiter: Box<dyn RateLimiter<T>>,
-    /// Who wants to know.
+    /// Metrics.
     pub metrics: Arc<dyn MetricsProvider>,
 }
 
 impl<T: Item> QueueConfig<T> {
-    /// What controllers use: the [default limiter](default_controller_rate_limiter), and no metrics.
+    /// Creates a configuration with the [default rate limiter](default_controller_rate_limiter) and without metrics.
     pub fn new(name: impl Into<String>, clock: Arc<dyn Clock>) -> Self {
         Self {
             name: name.into(),
@@ -33,7 +35,7 @@ impl<T: Item> QueueConfig<T> {
     }
 }
 
-/// A [`DelayingQueue`] that knows how long a failed item should wait. Clones are handles to the same queue.
+/// [`DelayingQueue`] whose delays for retries are determined by a [`RateLimiter`]. Clones share the same queue.
 ///
 /// Upstream counterpart: `workqueue.RateLimitingInterface`.
 #[derive(Debug)]
@@ -54,7 +56,7 @@ impl<T> Clone for RateLimitingQueue<T> {
 }
 
 impl<T: Item> RateLimitingQueue<T> {
-    /// An empty queue.
+    /// Creates an empty queue.
     pub fn new(config: QueueConfig<T>) -> Self {
         let QueueConfig { name, clock, rate_limiter, metrics } = config;
         let queue = DelayingQueue::new(&name, clock, &*metrics);
@@ -70,81 +72,80 @@ impl<T: Item> RateLimitingQueue<T> {
         Self { shared }
     }
 
-    /// Adds `item` once the rate limiter says it may come again, and counts a failure of it.
+    /// Records a failure of `item`, and adds it after the delay that the rate limiter determines.
     ///
-    /// It stays counted until [`forget`](Self::forget), whatever [`done`](Self::done) says.
+    /// The failure is counted until [`forget`](Self::forget). [`done`](Self::done) must be called as well.
     pub fn add_rate_limited(&self, item: T) {
         let delay = self.shared.limiter.when(&item);
         self.add_after(item, delay);
     }
 
-    /// Forgets the failures of `item`: it has succeeded, or nobody will try it again. It stays in the queue.
+    /// Clears the failures of `item`, because it succeeded or is not retried. Does not remove it from the queue.
     pub fn forget(&self, item: &T) {
         self.shared.limiter.forget(item);
     }
 
-    /// How many failures of `item` are remembered.
+    /// Returns the number of recorded failures of `item`.
     pub fn num_requeues(&self, item: &T) -> u32 {
         self.shared.limiter.num_requeues(item)
     }
 
-    /// Adds `item` at once. See [`Queue::add`](crate::Queue::add).
+    /// Adds `item`. See [`Queue::add`](crate::Queue::add).
     pub fn add(&self, item: T) {
         self.shared.queue.add(item);
     }
 
-    /// Adds `item` once `delay` has passed. See [`DelayingQueue::add_after`].
+    /// Adds `item` after `delay`. See [`DelayingQueue::add_after`].
     pub fn add_after(&self, item: T, delay: Duration) {
         self.shared.queue.add_after(item, delay);
     }
 
-    /// Waits for an item and takes it; `None` once the queue is shut down and empty. See
+    /// Waits for an item and takes it. Returns `None` once the queue is shut down and empty. See
     /// [`Queue::get`](crate::Queue::get).
     ///
     /// # Cancel safety
     ///
-    /// A future that is dropped has taken nothing. One that is kept must be polled.
+    /// Dropping the future does not lose an item. A future that is not dropped must be polled.
     pub async fn get(&self) -> Option<T> {
         self.shared.queue.get().await
     }
 
-    /// Gives `item` back. See [`Queue::done`](crate::Queue::done).
+    /// Marks `item` as processed. See [`Queue::done`](crate::Queue::done).
     pub fn done(&self, item: &T) {
         self.shared.queue.done(item);
     }
 
-    /// How many items could be taken now.
+    /// Returns the number of queued items. Items that are not due are not counted.
     pub fn len(&self) -> usize {
         self.shared.queue.len()
     }
 
-    /// Whether no item could be taken now.
+    /// Returns `true` if no item is queued.
     pub fn is_empty(&self) -> bool {
         self.shared.queue.is_empty()
     }
 
-    /// Takes no more items in. See [`Queue::shut_down`](crate::Queue::shut_down).
+    /// Shuts the queue down. See [`Queue::shut_down`](crate::Queue::shut_down).
     pub fn shut_down(&self) {
         self.shared.queue.shut_down();
     }
 
-    /// Takes no more items in, and waits until all are done with. See
+    /// Shuts the queue down and waits until all items are done. See
     /// [`Queue::shut_down_with_drain`](crate::Queue::shut_down_with_drain).
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future ends the wait; the queue stays shut down.
+    /// Dropping the future ends the wait; the queue remains shut down.
     pub async fn shut_down_with_drain(&self) {
         self.shared.queue.shut_down_with_drain().await;
     }
 
-    /// Whether shutdown has begun.
+    /// Returns `true` if the queue is shut down.
     pub fn is_shutting_down(&self) -> bool {
         self.shared.queue.is_shutting_down()
     }
 
-    /// Brings the metrics up to date that change with time alone. See
-    /// [`Queue::refresh_metrics`](crate::Queue::refresh_metrics).
+    /// Updates the time-dependent metrics. See [`Queue::refresh_metrics`](crate::Queue::refresh_metrics).
     pub fn refresh_metrics(&self) {
         self.shared.queue.refresh_metrics();
     }

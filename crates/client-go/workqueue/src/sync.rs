@@ -1,6 +1,6 @@
 //! Locks, wake-ups and atomics of the queues.
 //!
-//! The feature `shuttle` replaces them for the model tests in `tests/model.rs`: shuttle then chooses the thread that runs
+//! For the model tests in `tests/model.rs` the feature `shuttle` replaces them: shuttle then chooses the thread that runs
 //! next at each of them.
 
 #[cfg(not(feature = "shuttle"))]
@@ -14,7 +14,7 @@ mod step {
     use shuttle::sync::atomic::{AtomicBool, Ordering};
     use tokio::sync::futures::Notified;
 
-    /// tokio's `Notify`, before each use of which another thread may run.
+    /// `Notify` of tokio. Shuttle may switch threads before each call.
     #[derive(Debug)]
     pub(crate) struct Notify(tokio::sync::Notify);
 

@@ -1,6 +1,6 @@
 //! Model tests of the queues: shuttle chooses the thread that runs next at each lock, wake-up and yield.
 //!
-//! A test fails if an assertion fails or if all threads wait in any schedule. The schedules come from fixed seeds. The
+//! A test fails if an assertion fails, or if all threads wait, in any schedule. The schedules come from fixed seeds. The
 //! feature `shuttle` replaces the locks and wake-ups of the queues, see `src/sync.rs`.
 //!
 //! Run with `cargo test -p kcm-workqueue --features shuttle --test model`.
@@ -47,11 +47,11 @@ fn join(threads: impl IntoIterator<Item = JoinHandle<()>>) {
     }
 }
 
-/// State that an item stands for: the number of changes made, and the number that a worker has seen.
+/// State of an item: the number of changes made, and the number that workers have processed.
 #[derive(Default)]
 struct Observed {
     changes: AtomicUsize,
-    seen: AtomicUsize,
+    processed: AtomicUsize,
     processing: AtomicBool,
 }
 
@@ -60,31 +60,31 @@ impl Observed {
         self.changes.fetch_add(1, SeqCst);
     }
 
-    /// Processes the item as a worker does: reads the state, and acts on it later.
+    /// Processes the item as a worker does: reads the state first and uses it later.
     fn process(&self) {
         assert!(!self.processing.swap(true, SeqCst), "two workers process the item at the same time");
         let changes = self.changes.load(SeqCst);
         thread::yield_now();
-        self.seen.fetch_max(changes, SeqCst);
+        self.processed.fetch_max(changes, SeqCst);
         self.processing.store(false, SeqCst);
     }
 
-    fn assert_all_seen(&self) {
-        assert_eq!(self.seen.load(SeqCst), self.changes.load(SeqCst), "a change was not processed");
+    fn assert_all_processed(&self) {
+        assert_eq!(self.processed.load(SeqCst), self.changes.load(SeqCst), "a change was not processed");
     }
 }
 
 mod queue {
     use super::*;
 
-    struct World {
+    struct TestEnv {
         queue: Queue<&'static str>,
         observed: Observed,
         /// Number of items that workers have processed.
         taken: AtomicUsize,
     }
 
-    impl World {
+    impl TestEnv {
         fn new() -> Arc<Self> {
             let clock = Arc::new(FakeClock::new(Timestamp::UNIX_EPOCH));
             let queue = Queue::new("test", clock, &NoQueueMetrics);
@@ -100,53 +100,53 @@ mod queue {
         }
     }
 
-    /// One worker at a time processes an item, and each change before an `add` is seen by a worker after it.
+    /// One worker at a time processes an item, and every change before an `add` is processed after it.
     ///
     /// Fails if `add` ignores an item that is being processed, and if it queues that item at once.
     #[test]
     fn processes_every_change_one_worker_at_a_time() {
         check(|| {
-            let world = World::new();
+            let env = TestEnv::new();
             let workers = [(); 2].map(|()| {
-                spawn(&world, |world| {
-                    while let Some(item) = block_on(world.queue.get()) {
-                        world.observed.process();
-                        world.queue.done(&item);
+                spawn(&env, |env| {
+                    while let Some(item) = block_on(env.queue.get()) {
+                        env.observed.process();
+                        env.queue.done(&item);
                     }
                 })
             });
             let adders = [(); 2].map(|()| {
-                spawn(&world, |world| {
+                spawn(&env, |env| {
                     for _ in 0..2 {
-                        world.observed.change();
-                        world.queue.add("a");
+                        env.observed.change();
+                        env.queue.add("a");
                     }
                 })
             });
             join(adders);
-            block_on(world.queue.shut_down_with_drain());
-            world.observed.assert_all_seen();
+            block_on(env.queue.shut_down_with_drain());
+            env.observed.assert_all_processed();
             join(workers);
         });
     }
 
-    /// Two items wake two workers: neither worker goes on before both have an item.
+    /// Two items wake two workers. Each worker waits until both have an item.
     ///
     /// Fails if `get` registers for its wake-up after it has released the lock, and if `add` wakes a worker before
     /// the item is in the queue.
     #[test]
     fn wakes_a_worker_for_each_item() {
         check(|| {
-            let world = World::new();
+            let env = TestEnv::new();
             let both = Arc::new(Barrier::new(2));
             let workers = [(); 2].map(|()| {
                 let both = Arc::clone(&both);
-                spawn(&world, move |world| {
-                    assert!(block_on(world.queue.get()).is_some());
+                spawn(&env, move |env| {
+                    assert!(block_on(env.queue.get()).is_some());
                     both.wait();
                 })
             });
-            let adders = ["a", "b"].map(|item| spawn(&world, move |world| world.queue.add(item)));
+            let adders = ["a", "b"].map(|item| spawn(&env, move |env| env.queue.add(item)));
             join(adders);
             join(workers);
         });
@@ -158,25 +158,25 @@ mod queue {
     #[test]
     fn passes_on_the_wake_up_of_a_cancelled_worker() {
         check(|| {
-            let world = World::new();
+            let env = TestEnv::new();
             let cancel = Arc::new(Notify::new());
             let (taken, took) = mpsc::channel();
             let worker = {
                 let taken = taken.clone();
-                spawn(&world, move |world| {
-                    if let Some(item) = block_on(world.queue.get()) {
+                spawn(&env, move |env| {
+                    if let Some(item) = block_on(env.queue.get()) {
                         taken.send(item).unwrap();
                     }
                 })
             };
             let cancelled = {
                 let cancel = Arc::clone(&cancel);
-                spawn(&world, move |world| {
+                spawn(&env, move |env| {
                     let item = block_on(async {
                         tokio::select! {
                             biased;
                             () = cancel.notified() => None,
-                            item = world.queue.get() => item,
+                            item = env.queue.get() => item,
                         }
                     });
                     if let Some(item) = item {
@@ -185,9 +185,9 @@ mod queue {
                 })
             };
             let canceller = spawn(&cancel, Notify::notify_one);
-            world.queue.add("a");
+            env.queue.add("a");
             assert_eq!(took.recv(), Ok("a"));
-            world.queue.shut_down();
+            env.queue.shut_down();
             join([worker, cancelled, canceller]);
             assert!(took.recv().is_err(), "the item was taken twice");
         });
@@ -199,29 +199,29 @@ mod queue {
     #[test]
     fn shut_down_ends_every_worker() {
         check(|| {
-            let world = World::new();
-            world.queue.add("a");
-            world.queue.add("b");
-            let workers = [(); 2].map(|()| spawn(&world, World::work));
-            world.queue.shut_down();
+            let env = TestEnv::new();
+            env.queue.add("a");
+            env.queue.add("b");
+            let workers = [(); 2].map(|()| spawn(&env, TestEnv::work));
+            env.queue.shut_down();
             join(workers);
-            assert_eq!(world.taken.load(SeqCst), 2);
+            assert_eq!(env.taken.load(SeqCst), 2);
         });
     }
 
     /// A drain waits until all work is done.
     ///
     /// Fails if `drained` registers for its wake-up after it has released the lock, and if it returns while a worker
-    /// has an item.
+    /// processes an item.
     #[test]
     fn drain_waits_for_the_last_done() {
         check(|| {
-            let world = World::new();
-            world.queue.add("a");
-            world.queue.add("b");
-            let workers = [(); 2].map(|()| spawn(&world, World::work));
-            block_on(world.queue.shut_down_with_drain());
-            assert_eq!(world.taken.load(SeqCst), 2, "the drain ended before the work");
+            let env = TestEnv::new();
+            env.queue.add("a");
+            env.queue.add("b");
+            let workers = [(); 2].map(|()| spawn(&env, TestEnv::work));
+            block_on(env.queue.shut_down_with_drain());
+            assert_eq!(env.taken.load(SeqCst), 2, "the drain ended before the work");
             join(workers);
         });
     }
@@ -232,13 +232,13 @@ mod queue {
     #[test]
     fn shut_down_ends_a_drain() {
         check(|| {
-            let world = World::new();
-            world.queue.add("a");
-            let drain = spawn(&world, |world| block_on(world.queue.shut_down_with_drain()));
-            while !world.queue.is_shutting_down() {
+            let env = TestEnv::new();
+            env.queue.add("a");
+            let drain = spawn(&env, |env| block_on(env.queue.shut_down_with_drain()));
+            while !env.queue.is_shutting_down() {
                 thread::yield_now();
             }
-            world.queue.shut_down();
+            env.queue.shut_down();
             join([drain]);
         });
     }
@@ -249,10 +249,10 @@ mod delaying_queue {
 
     use super::*;
 
-    /// A time that no schedule reaches in which items come when they are due.
+    /// Delay that no schedule reaches if items are queued when they are due.
     const LATE: Duration = Duration::from_secs(1000);
 
-    struct World {
+    struct TestEnv {
         queue: DelayingQueue<&'static str>,
         clock: FakeClock,
         observed: Observed,
@@ -260,7 +260,7 @@ mod delaying_queue {
         cancel: Notify,
     }
 
-    impl World {
+    impl TestEnv {
         fn new() -> Arc<Self> {
             let clock = FakeClock::new(Timestamp::UNIX_EPOCH);
             let queue = DelayingQueue::new("test", Arc::new(clock.clone()), &NoQueueMetrics);
@@ -281,82 +281,82 @@ mod delaying_queue {
         }
     }
 
-    /// A delayed item comes to a parked worker when it is due, also if the worker that kept the time is cancelled.
+    /// A waiting worker gets a delayed item when it is due, also if the worker that sleeps until then is cancelled.
     ///
-    /// Fails if `add_after` does not notify the worker that keeps the time, if `move_due` leaves a deadline in
-    /// `earliest` that has passed, and if a cancelled worker keeps its duty.
+    /// Fails if `add_after` does not notify the worker that sleeps, if `move_due` leaves a deadline in `earliest` that has
+    /// passed, and if no other worker takes over from the cancelled one.
     #[test]
-    fn delivers_when_due_though_a_worker_is_cancelled() {
+    fn delivers_when_due_if_a_worker_is_cancelled() {
         check(|| {
-            let world = World::new();
+            let env = TestEnv::new();
             let workers = [false, true].map(|cancelled| {
-                spawn(&world, move |world| {
+                spawn(&env, move |env| {
                     block_on(async {
                         tokio::select! {
                             biased;
-                            () = world.cancel.notified(), if cancelled => {}
-                            () = world.work() => {}
+                            () = env.cancel.notified(), if cancelled => {}
+                            () = env.work() => {}
                         }
                     });
                 })
             });
-            let canceller = spawn(&world, |world| world.cancel.notify_one());
-            let adder = spawn(&world, |world| {
-                world.queue.add_after("late", LATE);
-                world.queue.add_after("soon", Duration::from_secs(1));
+            let canceller = spawn(&env, |env| env.cancel.notify_one());
+            let adder = spawn(&env, |env| {
+                env.queue.add_after("late", LATE);
+                env.queue.add_after("soon", Duration::from_secs(1));
             });
             join([canceller, adder]);
-            // A sleep that begins after a step ends later: the clock moves until the items have come.
-            while world.taken.load(SeqCst) < 2 {
-                world.clock.step(Duration::from_secs(1));
+            // A sleep that starts after a step ends later, so the clock moves until both items are processed.
+            while env.taken.load(SeqCst) < 2 {
+                env.clock.step(Duration::from_secs(1));
                 thread::yield_now();
             }
-            assert!(world.clock.monotonic() < LATE, "an item came when the next was due");
-            world.queue.shut_down();
+            assert!(env.clock.monotonic() < LATE, "an item was queued when the next one was due");
+            env.queue.shut_down();
             join(workers);
-            assert_eq!(world.taken.load(SeqCst), 2);
+            assert_eq!(env.taken.load(SeqCst), 2);
         });
     }
 
-    /// A change is processed whether its item is added at once, later, or while a worker has it.
+    /// A change is processed if its item is added immediately, after a delay, or while a worker processes it.
     ///
     /// Fails if `move_due` adds items after it has released the lock, and if `insert` loses an item that is delayed
     /// again.
     #[test]
     fn processes_every_change_added_now_or_later() {
         check(|| {
-            let world = World::new();
-            let worker = spawn(&world, |world| block_on(world.work()));
+            let env = TestEnv::new();
+            let worker = spawn(&env, |env| block_on(env.work()));
             let adders = [0, 2, 1].map(|seconds| {
-                spawn(&world, move |world| {
-                    world.observed.change();
-                    world.queue.add_after("a", Duration::from_secs(seconds));
+                spawn(&env, move |env| {
+                    env.observed.change();
+                    env.queue.add_after("a", Duration::from_secs(seconds));
                 })
             });
-            let stepper = spawn(&world, |world| world.clock.step(Duration::from_secs(1)));
+            let stepper = spawn(&env, |env| env.clock.step(Duration::from_secs(1)));
             join(adders);
             join([stepper]);
-            // From here on every item is due, and shutting down first moves what is due.
-            world.clock.step(Duration::from_secs(2));
-            block_on(world.queue.shut_down_with_drain());
-            world.observed.assert_all_seen();
+            // All items are due now, and the shutdown queues items that are due.
+            env.clock.step(Duration::from_secs(2));
+            block_on(env.queue.shut_down_with_drain());
+            env.observed.assert_all_processed();
             join([worker]);
         });
     }
 
     /// A shutdown ends all workers while items are being delayed.
     ///
-    /// Fails if the worker that keeps the time does not wait for the queue as well.
+    /// Fails if the worker that sleeps until the next deadline does not wait for the queue as well.
     #[test]
     fn shut_down_ends_every_worker() {
         check(|| {
-            let world = World::new();
-            let workers = [(); 2].map(|()| spawn(&world, |world| block_on(world.work())));
-            let adder = spawn(&world, |world| {
-                world.queue.add_after("a", Duration::from_secs(1));
-                world.queue.add("b");
+            let env = TestEnv::new();
+            let workers = [(); 2].map(|()| spawn(&env, |env| block_on(env.work())));
+            let adder = spawn(&env, |env| {
+                env.queue.add_after("a", Duration::from_secs(1));
+                env.queue.add("b");
             });
-            world.queue.shut_down();
+            env.queue.shut_down();
             join(workers);
             join([adder]);
         });
