@@ -1,4 +1,4 @@
-//! Recording events to something that prints them.
+//! Records events with a sink that prints them.
 //!
 //! `cargo run -p kcm-events --example record`
 
@@ -10,7 +10,7 @@ use kcm_clock::{RealClock, SeededRandom};
 use kcm_events::{EventBroadcaster, EventSink, EventType, ObjectReference};
 use serde_json::{Value, json};
 
-/// Stands for the client of an API server.
+/// Sink in place of an API server.
 struct Printer;
 
 #[async_trait]
@@ -43,7 +43,7 @@ async fn main() {
     };
 
     for _ in 0..3 {
-        recorder.event(&web, EventType::Warning, "FailedCreate", "no room".to_owned());
+        recorder.event(&web, EventType::Warning, "FailedCreate", "quota exceeded".to_owned());
     }
     for page in 0..40 {
         recorder.event(&web, EventType::Normal, "Rendered", format!("rendered page {page}"));

@@ -1,25 +1,22 @@
-//! Many similar events become one.
-
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use kcm_api::Time;
 use kcm_clock::Clock;
 
 use crate::{
-    MAX_CACHE_ENTRIES,
+    event::Event,
     key::{SameKey, SimilarKey},
-    lru::Lru,
+    lru::{Lru, MAX_CACHE_ENTRIES},
     name::Names,
-    object::Event,
 };
 
-/// With so many different messages, similar events are combined.
+/// Number of different messages from which on similar events are combined.
 const MAX_SIMILAR: usize = 10;
 
-/// After so long without a similar event, counting starts anew.
+/// Time after the last similar event at which the messages are counted from zero again.
 const WINDOW: Duration = Duration::from_secs(600);
 
-/// Combines events that differ in their message only.
+/// Combines events that differ only in their messages.
 ///
 /// Upstream counterpart: `record.EventAggregator`.
 #[derive(Debug)]
@@ -31,9 +28,9 @@ pub(crate) struct Aggregator {
 
 #[derive(Debug)]
 struct Similar {
-    /// Different messages seen; never [`MAX_SIMILAR`] of them, since the one that would be is combined.
+    /// Different messages, less than [`MAX_SIMILAR`]. Messages of combined events are not added.
     messages: HashSet<Arc<str>>,
-    /// When the last similar event came, by the monotonic clock.
+    /// Monotonic time of the last similar event.
     last: Duration,
 }
 
@@ -42,10 +39,10 @@ impl Aggregator {
         Self { similar: Lru::new(MAX_CACHE_ENTRIES), clock, names }
     }
 
-    /// Returns `event`, or what it is to be combined to, and what that is counted with.
+    /// Returns `event` or the event that it is combined into, with its key for the deduplicator.
     pub(crate) fn aggregate(&mut self, event: Event) -> (Event, SameKey) {
         let key = SimilarKey::of(&event);
-        if self.is_one_too_many(&key, &event.message) {
+        if self.exceeds_limit(&key, &event.message) {
             (self.combine(event), SameKey::combined(key))
         } else {
             let same = SameKey::plain(key, &event);
@@ -53,12 +50,12 @@ impl Aggregator {
         }
     }
 
-    fn is_one_too_many(&mut self, key: &SimilarKey, message: &str) -> bool {
+    fn exceeds_limit(&mut self, key: &SimilarKey, message: &str) -> bool {
         let now = self.clock.monotonic();
         let Some(similar) = self.similar.get_mut(key) else {
-            self.similar
-                .insert(key.clone(), Similar { messages: HashSet::from([message.into()]), last: now });
-            return MAX_SIMILAR <= 1;
+            let messages = HashSet::from([message.into()]);
+            self.similar.insert(key.clone(), Similar { messages, last: now });
+            return false;
         };
         if now.saturating_sub(similar.last) > WINDOW {
             similar.messages.clear();
@@ -67,9 +64,8 @@ impl Aggregator {
         if similar.messages.contains(message) {
             return false;
         }
-        // Upstream adds this message and then takes out any one, chosen by Go's map order, so that one of the
-        // first nine may later be combined and the tenth not. Leaving this one out is one of its outcomes, and
-        // the one without chance.
+        // Upstream adds the message and then removes an arbitrary one, so that later one of the first nine messages may be
+        // combined instead. Not adding it is one of the possible results.
         if similar.messages.len() + 1 >= MAX_SIMILAR {
             return true;
         }
@@ -96,7 +92,7 @@ mod tests {
     use kcm_clock::{FakeClock, SeededRandom, Timestamp};
 
     use super::*;
-    use crate::{EventType, object::tests::event};
+    use crate::{event::tests::event, recorder::EventType};
 
     fn aggregator() -> (FakeClock, Aggregator) {
         let clock = FakeClock::new("2026-01-01T00:00:01.5Z".parse::<Timestamp>().unwrap());
@@ -104,14 +100,14 @@ mod tests {
         (clock.clone(), Aggregator::new(Arc::new(clock), names))
     }
 
-    /// The messages that come out for events whose messages are these numbers.
+    /// Aggregates events with these numbers as messages. Returns the resulting messages.
     fn messages(aggregator: &mut Aggregator, numbers: impl IntoIterator<Item = usize>) -> Vec<String> {
         let numbers = numbers.into_iter();
         numbers.map(|n| aggregator.aggregate(event("Reason", &n.to_string())).0.message).collect()
     }
 
     #[test]
-    fn tenth_different_message_and_each_after_it_is_combined() {
+    fn events_are_combined_from_the_tenth_message_on() {
         let (_clock, mut aggregator) = aggregator();
         assert_eq!(messages(&mut aggregator, 0..9), ["0", "1", "2", "3", "4", "5", "6", "7", "8"]);
         assert_eq!(
@@ -125,25 +121,25 @@ mod tests {
     }
 
     #[test]
-    fn message_seen_before_is_not_combined_and_one_that_was_is_again() {
+    fn messages_before_the_tenth_are_not_combined_when_repeated() {
         let (_clock, mut aggregator) = aggregator();
         messages(&mut aggregator, 0..10);
         assert_eq!(messages(&mut aggregator, [0, 8, 9]), ["0", "8", "(combined from similar events): 9"]);
     }
 
     #[test]
-    fn equal_messages_are_never_combined() {
+    fn equal_messages_are_not_combined() {
         let (_clock, mut aggregator) = aggregator();
         assert_eq!(messages(&mut aggregator, [7; 100]), vec!["7"; 100]);
     }
 
     #[test]
-    fn counting_starts_anew_ten_minutes_after_the_last_similar_event() {
+    fn limit_is_reset_ten_minutes_after_the_last_similar_event() {
         let (clock, mut aggregator) = aggregator();
         messages(&mut aggregator, 0..9);
         clock.step(WINDOW);
         assert_eq!(messages(&mut aggregator, [9]), ["(combined from similar events): 9"]);
-        // The window slides: it is ten minutes since the last one, combined or not.
+        // A combined event starts the window again.
         clock.step(WINDOW);
         assert_eq!(messages(&mut aggregator, [10]), ["(combined from similar events): 10"]);
         clock.step(WINDOW + Duration::from_nanos(1));
@@ -151,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn reasons_types_objects_and_sources_are_counted_apart() {
+    fn limit_applies_per_reason_type_object_and_source() {
         let (_clock, mut aggregator) = aggregator();
         messages(&mut aggregator, 0..9);
         let changes: [fn(&mut Event); 4] = [
@@ -171,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn combined_event_has_its_own_name_and_times_and_no_reporter() {
+    fn combined_event_has_a_new_name_and_no_reporter() {
         let (_clock, mut aggregator) = aggregator();
         messages(&mut aggregator, 0..9);
         let (combined, _) = aggregator.aggregate(event("ScalingReplicaSet", "Scaled down"));

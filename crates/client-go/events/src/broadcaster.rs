@@ -1,5 +1,3 @@
-//! From a recorder to the sink.
-
 use std::{sync::Arc, time::Duration};
 
 use kcm_api::Time;
@@ -9,14 +7,19 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, error};
 
 use crate::{
-    EventRecorder, EventSink, EventType, ObjectReference, correlator::Correlator, name::Names, object::Event,
+    correlator::Correlator,
+    event::Event,
+    name::Names,
+    object_reference::ObjectReference,
+    recorder::{EventRecorder, EventType},
+    sink::EventSink,
     writer::Writer,
 };
 
-/// How many events may wait to be written. More are dropped.
+/// Maximum number of events that wait to be written. Further events are dropped.
 pub const MAX_QUEUED_EVENTS: usize = 1000;
 
-/// Makes recorders, and writes what they are told.
+/// Creates recorders, and writes the events of all of them to a sink.
 ///
 /// Upstream counterpart: `record.EventBroadcaster`.
 #[derive(Debug)]
@@ -24,22 +27,22 @@ pub struct EventBroadcaster {
     queue: mpsc::Sender<Event>,
     names: Arc<Names>,
     clock: Arc<dyn Clock>,
-    /// Cancelled to ask the writer to finish what is queued.
+    /// When cancelled, the writer writes the queued events and ends.
     closing: CancellationToken,
-    /// Cancelled to ask it to drop everything.
+    /// When cancelled, the writer drops the queued events and ends.
     abandon: CancellationToken,
-    /// Cancelled by the writer when it is gone.
+    /// Cancelled when the writer has ended.
     finished: CancellationToken,
 }
 
 impl EventBroadcaster {
-    /// Starts writing to `sink`, in a task of its own. `random` spreads retries and makes up names.
+    /// Starts a task that writes events to `sink`. `random` is used for retries and names.
     ///
-    /// The task ends with [`shutdown`](Self::shutdown), or when the broadcaster and all its recorders are gone.
+    /// The task ends after [`shutdown`](Self::shutdown), or when the broadcaster and all recorders are dropped.
     ///
     /// # Panics
     ///
-    /// Outside a tokio runtime.
+    /// If called outside of a tokio runtime.
     pub fn start(sink: Arc<dyn EventSink>, clock: Arc<dyn Clock>, random: Arc<dyn Random>) -> Self {
         let (queue, queued) = mpsc::channel(MAX_QUEUED_EVENTS);
         let names = Arc::new(Names::new(Arc::clone(&random)));
@@ -56,14 +59,14 @@ impl EventBroadcaster {
         let running = writer.run(closing.clone(), abandon.clone());
         let finish = finished.clone().drop_guard();
         tokio::spawn(async move {
-            // Told also if writing panics, so that nobody waits for a flush that will not come.
+            // Cancels `finished` also if the writer panics, so that `shutdown` returns.
             let _finish = finish;
             running.await;
         });
         Self { queue, names, clock, closing, abandon, finished }
     }
 
-    /// A recorder whose events come from `component`.
+    /// Creates a recorder for events of `component`.
     pub fn recorder(&self, component: &str) -> Arc<dyn EventRecorder> {
         Arc::new(Recorder {
             queue: self.queue.clone(),
@@ -73,18 +76,17 @@ impl EventBroadcaster {
         })
     }
 
-    /// Takes no more events in, writes what is queued, and drops what is left when `within` has passed.
+    /// Stops recording, and waits until the queued events are written. Drops those that are not written within `timeout`.
     ///
     /// # Cancel safety
     ///
-    /// No more events are taken in from the first poll on; those queued are written, without bound, should
-    /// the future be dropped.
-    pub async fn shutdown(&self, within: Duration) {
+    /// Recording stops at the first poll. If the future is dropped, the queued events are written without a time limit.
+    pub async fn shutdown(&self, timeout: Duration) {
         self.closing.cancel();
         tokio::select! {
             biased;
             () = self.finished.cancelled() => return,
-            () = self.clock.sleep(within) => self.abandon.cancel(),
+            () = self.clock.sleep(timeout) => self.abandon.cancel(),
         }
         self.finished.cancelled().await;
     }
@@ -100,7 +102,7 @@ struct Recorder {
 
 impl EventRecorder for Recorder {
     fn event(&self, regarding: &ObjectReference, type_: EventType, reason: &str, message: String) {
-        // Upstream's words and names, but for the text: tracing calls the words themselves the message.
+        // Text and keys are upstream's, except for `note`: tracing reserves `message` for the text.
         debug!(
             object = %format_args!("{}/{}", regarding.namespace, regarding.name),
             kind = %regarding.kind,

@@ -1,16 +1,14 @@
-//! What becomes of an event before it is written.
-
 use std::sync::Arc;
 
 use kcm_clock::Clock;
 use serde_json::Value;
 
 use crate::{
-    aggregate::Aggregator, dedupe::Deduplicator, key::SameKey, name::Names, object::Event,
+    aggregate::Aggregator, dedupe::Deduplicator, event::Event, key::SameKey, name::Names,
     spam_filter::SpamFilter,
 };
 
-/// Aggregates, de-duplicates and filters, in this order.
+/// Combines similar events, counts repeated ones, and drops events above the rate limit, in this order.
 ///
 /// Upstream counterpart: `record.EventCorrelator`.
 #[derive(Debug)]
@@ -20,7 +18,7 @@ pub(crate) struct Correlator {
     filter: SpamFilter,
 }
 
-/// An event to be written.
+/// Event to write.
 #[derive(Debug)]
 pub(crate) struct Correlated {
     pub(crate) event: Event,
@@ -28,7 +26,7 @@ pub(crate) struct Correlated {
 }
 
 impl Correlated {
-    /// Whether the event is a repetition of one that should be on the server: patch that.
+    /// Returns `true` if the event repeats an earlier one, which is to be patched.
     pub(crate) fn is_repetition(&self) -> bool {
         self.event.count > 1
     }
@@ -43,18 +41,18 @@ impl Correlator {
         }
     }
 
-    /// What to write for `event`, if anything.
+    /// Returns the event to write for `event`; `None` if it is dropped.
     pub(crate) fn correlate(&mut self, event: Event) -> Option<Correlated> {
         let (event, key) = self.aggregator.aggregate(event);
-        // Counted even if the filter drops it: the next one that passes tells the true count.
+        // Counted before the filter, so that the next event that is written has the correct count.
         let event = self.deduplicator.observe(event, &key);
         let spam = self.filter.is_spam(&event);
         (!spam).then_some(Correlated { event, key })
     }
 
-    /// Takes note of what the server has stored.
-    pub(crate) fn written(&mut self, correlated: &Correlated, answer: &Value) {
-        self.deduplicator.update_state(&correlated.key, &correlated.event, answer);
+    /// Updates the state to the event that the API server has stored.
+    pub(crate) fn update_state(&mut self, correlated: &Correlated, stored: &Value) {
+        self.deduplicator.update_state(&correlated.key, &correlated.event, stored);
     }
 }
 

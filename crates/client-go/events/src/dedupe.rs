@@ -1,11 +1,13 @@
-//! A repetition becomes a count.
-
 use kcm_api::Time;
 use serde_json::Value;
 
-use crate::{MAX_CACHE_ENTRIES, key::SameKey, lru::Lru, object::Event};
+use crate::{
+    event::Event,
+    key::SameKey,
+    lru::{Lru, MAX_CACHE_ENTRIES},
+};
 
-/// Counts how often each event was seen.
+/// Counts repeated events.
 ///
 /// Upstream counterpart: `record.eventLogger`.
 #[derive(Debug)]
@@ -13,7 +15,7 @@ pub(crate) struct Deduplicator {
     observed: Lru<SameKey, Observed>,
 }
 
-/// The first event of its kind, as the server is believed to have it.
+/// Event as stored by the API server, as far as known.
 #[derive(Debug, Clone)]
 struct Observed {
     count: i32,
@@ -32,8 +34,8 @@ impl Deduplicator {
         Self { observed: Lru::new(MAX_CACHE_ENTRIES) }
     }
 
-    /// Makes `event` a repetition of the one seen before under `key`, if there was one: under its name, since
-    /// its time, counted on.
+    /// Records `event`. If an event with `key` was recorded before, the returned event has its name, its first timestamp,
+    /// and its count plus one.
     pub(crate) fn observe(&mut self, mut event: Event, key: &SameKey) -> Event {
         match self.observed.get_mut(key) {
             Some(observed) => {
@@ -47,19 +49,18 @@ impl Deduplicator {
         event
     }
 
-    /// Takes over what the server has stored, where `answer` says so.
+    /// Updates the recorded event to the one that the API server has `stored`. Fields that are missing there are kept.
     ///
-    /// DEVIATION: upstream files the answer for a combined event under its text, where nothing looks for it;
-    /// here it is found the next time.
-    pub(crate) fn update_state(&mut self, key: &SameKey, event: &Event, answer: &Value) {
+    /// DEVIATION: upstream records a combined event with a key that contains its message, and does not find it again.
+    pub(crate) fn update_state(&mut self, key: &SameKey, event: &Event, stored: &Value) {
         let mut observed = Observed::of(event);
-        if let Some(name) = answer["metadata"]["name"].as_str() {
+        if let Some(name) = stored["metadata"]["name"].as_str() {
             name.clone_into(&mut observed.name);
         }
-        if let Some(count) = answer["count"].as_i64().and_then(|count| i32::try_from(count).ok()) {
+        if let Some(count) = stored["count"].as_i64().and_then(|count| i32::try_from(count).ok()) {
             observed.count = count;
         }
-        if let Some(first) = answer["firstTimestamp"].as_str().and_then(|time| time.parse().ok()) {
+        if let Some(first) = stored["firstTimestamp"].as_str().and_then(|time| time.parse().ok()) {
             observed.first_timestamp = first;
         }
         self.observed.insert(key.clone(), observed);
@@ -71,7 +72,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::{key::SimilarKey, object::tests::event};
+    use crate::{event::tests::event, key::SimilarKey};
 
     fn key(event: &Event) -> SameKey {
         SameKey::plain(SimilarKey::of(event), event)
@@ -83,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn repetition_takes_name_and_first_time_of_the_first_and_counts_on() {
+    fn repetition_has_name_and_first_timestamp_of_the_first_event() {
         let mut deduplicator = Deduplicator::new();
         let first = observe(&mut deduplicator, event("Reason", "message"));
         assert_eq!(first, event("Reason", "message"));
@@ -101,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn events_that_differ_in_message_reason_or_object_are_counted_apart() {
+    fn events_are_counted_per_message_reason_and_object() {
         let mut deduplicator = Deduplicator::new();
         observe(&mut deduplicator, event("Reason", "message"));
         assert_eq!(observe(&mut deduplicator, event("Reason", "other")).count, 1);
@@ -111,11 +112,11 @@ mod tests {
         assert_eq!(observe(&mut deduplicator, recreated).count, 1);
         let mut newer = event("Reason", "message");
         newer.regarding.resource_version = "43".to_owned();
-        assert_eq!(observe(&mut deduplicator, newer).count, 2, "the version of the object does not matter");
+        assert_eq!(observe(&mut deduplicator, newer).count, 2, "independent of the resource version");
     }
 
     #[test]
-    fn what_the_server_has_stored_is_counted_on_from() {
+    fn count_continues_from_the_stored_event() {
         let mut deduplicator = Deduplicator::new();
         let first = observe(&mut deduplicator, event("Reason", "message"));
         let key = key(&first);
@@ -131,11 +132,11 @@ mod tests {
     }
 
     #[test]
-    fn answer_that_says_nothing_changes_nothing() {
+    fn invalid_fields_of_the_stored_event_are_ignored() {
         let mut deduplicator = Deduplicator::new();
         let first = observe(&mut deduplicator, event("Reason", "message"));
-        for answer in [json!(null), json!({ "count": "two", "metadata": [], "firstTimestamp": "soon" })] {
-            deduplicator.update_state(&key(&first), &first, &answer);
+        for stored in [json!(null), json!({ "count": "two", "metadata": [], "firstTimestamp": "soon" })] {
+            deduplicator.update_state(&key(&first), &first, &stored);
         }
         let next = observe(&mut deduplicator, event("Reason", "message"));
         assert_eq!(next, Event { count: 2, ..event("Reason", "message") });

@@ -1,10 +1,11 @@
-//! A recorder for tests.
-
 use parking_lot::Mutex;
 
-use crate::{EventRecorder, EventType, ObjectReference};
+use crate::{
+    object_reference::ObjectReference,
+    recorder::{EventRecorder, EventType},
+};
 
-/// Keeps events as text: type, reason and message, separated by spaces.
+/// Recorder for tests. Keeps each event as text: type, reason and message, separated by spaces.
 ///
 /// Upstream counterpart: `record.FakeRecorder`.
 #[derive(Debug, Default)]
@@ -13,17 +14,17 @@ pub struct FakeRecorder {
 }
 
 impl FakeRecorder {
-    /// A recorder that was told nothing yet.
+    /// Creates a recorder without events.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// What it was told, in this order.
+    /// Returns the recorded events in their order.
     pub fn events(&self) -> Vec<String> {
         self.events.lock().clone()
     }
 
-    /// What it was told since the last call, in this order.
+    /// Returns and removes the recorded events.
     pub fn take(&self) -> Vec<String> {
         std::mem::take(&mut self.events.lock())
     }
@@ -40,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn recorder_keeps_what_it_is_told_in_order() {
+    fn keeps_events_in_order() {
         let recorder = FakeRecorder::new();
         let regarding = ObjectReference::default();
         recorder.event(&regarding, EventType::Normal, "Created", "pod a".to_owned());

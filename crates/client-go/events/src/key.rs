@@ -1,13 +1,13 @@
-//! What makes two events the same, similar, or at least of the same origin.
+//! Keys by which events are correlated. Each key is the one above it and one field more.
 //!
-//! Each key is the one above it and one field more. Upstream joins the fields to one text, and with them the
-//! reporting controller and instance, which for a recorder's events say nothing that the source does not.
+//! Upstream's keys are strings. They also contain the reporting controller and instance, which recorders derive from the
+//! source.
 
 use std::sync::Arc;
 
-use crate::{EventType, object::Event};
+use crate::{event::Event, recorder::EventType};
 
-/// Events of one origin: what the spam filter counts together.
+/// Key of the spam filter: source, object and type.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct OriginKey {
     component: Arc<str>,
@@ -19,18 +19,18 @@ pub(crate) struct OriginKey {
     type_: EventType,
 }
 
-/// Similar events, which differ in their message: what the aggregator counts together.
+/// Key of the aggregator: events that differ only in their messages.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct SimilarKey {
     origin: OriginKey,
     reason: Arc<str>,
 }
 
-/// Events that are counted as one.
+/// Key of the deduplicator: events that are counted as one.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct SameKey {
     similar: SimilarKey,
-    /// `None` for the event that similar ones were combined to, whatever it says.
+    /// `None` for combined events, which are counted as one whatever their messages are.
     message: Option<Arc<str>>,
 }
 
@@ -56,12 +56,12 @@ impl SimilarKey {
 }
 
 impl SameKey {
-    /// The key of an event that stands for itself.
+    /// Returns the key of an event that is not combined.
     pub(crate) fn plain(similar: SimilarKey, event: &Event) -> Self {
         Self { similar, message: Some(event.message.as_str().into()) }
     }
 
-    /// The key of the event that similar ones were combined to.
+    /// Returns the key of a combined event.
     pub(crate) fn combined(similar: SimilarKey) -> Self {
         Self { similar, message: None }
     }

@@ -1,17 +1,18 @@
-//! A map that forgets what was used longest ago.
-
 use std::{
     collections::{BTreeMap, HashMap},
     hash::Hash,
 };
 
-/// A map of bounded size.
+/// Capacity of each cache of the correlator.
+pub(crate) const MAX_CACHE_ENTRIES: usize = 4096;
+
+/// Map of limited size. An insertion above the capacity removes the least recently used entry.
 #[derive(Debug)]
 pub(crate) struct Lru<K, V> {
     capacity: usize,
-    /// Values, each with when it was used last.
+    /// Values with the number of their last use.
     entries: HashMap<K, (u64, V)>,
-    /// Keys by when they were used last: exactly those of `entries`.
+    /// Keys by the number of their last use: exactly those of `entries`.
     by_use: BTreeMap<u64, K>,
     uses: u64,
 }
@@ -21,7 +22,7 @@ impl<K: Clone + Eq + Hash, V> Lru<K, V> {
         Self { capacity, entries: HashMap::new(), by_use: BTreeMap::new(), uses: 0 }
     }
 
-    /// The value of `key`, which counts as used.
+    /// Returns the value of `key` and marks it as used.
     pub(crate) fn get_mut(&mut self, key: &K) -> Option<&mut V> {
         let (used, value) = self.entries.get_mut(key)?;
         if let Some(key) = self.by_use.remove(used) {
@@ -32,7 +33,7 @@ impl<K: Clone + Eq + Hash, V> Lru<K, V> {
         Some(value)
     }
 
-    /// Sets the value of `key`, which counts as used.
+    /// Sets the value of `key` and marks it as used.
     pub(crate) fn insert(&mut self, key: K, value: V) {
         if let Some(known) = self.get_mut(&key) {
             *known = value;
@@ -54,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn map_past_its_capacity_forgets_what_was_used_longest_ago() {
+    fn least_recently_used_entry_is_removed() {
         let mut map = Lru::new(2);
         map.insert("a", 1);
         map.insert("b", 2);
@@ -66,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn value_set_again_replaces_the_old_one_and_takes_no_room() {
+    fn replaced_value_does_not_count_twice() {
         let mut map = Lru::new(2);
         map.insert("a", 1);
         map.insert("b", 2);

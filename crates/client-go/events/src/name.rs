@@ -1,5 +1,3 @@
-//! Names for event objects.
-
 use std::sync::{
     Arc,
     atomic::{AtomicU64, Ordering},
@@ -8,12 +6,12 @@ use std::sync::{
 use kcm_api::selector::is_dns_subdomain;
 use kcm_clock::{Random, Timestamp};
 
-/// Makes the names of one broadcaster's events.
+/// Generates the names of events.
 ///
 /// Upstream counterpart: `util.GenerateEventName`.
 #[derive(Debug)]
 pub(crate) struct Names {
-    /// The number in the last name.
+    /// Number in the last name.
     last: AtomicU64,
     random: Arc<dyn Random>,
 }
@@ -23,11 +21,11 @@ impl Names {
         Self { last: AtomicU64::new(0), random }
     }
 
-    /// `<object>.<nanoseconds since 1970, in hex>`, or a UUID where that would be no valid name.
+    /// Returns `<object>.<nanoseconds since 1970, in hex>`, or a UUID if that is not a valid name.
     ///
-    /// DEVIATION: no number is given out twice. In simulated time many events happen in the same nanosecond,
-    /// and each after the first would be refused as being there already. Upstream also has no UUID for the name
-    /// of a combined event, which the server then refuses if the object's name is very long.
+    /// DEVIATION: numbers are unique. In simulated time many events occur in the same nanosecond, and the API server would
+    /// reject all but one. Upstream does not use a UUID for combined events, which are rejected if the name of the object
+    /// is very long.
     pub(crate) fn generate(&self, object: &str, now: Timestamp) -> String {
         let now = u64::try_from(now.as_nanosecond()).unwrap_or_default();
         let after = |last: u64| now.max(last.saturating_add(1));
@@ -53,13 +51,13 @@ mod tests {
     }
 
     #[test]
-    fn name_is_the_object_and_the_time_in_hex() {
+    fn name_is_object_and_time() {
         let now = Timestamp::from_nanosecond(0x18_7f_00_00_00_00_00_2a).unwrap();
         assert_eq!(names().generate("web", now), "web.187f00000000002a");
     }
 
     #[test]
-    fn names_of_one_nanosecond_differ() {
+    fn names_are_unique_within_a_nanosecond() {
         let (names, now) = (names(), Timestamp::from_nanosecond(0x10).unwrap());
         let three = [(); 3].map(|()| names.generate("web", now));
         assert_eq!(three, ["web.10", "web.11", "web.12"]);
@@ -68,14 +66,14 @@ mod tests {
     }
 
     #[test]
-    fn names_after_the_clock_went_back_still_differ() {
+    fn names_are_unique_if_the_clock_is_set_back() {
         let names = names();
         names.generate("web", Timestamp::from_nanosecond(0x20).unwrap());
         assert_eq!(names.generate("web", Timestamp::from_nanosecond(-5).unwrap()), "web.21");
     }
 
     #[test]
-    fn object_whose_name_is_too_long_or_no_dns_name_gets_a_uuid() {
+    fn name_is_a_uuid_if_the_object_name_is_too_long_or_invalid() {
         let names = names();
         let longest = "a".repeat(250);
         assert_eq!(

@@ -1,5 +1,3 @@
-//! What is still too much is dropped.
-
 use std::{num::NonZeroU32, sync::Arc, time::Duration};
 
 use governor::{
@@ -9,18 +7,21 @@ use governor::{
 };
 use kcm_clock::Clock;
 
-use crate::{MAX_CACHE_ENTRIES, key::OriginKey, lru::Lru, object::Event};
+use crate::{
+    event::Event,
+    key::OriginKey,
+    lru::{Lru, MAX_CACHE_ENTRIES},
+};
 
-/// 25 events of one origin at once, and then twelve an hour: one every five minutes.
+/// A burst of 25 events, then 12 per hour: one every five minutes.
 const QUOTA: Quota = Quota::per_hour(NonZeroU32::new(12).unwrap()).allow_burst(NonZeroU32::new(25).unwrap());
 
-/// Lets no more than so many events pass per source, object and type.
+/// Limits the rate of events per source, object and type.
 ///
 /// Upstream counterpart: `record.EventSourceObjectSpamFilter`.
 #[derive(Debug)]
 pub(crate) struct SpamFilter {
-    /// One bucket per origin. governor's keyed limiter would hold them all, but not a bounded number of them,
-    /// as upstream does.
+    /// A bucket per origin. The keyed limiter of governor does not limit the number of keys, as upstream does.
     buckets: Lru<OriginKey, Bucket>,
     clock: BucketClock,
 }
@@ -32,7 +33,7 @@ impl SpamFilter {
         Self { buckets: Lru::new(MAX_CACHE_ENTRIES), clock: BucketClock(clock) }
     }
 
-    /// Whether `event` is one too many.
+    /// Returns `true` if `event` exceeds the limit.
     pub(crate) fn is_spam(&mut self, event: &Event) -> bool {
         let origin = OriginKey::of(event);
         if let Some(bucket) = self.buckets.get_mut(&origin) {
@@ -45,7 +46,7 @@ impl SpamFilter {
     }
 }
 
-/// Our clock as governor reads it; governor's own do not know of simulated time.
+/// Implements governor's clock with that of the project, so that tests control it.
 #[derive(Debug, Clone)]
 struct BucketClock(Arc<dyn Clock>);
 
@@ -62,7 +63,7 @@ mod tests {
     use kcm_clock::{FakeClock, Timestamp};
 
     use super::*;
-    use crate::{EventType, object::tests::event};
+    use crate::{event::tests::event, recorder::EventType};
 
     fn filter() -> (FakeClock, SpamFilter) {
         let clock = FakeClock::new(Timestamp::UNIX_EPOCH);
@@ -70,19 +71,19 @@ mod tests {
         (clock, filter)
     }
 
-    /// How many of `events` equal events pass.
+    /// Returns the number of events that pass, of `events` equal ones.
     fn passing(filter: &mut SpamFilter, events: usize) -> usize {
         (0..events).filter(|_| !filter.is_spam(&event("Reason", "message"))).count()
     }
 
     #[test]
-    fn flood_of_one_object_is_cut_off_after_25_events() {
+    fn burst_is_limited_to_25_events() {
         let (_clock, mut filter) = filter();
         assert_eq!(passing(&mut filter, 100), 25);
     }
 
     #[test]
-    fn object_cut_off_has_one_more_event_every_five_minutes() {
+    fn one_more_event_passes_every_five_minutes() {
         let (clock, mut filter) = filter();
         passing(&mut filter, 100);
         clock.step(Duration::from_secs(299));
@@ -96,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn objects_sources_and_types_are_counted_apart_and_reasons_together() {
+    fn limit_applies_per_object_source_and_type_for_all_reasons() {
         let (_clock, mut filter) = filter();
         passing(&mut filter, 25);
         assert!(filter.is_spam(&event("Another", "message")));
@@ -106,13 +107,13 @@ mod tests {
         let mut recreated = event("Reason", "message");
         recreated.regarding.uid = "another".into();
         assert!(!filter.is_spam(&recreated));
-        let mut elsewhere = event("Reason", "message");
-        elsewhere.component = "another-controller".into();
-        assert!(!filter.is_spam(&elsewhere));
+        let mut other_source = event("Reason", "message");
+        other_source.component = "another-controller".into();
+        assert!(!filter.is_spam(&other_source));
     }
 
     #[test]
-    fn object_not_heard_of_while_4096_others_were_starts_anew() {
+    fn limit_is_reset_after_4096_other_objects() {
         let (_clock, mut filter) = filter();
         passing(&mut filter, 25);
         for other in 0..MAX_CACHE_ENTRIES {

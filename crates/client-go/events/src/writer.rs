@@ -1,6 +1,4 @@
-//! Writing events, one after the other.
-
-use std::{ops::ControlFlow, sync::Arc, time::Duration};
+use std::{fmt, ops::ControlFlow, sync::Arc, time::Duration};
 
 use kcm_api::ApiError;
 use kcm_clock::{Clock, Random};
@@ -9,18 +7,18 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, warn};
 
 use crate::{
-    EventSink,
     correlator::{Correlated, Correlator},
-    object::Event,
+    event::Event,
+    sink::EventSink,
 };
 
-/// So often an event is tried.
+/// Maximum number of attempts to write an event.
 const MAX_TRIES: u32 = 12;
 
-/// How long to wait between tries.
+/// Delay between attempts. The first one is random, less than this.
 const RETRY_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Takes events from the queue, correlates and writes them.
+/// Correlates and writes queued events, one after the other.
 ///
 /// Upstream counterpart: the goroutine of `StartRecordingToSink`.
 pub(crate) struct Writer {
@@ -29,13 +27,13 @@ pub(crate) struct Writer {
     pub(crate) sink: Arc<dyn EventSink>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) random: Arc<dyn Random>,
-    /// Whether there is one that has been taken from the queue and is not through.
+    /// `true` while an event is written that is no longer in the queue.
     pub(crate) is_writing: bool,
 }
 
 impl Writer {
-    /// Writes until nobody can send any more, or `closing` is cancelled and the queue is empty, or `abandon`
-    /// is cancelled.
+    /// Writes events until all senders are dropped, until `closing` is cancelled and the queue is empty, or until
+    /// `abandon` is cancelled.
     pub(crate) async fn run(mut self, closing: CancellationToken, abandon: CancellationToken) {
         let abandoned = tokio::select! {
             biased;
@@ -47,7 +45,7 @@ impl Writer {
             let queued = std::iter::from_fn(|| self.queue.try_recv().ok()).count();
             let unwritten = queued + usize::from(self.is_writing);
             if unwritten > 0 {
-                warn!(unwritten, "Some events could not be written before the end");
+                warn!(unwritten, "Events dropped at shutdown");
             }
         }
     }
@@ -58,7 +56,7 @@ impl Writer {
                 biased;
                 event = self.queue.recv() => event,
                 () = closing.cancelled(), if !self.queue.is_closed() => {
-                    // What is queued is still to come, then `None`.
+                    // The queued events are still received, then `None`.
                     self.queue.close();
                     continue;
                 }
@@ -72,52 +70,50 @@ impl Writer {
         }
     }
 
-    /// Tries until it is no use any more.
+    /// Writes an event, with retries.
     async fn write(&mut self, correlated: &Correlated) {
         for tries in 1..=MAX_TRIES {
             if self.try_write(correlated).await.is_break() {
                 return;
             }
             if tries < MAX_TRIES {
-                // At random the first time: many clients notice at once that the server is down, and should
-                // not come back at once.
+                // The first delay is random, so that clients do not retry together when the API server returns.
                 let share = if tries == 1 { self.random.unit() } else { 1.0 };
                 self.clock.sleep(RETRY_INTERVAL.mul_f64(share)).await;
             }
         }
-        error!(event = %Described(&correlated.event), "Unable to write event (retry limit exceeded)");
+        error!(event = %LoggedEvent(&correlated.event), "Unable to write event (retry limit exceeded)");
     }
 
-    /// Continues when another try may help.
+    /// Writes an event. Returns `Continue` if it is to be retried.
     async fn try_write(&mut self, correlated: &Correlated) -> ControlFlow<()> {
         match self.send(correlated).await {
-            Ok(answer) => {
-                self.correlator.written(correlated, &answer);
+            Ok(stored) => {
+                self.correlator.update_state(correlated, &stored);
                 ControlFlow::Break(())
             }
-            // The server is there and does not want this event.
-            Err(error @ ApiError::Status(_)) => {
-                let event = Described(&correlated.event);
-                if error.is_already_exists() || error.is_namespace_terminating() {
-                    debug!(%event, %error, "Server rejected event (will not retry)");
+            Err(err @ ApiError::Status(_)) => {
+                let event = LoggedEvent(&correlated.event);
+                if err.is_already_exists() || err.is_namespace_terminating() {
+                    debug!(%event, %err, "Server rejected event (will not retry)");
                 } else {
-                    error!(%event, %error, "Server rejected event (will not retry)");
+                    error!(%event, %err, "Server rejected event (will not retry)");
                 }
                 ControlFlow::Break(())
             }
-            // Whoever leads by now tells of what it does.
-            Err(error @ ApiError::NotLeading(_)) => {
-                debug!(event = %Described(&correlated.event), %error, "Event dropped");
+            // The new leader records the events of its own writes.
+            Err(err @ ApiError::NotLeading(_)) => {
+                debug!(event = %LoggedEvent(&correlated.event), %err, "Event dropped");
                 ControlFlow::Break(())
             }
             Err(
-                error @ (ApiError::NotSent(_)
+                err @ (ApiError::NotSent(_)
                 | ApiError::Timeout(_)
                 | ApiError::Transport(_)
                 | ApiError::Decode(_)),
             ) => {
-                let event = Described(&correlated.event);
-                error!(%event, %error, "Unable to write event (may retry after sleeping)");
+                let event = LoggedEvent(&correlated.event);
+                error!(%event, %err, "Unable to write event (may retry after sleeping)");
                 ControlFlow::Continue(())
             }
         }
@@ -127,20 +123,20 @@ impl Writer {
         let event = &correlated.event;
         if correlated.is_repetition() {
             match self.sink.patch(event.namespace(), &event.name, &event.to_patch()).await {
-                // It has expired on the server, or was never written because the filter dropped it.
+                // The event has expired, or the rate limit prevented its creation.
                 Err(error) if error.is_not_found() => {}
-                answered => return answered,
+                result => return result,
             }
         }
         self.sink.create(event.namespace(), &event.to_json()).await
     }
 }
 
-/// An event as logs name it.
-struct Described<'a>(&'a Event);
+/// Event in log messages.
+struct LoggedEvent<'a>(&'a Event);
 
-impl std::fmt::Display for Described<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Display for LoggedEvent<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Event { name, regarding, reason, message, .. } = self.0;
         write!(
             f,

@@ -3,7 +3,7 @@ use std::time::Duration;
 use kcm_clock::{FakeClock, SeededRandom, Timestamp};
 
 use super::*;
-use crate::object::tests::event;
+use crate::event::tests::event;
 
 fn correlator() -> (FakeClock, Correlator) {
     let clock = FakeClock::new(Timestamp::UNIX_EPOCH);
@@ -12,16 +12,16 @@ fn correlator() -> (FakeClock, Correlator) {
     (clock, Correlator::new(&shared, names))
 }
 
-/// What is written for an event: its count and message, if anything.
+/// Returns count and message of the event to write for an event with `message`.
 fn correlate(correlator: &mut Correlator, message: &str) -> Option<(i32, String)> {
     let correlated = correlator.correlate(event("Reason", message))?;
     assert_eq!(correlated.is_repetition(), correlated.event.count > 1);
     Some((correlated.event.count, correlated.event.message))
 }
 
+/// Recorded story r10: nine events, then one combined event that is patched up to a count of 16.
 #[test]
-fn burst_of_520_different_events_is_written_as_upstream_was_recorded_to() {
-    // The recorded story r10: nine plain events, one combined, and 15 patches of it up to a count of 16.
+fn burst_of_different_events_is_written_as_recorded() {
     let (_clock, mut correlator) = correlator();
     let written: Vec<_> =
         (0..520).filter_map(|n| correlate(&mut correlator, &format!("Created pod: rs-{n}"))).collect();
@@ -36,16 +36,16 @@ fn burst_of_520_different_events_is_written_as_upstream_was_recorded_to() {
     }
 }
 
+/// Recorded story r06: a creation that is rejected repeatedly.
 #[test]
-fn one_event_repeated_is_created_once_and_then_counted() {
-    // The recorded story r06: a creation that keeps being refused.
+fn repeated_event_is_counted_as_recorded() {
     let (_clock, mut correlator) = correlator();
-    let written: Vec<_> = (0..8).filter_map(|_| correlate(&mut correlator, "refused")).collect();
+    let written: Vec<_> = (0..8).filter_map(|_| correlate(&mut correlator, "rejected")).collect();
     assert_eq!(written.iter().map(|(count, _)| *count).collect::<Vec<_>>(), [1, 2, 3, 4, 5, 6, 7, 8]);
 }
 
 #[test]
-fn events_that_the_filter_drops_are_counted_by_the_next_that_passes() {
+fn dropped_events_are_counted_by_the_next_one_written() {
     let (clock, mut correlator) = correlator();
     let passed = (0..40).filter(|_| correlate(&mut correlator, "again").is_some()).count();
     assert_eq!(passed, 25);
@@ -55,7 +55,7 @@ fn events_that_the_filter_drops_are_counted_by_the_next_that_passes() {
 }
 
 #[test]
-fn combined_events_after_a_quiet_time_go_on_under_the_first_ones_name() {
+fn combined_events_keep_the_name_of_the_first() {
     let (clock, mut correlator) = correlator();
     let name = |correlator: &mut Correlator, message: &str| {
         correlator.correlate(event("Reason", message)).map(|correlated| correlated.event.name)

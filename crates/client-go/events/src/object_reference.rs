@@ -1,0 +1,49 @@
+use std::sync::Arc;
+
+use kcm_api::{Deployment, ObjectMeta, ReplicaSet};
+
+/// Object that an event is about.
+///
+/// Upstream counterpart: `v1.ObjectReference`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub struct ObjectReference {
+    /// Group and version of the kind, such as `apps/v1`.
+    pub api_version: Arc<str>,
+    /// Kind.
+    pub kind: Arc<str>,
+    /// Namespace; empty for an object of a cluster-scoped type.
+    pub namespace: Arc<str>,
+    /// Name.
+    pub name: Arc<str>,
+    /// UID.
+    pub uid: Arc<str>,
+    /// Resource version of the object. Events are correlated without it.
+    pub resource_version: String,
+}
+
+impl ObjectReference {
+    fn new(api_version: &str, kind: &str, metadata: &ObjectMeta) -> Self {
+        Self {
+            api_version: api_version.into(),
+            kind: kind.into(),
+            namespace: Arc::clone(&metadata.namespace),
+            name: Arc::clone(&metadata.name),
+            uid: Arc::clone(&metadata.uid),
+            resource_version: metadata.resource_version.clone(),
+        }
+    }
+}
+
+impl From<&Deployment> for ObjectReference {
+    fn from(deployment: &Deployment) -> Self {
+        use kcm_api::deployment::{API_VERSION, KIND};
+        Self::new(API_VERSION, KIND, &deployment.metadata)
+    }
+}
+
+impl From<&ReplicaSet> for ObjectReference {
+    fn from(replica_set: &ReplicaSet) -> Self {
+        use kcm_api::replica_set::{API_VERSION, KIND};
+        Self::new(API_VERSION, KIND, &replica_set.metadata)
+    }
+}
