@@ -4,9 +4,9 @@ use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
-use crate::{Clock, Sleep};
+use crate::clock::{Clock, Sleep};
 
-/// A clock that moves only when told to. Clones share the same time.
+/// Clock that advances only when it is stepped. Clones share the same time.
 ///
 /// Upstream counterpart: `clock/testing.FakeClock`.
 #[derive(Debug, Clone)]
@@ -17,16 +17,16 @@ pub struct FakeClock {
 #[derive(Debug)]
 struct State {
     start: Timestamp,
-    /// How far the wall clock was moved apart from the monotonic one, by [`FakeClock::set_wall`].
+    /// Adjustment of the wall clock by [`FakeClock::set_wall`].
     skew: SignedDuration,
     elapsed: Duration,
-    /// Sleepers by deadline; the number keeps those of one deadline apart and in order.
+    /// Sleepers by deadline. The number orders sleepers with the same deadline.
     sleepers: BTreeMap<(Duration, u64), oneshot::Sender<()>>,
     next: u64,
 }
 
 impl FakeClock {
-    /// A clock that reads `start` until it is stepped.
+    /// Creates a clock whose wall clock shows `start`.
     pub fn new(start: Timestamp) -> Self {
         Self {
             state: Arc::new(Mutex::new(State {
@@ -39,7 +39,7 @@ impl FakeClock {
         }
     }
 
-    /// Moves both clocks forward and wakes every sleeper whose time has come, earliest first.
+    /// Advances both clocks, and wakes the sleepers whose deadline is reached, earliest first.
     pub fn step(&self, by: Duration) {
         let due = {
             let mut state = self.state.lock();
@@ -49,19 +49,19 @@ impl FakeClock {
             std::mem::replace(&mut state.sleepers, later)
         };
         for sleeper in due.into_values() {
-            // A sleeper that was dropped has no one to tell.
+            // Fails if the sleep was dropped.
             let _ = sleeper.send(());
         }
     }
 
-    /// Sets the wall clock without touching the monotonic one, as a clock adjustment does.
+    /// Adjusts the wall clock. Does not affect the monotonic clock.
     pub fn set_wall(&self, to: Timestamp) {
         let mut state = self.state.lock();
         let unskewed = add(state.start, state.elapsed);
         state.skew = to.duration_since(unskewed);
     }
 
-    /// How many sleeps are waiting, so that a test can step only once the code under test waits.
+    /// Returns the number of sleeps in progress. Tests use it to step the clock only after the code under test waits.
     pub fn sleepers(&self) -> usize {
         self.state.lock().sleepers.values().filter(|s| !s.is_closed()).count()
     }
@@ -94,7 +94,7 @@ impl Clock for FakeClock {
         state.sleepers.insert((deadline, id), wake);
         Box::pin(async move {
             if woken.await.is_err() {
-                // The clock is gone and will never move again.
+                // All clones of the clock are dropped, so it cannot advance.
                 std::future::pending::<()>().await;
             }
         })
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn sleep_stepped_to_its_deadline_wakes() {
+    fn sleep_ends_at_its_deadline() {
         let clock = FakeClock::new(Timestamp::UNIX_EPOCH);
         let mut sleep = clock.sleep(Duration::from_secs(5));
         clock.step(Duration::from_secs(4));
@@ -128,18 +128,22 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn sleepers_due_at_one_step_all_wake_and_a_sleep_of_nothing_never_waits() {
+    async fn step_wakes_all_sleepers_whose_deadline_is_reached() {
         let clock = FakeClock::new(Timestamp::UNIX_EPOCH);
         let sleeps = [3, 1, 2].map(|seconds| clock.sleep(Duration::from_secs(seconds)));
         clock.step(Duration::from_secs(3));
         for sleep in sleeps {
             sleep.await;
         }
-        clock.sleep(Duration::ZERO).await;
+    }
+
+    #[tokio::test]
+    async fn sleep_of_zero_does_not_wait() {
+        FakeClock::new(Timestamp::UNIX_EPOCH).sleep(Duration::ZERO).await;
     }
 
     #[test]
-    fn sleep_dropped_no_longer_counts() {
+    fn dropped_sleep_is_not_counted() {
         let clock = FakeClock::new(Timestamp::UNIX_EPOCH);
         let sleep = clock.sleep(Duration::from_secs(5));
         drop(sleep);
@@ -148,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn wall_clock_set_leaves_the_monotonic_clock_alone() {
+    fn set_wall_does_not_affect_the_monotonic_clock() {
         let clock = FakeClock::new(Timestamp::UNIX_EPOCH);
         clock.step(Duration::from_secs(10));
         let to = Timestamp::from_second(3).unwrap();

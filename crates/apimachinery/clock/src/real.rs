@@ -2,16 +2,16 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use crate::{Clock, Sleep};
+use crate::clock::{Clock, Sleep};
 
-/// The operating system's clocks. The only place in the workspace that reads them.
+/// Clock of the operating system.
 #[derive(Debug, Clone)]
 pub struct RealClock {
     origin: tokio::time::Instant,
 }
 
 impl RealClock {
-    /// A clock whose monotonic origin is now.
+    /// Creates a clock whose monotonic origin is now.
     pub fn new() -> Self {
         Self { origin: tokio::time::Instant::now() }
     }
@@ -24,7 +24,7 @@ impl Default for RealClock {
 }
 
 impl Clock for RealClock {
-    #[expect(clippy::disallowed_methods, reason = "this is the one place that may")]
+    #[expect(clippy::disallowed_methods, reason = "the implementation of the clock")]
     fn now(&self) -> Timestamp {
         Timestamp::now()
     }
@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn monotonic_clock_advances_by_what_was_slept() {
+    async fn monotonic_time_advances_with_sleeps() {
         let clock = RealClock::new();
         let before = clock.monotonic();
         clock.sleep(Duration::from_secs(3600)).await;
@@ -51,7 +51,7 @@ mod tests {
     }
 
     #[test]
-    fn wall_clock_is_past_the_day_this_was_written() {
+    fn wall_clock_is_that_of_the_operating_system() {
         assert!(RealClock::new().now() > "2026-01-01T00:00:00Z".parse().unwrap());
     }
 }

@@ -2,13 +2,12 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::{Clock, Sleep};
+use crate::clock::{Clock, Sleep};
 
-/// A clock for whole clusters in simulated time: both the wall clock and the monotonic one follow tokio's
-/// timer.
+/// Clock for simulated time: both the wall clock and the monotonic clock follow tokio's timer.
 ///
-/// Under `#[tokio::test(start_paused = true)]` time jumps to the next timer whenever nothing else can run, so
-/// a ten-minute progress deadline passes in microseconds, and always in the same order.
+/// With `#[tokio::test(start_paused = true)]`, time advances to the next timer when all tasks wait. A progress deadline of
+/// ten minutes passes in microseconds, and timers expire in the same order in every run.
 #[derive(Debug, Clone)]
 pub struct SimulatedClock {
     start: Timestamp,
@@ -16,7 +15,7 @@ pub struct SimulatedClock {
 }
 
 impl SimulatedClock {
-    /// A clock that reads `start` now.
+    /// Creates a clock whose wall clock shows `start` now.
     pub fn new(start: Timestamp) -> Self {
         Self { start, origin: tokio::time::Instant::now() }
     }
@@ -42,7 +41,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn both_clocks_follow_paused_time_in_step() {
+    async fn both_clocks_follow_paused_time() {
         let clock = SimulatedClock::new("2026-01-01T00:00:00Z".parse().unwrap());
         let hour = Duration::from_secs(3600);
         clock.sleep(hour).await;
@@ -55,7 +54,7 @@ mod tests {
         let clock = SimulatedClock::new(Timestamp::UNIX_EPOCH);
         let (late, early) = (clock.sleep(Duration::from_secs(9)), clock.sleep(Duration::from_secs(4)));
         tokio::select! {
-            () = late => panic!("nine seconds passed before four"),
+            () = late => panic!("9 s elapsed before 4 s"),
             () = early => {}
         }
         assert_eq!(clock.monotonic(), Duration::from_secs(4));

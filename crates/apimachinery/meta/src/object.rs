@@ -16,7 +16,7 @@ pub trait Object: Send + Sync + 'static {
     fn resource_version(&self) -> &str;
 }
 
-/// An object whose resource version can be set, as an API server does when it stores the object.
+/// An object whose resource version can be set. API servers set it when they store an object.
 ///
 /// Fake API servers in tests require it; caches do not.
 pub trait SetResourceVersion: Object {
