@@ -1,4 +1,4 @@
-//! What objects cost: to decode, to hash, to compare, to keep.
+//! Decoding, hashing, comparing and keeping of objects.
 //!
 //! `cargo bench -p kcm-api`. The sizes come first; they are counted, not estimated.
 
@@ -51,7 +51,7 @@ fn sizes(_: &mut Criterion) {
     const PODS: usize = 10_000;
     for (name, json) in [("3 KB", POD_3K), ("12 KB", POD_12K)] {
         let decoder = PodDecoder::default();
-        // A hundred ReplicaSets of a hundred pods each.
+        // 100 ReplicaSets with 100 pods each.
         let texts: Vec<String> = (0..PODS)
             .map(|n| {
                 json.replace("x7k2p", &format!("{n:05}"))
@@ -75,7 +75,7 @@ fn decode(c: &mut Criterion) {
     let mut group = c.benchmark_group("decode");
     for (name, json) in [("pod-3k", POD_3K), ("pod-12k", POD_12K)] {
         let decoder = PodDecoder::default();
-        // As in a cache, where others hold the namespace, labels and owner already.
+        // As in a cache, which already contains the namespace, labels and owner.
         let _held = decoder.decode(json).unwrap();
         group.throughput(Throughput::Bytes(json.len() as u64));
         group.bench_function(name, |b| b.iter(|| decoder.decode(black_box(json)).unwrap()));

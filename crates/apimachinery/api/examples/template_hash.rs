@@ -1,4 +1,4 @@
-//! Reads a Deployment and tells what its ReplicaSet is called.
+//! Computes the name of a Deployment's ReplicaSet.
 //!
 //! ```text
 //! cargo run -p kcm-api --example template_hash
@@ -35,7 +35,7 @@ spec:
 ";
 
 fn main() -> Result<(), Box<dyn Error>> {
-    // JSON is YAML too, so either may stand above.
+    // JSON is YAML, too.
     let tree: serde_json::Value = serde_saphyr::from_str(WEB)?;
     let deployment: Deployment = serde_json::from_value(tree)?;
 
@@ -43,7 +43,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let hash = template.compute_hash(deployment.status.collision_count)?;
     println!("ReplicaSet {}-{hash}", deployment.metadata.name);
 
-    // The label that the ReplicaSet's own template gets does not make it another template.
+    // The label in the ReplicaSet's template is ignored by the comparison.
     let labelled = template.with_label(POD_TEMPLATE_HASH_LABEL, Some(&hash))?;
     println!("belongs to the Deployment: {}", labelled.equal_ignore_hash(template));
     Ok(())

@@ -1,4 +1,4 @@
-//! A pod template as Go holds it once decoded, which is what hashing and comparing work on.
+//! Pod templates as decoded by Go, the input of hashing and comparing.
 
 use std::{borrow::Cow, fmt};
 
@@ -19,35 +19,35 @@ use crate::{
     schema::{Schema, Shape, Struct, TypeId},
 };
 
-/// The value of a Go variable whose type is known from the [`Schema`].
+/// Value of a Go variable whose type is defined by the [`Schema`].
 ///
-/// A pointer that is set looks like what it points to: only for a pointer does [`Unset`](Self::Unset) differ from
-/// zero, and the schema tells which values are pointers.
+/// A set pointer is represented by its value. [`Unset`](Self::Unset) is different from a zero value for pointers
+/// only.
 #[derive(Debug, Default)]
 pub(crate) enum Decoded<'a> {
-    /// Nil, or the zero value of a type that has no nil.
+    /// Nil, or the zero value of a type without nil.
     #[default]
     Unset,
     Bool(bool),
     Int(i64),
     Text(Cow<'a, str>),
     List(Vec<Self>),
-    /// In order of the keys, each key once.
+    /// Sorted by key, without duplicates.
     Map(Vec<(Cow<'a, str>, Self)>),
     Struct(Box<DecodedStruct<'a>>),
     Quantity(Box<Quantity>),
     IntOrString(IntOrString),
     Time(Timestamp),
     RawJson(Box<str>),
-    /// JSON that Go would refuse in this place.
+    /// JSON of the wrong type, which Go would reject.
     Misfit(Box<Value>),
 }
 
-/// A struct's fields as the schema has them, and what it does not have.
+/// Fields of a struct in the order of the schema, and unknown fields.
 #[derive(Debug, Default)]
 pub(crate) struct DecodedStruct<'a> {
     pub(crate) fields: Vec<Decoded<'a>>,
-    /// In order of the names, each once.
+    /// Sorted by name, without duplicates.
     pub(crate) unknown: Vec<(Cow<'a, str>, Value)>,
 }
 
@@ -56,14 +56,14 @@ impl<'a> Decoded<'a> {
     ///
     /// # Errors
     ///
-    /// When the JSON text is broken. A value of the wrong type is none: it is kept as [`Misfit`](Self::Misfit).
+    /// If the JSON is malformed. Values of the wrong type are not errors, see [`Misfit`](Self::Misfit).
     pub(crate) fn template<D: Deserializer<'a>>(schema: &Schema, deserializer: D) -> Result<Self, D::Error> {
         let mut template = Self::Unset;
         Slot { schema, type_: schema.root(), value: &mut template }.deserialize(deserializer)?;
         Ok(template)
     }
 
-    /// What `path` leads to by JSON names, from a template; None where nothing is set on the way.
+    /// Returns the value at a path of JSON names. `None` if a part of the path is unset.
     pub(crate) fn at_mut(&mut self, schema: &Schema, path: &[&str]) -> Option<&mut Self> {
         let (mut value, mut type_) = (self, schema.root());
         for name in path {
@@ -74,7 +74,7 @@ impl<'a> Decoded<'a> {
         Some(value)
     }
 
-    /// The struct that this is, or is made.
+    /// Returns the struct, or an empty one if it is unset.
     fn take_struct(&mut self, shape: &Struct) -> Box<DecodedStruct<'a>> {
         match std::mem::take(self) {
             Self::Struct(object) => object,
@@ -88,7 +88,7 @@ impl<'a> Decoded<'a> {
 }
 
 impl<'a> DecodedStruct<'a> {
-    /// The field at `path`, and its type. Makes embedded structs on the way.
+    /// Returns the field at `path` and its type. Creates embedded structs on the way.
     fn field_mut(
         &mut self,
         schema: &Schema,
@@ -109,9 +109,9 @@ impl<'a> DecodedStruct<'a> {
     }
 }
 
-/// The place that a JSON value is decoded into.
+/// Variable that a JSON value is decoded into.
 ///
-/// As in Go, decoding into a struct or map that is there already, because its key came before, adds to it.
+/// As in Go, decoding into a struct or map that is already set, by an earlier duplicate of its key, adds to it.
 struct Slot<'s, 'a> {
     schema: &'s Schema,
     type_: TypeId,
@@ -147,7 +147,7 @@ impl<'s, 'a> Slot<'s, 'a> {
         };
     }
 
-    /// Go hands quantities and raw JSON their text, so that `1e3` and `1000` stay apart.
+    /// Decodes quantities and raw JSON from text, as Go does: `1e3` and `1000` are different.
     fn raw(self, raw: &RawValue) {
         let text = raw.get();
         *self.value = match self.shape() {
@@ -186,7 +186,7 @@ impl<'a> Visitor<'a> for Slot<'_, 'a> {
     }
 
     fn visit_unit<E: Error>(self) -> Result<(), E> {
-        // To what has no nil, Go leaves the value it has.
+        // As in Go, null does not change a variable whose type has no nil.
         let has_nil = matches!(
             self.schema.type_(self.type_).shape,
             Shape::Pointer(_) | Shape::List(_) | Shape::Map(_) | Shape::Time
@@ -277,7 +277,7 @@ impl<'a> Slot<'_, 'a> {
             object.unknown.push((key, map.next_value()?));
         }
         last_of_each_key(&mut object.unknown);
-        // A field that came to be after this version is unset by null like any other.
+        // Null unsets unknown fields, too.
         object.unknown.retain(|(_, value)| !value.is_null());
         *self.value = Decoded::Struct(object);
         Ok(())
@@ -301,7 +301,7 @@ impl<'a> Slot<'_, 'a> {
 
 /// Brings entries in order of their keys; of those with one key, the last stays.
 fn last_of_each_key<T>(entries: &mut Vec<(Cow<'_, str>, T)>) {
-    // As Go writes them.
+    // As written by Go.
     if !entries.is_sorted_by(|a, b| a.0 < b.0) {
         entries.reverse();
         entries.sort_by(|a, b| a.0.cmp(&b.0));

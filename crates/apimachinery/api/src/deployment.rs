@@ -7,53 +7,53 @@ use crate::{IntOrString, LabelSelector, ObjectMeta, PodTemplate, Time};
 /// Group and version of Deployments and ReplicaSets.
 pub const API_VERSION: &str = "apps/v1";
 
-/// The kind of a [`Deployment`].
+/// Kind of a [`Deployment`].
 pub const KIND: &str = "Deployment";
 
 lossless! {
-    /// A Deployment, whole: what is not known here is kept in the `extra` of the place it came in.
+    /// A Deployment. Unknown fields are kept in the `extra` of their parent.
     pub struct Deployment {
-        /// Always `apps/v1`, or empty in a list's items.
+        /// `apps/v1`. Empty in items of a list.
         pub api_version: String = "apiVersion",
-        /// Always `Deployment`, or empty in a list's items.
+        /// `Deployment`. Empty in items of a list.
         pub kind: String = "kind",
-        /// Name, labels, owners and so on.
+        /// Metadata.
         pub metadata: ObjectMeta = "metadata" always,
-        /// What is wanted.
+        /// Desired state.
         pub spec: DeploymentSpec = "spec" always,
-        /// What was last seen.
+        /// Observed state.
         pub status: DeploymentStatus = "status" always,
     }
 }
 
 lossless! {
-    /// What is wanted of a Deployment.
+    /// Desired state of a Deployment.
     pub struct DeploymentSpec {
-        /// How many pods. The server fills in 1.
+        /// Desired number of pods. The API server sets 1 by default.
         pub replicas: Option<i32> = "replicas",
-        /// Which pods and ReplicaSets belong to it.
+        /// Selector of the pods and ReplicaSets.
         pub selector: Option<LabelSelector> = "selector",
-        /// What its pods look like.
+        /// Template of the pods.
         pub template: PodTemplate = "template" always,
-        /// How old pods give way to new ones.
+        /// Strategy to replace old pods.
         pub strategy: DeploymentStrategy = "strategy",
-        /// How long a pod must have been ready to count as available, in seconds.
+        /// Time for which a pod must be ready to be available, in seconds.
         pub min_ready_seconds: i32 = "minReadySeconds",
-        /// How many old ReplicaSets to keep. The server fills in 10.
+        /// Number of old ReplicaSets to keep. The API server sets 10 by default.
         pub revision_history_limit: Option<i32> = "revisionHistoryLimit",
-        /// Whether a changed template waits.
+        /// `true` if changes of the template are not rolled out.
         pub paused: bool = "paused",
-        /// How long without progress until the rollout counts as stuck, in seconds. The server fills in 600.
+        /// Time without progress after which the rollout has failed, in seconds. The API server sets 600 by default.
         pub progress_deadline_seconds: Option<i32> = "progressDeadlineSeconds",
     }
 }
 
 lossless! {
-    /// How old pods give way to new ones.
+    /// Strategy to replace old pods.
     pub struct DeploymentStrategy {
         /// `RollingUpdate` or `Recreate`.
         pub type_: String = "type",
-        /// Bounds for `RollingUpdate`.
+        /// Parameters of `RollingUpdate`.
         pub rolling_update: Option<RollingUpdate> = "rollingUpdate",
     }
 }
@@ -65,76 +65,76 @@ impl crate::lossless::Unset for DeploymentStrategy {
 }
 
 lossless! {
-    /// Bounds of a rolling update.
+    /// Parameters of a rolling update.
     pub struct RollingUpdate {
-        /// How many of the wanted pods may be missing.
+        /// Maximum number of pods that can be unavailable, of the desired number.
         pub max_unavailable: Option<IntOrString> = "maxUnavailable",
-        /// How many pods more than wanted there may be.
+        /// Maximum number of pods above the desired number.
         pub max_surge: Option<IntOrString> = "maxSurge",
     }
 }
 
 lossless! {
-    /// What was last seen of a Deployment.
+    /// Observed state of a Deployment.
     pub struct DeploymentStatus {
-        /// The generation of the spec that this status follows from.
+        /// Generation of the spec that the status was computed from.
         pub observed_generation: i64 = "observedGeneration",
-        /// Pods that are neither finished nor terminating.
+        /// Number of pods that are neither finished nor terminating.
         pub replicas: i32 = "replicas",
-        /// Of those, the ones with the wanted template.
+        /// Number of those pods that have the current template.
         pub updated_replicas: i32 = "updatedReplicas",
-        /// Pods that are ready.
+        /// Number of ready pods.
         pub ready_replicas: i32 = "readyReplicas",
-        /// Pods that have been ready long enough.
+        /// Number of pods that have been ready for `minReadySeconds`.
         pub available_replicas: i32 = "availableReplicas",
-        /// Pods that are still missing.
+        /// Number of pods that are missing to the desired number of available pods.
         pub unavailable_replicas: i32 = "unavailableReplicas",
-        /// Pods that are on their way out.
+        /// Number of terminating pods.
         pub terminating_replicas: Option<i32> = "terminatingReplicas",
-        /// The latest observations.
+        /// Conditions.
         pub conditions: Vec<DeploymentCondition> = "conditions",
-        /// How often a ReplicaSet name was taken by another's template.
+        /// Number of hash collisions: the name of a new ReplicaSet existed with another template.
         pub collision_count: Option<i32> = "collisionCount",
     }
 }
 
 lossless! {
-    /// One observation about a Deployment.
+    /// Condition of a Deployment.
     pub struct DeploymentCondition {
         /// `Available`, `Progressing` or `ReplicaFailure`.
         pub type_: String = "type" always,
         /// `True`, `False` or `Unknown`.
         pub status: String = "status" always,
-        /// When this was last written.
+        /// Time of the last update of the condition.
         pub last_update_time: Option<Time> = "lastUpdateTime",
-        /// When the status last changed.
+        /// Time of the last change of the status.
         pub last_transition_time: Option<Time> = "lastTransitionTime",
-        /// Why, for machines.
+        /// Reason for the last transition, in CamelCase.
         pub reason: String = "reason",
-        /// Why, for people.
+        /// Description of the last transition.
         pub message: String = "message",
     }
 }
 
 impl Deployment {
-    /// How many pods are wanted.
+    /// Returns the desired number of pods.
     pub fn replicas(&self) -> i32 {
         self.spec.replicas.unwrap_or(1)
     }
 
-    /// The UID.
+    /// Returns the UID.
     pub fn uid(&self) -> &Arc<str> {
         &self.metadata.uid
     }
 
-    /// The condition of type `type_`.
+    /// Returns the condition of type `type_`.
     pub fn condition(&self, type_: &str) -> Option<&DeploymentCondition> {
         self.status.condition(type_)
     }
 }
 
 impl DeploymentStatus {
-    /// The condition of type `type_`.
+    /// Returns the condition of type `type_`.
     pub fn condition(&self, type_: &str) -> Option<&DeploymentCondition> {
         self.conditions.iter().find(|condition| condition.type_ == type_)
     }
@@ -147,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn deployment_without_replicas_wants_one() {
+    fn replicas_default_to_one() {
         let mut deployment = Deployment::default();
         assert_eq!(deployment.replicas(), 1);
         deployment.spec.replicas = Some(0);
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn status_leaves_out_what_go_leaves_out_and_keeps_pointers_to_zero() {
+    fn status_omits_zero_but_not_pointers_to_zero() {
         let status = DeploymentStatus {
             replicas: 3,
             terminating_replicas: Some(0),
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn deployment_of_the_wrong_shape_is_an_error() {
+    fn wrong_type_is_an_error() {
         for json in
             [r#"{"spec": {"replicas": "3"}}"#, r#"{"spec": []}"#, "[]", r#"{"spec": {"template": 5}}"#]
         {

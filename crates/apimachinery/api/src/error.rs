@@ -1,35 +1,35 @@
-//! What an API server, or the way to it, can answer instead of an object.
+//! Errors of requests to the API server.
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// A failed request.
+/// Failed request.
 ///
-/// Displays as upstream's errors do: a [`Status`] as its message alone, because events and conditions quote it.
+/// A [`Status`] is displayed as its message alone, as upstream, because events and conditions contain it.
 #[derive(Debug, Clone, Error)]
 pub enum ApiError {
-    /// The server understood and said no.
+    /// The API server rejected the request.
     #[error("{}", .0.message)]
     Status(Box<Status>),
-    /// No answer came in time. The request may or may not have taken effect.
+    /// There was no response in time. The request may have taken effect.
     #[error("{0}: request timed out")]
     Timeout(String),
-    /// No connection came about, so nothing was sent.
+    /// No connection could be established. The request was not sent.
     #[error("{0}")]
     NotSent(String),
     /// The connection broke. The request may have taken effect.
     #[error("{0}")]
     Transport(String),
-    /// An answer came that is not what the request asks for.
+    /// The response could not be decoded.
     #[error("{0}")]
     Decode(String),
-    /// This process is not, or no longer, the one that may write. The request was not sent; or it was, while the
-    /// process still was, and nobody waited for the answer.
+    /// This process does not lead. The request was not sent, or it was sent while the process led and its response
+    /// was not awaited.
     #[error("{0}: this process does not lead")]
     NotLeading(String),
 }
 
-/// The body of a refusal.
+/// Body of an error response.
 ///
 /// Upstream counterpart: `metav1.Status`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -37,85 +37,85 @@ pub enum ApiError {
 pub struct Status {
     /// `Success` or `Failure`.
     pub status: String,
-    /// For people.
+    /// Description of the error.
     pub message: String,
-    /// For machines; see the `reason` constants of this module.
+    /// Machine-readable reason, see [`reason`].
     pub reason: String,
-    /// More for machines.
+    /// Further details.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub details: Option<StatusDetails>,
-    /// The HTTP status code.
+    /// HTTP status code.
     pub code: u16,
 }
 
-/// What a [`Status`] is about.
+/// Details of a [`Status`].
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct StatusDetails {
-    /// The object's name.
+    /// Name of the object.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub name: String,
-    /// The group of its kind.
+    /// API group of the object.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub group: String,
-    /// Its kind, or the resource.
+    /// Kind or resource of the object.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub kind: String,
-    /// Its UID.
+    /// UID of the object.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub uid: String,
-    /// Each thing that was wrong.
+    /// Individual errors.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub causes: Vec<StatusCause>,
-    /// How long to wait before the same request makes sense again, in seconds.
+    /// Time to wait before the request is sent again, in seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retry_after_seconds: Option<u32>,
 }
 
-/// One thing that was wrong with a request.
+/// Individual error of a request.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct StatusCause {
-    /// For machines.
+    /// Machine-readable reason.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub reason: String,
-    /// For people.
+    /// Description.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub message: String,
-    /// The path of the field at fault.
+    /// Path of the invalid field.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub field: String,
 }
 
-/// Values of [`Status::reason`] that decisions depend on.
+/// Values of [`Status::reason`] that the controllers distinguish.
 pub mod reason {
-    /// There is no such object.
+    /// The object does not exist.
     pub const NOT_FOUND: &str = "NotFound";
-    /// There is one of that name already.
+    /// An object with this name exists.
     pub const ALREADY_EXISTS: &str = "AlreadyExists";
     /// The object has changed since it was read.
     pub const CONFLICT: &str = "Conflict";
-    /// The object breaks a rule.
+    /// The object is invalid.
     pub const INVALID: &str = "Invalid";
-    /// The caller may not do this.
+    /// The request is not allowed.
     pub const FORBIDDEN: &str = "Forbidden";
-    /// The version asked for is no longer kept.
+    /// The requested resource version is no longer available.
     pub const EXPIRED: &str = "Expired";
-    /// The same, as older servers say it.
+    /// Same as [`EXPIRED`], from older API servers.
     pub const GONE: &str = "Gone";
-    /// The server gave up.
+    /// The API server did not complete the request in time.
     pub const TIMEOUT: &str = "Timeout";
-    /// The server asks to be asked again.
+    /// The request should be retried.
     pub const SERVER_TIMEOUT: &str = "ServerTimeout";
-    /// The caller asks too often.
+    /// The client has sent too many requests.
     pub const TOO_MANY_REQUESTS: &str = "TooManyRequests";
 }
 
-/// The [`StatusCause::reason`] with which a create is refused in a namespace that is going away.
+/// [`StatusCause::reason`] of a create that was rejected because the namespace is being deleted.
 pub const CAUSE_NAMESPACE_TERMINATING: &str = "NamespaceTerminating";
 
 impl ApiError {
-    /// A refusal made up on this side: for doubles of a server in tests, and for checks before a request.
+    /// Creates an error as an API server returns it. For test servers, and for checks before a request.
     pub fn status(code: u16, reason: &str, message: impl Into<String>) -> Self {
         Self::Status(Box::new(Status {
             status: "Failure".to_owned(),
@@ -126,36 +126,37 @@ impl ApiError {
         }))
     }
 
-    /// There is no such object.
+    /// `true` if the object does not exist.
     pub fn is_not_found(&self) -> bool {
         self.is(reason::NOT_FOUND, 404)
     }
 
-    /// There is an object of that name already.
+    /// `true` if an object with this name exists.
     pub fn is_already_exists(&self) -> bool {
-        // 409 alone could as well be a conflict.
+        // The code is not sufficient: 409 is also the code of a conflict.
         self.reason() == Some(reason::ALREADY_EXISTS)
     }
 
-    /// The object has changed since it was read.
+    /// `true` if the object has changed since it was read.
     pub fn is_conflict(&self) -> bool {
         self.reason() == Some(reason::CONFLICT)
     }
 
-    /// The object breaks a rule.
+    /// `true` if the object is invalid.
     pub fn is_invalid(&self) -> bool {
         self.is(reason::INVALID, 422)
     }
 
-    /// The caller may not do this.
+    /// `true` if the request is not allowed.
     pub fn is_forbidden(&self) -> bool {
         self.is(reason::FORBIDDEN, 403)
     }
 
-    /// The API server refused the caller's credentials, or its authorizer refused the request: a token has expired or a
-    /// role is missing. `false` for refusals by quotas, admission policies and webhooks, which have code 403 too.
+    /// `true` if the API server rejected the credentials, or its authorizer rejected the request: a token has expired
+    /// or a role is missing. `false` for rejections by quotas, admission policies and webhooks, which also have code
+    /// 403.
     ///
-    /// A [`Status`] does not contain the refusing component, so the message is compared with those of the API server.
+    /// A [`Status`] does not name the rejecting component, so the message is compared with those of the API server.
     ///
     /// Upstream counterpart of the messages: `responsewriters.Forbidden`, and the admission plugin
     /// `OwnerReferencesPermissionEnforcement`.
@@ -173,36 +174,37 @@ impl ApiError {
         }
     }
 
-    /// The version asked for is no longer kept: list anew.
+    /// `true` if the requested resource version is no longer available. The caller should list again.
     pub fn is_expired(&self) -> bool {
         matches!(self.reason(), Some(reason::EXPIRED | reason::GONE)) || self.code() == Some(410)
     }
 
-    /// The caller asks too often.
+    /// `true` if the client has sent too many requests.
     pub fn is_too_many_requests(&self) -> bool {
         self.is(reason::TOO_MANY_REQUESTS, 429)
     }
 
-    /// The refusal names `cause` among what was wrong.
+    /// `true` if `cause` is among the individual errors.
     pub fn has_cause(&self, cause: &str) -> bool {
         let Self::Status(status) = self else { return false };
         status.details.iter().flat_map(|details| &details.causes).any(|c| c.reason == cause)
     }
 
-    /// A create was refused because the namespace is going away.
+    /// `true` if a create was rejected because the namespace is being deleted.
     pub fn is_namespace_terminating(&self) -> bool {
         self.has_cause(CAUSE_NAMESPACE_TERMINATING)
     }
 
-    /// This process may not write. Trying again helps no sooner than it leads again, and nobody is to be told.
+    /// `true` if this process does not lead. Such requests should not be retried, and not be reported in events or
+    /// conditions.
     pub fn is_not_leading(&self) -> bool {
         matches!(self, Self::NotLeading(_))
     }
 
-    /// Whether a request that ended like this may have been carried out, or may yet be.
+    /// `true` if the request may have taken effect, or may take effect later.
     ///
-    /// A 5xx may come from a proxy, or from a server that lost patience with its storage: neither knows. What an answer
-    /// that cannot be read means nobody knows either.
+    /// This includes 5xx responses: they can come from a proxy, or from a server whose storage did not respond in
+    /// time.
     pub fn may_have_taken_effect(&self) -> bool {
         match self {
             Self::Status(status) => status.code >= 500,
@@ -211,13 +213,13 @@ impl ApiError {
         }
     }
 
-    /// How long the server asks to wait, in seconds.
+    /// Returns the time to wait before the request is sent again, in seconds.
     pub fn retry_after_seconds(&self) -> Option<u32> {
         let Self::Status(status) = self else { return None };
         status.details.as_ref()?.retry_after_seconds
     }
 
-    /// The HTTP status code, when the server answered.
+    /// Returns the HTTP status code of the response.
     pub fn code(&self) -> Option<u16> {
         match self {
             Self::Status(status) => Some(status.code),
@@ -232,7 +234,7 @@ impl ApiError {
         }
     }
 
-    /// By reason; by code when the answer came from something that gives none, such as a proxy.
+    /// Compares the reason, or the code if there is no reason, as in responses of proxies.
     fn is(&self, reason: &str, code: u16) -> bool {
         match self {
             Self::Status(status) if status.reason.is_empty() => status.code == code,
@@ -253,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn refusal_of_a_server_is_read_and_written_whole() {
+    fn status_round_trip() {
         let body = json!({
             "status": "Failure", "message": "pods \"web\" already exists", "reason": "AlreadyExists", "code": 409,
             "details": {"name": "web", "kind": "pods", "retryAfterSeconds": 3,
@@ -265,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn refusal_is_shown_as_its_message_alone() {
+    fn display_is_the_message() {
         assert_eq!(ApiError::status(403, reason::FORBIDDEN, "exceeded quota").to_string(), "exceeded quota");
         assert_eq!(
             ApiError::Timeout("POST /api/v1/pods".to_owned()).to_string(),
@@ -274,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_of_one_code_are_told_apart_by_reason() {
+    fn reason_distinguishes_equal_codes() {
         let conflict = ApiError::status(409, reason::CONFLICT, "");
         let exists = ApiError::status(409, reason::ALREADY_EXISTS, "");
         assert_eq!((conflict.is_conflict(), conflict.is_already_exists()), (true, false));
@@ -282,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn refusal_without_a_reason_is_known_by_its_code() {
+    fn code_is_used_without_reason() {
         assert!(ApiError::status(404, "", "").is_not_found());
         assert!(ApiError::status(422, "", "").is_invalid());
         assert!(ApiError::status(403, "", "").is_forbidden());
@@ -296,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn access_is_denied_by_authenticator_and_authorizer_and_not_by_admission() {
+    fn access_denied_excludes_admission() {
         let denied = [
             (401, "Unauthorized"),
             (
@@ -342,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn expired_version_is_known_by_either_name_or_by_code() {
+    fn expired_has_two_reasons_and_a_code() {
         for (code, reason) in [(410, reason::EXPIRED), (410, reason::GONE), (410, ""), (0, reason::EXPIRED)] {
             assert!(ApiError::status(code, reason, "").is_expired(), "{code} {reason}");
         }
@@ -350,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn namespace_that_is_going_away_is_known_by_the_cause() {
+    fn namespace_terminating_is_a_cause() {
         let body = json!({
             "reason": "Forbidden", "code": 403,
             "details": {"causes": [{"reason": "Other"}, {"reason": "NamespaceTerminating"}]},
@@ -361,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn request_that_was_refused_or_never_sent_has_not_taken_effect_and_any_other_may_have() {
+    fn rejected_and_unsent_requests_have_no_effect() {
         for code in [400, 403, 404, 409, 422, 429] {
             assert!(!ApiError::status(code, "", "").may_have_taken_effect(), "{code}");
         }
@@ -380,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn failure_without_an_answer_is_none_of_the_refusals() {
+    fn errors_without_response_have_no_code() {
         for error in [
             ApiError::Timeout(String::new()),
             ApiError::NotSent(String::new()),

@@ -1,7 +1,7 @@
-//! The value of the `pod-template-hash` label.
+//! Pod template hash: the value of the label `pod-template-hash`.
 //!
-//! Upstream counterpart: `controller.ComputeHash`, which renders the template as a Go value with go-spew and
-//! hashes that text (US-3.5). The text is never put together here: it goes into the hash as it is rendered.
+//! Upstream counterpart: `controller.ComputeHash`, which renders the template as a Go value with go-spew and hashes
+//! the text (US-3.5). Here the text is passed to the hash function in pieces.
 
 use std::fmt;
 
@@ -16,23 +16,23 @@ use crate::{
     schema::{Schema, Shape, Struct, TypeId, Version},
 };
 
-/// A template that Go would not decode, so that it has no hash.
+/// Error: a field has the wrong type, so Go could not decode the template.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("cannot hash pod template: {path}: {problem}")]
 pub struct HashError {
-    /// Where in the template.
+    /// Path of the field.
     pub path: String,
-    /// What is wrong there.
+    /// Description of the error.
     pub problem: String,
 }
 
-/// The hash of `template`, as text for the label, by the types of the default [`Version`].
+/// Returns the hash of `template`, encoded for the label.
 ///
-/// `collision_count` is the Deployment's; none and zero give different hashes.
+/// `collision_count` is the one in the Deployment's status. `None` and `Some(0)` give different hashes.
 ///
 /// # Errors
 ///
-/// When a field is not of the type that the API gives it.
+/// If a field has the wrong type.
 ///
 /// ```
 /// let template = serde_json::json!({"spec": {"containers": [{"name": "c", "image": "nginx:1.27"}]}});
@@ -44,11 +44,11 @@ pub fn compute(template: &Value, collision_count: Option<i32>) -> Result<String,
     compute_with(Schema::of(Version::default()), template, collision_count)
 }
 
-/// As [`compute`], by the types in `schema`.
+/// Same as [`compute`], with the types of `schema`.
 ///
 /// # Errors
 ///
-/// As [`compute`].
+/// Those of [`compute`].
 pub fn compute_with(
     schema: &Schema,
     template: &Value,
@@ -57,7 +57,7 @@ pub fn compute_with(
     finish(schema, Decoded::template(schema, template), collision_count)
 }
 
-/// As [`compute`], of JSON text.
+/// Same as [`compute`], for JSON text.
 pub(crate) fn compute_json(json: &str, collision_count: Option<i32>) -> Result<String, HashError> {
     let schema = Schema::of(Version::default());
     let template = Decoded::template(schema, &mut serde_json::Deserializer::from_str(json));
@@ -82,7 +82,9 @@ fn finish(
     Ok(safe_encode(&hash.0.to_string()))
 }
 
-/// Letters and digits in which no bad words can be spelled.
+/// Replaces each digit by a letter or digit of an alphabet without vowels, so that no words can appear.
+///
+/// Example: `1056` is encoded as `549b`.
 ///
 /// Upstream counterpart: `rand.SafeEncodeString`.
 fn safe_encode(text: &str) -> String {
@@ -90,7 +92,7 @@ fn safe_encode(text: &str) -> String {
     text.bytes().map(|byte| char::from(ALPHABET[usize::from(byte) % ALPHABET.len()])).collect()
 }
 
-/// FNV-1a with 32 bits.
+/// 32-bit FNV-1a.
 struct Fnv32(u32);
 
 impl Default for Fnv32 {
@@ -105,7 +107,7 @@ impl Fnv32 {
     }
 }
 
-/// Where the rendered text goes.
+/// Receiver of the rendered text.
 trait Sink {
     fn put(&mut self, text: &str);
 
@@ -120,8 +122,8 @@ impl Sink for Fnv32 {
     }
 }
 
-/// Renders as go-spew does for `%#v` with sorted keys and without methods, addresses and capacities: every value
-/// with its type before it, except in lists and maps and behind pointers; nothing quoted, nothing escaped.
+/// Renders values as go-spew does for `%#v`, with sorted keys and without methods, addresses and capacities. Every
+/// value is preceded by its type, except list items, map entries and pointees. Nothing is quoted or escaped.
 struct Renderer<'a, S> {
     schema: &'a Schema,
     sink: &'a mut S,
@@ -171,7 +173,7 @@ impl<S: Sink> Renderer<'_, S> {
             (Shape::Time, _) => self.time(None),
             (Shape::RawJson, Decoded::RawJson(text)) => self.raw_json(Some(text)),
             (Shape::RawJson, _) => self.raw_json(None),
-            // An unset text is empty; and the decoder lets no other pairs come to be.
+            // An unset string is empty. The decoder does not produce other combinations.
             (Shape::Text | Shape::List(_) | Shape::Map(_), _) => {}
         }
         Ok(())
@@ -187,7 +189,7 @@ impl<S: Sink> Renderer<'_, S> {
         Ok(())
     }
 
-    /// Go knows no fields but its own, so unknown ones do not show.
+    /// Renders a struct. Unknown fields are not part of the Go value.
     fn fields(&mut self, shape: &Struct, object: Option<&DecodedStruct<'_>>) -> Result<(), HashError> {
         let mut separator = "{";
         for (index, field) in shape.fields.iter().enumerate() {
@@ -219,7 +221,7 @@ impl<S: Sink> Renderer<'_, S> {
             self.sink.put("{unscaled:(big.Int){neg:(bool)");
             self.sink.put(if *negative { "true" } else { "false" });
             self.sink.put(" abs:(big.nat)");
-            // Go's zero has no words, not an empty list of them.
+            // Go's zero has nil words rather than an empty list.
             let mut separator = if abs.words().is_empty() { "<nil>" } else { "[" };
             for word in abs.words() {
                 self.sink.put(separator);

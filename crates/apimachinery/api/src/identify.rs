@@ -1,15 +1,15 @@
-//! What to call an object that cannot be decoded.
+//! Identification of objects that cannot be decoded.
 
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Visitor};
 use serde_json::Value;
 
-/// The name (`namespace/name`, as far as there is one) and the resourceVersion of the object in `json`.
+/// Returns the name (`namespace/name` if it has a namespace) and the resource version of an object of any kind.
 ///
-/// For messages about objects that cannot be decoded, of any kind, and to go on watching after them. So nothing
-/// is an error: what stands before the first fault is found, and what is not a text counts as absent.
+/// For objects that cannot be decoded. It does not fail: it returns what precedes the first error, and ignores values
+/// that are not strings.
 pub fn object_name(json: &str) -> (String, Option<String>) {
     let mut found = Found::default();
-    // Any error came after what was found.
+    // An error ends the search. What was found before it is used.
     let _ = serde_json::Deserializer::from_str(json).deserialize_any(Object(&mut found));
     let name = match (found.namespace, found.name) {
         (Some(namespace), Some(name)) if !namespace.is_empty() => format!("{namespace}/{name}"),
@@ -95,14 +95,14 @@ mod tests {
     }
 
     #[test]
-    fn object_of_any_kind_is_named() {
+    fn names_any_kind() {
         let json = r#"{"spec": [1], "metadata": {"labels": {}, "name": "web", "namespace": "shop", "resourceVersion": "7"}}"#;
         assert_eq!(named(json), ("shop/web".to_owned(), Some("7".to_owned())));
         assert_eq!(named(r#"{"metadata": {"name": "node-1"}}"#), ("node-1".to_owned(), None));
     }
 
     #[test]
-    fn object_with_faults_is_named_as_far_as_possible() {
+    fn names_malformed_objects() {
         let cut =
             r#"{"metadata": {"resourceVersion": "7", "namespace": "shop", "name": "web", "labels": {"a"#;
         assert_eq!(named(cut), ("shop/web".to_owned(), Some("7".to_owned())));

@@ -1,45 +1,47 @@
-//! A number, or a text such as a percentage.
+//! Integers or percentages.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// A count, or a share in percent.
+/// Number, or percentage of a number.
 ///
 /// Upstream counterpart: `intstr.IntOrString`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum IntOrString {
-    /// A count.
+    /// Number.
     Int(i32),
-    /// A text; meant to be a percentage.
+    /// Percentage, such as `25%`.
     String(String),
 }
 
-/// What cannot be scaled.
+/// Error: the string is not a percentage.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("invalid value for IntOrString: invalid type: {0:?} is neither an integer nor a percentage")]
 pub struct ScaleError(String);
 
-/// Which way a share of a count is rounded.
+/// Rounding of a percentage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Round {
-    /// To the next larger count.
+    /// To the next larger integer.
     Up,
-    /// To the next smaller count.
+    /// To the next smaller integer.
     Down,
 }
 
 impl IntOrString {
-    /// The count that this stands for, out of `total`.
+    /// Returns the number, or the percentage of `total`.
     ///
-    /// Upstream counterpart: `intstr.GetScaledValueFromIntOrPercent`. The product is taken in floating point
-    /// as upstream does, so that rounding agrees to the last count (US-4.15).
+    /// Example: `25%` of 10 is 2.5, which is 3 with [`Round::Up`] and 2 with [`Round::Down`].
+    ///
+    /// Upstream counterpart: `intstr.GetScaledValueFromIntOrPercent`. As upstream, it uses floating point, so that
+    /// rounding is the same (US-4.15).
     ///
     /// # Errors
     ///
-    /// When it is a text that is not an integer followed by `%`.
+    /// If the string is not an integer followed by `%`.
     pub fn scaled(&self, total: i32, round: Round) -> Result<i32, ScaleError> {
         match self {
             Self::Int(count) => Ok(*count),
@@ -78,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn percentage_is_rounded_the_way_asked_for() {
+    fn percentage_is_rounded() {
         assert_eq!(percent("39%").scaled(10, Round::Up), Ok(4));
         assert_eq!(percent("39%").scaled(10, Round::Down), Ok(3));
         assert_eq!(percent("0%").scaled(10, Round::Up), Ok(0));
@@ -86,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn text_without_percent_sign_or_number_is_an_error() {
+    fn invalid_percentage_is_an_error() {
         for text in ["10", "%", "a%", "1.5%", ""] {
             assert!(percent(text).scaled(10, Round::Up).is_err(), "{text}");
         }

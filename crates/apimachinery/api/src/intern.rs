@@ -1,4 +1,4 @@
-//! One copy of each value that many objects have in common.
+//! Sharing of equal values between objects.
 
 use std::{
     collections::HashMap,
@@ -9,24 +9,24 @@ use std::{
 
 use parking_lot::Mutex;
 
-/// Hands out one shared copy per distinct value, and keeps none alive itself.
+/// Table of shared values. It does not keep them alive.
 ///
-/// Two values whose 64-bit hashes collide are not shared: that costs memory and is otherwise unnoticeable, and
-/// it spares the table every key but the hash.
+/// Values whose 64-bit hashes collide are not shared. This costs memory only, and the table does not need to store
+/// keys.
 pub(crate) struct Interner<T: ?Sized>(Mutex<Table<T>>);
 
 struct Table<T: ?Sized> {
     by_hash: HashMap<u64, Weak<T>, BuildHasherDefault<DefaultHasher>>,
-    /// The size at which entries of dropped values are looked for next. Twice what the last look left, so that
-    /// a look costs nothing per entry added, and at most half of the table is dead.
+    /// Size at which dropped values are removed next. It is twice the size after the last removal, so the cost per
+    /// insertion is constant, and at most half of the entries are dead.
     sweep_at: usize,
 }
 
-/// Below this size a table is not worth a look.
+/// Minimum size at which dropped values are removed.
 const SMALLEST_SWEEP: usize = 64;
 
 impl<T: ?Sized> Interner<T> {
-    /// The shared copy of the value that `key` stands for: one that is `same`, or else what `make` returns.
+    /// Returns the shared value for `key`: an existing one that is `same`, or the result of `make`.
     pub(crate) fn intern<K: Hash + ?Sized>(
         &self,
         key: &K,
@@ -41,7 +41,7 @@ impl<T: ?Sized> Interner<T> {
                 drop(table);
                 make()
             }
-            // Made under the lock: of two threads with the same new value, one makes it and both get it.
+            // `make` runs under the lock, so that concurrent callers get the same value.
             None => {
                 let made = make();
                 table.insert(hash, &made);
@@ -50,7 +50,7 @@ impl<T: ?Sized> Interner<T> {
         }
     }
 
-    /// How many values are held on to, dead ones that have not been swept out included.
+    /// Number of entries, including dropped values.
     #[cfg(test)]
     fn len(&self) -> usize {
         self.0.lock().by_hash.len()
@@ -58,7 +58,7 @@ impl<T: ?Sized> Interner<T> {
 }
 
 impl Interner<str> {
-    /// The shared copy of `text`.
+    /// Returns the shared copy of `text`.
     pub(crate) fn text(&self, text: &str) -> Arc<str> {
         self.intern(text, |found| found == text, || Arc::from(text))
     }
@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_asked_for_twice_is_one_copy() {
+    fn equal_texts_are_shared() {
         let texts = Interner::default();
         let first = texts.text("default");
         assert!(Arc::ptr_eq(&first, &texts.text("default")));
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn values_whose_hashes_collide_are_kept_apart() {
+    fn colliding_values_are_not_shared() {
         let texts: Interner<str> = Interner::default();
         let intern = |text: &'static str| texts.intern("same", |found| found == text, || Arc::from(text));
         let first = intern("a");
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn values_nobody_holds_are_swept_out() {
+    fn dropped_values_are_removed() {
         let texts = Interner::default();
         let held: Vec<_> = (0..10).map(|n| texts.text(&format!("held-{n}"))).collect();
         for n in 0..10_000 {
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn value_asked_for_by_many_threads_at_once_is_one_copy() {
+    fn concurrent_callers_share() {
         let texts = Interner::default();
         let copies: Vec<Arc<str>> = std::thread::scope(|scope| {
             let ask = || scope.spawn(|| texts.text("default"));

@@ -1,4 +1,4 @@
-//! Pieces of JSON that more than one decoder needs.
+//! Building blocks of decoders.
 
 use std::{borrow::Cow, fmt, marker::PhantomData, ops::Deref};
 
@@ -7,7 +7,7 @@ use serde::{
     de::{Error, MapAccess, Visitor, value::MapAccessDeserializer},
 };
 
-/// A text, borrowed unless it has escapes in it. `null` is as good as empty, as in Go.
+/// String that is borrowed if it has no escapes. `null` is the empty string, as in Go.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(crate) struct Text<'a>(pub(crate) Cow<'a, str>);
 
@@ -45,7 +45,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
     }
 }
 
-/// A struct from a JSON object. What serde derives would take an array of the fields as well.
+/// Struct that is decoded from a JSON object only. The decoders that serde derives accept arrays, too.
 #[derive(Debug, Default)]
 pub(crate) struct Object<T>(pub(crate) T);
 
@@ -67,7 +67,7 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
     }
 }
 
-/// For `deserialize_with`: a value, or its default for `null`.
+/// For `deserialize_with`: `null` is the default value.
 pub(crate) fn or_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,
@@ -76,7 +76,7 @@ where
     Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
 
-/// For `deserialize_with`: an [`Object`], or its default for `null`.
+/// For `deserialize_with`: an [`Object`]; `null` is the default value.
 pub(crate) fn object_or_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,

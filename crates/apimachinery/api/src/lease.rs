@@ -5,47 +5,47 @@ use crate::{MicroTime, ObjectKey, ObjectMeta};
 /// Group and version of Leases.
 pub const API_VERSION: &str = "coordination.k8s.io/v1";
 
-/// The kind of a [`Lease`].
+/// Kind of a [`Lease`].
 pub const KIND: &str = "Lease";
 
 lossless! {
-    /// A Lease, whole: what is not known here is kept in the `extra` of the place it came in.
+    /// A Lease. Unknown fields are kept in the `extra` of their parent.
     pub struct Lease {
-        /// Always `coordination.k8s.io/v1`, or empty in a list's items.
+        /// `coordination.k8s.io/v1`. Empty in items of a list.
         pub api_version: String = "apiVersion",
-        /// Always `Lease`, or empty in a list's items.
+        /// `Lease`. Empty in items of a list.
         pub kind: String = "kind",
-        /// Name, labels and so on.
+        /// Metadata.
         pub metadata: ObjectMeta = "metadata" always,
-        /// Who holds it, since when, for how long.
+        /// Holder, duration and times.
         pub spec: LeaseSpec = "spec" always,
     }
 }
 
 lossless! {
-    /// Who holds a Lease.
+    /// Holder, duration and times of a Lease.
     ///
-    /// Every field may be missing, which is not the same as empty: a released Lease has an empty holder.
+    /// Unset and empty are different: a released Lease has an empty holder.
     pub struct LeaseSpec {
-        /// The holder; missing or empty for nobody.
+        /// Identity of the holder. Unset or empty if there is none.
         pub holder_identity: Option<String> = "holderIdentity",
-        /// How long after a renewal others must wait, in seconds.
+        /// Time that candidates wait after the last renewal, in seconds.
         pub lease_duration_seconds: Option<i32> = "leaseDurationSeconds",
-        /// When the holder got it, by the holder's clock.
+        /// Time at which the holder acquired the Lease, by its clock.
         pub acquire_time: Option<MicroTime> = "acquireTime",
-        /// When the holder last renewed it, by the holder's clock.
+        /// Time of the last renewal, by the holder's clock.
         pub renew_time: Option<MicroTime> = "renewTime",
-        /// How often it has changed hands.
+        /// Number of changes of the holder.
         pub lease_transitions: Option<i32> = "leaseTransitions",
-        /// How the holder is chosen, where a coordinator does that.
+        /// Strategy of coordinated leader election.
         pub strategy: Option<String> = "strategy",
-        /// Who should hold it instead, where a coordinator says so.
+        /// Holder that coordinated leader election prefers.
         pub preferred_holder: Option<String> = "preferredHolder",
     }
 }
 
 impl Lease {
-    /// A Lease at `key` that nobody has held.
+    /// Creates a Lease without a holder.
     pub fn new(key: &ObjectKey) -> Self {
         Self {
             api_version: API_VERSION.to_owned(),
@@ -59,7 +59,7 @@ impl Lease {
         }
     }
 
-    /// Who holds it, as far as the object says; that the holder may have died is for others to find out.
+    /// Returns the holder. It may have died: the times are not considered.
     pub fn holder(&self) -> Option<&str> {
         self.spec.holder_identity.as_deref().filter(|holder| !holder.is_empty())
     }
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lease_read_and_written_is_the_same() {
+    fn round_trip() {
         let object = json!({
             "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
             "metadata": {"name": "kube-controller-manager", "namespace": "kube-system", "resourceVersion": "7"},
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn lease_without_a_holder_or_with_an_empty_one_is_held_by_nobody_and_the_two_are_written_apart() {
+    fn empty_and_unset_holder_differ() {
         let mut lease = Lease::new(&ObjectKey::new("ns", "n"));
         assert_eq!(lease.holder(), None);
         assert_eq!(serde_json::to_value(&lease.spec).unwrap(), json!({}));

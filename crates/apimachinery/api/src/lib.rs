@@ -1,16 +1,17 @@
-//! The objects that the controllers read and write, and the rules that apply to them.
+//! Kubernetes objects that the controllers read and write.
 //!
-//! *Upstream counterparts:* `k8s.io/api`, `k8s.io/apimachinery`, and from `pkg/controller` the template hash.
+//! *Upstream counterparts:* `k8s.io/api`, `k8s.io/apimachinery`, and the pod template hash of `pkg/controller`.
 //!
-//! Three shapes of data, each for its use:
+//! * [`Deployment`], [`ReplicaSet`], [`ReplicationController`] and [`Lease`] are written back with PUT. They are
+//!   **lossless**: unknown fields are kept and written as they were read (`lossless.rs`). A pod template is a
+//!   [`PodTemplate`], which keeps the JSON text.
+//! * [`Pod`] is only read. It has only the fields that the controllers use.
+//! * [`LabelSelector`] is the declaration of a selector, [`Selector`] its compiled form.
+//! * [`ApiError`] is the error of a request.
 //!
-//! * [`Deployment`], [`ReplicaSet`], [`ReplicationController`] and [`Lease`] are written back with PUT, so they are
-//!   **lossless**: a field that this version does not know is kept and returned as it came (see `lossless.rs`). A pod
-//!   template is a [`PodTemplate`]: its JSON text and, computed once, what comparing and hashing need.
-//! * [`Pod`] is only read, and there are many, so it is **lean**: the dozen fields that decisions use.
-//! * [`ApiError`] is what an API server or the way to it can answer.
+//! # Scope
 //!
-//! *What must not live here:* HTTP, async, clocks, caches, any decision of a controller.
+//! HTTP, async code, clocks, caches and decisions of controllers belong to other crates.
 
 #[macro_use]
 mod lossless;
@@ -59,17 +60,15 @@ pub use selector::{LabelSelector, LabelSelectorRequirement, Selector, SelectorEr
 pub use template::PodTemplate;
 pub use time::Time;
 
-/// The label whose value tells the ReplicaSets of one Deployment apart.
+/// Label that distinguishes the ReplicaSets of a Deployment. Its value is the hash of the pod template.
 pub const POD_TEMPLATE_HASH_LABEL: &str = "pod-template-hash";
 
-/// Whether the status of a condition, or a condition itself, holds.
-///
-/// Kept as text on the wire; these are the three values that the API allows.
+/// Values of the status of a condition.
 pub mod condition_status {
     /// The condition holds.
     pub const TRUE: &str = "True";
     /// The condition does not hold.
     pub const FALSE: &str = "False";
-    /// Nobody can say.
+    /// It is unknown if the condition holds.
     pub const UNKNOWN: &str = "Unknown";
 }

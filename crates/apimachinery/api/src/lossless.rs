@@ -1,4 +1,4 @@
-//! Structs that keep what they do not know.
+//! Structs that keep unknown fields.
 
 use std::collections::BTreeMap;
 
@@ -8,38 +8,38 @@ use serde::{
 };
 use serde_json::Value;
 
-/// The fields of one JSON object that its Rust type does not name, as they came.
+/// Unknown fields of a JSON object, as they were read.
 ///
-/// Empty for almost every object, and then it costs one pointer.
+/// Almost always empty, which costs one pointer.
 #[derive(Debug, Clone, Default, PartialEq)]
 #[expect(clippy::box_collection, reason = "one word instead of three, in every object")]
 pub struct Extra(Option<Box<BTreeMap<String, Value>>>);
 
 impl Extra {
-    /// Keeps `value` under `name`.
+    /// Adds the field `name`.
     pub fn insert(&mut self, name: String, value: Value) {
         self.0.get_or_insert_default().insert(name, value);
     }
 
-    /// The value kept under `name`.
+    /// Returns the field `name`.
     pub fn get(&self, name: &str) -> Option<&Value> {
         self.0.as_ref()?.get(name)
     }
 
-    /// All that is kept, by name.
+    /// Returns all fields, sorted by name.
     pub fn iter(&self) -> impl Iterator<Item = (&String, &Value)> {
         self.0.iter().flat_map(|fields| fields.iter())
     }
 
-    /// Whether there is nothing.
+    /// `true` if there are no fields.
     pub fn is_empty(&self) -> bool {
         self.0.is_none()
     }
 }
 
-/// Whether Go's `omitempty` would leave a value out.
+/// Values that Go's `omitempty` omits.
 pub(crate) trait Unset {
-    /// True for what JSON written by Go does not show: nothing, zero, false, the empty text or collection.
+    /// `true` for `None`, 0, `false`, and empty strings and collections.
     fn is_unset(&self) -> bool;
 }
 
@@ -91,7 +91,7 @@ impl Unset for bool {
     }
 }
 
-/// A field that is known and wanted by nobody: read past, never written.
+/// Field that is neither kept nor written.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Dropped;
 
@@ -113,13 +113,12 @@ impl Serialize for Dropped {
     }
 }
 
-/// Defines a struct that reads and writes a JSON object without losing a field.
+/// Defines a struct that keeps the unknown fields of a JSON object in `extra`.
 ///
-/// Each field names its JSON key. Fields with no entry go to `extra`. `null` reads as the default, as in Go.
-/// A field that [`is_unset`](Unset::is_unset) is not written, unless it is marked `always`.
+/// Each field has a JSON key. `null` is the default value, as in Go. A field that [`is_unset`](Unset::is_unset) is
+/// not written unless it is marked `always`.
 ///
-/// serde's `flatten` would do the same but buffers every object on the way in, which rules out keeping the
-/// template as raw text and costs several times the time.
+/// serde's `flatten` buffers every object, which is several times slower and cannot keep the template as raw text.
 macro_rules! lossless {
     (@skip always ($value:expr)) => { false };
     (@skip ($value:expr)) => { $crate::lossless::Unset::is_unset($value) };

@@ -1,4 +1,4 @@
-//! What every object carries.
+//! Object metadata.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -13,92 +13,92 @@ pub type Annotations = BTreeMap<String, String>;
 lossless! {
     /// Metadata of an object.
     ///
-    /// `managedFields` is read past: a PUT without it leaves the server's as it is, and it is the largest part
-    /// of many objects. Upstream's manager strips it from its caches for the same reason (US-1.1).
+    /// `managedFields` is dropped: a PUT without it does not change it, and it is the largest part of many objects.
+    /// Upstream's manager removes it from its caches, too (US-1.1).
     pub struct ObjectMeta {
-        /// Unique in the namespace at any one time, and free again after deletion.
+        /// Name. Unique in the namespace among objects of the same kind; can be reused after deletion.
         pub name: Arc<str> = "name",
-        /// A stem for the server to make a name from.
+        /// Prefix of a name that the API server generates.
         pub generate_name: String = "generateName",
-        /// Where the object lives; empty for what lives in none.
+        /// Namespace. Empty for cluster-scoped objects.
         pub namespace: Arc<str> = "namespace",
-        /// Which object this is, for ever.
+        /// UID. Identifies the object; it is never reused.
         pub uid: Arc<str> = "uid",
-        /// The version of the object that this is; opaque.
+        /// Opaque version of the stored object.
         pub resource_version: String = "resourceVersion",
-        /// How often what is wanted has changed.
+        /// Incremented by the API server when the spec changes.
         pub generation: i64 = "generation",
-        /// When the object was stored first.
+        /// Time of creation.
         pub creation_timestamp: Option<Time> = "creationTimestamp",
-        /// When the object is to be gone; set once somebody asked for that.
+        /// Time after which the object may be removed. Set when its deletion was requested.
         pub deletion_timestamp: Option<Time> = "deletionTimestamp",
-        /// How long it may take to stop, in seconds.
+        /// Grace period of the deletion, in seconds.
         pub deletion_grace_period_seconds: Option<i64> = "deletionGracePeriodSeconds",
-        /// What the object is chosen by.
+        /// Labels.
         pub labels: Labels = "labels",
-        /// What tools keep on the object.
+        /// Annotations.
         pub annotations: Annotations = "annotations",
-        /// What the object belongs to.
+        /// Owners of the object.
         pub owner_references: Vec<OwnerReference> = "ownerReferences",
-        /// Who must agree before it goes.
+        /// Finalizers that must be removed before the object is removed.
         pub finalizers: Vec<String> = "finalizers",
-        /// Read past. Public so that metadata can be made with `..ObjectMeta::default()`.
+        /// Dropped. Public to allow `..ObjectMeta::default()`.
         pub managed_fields: Dropped = "managedFields",
     }
 }
 
 lossless! {
-    /// A reference from an object to one that it belongs to.
+    /// Reference to an owner of an object.
     pub struct OwnerReference {
         /// Group and version of the owner's kind.
         pub api_version: String = "apiVersion" always,
-        /// The owner's kind.
+        /// Kind of the owner.
         pub kind: String = "kind" always,
-        /// The owner's name.
+        /// Name of the owner.
         pub name: Arc<str> = "name" always,
-        /// The owner's UID.
+        /// UID of the owner.
         pub uid: Arc<str> = "uid" always,
-        /// Whether the owner is the one that manages the object.
+        /// `true` if the owner is the controller of the object.
         pub controller: Option<bool> = "controller",
-        /// Whether the owner may not be gone before the object is.
+        /// `true` if foreground deletion of the owner waits for the object.
         pub block_owner_deletion: Option<bool> = "blockOwnerDeletion",
     }
 }
 
 impl ObjectMeta {
-    /// Namespace and name.
+    /// Returns namespace and name.
     pub fn key(&self) -> ObjectKey {
         ObjectKey { namespace: Arc::clone(&self.namespace), name: Arc::clone(&self.name) }
     }
 
-    /// The reference to what manages this object: the first with `controller: true` (US-3.1).
+    /// Returns the reference to the controller of the object: the first with `controller: true` (US-3.1).
     pub fn controller(&self) -> Option<&OwnerReference> {
         controller_of(&self.owner_references)
     }
 
-    /// Whether somebody asked for the object to go.
+    /// `true` if the deletion of the object was requested.
     pub fn is_being_deleted(&self) -> bool {
         self.deletion_timestamp.is_some()
     }
 }
 
-/// The first of `references` with `controller: true`.
+/// Returns the first reference with `controller: true`.
 pub fn controller_of(references: &[OwnerReference]) -> Option<&OwnerReference> {
     references.iter().find(|reference| reference.controller == Some(true))
 }
 
-/// The managing owner of a lean object. Shared between all objects of that owner.
+/// Reference to the controller of a [`Pod`](crate::Pod). Shared by all pods of that controller.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ControllerRef {
     /// Group and version of the owner's kind.
     pub api_version: Arc<str>,
-    /// The owner's kind.
+    /// Kind of the owner.
     pub kind: Arc<str>,
-    /// The owner's name.
+    /// Name of the owner.
     pub name: Arc<str>,
-    /// The owner's UID.
+    /// UID of the owner.
     pub uid: Arc<str>,
-    /// Whether the owner may not be gone before the object is.
+    /// `true` if foreground deletion of the owner waits for the object.
     pub block_owner_deletion: Option<bool>,
 }
 
@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn metadata_with_unknown_fields_returns_them_and_drops_managed_fields() {
+    fn keeps_unknown_fields_and_drops_managed_fields() {
         let text = json!({
             "name": "web", "namespace": "default", "labels": {"a": "b"}, "managedFields": [{"manager": "x"}],
             "futureField": {"deep": [1, 2]}, "annotations": null,
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn controller_is_the_first_reference_that_says_so() {
+    fn controller_is_the_first_with_controller_true() {
         let reference = |name: &str, controller| OwnerReference {
             name: name.into(),
             controller,

@@ -1,26 +1,26 @@
-//! Times as the API has them where seconds are too coarse: whole microseconds.
+//! Times with a resolution of one microsecond.
 
 use std::{fmt, str::FromStr};
 
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// A point in time, cut to whole microseconds when it is made, and written with six decimals whatever they are.
+/// Time with a resolution of one microsecond. Fractions are cut off. It is always written with six decimals.
 ///
 /// Upstream counterpart: `metav1.MicroTime`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MicroTime(Timestamp);
 
 impl MicroTime {
-    /// The microsecond that `timestamp` lies in.
+    /// Returns the microsecond of `timestamp`.
     pub fn new(timestamp: Timestamp) -> Self {
-        // Towards the past, also before 1970: the microsecond that has begun.
+        // Rounded towards the past, also before 1970.
         let surplus = timestamp.as_nanosecond().rem_euclid(1000);
         let surplus = SignedDuration::from_nanos(i64::try_from(surplus).unwrap_or(0));
         Self(timestamp.checked_sub(surplus).unwrap_or(timestamp))
     }
 
-    /// The same point as a timestamp.
+    /// Returns the time as a timestamp.
     pub fn timestamp(self) -> Timestamp {
         self.0
     }
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn micro_time_is_written_with_six_decimals_whatever_it_was_read_with() {
+    fn writes_six_decimals() {
         assert_eq!(written("2026-01-02T03:04:05Z"), "2026-01-02T03:04:05.000000Z");
         assert_eq!(written("2026-01-02T03:04:05.12Z"), "2026-01-02T03:04:05.120000Z");
         assert_eq!(written("2026-01-02T03:04:05.123456789Z"), "2026-01-02T03:04:05.123456Z");
@@ -87,14 +87,14 @@ mod tests {
     }
 
     #[test]
-    fn micro_time_with_finer_fractions_is_cut_towards_the_past() {
+    fn rounds_towards_the_past() {
         assert_eq!(written("1969-12-31T23:59:59.9999999Z"), "1969-12-31T23:59:59.999999Z");
         assert_eq!(MicroTime::new(Timestamp::MIN).timestamp(), Timestamp::MIN);
         assert_eq!(MicroTime::new(Timestamp::MAX).to_string(), "9999-12-30T22:00:00.999999Z");
     }
 
     #[test]
-    fn micro_time_written_and_read_is_the_same() {
+    fn round_trip() {
         let time: MicroTime = "2026-01-02T03:04:05.000007Z".parse().unwrap();
         let text = serde_json::to_string(&time).unwrap();
         assert_eq!(text, r#""2026-01-02T03:04:05.000007Z""#);

@@ -1,4 +1,4 @@
-//! Pods, as far as decisions look at them.
+//! Pods, with the fields that the controllers use.
 
 mod decode;
 mod wire;
@@ -13,89 +13,89 @@ use crate::{ControllerRef, Labels, ObjectKey, Time};
 #[cfg(test)]
 mod tests;
 
-/// A pod, lean: only what the controllers read. It cannot be written back, and is not meant to be.
+/// Pod with the fields that the controllers use. It cannot be written back.
 ///
-/// What many pods have in common (namespace, node, labels, owner) is shared between them.
+/// Namespace, node name, labels and controller reference are shared between pods, see [`PodDecoder`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pod {
     /// Namespace and name.
     pub key: ObjectKey,
-    /// The UID.
+    /// UID.
     pub uid: Arc<str>,
-    /// The version of the object that this is; opaque.
+    /// Opaque version of the stored object.
     pub resource_version: Box<str>,
-    /// What the pod is chosen by.
+    /// Labels.
     pub labels: Arc<Labels>,
-    /// Who manages the pod.
+    /// Controller of the pod.
     pub controller: Option<Arc<ControllerRef>>,
-    /// When the pod was stored first.
+    /// Time of creation.
     pub creation_timestamp: Option<Time>,
-    /// When the pod is to be gone; set once somebody asked for that.
+    /// Time after which the pod may be removed. Set when its deletion was requested.
     pub deletion_timestamp: Option<Time>,
-    /// The node that the pod is bound to.
+    /// Node that the pod is bound to.
     pub node_name: Option<Arc<str>>,
-    /// How far the pod is.
+    /// Phase.
     pub phase: Phase,
-    /// The first condition of type `Ready`.
+    /// First condition of type `Ready`.
     pub ready: Ready,
-    /// The value of `controller.kubernetes.io/pod-deletion-cost`, zero where there is no valid one (US-5.6).
+    /// Value of the annotation `controller.kubernetes.io/pod-deletion-cost`. 0 if it is absent or invalid (US-5.6).
     pub deletion_cost: i32,
-    /// The most restarts of any container.
+    /// Maximum restart count of the containers.
     pub max_restarts: i32,
-    /// The most restarts of any init container that restarts always.
+    /// Maximum restart count of the init containers with `restartPolicy: Always`.
     pub max_sidecar_restarts: i32,
 }
 
-/// How far a pod is.
+/// Phase of a pod.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Phase {
-    /// Not all containers run yet.
+    /// Accepted, but not all containers have started.
     #[default]
     Pending,
-    /// Bound to a node, and running or about to restart.
+    /// Bound to a node. At least one container is running or restarting.
     Running,
-    /// All containers have ended well, and will not restart.
+    /// All containers have terminated successfully and will not restart.
     Succeeded,
-    /// All containers have ended, at least one of them badly, and will not restart.
+    /// All containers have terminated, at least one with an error, and will not restart.
     Failed,
-    /// The node cannot be reached.
+    /// The state is unknown, usually because the node cannot be reached.
     Unknown,
-    /// Something that the API does not name. Ranked like `Pending` (US-5.6).
+    /// A phase that this version does not define. Ranked as `Pending` (US-5.6).
     Other,
 }
 
-/// The first condition of type `Ready`.
+/// Condition of type `Ready`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Ready {
-    /// Whether its status is `True`.
+    /// `true` if the status of the condition is `True`.
     pub is_ready: bool,
-    /// Since when it has been what it is.
+    /// Time of the last transition of the condition.
     pub since: Option<Time>,
 }
 
-/// A pod on the wire that is none.
+/// Pod that cannot be decoded.
 #[derive(Debug, Error)]
 #[error("cannot decode pod {name:?}: {source}")]
 pub struct PodDecodeError {
-    /// Namespace and name as far as they could be read.
+    /// Namespace and name, as far as they could be read.
     pub name: String,
-    /// What was wrong.
+    /// Cause.
     #[source]
     pub source: serde_json::Error,
 }
 
 impl Pod {
-    /// Neither finished nor on its way out (US-3.6).
+    /// `true` if the pod is neither finished nor being deleted (US-3.6).
     pub fn is_active(&self) -> bool {
         !self.is_finished() && self.deletion_timestamp.is_none()
     }
 
-    /// On its way out, and not finished (US-3.6).
+    /// `true` if the pod is being deleted and not finished (US-3.6).
     pub fn is_terminating(&self) -> bool {
         !self.is_finished() && self.deletion_timestamp.is_some()
     }
 
-    /// Ended for good.
+    /// `true` if the phase is `Succeeded` or `Failed`.
     pub fn is_finished(&self) -> bool {
         matches!(self.phase, Phase::Succeeded | Phase::Failed)
     }

@@ -1,4 +1,4 @@
-//! Quantities: amounts of CPU, memory and so on.
+//! Quantities, such as amounts of CPU and memory.
 
 mod nat;
 
@@ -8,11 +8,10 @@ use thiserror::Error;
 
 pub(crate) use self::nat::Nat;
 
-/// An amount as an object states it, read as upstream reads it.
+/// Quantity, parsed as upstream does.
 ///
-/// Equality is by value: `1000m` equals `1`. What else upstream remembers about the text (how the amount was
-/// split into digits and scale, and whether the text was canonical) is kept, because the pod template hash
-/// depends on it (US-3.5).
+/// Values are compared: `1000m` equals `1`. The pod template hash also depends on upstream's internal representation
+/// (US-3.5), so that is kept: the digits and scale, and if the text was in canonical form.
 ///
 /// Upstream counterpart: `resource.Quantity`.
 ///
@@ -27,11 +26,11 @@ pub(crate) use self::nat::Nat;
 pub struct Quantity {
     pub(crate) amount: Amount,
     pub(crate) format: Option<Format>,
-    /// The text, when it was canonical by upstream's quick check; else empty.
+    /// The text if upstream's quick check considers it canonical, otherwise empty.
     pub(crate) canonical: Box<str>,
 }
 
-/// The number in a [`Quantity`], in upstream's two representations.
+/// Number of a [`Quantity`], in upstream's two representations.
 #[derive(Debug, Clone)]
 pub(crate) enum Amount {
     /// `value * 10^scale`.
@@ -40,7 +39,7 @@ pub(crate) enum Amount {
     Dec { negative: bool, abs: Nat, scale: i32 },
 }
 
-/// The family of suffixes that an amount was written with.
+/// Family of suffixes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
     /// `e3`, `E3`
@@ -51,7 +50,7 @@ pub enum Format {
     DecimalSi,
 }
 
-/// A text that is no quantity.
+/// Invalid quantity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum QuantityError {
     /// Not a number with a suffix.
@@ -68,10 +67,10 @@ pub enum QuantityError {
     Range,
 }
 
-/// The smallest scale there is: nano.
+/// Minimum scale: nano.
 const NANO: i32 = -9;
 
-/// Upstream would compute with numbers of a billion digits if somebody sent one. DEVIATION: an error.
+/// Maximum number of digits. DEVIATION: an error; upstream computes with numbers of any length.
 const MAX_DIGITS: i32 = 10_000;
 
 impl FromStr for Quantity {
@@ -91,7 +90,7 @@ impl FromStr for Quantity {
             && exponent.saturating_add(length(parts.whole)) > MAX_DIGITS
             && parts.whole.bytes().chain(parts.fraction.bytes()).any(|digit| digit != b'0')
         {
-            // Canonical text has as many digits before the point, with another exponent: it is refused or accepted alike.
+            // The canonical text has the same number of digits with another exponent, so both are valid or invalid.
             return Err(QuantityError::Range);
         }
         match quick(text, &parts, suffix) {
@@ -101,7 +100,7 @@ impl FromStr for Quantity {
     }
 }
 
-/// What fits 64 bits without rounding, by upstream's careful estimate.
+/// Parses numbers that fit 64 bits without rounding, with upstream's conservative estimate.
 fn quick(text: &str, parts: &Parts<'_>, suffix: Suffix) -> Option<Quantity> {
     let digits = || parts.whole.bytes().chain(parts.fraction.bytes());
     let (precision, factor, scale) = match suffix {
@@ -130,7 +129,7 @@ fn quick(text: &str, parts: &Parts<'_>, suffix: Suffix) -> Option<Quantity> {
     })
 }
 
-/// Anything: rounded up to nano, and binary amounts cut to 63 bits.
+/// Parses any number. Rounds up to nano, and limits binary amounts to 63 bits.
 fn slow(parts: &Parts<'_>, suffix: Suffix) -> Result<Quantity, QuantityError> {
     if !parts.has_digits {
         return Err(QuantityError::Number);
@@ -152,7 +151,7 @@ fn slow(parts: &Parts<'_>, suffix: Suffix) -> Result<Quantity, QuantityError> {
         if shift >= 0 {
             abs.multiply_by_ten_to_the(shift.unsigned_abs());
         } else {
-            // More digits than there can be leave no more than all of them do: a remainder, rounded up.
+            // Dividing by more digits than the number has gives a remainder that is rounded up.
             abs.divide_by_ten_to_the(shift.unsigned_abs().min(3 * MAX_DIGITS.unsigned_abs()));
         }
         scale = -NANO;
@@ -183,7 +182,7 @@ fn length(text: &str) -> i32 {
     i32::try_from(text.len()).unwrap_or(i32::MAX / 4)
 }
 
-/// A quantity's text, taken apart.
+/// Parts of a quantity's text.
 struct Parts<'a> {
     negative: bool,
     /// Digits before the point, without leading zeros; `0` when there are none.
@@ -191,7 +190,7 @@ struct Parts<'a> {
     /// Digits after the point.
     fraction: &'a str,
     suffix: &'a str,
-    /// False where `whole` stands for no digit at all. The quick way takes even that for zero.
+    /// `false` if the number has no digits. `quick` accepts this as zero.
     has_digits: bool,
 }
 
@@ -264,20 +263,20 @@ impl Suffix {
     }
 }
 
-/// A number in the one form that each number has exactly once: `±digits * 10^exponent`, where `digits` neither
-/// begin nor end with a zero, and zero has no digits.
+/// Normalized number: `±digits * 10^exponent`, where `digits` neither starts nor ends with a zero. Zero has no
+/// digits.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Number {
-    /// Below zero.
+    /// `true` if the number is less than zero.
     pub negative: bool,
     /// Decimal digits.
     pub digits: String,
-    /// The power of ten that the last digit counts.
+    /// Power of ten of the last digit.
     pub exponent: i64,
 }
 
 impl Quantity {
-    /// What the quantity is worth, however it was written.
+    /// Returns the value of the quantity.
     pub fn number(&self) -> Number {
         let (negative, mut digits, scale) = match &self.amount {
             Amount::Int { value, scale } => (*value < 0, value.unsigned_abs().to_string(), i64::from(*scale)),
@@ -292,12 +291,12 @@ impl Quantity {
         Number { negative, digits, exponent }
     }
 
-    /// The family of suffixes that the quantity was written with; None for one that was never written.
+    /// Returns the family of suffixes of the text. `None` for a default quantity.
     pub fn format(&self) -> Option<Format> {
         self.format
     }
 
-    /// The amount as a count of powers of 1024, when it is a whole number from 1024 up that was written so.
+    /// Returns the number of powers of 1024, if the quantity is an integer of at least 1024 in binary format.
     fn binary(&self, number: &Number) -> Option<(Nat, usize)> {
         if self.format != Some(Format::BinarySi) || number.exponent < 0 {
             return None;
@@ -323,7 +322,7 @@ const BINARY_SUFFIXES: [&str; 6] = ["Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
 const DECIMAL_SUFFIXES: [&str; 10] = ["n", "u", "m", "", "k", "M", "G", "T", "P", "E"];
 
 impl fmt::Display for Quantity {
-    /// The canonical text: no fraction, and the largest suffix that allows for that.
+    /// Writes the canonical form: an integer with the largest possible suffix.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if !self.canonical.is_empty() {
             return f.write_str(&self.canonical);
@@ -346,7 +345,7 @@ impl fmt::Display for Quantity {
             Some(suffix) if matches!(self.format, Some(Format::DecimalSi | Format::BinarySi)) => {
                 f.write_str(suffix)
             }
-            // Beyond the last suffix too. DEVIATION: v1.36 writes none there, and so another number.
+            // Also beyond the last suffix. DEVIATION: v1.36 omits the exponent there, which changes the number.
             _ => write!(f, "e{exponent}"),
         }
     }

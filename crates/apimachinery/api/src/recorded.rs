@@ -1,4 +1,4 @@
-//! The recorded hashes of v1.36: a thousand random templates that between them set every field there is.
+//! Recorded hashes of v1.36: 1000 random templates that set every field at least once.
 
 use std::{fs::File, io::BufReader, sync::OnceLock};
 

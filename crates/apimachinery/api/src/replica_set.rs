@@ -7,87 +7,87 @@ use crate::{LabelSelector, ObjectMeta, PodTemplate, Time};
 /// Group and version of ReplicaSets.
 pub const API_VERSION: &str = crate::deployment::API_VERSION;
 
-/// The kind of a [`ReplicaSet`].
+/// Kind of a [`ReplicaSet`].
 pub const KIND: &str = "ReplicaSet";
 
 lossless! {
-    /// A ReplicaSet, whole: what is not known here is kept in the `extra` of the place it came in.
+    /// A ReplicaSet. Unknown fields are kept in the `extra` of their parent.
     pub struct ReplicaSet {
-        /// Always `apps/v1`, or empty in a list's items.
+        /// `apps/v1`. Empty in items of a list.
         pub api_version: String = "apiVersion",
-        /// Always `ReplicaSet`, or empty in a list's items.
+        /// `ReplicaSet`. Empty in items of a list.
         pub kind: String = "kind",
-        /// Name, labels, owners and so on.
+        /// Metadata.
         pub metadata: ObjectMeta = "metadata" always,
-        /// What is wanted.
+        /// Desired state.
         pub spec: ReplicaSetSpec = "spec" always,
-        /// What was last seen.
+        /// Observed state.
         pub status: ReplicaSetStatus = "status" always,
     }
 }
 
 lossless! {
-    /// What is wanted of a ReplicaSet.
+    /// Desired state of a ReplicaSet.
     pub struct ReplicaSetSpec {
-        /// How many pods. The server fills in 1.
+        /// Desired number of pods. The API server sets 1 by default.
         pub replicas: Option<i32> = "replicas",
-        /// How long a pod must have been ready to count as available, in seconds.
+        /// Time for which a pod must be ready to be available, in seconds.
         pub min_ready_seconds: i32 = "minReadySeconds",
-        /// Which pods belong to it.
+        /// Selector of the pods.
         pub selector: Option<LabelSelector> = "selector",
-        /// What its pods look like.
+        /// Template of the pods.
         pub template: PodTemplate = "template" always,
     }
 }
 
 lossless! {
-    /// What was last seen of a ReplicaSet.
+    /// Observed state of a ReplicaSet.
     pub struct ReplicaSetStatus {
-        /// Pods that are neither finished nor terminating.
+        /// Number of pods that are neither finished nor terminating.
         pub replicas: i32 = "replicas" always,
-        /// Of those, the ones that carry all the template's labels.
+        /// Number of those pods that have all labels of the template.
         pub fully_labeled_replicas: i32 = "fullyLabeledReplicas",
-        /// Pods that are ready.
+        /// Number of ready pods.
         pub ready_replicas: i32 = "readyReplicas",
-        /// Pods that have been ready long enough.
+        /// Number of pods that have been ready for `minReadySeconds`.
         pub available_replicas: i32 = "availableReplicas",
-        /// Pods that are on their way out.
+        /// Number of terminating pods.
         pub terminating_replicas: Option<i32> = "terminatingReplicas",
-        /// The generation of the spec that this status follows from.
+        /// Generation of the spec that the status was computed from.
         pub observed_generation: i64 = "observedGeneration",
-        /// The latest observations.
+        /// Conditions.
         pub conditions: Vec<ReplicaSetCondition> = "conditions",
     }
 }
 
 lossless! {
-    /// One observation about a ReplicaSet.
+    /// Condition of a ReplicaSet.
     pub struct ReplicaSetCondition {
         /// `ReplicaFailure`.
         pub type_: String = "type" always,
         /// `True`, `False` or `Unknown`.
         pub status: String = "status" always,
-        /// When the status last changed.
+        /// Time of the last change of the status.
         pub last_transition_time: Option<Time> = "lastTransitionTime",
-        /// Why, for machines.
+        /// Reason for the last transition, in CamelCase.
         pub reason: String = "reason",
-        /// Why, for people.
+        /// Description of the last transition.
         pub message: String = "message",
     }
 }
 
 impl ReplicaSet {
-    /// How many pods are wanted.
+    /// Returns the desired number of pods.
     pub fn replicas(&self) -> i32 {
         self.spec.replicas.unwrap_or(1)
     }
 
-    /// The UID.
+    /// Returns the UID.
     pub fn uid(&self) -> &Arc<str> {
         &self.metadata.uid
     }
 
-    /// The condition of type `type_`.
+    /// Returns the condition of type `type_`.
     pub fn condition(&self, type_: &str) -> Option<&ReplicaSetCondition> {
         self.status.conditions.iter().find(|condition| condition.type_ == type_)
     }
@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn replica_set_without_replicas_wants_one() {
+    fn replicas_default_to_one() {
         let mut set = ReplicaSet::default();
         assert_eq!(set.replicas(), 1);
         set.spec.replicas = Some(0);
@@ -108,8 +108,8 @@ mod tests {
     }
 
     #[test]
-    fn status_always_states_replicas() {
-        // Go marks this one field as never left out.
+    fn status_always_contains_replicas() {
+        // The only field of the status without `omitempty` in Go.
         assert_eq!(serde_json::to_value(ReplicaSetStatus::default()).unwrap(), json!({"replicas": 0}));
     }
 

@@ -1,4 +1,4 @@
-//! ReplicationControllers, and the ReplicaSet that each of them is to a controller.
+//! ReplicationControllers, and their conversion to ReplicaSets.
 
 use std::collections::BTreeMap;
 
@@ -11,79 +11,78 @@ use crate::{
 /// Group and version of ReplicationControllers.
 pub const API_VERSION: &str = "v1";
 
-/// The kind of a [`ReplicationController`].
+/// Kind of a [`ReplicationController`].
 pub const KIND: &str = "ReplicationController";
 
 lossless! {
-    /// A ReplicationController, whole: what is not known here is kept in the `extra` of the place it came in.
+    /// A ReplicationController. Unknown fields are kept in the `extra` of their parent.
     ///
-    /// What is to act on it is written for [`ReplicaSet`]s: convert it into one, which loses nothing, and the one
-    /// with a changed status back. Upstream does the same (US-5.11).
+    /// Controllers process it as a [`ReplicaSet`]. The conversion loses no field in either direction (US-5.11).
     pub struct ReplicationController {
-        /// Always `v1`, or empty in a list's items.
+        /// `v1`. Empty in items of a list.
         pub api_version: String = "apiVersion",
-        /// Always `ReplicationController`, or empty in a list's items.
+        /// `ReplicationController`. Empty in items of a list.
         pub kind: String = "kind",
-        /// Name, labels, owners and so on.
+        /// Metadata.
         pub metadata: ObjectMeta = "metadata" always,
-        /// What is wanted.
+        /// Desired state.
         pub spec: ReplicationControllerSpec = "spec" always,
-        /// What was last seen.
+        /// Observed state.
         pub status: ReplicationControllerStatus = "status" always,
     }
 }
 
 lossless! {
-    /// What is wanted of a ReplicationController.
+    /// Desired state of a ReplicationController.
     pub struct ReplicationControllerSpec {
-        /// How many pods. The server fills in 1.
+        /// Desired number of pods. The API server sets 1 by default.
         pub replicas: Option<i32> = "replicas",
-        /// How long a pod must have been ready to count as available, in seconds.
+        /// Time for which a pod must be ready to be available, in seconds.
         pub min_ready_seconds: i32 = "minReadySeconds",
-        /// The labels of the pods that belong to it. The server fills in the template's.
+        /// Labels of the pods. The API server sets those of the template by default.
         pub selector: BTreeMap<String, String> = "selector",
-        /// What its pods look like.
+        /// Template of the pods.
         pub template: Option<PodTemplate> = "template",
     }
 }
 
 lossless! {
-    /// What was last seen of a ReplicationController. Unlike a ReplicaSet's it does not count terminating pods.
+    /// Observed state of a ReplicationController. It has no count of terminating pods.
     pub struct ReplicationControllerStatus {
-        /// Pods that are neither finished nor terminating.
+        /// Number of pods that are neither finished nor terminating.
         pub replicas: i32 = "replicas" always,
-        /// Of those, the ones that carry all the template's labels.
+        /// Number of those pods that have all labels of the template.
         pub fully_labeled_replicas: i32 = "fullyLabeledReplicas",
-        /// Pods that are ready.
+        /// Number of ready pods.
         pub ready_replicas: i32 = "readyReplicas",
-        /// Pods that have been ready long enough.
+        /// Number of pods that have been ready for `minReadySeconds`.
         pub available_replicas: i32 = "availableReplicas",
-        /// The generation of the spec that this status follows from.
+        /// Generation of the spec that the status was computed from.
         pub observed_generation: i64 = "observedGeneration",
-        /// The latest observations, which are of a ReplicaSet's form.
+        /// Conditions. They have the fields of a ReplicaSet's.
         pub conditions: Vec<ReplicaSetCondition> = "conditions",
     }
 }
 
-/// A ReplicaSet says what a ReplicationController cannot.
+/// Property of a ReplicaSet that a ReplicationController cannot have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum Inexpressible {
-    /// Its selector has expressions, or members that this version does not know.
+    /// The selector has expressions or unknown fields.
     #[error("the selector is more than labels with values")]
     Selector,
-    /// It selects everything; what has no labels in its selector selects nothing.
+    /// The selector matches everything. A ReplicationController without selector selects nothing.
     #[error("the selector matches everything")]
     MatchesEverything,
-    /// Its status counts terminating pods.
+    /// The status counts terminating pods.
     #[error("the status counts terminating pods")]
     TerminatingReplicas,
 }
 
 impl From<ReplicationController> for ReplicaSet {
-    /// Keeps all but the type, which a [`ReplicaSet`] that came in a list does not have either.
+    /// Converts all fields except `apiVersion` and `kind`, which are empty.
     ///
-    /// DEVIATION: without labels to select by it selects nothing. Upstream tells an empty selector, with which all
-    /// pods would match, from none; no server lets either through.
+    /// DEVIATION: a ReplicationController without labels in its selector selects nothing. Upstream distinguishes an
+    /// empty selector, which matches all pods, from none; API servers reject both.
     fn from(controller: ReplicationController) -> Self {
         let ReplicationController { api_version: _, kind: _, metadata, spec, status, extra } = controller;
         let selector = (!spec.selector.is_empty())
@@ -187,7 +186,7 @@ mod tests {
         vec(condition, 1..3).prop_map(Value::from)
     }
 
-    /// An object with any of `members`, and perhaps some that nobody knows.
+    /// An object with some of `members` and unknown ones.
     fn object(
         members: Vec<(&'static str, BoxedStrategy<Value>)>,
     ) -> impl Strategy<Value = Map<String, Value>> {
@@ -195,7 +194,7 @@ mod tests {
             .into_iter()
             .map(|(name, value)| proptest::option::of(value).prop_map(move |value| (name.to_owned(), value)))
             .collect();
-        // A ReplicaSet's own field is just another unknown one here.
+        // A field of ReplicaSets only is unknown here.
         let unknown = proptest::option::of(prop_oneof![Just("future"), Just("terminatingReplicas")]);
         (members, unknown, count()).prop_map(|(members, unknown, value)| {
             let known = members.into_iter().filter_map(|(name, value)| Some((name, value?)));
@@ -233,7 +232,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn controller_comes_back_from_its_replica_set_as_it_was(original in controller()) {
+        fn conversion_round_trip(original in controller()) {
             let controller: ReplicationController = serde_json::from_value(original.clone()).unwrap();
             let replica_set = ReplicaSet::from(controller.clone());
             prop_assert_eq!(replica_set.status.terminating_replicas, None);
@@ -244,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn controller_selects_what_its_replica_set_selects() {
+    fn selector_is_converted() {
         let selects = |selector: Value, labels: Value| {
             let controller = json!({"spec": {"selector": selector}});
             let controller: ReplicationController = serde_json::from_value(controller).unwrap();
@@ -260,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn replica_set_that_says_more_than_a_controller_can_is_refused() {
+    fn inexpressible_replica_sets_are_errors() {
         let try_with = |change: fn(&mut ReplicaSet)| {
             let mut replica_set = ReplicaSet::default();
             change(&mut replica_set);

@@ -1,16 +1,16 @@
-//! The Go types that a pod template is made of.
+//! Go types of pod templates.
 //!
-//! The pod template hash is taken over Go's rendering of the decoded template, so it depends on the names, types
-//! and order of all fields, set or not (US-3.5); and two templates are equal when they decode to equal Go values
-//! (US-4.8). Both need to know the types. They are data, one file per Kubernetes version in `schema/`.
+//! The pod template hash is computed from a text rendering of the Go value, so it depends on the names, types and
+//! order of all fields, including unset ones (US-3.5). Templates are equal if their Go values are equal (US-4.8). The
+//! types are read from a file per Kubernetes version in `schema/`.
 
 use std::{collections::HashMap, sync::OnceLock};
 
 use thiserror::Error;
 
-/// Of which Kubernetes version the types are.
+/// Kubernetes version of the types.
 ///
-/// A version is added by a file `schema/VERSION.txt` and a variant here.
+/// A new version needs a file `schema/VERSION.txt` and a variant here.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Version {
@@ -19,20 +19,20 @@ pub enum Version {
     V1_36,
 }
 
-/// The Go types of one Kubernetes version.
+/// Go types of one Kubernetes version.
 #[derive(Debug)]
 pub struct Schema {
     types: Vec<Type>,
     root: TypeId,
 }
 
-/// A type in a [`Schema`].
+/// Index of a type in a [`Schema`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct TypeId(u16);
 
 #[derive(Debug)]
 pub(crate) struct Type {
-    /// As Go's reflection prints it.
+    /// Name as printed by Go's `reflect`.
     pub(crate) name: Box<str>,
     pub(crate) shape: Shape,
 }
@@ -42,11 +42,11 @@ pub(crate) enum Shape {
     Bool,
     Int32,
     Int64,
-    /// `string`, or a type made from it.
+    /// `string`, or a type defined as `string`.
     Text,
     Pointer(TypeId),
     List(TypeId),
-    /// Keys are texts.
+    /// Map with string keys.
     Map(TypeId),
     Struct(Struct),
     /// `resource.Quantity`
@@ -55,63 +55,63 @@ pub(crate) enum Shape {
     IntOrString,
     /// `v1.Time`
     Time,
-    /// `v1.FieldsV1`: JSON kept as it came.
+    /// `v1.FieldsV1`: uninterpreted JSON.
     RawJson,
 }
 
 #[derive(Debug)]
 pub(crate) struct Struct {
     pub(crate) fields: Vec<Field>,
-    /// JSON names in order, each with the way to its field: an index, and as many more as structs are embedded.
+    /// Sorted JSON names with the path to the field: its index, preceded by the indices of embedded structs.
     by_json: Vec<(Box<str>, Box<[u8]>)>,
 }
 
 #[derive(Debug)]
 pub(crate) struct Field {
-    /// In Go.
+    /// Name in Go.
     pub(crate) name: Box<str>,
-    /// None for an embedded struct, whose fields stand in the JSON object of the struct around it.
+    /// `None` for an embedded struct, whose fields are members of the parent's JSON object.
     pub(crate) json: Option<Box<str>>,
     pub(crate) type_: TypeId,
 }
 
-/// A schema file that makes no sense.
+/// Invalid schema file.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum SchemaError {
-    /// A line is none of the four kinds.
+    /// The line has none of the four forms.
     #[error("schema line {0}: not understood")]
     Line(usize),
-    /// A type is used, and nowhere defined.
+    /// A type is used but not defined.
     #[error("schema type {0}: not defined")]
     Undefined(Box<str>),
     /// A type is defined twice.
     #[error("schema type {0}: defined twice")]
     Twice(Box<str>),
-    /// A field is embedded whose type is no struct, or is the very struct around it.
+    /// An embedded field is not a struct, or embeds its own type.
     #[error("schema type {0}: embeds what is no struct")]
     Embedded(Box<str>),
-    /// There is no struct, or more than there can be.
+    /// The file defines no struct, or too many types.
     #[error("schema: no types, or too many")]
     Size,
 }
 
 impl Schema {
-    /// The types of `version`.
+    /// Returns the types of `version`.
     pub fn of(version: Version) -> &'static Self {
         static V1_36: OnceLock<Schema> = OnceLock::new();
         let (cell, text) = match version {
             Version::V1_36 => (&V1_36, include_str!("../schema/v1.36.txt")),
         };
-        // A test parses every file. Were one broken all the same, then nothing would be known of any type:
-        // templates would compare as JSON, and have no hash.
+        // A test parses every file, so this does not fail. Otherwise all fields would be unknown: templates would be
+        // compared as JSON.
         cell.get_or_init(|| Self::parse(text).unwrap_or_else(|_| Self::unknown()))
     }
 
-    /// The types that `text` declares, in the language that `schema/v1.36.txt` explains.
+    /// Parses a schema file. `schema/v1.36.txt` documents the format.
     ///
     /// # Errors
     ///
-    /// When `text` is not in that language, or not complete.
+    /// If `text` is invalid or incomplete.
     pub fn parse(text: &str) -> Result<Self, SchemaError> {
         Parser::default().parse(text)
     }
@@ -121,17 +121,17 @@ impl Schema {
         Self { types: vec![Type { name: "unknown".into(), shape: Shape::Struct(nothing) }], root: TypeId(0) }
     }
 
-    /// The type of a pod template.
+    /// Returns the type of a pod template.
     pub(crate) fn root(&self) -> TypeId {
         self.root
     }
 
     pub(crate) fn type_(&self, id: TypeId) -> &Type {
-        // Only the parser makes ids, and all that it makes are in range.
+        // Ids are created by the parser only, so the index is in range.
         &self.types[usize::from(id.0)]
     }
 
-    /// The type itself, or what it points to.
+    /// Returns the type that a pointer points to, or the type itself.
     pub(crate) fn pointee(&self, id: TypeId) -> TypeId {
         match self.type_(id).shape {
             Shape::Pointer(inner) => self.pointee(inner),
@@ -141,7 +141,7 @@ impl Schema {
 }
 
 impl Struct {
-    /// The way to the field that JSON calls `name`.
+    /// Returns the path to the field with the JSON name `name`.
     pub(crate) fn path(&self, name: &str) -> Option<&[u8]> {
         let index = self.by_json.binary_search_by(|(json, _)| (**json).cmp(name)).ok()?;
         self.by_json.get(index).map(|(_, path)| &**path)
@@ -151,7 +151,7 @@ impl Struct {
 #[derive(Default)]
 struct Parser {
     ids: HashMap<Box<str>, TypeId>,
-    /// None until the definition has been read.
+    /// The shape is `None` until the definition is read.
     types: Vec<(Box<str>, Option<Shape>)>,
 }
 
@@ -202,7 +202,7 @@ impl Parser {
         }
     }
 
-    /// The id of the type that is written `name`, which may yet have to be defined.
+    /// Returns the id of the type `name`, which may be defined later.
     fn id(&mut self, name: &str) -> Result<TypeId, SchemaError> {
         if let Some(id) = self.ids.get(name) {
             return Ok(*id);
@@ -301,14 +301,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn schema_of_each_version_parses() {
+    fn every_version_parses() {
         let schema = Schema::parse(include_str!("../schema/v1.36.txt")).unwrap();
         assert_eq!(&*schema.type_(schema.root()).name, "v1.PodTemplateSpec");
         assert_eq!(&*Schema::of(Version::default()).type_(schema.root()).name, "v1.PodTemplateSpec");
     }
 
     #[test]
-    fn field_of_an_embedded_struct_is_found_from_the_struct_around_it() {
+    fn path_of_embedded_field() {
         let schema = Schema::of(Version::V1_36);
         let volume = schema.types.iter().find(|type_| &*type_.name == "v1.Volume").unwrap();
         let Shape::Struct(volume) = &volume.shape else { panic!("a struct") };
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn no_json_name_is_given_twice() {
+    fn json_names_are_unique() {
         for type_ in &Schema::of(Version::V1_36).types {
             if let Shape::Struct(shape) = &type_.shape {
                 assert!(shape.by_json.is_sorted_by(|a, b| a.0 < b.0), "{}", type_.name);
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn schema_with_a_fault_is_an_error() {
+    fn invalid_schema_is_an_error() {
         let fault = |text| Schema::parse(text).unwrap_err();
         assert_eq!(fault(""), SchemaError::Size);
         assert_eq!(fault("# nothing\nA\n  b"), SchemaError::Line(3));

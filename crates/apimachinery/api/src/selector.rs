@@ -1,4 +1,4 @@
-//! Label selectors: as declared, and compiled for matching.
+//! Label selectors: their declaration, and the compiled form that matches labels.
 
 use std::collections::BTreeMap;
 
@@ -7,50 +7,50 @@ use thiserror::Error;
 use crate::Labels;
 
 lossless! {
-    /// A selector as it stands in an object.
+    /// Declaration of a label selector.
     ///
     /// Upstream counterpart: `metav1.LabelSelector`.
     pub struct LabelSelector {
-        /// Labels that must be there with exactly these values.
+        /// Required labels with their values.
         pub match_labels: BTreeMap<String, String> = "matchLabels",
-        /// Further conditions; all must hold.
+        /// Further requirements. All must be met.
         pub match_expressions: Vec<LabelSelectorRequirement> = "matchExpressions",
     }
 }
 
 lossless! {
-    /// One condition of a selector.
+    /// Requirement of a label selector.
     pub struct LabelSelectorRequirement {
-        /// The label.
+        /// Key of the label.
         pub key: String = "key" always,
         /// `In`, `NotIn`, `Exists` or `DoesNotExist`.
         pub operator: String = "operator" always,
-        /// What the label is held against.
+        /// Values for `In` and `NotIn`.
         pub values: Vec<String> = "values",
     }
 }
 
-/// A selector that no server should have let through.
+/// Invalid selector. API servers reject such objects.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum SelectorError {
-    /// The operator is none of the four.
+    /// The operator is unknown.
     #[error("\"{0}\" is not a valid label selector operator")]
     Operator(String),
-    /// `In` and `NotIn` need values.
+    /// `In` or `NotIn` without values.
     #[error("key {0:?}: for 'in', 'notin' operators, values set can't be empty")]
     NoValues(String),
-    /// `Exists` and `DoesNotExist` take none.
+    /// `Exists` or `DoesNotExist` with values.
     #[error("key {0:?}: values set must be empty for exists and does not exist")]
     Values(String),
-    /// The key cannot be a label's.
+    /// The key is not a valid label key.
     #[error("key {0:?}: not a valid label key")]
     Key(String),
-    /// The value cannot be a label's.
+    /// The value is not a valid label value.
     #[error("key {0:?}: {1:?} is not a valid label value")]
     Value(String, String),
 }
 
-/// A selector ready to match.
+/// Compiled label selector.
 ///
 /// Upstream counterpart: `labels.Selector`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -77,13 +77,13 @@ enum Test {
 }
 
 impl Selector {
-    /// The compiled form of `selector`. None matches nothing; an empty one matches everything (US-3.4).
+    /// Compiles a selector. `None` matches nothing, an empty selector matches everything (US-3.4).
     ///
     /// Upstream counterpart: `metav1.LabelSelectorAsSelector`.
     ///
     /// # Errors
     ///
-    /// When an operator is unknown, or keys or values are not what labels can be.
+    /// If an operator, a key or a value is invalid.
     pub fn new(selector: Option<&LabelSelector>) -> Result<Self, SelectorError> {
         let Some(selector) = selector else { return Ok(Self(Kind::Nothing)) };
         let mut requirements =
@@ -106,7 +106,7 @@ impl Selector {
         Ok(Self(Kind::All(requirements)))
     }
 
-    /// Whether `labels` satisfy all of it.
+    /// `true` if `labels` meet all requirements.
     pub fn matches(&self, labels: &Labels) -> bool {
         match &self.0 {
             Kind::Nothing => false,
@@ -114,14 +114,14 @@ impl Selector {
         }
     }
 
-    /// Whether it puts no condition at all, and so matches everything.
+    /// `true` if there are no requirements: the selector matches everything.
     pub fn is_empty(&self) -> bool {
         matches!(&self.0, Kind::All(requirements) if requirements.is_empty())
     }
 
-    /// The one value that label `key` must have for a match, if the selector says so.
+    /// Returns the only value of label `key` with which the selector can match, if there is one.
     ///
-    /// It lets a cache look up by that label instead of trying every object.
+    /// Caches use it to look up objects by that label.
     pub fn required_value(&self, key: &str) -> Option<&str> {
         let Kind::All(requirements) = &self.0 else { return None };
         requirements.iter().find_map(|requirement| match &requirement.test {
@@ -160,12 +160,13 @@ impl Requirement {
     }
 }
 
-/// Whether `text` can be the value of a label: empty, or up to 63 characters, alphanumeric at both ends.
+/// `true` if `text` is a valid label value: empty, or at most 63 characters, with alphanumeric first and last
+/// characters.
 pub fn is_label_value(text: &str) -> bool {
     text.is_empty() || is_name(text)
 }
 
-/// Whether `text` can be the key of a label: a name, with a DNS subdomain and a slash before it if need be.
+/// `true` if `text` is a valid label key: a name, optionally with a DNS subdomain and a slash before it.
 pub fn is_qualified_name(text: &str) -> bool {
     match text.split_once('/') {
         None => is_name(text),
@@ -173,7 +174,7 @@ pub fn is_qualified_name(text: &str) -> bool {
     }
 }
 
-/// Whether `text` is a lowercase RFC 1123 subdomain.
+/// `true` if `text` is a lowercase RFC 1123 subdomain.
 pub fn is_dns_subdomain(text: &str) -> bool {
     let ends = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     text.len() <= 253
@@ -207,14 +208,14 @@ mod tests {
     }
 
     #[test]
-    fn selector_absent_matches_nothing_and_empty_matches_everything() {
+    fn absent_matches_nothing_and_empty_everything() {
         assert!(!Selector::new(None).unwrap().matches(&labels(&[("a", "b")])));
         let empty = compile(json!({})).unwrap();
         assert!(empty.matches(&labels(&[])) && empty.is_empty());
     }
 
     #[test]
-    fn selector_with_each_operator_matches_as_upstream() {
+    fn operators() {
         let expression = |operator: &str, values: &[&str]| {
             compile(json!({"matchExpressions": [{"key": "a", "operator": operator, "values": values}]}))
                 .unwrap()
@@ -228,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn selector_that_cannot_be_parsed_is_an_error() {
+    fn invalid_selector_is_an_error() {
         let bad = |operator: &str, values: &[&str]| {
             compile(json!({"matchExpressions": [{"key": "a", "operator": operator, "values": values}]}))
                 .unwrap_err()
@@ -241,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn required_value_is_known_only_where_a_single_value_will_do() {
+    fn required_value_needs_a_single_value() {
         let selector = compile(json!({
             "matchLabels": {"app": "web"},
             "matchExpressions": [{"key": "tier", "operator": "In", "values": ["a", "b"]}],

@@ -1,8 +1,8 @@
-//! Equality of pod templates by meaning.
+//! Semantic equality of pod templates.
 //!
-//! Upstream counterpart: `apiequality.Semantic.DeepEqual` on decoded templates, as `EqualIgnoreHash` uses it
-//! (US-4.8). A template's meaning is written down in a form in which equal meanings are equal bytes, and of that
-//! only a digest is kept, so that comparing costs next to nothing however often it is done.
+//! Upstream counterpart: `apiequality.Semantic.DeepEqual` on decoded templates, as used by `EqualIgnoreHash`
+//! (US-4.8). A template is encoded so that semantically equal templates have equal bytes. Only a digest of the bytes
+//! is kept, so repeated comparisons are cheap.
 
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
@@ -14,29 +14,28 @@ use crate::{
     schema::{Schema, Shape, Struct, TypeId, Version},
 };
 
-/// Equal for templates that mean the same.
+/// Digest of the semantic content of a template.
 pub type Digest = [u8; 32];
 
-/// The digest of what `template` means, apart from the label `label`.
+/// Returns the digest of the semantic content of `template` without the label `label`.
 ///
-/// Two digests are equal exactly when upstream holds the templates equal, label aside: null, unset, zero and
-/// empty are one, except that a pointer to a zero value is set; quantities count by value and times by instant.
-/// Beyond upstream, a field that the types do not know counts, as JSON; so does a value that is not of the type
-/// that its field has.
+/// Two digests are equal if and only if upstream considers the templates equal. Null, unset, zero and empty are
+/// equal, but a pointer to a zero value is set. Quantities are compared by value, times by instant. In addition to
+/// upstream, unknown fields and values of the wrong type are compared, as JSON.
 pub fn digest_ignoring_label(template: &Value, label: &str) -> Digest {
     digest_with(Schema::of(Version::default()), template, label)
 }
 
-/// As [`digest_ignoring_label`], by the types in `schema`.
+/// Same as [`digest_ignoring_label`], with the types of `schema`.
 pub fn digest_with(schema: &Schema, template: &Value, label: &str) -> Digest {
     match Decoded::template(schema, template) {
         Ok(decoded) => digest(schema, decoded, label),
-        // A tree is not text that could be broken; if decoding it fails all the same, its text has to do.
+        // A JSON value always decodes. If it did not, its text would be compared.
         Err(_) => Sha256::digest(template.to_string()).into(),
     }
 }
 
-/// As [`digest_ignoring_label`], of JSON text.
+/// Same as [`digest_ignoring_label`], for JSON text.
 pub(crate) fn digest_json(json: &str, label: &str) -> Digest {
     let schema = Schema::of(Version::default());
     match Decoded::template(schema, &mut serde_json::Deserializer::from_str(json)) {
@@ -54,25 +53,25 @@ fn digest(schema: &Schema, mut template: Decoded<'_>, label: &str) -> Digest {
     Sha256::digest(&writer.bytes).into()
 }
 
-/// Whether a value means more than its absence would.
+/// `Nothing` if a value is equal to an unset one.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Meaning {
     Nothing,
     Something,
 }
 
-/// Writes values so that equal meanings are equal bytes, and different ones different: each value says where it
-/// ends, and each field that says something is preceded by its number.
+/// Encodes values so that equal content has equal bytes, and different content has different bytes. Each value has a
+/// length or an end mark, and each field that is not empty is preceded by its number.
 struct Writer<'a> {
     schema: &'a Schema,
     bytes: Vec<u8>,
 }
 
-/// Ends a struct; fields are numbered from 1.
+/// End of a struct. Fields are numbered from 1.
 const END: u16 = 0;
 /// Precedes an unknown field.
 const UNKNOWN: u16 = u16::MAX;
-/// Precedes a value of the wrong type. No other value begins with it.
+/// Precedes a value of the wrong type. No other value starts with this byte.
 const MISFIT: u8 = b'!';
 
 impl Writer<'_> {
@@ -198,7 +197,7 @@ impl Writer<'_> {
         self.bytes.extend((count as u64).to_be_bytes());
     }
 
-    /// Any JSON, in order of the keys; without nulls in objects, because to Go they are absent.
+    /// Encodes any JSON, with sorted keys. Null members are omitted, because Go treats them as absent.
     fn json(&mut self, value: &Value) {
         match value {
             Value::Null => self.bytes.push(b'0'),
@@ -213,7 +212,7 @@ impl Writer<'_> {
                 items.iter().for_each(|item| self.json(item));
             }
             Value::Object(entries) => {
-                // Sorted here, because whether serde_json's maps are depends on who else uses it.
+                // Sorted here: the order of serde_json's maps depends on features that other crates enable.
                 let mut entries: Vec<_> = entries.iter().filter(|(_, value)| !value.is_null()).collect();
                 entries.sort_unstable_by_key(|(key, _)| *key);
                 self.count(b'{', entries.len());
@@ -226,7 +225,7 @@ impl Writer<'_> {
     }
 }
 
-/// 0001-01-01T00:00:00Z, which is Go's time that was never set, in nanoseconds from 1970.
+/// 0001-01-01T00:00:00Z, Go's zero time, in nanoseconds since 1970.
 const GO_ZERO_TIME: i128 = -62_135_596_800 * 1_000_000_000;
 
 fn said(something: bool) -> Meaning {

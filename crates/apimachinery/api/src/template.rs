@@ -1,4 +1,4 @@
-//! Pod templates: kept as text, compared and hashed by meaning.
+//! Pod templates.
 
 use std::{
     fmt,
@@ -21,11 +21,10 @@ use crate::{
     semantic::{self, Digest},
 };
 
-/// What pods are made from.
+/// Pod template of a workload.
 ///
-/// The text that came from the server is kept as it is, so nothing in it can be lost. What it *means* is
-/// computed when first asked for and remembered: clones share it, so a template in the cache is compared many
-/// times and understood once.
+/// The JSON text is kept as it was read, so no field is lost. Labels, annotations and finalizers are parsed at once;
+/// the digest for comparisons is computed on first use. Clones share all of it.
 #[derive(Clone)]
 pub struct PodTemplate(Arc<Inner>);
 
@@ -35,7 +34,7 @@ struct Inner {
     digest: OnceLock<Digest>,
 }
 
-/// The metadata of a template, as far as pods get it from there.
+/// Metadata of a template that pods inherit.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct TemplateMeta {
@@ -63,52 +62,52 @@ impl<'a> Parts<'a> {
 }
 
 impl PodTemplate {
-    /// The template that `json` spells.
+    /// Parses a template.
     ///
     /// # Errors
     ///
-    /// When it is no JSON object, or its metadata is not of the right shape.
+    /// If `json` is not an object, or its metadata has the wrong type.
     pub fn new(json: Box<RawValue>) -> Result<Self, serde_json::Error> {
         let metadata = Parts::of(json.get())?.metadata;
         Ok(Self(Arc::new(Inner { json, metadata, digest: OnceLock::new() })))
     }
 
-    /// The template that `value` is.
+    /// Creates a template from a JSON value.
     ///
     /// # Errors
     ///
-    /// As [`new`](Self::new).
+    /// Those of [`new`](Self::new).
     pub fn from_value(value: &Value) -> Result<Self, serde_json::Error> {
         Self::new(to_raw_value(value)?)
     }
 
-    /// A tree to change and make another template [from](Self::from_value).
+    /// Returns the template as a JSON value, to create a changed template with [`from_value`](Self::from_value).
     pub fn to_value(&self) -> Value {
-        // What was parsed once parses again; an empty template would only be refused by the server.
+        // The text was parsed before, so this does not fail.
         serde_json::from_str(self.0.json.get()).unwrap_or_default()
     }
 
-    /// The text as it came.
+    /// Returns the JSON text as it was read.
     pub fn json(&self) -> &str {
         self.0.json.get()
     }
 
-    /// Labels that pods get.
+    /// Returns the labels of the pods.
     pub fn labels(&self) -> &Labels {
         &self.0.metadata.labels
     }
 
-    /// Annotations that pods get.
+    /// Returns the annotations of the pods.
     pub fn annotations(&self) -> &Annotations {
         &self.0.metadata.annotations
     }
 
-    /// Finalizers that pods get.
+    /// Returns the finalizers of the pods.
     pub fn finalizers(&self) -> &[String] {
         &self.0.metadata.finalizers
     }
 
-    /// The spec that pods get, as text.
+    /// Returns the JSON text of the pods' spec.
     pub fn spec_json(&self) -> &str {
         match Parts::of(self.json()) {
             Ok(Parts { spec: Some(spec), .. }) => spec.get(),
@@ -116,11 +115,11 @@ impl PodTemplate {
         }
     }
 
-    /// The same template with label `key` set to `value`, or without it. All else stays to the letter.
+    /// Returns the template with label `key` set to `value`, or removed. All other text is unchanged.
     ///
     /// # Errors
     ///
-    /// When the template is not of the right shape.
+    /// If the template has the wrong type.
     pub fn with_label(&self, key: &str, value: Option<&str>) -> Result<Self, serde_json::Error> {
         let template = Members::parse(self.json())?;
         let metadata = Members::parse(template.get("metadata"))?;
@@ -131,36 +130,38 @@ impl PodTemplate {
         Self::new(template.with("metadata", Some(&metadata))?)
     }
 
-    /// Whether both ask for the same pods, the hash label aside.
+    /// `true` if the templates are semantically equal, ignoring the label `pod-template-hash`.
     ///
-    /// Upstream counterpart: `EqualIgnoreHash` (US-4.8). By meaning, not by text: unset equals empty, `1000m`
-    /// equals `1`. A field that this version does not know counts, as text in canonical order.
+    /// Unset equals empty, and `1000m` equals `1`. Unknown fields are compared as JSON, independent of the order of
+    /// keys.
+    ///
+    /// Upstream counterpart: `EqualIgnoreHash` (US-4.8).
     pub fn equal_ignore_hash(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0) || self.digest() == other.digest()
     }
 
-    /// What the template means, the hash label aside.
+    /// Returns a digest of the semantic content, ignoring the label `pod-template-hash`.
     pub fn digest(&self) -> &Digest {
         self.0.digest.get_or_init(|| semantic::digest_json(self.json(), POD_TEMPLATE_HASH_LABEL))
     }
 
-    /// The value of the hash label for this template, which is in the name of its ReplicaSet too.
+    /// Returns the value of the label `pod-template-hash`, which is also part of the ReplicaSet's name.
     ///
     /// Upstream counterpart: `controller.ComputeHash` (US-3.5).
     ///
     /// # Errors
     ///
-    /// When a field is not of the type that the API gives it.
+    /// If a field has the wrong type.
     pub fn compute_hash(&self, collision_count: Option<i32>) -> Result<String, HashError> {
         hash::compute_json(self.json(), collision_count)
     }
 }
 
-/// The members of a JSON object, in their order, each as it came.
+/// Members of a JSON object in their order, as text.
 struct Members<'a>(Vec<(String, &'a RawValue)>);
 
 impl<'a> Members<'a> {
-    /// None for `null`.
+    /// Parses an object. `null` has no members.
     fn parse(json: &'a str) -> Result<Self, serde_json::Error> {
         Ok(serde_json::from_str::<Option<Self>>(json)?.unwrap_or(Self(Vec::new())))
     }
@@ -169,7 +170,7 @@ impl<'a> Members<'a> {
         self.0.iter().rfind(|(key, _)| key == name).map_or("null", |(_, value)| value.get())
     }
 
-    /// The object with `value` as its member `name`, or without one.
+    /// Returns the object with the member `name` set to `value`, or removed.
     fn with<'b>(mut self, name: &str, value: Option<&'b RawValue>) -> Result<Box<RawValue>, serde_json::Error>
     where
         'a: 'b,
@@ -225,7 +226,7 @@ impl Default for PodTemplate {
 }
 
 impl PartialEq for PodTemplate {
-    /// To the letter. See [`equal_ignore_hash`](PodTemplate::equal_ignore_hash) for equality of meaning.
+    /// Compares the JSON text. See [`equal_ignore_hash`](PodTemplate::equal_ignore_hash) for semantic equality.
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0) || self.json() == other.json()
     }
@@ -261,14 +262,14 @@ mod tests {
     }
 
     #[test]
-    fn template_is_written_as_it_was_read() {
+    fn writes_the_text_that_was_read() {
         let text = r#"{ "spec":{"x": 1.50, "big": 123456789012345678901234567890}, "metadata" : null}"#;
         assert_eq!(serde_json::to_string(&template(text)).unwrap(), text);
         assert_eq!(template(text).spec_json(), r#"{"x": 1.50, "big": 123456789012345678901234567890}"#);
     }
 
     #[test]
-    fn template_metadata_is_what_pods_get() {
+    fn metadata_of_pods() {
         let template = template(
             r#"{"metadata": {"labels": {"a": "b"}, "annotations": null, "finalizers": ["f"], "name": "ignored"}}"#,
         );
@@ -279,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn template_with_a_label_set_and_taken_is_otherwise_the_same_to_the_letter() {
+    fn with_label_changes_no_other_text() {
         let text = r#"{"spec":{"big":123456789012345678901234567890,"x":1.50},"metadata":{"labels":{"app":"web"},"name":"n"}}"#;
         let labelled = template(text).with_label("pod-template-hash", Some("abc")).unwrap();
         assert_eq!(labelled.json(), text.replace(r#""web""#, r#""web","pod-template-hash":"abc""#));
@@ -289,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn template_without_metadata_gets_it_with_its_first_label() {
+    fn with_label_adds_metadata() {
         for text in ["null", "{}", r#"{"metadata":null}"#, r#"{"metadata":{"labels":null}}"#] {
             let labelled = template(text).with_label("a", Some("b")).unwrap();
             assert_eq!(labelled.to_value(), json!({"metadata": {"labels": {"a": "b"}}}), "{text}");
@@ -297,14 +298,14 @@ mod tests {
     }
 
     #[test]
-    fn template_that_is_no_object_is_an_error() {
+    fn wrong_type_is_an_error() {
         for text in ["5", r#""x""#, "{\"metadata\": []}", r#"{"metadata": {"labels": "x"}}"#] {
             assert!(serde_json::from_str::<PodTemplate>(text).is_err(), "{text}");
         }
     }
 
     #[test]
-    fn default_template_equals_an_empty_one() {
+    fn default_equals_empty() {
         assert!(PodTemplate::default().equal_ignore_hash(&template("{}")));
         assert_eq!(PodTemplate::default().compute_hash(None), template("{}").compute_hash(None));
     }

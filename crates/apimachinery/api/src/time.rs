@@ -1,42 +1,42 @@
-//! Times as the API has them: whole seconds.
+//! Times with a resolution of one second.
 
 use std::{fmt, str::FromStr};
 
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
-/// A point in time, cut to whole seconds when it is made.
+/// Time with a resolution of one second. Fractions are cut off.
 ///
-/// Upstream counterpart: `metav1.Time`, which keeps nanoseconds in memory and writes seconds; comparing one
-/// that has been to the server with one that has not is then never equal. Cutting at once rules that out.
+/// Upstream counterpart: `metav1.Time`. That type keeps nanoseconds in memory and writes seconds, so a value differs
+/// after it was written and read. This one does not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Time(i64);
 
 impl Time {
-    /// The second that `timestamp` lies in.
+    /// Returns the second of `timestamp`.
     pub fn new(timestamp: Timestamp) -> Self {
-        // Towards the past, also before 1970: the second that has begun.
+        // Rounded towards the past, also before 1970.
         let second = timestamp.as_second();
         Self(if timestamp.subsec_nanosecond() < 0 { second - 1 } else { second })
     }
 
-    /// Seconds since 1970.
+    /// Returns the time of `seconds` since 1970.
     pub fn from_unix(seconds: i64) -> Self {
         let limited = seconds.clamp(Timestamp::MIN.as_second(), Timestamp::MAX.as_second());
         Self(limited)
     }
 
-    /// Seconds since 1970.
+    /// Returns the seconds since 1970.
     pub fn unix(self) -> i64 {
         self.0
     }
 
-    /// The same point as a timestamp.
+    /// Returns the time as a timestamp.
     pub fn timestamp(self) -> Timestamp {
         Timestamp::from_second(self.0).unwrap_or(Timestamp::MAX)
     }
 
-    /// How long before `now` this was; negative when it is still to come.
+    /// Returns the time from `self` to `now`. Negative if `self` is in the future.
     pub fn age(self, now: Timestamp) -> SignedDuration {
         now.duration_since(self.timestamp())
     }
@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn time_with_fractions_is_cut_towards_the_past() {
+    fn rounds_towards_the_past() {
         let after: Time = "2026-01-02T03:04:05.999Z".parse().unwrap();
         assert_eq!(after.to_string(), "2026-01-02T03:04:05Z");
         let before: Time = "1969-12-31T23:59:58.5Z".parse().unwrap();
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn time_written_and_read_is_the_same() {
+    fn round_trip() {
         let time = Time::from_unix(1_700_000_000);
         let text = serde_json::to_string(&time).unwrap();
         assert_eq!(serde_json::from_str::<Time>(&text).unwrap(), time);

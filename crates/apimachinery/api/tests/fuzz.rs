@@ -38,7 +38,7 @@ fn lossless<T: Debug + PartialEq + Serialize + DeserializeOwned>(data: &[u8]) ->
     let text = serde_json::to_string(&object).unwrap();
     let again: T = serde_json::from_str(&text).unwrap();
     assert_eq!(again, object, "decoded from {text}");
-    // The template is kept as text, which a value of it may be too deep for.
+    // The template is kept as text, which may be nested too deeply for a value.
     if let (Ok(before), Ok(after)) = (serde_json::from_slice(data), serde_json::from_str(&text)) {
         assert_kept(&before, &after);
     }
@@ -107,7 +107,7 @@ pub fn pod(data: &[u8]) {
     let (name, _) = object_name(text);
     match decoder.decode(text) {
         Ok(pod) => {
-            // What a pod has besides is not looked at, and may not fit into a value.
+            // Other fields of a pod are ignored, and may be invalid as values.
             if let Ok(value) = serde_json::from_str::<Value>(text) {
                 assert_eq!(decoder.decode_value(&value).unwrap(), pod);
             }

@@ -58,11 +58,11 @@ fn full(structs: &Structs, type_: &str) -> Value {
 }
 
 #[test]
-fn template_with_every_field_set_survives_k8s_openapi() {
+fn k8s_openapi_knows_every_field() {
     let full = full(&structs(), "v1.PodTemplateSpec");
     let known: PodTemplateSpec = serde_json::from_value(full.clone()).unwrap();
     let survivors = serde_json::to_value(&known).unwrap();
     assert_eq!(survivors, full);
-    // And our own decoder finds nothing in it that is of the wrong type.
+    // No value has the wrong type.
     kcm_api::hash::compute(&full, None).unwrap();
 }

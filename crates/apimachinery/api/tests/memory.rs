@@ -9,11 +9,11 @@ use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
 #[test]
-fn ordinary_pods_stay_below_400_bytes_each() {
+fn pod_takes_less_than_400_bytes() {
     const PODS: usize = 1_000;
     for json in [include_str!("../testdata/pod-3k.json"), include_str!("../testdata/pod-12k.json")] {
         let decoder = PodDecoder::default();
-        // Ten ReplicaSets of a hundred pods each.
+        // Ten ReplicaSets with 100 pods each.
         let texts: Vec<String> = (0..PODS)
             .map(|n| {
                 json.replace("x7k2p", &format!("{n:05}"))
@@ -28,7 +28,7 @@ fn ordinary_pods_stay_below_400_bytes_each() {
         let change = region.change();
         let each = (change.bytes_allocated - change.bytes_deallocated) / PODS;
         assert_eq!(pods.iter().map(|pod| &pod.key).collect::<std::collections::HashSet<_>>().len(), PODS);
-        // Without what is shared it could not be less than this, so the allocator does count.
+        // Lower bound of the parts that are not shared: checks that allocations are counted.
         assert!((200..400).contains(&each), "{each} bytes a pod");
     }
 }

@@ -1,4 +1,4 @@
-//! What comes from the server goes back to it whole, whatever a newer server has put in it.
+//! Objects are written back without losing fields, including fields of newer API servers.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
 
@@ -113,21 +113,21 @@ fn assert_lossless(original: &Value, there_and_back: impl Fn(&str) -> String) {
 }
 
 #[test]
-fn deployment_with_an_unknown_field_anywhere_is_returned_as_it_came() {
+fn deployment_keeps_unknown_fields() {
     assert_lossless(&deployment(), |json| {
         serde_json::to_string(&serde_json::from_str::<Deployment>(json).unwrap()).unwrap()
     });
 }
 
 #[test]
-fn replica_set_with_an_unknown_field_anywhere_is_returned_as_it_came() {
+fn replica_set_keeps_unknown_fields() {
     assert_lossless(&replica_set(), |json| {
         serde_json::to_string(&serde_json::from_str::<ReplicaSet>(json).unwrap()).unwrap()
     });
 }
 
 #[test]
-fn replication_controller_seen_as_a_replica_set_is_returned_as_it_came() {
+fn replication_controller_keeps_unknown_fields() {
     assert_lossless(&replication_controller(), |json| {
         let replica_set = ReplicaSet::from(serde_json::from_str::<ReplicationController>(json).unwrap());
         serde_json::to_string(&ReplicationController::try_from(replica_set).unwrap()).unwrap()
@@ -135,14 +135,14 @@ fn replication_controller_seen_as_a_replica_set_is_returned_as_it_came() {
 }
 
 #[test]
-fn objects_read_from_a_tree_are_the_same_as_from_text() {
+fn value_and_text_decode_equally() {
     let from_tree: Deployment = serde_json::from_value(deployment()).unwrap();
     let from_text: Deployment = serde_json::from_str(&deployment().to_string()).unwrap();
     assert_eq!(from_tree, from_text);
 }
 
 #[test]
-fn template_copied_into_a_replica_set_brings_its_unknown_fields() {
+fn copied_template_keeps_unknown_fields() {
     let mut source = deployment();
     source["spec"]["template"]["spec"]["containers"][0]["future"] = json!({"x": 1.50});
     let deployment: Deployment = serde_json::from_value(source.clone()).unwrap();
@@ -156,7 +156,7 @@ fn template_copied_into_a_replica_set_brings_its_unknown_fields() {
 }
 
 #[test]
-fn unknown_field_in_the_template_starts_a_rollout_and_does_not_change_the_hash() {
+fn unknown_template_field_changes_digest_and_not_hash() {
     let known: Deployment = serde_json::from_value(deployment()).unwrap();
     let mut newer = deployment();
     newer["spec"]["template"]["spec"]["future"] = json!(true);
@@ -166,7 +166,7 @@ fn unknown_field_in_the_template_starts_a_rollout_and_does_not_change_the_hash()
 }
 
 #[test]
-fn null_reads_as_unset_everywhere() {
+fn null_is_unset() {
     let nulls = json!({
         "metadata": {"name": "web", "labels": null, "ownerReferences": null, "creationTimestamp": null},
         "spec": {"replicas": null, "selector": null, "template": null, "strategy": null, "paused": null},
@@ -178,7 +178,7 @@ fn null_reads_as_unset_everywhere() {
 }
 
 #[test]
-fn managed_fields_are_read_past() {
+fn managed_fields_are_dropped() {
     let mut managed = replica_set();
     managed["metadata"]["managedFields"] = json!([{"manager": "kubectl", "fieldsV1": {"f:spec": {}}}]);
     let set: ReplicaSet = serde_json::from_value(managed).unwrap();

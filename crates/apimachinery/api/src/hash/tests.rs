@@ -40,7 +40,7 @@ fn web(app: &str, image: &str) -> Value {
 }
 
 #[test]
-fn hash_of_every_recorded_template_is_as_recorded() {
+fn recorded_templates() {
     let wrong: Vec<_> = recorded::cases()
         .iter()
         .enumerate()
@@ -51,7 +51,7 @@ fn hash_of_every_recorded_template_is_as_recorded() {
 }
 
 #[test]
-fn hash_of_text_is_the_hash_of_the_tree() {
+fn text_and_value_have_equal_hashes() {
     for case in &recorded::cases()[..100] {
         let text = case.template.to_string();
         assert_eq!(compute_json(&text, case.collision_count), compute(&case.template, case.collision_count));
@@ -59,7 +59,7 @@ fn hash_of_text_is_the_hash_of_the_tree() {
 }
 
 #[test]
-fn hash_of_nginx_templates_is_as_measured() {
+fn measured_templates() {
     // US-3.5
     for (app, image, hash, collided) in [
         ("web", "nginx:1.26", "7988b68c98", "58bbc4b7dc"),
@@ -88,19 +88,19 @@ fn compute_hash_differs_by_collision_count() {
 
 /// Upstream: TestPodTemplateSpecHash: 1000 templates that differ in one value, and each has its own hash.
 #[test]
-fn pod_template_spec_hash_of_1000_templates_is_1000_hashes() {
+fn pod_template_spec_hash_is_unique() {
     let hash = |number: usize| compute(&web("web", &format!("nginx:{number}")), None).unwrap();
     let hashes: std::collections::BTreeSet<String> = (0..1000).map(hash).collect();
     assert_eq!(hashes.len(), 1000);
 }
 
 #[test]
-fn rendering_of_a_template_is_as_long_as_measured() {
+fn rendered_length_is_as_measured() {
     assert_eq!(rendered(&web("web", "nginx:1.26")).chars().count(), 3445);
 }
 
 #[test]
-fn rendering_names_types_except_inside_lists_maps_and_pointers() {
+fn types_are_rendered_except_in_lists_maps_and_pointers() {
     let text = rendered(&json!({
         "metadata": {"labels": {"b": "2", "a": "1"}, "annotations": {}, "finalizers": ["x", "y"]},
         "spec": {"priority": 0, "os": {"name": "linux"}, "hostIPC": true, "tolerations": []},
@@ -145,7 +145,7 @@ fn quantity_is_rendered_as_it_was_parsed() {
 }
 
 #[test]
-fn time_that_is_set_is_rendered_with_its_internals() {
+fn time_is_rendered_with_internal_fields() {
     let text = rendered(&json!({"metadata": {"creationTimestamp": "2026-01-02T03:04:05.5Z"}}));
     // 1767323045 seconds from 1970.
     assert!(
@@ -165,21 +165,21 @@ fn raw_json_is_rendered_as_bytes() {
 }
 
 #[test]
-fn fields_that_go_does_not_know_do_not_show() {
+fn unknown_fields_are_not_rendered() {
     let mut template = web("web", "nginx:1.26");
     template["spec"]["containers"][0]["future"] = json!({"x": 1});
     assert_eq!(compute(&template, None).as_deref(), Ok("7988b68c98"));
 }
 
 #[test]
-fn null_is_the_same_as_unset_and_not_the_same_as_empty() {
+fn null_is_unset_and_not_empty() {
     let with = |value: Value| compute(&json!({"spec": {"tolerations": value, "hostname": null}}), None);
     assert_eq!(with(Value::Null), compute(&json!({"spec": {}}), None));
     assert_ne!(with(json!([])), with(Value::Null));
 }
 
 #[test]
-fn template_that_go_would_refuse_is_an_error_that_says_where() {
+fn error_contains_the_path() {
     let problem = |template: Value| compute(&template, None).unwrap_err().to_string();
     assert_eq!(
         problem(json!({"spec": {"containers": [{}, {"image": 5}]}})),

@@ -1,4 +1,4 @@
-//! Pods, straight from the wire.
+//! Decoding of pods.
 
 use std::{
     borrow::Cow,
@@ -15,10 +15,11 @@ use super::{
 };
 use crate::{ControllerRef, Labels, ObjectKey, Time, identify::object_name, intern::Interner, json::Object};
 
-/// Decodes pods, and lets them share what they have in common.
+/// Decodes pods. Pods of one decoder share equal parts.
 ///
-/// Namespaces, node names, label sets and controller references are interned: all pods that one decoder made
-/// hold the same copy, and the last of them to go frees it. Threads may decode at the same time.
+/// Namespaces, node names, label sets and controller references are interned: equal values of all pods of one decoder
+/// are the same allocation, which is freed with the last pod. A decoder can be used by several threads at the same
+/// time.
 ///
 /// ```
 /// let decoder = kcm_api::PodDecoder::default();
@@ -34,24 +35,24 @@ pub struct PodDecoder {
 }
 
 impl PodDecoder {
-    /// The pod that `json` spells.
+    /// Decodes a pod from JSON.
     ///
-    /// Only the fields that [`Pod`] has are looked at; the rest may be unknown or absurd.
+    /// Fields that [`Pod`] does not have are ignored, even if they are invalid.
     ///
     /// # Errors
     ///
-    /// When `json` is no JSON object, or a field that is looked at is not of the type that the API gives it.
+    /// If `json` is not a JSON object, or a field of [`Pod`] has the wrong type.
     pub fn decode(&self, json: &str) -> Result<Pod, PodDecodeError> {
         serde_json::from_str(json)
             .and_then(|Object(wire)| self.assemble(&wire))
             .map_err(|source| PodDecodeError { name: object_name(json).0, source })
     }
 
-    /// The pod that `value` is. For tests and tools, which have trees at hand.
+    /// Decodes a pod from a JSON value. For tests and tools.
     ///
     /// # Errors
     ///
-    /// As [`decode`](Self::decode).
+    /// Those of [`decode`](Self::decode).
     pub fn decode_value(&self, value: &Value) -> Result<Pod, PodDecodeError> {
         Object::deserialize(value)
             .and_then(|Object(wire)| self.assemble(&wire))
@@ -85,7 +86,7 @@ impl PodDecoder {
         })
     }
 
-    /// `pairs` are in order of keys, without duplicates.
+    /// `pairs` are sorted by key and have no duplicates.
     fn label_set(&self, pairs: &[(Cow<'_, str>, Cow<'_, str>)]) -> Arc<Labels> {
         let same = |found: &Labels| {
             found.len() == pairs.len()
@@ -99,7 +100,7 @@ impl PodDecoder {
         struct Key<'a>(&'a WireOwner<'a>);
         impl Hash for Key<'_> {
             fn hash<H: Hasher>(&self, state: &mut H) {
-                // Enough to tell owners apart; the rest is compared.
+                // The other fields are compared.
                 self.0.uid.hash(state);
                 self.0.name.hash(state);
             }
@@ -123,7 +124,7 @@ impl PodDecoder {
     }
 }
 
-/// No text is no time, and neither is Go's zero time, which some clients write out.
+/// The empty string and Go's zero time, which some clients write, are `None`.
 fn time(text: &str) -> Result<Option<Time>, serde_json::Error> {
     const ZERO: &str = "0001-01-01T00:00:00Z";
     if text.is_empty() || text == ZERO {
@@ -143,7 +144,7 @@ fn phase(text: &str) -> Phase {
     }
 }
 
-/// Of several conditions of type `Ready`, upstream heeds the first (US-5.6).
+/// Uses the first condition of type `Ready`, as upstream (US-5.6).
 fn ready(status: &WireStatus<'_>) -> Result<Ready, serde_json::Error> {
     let mut conditions = status.conditions.iter().map(|condition| &condition.0);
     let Some(condition) = conditions.find(|condition| &*condition.type_ == "Ready") else {
@@ -153,8 +154,9 @@ fn ready(status: &WireStatus<'_>) -> Result<Ready, serde_json::Error> {
     Ok(Ready { is_ready, since: time(&condition.last_transition_time)? })
 }
 
-/// Upstream refuses what Go's parser alone would take, a plus sign and leading zeros, except after a minus sign;
-/// and takes what it refuses for zero (US-5.6).
+/// Parses a deletion cost. Invalid values are 0 (US-5.6).
+///
+/// As upstream, a plus sign and leading zeros are invalid. After a minus sign, leading zeros are valid: `-007` is -7.
 fn deletion_cost(text: &str) -> i32 {
     let begins_well = matches!(text.as_bytes(), [b'-' | b'1'..=b'9', ..] | [b'0']);
     if begins_well { text.parse().unwrap_or(0) } else { 0 }
@@ -165,11 +167,12 @@ fn most_restarts<'a>(
     counts: impl Fn(&WireContainerStatus<'a>) -> bool,
 ) -> i32 {
     let counted = statuses.iter().map(|status| &status.0).filter(|status| counts(status));
-    // Upstream starts from zero, so negative counts are none.
+    // As upstream, the maximum starts at zero.
     counted.map(|status| status.restart_count).fold(0, i32::max)
 }
 
-/// An init container that restarts always is a sidecar; its status is found by name.
+/// Maximum restart count of sidecars, which are init containers with `restartPolicy: Always`. Their statuses are
+/// found by name.
 fn most_sidecar_restarts(spec: &WireSpec<'_>, status: &WireStatus<'_>) -> i32 {
     most_restarts(&status.init_container_statuses, |status| {
         let mut containers = spec.init_containers.iter().map(|container| &container.0);

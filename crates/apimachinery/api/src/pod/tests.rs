@@ -59,7 +59,7 @@ fn with(path: &str, value: Value) -> Value {
 }
 
 #[test]
-fn pod_is_decoded_field_by_field() {
+fn decodes_every_field() {
     assert_eq!(
         decode(&web("web-1")),
         Pod {
@@ -91,14 +91,14 @@ fn pod_is_decoded_field_by_field() {
 }
 
 #[test]
-fn pod_with_nothing_in_it_is_decoded() {
+fn decodes_empty_pod() {
     let nothing = decode(&json!({}));
     assert_eq!((nothing.node_name, nothing.controller, nothing.creation_timestamp), (None, None, None));
     assert_eq!((nothing.phase, nothing.ready), (Phase::Pending, Ready::default()));
 }
 
 #[test]
-fn null_anywhere_is_as_good_as_nothing() {
+fn null_is_unset() {
     let bare = decode(&json!({"metadata": {"name": "web-1"}}));
     let nulls = json!({
         "metadata": {
@@ -118,7 +118,7 @@ fn null_anywhere_is_as_good_as_nothing() {
 }
 
 #[test]
-fn what_is_not_looked_at_may_be_anything() {
+fn other_fields_are_ignored() {
     let mut pod = web("web-1");
     pod["spec"]["containers"] = json!("none");
     pod["spec"]["hostNetwork"] = json!([1.5e300]);
@@ -130,7 +130,7 @@ fn what_is_not_looked_at_may_be_anything() {
 }
 
 #[test]
-fn pod_of_the_wrong_shape_is_an_error_that_names_it() {
+fn wrong_type_is_an_error_with_the_name() {
     for (path, value) in [
         ("/metadata/labels", json!({"app": 5})),
         ("/metadata/labels", json!(["app"])),
@@ -153,7 +153,7 @@ fn pod_of_the_wrong_shape_is_an_error_that_names_it() {
 }
 
 #[test]
-fn pods_of_one_owner_share_what_they_have_in_common() {
+fn pods_of_one_owner_share_values() {
     let decoder = PodDecoder::default();
     let pods = ["web-1", "web-2"].map(|name| decoder.decode_value(&web(name)).unwrap());
     let [a, b] = &pods;
@@ -165,7 +165,7 @@ fn pods_of_one_owner_share_what_they_have_in_common() {
 }
 
 #[test]
-fn what_the_last_pod_held_is_freed_with_it() {
+fn shared_values_are_freed_with_the_last_pod() {
     let decoder = PodDecoder::default();
     let pod = decoder.decode_value(&web("web-1")).unwrap();
     let (labels, controller) = (Arc::downgrade(&pod.labels), pod.controller.as_ref().map(Arc::downgrade));
@@ -174,7 +174,7 @@ fn what_the_last_pod_held_is_freed_with_it() {
 }
 
 #[test]
-fn controllers_that_differ_anywhere_are_told_apart() {
+fn different_controllers_are_not_shared() {
     let decoder = PodDecoder::default();
     let controller = |field: &str, value: Value| {
         let mut pod = web("web-1");
@@ -195,7 +195,7 @@ fn controllers_that_differ_anywhere_are_told_apart() {
 }
 
 #[test]
-fn labels_in_any_order_and_with_escapes_are_one_set() {
+fn equal_labels_are_shared_in_any_order() {
     let decoder = PodDecoder::default();
     let labels =
         |text: &str| decoder.decode(&format!(r#"{{"metadata": {{"labels": {text}}}}}"#)).unwrap().labels;
@@ -207,7 +207,7 @@ fn labels_in_any_order_and_with_escapes_are_one_set() {
 }
 
 #[test]
-fn deletion_cost_is_read_as_upstream_reads_it() {
+fn deletion_cost_is_parsed_as_upstream() {
     // US-5.6
     let cost = |text: &str| {
         decode(&json!({"metadata": {"annotations": {"controller.kubernetes.io/pod-deletion-cost": text}}}))
@@ -240,7 +240,7 @@ fn ready_is_the_first_condition_of_that_type() {
 }
 
 #[test]
-fn restarts_count_regular_containers_and_sidecars_apart() {
+fn restarts_of_containers_and_sidecars() {
     let restarts = |containers: Value, statuses: Value| {
         let mut pod = web("web-1");
         pod["spec"]["initContainers"] = containers;
@@ -261,7 +261,7 @@ fn restarts_count_regular_containers_and_sidecars_apart() {
 }
 
 #[test]
-fn phase_is_one_of_the_five_or_another() {
+fn phases() {
     let phase = |text: &str| decode(&with("/status/phase", json!(text))).phase;
     assert_eq!(phase("Pending"), Phase::Pending);
     assert_eq!(phase("Running"), Phase::Running);
@@ -288,7 +288,7 @@ fn pod_is_active_terminating_or_finished() {
 }
 
 #[test]
-fn times_are_cut_to_seconds_and_the_zero_time_is_none() {
+fn times_have_seconds_and_zero_is_none() {
     let created = |text: &str| decode(&with("/metadata/creationTimestamp", json!(text))).creation_timestamp;
     assert_eq!(created("2026-01-02T03:04:05.9Z"), created("2026-01-02T03:04:05Z"));
     assert_eq!(created("2026-01-02T04:04:05+01:00"), created("2026-01-02T03:04:05Z"));

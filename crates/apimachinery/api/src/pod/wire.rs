@@ -1,6 +1,6 @@
-//! The part of a pod's JSON that is looked at, borrowed from the text where possible.
+//! JSON of a pod, reduced to the fields that are used and borrowed from the text where possible.
 //!
-//! As in Go, `null` is as good as nothing everywhere.
+//! `null` is the default value everywhere, as in Go.
 
 use std::{borrow::Cow, fmt, marker::PhantomData};
 
@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 
 use crate::json::{Text, object_or_default, or_default};
 
-/// The annotation that says how dear a pod is.
+/// Annotation with the deletion cost of a pod.
 const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 
 #[derive(Deserialize, Default)]
@@ -115,7 +115,7 @@ pub(super) struct WireContainerStatus<'a> {
     pub(super) restart_count: i32,
 }
 
-/// An item of a list; `null` is as good as an empty one.
+/// Item of a list. `null` is the default value.
 pub(super) struct Item<T>(pub(super) T);
 
 impl<'de, T: Default + Deserialize<'de>> Deserialize<'de> for Item<T> {
@@ -126,7 +126,7 @@ impl<'de, T: Default + Deserialize<'de>> Deserialize<'de> for Item<T> {
 
 type Pair<'a> = (Cow<'a, str>, Cow<'a, str>);
 
-/// Labels in order of their keys, each key once.
+/// Labels sorted by key, without duplicates.
 #[derive(Default)]
 pub(super) struct WireLabels<'a>(pub(super) SmallVec<[Pair<'a>; 8]>);
 
@@ -150,7 +150,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for WireLabels<'a> {
                     pairs.push((key.0, value.0));
                 }
                 if !pairs.is_sorted_by(|a, b| a.0 < b.0) {
-                    // Go writes maps in order; others need not. Of duplicates the last one counts.
+                    // Go writes sorted maps, other clients may not. The last duplicate is used.
                     pairs.reverse();
                     pairs.sort_by(|a, b| a.0.cmp(&b.0));
                     pairs.dedup_by(|a, b| a.0 == b.0);
@@ -162,7 +162,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for WireLabels<'a> {
     }
 }
 
-/// Of all annotations, the deletion cost; empty when there is none.
+/// Deletion cost among the annotations. Empty if absent.
 #[derive(Default)]
 pub(super) struct WireDeletionCost<'a>(pub(super) Text<'a>);
 

@@ -1,16 +1,16 @@
-//! Natural numbers of any size, as far as quantities need them.
+//! Natural numbers of any size, with the operations that quantities need.
 
 use std::cmp::Ordering;
 
-/// A natural number: 64-bit words, the least first, without leading zeros.
+/// Natural number: 64-bit words, least significant first, without leading zeros.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Nat(Vec<u64>);
 
-/// The largest power of ten in a word, and its exponent.
+/// Largest power of ten in a word, and its exponent.
 const TEN_POW: (u64, u32) = (10_u64.pow(19), 19);
 
 impl Nat {
-    /// The number that decimal `digits` spell.
+    /// Creates a number from decimal digits.
     pub(super) fn from_digits(digits: impl Iterator<Item = u8>) -> Self {
         let mut number = Self::default();
         for digit in digits {
@@ -19,7 +19,7 @@ impl Nat {
         number
     }
 
-    /// The words, the least first; none for zero.
+    /// Returns the words, least significant first. Zero has none.
     pub(crate) fn words(&self) -> &[u64] {
         &self.0
     }
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn digits_read_and_written_are_the_same() {
+    fn digits_round_trip() {
         for digits in ["0", "7", "18446744073709551616", "1000000000000000000000000000000000000000000001"] {
             assert_eq!(nat(digits).to_string(), digits);
         }

@@ -28,7 +28,7 @@ const BINARY: Option<Format> = Some(Format::BinarySi);
 const EXPONENT: Option<Format> = Some(Format::DecimalExponent);
 
 #[test]
-fn quantity_keeps_digits_scale_and_canonical_text_as_upstream_does() {
+fn representation_is_as_upstream() {
     // US-3.5
     for (text, value, scale, format, canonical) in [
         ("0", 0, 0, DECIMAL, "0"),
@@ -64,7 +64,7 @@ fn quantity_keeps_digits_scale_and_canonical_text_as_upstream_does() {
 }
 
 #[test]
-fn quantity_beyond_64_bits_is_rounded_up_to_nano() {
+fn large_numbers_are_rounded_up_to_nano() {
     let nanos = |whole: &str| format!("{whole}{}", "0".repeat(9));
     assert_eq!(slow("123456789012345678901234567890"), (nanos("123456789012345678901234567890"), DECIMAL));
     assert_eq!(slow("-123456789012345678901"), (nanos("-123456789012345678901"), DECIMAL));
@@ -78,7 +78,7 @@ fn quantity_beyond_64_bits_is_rounded_up_to_nano() {
 }
 
 #[test]
-fn binary_quantity_is_cut_to_63_bits() {
+fn binary_quantity_is_limited_to_63_bits() {
     let Amount::Dec { abs, scale, .. } = quantity("8Ei").amount else { panic!("does not fit 64 bits") };
     assert_eq!((abs.to_string().as_str(), scale), ("9223372036854775807", 0));
     assert_ne!(quantity("9E"), quantity("8E"), "decimal ones are not");
@@ -86,7 +86,7 @@ fn binary_quantity_is_cut_to_63_bits() {
 }
 
 #[test]
-fn quantity_that_is_none_is_an_error() {
+fn invalid_text_is_an_error() {
     for (text, error) in [
         ("", QuantityError::Format),
         ("1x", QuantityError::Format),
@@ -101,7 +101,7 @@ fn quantity_that_is_none_is_an_error() {
         ("1e99999999999999999999", QuantityError::Suffix),
         (".e-10", QuantityError::Number),
         ("1234567890123456789e2000000000", QuantityError::Range),
-        // Few enough digits for 64 bits, and an exponent as large.
+        // The digits fit 64 bits, with the exponent they do not.
         ("23370000e9993", QuantityError::Range),
         ("922337203685477581e99907", QuantityError::Range),
     ] {
@@ -111,7 +111,7 @@ fn quantity_that_is_none_is_an_error() {
 }
 
 #[test]
-fn quantities_of_one_value_are_equal_however_written() {
+fn equality_is_by_value() {
     for (a, b) in [
         ("1", "1000m"),
         ("1Gi", "1024Mi"),
@@ -131,7 +131,7 @@ fn quantities_of_one_value_are_equal_however_written() {
 }
 
 #[test]
-fn quantity_is_written_in_its_canonical_form() {
+fn writes_canonical_form() {
     for (text, canonical) in [
         ("0", "0"),
         ("0.0", "0"),
@@ -174,7 +174,7 @@ proptest! {
     }
 
     #[test]
-    fn canonical_text_is_worth_the_same_and_stays(
+    fn canonical_form_has_the_same_value(
         text in "-?[0-9]{1,25}(\\.[0-9]{1,12})?([numkMGTPE]|[KMGTPE]i|e-?[0-9]{1,2})?"
     ) {
         let parsed = quantity(&text);

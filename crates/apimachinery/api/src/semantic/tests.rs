@@ -26,7 +26,7 @@ fn spec(spec: Value) -> Value {
 }
 
 #[test]
-fn templates_compare_as_upstreams_test_cases_do() {
+fn upstream_test_cases() {
     // TestEqualIgnoreHash, in both directions.
     let template = |name: &str, annotations: Value, labels: Value| json!({"metadata": {"name": name, "annotations": annotations, "labels": labels}});
     let hash = |value: &str| json!({"pod-template-hash": value, "something": "else"});
@@ -66,7 +66,7 @@ fn templates_compare_as_upstreams_test_cases_do() {
 }
 
 #[test]
-fn only_the_hash_label_is_as_good_as_no_labels() {
+fn hash_label_alone_equals_no_labels() {
     let labelled = json!({"metadata": {"labels": {"pod-template-hash": "x"}}});
     for template in [json!({}), json!({"metadata": {"labels": null}}), json!({"metadata": {"labels": {}}})] {
         assert_equal(&template, &labelled);
@@ -74,7 +74,7 @@ fn only_the_hash_label_is_as_good_as_no_labels() {
 }
 
 #[test]
-fn hash_label_of_anything_but_the_template_counts() {
+fn hash_label_elsewhere_is_compared() {
     let claim = |labels: Value| {
         spec(json!({"volumes": [{"ephemeral": {"volumeClaimTemplate": {"metadata": {"labels": labels}}}}]}))
     };
@@ -84,7 +84,7 @@ fn hash_label_of_anything_but_the_template_counts() {
 }
 
 #[test]
-fn unset_null_zero_and_empty_are_one() {
+fn unset_null_zero_and_empty_are_equal() {
     let nothing = json!({});
     for template in [
         json!(null),
@@ -124,7 +124,7 @@ fn pointer_to_zero_is_set() {
 }
 
 #[test]
-fn item_of_nothing_is_an_item() {
+fn empty_item_is_an_item() {
     assert_different(&spec(json!({"containers": []})), &spec(json!({"containers": [{}]})));
     assert_different(&spec(json!({"containers": [{}]})), &spec(json!({"containers": [{}, {}]})));
     assert_different(&spec(json!({"nodeSelector": {"a": ""}})), &spec(json!({})));
@@ -133,7 +133,7 @@ fn item_of_nothing_is_an_item() {
 }
 
 #[test]
-fn quantities_count_by_value() {
+fn quantities_are_compared_by_value() {
     let limit = |limit: &str| spec(json!({"overhead": {"cpu": limit}}));
     assert_equal(&limit("1"), &limit("1000m"));
     assert_equal(&limit("1Gi"), &limit("1024Mi"));
@@ -143,7 +143,7 @@ fn quantities_count_by_value() {
 }
 
 #[test]
-fn times_count_by_instant() {
+fn times_are_compared_by_instant() {
     let created = |time: &str| json!({"metadata": {"creationTimestamp": time}});
     assert_equal(&created("2026-01-02T03:04:05Z"), &created("2026-01-02T04:04:05+01:00"));
     assert_different(&created("2026-01-02T03:04:05Z"), &created("2026-01-02T03:04:06Z"));
@@ -151,7 +151,7 @@ fn times_count_by_instant() {
 }
 
 #[test]
-fn port_as_number_and_port_as_text_differ() {
+fn numeric_and_named_port_differ() {
     let port = |port: Value| spec(json!({"containers": [{"livenessProbe": {"tcpSocket": {"port": port}}}]}));
     assert_different(&port(json!(80)), &port(json!("80")));
     assert_different(&port(json!("")), &port(json!(0)));
@@ -159,7 +159,7 @@ fn port_as_number_and_port_as_text_differ() {
 }
 
 #[test]
-fn order_of_lists_counts_and_order_of_keys_does_not() {
+fn lists_are_ordered_and_keys_are_not() {
     assert_different(
         &spec(json!({"containers": [{"name": "a"}, {"name": "b"}]})),
         &spec(json!({"containers": [{"name": "b"}, {"name": "a"}]})),
@@ -172,7 +172,7 @@ fn order_of_lists_counts_and_order_of_keys_does_not() {
 }
 
 #[test]
-fn unknown_fields_count() {
+fn unknown_fields_are_compared() {
     let base = spec(json!({"containers": [{"name": "a"}]}));
     for (path, value) in [
         ("", json!({"deep": [1, {"x": null}]})),
@@ -193,7 +193,7 @@ fn unknown_fields_count() {
 }
 
 #[test]
-fn values_of_the_wrong_type_count_as_they_are() {
+fn values_of_the_wrong_type_are_compared() {
     let wrong = [
         json!({"spec": 5}),
         json!({"spec": []}),
@@ -221,7 +221,7 @@ fn values_of_the_wrong_type_count_as_they_are() {
 }
 
 #[test]
-fn of_duplicate_keys_the_last_counts() {
+fn last_duplicate_key_is_used() {
     let digest = |json| digest_json(json, POD_TEMPLATE_HASH_LABEL);
     assert_eq!(
         digest(r#"{"spec": {"x": 1, "hostname": "a", "x": 2, "hostname": "b", "y": 1, "y": null}}"#),
@@ -239,14 +239,14 @@ fn of_duplicate_keys_the_last_counts() {
 }
 
 #[test]
-fn broken_text_has_a_digest_of_its_own() {
+fn malformed_text_has_its_own_digest() {
     assert_ne!(digest_json("{", "l"), digest_json("{}", "l"));
     assert_ne!(digest_json("{", "l"), digest_json("[", "l"));
 }
 
 #[test]
 fn recorded_templates_all_differ() {
-    // They are random; of a thousand only the trivial ones could meet.
+    // The templates are random; only trivial ones can be equal.
     let mut digests: Vec<_> =
         recorded::cases().iter().map(|case| (digest_of(&case.template), case)).collect();
     digests.sort_by_key(|(digest, _)| *digest);
@@ -304,7 +304,7 @@ proptest! {
     }
 
     #[test]
-    fn digest_of_a_template_with_a_changed_leaf_is_another(template in any_template(), leaf: Index) {
+    fn digest_changes_with_every_leaf(template in any_template(), leaf: Index) {
         let mut pointers = Vec::new();
         leaves(template, "", &mut pointers);
         let mut changed = template.clone();
@@ -313,7 +313,7 @@ proptest! {
             Value::String(text) => Value::from(format!("{text}x")),
             Value::Bool(value) => Value::from(!value),
             Value::Number(number) => Value::from(number.as_i64().unwrap() ^ 1),
-            // Nothing, or next to nothing.
+            // Empty values.
             _ => json!({"something": "else"}),
         };
         prop_assert_ne!(digest_of(&changed), digest_of(template));
@@ -321,7 +321,7 @@ proptest! {
 
     #[test]
     fn digest_does_not_change_with_nulls(template in any_template(), places in vec(any::<Index>(), 1..8)) {
-        // Under names that some struct has as well as under ones that none has; not into maps, where a key counts.
+        // Names of known and of unknown fields. Not in maps, where every key counts.
         let mut changed = template.clone();
         let mut objects = Vec::new();
         structs(&changed, "", &mut objects);
