@@ -78,8 +78,8 @@ async fn stand(path: &str, lease: ObjectKey, host: &str) -> Result<ElectionOutco
         )
     })?;
 
-    let nudge = elector.nudge();
-    tokio::spawn(async move { client.watch_lease(&lease, |lease| nudge.lease_changed(lease)).await });
+    let trigger = elector.acquire_trigger();
+    tokio::spawn(async move { client.watch_lease(&lease, |lease| trigger.lease_changed(lease)).await });
     let stop = CancellationToken::new();
     tokio::spawn({
         let stop = stop.clone();

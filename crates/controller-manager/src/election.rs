@@ -73,7 +73,7 @@ impl Election {
         }
         // DEVIATION: upstream's client waits as long as a server under load asks it to, and the lease may run out
         // meanwhile; nor does the log say what the server said. The pace of the election harms no server.
-        let clients = clients.for_election().with_time_out(config.request_time_out()).without_repetition();
+        let clients = clients.for_election().with_timeout(config.request_timeout()).without_repetition();
         let client = clients.client(CLIENT, limit);
         config.lock = Arc::new(LeaseClient::new(client.clone()));
         let elector = LeaderElector::new(config)?;
@@ -104,11 +104,11 @@ impl Election {
         Fut: Future,
     {
         let Self { mut elector, client, lease, events } = self;
-        let (nudge, elected) = (elector.nudge(), CancellationToken::new());
+        let (trigger, elected) = (elector.acquire_trigger(), CancellationToken::new());
         // A leader knows without a watch, and its renewals would come back as events for nothing.
         let follow = async {
-            let told = client.watch_lease(&lease, |lease| nudge.lease_changed(lease));
-            elected.run_until_cancelled(told).await;
+            let watch = client.watch_lease(&lease, |lease| trigger.lease_changed(lease));
+            elected.run_until_cancelled(watch).await;
             pending::<Infallible>().await
         };
         let run = elector.run(cancel, |_| {

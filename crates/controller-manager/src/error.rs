@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use kcm_api::ApiError;
-use kcm_leader_election::Loss;
+use kcm_leader_election::LossReason;
 use thiserror::Error;
 
 use crate::controllers::ControllerError;
@@ -38,7 +38,7 @@ pub enum RunError {
     Serving(#[from] kcm_serving::ServingError),
     /// The process is no longer the leader. Upstream's message, with the reason.
     #[error("leaderelection lost/stopped: {0}")]
-    LeaseLost(Loss),
+    LeaseLost(LossReason),
     /// A controller failed.
     #[error(transparent)]
     Controllers(#[from] ControllerError),

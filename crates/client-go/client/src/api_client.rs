@@ -45,7 +45,7 @@ pub(crate) struct Parts {
     pub(crate) bucket: TokenBucket,
     pub(crate) throttle_log: Arc<ThrottleLog>,
     pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) time_out: Duration,
+    pub(crate) timeout: Duration,
     pub(crate) metrics: Arc<dyn ClientMetrics>,
     pub(crate) gate: WriteGate,
     pub(crate) repeats: bool,
@@ -179,7 +179,7 @@ impl ApiClient {
         tokio::select! {
             biased;
             outcome = what => outcome,
-            () = self.0.clock.sleep(self.0.time_out) => Err(Failure {
+            () = self.0.clock.sleep(self.0.timeout) => Err(Failure {
                 error: ApiError::Timeout(self.describe(request)),
                 ending: Ending::TimedOut,
             }),

@@ -28,7 +28,7 @@ pub struct ClientOptions {
     /// How they introduce themselves.
     pub agent: UserAgent,
     /// How long a request that is no watch may take, from being sent to the end of the answer.
-    pub time_out: Duration,
+    pub timeout: Duration,
     /// Where they get the time from.
     pub clock: Arc<dyn Clock>,
     /// Who is told what they do.
@@ -39,13 +39,13 @@ pub struct ClientOptions {
 
 impl ClientOptions {
     /// As long as the API server itself gives a request.
-    const TIME_OUT: Duration = Duration::from_secs(60);
+    const TIMEOUT: Duration = Duration::from_secs(60);
 
     /// Options for everyday use: a minute for a request, nobody watching.
     pub fn new(agent: UserAgent, clock: Arc<dyn Clock>) -> Self {
         Self {
             agent,
-            time_out: Self::TIME_OUT,
+            timeout: Self::TIMEOUT,
             clock,
             metrics: Arc::new(NoClientMetrics),
             proxy: ProxyEnvironment::default(),
@@ -180,9 +180,9 @@ impl ClientFactory {
 
     /// The same connections for clients that wait this long for an answer.
     #[must_use]
-    pub fn with_time_out(&self, time_out: Duration) -> Self {
+    pub fn with_timeout(&self, timeout: Duration) -> Self {
         let mut this = self.clone();
-        this.options.time_out = time_out;
+        this.options.timeout = timeout;
         this
     }
 
@@ -239,7 +239,7 @@ impl ClientFactory {
             bucket: TokenBucket::new(limit, Arc::clone(&self.options.clock)),
             throttle_log: Arc::clone(&self.throttle_log),
             clock: Arc::clone(&self.options.clock),
-            time_out: self.options.time_out,
+            timeout: self.options.timeout,
             metrics: Arc::clone(&self.options.metrics),
             gate: self.gate.clone(),
             repeats: self.repeats,

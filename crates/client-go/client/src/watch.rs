@@ -38,19 +38,19 @@ pub(crate) async fn watch<K: Kind>(
     watch_at(client, decoder, &watch_request::<K>(options), options.timeout).await
 }
 
-/// Opens a watch at `request`, which asks the server to end it after `time_out`.
+/// Opens a watch at `request`, which asks the server to end it after `timeout`.
 pub(crate) async fn watch_at<K: Kind>(
     client: &ApiClient,
     decoder: Arc<K::Decoder>,
     request: &Request,
-    time_out: Duration,
+    timeout: Duration,
 ) -> Result<impl Stream<Item = Result<WatchEvent<K>, ApiError>> + Send + use<K>, ApiError> {
     let answer = client.open(request).await?;
     let watching = Watching::<K> {
         what: client.describe(request),
         body: answer,
         lines: Lines::new(LONGEST_EVENT),
-        deadline: client.clock().sleep(time_out.saturating_add(OVERTIME)),
+        deadline: client.clock().sleep(timeout.saturating_add(OVERTIME)),
         decoder,
         over: false,
     };

@@ -130,7 +130,7 @@ impl World {
     async fn factory(&self) -> ClientFactory {
         // Steps of the clock do not end requests.
         let options = options(Arc::new(self.clock.clone()));
-        let options = ClientOptions { time_out: Duration::MAX, ..options };
+        let options = ClientOptions { timeout: Duration::MAX, ..options };
         ClientFactory::connect(self.files.server(), options).await.unwrap()
     }
 

@@ -190,7 +190,7 @@ async fn proxy_that_does_not_answer_is_given_up_after_a_minute() {
     let proxy = TestProxy::to(&world.server, Mode::Silent).await;
     world.set_proxy(&proxy.url(""));
     let clock = clock();
-    let options = ClientOptions { time_out: Duration::MAX, ..options(Arc::new(clock.clone())) };
+    let options = ClientOptions { timeout: Duration::MAX, ..options(Arc::new(clock.clone())) };
     let client = client(world.files.server(), options).await;
     let steps = async {
         while proxy.connects().is_empty() {

@@ -1,4 +1,4 @@
-//! Two candidates in one process, a hand-over, and a gate that is asked before each write.
+//! Two candidates in one process, a hand-over, and a check of the gate before each write.
 //!
 //! `cargo run -p kcm-leader-election --example candidate`
 
@@ -12,7 +12,7 @@ use kcm_leader_election::{
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-/// Stands for the controllers: works until told to stop, or until another leads.
+/// Runs until it is stopped or the leadership is lost. In place of controllers.
 async fn lead(who: String, leadership: Leadership, stop: CancellationToken) -> u32 {
     let mut written = 0;
     while !stop.is_cancelled() && leadership.is_leader() {
@@ -24,7 +24,7 @@ async fn lead(who: String, leadership: Leadership, stop: CancellationToken) -> u
             () = sleep(Duration::from_millis(200)) => {}
         }
     }
-    // What is left to do is done here: the Lease is renewed until this returns, and given back after.
+    // The Lease is renewed until this returns, and released after it.
     written
 }
 
@@ -32,7 +32,7 @@ async fn lead(who: String, leadership: Leadership, stop: CancellationToken) -> u
 async fn main() -> Result<(), Box<dyn Error>> {
     let clock: Arc<dyn Clock> = Arc::new(RealClock::new());
     let random: Arc<dyn Random> = Arc::new(SeededRandom::from_entropy());
-    // An API server's Lease, by kcm-client, in real life.
+    // In a cluster, `LeaseClient` of kcm-controller-manager.
     let lock = Arc::new(MemoryLock::new());
     let elector = |host: &str| {
         let lease = ObjectKey::new("kube-system", "example-controller");
@@ -51,8 +51,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
     let mut leader = elector("node-a")?;
     let mut standby = elector("node-b")?;
-    // In real life a watch on the Lease calls `nudge.lease_changed(…)`.
-    let (nudge, gate) = (standby.nudge(), standby.gate());
+    // In a cluster, a watch on the Lease calls `trigger.lease_changed`.
+    let (trigger, gate) = (standby.acquire_trigger(), standby.gate());
 
     let (stop_a, stop_b) = (CancellationToken::new(), CancellationToken::new());
     let a = tokio::spawn({
@@ -69,9 +69,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
     println!("node-b leads: {}", gate.is_leader());
     stop_a.cancel();
     if let ElectionOutcome::Finished(written) = a.await? {
-        println!("node-a has written {written} times and given the lease back");
+        println!("node-a wrote {written} times and released the lease");
     }
-    nudge.lease_changed(lock.lease().as_ref());
+    trigger.lease_changed(lock.lease().as_ref());
     sleep(Duration::from_secs(1)).await;
     println!("node-b leads: {}", gate.is_leader());
     stop_b.cancel();

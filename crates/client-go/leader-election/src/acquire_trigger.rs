@@ -1,35 +1,35 @@
-//! Telling a standby that it is time.
+//! Trigger that makes a standby try to acquire the Lease.
 
 use std::sync::Arc;
 
 use kcm_api::Lease;
 use tokio::sync::Notify;
 
-/// Tells a standby to try at once instead of at its next turn. Cheap to clone.
+/// Makes a standby try to acquire the Lease at once. Cheap to clone.
 ///
-/// Wire it to a watch on the Lease, and a Lease that is given back has a new holder within milliseconds; without, it
-/// takes up to 2.2 retry periods. A nudge that comes too early, too often or for nothing costs a request now and then
-/// and does no harm. A leader ignores it.
+/// Connected to a watch on the Lease, it makes a standby acquire a released Lease within milliseconds. Without it,
+/// the standby tries again after up to 2.2 retry periods. An unnecessary call costs at most one request. A leader
+/// ignores it.
 ///
-/// DEVIATION: upstream has nothing of the kind.
+/// DEVIATION: upstream has no such trigger.
 #[derive(Debug, Clone, Default)]
-pub struct Nudge(Arc<Notify>);
+pub struct AcquireTrigger(Arc<Notify>);
 
-impl Nudge {
+impl AcquireTrigger {
     /// Makes the standby try.
-    pub fn nudge(&self) {
+    pub fn trigger(&self) {
         self.0.notify_one();
     }
 
-    /// Makes the standby try if nobody holds `lease`: to be called with each state that a watch brings, and with `None`
-    /// when the Lease is gone.
+    /// Makes the standby try if `lease` has no holder. To be called with each state from a watch, and with `None`
+    /// when the Lease is deleted.
     pub fn lease_changed(&self, lease: Option<&Lease>) {
         if lease.and_then(Lease::holder).is_none() {
-            self.nudge();
+            self.trigger();
         }
     }
 
-    pub(crate) async fn nudged(&self) {
+    pub(crate) async fn triggered(&self) {
         self.0.notified().await;
     }
 }

@@ -1,4 +1,4 @@
-//! The rules of the election, without I/O, tasks or a clock.
+//! State machine of the election, without I/O, tasks or a clock.
 
 use std::{collections::VecDeque, mem, time::Duration};
 
@@ -7,48 +7,48 @@ use kcm_clock::Timestamp;
 
 use crate::ElectionRecord;
 
-/// More writes than this are never under way at once: each takes a request's time-out to be given up.
+/// Maximum number of remembered writes. Each write without a response ends with a timeout, so fewer are in flight.
 const REMEMBERED_WRITES: usize = 16;
 
-/// How long a released Lease is said to last: the API has no zero.
+/// Lease duration of a released Lease, in seconds. The API does not allow zero.
 const RELEASED_SECONDS: i32 = 1;
 
 /// Both clocks at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Now {
-    /// For what is written.
+    /// Wall clock. Written to the Lease.
     pub wall: Timestamp,
-    /// For what is measured.
+    /// Monotonic clock. All durations are measured with it.
     pub monotonic: Duration,
 }
 
-/// What a candidate asks of the API server.
+/// LeaseRequest for the Lease.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Request {
-    /// The newest state of the Lease.
+pub enum LeaseRequest {
+    /// Reads the Lease.
     Get,
-    /// That this Lease be created.
+    /// Creates the Lease.
     Create(Lease),
-    /// That the Lease be replaced by this one.
+    /// Replaces the Lease.
     Update(Lease),
 }
 
-/// A try under way: it has asked something and waits for the answer.
+/// Attempt to acquire, renew or release the Lease that waits for a response.
 #[derive(Debug)]
 pub struct Attempt {
-    request: Request,
+    request: LeaseRequest,
     stage: Stage,
-    /// When the try began. What runs out is measured by this throughout.
-    began: Now,
-    /// When this request was made; it cannot have had effect before.
-    asked: Duration,
-    /// What this request writes; empty when it only reads.
+    /// Start of the attempt. Expiry is computed with this time throughout the attempt.
+    start: Now,
+    /// Time at which the current request was created. It cannot have taken effect before.
+    created_at: Duration,
+    /// Record that the current request writes. Empty for reads.
     record: ElectionRecord,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
-    /// A leader writes without having looked.
+    /// The leader writes without a read.
     Optimistic,
     Read,
     Create,
@@ -57,60 +57,64 @@ enum Stage {
     Release,
 }
 
-/// What follows from an answer.
+/// Next step of an attempt.
 #[derive(Debug)]
-pub enum Step {
-    /// The try goes on: ask this, and hand the answer to [`Candidate::answer`].
-    Ask(Box<Attempt>),
-    /// The try is over.
-    Done(Verdict),
+pub enum NextStep {
+    /// Send the request of the attempt and pass the response to [`Candidate::handle_response`].
+    Send(Box<Attempt>),
+    /// The attempt has ended.
+    Done(AttemptResult),
 }
 
-/// How a try ended.
+/// Result of an attempt.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Verdict {
-    /// The Lease is this candidate's, by a write that was not sent before this monotonic time.
+pub enum AttemptResult {
+    /// This candidate holds the Lease.
     Leading {
-        /// When the write was sent.
+        /// Monotonic time at which the write was created. It was not sent before.
         since: Duration,
     },
-    /// It is held by somebody else, and has not run out.
+    /// Another candidate holds the Lease, and it has not expired.
     HeldBy(String),
-    /// Something went wrong; the notes tell what.
+    /// A request failed, see [`Candidate::take_notices`].
     Failed,
-    /// It was given back.
+    /// The Lease was released.
     Released,
-    /// It was not this candidate's to give back.
+    /// The Lease was not held by this candidate.
     NothingToRelease,
-    /// Somebody wrote in between; it may still be this candidate's to give back.
+    /// The Lease changed during the release. This candidate may still hold it.
     ReleaseConflict,
 }
 
-/// What is worth telling about a try, in the order in which it happened.
+/// Event during an attempt, for logs and metrics.
 #[derive(Debug)]
-pub enum Note {
-    /// The write without looking failed; the try goes on.
+pub enum Notice {
+    /// The write without a read failed. The attempt continues with a read.
     OptimisticUpdateFailed(ApiError),
     /// The Lease could not be read.
     ReadFailed(ApiError),
     /// The Lease could not be created.
     CreateFailed(ApiError),
-    /// The Lease could not be written.
+    /// The Lease could not be updated.
     UpdateFailed(ApiError),
-    /// A leader had to look before it wrote.
+    /// A renewal had to read the Lease first.
     SlowPath,
-    /// The Lease is held in this candidate's name by a record that this candidate did not write.
+    /// The Lease contains the identity of this candidate in a record that it did not write.
     IdentityShared(ElectionRecord),
 }
 
-/// One candidate: what it saw last, and what it does next.
+/// State of a candidate: the last observed record, and the rules for the next request.
 ///
-/// A try begins with [`try_acquire_or_renew`](Self::try_acquire_or_renew) or [`release`](Self::release), which say what
-/// to ask; [`answer`](Self::answer) says what follows. A try may be dropped at any point: it counts as a request whose
-/// outcome is unknown.
+/// An attempt starts with [`try_acquire_or_renew`](Self::try_acquire_or_renew) or [`release`](Self::release), which
+/// return the first request. [`response`](Candidate::handle_response) takes the response and returns the next step. An attempt may be
+/// dropped at any time; the outcome of its request is then unknown.
 ///
-/// Whether another's record has run out is counted from when *this* candidate first saw it, on the monotonic clock. The
-/// times in the record are for people: no two clocks need to agree, and none may hurt by jumping (US-1.6).
+/// The lease of another candidate expires `lease_duration_seconds` after *this* candidate first observed the record,
+/// by the monotonic clock. The times in the record are informational, so the clocks of candidates need not agree
+/// (US-1.6).
+///
+/// Example: a standby first reads `renewTime: 08:00:02` at 100 s on its monotonic clock. If it still reads the same
+/// record at 115 s, it acquires the Lease.
 ///
 /// Upstream counterpart: `LeaderElector.tryAcquireOrRenew` and `tryRelease`.
 #[derive(Debug)]
@@ -120,28 +124,28 @@ pub struct Candidate {
     is_identity_unique: bool,
     duration_seconds: i32,
     labels: Labels,
-    /// The Lease as the server last sent it; with its resource version it can be written without looking.
+    /// Lease as the API server last returned it. Its resource version makes a write without a read possible.
     lease: Option<Lease>,
-    /// The record that counts: the last one read that was new, or written.
+    /// Last record that was written, or that differed from its predecessor when read.
     observed: ElectionRecord,
     observed_at: Duration,
-    /// The last record *read*. As upstream, own writes do not touch it.
+    /// Last record that was *read*. As upstream, own writes do not change it.
     last_read: Option<ElectionRecord>,
-    /// What this candidate wrote last for sure, and what it may have written since.
+    /// Last record that was certainly written, followed by those whose outcome is unknown.
     written: VecDeque<ElectionRecord>,
-    last_write: Option<TimedWrite>,
-    notes: Vec<Note>,
+    last_write: Option<LastWrite>,
+    notices: Vec<Notice>,
 }
 
-/// When something was written, by both clocks, and the time that it says.
+/// Time of a write.
 #[derive(Debug)]
-struct TimedWrite {
+struct LastWrite {
     at: Now,
     written: MicroTime,
 }
 
 impl Candidate {
-    /// A candidate that has seen nothing yet, and writes records of so many seconds.
+    /// Creates a candidate that has not read the Lease. `duration_seconds` is written to it.
     pub fn new(key: ObjectKey, identity: String, duration_seconds: i32) -> Self {
         Self {
             key,
@@ -155,141 +159,150 @@ impl Candidate {
             last_read: None,
             written: VecDeque::new(),
             last_write: None,
-            notes: Vec::new(),
+            notices: Vec::new(),
         }
     }
 
-    /// Takes records in this candidate's name that it did not write for somebody else's.
+    /// If `unique`, records with the identity of this candidate that it did not write belong to another candidate.
     #[must_use]
     pub fn with_unique_identity(self, unique: bool) -> Self {
         Self { is_identity_unique: unique, ..self }
     }
 
-    /// Puts `labels` on the Lease with each write. Others stay.
+    /// Sets labels that each write adds to the Lease. Other labels are kept.
     #[must_use]
     pub fn with_labels(self, labels: Labels) -> Self {
         Self { labels, ..self }
     }
 
-    /// The record that counts: the last one read that was new, or written.
+    /// Returns the last record that was written, or that differed from its predecessor when read.
     pub fn observed(&self) -> &ElectionRecord {
         &self.observed
     }
 
-    /// Since when [`observed`](Self::observed) counts, on the monotonic clock.
+    /// Returns the monotonic time at which [`observed`](Self::observed) changed.
     pub fn observed_at(&self) -> Duration {
         self.observed_at
     }
 
-    /// The Lease as the server last sent it.
+    /// Returns the Lease as the API server last returned it.
     pub fn lease(&self) -> Option<&Lease> {
         self.lease.as_ref()
     }
 
-    /// Whether, as far as this candidate saw, the Lease is in its name. It may have run out.
+    /// `true` if the observed record names this candidate. It may have expired.
     pub fn is_holder(&self) -> bool {
         self.observed.holder_identity == self.identity
             && (!self.is_identity_unique || self.written.contains(&self.observed))
     }
 
-    /// Whether the Lease may be in this candidate's name, be it by a write whose answer never came.
+    /// `true` if this candidate may hold the Lease, possibly by a write without a response.
     pub fn may_be_holder(&self) -> bool {
         !self.written.is_empty()
     }
 
-    /// When another's record runs out, if there is one and nothing changes until then.
-    pub fn runs_out_at(&self) -> Option<Duration> {
+    /// Returns the monotonic time at which the observed record of another candidate expires.
+    pub fn expires_at(&self) -> Option<Duration> {
         let is_others = !self.observed.holder_identity.is_empty() && !self.is_holder();
-        is_others.then(|| self.observed_until())
+        is_others.then(|| self.observed_expiry())
     }
 
-    /// What is worth telling since the last call.
-    pub fn take_notes(&mut self) -> Vec<Note> {
-        mem::take(&mut self.notes)
+    /// Returns the events since the last call, in their order.
+    pub fn take_notices(&mut self) -> Vec<Notice> {
+        mem::take(&mut self.notices)
     }
 
-    /// Begins a try to become leader, or to stay it.
+    /// Starts an attempt to acquire or renew the Lease.
     pub fn try_acquire_or_renew(&mut self, now: Now) -> Attempt {
         if self.is_holder() && self.is_valid(now) && self.lease.is_some() {
             let (acquired, transitions) = (self.observed.acquire_time, self.observed.leader_transitions);
             return self.write(Stage::Optimistic, now, now, Some(acquired), transitions);
         }
-        Attempt::to_read(Stage::Read, now, now)
+        Attempt::reading(Stage::Read, now, now)
     }
 
-    /// Begins a try to give the Lease back.
+    /// Starts an attempt to release the Lease.
     pub fn release(&mut self, now: Now) -> Attempt {
-        Attempt::to_read(Stage::ReadToRelease, now, now)
+        Attempt::reading(Stage::ReadToRelease, now, now)
     }
 
-    /// What follows from the answer to what `attempt` asked.
-    pub fn answer(&mut self, attempt: Attempt, answer: Result<Lease, ApiError>, now: Now) -> Step {
-        match (attempt.stage, answer) {
+    /// Returns the next step after the response to `attempt`.
+    pub fn handle_response(
+        &mut self,
+        attempt: Attempt,
+        response: Result<Lease, ApiError>,
+        now: Now,
+    ) -> NextStep {
+        match (attempt.stage, response) {
             (Stage::Optimistic | Stage::Create | Stage::Write, Ok(lease)) => {
-                Step::Done(self.became_or_stayed_leader(attempt, lease, now))
+                NextStep::Done(self.on_written(attempt, lease, now))
             }
             (Stage::Optimistic, Err(error)) => {
-                self.notes.push(Note::OptimisticUpdateFailed(error));
-                Step::Ask(Box::new(Attempt::to_read(Stage::Read, attempt.began, now)))
+                self.notices.push(Notice::OptimisticUpdateFailed(error));
+                NextStep::Send(Box::new(Attempt::reading(Stage::Read, attempt.start, now)))
             }
-            (Stage::Read, Ok(lease)) => self.has_read(attempt.began, lease, now),
+            (Stage::Read, Ok(lease)) => self.on_read(attempt.start, lease, now),
             (Stage::Read, Err(error)) if error.is_not_found() => {
                 self.lease = None;
-                Step::Ask(Box::new(self.write(Stage::Create, attempt.began, now, None, 0)))
+                NextStep::Send(Box::new(self.write(Stage::Create, attempt.start, now, None, 0)))
             }
-            (Stage::Read, Err(error)) => self.failed(Note::ReadFailed(error)),
-            (Stage::Create, Err(error)) => self.failed(Note::CreateFailed(error)),
-            (Stage::Write, Err(error)) => self.failed(Note::UpdateFailed(error)),
-            (Stage::ReadToRelease, Ok(lease)) => self.has_read_to_release(attempt.began, lease, now),
+            (Stage::Read, Err(error)) => self.failed(Notice::ReadFailed(error)),
+            (Stage::Create, Err(error)) => self.failed(Notice::CreateFailed(error)),
+            (Stage::Write, Err(error)) => self.failed(Notice::UpdateFailed(error)),
+            (Stage::ReadToRelease, Ok(lease)) => self.on_read_for_release(attempt.start, lease, now),
             (Stage::ReadToRelease, Err(error)) if error.is_not_found() => {
-                Step::Done(Verdict::NothingToRelease)
+                NextStep::Done(AttemptResult::NothingToRelease)
             }
-            (Stage::ReadToRelease, Err(error)) => self.failed(Note::ReadFailed(error)),
+            (Stage::ReadToRelease, Err(error)) => self.failed(Notice::ReadFailed(error)),
             (Stage::Release, Ok(lease)) => {
                 self.lease = Some(lease);
                 self.written.clear();
                 self.observe(attempt.record, now);
-                Step::Done(Verdict::Released)
+                NextStep::Done(AttemptResult::Released)
             }
-            (Stage::Release, Err(error)) if error.is_conflict() => Step::Done(Verdict::ReleaseConflict),
-            (Stage::Release, Err(error)) => self.failed(Note::UpdateFailed(error)),
+            (Stage::Release, Err(error)) if error.is_conflict() => {
+                NextStep::Done(AttemptResult::ReleaseConflict)
+            }
+            (Stage::Release, Err(error)) => self.failed(Notice::UpdateFailed(error)),
         }
     }
 
-    fn became_or_stayed_leader(&mut self, attempt: Attempt, lease: Lease, now: Now) -> Verdict {
+    fn on_written(&mut self, attempt: Attempt, lease: Lease, now: Now) -> AttemptResult {
         self.lease = Some(lease);
         // Older writes can no longer take effect: their resource version is past.
         self.written.clear();
         self.written.push_back(attempt.record.clone());
         self.observe(attempt.record, now);
-        Verdict::Leading { since: attempt.asked }
+        AttemptResult::Leading { since: attempt.created_at }
     }
 
-    fn has_read(&mut self, began: Now, lease: Lease, now: Now) -> Step {
+    fn on_read(&mut self, start: Now, lease: Lease, now: Now) -> NextStep {
         let read = ElectionRecord::from(&lease.spec);
         self.lease = Some(lease);
-        self.has_seen(&read, now);
-        let is_held = !read.holder_identity.is_empty() && self.is_valid(began);
+        self.observe_read(&read, now);
+        let is_held = !read.holder_identity.is_empty() && self.is_valid(start);
         if is_held && !self.is_holder() {
-            return Step::Done(Verdict::HeldBy(read.holder_identity));
+            return NextStep::Done(AttemptResult::HeldBy(read.holder_identity));
         }
         let (acquired, transitions) = if self.is_holder() {
-            self.notes.push(Note::SlowPath);
+            self.notices.push(Notice::SlowPath);
             (Some(read.acquire_time), read.leader_transitions)
         } else {
-            // Not wrapping, as upstream: the server refuses what is negative, and then nobody leads ever again.
+            // Saturates, where upstream wraps: the API server rejects negative values, so there would be no leader
+            // any more.
             (None, read.leader_transitions.saturating_add(1))
         };
-        Step::Ask(Box::new(self.write(Stage::Write, began, now, acquired, transitions)))
+        NextStep::Send(Box::new(self.write(Stage::Write, start, now, acquired, transitions)))
     }
 
-    /// Counts a record from now on if it is new.
+    /// Observes a record if it is new.
     ///
-    /// DEVIATION: upstream compares records as JSON, which has whole seconds, so that a leader that renews more often
-    /// than every second does not always seem to. Here every microsecond counts.
-    fn has_seen(&mut self, read: &ElectionRecord, now: Now) {
-        // DEVIATION: upstream asks only the first. The second is what a server shows that was restored from a backup of
-        // before this candidate's own writes: another's record, which must not be taken for one's own.
+    /// DEVIATION: upstream compares records as JSON, which has seconds. A leader that renews more than once per
+    /// second then seems not to renew. Here microseconds count.
+    fn observe_read(&mut self, read: &ElectionRecord, now: Now) {
+        // DEVIATION: upstream compares with the last read record only. The second comparison matters after the API
+        // server was restored from a backup that is older than the writes of this candidate: the record of another
+        // candidate must not count as its own.
         let is_new = self.last_read.as_ref() != Some(read) || self.observed != *read;
         if !is_new {
             return;
@@ -297,17 +310,17 @@ impl Candidate {
         self.observe(read.clone(), now);
         self.last_read = Some(read.clone());
         if read.holder_identity == self.identity && !self.written.contains(read) {
-            self.notes.push(Note::IdentityShared(read.clone()));
+            self.notices.push(Notice::IdentityShared(read.clone()));
         }
     }
 
-    fn has_read_to_release(&mut self, began: Now, lease: Lease, now: Now) -> Step {
+    fn on_read_for_release(&mut self, start: Now, lease: Lease, now: Now) -> NextStep {
         let read = ElectionRecord::from(&lease.spec);
         self.lease = Some(lease);
-        // DEVIATION: upstream asks what it saw last, not what it has just read, and so can give back what meanwhile is
-        // another's.
+        // DEVIATION: upstream compares with the observed record instead of the one just read, so it can release the
+        // Lease of another candidate.
         if read.holder_identity != self.identity || !self.written.contains(&read) {
-            return Step::Done(Verdict::NothingToRelease);
+            return NextStep::Done(AttemptResult::NothingToRelease);
         }
         let time = Some(self.time_to_write(now));
         let record = ElectionRecord {
@@ -317,24 +330,26 @@ impl Candidate {
             leader_transitions: read.leader_transitions,
             ..ElectionRecord::default()
         };
-        let request = Request::Update(self.lease_with(&record));
-        let asked = now.monotonic;
-        Step::Ask(Box::new(Attempt { request, stage: Stage::Release, began, asked, record }))
+        let request = LeaseRequest::Update(self.lease_with(&record));
+        let created_at = now.monotonic;
+        NextStep::Send(Box::new(Attempt { request, stage: Stage::Release, start, created_at, record }))
     }
 
-    fn failed(&mut self, note: Note) -> Step {
-        self.notes.push(note);
-        Step::Done(Verdict::Failed)
+    fn failed(&mut self, notice: Notice) -> NextStep {
+        self.notices.push(notice);
+        NextStep::Done(AttemptResult::Failed)
     }
 
-    /// A write in this candidate's name; `acquired` is when it became leader, if it is that already.
+    /// Starts a write with the identity of this candidate. `acquired` is the acquire time to keep, if it already
+    /// leads.
     ///
-    /// DEVIATION: upstream writes the time at which the try began. Then a write that follows one whose answer was lost
-    /// says the same, changes nothing, and succeeds: to the leader a renewal, to others none, and in the end two lead.
+    /// DEVIATION: upstream writes the time at which the attempt started. A write that follows a lost response then
+    /// contains the same time and changes nothing, but succeeds: the leader counts a renewal that other candidates do
+    /// not see, so two may lead.
     fn write(
         &mut self,
         stage: Stage,
-        began: Now,
+        start: Now,
         now: Now,
         acquired: Option<Option<MicroTime>>,
         transitions: i32,
@@ -349,16 +364,17 @@ impl Candidate {
             ..ElectionRecord::default()
         };
         let lease = self.lease_with(&record);
-        let request = if stage == Stage::Create { Request::Create(lease) } else { Request::Update(lease) };
-        // Before it is sent: whatever becomes of it, what it says is this candidate's own.
+        let request =
+            if stage == Stage::Create { LeaseRequest::Create(lease) } else { LeaseRequest::Update(lease) };
+        // Remembered before it is sent: even if the response is lost, the record is recognised.
         if self.written.len() == REMEMBERED_WRITES {
             self.written.pop_front();
         }
         self.written.push_back(record.clone());
-        Attempt { request, stage, began, asked: now.monotonic, record }
+        Attempt { request, stage, start, created_at: now.monotonic, record }
     }
 
-    /// The Lease as known, or a new one, with `record` in it.
+    /// Returns the known Lease, or a new one, with `record`.
     fn lease_with(&self, record: &ElectionRecord) -> Lease {
         let mut lease = self.lease.clone().unwrap_or_else(|| Lease::new(&self.key));
         record.write_to(&mut lease.spec);
@@ -374,18 +390,18 @@ impl Candidate {
     }
 
     fn is_valid(&self, now: Now) -> bool {
-        self.observed_until() > now.monotonic
+        self.observed_expiry() > now.monotonic
     }
 
-    fn observed_until(&self) -> Duration {
+    fn observed_expiry(&self) -> Duration {
         let seconds = u64::try_from(self.observed.lease_duration_seconds).unwrap_or(0);
         self.observed_at.saturating_add(Duration::from_secs(seconds))
     }
 
-    /// The wall clock's time, unless that stands still: never the same twice.
+    /// Returns the time to write. It differs from the last written one even if the wall clock stands still.
     ///
-    /// Others know a renewal by its time alone, and upstream's candidates by its second alone. With a clock that has
-    /// stopped, or was set back by just so much, renewals would not count.
+    /// Other candidates recognise a renewal by its time alone, and upstream's by the second alone. If the wall clock
+    /// stopped or was set back, renewals would not be recognised.
     fn time_to_write(&mut self, now: Now) -> MicroTime {
         let mut time = MicroTime::new(now.wall);
         if let Some(last) = &self.last_write {
@@ -399,19 +415,19 @@ impl Candidate {
                 time = later.map_or(time, MicroTime::new);
             }
         }
-        self.last_write = Some(TimedWrite { at: now, written: time });
+        self.last_write = Some(LastWrite { at: now, written: time });
         time
     }
 }
 
 impl Attempt {
-    fn to_read(stage: Stage, began: Now, now: Now) -> Self {
-        let (request, record) = (Request::Get, ElectionRecord::default());
-        Self { request, stage, began, asked: now.monotonic, record }
+    fn reading(stage: Stage, start: Now, now: Now) -> Self {
+        let (request, record) = (LeaseRequest::Get, ElectionRecord::default());
+        Self { request, stage, start, created_at: now.monotonic, record }
     }
 
-    /// What to ask.
-    pub fn request(&self) -> &Request {
+    /// Returns the request to send.
+    pub fn request(&self) -> &LeaseRequest {
         &self.request
     }
 }

@@ -1,4 +1,4 @@
-//! What an election is run with.
+//! Configuration of an election.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -9,74 +9,76 @@ use thiserror::Error;
 
 use crate::{ElectionMetrics, LeaseLock, NoElectionMetrics};
 
-/// By how much of itself the wait between two tries to become leader is stretched at most.
+/// Maximum jitter of the retry period: a standby waits between 1 and 2.2 retry periods.
 ///
 /// Upstream counterpart: `leaderelection.JitterFactor`.
 pub const JITTER_FACTOR: f64 = 1.2;
 
-/// What an election is run with.
+/// Configuration of an election.
 ///
 /// Upstream counterpart: `leaderelection.LeaderElectionConfig`.
 #[derive(Clone)]
 pub struct LeaderElectionConfig {
-    /// The Lease to hold.
+    /// Namespace and name of the Lease.
     pub lease: ObjectKey,
-    /// What the election is called in metrics and in the health check. Upstream: the Lease's name.
+    /// Name of the election in metrics and in the health check. Default: the name of the Lease.
     pub name: String,
-    /// Who this candidate is; see [`identity`].
+    /// Identity of this candidate, see [`identity`].
     pub identity: String,
-    /// Whether nobody else can have this candidate's identity, not even this candidate before a restart.
+    /// If `true`, no other process uses the identity of this candidate, including this candidate before a restart.
     ///
-    /// If so, what is written in its name and was not written by it is taken for somebody else's: the candidate waits
-    /// for it to run out, and a leader that finds it stops. If not, it is logged and taken for its own, as upstream
-    /// does; then a restarted candidate leads again at once, and two that run at the same time both lead.
+    /// Records with this identity that the candidate did not write then belong to another process: a standby waits
+    /// until they expire, and a leader stops. If `false`, as upstream, they are logged and count as its own: a
+    /// restarted candidate leads again at once, and two processes with the same identity both lead.
     pub unique_identity: bool,
-    /// How long others wait after they last saw a leader's record change. Whole seconds count, as in the record.
+    /// Time that standbys wait after the last observed renewal. Rounded down to seconds. Default: 15 s.
     pub lease_duration: Duration,
-    /// How long after its last renewal a leader gives up.
+    /// Time after the last renewal at which the leader stops. Default: 10 s.
     pub renew_deadline: Duration,
-    /// How long to wait between two tries.
+    /// Time between two attempts. Default: 2 s.
     pub retry_period: Duration,
-    /// Whether to give the Lease back once there is nothing left to lead, so that another takes it at once.
+    /// If `true`, the Lease is released after the leader's work has ended, so that another candidate acquires it at
+    /// once.
     pub release_on_cancel: bool,
-    /// Labels that the holder puts on the Lease. Other labels stay.
+    /// Labels that the leader sets on the Lease. Other labels are kept.
     pub labels: Labels,
-    /// How to reach the Lease.
+    /// Client of the Lease.
     pub lock: Arc<dyn LeaseLock>,
-    /// Who is told, on the Lease, that this candidate became leader or stopped leading.
+    /// Recorder of events on the Lease: the candidate became leader, or stopped leading.
     pub recorder: Option<Arc<dyn EventRecorder>>,
-    /// Who else is told.
+    /// Metrics.
     pub metrics: Arc<dyn ElectionMetrics>,
-    /// Where the time comes from. Deadlines use the monotonic clock only.
+    /// Clock. Deadlines use the monotonic clock only.
     pub clock: Arc<dyn Clock>,
-    /// Where jitter comes from.
+    /// Source of jitter.
     pub random: Arc<dyn Random>,
 }
 
-/// A configuration with which an election would not work. Displays as upstream's validation does.
+/// Invalid configuration. `Display` gives the text of upstream's validation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum ElectionConfigError {
-    /// A leader would still lead when others take over.
+    /// The leader would still lead when a standby acquires the Lease.
     #[error("leaseDuration must be greater than renewDeadline")]
     LeaseNotAboveDeadline,
-    /// A leader would give up before it has tried twice.
+    /// The leader would stop before its second attempt.
     #[error("renewDeadline must be greater than retryPeriod*JitterFactor")]
     DeadlineNotAboveRetry,
-    /// Tries would follow one another without a pause.
+    /// There would be no time between two attempts.
     #[error("retryPeriod must be greater than zero")]
     NoRetryPeriod,
-    /// The record holds whole seconds: others would not wait at all.
+    /// The record contains whole seconds, so standbys would not wait.
     ///
-    /// DEVIATION: upstream starts, and the API server then refuses the Lease.
+    /// DEVIATION: upstream starts, and the API server rejects the Lease.
     #[error("leaseDuration must be at least one second")]
     LeaseUnderOneSecond,
-    /// The record would say that nobody leads.
+    /// The record would have no holder.
     #[error("Lock identity is empty")]
     NoIdentity,
 }
 
 impl LeaderElectionConfig {
-    /// An election with upstream's periods: 15 s, 10 s and 2 s. Nobody is told anything, nothing is given back.
+    /// Creates a configuration with upstream's periods. The Lease is not released, and no events or metrics are
+    /// recorded.
     pub fn new(
         lease: ObjectKey,
         identity: impl Into<String>,
@@ -102,26 +104,28 @@ impl LeaderElectionConfig {
         }
     }
 
-    /// How long one request may take: short enough that a single one that hangs does not cost the leadership.
+    /// Timeout of a request for the Lease: half of `renew_deadline`, and at least 1 s. A request without a response
+    /// leaves time for another one before the deadline.
     ///
-    /// Upstream counterpart: the HTTP time-out in `resourcelock.NewFromKubeconfig`.
-    pub fn request_time_out(&self) -> Duration {
+    /// Upstream counterpart: the HTTP timeout in `resourcelock.NewFromKubeconfig`.
+    pub fn request_timeout(&self) -> Duration {
         (self.renew_deadline / 2).max(Duration::from_secs(1))
     }
 
-    /// How long after the start of its last successful write a leader leads at most.
+    /// Maximum time that the leader leads after the start of its last renewal.
     ///
-    /// Below what others wait: they count from when they saw that write, which was not before it started.
+    /// It is at most `lease_duration` in whole seconds. Standbys measure from the time at which they observed the
+    /// renewal, which is later than its start.
     pub fn leadership_duration(&self) -> Duration {
-        // A lease of 1.9 s is written as 1 s.
+        // Example: a lease duration of 1.9 s is written as 1 s.
         self.renew_deadline.min(Duration::from_secs(self.lease_duration.as_secs()))
     }
 
-    /// Whether an election would work like this, in upstream's order.
+    /// Checks the configuration, in upstream's order.
     ///
     /// # Errors
     ///
-    /// The first thing that is wrong.
+    /// The first violation.
     pub fn validate(&self) -> Result<(), ElectionConfigError> {
         if self.lease_duration <= self.renew_deadline {
             return Err(ElectionConfigError::LeaseNotAboveDeadline);
@@ -155,7 +159,7 @@ impl fmt::Debug for LeaderElectionConfig {
     }
 }
 
-/// An identity that nobody else has: the host's name, an underscore and a random UUID (US-1.6).
+/// Returns a unique identity: host name, underscore and random UUID (US-1.6).
 pub fn identity(host: &str, random: &dyn Random) -> String {
     let mut bytes = [0; 16];
     let (high, low) = bytes.split_at_mut(8);
@@ -192,16 +196,16 @@ mod tests {
     }
 
     #[test]
-    fn config_with_the_defaults_of_upstream_is_valid() {
+    fn defaults_are_valid() {
         assert_eq!(with(15_000, 10_000, 2_000).validate(), Ok(()));
         let config = with(15_000, 10_000, 2_000);
         assert_eq!(config.name, "kube-controller-manager");
-        assert_eq!(config.request_time_out(), Duration::from_secs(5));
+        assert_eq!(config.request_timeout(), Duration::from_secs(5));
         assert_eq!(config.leadership_duration(), Duration::from_secs(10));
     }
 
     #[test]
-    fn config_whose_periods_do_not_fit_is_refused_in_the_words_of_upstream() {
+    fn invalid_periods_are_rejected() {
         assert_eq!(refusal(&with(10_000, 10_000, 2_000)), "leaseDuration must be greater than renewDeadline");
         let retry = "renewDeadline must be greater than retryPeriod*JitterFactor";
         assert_eq!(refusal(&with(15_000, 2_400, 2_000)), retry);
@@ -213,23 +217,23 @@ mod tests {
     }
 
     #[test]
-    fn config_without_an_identity_is_refused() {
+    fn empty_identity_is_rejected() {
         let config = LeaderElectionConfig { identity: String::new(), ..with(15_000, 10_000, 2_000) };
         assert_eq!(refusal(&config), "Lock identity is empty");
     }
 
     #[test]
-    fn request_may_take_a_second_however_short_the_deadline() {
-        assert_eq!(with(3_000, 1_500, 500).request_time_out(), Duration::from_secs(1));
+    fn request_timeout_is_at_least_one_second() {
+        assert_eq!(with(3_000, 1_500, 500).request_timeout(), Duration::from_secs(1));
     }
 
     #[test]
-    fn leadership_is_never_longer_than_the_seconds_that_others_read() {
+    fn leadership_is_at_most_the_written_duration() {
         assert_eq!(with(1_900, 1_800, 500).leadership_duration(), Duration::from_secs(1));
     }
 
     #[test]
-    fn identity_is_host_and_uuid_and_never_the_same() {
+    fn identities_are_unique() {
         let random = SeededRandom::new(1);
         let (one, other) = (identity("node-a", &random), identity("node-a", &random));
         assert_ne!(one, other);

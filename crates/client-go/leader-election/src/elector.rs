@@ -1,4 +1,4 @@
-//! Runs a candidate: asks what it wants asked, waits where it has to wait, and keeps time.
+//! Runs a candidate: sends its requests, waits between attempts, and enforces the deadlines.
 
 use std::{fmt, future::Future, pin::pin, sync::Arc, time::Duration};
 
@@ -10,17 +10,17 @@ use thiserror::Error;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    Candidate, ElectionConfigError, ElectionStatus, LeaderElectionConfig, LeaderGate, Leadership, Note, Now,
-    Nudge, Request, Step, Verdict, config::JITTER_FACTOR, gate::Term,
+    AcquireTrigger, AttemptResult, Candidate, ElectionConfigError, ElectionStatus, LeaderElectionConfig,
+    LeaderGate, Leadership, LeaseRequest, NextStep, Notice, Now, config::JITTER_FACTOR, gate::Term,
 };
 
-/// A standby that is nudged without end does not ask more often than this.
-const BETWEEN_NUDGES: Duration = Duration::from_millis(100);
+/// Minimum time between two attempts of a standby that is triggered repeatedly.
+const MIN_TRIGGER_INTERVAL: Duration = Duration::from_millis(100);
 
-/// The wait before the Lease is given back once more after a conflict. Whoever writes it should be done by then.
-const AFTER_RELEASE_CONFLICT: Duration = Duration::from_millis(50);
+/// Time to wait after a conflict before the Lease is released again.
+const RELEASE_CONFLICT_BACKOFF: Duration = Duration::from_millis(50);
 
-/// The reason of events on the Lease.
+/// Reason of events on the Lease.
 const REASON: &str = "LeaderElection";
 
 /// Takes part in an election.
@@ -30,42 +30,42 @@ pub struct LeaderElector {
     config: LeaderElectionConfig,
     candidate: Arc<Mutex<Candidate>>,
     gate: LeaderGate,
-    nudge: Nudge,
-    /// The holder that was last told of. Nobody, at first.
+    acquire_trigger: AcquireTrigger,
+    /// Last holder that was reported to the metrics. Initially empty.
     reported: String,
 }
 
-/// How an election ended for this candidate.
+/// Result of [`LeaderElector::run`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ElectionOutcome<T> {
-    /// It was cancelled before it led.
+    /// It was cancelled before this candidate led.
     NeverLed,
-    /// It led until what it led was done, with this result.
+    /// The leader's work ended with this result.
     Finished(T),
-    /// It led, and does no more.
-    Lost(Loss),
+    /// The leadership was lost.
+    Lost(LossReason),
 }
 
-/// Why a leader leads no more.
+/// Reason for the loss of the leadership.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-pub enum Loss {
-    /// It could not renew in time.
+pub enum LossReason {
+    /// The Lease could not be renewed in time.
     #[error("the lease could not be renewed within the deadline")]
     Deadline,
-    /// It found the Lease with another holder.
+    /// The Lease has another holder.
     #[error("the lease is held by {0:?}")]
     Taken(String),
 }
 
 impl LeaderElector {
-    /// A candidate in the election that `config` describes. It does nothing yet.
+    /// Creates a candidate. It sends no requests before [`run`](Self::run).
     ///
     /// # Errors
     ///
-    /// When the election would not work like this.
+    /// If the configuration is invalid.
     pub fn new(config: LeaderElectionConfig) -> Result<Self, ElectionConfigError> {
         config.validate()?;
-        // Upstream cuts to whole seconds, too.
+        // Rounded down to seconds, as upstream.
         let seconds = i32::try_from(config.lease_duration.as_secs()).unwrap_or(i32::MAX);
         let candidate = Candidate::new(config.lease.clone(), config.identity.clone(), seconds)
             .with_unique_identity(config.unique_identity)
@@ -74,18 +74,18 @@ impl LeaderElector {
         Ok(Self {
             gate: LeaderGate::new(Arc::clone(&config.clock)),
             candidate: Arc::new(Mutex::new(candidate)),
-            nudge: Nudge::default(),
+            acquire_trigger: AcquireTrigger::default(),
             reported: String::new(),
             config,
         })
     }
 
-    /// Whether this candidate leads at this very moment, for those that write.
+    /// Returns the gate that reports whether this candidate leads.
     pub fn gate(&self) -> LeaderGate {
         self.gate.clone()
     }
 
-    /// What others may ask.
+    /// Returns the status for health checks.
     pub fn status(&self) -> ElectionStatus {
         ElectionStatus {
             name: self.config.name.as_str().into(),
@@ -95,28 +95,28 @@ impl LeaderElector {
         }
     }
 
-    /// Makes this candidate try at once when it is a standby.
-    pub fn nudge(&self) -> Nudge {
-        self.nudge.clone()
+    /// Returns a trigger that makes this candidate try to acquire the Lease at once.
+    pub fn acquire_trigger(&self) -> AcquireTrigger {
+        self.acquire_trigger.clone()
     }
 
-    /// Stands by until elected, then runs `lead` and renews until that is done.
+    /// Waits until this candidate is elected, then runs `lead` and renews the Lease until `lead` ends.
     ///
-    /// While standing by, `cancel` ends it. Once elected, `cancel` is for `lead` to heed: the Lease is renewed while
-    /// `lead` winds down, so that its last writes are covered, and given back after it is done
-    /// ([`release_on_cancel`](LeaderElectionConfig::release_on_cancel)).
+    /// A standby returns when `cancel` is cancelled. A leader does not: `lead` has to return when `cancel` is
+    /// cancelled. The Lease is renewed until `lead` has returned, so that its last writes are covered, and is
+    /// released after that if [`release_on_cancel`](LeaderElectionConfig::release_on_cancel) is set.
     ///
-    /// When the leadership is lost, the gate is closed, [`Leadership::lost`] is cancelled, `lead` is dropped where it
-    /// stands, and this returns at once. Tasks that `lead` started must heed the token. Nothing is given back then:
-    /// they may not be done.
+    /// When the leadership is lost, the gate closes, [`Leadership::lost`] is cancelled, `lead` is dropped, and this
+    /// returns at once. Tasks that `lead` spawned must stop when the token is cancelled. The Lease is not released in
+    /// this case, because such tasks may still run.
     ///
-    /// `lead` runs on the task that renews. It must not block it.
+    /// `lead` runs on the task that renews the Lease and must not block it.
     ///
-    /// Upstream counterpart: `LeaderElector.Run`; what `OnStoppedLeading` would do comes after it.
+    /// Upstream counterpart: `LeaderElector.Run`. `OnStoppedLeading` corresponds to the code after it.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future ends the leadership at once. The Lease is not given back, and runs out.
+    /// Dropping the future ends the leadership at once. The Lease is not released and expires.
     pub async fn run<F, Fut>(&mut self, cancel: &CancellationToken, lead: F) -> ElectionOutcome<Fut::Output>
     where
         F: FnOnce(Leadership) -> Fut,
@@ -124,7 +124,7 @@ impl LeaderElector {
     {
         let lock = self.describe();
         let Some(until) = self.acquire(cancel).await else {
-            // A write whose answer was not waited for may have got the Lease.
+            // A write without a response may have acquired the Lease.
             if self.config.release_on_cancel && self.candidate.lock().may_be_holder() {
                 self.release().await;
             }
@@ -154,20 +154,20 @@ impl LeaderElector {
         outcome
     }
 
-    /// Tries until this candidate is elected, and tells until when. `None` when cancelled before.
+    /// Tries until this candidate is elected. Returns the end of its leadership, or `None` if it was cancelled.
     async fn acquire(&mut self, cancel: &CancellationToken) -> Option<Duration> {
         let lock = self.describe();
         tracing::info!(lock, "Attempting to acquire leader lease...");
         loop {
-            let verdict = tokio::select! {
+            let result = tokio::select! {
                 biased;
                 () = cancel.cancelled() => return None,
-                verdict = self.attempt() => verdict,
+                result = self.attempt() => result,
             };
             self.report_transition();
-            if let Verdict::Leading { since } = verdict {
+            if let AttemptResult::Leading { since } = result {
                 let until = since.saturating_add(self.config.leadership_duration());
-                // An answer can come so late that there is nothing left of it.
+                // The response may arrive after the end of the leadership.
                 if self.config.clock.monotonic() < until {
                     return Some(until);
                 }
@@ -177,33 +177,33 @@ impl LeaderElector {
                 biased;
                 () = cancel.cancelled() => return None,
                 () = self.config.clock.sleep(self.pause()) => {}
-                () = self.nudged() => {}
+                () = self.triggered() => {}
             }
         }
     }
 
-    /// How long a standby waits before it tries again.
+    /// Returns the time to wait before the next attempt of a standby.
     fn pause(&self) -> Duration {
         let pause = jitter(&*self.config.random, self.config.retry_period, JITTER_FACTOR);
         let now = self.config.clock.monotonic();
-        // DEVIATION: upstream finds a lease that ran out at its next turn, up to 2.2 retry periods later.
-        match self.candidate.lock().runs_out_at() {
+        // DEVIATION: upstream finds an expired lease at its next attempt, up to 2.2 retry periods later.
+        match self.candidate.lock().expires_at() {
             Some(at) if at > now => pause.min(at.saturating_sub(now)),
             _ => pause,
         }
     }
 
-    async fn nudged(&self) {
-        let earliest = self.config.clock.monotonic().saturating_add(BETWEEN_NUDGES);
-        self.nudge.nudged().await;
+    async fn triggered(&self) {
+        let earliest = self.config.clock.monotonic().saturating_add(MIN_TRIGGER_INTERVAL);
+        self.acquire_trigger.triggered().await;
         self.until(earliest).await;
     }
 
-    /// Renews until that fails for too long, or another holds the Lease.
+    /// Renews the Lease until the deadline passes, or until it has another holder.
     ///
-    /// DEVIATION: upstream counts the deadline from a retry period after the end of the last success, and goes on until
-    /// then also when it has seen that another holds the Lease.
-    async fn renew(&mut self, term: &Term, mut until: Duration) -> Loss {
+    /// DEVIATION: upstream's deadline starts a retry period after the end of the last success, and it does not stop
+    /// when it reads another holder.
+    async fn renew(&mut self, term: &Term, mut until: Duration) -> LossReason {
         let lock = self.describe();
         let clock = Arc::clone(&self.config.clock);
         let retry_period = self.config.retry_period;
@@ -211,55 +211,56 @@ impl LeaderElector {
         loop {
             tokio::select! {
                 biased;
-                () = self.until(until) => return Loss::Deadline,
+                () = self.until(until) => return LossReason::Deadline,
                 () = self.until(next) => {}
             }
-            let began = clock.monotonic();
-            let verdict = tokio::select! {
+            let start = clock.monotonic();
+            let result = tokio::select! {
                 biased;
-                () = self.until(until) => return Loss::Deadline,
-                verdict = self.attempt() => verdict,
+                () = self.until(until) => return LossReason::Deadline,
+                result = self.attempt() => result,
             };
             self.report_transition();
-            next = match verdict {
-                Verdict::Leading { since } => {
+            next = match result {
+                AttemptResult::Leading { since } => {
                     tracing::trace!(lock, "Successfully renewed lease");
                     until = since.saturating_add(self.config.leadership_duration());
                     term.extend(until);
                     clock.monotonic().saturating_add(retry_period)
                 }
-                Verdict::HeldBy(holder) => return Loss::Taken(holder),
-                // As upstream's poll: counted from the start, so that a try that took long is followed by the next.
-                _ => began.saturating_add(retry_period),
+                AttemptResult::HeldBy(holder) => return LossReason::Taken(holder),
+                // As upstream, the period starts with the attempt: a slow attempt is followed by the next one at
+                // once.
+                _ => start.saturating_add(retry_period),
             };
         }
     }
 
-    async fn attempt(&self) -> Verdict {
+    async fn attempt(&self) -> AttemptResult {
         let attempt = self.candidate.lock().try_acquire_or_renew(self.now());
         self.finish(attempt).await
     }
 
-    /// Gives the Lease back, if it is still this candidate's.
+    /// Releases the Lease if this candidate holds it.
     async fn release(&mut self) {
         let lock = self.describe();
         let released = async {
             loop {
                 let attempt = self.candidate.lock().release(self.now());
-                let verdict = self.finish(attempt).await;
-                if verdict != Verdict::ReleaseConflict {
-                    return verdict;
+                let result = self.finish(attempt).await;
+                if result != AttemptResult::ReleaseConflict {
+                    return result;
                 }
-                // A renewal that was under way has just arrived.
+                // A renewal in flight has taken effect.
                 tracing::debug!(lock, "Conflict when releasing lease, retrying");
-                self.config.clock.sleep(AFTER_RELEASE_CONFLICT).await;
+                self.config.clock.sleep(RELEASE_CONFLICT_BACKOFF).await;
             }
         };
         tokio::select! {
             biased;
-            verdict = released => match verdict {
-                Verdict::Released => tracing::info!(lock, "Released lease"),
-                Verdict::NothingToRelease => tracing::info!(lock, "Lease is not held, nothing to release"),
+            result = released => match result {
+                AttemptResult::Released => tracing::info!(lock, "Released lease"),
+                AttemptResult::NothingToRelease => tracing::info!(lock, "Lease is not held, nothing to release"),
                 _ => {}
             },
             () = self.config.clock.sleep(self.config.renew_deadline) => {
@@ -269,73 +270,73 @@ impl LeaderElector {
         self.report_transition();
     }
 
-    async fn finish(&self, mut attempt: crate::Attempt) -> Verdict {
+    async fn finish(&self, mut attempt: crate::Attempt) -> AttemptResult {
         loop {
-            let answer = self.ask(attempt.request()).await;
-            let (step, notes) = {
+            let response = self.send(attempt.request()).await;
+            let (step, notices) = {
                 let mut candidate = self.candidate.lock();
-                (candidate.answer(attempt, answer, self.now()), candidate.take_notes())
+                (candidate.handle_response(attempt, response, self.now()), candidate.take_notices())
             };
-            for note in notes {
-                self.tell(&note);
+            for notice in notices {
+                self.report(&notice);
             }
             match step {
-                Step::Ask(next) => attempt = *next,
-                Step::Done(verdict) => {
-                    if let Verdict::HeldBy(holder) = &verdict {
+                NextStep::Send(next) => attempt = *next,
+                NextStep::Done(result) => {
+                    if let AttemptResult::HeldBy(holder) = &result {
                         tracing::debug!(
                             lock = self.describe(),
                             holder,
                             "Lease is held by and has not yet expired"
                         );
                     }
-                    return verdict;
+                    return result;
                 }
             }
         }
     }
 
-    /// Asks, but not for ever: a request that hangs must leave time for another.
-    async fn ask(&self, request: &Request) -> Result<Lease, ApiError> {
+    /// Sends a request. The timeout leaves time for another one.
+    async fn send(&self, request: &LeaseRequest) -> Result<Lease, ApiError> {
         let lock = &self.config.lock;
-        let answer = async {
+        let response = async {
             match request {
-                Request::Get => lock.get(&self.config.lease).await,
-                Request::Create(lease) => lock.create(lease).await,
-                Request::Update(lease) => lock.update(lease).await,
+                LeaseRequest::Get => lock.get(&self.config.lease).await,
+                LeaseRequest::Create(lease) => lock.create(lease).await,
+                LeaseRequest::Update(lease) => lock.update(lease).await,
             }
         };
         let verb = match request {
-            Request::Get => "get",
-            Request::Create(_) => "create",
-            Request::Update(_) => "update",
+            LeaseRequest::Get => "get",
+            LeaseRequest::Create(_) => "create",
+            LeaseRequest::Update(_) => "update",
         };
         tokio::select! {
             biased;
-            answer = answer => answer,
-            () = self.config.clock.sleep(self.config.request_time_out()) => {
+            response = response => response,
+            () = self.config.clock.sleep(self.config.request_timeout()) => {
                 Err(ApiError::Timeout(format!("{verb} lease {}", self.describe())))
             }
         }
     }
 
-    fn tell(&self, note: &Note) {
+    fn report(&self, notice: &Notice) {
         let lock = self.describe();
         let (metrics, name) = (&self.config.metrics, &self.config.name);
-        match note {
-            Note::OptimisticUpdateFailed(err) => {
+        match notice {
+            Notice::OptimisticUpdateFailed(err) => {
                 tracing::debug!(lock, %err, "Failed to update lease optimistically, falling back to slow path");
             }
-            Note::ReadFailed(err) => tracing::error!(lock, %err, "Error retrieving lease lock"),
-            Note::CreateFailed(err) => tracing::error!(lock, %err, "Error initially creating lease lock"),
-            Note::UpdateFailed(err) => tracing::error!(lock, %err, "Failed to update lease"),
-            Note::SlowPath => metrics.slow_path(name),
-            Note::IdentityShared(record) => {
+            Notice::ReadFailed(err) => tracing::error!(lock, %err, "Error retrieving lease lock"),
+            Notice::CreateFailed(err) => tracing::error!(lock, %err, "Error initially creating lease lock"),
+            Notice::UpdateFailed(err) => tracing::error!(lock, %err, "Failed to update lease"),
+            Notice::SlowPath => metrics.slow_path(name),
+            Notice::IdentityShared(record) => {
                 tracing::error!(
                     lock,
                     identity = record.holder_identity,
                     renewed = record.renew_time.map(tracing::field::display),
-                    "Lease is held in this candidate's name by something else: is the identity given twice?"
+                    "Lease is held by another process with the same identity"
                 );
                 metrics.identity_shared(name);
             }

@@ -1,4 +1,4 @@
-//! Whether this process leads, at this very moment.
+//! Reports whether this process leads at this moment.
 
 use std::{
     fmt,
@@ -12,16 +12,16 @@ use std::{
 use kcm_clock::Clock;
 use tokio_util::sync::CancellationToken;
 
-/// Whether this process leads, at this very moment: what to ask before each write. Cheap to clone and to ask.
+/// Reports whether this process leads at this moment. To be checked before each write. Cheap to clone and to check.
 ///
-/// It closes by the monotonic clock alone. No task needs to run for that and no request to end, so it is right also
-/// when the process has just been continued after a stop.
+/// It closes by the monotonic clock alone, without a running task or a response. It is therefore closed when a
+/// stopped process resumes after the deadline.
 #[derive(Clone)]
 pub struct LeaderGate(Arc<Inner>);
 
 struct Inner {
     clock: Arc<dyn Clock>,
-    /// Monotonic nanoseconds until which this process leads; 0 when it does not.
+    /// Monotonic nanoseconds at which the leadership ends. 0 if this process does not lead.
     until: AtomicU64,
 }
 
@@ -30,14 +30,14 @@ impl LeaderGate {
         Self(Arc::new(Inner { clock, until: AtomicU64::new(0) }))
     }
 
-    /// Whether this process leads now, and nobody else can.
+    /// `true` if this process leads, and no other candidate can.
     pub fn is_leader(&self) -> bool {
         self.remaining() > Duration::ZERO
     }
 
-    /// How long this process would lead if it never renewed again; zero when it does not lead.
+    /// Time until the leadership ends if the Lease is not renewed. Zero if this process does not lead.
     pub fn remaining(&self) -> Duration {
-        // The order between this and the clock matters: a gate that was opened after the clock was read is no harm.
+        // The clock is read first: a renewal between the two reads can only make the result shorter than it could be.
         let now = self.0.clock.monotonic();
         Duration::from_nanos(self.0.until.load(Ordering::Acquire)).saturating_sub(now)
     }
@@ -58,7 +58,7 @@ impl fmt::Debug for LeaderGate {
     }
 }
 
-/// What the one who leads is given: it lasts from being elected until the leadership ends. Cheap to clone.
+/// One leadership, from the election to its end. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Leadership {
     gate: LeaderGate,
@@ -66,18 +66,18 @@ pub struct Leadership {
 }
 
 impl Leadership {
-    /// Whether the leadership lasts. Ask before each write.
+    /// `true` while the leadership lasts. To be checked before each write.
     pub fn is_leader(&self) -> bool {
         !self.lost.is_cancelled() && self.gate.is_leader()
     }
 
-    /// Cancelled when the leadership ends, for whatever reason.
+    /// Token that is cancelled when the leadership ends, for any reason.
     pub fn lost(&self) -> &CancellationToken {
         &self.lost
     }
 }
 
-/// Holds the gate open for one leadership. Dropping it ends that.
+/// Keeps the gate open for one leadership. Dropping it ends the leadership.
 #[derive(Debug)]
 pub(crate) struct Term(Leadership);
 
@@ -98,7 +98,7 @@ impl Term {
 
 impl Drop for Term {
     fn drop(&mut self) {
-        // First the gate: who is woken by the token must find it closed.
+        // The gate closes first: tasks that the token wakes must find it closed.
         self.0.gate.close();
         self.0.lost.cancel();
     }
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn gate_never_opened_is_closed() {
+    fn is_closed_initially() {
         let (clock, gate) = gate();
         assert!(!gate.is_leader());
         clock.step(Duration::from_secs(1));
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn gate_closes_by_time_alone_whatever_the_wall_clock_does() {
+    fn closes_by_monotonic_clock() {
         let (clock, gate) = gate();
         let term = Term::begin(gate.clone(), Duration::from_secs(10));
         let leadership = term.leadership();
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn term_dropped_closes_the_gate_and_a_later_term_does_not_revive_it() {
+    fn dropped_term_ends_its_leadership() {
         let (_clock, gate) = gate();
         let first = Term::begin(gate.clone(), Duration::from_secs(10));
         let leadership = first.leadership();

@@ -1,37 +1,37 @@
-//! How a candidate reaches the Lease.
+//! Client of the Lease.
 
 use async_trait::async_trait;
 use kcm_api::{ApiError, Lease, ObjectKey};
 
 /// Reads and writes Leases.
 ///
-/// Upstream counterpart: the Lease client below `resourcelock.LeaseLock`. What upstream's lock does on top of it,
-/// remembering the last object and mapping records, is the [`Candidate`](crate::Candidate)'s here.
+/// Upstream counterpart: the Lease client of `resourcelock.LeaseLock`. The other tasks of upstream's lock, caching
+/// the last object and converting records, belong to [`Candidate`](crate::Candidate).
 ///
 /// # Cancel safety
 ///
-/// A candidate drops the futures when they take too long; the request may take effect all the same, at any later
-/// time. The resource version in it sees to it that it has no effect once somebody else has written.
+/// A candidate drops the futures after a timeout. The request may take effect at any later time. Its resource version
+/// ensures that it has no effect after another write.
 #[async_trait]
 pub trait LeaseLock: Send + Sync + 'static {
-    /// The newest state of a Lease, past all caches.
+    /// Returns the newest state of a Lease, from the API server and not from a cache.
     ///
     /// # Errors
     ///
-    /// What the server or the transport says.
+    /// The error of the API server or of the transport.
     async fn get(&self, key: &ObjectKey) -> Result<Lease, ApiError>;
 
-    /// Creates a Lease; answers with it as stored.
+    /// Creates a Lease and returns it as stored.
     ///
     /// # Errors
     ///
-    /// As [`get`](Self::get).
+    /// Those of [`get`](Self::get).
     async fn create(&self, lease: &Lease) -> Result<Lease, ApiError>;
 
-    /// Replaces a Lease that still has the resource version of `lease`; answers with it as stored.
+    /// Replaces a Lease and returns it as stored.
     ///
     /// # Errors
     ///
-    /// As [`get`](Self::get); a conflict when the Lease has changed since.
+    /// Those of [`get`](Self::get). A conflict if the Lease has changed since the resource version of `lease`.
     async fn update(&self, lease: &Lease) -> Result<Lease, ApiError>;
 }

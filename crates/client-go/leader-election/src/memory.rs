@@ -1,4 +1,4 @@
-//! A Lease without a server.
+//! Lease in memory.
 
 use async_trait::async_trait;
 use kcm_api::{ApiError, Lease, ObjectKey, error::reason};
@@ -6,8 +6,8 @@ use parking_lot::Mutex;
 
 use crate::LeaseLock;
 
-/// One Lease, kept in memory with an API server's rules for resource versions: for tests, examples, and elections
-/// among the tasks of one process.
+/// Lease in memory, with the API server's rules for resource versions. For tests, examples, and elections among tasks
+/// of one process.
 #[derive(Debug, Default)]
 pub struct MemoryLock {
     state: Mutex<State>,
@@ -20,22 +20,22 @@ struct State {
 }
 
 impl MemoryLock {
-    /// A lock whose Lease does not exist yet.
+    /// Creates a lock without a Lease.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The Lease as it is now.
+    /// Returns the current Lease.
     pub fn lease(&self) -> Option<Lease> {
         self.state.lock().lease.clone()
     }
 
-    /// Deletes the Lease, as somebody may at any time.
+    /// Deletes the Lease.
     pub fn delete(&self) {
         self.state.lock().lease = None;
     }
 
-    /// Changes the Lease behind everybody's back. Does nothing when there is none.
+    /// Changes the Lease as another client would. Does nothing if it does not exist.
     pub fn edit(&self, change: impl FnOnce(&mut Lease)) {
         let mut state = self.state.lock();
         if let Some(mut lease) = state.lease.take() {
@@ -85,7 +85,7 @@ impl LeaseLock for MemoryLock {
             );
             return Err(ApiError::status(409, reason::CONFLICT, message));
         }
-        // A write that changes nothing is no write, as with a real server.
+        // As in an API server, a write without a change keeps the resource version.
         if stored == lease {
             return Ok(lease.clone());
         }

@@ -1,32 +1,32 @@
-//! Who is told what an election does.
+//! Metrics of an election.
 
-/// Who is told what an election does. Every method does nothing unless implemented, gets the election's name first,
+/// Hooks for metrics of an election. The first argument is the name of the election. Methods do nothing by default
 /// and must not block.
 ///
 /// Upstream counterpart: `leaderelection.LeaderMetric` and the callback `OnNewLeader`.
 pub trait ElectionMetrics: Send + Sync + 'static {
-    /// `leader_election_master_status`: whether this candidate leads. Told at construction and at every change.
+    /// Sets `leader_election_master_status`. Called at construction and at every change.
     fn leading(&self, election: &str, leading: bool) {
         let _ = (election, leading);
     }
 
-    /// `leader_election_slowpath_total`: a renewal had to read the Lease first.
+    /// Increments `leader_election_slowpath_total`: a renewal had to read the Lease first.
     fn slow_path(&self, election: &str) {
         let _ = election;
     }
 
-    /// The Lease has another holder than before; an empty one when it was given back.
+    /// The Lease has a new holder. `identity` is empty after a release.
     fn new_leader(&self, election: &str, identity: &str) {
         let _ = (election, identity);
     }
 
-    /// Something else than this candidate wrote in its name.
+    /// Another process wrote the Lease with the identity of this candidate.
     fn identity_shared(&self, election: &str) {
         let _ = election;
     }
 }
 
-/// Nobody is told.
+/// Records no metrics.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NoElectionMetrics;
 

@@ -1,27 +1,25 @@
-//! What a Lease says about an election.
+//! Election record of a Lease.
 
 use kcm_api::{LeaseSpec, MicroTime};
 
-/// Who leads, since when, for how long: the part of a Lease that candidates read and write.
-///
-/// A missing text, number or time of the Lease reads as empty, zero or `None`.
+/// Part of a Lease that candidates read and write. Unset fields are empty, zero or `None`.
 ///
 /// Upstream counterpart: `resourcelock.LeaderElectionRecord`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ElectionRecord {
-    /// The leader; empty for nobody.
+    /// Identity of the leader. Empty if there is none.
     pub holder_identity: String,
-    /// How long after they last saw the record change others wait, in seconds.
+    /// Time that standbys wait after the last observed renewal, in seconds.
     pub lease_duration_seconds: i32,
-    /// When the leader became that, by its own wall clock.
+    /// Time at which the leader acquired the Lease, by its own wall clock.
     pub acquire_time: Option<MicroTime>,
-    /// When the leader last wrote, by its own wall clock.
+    /// Time of the last renewal, by the leader's wall clock.
     pub renew_time: Option<MicroTime>,
-    /// How often the Lease went to another leader, or to the same one after having been free.
+    /// Number of acquisitions, including those by the same candidate after a release.
     pub leader_transitions: i32,
-    /// Coordinated election only: who should lead instead.
+    /// Coordinated leader election: identity of the candidate that should lead instead.
     pub preferred_holder: String,
-    /// Coordinated election only: how the leader is chosen.
+    /// Coordinated leader election: strategy that selects the leader.
     pub strategy: String,
 }
 
@@ -40,10 +38,10 @@ impl From<&LeaseSpec> for ElectionRecord {
 }
 
 impl ElectionRecord {
-    /// Writes the record over what `spec` says of the election. Fields that this version does not know stay.
+    /// Writes the record to `spec`. Unknown fields are kept.
     pub fn write_to(&self, spec: &mut LeaseSpec) {
         let unless_empty = |text: &String| (!text.is_empty()).then(|| text.clone());
-        // An empty holder is written, not left out: that is how a Lease is given back.
+        // A released Lease has an empty holder rather than none.
         spec.holder_identity = Some(self.holder_identity.clone());
         spec.lease_duration_seconds = Some(self.lease_duration_seconds);
         spec.acquire_time = self.acquire_time;
@@ -61,12 +59,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn record_of_an_empty_lease_is_empty() {
+    fn empty_spec_is_empty_record() {
         assert_eq!(ElectionRecord::from(&LeaseSpec::default()), ElectionRecord::default());
     }
 
     #[test]
-    fn record_written_over_a_lease_replaces_all_that_is_known_and_keeps_the_rest() {
+    fn write_keeps_unknown_fields() {
         let mut spec: LeaseSpec = serde_json::from_value(json!({
             "holderIdentity": "old", "leaseDurationSeconds": 15, "acquireTime": "2026-01-02T03:04:05.000000Z",
             "renewTime": "2026-01-02T03:04:05.000000Z", "leaseTransitions": 7, "strategy": "S",

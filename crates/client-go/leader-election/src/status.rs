@@ -1,4 +1,4 @@
-//! What others may ask of an election.
+//! Status of an election, for health checks.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -8,13 +8,13 @@ use thiserror::Error;
 
 use crate::Candidate;
 
-/// What the health check is called (US-1.7).
+/// Name of the health check (US-1.7).
 pub const HEALTH_CHECK_NAME: &str = "leaderElection";
 
-/// How long after its lease has run out upstream's manager lets a leader that never noticed count as healthy.
+/// Time after the expiry of its lease during which a leader counts as healthy. As in upstream's manager.
 pub const HEALTH_TOLERANCE: Duration = Duration::from_secs(20);
 
-/// What others may ask of an election, while it runs or not. Cheap to clone.
+/// Status of an election. It can be read while the elector runs. Cheap to clone.
 #[derive(Clone)]
 pub struct ElectionStatus {
     pub(crate) name: Arc<str>,
@@ -23,16 +23,16 @@ pub struct ElectionStatus {
     pub(crate) lease_duration: Duration,
 }
 
-/// A leader that neither renews nor notices. Displays as upstream's health check does.
+/// Error: the leader has not renewed its lease and still leads. `Display` gives the text of upstream's health check.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("failed election to renew leadership on lease {0}")]
 pub struct NotRenewed(
-    /// The election's name.
+    /// Name of the election.
     pub Arc<str>,
 );
 
 impl ElectionStatus {
-    /// Who holds the Lease, as far as this candidate saw; empty for nobody. For people; writes ask the
+    /// Returns the holder that this candidate last observed, or an empty string. For diagnostics; writes check the
     /// [`LeaderGate`](crate::LeaderGate).
     ///
     /// Upstream counterpart: `LeaderElector.GetLeader`.
@@ -40,14 +40,14 @@ impl ElectionStatus {
         self.candidate.lock().observed().holder_identity.clone()
     }
 
-    /// Whether this candidate is well: it does not hold the Lease, or has renewed it within the lease's duration and
-    /// `tolerance` ([`HEALTH_TOLERANCE`]). A standby is well.
+    /// Checks that a leader has renewed the Lease within `lease_duration` and `tolerance` ([`HEALTH_TOLERANCE`]). A
+    /// standby is always healthy.
     ///
     /// Upstream counterpart: `LeaderElector.Check`.
     ///
     /// # Errors
     ///
-    /// When it is not: the process is stuck, and should be started anew.
+    /// If it has not: the process is stuck and should be restarted.
     pub fn check(&self, tolerance: Duration) -> Result<(), NotRenewed> {
         let candidate = self.candidate.lock();
         let since = self.clock.monotonic().saturating_sub(candidate.observed_at());

@@ -213,7 +213,7 @@ mod tests {
         }
     }
 
-    mod time_out {
+    mod timeout {
         use super::*;
 
         /// Returns `true` if the rollout has timed out `elapsed` seconds after the last update of its condition.

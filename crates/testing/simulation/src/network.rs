@@ -39,7 +39,7 @@ pub(crate) type AnswerBody = UnsyncBoxBody<Bytes, BoxError>;
 type Answer = Result<Response<ApiBody>, BoxError>;
 
 /// A watch on a dead connection is given up after so long, by pings.
-const PING_TIME_OUT: Duration = Duration::from_secs(45);
+const PING_TIMEOUT: Duration = Duration::from_secs(45);
 
 /// Network that all processes share.
 #[derive(Debug)]
@@ -364,7 +364,7 @@ impl Stream {
         tokio::select! {
             biased;
             () = process.host.connected() => {}
-            () = clock.sleep(PING_TIME_OUT) => {
+            () = clock.sleep(PING_TIMEOUT) => {
                 self.is_over = true;
                 return Some(Err(broken()));
             }

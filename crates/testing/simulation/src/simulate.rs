@@ -36,7 +36,7 @@ const LONG_PATIENCE: Duration = Duration::from_secs(30 * 60);
 const LARGE: u32 = 20;
 
 /// Time after which a client gives up a request that is not answered.
-const REQUEST_TIME_OUT: Duration = Duration::from_secs(61);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(61);
 
 /// Time for which controllers must be silent in the end.
 const SILENCE: Duration = Duration::from_secs(60);
@@ -249,7 +249,7 @@ impl Cluster {
             || self.scenario.faults.iter().any(|fault| fault.requests != Requests::Watches);
         let deadline = self.clock.monotonic() + if is_long { LONG_PATIENCE } else { PATIENCE } + steps;
         if self.scenario.faults.iter().any(|fault| matches!(fault.harm, Harm::Silence { .. })) {
-            self.clock.sleep(REQUEST_TIME_OUT).await;
+            self.clock.sleep(REQUEST_TIMEOUT).await;
         }
         loop {
             let before = self.judge.writes();

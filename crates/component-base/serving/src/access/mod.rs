@@ -27,7 +27,7 @@ pub(crate) const ANONYMOUS: &str = "system:anonymous";
 
 /// A client that asks about others must not make them wait.
 const RATE_LIMIT: RateLimit = RateLimit { qps: 200.0, burst: 400 };
-const TIME_OUT: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Somebody who asks.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -102,7 +102,7 @@ impl Access {
         authorization: &AuthorizationOptions,
         client: &ClientOptions,
     ) -> Result<Self, ServingError> {
-        let options = ClientOptions { time_out: TIME_OUT, ..client.clone() };
+        let options = ClientOptions { timeout: TIMEOUT, ..client.clone() };
         let tokens = delegate("authentication", authentication.kubeconfig.as_ref(), &options).await?;
         // Mostly the same file, and then the same connection.
         let permissions = if authentication.kubeconfig == authorization.kubeconfig {

@@ -14,7 +14,7 @@ pub(super) const MAX_BODY: usize = 64 * 1024;
 /// Number of bodies that are read at the same time. With [`MAX_BODY`] it bounds the memory of all bodies at 1 MiB.
 const MAX_BODIES: usize = 16;
 /// Time from the end of the header to the end of the body.
-const TIME_OUT: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Reads bodies, at most [`MAX_BODIES`] at a time.
 pub(super) struct BodyReader {
@@ -34,7 +34,7 @@ impl BodyReader {
     ///
     /// # Errors
     ///
-    /// If the body is larger than [`MAX_BODY`], takes longer than [`TIME_OUT`], or its stream fails.
+    /// If the body is larger than [`MAX_BODY`], takes longer than [`TIMEOUT`], or its stream fails.
     ///
     /// # Cancel safety
     ///
@@ -50,7 +50,7 @@ impl BodyReader {
         };
         tokio::select! {
             read = read => read,
-            () = self.clock.sleep(TIME_OUT) => Err((StatusCode::REQUEST_TIMEOUT, "request body came too slowly")),
+            () = self.clock.sleep(TIMEOUT) => Err((StatusCode::REQUEST_TIMEOUT, "request body came too slowly")),
         }
     }
 }
@@ -118,7 +118,7 @@ mod tests {
             assert!(body.now_or_never().is_none());
         }
         assert_eq!(taken.load(Ordering::Relaxed), MAX_BODIES * MAX_BODY);
-        clock.step(TIME_OUT);
+        clock.step(TIMEOUT);
         for body in bodies {
             assert_eq!(body.await.unwrap_err().0, StatusCode::REQUEST_TIMEOUT);
         }

@@ -1,6 +1,4 @@
-//! A candidate that knows only what client-go knows: its loops, its rules, its record with whole seconds.
-//!
-//! Written apart from [`Candidate`](crate::Candidate), so that the two hold each other to the record.
+//! Model of client-go's candidate: its loops, its rules, and its record with whole seconds.
 
 use std::{
     sync::{
@@ -24,7 +22,7 @@ const RETRY: Duration = Duration::from_secs(2);
 /// `max(1s, renewDeadline/2)`
 const HTTP: Duration = Duration::from_secs(5);
 
-/// What others see of it.
+/// Observable state of the candidate.
 #[derive(Default)]
 pub(super) struct GoCandidate {
     is_leading: AtomicBool,
@@ -36,12 +34,12 @@ impl GoCandidate {
         self.is_leading.load(Ordering::SeqCst)
     }
 
-    /// How often it was elected.
+    /// Number of leaderships.
     pub(super) fn terms(&self) -> u64 {
         self.terms.load(Ordering::SeqCst)
     }
 
-    /// Stands again and again, each time as another process would, until told to stop.
+    /// Runs candidates one after another, each as a new process, until `stop` is cancelled.
     pub(super) async fn run(
         self: Arc<Self>,
         name: &'static str,
@@ -73,7 +71,7 @@ impl GoCandidate {
             self.terms.fetch_add(1, Ordering::SeqCst);
             self.is_leading.store(true, Ordering::SeqCst);
             elected();
-            // Resigns now and then, as a process that is told to end.
+            // Stops from time to time, as a process that is terminated.
             let resign = Instant::now() + Duration::from_secs(20 + random.next_u64() % 120);
             loop {
                 let deadline = Instant::now() + RENEW_DEADLINE;

@@ -1,4 +1,4 @@
-//! A Lease behind a network.
+//! Lease behind a network.
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
@@ -10,16 +10,16 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-use crate::{LeaseLock, MemoryLock, Request};
+use crate::{LeaseLock, LeaseRequest, MemoryLock};
 
-/// What becomes of a request. It goes on its way also when nobody waits for it any more.
+/// Fate of a request. It continues even if the caller drops its future.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Trip {
-    /// How long it takes there.
+    /// Time until the request arrives.
     pub(super) out: Duration,
-    /// Whether it gets there.
+    /// `true` if the request arrives.
     pub(super) arrives: bool,
-    /// How long the answer takes back.
+    /// Time until the response arrives.
     pub(super) back: Duration,
     pub(super) ending: Ending,
 }
@@ -57,7 +57,7 @@ type Trips = Box<dyn FnMut() -> Trip + Send>;
 type Watch = Box<dyn Fn(Option<&Lease>) + Send>;
 type Before = (usize, Arc<dyn Fn() + Send + Sync>);
 
-/// One machine's way to the Lease.
+/// Network between one machine and the Lease.
 pub(super) struct Network {
     server: Arc<Server>,
     trips: Mutex<Trips>,
@@ -89,12 +89,12 @@ impl Network {
         })
     }
 
-    /// All goes well and takes no time.
+    /// No failures, no latency.
     pub(super) fn good() -> Arc<Self> {
         Self::with(Trip::good)
     }
 
-    /// Another machine's way to the same Lease, where all goes well.
+    /// Network of another machine to the same Lease, without failures.
     pub(super) fn beside(other: &Self) -> Arc<Self> {
         Self::beside_with(other, Trip::good)
     }
@@ -103,27 +103,27 @@ impl Network {
         Self::to(Arc::clone(&other.server), other.start, trips)
     }
 
-    /// What becomes of all requests from now on.
+    /// Sets the fate of all further requests.
     pub(super) fn all(&self, trips: impl FnMut() -> Trip + Send + 'static) {
         *self.trips.lock() = Box::new(trips);
     }
 
-    /// What becomes of the next requests.
+    /// Sets the fate of the next requests.
     pub(super) fn next(&self, trips: impl IntoIterator<Item = Trip>) {
         self.next.lock().extend(trips);
     }
 
-    /// Does something just before each of the next updates is carried out.
+    /// Calls `what` before each of the next updates.
     pub(super) fn before_updates(&self, times: usize, what: impl Fn() + Send + Sync + 'static) {
         *self.before_updates.lock() = Some((times, Arc::new(what)));
     }
 
-    /// Tells each state of the Lease that a request leaves behind.
+    /// Calls `what` with each new state of the Lease.
     pub(super) fn watch(&self, what: impl Fn(Option<&Lease>) + Send + 'static) {
         self.server.watches.lock().push(Box::new(what));
     }
 
-    /// What was asked, and when.
+    /// Time and verb of each request.
     pub(super) fn log(&self) -> Vec<(Duration, &'static str)> {
         self.log.lock().clone()
     }
@@ -140,14 +140,14 @@ impl Network {
         self.server.lock.delete();
     }
 
-    async fn send(&self, verb: &'static str, request: Request) -> Result<Lease, ApiError> {
+    async fn send(&self, verb: &'static str, request: LeaseRequest) -> Result<Lease, ApiError> {
         self.log.lock().push((self.start.elapsed(), verb));
         let next = self.next.lock().pop_front();
         let trip = next.unwrap_or_else(|| (self.trips.lock())());
         let (answer, answered) = oneshot::channel();
         let server = Arc::clone(&self.server);
         let before = if verb == "update" { self.take_before() } else { None };
-        // Instant trips are over at once, so that a test sees them in order.
+        // Requests without latency complete at once, so that their order is defined.
         let under_way = async move {
             if !trip.out.is_zero() {
                 sleep(trip.out).await;
@@ -165,7 +165,7 @@ impl Network {
             if !trip.back.is_zero() {
                 sleep(trip.back).await;
             }
-            // Nobody may be waiting any more.
+            // The caller may have dropped its future.
             let _ = match trip.ending {
                 Ending::Answer => answer.send(result),
                 Ending::Break => answer.send(broken),
@@ -181,7 +181,7 @@ impl Network {
         } else {
             tokio::spawn(under_way);
         }
-        answered.await.unwrap_or_else(|_| Err(ApiError::Transport("the test is over".to_owned())))
+        answered.await.unwrap_or_else(|_| Err(ApiError::Transport("connection closed".to_owned())))
     }
 
     fn take_before(&self) -> Option<Arc<dyn Fn() + Send + Sync>> {
@@ -193,12 +193,12 @@ impl Network {
 }
 
 impl Server {
-    async fn carry_out(&self, request: Request) -> Result<Lease, ApiError> {
-        let is_write = request != Request::Get;
+    async fn carry_out(&self, request: LeaseRequest) -> Result<Lease, ApiError> {
+        let is_write = request != LeaseRequest::Get;
         let result = match request {
-            Request::Get => self.lock.get(&ObjectKey::new("", "kcm")).await,
-            Request::Create(lease) => self.lock.create(&lease).await,
-            Request::Update(lease) => self.lock.update(&lease).await,
+            LeaseRequest::Get => self.lock.get(&ObjectKey::new("", "kcm")).await,
+            LeaseRequest::Create(lease) => self.lock.create(&lease).await,
+            LeaseRequest::Update(lease) => self.lock.update(&lease).await,
         };
         if is_write && result.is_ok() {
             for watch in &*self.watches.lock() {
@@ -212,14 +212,14 @@ impl Server {
 #[async_trait]
 impl LeaseLock for Network {
     async fn get(&self, _key: &ObjectKey) -> Result<Lease, ApiError> {
-        self.send("get", Request::Get).await
+        self.send("get", LeaseRequest::Get).await
     }
 
     async fn create(&self, lease: &Lease) -> Result<Lease, ApiError> {
-        self.send("create", Request::Create(lease.clone())).await
+        self.send("create", LeaseRequest::Create(lease.clone())).await
     }
 
     async fn update(&self, lease: &Lease) -> Result<Lease, ApiError> {
-        self.send("update", Request::Update(lease.clone())).await
+        self.send("update", LeaseRequest::Update(lease.clone())).await
     }
 }

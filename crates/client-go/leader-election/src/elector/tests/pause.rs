@@ -1,4 +1,4 @@
-//! Futures that can be held still, as SIGSTOP does a process.
+//! Futures that can be paused, as SIGSTOP pauses a process.
 
 use std::{
     pin::Pin,

@@ -1,4 +1,4 @@
-//! Candidates on tasks of their own, with clocks of their own.
+//! Candidates in tasks, with clocks of different machines.
 
 use kcm_api::ObjectKey;
 use kcm_clock::{Clock, SeededRandom, Sleep, Timestamp};
@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{ElectionMetrics, elector::*};
 
-/// A clock of one machine: its wall clock jumps about, its monotonic clock runs at its own rate.
+/// Clock of a machine: its wall clock jumps, its monotonic clock has its own rate.
 #[derive(Debug)]
 pub(super) struct MachineClock {
     origin: tokio::time::Instant,
@@ -47,11 +47,11 @@ impl Clock for MachineClock {
     }
 }
 
-/// What an observer was told, in order.
+/// Calls of the metrics, in order.
 #[derive(Default)]
 pub(super) struct Told {
     pub(super) lines: Mutex<Vec<String>>,
-    /// Called when a leadership begins.
+    /// Called when a leadership starts.
     pub(super) elected: Option<Box<dyn Fn() + Send + Sync>>,
 }
 
@@ -96,14 +96,14 @@ pub(super) fn config(identity: &str, lock: &Arc<Network>, clock: Arc<dyn Clock>)
     }
 }
 
-/// A candidate on a task of its own.
+/// Candidate in a task.
 pub(super) struct Running {
     pub(super) gate: LeaderGate,
     pub(super) status: ElectionStatus,
-    pub(super) nudge: Nudge,
+    pub(super) acquire_trigger: AcquireTrigger,
     pub(super) told: Arc<Told>,
     pub(super) events: Arc<FakeRecorder>,
-    /// Ends standing by and, as `lead` heeds it, leading.
+    /// Stops a standby or, through `lead`, a leader.
     pub(super) stop: CancellationToken,
     pub(super) lost: CancellationToken,
     pub(super) task: JoinHandle<ElectionOutcome<()>>,
@@ -123,7 +123,7 @@ impl Running {
             ..config
         };
         let mut elector = LeaderElector::new(config).unwrap();
-        let (gate, status, nudge) = (elector.gate(), elector.status(), elector.nudge());
+        let (gate, status, trigger) = (elector.gate(), elector.status(), elector.acquire_trigger());
         let (stop, lost) = (CancellationToken::new(), CancellationToken::new());
         let paused = Arc::new(Pause::default());
         let task = tokio::spawn(Pausable::new(Arc::clone(&paused), {
@@ -132,7 +132,7 @@ impl Running {
                 let outcome = elector
                     .run(&stop, |leadership| {
                         let stop = stop.clone();
-                        // On a task of its own, so that it sees the loss.
+                        // In a task, because `lead` is dropped at the loss.
                         tokio::spawn({
                             let leadership = leadership.clone();
                             async move {
@@ -148,7 +148,7 @@ impl Running {
                 outcome
             }
         }));
-        Self { gate, status, nudge, told, events, stop, lost, task, paused }
+        Self { gate, status, acquire_trigger: trigger, told, events, stop, lost, task, paused }
     }
 
     pub(super) async fn outcome(self) -> ElectionOutcome<()> {

@@ -1,4 +1,4 @@
-//! Many candidates, much bad luck: never two leaders, and never none for long once the luck turns.
+//! Many candidates with random failures: there are never two leaders, and there is one again after the failures.
 
 use kcm_clock::Random;
 
@@ -8,20 +8,20 @@ use super::{
     *,
 };
 
-/// A real clock is nearly right; rules with a safety factor of one and a half forgive far more.
+/// Maximum clock rate error. Real clocks are much better; the rules tolerate a factor of 1.5.
 const WRONG_BY: f64 = 0.15;
 
-/// How long each story lasts, and how often somebody looks besides when a leadership begins.
+/// Duration of a run.
 const TIME: Duration = Duration::from_secs(900);
 const TICK: Duration = Duration::from_millis(250);
 
-/// What networks do to requests, drawn anew for each.
+/// Random fate of each request.
 fn misfortune(seed: u64, slowest: Duration) -> impl FnMut() -> Trip + Send + 'static {
     let random = SeededRandom::new(seed);
     let mut bad = false;
     move || {
         let unit = || random.unit();
-        // Bad and good times last.
+        // Good and bad periods alternate.
         bad = if bad { unit() > 0.15 } else { unit() < 0.03 };
         let luck = if bad { unit() } else { unit() * 20.0 };
         let ending = match luck {
@@ -35,7 +35,7 @@ fn misfortune(seed: u64, slowest: Duration) -> impl FnMut() -> Trip + Send + 'st
     }
 }
 
-/// Counts leaders, and remembers when there were two.
+/// Counts leaders and records if there are two.
 #[derive(Default)]
 struct Referee {
     gates: Mutex<Vec<(String, LeaderGate)>>,
@@ -44,7 +44,7 @@ struct Referee {
 }
 
 impl Referee {
-    /// How many lead now.
+    /// Returns the number of leaders.
     fn look(&self) -> usize {
         let gates = self.gates.lock();
         let mut leaders: Vec<_> =
@@ -59,14 +59,14 @@ impl Referee {
     fn admit(&self, name: &str, gate: LeaderGate) {
         let mut gates = self.gates.lock();
         gates.push((name.to_owned(), gate));
-        // Those of processes that are long gone.
+        // Gates of former processes.
         let surplus = gates.len().saturating_sub(16);
         gates.drain(..surplus);
     }
 }
 
-/// A candidate that is started anew, under a new name, whenever it has ended, and suffers meanwhile. Tells how often it
-/// has led.
+/// Runs a candidate that is restarted with a new name whenever it ends, with random failures. Returns the number of
+/// its leaderships.
 async fn live(
     name: String,
     network: Arc<Network>,
@@ -98,7 +98,7 @@ async fn live(
                     sleep(Duration::from_millis(random.next_u64() % 40_000)).await;
                     candidate.paused.go_on();
                 }
-                1..=5 => candidate.nudge.nudge(),
+                1..=5 => candidate.acquire_trigger.trigger(),
                 _ => {}
             }
             if tokio::time::Instant::now() > dies || end.is_cancelled() {
@@ -167,11 +167,11 @@ async fn play(seed: u64, ours: u64, with_go: bool, slowest: Duration) -> Story {
 }
 
 #[tokio::test(start_paused = true)]
-async fn candidates_on_bad_networks_with_bad_clocks_never_lead_two_at_a_time() {
+async fn at_most_one_leader() {
     let (mut terms, mut leaderless) = (0, Duration::ZERO);
     let seeds = 40;
     for seed in 0..seeds {
-        // Slower than requests may be, and than a leader may lead: writes arrive when nobody waits for them any more.
+        // Slower than the request timeout and the leadership: writes arrive after their futures were dropped.
         let story = play(u64::from(seed), 2 + u64::from(seed) % 3, false, Duration::from_secs(12)).await;
         terms += story.ours;
         leaderless += story.leaderless;
@@ -182,7 +182,7 @@ async fn candidates_on_bad_networks_with_bad_clocks_never_lead_two_at_a_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn candidates_of_two_makes_share_one_lease() {
+async fn at_most_one_leader_with_client_go() {
     let (mut ours, mut theirs) = (0, 0);
     for seed in 100..120 {
         // Answers come soon: client-go counts from when they come, and leads too long when that is late.
