@@ -454,7 +454,7 @@ async fn terminating_replicas_deployment_status_follows_the_feature_gate() {
     }
 }
 
-/// `TestRecreateDeploymentForPodReplacement`, with the feature gate enabled and disabled.
+/// `TestRecreateDeploymentForPodReplacement`, with the feature gate enabled and with the gate disabled.
 #[tokio::test(start_paused = true)]
 async fn recreate_deployment_for_pod_replacement_waits_for_terminating_pods() {
     for (gates, counted) in [("", true), (WITHOUT_TERMINATING_REPLICAS, false)] {
@@ -483,7 +483,7 @@ async fn recreate_deployment_for_pod_replacement_waits_for_terminating_pods() {
     }
 }
 
-/// `TestRollingUpdateAndProportionalScalingForDeploymentPodReplacement`, with the feature gate enabled and disabled.
+/// `TestRollingUpdateAndProportionalScalingForDeploymentPodReplacement`, with the feature gate enabled and with the gate disabled.
 #[tokio::test(start_paused = true)]
 async fn rolling_update_and_proportional_scaling_for_deployment_pod_replacement_do_not_wait_for_terminating_pods()
  {
