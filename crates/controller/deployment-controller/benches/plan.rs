@@ -1,4 +1,4 @@
-//! How long it takes to decide what a sync does.
+//! Time to plan a sync.
 //!
 //! `cargo bench -p kcm-deployment-controller`
 
@@ -7,10 +7,10 @@ use std::{collections::BTreeSet, hint::black_box, sync::Arc};
 use criterion::{Criterion, criterion_group, criterion_main};
 use kcm_api::{Deployment, ReplicaSet, Time};
 use kcm_clock::Timestamp;
-use kcm_deployment_controller::{End, Plan, View, plan, plan_assuming_success};
+use kcm_deployment_controller::{Plan, PlanEnd, View, plan, plan_assuming_success};
 use serde_json::{Value, json};
 
-/// A template of ordinary size: two containers with ports, probes and resources.
+/// Returns a template with two containers that have ports, probes and resources.
 fn template(image: &str, hash: Option<&str>) -> Value {
     let mut labels = json!({"app": "web", "tier": "front"});
     if let Some(hash) = hash {
@@ -63,7 +63,7 @@ fn replica_set(revision: i64, size: i32) -> ReplicaSet {
     serde_json::from_value(object).unwrap_or_default()
 }
 
-/// A Deployment of revision `revision`, as written when its rollout was complete.
+/// Returns a Deployment whose rollout of `revision` is complete.
 fn deployment(revision: i64) -> Deployment {
     let condition = |type_: &str, reason: &str, message: &str| {
         json!({
@@ -94,7 +94,7 @@ fn deployment(revision: i64) -> Deployment {
     serde_json::from_value(object).unwrap_or_default()
 }
 
-/// Ten ReplicaSets, of which the last has the pods.
+/// Returns a view with ten ReplicaSets, of which the last one is active.
 fn view(revision: i64) -> View {
     let sets = (1..=10).map(|number| Arc::new(replica_set(number, if number == 10 { 10 } else { 0 })));
     View {
@@ -110,7 +110,7 @@ fn now() -> Timestamp {
 }
 
 fn check(plan: &Plan, actions: std::ops::RangeInclusive<usize>) {
-    assert!(actions.contains(&plan.actions.len()) && matches!(plan.end, End::Done(Ok(_))), "{plan}");
+    assert!(actions.contains(&plan.actions.len()) && matches!(plan.end, PlanEnd::Done(Ok(_))), "{plan}");
 }
 
 fn benches(c: &mut Criterion) {
@@ -126,10 +126,10 @@ fn benches(c: &mut Criterion) {
     check(&plan(&scaled, &[], now()), 2..=2);
     c.bench_function("plan/scaled, 10 replica sets", |b| b.iter(|| plan(black_box(&scaled), &[], now())));
 
-    // All that a new image brings in one sync: planned three times, hashed each time.
+    // Planned three times.
     let rolled = view(11);
     check(&plan_assuming_success(&rolled, now()), 6..=6);
-    c.bench_function("plan/new image with all its answers, 10 replica sets", |b| {
+    c.bench_function("plan/new image, replanned after each result, 10 replica sets", |b| {
         b.iter(|| plan_assuming_success(black_box(&rolled), now()));
     });
 }

@@ -1,5 +1,4 @@
-//! What would the Deployment controller do now, and why? Asked of a Deployment that exists nowhere, and answered
-//! without a cluster: the decisions are a pure function.
+//! Prints the plans of a rollout, with a reason for each write, without a cluster.
 //!
 //! `cargo run -p kcm-deployment-controller --example explain_rollout`
 
@@ -17,18 +16,18 @@ fn main() -> Result<(), Box<dyn Error>> {
         running: BTreeSet::new(),
         terminating_replicas: true,
     };
-    println!("A new image for ten pods, at most three more and two fewer at a time:\n");
+    println!("New image, 10 replicas, maxSurge 3, maxUnavailable 2:\n");
     println!("{}\n", plan_assuming_success(&view, now));
 
     view.replica_sets = vec![
         Arc::new(replica_set("web-old", "web:1", 8, 8)?),
         Arc::new(replica_set("web-new", "web:2", 5, 1)?),
     ];
-    println!("Later, when one of the new pods is available and four are not:\n");
+    println!("8 old replicas, 5 new replicas of which 1 is available:\n");
     println!("{}\n", plan_assuming_success(&view, now));
 
     Arc::make_mut(&mut view.deployment).spec.replicas = Some(20);
-    println!("The same, scaled to twenty pods in the middle of it:\n");
+    println!("Scaled to 20 replicas during the rollout:\n");
     println!("{}", plan_assuming_success(&view, now));
     Ok(())
 }

@@ -16,7 +16,8 @@ use tokio_util::sync::CancellationToken;
 use tracing::{Span, error_span, field::Empty, trace};
 
 use crate::{
-    Outcome, SyncError, execute::Executor, handlers::Handlers, own_writes::OwnWrites, syncer::Syncer,
+    error::SyncError, execute::Executor, handlers::Handlers, own_writes::OwnWrites, plan::SyncOutcome,
+    sync::Syncer,
 };
 
 /// Name of the controller in logs, and of its queue in metrics.
@@ -142,7 +143,7 @@ impl DeploymentController {
     /// # Cancel safety
     ///
     /// If the future is dropped, one write may take effect without a response. The next sync starts from the caches.
-    pub async fn sync(&self, key: &ObjectKey) -> Result<Option<Outcome>, SyncError> {
+    pub async fn sync(&self, key: &ObjectKey) -> Result<Option<SyncOutcome>, SyncError> {
         self.0.reconciler().sync_deployment(key).await
     }
 }
@@ -171,12 +172,12 @@ impl Reconciler for Syncer {
 }
 
 /// Returns the time of the next sync. A sync that ignored a write error is retried.
-fn requeue(outcome: Outcome) -> Result<Requeue, SyncError> {
+fn requeue(outcome: SyncOutcome) -> Result<Requeue, SyncError> {
     let requeue = outcome.requeue();
     if let Some(error) = outcome.ignored_error {
         return Err(error);
     }
-    trace!(waits_for = %outcome.waits_for, ?requeue, "Synced");
+    trace!(blockedOn = %outcome.blocked_on, ?requeue, "Synced");
     Ok(requeue)
 }
 

@@ -1,4 +1,4 @@
-//! What ends a sync early.
+//! Errors of a sync.
 
 use std::sync::Arc;
 
@@ -10,79 +10,79 @@ use thiserror::Error;
 /// Error of a sync of a Deployment. The controller retries the sync with back-off.
 #[derive(Debug, Clone, Error)]
 pub enum SyncError {
-    /// The selector cannot be parsed.
+    /// The selector is invalid.
     #[error("deployment {deployment} has invalid label selector: {source}")]
     Selector {
-        /// The Deployment.
+        /// Deployment.
         deployment: ObjectKey,
-        /// What is wrong with it.
+        /// Error of the selector.
         source: SelectorError,
     },
-    /// ReplicaSets could not be claimed.
+    /// ReplicaSets could not be adopted or released.
     #[error(transparent)]
     Claim(#[from] ClaimErrors),
     /// A write failed.
-    #[error("cannot {what} {object}: {source}")]
+    #[error("failed to {operation} {object}: {source}")]
     Write {
-        /// What was tried: `create replica set` and the like.
-        what: &'static str,
-        /// With which object.
+        /// Operation and kind, such as `create replica set`.
+        operation: &'static str,
+        /// Object.
         object: ObjectKey,
-        /// What the server or the transport said.
+        /// Error of the API server or of the connection.
         source: ApiError,
     },
-    /// A ReplicaSet's name exists, and neither the cache nor the API server returns the ReplicaSet.
-    #[error("replica set {replica_set} exists already but cannot be read: {source}")]
-    HolderUnknown {
-        /// The name.
+    /// The name of the new ReplicaSet exists, and neither the cache nor the API server returned that ReplicaSet.
+    #[error("failed to read existing replica set {replica_set}: {source}")]
+    ExistingReplicaSetNotRead {
+        /// ReplicaSet.
         replica_set: ObjectKey,
-        /// What the server said.
+        /// Error of the create.
         source: ApiError,
     },
-    /// The strategy is one that nobody knows.
+    /// The strategy type is unknown.
     #[error("unexpected deployment strategy type: {0}")]
-    UnexpectedStrategy(String),
-    /// The strategy's numbers cannot be used.
+    UnknownStrategy(String),
+    /// The bounds of the rolling update are invalid.
     #[error(transparent)]
     Strategy(#[from] StrategyError),
-    /// The template cannot be hashed, so there is no name for its ReplicaSet.
-    #[error("deployment {deployment}: {source}")]
+    /// The template cannot be hashed.
+    #[error("failed to hash template of deployment {deployment}: {source}")]
     Hash {
-        /// The Deployment.
+        /// Deployment.
         deployment: ObjectKey,
-        /// What is wrong with its template.
+        /// Error of the hash function.
         source: HashError,
     },
-    /// The template is of no shape that a label could be put on.
-    #[error("{object}: cannot change the labels of its template: {source}")]
+    /// The labels of a template cannot be changed because the template has an unexpected structure.
+    #[error("failed to set labels in template of {object}: {source}")]
     Template {
-        /// Whose template.
+        /// Deployment or ReplicaSet with the template.
         object: ObjectKey,
-        /// What is wrong with it.
+        /// Error of the conversion.
         source: Arc<serde_json::Error>,
     },
-    /// More pods of an old ReplicaSet are available than it is to have.
+    /// More pods of an old ReplicaSet are available than desired.
     #[error(
         "when cleaning up unhealthy replicas, got invalid request to scale down {replica_set} {from} -> {to}"
     )]
     InvalidScaleDown {
-        /// The ReplicaSet.
+        /// ReplicaSet.
         replica_set: ObjectKey,
-        /// Its size.
+        /// Present size.
         from: i32,
-        /// The size that would follow.
+        /// Computed size.
         to: i32,
     },
-    /// The answers given to [`plan`](crate::plan) are not those to its own actions.
-    #[error("answer {0} does not fit the action that it is to answer")]
-    AnswerMisfit(usize),
+    /// A result given to [`plan`](crate::plan()) is not one of the action at its position.
+    #[error("result {0} does not match its action")]
+    UnexpectedResult(usize),
 }
 
 impl SyncError {
-    /// Whether the namespace is going away, and the Deployment with it: no use in trying again.
+    /// Returns `true` if a write failed because the namespace is being deleted. A retry cannot succeed.
     pub fn is_namespace_terminating(&self) -> bool {
         match self {
-            Self::Write { source, .. } | Self::HolderUnknown { source, .. } => {
+            Self::Write { source, .. } | Self::ExistingReplicaSetNotRead { source, .. } => {
                 source.is_namespace_terminating()
             }
             _ => false,

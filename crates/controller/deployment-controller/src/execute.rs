@@ -1,84 +1,100 @@
-//! Carries plans out.
+//! Carries out plans.
 
 use std::sync::Arc;
 
 use kcm_api::{ApiError, Deployment, ObjectKey, ReplicaSet};
 use kcm_clock::Timestamp;
 use kcm_controller_util::{DeploymentControl, ReplicaSetControl};
+use kcm_deployment_util::revisions::RevisionProblem;
 use kcm_events::{EventRecorder, ObjectReference};
 use kcm_informer::Store;
-use tracing::{debug, warn};
+use tracing::{debug, info, warn};
 
-use crate::{Action, Answer, End, Outcome, Plan, SyncError, View, own_writes::OwnWrites, plan};
+use crate::{
+    error::SyncError,
+    own_writes::OwnWrites,
+    plan::{Action, ActionResult, Notice, Plan, PlanEnd, PlannedAction, SyncOutcome, View, plan},
+};
 
-/// What a plan is carried out with.
+/// Performs the actions of plans.
 pub(crate) struct Executor {
     pub(crate) deployment_control: Arc<dyn DeploymentControl>,
     pub(crate) replica_set_control: Arc<dyn ReplicaSetControl>,
     pub(crate) recorder: Arc<dyn EventRecorder>,
-    /// Cache in which the ReplicaSet that has a name is found.
+    /// Cache that is read if the name of a new ReplicaSet exists.
     pub(crate) replica_sets: Store<ReplicaSet>,
     /// Objects that the API server returned.
     pub(crate) own_writes: OwnWrites,
 }
 
 impl Executor {
-    /// Plans and acts in turn, until the plan is done.
+    /// Plans and performs in turn, until the plan is complete.
     ///
-    /// Actions are taken one after the other: upstream's order is kept, and none is taken after one that failed
-    /// before the plan has been made anew with that failure.
-    pub(crate) async fn execute(&self, view: &View, now: Timestamp) -> Result<Outcome, SyncError> {
-        let mut taken = Vec::new();
-        let mut answers = Vec::new();
+    /// Actions are performed one after the other, in upstream's order. After a failure the sync is planned again before
+    /// another action is performed.
+    ///
+    /// # Errors
+    ///
+    /// If the plan ends with an error. Writes that were performed before are not undone.
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, the result of a write in progress is lost. The next sync starts from the caches.
+    pub(crate) async fn execute(&self, view: &View, now: Timestamp) -> Result<SyncOutcome, SyncError> {
+        let mut performed = Vec::new();
+        let mut results = Vec::new();
         loop {
-            let Plan { mut actions, end } = plan(view, &answers, now);
+            let Plan { mut actions, notices, end } = plan(view, &results, now);
             debug_assert!(
-                actions.len() >= taken.len() && actions[..taken.len()] == *taken,
-                "a plan with one answer more must begin as the one before"
+                actions.len() >= performed.len() && actions[..performed.len()] == *performed,
+                "a plan with more results must begin with the same actions"
             );
-            let mut all_well = true;
-            let known = answers.len().min(actions.len());
+            let mut succeeded = true;
+            let known = results.len().min(actions.len());
             for planned in &actions[known..] {
-                debug!(why = planned.reason, "{}", planned.action);
-                let answer = self.perform(&planned.action).await;
-                self.remember(view, &planned.action, &answer);
-                all_well = !answer.is_failure();
-                answers.push(answer);
-                if !all_well {
+                log_write(planned);
+                let result = self.perform(&planned.action).await;
+                self.remember(view, &planned.action, &result);
+                succeeded = !result.is_failure();
+                results.push(result);
+                if !succeeded {
                     break;
                 }
             }
             match end {
-                End::Done(outcome) if all_well => return outcome,
+                PlanEnd::Done(outcome) if succeeded => {
+                    notices.iter().for_each(log_notice);
+                    return outcome;
+                }
                 _ => {}
             }
-            actions.truncate(answers.len());
-            taken = actions;
+            actions.truncate(results.len());
+            performed = actions;
         }
     }
 
-    fn remember(&self, view: &View, action: &Action, answer: &Answer) {
+    fn remember(&self, view: &View, action: &Action, result: &ActionResult) {
         let key = || view.deployment.metadata.key();
-        match (answer, action) {
-            (Answer::Deployment(deployment), _) => self.own_writes.deployment(deployment),
-            (Answer::ReplicaSet(set) | Answer::NameTaken { holder: Some(set), .. }, _) => {
+        match (result, action) {
+            (ActionResult::Deployment(deployment), _) => self.own_writes.deployment(deployment),
+            (ActionResult::ReplicaSet(set) | ActionResult::AlreadyExists { existing: Some(set), .. }, _) => {
                 self.own_writes.replica_set(&key(), set);
             }
-            (Answer::Failed(error), Action::UpdateReplicaSet(set) | Action::DeleteReplicaSet(set))
+            (ActionResult::Failed(error), Action::UpdateReplicaSet(set) | Action::DeleteReplicaSet(set))
                 if error.is_not_found() =>
             {
                 self.own_writes.forget_replica_set(&key(), &set.metadata.key());
             }
-            (Answer::NameTaken { .. } | Answer::Failed(_) | Answer::Done, _) => {}
+            (ActionResult::AlreadyExists { .. } | ActionResult::Failed(_) | ActionResult::Done, _) => {}
         }
     }
 
-    /// Finds the ReplicaSet with the name of one that could not be created: in the cache if `error` is its refusal, and
-    /// else on the API server.
+    /// Returns the ReplicaSet whose name prevented a create: from the cache if `error` is `AlreadyExists`, or else from
+    /// the API server.
     ///
     /// DEVIATION: upstream only reads the cache. While the cache is behind it sends the create again with each retry,
-    /// and reports a create that was executed without an answer as failed.
-    async fn holder(&self, key: &ObjectKey, error: &ApiError) -> Option<Arc<ReplicaSet>> {
+    /// and reports a create that was executed without a response as failed.
+    async fn existing(&self, key: &ObjectKey, error: &ApiError) -> Option<Arc<ReplicaSet>> {
         if error.is_already_exists()
             && let Some(cached) = self.replica_sets.get(key)
         {
@@ -88,53 +104,92 @@ impl Executor {
             Ok(stored) => Some(Arc::new(stored)),
             Err(error) if error.is_not_found() => None,
             Err(error) => {
-                warn!(replica_set = %key, err = %error, "Failed to read the ReplicaSet that may have been created");
+                warn!(replicaSet = %key, err = %error, "Failed to read the ReplicaSet that may have been created");
                 None
             }
         }
     }
 
-    async fn create_replica_set(&self, set: &ReplicaSet) -> Answer {
+    async fn create_replica_set(&self, set: &ReplicaSet) -> ActionResult {
         let error = match self.replica_set_control.create_replica_set(set).await {
-            Ok(created) => return Answer::ReplicaSet(Arc::new(created)),
+            Ok(created) => return ActionResult::ReplicaSet(Arc::new(created)),
             Err(error) => error,
         };
         let may_exist = error.may_have_taken_effect() && !error.is_not_leading();
         if !may_exist && !error.is_already_exists() {
-            return Answer::Failed(error);
+            return ActionResult::Failed(error);
         }
-        match self.holder(&set.metadata.key(), &error).await {
-            None if !error.is_already_exists() => Answer::Failed(error),
-            holder => Answer::NameTaken { error, holder },
+        match self.existing(&set.metadata.key(), &error).await {
+            None if !error.is_already_exists() => ActionResult::Failed(error),
+            existing => ActionResult::AlreadyExists { error, existing },
         }
     }
 
-    async fn perform(&self, action: &Action) -> Answer {
+    async fn perform(&self, action: &Action) -> ActionResult {
         match action {
             Action::CreateReplicaSet(set) => self.create_replica_set(set).await,
             Action::UpdateReplicaSet(set) => {
                 let updated = self.replica_set_control.update_replica_set(set).await;
-                updated.map_or_else(Answer::Failed, |set| Answer::ReplicaSet(Arc::new(set)))
+                updated.map_or_else(ActionResult::Failed, |set| ActionResult::ReplicaSet(Arc::new(set)))
             }
             Action::DeleteReplicaSet(set) => {
                 let deleted = self.replica_set_control.delete_replica_set(&set.metadata.key()).await;
-                deleted.map_or_else(Answer::Failed, |()| Answer::Done)
+                deleted.map_or_else(ActionResult::Failed, |()| ActionResult::Done)
             }
-            Action::UpdateDeployment(sent) => {
-                deployment(self.deployment_control.update_deployment(sent).await)
+            Action::UpdateDeployment(deployment) => {
+                deployment_result(self.deployment_control.update_deployment(deployment).await)
             }
-            Action::UpdateDeploymentStatus(sent) => {
-                deployment(self.deployment_control.update_deployment_status(sent).await)
+            Action::UpdateDeploymentStatus(deployment) => {
+                deployment_result(self.deployment_control.update_deployment_status(deployment).await)
             }
-            Action::Event(event) => {
-                let regarding = ObjectReference::from(&*event.regarding);
-                self.recorder.event(&regarding, event.type_, event.reason, event.message.clone());
-                Answer::Done
+            Action::RecordEvent { regarding, event } => {
+                let regarding = ObjectReference::from(&**regarding);
+                self.recorder.event(&regarding, event.type_(), event.reason(), event.to_string());
+                ActionResult::Done
             }
         }
     }
 }
 
-fn deployment(answer: Result<Deployment, ApiError>) -> Answer {
-    answer.map_or_else(Answer::Failed, |deployment| Answer::Deployment(Arc::new(deployment)))
+fn deployment_result(result: Result<Deployment, ApiError>) -> ActionResult {
+    result.map_or_else(ActionResult::Failed, |deployment| ActionResult::Deployment(Arc::new(deployment)))
+}
+
+/// Logs a write before it is performed. The recorder logs events.
+fn log_write(planned: &PlannedAction) {
+    let Some(reason) = &planned.reason else { return };
+    match &planned.action {
+        Action::CreateReplicaSet(set) => {
+            debug!(replicaSet = %set.metadata.key(), replicas = set.replicas(), %reason, "Creating replica set");
+        }
+        Action::UpdateReplicaSet(set) => {
+            debug!(replicaSet = %set.metadata.key(), replicas = set.replicas(), %reason, "Updating replica set");
+        }
+        Action::DeleteReplicaSet(set) => {
+            debug!(replicaSet = %set.metadata.key(), %reason, "Deleting replica set");
+        }
+        Action::UpdateDeployment(_) => debug!(%reason, "Updating deployment"),
+        Action::UpdateDeploymentStatus(_) => debug!(%reason, "Updating deployment status"),
+        Action::RecordEvent { .. } => {}
+    }
+}
+
+fn log_notice(notice: &Notice) {
+    match notice {
+        Notice::InvalidAnnotation(error) => {
+            debug!(err = %error, "Could not convert the value with annotation key for the replica set");
+        }
+        Notice::Revision(RevisionProblem::InvalidRevision { revision, error }) => {
+            info!(revision, err = %error, "Updating replica set revision OldRevision not int");
+        }
+        Notice::Revision(RevisionProblem::HistoryLimitReached { max_length }) => {
+            info!(
+                revisionHistoryLimit = max_length,
+                "Not appending revision due to revision history length limit reached"
+            );
+        }
+        Notice::HashCollision { from, to } => {
+            debug!(from, to, "Found a hash collision for deployment - bumping collisionCount to resolve it");
+        }
+    }
 }

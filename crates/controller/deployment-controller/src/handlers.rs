@@ -1,4 +1,4 @@
-//! From events to the keys of Deployments that are worth a look (US-4.2).
+//! Event handlers: enqueue the Deployments that an event concerns (US-4.2).
 
 use std::sync::Arc;
 
@@ -13,6 +13,7 @@ use kcm_informer::{Deleted, EventHandler, Store};
 use kcm_workqueue::RateLimitingQueue;
 use tracing::trace;
 
+/// Event handlers of Deployments, ReplicaSets and pods.
 pub(crate) struct Handlers {
     pub(crate) queue: RateLimitingQueue<ObjectKey>,
     pub(crate) deployments: Store<Deployment>,
@@ -20,20 +21,21 @@ pub(crate) struct Handlers {
     pub(crate) pods: Store<Pod>,
 }
 
-/// Every event of a Deployment is worth a look, resyncs and the echo of our own writes included.
+/// Each event enqueues the Deployment, including resyncs and events of own writes.
 impl EventHandler<Deployment> for Handlers {
     fn on_add(&self, deployment: &Arc<Deployment>, _initial: bool) {
-        trace!(key = %deployment.metadata.key(), uid = %deployment.metadata.uid, "Adding deployment");
+        trace!(deployment = %deployment.metadata.key(), uid = %deployment.metadata.uid, "Adding deployment");
         self.enqueue(deployment);
     }
 
     fn on_update(&self, _old: &Arc<Deployment>, new: &Arc<Deployment>) {
-        trace!(key = %new.metadata.key(), uid = %new.metadata.uid, "Updating deployment");
+        trace!(deployment = %new.metadata.key(), uid = %new.metadata.uid, "Updating deployment");
         self.enqueue(new);
     }
 
     fn on_delete(&self, deleted: &Deleted<Deployment>) {
-        trace!(key = %deleted.object().metadata.key(), uid = %deleted.object().metadata.uid, "Deleting deployment");
+        let metadata = &deleted.object().metadata;
+        trace!(deployment = %metadata.key(), uid = %metadata.uid, "Deleting deployment");
         self.enqueue(deleted.object());
     }
 }
@@ -41,18 +43,18 @@ impl EventHandler<Deployment> for Handlers {
 impl EventHandler<ReplicaSet> for Handlers {
     fn on_add(&self, set: &Arc<ReplicaSet>, _initial: bool) {
         if set.metadata.is_being_deleted() {
-            // After a restart, the first look at it may find it going.
-            self.replica_set_gone(set);
+            // After a restart, the first list may contain ReplicaSets that are being deleted.
+            self.replica_set_deleted(set);
         } else if let Some(owner) = set.metadata.controller() {
             self.enqueue_owner(set, owner, "added");
         } else {
-            self.enqueue_adopters(set, "added");
+            self.enqueue_matching(set, "added");
         }
     }
 
     fn on_update(&self, old: &Arc<ReplicaSet>, new: &Arc<ReplicaSet>) {
         if old.metadata.resource_version == new.metadata.resource_version {
-            // A resync. Two versions of one object are never the same.
+            // A resync.
             return;
         }
         let (old_owner, new_owner) = (old.metadata.controller(), new.metadata.controller());
@@ -63,16 +65,16 @@ impl EventHandler<ReplicaSet> for Handlers {
         if let Some(owner) = new_owner {
             self.enqueue_owner(new, owner, "updated");
         } else if owner_changed || old.metadata.labels != new.metadata.labels {
-            self.enqueue_adopters(new, "updated");
+            self.enqueue_matching(new, "updated");
         }
     }
 
     fn on_delete(&self, deleted: &Deleted<ReplicaSet>) {
-        self.replica_set_gone(deleted.object());
+        self.replica_set_deleted(deleted.object());
     }
 }
 
-/// Pods matter only to a Recreate, which waits for the last of them to be gone.
+/// Only the deletion of a pod has an effect: a Recreate waits until no pods are left.
 impl EventHandler<Pod> for Handlers {
     fn on_add(&self, _pod: &Arc<Pod>, _initial: bool) {}
 
@@ -81,7 +83,7 @@ impl EventHandler<Pod> for Handlers {
     fn on_delete(&self, deleted: &Deleted<Pod>) {
         let pod = deleted.object();
         let Some(deployment) = self.deployment_of_pod(pod) else { return };
-        trace!(key = %deployment.metadata.key(), pod = %pod.key, "Pod deleted");
+        trace!(deployment = %deployment.metadata.key(), pod = %pod.key, "Pod deleted");
         if deployment.spec.strategy.type_ == RECREATE && !self.has_pods(&deployment) {
             self.enqueue(&deployment);
         }
@@ -93,46 +95,54 @@ impl Handlers {
         self.queue.add(deployment.metadata.key());
     }
 
-    fn enqueue_owner(&self, set: &ReplicaSet, owner: &OwnerReference, what: &str) {
-        if let Some(deployment) = self.resolve(&set.metadata.namespace, owner) {
-            trace!(key = %deployment.metadata.key(), replica_set = %set.metadata.key(), "ReplicaSet {what}");
+    /// Enqueues the Deployment that `owner` refers to. `event` is part of the log message.
+    fn enqueue_owner(&self, set: &ReplicaSet, owner: &OwnerReference, event: &str) {
+        if let Some(deployment) = self.resolve_controller_ref(&set.metadata.namespace, owner) {
+            trace!(deployment = %deployment.metadata.key(), replicaSet = %set.metadata.key(), "ReplicaSet {event}");
             self.enqueue(&deployment);
         }
     }
 
-    /// Enqueues the Deployments that select the orphan `set`.
-    fn enqueue_adopters(&self, set: &ReplicaSet, what: &str) {
-        let adopters = self.adopters(set);
-        if adopters.len() > 1 {
-            trace!(replica_set = %set.metadata.key(), "user error! more than one deployment is selecting replica set");
+    /// Enqueues the Deployments whose selector matches the orphan `set`. `event` is part of the log message.
+    fn enqueue_matching(&self, set: &ReplicaSet, event: &str) {
+        let matching = self.deployments_for(set);
+        if matching.len() > 1 {
+            trace!(replicaSet = %set.metadata.key(), "user error! more than one deployment is selecting replica set");
         }
-        if !adopters.is_empty() {
-            trace!(replica_set = %set.metadata.key(), "Orphan ReplicaSet {what}");
+        if !matching.is_empty() {
+            trace!(replicaSet = %set.metadata.key(), "Orphan ReplicaSet {event}");
         }
-        for deployment in adopters {
+        for deployment in matching {
             self.queue.add(deployment);
         }
     }
 
-    fn adopters(&self, set: &ReplicaSet) -> Vec<ObjectKey> {
+    /// Upstream counterpart: `getDeploymentsForReplicaSet`.
+    fn deployments_for(&self, set: &ReplicaSet) -> Vec<ObjectKey> {
         let deployments = self.deployments.read();
         let (namespace, labels) = (&set.metadata.namespace, &set.metadata.labels);
         let candidates = may_select(&deployments, deployment_index::SELECTOR, namespace, labels);
-        let adopters = deployments_for_replica_set(candidates, set);
-        adopters.iter().map(|deployment| deployment.metadata.key()).collect()
+        let matching = deployments_for_replica_set(candidates, set);
+        matching.iter().map(|deployment| deployment.metadata.key()).collect()
     }
 
-    /// An orphan that goes is nobody's loss.
-    fn replica_set_gone(&self, set: &ReplicaSet) {
+    /// Enqueues the owner. The deletion of an orphan enqueues nothing.
+    fn replica_set_deleted(&self, set: &ReplicaSet) {
         if let Some(owner) = set.metadata.controller() {
             self.enqueue_owner(set, owner, "deleted");
         }
     }
 
-    /// The Deployment that `owner`, a reference in an object in `namespace`, means.
+    /// Returns the Deployment that `owner` refers to, if it exists with the same UID.
     ///
-    /// Upstream counterpart: `resolveControllerRef`. The group is not compared (US-3.1).
-    fn resolve(&self, namespace: &Arc<str>, owner: &OwnerReference) -> Option<Arc<Deployment>> {
+    /// The API group is not compared (US-3.1).
+    ///
+    /// Upstream counterpart: `resolveControllerRef`.
+    fn resolve_controller_ref(
+        &self,
+        namespace: &Arc<str>,
+        owner: &OwnerReference,
+    ) -> Option<Arc<Deployment>> {
         if owner.kind != kcm_api::deployment::KIND {
             return None;
         }
@@ -140,29 +150,31 @@ impl Handlers {
         self.deployments.get(&key).filter(|deployment| *deployment.uid() == owner.uid)
     }
 
-    /// Upstream counterpart: `getDeploymentForPod`. Once its ReplicaSet is gone from the cache, a pod is nobody's.
+    /// Returns the Deployment of a pod, if the cache contains the pod's ReplicaSet.
+    ///
+    /// Upstream counterpart: `getDeploymentForPod`.
     fn deployment_of_pod(&self, pod: &Pod) -> Option<Arc<Deployment>> {
         let owner = pod.controller.as_ref().filter(|owner| *owner.kind == *kcm_api::replica_set::KIND)?;
         let key = ObjectKey { namespace: Arc::clone(&pod.key.namespace), name: Arc::clone(&owner.name) };
         let set = self.replica_sets.get(&key).filter(|set| *set.uid() == owner.uid)?;
-        self.resolve(&set.metadata.namespace, set.metadata.controller()?)
+        self.resolve_controller_ref(&set.metadata.namespace, set.metadata.controller()?)
     }
 
-    /// `true` if the cache contains a pod of the Deployment, in any phase. The first pod ends the search.
+    /// Returns `true` if the cache contains a pod of the Deployment, in any phase, or if the selector is invalid.
     ///
-    /// DEVIATION: upstream lists the Deployment's ReplicaSets from the server for each pod that goes; the cache
-    /// answers as well. A selector that cannot be parsed fails that list, and nothing is enqueued.
+    /// DEVIATION: upstream lists the ReplicaSets of the Deployment from the API server for each deleted pod. Here the
+    /// cache is read.
     fn has_pods(&self, deployment: &Deployment) -> bool {
         let Ok(selector) = Selector::new(deployment.spec.selector.as_ref()) else { return true };
         let is_claimed = |set: &&Arc<ReplicaSet>| {
             set.metadata.namespace == deployment.metadata.namespace && selector.matches(&set.metadata.labels)
         };
-        let sets: Vec<OwnerIdentity> = replica_sets_of(&self.replica_sets.read(), deployment.uid())
+        let owners: Vec<OwnerIdentity> = replica_sets_of(&self.replica_sets.read(), deployment.uid())
             .filter(is_claimed)
             .map(|set| OwnerIdentity::from(&**set))
             .collect();
         let pods = self.pods.read();
-        sets.iter().any(|set| pods_of(&pods, set).next().is_some())
+        owners.iter().any(|owner| pods_of(&pods, owner).next().is_some())
     }
 }
 

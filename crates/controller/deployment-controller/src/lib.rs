@@ -1,87 +1,59 @@
-//! The Deployment controller: rolls pods from one template to the next, and keeps the history to roll back.
+//! The Deployment controller: rolls out pod templates with ReplicaSets, and keeps old ReplicaSets for rollbacks.
 //!
-//! *Upstream counterpart:* `pkg/controller/deployment`.
+//! *Upstream counterpart:* `pkg/controller/deployment`. *Behaviour:* `docs/behaviour/deployment.md`.
 //!
-//! # How one sync goes
+//! # A sync
 //!
-//! | step | file | pure |
-//! |---|---|---|
-//! | events become keys | `handlers.rs` | |
-//! | a key becomes a sync, its outcome a retry | `controller.rs` | |
-//! | ReplicaSets are claimed, and what is known of them becomes a [`View`] | `syncer.rs` | |
-//! | what is written, in which order and why | `plan.rs` and below | yes |
-//! | the writes, one after the other | `execute.rs` | |
-//!
-//! [`plan()`] holds all of upstream's decisions, one file each:
-//!
-//! | file | decides |
+//! | Step | File |
 //! |---|---|
-//! | `sync.rs` | which of the decisions below a sync comes to; pausing; what counts as scaling |
-//! | `new_replica_set.rs` | which ReplicaSet is new; its annotations, its name, its creation |
-//! | `scale.rs` | sizes when the Deployment's size changes |
-//! | `rolling.rs` | the next step of a RollingUpdate |
-//! | `recreate.rs` | the next step of a Recreate |
-//! | `rollback.rs` | the rollback that an annotation asks for |
-//! | `progress.rs` | whether the rollout moves, is complete or stuck |
-//! | `status.rs` | counts and conditions |
-//! | `cleanup.rs` | which old ReplicaSets go |
+//! | event handlers enqueue keys | `handlers.rs` |
+//! | the control loop calls a sync for each key, and requeues it | `controller.rs` |
+//! | the sync claims ReplicaSets and reads the caches into a [`View`] | `sync.rs` |
+//! | [`plan()`] decides on the writes, with a [`Reason`] for each | `plan.rs`, and a file per decision in `plan/` |
+//! | the writes are performed one after the other and logged | `execute.rs` |
 //!
-//! # Deciding apart from doing
+//! # Plans
 //!
-//! Decisions read as upstream's functions do, top to bottom, with their writes in between; yet they write nothing.
-//! A write is an entry in the plan. If its answer is known from before, the decision goes on with it; if not, it
-//! goes on as if the write had succeeded, or, where it needs the object that the server answers with, it ends
-//! there. The executor carries out what is new, and asks for the plan again with one answer more: the same
-//! decisions run once more, come to the same entries, and go further. A plan is cheap and a write is not.
+//! [`plan()`] is pure: it performs no I/O, does not log, and receives the time. It reads as upstream's functions do, with
+//! the writes in between, but a write only adds an [`Action`]. If the result of the action is known, planning continues
+//! with it. Otherwise it continues as if the write had succeeded, or ends if it requires the returned object. The
+//! executor performs the new actions and plans again with their results. The second plan begins with the same actions
+//! and continues beyond them. Planning takes microseconds, a write takes a round trip.
 //!
-//! So every reaction to an error is in the pure code as well. These are the points where a plan ends for an answer:
+//! Error handling is therefore part of the plan. A plan ends at these writes until it has their result:
 //!
-//! | after | because |
+//! | Write | The result is required because |
 //! |---|---|
-//! | PUT status: paused, resumed | later writes of the Deployment need its new resource version |
-//! | PUT of the new ReplicaSet's annotations, revision or minReadySeconds | what follows scales or counts it as the server has it |
-//! | PUT status: revision, or a new ReplicaSet found | as for pausing |
-//! | POST of the new ReplicaSet | it may be refused, or its name be taken: by itself, or by another template |
-//! | PUT status: ReplicaSet created | as for pausing |
-//! | PUT of an old ReplicaSet less its unhealthy pods | it may have to shrink once more, from what it is then |
+//! | PUT status: paused, resumed | later writes of the Deployment need the new resource version |
+//! | PUT annotations or `minReadySeconds` of the new ReplicaSet | the ReplicaSet may be scaled next |
+//! | PUT status: revision, or new ReplicaSet found | as for paused |
+//! | POST the new ReplicaSet | it may fail, or its name may exist |
+//! | PUT status: ReplicaSet created | as for paused |
+//! | PUT an old ReplicaSet without its unhealthy pods | the ReplicaSet may be scaled again |
 //!
-//! After all other writes a plan goes on, and is made anew only if one fails: a size that is refused ends the sync,
-//! or ends a step of a rolling update without ending the sync, which is then retried; a ReplicaSet that is gone when it is
-//! to be deleted is as good as deleted; a status that cannot be written ends the sync, or is only reported.
+//! After other writes planning continues, and only a failure requires a new plan. The effect of a failure depends on the
+//! write: it ends the sync; it ends a step of a rolling update, and the sync is retried; or, for a deletion with
+//! `NotFound`, it is success.
 //!
-//! # Which object a sync goes on with
+//! # Objects after a write
 //!
-//! One rule, for the Deployment and for its ReplicaSets: an answer with the resource version that we hold brings
-//! nothing new, and we keep what we hold; otherwise we go on with what the server returned. Upstream goes on with
-//! what it read, and its next write of the same object is refused (US-4.6, US-4.8).
-//!
-//! *What must not live here:* HTTP, counts of pods (the ReplicaSet controller's), arithmetic that has no decision
-//! in it (`kcm-deployment-util`'s).
+//! If the API server returns an object with another resource version, the sync continues with that object. Upstream
+//! continues with the object that it read, and its next write of that object fails with 409 (US-4.6, US-4.8).
 
-mod action;
-mod cleanup;
 mod controller;
 mod error;
 mod execute;
 mod handlers;
-mod new_replica_set;
 mod own_writes;
-mod pass;
 mod plan;
-mod progress;
-mod recreate;
-mod rollback;
-mod rolling;
-mod scale;
-mod status;
 mod sync;
-mod syncer;
 
-pub use action::{Action, Answer, Event, PlannedAction};
 pub use controller::{Config, DeploymentController};
 pub use error::SyncError;
-pub use kcm_controller_util::Requeue;
-pub use plan::{End, Outcome, Plan, ProgressCheck, View, WaitsFor, plan, plan_assuming_success};
+pub use plan::{
+    Action, ActionResult, BlockedOn, Event, Notice, Plan, PlanEnd, PlannedAction, ProgressCheck, Reason,
+    StatusChange, SyncOutcome, View, plan, plan_assuming_success,
+};
 
 #[cfg(test)]
 mod testing;

@@ -1,9 +1,8 @@
-//! Reading our own writes: what the server answered, until the caches have caught up.
+//! Objects that the API server returned, until the caches contain them.
 //!
-//! DEVIATION: upstream's Deployment controller reads its caches alone. A sync that begins before the watch has told of
-//! the last one's writes then sends writes that are refused: an update of what was updated already, or the creation
-//! of a ReplicaSet that is there. The ReplicaSet controller waits for its caches instead (US-3.7), because its
-//! decisions count pods that others change; here the answers are all there is to know.
+//! DEVIATION: upstream's Deployment controller reads its caches only. A sync that starts before the cache contains the
+//! writes of the last one sends the same update or create again, and fails with 409. The ReplicaSet controller waits for
+//! its caches instead (US-3.7), because its decisions depend on pods that other clients change.
 
 use std::{
     cmp::Ordering,
@@ -17,11 +16,11 @@ use kcm_controller_util::{compare_versions, index::claimable_replica_sets};
 use kcm_informer::{Object, StoreReadGuard};
 use parking_lot::Mutex;
 
-/// The answers to writes, by Deployment. Only one sync of a Deployment runs at a time, so nobody waits here.
+/// Returned objects by Deployment. The lock is not contended for one Deployment: it has one sync at a time.
 #[derive(Debug, Default)]
 pub(crate) struct OwnWrites(Mutex<HashMap<ObjectKey, Written>>);
 
-/// What was written for one Deployment, and not yet seen in a cache.
+/// Objects of one Deployment that were written and that the cache does not contain yet.
 #[derive(Debug, Default)]
 struct Written {
     deployment: Option<Arc<Deployment>>,
@@ -35,13 +34,13 @@ impl Written {
 }
 
 impl OwnWrites {
-    /// Takes note of a Deployment as the server has it now.
+    /// Stores a Deployment that the API server returned.
     pub(crate) fn deployment(&self, deployment: &Arc<Deployment>) {
         let key = deployment.metadata.key();
         self.0.lock().entry(key).or_default().deployment = Some(Arc::clone(deployment));
     }
 
-    /// Takes note of a ReplicaSet of the Deployment at `key` as the server has it now.
+    /// Stores a ReplicaSet of the Deployment at `key` that the API server returned.
     pub(crate) fn replica_set(&self, key: &ObjectKey, set: &Arc<ReplicaSet>) {
         let mut records = self.0.lock();
         let sets = &mut records.entry(key.clone()).or_default().replica_sets;
@@ -49,7 +48,7 @@ impl OwnWrites {
         sets.push(Arc::clone(set));
     }
 
-    /// Removes a ReplicaSet that the API server does not have any more.
+    /// Removes a ReplicaSet that does not exist any more.
     pub(crate) fn forget_replica_set(&self, key: &ObjectKey, replica_set: &ObjectKey) {
         let mut records = self.0.lock();
         let Entry::Occupied(mut entry) = records.entry(key.clone()) else { return };
@@ -64,17 +63,17 @@ impl OwnWrites {
         self.0.lock().is_empty()
     }
 
-    /// Forgets a Deployment that is gone.
+    /// Removes a deleted Deployment and its ReplicaSets.
     pub(crate) fn forget(&self, key: &ObjectKey) {
         self.0.lock().remove(key);
     }
 
-    /// The newer of the Deployment that the cache holds and the one that was written.
+    /// Returns the newer of the cached Deployment and the stored one.
     pub(crate) fn newest(&self, cached: Arc<Deployment>) -> Arc<Deployment> {
         let mut records = self.0.lock();
         let Entry::Occupied(mut entry) = records.entry(cached.metadata.key()) else { return cached };
         let written = &mut entry.get_mut().deployment;
-        if written.as_ref().is_some_and(|written| is_ahead(&**written, &*cached)) {
+        if written.as_ref().is_some_and(|written| is_newer_version(&**written, &*cached)) {
             return written.clone().unwrap_or(cached);
         }
         *written = None;
@@ -84,11 +83,11 @@ impl OwnWrites {
         cached
     }
 
-    /// Returns the ReplicaSets that the Deployment `owner` may claim: those that it manages and the orphans of its
+    /// Returns the ReplicaSets that the Deployment `owner` may claim: those that it controls and the orphans of its
     /// namespace.
     ///
-    /// The cache is read in one state. Each UID and each name is returned once, in the newer of the cached version and the
-    /// one that was written: an object that was created under the name of a cached one replaces it.
+    /// Each UID and each name is returned once, in the newer of the cached version and the stored one. A stored ReplicaSet
+    /// replaces a cached one with the same name and another UID.
     pub(crate) fn claimable(
         &self,
         owner: &OwnerIdentity,
@@ -100,7 +99,7 @@ impl OwnWrites {
         let written = entry.get_mut();
         written.replica_sets.retain(|set| match cache.get(&set.metadata.key()) {
             Some(cached) => is_newer(set.resource_version(), cached.resource_version()),
-            // Not seen yet, unless the cache has seen more than that: then it is gone.
+            // If the cache is newer than the write, the ReplicaSet was deleted since.
             None => {
                 let seen = cache.last_sync_resource_version();
                 seen.is_none_or(|seen| is_newer(set.resource_version(), seen))
@@ -119,12 +118,12 @@ impl OwnWrites {
     }
 }
 
-/// Whether `written` is a newer state of the very object that `cached` is.
-fn is_ahead<K: Object>(written: &K, cached: &K) -> bool {
+/// Returns `true` if `written` is a newer version of the object `cached`.
+fn is_newer_version<K: Object>(written: &K, cached: &K) -> bool {
     written.uid() == cached.uid() && is_newer(written.resource_version(), cached.resource_version())
 }
 
-/// Versions that cannot be compared say nothing, and the cache is believed.
+/// Returns `false` if the versions cannot be compared, so that the cached object is used.
 fn is_newer(a: &str, b: &str) -> bool {
     compare_versions(a, b) == Some(Ordering::Greater)
 }

@@ -1,117 +1,114 @@
-//! Which of the decisions a sync comes to, and in which order (US-4.4).
+//! Sync of one Deployment: reads the caches, claims ReplicaSets, and carries out the plan.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
-use kcm_api::{ReplicaSet, condition_status::UNKNOWN};
-use kcm_deployment_util::{
-    annotations::{desired_replicas, rollback_to},
-    conditions::{self, condition_type::PROGRESSING, reason},
-    fenceposts::{RECREATE, ROLLING_UPDATE},
-    replica_sets::{is_active, selects_everything},
-    rollout::progress_deadline,
-};
-use kcm_events::EventType;
+use async_trait::async_trait;
+use kcm_api::{ApiError, Deployment, ObjectKey, Pod, ReplicaSet, Selector};
+use kcm_clock::Clock;
+use kcm_controller_ref_manager::{LiveOwner, OwnerControl, OwnerIdentity, OwnerPatch, claim};
+use kcm_controller_util::index::pods_of;
+use kcm_deployment_util::{fenceposts::RECREATE, replica_sets::selects_everything};
+use kcm_informer::Store;
+use tracing::{Span, debug};
 
 use crate::{
-    Outcome, SyncError, WaitsFor, cleanup, new_replica_set,
-    pass::{Need, Pass, Step, ignore_error},
-    recreate, rollback, rolling, scale, status,
+    error::SyncError,
+    execute::Executor,
+    plan::{SyncOutcome, View},
 };
 
-/// Upstream counterpart: `syncDeployment`, from where the ReplicaSets are claimed.
-pub(crate) fn sync_deployment(pass: &mut Pass<'_>) -> Step<Outcome> {
-    if selects_everything(pass.deployment.spec.selector.as_ref()) {
-        return refuse_selector(pass);
+/// Caches and clients of a sync.
+pub(crate) struct Syncer {
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) deployments: Store<Deployment>,
+    pub(crate) replica_sets: Store<ReplicaSet>,
+    pub(crate) pods: Store<Pod>,
+    pub(crate) executor: Executor,
+    pub(crate) terminating_replicas: bool,
+}
+
+impl Syncer {
+    /// See [`DeploymentController::sync`](crate::DeploymentController::sync).
+    pub(crate) async fn sync_deployment(&self, key: &ObjectKey) -> Result<Option<SyncOutcome>, SyncError> {
+        let now = self.clock.now();
+        let Some(deployment) = self.deployments.get(key) else {
+            debug!("Deployment has been deleted");
+            self.executor.own_writes.forget(key);
+            return Ok(None);
+        };
+        Span::current().record("uid", &*deployment.metadata.uid);
+        let view = self.view(self.executor.own_writes.newest(deployment)).await?;
+        self.executor.execute(&view, now).await.map(Some)
     }
-    if pass.deployment.metadata.is_being_deleted() {
-        let roles = new_replica_set::find_and_sync(pass)?;
-        return status::sync_deployment_status(pass, &roles, WaitsFor::Deletion);
+
+    /// Returns the input of the plan. Claims the ReplicaSets first.
+    async fn view(&self, deployment: Arc<Deployment>) -> Result<View, SyncError> {
+        let mut view = View {
+            deployment,
+            replica_sets: Vec::new(),
+            running: BTreeSet::new(),
+            terminating_replicas: self.terminating_replicas,
+        };
+        let deployment = &*view.deployment;
+        // The plan rejects an empty selector, which would match every ReplicaSet.
+        if selects_everything(deployment.spec.selector.as_ref()) {
+            return Ok(view);
+        }
+        view.replica_sets = self.claim_replica_sets(deployment).await?;
+        if deployment.spec.strategy.type_ == RECREATE {
+            let running = view.replica_sets.iter().filter(|set| self.has_running_pod(set));
+            view.running = running.map(|set| Arc::clone(set.uid())).collect();
+        }
+        Ok(view)
     }
-    check_paused_conditions(pass)?;
-    if pass.deployment.spec.paused {
-        return sync(pass);
+
+    /// Adopts and releases ReplicaSets. Returns those that the Deployment then controls.
+    ///
+    /// DEVIATION: upstream lists all ReplicaSets of the namespace. Here an index returns the candidates. Upstream also
+    /// continues with an adopted ReplicaSet as it was before the patch, so that its next write fails with 409. Here the
+    /// sync continues with the object that the API server returned (US-4.4).
+    ///
+    /// Upstream counterpart: `getReplicaSetsForDeployment`.
+    async fn claim_replica_sets(&self, deployment: &Deployment) -> Result<Vec<Arc<ReplicaSet>>, SyncError> {
+        let metadata = &deployment.metadata;
+        let selector = Selector::new(deployment.spec.selector.as_ref())
+            .map_err(|source| SyncError::Selector { deployment: metadata.key(), source })?;
+        let owner = OwnerIdentity::from(deployment);
+        let candidates = self.executor.own_writes.claimable(&owner, &self.replica_sets.read());
+        let control = ReplicaSetOwner { executor: &self.executor, deployment: metadata.key() };
+        Ok(claim(&owner, &selector, candidates, &control).await.into_result()?)
     }
-    if let Some(revision) = rollback_to(&pass.deployment) {
-        return rollback::rollback(pass, revision);
-    }
-    if is_scaling_event(pass)? {
-        return sync(pass);
-    }
-    match pass.deployment.spec.strategy.type_.as_str() {
-        RECREATE => recreate::rollout_recreate(pass),
-        ROLLING_UPDATE => rolling::rollout_rolling(pass),
-        other => Err(SyncError::UnexpectedStrategy(other.to_owned()).into()),
+
+    fn has_running_pod(&self, replica_set: &ReplicaSet) -> bool {
+        pods_of(&self.pods.read(), &OwnerIdentity::from(replica_set)).any(|pod| !pod.is_finished())
     }
 }
 
-/// A Deployment with an empty selector would take every pod there is, so it takes none.
-fn refuse_selector(pass: &mut Pass<'_>) -> Step<Outcome> {
-    pass.event(
-        EventType::Warning,
-        "SelectingAll",
-        "This deployment is selecting all pods. A non-empty selector is required.".to_owned(),
-        "its selector is empty",
-    )?;
-    let generation = pass.deployment.metadata.generation;
-    if pass.deployment.status.observed_generation < generation {
-        pass.deployment_mut().status.observed_generation = generation;
-        let why = format!("generation {generation} was looked at");
-        ignore_error(pass, |pass| pass.update_deployment_status(Need::Success, why))?;
-    }
-    Ok(Outcome::waiting(WaitsFor::Selector))
+/// Requests of a Deployment that claims ReplicaSets.
+struct ReplicaSetOwner<'a> {
+    executor: &'a Executor,
+    deployment: ObjectKey,
 }
 
-/// Notes when the Deployment is paused or resumed, so that its progress deadline does not run meanwhile (US-4.6).
-///
-/// Upstream counterpart: `checkPausedConditions`.
-fn check_paused_conditions(pass: &mut Pass<'_>) -> Step<()> {
-    if progress_deadline(&pass.deployment).is_none() {
-        return Ok(());
+#[async_trait]
+impl OwnerControl<ReplicaSet> for ReplicaSetOwner<'_> {
+    async fn live_owner(&self) -> Result<LiveOwner, ApiError> {
+        let live = self.executor.deployment_control.get_deployment(&self.deployment).await?;
+        Ok(LiveOwner::from(&live.metadata))
     }
-    let current = pass.deployment.condition(PROGRESSING).map(|condition| condition.reason.as_str());
-    let (reason, message) = match (pass.deployment.spec.paused, current) {
-        // What is stuck stays so, whether paused or not.
-        (_, Some(reason::TIMED_OUT)) => return Ok(()),
-        (true, Some(reason::PAUSED)) => return Ok(()),
-        (true, _) => (reason::PAUSED, "Deployment is paused"),
-        (false, Some(reason::PAUSED)) => (reason::RESUMED, "Deployment is resumed"),
-        (false, _) => return Ok(()),
-    };
-    let condition = conditions::new(PROGRESSING, UNKNOWN, reason, message, pass.now.into());
-    conditions::set(&mut pass.deployment_mut().status, condition);
-    let why = format!("the deadline for progress does not run while paused: {message}");
-    let version = pass.deployment.metadata.resource_version.clone();
-    pass.update_deployment_status(Need::Answer, why)?;
-    pass.resumed = reason == reason::RESUMED && pass.deployment.metadata.resource_version != version;
-    Ok(())
+
+    async fn patch(&self, object: &ObjectKey, patch: &OwnerPatch) -> Result<ReplicaSet, ApiError> {
+        let patched = self.executor.replica_set_control.patch_replica_set(object, patch).await;
+        match &patched {
+            Ok(set) => self.executor.own_writes.replica_set(&self.deployment, &Arc::new(set.clone())),
+            Err(error) if error.is_not_found() => {
+                self.executor.own_writes.forget_replica_set(&self.deployment, object);
+            }
+            Err(_) => {}
+        }
+        patched
+    }
 }
 
-/// Whether the Deployment's size has changed since a ReplicaSet with pods was last scaled.
-///
-/// Upstream counterpart: `isScalingEvent`.
-fn is_scaling_event(pass: &mut Pass<'_>) -> Step<bool> {
-    let roles = new_replica_set::find_and_sync(pass)?;
-    let desired = pass.deployment.replicas();
-    let scaled_for_another_size = |set: &Arc<ReplicaSet>| {
-        is_active(set) && desired_replicas(set).ok().flatten().is_some_and(|noted| noted != desired)
-    };
-    Ok(roles.all().any(scaled_for_another_size))
-}
-
-/// Brings the ReplicaSets to the Deployment's size, and changes nothing else (US-4.7).
-///
-/// Upstream counterpart: `sync`. It is all that happens to a paused Deployment.
-fn sync(pass: &mut Pass<'_>) -> Step<Outcome> {
-    let roles = new_replica_set::find_and_sync(pass)?;
-    let actions_before = pass.action_count();
-    scale::scale(pass, &roles)?;
-    let waits_for = match pass.deployment.spec.paused {
-        true => WaitsFor::Resume,
-        false if pass.action_count() == actions_before => WaitsFor::AnotherSize,
-        false => WaitsFor::ReplicaSets,
-    };
-    if pass.deployment.spec.paused && rollback_to(&pass.deployment).is_none() {
-        cleanup::cleanup_deployment(pass, &roles.old)?;
-    }
-    status::sync_deployment_status(pass, &roles, waits_for)
-}
+#[cfg(test)]
+mod tests;

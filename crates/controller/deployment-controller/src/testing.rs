@@ -1,12 +1,15 @@
-//! Objects for tests, and the means to run one decision by itself.
+//! Test objects, and a fake cluster.
 
-mod server;
-mod world;
+mod api_server;
+mod cluster;
 
-pub(crate) use server::{Caches, Server};
-pub(crate) use world::World;
+pub(crate) use api_server::{Caches, FakeApiServer};
+pub(crate) use cluster::FakeCluster;
 
-use std::collections::BTreeMap;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use kcm_api::{
     Deployment, IntOrString, LabelSelector, Pod, PodDecoder, PodTemplate, ReplicaSet, RollingUpdate, Time,
@@ -16,11 +19,11 @@ use kcm_deployment_util::fenceposts::{RECREATE, ROLLING_UPDATE};
 use serde_json::json;
 
 use crate::{
-    PlannedAction, SyncError, View,
-    pass::{Pass, Step, Stop},
+    error::SyncError,
+    plan::{Interrupt, PlanBuilder, PlanResult, PlannedAction, View},
 };
 
-/// When every world begins.
+/// Start of all tests, in seconds since the Unix epoch.
 pub(crate) const START: i64 = 1_800_000_000;
 
 pub(crate) fn template(image: &str) -> PodTemplate {
@@ -31,7 +34,7 @@ pub(crate) fn template(image: &str) -> PodTemplate {
     .unwrap()
 }
 
-/// A Deployment `default/web` as it comes from a server that has filled in what was left out.
+/// Returns the Deployment `default/web` with defaults set.
 pub(crate) fn deployment(replicas: i32) -> Deployment {
     let mut d = Deployment::default();
     d.metadata.name = "web".into();
@@ -64,27 +67,38 @@ pub(crate) fn set_recreate(d: &mut Deployment) {
     d.spec.strategy.rolling_update = None;
 }
 
-/// Runs `decide` over `view` until it has all its answers, each as sent; gives what comes out and what it did.
+/// Returns a view of `deployment` without ReplicaSets.
+pub(crate) fn view_of(deployment: Deployment) -> View {
+    View {
+        deployment: Arc::new(deployment),
+        replica_sets: Vec::new(),
+        running: BTreeSet::new(),
+        terminating_replicas: true,
+    }
+}
+
+/// Runs `decide` on `view`. Each write succeeds and returns the object as sent. Returns the result and the actions.
 pub(crate) fn decide<T>(
     view: &View,
-    decide: impl Fn(&mut Pass<'_>) -> Step<T>,
+    decide: impl Fn(&mut PlanBuilder<'_>) -> PlanResult<T>,
 ) -> (Result<T, SyncError>, Vec<PlannedAction>) {
-    let mut answers = Vec::new();
+    let mut results = Vec::new();
     loop {
-        let mut pass = Pass::new(view, &answers, Time::from_unix(START).timestamp());
-        let step = decide(&mut pass);
-        let actions = pass.into_actions();
-        match step {
+        let mut plan = PlanBuilder::new(view, &results, Time::from_unix(START).timestamp());
+        let result = decide(&mut plan);
+        let (actions, _) = plan.into_parts();
+        match result {
             Ok(value) => return (Ok(value), actions),
-            Err(Stop::Failed(error)) => return (Err(error), actions),
-            Err(Stop::NeedsAnswer) => {
-                answers.extend(actions[answers.len()..].iter().map(|planned| planned.action.as_sent()));
+            Err(Interrupt::Failed(error)) => return (Err(error), actions),
+            Err(Interrupt::ResultRequired) => {
+                results
+                    .extend(actions[results.len()..].iter().map(|planned| planned.action.result_as_sent()));
             }
         }
     }
 }
 
-/// A ReplicaSet of [`deployment`]'s with this image, created so many seconds after the start.
+/// Returns a ReplicaSet of [`deployment`] with this image, created `created` seconds after [`START`].
 pub(crate) fn replica_set(name: &str, image: &str, created: i64, size: i32, available: i32) -> ReplicaSet {
     let mut set = ReplicaSet::default();
     set.metadata.name = name.into();
@@ -105,7 +119,7 @@ pub(crate) fn replica_set(name: &str, image: &str, created: i64, size: i32, avai
     set
 }
 
-/// A pod of `owner`'s.
+/// Returns a pod of `owner`.
 pub(crate) fn pod_of(owner: &ReplicaSet, name: &str, phase: &str) -> Pod {
     let pod = json!({
         "metadata": {

@@ -1,7 +1,8 @@
-//! Event handlers run on the reflector's task: their work must not grow with the namespace. Alone in its binary, because it
-//! counts the bytes that the process allocates.
+//! Memory that event handlers allocate, which must not grow with the namespace: they run on the task of the reflector.
+//!
+//! The test has its own binary because it counts all bytes that the process allocates.
 
-#![expect(clippy::unwrap_used, reason = "the helpers of tests may fail as tests do")]
+#![expect(clippy::unwrap_used, reason = "helper functions of a test")]
 
 use std::{alloc::System, sync::Arc, time::Duration};
 
@@ -52,7 +53,7 @@ fn pod(name: &str, owner: &str) -> Pod {
     PodDecoder::default().decode_value(&object).unwrap()
 }
 
-/// A server that cannot be reached. The controller only handles events here.
+/// API server without connection. The controller only handles events in this test.
 struct Unreachable;
 
 fn unreachable<T>() -> Result<T, ApiError> {
@@ -115,12 +116,13 @@ fn informer<K: SetResourceVersion + Clone>(
     (source, informer)
 }
 
-/// Lets the informers deliver what has happened.
+/// Waits until the informers have delivered all events.
 async fn delivered() {
     tokio::time::sleep(Duration::from_millis(100)).await;
 }
 
-/// Bytes that are allocated when a pod of `size` is deleted, and when an orphan is created beside `size` Deployments.
+/// Returns the bytes that are allocated when one of `size` pods is deleted, and when an orphan is created in a namespace
+/// with `size` Deployments.
 async fn allocated(size: usize) -> [usize; 2] {
     let clock: Arc<dyn Clock> = Arc::new(SimulatedClock::new(Timestamp::UNIX_EPOCH));
     let stop = CancellationToken::new();
@@ -159,11 +161,11 @@ async fn allocated(size: usize) -> [usize; 2] {
 }
 
 #[tokio::test(start_paused = true)]
-async fn work_of_handlers_does_not_grow_with_the_namespace() {
-    // What is allocated once in a process is allocated here.
+async fn handlers_allocate_independently_of_the_namespace() {
+    // Includes what is allocated once in a process.
     allocated(10).await;
     let (small, large) = (allocated(100).await, allocated(1000).await);
     for (small, large) in small.into_iter().zip(large) {
-        assert!(small > 0 && large < small + 500, "{small} bytes of 100 objects, {large} of 1000");
+        assert!(small > 0 && large < small + 500, "{small} bytes with 100 objects, {large} with 1000");
     }
 }

@@ -7,7 +7,7 @@ use kcm_api::{ApiError, Deployment, ObjectKey, PodDecoder, ReplicaSet, error::re
 use kcm_clock::FakeClock;
 use kcm_controller_ref_manager::OwnerPatch;
 use kcm_controller_util::{DeploymentControl, ReplicaSetControl, deployment_indexers};
-use kcm_deployment_controller::{Config, DeploymentController, Outcome, ProgressCheck, SyncError};
+use kcm_deployment_controller::{Config, DeploymentController, ProgressCheck, SyncError, SyncOutcome};
 use kcm_events::FakeRecorder;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -67,7 +67,7 @@ impl RecordingClient {
         &self,
         clock: &FakeClock,
         events: &FakeRecorder,
-        outcome: Result<Option<Outcome>, SyncError>,
+        outcome: Result<Option<SyncOutcome>, SyncError>,
     ) -> Value {
         let mut actions = self.actions.take();
         actions.iter_mut().for_each(|action| mask_now(action, clock));

@@ -11,8 +11,8 @@ use kcm_informer::{
 
 use super::*;
 use crate::{
-    ProgressCheck, WaitsFor,
-    testing::{Server, World, deployment},
+    plan::{BlockedOn, ProgressCheck},
+    testing::{FakeApiServer, FakeCluster, deployment},
 };
 
 fn clock() -> Arc<dyn Clock> {
@@ -25,11 +25,11 @@ fn key() -> ObjectKey {
 
 fn write_error() -> SyncError {
     let source = ApiError::Transport("connection refused".to_owned());
-    SyncError::Write { what: "create replica set", object: key(), source }
+    SyncError::Write { operation: "create replica set", object: key(), source }
 }
 
-fn waiting(progress_check: Option<ProgressCheck>) -> Outcome {
-    Outcome { progress_check, ..Outcome::waiting(WaitsFor::ReplicaSets) }
+fn outcome(progress_check: Option<ProgressCheck>) -> SyncOutcome {
+    SyncOutcome { progress_check, ..SyncOutcome::blocked_on(BlockedOn::ReplicaSetStatus) }
 }
 
 #[test]
@@ -38,7 +38,7 @@ fn requeues_after_the_progress_check() {
         Some(ProgressCheck { after: after.map(Duration::from_secs), can_time_out })
     };
     let expect = |progress_check, expected| {
-        assert_eq!(requeue(waiting(progress_check)).unwrap(), expected, "{progress_check:?}");
+        assert_eq!(requeue(outcome(progress_check)).unwrap(), expected, "{progress_check:?}");
     };
     expect(check(Some(61), true), Requeue::After(Duration::from_secs(61)));
     expect(check(None, true), Requeue::RateLimited);
@@ -49,7 +49,7 @@ fn requeues_after_the_progress_check() {
 
 #[test]
 fn retries_after_ignored_write_errors() {
-    let error = requeue(Outcome { ignored_error: Some(write_error()), ..waiting(None) }).unwrap_err();
+    let error = requeue(SyncOutcome { ignored_error: Some(write_error()), ..outcome(None) }).unwrap_err();
     assert_eq!(error.to_string(), write_error().to_string());
     assert_eq!(Syncer::classify(&error), ErrorClass::Failed);
 }
@@ -60,7 +60,7 @@ fn drops_keys_in_terminating_namespaces() {
         "reason": "Forbidden", "code": 403, "details": {"causes": [{"reason": "NamespaceTerminating"}]},
     });
     let source = ApiError::Status(Box::new(serde_json::from_value(json).unwrap()));
-    let error = SyncError::Write { what: "create replica set", object: key(), source };
+    let error = SyncError::Write { operation: "create replica set", object: key(), source };
     assert_eq!(Syncer::classify(&error), ErrorClass::Terminal);
 }
 
@@ -85,7 +85,7 @@ async fn runs_from_watch_event_to_write() {
 
     source.apply(deployment(2));
     let stored = source.get(&key()).unwrap();
-    let server = Arc::new(Server::new(World::new(stored)));
+    let server = Arc::new(FakeApiServer::new(FakeCluster::new(stored)));
     let recorder = Arc::new(FakeRecorder::new());
     let controller = Arc::new(DeploymentController::new(Config::new(
         clock,
@@ -122,7 +122,7 @@ async fn runs_from_watch_event_to_write() {
     assert!(requests[0].starts_with("create replica set web-"), "{requests:?}");
     assert_eq!(requests[1..3], ["update status of deployment web", "update status of deployment web"]);
     assert_eq!(recorder.take().len(), 1);
-    assert!(controller.sync(&ObjectKey::new("default", "nobody")).await.unwrap().is_none());
+    assert!(controller.sync(&ObjectKey::new("default", "missing")).await.unwrap().is_none());
     stop.cancel();
     running.await.unwrap();
 }

@@ -14,7 +14,7 @@ fn handlers(caches: &Caches) -> Handlers {
     }
 }
 
-/// The names that are queued.
+/// Returns the names of the queued Deployments.
 async fn queued(handlers: &Handlers) -> Vec<String> {
     let mut names = Vec::new();
     while !handlers.queue.is_empty() {
@@ -26,7 +26,7 @@ async fn queued(handlers: &Handlers) -> Vec<String> {
     names
 }
 
-fn named(name: &str) -> Deployment {
+fn deployment_named(name: &str) -> Deployment {
     let mut d = deployment(1);
     d.metadata.name = name.into();
     d.metadata.uid = format!("uid-of-{name}").into();
@@ -45,7 +45,7 @@ fn orphan(name: &str) -> ReplicaSet {
     set
 }
 
-/// `set` as another version of itself.
+/// Returns `set` with another resource version and a change.
 fn changed(set: &ReplicaSet, change: impl FnOnce(&mut ReplicaSet)) -> Arc<ReplicaSet> {
     let mut set = set.clone();
     set.metadata.resource_version = "11".to_owned();
@@ -54,7 +54,7 @@ fn changed(set: &ReplicaSet, change: impl FnOnce(&mut ReplicaSet)) -> Arc<Replic
 }
 
 #[tokio::test]
-async fn deployment_events_all_enqueue_resyncs_included() {
+async fn deployment_events_enqueue() {
     let handlers = handlers(&Caches::new());
     let d = Arc::new(deployment(1));
     EventHandler::<Deployment>::on_add(&handlers, &d, true);
@@ -68,7 +68,7 @@ async fn deployment_events_all_enqueue_resyncs_included() {
 /// `TestAddReplicaSet`.
 #[tokio::test]
 async fn add_replica_set_enqueues_its_owner() {
-    let (d1, d2) = (named("d1"), named("d2"));
+    let (d1, d2) = (deployment_named("d1"), deployment_named("d2"));
     let handlers = handlers(&Caches::with(&[&d1, &d2], &[]));
     for d in [&d1, &d2] {
         EventHandler::<ReplicaSet>::on_add(&handlers, &Arc::new(owned_by(d, "rs")), false);
@@ -77,11 +77,11 @@ async fn add_replica_set_enqueues_its_owner() {
 }
 
 #[tokio::test]
-async fn add_replica_set_whose_owner_is_another_of_that_name_or_kind_enqueues_nothing() {
-    let d = named("d1");
+async fn add_replica_set_compares_uid_and_kind_of_the_owner() {
+    let d = deployment_named("d1");
     let handlers = handlers(&Caches::with(&[&d], &[]));
     let mut other_uid = owned_by(&d, "rs");
-    other_uid.metadata.owner_references[0].uid = "earlier".into();
+    other_uid.metadata.owner_references[0].uid = "other".into();
     let mut other_kind = owned_by(&d, "rs");
     other_kind.metadata.owner_references[0].kind = "Rollout".to_owned();
     let mut other_group = owned_by(&d, "rs");
@@ -90,17 +90,17 @@ async fn add_replica_set_whose_owner_is_another_of_that_name_or_kind_enqueues_no
         EventHandler::<ReplicaSet>::on_add(&handlers, &Arc::new(set), false);
         assert_eq!(queued(&handlers).await, [""; 0]);
     }
-    // US-9.27: the kind is compared, its group is not.
+    // US-9.27: the API group is not compared.
     EventHandler::<ReplicaSet>::on_add(&handlers, &Arc::new(other_group), false);
     assert_eq!(queued(&handlers).await, ["d1"]);
 }
 
-/// `TestAddReplicaSetOrphan`: all Deployments of the namespace that would take it.
+/// `TestAddReplicaSetOrphan`.
 #[tokio::test]
-async fn add_replica_set_orphan_enqueues_all_that_match() {
-    let (d1, d2, mut d3) = (named("d1"), named("d2"), named("d3"));
-    d3.spec.selector.as_mut().unwrap().match_labels.insert("more".to_owned(), "wanted".to_owned());
-    let mut elsewhere = named("d4");
+async fn add_replica_set_orphan_enqueues_matching_deployments() {
+    let (d1, d2, mut d3) = (deployment_named("d1"), deployment_named("d2"), deployment_named("d3"));
+    d3.spec.selector.as_mut().unwrap().match_labels.insert("more".to_owned(), "labels".to_owned());
+    let mut elsewhere = deployment_named("d4");
     elsewhere.metadata.namespace = "elsewhere".into();
     let handlers = handlers(&Caches::with(&[&d1, &d2, &d3, &elsewhere], &[]));
     EventHandler::<ReplicaSet>::on_add(&handlers, &Arc::new(orphan("rs")), false);
@@ -108,22 +108,22 @@ async fn add_replica_set_orphan_enqueues_all_that_match() {
 }
 
 #[tokio::test]
-async fn add_replica_set_on_its_way_out_counts_as_its_deletion() {
-    let d = named("d1");
+async fn add_of_terminating_replica_set_enqueues_only_its_owner() {
+    let d = deployment_named("d1");
     let handlers = handlers(&Caches::with(&[&d], &[]));
-    let going = |set: ReplicaSet| {
+    let terminating = |set: ReplicaSet| {
         changed(&set, |set| set.metadata.deletion_timestamp = Some(kcm_api::Time::from_unix(START)))
     };
-    EventHandler::<ReplicaSet>::on_add(&handlers, &going(owned_by(&d, "rs")), false);
+    EventHandler::<ReplicaSet>::on_add(&handlers, &terminating(owned_by(&d, "rs")), false);
     assert_eq!(queued(&handlers).await, ["d1"]);
-    EventHandler::<ReplicaSet>::on_add(&handlers, &going(orphan("rs")), false);
+    EventHandler::<ReplicaSet>::on_add(&handlers, &terminating(orphan("rs")), false);
     assert_eq!(queued(&handlers).await, [""; 0]);
 }
 
-/// `TestUpdateReplicaSet`, and that a resync is none.
+/// `TestUpdateReplicaSet`. A resync enqueues nothing.
 #[tokio::test]
 async fn update_replica_set_enqueues_its_owner() {
-    let (d1, d2) = (named("d1"), named("d2"));
+    let (d1, d2) = (deployment_named("d1"), deployment_named("d2"));
     let handlers = handlers(&Caches::with(&[&d1, &d2], &[]));
     let old = Arc::new(owned_by(&d1, "rs"));
     EventHandler::<ReplicaSet>::on_update(&handlers, &old, &changed(&old, |set| set.spec.replicas = Some(5)));
@@ -134,8 +134,8 @@ async fn update_replica_set_enqueues_its_owner() {
 
 /// `TestUpdateReplicaSetOrphanWithNewLabels`.
 #[tokio::test]
-async fn update_replica_set_orphan_with_new_labels_enqueues_all_that_match() {
-    let (d1, d2) = (named("d1"), named("d2"));
+async fn update_replica_set_orphan_with_new_labels_enqueues_matching_deployments() {
+    let (d1, d2) = (deployment_named("d1"), deployment_named("d2"));
     let handlers = handlers(&Caches::with(&[&d1, &d2], &[]));
     let new = orphan("rs");
     let old = changed(&new, |set| set.metadata.labels.clear());
@@ -143,13 +143,13 @@ async fn update_replica_set_orphan_with_new_labels_enqueues_all_that_match() {
     assert_eq!(queued(&handlers).await, ["d1", "d2"]);
     let resized = changed(&new, |set| set.spec.replicas = Some(5));
     EventHandler::<ReplicaSet>::on_update(&handlers, &Arc::new(new), &resized);
-    assert_eq!(queued(&handlers).await, [""; 0], "its labels are what they were");
+    assert_eq!(queued(&handlers).await, [""; 0], "unchanged labels");
 }
 
-/// `TestUpdateReplicaSetChangeControllerRef`: old and new.
+/// `TestUpdateReplicaSetChangeControllerRef`.
 #[tokio::test]
 async fn update_replica_set_change_controller_ref_enqueues_both_owners() {
-    let (d1, d2) = (named("d1"), named("d2"));
+    let (d1, d2) = (deployment_named("d1"), deployment_named("d2"));
     let handlers = handlers(&Caches::with(&[&d1, &d2], &[]));
     let new = owned_by(&d1, "rs");
     let old = changed(&owned_by(&d2, "rs"), |_| {});
@@ -157,10 +157,10 @@ async fn update_replica_set_change_controller_ref_enqueues_both_owners() {
     assert_eq!(queued(&handlers).await, ["d1", "d2"]);
 }
 
-/// `TestUpdateReplicaSetRelease`: the old owner, and all that might take it.
+/// `TestUpdateReplicaSetRelease`.
 #[tokio::test]
-async fn update_replica_set_release_enqueues_old_owner_and_all_that_match() {
-    let (d1, d2) = (named("d1"), named("d2"));
+async fn update_replica_set_release_enqueues_old_owner_and_matching_deployments() {
+    let (d1, d2) = (deployment_named("d1"), deployment_named("d2"));
     let handlers = handlers(&Caches::with(&[&d1, &d2], &[]));
     let old = owned_by(&d1, "rs");
     let new = changed(&old, |set| set.metadata.owner_references.clear());
@@ -168,10 +168,10 @@ async fn update_replica_set_release_enqueues_old_owner_and_all_that_match() {
     assert_eq!(queued(&handlers).await, ["d1", "d2"]);
 }
 
-/// `TestDeleteReplicaSet`, and that the deletion may have gone unseen.
+/// `TestDeleteReplicaSet`. The watch may have missed the deletion.
 #[tokio::test]
 async fn delete_replica_set_enqueues_its_owner() {
-    let d = named("d1");
+    let d = deployment_named("d1");
     let handlers = handlers(&Caches::with(&[&d], &[]));
     for deleted in [Deleted::FinalState as fn(_) -> _, Deleted::FinalStateUnknown] {
         EventHandler::<ReplicaSet>::on_delete(&handlers, &deleted(Arc::new(owned_by(&d, "rs"))));
@@ -181,76 +181,81 @@ async fn delete_replica_set_enqueues_its_owner() {
 
 /// `TestDeleteReplicaSetOrphan`.
 #[tokio::test]
-async fn delete_replica_set_orphan_enqueues_nobody() {
-    let handlers = handlers(&Caches::with(&[&named("d1"), &named("d2")], &[]));
+async fn delete_replica_set_orphan_enqueues_nothing() {
+    let handlers = handlers(&Caches::with(&[&deployment_named("d1"), &deployment_named("d2")], &[]));
     EventHandler::<ReplicaSet>::on_delete(&handlers, &Deleted::FinalState(Arc::new(orphan("rs"))));
     assert_eq!(queued(&handlers).await, [""; 0]);
 }
 
-/// What is queued when a pod of the first set is gone, and `left` are there still.
-async fn after_pod_deletion(d: &Deployment, sets: &[&ReplicaSet], left: &[&Pod]) -> Vec<String> {
+/// Deletes a pod of the first ReplicaSet while the pods `remaining` exist. Returns the names of the queued Deployments.
+async fn after_pod_deletion(d: &Deployment, sets: &[&ReplicaSet], remaining: &[&Pod]) -> Vec<String> {
     let mut caches = Caches::with(&[d], sets);
-    for pod in left {
+    for pod in remaining {
         caches.pods.apply(Arc::new((*pod).clone()));
     }
     let handlers = handlers(&caches);
     EventHandler::<Pod>::on_delete(
         &handlers,
-        &Deleted::FinalState(Arc::new(pod_of(sets[0], "gone", "Running"))),
+        &Deleted::FinalState(Arc::new(pod_of(sets[0], "deleted", "Running"))),
     );
     queued(&handlers).await
 }
 
 fn recreate() -> Deployment {
-    let mut d = named("d1");
+    let mut d = deployment_named("d1");
     set_recreate(&mut d);
     d
 }
 
-/// `TestPodDeletionEnqueuesRecreateDeployment`, and that another strategy does not care.
+/// `TestPodDeletionEnqueuesRecreateDeployment`. A rolling update is not enqueued.
 #[tokio::test]
 async fn pod_deletion_enqueues_recreate_deployment() {
     let d = recreate();
     let set = owned_by(&d, "rs");
     assert_eq!(after_pod_deletion(&d, &[&set], &[]).await, ["d1"]);
-    assert_eq!(after_pod_deletion(&named("d1"), &[&set], &[]).await, [""; 0]);
+    assert_eq!(after_pod_deletion(&deployment_named("d1"), &[&set], &[]).await, [""; 0]);
 }
 
-/// `TestPodDeletionDoesntEnqueueRecreateDeployment`: one is left, in whatever phase.
+/// `TestPodDeletionDoesntEnqueueRecreateDeployment`, for each phase of the remaining pod.
 #[tokio::test]
 async fn pod_deletion_doesnt_enqueue_recreate_deployment() {
     let d = recreate();
     let set = owned_by(&d, "rs");
     for phase in ["Running", "Succeeded"] {
-        assert_eq!(after_pod_deletion(&d, &[&set], &[&pod_of(&set, "left", phase)]).await, [""; 0]);
+        assert_eq!(after_pod_deletion(&d, &[&set], &[&pod_of(&set, "remaining", phase)]).await, [""; 0]);
     }
 }
 
-/// `TestPodDeletionPartialReplicaSetOwnershipEnqueueRecreateDeployment`: a pod of a set that is not the
-/// Deployment's does not count.
+/// `TestPodDeletionPartialReplicaSetOwnershipEnqueueRecreateDeployment`.
 #[tokio::test]
-async fn pod_deletion_partial_replica_set_ownership_enqueue_recreate_deployment() {
+async fn pod_deletion_ignores_pods_of_other_replica_sets() {
     let d = recreate();
-    let (set, stray) = (owned_by(&d, "rs"), orphan("stray"));
-    assert_eq!(after_pod_deletion(&d, &[&set, &stray], &[&pod_of(&stray, "left", "Running")]).await, ["d1"]);
+    let (set, orphan) = (owned_by(&d, "rs"), orphan("orphan"));
+    assert_eq!(
+        after_pod_deletion(&d, &[&set, &orphan], &[&pod_of(&orphan, "remaining", "Running")]).await,
+        ["d1"]
+    );
 }
 
 /// `TestPodDeletionPartialReplicaSetOwnershipDoesntEnqueueRecreateDeployment`.
 #[tokio::test]
-async fn pod_deletion_partial_replica_set_ownership_doesnt_enqueue_recreate_deployment() {
+async fn pod_deletion_considers_all_replica_sets() {
     let d = recreate();
     let (set, other) = (owned_by(&d, "rs"), owned_by(&d, "rs-other"));
-    assert_eq!(after_pod_deletion(&d, &[&set, &other], &[&pod_of(&other, "left", "Running")]).await, [""; 0]);
+    assert_eq!(
+        after_pod_deletion(&d, &[&set, &other], &[&pod_of(&other, "remaining", "Running")]).await,
+        [""; 0]
+    );
 }
 
 #[tokio::test]
-async fn pod_deletion_after_its_replica_set_is_gone_enqueues_nothing() {
+async fn pod_deletion_without_cached_replica_set_enqueues_nothing() {
     let d = recreate();
     let set = owned_by(&d, "rs");
     let handlers = handlers(&Caches::with(&[&d], &[]));
     EventHandler::<Pod>::on_delete(
         &handlers,
-        &Deleted::FinalState(Arc::new(pod_of(&set, "gone", "Running"))),
+        &Deleted::FinalState(Arc::new(pod_of(&set, "deleted", "Running"))),
     );
     assert_eq!(queued(&handlers).await, [""; 0]);
 }

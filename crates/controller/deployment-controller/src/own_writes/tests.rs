@@ -18,8 +18,8 @@ fn deployment_at(version: &str) -> Arc<Deployment> {
     Arc::new(d)
 }
 
-/// The versions that a sync sees when `cached` is in a cache that has seen everything up to `seen`.
-fn overlaid(writes: &OwnWrites, cached: Option<&str>, seen: &str) -> Vec<String> {
+/// Returns the versions that a sync uses. The cache contains `cached` and has received events up to version `seen`.
+fn claimable_versions(writes: &OwnWrites, cached: Option<&str>, seen: &str) -> Vec<String> {
     let mut store = StoreWriter::new(replica_set_indexers());
     if let Some(version) = cached {
         store.apply(set_at(version));
@@ -36,17 +36,17 @@ fn written(version: &str) -> OwnWrites {
 }
 
 #[test]
-fn written_replica_set_stands_in_for_an_older_one_and_gives_way_to_a_newer_one() {
+fn newer_version_is_used() {
     let writes = written("10");
-    assert_eq!(overlaid(&writes, Some("9"), "9"), ["10"]);
-    assert_eq!(overlaid(&writes, Some("11"), "11"), ["11"]);
-    assert!(writes.0.lock().is_empty(), "what has been caught up with is forgotten");
-    assert_eq!(overlaid(&writes, Some("9"), "9"), ["9"]);
+    assert_eq!(claimable_versions(&writes, Some("9"), "9"), ["10"]);
+    assert_eq!(claimable_versions(&writes, Some("11"), "11"), ["11"]);
+    assert!(writes.0.lock().is_empty(), "removed once the cache contains it");
+    assert_eq!(claimable_versions(&writes, Some("9"), "9"), ["9"]);
 }
 
-/// The cache still contains an orphan that was deleted, and whose name the created ReplicaSet has.
+/// The cache contains a deleted orphan with the name of the created ReplicaSet.
 #[test]
-fn created_replica_set_replaces_an_older_one_of_its_name() {
+fn created_replica_set_replaces_one_with_its_name() {
     let orphan = |version: &str| {
         let mut set = replica_set("web-1", "web:1", 0, 1, 1);
         set.metadata.uid = "orphan".into();
@@ -62,33 +62,33 @@ fn created_replica_set_replaces_an_older_one_of_its_name() {
         sets.iter().map(|set| set.metadata.resource_version.clone()).collect::<Vec<_>>()
     };
     assert_eq!(seen_with("9"), ["10"]);
-    assert_eq!(seen_with("11"), ["11"], "the created one was deleted since");
+    assert_eq!(seen_with("11"), ["11"], "the created ReplicaSet was deleted");
     assert!(writes.is_empty());
 }
 
 #[test]
-fn record_of_a_deployment_that_was_written_outlasts_its_replica_sets() {
+fn deployment_remains_after_its_replica_sets() {
     let writes = written("10");
     writes.deployment(&deployment_at("12"));
-    assert_eq!(overlaid(&writes, Some("11"), "11"), ["11"]);
+    assert_eq!(claimable_versions(&writes, Some("11"), "11"), ["11"]);
     assert_eq!(writes.newest(deployment_at("11")).metadata.resource_version, "12");
 }
 
 #[test]
-fn created_replica_set_is_there_until_the_cache_has_seen_more_and_not_it() {
+fn created_replica_set_is_used_until_the_cache_is_newer() {
     let writes = written("10");
-    assert_eq!(overlaid(&writes, None, "9"), ["10"]);
-    assert_eq!(overlaid(&writes, None, "12"), [""; 0], "it was created, seen and deleted");
-    assert_eq!(overlaid(&writes, None, "9"), [""; 0]);
+    assert_eq!(claimable_versions(&writes, None, "9"), ["10"]);
+    assert_eq!(claimable_versions(&writes, None, "12"), [""; 0], "created and deleted");
+    assert_eq!(claimable_versions(&writes, None, "9"), [""; 0]);
 }
 
 #[test]
-fn version_that_is_no_number_leaves_the_last_word_to_the_cache() {
-    assert_eq!(overlaid(&written("b"), Some("a"), "a"), ["a"]);
+fn incomparable_version_is_not_used() {
+    assert_eq!(claimable_versions(&written("b"), Some("a"), "a"), ["a"]);
 }
 
 #[test]
-fn written_deployment_stands_in_only_for_an_older_state_of_itself() {
+fn deployment_is_used_for_the_same_uid_only() {
     let writes = OwnWrites::default();
     writes.deployment(&deployment_at("10"));
     let version = |cached: Arc<Deployment>| writes.newest(cached).metadata.resource_version.clone();
@@ -97,20 +97,20 @@ fn written_deployment_stands_in_only_for_an_older_state_of_itself() {
     another.metadata.uid = "another".into();
     another.metadata.resource_version = "9".to_owned();
     assert_eq!(version(Arc::new(another)), "9");
-    assert!(writes.0.lock().is_empty(), "nothing is kept that is not needed");
+    assert!(writes.0.lock().is_empty(), "removed");
 }
 
 #[test]
-fn deployment_that_is_gone_leaves_nothing_behind() {
+fn deleted_deployment_is_removed() {
     let writes = written("10");
     writes.forget(&deployment(1).metadata.key());
     assert!(writes.0.lock().is_empty());
 }
 
-/// A writer adopts and releases a ReplicaSet all the time. Every view contains it once, in a version that is at least the
-/// one that the cache contained before, and the one that was written.
+/// The cache adopts and releases a ReplicaSet concurrently. Each call returns it once, in a version that is at least as new
+/// as the cached one and the written one.
 #[test]
-fn replica_set_that_is_adopted_and_released_is_in_each_view_once() {
+fn concurrently_adopted_replica_set_is_returned_once() {
     const VERSIONS: u64 = 30_000;
     let owner = OwnerIdentity::from(&deployment(1));
     let version_of = |version: u64| {
@@ -133,7 +133,7 @@ fn replica_set_that_is_adopted_and_released_is_in_each_view_once() {
         });
         loop {
             let before = cached.load(Ordering::Acquire);
-            // As if a patch had just been answered, which the cache does not contain yet.
+            // The response of a patch that the cache does not contain yet.
             let written = if before.is_multiple_of(3) { before + 1 } else { before };
             if written > before {
                 writes.replica_set(&owner.key(), &version_of(written));

@@ -1,340 +1,336 @@
-//! Stories: what a Deployment goes through, told by its plans.
-//!
-//! Each snapshot is the transcript of the syncs, every action with its reason. Read them: they are the
-//! documentation of the controller's behaviour that cannot be out of date.
+//! Transcripts of rollouts. Each snapshot lists the syncs with their actions and reasons.
 
 use insta::assert_snapshot;
 use kcm_api::{ApiError, IntOrString, Status, StatusCause, StatusDetails, error::reason};
+use kcm_controller_util::Requeue;
 use kcm_deployment_util::{
     annotations::{REVISION, ROLLBACK_TO},
     conditions::condition_type::PROGRESSING,
 };
 
 use crate::{
-    Requeue, WaitsFor,
-    testing::{START, World, deployment, set_recreate, set_strategy, template},
+    plan::BlockedOn,
+    testing::{FakeCluster, START, deployment, set_recreate, set_strategy, template},
 };
 
 #[test]
-fn story_create() {
-    let mut world = World::new(deployment(3));
-    world.settle(3);
-    assert_snapshot!(world.transcript);
-    assert_eq!(world.sync().unwrap().waits_for, WaitsFor::Nothing);
+fn create() {
+    let mut cluster = FakeCluster::new(deployment(3));
+    cluster.settle(3);
+    assert_snapshot!(cluster.transcript);
+    assert_eq!(cluster.sync().unwrap().blocked_on, BlockedOn::Nothing);
 }
 
-/// US-7: 10 replicas, 25 %/25 %: old 10→8, new 0→3→5, old 8→…
+/// US-7: 10 replicas, `maxSurge` and `maxUnavailable` 25%.
 #[test]
-fn story_rolling_update() {
-    let mut world = World::new(deployment(10));
-    world.settle(10);
-    world.transcript.clear();
-    world.set_image("web:2");
-    world.settle(10);
-    assert_snapshot!(world.transcript);
-}
-
-#[test]
-fn story_rolling_update_with_unhealthy_old_pods() {
-    let mut world = World::new(deployment(10));
-    world.settle(10);
-    world.transcript.clear();
-    // A broken image in between: its pods never become ready, and they go first.
-    world.set_image("web:broken");
-    world.settle(0);
-    world.set_image("web:2");
-    world.settle(10);
-    assert_snapshot!(world.transcript);
+fn rolling_update() {
+    let mut cluster = FakeCluster::new(deployment(10));
+    cluster.settle(10);
+    cluster.transcript.clear();
+    cluster.set_image("web:2");
+    cluster.settle(10);
+    assert_snapshot!(cluster.transcript);
 }
 
 #[test]
-fn story_stuck_and_then_moving() {
-    let mut world = World::new(deployment(2));
-    world.settle(2);
-    world.set_image("web:broken");
-    world.settle(0);
-    world.transcript.clear();
-    let waiting = world.sync().unwrap();
+fn rolling_update_with_unhealthy_old_pods() {
+    let mut cluster = FakeCluster::new(deployment(10));
+    cluster.settle(10);
+    cluster.transcript.clear();
+    // The pods of this image do not become ready and are removed first.
+    cluster.set_image("web:broken");
+    cluster.settle(0);
+    cluster.set_image("web:2");
+    cluster.settle(10);
+    assert_snapshot!(cluster.transcript);
+}
+
+#[test]
+fn progress_deadline_exceeded() {
+    let mut cluster = FakeCluster::new(deployment(2));
+    cluster.settle(2);
+    cluster.set_image("web:broken");
+    cluster.settle(0);
+    cluster.transcript.clear();
+    let waiting = cluster.sync().unwrap();
     assert!(matches!(waiting.requeue(), Requeue::After(_)), "{waiting:?}");
-    world.advance(599);
-    world.sync().unwrap();
-    world.advance(10);
-    world.sync().unwrap();
-    world.sync().unwrap();
-    assert_eq!(world.deployment.condition(PROGRESSING).unwrap().reason, "ProgressDeadlineExceeded");
-    world.set_image("web:2");
-    world.settle(2);
-    assert_snapshot!(world.transcript);
+    cluster.advance(599);
+    cluster.sync().unwrap();
+    cluster.advance(10);
+    cluster.sync().unwrap();
+    cluster.sync().unwrap();
+    assert_eq!(cluster.deployment.condition(PROGRESSING).unwrap().reason, "ProgressDeadlineExceeded");
+    cluster.set_image("web:2");
+    cluster.settle(2);
+    assert_snapshot!(cluster.transcript);
 }
 
 #[test]
-fn story_undo_by_setting_the_old_template() {
-    let mut world = World::new(deployment(2));
-    world.settle(2);
-    world.set_image("web:2");
-    world.settle(2);
-    world.transcript.clear();
-    world.set_image("web:1");
-    world.settle(2);
-    assert_eq!(world.set("web:1").metadata.annotations[REVISION], "3");
-    assert_snapshot!(world.transcript);
+fn previous_template() {
+    let mut cluster = FakeCluster::new(deployment(2));
+    cluster.settle(2);
+    cluster.set_image("web:2");
+    cluster.settle(2);
+    cluster.transcript.clear();
+    cluster.set_image("web:1");
+    cluster.settle(2);
+    assert_eq!(cluster.set("web:1").metadata.annotations[REVISION], "3");
+    assert_snapshot!(cluster.transcript);
 }
 
 #[test]
-fn story_rollback_by_annotation() {
-    let mut world = World::new(deployment(2));
-    world.settle(2);
-    world.set_image("web:2");
-    world.settle(2);
-    world.transcript.clear();
+fn rollback_annotation() {
+    let mut cluster = FakeCluster::new(deployment(2));
+    cluster.settle(2);
+    cluster.set_image("web:2");
+    cluster.settle(2);
+    cluster.transcript.clear();
     for to in ["0", "7", "3"] {
-        world.edit(&format!("roll back to {to}"), |d| {
+        cluster.edit(&format!("roll back to {to}"), |d| {
             d.metadata.annotations.insert(ROLLBACK_TO.to_owned(), to.to_owned());
             d.metadata.annotations.insert("note".to_owned(), "of the day".to_owned());
         });
-        world.settle(2);
-        assert!(!world.deployment.metadata.annotations.contains_key(ROLLBACK_TO));
+        cluster.settle(2);
+        assert!(!cluster.deployment.metadata.annotations.contains_key(ROLLBACK_TO));
     }
-    assert_snapshot!(world.transcript);
+    assert_snapshot!(cluster.transcript);
 }
 
-/// A.11: 100 replicas with a surge of 20, scaled to 120 in flight.
 #[test]
-fn story_scaled_in_the_middle_of_a_rollout() {
+fn proportional_scaling() {
     let mut d = deployment(10);
     set_strategy(&mut d, IntOrString::Int(3), IntOrString::Int(2));
-    let mut world = World::new(d);
-    world.settle(10);
-    world.set_image("web:2");
-    world.settle(0);
-    world.transcript.clear();
-    world.edit("scale to 30", |d| d.spec.replicas = Some(30));
-    world.settle(0);
-    world.edit("scale to 5", |d| d.spec.replicas = Some(5));
-    world.settle(0);
-    assert_snapshot!(world.transcript);
+    let mut cluster = FakeCluster::new(d);
+    cluster.settle(10);
+    cluster.set_image("web:2");
+    cluster.settle(0);
+    cluster.transcript.clear();
+    cluster.edit("scale to 30", |d| d.spec.replicas = Some(30));
+    cluster.settle(0);
+    cluster.edit("scale to 5", |d| d.spec.replicas = Some(5));
+    cluster.settle(0);
+    assert_snapshot!(cluster.transcript);
 }
 
 #[test]
-fn story_recreate() {
+fn recreate() {
     let mut d = deployment(2);
     set_recreate(&mut d);
-    let mut world = World::new(d);
-    world.settle(2);
-    world.transcript.clear();
-    world.set_image("web:2");
-    world.sync().unwrap();
-    // The old pods take their time.
-    assert_eq!(world.sync().unwrap().waits_for, WaitsFor::OldPods);
-    world.settle(2);
-    assert_snapshot!(world.transcript);
+    let mut cluster = FakeCluster::new(d);
+    cluster.settle(2);
+    cluster.transcript.clear();
+    cluster.set_image("web:2");
+    cluster.sync().unwrap();
+    assert_eq!(cluster.sync().unwrap().blocked_on, BlockedOn::OldPods);
+    cluster.settle(2);
+    assert_snapshot!(cluster.transcript);
 }
 
 #[test]
-fn story_paused_scaled_and_resumed() {
-    let mut world = World::new(deployment(2));
-    world.settle(2);
-    world.transcript.clear();
-    world.edit("pause", |d| d.spec.paused = true);
-    world.settle(2);
-    world.set_image("web:2");
-    world.settle(2);
-    assert_eq!(world.sets.len(), 1, "nothing is created while paused");
-    world.edit("scale to 3", |d| d.spec.replicas = Some(3));
-    world.settle(2);
-    world.edit("resume", |d| d.spec.paused = false);
-    world.settle(2);
-    assert_snapshot!(world.transcript);
+fn paused_scaled_and_resumed() {
+    let mut cluster = FakeCluster::new(deployment(2));
+    cluster.settle(2);
+    cluster.transcript.clear();
+    cluster.edit("pause", |d| d.spec.paused = true);
+    cluster.settle(2);
+    cluster.set_image("web:2");
+    cluster.settle(2);
+    assert_eq!(cluster.sets.len(), 1, "no ReplicaSet is created while paused");
+    cluster.edit("scale to 3", |d| d.spec.replicas = Some(3));
+    cluster.settle(2);
+    cluster.edit("resume", |d| d.spec.paused = false);
+    cluster.settle(2);
+    assert_snapshot!(cluster.transcript);
 }
 
 #[test]
-fn resumed_deployment_with_a_new_image_says_so_until_pods_move() {
-    let reason = |world: &World| world.deployment.condition("Progressing").unwrap().reason.clone();
-    let mut world = World::new(deployment(2));
-    world.settle(2);
-    world.edit("pause", |d| d.spec.paused = true);
-    world.set_image("web:2");
-    world.settle(2);
-    world.edit("resume", |d| d.spec.paused = false);
-    world.sync().unwrap();
-    assert_eq!(world.sets.len(), 2, "the rollout has begun");
-    assert_eq!(reason(&world), "DeploymentResumed");
-    world.settle(2);
-    assert_eq!(reason(&world), "NewReplicaSetAvailable");
+fn resumed_condition_remains_until_pods_change() {
+    let reason = |cluster: &FakeCluster| cluster.deployment.condition("Progressing").unwrap().reason.clone();
+    let mut cluster = FakeCluster::new(deployment(2));
+    cluster.settle(2);
+    cluster.edit("pause", |d| d.spec.paused = true);
+    cluster.set_image("web:2");
+    cluster.settle(2);
+    cluster.edit("resume", |d| d.spec.paused = false);
+    cluster.sync().unwrap();
+    assert_eq!(cluster.sets.len(), 2, "the rollout has started");
+    assert_eq!(reason(&cluster), "DeploymentResumed");
+    cluster.settle(2);
+    assert_eq!(reason(&cluster), "NewReplicaSetAvailable");
 }
 
 #[test]
-fn story_name_taken() {
-    // The name that the hash comes to, with a template that it does not come to.
-    let mut world = World::new(deployment(1));
-    world.sync().unwrap();
-    let mut stranger = world.set("web:1").clone();
-    stranger.spec.template = template("other");
-    stranger.metadata.owner_references.clear();
+fn hash_collision() {
+    // A ReplicaSet with the name of the new one and another template.
+    let mut cluster = FakeCluster::new(deployment(1));
+    cluster.sync().unwrap();
+    let mut other = cluster.set("web:1").clone();
+    other.spec.template = template("other");
+    other.metadata.owner_references.clear();
 
-    let mut world = World::new(deployment(1));
-    world.sets.insert(stranger.metadata.name.to_string(), stranger);
-    let error = world.sync().unwrap_err();
+    let mut cluster = FakeCluster::new(deployment(1));
+    cluster.sets.insert(other.metadata.name.to_string(), other);
+    let error = cluster.sync().unwrap_err();
     assert!(error.to_string().contains("already exists"), "{error}");
-    assert_eq!(world.deployment.status.collision_count, Some(1));
-    world.sync().unwrap();
-    assert_eq!(world.sets.len(), 2);
-    assert_snapshot!(world.transcript);
+    assert_eq!(cluster.deployment.status.collision_count, Some(1));
+    cluster.sync().unwrap();
+    assert_eq!(cluster.sets.len(), 2);
+    assert_snapshot!(cluster.transcript);
 }
 
 #[test]
-fn story_name_taken_by_what_an_earlier_sync_created() {
-    let mut world = World::new(deployment(1));
-    world.sync().unwrap();
-    world.transcript.clear();
-    world.unseen = true;
-    world.edit("lose the revision", |d| d.metadata.annotations.clear());
-    world.sync().unwrap();
-    world.holders_unseen = true;
-    let error = world.sync().unwrap_err();
-    assert!(error.to_string().contains("cannot be read"), "{error}");
-    assert_eq!(world.sets.len(), 1);
-    assert_snapshot!(world.transcript);
+fn created_by_earlier_sync() {
+    let mut cluster = FakeCluster::new(deployment(1));
+    cluster.sync().unwrap();
+    cluster.transcript.clear();
+    cluster.cache_is_stale = true;
+    cluster.edit("lose the revision", |d| d.metadata.annotations.clear());
+    cluster.sync().unwrap();
+    cluster.existing_is_unreadable = true;
+    let error = cluster.sync().unwrap_err();
+    assert!(error.to_string().contains("failed to read existing replica set"), "{error}");
+    assert_eq!(cluster.sets.len(), 1);
+    assert_snapshot!(cluster.transcript);
 }
 
 #[test]
-fn story_create_refused() {
-    let mut world = World::new(deployment(2));
-    let refused = || ("create", ApiError::status(403, reason::FORBIDDEN, "exceeded 100% of quota"));
-    // The status cannot be written: the event is recorded all the same.
-    world.refusals.push(refused());
-    world.refusals.push(("update status", ApiError::status(500, "InternalError", "out of order")));
-    world.sync().unwrap_err();
-    world.refusals.push(refused());
-    world.sync().unwrap_err();
-    assert_eq!(world.deployment.condition(PROGRESSING).unwrap().reason, "ReplicaSetCreateError");
-    // The condition is there, so the status is not written again.
-    world.refusals.push(refused());
-    world.sync().unwrap_err();
+fn create_fails() {
+    let mut cluster = FakeCluster::new(deployment(2));
+    let forbidden = || ("create", ApiError::status(403, reason::FORBIDDEN, "exceeded 100% of quota"));
+    // The event is recorded even if the status cannot be written.
+    cluster.write_errors.push(forbidden());
+    cluster.write_errors.push(("update status", ApiError::status(500, "InternalError", "internal error")));
+    cluster.sync().unwrap_err();
+    cluster.write_errors.push(forbidden());
+    cluster.sync().unwrap_err();
+    assert_eq!(cluster.deployment.condition(PROGRESSING).unwrap().reason, "ReplicaSetCreateError");
+    // The status has the condition already and is not written again.
+    cluster.write_errors.push(forbidden());
+    cluster.sync().unwrap_err();
     let details = StatusDetails {
         causes: vec![StatusCause { reason: "NamespaceTerminating".to_owned(), ..StatusCause::default() }],
         ..StatusDetails::default()
     };
-    let going = Status {
+    let terminating = Status {
         code: 403,
         reason: reason::FORBIDDEN.to_owned(),
         details: Some(details),
         ..Status::default()
     };
-    world.refusals.push(("create", ApiError::Status(Box::new(going))));
-    assert!(world.sync().unwrap_err().is_namespace_terminating());
-    assert_snapshot!(world.transcript);
+    cluster.write_errors.push(("create", ApiError::Status(Box::new(terminating))));
+    assert!(cluster.sync().unwrap_err().is_namespace_terminating());
+    assert_snapshot!(cluster.transcript);
 }
 
 #[test]
-fn story_history_beyond_its_limit() {
+fn revision_history_limit() {
     let mut d = deployment(1);
     d.spec.revision_history_limit = Some(1);
-    let mut world = World::new(d);
+    let mut cluster = FakeCluster::new(d);
     for image in ["web:1", "web:2", "web:3"] {
-        world.set_image(image);
-        world.settle(1);
+        cluster.set_image(image);
+        cluster.settle(1);
     }
-    world.transcript.clear();
-    // One that is gone already does not matter.
-    world.refusals.push(("delete", ApiError::status(404, reason::NOT_FOUND, "not found")));
-    world.set_image("web:4");
-    world.settle(1);
-    assert_snapshot!(world.transcript);
+    cluster.transcript.clear();
+    // `NotFound` is success.
+    cluster.write_errors.push(("delete", ApiError::status(404, reason::NOT_FOUND, "not found")));
+    cluster.set_image("web:4");
+    cluster.settle(1);
+    assert_snapshot!(cluster.transcript);
 }
 
 #[test]
-fn story_scale_down_of_old_pods_refused() {
-    let mut world = World::new(deployment(4));
-    world.settle(4);
-    world.transcript.clear();
-    world.set_image("web:2");
-    // Upstream swallows this: the sync ends well, and the ReplicaSets' events bring the next.
-    world.refusals.push(("update replica set", ApiError::status(409, reason::CONFLICT, "modified")));
-    world.sync().unwrap();
-    world.settle(4);
-    assert_snapshot!(world.transcript);
+fn scale_down_fails() {
+    let mut cluster = FakeCluster::new(deployment(4));
+    cluster.settle(4);
+    cluster.transcript.clear();
+    cluster.set_image("web:2");
+    // The write error is ignored, and the sync is retried.
+    cluster.write_errors.push(("update replica set", ApiError::status(409, reason::CONFLICT, "modified")));
+    cluster.sync().unwrap();
+    cluster.settle(4);
+    assert_snapshot!(cluster.transcript);
 }
 
 #[test]
-fn story_annotations_and_min_ready_seconds_changed() {
-    let mut world = World::new(deployment(1));
-    world.settle(1);
-    world.transcript.clear();
-    world.edit("annotate", |d| {
+fn annotations_and_min_ready_seconds() {
+    let mut cluster = FakeCluster::new(deployment(1));
+    cluster.settle(1);
+    cluster.transcript.clear();
+    cluster.edit("annotate", |d| {
         d.metadata.annotations.insert("team".to_owned(), "a".to_owned());
     });
-    world.settle(1);
-    world.edit("take the annotation off, be ready for 5 s", |d| {
+    cluster.settle(1);
+    cluster.edit("remove the annotation, set minReadySeconds to 5", |d| {
         d.metadata.annotations.remove("team");
         d.spec.min_ready_seconds = 5;
     });
-    world.settle(1);
-    assert_eq!(world.set("web:1").metadata.annotations["team"], "a");
-    assert_snapshot!(world.transcript);
+    cluster.settle(1);
+    assert_eq!(cluster.set("web:1").metadata.annotations["team"], "a");
+    assert_snapshot!(cluster.transcript);
 }
 
 #[test]
-fn story_deleted() {
-    let mut world = World::new(deployment(2));
-    world.settle(2);
-    world.transcript.clear();
-    world.edit("delete, and scale to 5", |d| {
+fn deleted() {
+    let mut cluster = FakeCluster::new(deployment(2));
+    cluster.settle(2);
+    cluster.transcript.clear();
+    cluster.edit("delete, and scale to 5", |d| {
         d.metadata.deletion_timestamp = Some(kcm_api::Time::from_unix(START));
         d.spec.replicas = Some(5);
     });
-    world.settle(2);
-    assert_snapshot!(world.transcript);
+    cluster.settle(2);
+    assert_snapshot!(cluster.transcript);
 }
 
 #[test]
-fn story_no_selector() {
+fn empty_selector() {
     let mut d = deployment(2);
     d.spec.selector = Some(kcm_api::LabelSelector::default());
-    let mut world = World::new(d);
-    world.sync().unwrap();
-    world.sync().unwrap();
-    world.edit("change it", |_| {});
-    world.refusals.push(("update status", ApiError::status(500, "InternalError", "out of order")));
-    world.sync().unwrap();
-    assert_snapshot!(world.transcript);
+    let mut cluster = FakeCluster::new(d);
+    cluster.sync().unwrap();
+    cluster.sync().unwrap();
+    cluster.edit("edit", |_| {});
+    cluster.write_errors.push(("update status", ApiError::status(500, "InternalError", "internal error")));
+    cluster.sync().unwrap();
+    assert_snapshot!(cluster.transcript);
 }
 
-/// US-9.9, kept as upstream has it: a ReplicaSet that had the right size already keeps the size that was noted on
-/// it, every sync takes that for a change of size, and no rollout starts until the size really changes.
+/// US-9.9, as upstream: the ReplicaSet already has the desired size, so that its annotation `desired-replicas` is not
+/// updated. Each sync takes that for a scaling event, and no rollout starts until the Deployment is scaled.
 #[test]
-fn story_size_noted_wrongly_holds_a_rollout_up() {
+fn stale_desired_replicas_annotation() {
     let mut d = deployment(2);
     set_strategy(&mut d, IntOrString::Int(0), IntOrString::Int(1));
-    let mut world = World::new(d);
-    world.settle(2);
-    world.edit("pause, and scale to 3", |d| {
+    let mut cluster = FakeCluster::new(d);
+    cluster.settle(2);
+    cluster.edit("pause, and scale to 3", |d| {
         d.spec.paused = true;
         d.spec.replicas = Some(3);
     });
-    world.sync().unwrap();
-    world.edit("scale to 2 by hand, before anybody looks", |d| d.spec.replicas = Some(2));
-    let name = world.sets.keys().next().unwrap().clone();
-    world.sets.get_mut(&name).unwrap().spec.replicas = Some(2);
-    world.settle(2);
-    world.transcript.clear();
-    world.edit("resume, with a new image", |d| {
+    cluster.sync().unwrap();
+    cluster.edit("scale to 2, and scale the ReplicaSet by hand", |d| d.spec.replicas = Some(2));
+    let name = cluster.sets.keys().next().unwrap().clone();
+    cluster.sets.get_mut(&name).unwrap().spec.replicas = Some(2);
+    cluster.settle(2);
+    cluster.transcript.clear();
+    cluster.edit("resume, with a new image", |d| {
         d.spec.paused = false;
         d.spec.template = template("web:2");
     });
-    world.settle(2);
-    assert_eq!(world.sets.len(), 1);
-    world.edit("scale to 4", |d| d.spec.replicas = Some(4));
-    world.settle(4);
-    assert_eq!(world.sets.len(), 2);
-    assert_snapshot!(world.transcript);
+    cluster.settle(2);
+    assert_eq!(cluster.sets.len(), 1);
+    cluster.edit("scale to 4", |d| d.spec.replicas = Some(4));
+    cluster.settle(4);
+    assert_eq!(cluster.sets.len(), 2);
+    assert_snapshot!(cluster.transcript);
 }
 
 #[test]
-fn story_strategy_nobody_knows() {
+fn unknown_strategy() {
     let mut d = deployment(2);
     d.spec.strategy.type_ = "BlueGreen".to_owned();
-    let mut world = World::new(d);
-    let error = world.sync().unwrap_err();
+    let mut cluster = FakeCluster::new(d);
+    let error = cluster.sync().unwrap_err();
     assert_eq!(error.to_string(), "unexpected deployment strategy type: BlueGreen");
 }

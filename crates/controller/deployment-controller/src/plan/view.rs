@@ -1,0 +1,21 @@
+//! Input of a plan.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use kcm_api::{Deployment, ReplicaSet};
+
+/// Cached state of one Deployment from which its sync is planned. The objects are shared with the caches.
+#[derive(Debug, Clone)]
+pub struct View {
+    /// Deployment.
+    pub deployment: Arc<Deployment>,
+    /// ReplicaSets that the Deployment controls, in any order.
+    pub replica_sets: Vec<Arc<ReplicaSet>>,
+    /// UIDs of those ReplicaSets that have a pod in a phase other than `Succeeded` and `Failed`.
+    ///
+    /// Only used for strategy Recreate.
+    pub running: BTreeSet<Arc<str>>,
+    /// If `false`, the status does not contain `terminatingReplicas` (feature gate
+    /// `DeploymentReplicaSetTerminatingReplicas`).
+    pub terminating_replicas: bool,
+}
