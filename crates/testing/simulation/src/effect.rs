@@ -12,8 +12,9 @@ use crate::{
     users::resource,
 };
 
-/// Effect of a Deployment that is held (see [`is_held`]).
-pub(crate) const HELD: &str = "held";
+/// Effect of a workload that depends on the order of events: a Deployment that is held (see [`is_held`]), or a workload
+/// that could not be created again because its predecessor was still being deleted.
+pub(crate) const NOT_COMPARED: &str = "not compared";
 
 /// State of the objects that controllers are responsible for.
 pub(crate) struct Snapshot<'a> {
@@ -159,7 +160,7 @@ impl<'a> Snapshot<'a> {
             if is_deployment {
                 let own = self.sets.iter().filter(|set| is_of(set, object));
                 if is_held(object, &own.clone().map(AsRef::as_ref).collect::<Vec<_>>()) {
-                    effect.insert(Workload::name(at), json!(HELD));
+                    effect.insert(Workload::name(at), json!(NOT_COMPARED));
                     continue;
                 }
                 let mut new = own.clone().filter(|set| is_of_template(set, object));

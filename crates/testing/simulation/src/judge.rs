@@ -413,7 +413,7 @@ fn exemptions(scenario: &Scenario) -> BTreeSet<Invariant> {
         // Counts requests and syncs between the steps of a story. Here, actions overlap.
         Invariant::Effort,
     ]);
-    let (mut deletes_sets, mut scales_sets, mut pauses) = (false, false, false);
+    let (mut deletes_sets, mut scales_sets, mut pauses, mut sets_strategy) = (false, false, false, false);
     for action in &scenario.actions {
         match action.event {
             Action::DeleteSet { .. }
@@ -422,6 +422,7 @@ fn exemptions(scenario: &Scenario) -> BTreeSet<Invariant> {
             | Action::Delete { .. } => deletes_sets = true,
             Action::ScaleSet { .. } => scales_sets = true,
             Action::Pause { .. } => pauses = true,
+            Action::SetStrategy { .. } => sets_strategy = true,
             _ => {}
         }
     }
@@ -439,6 +440,10 @@ fn exemptions(scenario: &Scenario) -> BTreeSet<Invariant> {
         exempt.insert(Invariant::DeletedInUse);
         // And if that deletes all, revisions start again.
         exempt.insert(Invariant::Revisions);
+    }
+    if pauses && sets_strategy {
+        // A paused Deployment whose strategy allows fewer pods is scaled in proportion, whatever is available (US-4.8b).
+        exempt.insert(Invariant::Availability);
     }
     exempt
 }

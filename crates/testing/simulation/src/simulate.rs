@@ -12,11 +12,11 @@ use thiserror::Error;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    effect::{HELD, Snapshot},
+    effect::{NOT_COMPARED, Snapshot},
     judge::{Finding, Judge, START_MILLISECOND},
     managers::Fleet,
     network::Network,
-    scenario::{Action, At, Harm, Incident, Requests, Scenario},
+    scenario::{Action, At, Harm, Incident, Requests, Scenario, Workload},
     users::Users,
 };
 
@@ -110,8 +110,7 @@ impl Scenario {
             }
             for (workload, effect) in calm.effect {
                 let own = outcome.effect.get(&workload).cloned().unwrap_or_default();
-                // Which state holds a Deployment depends on the order of events.
-                if own != effect && own != HELD && effect != HELD {
+                if own != effect && own != NOT_COMPARED && effect != NOT_COMPARED {
                     let what = format!("{workload} is {own}, and without faults {effect}");
                     outcome.findings.push(Finding { rule: "equal-effect".to_owned(), what });
                 }
@@ -180,13 +179,14 @@ async fn simulate(scenario: Arc<Scenario>) -> Result<Outcome, SimulationError> {
     let network = Arc::new(Network::new(Arc::clone(&clock), &server, Arc::clone(&judge), &scenario));
     fleet.start(&network);
     let cluster = Cluster { scenario, clock, server, judge, network, fleet, users };
-    cluster.take_course().await;
+    let not_created = cluster.take_course().await;
     cluster.heal();
     if cluster.settle().await {
         cluster.be_silent().await;
     }
     cluster.judge.catch_up();
-    let effect = Snapshot::take(&cluster.server, &cluster.scenario).effect();
+    let mut effect = Snapshot::take(&cluster.server, &cluster.scenario).effect();
+    effect.extend(not_created.into_iter().map(|at| (Workload::name(at), NOT_COMPARED.into())));
     let (findings, writes) = (cluster.judge.findings(), cluster.judge.writes());
     Ok(Outcome { findings, log: cluster.judge.take_log(), writes, effect })
 }
@@ -197,8 +197,9 @@ fn random(scenario: &Scenario, part: u64) -> Arc<dyn Random> {
 }
 
 impl Cluster {
-    /// Lets everything happen that the scenario has.
-    async fn take_course(&self) {
+    /// Lets everything happen that the scenario has. Returns the workloads that could not be created again.
+    async fn take_course(&self) -> Vec<usize> {
+        let mut not_created = Vec::new();
         let actions = self.scenario.actions.iter().map(|one| (one.at, Event::Action(&one.event)));
         let incidents = self.scenario.incidents.iter().map(|one| (one.at, Event::Incident(&one.event)));
         let mut events: Vec<(u64, Event<'_>)> = actions.chain(incidents).collect();
@@ -209,6 +210,9 @@ impl Cluster {
             match event {
                 Event::Action(action) => {
                     let done = self.users.act(action);
+                    if let (Action::Create { workload }, Err(_)) = (action, &done) {
+                        not_created.push(*workload);
+                    }
                     self.judge.note(&format!("{action:?}{}", if done.is_ok() { "" } else { ": no effect" }));
                 }
                 Event::Incident(incident) => {
@@ -218,6 +222,7 @@ impl Cluster {
             }
         }
         self.sleep_until(self.scenario.end).await;
+        not_created
     }
 
     async fn sleep_until(&self, millisecond: u64) {

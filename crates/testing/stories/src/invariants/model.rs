@@ -260,6 +260,12 @@ impl Model {
         deployment.sets.iter().filter_map(|uid| self.sets.get(uid))
     }
 
+    /// `true` if a writer may still take a ReplicaSet to be controlled by a Deployment.
+    pub(super) fn has_lost(&self, set: &ReplicaSet, basis: Basis) -> bool {
+        let mut lost = self.deployments.values().flat_map(|known| Self::lost_sets_of(known, basis));
+        lost.any(|lost| lost.uid == set.is.uid)
+    }
+
     /// ReplicaSets that a writer may still take to be controlled by a Deployment.
     pub(super) fn lost_sets_of(deployment: &KnownDeployment, basis: Basis) -> impl Iterator<Item = &LostSet> {
         let lost = deployment.lost.iter().filter(move |lost| is_recent(lost.at, basis));

@@ -250,6 +250,7 @@ fn recreate_overlap(
 
 fn set_in_use(model: &Model, set: &ReplicaSet, basis: Basis) -> Option<Found> {
     let how = match model.deployment_of(set) {
+        None if model.has_lost(set, basis) => return None,
         None => "it belongs to no Deployment",
         Some(_) if set.replicas > 0 || set.pods > 0 => "it has pods",
         Some(deployment) if deployment.has_unseen_template(basis) => return None,
