@@ -292,6 +292,10 @@ impl Link {
         let cut = match harm {
             Some(Harm::CutWatch { chunks, torn }) => Some((chunks, torn)),
             Some(Harm::ExpireWatch) => {
+                // The list that follows is not watched.
+                let seen = self.process.seen(path, self.network.clock.now());
+                let seen = seen.unwrap_or_else(|| self.network.clock.now());
+                self.process.saw(path, Seen::UpTo(seen));
                 let status = status(410, "Expired", "too old resource version: 1 (2)", None);
                 let line = format!("{}\n", json!({"type": "ERROR", "object": status}));
                 let body = Full::new(Bytes::from(line)).map_err(|never| match never {}).boxed_unsync();
