@@ -78,19 +78,30 @@ impl EventHandler<ReplicaSet> for Handlers {
 impl EventHandler<Pod> for Handlers {
     fn on_add(&self, _pod: &Arc<Pod>, _initial: bool) {}
 
-    fn on_update(&self, _old: &Arc<Pod>, _new: &Arc<Pod>) {}
+    /// DEVIATION: upstream handles no updates of pods. A Deployment with the strategy Recreate whose last old pod loses its
+    /// owner would not continue.
+    fn on_update(&self, old: &Arc<Pod>, new: &Arc<Pod>) {
+        let owner = |pod: &Pod| pod.controller.as_ref().map(|controller| Arc::clone(&controller.uid));
+        if old.uid != new.uid || owner(old) != owner(new) {
+            self.pod_gone(old);
+        }
+    }
 
     fn on_delete(&self, deleted: &Deleted<Pod>) {
-        let pod = deleted.object();
+        self.pod_gone(deleted.object());
+    }
+}
+
+impl Handlers {
+    /// Enqueues the Deployment that waits for its last pod to be gone.
+    fn pod_gone(&self, pod: &Pod) {
         let Some(deployment) = self.deployment_of_pod(pod) else { return };
         trace!(deployment = %deployment.metadata.key(), pod = %pod.key, "Pod deleted");
         if deployment.spec.strategy.type_ == RECREATE && !self.has_pods(&deployment) {
             self.enqueue(&deployment);
         }
     }
-}
 
-impl Handlers {
     fn enqueue(&self, deployment: &Deployment) {
         self.queue.add(deployment.metadata.key());
     }

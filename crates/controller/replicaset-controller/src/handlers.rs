@@ -75,15 +75,17 @@ impl EventHandler<Pod> for Handlers {
             return;
         }
         let labels_changed = old.labels != new.labels;
+        let controller_changed = old.controller != new.controller;
         if new.deletion_timestamp.is_some() {
             // A terminating pod counts as deleted, so that it is replaced without waiting for its grace period.
             self.delete_pod(new);
-            if labels_changed {
+            // DEVIATION: upstream does not compare the owners. A ReplicaSet that a terminating pod leaves would keep
+            // reporting the pod.
+            if labels_changed || controller_changed {
                 self.delete_pod(old);
             }
             return;
         }
-        let controller_changed = old.controller != new.controller;
         if controller_changed
             && let Some(former) = &old.controller
             && let Some(replica_set) = self.resolve(old, former)

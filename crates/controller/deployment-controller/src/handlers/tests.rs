@@ -259,3 +259,16 @@ async fn pod_deletion_without_cached_replica_set_enqueues_nothing() {
     );
     assert_eq!(queued(&handlers).await, [""; 0]);
 }
+
+#[tokio::test]
+async fn pod_that_loses_its_owner_enqueues_recreate_deployment() {
+    let d = recreate();
+    let set = owned_by(&d, "rs");
+    let handlers = handlers(&Caches::with(&[&d], &[&set]));
+    let old = pod_of(&set, "left", "Running");
+    let new = Pod { controller: None, ..old.clone() };
+    EventHandler::<Pod>::on_update(&handlers, &Arc::new(old.clone()), &Arc::new(old.clone()));
+    assert_eq!(queued(&handlers).await, [""; 0]);
+    EventHandler::<Pod>::on_update(&handlers, &Arc::new(old), &Arc::new(new));
+    assert_eq!(queued(&handlers).await, ["d1"]);
+}

@@ -328,3 +328,11 @@ async fn replica_set_added_or_updated_is_enqueued_even_by_a_resync() {
     EventHandler::<ReplicaSet>::on_update(&world.handlers, &web, &web);
     assert_eq!(outcome(&world).await, (woken(&["web"]), (1, 1), (1, 1)));
 }
+
+#[tokio::test]
+async fn terminating_pod_that_loses_its_owner_wakes_the_owner() {
+    let (world, web, _) = world();
+    let mine = going(owned_by(&web, pod("p")));
+    updated(&world, mine, newer(going(pod("p"))));
+    assert_eq!(outcome(&world).await, (woken(&["web"]), (1, 0), (1, 1)));
+}
