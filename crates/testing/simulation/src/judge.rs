@@ -434,6 +434,8 @@ fn exemptions(scenario: &Scenario) -> BTreeSet<Invariant> {
         // Shares are in proportion to the sizes that the controller has noted, whatever is available (US-4.8b).
         exempt.insert(Invariant::SurplusReplicas);
         exempt.insert(Invariant::Availability);
+        // Nor does a Deployment that is scaled wait for pods to be gone.
+        exempt.insert(Invariant::RecreateOverlap);
     }
     if pauses {
         // The cleanup uses the ReplicaSets from before a paused Deployment was scaled (US-4.7, US-4.13).
