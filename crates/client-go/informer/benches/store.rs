@@ -1,9 +1,9 @@
-//! What a store of 100,000 pods costs: to change, to ask by owner, to replace, and in memory.
+//! Cost of a store of 100,000 pods: memory, updates, lookups by owner, and replacement.
 //!
 //! `cargo bench -p kcm-informer`
 
-#![allow(missing_docs, reason = "the macros of the framework make public functions")]
-#![allow(clippy::unwrap_used, reason = "the pods are ours")]
+#![allow(missing_docs, reason = "the macros of criterion generate public functions")]
+#![allow(clippy::unwrap_used, reason = "a benchmark")]
 
 use std::{
     hint::black_box,
@@ -37,7 +37,7 @@ fn name(n: usize) -> String {
     format!("web-{}-7d9f8c6b5d-{n:06}", n % OWNERS)
 }
 
-/// The `n`-th pod, as it comes from the wire, at `version`.
+/// Returns the `n`-th pod at `version`, decoded from JSON.
 fn pod(decoder: &PodDecoder, n: usize, version: usize) -> Pod {
     let json = format!(
         r#"{{"metadata":{{"name":"{name}","namespace":"team-{team}","uid":"00000000-0000-4000-8000-{n:012}",
@@ -68,7 +68,7 @@ fn filled(pods: &[Arc<Pod>]) -> StoreWriter<Pod> {
     writer
 }
 
-/// Resident memory of this process in bytes.
+/// Returns the resident memory of this process in bytes.
 fn resident() -> usize {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
     let pages: usize = statm.split_whitespace().nth(1).and_then(|pages| pages.parse().ok()).unwrap_or(0);
@@ -84,7 +84,7 @@ fn memory(_: &mut Criterion) {
     let with_store = resident();
     println!("memory/pod    {:>5} B", (with_pods - before) / PODS);
     println!(
-        "memory/store  {:>5} B a pod, with an index by owner and one by namespace",
+        "memory/store  {:>5} B per pod, with indexes by owner and by namespace",
         (with_store - with_pods) / PODS
     );
     drop(writer);
@@ -92,7 +92,7 @@ fn memory(_: &mut Criterion) {
 
 fn update(c: &mut Criterion) {
     let decoder = PodDecoder::default();
-    // Two states of everything, so that every update is one; made before, so that only the store is measured.
+    // Two states of each pod, so that every apply changes the pod. They are decoded before the measurement.
     let states = [pods(&decoder, 1), pods(&decoder, 2)];
     let mut group = c.benchmark_group("update");
     for readers in [0, 1, 4] {
@@ -112,7 +112,7 @@ fn update(c: &mut Criterion) {
             let mut n = 0;
             group.bench_function(format!("{readers} readers"), |b| {
                 b.iter(|| {
-                    // A prime step: neighbours in time are not neighbours in memory.
+                    // A prime step: successive pods are not adjacent in memory.
                     n += 7919;
                     let state = &states[(n / PODS) % 2];
                     black_box(writer.apply(Arc::clone(&state[n % PODS])))
@@ -158,7 +158,7 @@ fn lookup(c: &mut Criterion) {
             black_box(store.by_index(OWNER, &owners[n]))
         });
     });
-    group.bench_function("100 pods, by looking at all", |b| {
+    group.bench_function("100 pods, without index", |b| {
         b.iter(|| {
             n = (n + 37) % OWNERS;
             let mut pods = store.list();

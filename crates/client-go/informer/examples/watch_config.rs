@@ -1,8 +1,8 @@
-//! Follows objects of a type of one's own: a setting, owned by a team.
+//! Informer of a custom type: settings, with an index by team.
 //!
-//! All that is asked of the type is [`Object`]; all that is asked of the transport is [`ListWatch`]. Here the
-//! transport is the fake that the tests use, so this runs anywhere: `cargo run -p kcm-informer --example
-//! watch_config`.
+//! The type implements [`Object`], the transport [`ListWatch`]. This example uses the fake API server of the tests:
+//!
+//! `cargo run -p kcm-informer --example watch_config`
 //!
 //! [`ListWatch`]: kcm_informer::ListWatch
 
@@ -38,24 +38,24 @@ impl Object for Setting {
     }
 }
 
-/// Only the fake source asks for this.
+/// Required by the fake API server only.
 impl SetResourceVersion for Setting {
     fn set_resource_version(&mut self, version: &str) {
         version.clone_into(&mut self.version);
     }
 }
 
-/// Settings by the team that owns them.
+/// Index by team.
 const TEAM: IndexName = IndexName("team");
 
-/// Says what changes, and stops when something goes. A controller would put the key into a work queue.
-struct Announcer {
+/// Prints changes, and cancels `stop` after a deletion. A controller would enqueue the key in a work queue.
+struct Printer {
     stop: CancellationToken,
 }
 
-impl EventHandler<Setting> for Announcer {
+impl EventHandler<Setting> for Printer {
     fn on_add(&self, setting: &Arc<Setting>, initial: bool) {
-        println!("{} = {}{}", setting.key, setting.value, if initial { " (was there)" } else { "" });
+        println!("{} = {}{}", setting.key, setting.value, if initial { " (initial)" } else { "" });
     }
 
     fn on_update(&self, old: &Arc<Setting>, new: &Arc<Setting>) {
@@ -63,7 +63,7 @@ impl EventHandler<Setting> for Announcer {
     }
 
     fn on_delete(&self, deleted: &Deleted<Setting>) {
-        println!("{} is gone", deleted.object().key);
+        println!("{} deleted", deleted.object().key);
         self.stop.cancel();
     }
 }
@@ -77,7 +77,7 @@ fn setting(name: &str, team: &str, value: i32) -> Setting {
 async fn main() {
     let clock = Arc::new(RealClock::new());
     let source = FakeSource::new(clock.clone());
-    source.apply(setting("colour", "web", 3));
+    source.apply(setting("color", "web", 3));
     source.apply(setting("speed", "engine", 200));
 
     let settings = SharedInformer::new(InformerConfig {
@@ -90,16 +90,16 @@ async fn main() {
         )
     });
     let stop = CancellationToken::new();
-    settings.add_handler(Arc::new(Announcer { stop: stop.clone() }));
+    settings.add_handler(Arc::new(Printer { stop: stop.clone() }));
 
     let scenario = async {
         settings.wait_for_sync(&stop).await;
-        source.apply(setting("colour", "web", 4));
+        source.apply(setting("color", "web", 4));
         source.apply(setting("size", "web", 12));
         source.delete(&ObjectKey::new("default", "speed"));
     };
     tokio::join!(settings.run(stop.clone()), scenario);
 
     let store = settings.store();
-    println!("the web team has {} settings", store.by_index(TEAM, "web").len());
+    println!("the team web has {} settings", store.by_index(TEAM, "web").len());
 }

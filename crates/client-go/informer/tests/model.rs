@@ -1,7 +1,7 @@
 //! Model tests of the store's read path: shuttle chooses the thread that runs next at each lock.
 //!
-//! A test fails if an assertion fails or if all threads wait in any schedule. The schedules come from fixed seeds. The
-//! feature `shuttle` replaces parking_lot's locks by shuttle's.
+//! A test fails if an assertion fails, or if all threads wait, in any schedule. The schedules come from fixed seeds. The
+//! feature `shuttle` replaces the locks of parking_lot with those of shuttle.
 //!
 //! Run with `cargo test -p kcm-informer --features shuttle --test model`.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test may fail in its helpers, too")]
@@ -49,7 +49,7 @@ fn item(name: &str, version: &str, owner: &str) -> Item {
     Item { name: name.into(), version: version.to_owned(), owner: owner.into() }
 }
 
-/// One state that the reflector brings the store to.
+/// State of the store.
 struct State {
     version: Option<&'static str>,
     synced: bool,
@@ -57,7 +57,7 @@ struct State {
     objects: &'static [(&'static str, &'static str, &'static str)],
 }
 
-/// The states of [`write_history`], in order.
+/// States of [`write_history`], in order.
 const HISTORY: [State; 7] = [
     State { version: None, synced: false, objects: &[] },
     State { version: Some("2"), synced: true, objects: &[("a", "1", "x"), ("b", "2", "x")] },
@@ -68,7 +68,7 @@ const HISTORY: [State; 7] = [
     State { version: Some("9"), synced: true, objects: &[("a", "7", "x"), ("c", "6", "x")] },
 ];
 
-/// Does what a reflector does: lists, follows a watch, lists again and gets a bookmark.
+/// Writes as a reflector does: a list, events of a watch, a relist, and a bookmark.
 fn write_history(writer: &mut StoreWriter<Item>) {
     let mut list = writer.snapshot();
     list.insert(item("a", "1", "x"));
@@ -98,21 +98,21 @@ impl State {
     }
 }
 
-/// The state that a reader has seen so far.
+/// Last state that a reader has read.
 #[derive(Default)]
 struct Position(usize);
 
 impl Position {
-    /// Moves on to the first state in which `view` is what was read.
+    /// Advances to the first state for which `view` returns `read`.
     ///
     /// # Panics
     ///
-    /// If what was read is of an earlier state, or of none.
+    /// If there is no such state, or only an earlier one.
     fn advance<T: Debug + PartialEq>(&mut self, read: &T, view: impl Fn(&State) -> T) {
         let later = HISTORY.iter().skip(self.0).position(|state| view(state) == *read);
         match later {
             Some(steps) => self.0 += steps,
-            None => panic!("{read:?} is of no state from state {} on", self.0),
+            None => panic!("{read:?} is not a state from {} on", self.0),
         }
     }
 }
@@ -146,47 +146,47 @@ fn check(read: fn(&Store<Item>)) {
     Runner::new(PctScheduler::new_from_seed(1, 3, SCHEDULES), config).run(run);
 }
 
-/// Each read sees one state of the store, and none older than an earlier read has seen.
+/// Each read returns one state of the store, and none older than that of an earlier read.
 ///
 /// Fails if a commit inserts its objects one at a time, and if an index lookup releases the lock before it reads the
 /// objects.
 #[test]
-fn reads_see_whole_states_in_order() {
+fn reads_return_complete_states_in_order() {
     check(|store| {
-        let mut seen = Position::default();
+        let mut position = Position::default();
         for _ in 0..2 {
-            seen.advance(&sorted(&store.list()), |state| state.items().collect());
-            seen.advance(&sorted(&store.by_index(OWNER, "x")), |state| state.owned_by("x"));
-            seen.advance(&sorted(&store.by_index(OWNER, "y")), |state| state.owned_by("y"));
-            seen.advance(&store.get(&key("a")).as_deref().cloned(), |state| state.get("a"));
-            seen.advance(&store.index_len(OWNER, "x"), |state| state.owned_by("x").len());
-            seen.advance(&store.is_synced(), |state| state.synced);
+            position.advance(&sorted(&store.list()), |state| state.items().collect());
+            position.advance(&sorted(&store.by_index(OWNER, "x")), |state| state.owned_by("x"));
+            position.advance(&sorted(&store.by_index(OWNER, "y")), |state| state.owned_by("y"));
+            position.advance(&store.get(&key("a")).as_deref().cloned(), |state| state.get("a"));
+            position.advance(&store.index_len(OWNER, "x"), |state| state.owned_by("x").len());
+            position.advance(&store.is_synced(), |state| state.synced);
         }
     });
 }
 
-/// A store at a version holds all objects up to that version, and none that is newer than its next version.
+/// A store at a version contains all changes up to that version.
 ///
 /// Fails if a write changes the version before it changes the objects, or after, under a lock of its own.
 #[test]
 fn version_and_objects_change_together() {
     check(|store| {
-        let mut seen = Position::default();
+        let mut position = Position::default();
         for _ in 0..3 {
             let version = store.last_sync_resource_version();
-            seen.advance(&version, |state| state.version.map(str::to_owned));
-            seen.advance(&sorted(&store.list()), |state| state.items().collect());
+            position.advance(&version, |state| state.version.map(str::to_owned));
+            position.advance(&sorted(&store.list()), |state| state.items().collect());
         }
     });
 }
 
-/// All lookups through one guard see the same state.
+/// All lookups of one guard read the same state.
 ///
 /// Fails if `read` locks for each lookup.
 #[test]
-fn guard_sees_one_state() {
+fn guard_reads_one_state() {
     check(|store| {
-        let mut seen = Position::default();
+        let mut position = Position::default();
         for _ in 0..2 {
             let guard = store.read();
             let view = (
@@ -196,7 +196,7 @@ fn guard_sees_one_state() {
                 guard.get(&key("a")).map(|item| Item::clone(item)),
             );
             drop(guard);
-            seen.advance(&view, |state| {
+            position.advance(&view, |state| {
                 (state.owned_by("x"), state.version.map(str::to_owned), state.owned_by("y"), state.get("a"))
             });
         }

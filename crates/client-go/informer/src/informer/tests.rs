@@ -1,13 +1,15 @@
-//! The whole, against a source that misbehaves, in simulated time.
+//! Tests of a [`SharedInformer`] with a [`FakeSource`], in simulated time.
 
 mod handlers;
 mod relist;
 mod replay;
 mod requests;
+mod resync;
 mod undecodable;
 
 use std::{
     collections::BTreeMap,
+    io,
     sync::{Arc, Mutex},
     time::Duration,
 };
@@ -15,6 +17,7 @@ use std::{
 use kcm_clock::{Clock, SeededRandom, SimulatedClock, Timestamp};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
+use tracing_subscriber::fmt::MakeWriter;
 
 use crate::{
     InformerConfig, InformerMetrics, ListWatchError, ListWatchErrorKind, SharedInformer,
@@ -22,8 +25,11 @@ use crate::{
     testing::{FakeRequest, FakeSource, RecordingHandler},
 };
 
-/// An informer on a source, with a handler from the start.
-struct World {
+const SECOND: Duration = Duration::from_secs(1);
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// Informer with a source and a handler.
+struct TestEnv {
     clock: Arc<SimulatedClock>,
     source: FakeSource<TestObject>,
     informer: SharedInformer<TestObject>,
@@ -31,7 +37,7 @@ struct World {
     metrics: Arc<Counts>,
 }
 
-impl World {
+impl TestEnv {
     fn new() -> Self {
         Self::with(|_| {})
     }
@@ -44,7 +50,7 @@ impl World {
             indexers: indexers(),
             metrics: metrics.clone(),
             ..InformerConfig::new(
-                "things",
+                "tests",
                 Arc::new(source.clone()),
                 clock.clone(),
                 Arc::new(SeededRandom::new(1)),
@@ -67,8 +73,8 @@ impl World {
         Running { cancel, task }
     }
 
-    /// Runs, until nothing is left to do; forgets what that took.
-    async fn synced(&self) -> Running {
+    /// Starts the informer, waits until it has synced, and clears the recorded requests and calls.
+    async fn start_synced(&self) -> Running {
         let running = self.start();
         settle().await;
         assert!(self.informer.has_synced());
@@ -77,23 +83,30 @@ impl World {
         running
     }
 
-    /// What was asked since this was last called, in short: `watch 3`, `list newest`, `stream 0`.
-    fn asked(&self) -> Vec<String> {
+    /// Ends the watches and compacts the history, so that the informer must relist.
+    fn force_relist(&self) {
+        self.source.end_watches();
+        self.source.compact();
+    }
+
+    /// Returns and removes the recorded requests as text: `watch 3`, `list newest`, `stream 0`.
+    fn take_requests(&self) -> Vec<String> {
         let version = |version: &Option<String>| version.clone().unwrap_or_else(|| "newest".to_owned());
         let requests = self.source.take_requests().into_iter();
-        let short = requests.map(|request| match request {
+        let texts = requests.map(|request| match request {
             FakeRequest::List(options) => format!("list {}", version(&options.resource_version)),
             FakeRequest::Watch(options) if options.send_initial_events => {
                 format!("stream {}", version(&options.resource_version))
             }
             FakeRequest::Watch(options) => format!("watch {}", version(&options.resource_version)),
         });
-        short.collect()
+        texts.collect()
     }
 
-    fn names(&self) -> Vec<String> {
-        let things = self.informer.store().list();
-        let mut names: Vec<_> = things.iter().map(|t| format!("{}@{}", t.key.name, t.version)).collect();
+    /// Returns name and version of the objects in the store, sorted.
+    fn stored(&self) -> Vec<String> {
+        let objects = self.informer.store().list();
+        let mut names: Vec<_> = objects.iter().map(|o| format!("{}@{}", o.key.name, o.version)).collect();
         names.sort();
         names
     }
@@ -115,7 +128,7 @@ impl Running {
     }
 }
 
-/// Lets everything run that can run now: paused time moves only when all tasks wait.
+/// Runs all tasks that can run: paused time advances only when all tasks wait.
 async fn settle() {
     pass(Duration::from_millis(1)).await;
 }
@@ -124,29 +137,43 @@ async fn pass(time: Duration) {
     tokio::time::sleep(time).await;
 }
 
-const SECOND: Duration = Duration::from_secs(1);
-const MINUTE: Duration = Duration::from_secs(60);
-
-fn refused() -> ListWatchError {
+fn connection_refused() -> ListWatchError {
     ListWatchError::new(ListWatchErrorKind::Connection, "connection refused")
 }
 
+fn expired() -> ListWatchError {
+    ListWatchError::new(ListWatchErrorKind::Expired, "too old resource version")
+}
+
+fn too_many_requests() -> ListWatchError {
+    ListWatchError::new(ListWatchErrorKind::TooManyRequests, "too many requests")
+}
+
+fn internal_error() -> ListWatchError {
+    ListWatchError::new(ListWatchErrorKind::Other, "internal error")
+}
+
+fn forbidden() -> ListWatchError {
+    ListWatchError::new(ListWatchErrorKind::Other, "tests is forbidden")
+}
+
+/// Metrics by name.
 #[derive(Default)]
 struct Counts(Mutex<BTreeMap<&'static str, usize>>);
 
 impl Counts {
-    fn add(&self, what: &'static str) {
-        *self.0.lock().unwrap().entry(what).or_default() += 1;
+    fn add(&self, name: &'static str) {
+        *self.0.lock().unwrap().entry(name).or_default() += 1;
     }
 
-    fn get(&self, what: &str) -> usize {
-        self.0.lock().unwrap().get(what).copied().unwrap_or_default()
+    fn get(&self, name: &str) -> usize {
+        self.0.lock().unwrap().get(name).copied().unwrap_or_default()
     }
 }
 
 impl InformerMetrics for Counts {
     fn store_changed(&self, informer: &str, objects: usize, resource_version: &str) {
-        assert_eq!(informer, "things");
+        assert_eq!(informer, "tests");
         let mut counts = self.0.lock().unwrap();
         counts.insert("objects", objects);
         counts.insert("version", resource_version.parse().unwrap());
@@ -173,7 +200,7 @@ impl InformerMetrics for Counts {
     }
 
     fn processed(&self, informer: &str, _: Duration) {
-        assert_eq!(informer, "things");
+        assert_eq!(informer, "tests");
         self.add("processed");
     }
 
@@ -182,88 +209,136 @@ impl InformerMetrics for Counts {
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn metrics_tell_what_happened() {
-    let world = World::new();
-    world.source.apply(object("a"));
-    world.synced().await;
-    world.source.apply(object("b"));
-    world.source.apply_undecodable(object("c"));
-    world.source.compact();
-    world.source.end_watches();
-    pass(MINUTE).await;
-    let counts = ["lists", "relists", "failures", "watches", "undecodable", "objects", "version"];
-    // Undecodable: once in the watch, once in the relist. Watches: streaming, the one refused, streaming again.
-    assert_eq!(counts.map(|count| world.metrics.get(count)), [1, 1, 1, 3, 2, 2, 5]);
-    // Each list as a whole, and the two events of the watch.
-    assert_eq!(world.metrics.get("processed"), 4);
-    assert_eq!(
-        ["watches with events", "watches without events"].map(|ended| world.metrics.get(ended)),
-        [1, 1]
-    );
+/// Log of the current thread, at level info.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Log {
+    /// Collects the log until the guard is dropped.
+    fn collect() -> (Self, tracing::subscriber::DefaultGuard) {
+        let log = Self::default();
+        let subscriber = tracing_subscriber::fmt().with_writer(log.clone()).with_ansi(false).finish();
+        (log, tracing::subscriber::set_default(subscriber))
+    }
+
+    fn text(&self) -> String {
+        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+    }
 }
 
-#[tokio::test(start_paused = true)]
-async fn run_cancelled_ends_and_may_be_run_again() {
-    let world = World::new();
-    world.source.apply(object("a"));
-    world.synced().await.stop().await;
-    assert_eq!(world.source.watchers(), 0);
-    world.source.apply(object("b"));
-    settle().await;
-    assert_eq!(world.names(), ["a@2"]);
-    world.start();
-    settle().await;
-    assert_eq!(world.asked(), ["watch 2"], "it goes on where it was");
-    assert_eq!(world.names(), ["a@2", "b@3"]);
+impl io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().extend(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
-#[tokio::test(start_paused = true)]
-async fn run_cancelled_in_the_middle_of_a_request_or_a_wait_ends_at_once() {
-    for delay in [Duration::ZERO, MINUTE] {
-        let world = World::new();
-        world.source.set_delay(delay);
-        world.source.fail_watches(&refused(), 1);
-        let running = world.start();
-        settle().await;
-        let before = world.clock.monotonic();
-        running.stop().await;
-        assert_eq!(world.clock.monotonic(), before);
-        assert!(!world.informer.has_synced());
+impl MakeWriter<'_> for Log {
+    type Writer = Self;
+
+    fn make_writer(&self) -> Self {
+        self.clone()
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn run_twice_at_once_lets_the_second_take_over() {
-    let world = World::new();
-    let first = world.synced().await;
-    let second = world.start();
-    settle().await;
-    assert_eq!(world.source.watchers(), 1);
-    assert!(world.asked().is_empty());
-    first.stop().await;
-    settle().await;
-    assert_eq!(world.asked(), ["watch 1"]);
-    assert_eq!(world.source.watchers(), 1);
-    second.stop().await;
+async fn metrics_are_reported() {
+    let env = TestEnv::new();
+    env.source.apply(object("a"));
+    env.start_synced().await;
+    env.source.apply(object("b"));
+    env.source.apply_undecodable(object("c"));
+    env.source.compact();
+    env.source.end_watches();
+    pass(MINUTE).await;
+    let names = ["lists", "relists", "failures", "watches", "undecodable", "objects", "version"];
+    // The undecodable object is in the watch and in the relist. Watches: streaming list, expired, streaming list.
+    assert_eq!(names.map(|name| env.metrics.get(name)), [1, 1, 1, 3, 2, 2, 5]);
+    // Two lists and two events.
+    assert_eq!(env.metrics.get("processed"), 4);
+    let ended = ["watches with events", "watches without events"];
+    assert_eq!(ended.map(|name| env.metrics.get(name)), [1, 1]);
 }
 
-#[tokio::test(start_paused = true)]
-async fn wait_for_sync_ends_with_the_sync_or_with_the_cancellation() {
-    let world = World::new();
-    let cancel = CancellationToken::new();
-    let wait = |cancel: &CancellationToken| {
-        let (informer, cancel) = (world.informer.clone(), cancel.clone());
+mod run {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn resumes_the_watch_after_a_stop() {
+        let env = TestEnv::new();
+        env.source.apply(object("a"));
+        env.start_synced().await.stop().await;
+        assert_eq!(env.source.watchers(), 0);
+        env.source.apply(object("b"));
+        settle().await;
+        assert_eq!(env.stored(), ["a@2"]);
+        env.start();
+        settle().await;
+        assert_eq!(env.take_requests(), ["watch 2"]);
+        assert_eq!(env.stored(), ["a@2", "b@3"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn ends_immediately_during_a_request_or_back_off() {
+        for delay in [Duration::ZERO, MINUTE] {
+            let env = TestEnv::new();
+            env.source.set_delay(delay);
+            env.source.fail_watches(&connection_refused(), 1);
+            let running = env.start();
+            settle().await;
+            let before = env.clock.monotonic();
+            running.stop().await;
+            assert_eq!(env.clock.monotonic(), before);
+            assert!(!env.informer.has_synced());
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn waits_for_the_end_of_another_run() {
+        let env = TestEnv::new();
+        let first = env.start_synced().await;
+        let second = env.start();
+        settle().await;
+        assert_eq!(env.source.watchers(), 1);
+        assert!(env.take_requests().is_empty());
+        first.stop().await;
+        settle().await;
+        assert_eq!(env.take_requests(), ["watch 1"]);
+        assert_eq!(env.source.watchers(), 1);
+        second.stop().await;
+    }
+}
+
+mod wait_for_sync {
+    use super::*;
+
+    fn wait(env: &TestEnv, cancel: &CancellationToken) -> JoinHandle<bool> {
+        let (informer, cancel) = (env.informer.clone(), cancel.clone());
         tokio::spawn(async move { informer.wait_for_sync(&cancel).await })
-    };
-    let cancelled = wait(&cancel);
-    settle().await;
-    assert!(!cancelled.is_finished());
-    cancel.cancel();
-    assert!(!cancelled.await.unwrap());
-    let synced = wait(&CancellationToken::new());
-    world.start();
-    assert!(synced.await.unwrap());
-    assert!(world.informer.wait_for_sync(&cancel).await, "what is so needs no waiting");
-    assert_eq!(world.informer.store().get(&key("a")), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn returns_false_if_cancelled() {
+        let (env, cancel) = (TestEnv::new(), CancellationToken::new());
+        let waiting = wait(&env, &cancel);
+        settle().await;
+        assert!(!waiting.is_finished());
+        cancel.cancel();
+        assert!(!waiting.await.unwrap());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn returns_true_after_the_sync() {
+        let (env, cancel) = (TestEnv::new(), CancellationToken::new());
+        let waiting = wait(&env, &cancel);
+        env.start();
+        assert!(waiting.await.unwrap());
+        cancel.cancel();
+        assert!(env.informer.wait_for_sync(&cancel).await, "synced already");
+        assert_eq!(env.informer.store().get(&key("a")), None);
+    }
 }

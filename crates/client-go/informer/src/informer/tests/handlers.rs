@@ -1,270 +1,213 @@
-//! What handlers are told, and when.
-
 use super::*;
 use crate::{Deleted, EventHandler, Store};
 
-/// A handler that looks into the store each time it is called.
-struct Looking {
+/// Handler that reads the store in each call.
+struct StoreReader {
     store: Store<TestObject>,
-    seen: Mutex<Vec<String>>,
+    calls: Mutex<Vec<String>>,
 }
 
-impl Looking {
-    fn join(world: &World) -> Arc<Self> {
-        let looking = Arc::new(Self { store: world.informer.store(), seen: Mutex::default() });
-        world.informer.add_handler(looking.clone());
-        looking.seen.lock().unwrap().clear();
-        looking
+impl StoreReader {
+    fn add_to(env: &TestEnv) -> Arc<Self> {
+        let reader = Arc::new(Self { store: env.informer.store(), calls: Mutex::default() });
+        env.informer.add_handler(reader.clone());
+        reader.calls.lock().unwrap().clear();
+        reader
     }
 
-    fn look(&self, what: &str, thing: &TestObject) {
-        let there = self.store.get(&thing.key).map_or("nothing".to_owned(), |there| there.version.clone());
-        let line = format!("{what} {}@{}: {there} of {}", thing.key.name, thing.version, self.store.len());
-        self.seen.lock().unwrap().push(line);
+    /// Records the call with the state of the object in the store, and the number of objects there.
+    fn record(&self, verb: &str, object: &TestObject) {
+        let stored = self.store.get(&object.key).map_or("none".to_owned(), |stored| stored.version.clone());
+        let call = format!("{verb} {}@{}: {stored} of {}", object.key.name, object.version, self.store.len());
+        self.calls.lock().unwrap().push(call);
     }
 
-    fn seen(&self) -> Vec<String> {
-        self.seen.lock().unwrap().clone()
+    fn calls(&self) -> Vec<String> {
+        self.calls.lock().unwrap().clone()
     }
 }
 
-impl EventHandler<TestObject> for Looking {
+impl EventHandler<TestObject> for StoreReader {
     fn on_add(&self, object: &Arc<TestObject>, _: bool) {
-        self.look("add", object);
+        self.record("add", object);
     }
 
     fn on_update(&self, _: &Arc<TestObject>, new: &Arc<TestObject>) {
-        self.look("update", new);
+        self.record("update", new);
     }
 
     fn on_delete(&self, deleted: &Deleted<TestObject>) {
-        self.look("delete", deleted.object());
+        self.record("delete", deleted.object());
     }
 }
 
-/// Makes everything that the informer knows too old, and cuts it off, so that it must list again.
-fn cut_off(world: &World) {
-    world.source.end_watches();
-    world.source.compact();
-}
+mod events {
+    use super::*;
 
-#[tokio::test(start_paused = true)]
-async fn relist_tells_deletions_then_the_rest_with_the_store_changed_as_a_whole() {
-    for streaming_lists in [true, false] {
-        let world = World::new();
-        world.source.set_streaming_lists(streaming_lists);
-        for name in ["gone", "same", "changed"] {
-            world.source.apply(object(name));
-        }
-        world.synced().await;
-        let looking = Looking::join(&world);
-        pass(SECOND).await;
-        cut_off(&world);
-        world.source.delete(&key("gone"));
-        world.source.apply(object("changed"));
-        world.source.apply(object("new"));
+    #[tokio::test(start_paused = true)]
+    async fn follow_the_change_of_the_store() {
+        let env = TestEnv::new();
+        env.start_synced().await;
+        let reader = StoreReader::add_to(&env);
+        env.source.apply(object("a"));
+        env.source.apply(object("a"));
+        env.source.delete(&key("a"));
+        settle().await;
+        assert_eq!(reader.calls(), ["add a@2: 2 of 1", "update a@3: 3 of 1", "delete a@4: none of 0"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn object_recreated_during_a_watch_is_deleted_and_added() {
+        let env = TestEnv::new();
+        env.source.apply(object("a").uid("first"));
+        env.start_synced().await;
+        env.source.delete(&key("a"));
+        env.source.apply(object("a").uid("second"));
+        settle().await;
+        assert_eq!(env.handler.take_texts(), ["delete ns/a@3", "add ns/a@4"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn object_recreated_before_a_relist_is_updated() {
+        let env = TestEnv::new();
+        env.source.apply(object("a").uid("first"));
+        env.start_synced().await;
+        env.force_relist();
+        env.source.delete(&key("a"));
+        env.source.apply(object("a").uid("second"));
         pass(MINUTE).await;
-        assert_eq!(
-            world.handler.take_texts(),
-            [
-                "delete ns/gone@2 (final state unknown)",
-                "update ns/changed@4->7",
-                "add ns/new@8",
-                "update ns/same@3->3"
-            ],
-        );
-        assert_eq!(
-            looking.seen(),
-            [
-                "delete gone@2: nothing of 3",
-                "update changed@7: 7 of 3",
-                "add new@8: 8 of 3",
-                "update same@3: 3 of 3"
-            ],
-        );
+        assert_eq!(env.handler.take_texts(), ["update ns/a@2->5 (recreated)"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn relist_replaces_the_store_then_reports_deletions_then_other_objects() {
+        for streaming_lists in [true, false] {
+            let env = TestEnv::new();
+            env.source.set_streaming_lists(streaming_lists);
+            for name in ["deleted", "same", "changed"] {
+                env.source.apply(object(name));
+            }
+            env.start_synced().await;
+            let reader = StoreReader::add_to(&env);
+            pass(SECOND).await;
+            env.force_relist();
+            env.source.delete(&key("deleted"));
+            env.source.apply(object("changed"));
+            env.source.apply(object("new"));
+            pass(MINUTE).await;
+            assert_eq!(
+                env.handler.take_texts(),
+                [
+                    "delete ns/deleted@2 (final state unknown)",
+                    "update ns/changed@4->7",
+                    "add ns/new@8",
+                    "update ns/same@3->3"
+                ],
+            );
+            assert_eq!(
+                reader.calls(),
+                [
+                    "delete deleted@2: none of 3",
+                    "update changed@7: 7 of 3",
+                    "add new@8: 8 of 3",
+                    "update same@3: 3 of 3"
+                ],
+            );
+        }
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn store_has_changed_when_a_handler_is_told() {
-    let world = World::new();
-    world.synced().await;
-    let looking = Looking::join(&world);
-    world.source.apply(object("a"));
-    world.source.apply(object("a"));
-    world.source.delete(&key("a"));
-    settle().await;
-    assert_eq!(looking.seen(), ["add a@2: 2 of 1", "update a@3: 3 of 1", "delete a@4: nothing of 0"]);
-}
+mod add_handler {
+    use super::*;
 
-#[tokio::test(start_paused = true)]
-async fn object_deleted_and_created_between_two_looks_is_an_update_to_another() {
-    let world = World::new();
-    world.source.apply(object("a").uid("first"));
-    world.synced().await;
-    cut_off(&world);
-    world.source.delete(&key("a"));
-    world.source.apply(object("a").uid("second"));
-    pass(MINUTE).await;
-    assert_eq!(world.handler.take_texts(), ["update ns/a@2->5 (recreated)"]);
-}
-
-#[tokio::test(start_paused = true)]
-async fn object_deleted_and_created_under_watch_is_told_as_both() {
-    let world = World::new();
-    world.source.apply(object("a").uid("first"));
-    world.synced().await;
-    world.source.delete(&key("a"));
-    world.source.apply(object("a").uid("second"));
-    settle().await;
-    assert_eq!(world.handler.take_texts(), ["delete ns/a@3", "add ns/a@4"]);
-}
-
-#[tokio::test(start_paused = true)]
-async fn handler_that_joins_late_is_told_all_that_is_there_and_then_all_that_happens() {
-    let world = World::new();
-    for name in ["a", "b", "c"] {
-        world.source.apply(object(name));
+    #[tokio::test(start_paused = true)]
+    async fn reports_the_current_state_and_then_changes() {
+        let env = TestEnv::new();
+        for name in ["a", "b", "c"] {
+            env.source.apply(object(name));
+        }
+        env.start_synced().await;
+        env.source.delete(&key("b"));
+        env.source.apply(object("a"));
+        settle().await;
+        let late = Arc::new(RecordingHandler::new());
+        let registration = env.informer.add_handler(late.clone());
+        assert!(registration.has_synced());
+        assert_eq!(late.take_texts(), ["add ns/a@6 (initial)", "add ns/c@4 (initial)"]);
+        env.source.apply(object("a"));
+        settle().await;
+        assert_eq!(late.take_texts(), ["update ns/a@6->7"]);
     }
-    world.synced().await;
-    world.source.delete(&key("b"));
-    world.source.apply(object("a"));
-    settle().await;
-    let late = Arc::new(RecordingHandler::new());
-    let registration = world.informer.add_handler(late.clone());
-    assert!(registration.has_synced());
-    assert_eq!(late.take_texts(), ["add ns/a@6 (initial)", "add ns/c@4 (initial)"]);
-    world.source.apply(object("a"));
-    settle().await;
-    assert_eq!(late.take_texts(), ["update ns/a@6->7"]);
-}
 
-#[tokio::test(start_paused = true)]
-async fn handler_that_joins_before_the_sync_is_synced_with_it() {
-    let world = World::new();
-    let early = world.informer.add_handler(Arc::new(RecordingHandler::new()));
-    assert!(!early.has_synced());
-    world.start();
-    settle().await;
-    assert!(early.has_synced());
-}
+    #[tokio::test(start_paused = true)]
+    async fn before_the_sync_has_synced_after_it() {
+        let env = TestEnv::new();
+        let registration = env.informer.add_handler(Arc::new(RecordingHandler::new()));
+        assert!(!registration.has_synced());
+        env.start();
+        settle().await;
+        assert!(registration.has_synced());
+    }
 
-#[test]
-fn handlers_that_join_while_much_happens_miss_nothing() {
-    const CHANGES: usize = 3000;
-    let runtime =
-        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_time().build().unwrap();
-    let handlers = runtime.block_on(async {
-        let world = World::new();
-        world.start();
-        assert!(world.informer.wait_for_sync(&CancellationToken::new()).await);
-        let source = world.source.clone();
-        let changes = tokio::spawn(async move {
-            for n in 0..CHANGES {
-                source.apply(object(&(n % 10).to_string()));
-                if n % 7 == 0 {
-                    source.delete(&key(&(n % 3).to_string()));
+    /// Adds handlers on one thread while objects change on another.
+    #[test]
+    fn concurrent_with_changes_misses_none() {
+        const CHANGES: usize = 3000;
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_time().build().unwrap();
+        let handlers = runtime.block_on(async {
+            let env = TestEnv::new();
+            env.start();
+            assert!(env.informer.wait_for_sync(&CancellationToken::new()).await);
+            let source = env.source.clone();
+            let changes = tokio::spawn(async move {
+                for n in 0..CHANGES {
+                    source.apply(object(&(n % 10).to_string()));
+                    if n % 7 == 0 {
+                        source.delete(&key(&(n % 3).to_string()));
+                    }
+                    tokio::task::yield_now().await;
+                }
+                source.apply(object("last"));
+            });
+            let mut handlers = vec![env.handler.clone()];
+            while !changes.is_finished() {
+                if handlers.len() < 50 {
+                    let late = Arc::new(RecordingHandler::new());
+                    env.informer.add_handler(late.clone());
+                    handlers.push(late);
                 }
                 tokio::task::yield_now().await;
             }
-            source.apply(object("last"));
-        });
-        let mut handlers = vec![world.handler.clone()];
-        while !changes.is_finished() {
-            if handlers.len() < 50 {
-                let late = Arc::new(RecordingHandler::new());
-                world.informer.add_handler(late.clone());
-                handlers.push(late);
+            while env.version() != Some(env.source.version().to_string()) {
+                tokio::task::yield_now().await;
             }
-            tokio::task::yield_now().await;
+            // Waits until the handlers have been called for the last change.
+            env.informer.add_handler(Arc::new(RecordingHandler::new()));
+            let store = env.informer.store();
+            handlers.into_iter().map(|handler| (handler.replay(), store.clone())).collect::<Vec<_>>()
+        });
+        assert!(handlers.len() > 1);
+        for (replayed, store) in handlers {
+            let replayed: Vec<_> = replayed.unwrap().into_values().collect();
+            let mut stored = store.list();
+            stored.sort_by(|a, b| a.key.cmp(&b.key));
+            assert_eq!(replayed, stored);
         }
-        while world.version() != Some(world.source.version().to_string()) {
-            tokio::task::yield_now().await;
-        }
-        // Whoever joins now waits until the handlers have been told of that, too.
-        world.informer.add_handler(Arc::new(RecordingHandler::new()));
-        let store = world.informer.store();
-        handlers.into_iter().map(|handler| (handler.replay(), store.clone())).collect::<Vec<_>>()
-    });
-    assert!(handlers.len() > 1);
-    for (told, store) in handlers {
-        let told: Vec<_> = told.unwrap().into_values().collect();
-        let mut there = store.list();
-        there.sort_by(|a, b| a.key.cmp(&b.key));
-        assert_eq!(told, there);
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn handler_removed_is_told_nothing_more() {
-    let world = World::new();
-    let leaving = Arc::new(RecordingHandler::new());
-    let registration = world.informer.add_handler(leaving.clone());
-    world.synced().await;
-    world.source.apply(object("a"));
+async fn removed_handler_gets_no_events() {
+    let env = TestEnv::new();
+    let removed = Arc::new(RecordingHandler::new());
+    let registration = env.informer.add_handler(removed.clone());
+    env.start_synced().await;
+    env.source.apply(object("a"));
     settle().await;
-    world.informer.remove_handler(&registration);
-    world.source.apply(object("b"));
+    env.informer.remove_handler(&registration);
+    env.source.apply(object("b"));
     settle().await;
-    assert_eq!(leaving.take_texts(), ["add ns/a@2"]);
-    assert_eq!(world.handler.take_texts(), ["add ns/a@2", "add ns/b@3"]);
-}
-
-/// When, counted from its start, an informer with a resync of a minute at least tells of its one object again.
-async fn resyncs(seed: u64, delay: Duration) -> Vec<f64> {
-    let world = World::with(|config| {
-        config.resync = Some(MINUTE);
-        config.random = Arc::new(SeededRandom::new(seed));
-    });
-    world.source.set_delay(delay);
-    world.source.apply(object("a"));
-    let start = world.clock.monotonic();
-    let running = world.start();
-    assert!(world.informer.wait_for_sync(&CancellationToken::new()).await);
-    world.handler.take();
-    let mut resyncs = Vec::new();
-    while resyncs.len() < 4 {
-        pass(Duration::from_millis(100)).await;
-        let texts = world.handler.take_texts();
-        if !texts.is_empty() {
-            assert_eq!(texts, ["update ns/a@2->2"]);
-            resyncs.push((world.clock.monotonic() - start).as_secs_f64());
-        }
-    }
-    assert_eq!(world.metrics.get("relists"), 0, "the source has no part in it");
-    running.stop().await;
-    resyncs
-}
-
-#[tokio::test(start_paused = true)]
-async fn resync_comes_again_and_again_after_a_time_drawn_once() {
-    let mut periods = Vec::new();
-    for seed in 0..20 {
-        let resyncs = resyncs(seed, Duration::ZERO).await;
-        let period = resyncs[0];
-        assert!((60.0..120.2).contains(&period), "{resyncs:?}");
-        for pair in resyncs.windows(2) {
-            assert!((pair[1] - pair[0] - period).abs() < 0.3, "{resyncs:?}");
-        }
-        periods.push(period);
-    }
-    assert!(periods.iter().any(|period| *period < 75.0) && periods.iter().any(|period| *period > 105.0));
-}
-
-#[tokio::test(start_paused = true)]
-async fn resync_is_counted_from_the_first_sync() {
-    for seed in 0..10 {
-        let at_once = resyncs(seed, Duration::ZERO).await;
-        let late = resyncs(seed, 4 * MINUTE).await;
-        assert!((late[0] - at_once[0] - 240.0).abs() < 0.3, "{late:?} {at_once:?}");
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn resync_unless_asked_for_never_happens() {
-    let world = World::new();
-    world.source.apply(object("a"));
-    world.synced().await;
-    pass(48 * 60 * MINUTE).await;
-    assert!(world.handler.take_texts().is_empty());
+    assert_eq!(removed.take_texts(), ["add ns/a@2"]);
+    assert_eq!(env.handler.take_texts(), ["add ns/a@2", "add ns/b@3"]);
 }

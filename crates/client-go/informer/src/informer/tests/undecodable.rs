@@ -1,64 +1,22 @@
-//! Objects that cannot be decoded: the others go on.
-
-use std::io;
-
-use tracing_subscriber::fmt::MakeWriter;
-
 use super::*;
 
-/// Collects what is logged on this thread.
-#[derive(Clone, Default)]
-pub(super) struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl Log {
-    /// What is said on this thread from now on, until the guard is dropped; nothing of what is for debugging.
-    pub(super) fn collect() -> (Self, tracing::subscriber::DefaultGuard) {
-        let log = Self::default();
-        let subscriber = tracing_subscriber::fmt().with_writer(log.clone()).with_ansi(false).finish();
-        (log, tracing::subscriber::set_default(subscriber))
-    }
-
-    pub(super) fn text(&self) -> String {
-        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
-    }
-}
-
-impl io::Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().extend(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-impl MakeWriter<'_> for Log {
-    type Writer = Self;
-
-    fn make_writer(&self) -> Self {
-        self.clone()
-    }
-}
-
 #[tokio::test(start_paused = true)]
-async fn undecodable_change_is_logged_by_name_and_counted_and_the_rest_goes_on() {
+async fn modified_object_keeps_its_stored_state() {
     let (log, _guard) = Log::collect();
-    let world = World::new();
-    world.source.apply(object("a"));
-    world.synced().await;
-    world.source.apply_undecodable(object("a"));
-    world.source.apply_undecodable(object("b"));
+    let env = TestEnv::new();
+    env.source.apply(object("a"));
+    env.start_synced().await;
+    env.source.apply_undecodable(object("a"));
+    env.source.apply_undecodable(object("b"));
     settle().await;
-    assert_eq!(world.names(), ["a@2"], "as it was last known");
-    assert_eq!(world.version().as_deref(), Some("4"), "the watch is that far all the same");
-    world.source.apply(object("c"));
-    world.source.apply(object("a"));
+    assert_eq!(env.stored(), ["a@2"]);
+    assert_eq!(env.version().as_deref(), Some("4"));
+    env.source.apply(object("c"));
+    env.source.apply(object("a"));
     settle().await;
-    assert_eq!(world.handler.take_texts(), ["add ns/c@5", "update ns/a@2->6"]);
-    assert_eq!(world.metrics.get("undecodable"), 2);
-    assert!(world.asked().is_empty());
+    assert_eq!(env.handler.take_texts(), ["add ns/c@5", "update ns/a@2->6"]);
+    assert_eq!(env.metrics.get("undecodable"), 2);
+    assert!(env.take_requests().is_empty());
     for name in ["ns/a", "ns/b"] {
         let line =
             |line: &&str| line.contains("ERROR") && line.contains(name) && line.contains("invalid type");
@@ -67,60 +25,59 @@ async fn undecodable_change_is_logged_by_name_and_counted_and_the_rest_goes_on()
 }
 
 #[tokio::test(start_paused = true)]
-async fn undecodable_deletion_lets_go_of_the_object() {
-    let world = World::new();
-    world.source.apply(object("a"));
-    world.synced().await;
-    world.source.apply_undecodable(object("a"));
-    world.source.delete(&key("a"));
+async fn deleted_object_is_removed() {
+    let env = TestEnv::new();
+    env.source.apply(object("a"));
+    env.start_synced().await;
+    env.source.apply_undecodable(object("a"));
+    env.source.delete(&key("a"));
     settle().await;
-    assert_eq!(world.handler.take_texts(), ["delete ns/a@2 (final state unknown)"]);
-    assert!(world.names().is_empty());
-    assert_eq!(world.version().as_deref(), Some("4"));
+    assert_eq!(env.handler.take_texts(), ["delete ns/a@2 (final state unknown)"]);
+    assert!(env.stored().is_empty());
+    assert_eq!(env.version().as_deref(), Some("4"));
 }
 
 #[tokio::test(start_paused = true)]
-async fn undecodable_in_a_relist_stays_as_it_was_known() {
+async fn relisted_object_keeps_its_stored_state() {
     for streaming_lists in [true, false] {
-        let world = World::new();
-        world.source.set_streaming_lists(streaming_lists);
-        for name in ["broken", "gone", "whole"] {
-            world.source.apply(object(name));
+        let env = TestEnv::new();
+        env.source.set_streaming_lists(streaming_lists);
+        for name in ["broken", "deleted", "valid"] {
+            env.source.apply(object(name));
         }
-        world.synced().await;
+        env.start_synced().await;
         pass(SECOND).await;
-        world.source.end_watches();
-        world.source.apply_undecodable(object("broken"));
-        world.source.apply_undecodable(object("unknown"));
-        world.source.delete(&key("gone"));
-        world.source.compact();
+        env.source.end_watches();
+        env.source.apply_undecodable(object("broken"));
+        env.source.apply_undecodable(object("unknown"));
+        env.source.delete(&key("deleted"));
+        env.source.compact();
         pass(MINUTE).await;
-        let mut told = world.handler.take_texts();
-        told.sort();
+        let mut calls = env.handler.take_texts();
+        calls.sort();
         assert_eq!(
-            told,
-            ["delete ns/gone@3 (final state unknown)", "update ns/broken@2->2", "update ns/whole@4->4"],
+            calls,
+            ["delete ns/deleted@3 (final state unknown)", "update ns/broken@2->2", "update ns/valid@4->4"],
             "streaming: {streaming_lists}"
         );
-        assert_eq!(world.names(), ["broken@2", "whole@4"]);
-        assert_eq!(world.metrics.get("undecodable"), 2);
+        assert_eq!(env.stored(), ["broken@2", "valid@4"]);
+        assert_eq!(env.metrics.get("undecodable"), 2);
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn undecodable_from_the_start_does_not_keep_the_rest_from_syncing() {
+async fn initial_object_does_not_prevent_the_sync() {
     for streaming_lists in [true, false] {
-        let world = World::new();
-        world.source.set_streaming_lists(streaming_lists);
-        world.source.apply_undecodable(object("a"));
-        world.source.apply(object("b"));
-        world.start();
+        let env = TestEnv::new();
+        env.source.set_streaming_lists(streaming_lists);
+        env.source.apply_undecodable(object("a"));
+        env.source.apply(object("b"));
+        env.start();
         settle().await;
-        assert!(world.informer.has_synced());
-        assert_eq!(world.names(), ["b@3"]);
-        // Mended, it comes.
-        world.source.apply(object("a"));
+        assert!(env.informer.has_synced());
+        assert_eq!(env.stored(), ["b@3"]);
+        env.source.apply(object("a"));
         settle().await;
-        assert_eq!(world.names(), ["a@4", "b@3"]);
+        assert_eq!(env.stored(), ["a@4", "b@3"]);
     }
 }
