@@ -1,4 +1,4 @@
-//! What controllers share.
+//! Dependencies of a manager, and the context that controllers are constructed in.
 
 use std::{fmt, sync::Arc};
 
@@ -6,36 +6,35 @@ use kcm_client::{ApiClient, ClientFactory};
 use kcm_clock::{Clock, Random};
 use kcm_controller_util::{NoSyncMetrics, SyncMetrics};
 use kcm_events::{EventBroadcaster, EventRecorder};
-use kcm_metrics::Metrics;
 use kcm_replicaset_controller::{NoReplicaSetMetrics, ReplicaSetMetrics};
 use kcm_workqueue::MetricsProvider;
 use parking_lot::Mutex;
 
-use crate::{ManagerConfig, adapters::EventClient, readiness::InformerSync};
+use crate::{ManagerConfig, Metrics, adapters::EventClient, readiness::InformerSync};
 
-/// What controllers run on.
+/// Dependencies of a manager.
 #[derive(Clone)]
 pub struct Dependencies {
-    /// The way to the API server.
+    /// Clients of the API server.
     pub clients: ClientFactory,
-    /// Where the time comes from.
+    /// Source of time.
     pub clock: Arc<dyn Clock>,
-    /// Where chance comes from.
+    /// Source of randomness.
     pub random: Arc<dyn Random>,
-    /// Who counts what controllers, their queues and informers do. What clients do, they were told at
-    /// [birth](kcm_client::ClientOptions::metrics).
+    /// Metrics of controllers, work queues, informers and leader election. `None` disables them. Metrics of `clients` are
+    /// set in their [options](kcm_client::ClientOptions::metrics).
     pub metrics: Option<Metrics>,
-    /// Reports whether the caches have synced.
+    /// Sync state of the caches, for readiness checks.
     pub informer_sync: InformerSync,
-    /// Who is told of syncs instead of `metrics`: made for a controller by its name.
+    /// Metrics of syncs by name of the controller. Replaces those of `metrics`.
     pub syncs: Option<SyncMetricsFactory>,
 }
 
-/// Makes one who is told of the syncs of the controller of this name.
+/// Creates the sync metrics of the controller with this name.
 pub type SyncMetricsFactory = Arc<dyn Fn(&str) -> Arc<dyn SyncMetrics> + Send + Sync>;
 
 impl Dependencies {
-    /// What every manager needs, and no more.
+    /// Required dependencies, without metrics.
     pub fn new(clients: &ClientFactory, clock: &Arc<dyn Clock>, random: &Arc<dyn Random>) -> Self {
         let (clock, random) = (Arc::clone(clock), Arc::clone(random));
         Self {
@@ -86,12 +85,12 @@ impl Context {
         Arc::clone(&self.dependencies.random)
     }
 
-    /// Who counts what queues do.
+    /// Metrics of work queues.
     pub(crate) fn queue_metrics(&self) -> Option<Arc<dyn MetricsProvider>> {
         self.dependencies.metrics.as_ref().map(Metrics::queues)
     }
 
-    /// Who counts the syncs of `controller`.
+    /// Metrics of the syncs of `controller`.
     pub(crate) fn sync_metrics(&self, controller: &str) -> Arc<dyn SyncMetrics> {
         let Dependencies { metrics, syncs, .. } = &self.dependencies;
         match (syncs, metrics) {
@@ -101,18 +100,18 @@ impl Context {
         }
     }
 
-    /// Who counts what else the ReplicaSet controller does.
+    /// Metrics of the ReplicaSet controller.
     pub(crate) fn replica_set_metrics(&self) -> Arc<dyn ReplicaSetMetrics> {
         let metrics = self.dependencies.metrics.as_ref();
         metrics.map_or_else(|| Arc::new(NoReplicaSetMetrics) as _, Metrics::replica_sets)
     }
 
-    /// A client for the controller called `name`, with a rate limit of its own.
+    /// Client of the controller called `name`, with a separate rate limit.
     pub(crate) fn client(&self, name: &str) -> ApiClient {
         self.dependencies.clients.controller_client(name, self.config.rate_limit)
     }
 
-    /// A recorder that writes through `client`, sharing its rate limit.
+    /// Event recorder that uses `client` and its rate limit.
     pub(crate) fn recorder(&self, client: &ApiClient, component: &str) -> Arc<dyn EventRecorder> {
         let sink = Arc::new(EventClient::new(client.clone()));
         let broadcaster = EventBroadcaster::start(sink, self.clock(), self.random());
@@ -121,7 +120,7 @@ impl Context {
         recorder
     }
 
-    /// Those that have come into being, to be shut down in the end.
+    /// Broadcasters of all recorders. The caller shuts them down.
     pub(crate) fn into_broadcasters(self) -> Vec<EventBroadcaster> {
         self.broadcasters.into_inner()
     }

@@ -1,4 +1,4 @@
-//! Standing for election, as the flags say.
+//! Leader election of a manager.
 
 use std::{convert::Infallible, future::pending, sync::Arc, time::Duration};
 
@@ -17,13 +17,13 @@ use crate::{
     version::BINARY,
 };
 
-/// The name of the client that holds the lease (US-1.3).
+/// Name of the client of the Lease (US-1.3).
 const CLIENT: &str = "leader-election";
 
-/// How long the end of a manager waits for what it has to say on the Lease.
-const LAST_EVENTS: Duration = Duration::from_secs(1);
+/// Time to write queued events about the Lease at shutdown.
+const EVENT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// A candidate with a client of its own. A renewal shares neither its connection nor its rate limit with other requests.
+/// Leader elector with a separate client: renewals share neither connections nor a rate limit with other requests.
 pub(crate) struct Election {
     elector: LeaderElector,
     client: ApiClient,
@@ -32,15 +32,15 @@ pub(crate) struct Election {
 }
 
 impl Election {
-    /// A candidate of an identity that nobody else has, on the machine called `host`. It does nothing yet.
+    /// Creates a candidate with a unique identity that begins with `host`. [`run`](Self::run) starts it.
     ///
     /// # Errors
     ///
-    /// When an election with these `settings` would not work.
+    /// If `settings` are invalid.
     ///
     /// # Panics
     ///
-    /// Outside a tokio runtime.
+    /// Outside of a Tokio runtime.
     pub(crate) fn new(
         settings: &LeaderElectionSettings,
         host: &str,
@@ -49,7 +49,7 @@ impl Election {
     ) -> Result<Self, ElectionConfigError> {
         let Dependencies { clients, clock, random, metrics, .. } = dependencies;
         let lease = ObjectKey::new(&*settings.resource_namespace, &*settings.resource_name);
-        // As upstream's event client: by a client that need not lead.
+        // As upstream: events use a client that can write without being the leader.
         let sink = Arc::new(EventClient::new(clients.client(BINARY, limit)));
         let events = EventBroadcaster::start(sink, Arc::clone(clock), Arc::clone(random));
         let client = clients.client(CLIENT, limit);
@@ -71,8 +71,8 @@ impl Election {
         if let Some(metrics) = metrics {
             config.metrics = metrics.election();
         }
-        // DEVIATION: upstream's client waits as long as a server under load asks it to, and the lease may run out
-        // meanwhile; nor does the log say what the server said. The pace of the election harms no server.
+        // DEVIATION: upstream's client obeys `Retry-After`, during which the lease may expire, and does not log the
+        // response. The retry period limits the load on the API server.
         let clients = clients.for_election().with_timeout(config.request_timeout()).without_repetition();
         let client = clients.client(CLIENT, limit);
         config.lock = Arc::new(LeaseClient::new(client.clone()));
@@ -83,21 +83,21 @@ impl Election {
         Ok(Self { elector, client, lease, events })
     }
 
-    /// Open while this process leads.
+    /// Gate that is open while this process is the leader.
     pub(crate) fn gate(&self) -> LeaderGate {
         self.elector.gate()
     }
 
-    /// What the health check asks.
+    /// Status for the health check.
     pub(crate) fn status(&self) -> ElectionStatus {
         self.elector.status()
     }
 
-    /// Stands by until elected, then leads until that is done or the lease is lost. See [`LeaderElector::run`].
+    /// Waits until elected, then runs `lead` until it returns or the lease is lost. See [`LeaderElector::run`].
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future ends the leadership at once, and the Lease is not given back.
+    /// Dropping the future ends the leadership. The Lease is not released.
     pub(crate) async fn run<F, Fut>(self, cancel: &CancellationToken, lead: F) -> ElectionOutcome<Fut::Output>
     where
         F: FnOnce() -> Fut,
@@ -105,7 +105,7 @@ impl Election {
     {
         let Self { mut elector, client, lease, events } = self;
         let (trigger, elected) = (elector.acquire_trigger(), CancellationToken::new());
-        // A leader knows without a watch, and its renewals would come back as events for nothing.
+        // A leader does not watch the Lease: every event would be one of its own renewals.
         let follow = async {
             let watch = client.watch_lease(&lease, |lease| trigger.lease_changed(lease));
             elected.run_until_cancelled(watch).await;
@@ -120,9 +120,10 @@ impl Election {
             outcome = run => outcome,
             never = follow => match never {},
         };
-        // Who has lost the lease has nothing more to say.
-        let within = if matches!(outcome, ElectionOutcome::Lost(_)) { Duration::ZERO } else { LAST_EVENTS };
-        events.shutdown(within).await;
+        // After a lost lease, queued events are dropped.
+        let timeout =
+            if matches!(outcome, ElectionOutcome::Lost(_)) { Duration::ZERO } else { EVENT_TIMEOUT };
+        events.shutdown(timeout).await;
         outcome
     }
 }

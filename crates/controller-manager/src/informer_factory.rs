@@ -6,10 +6,12 @@ use kcm_api::{Deployment, Pod, ReplicaSet};
 use kcm_client::ApiClient;
 use kcm_controller_util::{deployment_indexers, pod_indexers, replica_set_indexers};
 use kcm_informer::{Indexers, InformerConfig, ListWatch, SharedInformer};
-use kcm_metrics::{CacheSize, Metrics};
 use parking_lot::Mutex;
 
-use crate::{Dependencies, ManagerConfig, adapters::ReplicationControllerClient, informers::AnyInformer};
+use crate::{
+    CacheSize, Dependencies, ManagerConfig, Metrics, adapters::ReplicationControllerClient,
+    informers::AnyInformer,
+};
 
 /// Name of the client that lists and watches (US-1.3).
 const SHARED_INFORMERS: &str = "shared-informers";

@@ -14,6 +14,7 @@
 //! | start and stop controllers | `controllers.rs` |
 //! | leader election | `election.rs` |
 //! | lifecycle of a manager | `manager.rs` |
+//! | metrics of queues, informers, clients and controllers | `metrics/` |
 //! | readiness check | `readiness.rs` |
 //! | routes of the secure port | `serving.rs` |
 //! | startup of the process | `run.rs` |
@@ -42,6 +43,7 @@ mod informer_factory;
 mod informers;
 pub mod logging;
 mod manager;
+mod metrics;
 mod readiness;
 mod run;
 mod selection;
@@ -59,6 +61,7 @@ pub use error::RunError;
 pub use feature_gates::{ControllerFeatures, FeatureGates};
 pub use flags::{FLAGS, Flag, FlagError, FlagKind, Flags};
 pub use manager::Manager;
+pub use metrics::{CacheSize, Metrics};
 pub use readiness::InformerSync;
 pub use run::{Runtime, run};
 pub use selection::{Selection, UnknownControllers};

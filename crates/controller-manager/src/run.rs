@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use kcm_client::{ClientFactory, ClientOptions, ProxyEnvironment, Server};
 use kcm_clock::{Clock, Random};
-use kcm_metrics::{BuildInfo, Metrics};
+use kcm_metrics::BuildInfo;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    KUBERNETES_VERSION, Options, RunError, VERSION,
+    KUBERNETES_VERSION, Metrics, Options, RunError, VERSION,
     context::Dependencies,
     logging,
     manager::Manager,

@@ -1,31 +1,31 @@
-//! What is to be seen at the secure port (US-1.7).
+//! Routes of the secure port (US-1.7).
 
 use std::sync::Arc;
 
 use kcm_client::ClientOptions;
 use kcm_clock::Clock;
-use kcm_metrics::{HealthStatus, Metrics};
+use kcm_metrics::HealthStatus;
 use kcm_serving::{
     Access, Answer, HeaderName, HeaderValue, HealthChecks, HealthMetrics, Routes, SecureServer, ServingError,
     Status, configz, debug_flags, flagz, handler, profiling, statusz,
 };
 
 use crate::{
-    KUBERNETES_VERSION, Options,
+    KUBERNETES_VERSION, Metrics, Options,
     configz::{CONFIGZ_NAME, configz as configuration},
     logging::Handle,
     version::BINARY,
 };
 
-/// Health checks whose outcomes are counted.
+/// Health checks that record their outcomes in `metrics`.
 pub(crate) fn health(metrics: &Metrics) -> HealthChecks {
-    HealthChecks::observed(Arc::new(Counting(metrics.clone())))
+    HealthChecks::observed(Arc::new(HealthCheckMetrics(metrics.clone())))
 }
 
-/// `kubernetes_healthcheck` and `kubernetes_healthchecks_total`.
-struct Counting(Metrics);
+/// Records `kubernetes_healthcheck` and `kubernetes_healthchecks_total`.
+struct HealthCheckMetrics(Metrics);
 
-impl HealthMetrics for Counting {
+impl HealthMetrics for HealthCheckMetrics {
     fn checked(&self, name: &str, page: &str, is_healthy: bool) {
         let status = if is_healthy { HealthStatus::Success } else { HealthStatus::Error };
         self.0.health_check(name, page, status);
@@ -36,7 +36,7 @@ impl HealthMetrics for Counting {
 ///
 /// # Errors
 ///
-/// When the port is taken, a file cannot be used, or nobody can say who may.
+/// If the port is in use, a file cannot be read, or the authenticating API server cannot be reached.
 pub(crate) async fn bind(
     options: &Options,
     metrics: &Metrics,
@@ -98,11 +98,11 @@ fn routes(
 }
 
 fn exposition(metrics: &Metrics, text: String) -> Answer {
-    let answer = Answer::of_type(Metrics::CONTENT_TYPE, text);
-    match metrics.process_started() {
-        Some(started) => {
+    let answer = Answer::of_type(kcm_metrics::CONTENT_TYPE, text);
+    match metrics.process_start() {
+        Some(start) => {
             let name = HeaderName::from_static(Metrics::PROCESS_START_HEADER);
-            answer.with(name, HeaderValue::from(started as i64))
+            answer.with(name, HeaderValue::from(start as i64))
         }
         None => answer,
     }

@@ -1,4 +1,4 @@
-//! Checks an exposition text, of whatever program.
+//! Checks the exposition of any program.
 //!
 //! ```sh
 //! curl --silent http://localhost:8080/metrics | cargo run -p kcm-metrics --example check

@@ -1,12 +1,21 @@
-//! `process_*`: what the kernel tells of this process.
+//! Process metrics (`process_*`) from `/proc`.
 
-use std::{fs, path::PathBuf, sync::Arc};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use crate::{Counter, Gauge, Registry, Spec, Stability::Unmarked};
 
-/// Shows what the kernel tells, which is Linux's only. Elsewhere there are no such metrics, as upstream.
+/// Help text of `process_start_time_seconds`.
+pub(crate) const START_TIME_HELP: &str = "Start time of the process, in seconds since 1970.";
+
+/// Process metrics, updated at each scrape. Linux only, as upstream.
+///
+/// Upstream counterpart: `collectors.NewProcessCollector`.
 #[derive(Debug)]
-pub(crate) struct Process {
+pub struct ProcessMetrics {
     proc: PathBuf,
     auxiliary: Auxiliary,
     cpu: Arc<Counter>,
@@ -19,50 +28,48 @@ pub(crate) struct Process {
     transmitted: Arc<Counter>,
 }
 
-/// What the kernel tells each program when it starts it.
+/// Values of the auxiliary vector, `/proc/self/auxv`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Auxiliary {
     page_size: u64,
     ticks_per_second: u64,
 }
 
-impl Process {
-    /// None where `proc`, usually `/proc`, tells nothing of this process. Does not block: these are no files on a disk.
-    pub(crate) fn new(registry: &Registry, proc: impl Into<PathBuf>) -> Option<Self> {
+impl ProcessMetrics {
+    /// Registers the metrics. Without `/proc`, none are registered.
+    pub fn register(registry: &Registry) {
+        if let Some(metrics) = Self::new(registry, "/proc") {
+            registry.on_scrape(Box::new(move || {
+                metrics.refresh();
+                true
+            }));
+        }
+    }
+
+    /// Registers the metrics of the `proc` file system. `None` if it cannot be read.
+    fn new(registry: &Registry, proc: impl Into<PathBuf>) -> Option<Self> {
         let proc = proc.into();
         let auxiliary = Auxiliary::read(&fs::read(proc.join("self/auxv")).ok()?)?;
-        let start = start_time(&proc, auxiliary)?;
+        let start = read_start_time(&proc, auxiliary)?;
         let gauge = |name, help| registry.metric::<Gauge, 0>(Spec::upstream(name, Unmarked, [], help)).only();
         let counter =
             |name, help| registry.metric::<Counter, 0>(Spec::upstream(name, Unmarked, [], help)).only();
-        gauge("process_start_time_seconds", "When the process started, in seconds since 1970.").set(start);
+        gauge("process_start_time_seconds", START_TIME_HELP).set(start);
         let this = Self {
             auxiliary,
-            cpu: counter(
-                "process_cpu_seconds_total",
-                "Time that processors spent on the process, in seconds.",
-            ),
-            max_fds: gauge("process_max_fds", "How many file descriptors the process may have open."),
-            open_fds: gauge("process_open_fds", "How many file descriptors the process has open."),
-            resident: gauge(
-                "process_resident_memory_bytes",
-                "Memory of the process that is in RAM, in bytes.",
-            ),
-            virtual_: gauge(
-                "process_virtual_memory_bytes",
-                "Addresses that the process has in use, in bytes.",
-            ),
-            virtual_max: gauge(
-                "process_virtual_memory_max_bytes",
-                "Addresses that the process may have in use, in bytes.",
-            ),
+            cpu: counter("process_cpu_seconds_total", "User and system CPU time of the process, in seconds."),
+            max_fds: gauge("process_max_fds", "Maximum number of open file descriptors."),
+            open_fds: gauge("process_open_fds", "Number of open file descriptors."),
+            resident: gauge("process_resident_memory_bytes", "Resident memory size, in bytes."),
+            virtual_: gauge("process_virtual_memory_bytes", "Virtual memory size, in bytes."),
+            virtual_max: gauge("process_virtual_memory_max_bytes", "Maximum virtual memory size, in bytes."),
             received: counter(
                 "process_network_receive_bytes_total",
-                "Bytes that came over the network of the process, which may be that of others, too.",
+                "Bytes received by the network namespace of the process.",
             ),
             transmitted: counter(
                 "process_network_transmit_bytes_total",
-                "Bytes that went over the network of the process, which may be that of others, too.",
+                "Bytes sent by the network namespace of the process.",
             ),
             proc,
         };
@@ -70,8 +77,8 @@ impl Process {
         Some(this)
     }
 
-    /// Reads it all anew. What cannot be read stays as it was.
-    pub(crate) fn refresh(&self) {
+    /// Reads all values. A value that cannot be read does not change.
+    fn refresh(&self) {
         let own = self.proc.join("self");
         let Auxiliary { page_size, ticks_per_second } = self.auxiliary;
         if let Some(stat) = read(own.join("stat")).as_deref().and_then(Stat::parse) {
@@ -96,13 +103,13 @@ impl Process {
     }
 }
 
-/// When the process started, in seconds since 1970.
-pub(crate) fn started(proc: impl Into<PathBuf>) -> Option<f64> {
+/// Start time of the process, in seconds since 1970.
+pub(crate) fn start_time(proc: impl Into<PathBuf>) -> Option<f64> {
     let proc = proc.into();
-    start_time(&proc, Auxiliary::read(&fs::read(proc.join("self/auxv")).ok()?)?)
+    read_start_time(&proc, Auxiliary::read(&fs::read(proc.join("self/auxv")).ok()?)?)
 }
 
-fn start_time(proc: &std::path::Path, auxiliary: Auxiliary) -> Option<f64> {
+fn read_start_time(proc: &Path, auxiliary: Auxiliary) -> Option<f64> {
     let stat = Stat::parse(&read(proc.join("self/stat"))?)?;
     let boot: u64 = read(proc.join("stat"))?
         .lines()
@@ -122,8 +129,7 @@ fn set(gauge: &Gauge, value: Option<f64>) {
 }
 
 impl Auxiliary {
-    /// Reads pairs of machine words: what it is, and its value. It is here that a program without `sysconf` finds
-    /// them.
+    /// Parses pairs of machine words: key and value. Replaces `sysconf`, which requires unsafe code.
     fn read(bytes: &[u8]) -> Option<Self> {
         const PAGE_SIZE: usize = 6;
         const TICKS_PER_SECOND: usize = 17;
@@ -132,15 +138,15 @@ impl Auxiliary {
             .chunks_exact(WORD)
             .filter_map(|word| word.try_into().ok().map(usize::from_ne_bytes))
             .collect();
-        let find = |what| {
+        let find = |wanted| {
             let mut pairs = words.chunks_exact(2).map(|pair| (pair[0], pair[1]));
-            pairs.find(|(key, value)| *key == what && *value > 0).map(|(_, value)| value as u64)
+            pairs.find(|(key, value)| *key == wanted && *value > 0).map(|(_, value)| value as u64)
         };
         Some(Self { page_size: find(PAGE_SIZE)?, ticks_per_second: find(TICKS_PER_SECOND)? })
     }
 }
 
-/// What is read of `/proc/self/stat`.
+/// Fields of `/proc/self/stat`.
 #[derive(Debug, PartialEq, Eq)]
 struct Stat {
     cpu_ticks: u64,
@@ -151,10 +157,10 @@ struct Stat {
 
 impl Stat {
     fn parse(text: &str) -> Option<Self> {
-        // The second field is the program's name in parentheses, and may hold anything, even a parenthesis.
+        // The second field is the program's name in parentheses. The name may contain parentheses.
         let (_, rest) = text.rsplit_once(')')?;
         let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
-        // Counted from the third field, as proc(5) counts from the first.
+        // proc(5) numbers the fields from 1. `fields` starts at the third.
         let field = |number: usize| fields.get(number - 3)?.parse::<u64>().ok();
         Some(Self {
             cpu_ticks: field(14)? + field(15)?,
@@ -165,7 +171,7 @@ impl Stat {
     }
 }
 
-/// The soft limit called `name`. Go shows no limit as the highest number that 64 bits hold.
+/// Soft limit called `name`. As in Go, no limit is `u64::MAX`.
 fn limit(text: &str, name: &str) -> Option<f64> {
     let line = text.lines().find_map(|line| line.strip_prefix(name))?;
     match line.split_ascii_whitespace().next()? {
@@ -174,12 +180,12 @@ fn limit(text: &str, name: &str) -> Option<f64> {
     }
 }
 
-/// A number of the `IpExt` lines: one has the names, the next the numbers.
+/// Number in the `IpExt` lines. The first line has the names, the second the numbers.
 fn ip_extension(text: &str, name: &str) -> Option<u64> {
     let mut lines = text.lines().filter_map(|line| line.strip_prefix("IpExt:"));
     let (names, numbers) = (lines.next()?, lines.next()?);
-    let place = names.split_ascii_whitespace().position(|found| found == name)?;
-    numbers.split_ascii_whitespace().nth(place)?.parse().ok()
+    let index = names.split_ascii_whitespace().position(|found| found == name)?;
+    numbers.split_ascii_whitespace().nth(index)?.parse().ok()
 }
 
 #[cfg(test)]
@@ -188,7 +194,7 @@ mod tests {
     use crate::MetricsOptions;
 
     #[test]
-    fn stat_of_a_program_with_an_odd_name_is_read_all_the_same() {
+    fn program_name_may_contain_parentheses() {
         let text = "7 (a) b (c) S 1 7 7 0 -1 4194304 100 0 0 0 250 50 0 0 20 0 8 0 12345 1048576 256 \
                     18446744073709551615 1 1 0";
         let expected =
@@ -198,39 +204,39 @@ mod tests {
     }
 
     #[test]
-    fn limits_are_soft_and_may_be_none() {
+    fn reads_soft_limits() {
         let text = "Limit                     Soft Limit           Hard Limit           Units\n\
                     Max open files            1024                 524288               files\n\
                     Max address space         unlimited            unlimited            bytes\n";
         assert_eq!(limit(text, "Max open files"), Some(1024.0));
         assert_eq!(limit(text, "Max address space"), Some(18_446_744_073_709_551_615.0));
-        assert_eq!(limit(text, "Max cake"), None);
+        assert_eq!(limit(text, "Max unknown"), None);
     }
 
     #[test]
-    fn octets_are_found_by_the_names_in_the_line_before() {
+    fn finds_octets_by_name() {
         let text = "TcpExt: A InOctets\nTcpExt: 1 2\nIpExt: InNoRoutes InOctets OutOctets\nIpExt: 0 70 80\n";
         assert_eq!((ip_extension(text, "InOctets"), ip_extension(text, "OutOctets")), (Some(70), Some(80)));
         assert_eq!(ip_extension("IpExt: InOctets\n", "InOctets"), None);
     }
 
     #[test]
-    fn process_where_nothing_is_told_has_no_metrics() {
+    fn no_metrics_without_proc() {
         let registry = Registry::new(&MetricsOptions::default());
-        assert!(Process::new(&registry, "/nowhere").is_none());
+        assert!(ProcessMetrics::new(&registry, "/nowhere").is_none());
         assert_eq!(registry.definitions(), []);
     }
 
     #[cfg(target_os = "linux")]
     #[test]
-    fn process_of_this_test_is_told_by_the_kernel() {
+    fn reads_this_process() {
         let registry = Registry::new(&MetricsOptions::default());
-        let process = Process::new(&registry, "/proc").unwrap();
+        let process = ProcessMetrics::new(&registry, "/proc").unwrap();
         assert!(process.open_fds.get() >= 3.0 && process.max_fds.get() >= process.open_fds.get());
         assert!(process.resident.get() > 100_000.0);
         assert!(process.virtual_.get() >= process.resident.get());
         assert!(process.virtual_max.get() >= process.virtual_.get());
         // After 2020.
-        assert!(started("/proc").unwrap() > 1_577_836_800.0);
+        assert!(start_time("/proc").unwrap() > 1_577_836_800.0);
     }
 }

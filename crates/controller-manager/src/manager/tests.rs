@@ -5,10 +5,10 @@ use http::{Method, Request, Response, request::Parts};
 use http_body_util::{BodyExt, Full, StreamBody, combinators::BoxBody};
 use kcm_client::{ClientFactory, ClientOptions, UserAgent};
 use kcm_clock::{Clock, Random, SeededRandom, SimulatedClock, Timestamp};
-use kcm_metrics::{BuildInfo, Metrics, MetricsOptions};
+use kcm_metrics::{BuildInfo, MetricsOptions};
 use serde_json::json;
 
-use crate::{ControllerFeatures, LeaderElectionSettings, Selection};
+use crate::{ControllerFeatures, LeaderElectionSettings, Metrics, Selection};
 
 use super::*;
 

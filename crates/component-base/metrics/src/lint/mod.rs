@@ -1,4 +1,4 @@
-//! Whether an exposition text is as it should be.
+//! Checks of an exposition.
 
 mod parse;
 
@@ -9,39 +9,39 @@ use std::{
 
 use self::parse::{Labels, Line, Sample, parse};
 
-/// What is wrong with an exposition text.
+/// Problem in an exposition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
-    /// The line, counted from 1; 0 for what is about a metric as a whole.
+    /// Line number, from 1. 0 if the problem concerns the whole metric.
     pub line: usize,
-    /// The metric, if it could be told.
+    /// Metric name. Empty if unknown.
     pub metric: String,
-    /// What is wrong.
-    pub what: String,
+    /// Description.
+    pub message: String,
 }
 
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { line, metric, what } = self;
+        let Self { line, metric, message } = self;
         if *line > 0 {
             write!(f, "line {line}: ")?;
         }
-        write!(f, "{metric}: {what}")
+        write!(f, "{metric}: {message}")
     }
 }
 
-/// Checks an exposition text of format 0.0.4: what a server would refuse, and what `promtool check metrics` advises
-/// against.
+/// Checks an exposition in the text format 0.0.4: syntax that Prometheus rejects, and the advice of
+/// `promtool check metrics`.
 ///
-/// * Lines can be read; names and escapes are valid; the last line ends.
-/// * `# HELP` and `# TYPE` come once each, before the samples; the samples of a metric come together.
-/// * No series comes twice; all series of a metric have the same labels.
-/// * Counters end in `_total`, are neither negative nor `NaN`; others do not end in it.
-/// * Histograms have buckets that rise, the last without a bound and equal to the count, and a sum.
-/// * Names are in base units, without their type, in snake case.
+/// * Lines, names and escapes are valid, and the last line ends with a newline.
+/// * A metric has one `# HELP` and one `# TYPE` line before its samples, and its lines are adjacent.
+/// * Time series are unique, and all time series of a metric have the same labels.
+/// * Names of counters end in `_total`, names of other types do not. Counters are neither negative nor NaN.
+/// * Histograms have ascending cumulative buckets, a bucket `+Inf` equal to the count, and a sum.
+/// * Names have base units, are in snake case, and do not contain the type.
 ///
 /// ```
-/// let text = "# HELP up Whether it is.\n# TYPE up gauge\nup 1\n";
+/// let text = "# HELP up Target is up.\n# TYPE up gauge\nup 1\n";
 /// assert_eq!(kcm_metrics::lint(text), []);
 /// let problems = kcm_metrics::lint("# TYPE up counter\nup -1\n");
 /// assert_eq!(problems.len(), 3);
@@ -49,14 +49,14 @@ impl fmt::Display for Problem {
 pub fn lint(text: &str) -> Vec<Problem> {
     let mut reading = Reading::default();
     if !text.is_empty() && !text.ends_with('\n') {
-        reading.problem(0, "", "the last line does not end");
+        reading.problem(0, "", "no newline at the end");
     }
-    for (place, line) in text.lines().enumerate() {
-        reading.line(place + 1, line);
+    for (index, line) in text.lines().enumerate() {
+        reading.line(index + 1, line);
     }
     for (name, metric) in &reading.metrics {
-        for what in metric.problems(name) {
-            reading.problems.push(Problem { line: 0, metric: name.clone(), what });
+        for message in metric.problems(name) {
+            reading.problems.push(Problem { line: 0, metric: name.clone(), message });
         }
     }
     reading.problems
@@ -65,7 +65,7 @@ pub fn lint(text: &str) -> Vec<Problem> {
 #[derive(Default)]
 struct Reading {
     metrics: BTreeMap<String, Metric>,
-    /// The metric of the line before.
+    /// Metric of the previous line.
     current: String,
     seen: BTreeSet<(String, Labels)>,
     problems: Vec<Problem>,
@@ -79,46 +79,46 @@ struct Metric {
 }
 
 impl Reading {
-    fn problem(&mut self, line: usize, metric: &str, what: impl Into<String>) {
-        self.problems.push(Problem { line, metric: metric.to_owned(), what: what.into() });
+    fn problem(&mut self, line: usize, metric: &str, message: impl Into<String>) {
+        self.problems.push(Problem { line, metric: metric.to_owned(), message: message.into() });
     }
 
     fn line(&mut self, number: usize, line: &str) {
         match parse(line) {
-            Err(what) => self.problem(number, "", what),
+            Err(message) => self.problem(number, "", message),
             Ok(Line::Other) => {}
             Ok(Line::Help { metric, text }) => {
                 self.enter(number, &metric);
                 let entry = self.metrics.entry(metric.clone()).or_default();
-                let (again, late) = (entry.help.is_some(), !entry.samples.is_empty());
+                let (is_repeated, is_late) = (entry.help.is_some(), !entry.samples.is_empty());
                 entry.help = Some(text);
-                self.head(number, &metric, "HELP", again, late);
+                self.head(number, &metric, "HELP", is_repeated, is_late);
             }
             Ok(Line::Type { metric, kind }) => {
                 self.enter(number, &metric);
                 let entry = self.metrics.entry(metric.clone()).or_default();
-                let (again, late) = (entry.kind.is_some(), !entry.samples.is_empty());
+                let (is_repeated, is_late) = (entry.kind.is_some(), !entry.samples.is_empty());
                 entry.kind = Some(kind);
-                self.head(number, &metric, "TYPE", again, late);
+                self.head(number, &metric, "TYPE", is_repeated, is_late);
             }
             Ok(Line::Sample(sample)) => self.sample(number, sample),
         }
     }
 
-    fn head(&mut self, number: usize, metric: &str, which: &str, again: bool, late: bool) {
-        if again {
-            self.problem(number, metric, format!("{which} twice"));
+    fn head(&mut self, number: usize, metric: &str, keyword: &str, is_repeated: bool, is_late: bool) {
+        if is_repeated {
+            self.problem(number, metric, format!("duplicate {keyword}"));
         }
-        if late {
-            self.problem(number, metric, format!("{which} after samples"));
+        if is_late {
+            self.problem(number, metric, format!("{keyword} after samples"));
         }
     }
 
-    /// Notes that the lines of `metric` begin or go on.
+    /// Sets the current metric. Reports lines of a metric that are not adjacent.
     fn enter(&mut self, number: usize, metric: &str) {
         if self.current != metric {
             if self.metrics.contains_key(metric) {
-                self.problem(number, metric, "its lines are not together");
+                self.problem(number, metric, "lines are not adjacent");
             }
             metric.clone_into(&mut self.current);
         }
@@ -130,12 +130,12 @@ impl Reading {
         let mut labels = sample.labels.clone();
         labels.sort_unstable();
         if !self.seen.insert((sample.name.clone(), labels)) {
-            self.problem(number, &metric, format!("a series of {} twice", sample.name));
+            self.problem(number, &metric, format!("duplicate time series {}", sample.name));
         }
         self.metrics.entry(metric).or_default().samples.push(sample);
     }
 
-    /// The metric that a sample called `name` belongs to.
+    /// Name of the metric that a sample belongs to.
     fn metric_of(&self, name: &str) -> String {
         for (suffix, kinds) in [
             ("_bucket", &["histogram"][..]),
@@ -156,7 +156,7 @@ impl Reading {
 impl Metric {
     fn problems(&self, name: &str) -> Vec<String> {
         let mut problems = name_problems(name);
-        let mut problem = |what: &str| problems.push(what.to_owned());
+        let mut problem = |message: &str| problems.push(message.to_owned());
         if self.help.as_deref().is_none_or(|help| help.trim().is_empty()) {
             problem("no help text");
         }
@@ -168,32 +168,32 @@ impl Metric {
             problem("no samples");
         }
         if name.ends_with(&format!("_{kind}")) {
-            problem("the name has the type in it");
+            problem("name contains the type");
         }
         match kind {
             "counter" => {
                 if !name.ends_with("_total") {
-                    problem("a counter whose name does not end in _total");
+                    problem("counter name does not end in _total");
                 }
                 if self.samples.iter().any(|sample| sample.value.is_nan() || sample.value < 0.0) {
-                    problem("a counter that is negative or no number");
+                    problem("counter is negative or NaN");
                 }
             }
-            _ if name.ends_with("_total") => problem("no counter, and its name ends in _total"),
+            _ if name.ends_with("_total") => problem("name ends in _total, type is not counter"),
             _ => {}
         }
         if kind != "histogram" && self.has_label("le") {
-            problem("no histogram, and has the label le");
+            problem("label le, type is not histogram");
         }
         if kind != "summary" && self.has_label("quantile") {
-            problem("no summary, and has the label quantile");
+            problem("label quantile, type is not summary");
         }
         if !matches!(kind, "histogram" | "summary") {
             if ["_bucket", "_sum", "_count"].iter().any(|suffix| name.ends_with(suffix)) {
-                problem("a name that ends as those of a histogram's samples do");
+                problem("name ends in a suffix of histograms");
             }
             if self.samples.iter().map(label_names).collect::<BTreeSet<_>>().len() > 1 {
-                problem("series with different labels");
+                problem("time series with different labels");
             }
         }
         if kind == "histogram" {
@@ -211,7 +211,7 @@ fn label_names(sample: &Sample) -> BTreeSet<&str> {
     sample.labels.iter().map(|(name, _)| name.as_str()).filter(|name| *name != "le").collect()
 }
 
-/// What one histogram of a metric says.
+/// Samples of one histogram.
 #[derive(Default)]
 struct Histogram {
     buckets: Vec<(f64, f64)>,
@@ -224,7 +224,7 @@ fn histogram_problems(name: &str, samples: &[Sample]) -> BTreeSet<String> {
     let mut histograms: BTreeMap<Labels, Histogram> = BTreeMap::new();
     for sample in samples {
         let mut labels = sample.labels.clone();
-        let bound = labels.iter().position(|(label, _)| label == "le").map(|place| labels.remove(place).1);
+        let bound = labels.iter().position(|(label, _)| label == "le").map(|index| labels.remove(index).1);
         labels.sort_unstable();
         let histogram = match histograms.entry(labels) {
             Entry::Vacant(entry) => entry.insert(Histogram::default()),
@@ -235,9 +235,9 @@ fn histogram_problems(name: &str, samples: &[Sample]) -> BTreeSet<String> {
             (Some("_count"), None) => histogram.count = Some(sample.value),
             (Some("_bucket"), Some(bound)) => match bound.replace("+Inf", "inf").parse() {
                 Ok(bound) => histogram.buckets.push((bound, sample.value)),
-                Err(_) => _ = problems.insert(format!("{bound:?} is no bound")),
+                Err(_) => _ = problems.insert(format!("invalid bound {bound:?}")),
             },
-            _ => _ = problems.insert(format!("{} is no sample of a histogram", sample.name)),
+            _ => _ = problems.insert(format!("{} is not a sample of a histogram", sample.name)),
         }
     }
     let mut bounds = BTreeSet::new();
@@ -249,10 +249,10 @@ fn histogram_problems(name: &str, samples: &[Sample]) -> BTreeSet<String> {
         names.insert(labels.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>());
     }
     if bounds.len() > 1 {
-        problems.insert("series with different bounds".to_owned());
+        problems.insert("time series with different bounds".to_owned());
     }
     if names.len() > 1 {
-        problems.insert("series with different labels".to_owned());
+        problems.insert("time series with different labels".to_owned());
     }
     problems
 }
@@ -262,23 +262,23 @@ impl Histogram {
         let mut problems = Vec::new();
         let pairs = || self.buckets.iter().zip(self.buckets.iter().skip(1));
         if pairs().any(|((lower, _), (upper, _))| lower >= upper) {
-            problems.push("buckets out of order");
+            problems.push("bounds are not ascending");
         }
         if pairs().any(|((_, fewer), (_, more))| fewer > more) {
-            problems.push("buckets that do not add up: a higher one has less");
+            problems.push("bucket counts are not cumulative");
         }
         match (self.buckets.last(), self.count) {
-            (_, None) => problems.push("a histogram without _count"),
+            (_, None) => problems.push("histogram without _count"),
             (Some((bound, last)), Some(count)) if bound.is_infinite() => {
                 if *last != count {
-                    problems.push("the bucket +Inf is not the count");
+                    problems.push("bucket +Inf does not equal _count");
                 }
             }
-            _ => problems.push("a histogram without a bucket +Inf"),
+            _ => problems.push("histogram without a bucket +Inf"),
         }
         match self.sum {
-            None => problems.push("a histogram without _sum"),
-            Some(sum) if sum.is_nan() => problems.push("a histogram whose sum is no number"),
+            None => problems.push("histogram without _sum"),
+            Some(sum) if sum.is_nan() => problems.push("histogram sum is NaN"),
             Some(_) => {}
         }
         problems
@@ -286,7 +286,7 @@ impl Histogram {
 }
 
 fn name_problems(name: &str) -> Vec<String> {
-    /// Units, and the base unit to use instead.
+    /// Units and their base units.
     const UNITS: &[(&str, &str)] = &[
         ("milliseconds", "seconds"),
         ("microseconds", "seconds"),
@@ -308,14 +308,14 @@ fn name_problems(name: &str) -> Vec<String> {
     let mut problems = Vec::new();
     for word in name.split('_') {
         if let Some((unit, base)) = UNITS.iter().find(|(unit, _)| *unit == word) {
-            problems.push(format!("the unit {unit}, not {base}"));
+            problems.push(format!("unit {unit} instead of {base}"));
         }
     }
     if name.chars().any(|c| c.is_ascii_uppercase()) {
-        problems.push("capitals in the name".to_owned());
+        problems.push("name contains upper-case letters".to_owned());
     }
     if name.contains(':') {
-        problems.push("a colon in the name, which is for recording rules".to_owned());
+        problems.push("name contains a colon, which is reserved for recording rules".to_owned());
     }
     problems
 }

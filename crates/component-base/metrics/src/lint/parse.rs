@@ -1,10 +1,10 @@
-//! Lines of the exposition format 0.0.4, in full strictness.
+//! Parser for lines of the exposition format 0.0.4.
 
 use std::{iter::Peekable, str::Chars};
 
 use crate::options::{is_label_name, is_metric_name};
 
-/// What a line says.
+/// Parsed line.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Line {
     Help {
@@ -16,14 +16,14 @@ pub(super) enum Line {
         kind: String,
     },
     Sample(Sample),
-    /// Nothing, or a comment.
+    /// Empty line or comment.
     Other,
 }
 
-/// Names and values, in the order of the line.
+/// Label names and values, in the order of the line.
 pub(super) type Labels = Vec<(String, String)>;
 
-/// One sample.
+/// Sample.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Sample {
     pub(super) name: String,
@@ -31,7 +31,7 @@ pub(super) struct Sample {
     pub(super) value: f64,
 }
 
-/// Reads a line.
+/// Parses a line.
 pub(super) fn parse(line: &str) -> Result<Line, String> {
     if line.trim().is_empty() {
         return Ok(Line::Other);
@@ -50,14 +50,14 @@ fn parse_comment(comment: &str) -> Result<Line, String> {
         return Ok(Line::Other);
     }
     if !is_metric_name(metric) {
-        return Err(format!("{metric:?} is no metric's name"));
+        return Err(format!("invalid metric name {metric:?}"));
     }
     let metric = metric.to_owned();
     if keyword == Some("HELP") {
         let mut chars = rest.chars();
         while let Some(c) = chars.next() {
             if c == '\\' && !matches!(chars.next(), Some('\\' | 'n')) {
-                return Err("a backslash in a help text that escapes nothing".to_owned());
+                return Err("invalid escape sequence in a help text".to_owned());
             }
         }
         return Ok(Line::Help { metric, text: rest.to_owned() });
@@ -66,7 +66,7 @@ fn parse_comment(comment: &str) -> Result<Line, String> {
         "counter" | "gauge" | "histogram" | "summary" | "untyped" => {
             Ok(Line::Type { metric, kind: rest.to_owned() })
         }
-        other => Err(format!("{other:?} is no type")),
+        other => Err(format!("invalid type {other:?}")),
     }
 }
 
@@ -74,7 +74,7 @@ fn parse_sample(line: &str) -> Result<Sample, String> {
     let end = line.find(['{', ' ', '\t']).unwrap_or(line.len());
     let (name, rest) = line.split_at(end);
     if !is_metric_name(name) {
-        return Err(format!("{name:?} is no metric's name"));
+        return Err(format!("invalid metric name {name:?}"));
     }
     let (labels, rest) = match rest.strip_prefix('{') {
         Some(rest) => parse_labels(rest)?,
@@ -82,19 +82,19 @@ fn parse_sample(line: &str) -> Result<Sample, String> {
     };
     let mut words = rest.split_ascii_whitespace();
     let value = words.next().ok_or("no value")?;
-    let value = parse_number(value).ok_or_else(|| format!("{value:?} is no number"))?;
+    let value = parse_number(value).ok_or_else(|| format!("invalid value {value:?}"))?;
     if let Some(timestamp) = words.next()
         && timestamp.parse::<i64>().is_err()
     {
-        return Err(format!("{timestamp:?} is no timestamp"));
+        return Err(format!("invalid timestamp {timestamp:?}"));
     }
     if words.next().is_some() {
-        return Err("something after the timestamp".to_owned());
+        return Err("text after the timestamp".to_owned());
     }
     Ok(Sample { name: name.to_owned(), labels, value })
 }
 
-/// A number as Go reads it.
+/// Parses a number in Go's syntax.
 fn parse_number(text: &str) -> Option<f64> {
     match text {
         "+Inf" | "Inf" => Some(f64::INFINITY),
@@ -105,7 +105,7 @@ fn parse_number(text: &str) -> Option<f64> {
     }
 }
 
-/// Reads what follows `{`, and gives what follows `}`.
+/// Parses the labels after `{`. Returns the text after `}`.
 fn parse_labels(text: &str) -> Result<(Labels, &str), String> {
     let mut labels = Labels::new();
     let mut rest = text;
@@ -114,27 +114,27 @@ fn parse_labels(text: &str) -> Result<(Labels, &str), String> {
         if let Some(rest) = rest.strip_prefix('}') {
             return Ok((labels, rest));
         }
-        let (name, after) = rest.split_once('=').ok_or("a label without a value")?;
+        let (name, after) = rest.split_once('=').ok_or("label without a value")?;
         let name = name.trim();
         if !is_label_name(name) {
-            return Err(format!("{name:?} is no label's name"));
+            return Err(format!("invalid label name {name:?}"));
         }
-        let after = after.trim_start().strip_prefix('"').ok_or("a label's value without quotes")?;
+        let after = after.trim_start().strip_prefix('"').ok_or("label value without quotes")?;
         let (value, after) = parse_quoted(after)?;
         if labels.iter().any(|(other, _)| other == name) {
-            return Err(format!("label {name:?} twice"));
+            return Err(format!("duplicate label {name:?}"));
         }
         labels.push((name.to_owned(), value));
         rest = after.trim_start();
         match rest.strip_prefix(',') {
             Some(after) => rest = after,
             None if rest.starts_with('}') => {}
-            None => return Err("labels without a comma between them".to_owned()),
+            None => return Err("no comma between labels".to_owned()),
         }
     }
 }
 
-/// Reads up to the closing quote, and gives what follows.
+/// Parses up to the closing quote. Returns the text after it.
 fn parse_quoted(text: &str) -> Result<(String, &str), String> {
     let mut value = String::new();
     let mut chars: Peekable<Chars<'_>> = text.chars().peekable();
@@ -147,14 +147,14 @@ fn parse_quoted(text: &str) -> Result<(String, &str), String> {
                 match chars.next() {
                     Some('n') => value.push('\n'),
                     Some(escaped @ ('\\' | '"')) => value.push(escaped),
-                    _ => return Err("a backslash in a label's value that escapes nothing".to_owned()),
+                    _ => return Err("invalid escape sequence in a label value".to_owned()),
                 }
                 length += 1;
             }
             c => value.push(c),
         }
     }
-    Err("a label's value without an end".to_owned())
+    Err("label value without a closing quote".to_owned())
 }
 
 #[cfg(test)]
@@ -162,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sample_with_escapes_and_timestamp_is_read() {
+    fn parses_escapes_and_timestamps() {
         let labels = vec![("a".to_owned(), "x\"y\\z\n".to_owned()), ("b".to_owned(), String::new())];
         assert_eq!(
             parse(r#"m_total{a="x\"y\\z\n", b=""} 1e+06 1700000000000"#),
@@ -173,32 +173,32 @@ mod tests {
     }
 
     #[test]
-    fn line_that_is_none_is_refused_with_what_is_wrong() {
-        for (line, what) in [
-            ("1m 1", "no metric's name"),
+    fn rejects_invalid_lines() {
+        for (line, message) in [
+            ("1m 1", "invalid metric name"),
             ("m", "no value"),
             ("m{a=\"b\"} ", "no value"),
-            ("m one", "no number"),
-            ("m 1 now", "no timestamp"),
+            ("m one", "invalid value"),
+            ("m 1 now", "invalid timestamp"),
             ("m 1 2 3", "after the timestamp"),
             ("m{a} 1", "without a value"),
             ("m{a=b} 1", "without quotes"),
-            ("m{a=\"b} 1", "without an end"),
-            ("m{a=\"\\t\"} 1", "escapes nothing"),
-            ("m{a:b=\"c\"} 1", "no label's name"),
-            ("m{a=\"b\" c=\"d\"} 1", "without a comma"),
-            ("m{a=\"b\",a=\"c\"} 1", "twice"),
-            ("# TYPE m counters", "no type"),
-            ("# HELP m-n x", "no metric's name"),
-            ("# HELP m \\x", "escapes nothing"),
+            ("m{a=\"b} 1", "without a closing quote"),
+            ("m{a=\"\\t\"} 1", "invalid escape sequence"),
+            ("m{a:b=\"c\"} 1", "invalid label name"),
+            ("m{a=\"b\" c=\"d\"} 1", "no comma"),
+            ("m{a=\"b\",a=\"c\"} 1", "duplicate"),
+            ("# TYPE m counters", "invalid type"),
+            ("# HELP m-n x", "invalid metric name"),
+            ("# HELP m \\x", "invalid escape sequence"),
         ] {
             let error = parse(line).unwrap_err();
-            assert!(error.contains(what), "{line}: {error}");
+            assert!(error.contains(message), "{line}: {error}");
         }
     }
 
     #[test]
-    fn line_that_says_nothing_is_passed_over() {
+    fn ignores_comments_and_empty_lines() {
         for line in ["", "  ", "# a comment", "#", "# EOF"] {
             assert_eq!(parse(line), Ok(Line::Other));
         }

@@ -1,4 +1,4 @@
-//! The series of one metric.
+//! Time series of one metric.
 
 use std::{fmt, sync::Arc};
 
@@ -6,21 +6,20 @@ use parking_lot::RwLock;
 
 use super::{Counter, Sample, Spec, Value};
 
-/// What takes the place of a label's value that is not allowed.
+/// Replacement of label values that are not allowed.
 const UNEXPECTED: &str = "unexpected";
 
-/// One metric: a series for each combination of label values that was asked for. Clones are the same metric.
+/// Metric with a time series for each combination of label values. Clones share the time series.
 ///
-/// Ask for a series once and keep it where it is used often; asking again for one that exists costs a lock and a few
-/// comparisons, and allocates nothing.
+/// Looking up an existing time series takes a lock and a binary search and does not allocate. Frequent users keep it.
 pub struct Family<V, const LABELS: usize>(Arc<Inner<V, LABELS>>);
 
 struct Inner<V, const LABELS: usize> {
     spec: Spec<LABELS>,
-    /// By label, the values that are shown; all of them, if none.
+    /// Allowed values by label. `None` allows all.
     allowed: [Option<Vec<String>>; LABELS],
     unexpected: Arc<Counter>,
-    /// In order of values.
+    /// Sorted by label values.
     series: RwLock<Vec<Series<V, LABELS>>>,
 }
 
@@ -46,7 +45,7 @@ impl<V: Value, const LABELS: usize> Family<V, LABELS> {
         Arc::clone(&self.0) as _
     }
 
-    /// The series with these label values, which come in the order of the labels.
+    /// Returns the time series with these label values, in the order of the labels. Creates it if necessary.
     pub fn with(&self, mut values: [&str; LABELS]) -> Arc<V> {
         for (value, allowed) in values.iter_mut().zip(&self.0.allowed) {
             if let Some(allowed) = allowed
@@ -61,17 +60,17 @@ impl<V: Value, const LABELS: usize> Family<V, LABELS> {
         };
         {
             let series = self.0.series.read();
-            if let Some(found) = find(&series).ok().and_then(|place| series.get(place)) {
+            if let Some(found) = find(&series).ok().and_then(|index| series.get(index)) {
                 return Arc::clone(&found.value);
             }
         }
         let mut series = self.0.series.write();
         match find(&series) {
-            // Somebody else was quicker.
-            Ok(place) if place < series.len() => Arc::clone(&series[place].value),
-            Ok(place) | Err(place) => {
+            // Created by another thread in between.
+            Ok(index) if index < series.len() => Arc::clone(&series[index].value),
+            Ok(index) | Err(index) => {
                 let value = Arc::new(V::with_buckets(self.0.spec.buckets));
-                series.insert(place, Series { values: values.map(Box::from), value: Arc::clone(&value) });
+                series.insert(index, Series { values: values.map(Box::from), value: Arc::clone(&value) });
                 value
             }
         }
@@ -79,13 +78,13 @@ impl<V: Value, const LABELS: usize> Family<V, LABELS> {
 }
 
 impl<V: Value> Family<V, 0> {
-    /// The only series of a metric without labels.
+    /// Returns the time series of a metric without labels.
     pub fn only(&self) -> Arc<V> {
         self.with([])
     }
 }
 
-/// A metric of any type.
+/// Metric of any type.
 pub(super) trait Write: Send + Sync {
     fn is_empty(&self) -> bool;
     fn write(&self, out: &mut String);

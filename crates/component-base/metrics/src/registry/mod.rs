@@ -1,8 +1,8 @@
-//! Metrics by name, and their text.
+//! Registry of metrics.
 //!
-//! Why not the `prometheus` crate: it writes bounds otherwise than Go does, hashes label values without telling where
-//! one ends and the next begins (two series can become one, in silence), and knows nothing of what
-//! `--disabled-metrics` and `--allow-metric-labels` ask for. What would be left of it are a few atomic numbers.
+//! The `prometheus` crate is not used: it formats bucket bounds differently from Go, it hashes label values without
+//! separators (two time series can become one), and it does not support `--disabled-metrics` and
+//! `--allow-metric-labels`.
 
 mod family;
 mod text;
@@ -10,7 +10,7 @@ mod value;
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 
 pub use self::{
     family::Family,
@@ -19,21 +19,27 @@ pub use self::{
 };
 use crate::MetricsOptions;
 
-/// How far a metric can be relied upon, as upstream marks it.
+/// Media type of the exposition, with the parameters that upstream sends by default.
+pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores";
+
+/// Function that updates metrics before a scrape. It is removed when it returns `false`.
+pub type ScrapeHook = Box<dyn Fn() -> bool + Send + Sync>;
+
+/// Stability level of a metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Stability {
-    /// May change or go at any time.
+    /// May change or be removed at any time.
     Alpha,
-    /// Changes are announced.
+    /// Changes are announced in advance.
     Beta,
-    /// Stays.
+    /// Does not change.
     Stable,
-    /// Not marked: what every Prometheus client has, such as `process_*`.
+    /// No level: metrics of Prometheus clients, such as `process_*`.
     Unmarked,
 }
 
 impl Stability {
-    /// As in help texts; nothing for what is not marked.
+    /// Level in help texts. Empty for [`Unmarked`](Self::Unmarked).
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Alpha => "ALPHA",
@@ -44,7 +50,7 @@ impl Stability {
     }
 }
 
-/// The type of a metric.
+/// Type of a metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum MetricType {
     /// See [`Counter`].
@@ -56,7 +62,7 @@ pub enum MetricType {
 }
 
 impl MetricType {
-    /// As on a `# TYPE` line.
+    /// Type on a `# TYPE` line.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Counter => "counter",
@@ -66,34 +72,34 @@ impl MetricType {
     }
 }
 
-/// Who else has a metric.
+/// Origin of a metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Origin {
-    /// Upstream's manager has it too, with this name, type, labels and buckets.
+    /// Upstream exports the metric with the same name, type, labels and buckets.
     Upstream,
-    /// Only this program has it.
-    Ours,
+    /// Only this project exports the metric.
+    Project,
 }
 
-/// What to make a metric of: see [`Registry::metric`].
+/// Specification of a metric for [`Registry::metric`].
 #[derive(Debug, Clone, Copy)]
 pub struct Spec<const LABELS: usize> {
-    /// Its name.
+    /// Metric name.
     pub name: &'static str,
-    /// Its labels' names, in order of the alphabet, as upstream shows them.
+    /// Label names, sorted.
     pub labels: [&'static str; LABELS],
-    /// How far it can be relied upon.
+    /// Stability level.
     pub stability: Stability,
-    /// Who else has it.
+    /// Origin.
     pub origin: Origin,
-    /// What it counts, in a sentence.
+    /// Help text: one sentence.
     pub help: &'static str,
-    /// The upper bounds of a histogram, in order, without infinity. For others, none.
+    /// Upper bounds of a histogram's buckets, sorted, without infinity. Empty for other types.
     pub buckets: &'static [f64],
 }
 
 impl<const LABELS: usize> Spec<LABELS> {
-    /// A metric that upstream has, too.
+    /// Metric that upstream exports.
     pub const fn upstream(
         name: &'static str,
         stability: Stability,
@@ -103,50 +109,50 @@ impl<const LABELS: usize> Spec<LABELS> {
         Self { name, labels, stability, origin: Origin::Upstream, help, buckets: &[] }
     }
 
-    /// A metric of one's own.
+    /// Metric that upstream does not export. Its stability is [`Alpha`](Stability::Alpha).
     pub const fn own(name: &'static str, labels: [&'static str; LABELS], help: &'static str) -> Self {
-        Self { name, labels, stability: Stability::Alpha, origin: Origin::Ours, help, buckets: &[] }
+        Self { name, labels, stability: Stability::Alpha, origin: Origin::Project, help, buckets: &[] }
     }
 
-    /// The same with these bounds.
+    /// Sets the bounds of the buckets.
     pub const fn buckets(self, buckets: &'static [f64]) -> Self {
         Self { buckets, ..self }
     }
 }
 
-/// What a metric is, for tables.
+/// Definition of a registered metric.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Definition {
-    /// Its name.
+    /// Metric name.
     pub name: &'static str,
-    /// Its type.
+    /// Type.
     pub kind: MetricType,
-    /// Its labels' names.
+    /// Label names.
     pub labels: Vec<&'static str>,
-    /// How far it can be relied upon.
+    /// Stability level.
     pub stability: Stability,
-    /// Who else has it.
+    /// Origin.
     pub origin: Origin,
-    /// What it counts.
+    /// Help text.
     pub help: &'static str,
-    /// The upper bounds of a histogram.
+    /// Upper bounds of a histogram's buckets.
     pub buckets: &'static [f64],
 }
 
 impl Definition {
-    /// A row of a table in Markdown: name, type, labels, stability, whose it is, what it means.
+    /// Row of a Markdown table: name, type, labels, stability, origin and help text.
     pub fn table_row(&self) -> String {
         let labels: Vec<_> = self.labels.iter().map(|label| format!("`{label}`")).collect();
-        let whose = match self.origin {
+        let origin = match self.origin {
             Origin::Upstream => "upstream",
-            Origin::Ours => "ours",
+            Origin::Project => "project",
         };
         let stability = match self.stability {
             Stability::Unmarked => "–",
             stability => stability.as_str(),
         };
         format!(
-            "| `{}` | {} | {} | {stability} | {whose} | {} |",
+            "| `{}` | {} | {} | {stability} | {origin} | {} |",
             self.name,
             self.kind.as_str(),
             labels.join(", "),
@@ -154,7 +160,7 @@ impl Definition {
         )
     }
 
-    /// The upper bounds of a histogram, spelled as in the label `le`, with commas between them.
+    /// Upper bounds of a histogram's buckets, formatted as the label `le` and separated by commas.
     pub fn bounds(&self) -> String {
         let mut out = String::new();
         for bound in self.buckets {
@@ -166,7 +172,7 @@ impl Definition {
         out
     }
 
-    /// The help text with its mark.
+    /// Help text with the stability level.
     pub(crate) fn help_line(&self) -> String {
         match self.stability {
             Stability::Unmarked => self.help.to_owned(),
@@ -175,7 +181,7 @@ impl Definition {
     }
 }
 
-/// Metrics by name. Clones are handles to the same metrics.
+/// Metrics by name. Clones share the metrics.
 ///
 /// Upstream counterpart: `metrics.KubeRegistry`.
 ///
@@ -183,11 +189,11 @@ impl Definition {
 /// use kcm_metrics::{Counter, MetricsOptions, Registry, Spec};
 ///
 /// let registry = Registry::new(&MetricsOptions::default());
-/// let cakes = registry.metric::<Counter, 1>(Spec::own("bakery_cakes_total", ["sort"], "Cakes baked, by sort."));
-/// // Ask for a series once, and keep it.
-/// let plain = cakes.with(["plain"]);
-/// plain.inc();
-/// assert!(registry.text().ends_with("bakery_cakes_total{sort=\"plain\"} 1\n"));
+/// let requests = registry.metric::<Counter, 1>(Spec::own("operator_requests_total", ["verb"], "Requests by verb."));
+/// // Look up a time series once, and keep it.
+/// let get = requests.with(["get"]);
+/// get.inc();
+/// assert!(registry.text().ends_with("operator_requests_total{verb=\"get\"} 1\n"));
 /// ```
 #[derive(Clone)]
 pub struct Registry(Arc<Inner>);
@@ -196,6 +202,7 @@ struct Inner {
     metrics: RwLock<BTreeMap<&'static str, Entry>>,
     options: MetricsOptions,
     unexpected: Arc<Counter>,
+    hooks: Mutex<Vec<ScrapeHook>>,
 }
 
 struct Entry {
@@ -204,18 +211,19 @@ struct Entry {
 }
 
 impl Registry {
-    /// No metrics yet. What `options` disable will not be shown, and labels will have only values that they allow.
+    /// Creates an empty registry. Disabled metrics are not exported, and labels have allowed values only.
     pub fn new(options: &MetricsOptions) -> Self {
         Self(Arc::new(Inner {
             metrics: RwLock::default(),
             options: options.clone(),
             unexpected: Arc::default(),
+            hooks: Mutex::default(),
         }))
     }
 
-    /// A new metric. It is shown as soon as it has a series; one without labels has it at once.
+    /// Registers a metric. It is exported once it has a time series. A metric without labels always has one.
     ///
-    /// A name that is taken stays with the metric that has it: the new one counts, and is not shown.
+    /// If the name is registered already, the new metric is not exported.
     pub fn metric<V: Value, const LABELS: usize>(&self, spec: Spec<LABELS>) -> Family<V, LABELS> {
         let allowed = spec.labels.map(|label| self.0.options.allowed(spec.name, label));
         let family = Family::new(spec, allowed, Arc::clone(&self.0.unexpected));
@@ -235,18 +243,24 @@ impl Registry {
         family
     }
 
-    /// What metrics there are, in order of names, with and without series.
+    /// Definitions of all exported metrics, sorted by name, including those without time series.
     pub fn definitions(&self) -> Vec<Definition> {
         self.0.metrics.read().values().map(|entry| entry.definition.clone()).collect()
     }
 
-    /// How often a label's value was replaced because it is not allowed.
-    pub(crate) fn unexpected(&self) -> f64 {
-        self.0.unexpected.get()
+    /// Number of label values that were replaced because they are not allowed.
+    pub(crate) fn replaced_label_values(&self) -> Arc<Counter> {
+        Arc::clone(&self.0.unexpected)
     }
 
-    /// All series, as the exposition format 0.0.4 has it.
+    /// Adds a hook that runs at each scrape, for values that are computed on demand.
+    pub fn on_scrape(&self, hook: ScrapeHook) {
+        self.0.hooks.lock().push(hook);
+    }
+
+    /// Exposition of all metrics in the text format 0.0.4. Runs the [hooks](Self::on_scrape) first.
     pub fn text(&self) -> String {
+        self.0.hooks.lock().retain(|hook| hook());
         let mut out = String::with_capacity(32 << 10);
         for Entry { definition, family } in self.0.metrics.read().values() {
             if family.is_empty() {

@@ -1,13 +1,13 @@
-//! The exposition format, version 0.0.4, to the letter as Go writes it.
+//! Exposition format 0.0.4, byte for byte as Go's client.
 //!
-//! To the letter, because a bound is a label: a histogram that has `le="1e-08"` from one manager and
-//! `le="0.00000001"` from the next is two to most queries.
+//! Numbers must be formatted as in Go because bucket bounds are label values: `le="1e-08"` and `le="0.00000001"` are
+//! different time series.
 
 use std::fmt::Write as _;
 
 use super::Definition;
 
-/// Writes the lines that come before the samples of a metric.
+/// Writes the `# HELP` and `# TYPE` lines of a metric.
 pub(super) fn write_head(out: &mut String, definition: &Definition) {
     let Definition { name, kind, .. } = definition;
     out.push_str("# HELP ");
@@ -21,7 +21,7 @@ pub(super) fn write_head(out: &mut String, definition: &Definition) {
     out.push('\n');
 }
 
-/// Where the samples of one series are written.
+/// Writer of the samples of one time series.
 #[derive(Debug)]
 pub struct Sample<'a> {
     out: &'a mut String,
@@ -40,7 +40,7 @@ impl<'a> Sample<'a> {
         Self { out, name, labels, values }
     }
 
-    /// Writes one sample: `suffix` follows the metric's name, `bound` is the upper bound of a bucket.
+    /// Writes one sample. `suffix` is appended to the metric name, `bound` is the upper bound of a bucket.
     pub(super) fn value(&mut self, suffix: &str, bound: Option<f64>, value: f64) {
         self.out.push_str(self.name);
         self.out.push_str(suffix);
@@ -80,8 +80,8 @@ fn escape(out: &mut String, text: &str, quotes: bool) {
     }
 }
 
-/// Writes a number as Go's `strconv.FormatFloat(value, 'g', -1, 64)` does: the fewest digits that tell it from all
-/// others, with an exponent when that is below -4 or above 5.
+/// Writes a number as Go's `strconv.FormatFloat(value, 'g', -1, 64)`: the shortest digits that round-trip, with an
+/// exponent below -4 or above 5.
 pub(super) fn write_number(out: &mut String, value: f64) {
     if value.is_nan() {
         return out.push_str("NaN");
@@ -89,7 +89,7 @@ pub(super) fn write_number(out: &mut String, value: f64) {
     if value.is_infinite() {
         return out.push_str(if value > 0.0 { "+Inf" } else { "-Inf" });
     }
-    // Rust's shortest digits are Go's; only their arrangement differs. Writing to a string does not fail.
+    // Rust's shortest digits equal Go's. Writing to a `String` does not fail.
     let text = format!("{value:e}");
     let Some((digits, exponent)) = text.split_once('e') else { return out.push_str(&text) };
     match exponent.parse::<i32>() {
@@ -114,8 +114,8 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_spelled_as_go_spells_them() {
-        // All as seen in a scrape of upstream's manager, but for the last line.
+    fn formats_numbers_as_go() {
+        // The values up to `+Inf` are from a scrape of upstream's manager.
         for (value, text) in [
             (0.0, "0"),
             (1.0, "1"),
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn label_values_are_escaped_and_help_keeps_its_quotes() {
+    fn escapes_quotes_in_label_values_only() {
         let mut out = String::new();
         Sample::new(&mut out, "a", &["b"], &["x\"y\\z\n".into()]).value("_sum", None, 1.0);
         assert_eq!(out, "a_sum{b=\"x\\\"y\\\\z\\n\"} 1\n");

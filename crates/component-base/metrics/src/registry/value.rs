@@ -1,4 +1,4 @@
-//! Numbers that many tasks change at once.
+//! Values that are updated concurrently.
 
 use std::{
     fmt,
@@ -8,46 +8,46 @@ use std::{
 
 use super::{MetricType, text::Sample};
 
-/// What a series holds.
+/// Value of a time series.
 pub trait Value: Send + Sync + 'static {
-    /// The type on the `# TYPE` line.
+    /// Type of the metric.
     const KIND: MetricType;
 
-    /// A new one; `buckets` are the upper bounds of a histogram, in order, without infinity.
+    /// Creates a value. `buckets` are the sorted upper bounds of a histogram, without infinity.
     fn with_buckets(buckets: &'static [f64]) -> Self;
 
-    /// Writes its samples.
+    /// Writes the samples.
     fn write(&self, sample: &mut Sample<'_>);
 }
 
-/// A number that only grows.
+/// Monotonically increasing number.
 #[derive(Default)]
 pub struct Counter {
-    /// What was counted one by one: an addition that never has to be repeated.
+    /// Sum of the increments. An integer, so that an increment is a single atomic addition.
     whole: AtomicU64,
-    /// The rest, as the bits of a float.
-    rest: AtomicU64,
+    /// Total set by [`set_total`](Self::set_total), as the bits of a float.
+    total: AtomicU64,
 }
 
 impl Counter {
-    /// One more.
+    /// Adds 1.
     pub fn inc(&self) {
         self.whole.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// So many more.
+    /// Adds `n`.
     pub fn inc_by(&self, n: u64) {
         self.whole.fetch_add(n, Ordering::Relaxed);
     }
 
-    /// Mirrors a count that somebody else keeps, such as the kernel. Not to be mixed with the other methods.
+    /// Sets the total that another component counts, such as the kernel. Must not be combined with increments.
     pub fn set_total(&self, total: f64) {
-        self.rest.store(total.to_bits(), Ordering::Relaxed);
+        self.total.store(total.to_bits(), Ordering::Relaxed);
     }
 
-    /// How much was counted.
+    /// Current value.
     pub fn get(&self) -> f64 {
-        self.whole.load(Ordering::Relaxed) as f64 + f64::from_bits(self.rest.load(Ordering::Relaxed))
+        self.whole.load(Ordering::Relaxed) as f64 + f64::from_bits(self.total.load(Ordering::Relaxed))
     }
 }
 
@@ -63,17 +63,17 @@ impl Value for Counter {
     }
 }
 
-/// A number that comes and goes.
+/// Number that can increase and decrease.
 #[derive(Default)]
 pub struct Gauge(AtomicU64);
 
 impl Gauge {
-    /// Makes it `value`.
+    /// Sets the value.
     pub fn set(&self, value: f64) {
         self.0.store(value.to_bits(), Ordering::Relaxed);
     }
 
-    /// Makes it as many seconds as `duration` has.
+    /// Sets the value to `duration` in seconds.
     pub fn set_seconds(&self, duration: Duration) {
         self.set(duration.as_secs_f64());
     }
@@ -83,7 +83,7 @@ impl Gauge {
         add(&self.0, delta);
     }
 
-    /// What it is.
+    /// Current value.
     pub fn get(&self) -> f64 {
         f64::from_bits(self.0.load(Ordering::Relaxed))
     }
@@ -101,39 +101,39 @@ impl Value for Gauge {
     }
 }
 
-/// How often values fell between bounds.
+/// Distribution of observed values.
 pub struct Histogram {
     bounds: &'static [f64],
-    /// One for each bound, and one for what is above all of them. Each value is counted once, so that what a scrape
-    /// adds up is consistent, whatever is observed meanwhile.
+    /// Number of values per bucket, not cumulative. The last bucket has no bound. A scrape adds up the buckets, so that
+    /// `_count` equals the last cumulative bucket during concurrent observations.
     counts: Box<[AtomicU64]>,
     sum: AtomicU64,
 }
 
 impl Histogram {
-    /// Counts `value`. What is no number is not counted: it would spoil the sum for good.
+    /// Records `value`. NaN is ignored: it would make the sum NaN.
     pub fn observe(&self, value: f64) {
         if value.is_nan() {
             return;
         }
-        let place = self.bounds.iter().position(|bound| value <= *bound).unwrap_or(self.bounds.len());
-        if let Some(count) = self.counts.get(place) {
+        let index = self.bounds.iter().position(|bound| value <= *bound).unwrap_or(self.bounds.len());
+        if let Some(count) = self.counts.get(index) {
             count.fetch_add(1, Ordering::Relaxed);
             add(&self.sum, value);
         }
     }
 
-    /// Counts as many seconds as `duration` has.
+    /// Records `duration` in seconds.
     pub fn observe_seconds(&self, duration: Duration) {
         self.observe(duration.as_secs_f64());
     }
 
-    /// How many values were counted.
+    /// Number of recorded values.
     pub fn count(&self) -> u64 {
         self.counts.iter().map(|count| count.load(Ordering::Relaxed)).sum()
     }
 
-    /// All values added up.
+    /// Sum of recorded values.
     pub fn sum(&self) -> f64 {
         f64::from_bits(self.sum.load(Ordering::Relaxed))
     }
@@ -148,14 +148,14 @@ impl Value for Histogram {
     }
 
     fn write(&self, sample: &mut Sample<'_>) {
-        let mut so_far = 0;
-        for (place, count) in self.counts.iter().enumerate() {
-            so_far += count.load(Ordering::Relaxed);
-            let bound = self.bounds.get(place).copied().unwrap_or(f64::INFINITY);
-            sample.value("_bucket", Some(bound), so_far as f64);
+        let mut cumulative = 0;
+        for (index, count) in self.counts.iter().enumerate() {
+            cumulative += count.load(Ordering::Relaxed);
+            let bound = self.bounds.get(index).copied().unwrap_or(f64::INFINITY);
+            sample.value("_bucket", Some(bound), cumulative as f64);
         }
         sample.value("_sum", None, self.sum());
-        sample.value("_count", None, so_far as f64);
+        sample.value("_count", None, cumulative as f64);
     }
 }
 
@@ -193,7 +193,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counter_counts_whole_numbers_and_mirrors_others() {
+    fn counter_adds_or_mirrors() {
         let counter = Counter::default();
         counter.inc();
         counter.inc_by(2);
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn gauge_of_many_threads_loses_nothing() {
+    fn gauge_is_updated_atomically() {
         let gauge = Gauge::default();
         std::thread::scope(|scope| {
             for _ in 0..4 {
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn histogram_puts_a_value_on_a_bound_below_it_and_ignores_what_is_no_number() {
+    fn histogram_bounds_are_inclusive_and_nan_is_ignored() {
         let histogram = Histogram::with_buckets(&[1.0, 2.0]);
         for value in [1.0, 1.5, 3.0, f64::NAN] {
             histogram.observe(value);

@@ -1,6 +1,6 @@
-//! What counting costs.
+//! Cost of recording metrics, and of a scrape.
 //!
-//! `cargo bench -p kcm-metrics`
+//! `cargo bench -p kcm-controller-manager --bench metrics`
 
 use std::{hint::black_box, sync::Arc, time::Duration};
 
@@ -8,8 +8,9 @@ use criterion::{Criterion, criterion_group, criterion_main};
 use http::Method;
 use kcm_client::Call;
 use kcm_clock::RealClock;
+use kcm_controller_manager::Metrics;
 use kcm_controller_util::SyncResult;
-use kcm_metrics::{BuildInfo, Metrics, MetricsOptions};
+use kcm_metrics::{BuildInfo, MetricsOptions};
 
 fn benches(c: &mut Criterion) {
     let metrics = Metrics::new(&MetricsOptions::default(), Arc::new(RealClock::new()), &BuildInfo::default());
@@ -18,7 +19,7 @@ fn benches(c: &mut Criterion) {
 
     let queue = metrics.queues().queue("deployment");
     let syncs = metrics.syncs("deployment-controller");
-    c.bench_function("a key through the queue and a sync", |b| {
+    c.bench_function("queue item and sync", |b| {
         b.iter(|| {
             if let Some(queue) = &queue {
                 queue.added();
@@ -41,7 +42,7 @@ fn benches(c: &mut Criterion) {
         attempt: 1,
         watch: false,
     };
-    c.bench_function("a write", |b| {
+    c.bench_function("write", |b| {
         b.iter(|| {
             clients.throttled(black_box(call), millisecond);
             clients.sent(call, 1000);
@@ -52,14 +53,14 @@ fn benches(c: &mut Criterion) {
     });
 
     let informers = metrics.informers();
-    c.bench_function("an event", |b| {
+    c.bench_function("event", |b| {
         b.iter(|| {
             informers.store_changed(black_box("pods"), 50_000, "12345678");
             informers.processed("pods", millisecond);
         });
     });
 
-    c.bench_function("a scrape", |b| b.iter(|| metrics.text().len()));
+    c.bench_function("scrape", |b| b.iter(|| metrics.text().len()));
 }
 
 criterion_group!(all, benches);

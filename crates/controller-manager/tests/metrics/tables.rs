@@ -1,15 +1,15 @@
-//! `docs/metrics.md` against what there is, both ways.
+//! Compares `docs/metrics.md` with the exported metrics.
 
 use std::{collections::BTreeSet, fs, path::PathBuf};
 
 use crate::everything::after_everything;
 
 pub(crate) fn document(path: &str) -> String {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../docs").join(path);
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(path);
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// The lines of the tables below the heading.
+/// Rows of the tables below a heading.
 pub(crate) fn rows<'a>(document: &'a str, heading: &str) -> BTreeSet<&'a str> {
     let (_, section) = document
         .split_once(&format!("\n{heading}\n"))
@@ -25,13 +25,13 @@ fn assert_same(documented: &BTreeSet<&str>, actual: &BTreeSet<String>) {
     let extra: Vec<_> = documented.difference(&actual).collect();
     assert!(
         missing.is_empty() && extra.is_empty(),
-        "docs/metrics.md is out of date: `cargo run -p kcm-metrics --example table` prints it.\n\
-         missing: {missing:#?}\nnot there any more: {extra:#?}"
+        "docs/metrics.md is out of date: `cargo run -p kcm-controller-manager --example metrics_table` prints it.\n\
+         missing: {missing:#?}\nunknown: {extra:#?}"
     );
 }
 
 #[test]
-fn document_lists_each_metric_as_it_is_and_no_other() {
+fn document_equals_definitions() {
     let metrics = after_everything();
     let document = document("metrics.md");
     let table = |definitions: Vec<kcm_metrics::Definition>| -> BTreeSet<String> {
@@ -49,7 +49,7 @@ fn document_lists_each_metric_as_it_is_and_no_other() {
 }
 
 #[test]
-fn scrape_after_everything_has_each_metric_and_no_other() {
+fn scrape_contains_all_definitions() {
     let metrics = after_everything();
     for (text, definitions) in
         [(metrics.text(), metrics.definitions()), (metrics.slis_text(), metrics.slis_definitions())]
@@ -63,11 +63,11 @@ fn scrape_after_everything_has_each_metric_and_no_other() {
 }
 
 #[test]
-fn labels_are_in_order_and_helps_are_sentences() {
+fn labels_are_sorted_and_help_texts_are_sentences() {
     for definition in after_everything().definitions() {
         assert!(definition.labels.is_sorted(), "{definition:?}");
         assert!(definition.help.ends_with('.'), "{definition:?}");
-        let is_ours = definition.name.starts_with("kcm_");
-        assert_eq!(is_ours, definition.origin == kcm_metrics::Origin::Ours, "{definition:?}");
+        let is_own = definition.name.starts_with("kcm_");
+        assert_eq!(is_own, definition.origin == kcm_metrics::Origin::Project, "{definition:?}");
     }
 }

@@ -1,4 +1,4 @@
-//! How much memory cached objects take.
+//! Estimated memory of cached objects.
 
 use std::{
     collections::BTreeMap,
@@ -14,21 +14,21 @@ use kcm_api::{
 use kcm_informer::{Object, Store};
 use serde::Serialize;
 
-/// Looking at each of a hundred thousand objects at each scrape would cost more than it tells.
+/// Maximum number of objects that a scrape samples.
 const SAMPLE: usize = 64;
 
-/// What the allocator keeps beside each allocation, and what it rounds up by, on average.
+/// Average overhead of the allocator per allocation, in bytes.
 const ALLOCATION: usize = 16;
 
-/// The counts before what an `Arc` holds.
+/// Size of the counters of an `Arc`, in bytes.
 const ARC: usize = 16;
 
-/// What a store keeps for an object beside it: key, pointer, places in the tables of keys and of a few indexes.
+/// Size of a store's key, pointer and index entries per object, in bytes.
 const SLOT: usize = 100;
 
-/// How much memory an object takes in a cache, about.
+/// Estimated memory of an object in a cache.
 pub trait CacheSize: Object {
-    /// In bytes, with everything that it has on the heap. What is shared is split between those that share it.
+    /// Size in bytes, including heap allocations. The size of shared data is divided by the number of references.
     fn bytes(&self) -> usize;
 }
 
@@ -51,17 +51,19 @@ impl CacheSize for Pod {
     }
 }
 
-/// A sorted map of strings. However few it has, a node has room for eleven, and that is most of it.
+/// Size of a map of strings: `nodes × node size + strings`.
+///
+/// A B-tree node has room for 11 entries. A map of up to 11 entries is one node; a larger map has nodes that are two
+/// thirds full on average. Example: 30 entries are estimated at `30 × 3 / 22 + 1 = 5` nodes.
 fn map(map: &BTreeMap<String, String>) -> usize {
-    const ROOM: usize = 11;
+    const CAPACITY: usize = 11;
     let texts: usize = map.iter().map(|(key, value)| key.len() + value.len() + 2 * ALLOCATION).sum();
-    // A larger one has nodes that are about two thirds full.
-    let nodes = if map.len() <= ROOM { map.len().min(1) } else { map.len() * 3 / (2 * ROOM) + 1 };
-    texts + nodes * (ROOM * size_of::<(String, String)>() + 2 * ALLOCATION)
+    let nodes = if map.len() <= CAPACITY { map.len().min(1) } else { map.len() * 3 / (2 * CAPACITY) + 1 };
+    texts + nodes * (CAPACITY * size_of::<(String, String)>() + 2 * ALLOCATION)
 }
 
 fn template(template: &PodTemplate) -> usize {
-    // Its text as it came, and what is read of it.
+    // The JSON text and the decoded fields.
     template.json().len() + map(template.labels()) + map(template.annotations()) + 2 * ALLOCATION
 }
 
@@ -72,10 +74,10 @@ fn metadata(metadata: &ObjectMeta) -> usize {
         + metadata.finalizers.capacity() * size_of::<String>()
 }
 
-/// The rest of an object that is kept whole: strings, of which the JSON tells the length, and where they are.
+/// Size of an object without the data that was `counted` separately. The length of its JSON approximates its strings.
 fn rest<K: Serialize>(object: &K, counted: &[&str]) -> usize {
     let mut json = Length::default();
-    // It can be written: it was read. What could not, would be estimated too low.
+    // Serialization does not fail. An error would make the estimate too small.
     let _ = serde_json::to_writer(&mut json, object);
     let counted: usize = counted.iter().map(|text| text.len()).sum();
     size_of::<K>() + ARC + ALLOCATION + json.0.saturating_sub(counted)
@@ -99,7 +101,7 @@ impl CacheSize for ReplicaSet {
     }
 }
 
-/// Counts what is written to it.
+/// Writer that counts bytes.
 #[derive(Debug, Default)]
 struct Length(usize);
 
@@ -114,8 +116,8 @@ impl Write for Length {
     }
 }
 
-/// How much memory the objects of `store` take, from a few of them.
-pub(crate) fn estimate<K: CacheSize>(store: &Store<K>) -> usize {
+/// Estimated size of the objects in `store`, in bytes: the mean of up to [`SAMPLE`] objects times the number of objects.
+pub(super) fn estimate<K: CacheSize>(store: &Store<K>) -> usize {
     let sample = store.sample(SAMPLE);
     let sampled: usize = sample.iter().map(|object| object.bytes() + SLOT).sum();
     sampled.checked_div(sample.len()).map_or(0, |mean| mean * store.len())

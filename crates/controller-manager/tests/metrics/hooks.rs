@@ -1,16 +1,17 @@
-//! What the hooks make of what they are told.
+//! Metrics after events of queues, clients, caches and syncs.
 
 use std::{sync::Arc, time::Duration};
 
 use http::Method;
 use kcm_client::Call;
+use kcm_controller_manager::Metrics;
 use kcm_controller_util::SyncResult;
-use kcm_metrics::{BuildInfo, Metrics, MetricsOptions, lint};
+use kcm_metrics::{BuildInfo, MetricsOptions, lint};
 use kcm_workqueue::{QueueConfig, RateLimitingQueue};
 
 use crate::everything::{after_everything, call, clock, metrics};
 
-/// The value of the series spelled like this.
+/// Value of a time series.
 pub(crate) fn value(text: &str, series: &str) -> Option<f64> {
     text.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' ')?.parse().ok())
 }
@@ -23,11 +24,11 @@ fn assert_values(text: &str, expected: &[(&str, f64)]) {
 }
 
 #[test]
-fn text_of_everything_is_without_fault() {
+fn exposition_passes_the_lint() {
     let metrics = after_everything();
     assert_eq!(lint(&metrics.text()), []);
     assert_eq!(lint(&metrics.slis_text()), []);
-    // A second look does not count what the first has counted.
+    // A scrape does not change the values.
     let stable = |text: String| -> String {
         text.lines().filter(|line| !line.contains("process_")).map(|line| format!("{line}\n")).collect()
     };
@@ -35,7 +36,7 @@ fn text_of_everything_is_without_fault() {
 }
 
 #[tokio::test]
-async fn queue_tells_its_depth_and_how_long_its_workers_have_been_at_it() {
+async fn queue_exports_depth_and_durations() {
     let clock = clock();
     let metrics = metrics(&clock);
     let mut config = QueueConfig::new("deployment", Arc::new(clock.clone()) as _);
@@ -69,13 +70,13 @@ async fn queue_tells_its_depth_and_how_long_its_workers_have_been_at_it() {
             ("workqueue_retries_total{name=\"deployment\"}", 1.0),
         ],
     );
-    // The series of a queue that is gone stay, and nobody asks it any more.
+    // The time series of a dropped queue stay.
     drop(queue);
     assert_values(&metrics.text(), &[("workqueue_adds_total{name=\"deployment\"}", 2.0)]);
 }
 
 #[test]
-fn client_that_writes_is_counted_by_what_it_writes() {
+fn writes_are_counted_by_resource_and_verb() {
     let metrics = metrics(&clock());
     let clients = metrics.clients();
     let pods = "/api/v1/namespaces/default/pods";
@@ -104,7 +105,7 @@ fn client_that_writes_is_counted_by_what_it_writes() {
             ("rest_client_request_retries_total{code=\"404\",host=\"10.0.0.1:6443\",verb=\"DELETE\"}", 1.0),
         ],
     );
-    assert!(!text.contains("verb=\"get\""), "what is read is no write");
+    assert!(!text.contains("verb=\"get\""), "reads are not counted");
 }
 
 #[test]
@@ -132,7 +133,7 @@ fn denied_requests_are_counted_by_verb() {
 }
 
 #[test]
-fn watch_is_counted_as_a_request_and_in_no_histogram() {
+fn watches_are_counted_as_requests_without_durations() {
     let metrics = metrics(&clock());
     let clients = metrics.clients();
     let watch = Call { watch: true, ..call(&Method::GET, "/api/v1/pods") };
@@ -148,7 +149,7 @@ fn watch_is_counted_as_a_request_and_in_no_histogram() {
 }
 
 #[test]
-fn cache_that_hears_nothing_grows_old() {
+fn age_of_a_cache_increases_without_events() {
     let clock = clock();
     let metrics = metrics(&clock);
     metrics.informers().store_changed("pods", 7, "1234567890123456789");
@@ -168,7 +169,7 @@ fn cache_that_hears_nothing_grows_old() {
 }
 
 #[test]
-fn syncs_are_counted_by_result_and_while_they_last() {
+fn syncs_are_counted_by_result_and_in_progress() {
     let metrics = metrics(&clock());
     let syncs = metrics.syncs("deployment-controller");
     for _ in 0..3 {
@@ -190,13 +191,13 @@ fn syncs_are_counted_by_result_and_while_they_last() {
 }
 
 #[test]
-fn options_that_make_no_sense_are_refused_and_sound_ones_are_obeyed() {
+fn options_are_validated_and_applied() {
     let new = |options: &MetricsOptions| Metrics::new(options, Arc::new(clock()), &BuildInfo::default());
     let options = MetricsOptions { show_hidden_for_version: Some("1.20".to_owned()), ..Default::default() };
     assert!(new(&options).is_err());
 
     let options = MetricsOptions {
-        disabled: vec!["kcm_syncs_total".to_owned(), "nobody_has_this".to_owned()],
+        disabled: vec!["kcm_syncs_total".to_owned(), "unknown_metric".to_owned()],
         allowed_labels: vec![(
             "kcm_sync_duration_seconds".to_owned(),
             "controller".to_owned(),
@@ -215,25 +216,5 @@ fn options_that_make_no_sense_are_refused_and_sound_ones_are_obeyed() {
             ("cardinality_enforcement_unexpected_categorizations_total", 1.0),
             ("kcm_sync_duration_seconds_count{controller=\"unexpected\"}", 1.0),
         ],
-    );
-}
-
-#[test]
-fn build_and_version_are_told_in_labels() {
-    let build = BuildInfo {
-        commit: "abc".to_owned(),
-        date: "2026-01-02T03:04:05Z".to_owned(),
-        version: "v0.7.1".to_owned(),
-        ..BuildInfo::default()
-    };
-    let metrics = Metrics::new(&MetricsOptions::default(), Arc::new(clock()), &build).unwrap();
-    let text = metrics.text();
-    assert!(text.contains(
-        "kubernetes_build_info{build_date=\"2026-01-02T03:04:05Z\",compiler=\"rustc\",git_commit=\"abc\",\
-         git_tree_state=\"\",git_version=\"v1.36.0+kcm.0.7.1\",go_version=\"\",major=\"1\",minor=\"36\",platform="
-    ));
-    assert_values(
-        &text,
-        &[("version_info{binary=\"1.36\",component=\"kube\",emulation=\"1.36\",min_compat=\"1.35\"}", 1.0)],
     );
 }

@@ -1,17 +1,16 @@
-//! `workqueue_*` (US-1.8).
+//! Metrics of work queues: `workqueue_*` (US-1.8).
 
 use std::{fmt, sync::Arc, time::Duration};
 
+use kcm_metrics::{Counter, Family, Gauge, Histogram, Registry, Spec, Stability::Beta};
 use kcm_workqueue::{MetricsProvider, QueueMetrics, Refresh};
 
-use crate::{Counter, Family, Gauge, Histogram, Registry, Spec, Stability::Beta, metrics::Refreshers};
-
-/// Ten from 10 ns on, each ten times the one before; as Go's multiplication has them, to the last digit.
+/// Powers of ten from 10 ns, with the rounding errors of Go's `ExponentialBuckets(10e-9, 10, 10)`.
 const BUCKETS: &[f64] =
     &[1e-8, 1e-7, 1e-6, 9.999_999_999_999_999e-6, 9.999_999_999_999_999e-5, 0.001, 0.01, 0.1, 1.0, 10.0];
 
-/// Makes each queue's metrics.
-pub(crate) struct Queues {
+/// Metrics of all work queues.
+pub(super) struct Queues {
     depth: Family<Gauge, 1>,
     adds: Family<Counter, 1>,
     queue_duration: Family<Histogram, 1>,
@@ -19,42 +18,42 @@ pub(crate) struct Queues {
     unfinished: Family<Gauge, 1>,
     longest: Family<Gauge, 1>,
     retries: Family<Counter, 1>,
-    refreshers: Refreshers,
+    registry: Registry,
 }
 
 impl Queues {
-    pub(crate) fn new(registry: &Registry, refreshers: Refreshers) -> Self {
+    pub(super) fn new(registry: &Registry) -> Self {
         let spec = |name, help| Spec::upstream(name, Beta, ["name"], help);
         Self {
-            depth: registry.metric(spec("workqueue_depth", "How many items wait in the work queue now.")),
+            depth: registry.metric(spec("workqueue_depth", "Current number of items in the work queue.")),
             adds: registry.metric(spec(
                 "workqueue_adds_total",
-                "Items added to the work queue; one that waits already does not count again.",
+                "Items added to the work queue. Items that are queued already are not counted.",
             )),
             queue_duration: registry.metric(
                 spec(
                     "workqueue_queue_duration_seconds",
-                    "How long an item waited in the work queue until a worker took it, in seconds.",
+                    "Time that an item waited in the work queue, in seconds.",
                 )
                 .buckets(BUCKETS),
             ),
             work_duration: registry.metric(
-                spec("workqueue_work_duration_seconds", "How long a worker had an item, in seconds.")
+                spec("workqueue_work_duration_seconds", "Duration of processing an item, in seconds.")
                     .buckets(BUCKETS),
             ),
             unfinished: registry.metric(spec(
                 "workqueue_unfinished_work_seconds",
-                "The time spent so far on items that workers have now, added up, in seconds. What only grows is stuck.",
+                "Sum of the processing times so far of all items in progress, in seconds. It grows if a worker is stuck.",
             )),
             longest: registry.metric(spec(
                 "workqueue_longest_running_processor_seconds",
-                "How long a worker has had its item, at most, in seconds.",
+                "Longest processing time so far of an item in progress, in seconds.",
             )),
             retries: registry.metric(spec(
                 "workqueue_retries_total",
-                "Items added to the work queue to come later, after failures and for other reasons.",
+                "Items added to the work queue with a delay, after failures and for other reasons.",
             )),
-            refreshers,
+            registry: registry.clone(),
         }
     }
 }
@@ -73,11 +72,11 @@ impl MetricsProvider for Queues {
     }
 
     fn refresh_with(&self, _name: &str, refresh: Refresh) {
-        self.refreshers.add(refresh);
+        self.registry.on_scrape(refresh);
     }
 }
 
-/// The series of one queue.
+/// Time series of one queue.
 struct Queue {
     depth: Arc<Gauge>,
     adds: Arc<Counter>,

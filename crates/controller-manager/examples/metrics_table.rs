@@ -1,13 +1,14 @@
-//! Prints the tables of `docs/metrics.md`, as its test wants them.
+//! Prints the tables of `docs/metrics.md`.
 //!
 //! ```sh
-//! cargo run -p kcm-metrics --example table
+//! cargo run -p kcm-controller-manager --example metrics_table
 //! ```
 
 use std::sync::Arc;
 
 use kcm_clock::RealClock;
-use kcm_metrics::{BuildInfo, Metrics, MetricsOptions, MetricsOptionsError};
+use kcm_controller_manager::Metrics;
+use kcm_metrics::{BuildInfo, MetricsOptions, MetricsOptionsError};
 
 fn main() -> Result<(), MetricsOptionsError> {
     let metrics =
@@ -16,7 +17,7 @@ fn main() -> Result<(), MetricsOptionsError> {
         [("/metrics", metrics.definitions()), ("/metrics/slis", metrics.slis_definitions())]
     {
         println!(
-            "{path}\n\n| Metric | Type | Labels | Stability | Whose | Meaning |\n|---|---|---|---|---|---|"
+            "{path}\n\n| Metric | Type | Labels | Stability | Origin | Help |\n|---|---|---|---|---|---|"
         );
         for definition in definitions {
             println!("{}", definition.table_row());

@@ -1,17 +1,17 @@
-//! What a request's path is about.
+//! Resource and subresource of a request path.
 
-/// A resource, and the part of it that a request is about.
+/// Resource and subresource that a request path addresses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Target<'a> {
-    /// Such as `pods`; `other` for paths that name none.
-    pub(crate) resource: &'a str,
-    /// Such as `status`; empty for the whole.
-    pub(crate) subresource: &'a str,
+pub(super) struct RequestPath<'a> {
+    /// Resource, such as `pods`. `other` for other paths.
+    pub(super) resource: &'a str,
+    /// Subresource, such as `status`. Empty if none.
+    pub(super) subresource: &'a str,
 }
 
-impl<'a> Target<'a> {
-    /// What `path` is about. It holds no name of an object, so there are as many of them as kinds are written.
-    pub(crate) fn of(path: &'a str) -> Self {
+impl<'a> RequestPath<'a> {
+    /// Parses `path`. The result contains no object names, which bounds the number of time series.
+    pub(super) fn parse(path: &'a str) -> Self {
         let mut parts = path.split('/').filter(|part| !part.is_empty());
         let other = Self { resource: "other", subresource: "" };
         match parts.next() {
@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn path_tells_resource_and_subresource() {
+    fn parses_resource_and_subresource() {
         for (path, resource, subresource) in [
             ("/api/v1/namespaces/default/pods", "pods", ""),
             ("/api/v1/namespaces/default/pods/web-1", "pods", ""),
@@ -55,7 +55,7 @@ mod tests {
             ("/api", "other", ""),
             ("", "other", ""),
         ] {
-            assert_eq!(Target::of(path), Target { resource, subresource }, "{path}");
+            assert_eq!(RequestPath::parse(path), RequestPath { resource, subresource }, "{path}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A manager's metrics after everything has happened once.
+//! Metrics of a manager after each event has occurred once.
 
 use std::{sync::Arc, time::Duration};
 
@@ -6,10 +6,11 @@ use http::Method;
 use kcm_api::{ApiError, Deployment, Pod, PodDecoder};
 use kcm_client::Call;
 use kcm_clock::{FakeClock, SeededRandom, Timestamp};
+use kcm_controller_manager::Metrics;
 use kcm_controller_util::{GroupResource, SyncResult};
 use kcm_informer::{Indexers, ListWatchError, ListWatchErrorKind, StoreWriter};
 use kcm_leader_election::{LeaderElectionConfig, LeaderElector, MemoryLock};
-use kcm_metrics::{BuildInfo, HealthStatus, Metrics, MetricsOptions};
+use kcm_metrics::{BuildInfo, HealthStatus, MetricsOptions};
 use kcm_workqueue::{QueueConfig, RateLimitingQueue};
 use serde_json::json;
 
@@ -43,7 +44,7 @@ pub(crate) fn pod(name: &str) -> Pod {
     PodDecoder::default().decode(&json.to_string()).unwrap()
 }
 
-/// Metrics of which each has been told something.
+/// Metrics with at least one time series each.
 pub(crate) fn after_everything() -> Metrics {
     let clock = clock();
     let metrics = metrics(&clock);

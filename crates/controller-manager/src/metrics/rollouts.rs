@@ -1,43 +1,42 @@
-//! Rollouts that are stuck.
+//! Metric of stuck rollouts.
 
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc};
 
 use kcm_api::{Deployment, ObjectKey};
 use kcm_informer::{Deleted, EventHandler, Object};
+use kcm_metrics::{Gauge, Registry, Spec};
 use parking_lot::Mutex;
-use std::collections::HashMap;
 
-use crate::{Gauge, Registry, Spec};
-
-/// Why a rollout does not go on, as a label's value.
+/// Reasons of a stuck rollout: values of the label `reason`.
 const REASONS: [&str; REASON_COUNT] = ["ProgressDeadlineExceeded", "ReplicaFailure", "Paused"];
 const REASON_COUNT: usize = 3;
 
-/// For each of [`REASONS`] whether it holds.
-type Why = [bool; REASON_COUNT];
+/// `true` for each of [`REASONS`] that applies.
+type StuckReasons = [bool; REASON_COUNT];
 
-/// Counts stuck rollouts as Deployments change: what an event costs does not depend on how many there are.
-pub(crate) struct Rollouts {
+/// Counts stuck rollouts in an event handler. The cost of an event does not depend on the number of Deployments.
+pub(super) struct Rollouts {
     stuck: [Arc<Gauge>; REASON_COUNT],
-    /// Those that are stuck now. What was counted is kept rather than computed from the old object: a deletion may
-    /// show a state that no update did.
-    counted: Mutex<HashMap<ObjectKey, Why>>,
+    /// Stuck rollouts, as counted. A deletion event may contain a state that no update contained, so the counted state
+    /// cannot be derived from the old object.
+    counted: Mutex<HashMap<ObjectKey, StuckReasons>>,
 }
 
 impl Rollouts {
-    pub(crate) fn new(registry: &Registry) -> Self {
+    pub(super) fn new(registry: &Registry) -> Self {
         let stuck = registry.metric::<Gauge, 1>(Spec::own(
             "kcm_rollouts_stuck",
             ["reason"],
-            "Deployments whose rollout does not go on, by reason: ProgressDeadlineExceeded and ReplicaFailure as their \
-             conditions say, Paused with pods that are not of the wanted template. One may have several.",
+            "Deployments with a stuck rollout by reason: condition ProgressDeadlineExceeded, condition ReplicaFailure, or \
+             Paused before all pods are updated. A Deployment can have several reasons.",
         ));
         Self { stuck: REASONS.map(|reason| stuck.with([reason])), counted: Mutex::default() }
     }
 
-    fn count(&self, key: ObjectKey, new: Why) {
+    fn count(&self, key: ObjectKey, new: StuckReasons) {
         let mut counted = self.counted.lock();
-        let old = if new == Why::default() { counted.remove(&key) } else { counted.insert(key, new) };
+        let old =
+            if new == StuckReasons::default() { counted.remove(&key) } else { counted.insert(key, new) };
         for ((gauge, old), new) in self.stuck.iter().zip(old.unwrap_or_default()).zip(new) {
             match (old, new) {
                 (false, true) => gauge.add(1.0),
@@ -48,7 +47,7 @@ impl Rollouts {
     }
 }
 
-fn why(deployment: &Deployment) -> Why {
+fn stuck_reasons(deployment: &Deployment) -> StuckReasons {
     let condition =
         |kind: &str, status: &str| deployment.condition(kind).filter(|condition| condition.status == status);
     let too_slow = condition("Progressing", "False")
@@ -61,15 +60,15 @@ fn why(deployment: &Deployment) -> Why {
 
 impl EventHandler<Deployment> for Rollouts {
     fn on_add(&self, object: &Arc<Deployment>, _initial: bool) {
-        self.count(object.key(), why(object));
+        self.count(object.key(), stuck_reasons(object));
     }
 
     fn on_update(&self, _old: &Arc<Deployment>, new: &Arc<Deployment>) {
-        self.count(new.key(), why(new));
+        self.count(new.key(), stuck_reasons(new));
     }
 
     fn on_delete(&self, deleted: &Deleted<Deployment>) {
-        self.count(deleted.object().key(), Why::default());
+        self.count(deleted.object().key(), StuckReasons::default());
     }
 }
 
@@ -77,8 +76,9 @@ impl EventHandler<Deployment> for Rollouts {
 mod tests {
     use kcm_api::{DeploymentCondition, deployment::KIND};
 
+    use kcm_metrics::MetricsOptions;
+
     use super::*;
-    use crate::MetricsOptions;
 
     fn deployment(name: &str, change: impl FnOnce(&mut Deployment)) -> Arc<Deployment> {
         let mut deployment = Deployment { kind: KIND.to_owned(), ..Deployment::default() };
@@ -118,33 +118,33 @@ mod tests {
     }
 
     #[test]
-    fn rollouts_are_counted_by_reason_until_they_go_on_or_are_deleted() {
+    fn counts_by_reason_until_progress_or_deletion() {
         let rollouts = rollouts();
-        let fine = deployment("a", |_| {});
+        let progressing = deployment("a", |_| {});
         let slow = deployment("a", too_slow);
         let both = deployment("b", |deployment| {
             too_slow(deployment);
             failing(deployment);
         });
-        rollouts.on_add(&fine, true);
+        rollouts.on_add(&progressing, true);
         assert_eq!(counts(&rollouts), [0.0, 0.0, 0.0]);
-        rollouts.on_update(&fine, &slow);
+        rollouts.on_update(&progressing, &slow);
         rollouts.on_add(&both, false);
         assert_eq!(counts(&rollouts), [2.0, 1.0, 0.0]);
-        // A resync, and a relist that tells it as new, count nothing twice.
+        // Neither a resync nor a relist counts an object twice.
         rollouts.on_update(&slow, &slow);
         rollouts.on_add(&both, true);
         assert_eq!(counts(&rollouts), [2.0, 1.0, 0.0]);
-        rollouts.on_update(&slow, &fine);
+        rollouts.on_update(&slow, &progressing);
         assert_eq!(counts(&rollouts), [1.0, 1.0, 0.0]);
-        // The last state is another than was counted.
+        // The deletion event contains a state that was not counted.
         rollouts.on_delete(&Deleted::FinalState(deployment("b", |_| {})));
         assert_eq!(counts(&rollouts), [0.0, 0.0, 0.0]);
         assert!(rollouts.counted.lock().is_empty());
     }
 
     #[test]
-    fn paused_deployment_counts_while_its_rollout_is_unfinished() {
+    fn counts_paused_rollouts_before_completion() {
         let rollouts = rollouts();
         let paused = |updated: i32| {
             deployment("a", |deployment| {
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn condition_that_holds_no_longer_does_not_count() {
+    fn ignores_conditions_with_other_statuses() {
         let rollouts = rollouts();
         rollouts.on_add(
             &deployment("a", |deployment| {

@@ -1,12 +1,11 @@
-//! `leader_election_*` (US-1.6), and what else an election tells.
+//! Metrics of leader election: `leader_election_*` (US-1.6), changes and remaining time.
 
 use kcm_leader_election::{ElectionMetrics, LeaderGate};
+use kcm_metrics::{Counter, Family, Gauge, Registry, Spec, Stability::Alpha};
 
-use crate::{Counter, Family, Gauge, Registry, Spec, Stability::Alpha, metrics::Refreshers};
-
-/// Counts what elections do.
+/// Metrics of leader elections.
 #[derive(Debug)]
-pub(crate) struct Elections {
+pub(super) struct Elections {
     leading: Family<Gauge, 1>,
     slow_path: Family<Counter, 1>,
     changes: Family<Counter, 1>,
@@ -15,43 +14,43 @@ pub(crate) struct Elections {
 }
 
 impl Elections {
-    pub(crate) fn new(registry: &Registry) -> Self {
+    pub(super) fn new(registry: &Registry) -> Self {
         Self {
             leading: registry.metric(Spec::upstream(
                 "leader_election_master_status",
                 Alpha,
                 ["name"],
-                "1 while this process leads, 0 while it stands by, by the Lease's name.",
+                "1 if this process is the leader, 0 if it is a standby, by name of the Lease.",
             )),
             slow_path: registry.metric(Spec::upstream(
                 "leader_election_slowpath_total",
                 Alpha,
                 ["name"],
-                "Renewals that had to read the Lease first, by the Lease's name.",
+                "Renewals that had to read the Lease first, by name of the Lease.",
             )),
             changes: registry.metric(Spec::own(
                 "kcm_leader_election_changes_total",
                 ["name"],
-                "How often the Lease was seen with another holder than before, by the Lease's name.",
+                "Observed changes of the holder of the Lease, by name of the Lease.",
             )),
             shared: registry.metric(Spec::own(
                 "kcm_leader_election_identity_shared_total",
                 ["name"],
-                "How often something else wrote the Lease in this process's name.",
+                "Writes of the Lease by another process with the same identity, by name of the Lease.",
             )),
             remaining: registry.metric(Spec::own(
                 "kcm_leader_election_remaining_seconds",
                 ["name"],
-                "How long this process may go on to write if it does not renew the Lease again, in seconds; 0 when it \
-                 does not lead.",
+                "Time until this process must stop writing unless it renews the Lease, in seconds. 0 if it is not the \
+                 leader.",
             )),
         }
     }
 
-    /// Shows at each scrape how long `gate` stays open.
-    pub(crate) fn watch(&self, name: &str, gate: LeaderGate, refreshers: &Refreshers) {
+    /// Exports the time until `gate` closes.
+    pub(super) fn watch(&self, name: &str, gate: LeaderGate, registry: &Registry) {
         let remaining = self.remaining.with([name]);
-        refreshers.add(Box::new(move || {
+        registry.on_scrape(Box::new(move || {
             remaining.set_seconds(gate.remaining());
             true
         }));

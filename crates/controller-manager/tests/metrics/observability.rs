@@ -1,4 +1,4 @@
-//! The dashboard and the alerts against what there is.
+//! Compares dashboard and alerts with the exported metrics.
 
 use std::{collections::BTreeSet, io::Write as _, path::Path, process::Command};
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::{everything::after_everything, tables::document};
 
-/// All strings under a key called `key`, wherever it is.
+/// Collects all strings under `key` at any depth.
 fn strings(value: &Value, key: &str, found: &mut Vec<String>) {
     match value {
         Value::Object(object) => {
@@ -29,7 +29,7 @@ fn expressions(value: &Value) -> Vec<String> {
     found
 }
 
-/// The metrics that a query names. What is in quotes and braces, in `by (…)` and the like, and functions, are not.
+/// Metrics in a query, without strings, label matchers, label lists such as `by (…)`, and functions.
 fn metrics_of(query: &str) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     let mut rest = query;
@@ -77,7 +77,7 @@ fn metrics_of(query: &str) -> BTreeSet<String> {
     found
 }
 
-/// What a query may name: each metric, with a histogram's parts, and what Prometheus itself has.
+/// Names that queries may use: exported metrics, parts of histograms, and `up`.
 fn known() -> BTreeSet<String> {
     let metrics = after_everything();
     let mut known = BTreeSet::from(["up".to_owned()]);
@@ -92,7 +92,7 @@ fn known() -> BTreeSet<String> {
 }
 
 #[test]
-fn query_names_the_metrics_that_it_reads() {
+fn parses_metrics_of_queries() {
     let query = "sum by (a, le) (rate(x_total{job=~\"y z\",b!=\"c\"}[5m])) / on (n) group_left () max(w{}) > 1e3 \
                  and $q * v_sum offset 5m";
     assert_eq!(metrics_of(query), ["v_sum", "w", "x_total"].map(str::to_owned).into());
@@ -100,7 +100,7 @@ fn query_names_the_metrics_that_it_reads() {
 }
 
 #[test]
-fn dashboard_reads_only_metrics_that_there_are() {
+fn dashboard_uses_exported_metrics() {
     let dashboard: Value = serde_json::from_str(&document("observability/dashboard.json")).unwrap();
     let known = known();
     for query in expressions(&dashboard) {
@@ -110,13 +110,13 @@ fn dashboard_reads_only_metrics_that_there_are() {
     let panels = dashboard["panels"].as_array().unwrap();
     let mut ids = BTreeSet::new();
     for panel in panels {
-        assert!(ids.insert(panel["id"].as_u64().unwrap()), "{} has another's id", panel["title"]);
+        assert!(ids.insert(panel["id"].as_u64().unwrap()), "duplicate id of {}", panel["title"]);
         let (x, w) = (panel["gridPos"]["x"].as_u64().unwrap(), panel["gridPos"]["w"].as_u64().unwrap());
-        assert!(x + w <= 24, "{} does not fit", panel["title"]);
+        assert!(x + w <= 24, "{} exceeds the width", panel["title"]);
         if panel["type"] != "row" {
             assert!(
                 !panel["description"].as_str().unwrap().is_empty(),
-                "{} is not explained",
+                "{} has no description",
                 panel["title"]
             );
         }
@@ -124,7 +124,7 @@ fn dashboard_reads_only_metrics_that_there_are() {
 }
 
 #[test]
-fn rules_read_only_metrics_that_there_are_and_say_what_to_do() {
+fn rules_use_exported_metrics_and_have_runbooks() {
     let rules: Value = serde_saphyr::from_str(&document("observability/rules.yaml")).unwrap();
     let mut known = known();
     let mut records = Vec::new();
@@ -138,7 +138,7 @@ fn rules_read_only_metrics_that_there_are_and_say_what_to_do() {
     let mut names = BTreeSet::new();
     for rule in groups.iter().flat_map(|group| group["rules"].as_array().unwrap()) {
         let Some(name) = rule["alert"].as_str() else { continue };
-        assert!(names.insert(name), "{name} twice");
+        assert!(names.insert(name), "duplicate {name}");
         let annotation = |key: &str| rule["annotations"][key].as_str().unwrap_or_default();
         assert!(!annotation("summary").is_empty() && !annotation("description").is_empty(), "{name}");
         assert!(
@@ -181,7 +181,7 @@ fn dashboard_shows_each_metric_of_the_rules() {
     assert!(missing.is_empty(), "{missing:?}");
 }
 
-/// The alerts of `rules.yaml`.
+/// Names of the alerts in `rules.yaml`.
 fn alerts() -> BTreeSet<String> {
     let rules: Value = serde_saphyr::from_str(&document("observability/rules.yaml")).unwrap();
     let mut names = Vec::new();
@@ -201,7 +201,7 @@ fn rules_keep_the_cluster_label() {
 }
 
 #[test]
-fn each_alert_has_a_test_in_which_it_fires_and_one_in_which_it_does_not() {
+fn each_alert_has_a_firing_and_a_silent_test() {
     let tests: Value = serde_saphyr::from_str(&document("observability/rules.test.yaml")).unwrap();
     let (mut firing, mut silent) = (BTreeSet::new(), BTreeSet::new());
     for test in tests["tests"].as_array().unwrap() {
@@ -216,12 +216,12 @@ fn each_alert_has_a_test_in_which_it_fires_and_one_in_which_it_does_not() {
 }
 
 #[test]
-fn alerts_fire_as_their_tests_say() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../docs/observability");
+fn alert_tests_pass() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/observability");
     let promtool =
         Command::new("promtool").args(["test", "rules", "rules.test.yaml"]).current_dir(folder).output();
     let Ok(output) = promtool else {
-        // The test harness captures what is printed with macros.
+        // The test harness captures the output of `eprintln!`.
         let _ = writeln!(std::io::stderr(), "SKIPPED: the unit tests of the alerts (no promtool)");
         return;
     };

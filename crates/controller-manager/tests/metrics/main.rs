@@ -1,4 +1,4 @@
-//! All metrics at once: every hook is told something, and what is served is held against the documents.
+//! Metrics of a manager: values, documentation, dashboard, alerts, and comparison with upstream.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "the helpers of tests may fail as tests do")]
 

@@ -1,4 +1,4 @@
-//! `informer_*` (US-1.8), and the state of caches.
+//! Metrics of informers: `informer_*` (US-1.8) and the state of caches.
 
 use std::{
     sync::{
@@ -11,33 +11,29 @@ use std::{
 use kcm_api::ApiError;
 use kcm_clock::Clock;
 use kcm_informer::{InformerMetrics, ListWatchError};
-use parking_lot::RwLock;
+use kcm_metrics::{Counter, Family, Gauge, Histogram, Registry, Spec, Stability::Alpha};
+use parking_lot::{Mutex, RwLock};
 
-use crate::{
-    Counter, Family, Gauge, Histogram, Registry, Spec,
-    Stability::Alpha,
-    clients::{NO_ANSWER, decimal},
-    metrics::Refreshers,
-};
+use super::clients::{NO_RESPONSE, decimal};
 
 const PROCESSING: &[f64] = &[0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
 
-/// A watch that ends sooner, and without an event, was of no use.
-const SHORT: Duration = Duration::from_secs(1);
+/// Watches without events that end within this time are counted as short.
+const SHORT_WATCH: Duration = Duration::from_secs(1);
 
-/// Versions have more digits than a float can tell apart; upstream shows as many of the last as it can.
-const SHOWN_DIGITS: usize = 15;
+/// Number of trailing digits of a resource version that are exported. An `f64` represents 15 digits exactly.
+const VERSION_DIGITS: usize = 15;
 
-/// Counts what informers do.
+/// Metrics of all informers.
 ///
-/// Upstream's reflectors know metrics of their own (`reflector_*`), which no component shows; ours are by another name.
-pub(crate) struct Informers {
-    /// The `name` label: upstream's name for a manager's informer factory.
+/// Upstream's `reflector_*` metrics are not used: no upstream component exports them.
+pub(super) struct Informers {
+    /// Label `name`: name of the informer factory.
     factory: &'static str,
     clock: Arc<dyn Clock>,
     families: Families,
-    refreshers: Refreshers,
-    /// In the order in which they were first heard of. There are few.
+    ages: Arc<Mutex<Vec<Age>>>,
+    /// In the order of first use. There are few.
     caches: RwLock<Vec<Cache>>,
 }
 
@@ -56,7 +52,20 @@ struct Families {
     undecodable: Family<Counter, 1>,
 }
 
-/// The series of one informer.
+/// Time since the last event of one cache, computed at each scrape.
+struct Age {
+    gauge: Arc<Gauge>,
+    last_event: Arc<AtomicU64>,
+}
+
+fn update_ages(ages: &Mutex<Vec<Age>>, clock: &dyn Clock) {
+    for Age { gauge, last_event } in &*ages.lock() {
+        let last_event = Duration::from_nanos(last_event.load(Ordering::Relaxed));
+        gauge.set_seconds(clock.monotonic().saturating_sub(last_event));
+    }
+}
+
+/// Time series of one informer.
 struct Cache {
     name: Box<str>,
     processing: Arc<Histogram>,
@@ -67,55 +76,57 @@ struct Cache {
     watches: Arc<Counter>,
     short_watches: Arc<Counter>,
     undecodable: Arc<Counter>,
-    /// When it heard of its source last, in nanoseconds of the monotonic clock.
-    heard: Arc<AtomicU64>,
+    /// Time of the last event, bookmark or list, in nanoseconds of the monotonic clock.
+    last_event: Arc<AtomicU64>,
 }
 
 impl Informers {
-    pub(crate) fn new(
-        registry: &Registry,
-        factory: &'static str,
-        clock: Arc<dyn Clock>,
-        refreshers: Refreshers,
-    ) -> Self {
-        Self { factory, clock, families: Families::new(registry), refreshers, caches: RwLock::default() }
+    pub(super) fn new(registry: &Registry, factory: &'static str, clock: Arc<dyn Clock>) -> Self {
+        let ages = Arc::default();
+        let (scraped, now) = (Arc::clone(&ages), Arc::clone(&clock));
+        registry.on_scrape(Box::new(move || {
+            update_ages(&scraped, &*now);
+            true
+        }));
+        Self { factory, clock, families: Families::new(registry), ages, caches: RwLock::default() }
     }
 
-    /// Shows what `estimate` says at each scrape as the bytes of the cache called `name`.
-    pub(crate) fn size(&self, name: &str, estimate: impl Fn() -> usize + Send + Sync + 'static) {
-        let bytes = self.families.bytes.with([Place::of(name).resource]);
-        self.refreshers.add(Box::new(move || {
+    /// Exports the result of `estimate` as the size of the cache called `name`.
+    pub(super) fn export_size(
+        &self,
+        name: &str,
+        estimate: impl Fn() -> usize + Send + Sync + 'static,
+        registry: &Registry,
+    ) {
+        let bytes = self.families.bytes.with([Gvr::of_informer(name).resource]);
+        registry.on_scrape(Box::new(move || {
             bytes.set(estimate() as f64);
             true
         }));
     }
 
-    /// Tells the series of the informer called `name`.
-    fn tell(&self, name: &str, what: impl FnOnce(&Cache)) {
+    /// Calls `update` with the time series of the informer called `name`.
+    fn with_cache(&self, name: &str, update: impl FnOnce(&Cache)) {
         let find = |cache: &&Cache| &*cache.name == name;
         if let Some(found) = self.caches.read().iter().find(find) {
-            return what(found);
+            return update(found);
         }
         let mut caches = self.caches.write();
         if let Some(found) = caches.iter().find(find) {
-            return what(found);
+            return update(found);
         }
         let cache = self.families.cache(self.factory, name);
-        self.show_age(&cache, Place::of(name).resource);
-        what(&cache);
+        self.export_age(&cache, Gvr::of_informer(name).resource);
+        update(&cache);
         caches.push(cache);
     }
 
-    /// Lets each scrape say for how long nothing was heard.
-    fn show_age(&self, cache: &Cache, resource: &str) {
-        let (age, clock) = (self.families.age.with([resource]), Arc::clone(&self.clock));
-        let heard = Arc::clone(&cache.heard);
-        cache.hear(&*self.clock);
-        self.refreshers.add(Box::new(move || {
-            let heard = Duration::from_nanos(heard.load(Ordering::Relaxed));
-            age.set_seconds(clock.monotonic().saturating_sub(heard));
-            true
-        }));
+    /// Exports the time since the last event of a cache.
+    fn export_age(&self, cache: &Cache, resource: &str) {
+        cache.record_event(&*self.clock);
+        let age =
+            Age { gauge: self.families.age.with([resource]), last_event: Arc::clone(&cache.last_event) };
+        self.ages.lock().push(age);
     }
 }
 
@@ -127,55 +138,49 @@ impl Families {
         Self {
             queued: registry.metric(upstream(
                 "informer_queued_items",
-                "Events that wait to be put into the cache. Always 0: there is no queue before the cache.",
+                "Events that wait to be applied to the cache. Always 0: events are applied directly.",
             )),
             processing: registry.metric(
                 upstream(
                     "informer_processing_latency_seconds",
-                    "How long it took to put an event into the cache and to tell all handlers, in seconds.",
+                    "Duration of applying an event to the cache and of calling all handlers, in seconds.",
                 )
                 .buckets(PROCESSING),
             ),
             version: registry.metric(upstream(
                 "informer_store_resource_version",
-                "The newest resource version that the cache has seen, its last 15 digits.",
+                "Last 15 digits of the newest resource version in the cache.",
             )),
             objects: registry.metric(own("kcm_cache_objects", "Objects in the cache.")),
-            bytes: registry.metric(own(
-                "kcm_cache_bytes",
-                "Memory that the cached objects take, in bytes, estimated from some of them.",
-            )),
+            bytes: registry
+                .metric(own("kcm_cache_bytes", "Estimated memory of the cached objects, in bytes.")),
             age: registry.metric(own(
                 "kcm_cache_last_event_age_seconds",
-                "For how long the cache has heard nothing of its source, not even that nothing happened, in seconds.",
+                "Time since the last event, bookmark or list, in seconds.",
             )),
-            lists: registry.metric(own(
-                "kcm_cache_lists_total",
-                "How often the cache was filled from its source, the first time included.",
-            )),
-            relists: registry.metric(own(
-                "kcm_cache_relists_total",
-                "How often the cache had to be filled anew because a watch could not go on.",
-            )),
+            lists: registry
+                .metric(own("kcm_cache_lists_total", "Lists that filled the cache, including the first.")),
+            relists: registry
+                .metric(own("kcm_cache_relists_total", "Relists because a watch could not be resumed.")),
             watches: registry.metric(own("kcm_cache_watches_total", "Watches opened.")),
             short_watches: registry.metric(own(
                 "kcm_cache_short_watches_total",
-                "Watches that ended within a second and without an event.",
+                "Watches that ended within a second without an event.",
             )),
             failures: registry.metric(Spec::own(
                 "kcm_cache_request_failures_total",
                 ["code", "resource"],
-                "Lists and watches that failed, by status code; <error> for no answer, or one that made no sense.",
+                "Failed lists and watches by status code of the response, <error> without a valid response.",
             )),
             undecodable: registry.metric(own(
                 "kcm_cache_undecodable_objects_total",
-                "How often an object came that could not be decoded, and was left out.",
+                "Objects that could not be decoded and are not in the cache.",
             )),
         }
     }
 
     fn cache(&self, factory: &str, name: &str) -> Cache {
-        let Place { group, version, resource } = Place::of(name);
+        let Gvr { group, version, resource } = Gvr::of_informer(name);
         let upstream = [group, factory, resource, version];
         self.queued.with(upstream).set(0.0);
         Cache {
@@ -188,31 +193,31 @@ impl Families {
             watches: self.watches.with([resource]),
             short_watches: self.short_watches.with([resource]),
             undecodable: self.undecodable.with([resource]),
-            heard: Arc::default(),
+            last_event: Arc::default(),
         }
     }
 }
 
 impl Cache {
-    fn hear(&self, clock: &dyn Clock) {
+    fn record_event(&self, clock: &dyn Clock) {
         let now = u64::try_from(clock.monotonic().as_nanos()).unwrap_or(u64::MAX);
-        self.heard.store(now, Ordering::Relaxed);
+        self.last_event.store(now, Ordering::Relaxed);
     }
 }
 
 impl InformerMetrics for Informers {
     fn store_changed(&self, informer: &str, objects: usize, resource_version: &str) {
-        self.tell(informer, |cache| {
+        self.with_cache(informer, |cache| {
             cache.objects.set(objects as f64);
             if let Some(version) = last_digits(resource_version) {
                 cache.version.set(version);
             }
-            cache.hear(&*self.clock);
+            cache.record_event(&*self.clock);
         });
     }
 
     fn listed(&self, informer: &str, relist: bool) {
-        self.tell(informer, |cache| {
+        self.with_cache(informer, |cache| {
             cache.lists.inc();
             if relist {
                 cache.relists.inc();
@@ -224,13 +229,13 @@ impl InformerMetrics for Informers {
         let mut digits = [0; 5];
         let code = match error.downcast_ref() {
             Some(ApiError::Status(status)) => decimal(status.code, &mut digits),
-            _ => NO_ANSWER,
+            _ => NO_RESPONSE,
         };
-        self.families.failures.with([code, Place::of(informer).resource]).inc();
+        self.families.failures.with([code, Gvr::of_informer(informer).resource]).inc();
     }
 
     fn watch_started(&self, informer: &str) {
-        self.tell(informer, |cache| cache.watches.inc());
+        self.with_cache(informer, |cache| cache.watches.inc());
     }
 
     fn records_durations(&self) -> bool {
@@ -238,36 +243,36 @@ impl InformerMetrics for Informers {
     }
 
     fn processed(&self, informer: &str, took: Duration) {
-        self.tell(informer, |cache| cache.processing.observe_seconds(took));
+        self.with_cache(informer, |cache| cache.processing.observe_seconds(took));
     }
 
     fn watch_ended(&self, informer: &str, lasted: Duration, events: u64) {
-        if events == 0 && lasted < SHORT {
-            self.tell(informer, |cache| cache.short_watches.inc());
+        if events == 0 && lasted < SHORT_WATCH {
+            self.with_cache(informer, |cache| cache.short_watches.inc());
         }
     }
 
     fn undecodable(&self, informer: &str) {
-        self.tell(informer, |cache| cache.undecodable.inc());
+        self.with_cache(informer, |cache| cache.undecodable.inc());
     }
 }
 
 fn last_digits(version: &str) -> Option<f64> {
-    let from = version.len().saturating_sub(SHOWN_DIGITS);
+    let from = version.len().saturating_sub(VERSION_DIGITS);
     version.get(from..)?.parse::<u64>().ok().map(|number| number as f64)
 }
 
-/// Which resource an informer is for.
+/// Group, version and resource of an informer.
 #[derive(Debug, PartialEq, Eq)]
-struct Place<'a> {
+struct Gvr<'a> {
     group: &'a str,
     version: &'a str,
     resource: &'a str,
 }
 
-impl<'a> Place<'a> {
-    /// From an informer's name: a resource that is known here, or any in full as `resource.version.group`.
-    fn of(name: &'a str) -> Self {
+impl<'a> Gvr<'a> {
+    /// Parses the name of an informer: a resource of this project's controllers, or `resource.version.group`.
+    fn of_informer(name: &'a str) -> Self {
         let core = |resource| Self { group: "", version: "v1", resource };
         match name {
             "pods" | "replicationcontrollers" => core(name),
@@ -286,16 +291,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn place_of_an_informer_is_known_or_spelled_out() {
-        let place = |group, version, resource| Place { group, version, resource };
-        assert_eq!(Place::of("pods"), place("", "v1", "pods"));
-        assert_eq!(Place::of("replicasets"), place("apps", "v1", "replicasets"));
-        assert_eq!(Place::of("leases.v1.coordination.k8s.io"), place("coordination.k8s.io", "v1", "leases"));
-        assert_eq!(Place::of("widgets"), place("", "", "widgets"));
+    fn parses_names_of_informers() {
+        let gvr = |group, version, resource| Gvr { group, version, resource };
+        assert_eq!(Gvr::of_informer("pods"), gvr("", "v1", "pods"));
+        assert_eq!(Gvr::of_informer("replicasets"), gvr("apps", "v1", "replicasets"));
+        assert_eq!(
+            Gvr::of_informer("leases.v1.coordination.k8s.io"),
+            gvr("coordination.k8s.io", "v1", "leases")
+        );
+        assert_eq!(Gvr::of_informer("widgets"), gvr("", "", "widgets"));
     }
 
     #[test]
-    fn version_is_shown_by_its_last_fifteen_digits() {
+    fn exports_the_last_digits_of_versions() {
         assert_eq!(last_digits("42"), Some(42.0));
         assert_eq!(last_digits("1234567890123456789"), Some(567_890_123_456_789.0));
         assert_eq!(last_digits(""), None);

@@ -1,4 +1,4 @@
-//! `rest_client_*` (US-1.8), and what clients wrote and waited for.
+//! Metrics of clients: `rest_client_*` (US-1.8), writes and throttling.
 
 use std::{
     fmt,
@@ -9,10 +9,12 @@ use std::{
 use kcm_client::{Call, ClientMetrics};
 use parking_lot::RwLock;
 
-use crate::{Counter, Family, Histogram, Registry, Spec, Stability::Alpha, path::Target};
+use kcm_metrics::{Counter, Family, Histogram, Registry, Spec, Stability::Alpha};
 
-/// What upstream calls the code of a request without an answer.
-pub(crate) const NO_ANSWER: &str = "<error>";
+use super::request_path::RequestPath;
+
+/// Value of the label `code` for requests without a response.
+pub(super) const NO_RESPONSE: &str = "<error>";
 
 const LATENCY: &[f64] = &[0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0];
 
@@ -31,11 +33,11 @@ const SIZE: &[f64] = &[
     16_777_216.0,
 ];
 
-/// Counts what clients do.
-pub(crate) struct Clients {
+/// Metrics of all clients.
+pub(super) struct Clients {
     families: Families,
-    /// In the order in which they were first heard of: a few for each client.
-    lanes: RwLock<Vec<Lane>>,
+    /// A few for each client, in the order of first use.
+    series: RwLock<Vec<Series>>,
 }
 
 struct Families {
@@ -50,8 +52,8 @@ struct Families {
     denied: Family<Counter, 4>,
 }
 
-/// The series of one client's requests of one method, as soon as each is asked for: one that never is must not be shown.
-struct Lane {
+/// Time series of a client, server and method. Each is created at its first use, because unused series are not exported.
+struct Series {
     client: Box<str>,
     server: Box<str>,
     method: Box<str>,
@@ -62,8 +64,8 @@ struct Lane {
     throttle: OnceLock<Arc<Histogram>>,
 }
 
-impl Lane {
-    fn of(call: &Call<'_>) -> Self {
+impl Series {
+    fn new(call: &Call<'_>) -> Self {
         Self {
             client: call.client.into(),
             server: call.server.into(),
@@ -76,7 +78,7 @@ impl Lane {
         }
     }
 
-    fn is_of(&self, call: &Call<'_>) -> bool {
+    fn matches(&self, call: &Call<'_>) -> bool {
         *self.method == *call.method.as_str() && *self.client == *call.client && *self.server == *call.server
     }
 
@@ -86,23 +88,23 @@ impl Lane {
 }
 
 impl Clients {
-    pub(crate) fn new(registry: &Registry) -> Self {
-        Self { families: Families::new(registry), lanes: RwLock::default() }
+    pub(super) fn new(registry: &Registry) -> Self {
+        Self { families: Families::new(registry), series: RwLock::default() }
     }
 
-    /// Tells the series of such calls.
-    fn tell(&self, call: &Call<'_>, what: impl FnOnce(&Families, &Lane)) {
-        let find = |lane: &&Lane| lane.is_of(call);
-        if let Some(lane) = self.lanes.read().iter().find(find) {
-            return what(&self.families, lane);
+    /// Calls `update` with the time series of `call`.
+    fn with_series(&self, call: &Call<'_>, update: impl FnOnce(&Families, &Series)) {
+        let find = |series: &&Series| series.matches(call);
+        if let Some(series) = self.series.read().iter().find(find) {
+            return update(&self.families, series);
         }
-        let mut lanes = self.lanes.write();
-        if let Some(lane) = lanes.iter().find(find) {
-            return what(&self.families, lane);
+        let mut all = self.series.write();
+        if let Some(series) = all.iter().find(find) {
+            return update(&self.families, series);
         }
-        let lane = Lane::of(call);
-        what(&self.families, &lane);
-        lanes.push(lane);
+        let series = Series::new(call);
+        update(&self.families, &series);
+        all.push(series);
     }
 }
 
@@ -113,23 +115,22 @@ impl Families {
             request_duration: registry.metric(
                 by_verb(
                     "rest_client_request_duration_seconds",
-                    "How long a request took, waiting for its turn and repetitions included, in seconds. Watches are \
-                     not counted.",
+                    "Duration of a request in seconds, including client-side throttling and retries, without watches.",
                 )
                 .buckets(LATENCY),
             ),
             request_size: registry.metric(
-                by_verb("rest_client_request_size_bytes", "The size of a request's body, in bytes.")
+                by_verb("rest_client_request_size_bytes", "Size of a request body, in bytes.")
                     .buckets(SIZE),
             ),
             response_size: registry.metric(
-                by_verb("rest_client_response_size_bytes", "The size of an answer's body, in bytes.")
+                by_verb("rest_client_response_size_bytes", "Size of a response body, in bytes.")
                     .buckets(SIZE),
             ),
             rate_limiter: registry.metric(
                 by_verb(
                     "rest_client_rate_limiter_duration_seconds",
-                    "How long a request waited for the client's own rate limit, in seconds.",
+                    "Duration of client-side throttling of a request, in seconds.",
                 )
                 .buckets(LATENCY),
             ),
@@ -137,33 +138,33 @@ impl Families {
                 "rest_client_requests_total",
                 Alpha,
                 ["code", "host", "method"],
-                "Requests sent, repetitions included, by the answer's status code; <error> for no answer.",
+                "Requests sent, including retries, by status code of the response, <error> without a response.",
             )),
             retries: registry.metric(Spec::upstream(
                 "rest_client_request_retries_total",
                 Alpha,
                 ["code", "host", "verb"],
-                "Requests that repeat one, by the answer's status code; <error> for no answer.",
+                "Retries of requests by status code of the response, <error> without a response.",
             )),
             throttle: registry.metric(
                 Spec::own(
                     "kcm_client_throttle_duration_seconds",
                     ["client"],
-                    "How long a request waited for its client's own rate limit, by client, in seconds.",
+                    "Duration of client-side throttling of a request by client, in seconds.",
                 )
                 .buckets(LATENCY),
             ),
             writes: registry.metric(Spec::own(
                 "kcm_client_writes_total",
                 ["client", "code", "resource", "subresource", "verb"],
-                "Writes sent, repetitions included, by client, by what was written and by the answer's status code; \
-                 <error> for no answer.",
+                "Writes sent, including retries, by client, resource, verb and status code of the response, <error> \
+                 without a response.",
             )),
             denied: registry.metric(Spec::own(
                 "kcm_client_access_denied_total",
                 ["client", "resource", "subresource", "verb"],
-                "Requests that the API server refused because of missing credentials or a missing role, by client. \
-                 Refusals by quotas and admission policies are not counted.",
+                "Requests denied by authentication or authorization of the API server, by client. Denials by quotas and \
+                 admission are not counted.",
             )),
         }
     }
@@ -171,23 +172,24 @@ impl Families {
 
 impl ClientMetrics for Clients {
     fn throttled(&self, call: Call<'_>, waited: Duration) {
-        self.tell(&call, |families, lane| {
-            let by_verb = lane.rate_limiter.get_or_init(|| families.rate_limiter.with(lane.labels()));
+        self.with_series(&call, |families, series| {
+            let by_verb = series.rate_limiter.get_or_init(|| families.rate_limiter.with(series.labels()));
             by_verb.observe_seconds(waited);
-            lane.throttle.get_or_init(|| families.throttle.with([&lane.client])).observe_seconds(waited);
+            let by_client = series.throttle.get_or_init(|| families.throttle.with([&series.client]));
+            by_client.observe_seconds(waited);
         });
     }
 
     fn answered(&self, call: Call<'_>, code: Option<u16>, _took: Duration) {
         let mut digits = [0; 5];
-        let code = code.map_or(NO_ANSWER, |code| decimal(code, &mut digits));
+        let code = code.map_or(NO_RESPONSE, |code| decimal(code, &mut digits));
         let (host, method) = (host(call.server), call.method.as_str());
         self.families.requests.with([code, host, method]).inc();
         if call.attempt > 1 {
             self.families.retries.with([code, host, method]).inc();
         }
         if let Some(verb) = write_verb(method) {
-            let Target { resource, subresource } = Target::of(call.path);
+            let RequestPath { resource, subresource } = RequestPath::parse(call.path);
             self.families.writes.with([call.client, code, resource, subresource, verb]).inc();
         }
     }
@@ -198,37 +200,38 @@ impl ClientMetrics for Clients {
             None if call.watch => "watch",
             None => "read",
         };
-        let Target { resource, subresource } = Target::of(call.path);
+        let RequestPath { resource, subresource } = RequestPath::parse(call.path);
         self.families.denied.with([call.client, resource, subresource, verb]).inc();
     }
 
     fn sent(&self, call: Call<'_>, bytes: usize) {
         if !call.watch {
-            self.tell(&call, |families, lane| {
-                let series = lane.request_size.get_or_init(|| families.request_size.with(lane.labels()));
-                series.observe(bytes as f64);
+            self.with_series(&call, |families, series| {
+                let size = series.request_size.get_or_init(|| families.request_size.with(series.labels()));
+                size.observe(bytes as f64);
             });
         }
     }
 
     fn received(&self, call: Call<'_>, bytes: usize) {
         if !call.watch {
-            self.tell(&call, |families, lane| {
-                let series = lane.response_size.get_or_init(|| families.response_size.with(lane.labels()));
-                series.observe(bytes as f64);
+            self.with_series(&call, |families, series| {
+                let size = series.response_size.get_or_init(|| families.response_size.with(series.labels()));
+                size.observe(bytes as f64);
             });
         }
     }
 
     fn finished(&self, call: Call<'_>, took: Duration) {
-        self.tell(&call, |families, lane| {
-            let series = lane.request_duration.get_or_init(|| families.request_duration.with(lane.labels()));
-            series.observe_seconds(took);
+        self.with_series(&call, |families, series| {
+            let duration =
+                series.request_duration.get_or_init(|| families.request_duration.with(series.labels()));
+            duration.observe_seconds(took);
         });
     }
 }
 
-/// The verb of the API for a method that writes.
+/// API verb of a method that writes. `None` for other methods.
 fn write_verb(method: &str) -> Option<&'static str> {
     match method {
         "POST" => Some("create"),
@@ -239,7 +242,7 @@ fn write_verb(method: &str) -> Option<&'static str> {
     }
 }
 
-/// Host and port of an address, as upstream shows it; `none` where there is no connection.
+/// Host and port of an address. `none` for an API server in the same process.
 fn host(server: &str) -> &str {
     let rest = server.split_once("://").map_or(server, |(_, rest)| rest);
     match rest.split_once('/').map_or(rest, |(host, _)| host) {
@@ -248,8 +251,8 @@ fn host(server: &str) -> &str {
     }
 }
 
-/// The digits of `n`, without an allocation.
-pub(crate) fn decimal(mut n: u16, digits: &mut [u8; 5]) -> &str {
+/// Formats `n` without an allocation.
+pub(super) fn decimal(mut n: u16, digits: &mut [u8; 5]) -> &str {
     let mut start = digits.len();
     for digit in digits.iter_mut().rev() {
         *digit = b'0' + (n % 10) as u8;
@@ -273,7 +276,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn host_is_without_scheme_and_path() {
+    fn host_has_no_scheme_and_path() {
         for (server, expected) in [
             ("https://10.0.0.1:6443", "10.0.0.1:6443"),
             ("http://[::1]:8080/base", "[::1]:8080"),
@@ -285,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn code_is_spelled_in_full() {
+    fn formats_codes() {
         for code in [0, 7, 200, 409, u16::MAX] {
             assert_eq!(decimal(code, &mut [0; 5]), code.to_string());
         }
