@@ -1,13 +1,13 @@
-//! How a client introduces itself.
+//! User agents.
 
 use std::env::consts;
 
 use http::HeaderValue;
 
-/// What all clients of one binary have in common in how they introduce themselves.
+/// User agent of a binary.
 ///
-/// The API server takes the part before the first `/` for the field manager of what is written, so `binary`
-/// decides who is named in `managedFields` (US-1.3).
+/// The API server uses the part before the first `/` as the field manager of writes, so `binary` appears in
+/// `managedFields` (US-1.3).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UserAgent {
     binary: String,
@@ -16,13 +16,13 @@ pub struct UserAgent {
 }
 
 impl UserAgent {
-    /// The agent of `binary` in `version`, built from `commit`; of that, seven digits are shown.
+    /// Creates the user agent of `binary` in `version`, built from `commit`. Seven digits of the commit are used.
     pub fn new(binary: impl Into<String>, version: impl Into<String>, commit: &str) -> Self {
         let commit = if commit.is_empty() { "unknown" } else { commit.get(..7).unwrap_or(commit) };
         Self { binary: binary.into(), version: version.into(), commit: commit.to_owned() }
     }
 
-    /// `<binary>/<version> (<os>/<arch>) kubernetes/<commit>/<client>`, with Go's names for systems.
+    /// Returns `<binary>/<version> (<os>/<arch>) kubernetes/<commit>/<client>`, with Go's names of systems.
     pub fn for_client(&self, client: &str) -> String {
         let Self { binary, version, commit } = self;
         format!("{binary}/{version} ({}/{}) kubernetes/{commit}/{client}", go_os(), go_arch())
@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn user_agent_has_upstreams_form() {
+    fn form_is_upstreams() {
         let agent = UserAgent::new("kube-controller-manager", "v0.1.0", "0123456789abcdef");
         let expected = format!(
             "kube-controller-manager/v0.1.0 ({}/{}) kubernetes/0123456/deployment-controller",
@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn user_agent_with_characters_that_no_header_may_have_leaves_them_out() {
+    fn invalid_characters_are_removed() {
         let agent = UserAgent::new("b\n", "v1", "");
         assert!(agent.header("c\u{e9}").to_str().unwrap().ends_with("kubernetes/unknown/c"));
     }

@@ -1,4 +1,4 @@
-//! Sending requests.
+//! Client of a controller: rate limit, retries, timeouts.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -14,49 +14,49 @@ use kube_client::{Client, client::Body};
 
 use crate::{
     failure,
-    limiter::TokenBucket,
+    limiter::RateLimiter,
     metrics::{Call, ClientMetrics},
     request::{JSON, Request},
-    retry::{self, Ending},
+    retry::{self, FailureKind},
     service_account::ServiceAccount,
     throttle::ThrottleLog,
     write_gate::{Closed, WriteGate},
 };
 
-/// More than this of a refusal is not read.
-const REFUSAL_LIMIT: usize = 1 << 20;
+/// Maximum length of an error response that is read.
+const MAX_ERROR_BODY: usize = 1 << 20;
 
-/// One controller's way to the API server: its name, its rate limit. Cheap to clone.
+/// Client of the API server with a name and a rate limit. Cheap to clone; clones share the rate limit.
 ///
-/// Made by a [`ClientFactory`](crate::ClientFactory). All requests but watches take a token from the client's
-/// bucket, those that are sent again too.
+/// Created by a [`ClientFactory`](crate::ClientFactory). All requests except watches take a token from the client's
+/// bucket, also when they are sent again.
 ///
 /// Upstream counterpart: a clientset.
 #[derive(Clone)]
 pub struct ApiClient(Arc<Parts>);
 
-/// What an [`ApiClient`] is made of.
+/// Parts of an [`ApiClient`].
 pub(crate) struct Parts {
     pub(crate) name: String,
     pub(crate) agent: HeaderValue,
     pub(crate) server: Arc<str>,
     pub(crate) requests: Client,
     pub(crate) watches: Client,
-    pub(crate) bucket: TokenBucket,
+    pub(crate) rate_limiter: RateLimiter,
     pub(crate) throttle_log: Arc<ThrottleLog>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) timeout: Duration,
     pub(crate) metrics: Arc<dyn ClientMetrics>,
     pub(crate) gate: WriteGate,
     pub(crate) repeats: bool,
-    /// As whom it asks, if not as the connections say.
+    /// Service account that sends the requests. `None` uses the credentials of the connections.
     pub(crate) account: Option<Arc<ServiceAccount>>,
 }
 
-/// What is wrong, and how it came to be.
+/// Failed attempt.
 struct Failure {
     error: ApiError,
-    ending: Ending,
+    kind: FailureKind,
 }
 
 impl ApiClient {
@@ -64,12 +64,12 @@ impl ApiClient {
         Self(Arc::new(parts))
     }
 
-    /// The client's name, such as `deployment-controller`.
+    /// Returns the client's name, such as `deployment-controller`.
     pub fn name(&self) -> &str {
         &self.0.name
     }
 
-    /// Where requests go, such as `https://10.0.0.1:6443`.
+    /// Returns the address of the API server, such as `https://10.0.0.1:6443`.
     pub fn server(&self) -> &str {
         &self.0.server
     }
@@ -78,21 +78,21 @@ impl ApiClient {
         &self.0.clock
     }
 
-    /// Sends `request` and answers with the body of the answer.
+    /// Sends `request` and returns the body of the response.
     ///
-    /// Waits for the rate limit first. Repeats a request where upstream does, and a [create with a
-    /// name](Request::create) after a broken connection. A request that is not idempotent is repeated after 429 only.
+    /// Waits for the rate limit first. Retries as upstream, and additionally retries a [create with a
+    /// name](Request::create) after a broken connection. A request that is not idempotent is retried after 429 only.
     ///
     /// # Errors
     ///
-    /// What the server or the transport says. [`ApiError::Timeout`] when the whole answer was not there in
-    /// time; waiting for the rate limit does not count. [`ApiError::NotLeading`] for a write of a
-    /// [gated](crate::ClientFactory::gated) client whose process does not lead: such a one is not sent, and if it
-    /// was sent while the process led, its answer is not waited for any longer than that.
+    /// The error of the API server or the transport. [`ApiError::Timeout`] if the response is not complete in time,
+    /// which does not include the wait for the rate limit. [`ApiError::NotLeading`] for a write of a
+    /// [gated](crate::ClientFactory::gated) client whose process does not lead: it is not sent, or its response is
+    /// not awaited any longer.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future stops waiting; a request that is under way may take effect all the same.
+    /// Dropping the future stops waiting. A request in flight may take effect nevertheless.
     pub async fn send(&self, request: &Request) -> Result<Bytes, ApiError> {
         let start = self.0.clock.monotonic();
         let mut sent = 0;
@@ -116,16 +116,16 @@ impl ApiClient {
         outcome
     }
 
-    /// Whether the API server says that it is well.
+    /// Checks that the API server is healthy (`/healthz`).
     ///
     /// # Errors
     ///
-    /// As [`send`](Self::send).
+    /// Those of [`send`](Self::send).
     pub async fn health(&self) -> Result<(), ApiError> {
         self.send(&Request::get("/healthz")).await.map(drop)
     }
 
-    /// Opens a stream at `request`. The time-out is for the head of the answer. No token is taken.
+    /// Opens a watch. The timeout applies to the head of the response. The rate limit does not apply.
     pub(crate) async fn open(&self, request: &Request) -> Result<Response<Body>, ApiError> {
         let first_sent = self.0.clock.monotonic();
         let mut sent = 0;
@@ -143,13 +143,13 @@ impl ApiClient {
         }
     }
 
-    /// What a request to `path` is called in errors.
+    /// Returns method and URL of a request, without its query, for errors.
     pub(crate) fn describe(&self, request: &Request) -> String {
         format!("{} {}{}", request.method, self.0.server, request.bare_path())
     }
 
     async fn throttle(&self, request: &Request, attempt: u32) {
-        let waited = self.0.bucket.acquire().await;
+        let waited = self.0.rate_limiter.acquire().await;
         self.0.metrics.throttled(self.call(request, attempt), waited);
         let url = || format!("{}{}", self.0.server, request.bare_path());
         self.0.throttle_log.delayed(waited, request.method.as_str(), url, &*self.0.clock);
@@ -181,7 +181,7 @@ impl ApiClient {
             outcome = what => outcome,
             () = self.0.clock.sleep(self.0.timeout) => Err(Failure {
                 error: ApiError::Timeout(self.describe(request)),
-                ending: Ending::TimedOut,
+                kind: FailureKind::TimedOut,
             }),
         }
     }
@@ -198,7 +198,7 @@ impl ApiClient {
             Some(account) => {
                 let authorization = account.authorization().await;
                 // Nothing was sent.
-                let failure = |error| Failure { error, ending: Ending::NotConnected };
+                let failure = |error| Failure { error, kind: FailureKind::NotConnected };
                 Some((account, authorization.map_err(failure)?))
             }
         };
@@ -208,11 +208,11 @@ impl ApiClient {
         if self.0.gate.applies_to(&request.method) {
             wire.extensions_mut().insert(self.0.gate.clone());
         }
-        let waiting = Waiting { client: self, request, attempt, start: self.0.clock.monotonic() };
+        let in_flight = InFlightRequest { client: self, request, attempt, start: self.0.clock.monotonic() };
         self.0.metrics.sent(self.call(request, attempt), request.body.len());
         let outcome = client.send(wire).await;
         let code = outcome.as_ref().ok().map(Response::status);
-        waiting.over(code);
+        in_flight.end(code);
         if let (Some((account, header)), Some(StatusCode::UNAUTHORIZED)) = (&authorization, code) {
             account.refused(header).await;
         }
@@ -230,7 +230,7 @@ impl ApiClient {
         }
         builder.body(Body::from(request.body.clone())).map_err(|error| Failure {
             error: ApiError::NotSent(format!("{}: {error}", self.describe(request))),
-            ending: Ending::NotConnected,
+            kind: FailureKind::NotConnected,
         })
     }
 
@@ -245,24 +245,24 @@ impl ApiClient {
             return Ok(answer);
         }
         let retry_after = retry::retry_after(answer.headers());
-        // What is missing of an explanation changes nothing about the refusal.
-        let body = Limited::new(answer.into_body(), REFUSAL_LIMIT).collect().await;
+        // A truncated body only loses details.
+        let body = Limited::new(answer.into_body(), MAX_ERROR_BODY).collect().await;
         let body = body.map(http_body_util::Collected::to_bytes).unwrap_or_default();
         self.0.metrics.received(self.call(request, attempt), body.len());
         let seconds = retry_after.map(|wait| wait.as_secs());
-        let error = failure::refusal(code, &body, &self.describe(request), seconds);
+        let error = failure::error_response(code, &body, &self.describe(request), seconds);
         if error.is_access_denied() {
             self.0.metrics.denied(self.call(request, attempt));
         }
-        Err(Failure { error, ending: Ending::Refused { code, retry_after } })
+        Err(Failure { error, kind: FailureKind::Refused { code, retry_after } })
     }
 
     fn broken(&self, request: &Request, error: &kube_client::Error) -> Failure {
         let what = format!("{}: {}", self.describe(request), failure::describe(error));
         if failure::is_not_sent(error) {
-            Failure { error: ApiError::NotSent(what), ending: Ending::NotConnected }
+            Failure { error: ApiError::NotSent(what), kind: FailureKind::NotConnected }
         } else {
-            Failure { error: ApiError::Transport(what), ending: Ending::Broken }
+            Failure { error: ApiError::Transport(what), kind: FailureKind::Broken }
         }
     }
 
@@ -276,12 +276,12 @@ impl ApiClient {
         failure: Failure,
     ) -> Result<(), ApiError> {
         let elapsed = self.0.clock.monotonic().saturating_sub(first_sent);
-        let wait = retry::wait_before_retry(request.repetition(), sent, elapsed, failure.ending);
+        let wait = retry::wait_before_retry(request.repetition(), sent, elapsed, failure.kind);
         let Some(wait) = wait.filter(|_| self.0.repeats) else {
             return Err(failure.error);
         };
-        let code = match failure.ending {
-            Ending::Refused { code, .. } => Some(code),
+        let code = match failure.kind {
+            FailureKind::Refused { code, .. } => Some(code),
             _ => None,
         };
         self.0.metrics.retried(self.call(request, sent), code.as_ref().map(StatusCode::as_u16));
@@ -310,21 +310,21 @@ impl ApiClient {
     }
 }
 
-/// A request that is under way. Whoever gives up waiting for it drops this, and the observer is told of that, too.
-struct Waiting<'a> {
+/// Request in flight. If its future is dropped, the metrics get a call without code.
+struct InFlightRequest<'a> {
     client: &'a ApiClient,
     request: &'a Request,
     attempt: u32,
     start: Duration,
 }
 
-impl Waiting<'_> {
-    fn over(self, code: Option<StatusCode>) {
-        self.tell(code);
+impl InFlightRequest<'_> {
+    fn end(self, code: Option<StatusCode>) {
+        self.record(code);
         std::mem::forget(self);
     }
 
-    fn tell(&self, code: Option<StatusCode>) {
+    fn record(&self, code: Option<StatusCode>) {
         let Self { client, request, attempt, start } = *self;
         let took = client.0.clock.monotonic().saturating_sub(start);
         let code = code.map(|code| code.as_u16());
@@ -333,9 +333,9 @@ impl Waiting<'_> {
     }
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for InFlightRequest<'_> {
     fn drop(&mut self) {
-        self.tell(None);
+        self.record(None);
     }
 }
 

@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn validity_is_read_in_both_forms_of_a_time() {
+    fn both_forms_of_time() {
         for (from, until) in [(1999, 2049), (2020, 2050), (1975, 4096)] {
             let expected = Validity {
                 not_before: at(&format!("{from}-01-02T00:00:00Z")),
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn certificate_without_an_expiration_date_is_valid_for_ever() {
+    fn certificate_without_expiry() {
         let mut params = CertificateParams::default();
         params.not_after = date_time_ymd(9999, 12, 31);
         let certificate = params.self_signed(&KeyPair::generate().unwrap()).unwrap().der().clone();
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn certificate_is_an_anchor_while_it_is_valid() {
+    fn certificate_is_trusted_while_valid() {
         let bundle = CaBundle::new([certificate(2000, 2010), certificate(2005, 2020)]).unwrap();
         for (now, anchors) in [
             ("2000-01-01T23:59:59Z", 0),
@@ -163,13 +163,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_parsed_or_refused(bytes in proptest::collection::vec(any::<u8>(), 0..80)) {
+        fn any_bytes(bytes in proptest::collection::vec(any::<u8>(), 0..80)) {
             let _ = Validity::of(&CertificateDer::from(bytes.clone()));
             let _ = time(&mut &*bytes);
         }
 
         #[test]
-        fn changed_certificates_are_parsed_or_refused(at in 0_usize..300, byte in any::<u8>()) {
+        fn changed_certificates(at in 0_usize..300, byte in any::<u8>()) {
             let mut bytes = certificate(2000, 2010).to_vec();
             if let Some(changed) = bytes.get_mut(at) {
                 *changed = byte;

@@ -1,4 +1,4 @@
-//! Where clients come from.
+//! Factory of clients that share connections.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -14,7 +14,7 @@ use tower::{BoxError, Service};
 use crate::{
     agent::UserAgent,
     api_client::{ApiClient, Parts},
-    limiter::{RateLimit, TokenBucket},
+    limiter::{RateLimit, RateLimiter},
     metrics::{ClientMetrics, NoClientMetrics},
     service_account::ServiceAccounts,
     throttle::ThrottleLog,
@@ -22,26 +22,26 @@ use crate::{
     write_gate::WriteGate,
 };
 
-/// What all clients of a process have in common.
+/// Options of all clients of a factory.
 #[derive(Debug, Clone)]
 pub struct ClientOptions {
-    /// How they introduce themselves.
+    /// User agent.
     pub agent: UserAgent,
-    /// How long a request that is no watch may take, from being sent to the end of the answer.
+    /// Timeout of a request that is not a watch, from sending it to the end of the response. Default: 60 s.
     pub timeout: Duration,
-    /// Where they get the time from.
+    /// Clock for rate limits, timeouts and retries.
     pub clock: Arc<dyn Clock>,
-    /// Who is told what they do.
+    /// Metrics. None by default.
     pub metrics: Arc<dyn ClientMetrics>,
     /// Proxy settings of the environment. None by default.
     pub proxy: ProxyEnvironment,
 }
 
 impl ClientOptions {
-    /// As long as the API server itself gives a request.
+    /// Equals kube-apiserver's default `--request-timeout`.
     const TIMEOUT: Duration = Duration::from_secs(60);
 
-    /// Options for everyday use: a minute for a request, nobody watching.
+    /// Creates options with the default timeout, and without metrics and proxies.
     pub fn new(agent: UserAgent, clock: Arc<dyn Clock>) -> Self {
         Self {
             agent,
@@ -53,9 +53,9 @@ impl ClientOptions {
     }
 }
 
-/// Makes clients that share connections: some for requests, others for watches.
+/// Creates clients that share connections. Requests and watches use different connections. Cheap to clone.
 ///
-/// Upstream counterpart: `clientbuilder.SimpleControllerClientBuilder`. Cheap to clone.
+/// Upstream counterpart: `clientbuilder.SimpleControllerClientBuilder`.
 #[derive(Clone)]
 pub struct ClientFactory {
     server: Arc<str>,
@@ -64,19 +64,19 @@ pub struct ClientFactory {
     options: ClientOptions,
     throttle_log: Arc<ThrottleLog>,
     gate: WriteGate,
-    /// Whether a request is sent again for which there is hope.
+    /// If `true`, requests are retried.
     repeats: bool,
-    /// None in process.
+    /// `None` for a service in this process.
     transport: Option<Arc<Transport>>,
     accounts: Option<ServiceAccounts>,
 }
 
 impl ClientFactory {
-    /// Clients of the API server at `server`. Reads the configuration; makes no connection yet.
+    /// Creates a factory of clients of the API server at `server`. Reads the configuration, but opens no connection.
     ///
     /// # Errors
     ///
-    /// When the configuration or a file that it names cannot be read or understood.
+    /// If the configuration or one of its files cannot be read or is invalid.
     pub async fn connect(server: Server, options: ClientOptions) -> Result<Self, ClientConfigError> {
         let transport = Transport::new(server, options.proxy.clone(), Arc::clone(&options.clock)).await?;
         Ok(Self {
@@ -92,11 +92,11 @@ impl ClientFactory {
         })
     }
 
-    /// Clients of a service in this process: an embedded API server, or a test's imitation of one. No socket.
+    /// Creates a factory of clients of a service in this process, such as an embedded API server or a test server.
     ///
     /// # Panics
     ///
-    /// Outside a tokio runtime: a task of it hands the requests on.
+    /// Outside a tokio runtime, because it spawns a task.
     pub fn in_process<S, B>(service: S, options: ClientOptions) -> Self
     where
         S: Service<Request<Body>, Response = Response<B>> + Send + 'static,
@@ -121,15 +121,14 @@ impl ClientFactory {
         }
     }
 
-    /// The same, for [controllers' clients](Self::controller_client) that each act as a service account of their own
-    /// name in `namespace`. Tokens are asked for by `client` when they are needed, and service accounts that are
-    /// missing are created.
+    /// Returns a factory whose [controller clients](Self::controller_client) authenticate as service accounts of
+    /// their names in `namespace`. `client` requests their tokens, and creates missing service accounts.
     ///
     /// Upstream counterpart: `clientbuilder.NewDynamicClientBuilder`.
     ///
     /// # Errors
     ///
-    /// When the configuration cannot be read anymore.
+    /// If the configuration cannot be read any more.
     pub async fn with_service_accounts(
         &self,
         namespace: &str,
@@ -161,24 +160,23 @@ impl ClientFactory {
         Self { gate: WriteGate::new(remaining), ..self.clone() }
     }
 
-    /// Sends no more writes of [gated](Self::gated) clients, and waits for those under way. Whether all of them
-    /// [have settled](Self::writes_have_settled).
+    /// Stops the writes of [gated](Self::gated) clients and waits for those in flight, at most for `within`. Returns
+    /// `true` if all [have settled](Self::writes_have_settled).
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future stops waiting; no more writes are sent all the same.
+    /// Dropping the future stops waiting. The writes remain stopped.
     pub async fn stop_writing(&self, within: Duration) -> bool {
         self.gate.stop(within, &*self.options.clock).await
     }
 
-    /// Whether every write of [gated](Self::gated) clients so far has come to its end: there was an answer, or a failure
-    /// to get one. It is not so while a write is under way, nor ever after somebody has stopped waiting for one: that
-    /// may be carried out at any time.
+    /// `true` if every write of [gated](Self::gated) clients got a response or failed. `false` while a write is in
+    /// flight, and forever after the future of a write was dropped: such a write may take effect at any time.
     pub fn writes_have_settled(&self) -> bool {
         self.gate.has_settled()
     }
 
-    /// The same connections for clients that wait this long for an answer.
+    /// Returns a factory of clients with another timeout. They share the connections.
     #[must_use]
     pub fn with_timeout(&self, timeout: Duration) -> Self {
         let mut this = self.clone();
@@ -186,8 +184,8 @@ impl ClientFactory {
         this
     }
 
-    /// A client for the controller called `name`. If controllers have [service
-    /// accounts](Self::with_service_accounts), it acts as the one of that name; otherwise it is as any other.
+    /// Creates the client of the controller `name`. With [service accounts](Self::with_service_accounts), it
+    /// authenticates as the one of that name; otherwise it is the same as [`client`](Self::client).
     pub fn controller_client(&self, name: &str, limit: RateLimit) -> ApiClient {
         let Some(accounts) = &self.accounts else { return self.client(name, limit) };
         let account = accounts.of(name);
@@ -200,8 +198,8 @@ impl ClientFactory {
         })
     }
 
-    /// The same server for the clients of an election. Their requests and watches share connections with no other client,
-    /// so that a renewal waits for no other request.
+    /// Returns a factory for the clients of leader election. They share no connection with other clients, so a
+    /// renewal does not wait for other requests.
     ///
     /// # Panics
     ///
@@ -216,15 +214,14 @@ impl ClientFactory {
         this
     }
 
-    /// The same connections for clients that send nothing twice: for those who try again themselves, at a pace of their
-    /// own, and want to know each time why.
+    /// Returns a factory of clients that do not retry, for callers that retry themselves.
     #[must_use]
     pub fn without_repetition(&self) -> Self {
         Self { repeats: false, ..self.clone() }
     }
 
-    /// A client of its own name and rate limit. Events of a controller go through the same client, so that they
-    /// share its limit (US-1.3).
+    /// Creates a client with a name and a rate limit. A controller's events use the same client, so that they share
+    /// the rate limit (US-1.3).
     pub fn client(&self, name: &str, limit: RateLimit) -> ApiClient {
         ApiClient::new(self.parts(name, limit))
     }
@@ -236,7 +233,7 @@ impl ClientFactory {
             server: Arc::clone(&self.server),
             requests: self.requests.clone(),
             watches: self.watches.clone(),
-            bucket: TokenBucket::new(limit, Arc::clone(&self.options.clock)),
+            rate_limiter: RateLimiter::new(limit, Arc::clone(&self.options.clock)),
             throttle_log: Arc::clone(&self.throttle_log),
             clock: Arc::clone(&self.options.clock),
             timeout: self.options.timeout,
@@ -247,21 +244,20 @@ impl ClientFactory {
         }
     }
 
-    /// Where requests go, such as `https://10.0.0.1:6443`; empty in process.
+    /// Returns the address of the API server, such as `https://10.0.0.1:6443`. Empty for a service in this process.
     pub fn server(&self) -> &str {
         &self.server
     }
 
-    /// What the clients have in common.
+    /// Returns the options of the clients.
     pub fn options(&self) -> &ClientOptions {
         &self.options
     }
 }
 
-/// An API server in this process: any service of HTTP requests that [`ClientFactory::in_process`] can talk to, for
-/// those who need not know that it is one.
+/// Service that [`ClientFactory::in_process`] accepts. Lets callers take it without its type parameters.
 pub trait InProcessServer {
-    /// Clients of it.
+    /// Creates a factory of its clients.
     ///
     /// # Panics
     ///

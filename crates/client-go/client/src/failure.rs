@@ -1,4 +1,4 @@
-//! From what can go wrong on the way to [`ApiError`].
+//! Conversion of failures to [`ApiError`].
 
 use std::error::Error;
 
@@ -7,10 +7,15 @@ use kcm_api::{ApiError, Status, StatusDetails, error::reason};
 
 use crate::transport::{ClientConfigError, SendError};
 
-/// The refusal that an answer with `code` and `body` is.
+/// Returns the error of a response with `code` and `body`.
 ///
 /// Upstream counterpart: `errors.FromObject` and `NewGenericServerResponse`.
-pub(crate) fn refusal(code: StatusCode, body: &[u8], what: &str, retry_after: Option<u64>) -> ApiError {
+pub(crate) fn error_response(
+    code: StatusCode,
+    body: &[u8],
+    what: &str,
+    retry_after: Option<u64>,
+) -> ApiError {
     let mut status = match serde_json::from_slice::<Status>(body) {
         Ok(status) if status.status == "Failure" => status,
         _ => generic(code, what),
@@ -25,8 +30,8 @@ pub(crate) fn refusal(code: StatusCode, body: &[u8], what: &str, retry_after: Op
     ApiError::Status(Box::new(status))
 }
 
-/// For an answer that is no [`Status`]: it comes from a proxy, or from no API server at all. What it says is
-/// not quoted; it can be a whole page, and anything.
+/// Returns a [`Status`] for a response without one, for example from a proxy. It does not contain the body, which may
+/// be long and of any content.
 fn generic(code: StatusCode, what: &str) -> Status {
     let reason = match code.as_u16() {
         400 => "BadRequest",
@@ -63,8 +68,7 @@ pub(crate) fn is_not_sent(error: &(dyn Error + 'static)) -> bool {
     })
 }
 
-/// The causes of `error` in one line, from the outermost to the innermost, without repetitions and without the
-/// layers that add nothing.
+/// Returns the causes of `error` in one line, outermost first, without repetitions.
 pub(crate) fn describe(error: &(dyn Error + 'static)) -> String {
     let mut text = String::new();
     for cause in chain(error) {
@@ -96,29 +100,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn refusal_with_a_status_is_that_status() {
+    fn body_is_a_status() {
         let body = br#"{"kind":"Status","status":"Failure","message":"m","reason":"Conflict","code":409}"#;
-        let error = refusal(StatusCode::CONFLICT, body, "PUT /x", None);
+        let error = error_response(StatusCode::CONFLICT, body, "PUT /x", None);
         assert!(error.is_conflict());
         assert_eq!(error.to_string(), "m");
     }
 
     #[test]
-    fn refusal_without_a_status_has_the_reason_of_its_code_and_quotes_nothing() {
-        let error = refusal(StatusCode::GONE, b"<html>secret</html>", "GET /x", None);
+    fn body_is_not_a_status() {
+        let error = error_response(StatusCode::GONE, b"<html>secret</html>", "GET /x", None);
         assert!(error.is_expired());
         assert_eq!(error.to_string(), "GET /x: the server answered 410 Gone without an explanation");
     }
 
     #[test]
-    fn refusal_with_a_retry_after_header_carries_it() {
-        let error = refusal(StatusCode::TOO_MANY_REQUESTS, b"", "GET /x", Some(3));
+    fn retry_after_header() {
+        let error = error_response(StatusCode::TOO_MANY_REQUESTS, b"", "GET /x", Some(3));
         assert!(error.is_too_many_requests());
         assert_eq!(error.retry_after_seconds(), Some(3));
     }
 
     #[test]
-    fn description_of_nested_causes_is_one_line_without_repetitions() {
+    fn causes_are_one_line() {
         #[derive(Debug, thiserror::Error)]
         #[error("outer: {0}")]
         struct Outer(#[source] std::io::Error);

@@ -28,7 +28,7 @@ pub trait Kind: Object + Sized {
     fn decode(decoder: &Self::Decoder, json: &str) -> Result<Self, serde_json::Error>;
 }
 
-/// A [`Kind`] whose objects are kept whole, so that they can be written back.
+/// A [`Kind`] whose objects keep all fields, so that they can be written back.
 pub trait WritableKind: Kind + Serialize {
     /// `true` if the object contains its `apiVersion` and `kind`. Items of a list do not; the client then adds both
     /// when it writes the object.

@@ -48,7 +48,7 @@ pub use api_client::ApiClient;
 pub use ca_bundle::CaBundle;
 pub use factory::{ClientFactory, ClientOptions, InProcessServer};
 pub use kind::{Kind, WritableKind};
-pub use limiter::{RateLimit, TokenBucket};
+pub use limiter::{RateLimit, RateLimiter};
 pub use metrics::{Call, ClientMetrics, NoClientMetrics};
 pub use request::{Repetition, Request, namespaced_path, object_path};
 pub use transport::{ClientConfigError, ProxyEnvironment, Server};

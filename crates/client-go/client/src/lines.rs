@@ -1,32 +1,32 @@
-//! Lines out of pieces.
+//! Splits a stream into lines.
 
 use bytes::{Bytes, BytesMut};
 
-/// Puts together the lines of a stream that arrives in pieces of any size.
+/// Lines of a stream that arrives in pieces of any size.
 #[derive(Debug)]
 pub(crate) struct Lines {
     buffer: BytesMut,
-    /// How much of the buffer is known to hold no line end.
+    /// Length of the prefix of the buffer without a line end.
     searched: usize,
     limit: usize,
 }
 
-/// A line is longer than the limit.
+/// Error: a line is longer than the limit.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct TooLong;
 
 impl Lines {
-    /// Lines of at most `limit` bytes.
+    /// Creates a splitter for lines of at most `limit` bytes.
     pub(crate) fn new(limit: usize) -> Self {
         Self { buffer: BytesMut::new(), searched: 0, limit }
     }
 
-    /// Takes the next piece.
+    /// Adds a piece.
     pub(crate) fn push(&mut self, piece: &[u8]) {
         self.buffer.extend_from_slice(piece);
     }
 
-    /// The next whole line, without its end. Empty lines are skipped.
+    /// Returns the next complete line without its end. Skips empty lines.
     pub(crate) fn next(&mut self) -> Result<Option<Bytes>, TooLong> {
         loop {
             let Some(at) = self.buffer[self.searched..].iter().position(|byte| *byte == b'\n') else {
@@ -45,7 +45,7 @@ impl Lines {
         }
     }
 
-    /// What is left when the stream has ended: a line that was never finished.
+    /// `true` if there is an incomplete line.
     pub(crate) fn has_rest(&self) -> bool {
         !self.buffer.trim_ascii().is_empty()
     }
@@ -63,7 +63,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn lines_cut_anywhere_come_out_whole(
+        fn pieces_of_any_size(
             texts in proptest::collection::vec("[a-z]{1,20}", 0..20),
             size in 1_usize..30,
         ) {
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn line_over_the_limit_is_refused_before_its_end_has_come() {
+    fn limit_applies_to_incomplete_lines() {
         let mut lines = Lines::new(4);
         lines.push(b"abcd\nabcde");
         assert_eq!(lines.next(), Ok(Some(Bytes::from_static(b"abcd"))));
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn line_without_an_end_is_a_rest() {
+    fn incomplete_line_is_a_rest() {
         let mut lines = Lines::new(64);
         lines.push(b"\n\nab");
         assert_eq!(lines.next(), Ok(None));

@@ -1,4 +1,4 @@
-//! Lists, page by page.
+//! Lists in pages.
 
 use bytes::Bytes;
 use kcm_api::{ApiError, ObjectKey};
@@ -12,19 +12,19 @@ use crate::{
     request::{Query, Request, collection_path, namespaced_path},
 };
 
-/// Objects a page. A page is held as text and as objects at the same time, so this bounds the peak.
+/// Objects per page. A page is in memory as text and as objects at the same time, so this limits the peak.
 const PAGE: &str = "500";
 
-/// Which objects of a type.
+/// Objects to list.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Scope<'a> {
-    /// All of them.
+    /// All objects.
     Cluster,
-    /// One of them, or none.
+    /// The object with this key.
     One(&'a ObjectKey),
 }
 
-/// The objects of a type.
+/// Lists the objects of a kind.
 ///
 /// Upstream counterpart: `pager.ListPager`.
 pub(crate) async fn list<K: Kind>(
@@ -33,7 +33,7 @@ pub(crate) async fn list<K: Kind>(
     scope: Scope<'_>,
     options: &ListOptions,
 ) -> Result<List<K>, ApiError> {
-    // A server that may answer from its cache ignores `limit`, as upstream's reflector does not ask for pages then.
+    // API servers ignore `limit` if they may answer from the watch cache. As upstream, it is not sent then.
     let paged = options.resource_version.is_none();
     let mut so_far = Collected::default();
     let mut next = None;
@@ -41,7 +41,8 @@ pub(crate) async fn list<K: Kind>(
         let request = page_request::<K>(scope, options, paged, next.as_deref());
         let body = match client.send(&request).await {
             Ok(body) => body,
-            // The rest of a list that took too long to read. What has been read is of no use without it.
+            // The continue token has expired. The pages so far are useless, because the rest would have another
+            // version.
             Err(error) if next.is_some() && error.is_expired() => {
                 tracing::debug!(resource = K::PLURAL, err = %error, "List took too long to page through, reading it whole");
                 so_far = Collected::default();
@@ -83,7 +84,7 @@ fn page_request<K: Kind>(
     Request::get(query.into_path())
 }
 
-/// What has been read of a list.
+/// Objects of the pages so far.
 struct Collected<K> {
     items: Vec<K>,
     undecodable: Vec<Undecodable>,
@@ -114,7 +115,7 @@ struct PageMeta {
 }
 
 impl<K: Kind> Collected<K> {
-    /// Adds a page; answers with the token for the next, if there is one.
+    /// Adds a page. Returns the continue token, if there are more pages.
     fn add_page(
         &mut self,
         client: &ApiClient,
@@ -135,7 +136,7 @@ impl<K: Kind> Collected<K> {
                 Err(undecodable) => self.undecodable.push(undecodable),
             }
         }
-        // Every page is of the version of the first.
+        // All pages have the same version.
         self.resource_version = page.metadata.resource_version;
         Ok(page.metadata.next.filter(|next| !next.is_empty()))
     }

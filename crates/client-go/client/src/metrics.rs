@@ -1,69 +1,68 @@
-//! A window for metrics.
+//! Hooks for metrics.
 
 use std::{fmt, time::Duration};
 
 use http::Method;
 
-/// Which request an observation is about.
+/// Request that is observed.
 #[derive(Debug, Clone, Copy)]
 pub struct Call<'a> {
-    /// The client's name, such as `deployment-controller`.
+    /// Name of the client, such as `deployment-controller`.
     pub client: &'a str,
-    /// Where the request goes, such as `https://10.0.0.1:6443`.
+    /// Address of the API server, such as `https://10.0.0.1:6443`.
     pub server: &'a str,
-    /// The HTTP method.
+    /// HTTP method.
     pub method: &'a Method,
-    /// The path without its query, such as `/apis/apps/v1/namespaces/default/replicasets`.
+    /// Path without the query, such as `/apis/apps/v1/namespaces/default/replicasets`.
     pub path: &'a str,
-    /// 1 when it is sent for the first time, 2 for the first repetition.
+    /// Number of the attempt, starting with 1.
     pub attempt: u32,
-    /// Whether the answer is a stream of events.
+    /// `true` for a watch.
     pub watch: bool,
 }
 
-/// Is told what the clients do. All methods do nothing unless implemented; they must not block.
+/// Hooks for metrics of requests. Methods do nothing by default and must not block.
 ///
 /// Upstream counterpart: `client-go/tools/metrics`.
 pub trait ClientMetrics: fmt::Debug + Send + Sync + 'static {
-    /// A request waited for its turn. Called for those that waited for zero time, too.
+    /// A request passed the rate limit after `waited`, which may be zero.
     fn throttled(&self, call: Call<'_>, waited: Duration) {
         let _ = (call, waited);
     }
 
-    /// The head of an answer came after `took`; `None` when none came.
+    /// The head of a response arrived after `took`. `code` is `None` if there was no response.
     fn answered(&self, call: Call<'_>, code: Option<u16>, took: Duration) {
         let _ = (call, code, took);
     }
 
-    /// The API server refused a request for lack of credentials or rights, see
+    /// The API server rejected the credentials or the permissions of a request, see
     /// [`ApiError::is_access_denied`](kcm_api::ApiError::is_access_denied).
     fn denied(&self, call: Call<'_>) {
         let _ = call;
     }
 
-    /// A request will be sent again; `None` when no answer came to the last.
+    /// A request will be retried. `code` is `None` if there was no response.
     fn retried(&self, call: Call<'_>, code: Option<u16>) {
         let _ = (call, code);
     }
 
-    /// A request with a body of so many bytes is sent, zero for none. Told before each attempt.
+    /// A request with a body of `bytes` is about to be sent. Called before each attempt.
     fn sent(&self, call: Call<'_>, bytes: usize) {
         let _ = (call, bytes);
     }
 
-    /// A body of so many bytes came, be it of a success or of a refusal. Not told of what a watch says.
+    /// A body of `bytes` was received, also of error responses. Not called for watches.
     fn received(&self, call: Call<'_>, bytes: usize) {
         let _ = (call, bytes);
     }
 
-    /// A request came to its end, well or not, `took` after it was asked for: waiting for its turn and every
-    /// repetition included. Not told of watches.
+    /// A request ended `took` after the call, including retries and waits for the rate limit. Not called for watches.
     fn finished(&self, call: Call<'_>, took: Duration) {
         let _ = (call, took);
     }
 }
 
-/// Nobody watches.
+/// Records no metrics.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NoClientMetrics;
 

@@ -1,4 +1,4 @@
-//! Acting as a service account.
+//! Authentication as a service account.
 
 use std::{sync::Arc, time::Duration};
 
@@ -19,25 +19,25 @@ use crate::{
 const CORE: &str = "v1";
 const PLURAL: &str = "serviceaccounts";
 
-/// How long a token is asked for.
+/// Requested lifetime of a token.
 const LIFETIME: Duration = Duration::from_secs(3600);
 
-/// If the server's clock says that a token is good for less, that clock is not believed.
-const SHORTEST_LIFETIME: Duration = Duration::from_secs(600);
+/// Minimum assumed lifetime of a token. A shorter one indicates that the clocks of server and client differ.
+const MIN_LIFETIME: Duration = Duration::from_secs(600);
 
-/// How often a token is asked for in a row, and how long is waited the first time; each time twice as long.
+/// Number of attempts to get a token.
 const ATTEMPTS: u32 = 4;
-const FIRST_PAUSE: Duration = Duration::from_millis(500);
+/// Time to wait after the first attempt. It doubles with each attempt: 0.5 s, 1 s, 2 s.
+const INITIAL_BACKOFF: Duration = Duration::from_millis(500);
 
-/// What [`ClientFactory::with_service_accounts`](crate::ClientFactory::with_service_accounts) needs.
+/// Configuration of [`ClientFactory::with_service_accounts`](crate::ClientFactory::with_service_accounts).
 #[derive(Clone)]
 pub(crate) struct ServiceAccounts {
-    /// Where they are.
+    /// Namespace of the service accounts.
     pub(crate) namespace: Arc<str>,
-    /// Asks for their tokens, as who we are.
+    /// Client that requests tokens.
     pub(crate) client: ApiClient,
-    /// Connections on which nobody says who he is. Who shows a client certificate is taken for whom that names,
-    /// whatever token he has.
+    /// Connections without a client certificate, which would take precedence over the token.
     pub(crate) requests: Client,
     pub(crate) watches: Client,
 }
@@ -49,9 +49,9 @@ impl ServiceAccounts {
     }
 }
 
-/// One service account, and the token with which one acts as it.
+/// A service account and its token.
 ///
-/// Upstream counterpart: `tokenSourceImpl`, with the cache around it.
+/// Upstream counterpart: `tokenSourceImpl` and its cache.
 pub(crate) struct ServiceAccount {
     client: ApiClient,
     key: ObjectKey,
@@ -61,7 +61,7 @@ pub(crate) struct ServiceAccount {
 #[derive(Clone)]
 struct Token {
     header: HeaderValue,
-    /// When to ask for another, by the monotonic clock: well before it runs out.
+    /// Monotonic time at which the token is renewed: after four fifths of its lifetime.
     renew_at: Duration,
 }
 
@@ -78,18 +78,19 @@ struct TokenRequestStatus {
 }
 
 impl ServiceAccount {
-    /// What the service account is called as a user.
+    /// Returns the user name of the service account.
     pub(crate) fn user(&self) -> String {
         format!("system:serviceaccount:{}:{}", self.key.namespace, self.key.name)
     }
 
-    /// The header that says that it asks. One request for a token at a time; the others wait for it.
+    /// Returns the header `Authorization`. Concurrent callers share one token request.
     ///
     /// # Errors
     ///
-    /// When there is no token to be had. None of the server's refusals: those are of the request that needs it.
+    /// If there is no token. Error responses to the token request are converted to [`ApiError::NotSent`], because the
+    /// caller's request was not sent.
     pub(crate) fn authorization(&self) -> BoxFuture<'_, Result<HeaderValue, ApiError>> {
-        // Boxed, for it sends requests, and is a part of sending one.
+        // Boxed, because the future is recursive: it sends requests.
         Box::pin(async move {
             let mut token = self.token.lock().await;
             if let Some(token) = token.as_ref().filter(|token| self.clock().monotonic() < token.renew_at) {
@@ -107,10 +108,10 @@ impl ServiceAccount {
         })
     }
 
-    /// Notes that the server did not believe `header`.
+    /// Discards the token after a 401 for `header`.
     pub(crate) async fn refused(&self, header: &HeaderValue) {
         let mut token = self.token.lock().await;
-        // Another request may have brought a new one meanwhile.
+        // A concurrent request may have renewed it.
         if token.as_ref().is_some_and(|token| token.header == header) {
             *token = None;
         }
@@ -121,10 +122,10 @@ impl ServiceAccount {
     }
 
     async fn obtain(&self) -> Result<Token, ApiError> {
-        let mut pause = FIRST_PAUSE;
+        let mut pause = INITIAL_BACKOFF;
         let mut attempt = 1;
         loop {
-            let error = match self.ask().await {
+            let error = match self.request_token().await {
                 Ok(token) => return Ok(token),
                 Err(error) => error,
             };
@@ -141,7 +142,7 @@ impl ServiceAccount {
         }
     }
 
-    async fn ask(&self) -> Result<Token, ApiError> {
+    async fn request_token(&self) -> Result<Token, ApiError> {
         self.get_or_create().await?;
         let path = format!("{}/token", object_path(CORE, PLURAL, &self.key));
         let request = json!({
@@ -149,15 +150,15 @@ impl ServiceAccount {
             "spec": {"expirationSeconds": LIFETIME.as_secs()},
         });
         let answer = self.client.send(&Request::post(&*path, request.to_string())).await?;
-        // Neither error may quote what it is about.
-        let useless = |why: &str| ApiError::Decode(format!("POST {path}: {why}"));
+        // Neither error contains the token.
+        let invalid = |why: &str| ApiError::Decode(format!("POST {path}: {why}"));
         let TokenRequest { status } =
-            serde_json::from_slice(&answer).map_err(|_| useless("the answer is no TokenRequest"))?;
+            serde_json::from_slice(&answer).map_err(|_| invalid("the response is not a TokenRequest"))?;
         let mut header = HeaderValue::from_str(&format!("Bearer {}", status.token))
-            .map_err(|_| useless("the token cannot be sent"))?;
+            .map_err(|_| invalid("the token cannot be sent in a header"))?;
         header.set_sensitive(true);
         let left = status.expiration_timestamp.timestamp().duration_since(self.clock().now());
-        let lifetime = Duration::try_from(left).unwrap_or_default().max(SHORTEST_LIFETIME);
+        let lifetime = Duration::try_from(left).unwrap_or_default().max(MIN_LIFETIME);
         Ok(Token { header, renew_at: self.clock().monotonic().saturating_add(lifetime / 5 * 4) })
     }
 
@@ -172,7 +173,7 @@ impl ServiceAccount {
         });
         let path = namespaced_path(CORE, PLURAL, namespace);
         match self.client.send(&Request::create(path, account.to_string())).await {
-            // Somebody else was faster.
+            // Created concurrently.
             Err(error) if error.code() == Some(StatusCode::CONFLICT.as_u16()) => Ok(()),
             other => other.map(drop),
         }

@@ -110,12 +110,12 @@ mod tests {
     }
 
     #[test]
-    fn extra_long_delays_are_logged_every_ten_seconds() {
+    fn every_ten_seconds() {
         assert_eq!(levels(false), [0, 10, 20].map(|at| (at, Level::INFO)));
     }
 
     #[test]
-    fn verbose_lines_about_extra_long_delays_are_logged_every_second() {
+    fn every_second_if_verbose() {
         assert_eq!(levels(true), (0..30).map(|at| (at, Level::DEBUG)).collect::<Vec<_>>());
     }
 }

@@ -1,4 +1,4 @@
-//! Watches, event by event.
+//! Watches.
 
 use std::{borrow::Cow, time::Duration};
 
@@ -20,16 +20,16 @@ use crate::{
     request::{Query, Request, collection_path},
 };
 
-/// No event is longer: etcd refuses objects far below this.
-const LONGEST_EVENT: usize = 32 << 20;
+/// Maximum length of an event. The limit of etcd is far lower.
+const MAX_EVENT_SIZE: usize = 32 << 20;
 
-/// How much longer than asked for a watch may last until it counts as dead.
-const OVERTIME: Duration = Duration::from_secs(30);
+/// Time after the requested timeout at which a watch is closed by the client.
+const TIMEOUT_MARGIN: Duration = Duration::from_secs(30);
 
-/// The annotation on the bookmark that ends the initial events.
+/// Annotation of the bookmark that ends the initial events.
 const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 
-/// Opens a watch on all objects of a type.
+/// Opens a watch on all objects of a kind.
 pub(crate) async fn watch<K: Kind>(
     client: &ApiClient,
     decoder: Arc<K::Decoder>,
@@ -38,7 +38,7 @@ pub(crate) async fn watch<K: Kind>(
     watch_at(client, decoder, &watch_request::<K>(options), options.timeout).await
 }
 
-/// Opens a watch at `request`, which asks the server to end it after `timeout`.
+/// Opens a watch. `timeout` is the timeout in `request`.
 pub(crate) async fn watch_at<K: Kind>(
     client: &ApiClient,
     decoder: Arc<K::Decoder>,
@@ -49,8 +49,8 @@ pub(crate) async fn watch_at<K: Kind>(
     let watching = Watching::<K> {
         what: client.describe(request),
         body: answer,
-        lines: Lines::new(LONGEST_EVENT),
-        deadline: client.clock().sleep(timeout.saturating_add(OVERTIME)),
+        lines: Lines::new(MAX_EVENT_SIZE),
+        deadline: client.clock().sleep(timeout.saturating_add(TIMEOUT_MARGIN)),
         decoder,
         over: false,
     };
@@ -98,14 +98,14 @@ impl<K: Kind> Watching<K> {
                 Err(_) => {
                     let what = &self.what;
                     return Some(Err(ApiError::Decode(format!(
-                        "{what}: an event of over {LONGEST_EVENT} bytes"
+                        "{what}: an event of over {MAX_EVENT_SIZE} bytes"
                     ))));
                 }
             }
             let frame = tokio::select! {
                 biased;
                 frame = self.body.body_mut().frame() => frame,
-                // Pings find a dead connection. This finds a server that lives and has forgotten the watch.
+                // Pings detect a dead connection. This detects a server that does not end the watch.
                 () = &mut self.deadline => return Some(Err(ApiError::Timeout(self.what.clone()))),
             };
             match frame {
@@ -123,7 +123,7 @@ impl<K: Kind> Watching<K> {
         }
     }
 
-    /// A stream may end between two events, not within one.
+    /// Returns an error if the stream ended within an event.
     fn rest(&self) -> Option<Result<WatchEvent<K>, ApiError>> {
         let cut = || Err(ApiError::Transport(format!("{}: the stream ended within an event", self.what)));
         self.lines.has_rest().then(cut)
@@ -152,8 +152,8 @@ impl<K: Kind> Watching<K> {
         }
     }
 
-    /// What servers send, to the letter, needs no parser to find the object: that saves going over it twice. Anything
-    /// else, faults included, is left to the caller.
+    /// Decodes an event in the exact form that API servers write, without parsing it twice. Returns `None` for any
+    /// other form, and for objects that cannot be decoded.
     fn usual_event(&self, line: &str) -> Option<WatchEvent<K>> {
         let rest = line.strip_prefix(r#"{"type":""#)?;
         let (type_, rest) = rest.split_once(r#"","object":"#)?;

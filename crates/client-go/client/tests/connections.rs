@@ -326,7 +326,7 @@ async fn sends_no_write_that_waited(world: World) {
         assert!(outcome.unwrap().unwrap_err().is_not_leading());
     }
     join(held).await;
-    // Reads go on, on the connections that the writes waited for.
+    // Reads use the connections that the writes waited for.
     world.clock.step(Duration::from_secs(1));
     for _ in 0..20 {
         leader.send(&Request::get("/hold")).await.unwrap();

@@ -151,6 +151,6 @@ fn decodes_mutated_refusals() {
 
 #[test]
 fn reads_mutated_kubeconfigs() {
-    // Without a CA of its own, a client reads those of the operating system.
+    // Without a CA, a client reads those of the operating system.
     mutate::check_within(64 << 20, "kubeconfig", 200, kubeconfig);
 }

@@ -1,4 +1,4 @@
-//! What goes over the wire and what comes of the answers, against a scripted service in simulated time.
+//! Requests and the handling of responses, with a scripted server in simulated time.
 
 #![allow(clippy::unwrap_used, reason = "a test fails that way")]
 
@@ -40,129 +40,131 @@ fn event(type_: &str, object: &Value) -> String {
     format!("{{\"type\":\"{type_}\",\"object\":{object}}}\n")
 }
 
-// Sending again.
+mod retries {
+    use super::*;
 
-#[tokio::test(start_paused = true)]
-async fn post_answered_504_is_sent_once() {
-    for retry_after in [None, Some("1")] {
-        let server = scripted([refused(504, retry_after), ok("{}")]);
-        let error = server.client().send(&post()).await.unwrap_err();
-        assert_eq!(error.code(), Some(504));
-        assert_eq!(server.seen().len(), 1, "Retry-After: {retry_after:?}");
+    #[tokio::test(start_paused = true)]
+    async fn post_504_is_sent_once() {
+        for retry_after in [None, Some("1")] {
+            let server = scripted([refused(504, retry_after), ok("{}")]);
+            let error = server.client().send(&post()).await.unwrap_err();
+            assert_eq!(error.code(), Some(504));
+            assert_eq!(server.seen().len(), 1, "Retry-After: {retry_after:?}");
+        }
     }
-}
 
-#[tokio::test(start_paused = true)]
-async fn post_whose_connection_breaks_is_sent_once() {
-    let server = scripted([Answer::Break, ok("{}")]);
-    let error = server.client().send(&post()).await.unwrap_err();
-    let ApiError::Transport(message) = error else { panic!("{error:?}") };
-    assert_eq!(message, "POST /api/v1/namespaces/default/pods: connection reset by the script");
-    assert_eq!(server.seen().len(), 1);
-}
-
-#[tokio::test(start_paused = true)]
-async fn create_with_a_name_whose_connection_breaks_is_sent_again_for_ten_seconds() {
-    let create = Request::create("/api/v1/namespaces/default/pods", r#"{"metadata":{"name":"web"}}"#);
-    let server = scripted([Answer::Break, Answer::Break, ok("{}")]);
-    server.client().send(&create).await.unwrap();
-    let seconds: Vec<_> = server.seen().iter().map(|seen| seen.at.as_secs()).collect();
-    assert_eq!(seconds, [0, 1, 2]);
-
-    let server = scripted((0..20).map(|_| Answer::Break));
-    let error = server.client().send(&create).await.unwrap_err();
-    assert!(matches!(error, ApiError::Transport(_)), "{error:?}");
-    assert_eq!(server.seen().last().unwrap().at.as_secs(), 10);
-
-    for refusal in [refused(500, None), refused(504, None), refused(409, Some("1"))] {
-        let server = scripted([refusal, ok("{}")]);
-        server.client().send(&create).await.unwrap_err();
+    #[tokio::test(start_paused = true)]
+    async fn post_with_broken_connection_is_sent_once() {
+        let server = scripted([Answer::Break, ok("{}")]);
+        let error = server.client().send(&post()).await.unwrap_err();
+        let ApiError::Transport(message) = error else { panic!("{error:?}") };
+        assert_eq!(message, "POST /api/v1/namespaces/default/pods: connection reset by the script");
         assert_eq!(server.seen().len(), 1);
     }
-}
 
-#[tokio::test(start_paused = true)]
-async fn post_answered_429_with_retry_after_is_sent_again_when_told() {
-    let server = scripted([refused(429, Some("3")), refused(429, Some("2")), ok("{}")]);
-    server.client().send(&post()).await.unwrap();
-    let seconds: Vec<_> = server.seen().iter().map(|seen| seen.at.as_secs()).collect();
-    assert_eq!(seconds, [0, 3, 5]);
-    assert!(server.seen().iter().all(|seen| seen.body == "{}"));
-}
+    #[tokio::test(start_paused = true)]
+    async fn named_create_is_retried_for_ten_seconds() {
+        let create = Request::create("/api/v1/namespaces/default/pods", r#"{"metadata":{"name":"web"}}"#);
+        let server = scripted([Answer::Break, Answer::Break, ok("{}")]);
+        server.client().send(&create).await.unwrap();
+        let seconds: Vec<_> = server.seen().iter().map(|seen| seen.at.as_secs()).collect();
+        assert_eq!(seconds, [0, 1, 2]);
 
-#[tokio::test(start_paused = true)]
-async fn post_answered_429_without_retry_after_is_sent_once() {
-    let server = scripted([refused(429, None), ok("{}")]);
-    assert!(server.client().send(&post()).await.unwrap_err().is_too_many_requests());
-    assert_eq!(server.seen().len(), 1);
-}
+        let server = scripted((0..20).map(|_| Answer::Break));
+        let error = server.client().send(&create).await.unwrap_err();
+        assert!(matches!(error, ApiError::Transport(_)), "{error:?}");
+        assert_eq!(server.seen().last().unwrap().at.as_secs(), 10);
 
-#[tokio::test(start_paused = true)]
-async fn get_refused_for_ever_is_sent_eleven_times() {
-    let server = scripted((0..20).map(|_| refused(503, Some("1"))));
-    let error = server.client().send(&Request::get("/x")).await.unwrap_err();
-    assert_eq!(error.code(), Some(503));
-    assert_eq!(error.retry_after_seconds(), Some(1));
-    assert_eq!(server.seen().len(), 11);
-}
-
-#[tokio::test(start_paused = true)]
-async fn get_whose_connection_breaks_is_sent_again() {
-    let server = scripted([Answer::Break, ok("{}")]);
-    server.client().send(&Request::get("/x")).await.unwrap();
-    assert_eq!(server.seen().len(), 2);
-}
-
-#[tokio::test(start_paused = true)]
-async fn request_without_an_answer_times_out() {
-    let server = scripted([Answer::Silence]);
-    let clock = SimulatedClock::new(Timestamp::UNIX_EPOCH);
-    let error = server.client().send(&post()).await.unwrap_err();
-    assert!(matches!(error, ApiError::Timeout(_)), "{error:?}");
-    assert_eq!(error.to_string(), "POST /api/v1/namespaces/default/pods: request timed out");
-    assert_eq!(clock.monotonic(), Duration::from_secs(60));
-}
-
-#[tokio::test(start_paused = true)]
-async fn request_whose_answer_never_ends_times_out() {
-    let server = scripted([Answer::Endless(vec!["{".to_owned()])]);
-    let error = server.client().send(&Request::get("/x")).await.unwrap_err();
-    assert!(matches!(error, ApiError::Timeout(_)), "{error:?}");
-}
-
-// Rate limit.
-
-#[tokio::test(start_paused = true)]
-async fn clones_share_a_rate_limit_and_other_clients_do_not() {
-    let server = scripted((0..8).map(|_| ok(json!({"metadata": {}}))));
-    let factory = server.factory();
-    let one = factory.client("one", RateLimit { qps: 1.0, burst: 1 });
-    let other = factory.client("other", RateLimit { qps: 1.0, burst: 1 });
-    one.send(&post()).await.unwrap();
-    one.clone().send(&post()).await.unwrap();
-    one.send(&post()).await.unwrap();
-    other.send(&post()).await.unwrap();
-    let seconds: Vec<_> = server.seen().iter().map(|seen| seen.at.as_secs()).collect();
-    assert_eq!(seconds, [0, 1, 2, 2]);
-}
-
-#[tokio::test(start_paused = true)]
-async fn watch_takes_no_token() {
-    let server = scripted((0..5).map(|_| Answer::Endless(vec![])));
-    let client = server.factory().client("one", RateLimit { qps: 0.001, burst: 1 });
-    let pods = client.pods();
-    for _ in 0..5 {
-        drop(pods.watch(&WatchOptions::default()).await.unwrap());
+        for refusal in [refused(500, None), refused(504, None), refused(409, Some("1"))] {
+            let server = scripted([refusal, ok("{}")]);
+            server.client().send(&create).await.unwrap_err();
+            assert_eq!(server.seen().len(), 1);
+        }
     }
-    assert!(server.seen().iter().all(|seen| seen.at.is_zero()));
+
+    #[tokio::test(start_paused = true)]
+    async fn post_429_is_retried_after_the_requested_delay() {
+        let server = scripted([refused(429, Some("3")), refused(429, Some("2")), ok("{}")]);
+        server.client().send(&post()).await.unwrap();
+        let seconds: Vec<_> = server.seen().iter().map(|seen| seen.at.as_secs()).collect();
+        assert_eq!(seconds, [0, 3, 5]);
+        assert!(server.seen().iter().all(|seen| seen.body == "{}"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn post_429_without_retry_after_is_sent_once() {
+        let server = scripted([refused(429, None), ok("{}")]);
+        assert!(server.client().send(&post()).await.unwrap_err().is_too_many_requests());
+        assert_eq!(server.seen().len(), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn get_is_sent_eleven_times() {
+        let server = scripted((0..20).map(|_| refused(503, Some("1"))));
+        let error = server.client().send(&Request::get("/x")).await.unwrap_err();
+        assert_eq!(error.code(), Some(503));
+        assert_eq!(error.retry_after_seconds(), Some(1));
+        assert_eq!(server.seen().len(), 11);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn get_with_broken_connection_is_retried() {
+        let server = scripted([Answer::Break, ok("{}")]);
+        server.client().send(&Request::get("/x")).await.unwrap();
+        assert_eq!(server.seen().len(), 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn no_response_times_out() {
+        let server = scripted([Answer::Silence]);
+        let clock = SimulatedClock::new(Timestamp::UNIX_EPOCH);
+        let error = server.client().send(&post()).await.unwrap_err();
+        assert!(matches!(error, ApiError::Timeout(_)), "{error:?}");
+        assert_eq!(error.to_string(), "POST /api/v1/namespaces/default/pods: request timed out");
+        assert_eq!(clock.monotonic(), Duration::from_secs(60));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn endless_response_times_out() {
+        let server = scripted([Answer::Endless(vec!["{".to_owned()])]);
+        let error = server.client().send(&Request::get("/x")).await.unwrap_err();
+        assert!(matches!(error, ApiError::Timeout(_)), "{error:?}");
+    }
 }
 
-// ClientMetrics.
+mod rate_limit {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn clones_share_it() {
+        let server = scripted((0..8).map(|_| ok(json!({"metadata": {}}))));
+        let factory = server.factory();
+        let one = factory.client("one", RateLimit { qps: 1.0, burst: 1 });
+        let other = factory.client("other", RateLimit { qps: 1.0, burst: 1 });
+        one.send(&post()).await.unwrap();
+        one.clone().send(&post()).await.unwrap();
+        one.send(&post()).await.unwrap();
+        other.send(&post()).await.unwrap();
+        let seconds: Vec<_> = server.seen().iter().map(|seen| seen.at.as_secs()).collect();
+        assert_eq!(seconds, [0, 1, 2, 2]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn watch_takes_no_token() {
+        let server = scripted((0..5).map(|_| Answer::Endless(vec![])));
+        let client = server.factory().client("one", RateLimit { qps: 0.001, burst: 1 });
+        let pods = client.pods();
+        for _ in 0..5 {
+            drop(pods.watch(&WatchOptions::default()).await.unwrap());
+        }
+        assert!(server.seen().iter().all(|seen| seen.at.is_zero()));
+    }
+}
 
 #[derive(Debug, Default)]
-struct Told(Mutex<Vec<String>>);
+struct Recorded(Mutex<Vec<String>>);
 
-impl ClientMetrics for Told {
+impl ClientMetrics for Recorded {
     fn throttled(&self, call: Call<'_>, waited: Duration) {
         self.0.lock().unwrap().push(format!("{} {} waited {waited:?}", call.client, call.method));
     }
@@ -179,7 +181,7 @@ impl ClientMetrics for Told {
     }
 }
 
-/// Writes down what of a call is for metrics alone.
+/// Records paths, attempts and sizes.
 #[derive(Debug, Default)]
 struct Sizes(Mutex<Vec<String>>);
 
@@ -214,157 +216,204 @@ impl ClientMetrics for Sizes {
 }
 
 fn with_sizes(server: &Scripted) -> (Arc<Sizes>, ApiClient) {
-    let told = Arc::new(Sizes::default());
-    let options = ClientOptions { metrics: Arc::clone(&told) as _, ..server.options() };
-    (told, server.factory_with(options).client("one", RateLimit { qps: 0.1, burst: 1 }))
+    let recorded = Arc::new(Sizes::default());
+    let options = ClientOptions { metrics: Arc::clone(&recorded) as _, ..server.options() };
+    (recorded, server.factory_with(options).client("one", RateLimit { qps: 0.1, burst: 1 }))
 }
 
-#[tokio::test(start_paused = true)]
-async fn observer_is_told_of_sizes_and_of_the_whole_time_that_a_request_took() {
-    let server = scripted([refused(429, Some("1")), ok("{}")]);
-    let (told, client) = with_sizes(&server);
-    client.send(&Request::post("/api/v1/pods?dryRun=All", "12345")).await.unwrap();
-    let told = told.0.lock().unwrap();
-    assert_eq!(told[..2], ["/api/v1/pods #1 sent 5", "/api/v1/pods #1 answered Some(429)"]);
-    assert!(told[2].starts_with("/api/v1/pods #1 received "), "{told:?}");
-    // A second for the server, nine more for the token that the second attempt takes.
-    assert_eq!(
-        told[3..],
-        [
-            "/api/v1/pods #2 sent 5",
-            "/api/v1/pods #2 answered Some(200)",
-            "/api/v1/pods #2 received 2",
-            "/api/v1/pods #2 finished 10s",
-        ]
-    );
-}
+mod metrics {
+    use super::*;
 
-#[tokio::test(start_paused = true)]
-async fn observer_is_told_of_denied_requests_and_not_of_other_refusals() {
-    let refusal = |message: &str| {
-        let status = json!({"kind": "Status", "status": "Failure", "reason": "Forbidden", "code": 403, "message": message});
-        Answer::Whole(403, vec![], status.to_string())
-    };
-    let server = scripted([
-        refusal(
-            r#"pods is forbidden: User "kcm" cannot create resource "pods" in API group "" at the cluster scope"#,
-        ),
-        refusal(r#"pods "web-1" is forbidden: exceeded quota: few"#),
-    ]);
-    let (told, client) = with_sizes(&server);
-    for denied in [1, 0] {
-        client.send(&post()).await.unwrap_err();
-        let told = std::mem::take(&mut *told.0.lock().unwrap());
-        assert_eq!(told.iter().filter(|line| line.ends_with("#1 denied")).count(), denied, "{told:?}");
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn observer_is_told_of_a_request_that_nobody_waits_for_any_more() {
-    let server = scripted([Answer::Silence, Answer::Endless(vec![])]);
-    let (told, client) = with_sizes(&server);
-    client.send(&post()).await.unwrap_err();
-    assert!(told.0.lock().unwrap().iter().any(|line| line.ends_with("answered None")), "{told:?}");
-    told.0.lock().unwrap().clear();
-    drop(client.pods().watch(&WatchOptions::default()).await.unwrap());
-    assert_eq!(
-        *told.0.lock().unwrap(),
-        ["/api/v1/pods #1 watch sent 0", "/api/v1/pods #1 watch answered Some(200)"]
-    );
-}
-
-#[tokio::test(start_paused = true)]
-async fn observer_is_told_of_each_attempt_and_of_what_it_waited_for() {
-    let server = scripted([refused(429, Some("1")), ok("{}"), ok("{}")]);
-    let told = Arc::new(Told::default());
-    let options = ClientOptions { metrics: Arc::clone(&told) as _, ..server.options() };
-    let client = server.factory_with(options).client("one", RateLimit { qps: 0.1, burst: 2 });
-    client.send(&post()).await.unwrap();
-    client.send(&post()).await.unwrap();
-    assert_eq!(
-        *told.0.lock().unwrap(),
-        [
-            "one POST waited 0ns",
-            "one POST answered Some(429) after 0ns",
-            "one POST retried Some(429)",
-            "one POST waited 0ns",
-            "one POST answered Some(200) after 0ns",
-            "one POST waited 9s",
-            "one POST answered Some(200) after 0ns",
-        ]
-    );
-}
-
-// Verbs.
-
-#[tokio::test(start_paused = true)]
-async fn writes_go_where_upstreams_go_with_their_media_types() {
-    let deployment = json!({
-        "apiVersion": "apps/v1", "kind": "Deployment", "future": 1,
-        "metadata": {"namespace": "shop", "name": "web", "resourceVersion": "7"},
-        "spec": {"template": {"spec": {"new": [true]}}}, "status": {},
-    });
-    // As it comes in a list.
-    let replica_set = json!({
-        "metadata": {"namespace": "shop", "name": "web-1", "resourceVersion": "8"},
-        "spec": {"template": {"spec": {}}}, "status": {"replicas": 0},
-    });
-    let server = scripted([
-        ok(&deployment),
-        ok(&deployment),
-        ok(&deployment),
-        ok(&replica_set),
-        ok(&replica_set),
-        ok(&replica_set),
-        ok("{}"),
-        ok("{}"),
-    ]);
-    let client = server.client();
-    let key = ObjectKey::new("shop", "web");
-    let whole = client.get::<Deployment>(&key).await.unwrap();
-    client.update(&whole).await.unwrap();
-    client.update_status(&whole).await.unwrap();
-    let set: ReplicaSet = serde_json::from_value(replica_set).unwrap();
-    client.create(&set).await.unwrap();
-    client.update(&set).await.unwrap();
-    client.update_status(&set).await.unwrap();
-    client.delete::<ReplicaSet>(&ObjectKey::new("shop", "web-1")).await.unwrap();
-    client.delete::<Pod>(&ObjectKey::new("shop", "web-1-x")).await.unwrap();
-
-    let seen = server.seen();
-    let lines: Vec<_> = seen.iter().map(|seen| format!("{} {}", seen.method, seen.path)).collect();
-    assert_eq!(
-        lines,
-        [
-            "GET /apis/apps/v1/namespaces/shop/deployments/web",
-            "PUT /apis/apps/v1/namespaces/shop/deployments/web",
-            "PUT /apis/apps/v1/namespaces/shop/deployments/web/status",
-            "POST /apis/apps/v1/namespaces/shop/replicasets",
-            "PUT /apis/apps/v1/namespaces/shop/replicasets/web-1",
-            "PUT /apis/apps/v1/namespaces/shop/replicasets/web-1/status",
-            "DELETE /apis/apps/v1/namespaces/shop/replicasets/web-1",
-            "DELETE /api/v1/namespaces/shop/pods/web-1-x",
-        ]
-    );
-    let body = |at: usize| serde_json::from_str::<Value>(&seen[at].body).unwrap();
-    assert_eq!(body(1), deployment, "nothing is lost");
-    assert_eq!(body(3)["kind"], "ReplicaSet", "an item of a list gets its type back");
-    assert_eq!(body(3)["apiVersion"], "apps/v1");
-    assert_eq!(body(7), json!({"kind": "DeleteOptions", "apiVersion": "v1"}));
-    for seen in &seen {
-        let header = |name: &str| seen.headers.get(name).map(|value| value.to_str().unwrap());
-        let agent = header("user-agent").unwrap();
-        assert!(
-            agent.starts_with("test-binary/v1.2.3 (") && agent.ends_with(") kubernetes/abcdef0/test"),
-            "{agent}"
+    #[tokio::test(start_paused = true)]
+    async fn sizes_and_duration() {
+        let server = scripted([refused(429, Some("1")), ok("{}")]);
+        let (recorded, client) = with_sizes(&server);
+        client.send(&Request::post("/api/v1/pods?dryRun=All", "12345")).await.unwrap();
+        let recorded = recorded.0.lock().unwrap();
+        assert_eq!(recorded[..2], ["/api/v1/pods #1 sent 5", "/api/v1/pods #1 answered Some(429)"]);
+        assert!(recorded[2].starts_with("/api/v1/pods #1 received "), "{recorded:?}");
+        // A second for the server, nine more for the token that the second attempt takes.
+        assert_eq!(
+            recorded[3..],
+            [
+                "/api/v1/pods #2 sent 5",
+                "/api/v1/pods #2 answered Some(200)",
+                "/api/v1/pods #2 received 2",
+                "/api/v1/pods #2 finished 10s",
+            ]
         );
-        assert_eq!(header("accept"), Some("application/json"));
-        assert_eq!(header("accept-encoding"), None);
-        assert_eq!(header("content-type"), (seen.method != Method::GET).then_some("application/json"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn denied_requests() {
+        let refusal = |message: &str| {
+            let status = json!({"kind": "Status", "status": "Failure", "reason": "Forbidden", "code": 403, "message": message});
+            Answer::Whole(403, vec![], status.to_string())
+        };
+        let server = scripted([
+            refusal(
+                r#"pods is forbidden: User "kcm" cannot create resource "pods" in API group "" at the cluster scope"#,
+            ),
+            refusal(r#"pods "web-1" is forbidden: exceeded quota: few"#),
+        ]);
+        let (recorded, client) = with_sizes(&server);
+        for denied in [1, 0] {
+            client.send(&post()).await.unwrap_err();
+            let recorded = std::mem::take(&mut *recorded.0.lock().unwrap());
+            assert_eq!(
+                recorded.iter().filter(|line| line.ends_with("#1 denied")).count(),
+                denied,
+                "{recorded:?}"
+            );
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn dropped_request() {
+        let server = scripted([Answer::Silence, Answer::Endless(vec![])]);
+        let (recorded, client) = with_sizes(&server);
+        client.send(&post()).await.unwrap_err();
+        assert!(
+            recorded.0.lock().unwrap().iter().any(|line| line.ends_with("answered None")),
+            "{recorded:?}"
+        );
+        recorded.0.lock().unwrap().clear();
+        drop(client.pods().watch(&WatchOptions::default()).await.unwrap());
+        assert_eq!(
+            *recorded.0.lock().unwrap(),
+            ["/api/v1/pods #1 watch sent 0", "/api/v1/pods #1 watch answered Some(200)"]
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn attempts_and_waits() {
+        let server = scripted([refused(429, Some("1")), ok("{}"), ok("{}")]);
+        let recorded = Arc::new(Recorded::default());
+        let options = ClientOptions { metrics: Arc::clone(&recorded) as _, ..server.options() };
+        let client = server.factory_with(options).client("one", RateLimit { qps: 0.1, burst: 2 });
+        client.send(&post()).await.unwrap();
+        client.send(&post()).await.unwrap();
+        assert_eq!(
+            *recorded.0.lock().unwrap(),
+            [
+                "one POST waited 0ns",
+                "one POST answered Some(429) after 0ns",
+                "one POST retried Some(429)",
+                "one POST waited 0ns",
+                "one POST answered Some(200) after 0ns",
+                "one POST waited 9s",
+                "one POST answered Some(200) after 0ns",
+            ]
+        );
     }
 }
 
-// Service accounts.
+mod objects {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn requests_and_media_types() {
+        let deployment = json!({
+            "apiVersion": "apps/v1", "kind": "Deployment", "future": 1,
+            "metadata": {"namespace": "shop", "name": "web", "resourceVersion": "7"},
+            "spec": {"template": {"spec": {"new": [true]}}}, "status": {},
+        });
+        // As it comes in a list.
+        let replica_set = json!({
+            "metadata": {"namespace": "shop", "name": "web-1", "resourceVersion": "8"},
+            "spec": {"template": {"spec": {}}}, "status": {"replicas": 0},
+        });
+        let server = scripted([
+            ok(&deployment),
+            ok(&deployment),
+            ok(&deployment),
+            ok(&replica_set),
+            ok(&replica_set),
+            ok(&replica_set),
+            ok("{}"),
+            ok("{}"),
+        ]);
+        let client = server.client();
+        let key = ObjectKey::new("shop", "web");
+        let whole = client.get::<Deployment>(&key).await.unwrap();
+        client.update(&whole).await.unwrap();
+        client.update_status(&whole).await.unwrap();
+        let set: ReplicaSet = serde_json::from_value(replica_set).unwrap();
+        client.create(&set).await.unwrap();
+        client.update(&set).await.unwrap();
+        client.update_status(&set).await.unwrap();
+        client.delete::<ReplicaSet>(&ObjectKey::new("shop", "web-1")).await.unwrap();
+        client.delete::<Pod>(&ObjectKey::new("shop", "web-1-x")).await.unwrap();
+
+        let seen = server.seen();
+        let lines: Vec<_> = seen.iter().map(|seen| format!("{} {}", seen.method, seen.path)).collect();
+        assert_eq!(
+            lines,
+            [
+                "GET /apis/apps/v1/namespaces/shop/deployments/web",
+                "PUT /apis/apps/v1/namespaces/shop/deployments/web",
+                "PUT /apis/apps/v1/namespaces/shop/deployments/web/status",
+                "POST /apis/apps/v1/namespaces/shop/replicasets",
+                "PUT /apis/apps/v1/namespaces/shop/replicasets/web-1",
+                "PUT /apis/apps/v1/namespaces/shop/replicasets/web-1/status",
+                "DELETE /apis/apps/v1/namespaces/shop/replicasets/web-1",
+                "DELETE /api/v1/namespaces/shop/pods/web-1-x",
+            ]
+        );
+        let body = |at: usize| serde_json::from_str::<Value>(&seen[at].body).unwrap();
+        assert_eq!(body(1), deployment, "nothing is lost");
+        assert_eq!(body(3)["kind"], "ReplicaSet", "an item of a list gets its type back");
+        assert_eq!(body(3)["apiVersion"], "apps/v1");
+        assert_eq!(body(7), json!({"kind": "DeleteOptions", "apiVersion": "v1"}));
+        for seen in &seen {
+            let header = |name: &str| seen.headers.get(name).map(|value| value.to_str().unwrap());
+            let agent = header("user-agent").unwrap();
+            assert!(
+                agent.starts_with("test-binary/v1.2.3 (") && agent.ends_with(") kubernetes/abcdef0/test"),
+                "{agent}"
+            );
+            assert_eq!(header("accept"), Some("application/json"));
+            assert_eq!(header("accept-encoding"), None);
+            assert_eq!(header("content-type"), (seen.method != Method::GET).then_some("application/json"));
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn error_contains_the_status() {
+        let body = json!({
+            "kind": "Status", "status": "Failure", "message": "forbidden: terminating", "reason": "Forbidden", "code": 403,
+            "details": {"causes": [{"reason": "NamespaceTerminating", "message": "m", "field": "f"}]},
+        });
+        let server = scripted([Answer::Whole(403, vec![], body.to_string())]);
+        let error = server.client().delete::<Pod>(&ObjectKey::new("a", "b")).await.unwrap_err();
+        assert!(error.is_forbidden() && error.is_namespace_terminating());
+        assert_eq!(error.to_string(), "forbidden: terminating");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn decode_error_contains_the_request() {
+        let server = scripted([ok(r#"{"metadata": "secret"}"#)]);
+        let error = server.client().get::<Deployment>(&ObjectKey::new("a", "b")).await.unwrap_err();
+        let ApiError::Decode(message) = error else { panic!("{error:?}") };
+        assert!(
+            message
+                .starts_with("GET /apis/apps/v1/namespaces/a/deployments/b: failed to decode the response: ")
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn find_lists_by_name() {
+        let bad = json!({"metadata": {"namespace": "default", "name": "web-1", "labels": 5}});
+        let server =
+            scripted([page(&[pod("web-1", "1")], "9", ""), page(&[], "9", ""), page(&[bad], "9", "")]);
+        let key = ObjectKey::new("default", "web-1");
+        assert_eq!(server.client().find::<Pod>(&key).await.unwrap().unwrap().key, key);
+        assert!(server.client().find::<Pod>(&key).await.unwrap().is_none());
+        assert!(matches!(server.client().find::<Pod>(&key).await, Err(ApiError::Decode(_))));
+        let path = "/api/v1/namespaces/default/pods?fieldSelector=metadata.name%3Dweb-1&limit=500";
+        assert!(server.seen().iter().all(|seen| seen.path == path), "{:?}", server.seen());
+    }
+}
 
 const TOKEN: &str = "POST /api/v1/namespaces/kube-system/serviceaccounts/web-controller/token";
 
@@ -386,121 +435,104 @@ fn authorizations(server: &Scripted) -> Vec<(String, Option<String>)> {
     server.seen().iter().map(text).collect()
 }
 
-#[tokio::test(start_paused = true)]
-async fn service_account_is_made_when_it_is_missing_and_its_token_renewed_in_time() {
-    let server = scripted([
-        refused(404, None),
-        ok("{}"),
-        token("first", "1970-01-01T01:00:00Z"),
-        ok("{}"),
-        ok("{}"),
-        ok("{}"),
-        token("second", "1970-01-01T02:00:00Z"),
-        ok("{}"),
-    ]);
-    let client = as_service_account(&server).await;
-    let read = Request::get("/api/v1/pods");
-    client.send(&read).await.unwrap();
-    server.clock().sleep(Duration::from_secs(47 * 60)).await;
-    client.send(&read).await.unwrap();
-    server.clock().sleep(Duration::from_secs(2 * 60)).await;
-    client.send(&read).await.unwrap();
+mod service_accounts {
+    use super::*;
 
-    let account = "/api/v1/namespaces/kube-system/serviceaccounts";
-    let with = |token: &str| ("GET /api/v1/pods".to_owned(), Some(format!("Bearer {token}")));
-    assert_eq!(
-        authorizations(&server),
-        [
-            (format!("GET {account}/web-controller"), None),
-            (format!("POST {account}"), None),
-            (TOKEN.to_owned(), None),
-            with("first"),
-            with("first"),
-            (format!("GET {account}/web-controller"), None),
-            (TOKEN.to_owned(), None),
-            with("second"),
-        ]
-    );
-    let agent = server.seen()[3].headers["user-agent"].to_str().unwrap().to_owned();
-    assert!(agent.ends_with("/system:serviceaccount:kube-system:web-controller"), "{agent}");
+    #[tokio::test(start_paused = true)]
+    async fn account_is_created_and_token_renewed() {
+        let server = scripted([
+            refused(404, None),
+            ok("{}"),
+            token("first", "1970-01-01T01:00:00Z"),
+            ok("{}"),
+            ok("{}"),
+            ok("{}"),
+            token("second", "1970-01-01T02:00:00Z"),
+            ok("{}"),
+        ]);
+        let client = as_service_account(&server).await;
+        let read = Request::get("/api/v1/pods");
+        client.send(&read).await.unwrap();
+        server.clock().sleep(Duration::from_secs(47 * 60)).await;
+        client.send(&read).await.unwrap();
+        server.clock().sleep(Duration::from_secs(2 * 60)).await;
+        client.send(&read).await.unwrap();
+
+        let account = "/api/v1/namespaces/kube-system/serviceaccounts";
+        let with = |token: &str| ("GET /api/v1/pods".to_owned(), Some(format!("Bearer {token}")));
+        assert_eq!(
+            authorizations(&server),
+            [
+                (format!("GET {account}/web-controller"), None),
+                (format!("POST {account}"), None),
+                (TOKEN.to_owned(), None),
+                with("first"),
+                with("first"),
+                (format!("GET {account}/web-controller"), None),
+                (TOKEN.to_owned(), None),
+                with("second"),
+            ]
+        );
+        let agent = server.seen()[3].headers["user-agent"].to_str().unwrap().to_owned();
+        assert!(agent.ends_with("/system:serviceaccount:kube-system:web-controller"), "{agent}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn rejected_token_is_replaced() {
+        let server = scripted([
+            ok("{}"),
+            token("first", "1970-01-01T01:00:00Z"),
+            refused(401, None),
+            ok("{}"),
+            token("second", "1970-01-01T01:00:00Z"),
+            ok("{}"),
+        ]);
+        let client = as_service_account(&server).await;
+        assert_eq!(client.send(&post()).await.unwrap_err().code(), Some(401));
+        client.send(&post()).await.unwrap();
+        let last = authorizations(&server).pop().unwrap();
+        assert_eq!(last.1.as_deref(), Some("Bearer second"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn request_is_not_sent_without_token() {
+        let server = scripted(std::iter::repeat_with(|| refused(403, None)).take(8));
+        let client = as_service_account(&server).await;
+        let error = client.send(&post()).await.unwrap_err();
+        assert_eq!(error.to_string(), "failed to get token for kube-system/web-controller: refused");
+        assert!(!error.is_forbidden(), "that would be said of the request itself");
+        let seconds: Vec<_> = server.seen().iter().map(|seen| seen.at.as_millis()).collect();
+        assert_eq!(seconds, [0, 500, 1500, 3500]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn token_is_kept_if_renewal_fails() {
+        let first = token("first", "1970-01-01T01:00:00Z");
+        let refusals = std::iter::repeat_with(|| refused(500, None)).take(4);
+        let script: Vec<_> =
+            [ok("{}"), first, ok("{}")].into_iter().chain(refusals).chain([ok("{}")]).collect();
+        let server = scripted(script);
+        let client = as_service_account(&server).await;
+        client.send(&post()).await.unwrap();
+        server.clock().sleep(Duration::from_secs(49 * 60)).await;
+        client.send(&post()).await.unwrap();
+        let last = authorizations(&server).pop().unwrap();
+        assert_eq!(last.1.as_deref(), Some("Bearer first"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn error_does_not_contain_the_token() {
+        let strange = || {
+            ok(r#"{"status": {"token": "secret\nsecret", "expirationTimestamp": "1970-01-01T01:00:00Z"}}"#)
+        };
+        let other = || ok(r#"{"status": {"token": "secret"}}"#);
+        let server =
+            scripted([ok("{}"), strange(), ok("{}"), strange(), ok("{}"), strange(), ok("{}"), other()]);
+        let error = as_service_account(&server).await.send(&post()).await.unwrap_err().to_string();
+        assert!(error.ends_with("/web-controller/token: the response is not a TokenRequest"), "{error}");
+        assert!(!error.contains("secret"), "{error}");
+    }
 }
-
-#[tokio::test(start_paused = true)]
-async fn token_that_the_server_does_not_believe_is_replaced() {
-    let server = scripted([
-        ok("{}"),
-        token("first", "1970-01-01T01:00:00Z"),
-        refused(401, None),
-        ok("{}"),
-        token("second", "1970-01-01T01:00:00Z"),
-        ok("{}"),
-    ]);
-    let client = as_service_account(&server).await;
-    assert_eq!(client.send(&post()).await.unwrap_err().code(), Some(401));
-    client.send(&post()).await.unwrap();
-    let last = authorizations(&server).pop().unwrap();
-    assert_eq!(last.1.as_deref(), Some("Bearer second"));
-}
-
-#[tokio::test(start_paused = true)]
-async fn token_that_cannot_be_had_is_asked_for_four_times_and_nothing_is_sent_without() {
-    let server = scripted(std::iter::repeat_with(|| refused(403, None)).take(8));
-    let client = as_service_account(&server).await;
-    let error = client.send(&post()).await.unwrap_err();
-    assert_eq!(error.to_string(), "failed to get token for kube-system/web-controller: refused");
-    assert!(!error.is_forbidden(), "that would be said of the request itself");
-    let seconds: Vec<_> = server.seen().iter().map(|seen| seen.at.as_millis()).collect();
-    assert_eq!(seconds, [0, 500, 1500, 3500]);
-}
-
-#[tokio::test(start_paused = true)]
-async fn token_that_cannot_be_renewed_is_used_on() {
-    let first = token("first", "1970-01-01T01:00:00Z");
-    let refusals = std::iter::repeat_with(|| refused(500, None)).take(4);
-    let script: Vec<_> = [ok("{}"), first, ok("{}")].into_iter().chain(refusals).chain([ok("{}")]).collect();
-    let server = scripted(script);
-    let client = as_service_account(&server).await;
-    client.send(&post()).await.unwrap();
-    server.clock().sleep(Duration::from_secs(49 * 60)).await;
-    client.send(&post()).await.unwrap();
-    let last = authorizations(&server).pop().unwrap();
-    assert_eq!(last.1.as_deref(), Some("Bearer first"));
-}
-
-#[tokio::test(start_paused = true)]
-async fn token_request_with_a_strange_answer_is_told_without_quoting_it() {
-    let strange =
-        || ok(r#"{"status": {"token": "secret\nsecret", "expirationTimestamp": "1970-01-01T01:00:00Z"}}"#);
-    let other = || ok(r#"{"status": {"token": "secret"}}"#);
-    let server = scripted([ok("{}"), strange(), ok("{}"), strange(), ok("{}"), strange(), ok("{}"), other()]);
-    let error = as_service_account(&server).await.send(&post()).await.unwrap_err().to_string();
-    assert!(error.ends_with("/web-controller/token: the answer is no TokenRequest"), "{error}");
-    assert!(!error.contains("secret"), "{error}");
-}
-
-#[tokio::test(start_paused = true)]
-async fn refusal_keeps_the_status_of_the_server() {
-    let body = json!({
-        "kind": "Status", "status": "Failure", "message": "forbidden: terminating", "reason": "Forbidden", "code": 403,
-        "details": {"causes": [{"reason": "NamespaceTerminating", "message": "m", "field": "f"}]},
-    });
-    let server = scripted([Answer::Whole(403, vec![], body.to_string())]);
-    let error = server.client().delete::<Pod>(&ObjectKey::new("a", "b")).await.unwrap_err();
-    assert!(error.is_forbidden() && error.is_namespace_terminating());
-    assert_eq!(error.to_string(), "forbidden: terminating");
-}
-
-#[tokio::test(start_paused = true)]
-async fn answer_that_is_no_such_object_is_told_with_the_request() {
-    let server = scripted([ok(r#"{"metadata": "secret"}"#)]);
-    let error = server.client().get::<Deployment>(&ObjectKey::new("a", "b")).await.unwrap_err();
-    let ApiError::Decode(message) = error else { panic!("{error:?}") };
-    assert!(
-        message.starts_with("GET /apis/apps/v1/namespaces/a/deployments/b: failed to decode the response: ")
-    );
-}
-
-// Lists.
 
 fn page(items: &[Value], version: &str, next: &str) -> Answer {
     ok(json!({"kind": "PodList", "metadata": {"resourceVersion": version, "continue": next}, "items": items}))
@@ -510,215 +542,220 @@ fn names(pods: &[Pod]) -> Vec<String> {
     pods.iter().map(|pod| pod.key.to_string()).collect()
 }
 
-#[tokio::test(start_paused = true)]
-async fn list_of_the_newest_state_goes_page_by_page() {
-    let server =
-        scripted([page(&[pod("a", "1"), pod("b", "2")], "9", "t/1="), page(&[pod("c", "3")], "9", "")]);
-    let list = server.client().pods().list(&ListOptions::default()).await.unwrap();
-    assert_eq!(names(&list.items), ["default/a", "default/b", "default/c"]);
-    assert_eq!(list.resource_version, "9");
-    let paths: Vec<_> = server.seen().into_iter().map(|seen| seen.path).collect();
-    assert_eq!(paths, ["/api/v1/pods?limit=500", "/api/v1/pods?limit=500&continue=t%2F1%3D"]);
-}
+mod lists {
+    use super::*;
 
-#[tokio::test(start_paused = true)]
-async fn list_of_a_given_version_is_one_request() {
-    let server = scripted([page(&[], "9", "")]);
-    let options = ListOptions { resource_version: Some("0".to_owned()) };
-    let list = server.client().pods().list(&options).await.unwrap();
-    assert!(list.items.is_empty());
-    assert_eq!(server.seen()[0].path, "/api/v1/pods?resourceVersion=0");
-}
+    #[tokio::test(start_paused = true)]
+    async fn newest_state_is_read_in_pages() {
+        let server =
+            scripted([page(&[pod("a", "1"), pod("b", "2")], "9", "t/1="), page(&[pod("c", "3")], "9", "")]);
+        let list = server.client().pods().list(&ListOptions::default()).await.unwrap();
+        assert_eq!(names(&list.items), ["default/a", "default/b", "default/c"]);
+        assert_eq!(list.resource_version, "9");
+        let paths: Vec<_> = server.seen().into_iter().map(|seen| seen.path).collect();
+        assert_eq!(paths, ["/api/v1/pods?limit=500", "/api/v1/pods?limit=500&continue=t%2F1%3D"]);
+    }
 
-#[tokio::test(start_paused = true)]
-async fn pod_is_found_by_a_list_of_its_name_at_its_newest() {
-    let bad = json!({"metadata": {"namespace": "default", "name": "web-1", "labels": 5}});
-    let server = scripted([page(&[pod("web-1", "1")], "9", ""), page(&[], "9", ""), page(&[bad], "9", "")]);
-    let key = ObjectKey::new("default", "web-1");
-    assert_eq!(server.client().find::<Pod>(&key).await.unwrap().unwrap().key, key);
-    assert!(server.client().find::<Pod>(&key).await.unwrap().is_none());
-    assert!(matches!(server.client().find::<Pod>(&key).await, Err(ApiError::Decode(_))));
-    let path = "/api/v1/namespaces/default/pods?fieldSelector=metadata.name%3Dweb-1&limit=500";
-    assert!(server.seen().iter().all(|seen| seen.path == path), "{:?}", server.seen());
-}
+    #[tokio::test(start_paused = true)]
+    async fn given_version_is_read_at_once() {
+        let server = scripted([page(&[], "9", "")]);
+        let options = ListOptions { resource_version: Some("0".to_owned()) };
+        let list = server.client().pods().list(&options).await.unwrap();
+        assert!(list.items.is_empty());
+        assert_eq!(server.seen()[0].path, "/api/v1/pods?resourceVersion=0");
+    }
 
-#[tokio::test(start_paused = true)]
-async fn list_that_expires_between_pages_is_read_whole() {
-    let gone = Answer::Whole(410, vec![], status(410, "Expired", "too old"));
-    let server =
-        scripted([page(&[pod("a", "1")], "5", "t"), gone, page(&[pod("a", "1"), pod("b", "2")], "9", "")]);
-    let list = server.client().pods().list(&ListOptions::default()).await.unwrap();
-    assert_eq!(names(&list.items), ["default/a", "default/b"]);
-    assert_eq!(list.resource_version, "9");
-    assert_eq!(server.seen()[2].path, "/api/v1/pods");
-}
+    #[tokio::test(start_paused = true)]
+    async fn expired_token_leads_to_a_full_list() {
+        let gone = Answer::Whole(410, vec![], status(410, "Expired", "too old"));
+        let server = scripted([
+            page(&[pod("a", "1")], "5", "t"),
+            gone,
+            page(&[pod("a", "1"), pod("b", "2")], "9", ""),
+        ]);
+        let list = server.client().pods().list(&ListOptions::default()).await.unwrap();
+        assert_eq!(names(&list.items), ["default/a", "default/b"]);
+        assert_eq!(list.resource_version, "9");
+        assert_eq!(server.seen()[2].path, "/api/v1/pods");
+    }
 
-#[tokio::test(start_paused = true)]
-async fn list_that_is_expired_from_the_start_says_so() {
-    let server = scripted([Answer::Whole(410, vec![], status(410, "Expired", "too old"))]);
-    let options = ListOptions { resource_version: Some("3".to_owned()) };
-    let error = server.client().pods().list(&options).await.unwrap_err();
-    assert_eq!(error.kind(), ListWatchErrorKind::Expired);
-}
+    #[tokio::test(start_paused = true)]
+    async fn expired_version() {
+        let server = scripted([Answer::Whole(410, vec![], status(410, "Expired", "too old"))]);
+        let options = ListOptions { resource_version: Some("3".to_owned()) };
+        let error = server.client().pods().list(&options).await.unwrap_err();
+        assert_eq!(error.kind(), ListWatchErrorKind::Expired);
+    }
 
-#[tokio::test(start_paused = true)]
-async fn list_with_one_bad_object_has_the_rest() {
-    let bad =
-        json!({"metadata": {"namespace": "default", "name": "bad", "resourceVersion": "2", "labels": 5}});
-    let server = scripted([page(&[pod("a", "1"), bad, pod("c", "3")], "9", "")]);
-    let list = server.client().pods().list(&ListOptions::default()).await.unwrap();
-    assert_eq!(names(&list.items), ["default/a", "default/c"]);
-    assert_eq!(list.undecodable.len(), 1);
-    assert_eq!(list.undecodable[0].name, "default/bad");
-}
+    #[tokio::test(start_paused = true)]
+    async fn undecodable_object() {
+        let bad =
+            json!({"metadata": {"namespace": "default", "name": "bad", "resourceVersion": "2", "labels": 5}});
+        let server = scripted([page(&[pod("a", "1"), bad, pod("c", "3")], "9", "")]);
+        let list = server.client().pods().list(&ListOptions::default()).await.unwrap();
+        assert_eq!(names(&list.items), ["default/a", "default/c"]);
+        assert_eq!(list.undecodable.len(), 1);
+        assert_eq!(list.undecodable[0].name, "default/bad");
+    }
 
-#[tokio::test(start_paused = true)]
-async fn list_whose_items_are_null_is_empty() {
-    let server = scripted([ok(r#"{"metadata": {"resourceVersion": "1"}, "items": null}"#)]);
-    let list = server.client().deployments().list(&ListOptions::default()).await.unwrap();
-    assert!(list.items.is_empty());
-}
+    #[tokio::test(start_paused = true)]
+    async fn null_items() {
+        let server = scripted([ok(r#"{"metadata": {"resourceVersion": "1"}, "items": null}"#)]);
+        let list = server.client().deployments().list(&ListOptions::default()).await.unwrap();
+        assert!(list.items.is_empty());
+    }
 
-#[tokio::test(start_paused = true)]
-async fn list_that_is_none_is_an_error() {
-    let server = scripted([ok("<html>")]);
-    let error = server.client().pods().list(&ListOptions::default()).await.unwrap_err();
-    assert!(matches!(error.downcast_ref(), Some(ApiError::Decode(_))), "{error:?}");
+    #[tokio::test(start_paused = true)]
+    async fn not_a_list() {
+        let server = scripted([ok("<html>")]);
+        let error = server.client().pods().list(&ListOptions::default()).await.unwrap_err();
+        assert!(matches!(error.downcast_ref(), Some(ApiError::Decode(_))), "{error:?}");
+    }
 }
-
-// Watches.
 
 async fn all(server: &Scripted) -> Vec<Result<WatchEvent<Pod>, ListWatchError>> {
     let options = WatchOptions { timeout: Duration::from_secs(300), ..WatchOptions::default() };
     server.client().pods().watch(&options).await.unwrap().collect().await
 }
 
-#[tokio::test(start_paused = true)]
-async fn watch_asks_for_what_its_options_say() {
-    let server = scripted([Answer::Pieces(vec![]), Answer::Pieces(vec![])]);
-    let pods = server.client().pods();
-    let streaming =
-        WatchOptions { resource_version: None, send_initial_events: true, timeout: Duration::from_secs(301) };
-    drop(pods.watch(&streaming).await.unwrap());
-    let plain = WatchOptions {
-        resource_version: Some("7".to_owned()),
-        send_initial_events: false,
-        timeout: Duration::from_secs(302),
-    };
-    drop(pods.watch(&plain).await.unwrap());
-    let paths: Vec<_> = server.seen().into_iter().map(|seen| seen.path).collect();
-    assert_eq!(
-        paths,
-        [
-            "/api/v1/pods?watch=true&allowWatchBookmarks=true&sendInitialEvents=true\
-             &resourceVersionMatch=NotOlderThan&timeoutSeconds=301",
-            "/api/v1/pods?watch=true&allowWatchBookmarks=true&resourceVersion=7&timeoutSeconds=302",
-        ]
-    );
-}
+mod watches {
+    use super::*;
 
-#[tokio::test(start_paused = true)]
-async fn watch_cut_into_pieces_anywhere_yields_the_same_events() {
-    let end = json!({
-        "kind": "Pod", "metadata": {"resourceVersion": "5", "annotations": {"k8s.io/initial-events-end": "true"}},
-    });
-    let text = [
-        event("ADDED", &pod("a", "1")),
-        event("BOOKMARK", &end),
-        event("MODIFIED", &pod("a", "6")),
-        // Not to the letter what servers send, and yet the same.
-        format!("{{ \"object\": {}, \"type\": \"DELETED\" }}\n", pod("a", "7")),
-        event("BOOKMARK", &json!({"metadata": {"resourceVersion": "8"}})),
-    ]
-    .concat();
-    for size in [1, 7, 64, text.len()] {
-        let pieces =
-            text.as_bytes().chunks(size).map(|piece| String::from_utf8(piece.to_vec()).unwrap()).collect();
-        let events = all(&scripted([Answer::Pieces(pieces)])).await;
-        let told: Vec<_> = events
-            .into_iter()
-            .map(|event| match event.unwrap() {
-                WatchEvent::Added(pod) => format!("added {}", pod.resource_version),
-                WatchEvent::Modified(pod) => format!("modified {}", pod.resource_version),
-                WatchEvent::Deleted(pod) => format!("deleted {}", pod.resource_version),
-                WatchEvent::Bookmark { resource_version, initial_events_end } => {
-                    format!("bookmark {resource_version} {initial_events_end}")
-                }
-                WatchEvent::Undecodable(what) | WatchEvent::UndecodableDeleted(what) => panic!("{what:?}"),
-            })
-            .collect();
+    #[tokio::test(start_paused = true)]
+    async fn query() {
+        let server = scripted([Answer::Pieces(vec![]), Answer::Pieces(vec![])]);
+        let pods = server.client().pods();
+        let streaming = WatchOptions {
+            resource_version: None,
+            send_initial_events: true,
+            timeout: Duration::from_secs(301),
+        };
+        drop(pods.watch(&streaming).await.unwrap());
+        let plain = WatchOptions {
+            resource_version: Some("7".to_owned()),
+            send_initial_events: false,
+            timeout: Duration::from_secs(302),
+        };
+        drop(pods.watch(&plain).await.unwrap());
+        let paths: Vec<_> = server.seen().into_iter().map(|seen| seen.path).collect();
         assert_eq!(
-            told,
-            ["added 1", "bookmark 5 true", "modified 6", "deleted 7", "bookmark 8 false"],
-            "{size}"
+            paths,
+            [
+                "/api/v1/pods?watch=true&allowWatchBookmarks=true&sendInitialEvents=true\
+             &resourceVersionMatch=NotOlderThan&timeoutSeconds=301",
+                "/api/v1/pods?watch=true&allowWatchBookmarks=true&resourceVersion=7&timeoutSeconds=302",
+            ]
         );
     }
-}
 
-#[tokio::test(start_paused = true)]
-async fn watch_with_one_bad_object_goes_on() {
-    let bad =
-        json!({"metadata": {"namespace": "default", "name": "bad", "resourceVersion": "2", "labels": 5}});
-    let pieces = vec![event("ADDED", &bad), event("ADDED", &pod("b", "3")), event("DELETED", &bad)];
-    let events = all(&scripted([Answer::Pieces(pieces)])).await;
-    let Ok(WatchEvent::Undecodable(what)) = &events[0] else { panic!("{:?}", events[0]) };
-    assert_eq!((&*what.name, what.resource_version.as_deref()), ("default/bad", Some("2")));
-    assert!(matches!(&events[1], Ok(WatchEvent::Added(pod)) if &*pod.key.name == "b"));
-    assert!(matches!(&events[2], Ok(WatchEvent::UndecodableDeleted(what)) if what.name == "default/bad"));
-}
-
-#[tokio::test(start_paused = true)]
-async fn watch_with_410_in_the_stream_ends_as_expired() {
-    let gone: Value =
-        serde_json::from_str(&status(410, "Expired", "too old resource version: 1 (9)")).unwrap();
-    let events = all(&scripted([Answer::Endless(vec![event("ERROR", &gone)])])).await;
-    assert_eq!(events.len(), 1);
-    assert_eq!(events[0].as_ref().unwrap_err().kind(), ListWatchErrorKind::Expired);
-}
-
-#[tokio::test(start_paused = true)]
-async fn watch_answered_410_is_expired() {
-    for body in [status(410, "Expired", "too old"), "gone".to_owned()] {
-        let server = scripted([Answer::Whole(410, vec![], body)]);
-        let outcome = server.client().pods().watch(&WatchOptions::default()).await;
-        assert_eq!(outcome.err().unwrap().kind(), ListWatchErrorKind::Expired);
+    #[tokio::test(start_paused = true)]
+    async fn pieces_of_any_size() {
+        let end = json!({
+            "kind": "Pod", "metadata": {"resourceVersion": "5", "annotations": {"k8s.io/initial-events-end": "true"}},
+        });
+        let text = [
+            event("ADDED", &pod("a", "1")),
+            event("BOOKMARK", &end),
+            event("MODIFIED", &pod("a", "6")),
+            // Not to the letter what servers send, and yet the same.
+            format!("{{ \"object\": {}, \"type\": \"DELETED\" }}\n", pod("a", "7")),
+            event("BOOKMARK", &json!({"metadata": {"resourceVersion": "8"}})),
+        ]
+        .concat();
+        for size in [1, 7, 64, text.len()] {
+            let pieces = text
+                .as_bytes()
+                .chunks(size)
+                .map(|piece| String::from_utf8(piece.to_vec()).unwrap())
+                .collect();
+            let events = all(&scripted([Answer::Pieces(pieces)])).await;
+            let recorded: Vec<_> = events
+                .into_iter()
+                .map(|event| match event.unwrap() {
+                    WatchEvent::Added(pod) => format!("added {}", pod.resource_version),
+                    WatchEvent::Modified(pod) => format!("modified {}", pod.resource_version),
+                    WatchEvent::Deleted(pod) => format!("deleted {}", pod.resource_version),
+                    WatchEvent::Bookmark { resource_version, initial_events_end } => {
+                        format!("bookmark {resource_version} {initial_events_end}")
+                    }
+                    WatchEvent::Undecodable(what) | WatchEvent::UndecodableDeleted(what) => {
+                        panic!("{what:?}")
+                    }
+                })
+                .collect();
+            assert_eq!(
+                recorded,
+                ["added 1", "bookmark 5 true", "modified 6", "deleted 7", "bookmark 8 false"],
+                "{size}"
+            );
+        }
     }
-}
 
-#[tokio::test(start_paused = true)]
-async fn watch_that_ends_within_an_event_is_an_error_and_between_events_is_none() {
-    let whole = event("ADDED", &pod("a", "1"));
-    let events = all(&scripted([Answer::Pieces(vec![whole.clone(), whole[..20].to_owned()])])).await;
-    let [Ok(WatchEvent::Added(_)), Err(error)] = &events[..] else { panic!("{events:?}") };
-    assert_eq!(error.kind(), ListWatchErrorKind::Connection);
-    let events = all(&scripted([Answer::Pieces(vec![whole])])).await;
-    assert!(matches!(&events[..], [Ok(WatchEvent::Added(_))]), "{events:?}");
-}
+    #[tokio::test(start_paused = true)]
+    async fn undecodable_object() {
+        let bad =
+            json!({"metadata": {"namespace": "default", "name": "bad", "resourceVersion": "2", "labels": 5}});
+        let pieces = vec![event("ADDED", &bad), event("ADDED", &pod("b", "3")), event("DELETED", &bad)];
+        let events = all(&scripted([Answer::Pieces(pieces)])).await;
+        let Ok(WatchEvent::Undecodable(what)) = &events[0] else { panic!("{:?}", events[0]) };
+        assert_eq!((&*what.name, what.resource_version.as_deref()), ("default/bad", Some("2")));
+        assert!(matches!(&events[1], Ok(WatchEvent::Added(pod)) if &*pod.key.name == "b"));
+        assert!(matches!(&events[2], Ok(WatchEvent::UndecodableDeleted(what)) if what.name == "default/bad"));
+    }
 
-#[tokio::test(start_paused = true)]
-async fn watch_that_the_server_forgets_is_ended_soon_after_its_time() {
-    let server = scripted([Answer::Endless(vec![event("ADDED", &pod("a", "1"))])]);
-    let clock = SimulatedClock::new(Timestamp::UNIX_EPOCH);
-    let events = all(&server).await;
-    let [Ok(_), Err(error)] = &events[..] else { panic!("{events:?}") };
-    assert_eq!(error.kind(), ListWatchErrorKind::Timeout);
-    assert_eq!(clock.monotonic(), Duration::from_secs(330));
-}
+    #[tokio::test(start_paused = true)]
+    async fn error_event_410() {
+        let gone: Value =
+            serde_json::from_str(&status(410, "Expired", "too old resource version: 1 (9)")).unwrap();
+        let events = all(&scripted([Answer::Endless(vec![event("ERROR", &gone)])])).await;
+        assert_eq!(events.len(), 1);
+        assert_eq!(events[0].as_ref().unwrap_err().kind(), ListWatchErrorKind::Expired);
+    }
 
-#[tokio::test(start_paused = true)]
-async fn watch_whose_head_never_comes_times_out() {
-    let server = scripted([Answer::Silence]);
-    let error = server.client().pods().watch(&WatchOptions::default()).await.err().unwrap();
-    assert_eq!(error.kind(), ListWatchErrorKind::Timeout);
-}
+    #[tokio::test(start_paused = true)]
+    async fn response_410() {
+        for body in [status(410, "Expired", "too old"), "gone".to_owned()] {
+            let server = scripted([Answer::Whole(410, vec![], body)]);
+            let outcome = server.client().pods().watch(&WatchOptions::default()).await;
+            assert_eq!(outcome.err().unwrap().kind(), ListWatchErrorKind::Expired);
+        }
+    }
 
-#[tokio::test(start_paused = true)]
-async fn watch_of_something_that_is_no_event_ends_in_an_error() {
-    for line in
-        ["nonsense\n", "{\"type\":\"ODD\",\"object\":{}}\n", "{\"type\":\"BOOKMARK\",\"object\":{}}\n"]
-    {
-        let events = all(&scripted([Answer::Endless(vec![line.to_owned()])])).await;
-        let [Err(error)] = &events[..] else { panic!("{line}: {events:?}") };
-        assert!(matches!(error.downcast_ref(), Some(ApiError::Decode(_))), "{line}: {error:?}");
+    #[tokio::test(start_paused = true)]
+    async fn end_of_stream() {
+        let whole = event("ADDED", &pod("a", "1"));
+        let events = all(&scripted([Answer::Pieces(vec![whole.clone(), whole[..20].to_owned()])])).await;
+        let [Ok(WatchEvent::Added(_)), Err(error)] = &events[..] else { panic!("{events:?}") };
+        assert_eq!(error.kind(), ListWatchErrorKind::Connection);
+        let events = all(&scripted([Answer::Pieces(vec![whole])])).await;
+        assert!(matches!(&events[..], [Ok(WatchEvent::Added(_))]), "{events:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn ends_after_its_timeout() {
+        let server = scripted([Answer::Endless(vec![event("ADDED", &pod("a", "1"))])]);
+        let clock = SimulatedClock::new(Timestamp::UNIX_EPOCH);
+        let events = all(&server).await;
+        let [Ok(_), Err(error)] = &events[..] else { panic!("{events:?}") };
+        assert_eq!(error.kind(), ListWatchErrorKind::Timeout);
+        assert_eq!(clock.monotonic(), Duration::from_secs(330));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn no_response_times_out() {
+        let server = scripted([Answer::Silence]);
+        let error = server.client().pods().watch(&WatchOptions::default()).await.err().unwrap();
+        assert_eq!(error.kind(), ListWatchErrorKind::Timeout);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn not_an_event() {
+        for line in
+            ["nonsense\n", "{\"type\":\"ODD\",\"object\":{}}\n", "{\"type\":\"BOOKMARK\",\"object\":{}}\n"]
+        {
+            let events = all(&scripted([Answer::Endless(vec![line.to_owned()])])).await;
+            let [Err(error)] = &events[..] else { panic!("{line}: {events:?}") };
+            assert!(matches!(error.downcast_ref(), Some(ApiError::Decode(_))), "{line}: {error:?}");
+        }
     }
 }

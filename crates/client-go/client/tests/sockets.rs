@@ -19,7 +19,7 @@ use support::{
     socket::{Authority, Cable, SocketServer},
 };
 
-/// Waits of up to a second are over at once; longer ones never end.
+/// Sleeps of up to a second return at once, longer ones never return.
 #[derive(Debug)]
 struct Impatient;
 

@@ -1,11 +1,7 @@
-use std::{num::NonZeroU32, sync::Arc, time::Duration};
+use std::{fmt, sync::Arc};
 
-use governor::{
-    Quota, RateLimiter,
-    middleware::NoOpMiddleware,
-    state::{InMemoryState, NotKeyed},
-};
 use kcm_clock::Clock;
+use kcm_flowcontrol::TokenBucket;
 
 use crate::{
     event::Event,
@@ -13,53 +9,47 @@ use crate::{
     lru::{Lru, MAX_CACHE_ENTRIES},
 };
 
-/// A burst of 25 events, then 12 per hour: one every five minutes.
-const QUOTA: Quota = Quota::per_hour(NonZeroU32::new(12).unwrap()).allow_burst(NonZeroU32::new(25).unwrap());
+/// A burst of 25 events, then one every five minutes.
+const BURST: u32 = 25;
+const EVENTS_PER_SECOND: f64 = 1.0 / 300.0;
 
 /// Limits the rate of events per source, object and type.
 ///
 /// Upstream counterpart: `record.EventSourceObjectSpamFilter`.
-#[derive(Debug)]
 pub(crate) struct SpamFilter {
-    /// A bucket per origin. The keyed limiter of governor does not limit the number of keys, as upstream does.
-    buckets: Lru<OriginKey, Bucket>,
-    clock: BucketClock,
+    /// A bucket per origin.
+    buckets: Lru<OriginKey, TokenBucket>,
+    clock: Arc<dyn Clock>,
 }
-
-type Bucket = RateLimiter<NotKeyed, InMemoryState, BucketClock, NoOpMiddleware<Duration>>;
 
 impl SpamFilter {
     pub(crate) fn new(clock: Arc<dyn Clock>) -> Self {
-        Self { buckets: Lru::new(MAX_CACHE_ENTRIES), clock: BucketClock(clock) }
+        Self { buckets: Lru::new(MAX_CACHE_ENTRIES), clock }
     }
 
     /// Returns `true` if `event` exceeds the limit.
     pub(crate) fn is_spam(&mut self, event: &Event) -> bool {
-        let origin = OriginKey::of(event);
+        let (origin, now) = (OriginKey::of(event), self.clock.monotonic());
         if let Some(bucket) = self.buckets.get_mut(&origin) {
-            return bucket.check().is_err();
+            return !bucket.try_take(now);
         }
-        let bucket = Bucket::direct_with_clock(QUOTA, self.clock.clone());
-        let spam = bucket.check().is_err();
+        let mut bucket = TokenBucket::new(EVENTS_PER_SECOND, BURST);
+        let spam = !bucket.try_take(now);
         self.buckets.insert(origin, bucket);
         spam
     }
 }
 
-/// Implements governor's clock with that of the project, so that tests control it.
-#[derive(Debug, Clone)]
-struct BucketClock(Arc<dyn Clock>);
-
-impl governor::clock::Clock for BucketClock {
-    type Instant = Duration;
-
-    fn now(&self) -> Duration {
-        self.0.monotonic()
+impl fmt::Debug for SpamFilter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SpamFilter").field("buckets", &self.buckets).finish_non_exhaustive()
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use kcm_clock::{FakeClock, Timestamp};
 
     use super::*;

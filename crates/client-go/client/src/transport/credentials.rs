@@ -1,4 +1,4 @@
-//! Where the API server is and who we are there, and whether either has changed.
+//! Address of the API server and credentials, and detection of changes.
 
 use std::{
     collections::hash_map::DefaultHasher,
@@ -24,22 +24,22 @@ use super::{
 };
 use crate::failure;
 
-/// Where to find the API server and the credentials for it.
+/// Source of the API server's address and of the credentials.
 ///
-/// Upstream counterpart: `clientcmd.BuildConfigFromFlags`. Environment variables are read only for the address inside of a
-/// cluster. Those of proxies are passed in as a [`ProxyEnvironment`].
+/// Upstream counterpart: `clientcmd.BuildConfigFromFlags`. Environment variables are read only for the address in a
+/// cluster. Proxy variables are passed as a [`ProxyEnvironment`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Server {
-    /// In a kubeconfig file; its current context counts.
+    /// The current context of a kubeconfig file.
     Kubeconfig {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// An address to use instead of the one in the file.
+        /// Address that overrides the one in the file.
         master: Option<String>,
     },
-    /// At this address, without credentials.
+    /// An address, without credentials.
     Master(String),
-    /// In the cluster that this process runs in, as the service account of its pod.
+    /// The service account of the pod that this process runs in.
     InCluster,
 }
 
@@ -53,23 +53,23 @@ impl fmt::Display for Server {
     }
 }
 
-/// Why there is no way to the API server.
+/// Invalid client configuration.
 #[derive(Debug, Clone, Error)]
 pub enum ClientConfigError {
-    /// The configuration, or a file that it names, cannot be read or understood.
+    /// The configuration or one of its files cannot be read or is invalid.
     #[error("{server}: {cause}")]
     Broken {
-        /// Where it is.
+        /// Source of the configuration.
         server: String,
-        /// What is wrong, in one line, without secrets.
+        /// Cause, in one line and without secrets.
         cause: String,
     },
-    /// The configuration asks for something that is not built in.
+    /// The configuration uses a feature that is not supported.
     #[error("{server}: {what} is not supported")]
     Unsupported {
-        /// Where it is.
+        /// Source of the configuration.
         server: String,
-        /// What it asks for.
+        /// The feature.
         what: &'static str,
     },
 }
@@ -85,24 +85,24 @@ impl ClientConfigError {
     }
 }
 
-/// What was found at a [`Server`], and prints of the files it came from, to tell when they change.
+/// Configuration read from a [`Server`], with hashes that detect changes.
 #[derive(Clone)]
 pub(super) struct Credentials {
-    /// The token file's content is in it already, the client certificate's is not.
+    /// Contains the token of a token file, but not the client certificate of a file.
     pub(super) config: Config,
-    /// Issues further credentials. They are not part of `config`.
+    /// Exec plugin that issues further credentials, which are not part of `config`.
     pub(super) plugin: Option<Arc<ExecPlugin>>,
     pub(super) proxy: Option<Arc<Proxy>>,
-    /// Of what a connection depends on.
+    /// Hash of everything that connections depend on.
     pub(super) connection_print: u64,
-    /// Of what a request depends on, beyond that.
+    /// Hash of everything else that requests depend on.
     pub(super) request_print: u64,
 }
 
 impl Credentials {
-    /// Reads everything anew. Blocks on files.
+    /// Reads all files. Blocks.
     ///
-    /// Prints are taken before content is used: what changes in between is noticed the next time.
+    /// Hashes are computed before the content is used, so a change in between is detected next time.
     pub(super) fn load(server: &Server, environment: &ProxyEnvironment) -> Result<Self, ClientConfigError> {
         match server {
             Server::Kubeconfig { path, master } => {
@@ -117,7 +117,7 @@ impl Credentials {
             Server::InCluster => {
                 let mut config =
                     Config::incluster().map_err(|error| ClientConfigError::caused(server, &error))?;
-                // Taken, so that changes of the file are noticed here, by the clock that we were given.
+                // Removed from `config`, so that changes of the file are detected here, by the configured clock.
                 let authority = config.root_cert_file.take();
                 let proxy = from_environment(server, environment, &config.cluster_url)?;
                 Self::finish(server, proxy, config, 0, authority)
@@ -125,14 +125,14 @@ impl Credentials {
         }
     }
 
-    /// The same server, without a word on who asks.
+    /// Removes the credentials.
     pub(super) fn anonymous(mut self) -> Self {
         self.config.auth_info = AuthInfo::default();
         self.plugin = None;
         self
     }
 
-    /// The configuration with the credentials that the plugin issued.
+    /// Returns the configuration with the credentials of the plugin.
     pub(super) fn with_issued(&self, issued: Option<&ExecCredential>) -> Config {
         let mut config = self.config.clone();
         if let Some(issued) = issued {
@@ -252,7 +252,7 @@ fn from_environment(
     environment.proxy_for(address).map_err(|error| ClientConfigError::broken(server, error))
 }
 
-/// `true` if there are credentials that upstream uses instead of those of a plugin.
+/// `true` if there are credentials that take precedence over a plugin, as upstream.
 fn has_credentials(auth: &AuthInfo) -> bool {
     let has_token = auth.token.is_some() || auth.token_file.is_some();
     let has_password = auth.username.is_some() || auth.password.is_some();
@@ -260,7 +260,7 @@ fn has_credentials(auth: &AuthInfo) -> bool {
     has_token || has_password || has_certificate
 }
 
-/// Refuses what upstream refuses, and what is not supported.
+/// Rejects what upstream rejects, and what is not supported.
 fn check_user(server: &Server, auth: &mut AuthInfo) -> Result<(), ClientConfigError> {
     if auth.auth_provider.is_some() {
         // DEVIATION: upstream supports the provider `oidc`.
@@ -283,7 +283,8 @@ fn current_cluster(kubeconfig: &Kubeconfig) -> Option<&Cluster> {
     kubeconfig.clusters.iter().find(|named| named.name == context.cluster)?.cluster.as_ref()
 }
 
-/// A YAML error shows the lines around the fault, and with them what may be a token: only the place is told.
+/// Returns the error of an invalid kubeconfig. YAML errors quote the file, which may contain a token, so only the
+/// position is used.
 fn unreadable(server: &Server, error: &KubeconfigError) -> ClientConfigError {
     match error {
         KubeconfigError::Parse(error) => {

@@ -31,12 +31,12 @@ pub(super) struct IssuedState {
 
 /// Run of the plugin that a request needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Need {
+pub(super) enum RefreshNeed {
     /// None: the present credentials are used.
     Nothing,
     /// A run, while the present credentials are used.
     Refresh,
-    /// A run whose end the request waits for.
+    /// A run that the request waits for.
     Wait,
 }
 
@@ -58,16 +58,18 @@ impl IssuedState {
         expires.is_some_and(|expires| expires.is_none_or(|at| now.wall <= at))
     }
 
-    pub(super) fn need(&self, now: Now) -> Need {
-        let Some(issued) = self.current.as_ref().filter(|_| self.is_usable(now)) else { return Need::Wait };
+    pub(super) fn need(&self, now: Now) -> RefreshNeed {
+        let Some(issued) = self.current.as_ref().filter(|_| self.is_usable(now)) else {
+            return RefreshNeed::Wait;
+        };
         if now.monotonic < self.not_before {
-            Need::Nothing
+            RefreshNeed::Nothing
         } else if self.is_refused {
-            Need::Wait
+            RefreshNeed::Wait
         } else if issued.refresh_at.is_some_and(|at| at <= now.wall) {
-            Need::Refresh
+            RefreshNeed::Refresh
         } else {
-            Need::Nothing
+            RefreshNeed::Nothing
         }
     }
 
@@ -116,36 +118,36 @@ mod tests {
 
     #[test]
     fn no_credentials_and_expired_ones_are_waited_for() {
-        assert_eq!(IssuedState::default().need(at(0)), Need::Wait);
+        assert_eq!(IssuedState::default().need(at(0)), RefreshNeed::Wait);
         let state = issued(token("a", Some(900)));
-        assert_eq!(state.need(at(900)), Need::Refresh);
-        assert_eq!(state.need(at(901)), Need::Wait);
+        assert_eq!(state.need(at(900)), RefreshNeed::Refresh);
+        assert_eq!(state.need(at(901)), RefreshNeed::Wait);
     }
 
     #[test]
     fn valid_credentials_are_refreshed_before_they_expire() {
         let state = issued(token("a", Some(900)));
-        assert_eq!(state.need(at(839)), Need::Nothing);
-        assert_eq!(state.need(at(840)), Need::Refresh);
-        // Short lives: the last fifth.
+        assert_eq!(state.need(at(839)), RefreshNeed::Nothing);
+        assert_eq!(state.need(at(840)), RefreshNeed::Refresh);
+        // Short lifetimes: the last fifth.
         let state = issued(token("a", Some(10)));
-        assert_eq!(state.need(at(7)), Need::Nothing);
-        assert_eq!(state.need(at(8)), Need::Refresh);
+        assert_eq!(state.need(at(7)), RefreshNeed::Nothing);
+        assert_eq!(state.need(at(8)), RefreshNeed::Refresh);
     }
 
     #[test]
     fn credentials_without_expiry_are_kept() {
-        assert_eq!(issued(token("a", None)).need(at(u64::from(u32::MAX))), Need::Nothing);
+        assert_eq!(issued(token("a", None)).need(at(u64::from(u32::MAX))), RefreshNeed::Nothing);
     }
 
     #[test]
     fn failed_refresh_is_repeated_after_an_interval_or_at_expiry() {
         let mut state = issued(token("a", Some(900)));
         state.fail(at(840));
-        assert_eq!(state.need(at(849)), Need::Nothing);
-        assert_eq!(state.need(at(850)), Need::Refresh);
+        assert_eq!(state.need(at(849)), RefreshNeed::Nothing);
+        assert_eq!(state.need(at(850)), RefreshNeed::Refresh);
         state.fail(at(899));
-        assert_eq!(state.need(at(901)), Need::Wait);
+        assert_eq!(state.need(at(901)), RefreshNeed::Wait);
     }
 
     #[test]
@@ -153,12 +155,12 @@ mod tests {
         let mut state = issued(token("a", None));
         let refused = Arc::clone(state.current().unwrap());
         state.refuse(&refused);
-        assert_eq!(state.need(at(1)), Need::Wait);
+        assert_eq!(state.need(at(1)), RefreshNeed::Wait);
         state.issue(token("b", None), at(1));
-        assert_eq!(state.need(at(1)), Need::Nothing);
+        assert_eq!(state.need(at(1)), RefreshNeed::Nothing);
         // A late 401 for the old ones.
         state.refuse(&refused);
-        assert_eq!(state.need(at(1)), Need::Nothing);
+        assert_eq!(state.need(at(1)), RefreshNeed::Nothing);
     }
 
     #[test]
@@ -167,7 +169,7 @@ mod tests {
         state.refuse(&Arc::clone(state.current().unwrap()));
         state.issue(token("a", None), at(1));
         state.refuse(&Arc::clone(state.current().unwrap()));
-        assert_eq!(state.need(at(10)), Need::Nothing);
-        assert_eq!(state.need(at(11)), Need::Wait);
+        assert_eq!(state.need(at(10)), RefreshNeed::Nothing);
+        assert_eq!(state.need(at(11)), RefreshNeed::Wait);
     }
 }

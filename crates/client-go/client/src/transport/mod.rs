@@ -1,4 +1,4 @@
-//! The way to the API server, below one request: connections, TLS, credentials.
+//! Connections, TLS and credentials.
 
 mod connection;
 mod connector;

@@ -141,7 +141,7 @@ impl Pool {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future gives up a place in the queue. A request that was sent may take effect all the same.
+    /// Dropping the future removes the request from the queue. A request that was sent may take effect nevertheless.
     async fn send(&self, mut request: Request<Body>) -> Result<Response<PooledBody>, SendError> {
         let gate = request.extensions_mut().remove::<WriteGate>();
         for _ in 0..MAX_ATTEMPTS {
@@ -337,7 +337,7 @@ async fn drive(pool: Weak<Shared>, id: u64, mut driver: BoxFuture<'static, ()>) 
             () = clock.sleep(next) => wait = pool.upgrade().and_then(|pool| pool.close_if_idle(id)),
         }
     }
-    // The pool has no sender of it any more. Requests that are in flight go on.
+    // The pool no longer has its sender. Requests in flight continue.
     driver.await;
 }
 

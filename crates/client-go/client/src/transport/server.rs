@@ -1,10 +1,10 @@
-//! Addresses of API servers as people write them.
+//! Addresses of API servers.
 
 use http::Uri;
 
-/// The address that `text` means: `host`, `host:port` or a URL, with or without a path.
+/// Parses `host`, `host:port` or a URL.
 ///
-/// Without a scheme it is `https` where there are TLS credentials, otherwise `http`, as upstream.
+/// As upstream, the default scheme is `https` if there are TLS credentials, and `http` otherwise.
 pub(super) fn parse(text: &str, has_tls: bool) -> Result<Uri, String> {
     let scheme = if has_tls { "https" } else { "http" };
     let whole = if text.contains("://") { text.to_owned() } else { format!("{scheme}://{text}") };
@@ -16,7 +16,7 @@ pub(super) fn parse(text: &str, has_tls: bool) -> Result<Uri, String> {
     }
 }
 
-/// What to call an address: without a slash at the end.
+/// Returns an address without a trailing slash.
 pub(super) fn show(uri: &Uri) -> String {
     uri.to_string().trim_end_matches('/').to_owned()
 }
@@ -26,14 +26,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn address_without_a_scheme_gets_the_one_that_the_credentials_call_for() {
+    fn default_scheme() {
         assert_eq!(show(&parse("10.0.0.1:8080", false).unwrap()), "http://10.0.0.1:8080");
         assert_eq!(show(&parse("api.example:6443", true).unwrap()), "https://api.example:6443");
         assert_eq!(show(&parse("https://[::1]:6443/base/", false).unwrap()), "https://[::1]:6443/base");
     }
 
     #[test]
-    fn address_that_is_none_is_refused_with_its_text() {
+    fn invalid_address() {
         for text in ["", "ftp://x", "http://", "http://a b", ":::"] {
             let error = parse(text, false).unwrap_err();
             assert!(error.contains(&format!("{text:?}")), "{error}");

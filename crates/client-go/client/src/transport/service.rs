@@ -1,4 +1,4 @@
-//! The connections of a process, renewed when credentials change.
+//! Connections of a process, replaced when credentials change.
 
 use std::{
     fmt,
@@ -25,15 +25,15 @@ use tower::{BoxError, Service, ServiceExt};
 use super::{
     credentials::{ClientConfigError, Credentials, Server},
     exec::{ExecCredential, ExecPlugin},
-    issued::{Issued, IssuedState, Need, Now},
+    issued::{Issued, IssuedState, Now, RefreshNeed},
     pool::{Pool, PooledBody},
     proxy::ProxyEnvironment,
     server,
     stack::{self, Channel},
 };
 
-/// How old credentials may be when they are used, at most. Upstream re-reads tokens every minute, certificates
-/// every five.
+/// Interval at which credential files are read again. Upstream reads tokens every minute and certificates every five
+/// minutes.
 const RECHECK: Duration = Duration::from_secs(30);
 
 /// Purpose of a connection. Each purpose has connections of its own.
@@ -58,7 +58,7 @@ pub(crate) enum Lane {
 /// DEVIATION: upstream closes the old connections with all requests on them. The outcome of their writes is then unknown.
 pub(crate) struct Transport {
     server: Server,
-    /// Whether the credentials there are left aside.
+    /// If `true`, the credentials are not used.
     is_anonymous: bool,
     environment: ProxyEnvironment,
     clock: Arc<dyn Clock>,
@@ -70,8 +70,8 @@ pub(crate) struct Transport {
 struct State {
     credentials: Arc<Credentials>,
     issued: IssuedState,
-    ways: Ways,
-    /// When credentials were last looked at.
+    routes: Routes,
+    /// Time at which the files were last read.
     checked: Duration,
     /// Last run of the plugin.
     run: Option<Run>,
@@ -85,21 +85,21 @@ struct Run {
 }
 
 #[derive(Clone)]
-struct Way {
+struct Route {
     pool: Pool,
     channel: Channel,
 }
 
-/// The way of each [`Lane`].
+/// The route of each [`Lane`].
 #[derive(Clone)]
-struct Ways {
-    requests: Way,
-    watches: Way,
-    election: Way,
+struct Routes {
+    requests: Route,
+    watches: Route,
+    election: Route,
 }
 
 impl Transport {
-    /// Reads the configuration. No connection is made yet.
+    /// Reads the configuration. Opens no connection.
     pub(crate) async fn new(
         server: Server,
         environment: ProxyEnvironment,
@@ -108,7 +108,7 @@ impl Transport {
         Self::connect(server, environment, false, clock).await
     }
 
-    /// Connections to the same server on which nobody says who he is.
+    /// Returns connections to the same server without credentials.
     pub(crate) async fn anonymous(&self) -> Result<Arc<Self>, ClientConfigError> {
         Self::connect(self.server.clone(), self.environment.clone(), true, Arc::clone(&self.clock)).await
     }
@@ -120,25 +120,25 @@ impl Transport {
         clock: Arc<dyn Clock>,
     ) -> Result<Arc<Self>, ClientConfigError> {
         let (from, variables, by) = (server.clone(), environment.clone(), Arc::clone(&clock));
-        let (credentials, ways) = off_the_runtime(&server, move || {
+        let (credentials, routes) = off_the_runtime(&server, move || {
             let credentials = load(&from, &variables, is_anonymous)?;
-            let ways = Ways::new(&from, &credentials, None, &by)?;
-            Ok((Arc::new(credentials), ways))
+            let routes = Routes::new(&from, &credentials, None, &by)?;
+            Ok((Arc::new(credentials), routes))
         })
         .await?;
         let checked = clock.monotonic();
         let issued = IssuedState::default();
-        let state = Mutex::new(State { credentials, issued, ways, checked, run: None });
+        let state = Mutex::new(State { credentials, issued, routes, checked, run: None });
         let update = tokio::sync::Mutex::default();
         Ok(Arc::new(Self { server, is_anonymous, environment, clock, state, update }))
     }
 
-    /// The address of the API server.
+    /// Returns the address of the API server.
     pub(crate) fn address(&self) -> String {
         server::show(&self.state.lock().credentials.config.cluster_url)
     }
 
-    /// A client on the connections of one lane.
+    /// Returns a client that uses the connections of one lane.
     ///
     /// # Panics
     ///
@@ -152,28 +152,29 @@ impl Transport {
         Now { wall: self.clock.now(), monotonic: self.clock.monotonic() }
     }
 
-    /// Returns the way of a lane, with the credentials of the exec plugin that it uses.
-    async fn way(self: &Arc<Self>, lane: Lane) -> Result<(Way, Option<Arc<Issued>>), ClientConfigError> {
+    /// Returns the route of a lane, with the credentials of the exec plugin that it uses.
+    async fn route(self: &Arc<Self>, lane: Lane) -> Result<(Route, Option<Arc<Issued>>), ClientConfigError> {
         self.recheck_if_due(lane).await;
         loop {
             let run = {
                 let mut state = self.state.lock();
                 let plugin = state.credentials.plugin.clone();
-                let need = if plugin.is_some() { state.issued.need(self.now()) } else { Need::Nothing };
+                let need =
+                    if plugin.is_some() { state.issued.need(self.now()) } else { RefreshNeed::Nothing };
                 match (need, plugin) {
-                    (Need::Wait, Some(plugin)) => self.run(&mut state, plugin),
-                    (Need::Refresh, Some(plugin)) => {
+                    (RefreshNeed::Wait, Some(plugin)) => self.run(&mut state, plugin),
+                    (RefreshNeed::Refresh, Some(plugin)) => {
                         self.run(&mut state, plugin);
-                        return Ok(state.way(lane));
+                        return Ok(state.route(lane));
                     }
-                    _ => return Ok(state.way(lane)),
+                    _ => return Ok(state.route(lane)),
                 }
             };
             let outcome = run.outcome.await;
             let state = self.state.lock();
             if state.issued.current().is_some() && (outcome.is_ok() || state.issued.is_usable(self.now())) {
                 // Even if they have expired already: the plugin has no better ones.
-                return Ok(state.way(lane));
+                return Ok(state.route(lane));
             }
             outcome?;
             // The kubeconfig names another plugin by now.
@@ -209,9 +210,9 @@ impl Transport {
         let credential = plugin.run(&*self.clock).await;
         let credential = credential.map_err(|error| ClientConfigError::broken(&self.server, error))?;
         let _updating = self.update.lock().await;
-        let (credentials, previous, ways) = {
+        let (credentials, previous, routes) = {
             let state = self.state.lock();
-            (Arc::clone(&state.credentials), state.issued.current().cloned(), state.ways.clone())
+            (Arc::clone(&state.credentials), state.issued.current().cloned(), state.routes.clone())
         };
         if credentials.plugin.as_ref() != Some(plugin) {
             return Ok(());
@@ -219,23 +220,23 @@ impl Transport {
         let previous = previous.and_then(|issued| issued.credential.identity.clone());
         let is_same_identity = previous == credential.identity;
         let (server, clock, issued) = (self.server.clone(), Arc::clone(&self.clock), credential.clone());
-        let old = ways.clone();
+        let old = routes.clone();
         let built = off_the_runtime(&self.server, move || {
             if is_same_identity {
-                ways.with_credentials(&server, &credentials, Some(&issued))
+                routes.with_credentials(&server, &credentials, Some(&issued))
             } else {
-                Ways::new(&server, &credentials, Some(&issued), &clock)
+                Routes::new(&server, &credentials, Some(&issued), &clock)
             }
         });
         // The cause can quote the certificate.
-        let ways = built.await.map_err(|_| {
+        let routes = built.await.map_err(|_| {
             let command = plugin.command();
             let error = format_args!("exec plugin {command:?} returned an invalid client certificate or key");
             ClientConfigError::broken(&self.server, error)
         })?;
         {
             let mut state = self.state.lock();
-            state.ways = ways;
+            state.routes = routes;
             state.issued.issue(credential, self.now());
         }
         if !is_same_identity {
@@ -252,7 +253,7 @@ impl Transport {
         let mut state = self.state.lock();
         state.issued.refuse(issued);
         let Some(plugin) = state.credentials.plugin.clone() else { return };
-        if state.issued.need(self.now()) != Need::Nothing {
+        if state.issued.need(self.now()) != RefreshNeed::Nothing {
             self.run(&mut state, plugin);
         }
     }
@@ -278,12 +279,12 @@ impl Transport {
 
     async fn recheck(&self) {
         let _updating = self.update.lock().await;
-        let (current, issued, ways) = {
+        let (current, issued, routes) = {
             let state = self.state.lock();
-            (Arc::clone(&state.credentials), state.issued.current().cloned(), state.ways.clone())
+            (Arc::clone(&state.credentials), state.issued.current().cloned(), state.routes.clone())
         };
         let (server, is_anonymous, clock) = (self.server.clone(), self.is_anonymous, Arc::clone(&self.clock));
-        let (environment, old) = (self.environment.clone(), ways.clone());
+        let (environment, old) = (self.environment.clone(), routes.clone());
         let renewed = off_the_runtime(&self.server, move || {
             let fresh = load(&server, &environment, is_anonymous)?;
             let same_connection = fresh.connection_print == current.connection_print;
@@ -291,7 +292,7 @@ impl Transport {
                 return Ok(None);
             }
             if fresh.config.cluster_url != current.config.cluster_url {
-                // Caches are full of the old one's objects.
+                // The caches contain objects of the old server.
                 return Err(ClientConfigError::broken(
                     &server,
                     "it names another API server now; restart to go there",
@@ -300,19 +301,19 @@ impl Transport {
             let same_plugin = fresh.plugin == current.plugin;
             let issued = issued.filter(|_| same_plugin);
             let issued = issued.as_ref().map(|issued| &issued.credential);
-            let ways = if same_connection {
-                ways.with_credentials(&server, &fresh, issued)?
+            let routes = if same_connection {
+                routes.with_credentials(&server, &fresh, issued)?
             } else {
-                Ways::new(&server, &fresh, issued, &clock)?
+                Routes::new(&server, &fresh, issued, &clock)?
             };
-            Ok(Some((Arc::new(fresh), ways, same_connection, same_plugin)))
+            Ok(Some((Arc::new(fresh), routes, same_connection, same_plugin)))
         });
         match renewed.await {
             Ok(None) => {}
-            Ok(Some((credentials, ways, same_connection, same_plugin))) => {
+            Ok(Some((credentials, routes, same_connection, same_plugin))) => {
                 tracing::info!(server = %self.server, "Credentials have changed, using the new ones");
                 let mut state = self.state.lock();
-                (state.credentials, state.ways) = (credentials, ways);
+                (state.credentials, state.routes) = (credentials, routes);
                 if !same_plugin {
                     state.issued = IssuedState::default();
                 }
@@ -321,20 +322,20 @@ impl Transport {
                     old.retire();
                 }
             }
-            // They may be half written. What worked may still work, and there will be a next look.
+            // The files may be incomplete. The present credentials are kept until the next check.
             Err(error) => tracing::warn!(err = %error, "Cannot re-read credentials, keeping those in use"),
         }
     }
 }
 
 impl State {
-    fn way(&self, lane: Lane) -> (Way, Option<Arc<Issued>>) {
-        let way = match lane {
-            Lane::Requests => &self.ways.requests,
-            Lane::Watches => &self.ways.watches,
-            Lane::Election => &self.ways.election,
+    fn route(&self, lane: Lane) -> (Route, Option<Arc<Issued>>) {
+        let route = match lane {
+            Lane::Requests => &self.routes.requests,
+            Lane::Watches => &self.routes.watches,
+            Lane::Election => &self.routes.election,
         };
-        (way.clone(), self.issued.current().cloned())
+        (route.clone(), self.issued.current().cloned())
     }
 }
 
@@ -347,7 +348,7 @@ fn load(
     Ok(if is_anonymous { credentials.anonymous() } else { credentials })
 }
 
-impl Ways {
+impl Routes {
     /// New connections for each purpose.
     fn new(
         server: &Server,
@@ -357,8 +358,8 @@ impl Ways {
     ) -> Result<Self, ClientConfigError> {
         let config = credentials.with_issued(issued);
         let endpoint = stack::endpoint(server, &config, credentials.proxy.as_ref(), clock)?;
-        let way = || Way::new(server, &config, Pool::new(endpoint.clone()));
-        Ok(Self { requests: way()?, watches: way()?, election: way()? })
+        let route = || Route::new(server, &config, Pool::new(endpoint.clone()));
+        Ok(Self { requests: route()?, watches: route()?, election: route()? })
     }
 
     /// The same connections with other credentials.
@@ -369,30 +370,30 @@ impl Ways {
         issued: Option<&ExecCredential>,
     ) -> Result<Self, ClientConfigError> {
         let config = credentials.with_issued(issued);
-        let way = |old: &Way| Way::new(server, &config, old.pool.clone());
+        let route = |old: &Route| Route::new(server, &config, old.pool.clone());
         Ok(Self {
-            requests: way(&self.requests)?,
-            watches: way(&self.watches)?,
-            election: way(&self.election)?,
+            requests: route(&self.requests)?,
+            watches: route(&self.watches)?,
+            election: route(&self.election)?,
         })
     }
 
     /// Lets the connections close.
     fn retire(&self) {
-        for way in [&self.requests, &self.watches, &self.election] {
-            way.pool.retire();
+        for route in [&self.requests, &self.watches, &self.election] {
+            route.pool.retire();
         }
     }
 }
 
-impl Way {
+impl Route {
     fn new(server: &Server, config: &Config, pool: Pool) -> Result<Self, ClientConfigError> {
         let channel = stack::channel(server, config, pool.clone())?;
         Ok(Self { pool, channel })
     }
 }
 
-/// Runs what blocks where it may.
+/// Runs blocking code outside the runtime.
 async fn off_the_runtime<T: Send + 'static>(
     server: &Server,
     work: impl FnOnce() -> Result<T, ClientConfigError> + Send + 'static,
@@ -422,8 +423,8 @@ impl Service<Request<Body>> for LaneService {
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         let Self { transport, lane } = self.clone();
         Box::pin(async move {
-            let (way, issued) = transport.way(lane).await?;
-            let answer = way.channel.oneshot(request).await?;
+            let (route, issued) = transport.route(lane).await?;
+            let answer = route.channel.oneshot(request).await?;
             if let Some(issued) = issued.filter(|_| answer.status() == StatusCode::UNAUTHORIZED) {
                 transport.refuse(&issued);
             }

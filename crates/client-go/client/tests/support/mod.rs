@@ -23,18 +23,18 @@ use kcm_clock::Clock;
 
 pub type AnswerBody = BoxBody<Bytes, Infallible>;
 
-/// What came, in order.
+/// Received request.
 #[derive(Debug, Clone)]
 pub struct Seen {
     pub method: Method,
     pub path: String,
     pub headers: HeaderMap,
     pub body: String,
-    /// On the clock of the test.
+    /// Time on the test's clock.
     pub at: Duration,
 }
 
-/// What to answer.
+/// Scripted response.
 pub enum Answer {
     /// Code, headers, body.
     Whole(u16, Vec<(&'static str, &'static str)>, String),

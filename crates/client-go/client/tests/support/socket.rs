@@ -28,7 +28,7 @@ use tokio_util::sync::CancellationToken;
 
 type Answer = Result<Response<BoxBody<Bytes, std::io::Error>>, std::io::Error>;
 
-/// What a request looked like from the other side.
+/// Received request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Arrived {
     pub what: String,
@@ -46,11 +46,11 @@ pub struct Log {
     pub connections: usize,
     /// Connections that are open.
     pub open: usize,
-    /// Requests whose heads have arrived.
+    /// Number of requests whose heads were received.
     pub begun: usize,
     /// Requests that have arrived with their bodies.
     pub requests: Vec<Arrived>,
-    /// Requests whose bodies were cut off.
+    /// Number of requests whose bodies were incomplete.
     pub cut_off: usize,
     /// New connections are accepted and not served.
     is_full: bool,
@@ -255,7 +255,7 @@ fn never(never: Infallible) -> std::io::Error {
     match never {}
 }
 
-/// A cable between a client and a server, which can be cut without either side being told.
+/// Connection between a client and a server that can be interrupted without a reset.
 pub struct Cable {
     pub address: SocketAddr,
     cut: CancellationToken,
