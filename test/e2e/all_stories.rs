@@ -7,7 +7,7 @@ use std::{
 
 use kcm_controller_manager::KUBERNETES_VERSION;
 use kcm_stories::{
-    Recording, Step, Story, World, closest_difference,
+    Recording, Step, Story, StoryCluster, closest_difference,
     external::{self, ExternalConfig, ServerProgram},
     play,
 };
@@ -31,7 +31,7 @@ fn manager() -> String {
 }
 
 /// Plays a story in a namespace. Says how it differs from upstream's, or why it could not be played.
-async fn judge(story: &Story, world: &mut World, namespace: &str) -> Result<(), String> {
+async fn judge(story: &Story, world: &mut StoryCluster, namespace: &str) -> Result<(), String> {
     let ours = play(story, world, namespace).await.map_err(|error| error.to_string())?;
     let folder = test_folder().join(format!("recordings/{KUBERNETES_VERSION}/stories"));
     let runs = Recording::read_runs(&folder, &story.name, Some(KUBERNETES_VERSION))
@@ -67,7 +67,7 @@ async fn assert_all_equal_upstream(server: ServerProgram, servers: usize) {
             for number in 0.. {
                 let Some(story) = left.lock().unwrap().pop() else { break };
                 // A name that occurs in no other text, to be found again in what is written.
-                if let Err(why) = judge(&story, &mut external.world, &format!("t{number}x")).await {
+                if let Err(why) = judge(&story, &mut external.cluster, &format!("t{number}x")).await {
                     failures.push(format!("{}: {why}", story.name));
                 }
             }

@@ -1,7 +1,7 @@
-//! How fast the sandbox is over HTTP, beside a real API server where there is one.
+//! HTTP benchmark of the sandbox, and of kube-apiserver with etcd for comparison.
 //!
-//! The numbers are taken through the project's own client, which shares the machine with the server: they are what a
-//! user gets, and the server alone is faster. The same client does the same to both servers, one after the other.
+//! Both servers are measured one after the other with the project's client on the same machine, so the numbers include
+//! the client.
 
 use std::{
     env,
@@ -17,7 +17,7 @@ use kcm_client::{ApiClient, ClientFactory, RateLimit, Request, Server};
 use kcm_clock::{Clock, RealClock};
 use kcm_informer::{ListWatchError, WatchEvent, WatchOptions};
 use kcm_stories::{
-    WorldError,
+    ClusterError,
     external::{self, ExternalConfig, ServerProgram},
 };
 use serde_json::{Value, json};
@@ -31,81 +31,84 @@ use crate::measure::{
     table,
 };
 
-/// As many pods as the issue asks a list of.
+/// Default number of pods.
 const PODS: usize = 10_000;
-/// So that a run stays a matter of minutes, and of less memory than a laptop has.
-const MOST_PODS: usize = 100_000;
-/// How many clients create at once.
+/// Maximum number of pods; bounds the duration and the memory of a run.
+const MAX_PODS: usize = 100_000;
+/// Number of concurrent clients that create pods.
 const CLIENTS: usize = 50;
-/// One client creates this share of the pods.
-const ALONE: usize = 5;
-/// Pods made before anything is measured, so that what is made once is not counted.
+/// Divisor of the number of pods that a single client creates.
+const SINGLE_CLIENT_SHARE: usize = 5;
+/// Pods created before the measurement, to exclude one-time costs.
 const WARM_UP: usize = 100;
-/// What watchers are shown, and by how many clients it is written.
+/// Number of writes that watchers receive, and number of clients that write them.
 const WRITES: usize = 500;
 const WRITERS: usize = 10;
 const WATCHERS: [usize; 3] = [1, 10, 100];
-/// How often a list is asked for; the quickest counts.
+/// Number of lists; the fastest counts.
 const LISTS: usize = 3;
-/// A server that is not ready after this will not be.
+/// Timeout for the start of a server.
 const START: Duration = Duration::from_secs(30);
-/// No measurement may take longer.
-const PATIENCE: Duration = Duration::from_secs(300);
-/// How often a starting sandbox is asked.
-const ASK_EVERY: Duration = Duration::from_millis(1);
+/// Timeout of a measurement.
+const TIMEOUT: Duration = Duration::from_secs(300);
+/// Interval of readiness checks.
+const POLL_INTERVAL: Duration = Duration::from_millis(1);
 const NAMESPACE: &str = "load";
 
-/// What to measure.
+/// Flags of the task.
 #[derive(Debug)]
 pub struct Task {
     pods: usize,
     sandbox: Option<PathBuf>,
 }
 
-/// Why there are no numbers.
+/// Error of the task.
 #[derive(Debug, Error)]
 pub enum TaskError {
-    /// The programs cannot be run or looked at.
+    /// A program cannot be run or inspected.
     #[error(transparent)]
     Program(#[from] ProgramError),
-    /// A server does not serve, or not in time.
-    #[error("{0} took too long")]
+    /// A server is too slow.
+    #[error("timeout: {0}")]
     Late(&'static str),
-    /// A list had not all pods in it.
-    #[error("the list has {found} pods instead of {expected}")]
+    /// A list does not contain all pods.
+    #[error("list contains {found} pods, expected {expected}")]
     ShortList {
-        /// How many it has.
+        /// Number of pods in the list.
         found: usize,
-        /// How many there are.
+        /// Expected number of pods.
         expected: usize,
     },
-    /// A server refused a request.
+    /// A request failed.
     #[error(transparent)]
     Api(#[from] ApiError),
     /// A list or watch request failed.
     #[error(transparent)]
     ListWatch(#[from] ListWatchError),
-    /// The real server does not start.
+    /// The real API server does not start.
     #[error(transparent)]
-    World(#[from] WorldError),
-    /// An answer is not JSON.
-    #[error("an answer is not JSON: {0}")]
+    Cluster(#[from] ClusterError),
+    /// A response is not JSON.
+    #[error("failed to decode response: {0}")]
     Json(#[from] serde_json::Error),
-    /// A client broke off.
-    #[error("a client broke off: {0}")]
+    /// A client task failed.
+    #[error("client task failed: {0}")]
     Client(#[from] JoinError),
 }
 
 impl Task {
-    /// What the words after `apiserver-load` mean; `None` if that is nothing.
+    /// Parses the arguments of `apiserver-load`. Returns `None` if they are invalid.
     pub fn parse(words: &[&str]) -> Option<Self> {
         let mut task = Self { pods: PODS, sandbox: None };
         let mut words = words.iter();
         while let Some(word) = words.next() {
             match *word {
                 "--pods" => {
-                    task.pods =
-                        words.next()?.parse().ok().filter(|pods| (ALONE..=MOST_PODS).contains(pods))?;
+                    task.pods = words
+                        .next()?
+                        .parse()
+                        .ok()
+                        .filter(|pods| (SINGLE_CLIENT_SHARE..=MAX_PODS).contains(pods))?;
                 }
                 "--sandbox" => task.sandbox = Some((*words.next()?).into()),
                 _ => return None,
@@ -114,18 +117,18 @@ impl Task {
         Some(task)
     }
 
-    /// Measures and prints the table.
+    /// Runs the benchmark and prints the table.
     ///
     /// # Errors
     ///
-    /// When a server does not start, refuses a request or is too slow to be measured.
+    /// Returns an error if a server does not start, rejects a request, or is too slow.
     pub fn run(&self) -> Result<(), TaskError> {
         program::runtime()?.block_on(self.measure())
     }
 
     async fn measure(&self) -> Result<(), TaskError> {
         let clock: Arc<dyn Clock> = Arc::new(RealClock::new());
-        let folder = tempfile::tempdir().map_err(failed("a temporary folder"))?;
+        let folder = tempfile::tempdir().map_err(failed("temporary directory"))?;
         let ours = self.sandbox(&clock, folder.path()).await?;
         let theirs = match env::var_os("KUBEBUILDER_ASSETS") {
             Some(assets) => Some(self.real(&clock, assets.into(), folder.path()).await?),
@@ -133,7 +136,7 @@ impl Task {
         };
         print!("{}", table(["Sandbox", "kube-apiserver and etcd"], &ours, theirs.as_deref()));
         if theirs.is_none() {
-            println!("\nno real API server measured: KUBEBUILDER_ASSETS is not set");
+            println!("\nkube-apiserver not measured: KUBEBUILDER_ASSETS is not set");
         }
         Ok(())
     }
@@ -146,15 +149,15 @@ impl Task {
             let clients = program::connect(Server::Master(address), clock).await?;
             let api = clients.client("load", RateLimit::UNLIMITED);
             while api.send(&Request::get("/readyz")).await.is_err() {
-                clock.sleep(ASK_EVERY).await;
+                clock.sleep(POLL_INTERVAL).await;
             }
             Ok::<_, TaskError>((child, clients))
         };
         let (mut child, clients) =
-            timeout(START, ready).await.map_err(|_| TaskError::Late("the start of the sandbox"))??;
+            timeout(START, ready).await.map_err(|_| TaskError::Late("start of the sandbox"))??;
         let ready = clock.monotonic().saturating_sub(start);
         let measured = self.server(&clients, clock, ready).await;
-        child.kill().await.map_err(failed("the end of the sandbox"))?;
+        child.kill().await.map_err(failed("killing the sandbox"))?;
         measured
     }
 
@@ -170,7 +173,7 @@ impl Task {
             manager: String::new(),
             folder: folder.to_owned(),
         };
-        // Its programs end when this is dropped.
+        // The processes are killed on drop.
         let _servers = external::start(config).await?;
         let ready = clock.monotonic().saturating_sub(start);
         let kubeconfig = Server::Kubeconfig { path: folder.join("admin.kubeconfig"), master: None };
@@ -178,7 +181,7 @@ impl Task {
         self.server(&clients, clock, ready).await
     }
 
-    /// Everything about one server that is ready.
+    /// Measures one server.
     async fn server(
         &self,
         clients: &ClientFactory,
@@ -191,7 +194,7 @@ impl Task {
         load.create("warm", WARM_UP, 1).await?;
         let before = resident_children(process::id())?;
 
-        let alone = self.pods / ALONE;
+        let alone = self.pods / SINGLE_CLIENT_SHARE;
         let by_one = load.create("one", alone, 1).await?;
         let by_many = load.create("many", self.pods - alone, CLIENTS).await?;
         let after = resident_children(process::id())?;
@@ -220,14 +223,14 @@ impl Task {
     }
 }
 
-/// What a server is put to.
+/// Benchmark of one server.
 struct Load {
     api: ApiClient,
     clock: Arc<dyn Clock>,
 }
 
 impl Load {
-    /// Creates pods from that many clients, each with one request at a time; gives pods per second.
+    /// Creates pods from `clients` concurrent clients. Returns pods per second.
     async fn create(&self, prefix: &str, pods: usize, clients: usize) -> Result<f64, TaskError> {
         let start = self.clock.monotonic();
         let tasks = (0..clients).map(|client| {
@@ -241,12 +244,12 @@ impl Load {
             })
         });
         let all =
-            timeout(PATIENCE, try_join_all(tasks)).await.map_err(|_| TaskError::Late("creating pods"))??;
+            timeout(TIMEOUT, try_join_all(tasks)).await.map_err(|_| TaskError::Late("creating pods"))??;
         all.into_iter().collect::<Result<(), _>>()?;
         Ok(per_second(pods, self.clock.monotonic().saturating_sub(start)))
     }
 
-    /// The time that a list of all pods takes to be there as bytes.
+    /// Returns the duration of a list of all pods, without decoding.
     async fn list(&self, expected: usize) -> Result<Duration, TaskError> {
         let request = Request::get(format!("/api/v1/namespaces/{NAMESPACE}/pods"));
         let mut quickest = Duration::MAX;
@@ -263,16 +266,16 @@ impl Load {
         Ok(quickest)
     }
 
-    /// Writes while others watch, until all have been told of all; gives events per second, over all watchers.
+    /// Creates pods while `watchers` watch, until all events are received. Returns events per second over all watchers.
     async fn watch(&self, watchers: usize) -> Result<f64, TaskError> {
         let pods = self.api.pods();
         let version = self.api.send(&Request::get("/api/v1/pods?limit=1")).await?;
         let version: Value = serde_json::from_slice(&version)?;
         let resource_version = version["metadata"]["resourceVersion"].as_str().map(str::to_owned);
-        let options = WatchOptions { resource_version, send_initial_events: false, timeout: PATIENCE };
+        let options = WatchOptions { resource_version, send_initial_events: false, timeout: TIMEOUT };
         let mut tasks = Vec::with_capacity(watchers);
         for _ in 0..watchers {
-            // Open before the first write, so that no watcher replays what it came too late for.
+            // Opened before the first write, so that no watcher replays events.
             let mut stream = pods.watch(&options).await?;
             let (pods, mut options) = (Arc::clone(&pods), options.clone());
             tasks.push(tokio::spawn(async move {
@@ -284,7 +287,7 @@ impl Load {
                             seen += 1;
                         }
                         Some(_) => {}
-                        // A server may cut off who is too slow for it; he goes on where he was.
+                        // The server may close slow watches; the client continues from the last event.
                         None => stream = pods.watch(&options).await?,
                     }
                 }
@@ -293,7 +296,7 @@ impl Load {
         }
         let start = self.clock.monotonic();
         self.create(&format!("watched-by-{watchers}"), WRITES, WRITERS).await?;
-        let all = timeout(PATIENCE, try_join_all(tasks)).await.map_err(|_| TaskError::Late("watching"))??;
+        let all = timeout(TIMEOUT, try_join_all(tasks)).await.map_err(|_| TaskError::Late("watching"))??;
         all.into_iter().collect::<Result<(), _>>()?;
         Ok(per_second(WRITES * watchers, self.clock.monotonic().saturating_sub(start)))
     }
@@ -323,7 +326,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_with_a_number_out_of_bounds_mean_nothing() {
+    fn parse_rejects_numbers_out_of_bounds() {
         assert_eq!(Task::parse(&["--pods", "2000"]).unwrap().pods, 2000);
         assert!(Task::parse(&["--pods", "100001"]).is_none());
         assert!(Task::parse(&["--pods", "0"]).is_none());

@@ -1,4 +1,4 @@
-//! Recording the stories from any manager on any API server.
+//! Recording of stories with any manager on any API server.
 
 use std::{
     env, io,
@@ -6,14 +6,14 @@ use std::{
 };
 
 use kcm_stories::{
-    PlayError, Recording, RecordingError, Story, StoryError, WorldError, closest_difference,
+    ClusterError, PlayError, Recording, RecordingError, Story, StoryError, closest_difference,
     external::{self, ExternalConfig, ServerProgram},
     play,
 };
 use regex::Regex;
 use thiserror::Error;
 
-/// What to record, with what, and where to.
+/// Flags of the task.
 #[derive(Debug)]
 pub struct Task {
     manager: Option<String>,
@@ -26,28 +26,26 @@ pub struct Task {
     out: PathBuf,
 }
 
-/// Why nothing, or not all, was recorded.
+/// Error of the task.
 #[derive(Debug, Error)]
 pub enum TaskError {
-    /// There is nothing to record.
-    #[error("give --manager COMMAND, or the program in the environment variable KUBE_CONTROLLER_MANAGER")]
+    /// No manager is given.
+    #[error("no manager: set --manager or KUBE_CONTROLLER_MANAGER")]
     NoManager,
-    /// There is nothing to record it on.
-    #[error(
-        "give --server COMMAND or --server embedded, or in KUBEBUILDER_ASSETS a folder with etcd and kube-apiserver"
-    )]
+    /// No API server is given.
+    #[error("no API server: set --server, or KUBEBUILDER_ASSETS to a directory with etcd and kube-apiserver")]
     NoServer,
-    /// `--only` is no pattern.
-    #[error("--only: {0}")]
+    /// `--only` is not a valid regular expression.
+    #[error("invalid --only: {0}")]
     Only(#[from] regex::Error),
-    /// No story is left.
-    #[error("no story in {} is meant", .0.display())]
+    /// No story is selected.
+    #[error("no matching story in {}", .0.display())]
     NoStory(PathBuf),
-    /// There is no place for files.
-    #[error("cannot make a folder for the programs' files: {0}")]
+    /// A directory cannot be created.
+    #[error("failed to create a directory: {0}")]
     Folder(io::Error),
-    /// There is no runtime.
-    #[error("cannot start the runtime: {0}")]
+    /// The async runtime cannot be started.
+    #[error("failed to start the async runtime: {0}")]
     Runtime(io::Error),
     /// A story cannot be read.
     #[error(transparent)]
@@ -55,29 +53,29 @@ pub enum TaskError {
     /// A recording cannot be read or written.
     #[error(transparent)]
     Recording(#[from] RecordingError),
-    /// The server does not work.
+    /// The API server cannot be started.
     #[error(transparent)]
-    World(#[from] WorldError),
-    /// Not all went well; what did not has been told.
-    #[error("{failed} of {all} stories broke off, {different} differ")]
+    Cluster(#[from] ClusterError),
+    /// Stories failed or differ. Details have been printed.
+    #[error("{failed} of {all} stories failed, {different} differ")]
     NotAll {
-        /// How many could not be played.
+        /// Number of stories that failed.
         failed: usize,
-        /// How many do not equal what they were compared with.
+        /// Number of stories that differ from the recordings.
         different: usize,
-        /// How many there are.
+        /// Number of stories.
         all: usize,
     },
 }
 
-/// How upstream was recorded: one worker, no rate to speak of, no election.
+/// Flags that upstream was recorded with: one worker, high rate limits, no leader election.
 const FLAGS: &str = "--kubeconfig={kubeconfig} --authentication-kubeconfig={kubeconfig} \
     --authorization-kubeconfig={kubeconfig} --controllers={controllers} --secure-port={port} \
     --bind-address=127.0.0.1 --cert-dir={dir}/manager-certs --leader-elect=false --kube-api-qps=1000 \
     --kube-api-burst=1000 --concurrent-deployment-syncs=1 --concurrent-replicaset-syncs=1";
 
 impl Task {
-    /// What the words after `record` mean; `None` if that is nothing.
+    /// Parses the arguments of `record`. Returns `None` if they are invalid.
     pub fn parse(words: &[&str]) -> Option<Self> {
         let mut task = Self {
             manager: None,
@@ -106,11 +104,11 @@ impl Task {
         (!task.out.as_os_str().is_empty()).then_some(task)
     }
 
-    /// Records, tells of each story, and compares where there is something to compare with.
+    /// Plays and records the stories, prints the results, and compares with recorded runs if requested.
     ///
     /// # Errors
     ///
-    /// When something needed is missing or does not work, or a story cannot be played or differs.
+    /// Returns an error if a prerequisite is missing, or a story fails or differs.
     pub fn run(&self) -> Result<(), TaskError> {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
@@ -127,7 +125,7 @@ impl Task {
         if stories.is_empty() {
             return Err(TaskError::NoStory(self.stories.clone()));
         }
-        // Kept when --dir names one, to be looked at.
+        // The directory given by --dir is kept.
         let temporary = tempfile::tempdir().map_err(TaskError::Folder)?;
         let folder = self.folder.clone().unwrap_or_else(|| temporary.path().to_owned());
         std::fs::create_dir_all(&folder).map_err(TaskError::Folder)?;
@@ -136,23 +134,23 @@ impl Task {
 
         let (mut failed, mut different) = (0, 0);
         for (at, story) in stories.iter().enumerate() {
-            // A name that occurs in no other text, to be found again in what is written.
+            // A unique string, so that it can be replaced in the recorded writes.
             let namespace = format!("t{at}x");
-            match play(story, &mut external.world, &namespace).await {
+            match play(story, &mut external.cluster, &namespace).await {
                 Ok(recording) => {
                     recording.write(&self.out)?;
-                    let verdict = self.compare(&recording)?;
-                    different += usize::from(verdict.is_some());
+                    let difference = self.compare(&recording)?;
+                    different += usize::from(difference.is_some());
                     println!("{}: {} writes", story.name, recording.len());
-                    if let Some(difference) = verdict {
+                    if let Some(difference) = difference {
                         println!("{} differs:\n{difference}", story.name);
                     }
                 }
                 Err(error) => {
                     failed += 1;
                     println!("{}: {error}", story.name);
-                    // A manager that does not come up for one story does not for the next.
-                    if let PlayError::World { .. } = error {
+                    // If the manager does not start for one story, it does not start for the others.
+                    if let PlayError::Cluster { .. } = error {
                         break;
                     }
                 }
@@ -166,7 +164,7 @@ impl Task {
 
     fn compare(&self, ours: &Recording) -> Result<Option<kcm_stories::Difference>, TaskError> {
         let Some(folder) = &self.against else { return Ok(None) };
-        // The recordings may be of any version: whoever compares has chosen them.
+        // The version is not checked: the caller selects the recordings.
         let runs = Recording::read_runs(folder, &ours.story, None)?;
         Ok(closest_difference(&runs, ours))
     }
@@ -198,14 +196,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_without_a_place_for_the_result_mean_nothing() {
+    fn parse_requires_out() {
         assert!(Task::parse(&["--server", "embedded"]).is_none());
         assert!(Task::parse(&["--out"]).is_none());
         assert!(Task::parse(&["--out", "x", "--what"]).is_none());
     }
 
     #[test]
-    fn words_say_where_the_server_comes_from() {
+    fn parse_selects_the_server() {
         let server = |words: &[&str]| Task::parse(words).unwrap().server().unwrap();
         assert_eq!(server(&["--out", "x", "--server", "embedded"]), ServerProgram::Embedded);
         let expected = ServerProgram::Command { command: "serve {port}".to_owned(), tls: false };
@@ -218,12 +216,12 @@ mod tests {
         let folder = out.path().display().to_string();
         let words = ["--out", &folder, "--server", "embedded", "--only", "^r0[13]", "--manager", "exit 3"];
         let error = Task::parse(&words).unwrap().run().unwrap_err();
-        // The next would not start either, and is not tried.
-        assert_eq!(error.to_string(), "1 of 2 stories broke off, 0 differ");
+        // The second story is not played.
+        assert_eq!(error.to_string(), "1 of 2 stories failed, 0 differ");
     }
 
     #[test]
-    fn pattern_that_means_no_story_is_refused() {
+    fn pattern_without_matches_is_rejected() {
         let task = Task::parse(&["--out", "x", "--only", "^nothing$"]).unwrap();
         assert!(matches!(task.run(), Err(TaskError::NoStory(_))));
     }

@@ -11,7 +11,7 @@ use kcm_api::ApiError;
 use kcm_client::{ApiClient, ClientFactory, ClientOptions, RateLimit, Request, Server, UserAgent};
 use kcm_clock::{Clock, RealClock};
 use kcm_stories::{
-    Entry, Trail,
+    Entry, WriteLog,
     external::{Authorization, ControlPlane},
 };
 use serde_json::{Value, json};
@@ -31,7 +31,7 @@ pub(crate) struct Cluster {
     pub(crate) api: ApiClient,
     server: Place,
     kubelet: Kubelet,
-    trail: Trail,
+    trail: WriteLog,
     written: Vec<Entry>,
     folder: TempDir,
     _stop: DropGuard,
@@ -63,7 +63,7 @@ impl Cluster {
     pub(crate) async fn embedded_with(faults: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let clock: Arc<dyn Clock> = Arc::new(RealClock::new());
-        let (sender, trail) = Trail::new(Arc::clone(&clock));
+        let (sender, trail) = WriteLog::new(Arc::clone(&clock));
         let server = Embedded::start(folder.path().join("data"), sender, faults).await;
         let access = Server::Master(server.url());
         Self::new(Place::Embedded(server), access, trail, folder, CancellationToken::new()).await
@@ -79,7 +79,7 @@ impl Cluster {
         let assets = assets()?;
         let folder = tempfile::tempdir().unwrap();
         let clock: Arc<dyn Clock> = Arc::new(RealClock::new());
-        let (sender, trail) = Trail::new(Arc::clone(&clock));
+        let (sender, trail) = WriteLog::new(Arc::clone(&clock));
         let plane = ControlPlane::start(&assets, folder.path(), authorization).unwrap();
         let stop = CancellationToken::new();
         plane.follow(sender, stop.clone());
@@ -90,7 +90,7 @@ impl Cluster {
     async fn new(
         server: Place,
         access: Server,
-        trail: Trail,
+        trail: WriteLog,
         folder: TempDir,
         stop: CancellationToken,
     ) -> Self {

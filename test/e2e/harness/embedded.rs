@@ -7,7 +7,7 @@ use std::{
 };
 
 use kcm_apiserver::{ApiServer, ApiServerConfig, Fault, Faults};
-use kcm_stories::{Entry, TrailSender};
+use kcm_stories::{Entry, WriteLogSender};
 use tokio::{
     net::TcpListener,
     runtime::{Builder, Runtime},
@@ -24,7 +24,7 @@ pub(super) const TEST: &str = "e2e-test";
 pub(super) struct Embedded {
     address: SocketAddr,
     data: PathBuf,
-    trail: TrailSender,
+    trail: WriteLogSender,
     faults: Vec<Fault>,
     /// Its tasks have a runtime of their own, with which they can be ended wherever they are.
     runtime: Option<Runtime>,
@@ -32,7 +32,7 @@ pub(super) struct Embedded {
 
 impl Embedded {
     /// Starts one that does so to requests.
-    pub(super) async fn start(data: PathBuf, trail: TrailSender, faults: &[&str]) -> Self {
+    pub(super) async fn start(data: PathBuf, trail: WriteLogSender, faults: &[&str]) -> Self {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         let faults = faults.iter().map(|rule| rule.parse().unwrap()).collect();
         let mut server = Self { address, data, trail, faults, runtime: None };
@@ -80,7 +80,7 @@ impl Embedded {
         ApiServerConfig {
             audit: Some(Arc::new(move |event| {
                 if !event.user_agent.starts_with(TEST) {
-                    trail.leave(Entry::from(event));
+                    trail.send(Entry::from(event));
                 }
             })),
             faults: Faults::new(self.faults.iter().cloned()),

@@ -30,7 +30,7 @@ impl Manager {
         let program = Program::run("the manager", program, flags, &log).unwrap();
         let mut manager = Self { name: name.to_owned(), program };
         until(&format!("{name} has begun"), async || {
-            manager.program.must_run().unwrap();
+            manager.program.check_running().unwrap();
             manager.log().contains("Starting")
         })
         .await;
@@ -49,7 +49,7 @@ impl Manager {
     /// Waits until it has ended by itself, with an error and with `text` among its last words.
     pub(crate) async fn until_it_ends_with(mut self, text: &str) {
         let code = self.program.end(PATIENCE).await.unwrap().code();
-        let said = self.program.last_words();
+        let said = self.program.log_tail();
         assert!(code == Some(1) && said.contains(text), "{code:?}: {said}");
     }
 
@@ -78,7 +78,7 @@ impl Manager {
 impl Drop for Manager {
     fn drop(&mut self) {
         if thread::panicking() {
-            eprintln!("--- the last words of {}:\n{}", self.name, self.program.last_words());
+            eprintln!("--- the last words of {}:\n{}", self.name, self.program.log_tail());
         }
     }
 }

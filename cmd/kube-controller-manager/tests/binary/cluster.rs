@@ -17,7 +17,7 @@ use kcm_client::{ClientFactory, ClientOptions, RateLimit, Request, Server, UserA
 use kcm_clock::{Clock, Random, RealClock, SeededRandom};
 use kcm_sandbox::{KubeletConfig, Sandbox, SandboxConfig};
 use kcm_serving::SelfSigned;
-use kcm_stories::{come_to_rest, external::activity_of};
+use kcm_stories::{external::activity_of, wait_until_idle};
 use parking_lot::Mutex;
 use serde_json::json;
 use tempfile::TempDir;
@@ -72,7 +72,7 @@ impl Cluster {
         let clock: Arc<dyn Clock> = Arc::new(RealClock::new());
         let random: Arc<dyn Random> = Arc::new(SeededRandom::from_entropy());
         let (sender, coming) = channel();
-        let trail = Mutex::new(Trail { sender, holder: String::new(), clock: Arc::clone(&clock) });
+        let trail = Mutex::new(WriteLog { sender, holder: String::new(), clock: Arc::clone(&clock) });
         let server = ApiServer::new(ApiServerConfig {
             clock: Arc::clone(&clock),
             random: Arc::clone(&random),
@@ -231,7 +231,7 @@ impl Cluster {
     /// Waits until `manager` has nothing under way: a request that is on its way already, no gate can call back.
     pub fn wait_for_rest_of(&self, manager: &Manager) {
         let activity = || activity_of(&[manager.child.id()]);
-        self.runtime.block_on(come_to_rest(&*self.clock, REST, activity));
+        self.runtime.block_on(wait_until_idle(&*self.clock, REST, activity));
     }
 
     /// Each write of a leader came while that one held the lease.
@@ -249,13 +249,13 @@ impl Cluster {
     }
 }
 
-struct Trail {
+struct WriteLog {
     sender: Sender<Entry>,
     holder: String,
     clock: Arc<dyn Clock>,
 }
 
-impl Trail {
+impl WriteLog {
     fn add(&mut self, event: &AuditEvent) {
         let object = event.object.clone().unwrap_or_default();
         let mut entry = Entry {

@@ -1,4 +1,4 @@
-//! Tells a story of one's own and shows what the controllers wrote, in simulated time and in one process.
+//! Plays a story in simulated time and in one process, and prints the writes of the controllers.
 //!
 //! `cargo run -p kcm-stories --example play_a_story`
 
@@ -8,7 +8,7 @@ use kcm_stories::{InProcess, InProcessConfig, Story, play};
 
 const STORY: &str = "
 story: two-pods
-about: A ReplicaSet gets its pods, and they become ready.
+about: A ReplicaSet creates its pods, and they become ready.
 controllers: [replicaset-controller]
 steps:
 - create:
@@ -29,15 +29,15 @@ steps:
 #[tokio::main(flavor = "current_thread", start_paused = true)]
 async fn main() -> Result<(), Box<dyn Error>> {
     let story = Story::parse(STORY, Path::new("two-pods.yaml"))?;
-    let mut cluster = InProcess::new(InProcessConfig::new(1)).await?;
-    let recording = play(&story, &mut cluster.world, "example").await?;
+    let mut in_process = InProcess::new(InProcessConfig::new(1)).await?;
+    let recording = play(&story, &mut in_process.cluster, "example").await?;
     for step in &recording.steps {
         println!("{}:", step.step);
         for write in &step.writes {
             println!("  {} x {} {}", write.times, write.what.write, write.what.code);
         }
     }
-    for violation in cluster.guard.violations() {
+    for violation in in_process.checker.violations() {
         println!("{violation}");
     }
     Ok(())

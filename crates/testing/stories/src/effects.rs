@@ -1,8 +1,7 @@
-//! What a manager achieved, and how that differs from what another did.
+//! Effects of a recording, and the difference between two recordings.
 //!
-//! Two runs of one manager differ in writes that were refused as out of date and their retries, in how many status
-//! writes lie between two states, and in how writes to different objects interleave. They agree in what is left
-//! when these are taken out.
+//! Two runs of the same manager differ in conflicts and retries, in the number of status writes between two states, and in
+//! the interleaving of writes to different objects. [`Effects`] leaves these out.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -10,10 +9,10 @@ use serde_json::{Value, json};
 
 use crate::recording::{Counted, Event, Recording, StepWrites, Write};
 
-/// What a manager achieved in a story, by steps.
+/// Effects of a manager in a story, by step.
 ///
-/// Refused writes drop out. Of the status writes to one object within a step the last one counts, and of that the
-/// status and the generation. Events that count up others drop out. What remains is ordered by what was done to what.
+/// Failed writes are left out. Of the status writes to one object in a step, only the status and the generation of the last
+/// one are kept. Events that increase a count are left out. The rest is sorted by resource and name.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Effects(Vec<StepEffects>);
 
@@ -23,7 +22,7 @@ struct StepEffects {
     effects: Vec<Value>,
 }
 
-/// How what one manager achieved differs from another's. It reads as a diff.
+/// Difference between the effects of two managers. `Display` formats it as a diff.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Difference {
     steps: Vec<StepDifference>,
@@ -37,12 +36,12 @@ struct StepDifference {
 }
 
 impl Effects {
-    /// What the writes of a recording achieved.
+    /// Returns the effects of a recording.
     pub fn of(recording: &Recording) -> Self {
         Self(recording.steps.iter().map(StepEffects::of).collect())
     }
 
-    /// How `ours` differs from this; `None` if it does not.
+    /// Returns the difference between `self` (upstream) and `ours`, or `None` if they are equal.
     pub fn difference(&self, ours: &Self) -> Option<Difference> {
         let mut steps = Vec::new();
         let nothing = StepEffects { step: "(no such step)".to_owned(), effects: Vec::new() };
@@ -56,9 +55,9 @@ impl Effects {
     }
 }
 
-/// How `ours` differs from the run that it is closest to; `None` where it achieves the same as one of them.
+/// Returns the smallest difference between `ours` and one of `runs`, or `None` if `ours` equals one of them.
 ///
-/// Without runs everything is a difference.
+/// If `runs` is empty, all effects are differences.
 pub fn closest_difference(runs: &[Recording], ours: &Recording) -> Option<Difference> {
     let ours = Effects::of(ours);
     if runs.is_empty() {
@@ -87,7 +86,7 @@ impl StepEffects {
             if resource.ends_with("/status") {
                 statuses.insert((resource, name), what);
             } else {
-                let body = understood_body(what);
+                let body = comparable_body(what);
                 let effect = json!({"write": what.write, "code": what.code, "name": what.name, "body": body});
                 let place = (resource.to_owned(), name.to_owned());
                 effects.extend((0..*times).map(|_| (place.0.clone(), place.1.clone(), effect.clone())));
@@ -111,14 +110,14 @@ impl StepEffects {
             let effect = event_effect(what);
             effects.extend((0..*times).map(|_| ("event".to_owned(), on.clone(), effect.clone())));
         }
-        // Stable: what was done to one object keeps its order.
+        // Stable: effects on one object keep their order.
         effects.sort_by(|a, b| (&a.0, &a.1).cmp(&(&b.0, &b.1)));
         Self { step: step.step.clone(), effects: effects.into_iter().map(|(_, _, effect)| effect).collect() }
     }
 }
 
-/// Servers tell of the version of `DeleteOptions` each in their own way; clients have no choice.
-fn understood_body(write: &Write) -> Option<Value> {
+/// Removes the version of `DeleteOptions`, which API servers log differently.
+fn comparable_body(write: &Write) -> Option<Value> {
     let mut body = write.body.clone();
     if let Some(Value::Object(options)) = &mut body
         && options.get("kind").is_some_and(|kind| kind == "DeleteOptions")
@@ -161,18 +160,18 @@ impl StepDifference {
 }
 
 impl Difference {
-    /// How many effects are on one side only.
+    /// Number of effects that only one side has.
     pub fn len(&self) -> usize {
         self.steps.iter().map(|step| step.missing.len() + step.surplus.len()).sum()
     }
 
-    /// Whether the sides differ in nothing but the names of steps.
+    /// `true` if only the names of steps differ.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
-/// As many of the lines of a difference as anyone reads.
+/// Maximum number of lines printed per side of a step.
 const LINES: usize = 120;
 
 impl fmt::Display for Difference {
@@ -216,14 +215,14 @@ mod tests {
     }
 
     #[test]
-    fn effects_forget_what_was_refused_and_what_was_passed_through() {
+    fn effects_leave_out_failed_and_intermediate_writes() {
         let short = recording(vec![status(200, 3)]);
         let long = recording(vec![status(200, 1), status(409, 2), status(200, 3), status(409, 4)]);
         assert_eq!(Effects::of(&short), Effects::of(&long));
     }
 
     #[test]
-    fn difference_in_the_last_status_is_told_with_its_step() {
+    fn difference_shows_the_step_and_the_last_status() {
         let (theirs, ours) = (recording(vec![status(200, 3)]), recording(vec![status(200, 4)]));
         let difference = Effects::of(&theirs).difference(&Effects::of(&ours)).unwrap();
         let text = difference.to_string();
@@ -232,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn difference_in_how_often_something_is_done_is_one() {
+    fn difference_in_the_number_of_writes_is_reported() {
         let create = |times| {
             let what = Write { write: "create pods".to_owned(), code: 201, name: None, body: None };
             recording(vec![Counted { times, what }])
@@ -242,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn closest_difference_is_none_where_one_run_is_the_same() {
+    fn closest_difference_is_none_if_one_run_is_equal() {
         let runs = [recording(vec![status(200, 1)]), recording(vec![status(200, 2)])];
         assert_eq!(closest_difference(&runs, &recording(vec![status(200, 2)])), None);
         assert!(closest_difference(&runs, &recording(vec![status(200, 3)])).is_some());

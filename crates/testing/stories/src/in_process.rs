@@ -1,4 +1,4 @@
-//! A world in this process: the embedded server, and the controllers as a library.
+//! A cluster in this process: embedded API server and controllers, in simulated time.
 
 use std::{
     fmt,
@@ -16,37 +16,37 @@ use parking_lot::Mutex;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::{
-    guard::Guard,
-    story::{Cluster, Story},
-    trail::{Entry, Trail, TrailSender},
-    world::{Manager, World, WorldError},
+    cluster::{ClusterError, Manager, StoryCluster},
+    invariant_checker::InvariantChecker,
+    story::{SimulatedNodes, Story},
+    write_log::{Entry, WriteLog, WriteLogSender},
 };
 
-/// The story's own requests go by this name.
-pub(crate) const STORY: &str = "kcm-stories";
+/// User agent of the requests of stories.
+pub(crate) const STORY_USER_AGENT: &str = "kcm-stories";
 
-/// Told of every write of the manager when it has taken effect, before the manager learns of it: with the server as
-/// it is then, and with the manager, which may be [killed](ManagerHandle::kill) there and then.
+/// Called after each write of the manager, before the manager receives the response. The arguments are the write, the API
+/// server, and the manager, which can be [killed](ManagerHandle::kill).
 pub type AfterWrite = Arc<dyn Fn(&Entry, &ApiServer, &ManagerHandle) + Send + Sync>;
 
-/// What an [`InProcess`] world is made from.
+/// Configuration of an [`InProcess`] cluster.
 pub struct InProcessConfig {
-    /// Decides all chance: uids, names, jitter.
+    /// Seed of UIDs, names and jitter.
     pub seed: u64,
-    /// What time it is at the beginning.
+    /// Start time.
     pub start: Timestamp,
-    /// Who is told of every write.
+    /// Called after each write of the manager.
     pub after_write: Vec<AfterWrite>,
-    /// The simulated nodes, if there are any.
-    pub cluster: Option<Cluster>,
-    /// How requests are harmed.
+    /// Simulated nodes, if any.
+    pub cluster: Option<SimulatedNodes>,
+    /// Fault injection rules.
     pub faults: Faults,
 }
 
 impl InProcessConfig {
-    /// A world with this seed, which nobody is told about.
+    /// Returns a configuration with this seed, without nodes, faults and callbacks.
     pub fn new(seed: u64) -> Self {
-        // Any time will do; every run should have the same.
+        // Fixed, so that runs are reproducible.
         Self {
             seed,
             start: Timestamp::UNIX_EPOCH.saturating_add(YEARS).unwrap_or_default(),
@@ -56,13 +56,13 @@ impl InProcessConfig {
         }
     }
 
-    /// A world with this seed and with what the story needs.
+    /// Returns a configuration with this seed and with the nodes and faults of `story`.
     pub fn for_story(story: &Story, seed: u64) -> Self {
         Self { cluster: story.cluster, faults: story.faults(), ..Self::new(seed) }
     }
 }
 
-/// From 1970 into 2026.
+/// Time from 1970 to 2026.
 const YEARS: jiff::SignedDuration = jiff::SignedDuration::from_hours(24 * 365 * 56 + 24 * 14);
 
 impl fmt::Debug for InProcessConfig {
@@ -71,58 +71,58 @@ impl fmt::Debug for InProcessConfig {
     }
 }
 
-/// A world in this process and in simulated time: it runs under tokio's paused clock, on one thread.
+/// Cluster in this process and in simulated time. It must run under tokio's paused clock, on one thread.
 ///
-/// The same seed gives the same story, write by write.
+/// Runs with the same seed are equal, write by write.
 #[derive(Debug)]
 pub struct InProcess {
-    /// The world.
-    pub world: World,
-    /// Its server, for looking at it.
+    /// The cluster.
+    pub cluster: StoryCluster,
+    /// The API server.
     pub server: Arc<ApiServer>,
-    /// Its manager.
+    /// The manager.
     pub manager: ManagerHandle,
-    /// Who holds the invariants.
-    pub guard: Arc<Guard>,
-    /// Ends the simulated nodes.
+    /// Checks the invariants.
+    pub checker: Arc<InvariantChecker>,
+    /// Stops the simulated nodes.
     _stop: DropGuard,
 }
 
-/// The manager of a world in this process, shared between the world and those who watch it.
+/// Shared handle of the manager in this process.
 #[derive(Clone)]
 pub struct ManagerHandle(Arc<Shared>);
 
 #[derive(Default)]
 struct Shared {
     running: Mutex<Option<Controllers>>,
-    /// Must know who is new.
-    guard: Arc<Guard>,
-    /// How it was started last.
+    /// Notified of restarts.
+    checker: Arc<InvariantChecker>,
+    /// Starts the manager with the last configuration.
     start: Mutex<Option<Arc<dyn Fn() -> Controllers + Send + Sync>>>,
 }
 
 impl ManagerHandle {
-    /// Ends the manager where it is, as a crash would. Whether it was running.
+    /// Kills the manager without a graceful shutdown. Returns `true` if it was running.
     pub fn kill(&self) -> bool {
         self.0.running.lock().take().is_some()
     }
 
-    /// Ends the manager where it is and starts another in its place, if it was running.
+    /// Kills the manager and starts a new one, if it was running.
     ///
     /// # Panics
     ///
-    /// Outside a tokio runtime.
+    /// Panics outside a tokio runtime.
     pub fn restart(&self) {
         let start = self.0.start.lock().clone();
         if let Some(start) = start
             && self.kill()
         {
-            self.0.guard.restarted();
+            self.0.checker.restarted();
             *self.0.running.lock() = Some(start());
         }
     }
 
-    /// Whether it is running.
+    /// `true` if the manager is running.
     pub fn is_running(&self) -> bool {
         self.0.running.lock().is_some()
     }
@@ -135,44 +135,44 @@ impl fmt::Debug for ManagerHandle {
 }
 
 impl InProcess {
-    /// A fresh world.
+    /// Creates an empty cluster.
     ///
     /// # Errors
     ///
-    /// When the server does not answer, which would be a defect.
+    /// Returns an error if the embedded API server fails, which is a bug.
     ///
     /// # Panics
     ///
-    /// Outside a tokio runtime.
-    pub async fn new(config: InProcessConfig) -> Result<Self, WorldError> {
+    /// Panics outside a tokio runtime.
+    pub async fn new(config: InProcessConfig) -> Result<Self, ClusterError> {
         let InProcessConfig { seed, start, after_write, cluster, faults } = config;
         let clock: Arc<dyn Clock> = Arc::new(SimulatedClock::new(start));
         let random: Arc<dyn Random> = Arc::new(SeededRandom::new(seed));
-        let (sender, trail) = Trail::new(Arc::clone(&clock));
-        let guard = Arc::new(Guard::default());
-        let shared = Shared { guard: Arc::clone(&guard), ..Shared::default() };
+        let (sender, log) = WriteLog::new(Arc::clone(&clock));
+        let checker = Arc::new(InvariantChecker::default());
+        let shared = Shared { checker: Arc::clone(&checker), ..Shared::default() };
         let manager = ManagerHandle(Arc::new(shared));
         let watcher = Arc::new(Watcher {
             sender,
             after_write,
             server: OnceLock::new(),
             manager: manager.clone(),
-            guard: Arc::clone(&guard),
+            checker: Arc::clone(&checker),
         });
-        let told = Arc::clone(&watcher);
+        let handler = Arc::clone(&watcher);
         let server = ApiServer::new(ApiServerConfig {
             clock: Arc::clone(&clock),
             random: Arc::clone(&random),
             advertise_version: KUBERNETES_VERSION.to_owned(),
-            audit: Some(Arc::new(move |event| told.tell(event))),
+            audit: Some(Arc::new(move |event| handler.handle(event))),
             faults,
             ..ApiServerConfig::default()
         });
-        // It has not been set before.
+        // Set once, here.
         let _ = watcher.server.set(Arc::downgrade(&server));
-        guard.watch(&server);
+        checker.watch(&server);
         let stop = CancellationToken::new();
-        if let Some(Cluster { nodes, pod_ready_delay, pod_stop_delay }) = cluster {
+        if let Some(SimulatedNodes { nodes, pod_ready_delay, pod_stop_delay }) = cluster {
             let sandbox = Sandbox::new(SandboxConfig {
                 server: Arc::clone(&server),
                 clock: Arc::clone(&clock),
@@ -184,7 +184,7 @@ impl InProcess {
             tokio::spawn(async move { sandbox.run(stop).await });
         }
 
-        let options = ClientOptions::new(UserAgent::new(STORY, "v0", ""), Arc::clone(&clock));
+        let options = ClientOptions::new(UserAgent::new(STORY_USER_AGENT, "v0", ""), Arc::clone(&clock));
         let clients = ClientFactory::in_process(server.service(), options);
         let api = clients.client("story", RateLimit::UNLIMITED);
         let runner = Runner {
@@ -193,43 +193,45 @@ impl InProcess {
             random,
             running: manager.clone(),
         };
-        let world = World::new(api, clock, trail, Box::new(runner)).await?.guarded(Arc::clone(&guard));
-        Ok(Self { world, server, manager, guard, _stop: stop.drop_guard() })
+        let cluster = StoryCluster::new(api, clock, log, Box::new(runner))
+            .await?
+            .with_invariant_checker(Arc::clone(&checker));
+        Ok(Self { cluster, server, manager, checker, _stop: stop.drop_guard() })
     }
 }
 
-/// Listens to the server's audit.
+/// Handles the audit events of the API server.
 struct Watcher {
-    sender: TrailSender,
+    sender: WriteLogSender,
     after_write: Vec<AfterWrite>,
-    /// Set once there is one; weak, for the server owns the audit.
+    /// Set after the server is created. Weak, because the server owns the audit sink.
     server: OnceLock<Weak<ApiServer>>,
     manager: ManagerHandle,
-    guard: Arc<Guard>,
+    checker: Arc<InvariantChecker>,
 }
 
 impl Watcher {
-    fn tell(&self, event: &AuditEvent) {
-        if event.user_agent.starts_with(STORY) {
-            self.guard.tell(event, None);
+    fn handle(&self, event: &AuditEvent) {
+        if event.user_agent.starts_with(STORY_USER_AGENT) {
+            self.checker.handle(event, None);
             return;
         }
         let entry = Entry::from(event);
         if entry.is_write() {
-            self.guard.tell(event, Some(&entry));
+            self.checker.handle(event, Some(&entry));
             if let Some(server) = self.server.get().and_then(Weak::upgrade) {
-                for told in &self.after_write {
-                    told(&entry, &server, &self.manager);
+                for callback in &self.after_write {
+                    callback(&entry, &server, &self.manager);
                 }
             }
         } else if entry.verb != "watch" {
             return;
         }
-        self.sender.leave(entry);
+        self.sender.send(entry);
     }
 }
 
-/// Runs the controllers.
+/// Runs the controllers in this process.
 #[derive(Debug)]
 struct Runner {
     server: Arc<ApiServer>,
@@ -240,10 +242,10 @@ struct Runner {
 
 #[async_trait]
 impl Manager for Runner {
-    async fn start(&mut self, controllers: &[String], _: &mut Trail) -> Result<(), WorldError> {
+    async fn start(&mut self, controllers: &[String], _: &mut WriteLog) -> Result<(), ClusterError> {
         let config = ManagerConfig {
             controllers: Selection::new(controllers)?,
-            // As upstream was run when it was recorded.
+            // The configuration of the recorded upstream manager.
             concurrent_deployment_syncs: 1,
             concurrent_replica_set_syncs: 1,
             rate_limit: RateLimit { qps: 1000.0, burst: 1000 },
@@ -251,11 +253,11 @@ impl Manager for Runner {
         };
         let (server, clock, random) =
             (Arc::clone(&self.server), Arc::clone(&self.clock), Arc::clone(&self.random));
-        let guard = Arc::clone(&self.running.0.guard);
+        let checker = Arc::clone(&self.running.0.checker);
         let start = move || {
             let options = ClientOptions::new(kcm_controller_manager::user_agent(), Arc::clone(&clock));
             let clients = ClientFactory::in_process(server.service(), options);
-            let syncs = Arc::clone(&guard);
+            let syncs = Arc::clone(&checker);
             let dependencies = Dependencies {
                 syncs: Some(Arc::new(move |_| syncs.syncs())),
                 ..Dependencies::new(&clients, &clock, &random)
@@ -267,7 +269,7 @@ impl Manager for Runner {
         Ok(())
     }
 
-    async fn stop(&mut self) -> Result<(), WorldError> {
+    async fn stop(&mut self) -> Result<(), ClusterError> {
         *self.running.0.start.lock() = None;
         let running = self.running.0.running.lock().take();
         if let Some(controllers) = running {

@@ -1,55 +1,57 @@
-//! Whole stories: what is done to a cluster step by step, what a controller manager writes in answer, and whether
-//! two managers achieve the same.
+//! Stories: scripted API operations, played against a controller manager. Its writes are recorded, checked by invariants,
+//! and compared with those of upstream.
 //!
-//! *Upstream counterpart:* none; `test/integration` tells such stories in Go, of upstream's controllers alone.
+//! *Upstream counterpart:* none; `test/integration` contains similar scenarios in Go.
 //!
 //! | part | file |
 //! |---|---|
-//! | a story as its file tells it | `story.rs`, `step.rs` |
-//! | doing what it says | `play.rs`, `stage.rs`, `operate.rs`, `look.rs` |
-//! | where it happens: a server, a manager, and a trail of what the manager writes | `world.rs`, `trail.rs`, `in_process.rs`, `external/` |
-//! | what was written, freed from chance, and kept in files | `scrub.rs`, `recording.rs` |
-//! | what it achieved, and how two recordings differ | `effects.rs` |
-//! | what must hold after every write, whatever the story | `invariants/`, `guard.rs` |
-//! | what it came to in the end | `outcome.rs` |
+//! | story files and their steps | `story.rs`, `step.rs`, `expectation.rs`, `target.rs`, `seconds.rs` |
+//! | execution of steps | `play.rs`, `client.rs`, `operations.rs` |
+//! | clusters: API server, manager, and log of the manager's writes | `cluster.rs`, `write_log.rs`, `in_process.rs`, `external/` |
+//! | recorded writes without random values | `recording.rs`, `scrub.rs` |
+//! | comparison of recordings | `effects.rs` |
+//! | invariants checked after every write | `invariants/`, `invariant_checker.rs` |
+//! | summary of the final state | `summary.rs` |
 //!
-//! A [`Story`] is played in a [`World`] by [`play`]. There are worlds in this process, in simulated time
-//! ([`InProcess`]), and worlds of other programs ([`external`]): any API server that keeps an audit log, any
-//! controller manager that takes upstream's flags. Either way every write of the manager arrives at the trail, from
-//! the server's audit and not from the manager's own account.
+//! [`play`] plays a [`Story`] in a [`StoryCluster`]. A cluster runs in this process and in simulated time ([`InProcess`]), or
+//! consists of separate processes ([`external`]): any API server with an audit log, and any controller manager with
+//! upstream's flags. In both cases, the writes of the manager are taken from the audit log.
 //!
-//! *What must not live here:* expectations of one story in code (they are recorded in `test/recordings`), anything
-//! that a controller needs.
+//! This crate contains no expectations of a particular story (these are recorded in `test/recordings`) and nothing that a
+//! controller needs.
 
+mod client;
+mod cluster;
 mod effects;
+mod expectation;
 pub mod external;
-mod guard;
 mod in_process;
+mod invariant_checker;
 pub mod invariants;
-mod look;
-mod operate;
-mod outcome;
+mod operations;
 mod play;
 mod recording;
 mod scrub;
-mod stage;
+mod seconds;
 mod step;
 mod story;
-mod trail;
-mod world;
+mod summary;
+mod target;
+mod write_log;
 
+pub use client::StepError;
+pub use cluster::{Activity, ClusterError, Manager, StoryCluster, wait_until_idle};
 pub use effects::{Difference, Effects, closest_difference};
-pub use guard::Guard;
+pub use expectation::Expectation;
 pub use in_process::{AfterWrite, InProcess, InProcessConfig, ManagerHandle};
-pub use look::Look;
-pub use outcome::{Outcome, Tally, left};
+pub use invariant_checker::InvariantChecker;
 pub use play::{PlayError, play};
 pub use recording::{Counted, Event, Recording, RecordingError, StepWrites, Write};
-pub use stage::StageError;
 pub use step::{
-    Bind, Delete, Drain, Kind, Name, Patch, PatchForm, PodStatus, Repeat, ReplicaSetStatus, RestartManager,
-    Scale, SetImage, Settle, Step, Target, Undo,
+    Bind, Delete, Drain, Patch, PatchForm, PodStatus, Repeat, ReplicaSetStatus, RestartManager, Scale,
+    SetImage, Settle, Step, Undo,
 };
-pub use story::{Cluster, Story, StoryError};
-pub use trail::{Entry, Trail, TrailSender};
-pub use world::{Activity, Manager, World, WorldError, come_to_rest};
+pub use story::{SimulatedNodes, Story, StoryError};
+pub use summary::{StorySummary, WriteCounts, remaining_objects};
+pub use target::{ObjectKind, Target, TargetName};
+pub use write_log::{Entry, WriteLog, WriteLogSender};

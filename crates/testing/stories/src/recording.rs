@@ -1,4 +1,4 @@
-//! What a manager wrote in a story, and the files that keep it.
+//! Recordings of a manager's writes, and their files.
 
 use std::{
     fs, io,
@@ -10,135 +10,134 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use thiserror::Error;
 
-use crate::{scrub::Scrub, trail::Entry};
+use crate::{scrub::Scrub, write_log::Entry};
 
-/// What a manager wrote while a story was played, free from chance.
+/// Writes of a manager while a story was played, without random values.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Recording {
-    /// The story's name.
+    /// Name of the story.
     pub story: String,
-    /// The version of the API server that it was played on.
+    /// Version of the API server.
     pub kubernetes: String,
-    /// What was written, by the labels that it was filed under.
+    /// Writes by step.
     pub steps: Vec<StepWrites>,
 }
 
-/// What was written until the manager was quiet.
+/// Writes of a step, until the manager was quiet.
 ///
-/// Events are kept apart: they are sent by a task of their own, and where they come in between the other writes
-/// means nothing.
+/// Events are listed separately: they are sent by another task, so their order relative to other writes is arbitrary.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StepWrites {
-    /// The label.
+    /// Label of the step.
     pub step: String,
-    /// What was written but events, in order.
+    /// Writes except events, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub writes: Vec<Counted<Write>>,
-    /// The events, in order.
+    /// Events, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub events: Vec<Counted<Event>>,
 }
 
-/// Something that was done several times in a row.
+/// Item with the number of its consecutive occurrences.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Counted<T> {
-    /// How often; not written down when it is once.
+    /// Number of occurrences. Default: 1.
     #[serde(default = "once", skip_serializing_if = "is_once")]
     pub times: usize,
-    /// What.
+    /// The item.
     #[serde(flatten)]
     pub what: T,
 }
 
-/// A write.
+/// Write request.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Write {
-    /// Verb and resource, such as `update deployments/status`.
+    /// Verb and resource, for example `update deployments/status`.
     pub write: String,
-    /// The HTTP status of the answer.
+    /// HTTP status of the response.
     pub code: u16,
-    /// The object's name, where the address has one.
+    /// Name of the object, if the request path contains it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// What was sent.
+    /// Request body.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub body: Option<Value>,
 }
 
-/// An event as an object of the API.
+/// Kubernetes event.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Event {
-    /// The HTTP status of the answer.
+    /// HTTP status of the response.
     pub code: u16,
-    /// Whether an event of before was counted up, which is all that is known then.
+    /// `true` if the request increased the count of an earlier event. Other fields are unset then.
     #[serde(skip_serializing_if = "is_false")]
     pub again: bool,
-    /// Kind and name of what it is about.
+    /// Kind and name of the involved object.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub on: Option<String>,
     /// `Normal` or `Warning`.
     #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
     pub kind: Option<String>,
-    /// Why.
+    /// Reason.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// What.
+    /// Message.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// How often it has happened.
+    /// Number of occurrences.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub count: Option<i64>,
-    /// Who says so.
+    /// Reporting component.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub component: Option<String>,
 }
 
-/// A file that holds no recording.
+/// Error while reading or writing a recording.
 #[derive(Debug, Error)]
 pub enum RecordingError {
-    /// It cannot be read or written.
+    /// The file cannot be read or written.
     #[error("{}: {source}", file.display())]
     File {
         /// The file.
         file: PathBuf,
-        /// Why not.
+        /// Cause.
         source: io::Error,
     },
-    /// It is no xz data.
-    #[error("cannot decompress {}: {reason}", file.display())]
+    /// The file is not valid xz data.
+    #[error("failed to decompress {}: {reason}", file.display())]
     Xz {
         /// The file.
         file: PathBuf,
-        /// Why not.
+        /// Cause.
         reason: String,
     },
-    /// It is no recording.
+    /// The file is not a recording.
     #[error("{}:{}: {source}", file.display(), source.line())]
     Malformed {
         /// The file.
         file: PathBuf,
-        /// What is wrong.
+        /// Cause.
         source: serde_json::Error,
     },
-    /// It is of another version of Kubernetes.
-    #[error("{}:1: this is a recording of Kubernetes {found}, not {wanted}", file.display())]
+    /// The recording was made with another version of Kubernetes.
+    #[error("{}:1: recording of Kubernetes {found}, expected {wanted}", file.display())]
     Version {
         /// The file.
         file: PathBuf,
-        /// What it says it is of.
+        /// Version of the recording.
         found: String,
-        /// What it should be of.
+        /// Expected version.
         wanted: String,
     },
-    /// There is none.
-    #[error("{}: there is no recording of the story {story:?}", folder.display())]
+    /// There is no recording of the story.
+    #[error("{}: no recording of story {story:?}", folder.display())]
     Missing {
-        /// Where it was looked for.
+        /// The searched folder.
         folder: PathBuf,
-        /// Which.
+        /// Name of the story.
         story: String,
     },
 }
@@ -157,17 +156,18 @@ const fn is_false(value: &bool) -> bool {
     !*value
 }
 
-/// What no controller means by what it does: reviews of its clients, leases of its process.
-const ASIDE: [&str; 4] = ["leases", "subjectaccessreviews", "tokenreviews", "localsubjectaccessreviews"];
+/// Resources without recorded writes: reviews of clients, leases of the process.
+const IGNORED_RESOURCES: [&str; 4] =
+    ["leases", "subjectaccessreviews", "tokenreviews", "localsubjectaccessreviews"];
 
 impl StepWrites {
-    /// What `entries` say was written in `namespace`.
+    /// Returns the writes in `namespace` among `entries`.
     pub fn of(label: &str, entries: &[Entry], namespace: &str) -> Self {
         let mut step = Self { step: label.to_owned(), ..Self::default() };
         let scrub = Scrub { namespace };
         for entry in entries {
             let elsewhere = !entry.namespace.is_empty() && entry.namespace != namespace;
-            if !entry.is_write() || elsewhere || ASIDE.contains(&entry.resource.as_str()) {
+            if !entry.is_write() || elsewhere || IGNORED_RESOURCES.contains(&entry.resource.as_str()) {
                 continue;
             }
             if entry.resource == "events" {
@@ -203,7 +203,7 @@ impl Write {
 
 /// Removes a name that the client has generated from `metadata.generateName`. Returns `true` if there was one.
 ///
-/// It makes no difference who generates a name: a manager that leaves it to the API server sends none.
+/// Names may be generated by the client or by the API server; both are recorded the same way.
 fn remove_generated_name(object: &mut Value) -> bool {
     let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
     let (name, base) = (text("name"), text("generateName"));
@@ -240,15 +240,15 @@ impl Event {
     }
 }
 
-/// What an xz stream starts with.
+/// First bytes of an xz stream.
 const XZ_MAGIC: &[u8] = b"\xfd7zXZ\0";
 
 impl Recording {
-    /// Reads a recording from its file, which may be xz-compressed.
+    /// Reads a recording, which may be compressed with xz.
     ///
     /// # Errors
     ///
-    /// When the file cannot be read, or holds something else.
+    /// Returns an error if the file cannot be read or is not a recording.
     pub fn read(file: &Path) -> Result<Self, RecordingError> {
         let name = || file.to_owned();
         let bytes = fs::read(file).map_err(|source| RecordingError::File { file: name(), source })?;
@@ -263,12 +263,12 @@ impl Recording {
         serde_json::from_slice(&bytes).map_err(|source| RecordingError::Malformed { file: name(), source })
     }
 
-    /// Reads the recordings of `story` from a folder that holds one folder a run, in the order of their names. All
-    /// must be of `version`, such as `v1.36`, if one is given.
+    /// Reads the recordings of `story` from `folder`, which contains one folder per run. If `version` is given, for example
+    /// `v1.36`, all recordings must be of this version.
     ///
     /// # Errors
     ///
-    /// When there is none, or one cannot be read or is of another version.
+    /// Returns an error if there is no recording, or one cannot be read or is of another version.
     pub fn read_runs(folder: &Path, story: &str, version: Option<&str>) -> Result<Vec<Self>, RecordingError> {
         let failed = |source| RecordingError::File { file: folder.to_owned(), source };
         let mut runs: Vec<_> = fs::read_dir(folder)
@@ -300,11 +300,11 @@ impl Recording {
         Ok(recordings)
     }
 
-    /// Writes the recording as a file named like its story into `folder`, which is made if it is missing.
+    /// Writes the recording to `folder/<story>.json`. Creates the folder if needed.
     ///
     /// # Errors
     ///
-    /// When that cannot be done.
+    /// Returns an error if the file cannot be written.
     pub fn write(&self, folder: &Path) -> Result<PathBuf, RecordingError> {
         let file = folder.join(format!("{}.json", self.story));
         let failed = |source| RecordingError::File { file: file.clone(), source };
@@ -315,14 +315,14 @@ impl Recording {
         Ok(file)
     }
 
-    /// How many writes there are, events among them.
+    /// Number of writes, including events.
     pub fn len(&self) -> usize {
         let writes = |step: &StepWrites| step.writes.iter().map(|counted| counted.times).sum::<usize>();
         let events = |step: &StepWrites| step.events.iter().map(|counted| counted.times).sum::<usize>();
         self.steps.iter().map(|step| writes(step) + events(step)).sum()
     }
 
-    /// Whether nothing was written.
+    /// `true` if nothing was written.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn writes_that_are_the_same_are_counted() {
+    fn equal_consecutive_writes_are_counted() {
         let pod = || entry("create", "pods", "", json!({"kind": "Pod"}));
         let other = entry("delete", "pods", "rs-bcdfg", json!({}));
         let elsewhere = Entry { namespace: "other".to_owned(), ..pod() };
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn create_with_a_generated_name_is_the_same_as_one_without_a_name() {
+    fn create_with_generated_name_equals_create_without_name() {
         let metadata = |metadata: Value| entry("create", "pods", "", json!({"metadata": metadata}));
         let named = |name: &str| Entry {
             name: name.to_owned(),
@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn event_is_told_by_what_it_says() {
+    fn event_is_recorded() {
         let body = json!({"involvedObject": {"kind": "ReplicaSet", "name": "rs"}, "type": "Normal", "reason": "R",
             "message": "Created pod: rs-bcdfg", "count": 1, "source": {"component": "c"}});
         let again = entry("patch", "events", "e", json!({"count": 2}));
@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn recording_is_read_back_as_it_was_written() {
+    fn recording_round_trips() {
         let folder = tempfile::tempdir().unwrap();
         let steps = vec![StepWrites::of("s", &[entry("create", "pods", "", json!({"kind": "Pod"}))], "n")];
         let recording = Recording { story: "r".to_owned(), kubernetes: "v1.36.2".to_owned(), steps };
@@ -395,24 +395,24 @@ mod tests {
     }
 
     #[test]
-    fn recording_of_another_version_is_refused_with_its_file() {
+    fn recording_of_another_version_is_rejected() {
         let folder = tempfile::tempdir().unwrap();
         let recording =
             Recording { story: "r".to_owned(), kubernetes: "v1.37.0".to_owned(), steps: Vec::new() };
         recording.write(&folder.path().join("run-1")).unwrap();
         let error = Recording::read_runs(folder.path(), "r", Some("v1.36")).unwrap_err().to_string();
-        assert!(error.ends_with("r.json:1: this is a recording of Kubernetes v1.37.0, not v1.36"), "{error}");
+        assert!(error.ends_with("r.json:1: recording of Kubernetes v1.37.0, expected v1.36"), "{error}");
     }
 
     #[test]
-    fn recording_that_is_malformed_or_missing_is_refused_with_its_place() {
+    fn malformed_or_missing_recording_is_rejected() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("x.json");
         fs::write(&file, "{\n\"story\": 1}").unwrap();
         assert!(Recording::read(&file).unwrap_err().to_string().contains("x.json:2: "));
-        fs::write(&file, [XZ_MAGIC, b"rubbish"].concat()).unwrap();
-        assert!(Recording::read(&file).unwrap_err().to_string().starts_with("cannot decompress"));
+        fs::write(&file, [XZ_MAGIC, b"invalid"].concat()).unwrap();
+        assert!(Recording::read(&file).unwrap_err().to_string().starts_with("failed to decompress"));
         let missing = Recording::read_runs(folder.path(), "r", Some("v1.36")).unwrap_err().to_string();
-        assert!(missing.ends_with("there is no recording of the story \"r\""), "{missing}");
+        assert!(missing.ends_with("no recording of story \"r\""), "{missing}");
     }
 }

@@ -1,14 +1,14 @@
-//! Taking chance out of what was written: uids, times, versions, random ends of names, the namespace.
+//! Replaces random values in recorded writes: UIDs, times, resource versions, name suffixes, the namespace.
 
 use std::sync::LazyLock;
 
 use regex::Regex;
 use serde_json::Value;
 
-/// What random ends of names are made of: no vowels, nothing that looks like another (`rand.String`).
+/// Characters of generated name suffixes (`rand.String`): no vowels and no similar characters.
 const RANDOM: &str = "[bcdfghjklmnpqrstvwxz2456789]{5}";
 
-/// A pattern that cannot be compiled matches nothing; the tests would show it.
+/// Compiles a pattern. An invalid pattern matches nothing, which the tests detect.
 fn pattern(text: &str) -> Option<Regex> {
     Regex::new(text).ok()
 }
@@ -17,13 +17,13 @@ static UID: LazyLock<Option<Regex>> =
     LazyLock::new(|| pattern("[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"));
 static TIME: LazyLock<Option<Regex>> =
     LazyLock::new(|| pattern("[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z?"));
-/// Generated names keep 58 bytes of what they were asked to begin with, whatever the last of them is.
+/// Generated names are truncated to 58 bytes before the suffix is appended.
 static CUT_NAME: LazyLock<Option<Regex>> =
     LazyLock::new(|| pattern(&format!("(^|[^a-z0-9-])([a-z0-9-]{{58}}){RANDOM}($|[^a-z0-9-])")));
 static NAME: LazyLock<Option<Regex>> =
     LazyLock::new(|| pattern(&format!("(?-u:\\b)([a-z0-9]+(?:-[a-z0-9]+)*-){RANDOM}(?-u:\\b)")));
 
-/// Frees what is written in one namespace from chance.
+/// Replaces random values in the writes of one namespace.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Scrub<'a> {
     pub(crate) namespace: &'a str,
@@ -38,7 +38,7 @@ impl Scrub<'_> {
         replace(&NAME, text, "$1<rand>")
     }
 
-    /// An object or a part of it, without what no two runs have in common.
+    /// Returns an object without `managedFields`, `selfLink` and random values.
     pub(crate) fn object(self, value: &Value) -> Value {
         match value {
             Value::Object(members) => members
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_loses_chance_and_nothing_else() {
+    fn text_replaces_random_values_only() {
         let scrub = Scrub { namespace: "t7x" };
         let long = "a".repeat(58);
         let cases = [
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn object_loses_versions_and_managed_fields() {
+    fn object_replaces_versions_and_drops_managed_fields() {
         let object = json!({"metadata": {"resourceVersion": "12", "managedFields": [{}], "generation": 2}});
         let expected = json!({"metadata": {"resourceVersion": "<rv>", "generation": 2}});
         assert_eq!(Scrub { namespace: "n" }.object(&object), expected);

@@ -1,4 +1,4 @@
-//! A story as its file tells it.
+//! Story files.
 
 use std::{
     fs, io,
@@ -11,50 +11,47 @@ use serde::Deserialize;
 use serde_saphyr::Spanned;
 use thiserror::Error;
 
-use crate::{
-    invariants::Exemption,
-    step::{Step, seconds},
-};
+use crate::{invariants::Exemption, seconds::seconds, step::Step};
 
-/// What is done to a cluster, step by step, while a manager runs.
+/// Scripted sequence of API operations while a manager runs.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Story {
-    /// Its name, which is also its file's.
+    /// Name of the story; must equal the file name.
     #[serde(rename = "story")]
     pub name: String,
-    /// What it shows.
+    /// Description.
     pub about: String,
-    /// Which controllers the manager runs.
+    /// Controllers that the manager runs.
     pub controllers: Vec<String>,
-    /// The simulated nodes that run its pods. Without, the story plays the kubelet itself.
-    pub cluster: Option<Cluster>,
-    /// How the server harms requests, as [`kcm_apiserver::Fault`] has it.
+    /// Simulated nodes. Without nodes, steps report the status of pods.
+    pub cluster: Option<SimulatedNodes>,
+    /// Fault injection rules, see [`kcm_apiserver::Fault`].
     #[serde(default)]
     pub faults: Vec<Spanned<String>>,
-    /// The invariants that do not hold in it, each with the reason.
+    /// Invariants that this story violates on purpose, with reasons.
     #[serde(default)]
     pub exempt: Vec<Exemption>,
-    /// What happens before the manager starts. What it writes when it has started is filed as "on start".
+    /// Steps before the manager starts. Its first writes are recorded as "on start".
     #[serde(default)]
     pub before: Vec<Spanned<Step>>,
-    /// What happens while the manager runs.
+    /// Steps while the manager runs.
     pub steps: Vec<Spanned<Step>>,
-    /// Where it was read.
+    /// Path of the file.
     #[serde(skip)]
     pub file: PathBuf,
 }
 
-/// Simulated nodes, and how fast they are.
+/// Simulated nodes and their delays.
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Cluster {
-    /// How many.
+pub struct SimulatedNodes {
+    /// Number of nodes.
     pub nodes: usize,
-    /// From a pod's being bound to its being ready, in seconds; up to a fifth more, as it happens.
+    /// Time from binding to readiness of a pod, in seconds, with a jitter of 20%.
     #[serde(default = "half_a_second", deserialize_with = "seconds")]
     pub pod_ready_delay: Duration,
-    /// From a pod's being asked to stop to its being gone, in seconds.
+    /// Time from deletion to removal of a pod, in seconds.
     #[serde(default = "half_a_second", deserialize_with = "seconds")]
     pub pod_stop_delay: Duration,
 }
@@ -63,56 +60,56 @@ const fn half_a_second() -> Duration {
     Duration::from_millis(500)
 }
 
-/// A story that cannot be told.
+/// Error while reading a story.
 #[derive(Debug, Error)]
 pub enum StoryError {
     /// The file or folder cannot be read.
-    #[error("cannot read {}: {source}", file.display())]
+    #[error("failed to read {}: {source}", file.display())]
     Read {
-        /// Which one.
+        /// The file or folder.
         file: PathBuf,
-        /// Why not.
+        /// Cause.
         source: io::Error,
     },
-    /// The file tells no story.
+    /// The file is not a valid story.
     #[error("{}:{line}: {reason}", file.display())]
     Malformed {
         /// The file.
         file: PathBuf,
         /// The line, from 1.
         line: u64,
-        /// What is wrong there.
+        /// Cause.
         reason: String,
     },
 }
 
 impl Story {
-    /// Reads a story from its file.
+    /// Reads a story from a file.
     ///
     /// # Errors
     ///
-    /// When the file cannot be read, is no YAML, has a step that there is not, or is not named like its story.
+    /// Returns an error if the file cannot be read or is not a valid story, or if its name differs from the story's.
     pub fn read(file: &Path) -> Result<Self, StoryError> {
         let text =
             fs::read_to_string(file).map_err(|source| StoryError::Read { file: file.to_owned(), source })?;
         Self::parse(&text, file)
     }
 
-    /// The story that `text` tells; `file` is for errors.
+    /// Parses a story. `file` is used in errors.
     ///
     /// # Errors
     ///
-    /// As [`read`](Self::read).
+    /// See [`read`](Self::read).
     pub fn parse(text: &str, file: &Path) -> Result<Self, StoryError> {
         let malformed = |line, reason| StoryError::Malformed { file: file.to_owned(), line, reason };
-        // A label may be `y`, as in YAML 1.2.
+        // YAML 1.2: `y` is a string.
         let options = serde_saphyr::options! { strict_booleans: true };
         let mut story: Self = serde_saphyr::from_str_with_options(text, options).map_err(|error| {
             let line = error.location().map_or(1, |location| location.line());
             malformed(line, reason(&error))
         })?;
         if file.file_stem().is_some_and(|stem| stem != story.name.as_str()) {
-            return Err(malformed(1, format!("the story is named {:?}, unlike its file", story.name)));
+            return Err(malformed(1, format!("story name {:?} differs from the file name", story.name)));
         }
         for fault in &story.faults {
             let parsed: Result<Fault, FaultError> = fault.value.parse();
@@ -122,22 +119,22 @@ impl Story {
         Ok(story)
     }
 
-    /// What the server is to do to requests.
+    /// Fault injection rules of the story.
     pub fn faults(&self) -> Faults {
-        // They were parsed when the story was.
+        // Validated by `parse`.
         Faults::new(self.faults.iter().filter_map(|fault| fault.value.parse().ok()))
     }
 
-    /// Whether it can be told only where time and the server are ours.
+    /// `true` if the story requires the in-process cluster.
     pub(crate) fn needs_simulation(&self) -> bool {
         self.cluster.is_some() || !self.faults.is_empty()
     }
 
-    /// Reads all stories in a folder, in the order of their names.
+    /// Reads all stories in a folder, sorted by name.
     ///
     /// # Errors
     ///
-    /// As [`read`](Self::read), for the first that fails.
+    /// See [`read`](Self::read). Returns the first error.
     pub fn read_all(folder: &Path) -> Result<Vec<Self>, StoryError> {
         let failed = |source| StoryError::Read { file: folder.to_owned(), source };
         let mut files = Vec::new();
@@ -152,7 +149,7 @@ impl Story {
     }
 }
 
-/// The error without the piece of text that it quotes: the line is told apart.
+/// First line of the error, without the quoted text.
 fn reason(error: &serde_saphyr::Error) -> String {
     let text = error.without_snippet().to_string();
     text.lines().next().unwrap_or_default().to_owned()
@@ -169,7 +166,7 @@ mod tests {
     const HEAD: &str = "story: s\nabout: Nothing happens.\ncontrollers: [deployment-controller]\n";
 
     #[test]
-    fn story_of_all_kinds_of_steps_is_understood() {
+    fn all_steps_are_parsed() {
         let story = parse(&format!(
             "{HEAD}before:\n- wait: 1.5\nsteps:\n\
              - create: {{apiVersion: v1, kind: Pod, metadata: {{name: p}}}}\n\
@@ -199,13 +196,13 @@ mod tests {
     }
 
     #[test]
-    fn story_of_a_cluster_with_faults_and_exemptions_is_understood() {
+    fn cluster_faults_and_exemptions_are_parsed() {
         let story = parse(&format!(
             "{HEAD}cluster: {{nodes: 3, podReadyDelay: 2}}\nfaults: ['POST **/pods 500 every=3']\n\
              exempt: [{{invariant: surplus-pods, reason: because}}]\nsteps: []\n"
         ))
         .unwrap();
-        let expected = Cluster {
+        let expected = SimulatedNodes {
             nodes: 3,
             pod_ready_delay: Duration::from_secs(2),
             pod_stop_delay: Duration::from_millis(500),
@@ -214,14 +211,14 @@ mod tests {
     }
 
     #[test]
-    fn story_with_a_fault_that_makes_no_sense_is_refused_with_file_and_line() {
+    fn invalid_fault_is_rejected_with_its_line() {
         let error = parse(&format!("{HEAD}faults:\n- POST **/pods 500\n- POST **/pods 42\nsteps: []\n"));
         let error = error.unwrap_err();
         assert!(error.starts_with("test/stories/s.yaml:6: ") && error.contains("42"), "{error}");
     }
 
     #[test]
-    fn story_exempt_from_an_unknown_invariant_or_without_a_reason_is_refused_with_file_and_line() {
+    fn invalid_exemption_is_rejected_with_its_line() {
         for exemption in ["{invariant: gravity, reason: none}", "{invariant: silence}"] {
             let error = parse(&format!("{HEAD}exempt:\n- {exemption}\nsteps: []\n")).unwrap_err();
             assert!(error.starts_with("test/stories/s.yaml:5: "), "{error}");
@@ -229,20 +226,20 @@ mod tests {
     }
 
     #[test]
-    fn story_with_a_kind_that_cannot_be_counted_is_refused_with_file_and_line() {
+    fn unknown_kind_is_rejected_with_its_line() {
         let error = parse(&format!("{HEAD}steps:\n- expect: {{count: {{podd: 1}}}}\n")).unwrap_err();
         assert!(error.starts_with("test/stories/s.yaml:5: ") && error.contains("podd"), "{error}");
     }
 
     #[test]
-    fn story_with_an_unknown_step_is_refused_with_file_and_line() {
+    fn unknown_step_is_rejected_with_its_line() {
         let error = parse(&format!("{HEAD}steps:\n- settle: a\n- explode: web\n")).unwrap_err();
         assert!(error.starts_with("test/stories/s.yaml:6: "), "{error}");
         assert!(error.contains("explode"), "{error}");
     }
 
     #[test]
-    fn story_with_an_unknown_field_in_a_step_is_refused_with_file_and_line() {
+    fn unknown_field_is_rejected_with_its_line() {
         let error =
             parse(&format!("{HEAD}steps:\n- delete:\n    object: pod/p\n    force: true\n")).unwrap_err();
         assert!(error.starts_with("test/stories/s.yaml:7: "), "{error}");
@@ -250,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn story_with_an_unusable_target_is_refused_with_file_and_line() {
+    fn invalid_target_is_rejected_with_its_line() {
         let error = parse(&format!("{HEAD}steps:\n- scale:\n    object: daemonset/d\n    replicas: 1\n"))
             .unwrap_err();
         assert!(error.starts_with("test/stories/s.yaml:6: "), "{error}");
@@ -258,15 +255,15 @@ mod tests {
     }
 
     #[test]
-    fn story_that_is_no_yaml_is_refused_with_file_and_line() {
+    fn invalid_yaml_is_rejected_with_its_line() {
         let error = parse(&format!("{HEAD}steps: [\n")).unwrap_err();
         assert!(error.starts_with("test/stories/s.yaml:"), "{error}");
         assert!(!error.contains('\n'), "{error}");
     }
 
     #[test]
-    fn story_unlike_its_file_is_refused() {
+    fn story_name_must_equal_the_file_name() {
         let error = parse("story: t\nabout: x\ncontrollers: []\nsteps: []\n").unwrap_err();
-        assert_eq!(error, "test/stories/s.yaml:1: the story is named \"t\", unlike its file");
+        assert_eq!(error, "test/stories/s.yaml:1: story name \"t\" differs from the file name");
     }
 }

@@ -1,4 +1,4 @@
-//! etcd and kube-apiserver.
+//! etcd and kube-apiserver as processes.
 
 use std::path::{Path, PathBuf};
 
@@ -6,11 +6,11 @@ use kcm_client::ApiClient;
 use kcm_clock::Clock;
 use tokio_util::sync::CancellationToken;
 
-use super::{PATIENCE, Serving, files::Files, free_port, program::Program, ready, tail, text};
-use crate::{trail::TrailSender, world::WorldError};
+use super::{Serving, TIMEOUT, files::Files, free_port, program::Program, ready, tail, text};
+use crate::{cluster::ClusterError, write_log::WriteLogSender};
 
-/// A real API server with its etcd, on ports that they keep. Each can be ended, and started again where it was. Both
-/// are killed when this is dropped.
+/// kube-apiserver with its etcd, on fixed ports. Both can be stopped and restarted with their data. Both are killed on
+/// drop.
 #[derive(Debug)]
 pub struct ControlPlane {
     assets: PathBuf,
@@ -19,17 +19,17 @@ pub struct ControlPlane {
     port: u16,
     client: String,
     peer: String,
-    /// Before etcd, so that it is dropped first.
+    /// Declared before etcd, so that it is dropped first.
     server: Option<Program>,
     etcd: Option<Program>,
 }
 
-/// Who may do what.
+/// Authorization mode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Authorization {
-    /// Everybody may do everything.
+    /// All requests are allowed.
     AlwaysAllow,
-    /// As roles and their bindings say. The users of the kubeconfigs are administrators.
+    /// Roles and bindings decide. The users of the kubeconfigs are administrators.
     Rbac,
 }
 
@@ -43,13 +43,13 @@ impl Authorization {
 }
 
 impl ControlPlane {
-    /// Starts `etcd` and `kube-apiserver` from `assets`, as `KUBEBUILDER_ASSETS` names them. All files are in `folder`,
-    /// which is there. The server is not [ready](Self::ready) yet.
+    /// Starts `etcd` and `kube-apiserver` from the directory `assets` (see `KUBEBUILDER_ASSETS`). All files are written to
+    /// `folder`, which must exist. Call [`ready`](Self::ready) before sending requests.
     ///
     /// # Errors
     ///
-    /// When a file cannot be written or a program not be started.
-    pub fn start(assets: &Path, folder: &Path, authorization: Authorization) -> Result<Self, WorldError> {
+    /// Returns an error if a file cannot be written or a program cannot be started.
+    pub fn start(assets: &Path, folder: &Path, authorization: Authorization) -> Result<Self, ClusterError> {
         let files = Files::new(folder);
         files.write_for_server()?;
         let port = free_port()?;
@@ -70,62 +70,62 @@ impl ControlPlane {
         Ok(plane)
     }
 
-    /// The kubeconfig of `admin` or `manager`. What the latter writes is in the audit log, and what service accounts do.
+    /// Kubeconfig of the user `admin` or `manager`. The audit log contains the writes of `manager` and of service accounts.
     pub fn kubeconfig(&self, user: &str) -> PathBuf {
         self.files.kubeconfig(user)
     }
 
-    /// Where it serves.
+    /// URL of the API server.
     pub fn url(&self) -> String {
         format!("https://127.0.0.1:{}", self.port)
     }
 
-    /// The API server, if it has not been ended.
+    /// The API server process, if it runs.
     pub fn server(&self) -> Option<&Program> {
         self.server.as_ref()
     }
 
-    /// Its etcd, if it has not been ended.
+    /// The etcd process, if it runs.
     pub fn etcd(&self) -> Option<&Program> {
         self.etcd.as_ref()
     }
 
-    /// Leaves on a trail, until `stop`, what is in the audit log.
+    /// Sends the entries of the audit log to `log` until `stop` is cancelled.
     ///
     /// # Panics
     ///
-    /// Outside a tokio runtime.
-    pub fn follow(&self, trail: TrailSender, stop: CancellationToken) {
-        tail::follow(self.files.audit_log(), trail, stop);
+    /// Panics outside a tokio runtime.
+    pub fn follow(&self, log: WriteLogSender, stop: CancellationToken) {
+        tail::follow(self.files.audit_log(), log, stop);
     }
 
-    /// Waits until the server can be used.
+    /// Waits until the API server is ready.
     ///
     /// # Errors
     ///
-    /// When a program ends, or the server is not ready in time.
-    pub async fn ready(&mut self, api: &ApiClient, clock: &dyn Clock) -> Result<(), WorldError> {
-        ready(self, api, clock, PATIENCE).await
+    /// Returns an error if a program exits or the API server is not ready in time.
+    pub async fn ready(&mut self, api: &ApiClient, clock: &dyn Clock) -> Result<(), ClusterError> {
+        ready(self, api, clock, TIMEOUT).await
     }
 
-    /// Ends the server as a crash would.
+    /// Kills the API server.
     ///
     /// # Errors
     ///
-    /// When it does not end.
-    pub async fn kill_server(&mut self) -> Result<(), WorldError> {
+    /// Returns an error if the process does not exit.
+    pub async fn kill_server(&mut self) -> Result<(), ClusterError> {
         match self.server.take() {
-            Some(server) => server.kill(PATIENCE).await,
+            Some(server) => server.kill(TIMEOUT).await,
             None => Ok(()),
         }
     }
 
-    /// Starts the server where it was, with what it left in etcd.
+    /// Starts the API server with the same port and etcd.
     ///
     /// # Errors
     ///
-    /// When it cannot be started.
-    pub fn start_server(&mut self) -> Result<(), WorldError> {
+    /// Returns an error if it cannot be started.
+    pub fn start_server(&mut self) -> Result<(), ClusterError> {
         let path = |name: &str| text(&self.files.path(name));
         let flags = [
             format!("--etcd-servers={}", self.client),
@@ -139,12 +139,12 @@ impl ControlPlane {
             format!("--token-auth-file={}", path("tokens.csv")),
             format!("--authorization-mode={}", self.authorization.mode()),
             "--service-cluster-ip-range=10.0.0.0/24".to_owned(),
-            // There is nobody to make the default account that every pod would have to have.
+            // No controller creates the default service account that this plugin requires.
             "--disable-admission-plugins=ServiceAccount".to_owned(),
             "--endpoint-reconciler-type=none".to_owned(),
             format!("--audit-policy-file={}", path("audit.yaml")),
             format!("--audit-log-path={}", text(&self.files.audit_log())),
-            // One file, whatever its size.
+            // No log rotation.
             "--audit-log-maxsize=2000".to_owned(),
             "--max-requests-inflight=4000".to_owned(),
             "--max-mutating-requests-inflight=2000".to_owned(),
@@ -153,7 +153,7 @@ impl ControlPlane {
         Ok(())
     }
 
-    fn start_etcd(&mut self) -> Result<(), WorldError> {
+    fn start_etcd(&mut self) -> Result<(), ClusterError> {
         let Self { client, peer, .. } = self;
         let flags = [
             format!("--data-dir={}", text(&self.files.path("etcd"))),
@@ -168,18 +168,18 @@ impl ControlPlane {
         Ok(())
     }
 
-    fn program(&self, name: &'static str, flags: &[String]) -> Result<Program, WorldError> {
+    fn program(&self, name: &'static str, flags: &[String]) -> Result<Program, ClusterError> {
         Program::run(name, self.assets.join(name).as_os_str(), flags, &self.files.log(name))
     }
 }
 
 impl Serving for ControlPlane {
-    fn must_run(&mut self) -> Result<(), WorldError> {
-        self.etcd.as_mut().map_or(Ok(()), Program::must_run)?;
-        self.server.as_mut().map_or(Ok(()), Program::must_run)
+    fn check_running(&mut self) -> Result<(), ClusterError> {
+        self.etcd.as_mut().map_or(Ok(()), Program::check_running)?;
+        self.server.as_mut().map_or(Ok(()), Program::check_running)
     }
 
-    fn last_words(&self) -> String {
-        self.server.as_ref().map(Program::last_words).unwrap_or_default()
+    fn log_tail(&self) -> String {
+        self.server.as_ref().map(Program::log_tail).unwrap_or_default()
     }
 }

@@ -1,4 +1,4 @@
-//! The embedded server on a socket.
+//! The embedded API server on a socket.
 
 use std::{
     io,
@@ -13,28 +13,28 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    in_process::STORY,
-    trail::{Entry, TrailSender},
-    world::WorldError,
+    cluster::ClusterError,
+    in_process::STORY_USER_AGENT,
+    write_log::{Entry, WriteLogSender},
 };
 
-/// Serves the embedded server on a free port until `stop`; gives the address.
+/// Serves the embedded API server on a free port until `stop` is cancelled. Returns the address.
 pub(super) async fn serve(
     clock: &Arc<dyn Clock>,
-    trail: TrailSender,
+    log: WriteLogSender,
     stop: CancellationToken,
-) -> Result<SocketAddr, WorldError> {
+) -> Result<SocketAddr, ClusterError> {
     let server = ApiServer::new(ApiServerConfig {
         clock: Arc::clone(clock),
         advertise_version: KUBERNETES_VERSION.to_owned(),
         audit: Some(Arc::new(move |event| {
-            if !event.user_agent.starts_with(STORY) {
-                trail.leave(Entry::from(event));
+            if !event.user_agent.starts_with(STORY_USER_AGENT) {
+                log.send(Entry::from(event));
             }
         })),
         ..ApiServerConfig::default()
     });
-    let failed = |source: io::Error| WorldError::File { file: "a free port".to_owned(), source };
+    let failed = |source: io::Error| ClusterError::File { file: "free port".to_owned(), source };
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.map_err(failed)?;
     let address = listener.local_addr().map_err(failed)?;
     tokio::spawn(async move { kcm_apiserver::serve(listener, server.service(), stop).await });

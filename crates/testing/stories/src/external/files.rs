@@ -1,4 +1,4 @@
-//! The files that servers and managers need.
+//! Files for API servers and managers.
 
 use std::{
     fs,
@@ -7,16 +7,16 @@ use std::{
 
 use serde_json::json;
 
-use crate::world::WorldError;
+use crate::cluster::ClusterError;
 
-/// Who comes to the server: the story, and the manager, which alone is written down.
+/// Users of the API server: the story and the manager. Only requests of the manager are audited.
 const USERS: [&str; 2] = ["admin", "manager"];
 
-/// Users of the manifests' static pods. They are in no group, so only roles give them rights.
+/// Users of the static pods in the manifests. They belong to no group, so their permissions come from roles only.
 const STATIC_POD_USERS: [&str; 2] = ["kube-controller-manager-rs", "system:kube-controller-manager"];
 
-/// Every write of the manager with its body, once it is answered, by whichever name it comes; and that it watches, once
-/// it does.
+/// Audits completed writes of the manager and of service accounts with their bodies, and the start of the manager's
+/// watches.
 const AUDIT_POLICY: &str = "\
 apiVersion: audit.k8s.io/v1
 kind: Policy
@@ -36,7 +36,7 @@ rules:
 - level: None
 ";
 
-/// The files in one folder.
+/// Directory with the files of an API server and a manager.
 #[derive(Debug)]
 pub(super) struct Files(PathBuf);
 
@@ -65,9 +65,9 @@ impl Files {
         self.path(&format!("{program}.log"))
     }
 
-    /// Tokens, the audit policy, and a key to sign tokens with. What an earlier server left is removed.
-    pub(super) fn write_for_server(&self) -> Result<(), WorldError> {
-        // Mostly there is nothing to remove.
+    /// Writes tokens, audit policy and the service account key. Removes the data of a previous API server.
+    pub(super) fn write_for_server(&self) -> Result<(), ClusterError> {
+        // Usually there is nothing to remove.
         let _ = fs::remove_dir_all(self.path("etcd"));
         let _ = fs::remove_file(self.audit_log());
         let masters = USERS.iter().map(|user| format!("{user}token,{user},{user},\"system:masters\"\n"));
@@ -80,8 +80,8 @@ impl Files {
         self.write("sa.pub", &key.public_key_pem())
     }
 
-    /// A kubeconfig for each user. The server is this machine's own, so its certificate is not looked at.
-    pub(super) fn write_kubeconfigs(&self, server: &str, tokens: bool) -> Result<(), WorldError> {
+    /// Writes a kubeconfig for each user. The certificate of the local API server is not verified.
+    pub(super) fn write_kubeconfigs(&self, server: &str, tokens: bool) -> Result<(), ClusterError> {
         let mut cluster = json!({"server": server});
         if server.starts_with("https") {
             cluster["insecure-skip-tls-verify"] = json!(true);
@@ -101,8 +101,9 @@ impl Files {
         Ok(())
     }
 
-    fn write(&self, name: &str, text: &str) -> Result<(), WorldError> {
+    fn write(&self, name: &str, text: &str) -> Result<(), ClusterError> {
         let file = self.path(name);
-        fs::write(&file, text).map_err(|source| WorldError::File { file: file.display().to_string(), source })
+        fs::write(&file, text)
+            .map_err(|source| ClusterError::File { file: file.display().to_string(), source })
     }
 }

@@ -1,34 +1,34 @@
-//! A manager that is a program.
+//! A controller manager as a process.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use kcm_clock::Clock;
 
-use super::{ASK_EVERY, files::Files, fill, free_port, program::Program, text};
+use super::{POLL_INTERVAL, files::Files, fill, free_port, program::Program, text};
 use crate::{
-    trail::Trail,
-    world::{Activity, Manager, WorldError},
+    cluster::{Activity, ClusterError, Manager},
+    write_log::WriteLog,
 };
 
-/// Runs a command for each story.
+/// Runs a shell command as the manager of each story.
 #[derive(Debug)]
 pub(super) struct ExternalManager {
     command: String,
     files: Files,
     clock: Arc<dyn Clock>,
-    /// How long it may take to start, and to stop.
-    patience: Duration,
+    /// Timeout for start and stop.
+    timeout: Duration,
     running: Option<Program>,
 }
 
 impl ExternalManager {
-    pub(super) fn new(command: String, files: Files, clock: Arc<dyn Clock>, patience: Duration) -> Self {
-        Self { command, files, clock, patience, running: None }
+    pub(super) fn new(command: String, files: Files, clock: Arc<dyn Clock>, timeout: Duration) -> Self {
+        Self { command, files, clock, timeout, running: None }
     }
 }
 
-/// What a manager with these controllers must watch before it can do anything.
+/// Resources that these controllers watch before they act.
 fn watched(controllers: &[String]) -> BTreeSet<String> {
     let of = |controller: &String| match controller.as_str() {
         "deployment-controller" => &["deployments", "replicasets", "pods"][..],
@@ -40,7 +40,7 @@ fn watched(controllers: &[String]) -> BTreeSet<String> {
 
 #[async_trait]
 impl Manager for ExternalManager {
-    async fn start(&mut self, controllers: &[String], trail: &mut Trail) -> Result<(), WorldError> {
+    async fn start(&mut self, controllers: &[String], log: &mut WriteLog) -> Result<(), ClusterError> {
         let values = [
             ("kubeconfig", text(&self.files.kubeconfig("manager"))),
             ("controllers", controllers.join(",")),
@@ -49,33 +49,33 @@ impl Manager for ExternalManager {
         ];
         let values = values.each_ref().map(|(name, value)| (*name, value.as_str()));
         let command = fill(&self.command, &values);
-        let mut program = Program::shell("the manager", &command, &self.files.log("manager"))?;
-        // That it watches is known from the server, so a manager needs no port of its own to be asked at.
+        let mut program = Program::shell("manager", &command, &self.files.log("manager"))?;
+        // The audit log shows when the manager is ready, so it needs no serving port.
         let mut missing = watched(controllers);
-        let deadline = self.clock.monotonic().saturating_add(self.patience);
+        let deadline = self.clock.monotonic().saturating_add(self.timeout);
         while !missing.is_empty() {
-            let soon = self.clock.monotonic().saturating_add(ASK_EVERY);
-            if let Some(entry) = trail.next_before(soon.min(deadline)).await {
+            let soon = self.clock.monotonic().saturating_add(POLL_INTERVAL);
+            if let Some(entry) = log.next_before(soon.min(deadline)).await {
                 if entry.verb == "watch" {
                     missing.remove(&entry.resource);
                 }
                 continue;
             }
-            program.must_run()?;
+            program.check_running()?;
             if self.clock.monotonic() >= deadline {
-                let (seconds, said) = (self.patience.as_secs(), program.last_words());
+                let (seconds, log) = (self.timeout.as_secs(), program.log_tail());
                 let missing: Vec<_> = missing.iter().map(String::as_str).collect();
-                let lacks = format!("it does not watch {}", missing.join(", "));
-                return Err(WorldError::NotReady { program: "the manager", seconds, lacks, said });
+                let reason = format!("no watch of {}", missing.join(", "));
+                return Err(ClusterError::NotReady { program: "manager", seconds, reason, log });
             }
         }
         self.running = Some(program);
         Ok(())
     }
 
-    async fn stop(&mut self) -> Result<(), WorldError> {
+    async fn stop(&mut self) -> Result<(), ClusterError> {
         match self.running.take() {
-            Some(program) => program.stop(self.patience).await,
+            Some(program) => program.stop(self.timeout).await,
             None => Ok(()),
         }
     }

@@ -1,8 +1,8 @@
-//! Worlds of other programs: an API server and a controller manager, observed through the server's audit log.
+//! Clusters of separate processes: an API server and a controller manager, observed through the audit log.
 //!
-//! The server is etcd and kube-apiserver from a folder, any command, or the embedded server on a port of this machine.
-//! The manager is any command. In commands `{dir}` stands for the folder that all files lie in, `{port}` for a free
-//! port, `{kubeconfig}` for the manager's kubeconfig and `{controllers}` for the story's controllers.
+//! The API server is etcd and kube-apiserver, any command, or the embedded API server on a local port. The manager is any
+//! command. Commands can contain `{dir}` (directory of all files), `{port}` (a free port), `{kubeconfig}` (kubeconfig of
+//! the manager) and `{controllers}` (controllers of the story).
 
 mod activity;
 mod control_plane;
@@ -29,68 +29,68 @@ pub use self::{
 };
 use self::{files::Files, manager::ExternalManager};
 use crate::{
-    in_process::STORY,
-    trail::Trail,
-    world::{World, WorldError},
+    cluster::{ClusterError, StoryCluster},
+    in_process::STORY_USER_AGENT,
+    write_log::WriteLog,
 };
 pub use activity::activity_of;
 
-/// What an external world is made of.
+/// Configuration of an [`External`] cluster.
 #[derive(Debug, Clone)]
 pub struct ExternalConfig {
     /// The API server.
     pub server: ServerProgram,
-    /// The command that runs the manager.
+    /// Shell command that runs the manager.
     pub manager: String,
-    /// Where its files go. The folder is there and can be written to.
+    /// Directory for all files; must exist and be writable.
     pub folder: PathBuf,
 }
 
-/// An API server to be started.
+/// API server to start.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ServerProgram {
-    /// `etcd` and `kube-apiserver` from this folder, as `KUBEBUILDER_ASSETS` names one.
+    /// `etcd` and `kube-apiserver` from this directory, see `KUBEBUILDER_ASSETS`.
     Kubebuilder(PathBuf),
-    /// A command. It must serve on `{port}`, accept the tokens in `{dir}/tokens.csv`, and keep an audit log in
-    /// `{dir}/audit.log` after the policy in `{dir}/audit.yaml`.
+    /// Shell command. It must serve on `{port}`, accept the tokens in `{dir}/tokens.csv`, and write an audit log to
+    /// `{dir}/audit.log` according to the policy `{dir}/audit.yaml`.
     Command {
         /// The command.
         command: String,
-        /// Whether it serves TLS.
+        /// `true` if it serves TLS.
         tls: bool,
     },
-    /// The server of this project, on a port of this machine.
+    /// The embedded API server on a local port.
     Embedded,
 }
 
-/// A world of other programs. They end with it.
+/// Cluster of separate processes, which are killed on drop.
 #[derive(Debug)]
 pub struct External {
-    /// The world.
-    pub world: World,
+    /// The cluster.
+    pub cluster: StoryCluster,
     _server: Box<dyn Serving>,
     _stop: tokio_util::sync::DropGuard,
 }
 
-/// How long a program may take to become ready, and to end.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Timeout for start and stop of a program.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How often it is asked meanwhile. Programs of others cannot be waited for but by asking.
-const ASK_EVERY: Duration = Duration::from_millis(200);
+/// Interval of readiness checks.
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
-/// Starts the server, and makes ready what will start the manager.
+/// Starts the API server and prepares the manager.
 ///
 /// # Errors
 ///
-/// When a program cannot be started, ends early or is not ready in time: with the end of its log.
-pub async fn start(config: ExternalConfig) -> Result<External, WorldError> {
-    start_within(PATIENCE, config).await
+/// Returns an error with the end of the log if a program cannot be started, exits, or is not ready in time.
+pub async fn start(config: ExternalConfig) -> Result<External, ClusterError> {
+    start_within(TIMEOUT, config).await
 }
 
-async fn start_within(patience: Duration, config: ExternalConfig) -> Result<External, WorldError> {
+async fn start_within(timeout: Duration, config: ExternalConfig) -> Result<External, ClusterError> {
     let ExternalConfig { server, manager, folder } = config;
     let clock: Arc<dyn Clock> = Arc::new(RealClock::new());
-    let (sender, trail) = Trail::new(Arc::clone(&clock));
+    let (sender, log) = WriteLog::new(Arc::clone(&clock));
     let stop = tokio_util::sync::CancellationToken::new();
     let files = Files::new(&folder);
     let mut serving: Box<dyn Serving> = match &server {
@@ -111,84 +111,84 @@ async fn start_within(patience: Duration, config: ExternalConfig) -> Result<Exte
             let scheme = if *tls { "https" } else { "http" };
             files.write_kubeconfigs(&format!("{scheme}://127.0.0.1:{port}"), true)?;
             let command = fill(command, &[("port", &port.to_string()), ("dir", &text(&folder))]);
-            Box::new(Program::shell("the API server", &command, &files.log("apiserver"))?)
+            Box::new(Program::shell("API server", &command, &files.log("apiserver"))?)
         }
     };
 
-    let options = ClientOptions::new(UserAgent::new(STORY, "v0", ""), Arc::clone(&clock));
+    let options = ClientOptions::new(UserAgent::new(STORY_USER_AGENT, "v0", ""), Arc::clone(&clock));
     let kubeconfig = Server::Kubeconfig { path: files.kubeconfig("admin"), master: None };
     let clients = ClientFactory::connect(kubeconfig, options).await?;
     let api = clients.client("story", RateLimit::UNLIMITED);
-    ready(&mut *serving, &api, &*clock, patience).await?;
-    let manager = ExternalManager::new(manager, files, Arc::clone(&clock), patience);
-    let world = World::new(api, clock, trail, Box::new(manager)).await?;
-    Ok(External { world, _server: serving, _stop: stop.drop_guard() })
+    ready(&mut *serving, &api, &*clock, timeout).await?;
+    let manager = ExternalManager::new(manager, files, Arc::clone(&clock), timeout);
+    let cluster = StoryCluster::new(api, clock, log, Box::new(manager)).await?;
+    Ok(External { cluster, _server: serving, _stop: stop.drop_guard() })
 }
 
-/// What a server runs in.
+/// API server process, or task of this process.
 trait Serving: fmt::Debug + Send + Sync {
-    /// Fails if a program has ended.
-    fn must_run(&mut self) -> Result<(), WorldError>;
+    /// Returns an error if a process has exited.
+    fn check_running(&mut self) -> Result<(), ClusterError>;
 
-    /// What the server has said last.
-    fn last_words(&self) -> String;
+    /// End of the log of the API server.
+    fn log_tail(&self) -> String;
 }
 
-/// The server is a task.
+/// The API server is a task of this process.
 #[derive(Debug)]
 struct InThisProcess;
 
 impl Serving for InThisProcess {
-    fn must_run(&mut self) -> Result<(), WorldError> {
+    fn check_running(&mut self) -> Result<(), ClusterError> {
         Ok(())
     }
 
-    fn last_words(&self) -> String {
+    fn log_tail(&self) -> String {
         String::new()
     }
 }
 
 impl Serving for Program {
-    fn must_run(&mut self) -> Result<(), WorldError> {
-        Self::must_run(self)
+    fn check_running(&mut self) -> Result<(), ClusterError> {
+        Self::check_running(self)
     }
 
-    fn last_words(&self) -> String {
-        Self::last_words(self)
+    fn log_tail(&self) -> String {
+        Self::log_tail(self)
     }
 }
 
-/// Waits until a server can be used.
+/// Waits until the API server is ready.
 async fn ready(
     serving: &mut dyn Serving,
     api: &ApiClient,
     clock: &dyn Clock,
-    patience: Duration,
-) -> Result<(), WorldError> {
-    let deadline = clock.monotonic().saturating_add(patience);
-    // The default namespace is the last thing that a server makes before it can be used.
+    timeout: Duration,
+) -> Result<(), ClusterError> {
+    let deadline = clock.monotonic().saturating_add(timeout);
+    // The default namespace is the last object that an API server creates at startup.
     let signs = [Request::get("/readyz"), Request::get("/api/v1/namespaces/default")];
     for sign in signs {
         while let Err(error) = api.send(&sign).await {
-            serving.must_run()?;
+            serving.check_running()?;
             if clock.monotonic() > deadline {
-                let (seconds, lacks, said) = (patience.as_secs(), error.to_string(), serving.last_words());
-                return Err(WorldError::NotReady { program: "the API server", seconds, lacks, said });
+                let (seconds, reason, log) = (timeout.as_secs(), error.to_string(), serving.log_tail());
+                return Err(ClusterError::NotReady { program: "API server", seconds, reason, log });
             }
-            clock.sleep(ASK_EVERY).await;
+            clock.sleep(POLL_INTERVAL).await;
         }
     }
     Ok(())
 }
 
-/// A port that nobody listens on. Somebody else may take it before it is used; that is then an error of theirs or ours.
-fn free_port() -> Result<u16, WorldError> {
-    let failed = |source: io::Error| WorldError::File { file: "a free port".to_owned(), source };
+/// Returns a free port. Another process may take it before it is used; starting the program then fails.
+fn free_port() -> Result<u16, ClusterError> {
+    let failed = |source: io::Error| ClusterError::File { file: "free port".to_owned(), source };
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(failed)?;
     Ok(listener.local_addr().map_err(failed)?.port())
 }
 
-/// `command` with `{name}` replaced by what it stands for.
+/// Replaces `{name}` in `command` by the values.
 fn fill(command: &str, values: &[(&str, &str)]) -> String {
     values.iter().fold(command.to_owned(), |text, (name, value)| text.replace(&format!("{{{name}}}"), value))
 }

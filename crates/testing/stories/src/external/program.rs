@@ -1,4 +1,4 @@
-//! A program under our care.
+//! A child process with its process group.
 
 use std::{
     ffi::OsStr,
@@ -13,59 +13,60 @@ use std::{
 use tokio::process::{Child, Command};
 
 use super::activity;
-use crate::world::{Activity, WorldError};
+use crate::cluster::{Activity, ClusterError};
 
-/// As much of a log as helps.
+/// Number of log lines in error messages.
 const LAST_LINES: usize = 15;
 
-/// A running program, with all that it starts. It is killed when dropped.
+/// Running process with all its children. Killed on drop.
 #[derive(Debug)]
 pub struct Program {
     name: &'static str,
     log: PathBuf,
     child: Child,
-    /// Its process group, which is its own.
+    /// Process group.
     group: Option<u32>,
-    /// What is in the group, once somebody wanted to know.
+    /// Processes of the group, read on first use.
     processes: OnceLock<Vec<u32>>,
 }
 
-/// What a program can be sent.
+/// Signal to a process group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Signal {
-    /// To end in its own way.
+    /// SIGTERM.
     Terminate,
-    /// To end at once.
+    /// SIGKILL.
     Kill,
-    /// To stand still.
+    /// SIGSTOP.
     Stop,
-    /// To go on.
+    /// SIGCONT.
     Continue,
 }
 
 impl Program {
-    /// Runs a command line of the shell.
+    /// Runs a shell command.
     ///
     /// # Errors
     ///
-    /// When there is no shell, or the log cannot be written.
-    pub fn shell(name: &'static str, command: &str, log: &Path) -> Result<Self, WorldError> {
+    /// Returns an error if the shell cannot be started or the log cannot be written.
+    pub fn shell(name: &'static str, command: &str, log: &Path) -> Result<Self, ClusterError> {
         Self::run(name, OsStr::new("sh"), &["-c".to_owned(), command.to_owned()], log)
     }
 
-    /// Runs a program, which is called `name` in errors. What it says goes to the end of `log`.
+    /// Runs a program. `name` identifies it in errors; stdout and stderr are appended to `log`.
     ///
     /// # Errors
     ///
-    /// When it cannot be started, or the log cannot be written.
+    /// Returns an error if the program cannot be started or the log cannot be written.
     pub fn run(
         name: &'static str,
         program: &OsStr,
         arguments: &[String],
         log: &Path,
-    ) -> Result<Self, WorldError> {
-        let spawn = |source: io::Error| WorldError::Spawn { program: program.display().to_string(), source };
-        let open = |source| WorldError::File { file: log.display().to_string(), source };
+    ) -> Result<Self, ClusterError> {
+        let spawn =
+            |source: io::Error| ClusterError::Spawn { program: program.display().to_string(), source };
+        let open = |source| ClusterError::File { file: log.display().to_string(), source };
         let out = OpenOptions::new().create(true).append(true).open(log).map_err(open)?;
         let err = out.try_clone().map_err(open)?;
         let child = Command::new(program)
@@ -80,12 +81,12 @@ impl Program {
         Ok(Self { name, log: log.to_owned(), child, group, processes: OnceLock::new() })
     }
 
-    /// Fails if it has ended.
+    /// Checks that the process is running.
     ///
     /// # Errors
     ///
-    /// When it has: how, and the end of its log.
-    pub fn must_run(&mut self) -> Result<(), WorldError> {
+    /// Returns an error with exit status and end of the log if the process has exited.
+    pub fn check_running(&mut self) -> Result<(), ClusterError> {
         match self.child.try_wait() {
             Ok(None) => Ok(()),
             Ok(Some(status)) => Err(self.ended(&status.to_string())),
@@ -93,72 +94,72 @@ impl Program {
         }
     }
 
-    fn ended(&self, status: &str) -> WorldError {
-        WorldError::Ended { program: self.name, status: status.to_owned(), said: self.last_words() }
+    fn ended(&self, status: &str) -> ClusterError {
+        ClusterError::Exited { program: self.name, status: status.to_owned(), log: self.log_tail() }
     }
 
-    /// All that it has said, and what its log had before.
+    /// Content of the log.
     pub fn log(&self) -> String {
         String::from_utf8_lossy(&fs::read(&self.log).unwrap_or_default()).into_owned()
     }
 
-    /// The end of its log.
-    pub fn last_words(&self) -> String {
+    /// Last lines of the log.
+    pub fn log_tail(&self) -> String {
         let log = self.log();
         let lines: Vec<_> = log.lines().collect();
         lines[lines.len().saturating_sub(LAST_LINES)..].join("\n")
     }
 
-    /// What it is at.
+    /// Activity of the process group.
     pub(super) fn activity(&self) -> Activity {
         let processes = || self.group.map(activity::processes).unwrap_or_default();
         activity::activity_of(self.processes.get_or_init(processes))
     }
 
-    /// Asks it to end, and waits until it has.
+    /// Sends SIGTERM and waits until the process has exited.
     ///
     /// # Errors
     ///
-    /// When it has ended before, or does not in time.
-    pub async fn stop(mut self, patience: Duration) -> Result<(), WorldError> {
-        self.must_run()?;
+    /// Returns an error if the process had already exited or does not exit in time.
+    pub async fn stop(mut self, timeout: Duration) -> Result<(), ClusterError> {
+        self.check_running()?;
         self.signal(Signal::Terminate);
-        self.end(patience).await.map(drop)
+        self.end(timeout).await.map(drop)
     }
 
-    /// Ends it at once, and waits until it is gone.
+    /// Sends SIGKILL and waits until the process has exited.
     ///
     /// # Errors
     ///
-    /// When the operating system does not tell that it is.
-    pub async fn kill(mut self, patience: Duration) -> Result<(), WorldError> {
+    /// Returns an error if the operating system does not report the exit.
+    pub async fn kill(mut self, timeout: Duration) -> Result<(), ClusterError> {
         self.signal(Signal::Kill);
-        self.end(patience).await.map(drop)
+        self.end(timeout).await.map(drop)
     }
 
-    /// Waits until it ends.
+    /// Waits until the process exits.
     ///
     /// # Errors
     ///
-    /// When it does not in time.
+    /// Returns an error if it does not exit in time.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future changes nothing.
-    pub async fn end(&mut self, patience: Duration) -> Result<ExitStatus, WorldError> {
-        match tokio::time::timeout(patience, self.child.wait()).await {
+    /// Cancel safe.
+    pub async fn end(&mut self, timeout: Duration) -> Result<ExitStatus, ClusterError> {
+        match tokio::time::timeout(timeout, self.child.wait()).await {
             Ok(Ok(status)) => Ok(status),
             Ok(Err(error)) => Err(self.ended(&error.to_string())),
-            Err(_) => Err(WorldError::NotReady {
+            Err(_) => Err(ClusterError::NotReady {
                 program: self.name,
-                seconds: patience.as_secs(),
-                lacks: "it should have ended".to_owned(),
-                said: self.last_words(),
+                seconds: timeout.as_secs(),
+                reason: "still running".to_owned(),
+                log: self.log_tail(),
             }),
         }
     }
 
-    /// Sends a signal to it and to all that it has started.
+    /// Sends a signal to the process group.
     pub fn signal(&self, signal: Signal) {
         let Some(group) = self.group else { return };
         let signal = match signal {
@@ -167,7 +168,7 @@ impl Program {
             Signal::Stop => "-STOP",
             Signal::Continue => "-CONT",
         };
-        // A program that is gone already needs no signal.
+        // Fails if the processes have exited.
         let _ =
             StdCommand::new("kill").args([signal, "--", &format!("-{group}")]).stderr(Stdio::null()).status();
     }

@@ -1,4 +1,4 @@
-//! Reading an audit log while it is written.
+//! Follows an audit log file.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -8,40 +8,40 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::trail::{Entry, TrailSender};
+use crate::write_log::{Entry, WriteLogSender};
 
-/// How often the file is looked at. What is read late is late for nobody but the story.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// Interval between two reads at the end of the file.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Leaves the entries of a log on a trail until `stop`. The file may come into being later.
-pub(super) fn follow(file: PathBuf, trail: TrailSender, stop: CancellationToken) {
+/// Sends the entries of an audit log to `log` until `stop` is cancelled. The file may be created later.
+pub(super) fn follow(file: PathBuf, log: WriteLogSender, stop: CancellationToken) {
     tokio::spawn(async move {
-        stop.run_until_cancelled(read(file, trail)).await;
+        stop.run_until_cancelled(read(file, log)).await;
     });
 }
 
-async fn read(file: PathBuf, trail: TrailSender) {
-    let log = loop {
+async fn read(file: PathBuf, log: WriteLogSender) {
+    let audit_log = loop {
         match File::open(&file).await {
-            Ok(log) => break log,
-            Err(_) => tokio::time::sleep(LOOK_EVERY).await,
+            Ok(file) => break file,
+            Err(_) => tokio::time::sleep(POLL_INTERVAL).await,
         }
     };
-    let mut log = BufReader::new(log);
-    // A line may come in pieces.
+    let mut audit_log = BufReader::new(audit_log);
+    // A line may be written in parts.
     let mut line = String::new();
     loop {
-        match log.read_line(&mut line).await {
+        match audit_log.read_line(&mut line).await {
             Ok(count) if count > 0 && line.ends_with('\n') => {
                 match Entry::from_audit_line(&line) {
-                    Ok(entry) => trail.leave(entry),
-                    Err(error) => tracing::warn!(%error, "A line of the audit log is no event"),
+                    Ok(entry) => log.send(entry),
+                    Err(error) => tracing::warn!(%error, "Ignoring malformed audit log line"),
                 }
                 line.clear();
             }
-            Ok(_) => tokio::time::sleep(LOOK_EVERY).await,
+            Ok(_) => tokio::time::sleep(POLL_INTERVAL).await,
             Err(error) => {
-                tracing::error!(%error, file = %file.display(), "The audit log cannot be read");
+                tracing::error!(%error, file = %file.display(), "Failed to read audit log");
                 return;
             }
         }

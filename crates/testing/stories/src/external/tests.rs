@@ -7,58 +7,58 @@ fn config(folder: &Path, command: &str) -> ExternalConfig {
     ExternalConfig { server, manager: "true".to_owned(), folder: folder.to_owned() }
 }
 
-/// What comes of a server that is given next to no time.
+/// Returns the error of a server with a timeout of zero.
 async fn failure(config: ExternalConfig) -> String {
     start_within(Duration::ZERO, config).await.unwrap_err().to_string()
 }
 
-/// What comes of a manager that is given next to no time, on a server that works.
+/// Returns the error of a manager with a short timeout, on the embedded API server.
 async fn manager_failure(command: &str) -> String {
     let folder = tempfile::tempdir().unwrap();
     let manager = command.to_owned();
     let config = ExternalConfig { server: ServerProgram::Embedded, manager, ..config(folder.path(), "") };
     let mut external = start_within(Duration::from_millis(300), config).await.unwrap();
     let controllers = ["deployment-controller".to_owned()];
-    external.world.start_manager(&controllers).await.unwrap_err().to_string()
+    external.cluster.start_manager(&controllers).await.unwrap_err().to_string()
 }
 
 #[tokio::test]
-async fn server_that_does_not_come_up_is_told_with_its_last_words() {
+async fn exited_server_is_reported_with_its_log() {
     let folder = tempfile::tempdir().unwrap();
     let command = "echo 'no etcd at {port}' | sed 's/[0-9]*$/x/' >&2; exit 3";
     let error = start(config(folder.path(), command)).await.unwrap_err().to_string();
-    assert!(error.starts_with("the API server ended early (exit status: 3)"), "{error}");
+    assert!(error.starts_with("API server exited (exit status: 3)"), "{error}");
     assert!(error.ends_with("no etcd at x"), "{error}");
 }
 
 #[tokio::test]
-async fn server_that_never_serves_is_told_with_what_came_of_asking_it() {
+async fn unreachable_server_is_reported_with_the_last_error() {
     let folder = tempfile::tempdir().unwrap();
     let error = failure(config(folder.path(), "echo 'listening nowhere'; exec sleep 1000")).await;
-    assert!(error.starts_with("the API server is not ready after 0 s: GET http://127.0.0.1:"), "{error}");
+    assert!(error.starts_with("API server is not ready after 0s: GET http://127.0.0.1:"), "{error}");
     assert!(error.contains("/readyz: tcp connect error: Connection refused"), "{error}");
 }
 
 #[tokio::test]
-async fn server_that_is_not_there_is_told() {
+async fn missing_server_program_is_reported() {
     let folder = tempfile::tempdir().unwrap();
     let error = start(config(folder.path(), "/nowhere/kube-apiserver --port={port}")).await.unwrap_err();
     let error = error.to_string();
-    assert!(error.starts_with("the API server ended early (exit status: 127)"), "{error}");
+    assert!(error.starts_with("API server exited (exit status: 127)"), "{error}");
     assert!(error.contains("/nowhere/kube-apiserver: not found"), "{error}");
 }
 
 #[tokio::test]
-async fn folder_without_the_programs_is_told() {
+async fn assets_without_programs_are_reported() {
     let folder = tempfile::tempdir().unwrap();
     let assets = folder.path().join("assets");
     let config = ExternalConfig { server: ServerProgram::Kubebuilder(assets), ..config(folder.path(), "") };
     let error = failure(config).await;
-    assert!(error.starts_with("cannot start \"") && error.contains("assets/etcd"), "{error}");
+    assert!(error.starts_with("failed to start \"") && error.contains("assets/etcd"), "{error}");
 }
 
 #[tokio::test]
-async fn program_of_a_folder_that_finds_its_port_taken_is_told_with_its_last_words() {
+async fn exited_kube_apiserver_is_reported_with_its_log() {
     let folder = tempfile::tempdir().unwrap();
     for (name, script) in
         [("etcd", "exec sleep 1000"), ("kube-apiserver", "echo 'bind: address already in use' >&2; exit 1")]
@@ -70,37 +70,35 @@ async fn program_of_a_folder_that_finds_its_port_taken_is_told_with_its_last_wor
     let server = ServerProgram::Kubebuilder(folder.path().to_owned());
     let config = ExternalConfig { server, ..config(folder.path(), "") };
     let error = start(config).await.unwrap_err().to_string();
-    assert!(error.starts_with("kube-apiserver ended early (exit status: 1)"), "{error}");
+    assert!(error.starts_with("kube-apiserver exited (exit status: 1)"), "{error}");
     assert!(error.ends_with("bind: address already in use"), "{error}");
 }
 
 #[tokio::test]
-async fn folder_that_cannot_be_written_to_is_told() {
+async fn unwritable_folder_is_reported() {
     let error = failure(config(Path::new("/nowhere/at/all"), "true")).await;
-    assert!(error.starts_with("/nowhere/at/all/"), "{error}");
+    assert!(error.contains("/nowhere/at/all/"), "{error}");
 }
 
 #[tokio::test]
-async fn manager_that_ends_at_once_is_told_with_its_last_words() {
+async fn exited_manager_is_reported_with_its_log() {
     let error = manager_failure("echo 'unknown flag {controllers}'; exit 1").await;
-    assert!(error.starts_with("the manager ended early (exit status: 1)"), "{error}");
+    assert!(error.starts_with("manager exited (exit status: 1)"), "{error}");
     assert!(error.ends_with("unknown flag deployment-controller"), "{error}");
 }
 
 #[tokio::test]
-async fn manager_that_is_not_there_is_told() {
+async fn missing_manager_program_is_reported() {
     let error = manager_failure("'/nowhere/kube-controller-manager' --kubeconfig={kubeconfig}").await;
-    assert!(error.starts_with("the manager ended early (exit status: 127)"), "{error}");
+    assert!(error.starts_with("manager exited (exit status: 127)"), "{error}");
     assert!(error.contains("/nowhere/kube-controller-manager: not found"), "{error}");
 }
 
 #[tokio::test]
-async fn manager_that_watches_nothing_is_told_with_what_it_does_not_watch() {
+async fn manager_without_watches_is_reported() {
     let error = manager_failure("echo 'standing by'; exec sleep 1000").await;
     assert!(
-        error.starts_with(
-            "the manager is not ready after 0 s: it does not watch deployments, pods, replicasets;"
-        ),
+        error.starts_with("manager is not ready after 0s: no watch of deployments, pods, replicasets;"),
         "{error}"
     );
     assert!(error.ends_with("standing by"), "{error}");

@@ -24,7 +24,7 @@ use self::{
     facts::Facts,
     model::{Before, Model},
 };
-use crate::trail::Entry;
+use crate::write_log::Entry;
 
 /// Something that must hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]

@@ -8,7 +8,7 @@ use super::{
     facts::{Deployment, Facts, Pod, ReplicaSet},
     model::{Before, KnownSet, Model},
 };
-use crate::trail::Entry;
+use crate::write_log::Entry;
 
 /// What a change of the manager's breaks.
 pub(super) fn of_change(

@@ -1,25 +1,24 @@
-//! Stories that nobody has thought of: what users, kubelets, crashes and faults may do, drawn from a seed. The invariants
-//! must hold all along, and in the end everything must be rolled out.
+//! Random stories: operations of users and kubelets, crashes and faults, generated from a seed. The invariants must hold,
+//! and all Deployments must be complete at the end.
 //!
-//! A story that fails is told again with fewer and fewer steps for as long as it goes on failing, and what is left is
-//! printed as a story's file. `CHAOS_SEED=7 cargo test -p kcm-stories chaos` tells the one of that seed,
-//! `CHAOS_SEED=100..300` tells many.
+//! A failing story is shrunk by removing steps, and printed as a story file. `CHAOS_SEED=7 cargo test -p kcm-stories chaos`
+//! runs one seed, `CHAOS_SEED=100..300` runs a range.
 
 use std::{fmt::Write as _, path::Path, sync::Arc};
 
 use kcm_apiserver::ApiServer;
 use kcm_clock::{Random, SeededRandom};
-use kcm_stories::{Entry, InProcess, InProcessConfig, ManagerHandle, Story, left};
+use kcm_stories::{Entry, InProcess, InProcessConfig, ManagerHandle, Story, remaining_objects};
 
 use super::{crash::Crashes, failed_writes::WRITES, lines};
 
-/// How many seeds are tried in every test run.
+/// Number of seeds per test run.
 const SEEDS: u64 = 6;
 
-/// How many things happen in a story.
+/// Number of steps per story.
 const STEPS: usize = 40;
 
-/// A story in pieces that can be left out.
+/// Generated story; its parts can be removed.
 #[derive(Debug, Clone)]
 struct Draft {
     seed: u64,
@@ -29,10 +28,10 @@ struct Draft {
     crashes: Crashes,
 }
 
-/// Draws from a seed.
-struct Dice(SeededRandom);
+/// Source of random choices.
+struct Choices(SeededRandom);
 
-impl Dice {
+impl Choices {
     fn below(&self, limit: u64) -> u64 {
         self.0.next_u64() % limit
     }
@@ -45,27 +44,27 @@ impl Dice {
 
 impl Draft {
     fn new(seed: u64) -> Self {
-        let dice = Dice(SeededRandom::new(seed));
-        let deployments = ["one", "two"].map(|name| deployment(name, &dice));
-        let mut steps: Vec<String> = (0..STEPS).map(|_| step(&dice)).collect();
-        if dice.below(8) == 0 {
-            let it = dice.pick(&["deployment/one", "deployment/two"]);
+        let choices = Choices(SeededRandom::new(seed));
+        let deployments = ["one", "two"].map(|name| deployment(name, &choices));
+        let mut steps: Vec<String> = (0..STEPS).map(|_| step(&choices)).collect();
+        if choices.below(8) == 0 {
+            let it = choices.pick(&["deployment/one", "deployment/two"]);
             let body = format!("{{metadata: {{annotations: {{{ROLLBACK_TO}: '0'}}}}}}");
             steps.insert(STEPS / 2, format!("- attempt: [{{patch: {{object: {it}, body: {body}}}}}]\n"));
         }
         let mut faults = Vec::new();
-        if dice.below(2) == 0 {
-            faults.extend((0..=dice.below(4)).map(|_| fault(&dice)));
+        if choices.below(2) == 0 {
+            faults.extend((0..=choices.below(4)).map(|_| fault(&choices)));
         }
-        let stride = usize::try_from(5 + dice.below(40)).unwrap();
-        let crashes = match dice.below(3) {
+        let stride = usize::try_from(5 + choices.below(40)).unwrap();
+        let crashes = match choices.below(3) {
             0 => Crashes::Never,
             _ => Crashes::Every { first: 1 + stride / 2, stride, last: 2000 },
         };
         Self { seed, deployments, steps, faults, crashes }
     }
 
-    /// As a story's file.
+    /// Formats the story as a file.
     fn text(&self) -> String {
         let mut text = format!(
             "story: chaos\nabout: 'Seed {}; crashes {:?}.'\ncontrollers: [deployment-controller, replicaset-controller]\n\
@@ -78,20 +77,21 @@ impl Draft {
         for fault in &self.faults {
             writeln!(text, "- '{fault}'").unwrap();
         }
-        let lies = self.faults.iter().any(|fault| fault.contains("after:") || fault.contains("late:"));
-        let says = |what: &str| self.steps.iter().any(|step| step.contains(what));
-        let forgets = says("delete: {object: 'replicaset#");
-        let repeats = self.faults.iter().any(|fault| fault.contains("POST **/replicasets late:"));
-        let cleans_up = says("pause:") && says("revisionHistoryLimit");
+        let fails_after_write =
+            self.faults.iter().any(|fault| fault.contains("after:") || fault.contains("late:"));
+        let contains = |what: &str| self.steps.iter().any(|step| step.contains(what));
+        let deletes_replica_sets = contains("delete: {object: 'replicaset#");
+        let repeats_create = self.faults.iter().any(|fault| fault.contains("POST **/replicasets late:"));
+        let cleans_up = contains("pause:") && contains("revisionHistoryLimit");
         let exempt = [
-            (lies, LIES),
-            (repeats, REPEATS),
-            (forgets, FORGETS),
+            (fails_after_write, FAILS_AFTER_WRITE),
+            (repeats_create, REPEATS_CREATE),
+            (deletes_replica_sets, DELETES_REPLICA_SETS),
             (cleans_up, CLEANS_UP),
-            (says(ROLLBACK_TO), ROLLS_BACK),
+            (contains(ROLLBACK_TO), ROLLS_BACK),
         ]
         .into_iter()
-        .filter(|(is_so, _)| *is_so);
+        .filter(|(applies, _)| *applies);
         let exempt: Vec<&str> = exempt.map(|(_, exemption)| exemption).collect();
         if !exempt.is_empty() {
             writeln!(text, "exempt:\n{}", exempt.join("\n")).unwrap();
@@ -112,16 +112,16 @@ impl Draft {
             after_write.push(Arc::new(trace));
         }
         let config = InProcessConfig { after_write, ..InProcessConfig::for_story(&story, self.seed) };
-        let mut cluster = InProcess::new(config).await.unwrap();
-        let played = kcm_stories::play(&story, &mut cluster.world, "t0x").await;
-        let mut wrong: Vec<String> =
-            cluster.guard.violations_but(&story.exempt).iter().map(ToString::to_string).collect();
-        wrong.extend(played.err().map(|error| error.to_string()));
-        if wrong.is_empty() { Ok(()) } else { Err(lines(wrong)) }
+        let mut in_process = InProcess::new(config).await.unwrap();
+        let played = kcm_stories::play(&story, &mut in_process.cluster, "t0x").await;
+        let mut problems: Vec<String> =
+            in_process.checker.violations_except(&story.exempt).iter().map(ToString::to_string).collect();
+        problems.extend(played.err().map(|error| error.to_string()));
+        if problems.is_empty() { Ok(()) } else { Err(lines(problems)) }
     }
 
-    /// The same with as little in it as makes it fail.
-    async fn shrunk(mut self) -> Self {
+    /// Returns the story with as few steps as possible that still fails.
+    async fn shrink(mut self) -> Self {
         let mut size = self.steps.len() / 2;
         while size > 0 {
             let mut at = 0;
@@ -147,24 +147,27 @@ impl Draft {
     }
 }
 
-/// Every write, and what there is after it.
+/// Prints each write and the resulting objects.
 fn trace(write: &Entry, server: &ApiServer, _: &ManagerHandle) {
     if write.resource != "events" {
         let Entry { verb, resource, subresource, name, code, .. } = write;
-        println!("{verb} {resource}/{subresource} {name} {code}\n{}\n", lines(left(server, "t0x").unwrap()));
+        println!(
+            "{verb} {resource}/{subresource} {name} {code}\n{}\n",
+            lines(remaining_objects(server, "t0x").unwrap())
+        );
     }
 }
 
-fn deployment(name: &str, dice: &Dice) -> String {
-    let replicas = 1 + dice.below(8);
-    let strategy = dice.pick(&[
+fn deployment(name: &str, choices: &Choices) -> String {
+    let replicas = 1 + choices.below(8);
+    let strategy = choices.pick(&[
         "{rollingUpdate: {maxSurge: 25%, maxUnavailable: 25%}}",
         "{rollingUpdate: {maxSurge: 1, maxUnavailable: 0}}",
         "{rollingUpdate: {maxSurge: 0, maxUnavailable: 2}}",
         "{rollingUpdate: {maxSurge: 100%, maxUnavailable: 50%}}",
         "{type: Recreate}",
     ]);
-    let ready_for = dice.pick(&["0", "0", "2"]);
+    let ready_for = choices.pick(&["0", "0", "2"]);
     format!(
         "- create:
     apiVersion: apps/v1
@@ -182,28 +185,30 @@ fn deployment(name: &str, dice: &Dice) -> String {
     )
 }
 
-fn step(dice: &Dice) -> String {
-    let it = dice.pick(&["deployment/one", "deployment/two"]);
-    let (pod, set) = (dice.below(30), dice.below(6));
-    let small = dice.below(10);
-    let step = match dice.below(26) {
-        0..=4 => return format!("- setImage: {{object: {it}, image: 'app:{}'}}\n", dice.below(5)),
+fn step(choices: &Choices) -> String {
+    let it = choices.pick(&["deployment/one", "deployment/two"]);
+    let (pod, set) = (choices.below(30), choices.below(6));
+    let small = choices.below(10);
+    let step = match choices.below(26) {
+        0..=4 => return format!("- setImage: {{object: {it}, image: 'app:{}'}}\n", choices.below(5)),
         5..=8 => return format!("- scale: {{object: {it}, replicas: {small}}}\n"),
         9..=14 => {
-            let time = dice.pick(&["0.05", "0.3", "0.8", "1.1", "2.5", "7", "30", "700"]);
+            let time = choices.pick(&["0.05", "0.3", "0.8", "1.1", "2.5", "7", "30", "700"]);
             return format!("- wait: {time}\n");
         }
         15 => format!("pause: {it}"),
         16 => format!("resume: {it}"),
         17 => format!("undo: {{object: {it}}}"),
         18 => format!("evict: 'pod#{pod}'"),
-        19 => format!("delete: {{object: 'pod#{pod}', gracePeriodSeconds: {}}}", dice.pick(&["0", "30"])),
+        19 => format!("delete: {{object: 'pod#{pod}', gracePeriodSeconds: {}}}", choices.pick(&["0", "30"])),
         20 => format!("podStatus: {{object: 'pod#{pod}', phase: Failed, ready: false}}"),
         21 => format!("podStatus: {{object: 'pod#{pod}', ready: false}}"),
         22 => "restartManager: {}".to_owned(),
         23 => format!("patch: {{object: 'pod#{pod}', body: {{metadata: {{labels: {{app: stray}}}}}}}}"),
         24 => format!("delete: {{object: 'replicaset#{set}'}}"),
-        _ => format!("patch: {{object: {it}, body: {{spec: {{revisionHistoryLimit: {}}}}}}}", dice.below(3)),
+        _ => {
+            format!("patch: {{object: {it}, body: {{spec: {{revisionHistoryLimit: {}}}}}}}", choices.below(3))
+        }
     };
     format!("- attempt: [{{{step}}}]\n")
 }
@@ -214,17 +219,17 @@ const ROLLBACK_TO: &str = "deprecated.deployment.rollback.to";
 /// Failures of a write: refused by the API server or a webhook, or cut off before or after it is executed.
 const FAILURES: &[&str] = &["500", "webhook:403", "webhook:500", "break", "late:0s", "after:500"];
 
-fn fault(dice: &Dice) -> String {
-    let what = match dice.below(2) {
-        0 => other_fault(dice).to_owned(),
-        _ => format!("{} {}", dice.pick(WRITES), dice.pick(FAILURES)),
+fn fault(choices: &Choices) -> String {
+    let what = match choices.below(2) {
+        0 => other_fault(choices).to_owned(),
+        _ => format!("{} {}", choices.pick(WRITES), choices.pick(FAILURES)),
     };
-    let (every, times) = (1 + dice.below(6), 1 + dice.below(8));
+    let (every, times) = (1 + choices.below(6), 1 + choices.below(8));
     format!("{what} every={every} times={times} agent=kube-controller-manager*")
 }
 
-fn other_fault(dice: &Dice) -> &'static str {
-    dice.pick(&[
+fn other_fault(choices: &Choices) -> &'static str {
+    choices.pick(&[
         "POST **/pods 500",
         "POST **/pods after:504",
         "POST **/pods 429 retry-after=1",
@@ -245,19 +250,18 @@ fn other_fault(dice: &Dice) -> &'static str {
     ])
 }
 
-/// What goes for every story with a server that says no to what it has done.
-const LIES: &str =
-    "- {invariant: idle-write, reason: 'What was done and said to have failed is done again (US-5.8).'}";
+/// Exemption of stories with writes that take effect and are reported as failed.
+const FAILS_AFTER_WRITE: &str = "- {invariant: idle-write, reason: 'A write that took effect and was reported as failed is repeated (US-5.8).'}";
 
 /// Exemption of stories in which the connection of a ReplicaSet's create breaks.
-const REPEATS: &str = "- invariant: created-twice
-  reason: 'The client repeats a create with a name after a broken connection, and the API server refuses it.'";
+const REPEATS_CREATE: &str = "- invariant: created-twice
+  reason: 'The client repeats a create with a name after a broken connection, and the API server rejects it.'";
 
-/// What goes for every story in which a Deployment is paused and its history short.
+/// Exemption of stories that pause a Deployment with a short history.
 const CLEANS_UP: &str = "- invariant: deleted-in-use
   reason: >-
     A paused Deployment with the strategy Recreate and no active ReplicaSet scales the newest old one up, and deletes
-    it in the same sync as one too many: cleaning up goes by how things were before (US-4.7, US-4.13).";
+    it in the same sync, because the cleanup uses the state from before the sync (US-4.7, US-4.13).";
 
 /// Exemptions of stories with a rollback by annotation.
 const ROLLS_BACK: &str = "- invariant: recreate-overlap
@@ -266,15 +270,15 @@ const ROLLS_BACK: &str = "- invariant: recreate-overlap
     Recreate (US-4.14).
 - {invariant: surplus-replicas, reason: *rollback}";
 
-/// What goes for every story in which somebody deletes ReplicaSets.
-const FORGETS: &str =
-    "- {invariant: revisions, reason: 'They follow from the ReplicaSets that there are (US-4.8).'}
+/// Exemption of stories that delete ReplicaSets.
+const DELETES_REPLICA_SETS: &str =
+    "- {invariant: revisions, reason: 'Revisions are computed from the existing ReplicaSets (US-4.8).'}
 - invariant: idle-write
   reason: >-
-    A ReplicaSet that is created again before its pods have moved is announced again, in the same words (US-4.8).";
+    A ReplicaSet that is recreated before the status changes is reported again with the same message (US-4.8).";
 
-/// What was taken is given back, more than once, for a pod that goes meanwhile ends the attempt; and all must come to
-/// rest.
+/// Resumes the Deployments, makes all pods ready, and waits until the Deployments are complete. Reported several times,
+/// because a pod that is deleted in the meantime fails the attempt.
 const END: &str = "- attempt: [{resume: deployment/one}]
 - attempt: [{resume: deployment/two}]
 - repeat: {times: 5, steps: [{wait: 20}, {attempt: [{podStatus: {}}]}]}
@@ -282,7 +286,7 @@ const END: &str = "- attempt: [{resume: deployment/one}]
 - until: {object: deployment/two, complete: true, limit: 7200}
 ";
 
-/// `7` is a seed, `100..300` are some.
+/// Parses `CHAOS_SEED`: a seed or a range of seeds.
 fn seeds() -> std::ops::Range<u64> {
     let Ok(text) = std::env::var("CHAOS_SEED") else { return 0..SEEDS };
     let number = |text: &str| text.parse::<u64>().unwrap();
@@ -293,21 +297,21 @@ fn seeds() -> std::ops::Range<u64> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn chaos_from_a_seed_breaks_no_invariant_and_comes_to_its_end() {
+async fn random_stories_complete_and_hold_all_invariants() {
     for seed in seeds() {
         let draft = Draft::new(seed);
         if let Err(first) = draft.play().await {
-            let shrunk = draft.shrunk().await;
-            let why = shrunk.play().await.unwrap_err();
-            panic!("seed {seed} fails:\n{first}\nas little as this fails, too:\n{}\n{why}", shrunk.text());
+            let shrunk = draft.shrink().await;
+            let error = shrunk.play().await.unwrap_err();
+            panic!("seed {seed} fails:\n{first}\nshrunk story:\n{}\n{error}", shrunk.text());
         }
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn rollout_with_faults_from_a_seed_breaks_no_invariant_and_comes_to_its_end() {
+async fn rollouts_with_random_faults_complete_and_hold_all_invariants() {
     for seed in 0..SEEDS {
-        let dice = Dice(SeededRandom::new(seed));
+        let choices = Choices(SeededRandom::new(seed));
         let rollout = [
             "- until: {object: deployment/one, complete: true, limit: 7200}\n",
             "- setImage: {object: deployment/one, image: 'app:1'}\n",
@@ -317,18 +321,18 @@ async fn rollout_with_faults_from_a_seed_breaks_no_invariant_and_comes_to_its_en
         ];
         let draft = Draft {
             steps: rollout.map(str::to_owned).to_vec(),
-            faults: (0..8).map(|_| fault(&dice)).collect(),
+            faults: (0..8).map(|_| fault(&choices)).collect(),
             crashes: Crashes::Never,
             ..Draft::new(seed)
         };
-        if let Err(why) = draft.play().await {
-            panic!("{why}\n{}", draft.text());
+        if let Err(error) = draft.play().await {
+            panic!("{error}\n{}", draft.text());
         }
     }
 }
 
 #[test]
-fn chaos_from_the_same_seed_is_the_same() {
+fn stories_of_equal_seeds_are_equal() {
     assert_eq!(Draft::new(3).text(), Draft::new(3).text());
     assert_ne!(Draft::new(3).text(), Draft::new(4).text());
 }

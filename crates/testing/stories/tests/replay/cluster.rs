@@ -1,7 +1,7 @@
-//! The stories of `test/stories/cluster`: both controllers with simulated nodes, compared by what they come to, not by the
-//! order in which.
+//! The stories of `test/stories/cluster`: both controllers with simulated nodes. The summary of the final state is compared,
+//! not the order of writes.
 
-use kcm_stories::{Outcome, Story};
+use kcm_stories::{Story, StorySummary};
 
 use super::{crash, play_undisturbed, test_folder};
 
@@ -9,11 +9,11 @@ fn read(name: &str) -> Story {
     Story::read(&test_folder().join(format!("stories/cluster/{name}.yaml"))).unwrap()
 }
 
-async fn assert_outcome(name: &str) {
-    let (cluster, _) = play_undisturbed(&read(name), 1).await;
-    let outcome = Outcome::of(&cluster.server, "t0x", cluster.guard.tally()).unwrap();
+async fn assert_summary(name: &str) {
+    let (in_process, _) = play_undisturbed(&read(name), 1).await;
+    let summary = StorySummary::new(&in_process.server, "t0x", in_process.checker.counts()).unwrap();
     insta::with_settings!({ snapshot_path => "../../../../../test/stories/cluster/snapshots", prepend_module_to_snapshot => false, omit_expression => true }, {
-        insta::assert_yaml_snapshot!(name, outcome);
+        insta::assert_yaml_snapshot!(name, summary);
     });
 }
 
@@ -21,16 +21,16 @@ macro_rules! stories {
     ($($test:ident: $name:literal,)*) => {
         const STORIES: &[&str] = &[$($name),*];
 
-        mod comes_to_its_end_and_holds_all_invariants {
+        mod completes_and_holds_all_invariants {
             $(
                 #[tokio::test(start_paused = true)]
                 async fn $test() {
-                    super::assert_outcome($name).await;
+                    super::assert_summary($name).await;
                 }
             )*
         }
 
-        mod ends_the_same_with_a_crash_after_any_write {
+        mod has_the_same_end_with_crashes {
             $(
                 #[tokio::test(start_paused = true)]
                 async fn $test() {
@@ -65,18 +65,18 @@ stories! {
 }
 
 #[test]
-fn stories_of_clusters_all_have_a_test() {
+fn all_stories_have_a_test() {
     let stories = Story::read_all(&test_folder().join("stories/cluster")).unwrap();
     let names: Vec<_> = stories.iter().map(|story| story.name.as_str()).collect();
     assert_eq!(names, STORIES);
 }
 
 #[tokio::test(start_paused = true)]
-async fn story_of_a_cluster_told_twice_from_the_same_seed_comes_to_the_same() {
-    let mut outcomes = Vec::new();
+async fn runs_of_equal_seeds_are_equal() {
+    let mut summaries = Vec::new();
     for _ in 0..2 {
-        let (cluster, _) = play_undisturbed(&read("s11-node-drained"), 7).await;
-        outcomes.push(Outcome::of(&cluster.server, "t0x", cluster.guard.tally()).unwrap());
+        let (in_process, _) = play_undisturbed(&read("s11-node-drained"), 7).await;
+        summaries.push(StorySummary::new(&in_process.server, "t0x", in_process.checker.counts()).unwrap());
     }
-    assert_eq!(outcomes[0], outcomes[1]);
+    assert_eq!(summaries[0], summaries[1]);
 }

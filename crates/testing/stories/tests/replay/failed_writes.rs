@@ -1,15 +1,15 @@
-//! Failures of every kind of write, one kind at a time, through a story that needs all of them.
+//! Failures of each kind of write, one kind at a time, in a story that needs all of them.
 //!
-//! The failures come in a burst, then at every other request, then for longer than upstream retries. Each step must be
-//! completed, and what is left must be what is left without failures.
+//! Failures come in a burst, at every other request, and for longer than upstream retries. All steps must succeed, and the
+//! final state must be the same as without failures.
 
 use std::path::Path;
 
-use kcm_stories::{InProcess, InProcessConfig, Story, invariants::Invariant, left};
+use kcm_stories::{InProcess, InProcessConfig, Story, invariants::Invariant, remaining_objects};
 
 use super::lines;
 
-/// Requests of the controllers that write.
+/// Write requests of the controllers.
 pub(crate) const WRITES: &[&str] = &[
     "POST **/replicasets",
     "PUT **/replicasets/*",
@@ -23,7 +23,7 @@ pub(crate) const WRITES: &[&str] = &[
     "DELETE **/pods/*",
 ];
 
-/// Rolls out, scales, rolls back both ways, leaves history behind, and lets ReplicaSets and pods be adopted and released.
+/// Rollouts, scaling, both kinds of rollback, history cleanup, adoption and release of ReplicaSets and pods.
 const STEPS: &str = "
 - create: &web
     apiVersion: apps/v1
@@ -75,7 +75,7 @@ const STEPS: &str = "
 ";
 
 /// Failures of requests that are not executed.
-const REFUSED: &[&str] = &[
+const REJECTED: &[&str] = &[
     "500 times=2",
     "webhook:403 times=2",
     "webhook:500 times=2",
@@ -105,51 +105,55 @@ fn is_explained(invariant: Invariant, write: &str, failures: &[&str]) -> bool {
         Invariant::Effort => true,
         // A write that was executed is repeated.
         Invariant::IdleWrite => failures == CUT_OFF,
-        // The client repeats a create with a name after a broken connection, and the API server refuses it.
+        // After a broken connection, the client repeats a create with a name, and the API server rejects it.
         Invariant::CreatedTwice => write == "POST **/replicasets" && failures == CUT_OFF,
         _ => false,
     }
 }
 
-/// Plays the story. Returns what is left and how many requests each fault harmed, or what is wrong.
+/// Plays the story. Returns the final state and the number of applications of each fault, or the problems.
 async fn play(write: &str, failures: &[&str]) -> Result<(Vec<String>, Vec<u64>), String> {
     let story = story(write, failures);
     let config = InProcessConfig::for_story(&story, 1);
     let faults = config.faults.clone();
-    let mut cluster = InProcess::new(config).await.unwrap();
-    let played = kcm_stories::play(&story, &mut cluster.world, "t0x").await;
-    let violations = cluster.guard.violations();
+    let mut in_process = InProcess::new(config).await.unwrap();
+    let played = kcm_stories::play(&story, &mut in_process.cluster, "t0x").await;
+    let violations = in_process.checker.violations();
     let unexplained = violations.iter().filter(|one| !is_explained(one.invariant, write, failures));
-    let mut wrong: Vec<String> = unexplained.map(ToString::to_string).collect();
-    wrong.extend(played.err().map(|error| error.to_string()));
-    if !wrong.is_empty() {
-        return Err(lines(wrong));
+    let mut problems: Vec<String> = unexplained.map(ToString::to_string).collect();
+    problems.extend(played.err().map(|error| error.to_string()));
+    if !problems.is_empty() {
+        return Err(lines(problems));
     }
-    Ok((left(&cluster.server, "t0x").unwrap(), faults.applied()))
+    Ok((remaining_objects(&in_process.server, "t0x").unwrap(), faults.applied()))
 }
 
 async fn assert_same_end(failures: &[&str]) {
     let (expected, _) = play("POST **/pods", &[]).await.unwrap();
-    let mut wrong = Vec::new();
+    let mut problems = Vec::new();
     for write in WRITES {
         match play(write, failures).await {
-            Err(error) => wrong.push(format!("{write}: {error}")),
-            Ok((_, harmed)) if harmed[0] == 0 => wrong.push(format!("{write}: nothing failed")),
-            Ok((left, _)) if left != expected => {
-                wrong.push(format!("{write}: left is\n{}\nnot\n{}", lines(left), lines(&expected)));
+            Err(error) => problems.push(format!("{write}: {error}")),
+            Ok((_, applied)) if applied[0] == 0 => problems.push(format!("{write}: no request failed")),
+            Ok((objects, _)) if objects != expected => {
+                problems.push(format!(
+                    "{write}: final state is\n{}\nexpected\n{}",
+                    lines(objects),
+                    lines(&expected)
+                ));
             }
-            Ok((_, harmed)) => println!("{write}: {harmed:?}"),
+            Ok((_, applied)) => println!("{write}: {applied:?}"),
         }
     }
-    assert!(wrong.is_empty(), "{}", lines(wrong));
+    assert!(problems.is_empty(), "{}", lines(problems));
 }
 
 #[tokio::test(start_paused = true)]
-async fn story_ends_the_same_if_every_kind_of_write_is_refused() {
-    assert_same_end(REFUSED).await;
+async fn rejected_writes_do_not_change_the_final_state() {
+    assert_same_end(REJECTED).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn story_ends_the_same_if_every_kind_of_write_is_cut_off() {
+async fn interrupted_writes_do_not_change_the_final_state() {
     assert_same_end(CUT_OFF).await;
 }

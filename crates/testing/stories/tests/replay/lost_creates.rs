@@ -8,11 +8,10 @@ use super::lines;
 
 const REPLICAS: usize = 6;
 
-/// Watches of pods that tell of one event and end, and are opened again so many seconds later, with the manager's own
-/// pace in between.
+/// Watches of pods that report one event and end, and are reopened after three seconds and the back-off of the manager.
 const SLOW_WATCH: &str = "WATCH /api/v1/pods cut events=1 delay=3s times=40 agent=kube-controller-manager*";
 
-/// One object that wants six pods, with these faults, until they are there.
+/// Story of one object with six replicas and these faults.
 fn story(kind: &str, controllers: &str, exempt: &str, faults: &[&str]) -> Story {
     let faults: String = faults.iter().map(|fault| format!("- '{fault}'\n")).collect();
     let text = format!(
@@ -44,85 +43,84 @@ fn replica_set(faults: &[&str]) -> Story {
     story("ReplicaSet", "replicaset-controller", "", faults)
 }
 
-/// How many objects of `kind` were ever created, and how many requests each fault harmed.
+/// Returns the number of objects of `kind` created, and the number of applications of each fault.
 async fn play(story: &Story, kind: &str) -> (usize, Vec<u64>) {
     let config = InProcessConfig::for_story(story, 1);
     let faults = config.faults.clone();
-    let mut cluster = InProcess::new(config).await.unwrap();
-    let played = kcm_stories::play(story, &mut cluster.world, "t0x").await;
-    let violations = cluster.guard.violations_but(&story.exempt);
+    let mut in_process = InProcess::new(config).await.unwrap();
+    let played = kcm_stories::play(story, &mut in_process.cluster, "t0x").await;
+    let violations = in_process.checker.violations_except(&story.exempt);
     assert!(violations.is_empty(), "{}", lines(violations));
     played.unwrap();
-    (cluster.guard.tally().created[kind], faults.applied())
+    (in_process.checker.counts().created[kind], faults.applied())
 }
 
-/// A watch of pods that reports the first pod and ends, and is opened again after two minutes.
+/// A watch of pods that reports the first pod and ends, and is reopened after two minutes.
 const NO_WATCH: [&str; 2] = [
     "WATCH /api/v1/pods cut events=1 times=1 agent=kube-controller-manager*",
     "WATCH /api/v1/pods delay=120s times=1 agent=kube-controller-manager*",
 ];
 
-/// Counts uncached reads of pods, and harms nothing.
+/// Rule that counts uncached reads of pods.
 const READS: &str = "GET /api/v1/namespaces/*/pods delay=1ms agent=kube-controller-manager*";
 
 #[tokio::test(start_paused = true)]
 async fn creates_whose_responses_are_lost_take_effect_once() {
-    // The client repeats a create after a broken connection. After a 504, the next sync does. It finds the first pod,
-    // and the sync after it waits until the watch reports all pods.
-    for (harm, reads) in [("after:504", 1), ("late:0s every=2", 3)] {
-        let lost = format!("POST **/pods {harm} times=4 agent=kube-controller-manager*");
+    // After a broken connection, the client repeats the create. After a 504, the next sync does: it finds the first pod,
+    // and the following sync waits until the watch reports all pods.
+    for (fault, reads) in [("after:504", 1), ("late:0s every=2", 3)] {
+        let lost = format!("POST **/pods {fault} times=4 agent=kube-controller-manager*");
         let [cut, delay] = NO_WATCH;
-        let (created, harmed) = play(&replica_set(&[READS, &lost, cut, delay]), "Pod").await;
-        assert_eq!(created, REPLICAS, "{harm}");
-        assert_eq!(harmed, [reads, 4, 1, 1], "{harm}");
+        let (created, applied) = play(&replica_set(&[READS, &lost, cut, delay]), "Pod").await;
+        assert_eq!(created, REPLICAS, "{fault}");
+        assert_eq!(applied, [reads, 4, 1, 1], "{fault}");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn creates_that_fail_without_effect_are_repeated_without_a_read() {
-    for harm in ["503", "403", "break"] {
-        let failing = format!("POST **/pods {harm} times=4 agent=kube-controller-manager*");
-        let (created, harmed) = play(&replica_set(&[READS, &failing]), "Pod").await;
-        assert_eq!((created, harmed), (REPLICAS, vec![0, 4]), "{harm}");
+    for fault in ["503", "403", "break"] {
+        let failing = format!("POST **/pods {fault} times=4 agent=kube-controller-manager*");
+        let (created, applied) = play(&replica_set(&[READS, &failing]), "Pod").await;
+        assert_eq!((created, applied), (REPLICAS, vec![0, 4]), "{fault}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn read_that_fails_for_a_while_is_repeated_and_nothing_is_created_before() {
+async fn failing_read_is_retried_before_pods_are_created() {
     let lost = "POST **/pods late:0s times=1 agent=kube-controller-manager*";
     let down = "GET /api/v1/namespaces/*/pods 503 times=12 agent=kube-controller-manager*";
     let [cut, delay] = NO_WATCH;
-    let (created, harmed) = play(&replica_set(&[down, READS, lost, cut, delay]), "Pod").await;
+    let (created, applied) = play(&replica_set(&[down, READS, lost, cut, delay]), "Pod").await;
     assert_eq!(created, REPLICAS);
-    assert_eq!(harmed[..3], [12, 1, 1]);
+    assert_eq!(applied[..3], [12, 1, 1]);
 }
 
-/// The name of a ReplicaSet follows from its template: that it is there already is what a second creation is told.
+/// The name of a ReplicaSet is computed from its template, so a second create fails with AlreadyExists.
 #[tokio::test(start_paused = true)]
-async fn replica_set_of_a_deployment_is_created_once_although_the_answer_is_lost_and_the_watch_late() {
+async fn replica_set_is_created_once_despite_lost_responses_and_a_late_watch() {
     let faults = [
         "POST **/replicasets after:504 times=3 agent=kube-controller-manager*",
         "WATCH /apis/apps/v1/replicasets cut events=1 delay=3s times=40 agent=kube-controller-manager*",
     ];
     let controllers = "deployment-controller, replicaset-controller";
-    let exempt = "{invariant: created-twice, reason: 'It is asked for again, and refused by its name.'}";
+    let exempt = "{invariant: created-twice, reason: 'The create is repeated and fails with AlreadyExists.'}";
     let story = story("Deployment", controllers, exempt, &faults);
-    let (created, harmed) = play(&story, "ReplicaSet").await;
+    let (created, applied) = play(&story, "ReplicaSet").await;
     assert_eq!(created, 1);
-    assert!(harmed[0] >= 1 && harmed[1] >= 1, "nothing has been put to the test: {harmed:?}");
+    assert!(applied[0] >= 1 && applied[1] >= 1, "faults were not applied: {applied:?}");
 }
 
-/// A Deployment rolled over and scaled, with answers lost in every pattern, a late watch, and a server that cannot be
-/// asked at times.
+/// A rollover and scaling with lost responses in several patterns, a late watch, and an unavailable API server.
 #[tokio::test(start_paused = true)]
-async fn rollout_with_lost_answers_and_a_late_watch_makes_each_pod_once() {
+async fn rollout_with_lost_responses_creates_each_pod_once() {
     for every in 1..=5 {
         let lost = format!("POST **/pods after:504 every={every} times=6 agent=kube-controller-manager*");
         let down = "GET /api/v1/namespaces/*/pods 503 every=3 times=6 agent=kube-controller-manager*";
         let mut story = story(
             "Deployment",
             "deployment-controller, replicaset-controller",
-            "{invariant: idle-write, reason: 'What was said to have failed is tried again (US-5.8).'}",
+            "{invariant: idle-write, reason: 'A write that was reported as failed is repeated (US-5.8).'}",
             &[&lost, down, SLOW_WATCH],
         );
         let roll = "story: roll\nabout: The rest.\ncontrollers: []\nsteps:
@@ -134,16 +132,16 @@ async fn rollout_with_lost_answers_and_a_late_watch_makes_each_pod_once() {
 - expect: {count: {pod: 9}}
 ";
         story.steps.extend(Story::parse(roll, Path::new("roll.yaml")).unwrap().steps);
-        let (created, harmed) = play(&story, "Pod").await;
+        let (created, applied) = play(&story, "Pod").await;
         assert_eq!(created, 2 * REPLICAS + 3, "every={every}");
-        assert!(harmed[0] >= 2, "nothing has been put to the test: {harmed:?}");
+        assert!(applied[0] >= 2, "faults were not applied: {applied:?}");
     }
 }
 
-/// 500 pods by slow start and a rolling update of them. Of the creates, more than one in three takes effect without a
-/// response, and one in five takes effect five seconds after its connection broke.
+/// 500 pods by slow start, and a rolling update. Of the creates, more than a third take effect without a response, and a
+/// fifth take effect five seconds after the connection broke.
 #[tokio::test(start_paused = true)]
-async fn rollout_of_500_pods_with_lost_and_late_creates_makes_each_pod_once() {
+async fn rollout_of_500_pods_with_lost_responses_creates_each_pod_once() {
     let text = "story: lost-creates-500
 about: Creates that take effect without a response, or late.
 controllers: [deployment-controller, replicaset-controller]
@@ -170,9 +168,9 @@ steps:
 - expect: {count: {pod: 500}}
 ";
     let story = Story::parse(text, Path::new("lost-creates-500.yaml")).unwrap();
-    let (created, harmed) = play(&story, "Pod").await;
+    let (created, applied) = play(&story, "Pod").await;
     assert_eq!(created, 1000);
-    let [late, lost, served] = harmed[..] else { panic!("{harmed:?}") };
+    let [late, lost, served] = applied[..] else { panic!("{applied:?}") };
     let requests = late + lost + served;
     assert!(late >= requests / 5 && lost >= requests / 3, "{late} late and {lost} lost of {requests}");
 }

@@ -1,6 +1,6 @@
-//! The stories of `test/stories`, played by our controllers in simulated time: held against what upstream wrote, where
-//! there is a recording, and to the invariants, everywhere.
-#![expect(clippy::unwrap_used, clippy::panic, reason = "the helpers of tests may fail as tests do")]
+//! The stories of `test/stories`, played in simulated time. The writes are compared with recordings of upstream, where they
+//! exist, and the invariants are checked.
+#![expect(clippy::unwrap_used, clippy::panic, reason = "helper functions of tests may panic")]
 
 mod chaos;
 mod cluster;
@@ -17,10 +17,10 @@ use kcm_stories::{
 use serde::Serialize;
 use serde_json::{Value, json};
 
-/// The version that ours is held against.
+/// Version of the recordings.
 const VERSION: &str = "v1.36";
 
-/// The HTTP status of a write that was built on an old version.
+/// HTTP status of a write with an outdated resource version.
 const CONFLICT: u16 = 409;
 
 fn test_folder() -> PathBuf {
@@ -31,39 +31,39 @@ fn read(name: &str) -> Story {
     Story::read(&test_folder().join(format!("stories/{name}.yaml"))).unwrap()
 }
 
-/// Plays a story, and fails where an invariant does not hold or an exemption is of no use.
+/// Plays a story. Panics if a step fails or an invariant is violated.
 async fn play(story: &Story, config: InProcessConfig) -> (InProcess, Recording) {
-    let mut cluster = InProcess::new(config).await.unwrap();
-    let recording = match kcm_stories::play(story, &mut cluster.world, "t0x").await {
+    let mut in_process = InProcess::new(config).await.unwrap();
+    let recording = match kcm_stories::play(story, &mut in_process.cluster, "t0x").await {
         Ok(recording) => recording,
-        Err(error) => panic!("{error}\n{}", lines(cluster.guard.violations())),
+        Err(error) => panic!("{error}\n{}", lines(in_process.checker.violations())),
     };
-    let violations = cluster.guard.violations_but(&story.exempt);
+    let violations = in_process.checker.violations_except(&story.exempt);
     assert!(violations.is_empty(), "{}: {}", story.name, lines(violations));
-    (cluster, recording)
+    (in_process, recording)
 }
 
 fn lines<T: ToString>(items: impl IntoIterator<Item = T>) -> String {
     items.into_iter().map(|item| item.to_string()).collect::<Vec<_>>().join("\n")
 }
 
-/// Plays a story undisturbed. What it is exempt from must be what it breaks.
+/// Plays a story without crashes. Panics if an exemption is not needed.
 async fn play_undisturbed(story: &Story, seed: u64) -> (InProcess, Recording) {
-    let (cluster, recording) = play(story, InProcessConfig::for_story(story, seed)).await;
-    let broken = cluster.guard.violations();
+    let (in_process, recording) = play(story, InProcessConfig::for_story(story, seed)).await;
+    let broken = in_process.checker.violations();
     for exemption in &story.exempt {
         let used = broken.iter().any(|violation| violation.invariant == exemption.invariant);
-        assert!(used, "{} is exempt from {:?} without need", story.name, exemption.invariant);
+        assert!(used, "{} does not need the exemption from {:?}", story.name, exemption.invariant);
     }
-    (cluster, recording)
+    (in_process, recording)
 }
 
 async fn record(name: &str, seed: u64) -> Recording {
     play_undisturbed(&read(name), seed).await.1
 }
 
-/// A recording as people review it: of a status write the status, of an event what it says. What was refused as out of
-/// date is left out: it comes and goes with the order in which tasks happen to run.
+/// Recording as it is reviewed in snapshots: statuses of status writes, summaries of events. Conflicts are left out: their
+/// number depends on the scheduling of tasks.
 #[derive(Serialize)]
 struct Brief {
     step: String,
@@ -120,7 +120,7 @@ macro_rules! stories {
     ($($test:ident: $name:literal,)*) => {
         const STORIES: &[&str] = &[$($name),*];
 
-        mod story_equals_upstream {
+        mod equals_upstream {
             $(
                 #[tokio::test(start_paused = true)]
                 async fn $test() {
@@ -129,7 +129,7 @@ macro_rules! stories {
             )*
         }
 
-        mod story_with_a_crash_after_any_write_ends_the_same {
+        mod has_the_same_end_with_crashes {
             $(
                 #[tokio::test(start_paused = true)]
                 async fn $test() {
@@ -174,14 +174,14 @@ stories! {
 }
 
 #[test]
-fn stories_all_have_a_test() {
+fn all_stories_have_a_test() {
     let stories = Story::read_all(&test_folder().join("stories")).unwrap();
     let names: Vec<_> = stories.iter().map(|story| story.name.as_str()).collect();
     assert_eq!(names, STORIES);
 }
 
 #[tokio::test(start_paused = true)]
-async fn story_told_twice_from_the_same_seed_is_the_same() {
+async fn runs_of_equal_seeds_are_equal() {
     for name in ["d06-pause-change-resume", "r04-pod-deleted-and-pod-failed"] {
         assert_eq!(record(name, 7).await, record(name, 7).await, "{name}");
     }

@@ -1,4 +1,4 @@
-//! What the manager under observation does, as the API server tells it.
+//! Log of the requests of the manager, from the audit log of the API server.
 
 use std::sync::Arc;
 
@@ -8,36 +8,36 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
-/// One request of the manager, as an audit log tells of it.
+/// Request of the manager.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Entry {
-    /// `create`, `update`, `patch`, `delete`, `deletecollection`; `watch` for one that has begun.
+    /// `create`, `update`, `patch`, `delete` or `deletecollection`; `watch` for a watch that has started.
     pub verb: String,
-    /// The plural name, such as `pods`.
+    /// Plural resource name, for example `pods`.
     pub resource: String,
-    /// The subresource, or empty.
+    /// Subresource, or empty.
     pub subresource: String,
-    /// The namespace, or empty.
+    /// Namespace, or empty.
     pub namespace: String,
-    /// The name, or empty.
+    /// Name, or empty.
     pub name: String,
-    /// What was in its body.
+    /// Request body.
     pub body: Option<Value>,
-    /// The HTTP status of the answer.
+    /// HTTP status of the response.
     pub code: u16,
 }
 
 impl Entry {
-    /// Whether it would change something, if the server lets it.
+    /// `true` if the request writes.
     pub fn is_write(&self) -> bool {
         matches!(self.verb.as_str(), "create" | "update" | "patch" | "delete" | "deletecollection")
     }
 
-    /// From a line of a log in the form `audit.k8s.io/v1`.
+    /// Parses a line of an `audit.k8s.io/v1` log.
     ///
     /// # Errors
     ///
-    /// When the line is no such event.
+    /// Returns an error if the line is not an audit event.
     pub fn from_audit_line(line: &str) -> Result<Self, serde_json::Error> {
         let event: AuditLine = serde_json::from_str(line)?;
         let AuditLine { verb, object_ref, request_object, response_status } = event;
@@ -47,14 +47,14 @@ impl Entry {
     }
 }
 
-/// As upstream's server would tell of it: the object as it was understood, with defaults, and its name.
+/// Converts to the form that kube-apiserver logs: decoded objects with defaults and their name.
 impl From<&AuditEvent> for Entry {
     fn from(event: &AuditEvent) -> Self {
         let object = event.object.clone().unwrap_or_default();
         let mut body = event.request_object.clone();
         let mut name = object.name;
         if let ("create" | "update", Some(body)) = (event.verb, &mut body) {
-            understand(body);
+            apply_defaults(body);
             if name.is_empty() {
                 name = body["metadata"]["name"].as_str().unwrap_or_default().to_owned();
             }
@@ -71,10 +71,10 @@ impl From<&AuditEvent> for Entry {
     }
 }
 
-fn understand(object: &mut Value) {
+fn apply_defaults(object: &mut Value) {
     let kind = object["kind"].as_str().unwrap_or_default().to_owned();
     defaults::apply(&kind, object);
-    // Go spells these out, whether anything was sent for them or not.
+    // Go encodes these fields even if they were absent.
     let Value::Object(members) = object else { return };
     if matches!(kind.as_str(), "Pod" | "ReplicaSet") {
         let status = members.entry("status").or_insert_with(|| json!({}));
@@ -111,36 +111,36 @@ struct ResponseStatus {
     code: u16,
 }
 
-/// Where entries are left.
+/// Sending half of a [`WriteLog`].
 #[derive(Debug, Clone)]
-pub struct TrailSender(mpsc::UnboundedSender<Entry>);
+pub struct WriteLogSender(mpsc::UnboundedSender<Entry>);
 
-impl TrailSender {
-    /// Leaves an entry. Nobody minds if nobody reads any more.
-    pub fn leave(&self, entry: Entry) {
+impl WriteLogSender {
+    /// Appends an entry. Ignored if the log was dropped.
+    pub fn send(&self, entry: Entry) {
         let _ = self.0.send(entry);
     }
 }
 
-/// What the manager did and nobody has looked at yet, in order.
+/// Requests of the manager that have not been read yet, in order.
 #[derive(Debug)]
-pub struct Trail {
+pub struct WriteLog {
     entries: mpsc::UnboundedReceiver<Entry>,
     clock: Arc<dyn Clock>,
 }
 
-impl Trail {
-    /// An empty trail.
-    pub fn new(clock: Arc<dyn Clock>) -> (TrailSender, Self) {
+impl WriteLog {
+    /// Returns an empty log and its sender.
+    pub fn new(clock: Arc<dyn Clock>) -> (WriteLogSender, Self) {
         let (sender, entries) = mpsc::unbounded_channel();
-        (TrailSender(sender), Self { entries, clock })
+        (WriteLogSender(sender), Self { entries, clock })
     }
 
-    /// The next entry, if there is one before the monotonic time `deadline`.
+    /// Waits for the next entry until the monotonic time `deadline`.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future loses no entry.
+    /// Cancel safe: no entry is lost.
     pub async fn next_before(&mut self, deadline: std::time::Duration) -> Option<Entry> {
         let left = deadline.saturating_sub(self.clock.monotonic());
         tokio::select! {
@@ -150,12 +150,12 @@ impl Trail {
         }
     }
 
-    /// The next entry, if there is one already.
+    /// Returns the next entry if one is available.
     pub fn try_next(&mut self) -> Option<Entry> {
         self.entries.try_recv().ok()
     }
 
-    /// Forgets what is there.
+    /// Removes all entries.
     pub fn clear(&mut self) {
         while self.try_next().is_some() {}
     }
@@ -166,7 +166,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn audit_line_of_a_refused_update_becomes_an_entry() {
+    fn failed_update_is_parsed() {
         let line = r#"{"kind":"Event","apiVersion":"audit.k8s.io/v1","level":"Request","verb":"update",
             "user":{"username":"manager"},"objectRef":{"resource":"deployments","namespace":"n","name":"web",
             "apiGroup":"apps","apiVersion":"v1","resourceVersion":"4","subresource":"status"},
@@ -179,15 +179,15 @@ mod tests {
     }
 
     #[test]
-    fn object_is_told_as_it_was_understood() {
+    fn defaults_are_applied() {
         let mut object = json!({"kind": "ReplicaSet", "spec": {}});
-        understand(&mut object);
+        apply_defaults(&mut object);
         assert_eq!(object["spec"]["replicas"], 1);
         assert_eq!(object["status"], json!({"replicas": 0}));
     }
 
     #[test]
-    fn audit_line_that_is_none_is_refused() {
+    fn invalid_line_is_rejected() {
         assert!(Entry::from_audit_line("audit: ready").is_err());
     }
 }

@@ -1,4 +1,4 @@
-//! Holds the invariants against a server of this process while a story is played.
+//! Checks the invariants on the embedded API server while a story is played.
 
 use std::{
     fmt,
@@ -15,13 +15,13 @@ use parking_lot::Mutex;
 
 use crate::{
     invariants::{Basis, Change, Exemption, Invariants, Violation},
-    outcome::Tally,
-    trail::Entry,
+    summary::WriteCounts,
+    write_log::Entry,
 };
 
-/// Sees every write, the manager's and everybody else's, in the order in which they took effect.
+/// Observes all writes, of the manager and of other clients, in the order in which they take effect.
 #[derive(Default)]
-pub struct Guard(Mutex<State>);
+pub struct InvariantChecker(Mutex<State>);
 
 /// Counts the syncs of all controllers.
 #[derive(Debug, Default)]
@@ -36,26 +36,26 @@ impl SyncMetrics for Syncs {
 #[derive(Default)]
 struct State {
     syncs: Arc<Syncs>,
-    /// What has happened and was not looked at yet.
+    /// Changes that have not been processed yet.
     watcher: Option<Watcher>,
     invariants: Invariants,
-    tally: Tally,
+    counts: WriteCounts,
 }
 
-impl Guard {
+impl InvariantChecker {
     pub(crate) fn watch(&self, server: &ApiServer) {
         self.0.lock().watcher = Some(server.watch_everything(WatchStart::Now));
     }
 
-    /// A request was served: the manager's, if it has an entry.
-    pub(crate) fn tell(&self, event: &AuditEvent, of_manager: Option<&Entry>) {
+    /// Handles a served request. `of_manager` is its entry if the manager sent it.
+    pub(crate) fn handle(&self, event: &AuditEvent, of_manager: Option<&Entry>) {
         if event.revision_after == event.revision_before && of_manager.is_none() {
             return;
         }
         let mut state = self.0.lock();
         let caused = state.catch_up(event.received, event.revision_before..event.revision_after);
         if let Some(write) = of_manager {
-            state.tally.write(write);
+            state.counts.write(write);
             let changes: Vec<Change<'_>> = caused.iter().filter_map(change).collect();
             state.invariants.manager(write, &changes, Basis::current(event.received));
         } else {
@@ -77,7 +77,7 @@ impl Guard {
         state.invariants.end_step(syncs);
     }
 
-    /// Who is to be told of the manager's syncs.
+    /// Metrics that count the syncs of the manager.
     pub(crate) fn syncs(&self) -> Arc<dyn SyncMetrics> {
         Arc::clone(&self.0.lock().syncs) as _
     }
@@ -90,30 +90,30 @@ impl Guard {
         self.0.lock().invariants.unsettled(write);
     }
 
-    /// What was counted so far, up to the last request.
-    pub fn tally(&self) -> Tally {
-        self.0.lock().tally.clone()
+    /// Counts up to the last request.
+    pub fn counts(&self) -> WriteCounts {
+        self.0.lock().counts.clone()
     }
 
-    /// What did not hold so far.
+    /// Violations so far.
     pub fn violations(&self) -> Vec<Violation> {
         self.0.lock().invariants.violations().to_vec()
     }
 
-    /// What did not hold so far, and should have in a story with these exemptions.
-    pub fn violations_but(&self, exempt: &[Exemption]) -> Vec<Violation> {
+    /// Violations so far, without the exempt invariants.
+    pub fn violations_except(&self, exempt: &[Exemption]) -> Vec<Violation> {
         let is_exempt = |violation: &Violation| exempt.iter().any(|one| one.invariant == violation.invariant);
         self.violations().into_iter().filter(|violation| !is_exempt(violation)).collect()
     }
 }
 
 impl State {
-    /// Takes in what has happened; answers what happened in `revisions`, which is left to the caller to judge.
+    /// Processes all pending changes. Returns those with a revision in `revisions`, which the caller must check.
     fn catch_up(&mut self, now: Timestamp, revisions: std::ops::Range<u64>) -> Vec<WatchEvent> {
         let mut caused = Vec::new();
-        // A server of this process keeps more history than there are writes between two requests.
+        // The watch cannot expire: the server keeps more history than there are writes between two requests.
         while let Some(event) = self.watcher.as_mut().and_then(|watcher| watcher.try_next().ok().flatten()) {
-            self.tally.event(&event);
+            self.counts.event(&event);
             if event.revision() > revisions.start && event.revision() <= revisions.end {
                 caused.push(event);
             } else {
@@ -138,9 +138,9 @@ fn change(event: &WatchEvent) -> Option<Change<'_>> {
     }
 }
 
-impl fmt::Debug for Guard {
+impl fmt::Debug for InvariantChecker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Guard").finish_non_exhaustive()
+        f.debug_struct("InvariantChecker").finish_non_exhaustive()
     }
 }
 
@@ -152,13 +152,13 @@ mod tests {
     use super::*;
     use crate::{InProcess, InProcessConfig, invariants::Invariant};
 
-    /// What is neither the story nor the cluster is the manager: here somebody who breaks what can be broken.
+    /// All clients except the story and the simulated components are the manager. Here, a manager that violates invariants.
     #[tokio::test(start_paused = true)]
-    async fn rogue_manager_is_caught_at_each_write_and_the_story_is_not() {
-        let cluster = InProcess::new(InProcessConfig::new(1)).await.unwrap();
-        let story = cluster.world.api();
-        let options = ClientOptions::new(UserAgent::new("rogue", "v0", ""), cluster.world.clock());
-        let rogue = ClientFactory::in_process(cluster.server.service(), options);
+    async fn violations_of_the_manager_are_detected_and_the_story_is_ignored() {
+        let in_process = InProcess::new(InProcessConfig::new(1)).await.unwrap();
+        let story = in_process.cluster.api();
+        let options = ClientOptions::new(UserAgent::new("rogue", "v0", ""), in_process.cluster.clock());
+        let rogue = ClientFactory::in_process(in_process.server.service(), options);
         let rogue = rogue.client("rogue", RateLimit::UNLIMITED);
 
         let template = json!({
@@ -181,22 +181,22 @@ mod tests {
         pod["metadata"]["ownerReferences"] = json!([owner]);
         let create = Request::post("/api/v1/namespaces/default/pods", pod.to_string());
         let broken = || -> Vec<Invariant> {
-            cluster.guard.violations().iter().map(|violation| violation.invariant).collect()
+            in_process.checker.violations().iter().map(|violation| violation.invariant).collect()
         };
 
         rogue.send(&create).await.unwrap();
         assert_eq!(broken(), []);
         story.send(&create).await.unwrap();
-        assert_eq!(broken(), [], "it is not the manager's");
+        assert_eq!(broken(), [], "the manager did not create it");
         rogue.send(&create).await.unwrap();
         assert_eq!(broken(), [Invariant::SurplusPods]);
         let same = Request::strategic_merge_patch(format!("{sets}/rs"), "{}");
         rogue.send(&same).await.unwrap();
         assert_eq!(broken(), [Invariant::SurplusPods, Invariant::IdleWrite]);
-        assert_eq!(cluster.guard.tally().created.get("Pod"), Some(&3));
+        assert_eq!(in_process.checker.counts().created.get("Pod"), Some(&3));
 
         let exempt = Exemption { invariant: Invariant::SurplusPods, reason: "a test".to_owned() };
-        let left = cluster.guard.violations_but(&[exempt]);
+        let left = in_process.checker.violations_except(&[exempt]);
         assert_eq!(left.len(), 1, "{left:?}");
     }
 }

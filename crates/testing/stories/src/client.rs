@@ -1,4 +1,4 @@
-//! The story's own hands: its requests, and the objects that it calls by number.
+//! Requests of a story in one namespace, and the numbering of its objects.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -7,79 +7,82 @@ use kcm_client::{ApiClient, Request};
 use serde_json::{Map, Value};
 use thiserror::Error;
 
-use crate::step::{Kind, Name, PatchForm, Target};
+use crate::{
+    step::PatchForm,
+    target::{ObjectKind, Target, TargetName},
+};
 
-/// Why a step cannot be taken.
+/// Error while executing a step.
 #[derive(Debug, Error)]
-pub enum StageError {
-    /// The server refuses.
+pub enum StepError {
+    /// The API server rejected a request.
     #[error(transparent)]
     Api(#[from] ApiError),
-    /// The server answers with something that is no JSON.
-    #[error("the answer to {path} is no object: {source}")]
+    /// The response is not valid JSON.
+    #[error("failed to decode response to GET {path}: {source}")]
     Answer {
-        /// The address.
+        /// Request path.
         path: String,
-        /// What is wrong with it.
+        /// Cause.
         source: serde_json::Error,
     },
-    /// There are fewer objects than that.
-    #[error("there is no {0}")]
+    /// There is no object with this number.
+    #[error("object {0} does not exist")]
     NoSuchNumber(Target),
-    /// An object to create is of a kind that stories do not know.
-    #[error("an object of kind {0:?} cannot be created in a story")]
+    /// Objects of this kind cannot be created in stories.
+    #[error("unsupported kind {0:?}")]
     UnknownKind(String),
-    /// A Deployment cannot go back to where it never was.
-    #[error("{0} has no such revision")]
+    /// The Deployment has no such revision.
+    #[error("revision not found for {0}")]
     NoSuchRevision(Target),
-    /// Something is not as the story has it.
+    /// The state is not as expected.
     #[error("{what}{}", after(.waited))]
-    NotSo {
-        /// What is wrong.
+    Mismatch {
+        /// Mismatch.
         what: String,
-        /// How long there was to become right.
+        /// Time waited.
         waited: Duration,
     },
-    /// `${…}` stands for nothing.
-    #[error("${{{0}}} stands for nothing")]
+    /// Unknown placeholder.
+    #[error("unknown placeholder ${{{0}}}")]
     Substitution(String),
 }
 
 fn after(waited: &Duration) -> String {
-    if waited.is_zero() { String::new() } else { format!(", after {} s", waited.as_secs_f64()) }
+    if waited.is_zero() { String::new() } else { format!("after {}s", waited.as_secs_f64()) }
 }
 
-/// One namespace of a server, and what is remembered of it.
-pub(crate) struct Stage<'a> {
+/// Client of one namespace that resolves object numbers and placeholders.
+pub(crate) struct StoryClient<'a> {
     api: &'a ApiClient,
     namespace: &'a str,
-    /// The names of objects by their numbers.
-    numbered: BTreeMap<Kind, Vec<String>>,
-    /// The round that is being repeated, from 1.
+    /// Names of numbered objects.
+    numbered: BTreeMap<ObjectKind, Vec<String>>,
+    /// Current round of a [`Repeat`](crate::Repeat) step, from 1.
     pub(crate) round: Option<usize>,
 }
 
-impl<'a> Stage<'a> {
+impl<'a> StoryClient<'a> {
     pub(crate) fn new(api: &'a ApiClient, namespace: &'a str) -> Self {
         Self { api, namespace, numbered: BTreeMap::new(), round: None }
     }
 
-    pub(crate) async fn create(&mut self, object: &Value) -> Result<(), StageError> {
+    pub(crate) async fn create(&mut self, object: &Value) -> Result<(), StepError> {
         let object = self.substitute(object).await?;
         let kind = object["kind"].as_str().unwrap_or_default();
-        let kind = Kind::of_object(kind).ok_or_else(|| StageError::UnknownKind(kind.to_owned()))?;
+        let kind = ObjectKind::of_object(kind).ok_or_else(|| StepError::UnknownKind(kind.to_owned()))?;
         let request = Request::post(kind.path(self.namespace), object.to_string());
         self.api.send(&request).await?;
         Ok(())
     }
 
-    pub(crate) async fn get(&mut self, target: &Target) -> Result<Value, StageError> {
+    pub(crate) async fn get(&mut self, target: &Target) -> Result<Value, StepError> {
         let path = self.path(target).await?;
         self.read(path).await
     }
 
-    /// The objects of a kind, oldest first, then by name.
-    pub(crate) async fn list(&self, kind: Kind) -> Result<Vec<Value>, StageError> {
+    /// Objects of a kind, sorted by creation time and name.
+    pub(crate) async fn list(&self, kind: ObjectKind) -> Result<Vec<Value>, StepError> {
         let mut list = self.read(kind.path(self.namespace)).await?;
         let mut items = match list["items"].take() {
             Value::Array(items) => items,
@@ -97,7 +100,7 @@ impl<'a> Stage<'a> {
         subresource: Option<&str>,
         form: PatchForm,
         body: &Value,
-    ) -> Result<(), StageError> {
+    ) -> Result<(), StepError> {
         let body = self.substitute(body).await?;
         let mut path = self.path(target).await?;
         if let Some(subresource) = subresource {
@@ -117,29 +120,29 @@ impl<'a> Stage<'a> {
         &mut self,
         target: &Target,
         options: &Map<String, Value>,
-    ) -> Result<(), StageError> {
+    ) -> Result<(), StepError> {
         let path = self.path(target).await?;
         self.api.send(&Request::delete(path, Value::from(options.clone()).to_string())).await?;
         Ok(())
     }
 
-    /// Puts something at an address below an object's own.
+    /// Creates a subresource of an object.
     pub(crate) async fn post_below(
         &mut self,
         target: &Target,
         part: &str,
         body: &Value,
-    ) -> Result<(), StageError> {
+    ) -> Result<(), StepError> {
         let path = self.path(target).await?;
         self.api.send(&Request::post(format!("{path}/{part}"), body.to_string())).await?;
         Ok(())
     }
 
-    /// The object's name.
-    pub(crate) async fn name(&mut self, target: &Target) -> Result<String, StageError> {
+    /// Resolves the name of an object.
+    pub(crate) async fn name(&mut self, target: &Target) -> Result<String, StepError> {
         let number = match &target.name {
-            Name::Given(name) => return Ok(name.clone()),
-            Name::Number(number) => *number,
+            TargetName::Given(name) => return Ok(name.clone()),
+            TargetName::Number(number) => *number,
         };
         let present = self.list(target.kind).await?;
         let names = self.numbered.entry(target.kind).or_default();
@@ -149,20 +152,20 @@ impl<'a> Stage<'a> {
                 names.push(name.to_owned());
             }
         }
-        names.get(number).cloned().ok_or_else(|| StageError::NoSuchNumber(target.clone()))
+        names.get(number).cloned().ok_or_else(|| StepError::NoSuchNumber(target.clone()))
     }
 
-    async fn path(&mut self, target: &Target) -> Result<String, StageError> {
+    async fn path(&mut self, target: &Target) -> Result<String, StepError> {
         Ok(format!("{}/{}", target.kind.path(self.namespace), self.name(target).await?))
     }
 
-    async fn read(&self, path: String) -> Result<Value, StageError> {
+    async fn read(&self, path: String) -> Result<Value, StepError> {
         let answer = self.api.send(&Request::get(path.clone())).await?;
-        serde_json::from_slice(&answer).map_err(|source| StageError::Answer { path, source })
+        serde_json::from_slice(&answer).map_err(|source| StepError::Answer { path, source })
     }
 
-    /// `value` with every `${…}` in its texts replaced by what it stands for.
-    async fn substitute(&mut self, value: &Value) -> Result<Value, StageError> {
+    /// Replaces all placeholders `${…}` in the strings of `value`.
+    async fn substitute(&mut self, value: &Value) -> Result<Value, StepError> {
         Ok(match value {
             Value::String(text) => Value::String(self.substitute_text(text).await?),
             Value::Array(items) => {
@@ -183,11 +186,11 @@ impl<'a> Stage<'a> {
         })
     }
 
-    pub(crate) async fn substitute_text(&mut self, text: &str) -> Result<String, StageError> {
+    pub(crate) async fn substitute_text(&mut self, text: &str) -> Result<String, StepError> {
         let mut result = String::new();
         let mut rest = text;
         while let Some((before, after)) = rest.split_once("${") {
-            let nothing = || StageError::Substitution(after.to_owned());
+            let nothing = || StepError::Substitution(after.to_owned());
             let (what, after) = after.split_once('}').ok_or_else(nothing)?;
             result.push_str(before);
             result.push_str(&self.meaning(what).await?);
@@ -197,8 +200,8 @@ impl<'a> Stage<'a> {
         Ok(result)
     }
 
-    async fn meaning(&mut self, what: &str) -> Result<String, StageError> {
-        let nothing = || StageError::Substitution(what.to_owned());
+    async fn meaning(&mut self, what: &str) -> Result<String, StepError> {
+        let nothing = || StepError::Substitution(what.to_owned());
         if what == "round" {
             return self.round.map(|round| round.to_string()).ok_or_else(nothing);
         }

@@ -1,4 +1,4 @@
-//! What a story came to in the end: free from chance, and from the order in which things happened.
+//! Summary of the final state of a story, without random values and independent of the order of writes.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -6,55 +6,54 @@ use kcm_apiserver::{ApiServer, ApiStatus, ListOptions, Object, Resource, WatchEv
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::trail::Entry;
+use crate::write_log::Entry;
 
-/// What is there at the end, and what it took.
+/// Final state, and the writes that led to it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Outcome {
-    /// What there is: Deployments, ReplicaSets and pods, in this order, each on a line.
-    pub left: Vec<String>,
-    /// How many objects came to be, by kind.
+pub struct StorySummary {
+    /// Deployments, ReplicaSets and pods, in this order, one per line.
+    pub objects: Vec<String>,
+    /// Number of objects created, by kind.
     pub created: BTreeMap<&'static str, usize>,
-    /// How many went.
+    /// Number of objects deleted, by kind.
     pub deleted: BTreeMap<&'static str, usize>,
-    /// The manager's writes that took effect, events apart. Of what is created and deleted the number is told; of what
-    /// is updated, which depends on how many changes a sync has found together, no more than how large it is: the next
-    /// power of two.
+    /// Successful writes of the manager, except events. Creates and deletes are exact. The number of updates depends on how
+    /// many changes a sync observes at once, so it is rounded up to a power of two.
     pub writes: BTreeMap<String, String>,
-    /// Those that the server refused, by its answers, told as large as updates are; but for conflicts, which come and go
-    /// with the order in which tasks happen to run.
+    /// Failed writes by status code, rounded up like updates. Conflicts are left out: their number depends on the scheduling
+    /// of tasks.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub refused: BTreeMap<String, String>,
-    /// The events that the manager wrote, by reason; those counted up apart.
+    /// Number of events created by the manager, by reason, without updates of their count.
     pub events: BTreeMap<String, usize>,
 }
 
-/// What was counted while a story was played.
+/// Counts of objects and writes while a story is played.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Tally {
-    /// How many objects came to be, by kind.
+pub struct WriteCounts {
+    /// Number of objects created, by kind.
     pub created: BTreeMap<&'static str, usize>,
-    /// How many went.
+    /// Number of objects deleted, by kind.
     pub deleted: BTreeMap<&'static str, usize>,
-    /// The manager's writes that took effect, events apart.
+    /// Successful writes of the manager, except events.
     pub writes: BTreeMap<String, usize>,
-    /// Those that the server refused, by its answers.
+    /// Failed writes of the manager, by status code.
     pub refused: BTreeMap<String, usize>,
-    /// The events that the manager wrote, by reason; those counted up apart.
+    /// Number of events created by the manager, by reason, without updates of their count.
     pub events: BTreeMap<String, usize>,
-    /// UIDs of what was created.
+    /// UIDs of created objects.
     seen: HashSet<String>,
 }
 
-/// The first answer that is a refusal.
-const REFUSAL: u16 = 400;
+/// First HTTP status of failures.
+const FIRST_FAILURE: u16 = 400;
 
-impl Tally {
+impl WriteCounts {
     pub(crate) fn write(&mut self, write: &Entry) {
         let Entry { verb, resource, subresource, code, body, .. } = write;
         if resource == "events" {
-            // One that is counted up does not say what it is about.
+            // An update of the count has no reason.
             if let Some(reason) = body.as_ref().and_then(|body| body["reason"].as_str()) {
                 *self.events.entry(reason.to_owned()).or_default() += 1;
             }
@@ -62,7 +61,7 @@ impl Tally {
         }
         let part = if subresource.is_empty() { "" } else { "/" };
         let what = format!("{verb} {resource}{part}{subresource}");
-        if *code < REFUSAL {
+        if *code < FIRST_FAILURE {
             *self.writes.entry(what).or_default() += 1;
         } else {
             *self.refused.entry(format!("{what} {code}")).or_default() += 1;
@@ -83,45 +82,45 @@ impl Tally {
     }
 }
 
-impl Outcome {
-    /// What there is in a namespace, and what it took.
+impl StorySummary {
+    /// Returns the summary of a namespace.
     ///
     /// # Errors
     ///
-    /// When the server does not list what it has, which would be a defect.
-    pub fn of(server: &ApiServer, namespace: &str, tally: Tally) -> Result<Self, ApiStatus> {
-        let Tally { created, deleted, writes, refused, events, seen: _ } = tally;
-        let told = |(what, times): (String, usize)| {
+    /// Returns an error if the API server cannot list its objects, which is a bug.
+    pub fn new(server: &ApiServer, namespace: &str, counts: WriteCounts) -> Result<Self, ApiStatus> {
+        let WriteCounts { created, deleted, writes, refused, events, seen: _ } = counts;
+        let rounded = |(what, times): (String, usize)| {
             let exact = what.starts_with("create ") || what.starts_with("delete ");
             let times = if exact { times.to_string() } else { size(times) };
             (what, times)
         };
         let refused = refused.into_iter().filter(|(what, _)| !what.ends_with(CONFLICT));
         Ok(Self {
-            left: left(server, namespace)?,
+            objects: remaining_objects(server, namespace)?,
             created,
             deleted,
-            writes: writes.into_iter().map(told).collect(),
+            writes: writes.into_iter().map(rounded).collect(),
             refused: refused.map(|(what, times)| (what, size(times))).collect(),
             events,
         })
     }
 }
 
-/// The ending of what was refused as out of date.
+/// Suffix of writes that failed with a conflict.
 const CONFLICT: &str = " 409";
 
 fn size(number: usize) -> String {
     format!("at most {}", number.next_power_of_two())
 }
 
-/// The objects in a namespace that stories are about, free from chance. Pods that are alike are on one line, with how
-/// many they are.
+/// Returns the Deployments, ReplicaSets and pods of a namespace without random values. Equal pods share a line with their
+/// number.
 ///
 /// # Errors
 ///
-/// When the server does not list what it has, which would be a defect.
-pub fn left(server: &ApiServer, namespace: &str) -> Result<Vec<String>, ApiStatus> {
+/// Returns an error if the API server cannot list its objects, which is a bug.
+pub fn remaining_objects(server: &ApiServer, namespace: &str) -> Result<Vec<String>, ApiStatus> {
     let list = |resource| server.list(resource, Some(namespace), &ListOptions::default());
     let mut lines: Vec<String> = list(Resource::DEPLOYMENTS)?.items.iter().map(|d| deployment(d)).collect();
     let sets = list(Resource::REPLICA_SETS)?.items;
@@ -146,7 +145,7 @@ fn deployment(object: &Object) -> String {
     let value = object.value();
     let status = |field: &str| number(value, &format!("/status/{field}"));
     format!(
-        "deployment {}: revision {}, wants {}, has {}, updated {}, ready {}, available {}, observed {} of {}, \
+        "deployment {}: revision {}, desired {}, current {}, updated {}, ready {}, available {}, observed {} of {}, \
          collisions {}, {}",
         object.name(),
         revision(object),
@@ -167,7 +166,7 @@ fn replica_set(object: &Object) -> String {
     let status = |field: &str| number(value, &format!("/status/{field}"));
     let image = value.pointer("/spec/template/spec/containers/0/image").and_then(Value::as_str);
     format!(
-        "replicaset {} of {}: {}, revision {}, wants {}, has {}, ready {}, available {}{}{}",
+        "replicaset {} of {}: {}, revision {}, desired {}, current {}, ready {}, available {}{}{}",
         object.name(),
         owner(object),
         image.unwrap_or_default(),
@@ -176,8 +175,8 @@ fn replica_set(object: &Object) -> String {
         status("replicas"),
         status("readyReplicas"),
         status("availableReplicas"),
-        // In how many steps it came there depends on how fast pods were.
-        if status("observedGeneration") < object.generation() { ", out of date" } else { "" },
+        // The number of status updates depends on the order of events.
+        if status("observedGeneration") < object.generation() { ", status outdated" } else { "" },
         Some(conditions(value))
             .filter(|all| !all.is_empty())
             .map_or_else(String::new, |all| format!(", {all}")),
@@ -195,15 +194,15 @@ fn pod(object: &Object) -> String {
         owner(object),
         value["status"]["phase"].as_str().unwrap_or("-"),
         if ready { ", ready" } else { "" },
-        if object.is_deleting() { ", on its way out" } else { "" },
+        if object.is_deleting() { ", terminating" } else { "" },
     )
 }
 
 fn owner(object: &Object) -> &str {
-    object.owner_references().find(|owner| owner.controller).map_or("nobody", |owner| owner.name)
+    object.owner_references().find(|owner| owner.controller).map_or("none", |owner| owner.name)
 }
 
-/// Types, statuses and reasons. When a condition came about and in which words may differ from run to run.
+/// Types, statuses and reasons of the conditions. Times and messages can differ between runs.
 fn conditions(value: &Value) -> String {
     let all = value["status"]["conditions"].as_array().map_or(&[][..], Vec::as_slice);
     let mut texts: Vec<String> = all
