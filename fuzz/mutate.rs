@@ -16,10 +16,10 @@ use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
-/// Allocations are counted for the whole process: properties run one at a time.
+/// Serializes properties, because allocations are counted for the whole process.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
-/// Texts that decoders are known to stumble over.
+/// Tokens that decoders often handle incorrectly.
 const TOKENS: [&[u8]; 32] = [
     b"null",
     b"true",
@@ -55,11 +55,11 @@ const TOKENS: [&[u8]; 32] = [
     b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01",
 ];
 
-/// Brackets that open and close one level of nesting.
+/// Opening and closing bytes of one nesting level.
 const NESTINGS: [(&[u8], &[u8]); 5] =
     [(b"[", b"]"), (b"{\"a\":", b"}"), (b"(", b")"), (b"\x0a\x7f", b""), (b"- ", b"")];
 
-/// SplitMix64.
+/// SplitMix64 generator.
 struct Random(u64);
 
 impl Random {
@@ -70,7 +70,7 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below `end`, or 0.
+    /// Returns a number below `end`, or 0.
     fn below(&mut self, end: usize) -> usize {
         usize::try_from(self.next() % (end.max(1) as u64)).unwrap()
     }
@@ -79,14 +79,14 @@ impl Random {
         &from[self.below(from.len())]
     }
 
-    /// A part of `len` items that is at most `longest` long.
+    /// Returns a subrange of `0..len` with at most `longest` items.
     fn range(&mut self, len: usize, longest: usize) -> std::ops::Range<usize> {
         let start = self.below(len + 1);
         start..start + self.below((len - start).min(longest) + 1)
     }
 }
 
-/// One to four changes of `input`.
+/// Applies one to five changes to `input`.
 fn mutate(random: &mut Random, input: &[u8], seeds: &[Vec<u8>]) -> Vec<u8> {
     let mut bytes = input.to_vec();
     for _ in 0..=random.below(4) {
@@ -113,7 +113,7 @@ fn mutate(random: &mut Random, input: &[u8], seeds: &[Vec<u8>]) -> Vec<u8> {
                 let end = at + bytes[at..].iter().take_while(|byte| is_part(byte)).count();
                 drop(bytes.splice(at..end, random.pick(&TOKENS).iter().copied()));
             }
-            // A member that comes twice.
+            // A duplicate member.
             8 => {
                 let comma = bytes[at..].iter().position(|byte| *byte == b',').map(|after| at + after);
                 if let Some(comma) = comma {
@@ -135,20 +135,20 @@ fn mutate(random: &mut Random, input: &[u8], seeds: &[Vec<u8>]) -> Vec<u8> {
     bytes
 }
 
-/// Runs `property` on the seeds called `name` and on `cases` mutations of them.
+/// Runs `property` on the seeds in `fuzz/seeds/NAME` and on `cases` mutations of them.
 ///
 /// # Panics
 ///
-/// If the property does, or if it allocates more than 4 MiB and 1 KiB for each byte of its input.
+/// Panics if the property panics, or allocates more than 4 MiB plus 1 KiB per byte of its input.
 pub(crate) fn check(name: &str, cases: usize, property: fn(&[u8])) {
     check_within(4 << 20, name, cases, property);
 }
 
-/// As [`check`], with `fixed` bytes that the property may allocate for any input.
+/// Like [`check`], with a limit of `fixed` bytes for any input.
 ///
 /// # Panics
 ///
-/// If the property does, or if it allocates more than that and 1 KiB for each byte of its input.
+/// Panics if the property panics, or allocates more than `fixed` bytes plus 1 KiB per byte of its input.
 pub(crate) fn check_within(fixed: usize, name: &str, cases: usize, property: fn(&[u8])) {
     let mut folders =
         Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().map(|folder| folder.join("fuzz/seeds"));
@@ -159,7 +159,7 @@ pub(crate) fn check_within(fixed: usize, name: &str, cases: usize, property: fn(
     let cases = std::env::var("FUZZ_CASES").map_or(cases, |cases| cases.parse().unwrap());
     let mut random = Random(name.bytes().fold(7, |seed, byte| seed * 31 + u64::from(byte)));
     let _guard = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
-    // What the first run sets up for all others is not counted.
+    // The first run initializes statics, which are not counted.
     property(&seeds[0]);
     for seed in &seeds {
         run(fixed, property, seed);

@@ -1,4 +1,4 @@
-//! Reading recorded cases: JSON lines, xz-compressed or not.
+//! Recorded cases: JSON lines, optionally compressed with xz.
 
 use std::{
     fs,
@@ -9,45 +9,45 @@ use std::{
 use serde_json::Value;
 use thiserror::Error;
 
-/// Cases that cannot be read.
+/// Error while reading recorded cases.
 #[derive(Debug, Error)]
 pub enum InputError {
     /// The file cannot be read.
-    #[error("cannot read {name}: {source}")]
+    #[error("failed to read {name}: {source}")]
     Read {
-        /// The file.
+        /// File name.
         name: String,
-        /// Why not.
+        /// Cause.
         source: io::Error,
     },
-    /// The file is no xz data.
-    #[error("cannot decompress {name}: {reason}")]
+    /// The file is not valid xz data.
+    #[error("failed to decompress {name}: {reason}")]
     Xz {
-        /// The file.
+        /// File name.
         name: String,
-        /// Why not.
+        /// Cause.
         reason: String,
     },
-    /// A line is no JSON.
+    /// A line is not valid JSON.
     #[error("{name}:{line}: {source}")]
     Json {
-        /// The file.
+        /// File name.
         name: String,
-        /// The line, from 1.
+        /// Line number, from 1.
         line: usize,
-        /// Why not.
+        /// Cause.
         source: serde_json::Error,
     },
 }
 
-/// What an xz stream starts with.
+/// First bytes of an xz stream.
 const XZ_MAGIC: &[u8] = b"\xfd7zXZ\0";
 
-/// The cases of the file `name`, one a line; `-` is standard input.
+/// Reads the cases in the file `name`, one per line; `-` is stdin.
 ///
 /// # Errors
 ///
-/// When the file cannot be read, is cut off, or has a line that is no JSON.
+/// Returns an error if the file cannot be read, is truncated, or has a line that is not JSON.
 pub fn cases(name: &str) -> Result<Vec<Value>, InputError> {
     let read = |source| InputError::Read { name: name.to_owned(), source };
     let bytes = if name == "-" {

@@ -1,4 +1,4 @@
-//! The parts of the project's own tasks, as a library so that tests can use them.
+//! Development tasks of the project. A library, so that tests can use them.
 
 pub mod acceptance;
 pub mod answer;

@@ -1,4 +1,4 @@
-//! The project's own tasks: `cargo xtask TASK`.
+//! Development tasks: `cargo xtask TASK`.
 
 use std::{
     env,
@@ -14,43 +14,55 @@ use xtask::{
     load, manager_load, planted_bugs, record, simulate,
 };
 
-const USAGE: &str = "usage: cargo xtask TASK
+const USAGE: &str = "Usage: cargo xtask TASK
 
-tasks:
+Tasks:
   answer deployment|replicaset|hash FILE
-      print what our controllers answer to the recorded cases in FILE (JSON lines, .xz or not; - for standard
-      input), one line a case, in the same form
+      Run the controllers on the recorded cases in FILE and print their output, one line per case. FILE contains
+      JSON lines, optionally compressed with xz; - reads stdin.
 
   apiserver-load [--pods N] [--sandbox PATH]
-      measure the sandbox over HTTP, and in the same run etcd and kube-apiserver in KUBEBUILDER_ASSETS if that is
-      set; run it as cargo run --release -p xtask -- apiserver-load
+      Benchmark the sandbox over HTTP. If KUBEBUILDER_ASSETS is set, benchmark its etcd and kube-apiserver, too.
+      Run with cargo run --release -p xtask -- apiserver-load.
 
-  kubectl-acceptance [--update-docs] [--newest] [--only N,N,…]
-      check what kubectl's users expect against the sandbox, with every kubectl version found, and print the table;
-      with KUBECONFIG_REAL against the cluster that kubeconfig names; --update-docs puts the table into
-      docs/sandbox.md, --newest takes one version, --only some of the checks
+  kubectl-acceptance [--update-docs] [--newest] [--only N,N,...]
+      Run the kubectl acceptance checks against the sandbox with every installed kubectl version and print the
+      results. If KUBECONFIG_REAL is set, run them against the cluster of that kubeconfig.
+        --update-docs  write the results to docs/sandbox.md
+        --newest       use the newest kubectl version only
+        --only         run these checks only
 
-  manager-load [--pods N[,N…]] [--manager PATH] [--sandbox PATH] [--no-takeover]
-      measure the manager against the sandbox: start, memory, processor time, takeover; and in the same run the one
-      in KUBE_CONTROLLER_MANAGER if that is set; run it as cargo run --release -p xtask -- manager-load
+  manager-load [--pods N[,N...]] [--manager PATH] [--sandbox PATH] [--no-takeover]
+      Measure startup time, memory, CPU time and takeover time of the manager on the sandbox. If
+      KUBE_CONTROLLER_MANAGER is set, measure that program, too.
+      Run with cargo run --release -p xtask -- manager-load.
 
   planted-bugs [--jobs N] [--dir DIR] [NAME...]
-      plant the bugs of test/planted-bugs in a copy of the tree and have the simulation look for each, see
-      docs/simulation.md; --dir keeps the copy, so that the next build of it is short
+      Apply the patches in test/planted-bugs to a copy of the source tree and check that the simulation finds each
+      bug. See docs/simulation.md.
+        --dir          keep the copy in DIR, so that later builds are incremental
 
   record [--manager COMMAND] [--server COMMAND|embedded [--http]] [--only RE] [--stories DIR] [--against RUNS]
       [--dir DIR] --out DIR
-      play the stories with a manager on an API server and record what it writes, see docs/recording.md; in commands
-      {kubeconfig} {controllers} {dir} {port} are filled in; without --manager the program in
-      KUBE_CONTROLLER_MANAGER, without --server etcd and kube-apiserver in KUBEBUILDER_ASSETS; --against compares
-      with recorded runs, --dir keeps the programs' files
+      Play the stories against a manager and an API server and record the writes of the manager. Commands can
+      contain {kubeconfig}, {controllers}, {dir} and {port}. See docs/recording.md.
+        --manager      command of the manager [default: the program in KUBE_CONTROLLER_MANAGER]
+        --server       command of the API server, or embedded [default: etcd and kube-apiserver in
+                       KUBEBUILDER_ASSETS]
+        --http         the API server does not use TLS
+        --only         play stories with matching names only
+        --stories      directory of the stories [default: test/stories]
+        --against      compare with the recorded runs in this directory
+        --dir          keep logs and other files of the programs in DIR
+        --out          directory for the recordings
 
-  simulate [--seeds A..B] [--minutes N] [--jobs N] [--no-shrink] [--twice] [--file SCENARIO]
-      [--log]
-      run whole clusters in simulated time, drawn from seeds, and shrink the first that violates a rule, see
-      docs/simulation.md; --twice compares two runs of each seed, --file runs a scenario from a file, --log prints
-      every write of one; run it as
-      cargo run --release -p xtask -- simulate";
+  simulate [--seeds A..B] [--minutes N] [--jobs N] [--no-shrink] [--twice] [--file SCENARIO] [--log]
+      Simulate clusters generated from seeds, and shrink the first scenario that violates a rule. See
+      docs/simulation.md. Run with cargo run --release -p xtask -- simulate.
+        --no-shrink    do not shrink a failed scenario
+        --twice        compare two runs of each seed
+        --file         run the scenario in this file
+        --log          print every write of the scenario";
 
 #[derive(Debug, Error)]
 enum TaskError {
@@ -58,7 +70,7 @@ enum TaskError {
     Usage,
     #[error(transparent)]
     Input(#[from] InputError),
-    #[error("cannot write the answers: {0}")]
+    #[error("failed to write the output: {0}")]
     Output(#[from] io::Error),
     #[error(transparent)]
     Acceptance(#[from] acceptance::TaskError),
@@ -105,7 +117,7 @@ fn run() -> Result<(), TaskError> {
             let task = planted_bugs::Task::parse(flags).ok_or(TaskError::Usage)?;
             Ok(task.run()?)
         }
-        // Run by `planted-bugs`, in a program with planted bugs.
+        // Used by `planted-bugs` in a build with planted bugs.
         ["find-planted-bug", "--jobs", jobs] => {
             Ok(planted_bugs::find(jobs.parse().map_err(|_| TaskError::Usage)?)?)
         }

@@ -1,5 +1,5 @@
-//! Holds docs/upstream-tests.md to the source: each test that it names is there, and is about what it says.
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test may fail in its helpers, too")]
+//! `docs/upstream-tests.md` names existing tests, and these refer to the upstream tests.
+#![expect(clippy::unwrap_used, clippy::panic, reason = "helper functions of tests may panic")]
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -11,18 +11,18 @@ use regex::Regex;
 
 const PAGE: &str = "docs/upstream-tests.md";
 
-/// What stands for the cell above.
+/// Repeats the cell above.
 const DITTO: &str = "″";
 
 fn read(path: &str) -> Option<String> {
     fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)).ok()
 }
 
-/// A row of the page, with all its cells filled in.
+/// Row of the page, with repeated cells filled in.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Row {
     line: usize,
-    /// Upstream's file or folder, test and case; a case may have no name.
+    /// Upstream's file or folder, test, and case, which may be unnamed.
     file: String,
     test: String,
     case: String,
@@ -35,7 +35,7 @@ impl fmt::Display for Row {
     }
 }
 
-/// What the last cell of a row says.
+/// Parsed last cell of a row.
 enum Here<'a> {
     Test { name: &'a str, path: &'a str },
     NotPorted(&'a str),
@@ -69,7 +69,7 @@ fn rows() -> Vec<Row> {
         if test == "Upstream test" {
             continue;
         }
-        // What is left out is as above.
+        // Empty cells repeat the row above.
         let above = rows.last().filter(|above| above.file == file);
         let or_above = |text: &str, sign: &str, of: fn(&Row) -> &String| {
             if text == sign { above.map(of).cloned().unwrap_or_default() } else { text.to_owned() }
@@ -82,14 +82,14 @@ fn rows() -> Vec<Row> {
     rows
 }
 
-/// A test in our source.
+/// Test function in the source.
 struct Found {
     comment: String,
-    /// Its attributes and all of the function.
+    /// Attributes and body.
     code: String,
 }
 
-/// The function `name` in `source`, if there is one.
+/// Returns the function `name` in `source`.
 fn find(source: &str, name: &str) -> Option<Found> {
     let head = Regex::new(&format!(r"^(\s*)(async )?fn {}\(", regex::escape(name))).unwrap();
     let lines: Vec<&str> = source.lines().collect();
@@ -105,7 +105,7 @@ fn find(source: &str, name: &str) -> Option<Found> {
     Some(Found { comment, code: [attributes.join("\n"), lines[at..=end].join("\n")].join("\n") })
 }
 
-/// `TestGetReplicaSets` and `should get replica sets` as a function is called.
+/// Converts the name of an upstream test, such as `TestGetReplicaSets`, to snake case.
 fn snake(name: &str) -> String {
     let name = name.trim_start_matches("Test").trim_start_matches("DeploymentController_");
     let mut snake = String::new();
@@ -120,24 +120,24 @@ fn snake(name: &str) -> String {
     snake.replace("__", "_")
 }
 
-/// What is wrong with what a row says of `source`.
+/// Checks a row against `source`. Returns the problem, if any.
 fn fault(row: &Row, name: &str, source: &str) -> Option<&'static str> {
-    let Some(found) = find(source, name) else { return Some("there is no such function") };
+    let Some(found) = find(source, name) else { return Some("function not found") };
     if !found.code.contains("#[test]") && !found.code.contains("#[tokio::test") {
-        return Some("the function is no test");
+        return Some("function is not a test");
     }
     if !name.contains(&snake(&row.test)) && !found.comment.contains(&row.test) {
-        return Some("neither the test's name nor its comment names upstream's test");
+        return Some("neither the name nor the comment of the test contains upstream's name");
     }
     let literal = format!("{:?}", row.case);
     if !found.code.contains(&literal) && !found.comment.contains(&row.case) {
-        return Some("neither the test nor its comment names the case");
+        return Some("neither the test nor its comment contains the case");
     }
     None
 }
 
 #[test]
-fn tests_that_the_page_names_are_there_and_are_about_what_it_says() {
+fn listed_tests_exist_and_refer_to_upstream() {
     let mut sources = BTreeMap::new();
     let mut faults = Vec::new();
     for row in rows() {
@@ -146,7 +146,7 @@ fn tests_that_the_page_names_are_there_and_are_about_what_it_says() {
                 let source = sources.entry(path.to_owned()).or_insert_with(|| read(path));
                 let fault = match source {
                     Some(source) => fault(&row, name, source),
-                    None => Some("there is no such file"),
+                    None => Some("file not found"),
                 };
                 faults.extend(fault.map(|fault| format!("{row}: {fault}: {path}: {name}")));
             }
@@ -158,7 +158,7 @@ fn tests_that_the_page_names_are_there_and_are_about_what_it_says() {
 }
 
 #[test]
-fn cases_are_on_the_page_once() {
+fn cases_are_listed_once() {
     let mut seen = BTreeSet::new();
     let twice: Vec<_> = rows()
         .into_iter()
@@ -169,7 +169,7 @@ fn cases_are_on_the_page_once() {
 }
 
 #[test]
-fn sum_on_the_page_is_that_of_its_rows() {
+fn summary_counts_the_rows() {
     let rows = rows();
     let tests: BTreeSet<_> = rows.iter().map(|row| (&row.file, &row.test)).collect();
     let left_out = rows.iter().filter(|row| matches!(row.here(), Here::NotPorted(_))).count();
@@ -183,7 +183,7 @@ fn sum_on_the_page_is_that_of_its_rows() {
 }
 
 #[test]
-fn fault_is_found_in_a_page_that_is_wrong() {
+fn faults_are_detected() {
     let row = |test: &str, case: &str| Row {
         line: 1,
         file: String::new(),
@@ -195,8 +195,8 @@ fn fault_is_found_in_a_page_that_is_wrong() {
     let of = |test, case, name| fault(&row(test, case), name, source);
     assert_eq!(of("TestScale", "a case", "scale_all_cases"), None);
     assert_eq!(of("TestOther", "", "scale_all_cases"), None, "by its comment");
-    assert_eq!(of("TestScale", "a case", "scale"), Some("there is no such function"));
-    assert_eq!(of("TestHelper", "", "helper"), Some("the function is no test"));
-    assert!(of("TestElse", "", "scale_all_cases").unwrap().contains("upstream's test"));
+    assert_eq!(of("TestScale", "a case", "scale"), Some("function not found"));
+    assert_eq!(of("TestHelper", "", "helper"), Some("function is not a test"));
+    assert!(of("TestElse", "", "scale_all_cases").unwrap().contains("upstream's name"));
     assert!(of("TestScale", "another", "scale_all_cases").unwrap().contains("the case"));
 }

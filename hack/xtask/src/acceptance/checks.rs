@@ -1,51 +1,51 @@
-//! The list of 72, in its order.
+//! The 72 acceptance checks.
 
 mod applying;
 mod creating;
 mod deleting;
-mod first_contact;
-mod looking;
+mod discovery;
 mod nodes;
+mod observing;
 mod patching;
+mod protocol;
 mod reading;
-mod refusals;
 mod rollouts;
 mod servers;
-mod wire;
+mod validation;
 
 use std::{fmt, future::Future, pin::Pin};
 
-use super::{failure::Failure, ground::Ground};
+use super::{failure::Failure, test_env::TestEnv};
 
-/// What a check may end with.
-type Judged = Result<(), Failure>;
-type Running<'a> = Pin<Box<dyn Future<Output = Judged> + 'a>>;
+/// Result of a check.
+type CheckResult = Result<(), Failure>;
+type CheckFuture<'a> = Pin<Box<dyn Future<Output = CheckResult> + 'a>>;
 
-/// What a check cannot do without.
+/// Prerequisite of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Needs {
-    /// A namespace.
+pub enum Requires {
+    /// A namespace only.
     Nothing,
     /// Nodes that run pods.
     Nodes,
-    /// A server that it may start, stop and fill: not one of other people.
+    /// An API server that the check may start, stop and fill; not an existing cluster.
     OwnServer,
-    /// It tells what the sandbox does in place of what real nodes do.
+    /// The sandbox: the check covers its simulated behaviour.
     Sandbox,
     /// Several versions of `kubectl`.
     Versions,
 }
 
-/// One of the 72.
+/// Acceptance check.
 #[derive(Clone, Copy)]
 pub struct Check {
-    /// Its number.
+    /// Number in the list.
     pub number: u8,
-    /// What it does, in a few words.
+    /// Short description.
     pub title: &'static str,
-    /// What it cannot do without.
-    pub needs: Needs,
-    pub(super) run: for<'a> fn(&'a Ground) -> Running<'a>,
+    /// Prerequisite.
+    pub requires: Requires,
+    pub(super) run: for<'a> fn(&'a TestEnv) -> CheckFuture<'a>,
 }
 
 impl fmt::Debug for Check {
@@ -57,100 +57,100 @@ impl fmt::Debug for Check {
     }
 }
 
-/// All checks, in order.
+/// All checks, sorted by number.
 pub fn all() -> &'static [Check] {
     CHECKS
 }
 
-/// Whether the check of this number is the one about versions.
-pub(super) fn needs_versions(number: u8) -> bool {
-    CHECKS.iter().any(|check| check.number == number && check.needs == Needs::Versions)
+/// `true` if the check compares versions of `kubectl`.
+pub(super) fn requires_versions(number: u8) -> bool {
+    CHECKS.iter().any(|check| check.number == number && check.requires == Requires::Versions)
 }
 
 macro_rules! checks {
-    ($($number:literal $needs:ident $function:path, $title:literal;)+) => {
+    ($($number:literal $requires:ident $function:path, $title:literal;)+) => {
         const CHECKS: &[Check] = &[$(Check {
             number: $number,
             title: $title,
-            needs: Needs::$needs,
-            run: |ground| Box::pin($function(ground)),
+            requires: Requires::$requires,
+            run: |env| Box::pin($function(env)),
         }),+];
     };
 }
 
 checks! {
-    1 OwnServer first_contact::without_kubeconfig, "`get ns` without a kubeconfig";
-    2 Nothing first_contact::version, "`version`";
-    3 Nothing first_contact::api_resources, "`api-resources`";
-    4 Nothing first_contact::plain_discovery, "plain discovery says what aggregated discovery says";
+    1 OwnServer discovery::without_kubeconfig, "`get ns` without a kubeconfig";
+    2 Nothing discovery::version, "`version`";
+    3 Nothing discovery::api_resources, "`api-resources`";
+    4 Nothing discovery::plain_discovery, "plain and aggregated discovery agree";
     5 Nothing applying::apply, "`apply -f` of a new Deployment";
-    6 Nothing applying::apply_again, "the same again writes nothing";
+    6 Nothing applying::apply_again, "`apply -f` without changes writes nothing";
     7 Nothing applying::apply_changed, "`apply -f` with another image is one PATCH";
     8 Nodes rollouts::status, "`rollout status`";
     9 Nodes reading::get, "`get deploy`, `-o wide`";
     10 Nodes reading::get_several, "`get deploy,rs,pods --show-labels`";
-    11 Nothing reading::defaults, "`get -o yaml` has every default and no nulls";
+    11 Nothing reading::defaults, "`get -o yaml` has all defaults and no nulls";
     12 Nodes reading::label_selectors, "label selectors";
     13 Nodes reading::field_selectors, "field selectors";
     14 Nodes reading::chunks, "`--chunk-size=1`";
     15 Nodes reading::sort_by, "`--sort-by`";
     16 Nodes reading::get_watch, "`get deploy -w` while scaling";
-    17 Nothing reading::not_found, "what is not there";
-    18 Nothing reading::unknown_resource, "a resource type that is not there";
+    17 Nothing reading::not_found, "`get` of an absent object";
+    18 Nothing reading::unknown_resource, "`get` of an unknown resource type";
     19 Nothing creating::create_deployment, "`create deployment`";
     20 Nothing creating::no_replicas, "`create deployment --replicas=0`";
-    21 Nothing creating::exists_already, "creating what is there";
-    22 Nothing creating::create_namespace, "`create ns`, and a Deployment in it";
-    23 Nothing creating::missing_namespace, "creating in a namespace that is not there";
-    24 Nothing refusals::unknown_field, "an unknown field is refused";
-    25 Nothing refusals::validate_less, "`--validate=warn`, `--validate=ignore`";
-    26 Nothing refusals::selector_mismatch, "a selector that does not match the template";
-    27 Nothing refusals::immutable_selector, "applying another selector";
-    28 Nothing refusals::bad_values, "numbers and strategies that are not allowed, all in one answer";
-    29 Nothing refusals::bad_name, "a name that is not allowed";
+    21 Nothing creating::exists_already, "creating an existing object";
+    22 Nothing creating::create_namespace, "`create ns` and a Deployment in it";
+    23 Nothing creating::missing_namespace, "creating in a missing namespace";
+    24 Nothing validation::unknown_field, "unknown fields are rejected";
+    25 Nothing validation::validate_less, "`--validate=warn`, `--validate=ignore`";
+    26 Nothing validation::selector_mismatch, "a selector that does not match the template is rejected";
+    27 Nothing validation::immutable_selector, "changes of the selector are rejected";
+    28 Nothing validation::bad_values, "invalid numbers and strategies are reported in one response";
+    29 Nothing validation::bad_name, "invalid names are rejected";
     30 Nothing applying::dry_run, "`--dry-run=server` of apply, create and delete";
     31 Nothing applying::diff, "`diff -f`";
     32 Nothing patching::edit, "`edit`";
-    33 Nothing patching::edit_to_invalid, "`edit` to what is refused";
+    33 Nothing patching::edit_to_invalid, "`edit` with an invalid change";
     34 Nothing patching::patch, "`patch`, three types";
-    35 Nothing patching::failing_test, "a JSON patch whose test fails";
-    36 Nothing patching::strategic, "removing, replacing and retaining by strategic merge";
+    35 Nothing patching::failing_test, "a JSON patch with a failing test";
+    36 Nothing patching::strategic, "strategic merge patches remove, replace and retain keys";
     37 Nothing patching::set, "`set image`, `set env`, `set resources`";
     38 Nothing patching::scale, "`scale`";
-    39 Nothing rollouts::scale_replica_set, "a scaled ReplicaSet is set back";
+    39 Nothing rollouts::scale_replica_set, "a scaled ReplicaSet is scaled back";
     40 Nothing patching::scale_subresource, "`--subresource=scale`";
     41 Nothing patching::status_subresource, "`--subresource=status`";
     42 Nothing rollouts::history, "`rollout history`";
-    43 Nothing rollouts::change_cause, "the change cause in the history";
-    44 Nothing rollouts::undo, "`rollout undo`, and when it cannot";
+    43 Nothing rollouts::change_cause, "`rollout history` with change causes";
+    44 Nothing rollouts::undo, "`rollout undo` and its errors";
     45 Nothing rollouts::pause, "`rollout pause`, `rollout resume`";
     46 Nothing rollouts::restart, "`rollout restart`";
-    47 Nothing rollouts::deadline, "a rollout past its deadline";
-    48 Nodes looking::describe_deployment, "`describe deploy`";
-    49 Nodes looking::describe_others, "`describe` of ReplicaSet, Pod, Node, Namespace";
-    50 Nodes looking::events, "events, through both APIs";
-    51 Nodes looking::wait, "`wait`";
+    47 Nothing rollouts::deadline, "a rollout that exceeds its progress deadline";
+    48 Nodes observing::describe_deployment, "`describe deploy`";
+    49 Nodes observing::describe_others, "`describe` of ReplicaSet, Pod, Node, Namespace";
+    50 Nodes observing::events, "events in both API groups";
+    51 Nodes observing::wait, "`wait`";
     52 Nodes deleting::pod, "`delete pod`";
     53 Nodes deleting::pod_at_once, "`delete pod --force`, `--now`";
     54 Nodes deleting::deployment, "`delete deploy`";
     55 Nodes deleting::foreground, "`--cascade=foreground`";
-    56 Nodes deleting::orphan, "`--cascade=orphan`, and adoption";
-    57 Nodes deleting::replica_set, "`delete rs` of the newest";
+    56 Nodes deleting::orphan, "`--cascade=orphan` and adoption";
+    57 Nodes deleting::replica_set, "`delete rs` of the newest ReplicaSet";
     58 Nothing deleting::namespace, "`delete ns` with content";
     59 Nothing deleting::default_namespace, "`delete ns default`";
-    60 Nothing deleting::several, "`delete -f` of a Namespace and what is in it";
+    60 Nothing deleting::several, "`delete -f` of a Namespace and its content";
     61 Nothing patching::replace, "`replace`";
-    62 Nothing deleting::finalizer, "a finalizer holds";
+    62 Nothing deleting::finalizer, "finalizers delay the deletion";
     63 OwnServer nodes::drain, "`cordon`, `uncordon`, `drain`";
     64 Nothing applying::server_side, "`apply --server-side`, conflicts and force";
     65 Nothing patching::label, "`label`, `annotate`";
     66 Nothing creating::others, "`expose`, `autoscale`, `run`, `auth can-i`, `auth whoami`";
-    67 Sandbox looking::logs, "`logs`; `exec` and `port-forward` say that they cannot";
-    68 Nothing wire::watches, "watches: too old, streaming lists, labels that change";
-    69 Nothing wire::two_writers, "two writers, one wins; a write of nothing";
-    70 OwnServer servers::restart, "a restart with `--data-dir`";
-    71 Versions servers::versions, "all of the above with other versions";
-    72 OwnServer servers::faults, "faults made on purpose";
+    67 Sandbox observing::logs, "`logs`; `exec` and `port-forward` are not implemented";
+    68 Nothing protocol::watches, "watches: expired resource versions, streaming lists, label changes";
+    69 Nothing protocol::two_writers, "concurrent updates; updates without changes";
+    70 OwnServer servers::restart, "restart with `--data-dir`";
+    71 Versions servers::versions, "results are equal for all `kubectl` versions";
+    72 OwnServer servers::faults, "fault injection";
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The clusters that checks run against.
+//! API servers that checks run against.
 
 use std::{
     path::{Path, PathBuf},
@@ -14,30 +14,30 @@ use tokio::{
 
 use super::{
     failure::Failure,
+    http_client::HttpClient,
     kubectl::{Kubectl, Version},
-    wire::Wire,
 };
 
-/// After this a server is taken not to start.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Timeout for the start of a server.
+const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A server, and how to reach it.
+/// API server and its process.
 #[derive(Debug)]
 pub(super) struct Cluster {
-    /// Where `kubectl` is told of it.
+    /// Kubeconfig for `kubectl`.
     pub(super) kubeconfig: PathBuf,
-    /// Where plain HTTP reaches it.
-    pub(super) wire: Wire,
-    /// The sandbox, or the `kubectl proxy` before another cluster; ended with this.
+    /// Client for plain HTTP.
+    pub(super) http: HttpClient,
+    /// The sandbox, or `kubectl proxy` for an existing cluster. Killed on drop.
     process: Child,
 }
 
-/// The program that is the sandbox.
+/// Path of the sandbox program.
 #[derive(Debug, Clone)]
 pub(super) struct SandboxProgram(pub(super) PathBuf);
 
 impl SandboxProgram {
-    /// Starts a sandbox whose files are in `folder`, with more flags if wished for.
+    /// Starts a sandbox with its files in `folder` and additional flags.
     pub(super) async fn start(
         &self,
         folder: &Path,
@@ -61,35 +61,35 @@ impl SandboxProgram {
             Some(rest.split([';', ' ', '/']).next()?.to_owned())
         };
         let (process, authority) = start("kube-sandbox", command, address).await?;
-        Ok(Cluster { kubeconfig, wire: Wire { authority }, process })
+        Ok(Cluster { kubeconfig, http: HttpClient { authority }, process })
     }
 }
 
 impl Cluster {
-    /// Reaches the cluster that `kubectl` is told of.
+    /// Connects to the cluster of the kubeconfig.
     pub(super) async fn existing(kubectl: &Kubectl) -> Result<Self, Failure> {
-        let kubeconfig = kubectl.kubeconfig.clone().ok_or_else(|| Failure::new("there is no kubeconfig"))?;
+        let kubeconfig = kubectl.kubeconfig.clone().ok_or_else(|| Failure::new("no kubeconfig"))?;
         let mut command = Command::new(&kubectl.version.program);
         command.args(["proxy", "--port=0", "--kubeconfig"]).arg(&kubeconfig);
         command.env("HOME", &kubectl.home);
         let address = |line: &str| line.split("serve on ").nth(1).map(|rest| rest.trim().to_owned());
         let (process, authority) = start("kubectl proxy", command, address).await?;
-        Ok(Self { kubeconfig, wire: Wire { authority }, process })
+        Ok(Self { kubeconfig, http: HttpClient { authority }, process })
     }
 
-    /// Ends the server as a power cut would.
+    /// Kills the server with SIGKILL.
     pub(super) async fn kill(&mut self) -> Result<(), Failure> {
         Ok(self.process.kill().await?)
     }
 }
 
-/// Starts a server and waits for the line that tells its address.
+/// Starts a server and waits for the line that contains its address.
 async fn start(
     name: &str,
     mut command: Command,
     address: impl Fn(&str) -> Option<String>,
 ) -> Result<(Child, String), Failure> {
-    let cannot = |error: &dyn std::fmt::Display| Failure::new(format!("{name} does not start: {error}"));
+    let cannot = |error: &dyn std::fmt::Display| Failure::new(format!("failed to start {name}: {error}"));
     let mut child = command
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -111,17 +111,17 @@ async fn start(
     let clock = RealClock::new();
     let found = tokio::select! {
         found = found => found,
-        () = clock.sleep(PATIENCE) => None,
+        () = clock.sleep(TIMEOUT) => None,
     };
     let Some(found) = found else {
-        // What it said before it gave up.
-        let mut said = String::new();
-        // It may hang; what it has not said by now does not matter.
+        // Reports stderr.
+        let mut stderr_text = String::new();
+        // The process may hang.
         child.start_kill()?;
-        stderr.read_to_string(&mut said).await?;
-        return Err(cannot(&said.trim()));
+        stderr.read_to_string(&mut stderr_text).await?;
+        return Err(cannot(&stderr_text.trim()));
     };
-    // A full pipe would stop the server.
+    // Drains the output, because a full pipe would block the server.
     tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
     tokio::spawn(async move {
         let mut lines = BufReader::new(stderr).lines();

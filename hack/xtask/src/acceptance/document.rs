@@ -1,4 +1,4 @@
-//! The table in `docs/sandbox.md`.
+//! Table of results in `docs/sandbox.md`.
 
 use std::{fs, io, path::Path};
 
@@ -10,7 +10,7 @@ const BEGIN: &str =
     "<!-- kubectl-acceptance begins; written by `cargo xtask kubectl-acceptance --update-docs` -->";
 const END: &str = "<!-- kubectl-acceptance ends -->";
 
-/// A table that cannot be written.
+/// Error while writing the table.
 #[derive(Debug, Error)]
 pub enum DocumentError {
     /// The file cannot be read or written.
@@ -18,19 +18,19 @@ pub enum DocumentError {
     File {
         /// The file.
         path: String,
-        /// What went wrong.
+        /// Cause.
         source: io::Error,
     },
-    /// It has no place for the table.
-    #[error("{0} has no markers to put the table between")]
+    /// The file has no markers.
+    #[error("{0} contains no kubectl-acceptance markers")]
     Markers(String),
 }
 
-/// Puts the report's table between the markers in the file at `path`.
+/// Writes the table of the report between the markers in the file at `path`.
 ///
 /// # Errors
 ///
-/// When the file cannot be read or written, or has no markers.
+/// Returns an error if the file cannot be read or written, or has no markers.
 pub fn update(path: &Path, report: &Report) -> Result<(), DocumentError> {
     let file = |source| DocumentError::File { path: path.display().to_string(), source };
     let text = fs::read_to_string(path).map_err(file)?;
@@ -47,7 +47,7 @@ fn section(report: &Report) -> String {
     let mut section = format!("{} of {total} pass.\n\n{}", report.passed(), report.table());
     let reasons = report.reasons();
     if !reasons.is_empty() {
-        section.push_str("\nWhat does not pass, and why:\n\n");
+        section.push_str("\nFailed and skipped checks:\n\n");
         section.push_str(&reasons);
     }
     section
@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn section_replaces_what_was_between_the_markers() {
+    fn section_replaces_the_text_between_the_markers() {
         let text = format!("a\n{BEGIN}\nold\n{END}\nb\n");
         let new = between_markers(&text, "new\n").unwrap();
         assert_eq!(new, format!("a\n{BEGIN}\nnew\n{END}\nb\n"));

@@ -1,18 +1,18 @@
-//! Why a check did not pass.
+//! Failures of checks.
 
 use std::{fmt, io};
 
-/// What was expected and what happened instead.
+/// Description of an unexpected result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure(String);
 
 impl Failure {
-    /// A failure in these words.
+    /// Creates a failure.
     pub fn new(message: impl Into<String>) -> Self {
         Self(message.into())
     }
 
-    /// The first line, cut to what fits a table.
+    /// The first line, truncated for a table.
     pub fn summary(&self) -> String {
         let line = self.0.lines().next().unwrap_or_default();
         if line.chars().count() > 120 {
@@ -35,12 +35,12 @@ impl From<io::Error> for Failure {
     }
 }
 
-/// Fails with `message` unless `holds`.
+/// Returns a failure with `message` unless `holds`.
 pub(super) fn ensure(holds: bool, message: impl FnOnce() -> String) -> Result<(), Failure> {
     if holds { Ok(()) } else { Err(Failure(message())) }
 }
 
-/// Fails unless both are the same.
-pub(super) fn same<T: PartialEq + fmt::Debug>(what: &str, is: &T, wanted: &T) -> Result<(), Failure> {
-    ensure(is == wanted, || format!("{what} is {is:?}, wanted {wanted:?}"))
+/// Returns a failure unless both values are equal.
+pub(super) fn same<T: PartialEq + fmt::Debug>(what: &str, actual: &T, expected: &T) -> Result<(), Failure> {
+    ensure(actual == expected, || format!("{what} is {actual:?}, expected {expected:?}"))
 }

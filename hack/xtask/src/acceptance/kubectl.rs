@@ -1,4 +1,4 @@
-//! Running `kubectl`: which versions there are, in which surroundings they run, and what must come of it.
+//! `kubectl` commands: installed versions, environment, and expected output.
 
 use std::{
     env, fmt, fs,
@@ -16,23 +16,23 @@ use tokio::{
 
 use super::{failure::Failure, pattern};
 
-/// After this a command is taken to hang.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Timeout of a command.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// An installed `kubectl`.
+/// Installed `kubectl`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Version {
-    /// The minor version, where the file's name tells it.
+    /// Minor version, if the file name contains it.
     pub minor: Option<u32>,
-    /// The program.
+    /// Path of the program.
     pub program: PathBuf,
-    /// The program that picks a version by the server's, if this one was found beside such.
+    /// Path of the program that selects a version by the version of the server, if installed.
     pub dispatcher: Option<PathBuf>,
 }
 
 impl Version {
-    /// All that are installed, oldest first: those named `kubectl.1.NN` beside the `kubectl` in the path, without
-    /// those older than 1.28, which this server does not support by design; or else the one `kubectl`.
+    /// Returns the installed versions, oldest first: files named `kubectl.1.NN` (1.28 or newer) next to the `kubectl` in
+    /// the path, or else this `kubectl`.
     pub fn installed() -> Vec<Self> {
         let path = env::var_os("PATH").unwrap_or_default();
         let Some(kubectl) =
@@ -63,7 +63,7 @@ impl Version {
         found
     }
 
-    /// Whether it is at least this minor version; one that does not tell is taken to be new.
+    /// `true` if the minor version is at least `minor` or unknown.
     pub fn is_at_least(&self, minor: u32) -> bool {
         self.minor.is_none_or(|own| own >= minor)
     }
@@ -78,16 +78,16 @@ impl fmt::Display for Version {
     }
 }
 
-/// Surroundings to run commands in.
+/// Environment of `kubectl` commands.
 #[derive(Debug, Clone)]
 pub(super) struct Kubectl {
     pub(super) version: Version,
-    /// None for a `kubectl` that nobody told where to go.
+    /// `None` to run without a kubeconfig.
     pub(super) kubeconfig: Option<PathBuf>,
     pub(super) home: PathBuf,
-    /// Where files of a command line are.
+    /// Working directory.
     pub(super) folder: PathBuf,
-    /// None for the one that `kubectl` picks by itself.
+    /// `None` for the default namespace.
     pub(super) namespace: Option<String>,
     pub(super) environment: Vec<(String, String)>,
 }
@@ -117,21 +117,21 @@ impl Kubectl {
         command
     }
 
-    /// Runs a command line to its end. Words are split at blanks, but not within `'…'`.
-    pub(super) async fn run(&self, line: &str) -> Result<Ended, Failure> {
+    /// Runs a command line. Words are split at spaces outside of `'…'`.
+    pub(super) async fn run(&self, line: &str) -> Result<CommandOutput, Failure> {
         self.run_program(&self.version.program.clone(), line).await
     }
 
-    pub(super) async fn run_program(&self, program: &Path, line: &str) -> Result<Ended, Failure> {
+    pub(super) async fn run_program(&self, program: &Path, line: &str) -> Result<CommandOutput, Failure> {
         let cannot = |error| Failure::new(format!("`kubectl {line}`: {error}"));
         let child = self.command(program, line).spawn().map_err(cannot)?;
         let output = tokio::select! {
             output = child.wait_with_output() => output.map_err(cannot)?,
-            () = RealClock::new().sleep(PATIENCE) => {
-                return Err(Failure::new(format!("`kubectl {line}` has not ended after {} s", PATIENCE.as_secs())));
+            () = RealClock::new().sleep(TIMEOUT) => {
+                return Err(Failure::new(format!("`kubectl {line}` timed out after {}s", TIMEOUT.as_secs())));
             }
         };
-        Ok(Ended {
+        Ok(CommandOutput {
             line: line.to_owned(),
             code: output.status.code(),
             stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
@@ -139,7 +139,7 @@ impl Kubectl {
         })
     }
 
-    /// Starts a command line that goes on until it is interrupted.
+    /// Starts a command line that runs until it is interrupted.
     pub(super) fn start(&self, line: &str) -> Result<Running, Failure> {
         let cannot = |error| Failure::new(format!("`kubectl {line}`: {error}"));
         let mut child = self.command(&self.version.program, line).spawn().map_err(cannot)?;
@@ -148,7 +148,7 @@ impl Kubectl {
             tokio::spawn(async move {
                 let mut stdout = BufReader::new(stdout).lines();
                 while let Ok(Some(line)) = stdout.next_line().await {
-                    // Nobody who listens is nobody who misses it.
+                    // Ignored if the receiver was dropped.
                     let _ = sender.send(line);
                 }
             });
@@ -157,7 +157,7 @@ impl Kubectl {
     }
 }
 
-/// A command that runs.
+/// Running command.
 #[derive(Debug)]
 pub(super) struct Running {
     line: String,
@@ -167,19 +167,19 @@ pub(super) struct Running {
 }
 
 impl Running {
-    /// Waits until it has printed a line that matches.
+    /// Waits for a line that matches.
     pub(super) async fn until(&mut self, pattern: &str) -> Result<(), Failure> {
         let clock = RealClock::new();
-        let patience = clock.sleep(PATIENCE);
-        tokio::pin!(patience);
+        let timeout = clock.sleep(TIMEOUT);
+        tokio::pin!(timeout);
         loop {
             let line = tokio::select! {
                 line = self.lines.recv() => line,
-                () = &mut patience => None,
+                () = &mut timeout => None,
             };
             let Some(line) = line else {
                 let message = format!(
-                    "`kubectl {}` never printed `{pattern}`, but:\n{}",
+                    "`kubectl {}` did not print `{pattern}`. Output:\n{}",
                     self.line,
                     self.seen.join("\n")
                 );
@@ -193,8 +193,8 @@ impl Running {
         }
     }
 
-    /// Presses Ctrl-C and gives all that was printed.
-    pub(super) async fn interrupt(mut self) -> Result<Ended, Failure> {
+    /// Sends SIGINT. Returns the output.
+    pub(super) async fn interrupt(mut self) -> Result<CommandOutput, Failure> {
         if let Some(id) = self.child.id() {
             Command::new("kill").args(["-INT", &id.to_string()]).status().await?;
         }
@@ -206,79 +206,79 @@ impl Running {
         if let Some(mut pipe) = self.child.stderr.take() {
             pipe.read_to_string(&mut stderr).await?;
         }
-        Ok(Ended { line: self.line, code: status.code(), stdout: self.seen.join("\n"), stderr })
+        Ok(CommandOutput { line: self.line, code: status.code(), stdout: self.seen.join("\n"), stderr })
     }
 }
 
-/// What came of a command.
+/// Result of a command.
 #[derive(Debug, Clone)]
-pub(super) struct Ended {
+pub(super) struct CommandOutput {
     pub(super) line: String,
-    /// None if it was ended by a signal.
+    /// `None` if the command was killed by a signal.
     pub(super) code: Option<i32>,
     pub(super) stdout: String,
     pub(super) stderr: String,
 }
 
-impl Ended {
-    /// It went well and printed these lines, among others.
+impl CommandOutput {
+    /// Checks that the command succeeded and that these lines are part of stdout.
     pub(super) fn prints(&self, patterns: &str) -> Result<&Self, Failure> {
         self.exits(0)?;
         match pattern::missing(patterns, &self.stdout) {
             None => Ok(self),
-            Some(pattern) => Err(self.but(&format!("does not print `{pattern}`"))),
+            Some(pattern) => Err(self.failure(&format!("does not print `{pattern}`"))),
         }
     }
 
-    /// It went well and printed these lines and no others.
+    /// Checks that the command succeeded and that stdout consists of these lines.
     pub(super) fn prints_exactly(&self, patterns: &str) -> Result<&Self, Failure> {
         self.exits(0)?;
         if pattern::is_exactly(patterns, &self.stdout) {
             return Ok(self);
         }
-        Err(self.but(&format!("does not print just `{}`", patterns.trim())))
+        Err(self.failure(&format!("does not print exactly `{}`", patterns.trim())))
     }
 
-    /// It failed with these lines among its errors.
+    /// Checks that the command failed and that these lines are part of stderr.
     pub(super) fn fails(&self, patterns: &str) -> Result<&Self, Failure> {
         self.exits(1)?.warns(patterns)
     }
 
-    /// These lines are among its errors or warnings.
+    /// Checks that these lines are part of stderr.
     pub(super) fn warns(&self, patterns: &str) -> Result<&Self, Failure> {
         match pattern::missing(patterns, &self.stderr) {
             None => Ok(self),
-            Some(pattern) => Err(self.but(&format!("does not say `{pattern}`"))),
+            Some(pattern) => Err(self.failure(&format!("does not print `{pattern}` to stderr"))),
         }
     }
 
-    /// It says nothing beside its output.
-    pub(super) fn is_quiet(&self) -> Result<&Self, Failure> {
-        if self.stderr.trim().is_empty() { Ok(self) } else { Err(self.but("is not quiet")) }
+    /// Checks that stderr is empty.
+    pub(super) fn has_empty_stderr(&self) -> Result<&Self, Failure> {
+        if self.stderr.trim().is_empty() { Ok(self) } else { Err(self.failure("prints to stderr")) }
     }
 
     pub(super) fn exits(&self, code: i32) -> Result<&Self, Failure> {
-        if self.code == Some(code) { Ok(self) } else { Err(self.but(&format!("does not exit {code}"))) }
+        if self.code == Some(code) { Ok(self) } else { Err(self.failure(&format!("does not exit {code}"))) }
     }
 
-    /// None of its lines has `text` in it.
+    /// Checks that stdout does not contain `text`.
     pub(super) fn lacks(&self, text: &str) -> Result<&Self, Failure> {
-        if self.stdout.contains(text) { Err(self.but(&format!("prints {text:?}"))) } else { Ok(self) }
+        if self.stdout.contains(text) { Err(self.failure(&format!("prints {text:?}"))) } else { Ok(self) }
     }
 
-    /// The lines of its output.
+    /// Non-empty lines of stdout.
     pub(super) fn lines(&self) -> Vec<&str> {
         self.stdout.lines().filter(|line| !line.trim().is_empty()).collect()
     }
 
-    /// The requests it made, as `GET /path?query`; it must have been run with `-v=6`.
+    /// Requests in the log, as `GET /path?query`. Requires `-v=6`.
     pub(super) fn requests(&self) -> Vec<String> {
         self.stderr.lines().filter_map(request).collect()
     }
 
-    /// A failure that shows what happened.
-    pub(super) fn but(&self, what: &str) -> Failure {
-        let code = self.code.map_or_else(|| "a signal".to_owned(), |code| code.to_string());
+    /// Returns a failure with the output of the command.
+    pub(super) fn failure(&self, what: &str) -> Failure {
+        let code = self.code.map_or_else(|| "signal".to_owned(), |code| code.to_string());
         Failure::new(format!(
             "`kubectl {}` {what}\n  exit: {code}\n  stdout: {}\n  stderr: {}",
             self.line,
@@ -289,12 +289,12 @@ impl Ended {
 }
 
 fn indented(text: &str) -> String {
-    const ENOUGH: usize = 4000;
-    let text: String = text.trim_end().chars().take(ENOUGH).collect();
+    const MAX_LENGTH: usize = 4000;
+    let text: String = text.trim_end().chars().take(MAX_LENGTH).collect();
     text.replace('\n', "\n    ")
 }
 
-/// A request from a line of the log, in the form of before 1.33 or in the structured one.
+/// Parses a request from a log line, unstructured (before 1.33) or structured.
 fn request(line: &str) -> Option<String> {
     let quoted =
         |name: &str| line.split(&format!(" {name}=\"")).nth(1).and_then(|rest| rest.split('"').next());
@@ -308,7 +308,7 @@ fn request(line: &str) -> Option<String> {
     ["GET", "POST", "PUT", "PATCH", "DELETE"].contains(&method).then(|| format!("{method} /{path}"))
 }
 
-/// Splits at blanks, but not within `'…'`.
+/// Splits at spaces outside of `'…'`.
 fn words(line: &str) -> Vec<String> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;
@@ -332,14 +332,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_are_split_at_blanks_but_not_within_quotes() {
+    fn words_are_split_at_spaces_outside_of_quotes() {
         assert_eq!(words("get  pods -l 'app notin (web)'"), ["get", "pods", "-l", "app notin (web)"]);
         assert_eq!(words("label x a='b c' ''"), ["label", "x", "a=b c", ""]);
     }
 
     #[test]
-    fn requests_are_read_from_both_forms_of_the_log() {
-        let ended = |stderr: &str| Ended {
+    fn requests_are_parsed_from_both_log_formats() {
+        let output = |stderr: &str| CommandOutput {
             line: String::new(),
             code: Some(0),
             stdout: String::new(),
@@ -350,7 +350,7 @@ mod tests {
             r#"I1 1 2 round_trippers.go:632] "Response" verb="PATCH" url="https://h:1/apis" status="200 OK""#;
         let other = "I1 1 2 loader.go:395] Config loaded from file:  /x";
         assert_eq!(
-            ended(&[old, new, other].join("\n")).requests(),
+            output(&[old, new, other].join("\n")).requests(),
             ["GET /api/v1/pods?limit=1", "PATCH /apis"]
         );
     }

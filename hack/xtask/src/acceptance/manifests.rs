@@ -1,6 +1,6 @@
-//! The files that checks hand to `kubectl`.
+//! Manifests used by the checks.
 
-/// A Deployment of three pods, called `web`.
+/// Deployment `web` with three replicas.
 pub(super) const WEB: &str = "\
 apiVersion: apps/v1
 kind: Deployment
@@ -21,7 +21,7 @@ spec:
         image: nginx:1
 ";
 
-/// The same with lines added to its `spec`, which are indented here.
+/// [`WEB`] with additional lines in its `spec`.
 pub(super) fn web_with(lines: &[&str]) -> String {
     lines.iter().fold(WEB.to_owned(), |text, line| {
         text.replacen("  replicas: 3\n", &format!("  replicas: 3\n  {line}\n"), 1)

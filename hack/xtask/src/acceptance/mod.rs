@@ -1,33 +1,33 @@
-//! The kubectl acceptance lane: what a person with stock `kubectl` expects of a cluster, as 72 checks.
+//! kubectl acceptance checks: 72 checks of a cluster with stock `kubectl`.
 //!
-//! A check is a function that runs commands in a namespace of its own and says what they must print, how they must
-//! end, what they must ask the server and what must then be stored. By default the cluster is a sandbox that the
-//! lane starts, one for each `kubectl` version found, with that version advertised; with `KUBECONFIG_REAL` it is
-//! the cluster which that kubeconfig's current context names, and what needs nodes or a server of the lane's own is
-//! left out there and says so. Nothing is read from or left in the user's home: `HOME` and the discovery cache are
-//! in a temporary folder.
+//! A check runs commands in its own namespace and verifies their output, exit code and requests, and the stored objects.
+//! By default, the checks run on a sandbox for each installed `kubectl` version, with that version advertised. If
+//! `KUBECONFIG_REAL` is set, they run on the cluster of that kubeconfig; checks that require nodes or their own server are
+//! skipped if these are not available. The user's home directory is not accessed: `HOME` and the discovery cache are in a
+//! temporary directory.
 //!
-//! Outputs are held against patterns, so that ages, hashes, UIDs and revisions need no scrubbing; see `pattern`.
+//! Expected output is given as patterns, because ages, hashes, UIDs and resource versions vary, see `pattern`.
 
 mod checks;
 mod cluster;
 mod document;
 mod failure;
-mod ground;
+mod http_client;
 mod kubectl;
 mod manifests;
+mod objects;
 mod pattern;
 mod report;
 mod runner;
 mod task;
-mod wire;
+mod test_env;
 
 pub use self::{
-    checks::{Check, Needs, all},
+    checks::{Check, Requires, all},
     document::{DocumentError, update},
     failure::Failure,
     kubectl::Version,
-    report::{Outcome, Report, Verdict},
-    runner::{LaneError, Options, Run, run},
+    report::{CheckReport, CheckStatus, Report, Run},
+    runner::{Options, RunError, run},
     task::{Task, TaskError},
 };

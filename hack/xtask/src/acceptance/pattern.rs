@@ -1,28 +1,27 @@
-//! Expected output as patterns: one line of pattern for one line of output.
+//! Patterns for expected output, one per line.
 //!
-//! `*` stands for any text within the line, and any run of white space for any other, so that a table's layout and
-//! the ages, hashes and names in it do not matter. `\*` is an asterisk.
+//! `*` matches any text within the line, and a run of white space matches any other run, so that table layout, ages, hashes
+//! and generated names are ignored. `\*` matches an asterisk.
 
-/// Whether `line` is what `pattern` says, from its first character to its last.
+/// `true` if the pattern matches the whole line.
 pub(super) fn matches(pattern: &str, line: &str) -> bool {
     glob(&squeeze(pattern), &squeeze(line))
 }
 
-/// Finds the lines of `patterns` in `text`, in this order but with others between them; gives the first pattern
-/// that is not there.
+/// Searches for lines that match `patterns`, in this order. Returns the first pattern without a match.
 pub(super) fn missing<'a>(patterns: &'a str, text: &str) -> Option<&'a str> {
     let mut lines = text.lines();
-    wanted(patterns).find(|pattern| !lines.any(|line| matches(pattern, line)))
+    lines_of(patterns).find(|pattern| !lines.any(|line| matches(pattern, line)))
 }
 
-/// Whether `text` has the lines of `patterns` and no others but empty ones.
+/// `true` if the non-empty lines of `text` match `patterns` exactly.
 pub(super) fn is_exactly(patterns: &str, text: &str) -> bool {
     let mut lines = text.lines().filter(|line| !line.trim().is_empty());
-    wanted(patterns).all(|pattern| lines.next().is_some_and(|line| matches(pattern, line)))
+    lines_of(patterns).all(|pattern| lines.next().is_some_and(|line| matches(pattern, line)))
         && lines.next().is_none()
 }
 
-fn wanted(patterns: &str) -> impl Iterator<Item = &str> {
+fn lines_of(patterns: &str) -> impl Iterator<Item = &str> {
     patterns.lines().map(str::trim).filter(|pattern| !pattern.is_empty())
 }
 
@@ -35,7 +34,7 @@ fn glob(pattern: &str, text: &str) -> bool {
     let first = parts.next().unwrap_or_default();
     let Some(mut rest) = text.strip_prefix(first.as_str()) else { return false };
     let mut parts: Vec<String> = parts.collect();
-    // Without a star all of the text was named.
+    // Without an asterisk, the whole text must be equal.
     let Some(last) = parts.pop() else { return rest.is_empty() };
     for part in &parts {
         let Some(at) = rest.find(part.as_str()) else { return false };
@@ -70,19 +69,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn line_matches_whole_with_stars_for_any_text() {
+    fn asterisk_matches_any_text() {
         assert!(matches("web 3/3 3 3 *s", "web    3/3   3     3   12s"));
         assert!(!matches("web 3/3", "web 3/3 3"));
         assert!(!matches("web 3/3", "the web 3/3"));
         assert!(matches("*not found", "Error: x not found"));
         assert!(matches("a*b*c", "a1b2b3c") && !matches("a*b*c", "a1c"));
-        assert!(!matches("ab*ba", "aba"), "the two ends do not overlap");
+        assert!(!matches("ab*ba", "aba"), "prefix and suffix must not overlap");
         assert!(matches(r"\* spec: *", "* spec: bad") && !matches(r"\* spec: *", "x spec: bad"));
-        assert!(matches(r#"{"a":"\n"}"#, r#"{"a":"\n"}"#), "other backslashes are themselves");
+        assert!(matches(r#"{"a":"\n"}"#, r#"{"a":"\n"}"#), "other backslashes are literal");
     }
 
     #[test]
-    fn patterns_are_found_in_order_and_the_first_missing_is_told() {
+    fn patterns_must_match_in_order() {
         let text = "a\nb\nc\n";
         assert_eq!(missing("a\n  c", text), None);
         assert_eq!(missing("c\na", text), Some("a"));

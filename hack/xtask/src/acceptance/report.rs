@@ -1,59 +1,75 @@
-//! What came of the checks, as a table.
+//! Results of the checks, as a table.
 
 use std::{collections::BTreeSet, fmt::Write as _, time::Duration};
 
-use super::{checks, failure::Failure, runner::Run};
+use super::{checks, failure::Failure, kubectl::Version};
 
-/// How a check ended.
+/// Status of a check.
 #[derive(Debug, Clone)]
-pub enum Outcome {
-    /// As expected.
+pub enum CheckStatus {
+    /// The check succeeded.
     Passed,
-    /// Not as expected, or it cannot be done yet.
+    /// The check failed.
     Failed(Failure),
-    /// It cannot be asked of this cluster.
+    /// The check does not apply to this cluster. Contains the reason.
     Skipped(String),
 }
 
-/// One check with one `kubectl`.
+/// Result of one check with one `kubectl` version.
 #[derive(Debug, Clone)]
-pub struct Verdict {
-    /// Its number in the list.
+pub struct CheckReport {
+    /// Number of the check.
     pub number: u8,
-    /// What came of it.
-    pub outcome: Outcome,
-    /// How long it took.
-    pub took: Duration,
+    /// Status.
+    pub status: CheckStatus,
+    /// Duration.
+    pub duration: Duration,
 }
 
-/// All checks with all versions.
+/// Results with one version of `kubectl`.
+#[derive(Debug, Clone)]
+pub struct Run {
+    /// Version of `kubectl`.
+    pub version: Version,
+    /// Results, sorted by number.
+    pub reports: Vec<CheckReport>,
+}
+
+impl Run {
+    /// Returns the result of a check.
+    pub fn report(&self, number: u8) -> Option<&CheckReport> {
+        self.reports.iter().find(|report| report.number == number)
+    }
+}
+
+/// Results of all checks with all versions.
 #[derive(Debug, Clone, Default)]
 pub struct Report {
-    /// One for each version, oldest first.
+    /// Results by version, oldest first.
     pub runs: Vec<Run>,
 }
 
 impl Report {
-    /// The numbers of the checks that failed with any version.
+    /// Numbers of the checks that failed with at least one version.
     pub fn failed(&self) -> BTreeSet<u8> {
-        self.verdicts()
-            .filter(|verdict| matches!(verdict.outcome, Outcome::Failed(_)))
+        self.reports()
+            .filter(|report| matches!(report.status, CheckStatus::Failed(_)))
             .map(|v| v.number)
             .collect()
     }
 
-    /// How many of the checks failed or were left out with no version.
+    /// Number of checks that passed with all versions.
     pub fn passed(&self) -> usize {
         let not: BTreeSet<u8> =
-            self.verdicts().filter(|v| !matches!(v.outcome, Outcome::Passed)).map(|v| v.number).collect();
+            self.reports().filter(|v| !matches!(v.status, CheckStatus::Passed)).map(|v| v.number).collect();
         checks::all().iter().filter(|check| !not.contains(&check.number)).count()
     }
 
-    fn verdicts(&self) -> impl Iterator<Item = &Verdict> {
-        self.runs.iter().flat_map(|run| &run.verdicts)
+    fn reports(&self) -> impl Iterator<Item = &CheckReport> {
+        self.runs.iter().flat_map(|run| &run.reports)
     }
 
-    /// A Markdown table of the checks with a column for each version.
+    /// Returns a Markdown table with a column per version.
     pub fn table(&self) -> String {
         let mut table = String::from("| # | check |");
         for run in &self.runs {
@@ -64,10 +80,10 @@ impl Report {
         for check in checks::all() {
             let _ = write!(table, "\n| {} | {} |", check.number, check.title);
             for run in &self.runs {
-                let word = match run.verdict(check.number).map(|verdict| &verdict.outcome) {
-                    Some(Outcome::Passed) => "pass",
-                    Some(Outcome::Failed(_)) => "**fail**",
-                    Some(Outcome::Skipped(_)) | None => "skipped",
+                let word = match run.report(check.number).map(|report| &report.status) {
+                    Some(CheckStatus::Passed) => "pass",
+                    Some(CheckStatus::Failed(_)) => "**fail**",
+                    Some(CheckStatus::Skipped(_)) | None => "skipped",
                 };
                 let _ = write!(table, " {word} |");
             }
@@ -76,18 +92,18 @@ impl Report {
         table
     }
 
-    /// Why checks failed or were left out, each reason once.
+    /// Returns the distinct reasons of failed and skipped checks.
     pub fn reasons(&self) -> String {
         let mut reasons = String::new();
         for check in checks::all() {
-            let mut told = BTreeSet::new();
+            let mut seen = BTreeSet::new();
             for run in &self.runs {
-                let reason = match run.verdict(check.number).map(|verdict| &verdict.outcome) {
-                    Some(Outcome::Failed(failure)) => failure.summary(),
-                    Some(Outcome::Skipped(why)) => format!("skipped: {why}"),
-                    Some(Outcome::Passed) | None => continue,
+                let reason = match run.report(check.number).map(|report| &report.status) {
+                    Some(CheckStatus::Failed(failure)) => failure.summary(),
+                    Some(CheckStatus::Skipped(why)) => format!("skipped: {why}"),
+                    Some(CheckStatus::Passed) | None => continue,
                 };
-                if told.insert(reason.clone()) {
+                if seen.insert(reason.clone()) {
                     let _ = writeln!(reasons, "* {}: {reason}", check.number);
                 }
             }
@@ -95,16 +111,16 @@ impl Report {
         reasons
     }
 
-    /// All that is known of the failures, for a terminal.
+    /// Returns the full messages of failed checks.
     pub fn details(&self) -> String {
         let mut details = String::new();
         for run in &self.runs {
-            for verdict in &run.verdicts {
-                if let Outcome::Failed(failure) = &verdict.outcome {
+            for report in &run.reports {
+                if let CheckStatus::Failed(failure) = &report.status {
                     let _ = writeln!(
                         details,
                         "\ncheck {} with kubectl {}: {failure}",
-                        verdict.number, run.version
+                        report.number, run.version
                     );
                 }
             }

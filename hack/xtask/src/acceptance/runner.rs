@@ -1,4 +1,4 @@
-//! Runs the checks, some at a time, with each version.
+//! Runs the checks concurrently with each version of `kubectl`.
 
 use std::{env, fs, io, path::PathBuf, sync::Arc};
 
@@ -8,57 +8,41 @@ use serde_json::Value;
 use thiserror::Error;
 
 use super::{
-    checks::{self, Check, Needs},
+    checks::{self, Check, Requires},
     cluster::{Cluster, SandboxProgram},
     failure::Failure,
-    ground::Ground,
     kubectl::{Kubectl, Version},
-    report::{Outcome, Report, Verdict},
+    report::{CheckReport, CheckStatus, Report, Run},
+    test_env::TestEnv,
 };
 
-/// What the lane is to do.
+/// Configuration of a run.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// The program `kube-sandbox`.
+    /// Path of `kube-sandbox`.
     pub sandbox: PathBuf,
-    /// With which versions.
+    /// Versions of `kubectl`.
     pub versions: Vec<Version>,
-    /// A cluster to judge instead of the sandbox.
+    /// Kubeconfig of an existing cluster to check instead of the sandbox.
     pub kubeconfig: Option<PathBuf>,
-    /// Only these checks; all of them if empty.
+    /// Numbers of the checks to run; all if empty.
     pub only: Vec<u8>,
-    /// How many checks run at the same time.
+    /// Number of concurrent checks.
     pub parallel: usize,
 }
 
-/// A lane that cannot run.
+/// Error that prevents a run.
 #[derive(Debug, Error)]
-pub enum LaneError {
-    /// There is no folder to work in.
-    #[error("cannot make a folder to work in: {0}")]
+pub enum RunError {
+    /// A temporary directory cannot be created.
+    #[error("failed to create a temporary directory: {0}")]
     Folder(#[from] io::Error),
-    /// The cluster cannot be reached.
-    #[error("no cluster to check: {0}")]
+    /// The cluster is not reachable.
+    #[error("cluster not reachable: {0}")]
     Cluster(Failure),
 }
 
-/// The checks with one version.
-#[derive(Debug, Clone)]
-pub struct Run {
-    /// Of `kubectl`.
-    pub version: Version,
-    /// In the order of the list.
-    pub verdicts: Vec<Verdict>,
-}
-
-impl Run {
-    /// What came of the check of this number.
-    pub fn verdict(&self, number: u8) -> Option<&Verdict> {
-        self.verdicts.iter().find(|verdict| verdict.number == number)
-    }
-}
-
-/// A folder that is removed in the end.
+/// Temporary directory, removed on drop.
 #[derive(Debug)]
 struct Folder(PathBuf);
 
@@ -72,32 +56,33 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // What is left is in the folder for what may be lost.
+        // Errors are ignored: the directory is temporary.
         let _ = fs::remove_dir_all(&self.0);
     }
 }
 
-/// Runs the checks with every version.
+/// Runs the checks with all versions.
 ///
 /// # Errors
 ///
-/// When there is no folder to work in, or no cluster to judge. Checks that fail are in the report.
+/// Returns an error if no temporary directory can be created or the cluster is not reachable. Failed checks are part of
+/// the report.
 ///
 /// # Cancel safety
 ///
-/// Dropping the future ends the servers and commands it started; a cluster of others keeps the checks' namespaces.
-pub async fn run(options: &Options) -> Result<Report, LaneError> {
+/// Dropping the future kills the started processes. The namespaces of the checks remain on an existing cluster.
+pub async fn run(options: &Options) -> Result<Report, RunError> {
     let folder = Folder::new()?;
     let mut report = Report::default();
     for version in &options.versions {
         let run = run_with(options, version, &folder.0.join(version.to_string())).await?;
         report.runs.push(run);
     }
-    judge_versions(&mut report);
+    compare_versions(&mut report);
     Ok(report)
 }
 
-async fn run_with(options: &Options, version: &Version, folder: &std::path::Path) -> Result<Run, LaneError> {
+async fn run_with(options: &Options, version: &Version, folder: &std::path::Path) -> Result<Run, RunError> {
     let home = folder.join("home");
     fs::create_dir_all(&home)?;
     let kubectl = Kubectl {
@@ -113,71 +98,79 @@ async fn run_with(options: &Options, version: &Version, folder: &std::path::Path
         Some(program) => program.start(folder, version, &[]).await,
         None => Cluster::existing(&kubectl).await,
     };
-    let cluster = cluster.map_err(LaneError::Cluster)?;
+    let cluster = cluster.map_err(RunError::Cluster)?;
     let kubectl = Kubectl { kubeconfig: Some(cluster.kubeconfig.clone()), ..kubectl };
-    let has_nodes = has_nodes(&cluster).await.map_err(LaneError::Cluster)?;
-    // Discovery is asked for once, before many commands would do so at the same time.
-    kubectl.run("api-resources").await.map_err(LaneError::Cluster)?;
+    let has_nodes = has_nodes(&cluster).await.map_err(RunError::Cluster)?;
+    // Fills the discovery cache before concurrent commands use it.
+    kubectl.run("api-resources").await.map_err(RunError::Cluster)?;
 
     let chosen = |check: &&Check| options.only.is_empty() || options.only.contains(&check.number);
     let (kubectl, sandbox, cluster) = (&kubectl, &sandbox, Arc::new(cluster));
-    let mut verdicts: Vec<Verdict> = stream::iter(checks::all().iter().filter(chosen))
+    let mut reports: Vec<CheckReport> = stream::iter(checks::all().iter().filter(chosen))
         .map(|check| {
             let cluster = Arc::clone(&cluster);
             async move {
                 let clock = RealClock::new();
                 let began = clock.monotonic();
-                let outcome = outcome_of(check, kubectl, sandbox.as_ref(), &cluster, has_nodes).await;
-                Verdict { number: check.number, outcome, took: clock.monotonic().saturating_sub(began) }
+                let status = run_check(check, kubectl, sandbox.as_ref(), &cluster, has_nodes).await;
+                CheckReport {
+                    number: check.number,
+                    status,
+                    duration: clock.monotonic().saturating_sub(began),
+                }
             }
         })
         .buffer_unordered(options.parallel.max(1))
         .collect()
         .await;
-    verdicts.sort_by_key(|verdict| verdict.number);
-    Ok(Run { version: version.clone(), verdicts })
+    reports.sort_by_key(|report| report.number);
+    Ok(Run { version: version.clone(), reports })
 }
 
-async fn outcome_of(
+async fn run_check(
     check: &Check,
     kubectl: &Kubectl,
     sandbox: Option<&SandboxProgram>,
     cluster: &Cluster,
     has_nodes: bool,
-) -> Outcome {
-    match check.needs {
-        Needs::Versions => return Outcome::Skipped("needs several versions of kubectl".into()),
-        Needs::OwnServer if sandbox.is_none() => return Outcome::Skipped("needs a server of its own".into()),
-        Needs::Nodes if !has_nodes => return Outcome::Skipped("the cluster has no nodes".into()),
-        Needs::Sandbox if sandbox.is_none() => return Outcome::Skipped("is about the sandbox alone".into()),
+) -> CheckStatus {
+    match check.requires {
+        Requires::Versions => return CheckStatus::Skipped("requires several versions of kubectl".into()),
+        Requires::OwnServer if sandbox.is_none() => {
+            return CheckStatus::Skipped("requires its own server".into());
+        }
+        Requires::Nodes if !has_nodes => return CheckStatus::Skipped("the cluster has no nodes".into()),
+        Requires::Sandbox if sandbox.is_none() => {
+            return CheckStatus::Skipped("applies to the sandbox only".into());
+        }
         _ => {}
     }
-    let verdict = async {
+    let result = async {
         let namespace = format!("check-{}-{:x}", check.number, std::process::id());
         let folder = kubectl.folder.join(check.number.to_string());
         fs::create_dir_all(&folder)?;
-        let ground = Ground {
+        let env = TestEnv {
             kubectl: Kubectl { folder, namespace: Some(namespace.clone()), ..kubectl.clone() },
-            wire: cluster.wire.clone(),
+            http: cluster.http.clone(),
             namespace,
             sandbox: sandbox.cloned(),
             has_nodes,
         };
-        ground.make_namespace().await?;
-        let verdict = (check.run)(&ground).await;
+        env.create_namespace().await?;
+        let result = (check.run)(&env).await;
         if sandbox.is_none() {
-            ground.wire.delete(&format!("/api/v1/namespaces/{}", ground.namespace)).await?;
+            env.http.delete(&format!("/api/v1/namespaces/{}", env.namespace)).await?;
         }
-        verdict
+        result
     };
-    match verdict.await {
-        Ok(()) => Outcome::Passed,
-        Err(failure) => Outcome::Failed(failure),
+    match result.await {
+        Ok(()) => CheckStatus::Passed,
+        Err(failure) => CheckStatus::Failed(failure),
     }
 }
 
 async fn has_nodes(cluster: &Cluster) -> Result<bool, Failure> {
-    let nodes = cluster.wire.get("/api/v1/nodes").await?.expect(200)?;
+    let nodes = cluster.http.get("/api/v1/nodes").await?.expect(200)?;
     Ok(nodes["items"].as_array().is_some_and(|items| items.iter().any(is_ready)))
 }
 
@@ -187,30 +180,33 @@ fn is_ready(node: &Value) -> bool {
     })
 }
 
-/// The check of the versions: those that are asked for were there, and each passed what the newest passed.
-fn judge_versions(report: &mut Report) {
-    const WANTED: [u32; 4] = [28, 30, 31, 33];
+/// Sets the status of the version check: all expected versions are installed, and their results equal the newest's.
+fn compare_versions(report: &mut Report) {
+    const EXPECTED: [u32; 4] = [28, 30, 31, 33];
     let minors: Vec<u32> = report.runs.iter().filter_map(|run| run.version.minor).collect();
-    if WANTED.iter().any(|minor| !minors.contains(minor)) {
+    if EXPECTED.iter().any(|minor| !minors.contains(minor)) {
         return;
     }
     let Some(newest) = report.runs.last().cloned() else { return };
     let passes =
-        |run: &Run, number| run.verdict(number).is_some_and(|v| matches!(v.outcome, Outcome::Passed));
+        |run: &Run, number| run.report(number).is_some_and(|v| matches!(v.status, CheckStatus::Passed));
     for run in &mut report.runs {
         let other: Vec<String> = newest
-            .verdicts
+            .reports
             .iter()
-            .filter(|verdict| passes(&newest, verdict.number) != passes(run, verdict.number))
-            .map(|verdict| verdict.number.to_string())
+            .filter(|report| passes(&newest, report.number) != passes(run, report.number))
+            .map(|report| report.number.to_string())
             .collect();
-        let outcome = if other.is_empty() {
-            Outcome::Passed
+        let status = if other.is_empty() {
+            CheckStatus::Passed
         } else {
-            Outcome::Failed(Failure::new(format!("other results than with the newest: {}", other.join(", "))))
+            CheckStatus::Failed(Failure::new(format!(
+                "results differ from the newest version: {}",
+                other.join(", ")
+            )))
         };
-        for verdict in run.verdicts.iter_mut().filter(|v| checks::needs_versions(v.number)) {
-            verdict.outcome = outcome.clone();
+        for report in run.reports.iter_mut().filter(|v| checks::requires_versions(v.number)) {
+            report.status = status.clone();
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The lane as a task: builds the sandbox, runs, prints, judges.
+//! The task `cargo xtask kubectl-acceptance`.
 
 use std::{
     env, io,
@@ -12,13 +12,13 @@ use thiserror::Error;
 use super::{
     document::{self, DocumentError},
     kubectl::Version,
-    runner::{self, LaneError, Options},
+    runner::{self, Options, RunError},
 };
 
-/// How many checks run at the same time; much of a check is waiting for pods.
+/// Number of concurrent checks; checks mostly wait for pods.
 const PARALLEL: usize = 6;
 
-/// `cargo xtask kubectl-acceptance` with its flags.
+/// Flags of `cargo xtask kubectl-acceptance`.
 #[derive(Debug, Clone, Default)]
 pub struct Task {
     update_docs: bool,
@@ -26,28 +26,28 @@ pub struct Task {
     only: Vec<u8>,
 }
 
-/// A lane that did not run, or found something.
+/// Error of the task.
 #[derive(Debug, Error)]
 pub enum TaskError {
     /// The sandbox cannot be built.
-    #[error("cannot build the sandbox: {0}")]
+    #[error("failed to build the sandbox: {0}")]
     Build(String),
-    /// There is no runtime to run on.
-    #[error("cannot start: {0}")]
+    /// The async runtime cannot be started.
+    #[error("failed to start: {0}")]
     Start(#[from] io::Error),
-    /// The lane cannot run.
+    /// The checks cannot run.
     #[error(transparent)]
-    Lane(#[from] LaneError),
+    Lane(#[from] RunError),
     /// The table cannot be written.
     #[error(transparent)]
     Document(#[from] DocumentError),
     /// Checks failed.
-    #[error("{0} of the checks failed")]
+    #[error("{0} checks failed")]
     Failed(usize),
 }
 
 impl Task {
-    /// Understands the flags, or does not.
+    /// Parses the arguments of `kubectl-acceptance`. Returns `None` if they are invalid.
     pub fn parse(flags: &[&str]) -> Option<Self> {
         let mut task = Self::default();
         let mut flags = flags.iter();
@@ -64,19 +64,20 @@ impl Task {
         Some(task)
     }
 
-    /// Runs the lane and prints what came of it.
+    /// Runs the checks and prints the results.
+    ///
+    /// If `kubectl` is not installed, prints a message and succeeds.
     ///
     /// # Errors
     ///
-    /// When it cannot run, or when a check failed. Where `kubectl` is not installed there is nothing to run; this is
-    /// said, and is no error.
+    /// Returns an error if the checks cannot run or a check failed.
     pub fn run(&self) -> Result<(), TaskError> {
         let mut versions = Version::installed();
         if self.newest {
             versions = versions.pop().into_iter().collect();
         }
         if versions.is_empty() {
-            println!("skipped: kubectl is not in the path, so none of the checks ran");
+            println!("skipped: kubectl not found in PATH");
             return Ok(());
         }
         let kubeconfig = env::var_os("KUBECONFIG_REAL").map(PathBuf::from);
@@ -100,7 +101,7 @@ impl Task {
     }
 }
 
-/// Builds `kube-sandbox` and tells where it is.
+/// Builds `kube-sandbox` and returns its path.
 fn build_sandbox() -> Result<PathBuf, TaskError> {
     let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let output = Command::new(cargo)
@@ -116,7 +117,7 @@ fn build_sandbox() -> Result<PathBuf, TaskError> {
         .lines()
         .filter_map(|line| serde_json::from_str::<Value>(line).ok())
         .find_map(|message| message["executable"].as_str().map(PathBuf::from))
-        .ok_or_else(|| TaskError::Build("it made no program".to_owned()))
+        .ok_or_else(|| TaskError::Build("cargo reported no executable".to_owned()))
 }
 
 fn repository() -> PathBuf {
@@ -128,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn flags_are_understood_and_others_are_not() {
+    fn parse_rejects_unknown_flags() {
         let task = Task::parse(&["--update-docs", "--only", "1,72"]).unwrap();
         assert!(task.update_docs && !task.newest);
         assert_eq!(task.only, [1, 72]);

@@ -1,5 +1,4 @@
-//! What the answers have in common: caches filled with a case's objects, a client that records, and the form
-//! of what it recorded.
+//! Common parts of the recorded cases: filled caches, and the requests of a recording client.
 
 use std::{
     error::Error,
@@ -18,14 +17,14 @@ use kcm_informer::{
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-/// The objects of a case, as a server that never sends any change offers them.
-struct Standing<K>(Vec<K>);
+/// List-watcher with fixed objects and no changes.
+struct FixedObjects<K>(Vec<K>);
 
-/// The version of the whole; nothing in a case depends on it.
+/// Resource version of the lists; no case depends on it.
 const RESOURCE_VERSION: &str = "1000000";
 
 #[async_trait]
-impl<K: Object + Clone> ListWatch<K> for Standing<K> {
+impl<K: Object + Clone> ListWatch<K> for FixedObjects<K> {
     async fn list(&self, _options: &ListOptions) -> Result<List<K>, ListWatchError> {
         Ok(List {
             items: self.0.clone(),
@@ -45,7 +44,7 @@ impl<K: Object + Clone> ListWatch<K> for Standing<K> {
     }
 }
 
-/// An informer whose store will hold `objects`.
+/// Returns an informer with a store of `objects`.
 pub(super) fn informer<K: Object + Clone>(
     name: &str,
     objects: Vec<K>,
@@ -53,11 +52,11 @@ pub(super) fn informer<K: Object + Clone>(
     clock: &FakeClock,
 ) -> SharedInformer<K> {
     let random = Arc::new(SeededRandom::new(0));
-    let config = InformerConfig::new(name, Arc::new(Standing(objects)), Arc::new(clock.clone()), random);
+    let config = InformerConfig::new(name, Arc::new(FixedObjects(objects)), Arc::new(clock.clone()), random);
     SharedInformer::new(InformerConfig { indexers, ..config })
 }
 
-/// The informers that both controllers have, with the objects of a case.
+/// Informers that both controllers use.
 pub(super) struct Caches {
     pub(super) pods: SharedInformer<Pod>,
     pub(super) replica_sets: SharedInformer<ReplicaSet>,
@@ -71,14 +70,14 @@ impl Caches {
         }
     }
 
-    /// Runs both until they have told all there is.
+    /// Runs both informers until they have synced.
     pub(super) async fn fill(&self) {
         fill(&self.replica_sets).await;
         fill(&self.pods).await;
     }
 }
 
-/// Runs `informer` until it has told all there is.
+/// Runs `informer` until it has synced.
 pub(super) async fn fill<K: Object>(informer: &SharedInformer<K>) {
     let stop = CancellationToken::new();
     let filled = async {
@@ -88,34 +87,34 @@ pub(super) async fn fill<K: Object>(informer: &SharedInformer<K>) {
     tokio::join!(informer.run(stop.clone()), filled);
 }
 
-/// The lists of a case: absent and null are empty.
+/// Decodes a list; absent and null are empty.
 pub(super) fn list<T, E>(value: &Value, decode: impl FnMut(&Value) -> Result<T, E>) -> Result<Vec<T>, E> {
     value.as_array().map(Vec::as_slice).unwrap_or_default().iter().map(decode).collect()
 }
 
-/// What `sync` answers to a case, or what kept it from an answer.
+/// Runs `sync` and returns its output, or the error as `unanswered`.
 pub(super) fn answer_with<F>(sync: F) -> Value
 where
     F: Future<Output = Result<Value, Box<dyn Error>>>,
 {
     let runtime = tokio::runtime::Builder::new_current_thread().build();
-    let outcome = runtime.map_err(Into::into).and_then(|runtime| runtime.block_on(sync));
-    outcome.unwrap_or_else(|error| json!({ "unanswered": error.to_string() }))
+    let result = runtime.map_err(Into::into).and_then(|runtime| runtime.block_on(sync));
+    result.unwrap_or_else(|error| json!({ "unanswered": error.to_string() }))
 }
 
-/// The time of a case.
+/// Clock at the time of the case.
 pub(super) fn clock_of(case: &Value) -> FakeClock {
     let now = case["now"].as_str().and_then(|now| now.parse::<Timestamp>().ok());
     FakeClock::new(now.unwrap_or(Timestamp::UNIX_EPOCH))
 }
 
-/// Requests in the form of `output.actions`, in order of arrival.
+/// Requests in the form of `output.actions`, in order.
 #[derive(Default)]
 pub(super) struct Actions(Mutex<Vec<Value>>);
 
 impl Actions {
-    /// Notes a request; `body` is `object` or `patch` and what was sent.
-    pub(super) fn note(&self, verb: &str, what: &str, name: &str, body: Option<(&str, Value)>) {
+    /// Records a request; `body` is the field name (`object` or `patch`) and its value.
+    pub(super) fn record(&self, verb: &str, what: &str, name: &str, body: Option<(&str, Value)>) {
         let mut action = json!({ "verb": verb, "what": what, "name": name });
         if let Some((field, body)) = body {
             action[field] = body;
@@ -128,18 +127,18 @@ impl Actions {
     }
 }
 
-/// What a patch says, as a tree.
+/// Parses a patch.
 pub(super) fn patch_body(patch: &str) -> Value {
     serde_json::from_str(patch).unwrap_or_else(|_| Value::from(patch))
 }
 
-/// The answer to a request for an object that there is not.
+/// Error of the API server for an absent object.
 pub(super) fn not_found(resource: &str, key: &ObjectKey) -> ApiError {
     let message = format!("{resource} \"{}\" not found", key.name);
     ApiError::status(404, kcm_api::error::reason::NOT_FOUND, message)
 }
 
-/// Writes `<now>` for every time in `value` that is within three seconds of the clock's.
+/// Replaces every time within three seconds of the clock by `<now>`.
 pub(super) fn mask_now(value: &mut Value, clock: &FakeClock) {
     match value {
         Value::String(text) => {

@@ -1,11 +1,11 @@
-//! When an answer meets a recorded one: the rules of the oracle's `check_vectors.py`.
+//! Comparison of an output with a recorded one.
 
 use serde_json::{Map, Value};
 
-/// In which fields `answer` differs from the recorded `output`; none where it meets it.
+/// Returns the fields in which `answer` differs from the recorded `output`.
 ///
-/// Null, empty and absent are alike; delays may differ by two seconds; `createdPod` is not compared; an error is
-/// an error, whatever it says.
+/// Null, empty and absent values are equal. Delays may differ by two seconds. `createdPod` is not compared. Error messages
+/// are not compared.
 pub fn differing_fields(output: &Value, answer: &Value) -> Vec<String> {
     let (mut output, mut answer) = (normal(output), normal(answer));
     let mut differing = Vec::new();
@@ -67,13 +67,13 @@ mod tests {
 
     use super::*;
 
-    #[expect(clippy::needless_pass_by_value, reason = "so that each case can be written in place")]
+    #[expect(clippy::needless_pass_by_value, reason = "literals at the call site")]
     fn differing(output: Value, answer: Value) -> Vec<String> {
         differing_fields(&output, &answer)
     }
 
     #[test]
-    fn answers_that_differ_in_noise_alone_meet() {
+    fn insignificant_differences_are_ignored() {
         let output = json!({
             "deleted": null, "actions": [{"object": {"status": {}, "spec": {"a": 1, "b": ""}}}],
             "requeue": ["after 10", "ratelimited"], "error": "one wording", "createdPod": {"spec": 1},
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_that_differ_in_substance_do_not() {
+    fn significant_differences_are_reported() {
         let differ = |output, answer, field: &str| assert_eq!(differing(output, answer), [field]);
         differ(json!({"deleted": ["a"]}), json!({}), "deleted");
         differ(json!({}), json!({"deleted": ["a"]}), "deleted");

@@ -1,4 +1,4 @@
-//! One sync of the Deployment controller.
+//! Syncs of the Deployment controller with recorded cases.
 
 use std::{error::Error, sync::Arc};
 
@@ -16,7 +16,7 @@ use super::cluster::{
     Actions, Caches, answer_with, clock_of, fill, informer, list, mask_now, not_found, patch_body,
 };
 
-/// What our controller does in the case `case` of `deployment.jsonl`: its `output`, or what kept it from one.
+/// Runs one sync with the case `case` of `deployment.jsonl`. Returns its `output`, or the error as `unanswered`.
 pub fn answer(case: &Value) -> Value {
     answer_with(sync_once(case))
 }
@@ -50,13 +50,13 @@ async fn sync_once(case: &Value) -> Result<Value, Box<dyn Error>> {
     fill(&deployments).await;
     caches.fill().await;
 
-    let outcome = controller.sync(&key).await;
-    Ok(client.output(&clock, &events, outcome))
+    let result = controller.sync(&key).await;
+    Ok(client.output(&clock, &events, result))
 }
 
-/// Answers as the vectors' README says, and writes everything down.
+/// Client that records requests, and responds as described in the README of the vectors.
 struct RecordingClient {
-    /// On the server as in the cache.
+    /// State on the API server, equal to the cache.
     deployment: Deployment,
     replica_sets: Vec<ReplicaSet>,
     actions: Actions,
@@ -67,14 +67,14 @@ impl RecordingClient {
         &self,
         clock: &FakeClock,
         events: &FakeRecorder,
-        outcome: Result<Option<SyncOutcome>, SyncError>,
+        result: Result<Option<SyncOutcome>, SyncError>,
     ) -> Value {
         let mut actions = self.actions.take();
         actions.iter_mut().for_each(|action| mask_now(action, clock));
         let mut output = json!({ "actions": actions, "events": events.take(), "requeue": [] });
-        match outcome {
+        match result {
             Err(error) => output["error"] = error.to_string().into(),
-            // Upstream requeues each check, also those of rollouts that cannot time out.
+            // Upstream requeues after every progress check, including those of rollouts that cannot time out.
             Ok(outcome) => match outcome.and_then(|outcome| outcome.progress_check) {
                 None => {}
                 Some(ProgressCheck { after: Some(delay), .. }) => {
@@ -86,9 +86,9 @@ impl RecordingClient {
         output
     }
 
-    fn note<K: Serialize>(&self, verb: &str, what: &str, name: &str, object: &K) -> Result<(), ApiError> {
+    fn record<K: Serialize>(&self, verb: &str, what: &str, name: &str, object: &K) -> Result<(), ApiError> {
         let object = serde_json::to_value(object).map_err(|error| ApiError::Decode(error.to_string()))?;
-        self.actions.note(verb, what, name, Some(("object", object)));
+        self.actions.record(verb, what, name, Some(("object", object)));
         Ok(())
     }
 
@@ -100,17 +100,17 @@ impl RecordingClient {
 #[async_trait]
 impl DeploymentControl for RecordingClient {
     async fn get_deployment(&self, key: &ObjectKey) -> Result<Deployment, ApiError> {
-        self.actions.note("get", "deployments", &key.name, None);
+        self.actions.record("get", "deployments", &key.name, None);
         Ok(self.deployment.clone())
     }
 
     async fn update_deployment(&self, deployment: &Deployment) -> Result<Deployment, ApiError> {
-        self.note("update", "deployments", &deployment.metadata.name, deployment)?;
+        self.record("update", "deployments", &deployment.metadata.name, deployment)?;
         Ok(deployment.clone())
     }
 
     async fn update_deployment_status(&self, deployment: &Deployment) -> Result<Deployment, ApiError> {
-        self.note("update", "deployments/status", &deployment.metadata.name, deployment)?;
+        self.record("update", "deployments/status", &deployment.metadata.name, deployment)?;
         Ok(deployment.clone())
     }
 }
@@ -118,13 +118,13 @@ impl DeploymentControl for RecordingClient {
 #[async_trait]
 impl ReplicaSetControl for RecordingClient {
     async fn get_replica_set(&self, key: &ObjectKey) -> Result<ReplicaSet, ApiError> {
-        self.actions.note("get", "replicasets", &key.name, None);
+        self.actions.record("get", "replicasets", &key.name, None);
         self.stored(key).cloned().ok_or_else(|| not_found("replicasets.apps", key))
     }
 
     async fn create_replica_set(&self, set: &ReplicaSet) -> Result<ReplicaSet, ApiError> {
         let name = &set.metadata.name;
-        self.note("create", "replicasets", name, set)?;
+        self.record("create", "replicasets", name, set)?;
         if self.stored(&set.metadata.key()).is_some() {
             let message = format!("replicasets.apps \"{name}\" already exists");
             return Err(ApiError::status(409, reason::ALREADY_EXISTS, message));
@@ -133,22 +133,22 @@ impl ReplicaSetControl for RecordingClient {
     }
 
     async fn update_replica_set(&self, set: &ReplicaSet) -> Result<ReplicaSet, ApiError> {
-        self.note("update", "replicasets", &set.metadata.name, set)?;
+        self.record("update", "replicasets", &set.metadata.name, set)?;
         Ok(set.clone())
     }
 
     async fn update_replica_set_status(&self, set: &ReplicaSet) -> Result<ReplicaSet, ApiError> {
-        self.note("update", "replicasets/status", &set.metadata.name, set)?;
+        self.record("update", "replicasets/status", &set.metadata.name, set)?;
         Ok(set.clone())
     }
 
     async fn delete_replica_set(&self, key: &ObjectKey) -> Result<(), ApiError> {
-        self.actions.note("delete", "replicasets", &key.name, None);
+        self.actions.record("delete", "replicasets", &key.name, None);
         Ok(())
     }
 
     async fn patch_replica_set(&self, key: &ObjectKey, patch: &OwnerPatch) -> Result<ReplicaSet, ApiError> {
-        self.actions.note("patch", "replicasets", &key.name, Some(("patch", patch_body(patch.as_json()))));
+        self.actions.record("patch", "replicasets", &key.name, Some(("patch", patch_body(patch.as_json()))));
         self.stored(key).cloned().ok_or_else(|| not_found("replicasets.apps", key))
     }
 }

@@ -1,9 +1,9 @@
-//! The pod-template hash of one recorded template.
+//! Pod template hashes of recorded templates.
 
 use kcm_api::PodTemplate;
 use serde_json::Value;
 
-/// The hash that our code gives the template of `case`, or what kept it from doing so.
+/// Returns the hash of the template of `case`, or an error message.
 pub fn answer(case: &Value) -> String {
     let collision_count = case["collisionCount"].as_i64().and_then(|count| i32::try_from(count).ok());
     let template = match PodTemplate::from_value(&case["template"]) {

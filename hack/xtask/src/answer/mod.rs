@@ -1,4 +1,4 @@
-//! What our controllers answer to recorded cases of upstream's, in the recordings' own form.
+//! Outputs of the controllers for recorded cases of upstream, in the format of the recordings.
 
 mod cluster;
 pub mod compare;

@@ -1,4 +1,4 @@
-//! One sync of the ReplicaSet controller.
+//! Syncs of the ReplicaSet controller with recorded cases.
 
 use std::{
     error::Error,
@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 
 use super::cluster::{Actions, Caches, answer_with, clock_of, list, mask_now, not_found, patch_body};
 
-/// What our controller does in the case `case` of `replicaset.jsonl`: its `output`, or what kept it from one.
+/// Runs one sync with the case `case` of `replicaset.jsonl`. Returns its `output`, or the error as `unanswered`.
 pub fn answer(case: &Value) -> Value {
     answer_with(sync_once(case))
 }
@@ -54,22 +54,22 @@ async fn sync_once(case: &Value) -> Result<Value, Box<dyn Error>> {
     caches.fill().await;
 
     let key = subject.metadata.key();
-    let outcome = controller.sync(&key).await;
+    let result = controller.sync(&key).await;
     let expectations = controller.expectations(&key).unwrap_or_default();
-    Ok(client.output(&clock, &events, outcome, expectations))
+    Ok(client.output(&clock, &events, result, expectations))
 }
 
-/// Answers as the vectors' README says, and writes everything down.
+/// Client that records requests, and responds as described in the README of the vectors.
 #[derive(Default)]
 struct RecordingClient {
-    /// On the server as in the cache.
+    /// State on the API server, equal to the cache.
     subject: ReplicaSet,
     pods: Vec<Pod>,
     decoder: PodDecoder,
-    /// How many more creates succeed; below zero all of them.
+    /// Number of creates that still succeed; unlimited if negative.
     creates_allowed: AtomicI64,
     creates_attempted: AtomicUsize,
-    /// The first pod, as sent.
+    /// First created pod, as sent.
     created_pod: Mutex<Option<Value>>,
     deleted: Mutex<Vec<String>>,
     actions: Actions,
@@ -80,7 +80,7 @@ impl RecordingClient {
         &self,
         clock: &FakeClock,
         events: &FakeRecorder,
-        outcome: Result<Requeue, SyncError>,
+        result: Result<Requeue, SyncError>,
         (expectations_add, expectations_del): (i64, i64),
     ) -> Value {
         let mut deleted = lock(&self.deleted).clone();
@@ -101,7 +101,7 @@ impl RecordingClient {
             "expectationsAdd": expectations_add,
             "expectationsDel": expectations_del,
         });
-        match outcome {
+        match result {
             Ok(Requeue::Never) => {}
             Ok(Requeue::After(delay)) => {
                 output["requeue"] = json!([format!("after {:.0}", delay.as_secs_f64())]);
@@ -123,7 +123,7 @@ fn decode_error(error: impl Error) -> ApiError {
 
 #[async_trait]
 impl PodControl for RecordingClient {
-    /// Names pods as the recording's server does. The name that the controller draws has no counterpart there.
+    /// Names pods like the recorded API server, which generated the names.
     async fn create_pod(&self, key: &ObjectKey, manifest: &PodManifest) -> Result<Pod, ApiError> {
         let number = self.creates_attempted.fetch_add(1, Ordering::SeqCst) + 1;
         let mut pod: Value = serde_json::from_str(&manifest.to_json(&key.name)).map_err(decode_error)?;
@@ -148,7 +148,7 @@ impl PodControl for RecordingClient {
     }
 
     async fn patch_pod(&self, key: &ObjectKey, patch: &OwnerPatch) -> Result<Pod, ApiError> {
-        self.actions.note("patch", "pods", &key.name, Some(("patch", patch_body(patch.as_json()))));
+        self.actions.record("patch", "pods", &key.name, Some(("patch", patch_body(patch.as_json()))));
         self.pods.iter().find(|pod| pod.key == *key).cloned().ok_or_else(|| not_found("pods", key))
     }
 
@@ -160,13 +160,13 @@ impl PodControl for RecordingClient {
 #[async_trait]
 impl ReplicaSetControl for RecordingClient {
     async fn get_replica_set(&self, key: &ObjectKey) -> Result<ReplicaSet, ApiError> {
-        self.actions.note("get", "replicasets", &key.name, None);
+        self.actions.record("get", "replicasets", &key.name, None);
         Ok(self.subject.clone())
     }
 
     async fn update_replica_set_status(&self, replica_set: &ReplicaSet) -> Result<ReplicaSet, ApiError> {
         let object = serde_json::to_value(replica_set).map_err(decode_error)?;
-        self.actions.note(
+        self.actions.record(
             "update",
             "replicasets/status",
             &replica_set.metadata.name,
@@ -192,7 +192,7 @@ impl ReplicaSetControl for RecordingClient {
     }
 }
 
-/// A request that this controller never makes (US-5.9). It shows as an error where none is expected.
+/// Error for a request that this controller never sends (US-5.9).
 fn unexpected(verb: &str, key: &ObjectKey) -> ApiError {
     ApiError::Transport(format!("unexpected {verb} of replica set {key}"))
 }

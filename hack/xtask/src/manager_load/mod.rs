@@ -1,19 +1,19 @@
-//! How much the manager costs, beside upstream's where that is given.
+//! Benchmark of the manager, and of upstream's manager for comparison.
 //!
-//! Both run on the sandbox, which serves both alike, with the same arguments. What is measured is seen from outside:
-//! what the manager writes, and what the system says of its process.
+//! Both run on the sandbox with the same flags and are measured from outside, by their writes and by the process
+//! statistics of the operating system.
 //!
-//! | | what | how |
+//! | | measurement | method |
 //! |---|---|---|
-//! | start | from `exec` to the first write | a Deployment waits that no manager has seen; its ReplicaSet tells |
-//! | memory | resident, and at most so far | when the manager has been idle for a while |
-//! | irrelevant event | processor time of one | a pod that belongs to nobody is patched many times |
-//! | empty event | likewise, of one that wakes a controller for nothing | a settled ReplicaSet's pod is patched |
-//! | pod | processor time of one, from being wanted to being counted as available | a Deployment is created |
-//! | takeover | from the leader's end to the standby's first write; on SIGTERM also with each number of pods | as for start |
+//! | start | time from `exec` to the first write | creation of the ReplicaSet of a waiting Deployment |
+//! | memory | resident memory, current and maximum | after the manager has become idle |
+//! | irrelevant event | CPU time per event that no controller handles | repeated patches of a pod without an owner |
+//! | empty event | CPU time per event with a sync that writes nothing | repeated patches of a pod of a settled ReplicaSet |
+//! | pod | CPU time per pod from creation to availability | creation of a Deployment |
+//! | takeover | time from the end of the leader to the first write of the standby, after SIGTERM also with many pods | as for start |
 
-mod cluster;
-mod subject;
+mod load_cluster;
+mod manager;
 
 use std::{env, path::PathBuf, sync::Arc, time::Duration};
 
@@ -28,23 +28,23 @@ use crate::measure::{
     program::{self, failed},
     table,
 };
-use cluster::Cluster;
-use subject::Subject;
+use load_cluster::LoadCluster;
+use manager::ManagerProgram;
 
-/// As the issue asks.
+/// Default numbers of pods.
 const PODS: [usize; 2] = [10_000, 50_000];
-/// So that a run needs less memory than a laptop has.
-const MOST_PODS: usize = 100_000;
-/// How many pods each Deployment has.
+/// Maximum number of pods; bounds the memory of a run.
+const MAX_PODS: usize = 100_000;
+/// Number of pods per Deployment.
 const PODS_EACH: usize = 100;
-/// How many events of one kind are measured. At that many, what else a manager does is little.
+/// Number of events per measurement. Large enough that other work of the manager is negligible.
 const EVENTS: usize = 5_000;
-/// How many pods are created.
+/// Number of pods created per measurement.
 const CREATED: usize = 1_000;
-/// Nothing may take longer.
-const PATIENCE: Duration = Duration::from_secs(300);
+/// Timeout of a measurement.
+const TIMEOUT: Duration = Duration::from_secs(300);
 
-/// What to measure.
+/// Flags of the task.
 #[derive(Debug)]
 pub struct Task {
     pods: Vec<usize>,
@@ -53,31 +53,31 @@ pub struct Task {
     takeover: bool,
 }
 
-/// Why there are no numbers.
+/// Error of the task.
 #[derive(Debug, Error)]
 pub enum TaskError {
-    /// The programs cannot be run or looked at.
+    /// A program cannot be run or inspected.
     #[error(transparent)]
     Program(#[from] ProgramError),
-    /// A server refused a request.
+    /// A request failed.
     #[error(transparent)]
     Api(#[from] ApiError),
     /// A list or watch request failed.
     #[error(transparent)]
     ListWatch(#[from] ListWatchError),
-    /// An answer is not JSON.
-    #[error("an answer is not JSON: {0}")]
+    /// A response is not JSON.
+    #[error("failed to decode response: {0}")]
     Json(#[from] serde_json::Error),
-    /// Nothing came of it in time.
-    #[error("{0} took too long")]
+    /// A measurement is too slow.
+    #[error("timeout: {0}")]
     Late(String),
-    /// A manager ended while it was measured.
-    #[error("{0} has ended by itself: {1}")]
-    Ended(&'static str, String),
+    /// A manager exited during a measurement.
+    #[error("{0} exited: {1}")]
+    Exited(&'static str, String),
 }
 
 impl Task {
-    /// What the words after `manager-load` mean; `None` if that is nothing.
+    /// Parses the arguments of `manager-load`. Returns `None` if they are invalid.
     pub fn parse(words: &[&str]) -> Option<Self> {
         let mut task = Self { pods: PODS.to_vec(), manager: None, sandbox: None, takeover: true };
         let mut words = words.iter();
@@ -87,7 +87,7 @@ impl Task {
                     let each = words
                         .next()?
                         .split(',')
-                        .map(|pods| pods.parse().ok().filter(|pods| (PODS_EACH..=MOST_PODS).contains(pods)));
+                        .map(|pods| pods.parse().ok().filter(|pods| (PODS_EACH..=MAX_PODS).contains(pods)));
                     task.pods = each.collect::<Option<_>>()?;
                 }
                 "--manager" => task.manager = Some((*words.next()?).into()),
@@ -99,11 +99,11 @@ impl Task {
         Some(task)
     }
 
-    /// Measures and prints the table.
+    /// Runs the benchmark and prints the table.
     ///
     /// # Errors
     ///
-    /// When a program does not start, ends, or is too slow to be measured.
+    /// Returns an error if a program does not start, exits, or is too slow.
     pub fn run(&self) -> Result<(), TaskError> {
         program::runtime()?.block_on(self.measure())
     }
@@ -111,94 +111,98 @@ impl Task {
     async fn measure(&self) -> Result<(), TaskError> {
         let clock: Arc<dyn Clock> = Arc::new(RealClock::new());
         let manager = program::release("kube-controller-manager", self.manager.as_deref())?;
-        let ours = Subject { name: "this manager", program: manager };
+        let ours = ManagerProgram { name: "this manager", program: manager };
         let theirs = env::var_os("KUBE_CONTROLLER_MANAGER")
-            .map(|program| Subject { name: "upstream's manager", program: program.into() });
-        let subjects: Vec<_> = [Some(&ours), theirs.as_ref()].into_iter().flatten().collect();
-        let mut columns: Vec<Vec<Measure>> = subjects.iter().map(|_| Vec::new()).collect();
+            .map(|program| ManagerProgram { name: "upstream's manager", program: program.into() });
+        let programs: Vec<_> = [Some(&ours), theirs.as_ref()].into_iter().flatten().collect();
+        let mut columns: Vec<Vec<Measure>> = programs.iter().map(|_| Vec::new()).collect();
 
         for pods in std::iter::once(&0).chain(&self.pods) {
-            eprintln!("{pods} pods: filling");
+            eprintln!("{pods} pods: creating");
             let mut cluster = self.cluster(&clock).await?;
             cluster.fill(*pods, &ours).await?;
-            for (subject, column) in subjects.iter().zip(&mut columns) {
-                eprintln!("{pods} pods: {}", subject.name);
-                column.append(&mut steady(&mut cluster, subject, *pods).await?);
+            for (manager, column) in programs.iter().zip(&mut columns) {
+                eprintln!("{pods} pods: {}", manager.name);
+                column.append(&mut steady(&mut cluster, manager, *pods).await?);
             }
             if self.takeover && *pods > 0 {
-                for (subject, column) in subjects.iter().zip(&mut columns) {
-                    eprintln!("{pods} pods: takeover: {}", subject.name);
-                    let gap = gap(&mut cluster, subject, false).await?;
-                    let name = format!("takeover when the leader is asked to (SIGTERM), {pods} pods");
-                    column.push(Measure::new(name, "ms", gap.as_secs_f64() * 1e3));
+                for (manager, column) in programs.iter().zip(&mut columns) {
+                    eprintln!("{pods} pods: takeover: {}", manager.name);
+                    let duration = takeover_time(&mut cluster, manager, false).await?;
+                    let name = format!("takeover after SIGTERM, {pods} pods");
+                    column.push(Measure::new(name, "ms", duration.as_secs_f64() * 1e3));
                 }
             }
         }
         if self.takeover {
             let mut cluster = self.cluster(&clock).await?;
-            for (subject, column) in subjects.iter().zip(&mut columns) {
-                eprintln!("takeover: {}", subject.name);
-                column.append(&mut takeover(&mut cluster, subject).await?);
+            for (manager, column) in programs.iter().zip(&mut columns) {
+                eprintln!("takeover: {}", manager.name);
+                column.append(&mut takeover(&mut cluster, manager).await?);
             }
         }
         let mut columns = columns.into_iter();
         let (ours, theirs) = (columns.next().unwrap_or_default(), columns.next());
         print!("{}", table(["This manager", "Upstream's"], &ours, theirs.as_deref()));
         if theirs.is_none() {
-            println!("\nupstream's manager is not measured: KUBE_CONTROLLER_MANAGER is not set");
+            println!("\nupstream's manager not measured: KUBE_CONTROLLER_MANAGER is not set");
         }
         Ok(())
     }
 
-    async fn cluster(&self, clock: &Arc<dyn Clock>) -> Result<Cluster, TaskError> {
+    async fn cluster(&self, clock: &Arc<dyn Clock>) -> Result<LoadCluster, TaskError> {
         let sandbox = program::release("kube-sandbox", self.sandbox.as_deref())?;
-        let folder = tempfile::tempdir().map_err(failed("a temporary folder"))?;
+        let folder = tempfile::tempdir().map_err(failed("temporary directory"))?;
         let arguments = ["--nodes=10", "--pod-ready-delay=0ms", "--pod-stop-delay=0ms"];
         let (child, address) = program::sandbox(&sandbox, folder.path(), &arguments).await?;
         let clients = program::connect(Server::Master(address), clock).await?;
-        Cluster::new(child, folder, clients, Arc::clone(clock)).await
+        LoadCluster::new(child, folder, clients, Arc::clone(clock)).await
     }
 }
 
-/// One manager alone, with so many pods.
-async fn steady(cluster: &mut Cluster, subject: &Subject, pods: usize) -> Result<Vec<Measure>, TaskError> {
+/// Measures one manager without a standby.
+async fn steady(
+    cluster: &mut LoadCluster,
+    manager: &ManagerProgram,
+    pods: usize,
+) -> Result<Vec<Measure>, TaskError> {
     const MIB: f64 = 1024.0 * 1024.0;
     let with = match pods {
-        0 => "nothing to do".to_owned(),
+        0 => "0 pods".to_owned(),
         pods => format!("{pods} pods"),
     };
     let probe = cluster.probe().await?;
-    let manager = cluster.start(subject, &["--leader-elect=false"])?;
+    let manager = cluster.start(manager, &["--leader-elect=false"])?;
     let start = probe.seen().await?;
-    let busy = manager.idle(cluster).await?;
+    let busy = manager.idle(cluster.clock()).await?;
     let (now, most) = manager.resident()?;
     let mut measures = vec![
         Measure::new(format!("start to first write, {with}"), "ms", start.as_secs_f64() * 1e3),
-        Measure::new(format!("processor time until idle, {with}"), "ms", busy.as_secs_f64() * 1e3),
+        Measure::new(format!("CPU time until idle, {with}"), "ms", busy.as_secs_f64() * 1e3),
         Measure::new(format!("memory, {with}"), "MiB", now as f64 / MIB),
-        Measure::new(format!("memory at most, {with}"), "MiB", most as f64 / MIB),
+        Measure::new(format!("maximum memory, {with}"), "MiB", most as f64 / MIB),
     ];
     if pods > 0 {
         let each = |time: Duration, count: usize| time.as_secs_f64() * 1e6 / count as f64;
         let before = manager.processor_time()?;
-        cluster.touch_stray(EVENTS).await?;
-        let irrelevant = manager.idle(cluster).await?.saturating_sub(before);
+        cluster.patch_unowned_pod(EVENTS).await?;
+        let irrelevant = manager.idle(cluster.clock()).await?.saturating_sub(before);
         let before = manager.processor_time()?;
-        cluster.touch_owned(EVENTS).await?;
-        let empty = manager.idle(cluster).await?.saturating_sub(before);
+        cluster.patch_owned_pod(EVENTS).await?;
+        let empty = manager.idle(cluster.clock()).await?.saturating_sub(before);
         let before = manager.processor_time()?;
         let start = cluster.now();
         cluster.grow(CREATED).await?;
         let took = cluster.now().saturating_sub(start);
-        let created = manager.idle(cluster).await?.saturating_sub(before);
+        let created = manager.idle(cluster.clock()).await?.saturating_sub(before);
         measures.extend([
             Measure::new(
-                format!("processor time per irrelevant pod event, {with}"),
+                format!("CPU time per irrelevant pod event, {with}"),
                 "µs",
                 each(irrelevant, EVENTS),
             ),
-            Measure::new(format!("processor time per empty pod event, {with}"), "µs", each(empty, EVENTS)),
-            Measure::new(format!("processor time per pod created, {with}"), "µs", each(created, CREATED)),
+            Measure::new(format!("CPU time per empty pod event, {with}"), "µs", each(empty, EVENTS)),
+            Measure::new(format!("CPU time per pod created, {with}"), "µs", each(created, CREATED)),
             Measure::new(
                 format!("{CREATED} pods created and available, {with}"),
                 "ms",
@@ -211,40 +215,40 @@ async fn steady(cluster: &mut Cluster, subject: &Subject, pods: usize) -> Result
     Ok(measures)
 }
 
-/// A leader and a standby; the leader ends in one way or another.
-async fn takeover(cluster: &mut Cluster, subject: &Subject) -> Result<Vec<Measure>, TaskError> {
+/// Measures takeovers from a leader to a standby.
+async fn takeover(cluster: &mut LoadCluster, manager: &ManagerProgram) -> Result<Vec<Measure>, TaskError> {
     let mut measures = Vec::new();
-    for (how, kill) in [("asked to (SIGTERM)", false), ("killed (SIGKILL)", true)] {
-        let gap = gap(cluster, subject, kill).await?;
-        measures.push(Measure::new(
-            format!("takeover when the leader is {how}"),
-            "ms",
-            gap.as_secs_f64() * 1e3,
-        ));
+    for (signal, kill) in [("SIGTERM", false), ("SIGKILL", true)] {
+        let duration = takeover_time(cluster, manager, kill).await?;
+        measures.push(Measure::new(format!("takeover after {signal}"), "ms", duration.as_secs_f64() * 1e3));
     }
     Ok(measures)
 }
 
-/// Time from the leader's end to the standby's first write.
-async fn gap(cluster: &mut Cluster, subject: &Subject, kill: bool) -> Result<Duration, TaskError> {
+/// Returns the time from the end of the leader to the first write of the standby.
+async fn takeover_time(
+    cluster: &mut LoadCluster,
+    manager: &ManagerProgram,
+    kill: bool,
+) -> Result<Duration, TaskError> {
     let probe = cluster.probe().await?;
-    let leader = cluster.start(subject, &["--leader-elect=true"])?;
+    let leader = cluster.start(manager, &["--leader-elect=true"])?;
     probe.seen().await?;
-    let standby = cluster.start(subject, &["--leader-elect=true"])?;
-    standby.idle(cluster).await?;
+    let standby = cluster.start(manager, &["--leader-elect=true"])?;
+    standby.idle(cluster.clock()).await?;
     let start = cluster.now();
     if kill {
         leader.end().await?;
     } else {
         leader.terminate()?;
     }
-    // After the leader's end, or it would still see to it.
+    // Created after the end of the leader, which would otherwise handle it.
     let probe = cluster.probe().await?.from(start);
-    let gap = probe.seen().await?;
+    let duration = probe.seen().await?;
     standby.end().await?;
-    // What the next round's leader finds must not be a lease that somebody held.
-    cluster.forget_lease().await?;
-    Ok(gap)
+    // The next leader must not find a lease that is held.
+    cluster.delete_lease().await?;
+    Ok(duration)
 }
 
 #[cfg(test)]
@@ -252,7 +256,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_with_numbers_out_of_bounds_mean_nothing() {
+    fn parse_rejects_numbers_out_of_bounds() {
         assert_eq!(Task::parse(&["--pods", "500,2000"]).unwrap().pods, [500, 2000]);
         assert_eq!(Task::parse(&[]).unwrap().pods, PODS);
         assert!(Task::parse(&["--pods", "99"]).is_none());

@@ -1,4 +1,4 @@
-//! What the tasks that measure have in common: programs to start, processes to look at, tables to print.
+//! Common parts of benchmarks: programs, process statistics, tables.
 
 pub(crate) mod process;
 pub(crate) mod program;

@@ -1,4 +1,4 @@
-//! Programs of the project, started to be measured.
+//! Programs of the project that are measured.
 
 use std::{
     env, io,
@@ -15,24 +15,24 @@ use tokio::{
     process::{Child, Command},
 };
 
-/// Why a program cannot be measured.
+/// Error of a program.
 #[derive(Debug, Error)]
 pub enum ProgramError {
-    /// A file or a program cannot be used.
+    /// A file or program cannot be used.
     #[error("{what}: {source}")]
     Io {
-        /// Which.
+        /// File, program or operation.
         what: String,
-        /// Why not.
+        /// Cause.
         source: io::Error,
     },
-    /// A program could not be built.
-    #[error("cargo cannot build {0}")]
+    /// A program cannot be built.
+    #[error("failed to build {0}")]
     Build(&'static str),
-    /// The sandbox ended before it told its address.
-    #[error("the sandbox does not tell its address")]
+    /// The sandbox exited before it printed its address.
+    #[error("the sandbox printed no address")]
     NoAddress,
-    /// A server cannot be reached.
+    /// The client cannot be configured.
     #[error(transparent)]
     Config(#[from] ClientConfigError),
 }
@@ -41,19 +41,19 @@ pub(crate) fn failed(what: impl Into<String>) -> impl FnOnce(io::Error) -> Progr
     move |source| ProgramError::Io { what: what.into(), source }
 }
 
-/// The runtime of a task that measures.
+/// Returns a runtime for measurements.
 pub(crate) fn runtime() -> Result<tokio::runtime::Runtime, ProgramError> {
     if cfg!(debug_assertions) {
-        eprintln!("note: this is a debug build and will be the bottleneck; use cargo run --release -p xtask");
+        eprintln!("warning: debug build; use cargo run --release -p xtask for meaningful results");
     }
     tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
         .build()
-        .map_err(failed("the runtime"))
+        .map_err(failed("async runtime"))
 }
 
-/// The program given, or the release build of `package`, made by cargo if it is not there.
+/// Returns `given`, or the release build of `package`, which is built if it does not exist.
 pub(crate) fn release(package: &'static str, given: Option<&Path>) -> Result<PathBuf, ProgramError> {
     if let Some(program) = given {
         return Ok(program.to_owned());
@@ -74,7 +74,7 @@ pub(crate) fn release(package: &'static str, given: Option<&Path>) -> Result<Pat
     Ok(program)
 }
 
-/// Starts a sandbox without controllers and gives its address. It ends when dropped.
+/// Starts a sandbox without controllers. Returns the process, which is killed on drop, and its address.
 pub(crate) async fn sandbox(
     program: &Path,
     folder: &Path,
@@ -94,7 +94,7 @@ pub(crate) async fn sandbox(
     let mut lines = BufReader::new(child.stdout.take().ok_or(ProgramError::NoAddress)?).lines();
     while let Some(line) = lines.next_line().await.map_err(failed(what.clone()))? {
         if let Some(address) = line.strip_prefix("Serving on ").map(str::to_owned) {
-            // What else it says must go somewhere, or it would find the pipe closed.
+            // Drains the output, because a closed pipe would fail writes of the sandbox.
             tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
             return Ok((child, address));
         }
@@ -102,7 +102,7 @@ pub(crate) async fn sandbox(
     Err(ProgramError::NoAddress)
 }
 
-/// A way to `server` for a task that measures.
+/// Returns clients of `server`.
 pub(crate) async fn connect(server: Server, clock: &Arc<dyn Clock>) -> Result<ClientFactory, ProgramError> {
     let options = ClientOptions::new(UserAgent::new("xtask", "v0", ""), Arc::clone(clock));
     Ok(ClientFactory::connect(server, options).await?)

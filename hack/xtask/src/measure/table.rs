@@ -1,6 +1,6 @@
-//! Numbers beside each other.
+//! Tables of measurements.
 
-/// One number.
+/// Measurement.
 #[derive(Debug)]
 pub(crate) struct Measure {
     pub(crate) what: String,
@@ -14,7 +14,7 @@ impl Measure {
     }
 }
 
-/// The numbers in Markdown; the ratio is our number over theirs.
+/// Formats a Markdown table. The ratio is `ours / theirs`.
 pub(crate) fn table(columns: [&str; 2], ours: &[Measure], theirs: Option<&[Measure]>) -> String {
     let [our_name, their_name] = columns;
     let mut text = format!("| What | Unit | {our_name} | {their_name} | Ratio |\n|---|---|---|---|---|\n");
@@ -29,7 +29,7 @@ pub(crate) fn table(columns: [&str; 2], ours: &[Measure], theirs: Option<&[Measu
     text
 }
 
-/// Three digits that count, and no more noise than that.
+/// Formats a number with about three significant digits.
 fn number(value: f64) -> String {
     match value.abs() {
         0.0 => "0".to_owned(),
@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn table_with_both_servers_tells_ratios() {
+    fn table_with_both_columns_has_ratios() {
         let measure = |value| vec![Measure::new("create", "pods/s", value)];
         let text = table(["Ours", "Theirs"], &measure(100.0), Some(&measure(10.0)));
         assert!(text.ends_with("| create | pods/s | 100 | 10.0 | 10.000 |\n"), "{text}");

@@ -1,43 +1,42 @@
-//! 63: nodes. On a sandbox of its own, for it takes all pods off a node.
+//! Check 63: nodes. Runs on its own sandbox, because it drains a node.
 
 use serde_json::Value;
 
-use super::Judged;
-use crate::acceptance::{failure::ensure, ground::Ground};
+use super::CheckResult;
+use crate::acceptance::{failure::ensure, test_env::TestEnv};
 
-pub(super) async fn drain(ground: &Ground) -> Judged {
-    let (cluster, ground) = ground.own(&[]).await?;
-    ground.web().await?;
-    ground.run("cordon sim-node-0").await?.prints_exactly("node/sim-node-0 cordoned")?;
-    ground.run("get nodes").await?.prints("sim-node-0 Ready,SchedulingDisabled *")?;
-    ground.run("scale deploy web --replicas=4").await?.prints("*scaled")?;
-    let refused = ground
-        .until("an event about it", async || {
-            let events = ground.items("events?fieldSelector=reason%3DFailedScheduling").await?;
+pub(super) async fn drain(env: &TestEnv) -> CheckResult {
+    let (cluster, env) = env.start_sandbox(&[]).await?;
+    env.web().await?;
+    env.run("cordon sim-node-0").await?.prints_exactly("node/sim-node-0 cordoned")?;
+    env.run("get nodes").await?.prints("sim-node-0 Ready,SchedulingDisabled *")?;
+    env.run("scale deploy web --replicas=4").await?.prints("*scaled")?;
+    let event = env
+        .until("a FailedScheduling event", async || {
+            let events = env.items("events?fieldSelector=reason%3DFailedScheduling").await?;
             Ok(events.into_iter().next())
         })
         .await?;
-    let message = refused["message"].as_str().unwrap_or_default();
+    let message = event["message"].as_str().unwrap_or_default();
     ensure(message.starts_with("0/1 nodes are available: 1 node(s) were unschedulable"), || {
         format!("the message is {message:?}")
     })?;
-    ground.run("get pods").await?.prints("web-* 0/1 Pending 0 *s")?;
-    ground.run("uncordon sim-node-0").await?.prints_exactly("node/sim-node-0 uncordoned")?;
-    ground.rolled_out("web").await?;
-    ground.run("run bare --image=nginx:1").await?.prints("*created")?;
-    ground.run("wait --for=condition=Ready pod/bare --timeout=30s").await?.prints("*condition met")?;
-    ground
-        .run("drain sim-node-0")
+    env.run("get pods").await?.prints("web-* 0/1 Pending 0 *s")?;
+    env.run("uncordon sim-node-0").await?.prints_exactly("node/sim-node-0 uncordoned")?;
+    env.until_rolled_out("web").await?;
+    env.run("run bare --image=nginx:1").await?.prints("*created")?;
+    env.run("wait --for=condition=Ready pod/bare --timeout=30s").await?.prints("*condition met")?;
+    env.run("drain sim-node-0")
         .await?
         .fails("error: unable to drain node \"sim-node-0\" due to error:*cannot delete*use --force*")?;
-    let drained = ground.run("drain sim-node-0 --force").await?;
+    let drained = env.run("drain sim-node-0 --force").await?;
     drained
         .prints("node/sim-node-0 already cordoned\nevicting pod *\npod/* evicted\nnode/sim-node-0 drained")?;
-    let left = ground.items("pods?fieldSelector=spec.nodeName%3Dsim-node-0").await?;
+    let left = env.items("pods?fieldSelector=spec.nodeName%3Dsim-node-0").await?;
     ensure(left.iter().all(|pod: &Value| pod["metadata"]["deletionTimestamp"].is_string()), || {
-        format!("{} pods are left", left.len())
+        format!("{} pods left", left.len())
     })?;
-    ground.run("get nodes").await?.prints("sim-node-0 Ready,SchedulingDisabled *")?;
+    env.run("get nodes").await?.prints("sim-node-0 Ready,SchedulingDisabled *")?;
     drop(cluster);
     Ok(())
 }

@@ -1,30 +1,31 @@
-//! 9 to 18: getting.
+//! Checks 9 to 18: `get`.
 
 use serde_json::json;
 
-use super::Judged;
+use super::CheckResult;
 use crate::acceptance::{
     failure::{ensure, same},
-    ground::{Ground, name, revision},
     manifests::WEB,
+    objects::{name, revision},
+    test_env::TestEnv,
 };
 
-pub(super) async fn get(ground: &Ground) -> Judged {
-    ground.web().await?;
-    ground.run("get deploy web").await?.prints_exactly(
+pub(super) async fn get(env: &TestEnv) -> CheckResult {
+    env.web().await?;
+    env.run("get deploy web").await?.prints_exactly(
         "NAME READY UP-TO-DATE AVAILABLE AGE
          web 3/3 3 3 *s",
     )?;
-    ground.run("get deploy web -o wide").await?.prints_exactly(
+    env.run("get deploy web -o wide").await?.prints_exactly(
         "NAME READY UP-TO-DATE AVAILABLE AGE CONTAINERS IMAGES SELECTOR
          web 3/3 3 3 *s nginx nginx:1 app=web",
     )?;
     Ok(())
 }
 
-pub(super) async fn get_several(ground: &Ground) -> Judged {
-    ground.web().await?;
-    ground.run("get deploy,rs,pods --show-labels").await?.prints_exactly(
+pub(super) async fn get_several(env: &TestEnv) -> CheckResult {
+    env.web().await?;
+    env.run("get deploy,rs,pods --show-labels").await?.prints_exactly(
         "NAME READY UP-TO-DATE AVAILABLE AGE LABELS
          deployment.apps/web 3/3 3 3 *s <none>
          NAME DESIRED CURRENT READY AGE LABELS
@@ -37,9 +38,9 @@ pub(super) async fn get_several(ground: &Ground) -> Judged {
     Ok(())
 }
 
-pub(super) async fn defaults(ground: &Ground) -> Judged {
-    ground.apply_web(WEB).await?;
-    let yaml = ground.run("get deploy web -o yaml").await?;
+pub(super) async fn defaults(env: &TestEnv) -> CheckResult {
+    env.apply_web(WEB).await?;
+    let yaml = env.run("get deploy web -o yaml").await?;
     yaml.lacks("managedFields")?.prints(
         "apiVersion: apps/v1
          kind: Deployment
@@ -64,55 +65,52 @@ pub(super) async fn defaults(ground: &Ground) -> Judged {
     )?;
     let null =
         yaml.lines().into_iter().find(|line| line.ends_with(": null") && !line.contains("creationTimestamp"));
-    same("a null", &null, &None)
+    same("null fields", &null, &None)
 }
 
-pub(super) async fn label_selectors(ground: &Ground) -> Judged {
-    ground.web().await?;
-    ground.run("create deployment other --image=nginx:1").await?.prints("*created")?;
-    ground.run("run bare --image=nginx:1 --labels=tier=x").await?.prints("*created")?;
-    ground.rolled_out("other").await?;
-    let set = ground.items("replicasets?labelSelector=app%3Dweb").await?;
+pub(super) async fn label_selectors(env: &TestEnv) -> CheckResult {
+    env.web().await?;
+    env.run("create deployment other --image=nginx:1").await?.prints("*created")?;
+    env.run("run bare --image=nginx:1 --labels=tier=x").await?.prints("*created")?;
+    env.until_rolled_out("other").await?;
+    let set = env.items("replicasets?labelSelector=app%3Dweb").await?;
     let hash = set
         .first()
         .and_then(|set| set["metadata"]["labels"]["pod-template-hash"].as_str())
         .unwrap_or_default();
-    let both = ground.run(&format!("get pods -l app=web,pod-template-hash={hash} -o name")).await?;
+    let both = env.run(&format!("get pods -l app=web,pod-template-hash={hash} -o name")).await?;
     both.prints_exactly("pod/web-*\npod/web-*\npod/web-*")?;
-    ground.run("get pods -o name -l 'app notin (web)'").await?.prints_exactly("pod/bare\npod/other-*")?;
-    ground.run("get pods -o name -l '!app'").await?.prints_exactly("pod/bare")?;
-    ground.run("get pods -o name -l 'app in (other,web),app!=web'").await?.prints_exactly("pod/other-*")?;
-    ground.run("get pods -l 'app in'").await?.fails("*unable to parse requirement*")?;
+    env.run("get pods -o name -l 'app notin (web)'").await?.prints_exactly("pod/bare\npod/other-*")?;
+    env.run("get pods -o name -l '!app'").await?.prints_exactly("pod/bare")?;
+    env.run("get pods -o name -l 'app in (other,web),app!=web'").await?.prints_exactly("pod/other-*")?;
+    env.run("get pods -l 'app in'").await?.fails("*unable to parse requirement*")?;
     Ok(())
 }
 
-pub(super) async fn field_selectors(ground: &Ground) -> Judged {
-    ground.web().await?;
-    ground.run("create deployment broken --image=nginx:broken").await?.prints("*created")?;
-    let pods = ground.items("pods?labelSelector=app%3Dweb").await?;
+pub(super) async fn field_selectors(env: &TestEnv) -> CheckResult {
+    env.web().await?;
+    env.run("create deployment broken --image=nginx:broken").await?.prints("*created")?;
+    let pods = env.items("pods?labelSelector=app%3Dweb").await?;
     let node = pods.first().and_then(|pod| pod["spec"]["nodeName"].as_str()).unwrap_or_default();
     let there = pods.iter().filter(|pod| pod["spec"]["nodeName"] == node).count();
     let line = format!("get pods -o name --field-selector status.phase=Running,spec.nodeName={node}");
-    ground.run(&line).await?.prints_exactly(&"pod/web-*\n".repeat(there))?;
-    ground
-        .until("a second phase", async || {
-            Ok((!ground.items("pods?fieldSelector=status.phase%3DPending").await?.is_empty()).then_some(()))
-        })
-        .await?;
-    ground
-        .run("get pods -o name --field-selector status.phase!=Running")
+    env.run(&line).await?.prints_exactly(&"pod/web-*\n".repeat(there))?;
+    env.until("a second phase", async || {
+        Ok((!env.items("pods?fieldSelector=status.phase%3DPending").await?.is_empty()).then_some(()))
+    })
+    .await?;
+    env.run("get pods -o name --field-selector status.phase!=Running")
         .await?
         .prints_exactly("pod/broken-*")?;
-    ground
-        .run("get pods --field-selector foo=bar")
+    env.run("get pods --field-selector foo=bar")
         .await?
         .fails("Error from server (BadRequest): *field label not supported: foo")?;
     Ok(())
 }
 
-pub(super) async fn chunks(ground: &Ground) -> Judged {
-    ground.web().await?;
-    let got = ground.run("get pods --chunk-size=1 -v=6").await?;
+pub(super) async fn chunks(env: &TestEnv) -> CheckResult {
+    env.web().await?;
+    let got = env.run("get pods --chunk-size=1 -v=6").await?;
     got.prints_exactly(
         "NAME READY STATUS RESTARTS AGE\nweb-* 1/1 Running *\nweb-* 1/1 Running *\nweb-* 1/1 Running *",
     )?;
@@ -121,52 +119,51 @@ pub(super) async fn chunks(ground: &Ground) -> Judged {
         format!("the pages are {pages:?}")
     })?;
 
-    let first = ground.object("pods?limit=1").await?;
+    let first = env.object("pods?limit=1").await?;
     same("the remaining items", &first["metadata"]["remainingItemCount"], &json!(2))?;
-    ground.run("run later --image=nginx:1").await?.prints("*created")?;
+    env.run("run later --image=nginx:1").await?.prints("*created")?;
     let next = first["metadata"]["continue"].as_str().unwrap_or_default().replace('=', "%3D");
-    let second = ground.object(&format!("pods?limit=5&continue={next}")).await?;
+    let second = env.object(&format!("pods?limit=5&continue={next}")).await?;
     same("the revision of the second page", &revision(&second), &revision(&first))?;
     let rest: Vec<_> = second["items"].as_array().into_iter().flatten().map(name).collect();
     ensure(rest.len() == 2 && !rest.contains(&"later"), || format!("the second page has {rest:?}"))
 }
 
-pub(super) async fn sort_by(ground: &Ground) -> Judged {
-    ground.web().await?;
-    ground.run("run bare --image=nginx:1").await?.prints("*created")?;
-    // Both within one second would be in no order.
-    ground.run("wait --for=condition=Ready pod/bare --timeout=30s").await?.prints("*condition met")?;
-    let sorted = ground.run("get pods --sort-by=.metadata.creationTimestamp").await?;
+pub(super) async fn sort_by(env: &TestEnv) -> CheckResult {
+    env.web().await?;
+    env.run("run bare --image=nginx:1").await?.prints("*created")?;
+    // Creation times must differ by at least a second.
+    env.run("wait --for=condition=Ready pod/bare --timeout=30s").await?.prints("*condition met")?;
+    let sorted = env.run("get pods --sort-by=.metadata.creationTimestamp").await?;
     sorted.prints_exactly("NAME READY STATUS RESTARTS AGE\n* 1/1 *\n* 1/1 *\n* 1/1 *\n* 1/1 *")?;
-    let by_name = ground.run("get pods --sort-by=.metadata.name").await?;
+    let by_name = env.run("get pods --sort-by=.metadata.name").await?;
     by_name.prints_exactly("NAME READY STATUS RESTARTS AGE\nbare *\nweb-* *\nweb-* *\nweb-* *")?;
     Ok(())
 }
 
-pub(super) async fn get_watch(ground: &Ground) -> Judged {
-    ground.web().await?;
-    let mut watching = ground.start("get deploy -w")?;
+pub(super) async fn get_watch(env: &TestEnv) -> CheckResult {
+    env.web().await?;
+    let mut watching = env.start("get deploy -w")?;
     watching.until("web 3/3 3 3 *").await?;
-    ground.run("scale deploy web --replicas=4").await?.prints("*scaled")?;
+    env.run("scale deploy web --replicas=4").await?.prints("*scaled")?;
     watching.until("web 4/4 4 4 *").await?;
     let seen = watching.interrupt().await?;
-    seen.is_quiet()?;
+    seen.has_empty_stderr()?;
     let headers = seen.lines().into_iter().filter(|line| line.starts_with("NAME")).count();
     same("the number of header lines", &headers, &1)?;
     let rows = seen.lines().len() - headers;
-    ensure(rows >= 3, || seen.but("has no row for each change").to_string())
+    ensure(rows >= 3, || seen.failure("has no row for each change").to_string())
 }
 
-pub(super) async fn not_found(ground: &Ground) -> Judged {
-    ground
-        .run("get deploy nope")
+pub(super) async fn not_found(env: &TestEnv) -> CheckResult {
+    env.run("get deploy nope")
         .await?
         .fails("Error from server (NotFound): deployments.apps \"nope\" not found")?;
-    ground.run("get deploy nope --ignore-not-found").await?.prints_exactly("")?.is_quiet()?;
+    env.run("get deploy nope --ignore-not-found").await?.prints_exactly("")?.has_empty_stderr()?;
     Ok(())
 }
 
-pub(super) async fn unknown_resource(ground: &Ground) -> Judged {
-    ground.run("get foos").await?.fails("error: the server doesn't have a resource type \"foos\"")?;
+pub(super) async fn unknown_resource(env: &TestEnv) -> CheckResult {
+    env.run("get foos").await?.fails("error: the server doesn't have a resource type \"foos\"")?;
     Ok(())
 }

@@ -1,51 +1,56 @@
-//! 70 to 72: restarts, versions, faults.
+//! Checks 70 to 72: restarts, versions, fault injection.
 
 use serde_json::json;
 
-use super::Judged;
+use super::CheckResult;
 use crate::acceptance::{
     failure::{Failure, ensure, same},
-    ground::{Ground, revision},
     manifests::WEB,
+    objects::revision,
+    test_env::TestEnv,
 };
 
-pub(super) async fn restart(ground: &Ground) -> Judged {
-    let data = ground.folder().join("data");
-    let data = data.to_str().ok_or_else(|| Failure::new("the folder's name is no text"))?;
+pub(super) async fn restart(env: &TestEnv) -> CheckResult {
+    let data = env.folder().join("data");
+    let data = data.to_str().ok_or_else(|| Failure::new("the path is not valid UTF-8"))?;
     let flags = ["--data-dir", data];
-    let (mut cluster, before) = ground.own(&flags).await?;
+    let (mut cluster, before) = env.start_sandbox(&flags).await?;
     before.web().await?;
     let old = before.object("deployments/web").await?;
     let list = before.object("pods").await?;
     cluster.kill().await?;
     drop(cluster);
 
-    let (cluster, after) = ground.own(&flags).await?;
+    let (cluster, after) = env.start_sandbox(&flags).await?;
     let web = after.object("deployments/web").await?;
     same("the Deployment's UID", &web["metadata"]["uid"], &old["metadata"]["uid"])?;
     same("the Deployment's spec", &web["spec"], &old["spec"])?;
     let now = after.object("pods").await?;
     ensure(revision(&now) >= revision(&list), || {
-        format!("the revision went back from {} to {}", revision(&list), revision(&now))
+        format!("the resource version went back from {} to {}", revision(&list), revision(&now))
     })?;
-    let mut watch = after.wire.watch(&after.path("pods?watch=true&resourceVersion=1")).await?;
-    same("the code for a watch from before", &watch.expect("ERROR").await?.object["code"], &json!(410))?;
+    let mut watch = after.http.watch(&after.path("pods?watch=true&resourceVersion=1")).await?;
+    same(
+        "the code of a watch from an old resource version",
+        &watch.expect("ERROR").await?.object["code"],
+        &json!(410),
+    )?;
     after.run("set image deploy/web nginx=nginx:2").await?.prints("*updated")?;
     after.run("rollout status deploy/web --timeout=30s").await?.prints("*successfully rolled out")?;
     drop(cluster);
 
-    let (cluster, empty) = ground.own(&[]).await?;
-    same("what is there without it", &empty.names("deployments").await?, &Vec::new())?;
+    let (cluster, empty) = env.start_sandbox(&[]).await?;
+    same("Deployments without --data-dir", &empty.names("deployments").await?, &Vec::new())?;
     drop(cluster);
     Ok(())
 }
 
-/// Is judged from the other checks, when all have run.
-pub(super) async fn versions(_: &Ground) -> Judged {
-    Err(Failure::new("was not judged"))
+/// Determined from the results of the other checks.
+pub(super) async fn versions(_: &TestEnv) -> CheckResult {
+    Err(Failure::new("not all expected versions are installed"))
 }
 
-/// Each rule is about one name or one resource, so that none gets in another's way.
+/// Each rule applies to another name or resource, so that rules do not interfere.
 const FAULTS: [&str; 8] = [
     "GET /apis/apps/v1/namespaces/*/deployments/busy 429 retry-after=1 times=2",
     "GET /apis/apps/v1/namespaces/*/deployments/full 429",
@@ -57,37 +62,37 @@ const FAULTS: [&str; 8] = [
     "WATCH /apis/apps/v1/namespaces/*/replicasets 410 times=1",
 ];
 
-pub(super) async fn faults(ground: &Ground) -> Judged {
+pub(super) async fn faults(env: &TestEnv) -> CheckResult {
     let flags: Vec<&str> = FAULTS.iter().flat_map(|fault| ["--fault", fault]).collect();
-    let (cluster, ground) = ground.own(&flags).await?;
+    let (cluster, env) = env.start_sandbox(&flags).await?;
     for name in ["busy", "full", "away", "broken"] {
-        ground.run(&format!("create deployment {name} --image=nginx:1")).await?.prints("*created")?;
+        env.run(&format!("create deployment {name} --image=nginx:1")).await?.prints("*created")?;
     }
-    // Where the server says when to come back, nobody sees anything.
+    // kubectl retries if the response has a Retry-After header.
     for name in ["busy", "away"] {
-        let got = ground.run(&format!("get deploy {name} -o name -v=6")).await?;
+        let got = env.run(&format!("get deploy {name} -o name -v=6")).await?;
         got.prints_exactly(&format!("deployment.apps/{name}"))?;
         let tries = got.requests().iter().filter(|request| request.ends_with(name)).count();
-        ensure(tries > 1, || got.but("does not try again").to_string())?;
+        ensure(tries > 1, || got.failure("does not retry").to_string())?;
     }
-    // Where it does not, it is told, and not tried again.
-    ground.run("get deploy full").await?.fails("Error from server (TooManyRequests): *")?;
-    ground.run("get deploy broken").await?.fails("Error from server (InternalError): *")?;
+    // Without the header, kubectl reports the error.
+    env.run("get deploy full").await?.fails("Error from server (TooManyRequests): *")?;
+    env.run("get deploy broken").await?.fails("Error from server (InternalError): *")?;
 
-    // A conflict is tried again with what is there then.
-    ground.apply_web(WEB).await?;
-    ground.file("web.yaml", &WEB.replace("nginx:1", "nginx:2"))?;
-    let applied = ground.run("apply -f web.yaml -v=6").await?;
+    // kubectl retries conflicts with the newest version.
+    env.apply_web(WEB).await?;
+    env.file("web.yaml", &WEB.replace("nginx:1", "nginx:2"))?;
+    let applied = env.run("apply -f web.yaml -v=6").await?;
     applied.prints_exactly("deployment.apps/web configured")?;
     let patches = applied.requests().iter().filter(|request| request.starts_with("PATCH ")).count();
     same("the number of patches", &patches, &2)?;
 
-    // An informer gets over a history that is gone and a watch that is cut.
-    ground.run("rollout status deploy/web --timeout=30s").await?.prints("*successfully rolled out")?;
-    // Who watches without one is told.
-    let told = ground.run("get rs -w").await?;
-    let all = format!("{}{}", told.stdout, told.stderr);
-    ensure(all.contains("Expired"), || told.but("does not tell that the history is gone").to_string())?;
+    // Informers recover from expired resource versions and closed watches.
+    env.run("rollout status deploy/web --timeout=30s").await?.prints("*successfully rolled out")?;
+    // Plain watches report the error.
+    let watched = env.run("get rs -w").await?;
+    let all = format!("{}{}", watched.stdout, watched.stderr);
+    ensure(all.contains("Expired"), || watched.failure("does not print Expired").to_string())?;
     drop(cluster);
     Ok(())
 }

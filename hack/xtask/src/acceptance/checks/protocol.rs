@@ -1,30 +1,31 @@
-//! 68, 69: what client-go relies on and no `kubectl` command shows.
+//! Checks 68, 69: API behaviour that client-go depends on and that no `kubectl` command shows.
 
 use serde_json::{Value, json};
 
-use super::Judged;
+use super::CheckResult;
 use crate::acceptance::{
     failure::{Failure, ensure, same},
-    ground::{Ground, revision},
-    wire::Watch,
+    http_client::Watch,
+    objects::revision,
+    test_env::TestEnv,
 };
 
 fn config_map(name: &str, app: &str) -> Value {
     json!({ "metadata": { "name": name, "labels": { "app": app } }, "data": { "k": "v" } })
 }
 
-pub(super) async fn watches(ground: &Ground) -> Judged {
-    labels_and_streams(ground).await?;
-    // Only on a server of our own; another's history is not ours to fill.
-    if ground.sandbox.is_some() { expired_history(ground).await } else { Ok(()) }
+pub(super) async fn watches(env: &TestEnv) -> CheckResult {
+    labels_and_streams(env).await?;
+    // Not on existing clusters, because it must exceed the kept history.
+    if env.sandbox.is_some() { expired_history(env).await } else { Ok(()) }
 }
 
-async fn labels_and_streams(ground: &Ground) -> Judged {
-    let wire = &ground.wire;
-    let maps = ground.path("configmaps");
+async fn labels_and_streams(env: &TestEnv) -> CheckResult {
+    let wire = &env.http;
+    let maps = env.path("configmaps");
     let created = wire.post(&maps, &config_map("one", "a")).await?.expect(201)?;
 
-    // Labels that change.
+    // Label changes and selectors.
     let selected = format!("{maps}?watch=true&labelSelector=app%3Da&resourceVersion={}", revision(&created));
     let mut watch = wire.watch(&selected).await?;
     let one = format!("{maps}/one");
@@ -50,10 +51,10 @@ async fn labels_and_streams(ground: &Ground) -> Judged {
     ensure(revision(&mark) >= revision(&back), || format!("the bookmark is {mark}"))
 }
 
-/// History that is gone: more is written than any is kept of.
-async fn expired_history(ground: &Ground) -> Judged {
-    let (cluster, ground) = ground.own(&[]).await?;
-    let (wire, maps) = (&ground.wire, ground.path("configmaps"));
+/// Writes more than the server keeps in its history, then watches from an old resource version.
+async fn expired_history(env: &TestEnv) -> CheckResult {
+    let (cluster, env) = env.start_sandbox(&[]).await?;
+    let (wire, maps) = (&env.http, env.path("configmaps"));
     let filler = "x".repeat(1_000_000);
     wire.post(&maps, &config_map("big", "a")).await?.expect(201)?;
     for round in 0..90 {
@@ -63,47 +64,47 @@ async fn expired_history(ground: &Ground) -> Judged {
     let mut watch = wire.watch(&format!("{maps}?watch=true&resourceVersion=1")).await?;
     let event = watch.expect("ERROR").await?;
     same("the code", &(&event.object["code"], &event.object["reason"]), &(&json!(410), &json!("Expired")))?;
-    ensure(watch.next().await?.is_none(), || "the watch goes on after the error".to_owned())?;
+    ensure(watch.next().await?.is_none(), || "the watch is still open after the error".to_owned())?;
     drop(cluster);
     Ok(())
 }
 
-/// Reads up to the first bookmark; what comes before it was added.
+/// Reads up to the first bookmark; all previous events must be additions.
 async fn bookmark(watch: &mut Watch) -> Result<Value, Failure> {
     let events = watch.until(|event| event.kind == "BOOKMARK").await?;
     let (mark, before) = events.split_last().ok_or_else(|| Failure::new("no events"))?;
     let other = before.iter().find(|event| event.kind != "ADDED");
     ensure(other.is_none(), || format!("{other:?} before the bookmark"))?;
     ensure(before.iter().any(|event| event.name() == "one"), || {
-        "the initial events lack an object".to_owned()
+        "an object is missing in the initial events".to_owned()
     })?;
     Ok(mark.object.clone())
 }
 
-pub(super) async fn two_writers(ground: &Ground) -> Judged {
-    let maps = ground.path("configmaps");
+pub(super) async fn two_writers(env: &TestEnv) -> CheckResult {
+    let maps = env.path("configmaps");
     let one = format!("{maps}/one");
-    let start = ground.wire.post(&maps, &config_map("one", "a")).await?.expect(201)?;
+    let start = env.http.post(&maps, &config_map("one", "a")).await?.expect(201)?;
     let with = |object: &Value, value: &str| {
         let mut object = object.clone();
         object["data"]["k"] = json!(value);
         object
     };
     let (left, right) = (with(&start, "left"), with(&start, "right"));
-    let (left, right) = tokio::try_join!(ground.wire.put(&one, &left), ground.wire.put(&one, &right))?;
+    let (left, right) = tokio::try_join!(env.http.put(&one, &left), env.http.put(&one, &right))?;
     let mut codes = [left.status, right.status];
     codes.sort_unstable();
     same("the answers", &codes, &[200, 409])?;
     let winner = if left.status == 200 { left } else { right };
-    let stored = ground.wire.get(&one).await?.expect(200)?;
+    let stored = env.http.get(&one).await?.expect(200)?;
     same("what is stored", &stored, &winner.body)?;
 
     let mut watch =
-        ground.wire.watch(&format!("{maps}?watch=true&resourceVersion={}", revision(&stored))).await?;
-    let again = ground.wire.put(&one, &stored).await?.expect(200)?;
-    same("the revision after a write of nothing", &revision(&again), &revision(&stored))?;
-    let empty = ground.wire.patch(&one, &json!({})).await?.expect(200)?;
+        env.http.watch(&format!("{maps}?watch=true&resourceVersion={}", revision(&stored))).await?;
+    let again = env.http.put(&one, &stored).await?.expect(200)?;
+    same("the revision after an update without changes", &revision(&again), &revision(&stored))?;
+    let empty = env.http.patch(&one, &json!({})).await?.expect(200)?;
     same("the revision after an empty patch", &revision(&empty), &revision(&stored))?;
-    let next = ground.wire.put(&one, &with(&stored, "next")).await?.expect(200)?;
+    let next = env.http.put(&one, &with(&stored, "next")).await?.expect(200)?;
     same("the first event", &watch.expect("MODIFIED").await?.revision(), &revision(&next))
 }

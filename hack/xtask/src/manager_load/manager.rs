@@ -1,4 +1,4 @@
-//! A manager that is measured.
+//! Managers under measurement.
 
 use std::{
     path::{Path, PathBuf},
@@ -6,37 +6,38 @@ use std::{
     time::Duration,
 };
 
+use kcm_clock::Clock;
 use tokio::process::{Child, Command};
 
-use super::{PATIENCE, TaskError, cluster::Cluster};
+use super::{TIMEOUT, TaskError};
 use crate::measure::{
     process::{processor_time, resident},
     program::failed,
 };
 
-/// How often an idle manager is looked at, and for how long it must have done nothing.
-const LOOK: Duration = Duration::from_millis(250);
+/// Interval of idle checks, and idle time after which a manager counts as idle.
+const POLL_INTERVAL: Duration = Duration::from_millis(250);
 const IDLE: Duration = Duration::from_secs(2);
-/// A renewal of the lease, and a look at the clock, are nothing.
-const NEXT_TO_NOTHING: Duration = Duration::from_millis(5);
+/// CPU time per interval below which a manager counts as idle. Lease renewals and timers stay below it.
+const IDLE_CPU_TIME: Duration = Duration::from_millis(5);
 
-/// A manager's program.
+/// Program of a manager.
 #[derive(Debug)]
-pub(super) struct Subject {
+pub(super) struct ManagerProgram {
     pub(super) name: &'static str,
     pub(super) program: PathBuf,
 }
 
-/// A manager that runs. It is killed when dropped.
-pub(super) struct Running {
+/// RunningManager manager. Killed on drop.
+pub(super) struct RunningManager {
     name: &'static str,
     child: Child,
     id: u32,
 }
 
-impl Subject {
-    /// Starts it with what both managers understand. Rates are such that no client waits for itself.
-    pub(super) fn start(&self, kubeconfig: &Path, more: &[&str]) -> Result<Running, TaskError> {
+impl ManagerProgram {
+    /// Starts the manager with flags that both managers support. Client-side rate limits are not reached.
+    pub(super) fn start(&self, kubeconfig: &Path, more: &[&str]) -> Result<RunningManager, TaskError> {
         let child = Command::new(&self.program)
             .arg(format!("--kubeconfig={}", kubeconfig.display()))
             .args([
@@ -52,26 +53,26 @@ impl Subject {
             .kill_on_drop(true)
             .spawn()
             .map_err(failed(self.program.display().to_string()))?;
-        let id = child.id().ok_or_else(|| TaskError::Ended(self.name, "at once".to_owned()))?;
-        Ok(Running { name: self.name, child, id })
+        let id = child.id().ok_or_else(|| TaskError::Exited(self.name, "immediately".to_owned()))?;
+        Ok(RunningManager { name: self.name, child, id })
     }
 }
 
-impl Running {
-    /// Waits until it has done nothing for a while, and gives the processor time that it has taken in all.
-    pub(super) async fn idle(&self, cluster: &Cluster) -> Result<Duration, TaskError> {
-        let deadline = cluster.now() + PATIENCE;
-        let (mut last, mut since) = (self.processor_time()?, cluster.now());
+impl RunningManager {
+    /// Waits until the manager is idle. Returns its total CPU time.
+    pub(super) async fn idle(&self, clock: &dyn Clock) -> Result<Duration, TaskError> {
+        let deadline = clock.monotonic() + TIMEOUT;
+        let (mut last, mut since) = (self.processor_time()?, clock.monotonic());
         loop {
-            cluster.pause(LOOK).await;
-            let (spent, now) = (self.processor_time()?, cluster.now());
-            if spent.saturating_sub(last) > NEXT_TO_NOTHING {
+            clock.sleep(POLL_INTERVAL).await;
+            let (spent, now) = (self.processor_time()?, clock.monotonic());
+            if spent.saturating_sub(last) > IDLE_CPU_TIME {
                 (last, since) = (spent, now);
             } else if now.saturating_sub(since) >= IDLE {
                 return Ok(spent);
             }
             if now > deadline {
-                return Err(TaskError::Late(format!("coming to rest of {}", self.name)));
+                return Err(TaskError::Late(format!("idle state of {}", self.name)));
             }
         }
     }
@@ -84,18 +85,18 @@ impl Running {
         Ok(resident(self.id)?)
     }
 
-    /// Kills it.
+    /// Kills the manager.
     pub(super) async fn end(mut self) -> Result<(), TaskError> {
         if let Some(status) = self.child.try_wait().map_err(failed(self.name))? {
-            return Err(TaskError::Ended(self.name, status.to_string()));
+            return Err(TaskError::Exited(self.name, status.to_string()));
         }
         Ok(self.child.kill().await.map_err(failed(self.name))?)
     }
 
-    /// Asks it to end. The process is reaped when the runtime gets to it.
+    /// Sends SIGTERM. The process is reaped by a task.
     pub(super) fn terminate(self) -> Result<(), TaskError> {
         let Self { mut child, id, .. } = self;
-        // The standard library and tokio can only kill.
+        // The standard library and tokio support only SIGKILL.
         process::Command::new("kill").args(["-TERM", &id.to_string()]).status().map_err(failed("kill"))?;
         tokio::spawn(async move { child.wait().await });
         Ok(())

@@ -1,4 +1,4 @@
-//! The sandbox that managers are measured on.
+//! LoadCluster for the measurement of managers.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,22 +12,22 @@ use tempfile::TempDir;
 use tokio::{process::Child, time::timeout};
 
 use super::{
-    PATIENCE, PODS_EACH, TaskError,
-    subject::{Running, Subject},
+    PODS_EACH, TIMEOUT, TaskError,
+    manager::{ManagerProgram, RunningManager},
 };
 
 const NAMESPACE: &str = "load";
 const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/load/deployments";
 const PODS: &str = "/api/v1/namespaces/load/pods";
 const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/kube-controller-manager";
-const LOOK: Duration = Duration::from_millis(100);
-/// A Deployment that is settled, one that comes and goes, and a pod that belongs to nobody.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
+/// A settled Deployment, a temporary Deployment, and a pod without an owner.
 const SETTLED: &str = "fill-0";
 const GROWN: &str = "grown";
-const STRAY: &str = "stray";
+const UNOWNED: &str = "unowned";
 
-/// An API server with simulated nodes, and a way to it.
-pub(super) struct Cluster {
+/// Sandbox and its client.
+pub(super) struct LoadCluster {
     _server: Child,
     folder: TempDir,
     api: ApiClient,
@@ -36,7 +36,7 @@ pub(super) struct Cluster {
     touches: usize,
 }
 
-/// A Deployment that no manager has seen yet.
+/// A new Deployment; the creation of its ReplicaSet shows that a manager is active.
 pub(super) struct Probe {
     name: String,
     replica_sets: Arc<dyn ListWatch<ReplicaSet>>,
@@ -45,7 +45,7 @@ pub(super) struct Probe {
     clock: Arc<dyn Clock>,
 }
 
-impl Cluster {
+impl LoadCluster {
     pub(super) async fn new(
         server: Child,
         folder: TempDir,
@@ -60,28 +60,32 @@ impl Cluster {
                 _ => {}
             }
         }
-        let stray = json!({
-            "apiVersion": "v1", "kind": "Pod", "metadata": {"name": STRAY, "labels": {"app": STRAY}},
+        let unowned = json!({
+            "apiVersion": "v1", "kind": "Pod", "metadata": {"name": UNOWNED, "labels": {"app": UNOWNED}},
             "spec": {"containers": [{"name": "main", "image": "app:1"}]},
         });
-        api.send(&Request::post(PODS, stray.to_string())).await?;
+        api.send(&Request::post(PODS, unowned.to_string())).await?;
         Ok(Self { _server: server, folder, api, clock, probes: 0, touches: 0 })
+    }
+
+    pub(super) fn clock(&self) -> &dyn Clock {
+        &*self.clock
     }
 
     pub(super) fn now(&self) -> Duration {
         self.clock.monotonic()
     }
 
-    pub(super) async fn pause(&self, time: Duration) {
+    async fn pause(&self, time: Duration) {
         self.clock.sleep(time).await;
     }
 
-    pub(super) fn start(&self, subject: &Subject, more: &[&str]) -> Result<Running, TaskError> {
-        subject.start(&self.folder.path().join("sandbox.kubeconfig"), more)
+    pub(super) fn start(&self, manager: &ManagerProgram, more: &[&str]) -> Result<RunningManager, TaskError> {
+        manager.start(&self.folder.path().join("sandbox.kubeconfig"), more)
     }
 
-    /// Has so many pods made by `manager`, in Deployments that are settled in the end.
-    pub(super) async fn fill(&mut self, pods: usize, manager: &Subject) -> Result<(), TaskError> {
+    /// Creates Deployments with `pods` pods in total, and runs `manager` until they are settled.
+    pub(super) async fn fill(&mut self, pods: usize, manager: &ManagerProgram) -> Result<(), TaskError> {
         if pods == 0 {
             return Ok(());
         }
@@ -89,12 +93,12 @@ impl Cluster {
         for at in 0..pods / PODS_EACH {
             self.create(&format!("fill-{at}"), PODS_EACH).await?;
         }
-        self.settled("filling").await?;
-        manager.idle(self).await?;
+        self.settled("creation of pods").await?;
+        manager.idle(self.clock()).await?;
         manager.end().await
     }
 
-    /// A Deployment of no pods, and the time from now on.
+    /// Creates a Deployment without pods, and starts the measurement.
     pub(super) async fn probe(&mut self) -> Result<Probe, TaskError> {
         self.probes += 1;
         let name = format!("probe-{}", self.probes);
@@ -104,13 +108,13 @@ impl Cluster {
         Ok(Probe { name, replica_sets: self.api.replica_sets(), since, start: self.now(), clock })
     }
 
-    /// Patches a pod that belongs to nobody so many times.
-    pub(super) async fn touch_stray(&mut self, times: usize) -> Result<(), TaskError> {
-        self.touch(STRAY, times).await
+    /// Patches the pod without an owner `times` times.
+    pub(super) async fn patch_unowned_pod(&mut self, times: usize) -> Result<(), TaskError> {
+        self.touch(UNOWNED, times).await
     }
 
-    /// Patches a pod of a settled ReplicaSet so many times.
-    pub(super) async fn touch_owned(&mut self, times: usize) -> Result<(), TaskError> {
+    /// Patches a pod of a settled ReplicaSet `times` times.
+    pub(super) async fn patch_owned_pod(&mut self, times: usize) -> Result<(), TaskError> {
         let list = self.get(&format!("{PODS}?labelSelector=app%3D{SETTLED}&limit=1")).await?;
         let name = list["items"][0]["metadata"]["name"].as_str().unwrap_or_default().to_owned();
         self.touch(&name, times).await
@@ -126,27 +130,27 @@ impl Cluster {
         Ok(())
     }
 
-    /// Wants so many pods and waits until they are available.
+    /// Creates a Deployment with this number of pods and waits until they are available.
     pub(super) async fn grow(&self, pods: usize) -> Result<(), TaskError> {
         self.create(GROWN, pods).await?;
         self.settled("growing").await
     }
 
-    /// Undoes that: the next manager is to find what this one found.
+    /// Deletes the Deployment of [`grow`](Self::grow), so that the next manager finds the same state.
     pub(super) async fn shrink(&self) -> Result<(), TaskError> {
         self.api.send(&Request::delete(format!("{DEPLOYMENTS}/{GROWN}"), Vec::new())).await?;
-        let deadline = self.now() + PATIENCE;
+        let deadline = self.now() + TIMEOUT;
         let pods = format!("{PODS}?labelSelector=app%3D{GROWN}");
         while self.get(&pods).await?["items"].as_array().is_some_and(|pods| !pods.is_empty()) {
             if self.now() > deadline {
-                return Err(TaskError::Late("removing pods".to_owned()));
+                return Err(TaskError::Late("deletion of pods".to_owned()));
             }
-            self.pause(LOOK).await;
+            self.pause(POLL_INTERVAL).await;
         }
         Ok(())
     }
 
-    pub(super) async fn forget_lease(&self) -> Result<(), TaskError> {
+    pub(super) async fn delete_lease(&self) -> Result<(), TaskError> {
         self.api.send(&Request::delete(LEASE, Vec::new())).await?;
         Ok(())
     }
@@ -173,22 +177,22 @@ impl Cluster {
         Ok(serde_json::from_slice(&answer)?)
     }
 
-    /// Waits until all Deployments have all their pods.
+    /// Waits until all pods of all Deployments are available.
     async fn settled(&self, what: &str) -> Result<(), TaskError> {
-        let deadline = self.now() + PATIENCE;
+        let deadline = self.now() + TIMEOUT;
         loop {
             let list = self.get(DEPLOYMENTS).await?;
-            let wanting = list["items"].as_array().into_iter().flatten().filter(|deployment| {
+            let incomplete = list["items"].as_array().into_iter().flatten().filter(|deployment| {
                 deployment["spec"]["replicas"] != 0
                     && deployment["spec"]["replicas"] != deployment["status"]["availableReplicas"]
             });
-            if wanting.count() == 0 {
+            if incomplete.count() == 0 {
                 return Ok(());
             }
             if self.now() > deadline {
                 return Err(TaskError::Late(what.to_owned()));
             }
-            self.pause(LOOK).await;
+            self.pause(POLL_INTERVAL).await;
         }
     }
 
@@ -198,17 +202,17 @@ impl Cluster {
 }
 
 impl Probe {
-    /// The same, with the time counted from `start` on.
+    /// Sets the start time.
     pub(super) fn from(self, start: Duration) -> Self {
         Self { start, ..self }
     }
 
-    /// Waits until a manager has made its ReplicaSet, and gives the time that took.
+    /// Waits until a manager has created the ReplicaSet. Returns the time since the start.
     pub(super) async fn seen(self) -> Result<Duration, TaskError> {
         let options = WatchOptions {
             resource_version: Some(self.since.clone()),
             send_initial_events: false,
-            timeout: PATIENCE,
+            timeout: TIMEOUT,
         };
         let seen = async {
             let mut events = self.replica_sets.watch(&options).await?;
@@ -219,9 +223,9 @@ impl Probe {
                     return Ok(self.clock.monotonic().saturating_sub(self.start));
                 }
             }
-            Err(TaskError::Late(format!("the ReplicaSet of {}", self.name)))
+            Err(TaskError::Late(format!("creation of the ReplicaSet of {}", self.name)))
         };
-        let late = || TaskError::Late(format!("the ReplicaSet of {}", self.name));
-        timeout(PATIENCE, seen).await.map_err(|_| late())?
+        let late = || TaskError::Late(format!("creation of the ReplicaSet of {}", self.name));
+        timeout(TIMEOUT, seen).await.map_err(|_| late())?
     }
 }

@@ -1,35 +1,34 @@
-//! 1 to 4: finding the server and what it serves.
+//! Checks 1 to 4: server address and discovery.
 
 use http::{Method, header};
 use serde_json::Value;
 
-use super::Judged;
+use super::CheckResult;
 use crate::acceptance::{
     failure::{ensure, same},
-    ground::Ground,
     kubectl::Kubectl,
+    test_env::TestEnv,
 };
 
-pub(super) async fn without_kubeconfig(ground: &Ground) -> Judged {
-    // Where kubectl goes when nobody tells it. Another program may have the port; then the variable for that says so.
-    let at_default =
-        ground.program()?.start(ground.folder(), ground.version(), &["--listen", "127.0.0.1:8080"]).await;
+pub(super) async fn without_kubeconfig(env: &TestEnv) -> CheckResult {
+    // The default address of kubectl. If the port is taken, KUBERNETES_MASTER selects another one.
+    let at_default = env.program()?.start(env.folder(), env.version(), &["--listen", "127.0.0.1:8080"]).await;
     let (cluster, environment) = match at_default {
         Ok(cluster) => (cluster, Vec::new()),
         Err(_) => {
-            let cluster = ground.program()?.start(ground.folder(), ground.version(), &[]).await?;
-            let master = ("KUBERNETES_MASTER".to_owned(), format!("http://{}", cluster.wire.authority));
+            let cluster = env.program()?.start(env.folder(), env.version(), &[]).await?;
+            let master = ("KUBERNETES_MASTER".to_owned(), format!("http://{}", cluster.http.authority));
             (cluster, vec![master])
         }
     };
-    let nobody = Kubectl {
+    let unconfigured = Kubectl {
         kubeconfig: None,
         namespace: None,
         environment,
-        home: ground.folder().join("home"),
-        ..ground.kubectl.clone()
+        home: env.folder().join("home"),
+        ..env.kubectl.clone()
     };
-    nobody.run("get ns").await?.prints_exactly(
+    unconfigured.run("get ns").await?.prints_exactly(
         "NAME STATUS AGE
          default Active *s
          kube-node-lease Active *s
@@ -40,21 +39,23 @@ pub(super) async fn without_kubeconfig(ground: &Ground) -> Judged {
     Ok(())
 }
 
-pub(super) async fn version(ground: &Ground) -> Judged {
-    let told = ground.run("version").await?;
-    told.prints("Client Version: v1.*\nServer Version: v1.*")?;
-    // On another cluster the versions are what they are.
-    let Some(minor) = ground.version().minor.filter(|_| ground.sandbox.is_some()) else { return Ok(()) };
-    told.is_quiet()?.prints(&format!("Client Version: v1.{minor}.*\nServer Version: v1.{minor}.*"))?;
-    if let Some(dispatcher) = &ground.version().dispatcher {
-        let told = ground.kubectl.run_program(dispatcher, "version").await?;
-        told.prints(&format!("Client Version: v1.{minor}.*\nServer Version: v1.{minor}.*"))?;
+pub(super) async fn version(env: &TestEnv) -> CheckResult {
+    let version = env.run("version").await?;
+    version.prints("Client Version: v1.*\nServer Version: v1.*")?;
+    // An existing cluster may have any version.
+    let Some(minor) = env.version().minor.filter(|_| env.sandbox.is_some()) else { return Ok(()) };
+    version
+        .has_empty_stderr()?
+        .prints(&format!("Client Version: v1.{minor}.*\nServer Version: v1.{minor}.*"))?;
+    if let Some(dispatcher) = &env.version().dispatcher {
+        let selected = env.kubectl.run_program(dispatcher, "version").await?;
+        selected.prints(&format!("Client Version: v1.{minor}.*\nServer Version: v1.{minor}.*"))?;
     }
     Ok(())
 }
 
-pub(super) async fn api_resources(ground: &Ground) -> Judged {
-    ground.run("api-resources").await?.prints(
+pub(super) async fn api_resources(env: &TestEnv) -> CheckResult {
+    env.run("api-resources").await?.prints(
         "NAME SHORTNAMES APIVERSION NAMESPACED KIND
          configmaps cm v1 true ConfigMap
          events ev v1 true Event
@@ -81,25 +82,25 @@ pub(super) async fn api_resources(ground: &Ground) -> Judged {
 
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
-pub(super) async fn plain_discovery(ground: &Ground) -> Judged {
-    let wire = &ground.wire;
+pub(super) async fn plain_discovery(env: &TestEnv) -> CheckResult {
+    let wire = &env.http;
     let versions = wire.get("/api").await?.expect(200)?;
     same("the kind of /api", &versions["kind"], &Value::from("APIVersions"))?;
     same("the versions of /api", &versions["versions"], &serde_json::json!(["v1"]))?;
     let groups = wire.get("/apis").await?.expect(200)?;
     same("the kind of /apis", &groups["kind"], &Value::from("APIGroupList"))?;
-    let known = text_list(&groups["groups"], "name");
+    let groups = text_list(&groups["groups"], "name");
 
     let mut aggregated = Vec::new();
     for root in ["/api", "/apis"] {
-        let reply = wire.send(Method::GET, root, (header::ACCEPT, AGGREGATED), None).await?;
-        same("the media type", &reply.content_type.as_str(), &AGGREGATED)?;
-        let body = reply.expect(200)?;
+        let response = wire.send(Method::GET, root, (header::ACCEPT, AGGREGATED), None).await?;
+        same("the media type", &response.content_type.as_str(), &AGGREGATED)?;
+        let body = response.expect(200)?;
         aggregated.extend(body["items"].as_array().cloned().unwrap_or_default());
     }
     for item in aggregated {
         let group = item["metadata"]["name"].as_str().unwrap_or_default();
-        ensure(group.is_empty() || known.iter().any(|name| name == group), || {
+        ensure(group.is_empty() || groups.iter().any(|name| name == group), || {
             format!("/apis has no group {group}")
         })?;
         for version in item["versions"].as_array().into_iter().flatten() {

@@ -1,4 +1,4 @@
-//! Plain HTTP requests, for what no `kubectl` command sends.
+//! Plain HTTP requests that no `kubectl` command sends.
 
 use bytes::Bytes;
 use http::{Method, Request, Response, header};
@@ -12,42 +12,42 @@ use kcm_clock::{Clock, RealClock};
 
 use super::failure::Failure;
 
-/// After this an event is taken not to come.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Maximum time to wait for an event.
+const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The address of a server that takes plain HTTP: the sandbox, or a `kubectl proxy` before another.
+/// Client for a server that accepts plain HTTP: the sandbox, or `kubectl proxy`.
 #[derive(Debug, Clone)]
-pub(super) struct Wire {
+pub(super) struct HttpClient {
     /// Host and port.
     pub(super) authority: String,
 }
 
-/// An answer, read to its end.
+/// Complete response.
 #[derive(Debug, Clone)]
-pub(super) struct Reply {
+pub(super) struct HttpResponse {
     pub(super) status: u16,
     pub(super) content_type: String,
     pub(super) body: Value,
 }
 
-impl Reply {
-    /// Its body, if the answer has this status.
+impl HttpResponse {
+    /// Returns the body if the response has this status.
     pub(super) fn expect(self, status: u16) -> Result<Value, Failure> {
         if self.status == status {
             return Ok(self.body);
         }
-        Err(Failure::new(format!("answer {} instead of {status}: {}", self.status, self.body)))
+        Err(Failure::new(format!("status {}, expected {status}: {}", self.status, self.body)))
     }
 }
 
-impl Wire {
+impl HttpClient {
     async fn open(&self, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, Failure> {
         let what = format!("{} {}", request.method(), request.uri());
         let cannot = |error: &dyn std::fmt::Display| Failure::new(format!("{what}: {error}"));
         let stream = TcpStream::connect(&self.authority).await.map_err(|error| cannot(&error))?;
         let (mut sender, connection) =
             http1::handshake(TokioIo::new(stream)).await.map_err(|error| cannot(&error))?;
-        // Ends with the body or the sender, and its errors are the body's.
+        // Ends with the response body, which reports its errors.
         tokio::spawn(connection);
         sender.send_request(request).await.map_err(|error| cannot(&error))
     }
@@ -69,14 +69,14 @@ impl Wire {
             .map_err(|error| Failure::new(format!("{path}: {error}")))
     }
 
-    /// Sends a request and reads the answer.
+    /// Sends a request and returns the response.
     pub(super) async fn send(
         &self,
         method: Method,
         path: &str,
         header: (header::HeaderName, &str),
         body: Option<&Value>,
-    ) -> Result<Reply, Failure> {
+    ) -> Result<HttpResponse, Failure> {
         let answer = self.open(self.request(method, path, header, body)?).await?;
         let status = answer.status().as_u16();
         let content_type = answer.headers().get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
@@ -84,37 +84,37 @@ impl Wire {
         let bytes =
             answer.into_body().collect().await.map_err(|error| Failure::new(format!("{path}: {error}")))?;
         let body = serde_json::from_slice(&bytes.to_bytes()).unwrap_or(Value::Null);
-        Ok(Reply { status, content_type, body })
+        Ok(HttpResponse { status, content_type, body })
     }
 
-    pub(super) async fn get(&self, path: &str) -> Result<Reply, Failure> {
+    pub(super) async fn get(&self, path: &str) -> Result<HttpResponse, Failure> {
         self.send(Method::GET, path, (header::ACCEPT, "application/json"), None).await
     }
 
-    pub(super) async fn post(&self, path: &str, body: &Value) -> Result<Reply, Failure> {
+    pub(super) async fn post(&self, path: &str, body: &Value) -> Result<HttpResponse, Failure> {
         self.send(Method::POST, path, (header::CONTENT_TYPE, "application/json"), Some(body)).await
     }
 
-    pub(super) async fn put(&self, path: &str, body: &Value) -> Result<Reply, Failure> {
+    pub(super) async fn put(&self, path: &str, body: &Value) -> Result<HttpResponse, Failure> {
         self.send(Method::PUT, path, (header::CONTENT_TYPE, "application/json"), Some(body)).await
     }
 
-    /// A JSON merge patch.
-    pub(super) async fn patch(&self, path: &str, body: &Value) -> Result<Reply, Failure> {
+    /// Sends a JSON merge patch.
+    pub(super) async fn patch(&self, path: &str, body: &Value) -> Result<HttpResponse, Failure> {
         self.send(Method::PATCH, path, (header::CONTENT_TYPE, "application/merge-patch+json"), Some(body))
             .await
     }
 
-    pub(super) async fn delete(&self, path: &str) -> Result<Reply, Failure> {
+    pub(super) async fn delete(&self, path: &str) -> Result<HttpResponse, Failure> {
         self.send(Method::DELETE, path, (header::ACCEPT, "application/json"), None).await
     }
 
-    /// Opens a watch; `path` has the query.
+    /// Starts a watch; `path` includes the query.
     pub(super) async fn watch(&self, path: &str) -> Result<Watch, Failure> {
         let request = self.request(Method::GET, path, (header::ACCEPT, "application/json"), None)?;
         let answer = self.open(request).await?;
         if answer.status().as_u16() != 200 {
-            return Err(Failure::new(format!("watch {path}: answer {}", answer.status())));
+            return Err(Failure::new(format!("watch {path}: status {}", answer.status())));
         }
         Ok(Watch { path: path.to_owned(), body: answer.into_body(), buffer: Vec::new() })
     }
@@ -128,7 +128,7 @@ pub(super) struct Watch {
     buffer: Vec<u8>,
 }
 
-/// One of them.
+/// Watch event.
 #[derive(Debug, Clone)]
 pub(super) struct Event {
     pub(super) kind: String,
@@ -141,33 +141,33 @@ impl Event {
     }
 
     pub(super) fn revision(&self) -> u64 {
-        super::ground::revision(&self.object)
+        super::objects::revision(&self.object)
     }
 }
 
 impl Watch {
-    /// The next event, or none if the server has ended the watch.
+    /// Returns the next event, or `None` if the server closed the watch.
     pub(super) async fn next(&mut self) -> Result<Option<Event>, Failure> {
         let clock = RealClock::new();
         tokio::select! {
             event = self.read() => event,
-            () = clock.sleep(PATIENCE) => Err(Failure::new(format!("watch {}: no further event", self.path))),
+            () = clock.sleep(TIMEOUT) => Err(Failure::new(format!("watch {}: no event within the timeout", self.path))),
         }
     }
 
-    /// The next event, which must be there.
+    /// Returns the next event, which must be of this type.
     pub(super) async fn expect(&mut self, kind: &str) -> Result<Event, Failure> {
         match self.next().await? {
             Some(event) if event.kind == kind => Ok(event),
             Some(event) => Err(Failure::new(format!(
-                "watch {}: {} instead of {kind}: {}",
+                "watch {}: {}, expected {kind}: {}",
                 self.path, event.kind, event.object
             ))),
-            None => Err(Failure::new(format!("watch {}: ended instead of {kind}", self.path))),
+            None => Err(Failure::new(format!("watch {}: closed, expected {kind}", self.path))),
         }
     }
 
-    /// Reads up to and including the first event that `is_last` accepts.
+    /// Reads up to the first event that `is_last` accepts.
     pub(super) async fn until(
         &mut self,
         mut is_last: impl FnMut(&Event) -> bool,
@@ -180,7 +180,7 @@ impl Watch {
                 return Ok(events);
             }
         }
-        Err(Failure::new(format!("watch {}: ended early", self.path)))
+        Err(Failure::new(format!("watch {}: closed early", self.path)))
     }
 
     async fn read(&mut self) -> Result<Option<Event>, Failure> {
