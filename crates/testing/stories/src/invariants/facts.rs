@@ -1,9 +1,9 @@
-//! What an object says, as far as invariants are about it.
+//! Properties of objects that invariants depend on.
 
 use kcm_api::{IntOrString, int_or_string::Round};
 use serde_json::Value;
 
-/// What one state of one object says.
+/// Properties of one state of an object.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Facts {
     Deployment(Deployment),
@@ -11,14 +11,14 @@ pub(super) enum Facts {
     Pod(Pod),
 }
 
-/// Which object it is, and who controls it.
+/// Identity and controllers of an object.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Identity {
     pub(super) kind: &'static str,
     pub(super) namespace: String,
     pub(super) name: String,
     pub(super) uid: String,
-    /// UIDs of its controllers, of which there should be no more than one.
+    /// UIDs of its controllers. There must be at most one.
     pub(super) controllers: Vec<String>,
     pub(super) deleting: bool,
 }
@@ -34,14 +34,14 @@ pub(super) struct Deployment {
     pub(super) template: Value,
 }
 
-/// What a Deployment asks for.
+/// Bounds that follow from the spec of a Deployment.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Wish {
-    /// At most so many replicas altogether.
+    /// Maximum number of replicas.
     pub(super) at_most: i32,
-    /// At least so many of them available.
+    /// Minimum number of available replicas.
     pub(super) at_least: i32,
-    /// New pods only when the old ones are gone.
+    /// `true` if new pods may be created only after all old pods are deleted.
     pub(super) recreate: bool,
 }
 
@@ -51,11 +51,11 @@ pub(super) struct ReplicaSet {
     pub(super) generation: i64,
     pub(super) observed: i64,
     pub(super) replicas: i32,
-    /// As it reports.
+    /// `status.replicas`.
     pub(super) pods: i32,
     pub(super) available: i32,
     pub(super) revision: Option<i64>,
-    /// Of which size its Deployment was when this one got its own.
+    /// `spec.replicas` of the Deployment when this ReplicaSet was last scaled.
     pub(super) desired: Option<i64>,
     pub(super) template: Value,
 }
@@ -68,7 +68,7 @@ pub(super) struct Pod {
 }
 
 impl Facts {
-    /// `None` for kinds that no invariant is about.
+    /// Returns `None` for kinds without invariants.
     pub(super) fn of(object: &Value) -> Option<Self> {
         Some(match object["kind"].as_str()? {
             "Deployment" => Self::Deployment(Deployment::of(object)),
@@ -142,13 +142,13 @@ impl Deployment {
 }
 
 impl Wish {
-    /// Surge is rounded up, unavailability down; if both come to nothing, one pod may be unavailable (US-4.15). With
-    /// Recreate there is no surge, and nothing need be available.
+    /// `maxSurge` is rounded up, `maxUnavailable` down; if both are 0, one pod may be unavailable (US-4.15). With
+    /// Recreate there is no surge and no minimum.
     fn of(spec: &Value) -> Self {
         let replicas = small(spec, "/replicas");
         let recreate = spec["strategy"]["type"] == "Recreate";
         if recreate {
-            // A paused Deployment is scaled without regard to what its strategy says.
+            // A paused Deployment is scaled independently of its strategy.
             return Self { at_most: replicas, at_least: 0, recreate: spec["paused"] != true };
         }
         let share = |name: &str, round| {
@@ -191,7 +191,7 @@ impl Pod {
         }
     }
 
-    /// It counts as one of its ReplicaSet's.
+    /// `true` if the pod counts as a replica.
     pub(super) fn is_active(&self) -> bool {
         !self.finished && !self.is.deleting
     }

@@ -1,12 +1,11 @@
-//! What must hold after every write, whatever the story.
+//! Invariants that must hold after every write.
 //!
-//! An [`Invariants`] is told of everything that changes, in order, and of every request of the manager; what it knows
-//! of the cluster it knows from that alone. It waits for nothing and asks nobody.
+//! [`Invariants`] receives every change of the cluster in order, and every request of the manager. Its model of the cluster
+//! is built from these only.
 //!
-//! Each rule is about what the manager *does*, given what it can know: a user who scales down makes pods superfluous
-//! that nobody created in error, and a controller that was told of that a moment later is no worse for it. So a
-//! request is measured by every state of the object since the one that the controller has said it has observed, and
-//! by how things were a moment before.
+//! The rules constrain the writes of the manager, given the states that it may have observed. Example: a user scales a
+//! ReplicaSet down, and the controller creates a pod before it observes the change. This is not a violation. A write is
+//! therefore compared with every state of the object since the observed generation, and with the state shortly before.
 
 mod facts;
 mod model;
@@ -26,75 +25,74 @@ use self::{
 };
 use crate::write_log::Entry;
 
-/// Something that must hold.
+/// Property that must hold after every write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Invariant {
-    /// No ReplicaSet is given more pods than its replicas; pods on their way out are not counted.
+    /// A ReplicaSet gets no more pods than its replicas. Terminating pods are not counted.
     SurplusPods,
-    /// The replicas of a Deployment's ReplicaSets together are not raised above its own and the surge.
+    /// The total replicas of the ReplicaSets of a Deployment are not raised above its replicas plus the surge.
     SurplusReplicas,
-    /// No pod is deleted that is needed: neither one too many, nor a ready one where another would do.
+    /// No required pod is deleted: neither below the number of replicas, nor a ready pod instead of an unready one.
     NeededPods,
-    /// A rolling update does not take away what leaves fewer available than replicas less maxUnavailable. Scaling
-    /// in the middle of a rollout is not a rolling update: it is in proportion, and promises nothing (US-4.8b). As
-    /// upstream counts (US-4.9), a ReplicaSet that was scaled down has as many available pods as its status reports, until
-    /// the ReplicaSet controller has deleted the surplus and written the status.
+    /// A rolling update keeps `replicas - maxUnavailable` pods available. Scaling during a rollout is proportional and has
+    /// no lower bound (US-4.8b). As in upstream (US-4.9), a ReplicaSet that was scaled down counts with the available pods
+    /// in its status, until the ReplicaSet controller has deleted the surplus pods and updated the status.
     Availability,
-    /// With the strategy Recreate no new pod is asked for while an old one is there.
+    /// With the strategy Recreate, no new pods are requested while old pods exist.
     RecreateOverlap,
-    /// Nothing has two controllers, or is taken from one by another.
+    /// No object has two controllers, or is taken from one controller by another.
     TwoControllers,
-    /// Revisions only grow, and each new ReplicaSet's is the highest.
+    /// Revisions only increase, and a new ReplicaSet has the highest revision.
     Revisions,
-    /// Collision counts only grow.
+    /// Collision counts only increase.
     Collisions,
-    /// What was observed is never ahead of what there is, and never goes back.
+    /// The observed generation does not exceed the generation, and never decreases.
     ObservedGeneration,
-    /// No write leaves everything as it was.
+    /// Every write changes something.
     IdleWrite,
-    /// Nothing is created that is there already.
+    /// No existing object is created again.
     CreatedTwice,
-    /// Nothing is deleted that is in use, or somebody else's.
+    /// No object is deleted that is in use or has another owner.
     DeletedInUse,
-    /// So many writes in a row, with nobody else doing anything, are enough to settle; and so many syncs, for what
-    /// happens in a step.
+    /// The number of consecutive writes of the manager without changes by other clients is bounded, and so is the number of
+    /// syncs per step.
     Effort,
-    /// Who has settled writes nothing for ten minutes.
+    /// A settled manager writes nothing for ten minutes.
     Silence,
 }
 
-/// An invariant that a story is spared.
+/// Invariant that a story violates on purpose.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Exemption {
-    /// Which.
+    /// The invariant.
     pub invariant: Invariant,
-    /// Why it does not hold, with upstream's controllers either.
+    /// Reason why it does not hold, with upstream's controllers either.
     pub reason: String,
 }
 
-/// Something that does not hold.
+/// Violation of an invariant.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Violation {
-    /// What should have held.
+    /// The invariant.
     pub invariant: Invariant,
-    /// What it is about, such as `replicaset t0x/web-1`.
+    /// Object, for example `replicaset t0x/web-1`.
     pub object: String,
-    /// How it is broken.
+    /// Description.
     pub how: String,
-    /// The write that broke it.
+    /// The write that caused the violation.
     pub write: String,
-    /// Where the story was at the time.
+    /// Step of the story.
     pub step: String,
 }
 
-/// What has become of an object.
+/// Change of an object.
 #[derive(Debug, Clone, Copy)]
 pub enum Change<'a> {
-    /// It came to be, or was changed; this is its state.
+    /// The object was created or changed. Contains the new state.
     Is(&'a Value),
-    /// It is gone; this was its last state.
+    /// The object was deleted. Contains the last state.
     Gone(&'a Value),
 }
 
@@ -121,47 +119,47 @@ impl Basis {
     }
 }
 
-/// Looks after the invariants of one cluster.
+/// Checks the invariants of one cluster.
 #[derive(Debug, Default)]
 pub struct Invariants {
     model: Model,
-    /// Requests of the manager since somebody else did something.
+    /// Number of consecutive requests of the manager without changes by other clients.
     in_a_row: usize,
-    /// What a sync can be for: changes and requests since the step began, and objects that a new manager finds.
+    /// Number of reasons for a sync: changes and requests in this step, and objects that a new manager finds.
     occasions: usize,
-    /// All syncs, when the step began.
+    /// Total number of syncs at the start of the step.
     syncs: u64,
     step: String,
     violations: Vec<Violation>,
 }
 
 impl Invariants {
-    /// Of an empty cluster.
+    /// Creates the invariants of an empty cluster.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The story has got to `place`; up to here the manager has begun so many syncs in all.
+    /// Starts a step at `place`. `syncs` is the total number of syncs of the manager so far.
     pub fn begin_step(&mut self, place: &str, syncs: u64) {
         self.end_step(syncs);
         place.clone_into(&mut self.step);
         self.in_a_row = 0;
     }
 
-    /// The step is over; up to here the manager has begun so many syncs in all.
+    /// Ends the step. `syncs` is the total number of syncs of the manager so far.
     pub fn end_step(&mut self, syncs: u64) {
         let found = rules::of_syncs(syncs.saturating_sub(self.syncs), self.occasions);
         self.report(found, "none");
         (self.syncs, self.occasions) = (syncs, 0);
     }
 
-    /// The manager is a new one, which cannot know what the last one did.
+    /// Records that the manager was replaced by a new one, which has no memory of earlier writes.
     pub fn restarted(&mut self) {
         self.in_a_row = 0;
         self.occasions += self.model.count_objects();
     }
 
-    /// Somebody other than the manager has changed something at the time `now`.
+    /// Records a change by another client than the manager at time `now`.
     pub fn others(&mut self, change: Change<'_>, now: Timestamp) {
         self.occasions += 1;
         if let Some(facts) = Facts::of(change.object()) {
@@ -170,7 +168,7 @@ impl Invariants {
         }
     }
 
-    /// The manager has sent `write`, which has changed this.
+    /// Checks a write of the manager that caused `changes`.
     pub fn manager(&mut self, write: &Entry, changes: &[Change<'_>], basis: Basis) {
         self.occasions += 1;
         let mut found = Vec::new();
@@ -187,30 +185,26 @@ impl Invariants {
         self.report(found, &describe(write));
     }
 
-    /// The manager has sent `write` after it had settled; `None` if it has never settled.
+    /// Reports a write after the cluster had settled, or `None` if it never settled.
     pub fn unsettled(&mut self, write: Option<&Entry>) {
         let (how, write) = match write {
-            Some(write) => {
-                ("it had written nothing for eleven minutes, and nobody did anything", describe(write))
-            }
-            None => {
-                ("there were no eleven minutes without a write within two hours", "the last one".to_owned())
-            }
+            Some(write) => ("write after eleven minutes without writes and other changes", describe(write)),
+            None => ("no eleven minutes without a write within two hours", "the last write".to_owned()),
         };
         let found =
             Found { invariant: Invariant::Silence, object: "the manager".to_owned(), how: how.to_owned() };
         self.report([found], &write);
     }
 
-    /// What did not hold so far.
+    /// Violations so far.
     pub fn violations(&self) -> &[Violation] {
         &self.violations
     }
 
-    /// Brings the model up to date; answers how things were.
+    /// Updates the model. Returns the previous state.
     fn take_in(&mut self, facts: &Facts, change: Change<'_>, now: Timestamp, by_manager: bool) -> Before {
         let two = rules::two_controllers(facts);
-        self.report(two, "whoever wrote it");
+        self.report(two, "any client");
         self.model.apply(facts, matches!(change, Change::Gone(_)), now, by_manager)
     }
 
@@ -234,7 +228,7 @@ impl<'a> Change<'a> {
     }
 }
 
-/// What a rule has found, before it is known where.
+/// Violation without the write and the step.
 #[derive(Debug)]
 struct Found {
     invariant: Invariant,

@@ -1,4 +1,4 @@
-//! The cluster as far as it is known from what has happened.
+//! Model of the cluster, built from the observed changes.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -9,14 +9,14 @@ use super::{
     facts::{Deployment, Facts, Pod, ReplicaSet, Wish},
 };
 
-/// How long what somebody else did may be unknown to a controller. In simulated time news travels at once, but a
-/// sync that has begun goes on with what it knows.
+/// Time for which changes by other clients may be unknown to a controller. In simulated time, watches have no delay, but a
+/// running sync uses the state from its start.
 pub(super) const MOMENT: SignedDuration = SignedDuration::from_millis(100);
 
-/// Time for which superseded states are kept: writers act on nothing older.
+/// Time for which superseded states are kept. Writers do not act on older states.
 const KEEP: SignedDuration = SignedDuration::from_mins(10);
 
-/// A value of an object in each generation since the observed one, and before that, each until it was superseded.
+/// Values of an object by generation, from the observed generation on, and superseded ones for a limited time.
 #[derive(Debug, Default)]
 struct Generations<T>(Vec<Generation<T>>);
 
@@ -28,7 +28,7 @@ struct Generation<T> {
 }
 
 impl<T: Copy> Generations<T> {
-    /// Adds the value in `generation`, and drops those that nothing can be based on any more.
+    /// Adds the value of `generation`, and drops values that no writer may act on.
     fn note(&mut self, generation: i64, observed: i64, value: T, now: Timestamp) {
         if self.0.last().map(|last| last.generation) != Some(generation) {
             if let Some(last) = self.0.last_mut() {
@@ -43,7 +43,7 @@ impl<T: Copy> Generations<T> {
         });
     }
 
-    /// Values that a controller may act on that has observed the generation `observed`.
+    /// Values that a controller may act on if it has observed generation `observed`.
     fn known(&self, observed: i64, basis: Basis) -> impl Iterator<Item = T> {
         let last = self.0.last().map_or(0, |last| last.generation);
         let observed = observed.min(last);
@@ -60,14 +60,14 @@ pub(super) struct Model {
     deployments: BTreeMap<String, KnownDeployment>,
     sets: BTreeMap<String, KnownSet>,
     pods: HashMap<String, Pod>,
-    /// Times of each pod.
+    /// Times of each pod, by UID.
     since: HashMap<String, PodTimes>,
 }
 
 /// Times of a pod.
 #[derive(Debug, Clone, Copy)]
 struct PodTimes {
-    /// Time since which it has its owner, or none.
+    /// Time of the last change of its owner.
     owned: Timestamp,
     ready: Option<Timestamp>,
 }
@@ -97,13 +97,13 @@ pub(super) struct LostSet {
 pub(super) struct KnownSet {
     pub(super) now: ReplicaSet,
     sizes: Generations<i32>,
-    /// How many it said were available, and until when.
+    /// Superseded numbers of available pods, with the time until which they were reported.
     said: Vec<(Timestamp, i32)>,
-    /// UIDs of pods that it controls, those on their way out among them.
+    /// UIDs of its pods, including terminating ones.
     pods: BTreeSet<String>,
-    /// What others took from it, and when.
+    /// Pods removed or made unready by other clients, with time.
     lost: Vec<(Timestamp, Loss)>,
-    /// Times at which others gave it a pod.
+    /// Times at which other clients added a pod.
     gained: Vec<Timestamp>,
 }
 
@@ -113,23 +113,23 @@ struct Loss {
     ready: bool,
 }
 
-/// How an object was.
+/// Previous state of an object.
 #[derive(Debug, Default)]
 pub(super) struct Before {
     pub(super) facts: Option<Facts>,
 }
 
-/// How many pods a ReplicaSet has.
+/// Numbers of pods of a ReplicaSet.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Pods {
-    /// That are neither finished nor on their way out.
+    /// Pods that are neither finished nor terminating.
     pub(super) active: i32,
-    /// Of those, that are ready.
+    /// Active pods that are ready.
     pub(super) ready: i32,
 }
 
 impl Model {
-    /// Takes a new state in, and answers the old one.
+    /// Applies a new state. Returns the previous one.
     pub(super) fn apply(&mut self, facts: &Facts, gone: bool, now: Timestamp, by_manager: bool) -> Before {
         let uid = facts.is().uid.clone();
         let old = match facts {
@@ -157,7 +157,7 @@ impl Model {
             known.template_changed = Some(now);
         }
         if is_new {
-            // What it controls may have been there before it.
+            // Its ReplicaSets may have existed before it.
             let of_it = self.sets.iter().filter(|(_, set)| set.now.is.controller() == Some(uid));
             known.sets = of_it.map(|(set, _)| set.clone()).collect();
         }
@@ -250,29 +250,29 @@ impl Model {
         self.sets.get(uid)
     }
 
-    /// The Deployment that controls a ReplicaSet.
+    /// Returns the Deployment that controls a ReplicaSet.
     pub(super) fn deployment_of(&self, set: &ReplicaSet) -> Option<&KnownDeployment> {
         self.deployment(set.is.controller()?)
     }
 
-    /// The ReplicaSets that a Deployment controls.
+    /// Returns the ReplicaSets that a Deployment controls.
     pub(super) fn sets_of(&self, deployment: &KnownDeployment) -> impl Iterator<Item = &KnownSet> {
         deployment.sets.iter().filter_map(|uid| self.sets.get(uid))
     }
 
-    /// `true` if a writer may still take a ReplicaSet to be controlled by a Deployment.
+    /// `true` if a writer may still consider a ReplicaSet controlled by a Deployment.
     pub(super) fn has_lost(&self, set: &ReplicaSet, basis: Basis) -> bool {
         let mut lost = self.deployments.values().flat_map(|known| Self::lost_sets_of(known, basis));
         lost.any(|lost| lost.uid == set.is.uid)
     }
 
-    /// ReplicaSets that a writer may still take to be controlled by a Deployment.
+    /// Returns ReplicaSets that a writer may still consider controlled by a Deployment.
     pub(super) fn lost_sets_of(deployment: &KnownDeployment, basis: Basis) -> impl Iterator<Item = &LostSet> {
         let lost = deployment.lost.iter().filter(move |lost| is_recent(lost.at, basis));
         lost.filter(|lost| !deployment.sets.contains(&lost.uid))
     }
 
-    /// A ReplicaSet by its name.
+    /// Returns a ReplicaSet by name.
     pub(super) fn set_named(&self, namespace: &str, name: &str) -> Option<&KnownSet> {
         self.sets.values().find(|set| set.now.is.namespace == namespace && set.now.is.name == name)
     }
@@ -285,7 +285,7 @@ impl Model {
         self.sets.len()
     }
 
-    /// Number of unfinished pods that a writer may know of.
+    /// Number of unfinished pods that a writer may have observed.
     pub(super) fn unfinished_seen(&self, set: &KnownSet, basis: Basis) -> i32 {
         let is_seen = |uid: &&String| {
             let times = self.since.get(*uid);
@@ -295,7 +295,7 @@ impl Model {
         i32::try_from(seen.filter(|pod| !pod.finished).count()).unwrap_or(i32::MAX)
     }
 
-    /// `true` if a writer may know a pod as one that is not ready.
+    /// `true` if a writer may have observed the pod as unready.
     pub(super) fn was_unready(&self, uid: &str, basis: Basis) -> bool {
         let ready = self.since.get(uid).and_then(|times| times.ready);
         basis.is_old() && ready.is_some_and(|ready| ready >= basis.since)
@@ -312,46 +312,46 @@ impl Model {
 }
 
 impl KnownDeployment {
-    /// `true` if a writer may not have seen the template.
+    /// `true` if a writer may not have observed the template.
     pub(super) fn has_unseen_template(&self, basis: Basis) -> bool {
         basis.is_old() && self.template_changed.is_some_and(|changed| changed >= basis.since)
     }
 
-    /// What it may be known to ask for.
+    /// Bounds that a writer may have observed.
     pub(super) fn wishes(&self, basis: Basis) -> impl Iterator<Item = Wish> {
         self.wishes.known(self.now.observed, basis)
     }
 }
 
 impl KnownSet {
-    /// The largest size that it may be known to have.
+    /// Largest number of replicas that a writer may have observed.
     pub(super) fn largest(&self, basis: Basis) -> i32 {
         self.sizes.known(self.now.observed, basis).max().unwrap_or(self.now.replicas)
     }
 
-    /// And the smallest.
+    /// Smallest number of replicas that a writer may have observed.
     pub(super) fn smallest(&self, basis: Basis) -> i32 {
         self.sizes.known(self.now.observed, basis).min().unwrap_or(self.now.replicas)
     }
 
-    /// The smallest size that a writer of other objects may have seen.
+    /// Smallest number of replicas that a writer of other objects may have observed.
     pub(super) fn smallest_seen(&self, basis: Basis) -> i32 {
         self.sizes.known(i64::MAX, basis).fold(self.now.replicas, i32::min)
     }
 
-    /// How many it may be taken to have available.
+    /// Largest number of available pods that a writer may have observed.
     pub(super) fn available(&self, basis: Basis) -> i32 {
         let said = self.said.iter().filter(|(until, _)| is_recent(*until, basis));
         said.map(|(_, available)| *available).fold(self.now.available, i32::max)
     }
 
-    /// Number of pods that others gave it and a writer may not have seen.
+    /// Number of pods added by other clients that a writer may not have observed.
     pub(super) fn gained(&self, basis: Basis) -> i32 {
         let unseen = self.gained.iter().filter(|at| basis.is_old() && **at >= basis.since);
         i32::try_from(unseen.count()).unwrap_or(i32::MAX)
     }
 
-    /// Its pods, with those that others have just taken.
+    /// Adds pods that other clients have just removed.
     pub(super) fn with_lost(&self, pods: Pods, basis: Basis) -> Pods {
         let lost = self.lost.iter().filter(|(at, _)| is_recent(*at, basis));
         lost.fold(pods, |pods, (_, loss)| Pods {

@@ -1,4 +1,4 @@
-//! The rules, one function each.
+//! Rules of the invariants.
 
 use kcm_api::PodTemplate;
 use serde_json::Value;
@@ -10,7 +10,7 @@ use super::{
 };
 use crate::write_log::Entry;
 
-/// What a change of the manager's breaks.
+/// Checks a change by the manager.
 pub(super) fn of_change(
     model: &Model,
     before: &Before,
@@ -51,7 +51,7 @@ pub(super) fn of_change(
     found
 }
 
-/// What a request of the manager's breaks by what it did not do.
+/// Checks a request of the manager without effect.
 pub(super) fn of_request(model: &Model, write: &Entry, changes: &[Change<'_>]) -> Option<Found> {
     let about_ours = matches!(write.resource.as_str(), "deployments" | "replicasets" | "pods");
     let said = |invariant, how: &str| {
@@ -59,20 +59,20 @@ pub(super) fn of_request(model: &Model, write: &Entry, changes: &[Change<'_>]) -
         Some(Found { invariant, object, how: how.to_owned() })
     };
     if about_ours && write.code < 300 && changes.is_empty() {
-        return said(Invariant::IdleWrite, "nothing has changed");
+        return said(Invariant::IdleWrite, "the write changed nothing");
     }
     let taken = write.verb == "create" && write.resource == "replicasets" && write.code == 409;
     let body = write.body.as_ref().filter(|_| taken)?;
     let there = model.set_named(&write.namespace, &write.name)?;
     let owner = body.pointer("/metadata/ownerReferences/0/uid").and_then(Value::as_str);
     if owner == there.now.is.controller() && same_template(&there.now.template, &body["spec"]["template"]) {
-        return said(Invariant::CreatedTwice, "it is there already");
+        return said(Invariant::CreatedTwice, "the object exists");
     }
     None
 }
 
-/// Returns `true` if a request counts as an effort to settle. The number of pods is checked elsewhere, and events change
-/// nothing. A create of an existing pod repeats a create after a lost response, at most once for each.
+/// `true` if a request counts as an effort to settle. The number of pods has its own rule, and events do not count. A create
+/// of an existing pod repeats a create with a lost response, at most once per pod.
 pub(super) fn is_effort(write: &Entry, changes: &[Change<'_>]) -> bool {
     match write.resource.as_str() {
         "deployments" | "replicasets" => true,
@@ -81,26 +81,26 @@ pub(super) fn is_effort(write: &Entry, changes: &[Change<'_>]) -> bool {
     }
 }
 
-/// Status code of a create that is refused because the object exists.
+/// Status code of a create that fails because the object exists.
 const CONFLICT: u16 = 409;
 
-/// So many requests in a row are too many.
+/// Checks the number of consecutive requests.
 pub(super) fn of_effort(model: &Model, write: &Entry, in_a_row: usize) -> Option<Found> {
     let enough = EFFORT + EFFORT_PER_SET * model.count_sets();
-    // Once is enough to say it.
+    // Reported once.
     (in_a_row == enough + 1).then(|| Found {
         invariant: Invariant::Effort,
         object: format!("{} {}/{}", write.resource, write.namespace, write.name),
-        how: format!("{in_a_row} writes in a row, while nobody else did anything"),
+        how: format!("{in_a_row} consecutive writes without changes by other clients"),
     })
 }
 
-/// A rollout's step is two writes of a Deployment and one of each ReplicaSet; each may be refused as out of date and
-/// repeated, and the whole once more for what became of it.
+/// Bound of consecutive requests. A rollout step needs two writes of the Deployment and one of each ReplicaSet. Each may
+/// fail with a conflict and be repeated, and all may be needed again for the resulting changes.
 const EFFORT: usize = 24;
 const EFFORT_PER_SET: usize = 6;
 
-/// So many syncs are too many.
+/// Checks the number of syncs.
 pub(super) fn of_syncs(syncs: u64, occasions: usize) -> Option<Found> {
     let enough = SYNCS + SYNCS_PER_OCCASION * occasions;
     (syncs > enough as u64).then(|| Found {
@@ -110,18 +110,18 @@ pub(super) fn of_syncs(syncs: u64, occasions: usize) -> Option<Found> {
     })
 }
 
-/// What happens to a pod or a ReplicaSet wakes its own controller and the Deployment's; a key may be put off until a
-/// cache has caught up, and come again. A sync of its own is what a key wants that looks at the time.
+/// Bound of syncs per step. A change of a pod or ReplicaSet enqueues its controller and the Deployment. A key may be requeued
+/// until a cache is up to date, or until a deadline.
 const SYNCS: usize = 32;
 const SYNCS_PER_OCCASION: usize = 3;
 
-/// Whoever wrote it.
+/// Checks that an object has at most one controller, independent of the writer.
 pub(super) fn two_controllers(facts: &Facts) -> Option<Found> {
     let is = facts.is();
     (is.controllers.len() > 1).then(|| Found {
         invariant: Invariant::TwoControllers,
         object: is.describe(),
-        how: format!("it is controlled by {}", is.controllers.join(" and ")),
+        how: format!("controlled by {}", is.controllers.join(" and ")),
     })
 }
 
@@ -130,7 +130,7 @@ fn taken_away(before: &Before, after: &Facts) -> Option<Found> {
     (old != new).then(|| Found {
         invariant: Invariant::TwoControllers,
         object: after.is().describe(),
-        how: format!("it was taken from {old} by {new}"),
+        how: format!("the controller changed from {old} to {new}"),
     })
 }
 
@@ -140,7 +140,7 @@ fn surplus_pod(model: &Model, pod: &Pod, basis: Basis) -> Option<Found> {
     (active - set.gained(basis) > wanted).then(|| Found {
         invariant: Invariant::SurplusPods,
         object: set.now.is.describe(),
-        how: format!("it has {active} pods and wants {wanted}"),
+        how: format!("{active} pods, but {wanted} replicas"),
     })
 }
 
@@ -149,7 +149,7 @@ fn needed_pod(model: &Model, pod: &Pod, basis: Basis) -> Option<Found> {
         return Some(Found {
             invariant: Invariant::DeletedInUse,
             object: pod.is.describe(),
-            how: "it belongs to no ReplicaSet".to_owned(),
+            how: "no ReplicaSet controls it".to_owned(),
         });
     };
     if !pod.is_active() {
@@ -158,9 +158,9 @@ fn needed_pod(model: &Model, pod: &Pod, basis: Basis) -> Option<Found> {
     let (left, wanted) = (set.with_lost(model.pods_of(set), basis), set.smallest(basis));
     let was_unready = model.was_unready(&pod.is.uid, basis);
     let how = if left.active < wanted {
-        format!("{} pods are left, and {wanted} wanted", left.active)
+        format!("{} pods left, but {wanted} replicas", left.active)
     } else if pod.ready && !was_unready && left.ready < wanted {
-        format!("{} ready pods are left of {}, and {wanted} wanted", left.ready, left.active)
+        format!("{} ready pods left of {}, but {wanted} replicas", left.ready, left.active)
     } else {
         return None;
     };
@@ -186,30 +186,30 @@ fn surplus_replicas(
     (sum > at_most).then(|| Found {
         invariant: Invariant::SurplusReplicas,
         object: deployment.now.is.describe(),
-        how: format!("its ReplicaSets want {sum} pods, and it may have {at_most}"),
+        how: format!("its ReplicaSets have {sum} replicas, at most {at_most} are allowed"),
     })
 }
 
 fn availability(model: &Model, old: &ReplicaSet, new: &ReplicaSet, basis: Basis) -> Option<Found> {
     let deployment = model.deployment_of(new)?;
-    // Sizes that follow a new size of the Deployment are in proportion.
+    // A ReplicaSet that is scaled with its Deployment is scaled proportionally.
     let is_scaling = old.desired != new.desired;
     if new.replicas >= old.replicas || is_scaling {
         return None;
     }
-    // Pods that a ReplicaSet no longer wants and still has count as available (US-4.9).
+    // Surplus pods of a ReplicaSet still count as available (US-4.9).
     let is_held_up = |set: &KnownSet| set.now.pods > set.now.replicas && set.now.is.uid != new.is.uid;
     if basis.is_old() && model.sets_of(deployment).any(is_held_up) {
         return None;
     }
     let at_least = deployment.wishes(basis).map(|wish| wish.at_least).min()?;
     let promised = |replicas: i32, available: i32| replicas.min(available);
-    // What is left, if it takes what it must not, by how many each ReplicaSet has available.
+    // Number of available pods left, if the change reduces it below the minimum. `available` gives it per ReplicaSet.
     let lacking = |available: &dyn Fn(&KnownSet) -> i32| {
         let has = model.set(&new.is.uid).map_or(0, available);
         let takes = promised(new.replicas, has) < promised(old.replicas, has);
-        // Of the other ReplicaSets, all that they report, as upstream (US-4.9): one that was scaled down reports the pods
-        // that it still has.
+        // The other ReplicaSets count with the available pods in their status, as upstream (US-4.9): one that was scaled down
+        // still reports its surplus pods.
         let lost: i32 = Model::lost_sets_of(deployment, basis).map(|lost| lost.available).sum();
         let left = model.sets_of(deployment).map(|set| match set.now.is.uid == new.is.uid {
             true => promised(new.replicas, has),
@@ -218,12 +218,12 @@ fn availability(model: &Model, old: &ReplicaSet, new: &ReplicaSet, basis: Basis)
         let left = left.sum::<i32>() + lost;
         (takes && left < at_least).then_some(left)
     };
-    // It must be wrong by how things are and by how they were a moment ago.
+    // A violation must be wrong for the current state and for the state shortly before.
     let left = lacking(&|set| set.now.available).and(lacking(&|set| set.available(basis)))?;
     Some(Found {
         invariant: Invariant::Availability,
         object: deployment.now.is.describe(),
-        how: format!("{left} available pods are left, and {at_least} must be"),
+        how: format!("{left} available pods left, at least {at_least} required"),
     })
 }
 
@@ -244,17 +244,19 @@ fn recreate_overlap(
     (left > 0).then(|| Found {
         invariant: Invariant::RecreateOverlap,
         object: deployment.now.is.describe(),
-        how: format!("{left} old pods are there when new ones are asked for"),
+        how: format!("{left} old pods exist when new pods are requested"),
     })
 }
 
 fn set_in_use(model: &Model, set: &ReplicaSet, basis: Basis) -> Option<Found> {
     let how = match model.deployment_of(set) {
         None if model.has_lost(set, basis) => return None,
-        None => "it belongs to no Deployment",
+        None => "no Deployment controls it",
         Some(_) if set.replicas > 0 || set.pods > 0 => "it has pods",
         Some(deployment) if deployment.has_unseen_template(basis) => return None,
-        Some(deployment) if same_template(&set.template, &deployment.now.template) => "it is the newest",
+        Some(deployment) if same_template(&set.template, &deployment.now.template) => {
+            "it is the new ReplicaSet"
+        }
         Some(_) => return None,
     };
     Some(Found { invariant: Invariant::DeletedInUse, object: set.is.describe(), how: how.to_owned() })
@@ -279,7 +281,7 @@ fn newest_revision(model: &Model, new: &ReplicaSet) -> Option<Found> {
     (new.revision.unwrap_or(0) <= highest).then(|| Found {
         invariant: Invariant::Revisions,
         object: new.is.describe(),
-        how: format!("it is new with revision {:?}, and there is a revision {highest}", new.revision),
+        how: format!("new ReplicaSet with revision {:?}, but revision {highest} exists", new.revision),
     })
 }
 
@@ -314,7 +316,7 @@ fn going_back(set: &ReplicaSet, what: &str, from: Option<i64>, to: Option<i64>) 
 
 fn observed(object: &str, (old, new): (i64, i64), generation: i64) -> Option<Found> {
     let how = if new > generation {
-        format!("{new} was observed, and {generation} is the newest")
+        format!("observed generation {new}, but generation {generation}")
     } else if new < old {
         format!("from {old} to {new}")
     } else {
@@ -323,7 +325,7 @@ fn observed(object: &str, (old, new): (i64, i64), generation: i64) -> Option<Fou
     Some(Found { invariant: Invariant::ObservedGeneration, object: object.to_owned(), how })
 }
 
-/// Whether pods from both are the same but for the label that tells them apart.
+/// `true` if both templates are equal, except for the pod-template-hash label.
 fn same_template(one: &Value, other: &Value) -> bool {
     match (PodTemplate::from_value(one), PodTemplate::from_value(other)) {
         (Ok(one), Ok(other)) => one.equal_ignore_hash(&other),

@@ -1,10 +1,10 @@
-//! Each invariant has a story that breaks it, told change by change: a check that cannot fail is none.
+//! One violation of each invariant, change by change.
 
 use serde_json::{Value, json};
 
 use super::*;
 
-/// What is told to the invariants, by name.
+/// Invariants under test, with a clock.
 struct World {
     invariants: Invariants,
     now: Timestamp,
@@ -59,7 +59,7 @@ fn with(mut object: Value, changes: &[(&str, Value)]) -> Value {
     object
 }
 
-/// Ten replicas, three more at most, two fewer available at worst.
+/// 10 replicas, at most 13, at least 8 available.
 fn deployment() -> Value {
     json!({
         "kind": "Deployment",
@@ -109,7 +109,7 @@ fn going(pod: Value) -> Value {
 }
 
 #[test]
-fn rollout_within_its_bounds_breaks_nothing() {
+fn rollout_within_its_bounds_is_no_violation() {
     let mut world = world();
     world.others(&deployment());
     world.manager("create", &set("old", 10, 0));
@@ -127,7 +127,7 @@ fn rollout_within_its_bounds_breaks_nothing() {
 }
 
 #[test]
-fn pod_more_than_the_replica_set_wants_breaks_surplus_pods() {
+fn pod_beyond_the_replicas_violates_surplus_pods() {
     let mut world = world();
     world.others(&set("rs", 2, 0));
     for name in ["a", "b"] {
@@ -139,7 +139,7 @@ fn pod_more_than_the_replica_set_wants_breaks_surplus_pods() {
 }
 
 #[test]
-fn pod_that_ends_or_goes_makes_room_for_another() {
+fn finished_and_terminating_pods_are_not_counted() {
     let mut world = world();
     world.others(&set("rs", 1, 0));
     world.manager("create", &pod("a", "rs", false));
@@ -151,7 +151,7 @@ fn pod_that_ends_or_goes_makes_room_for_another() {
 }
 
 #[test]
-fn pod_for_a_size_that_was_just_taken_back_breaks_nothing_until_that_was_observed() {
+fn pod_for_superseded_replicas_is_allowed_until_the_change_is_observed() {
     let mut world = world();
     world.others(&set("rs", 1, 0));
     let smaller = with(set("rs", 0, 0), &[("/metadata/generation", json!(2))]);
@@ -164,7 +164,7 @@ fn pod_for_a_size_that_was_just_taken_back_breaks_nothing_until_that_was_observe
 }
 
 #[test]
-fn replica_sets_above_the_surge_break_surplus_replicas() {
+fn replica_sets_above_the_surge_violate_surplus_replicas() {
     let mut world = world();
     world.others(&deployment());
     world.manager("create", &set("old", 10, 10));
@@ -175,7 +175,7 @@ fn replica_sets_above_the_surge_break_surplus_replicas() {
 }
 
 #[test]
-fn replica_set_above_the_surge_of_a_deployment_just_scaled_down_breaks_nothing_until_observed() {
+fn superseded_surge_is_allowed_until_the_change_is_observed() {
     let mut world = world();
     world.others(&deployment());
     world.manager("create", &set("old", 10, 10));
@@ -189,7 +189,7 @@ fn replica_set_above_the_surge_of_a_deployment_just_scaled_down_breaks_nothing_u
 }
 
 #[test]
-fn pod_deleted_that_is_wanted_breaks_needed_pods() {
+fn deletion_below_the_replicas_violates_needed_pods() {
     let mut world = world();
     world.others(&set("rs", 2, 0));
     for name in ["a", "b", "c"] {
@@ -202,7 +202,7 @@ fn pod_deleted_that_is_wanted_breaks_needed_pods() {
 }
 
 #[test]
-fn ready_pod_deleted_in_place_of_another_breaks_needed_pods() {
+fn deletion_of_a_ready_pod_before_an_unready_one_violates_needed_pods() {
     let mut world = world();
     world.others(&set("rs", 1, 0));
     world.others(&pod("a", "rs", true));
@@ -212,7 +212,7 @@ fn ready_pod_deleted_in_place_of_another_breaks_needed_pods() {
 }
 
 #[test]
-fn pod_deleted_while_another_is_lost_breaks_nothing_for_a_moment() {
+fn deletion_shortly_after_the_loss_of_another_pod_is_allowed() {
     for (seconds, expected) in [(0, vec![]), (1, vec![Invariant::NeededPods])] {
         let mut world = world();
         world.others(&set("rs", 1, 0));
@@ -226,7 +226,7 @@ fn pod_deleted_while_another_is_lost_breaks_nothing_for_a_moment() {
 }
 
 #[test]
-fn rolling_update_that_takes_too_many_breaks_availability() {
+fn rolling_update_below_the_minimum_violates_availability() {
     let mut world = world();
     world.others(&deployment());
     world.others(&set("old", 10, 10));
@@ -238,7 +238,7 @@ fn rolling_update_that_takes_too_many_breaks_availability() {
 }
 
 #[test]
-fn replicas_that_were_not_available_anyway_may_be_taken() {
+fn unavailable_replicas_may_be_scaled_down() {
     let mut world = world();
     world.others(&deployment());
     world.others(&set("old", 10, 8));
@@ -247,7 +247,7 @@ fn replicas_that_were_not_available_anyway_may_be_taken() {
 }
 
 #[test]
-fn replica_that_was_lost_a_moment_ago_may_be_taken() {
+fn replica_lost_shortly_before_may_be_scaled_down() {
     let mut world = world();
     world.others(&deployment());
     world.others(&set("old", 8, 8));
@@ -257,7 +257,7 @@ fn replica_that_was_lost_a_moment_ago_may_be_taken() {
 }
 
 #[test]
-fn scaling_in_proportion_promises_no_availability() {
+fn proportional_scaling_has_no_minimum() {
     let mut world = world();
     world.others(&deployment());
     world.others(&set("old", 10, 10));
@@ -267,9 +267,9 @@ fn scaling_in_proportion_promises_no_availability() {
     assert_eq!(world.broken(), []);
 }
 
-/// The new ReplicaSet was scaled down from 6 to 3 in proportion, and its status has 5 available pods.
+/// The new ReplicaSet was scaled down from 6 to 3 proportionally, and its status has 5 available pods.
 #[test]
-fn pods_that_a_replica_set_reports_beyond_its_size_count_as_available() {
+fn surplus_pods_in_the_status_count_as_available() {
     for (to, expected) in [(6, vec![]), (2, vec![Invariant::Availability])] {
         let mut world = world();
         world.others(&deployment());
@@ -281,13 +281,13 @@ fn pods_that_a_replica_set_reports_beyond_its_size_count_as_available() {
 }
 
 #[test]
-fn availability_that_the_kubelet_took_is_not_our_doing() {
+fn loss_of_availability_by_the_kubelet_is_no_violation() {
     for (seconds, expected) in [(0, vec![]), (1, vec![Invariant::Availability])] {
         let mut world = world();
         world.others(&deployment());
         world.others(&set("old", 10, 10));
         world.others(&set("new", 3, 3));
-        // Three pods fail, which is known a moment later.
+        // Three pods fail; the controller observes it later.
         world.others(&set("new", 3, 0));
         assert_eq!(world.broken(), []);
         world.later(seconds);
@@ -297,7 +297,7 @@ fn availability_that_the_kubelet_took_is_not_our_doing() {
 }
 
 #[test]
-fn new_pods_beside_old_ones_break_recreate_overlap() {
+fn new_pods_beside_old_ones_violate_recreate_overlap() {
     let mut world = world();
     let recreate = with(deployment(), &[("/spec/strategy", json!({"type": "Recreate"}))]);
     world.others(&recreate);
@@ -307,11 +307,11 @@ fn new_pods_beside_old_ones_break_recreate_overlap() {
     assert_eq!(world.broken(), [Invariant::RecreateOverlap]);
     world.invariants.others(Change::Gone(&going(pod("p", "old", true))), world.now);
     world.manager("create", &set("newer", 0, 0));
-    assert_eq!(world.broken(), [Invariant::RecreateOverlap], "no pods are asked for");
+    assert_eq!(world.broken(), [Invariant::RecreateOverlap], "no pods are requested");
 }
 
 #[test]
-fn object_with_two_controllers_breaks_two_controllers_whoever_wrote_it() {
+fn object_with_two_controllers_is_a_violation_of_any_writer() {
     let two = json!([{"uid": "d", "controller": true}, {"uid": "e", "controller": true}]);
     let twice = with(set("rs", 1, 0), &[("/metadata/ownerReferences", two.clone())]);
     let mut world = world();
@@ -322,7 +322,7 @@ fn object_with_two_controllers_breaks_two_controllers_whoever_wrote_it() {
 }
 
 #[test]
-fn object_taken_from_its_controller_breaks_two_controllers() {
+fn change_of_the_controller_violates_two_controllers() {
     let mut world = world();
     world.others(&set("rs", 1, 0));
     let other = json!([{"uid": "e", "controller": true}]);
@@ -337,7 +337,7 @@ fn revised(object: Value, revision: &str) -> Value {
 }
 
 #[test]
-fn revision_that_falls_or_goes_breaks_revisions() {
+fn decreased_or_removed_revision_violates_revisions() {
     for fallen in [revised(deployment(), "2"), deployment()] {
         let mut world = world();
         world.others(&revised(deployment(), "3"));
@@ -353,7 +353,7 @@ fn revision_that_falls_or_goes_breaks_revisions() {
 }
 
 #[test]
-fn new_replica_set_without_the_highest_revision_breaks_revisions() {
+fn new_replica_set_without_the_highest_revision_violates_revisions() {
     let mut world = world();
     world.others(&deployment());
     world.manager("create", &revised(set("a", 0, 0), "1"));
@@ -364,7 +364,7 @@ fn new_replica_set_without_the_highest_revision_breaks_revisions() {
 }
 
 #[test]
-fn collision_count_that_falls_breaks_collisions() {
+fn decreased_collision_count_violates_collisions() {
     let mut world = world();
     world.others(&with(deployment(), &[("/status/collisionCount", json!(2))]));
     world.manager("update", &with(deployment(), &[("/status/collisionCount", json!(1))]));
@@ -372,7 +372,7 @@ fn collision_count_that_falls_breaks_collisions() {
 }
 
 #[test]
-fn observed_generation_ahead_or_backwards_breaks_observed_generation() {
+fn invalid_observed_generation_violates_observed_generation() {
     let observed = |object: Value, generation: i64| {
         with(object, &[("/metadata/generation", json!(5)), ("/status/observedGeneration", json!(generation))])
     };
@@ -390,18 +390,18 @@ fn observed_generation_ahead_or_backwards_breaks_observed_generation() {
 }
 
 #[test]
-fn write_that_changes_nothing_breaks_idle_write() {
+fn write_without_a_change_violates_idle_write() {
     let mut world = world();
     world.invariants.manager(&write("update", "deployments", "web"), &[], Basis::current(world.now));
     assert_eq!(world.broken(), [Invariant::IdleWrite]);
     let refused = Entry { code: 409, ..write("update", "deployments", "web") };
     world.invariants.manager(&refused, &[], Basis::current(world.now));
     world.invariants.manager(&write("patch", "events", "e"), &[], Basis::current(world.now));
-    assert_eq!(world.broken(), [Invariant::IdleWrite], "it was refused, or is an event");
+    assert_eq!(world.broken(), [Invariant::IdleWrite], "failed writes and events are ignored");
 }
 
 #[test]
-fn second_replica_set_for_the_same_template_breaks_created_twice() {
+fn second_replica_set_for_a_template_violates_created_twice() {
     let mut world = world();
     world.others(&deployment());
     world.manager("create", &set("a", 1, 0));
@@ -411,7 +411,7 @@ fn second_replica_set_for_the_same_template_breaks_created_twice() {
 }
 
 #[test]
-fn replica_set_created_again_breaks_created_twice_unless_it_is_a_stranger() {
+fn repeated_create_violates_created_twice_unless_the_owner_differs() {
     let mut world = world();
     world.others(&set("a", 1, 0));
     let again = |object| Entry { code: 409, body: Some(object), ..write("create", "replicasets", "a") };
@@ -423,7 +423,7 @@ fn replica_set_created_again_breaks_created_twice_unless_it_is_a_stranger() {
 }
 
 #[test]
-fn replica_set_deleted_that_is_in_use_or_newest_or_a_strangers_breaks_deleted_in_use() {
+fn deletion_of_a_used_or_foreign_replica_set_violates_deleted_in_use() {
     let newest =
         |object: Value| with(object, &[("/spec/template", deployment()["spec"]["template"].clone())]);
     let stranger = with(set("rs", 0, 0), &[("/metadata/ownerReferences", json!([]))]);
@@ -451,7 +451,7 @@ fn replica_set_deleted_that_is_in_use_or_newest_or_a_strangers_breaks_deleted_in
 }
 
 #[test]
-fn pod_deleted_that_is_nobodys_breaks_deleted_in_use() {
+fn deletion_of_an_orphan_violates_deleted_in_use() {
     let mut world = world();
     let orphan = with(pod("p", "rs", true), &[("/metadata/ownerReferences", json!([]))]);
     world.others(&orphan);
@@ -460,7 +460,7 @@ fn pod_deleted_that_is_nobodys_breaks_deleted_in_use() {
 }
 
 #[test]
-fn writes_without_end_break_effort_once_until_somebody_else_does_something() {
+fn endless_writes_violate_effort_once() {
     let mut world = world();
     world.others(&deployment());
     let mut count = 0;
@@ -479,7 +479,7 @@ fn writes_without_end_break_effort_once_until_somebody_else_does_something() {
 }
 
 #[test]
-fn syncs_without_end_break_effort_and_those_for_what_happens_do_not() {
+fn syncs_without_reason_violate_effort() {
     let mut world = world();
     world.invariants.begin_step("s.yaml:1", 0);
     for _ in 0..10 {
@@ -491,11 +491,11 @@ fn syncs_without_end_break_effort_and_those_for_what_happens_do_not() {
     world.invariants.end_step(60 + 35);
     assert_eq!(world.broken(), []);
     world.invariants.end_step(95 + 33);
-    assert_eq!(world.broken(), [Invariant::Effort], "33 syncs for nothing");
+    assert_eq!(world.broken(), [Invariant::Effort], "33 syncs without a reason");
 }
 
 #[test]
-fn write_after_all_is_settled_breaks_silence_and_so_does_never_settling() {
+fn write_after_settling_violates_silence() {
     let mut world = world();
     world.invariants.unsettled(Some(&write("update", "deployments", "web")));
     world.invariants.unsettled(None);
@@ -503,7 +503,7 @@ fn write_after_all_is_settled_breaks_silence_and_so_does_never_settling() {
 }
 
 #[test]
-fn violation_names_the_invariant_the_object_the_write_and_the_step() {
+fn violation_has_all_details() {
     let mut world = world();
     world.others(&set("rs", 0, 0));
     let created = pod("p", "rs", false);
@@ -516,6 +516,6 @@ fn violation_names_the_invariant_the_object_the_write_and_the_step() {
     let text = world.invariants.violations()[0].to_string();
     assert_eq!(
         text,
-        "s.yaml:7: SurplusPods is violated: replicaset t/rs: it has 1 pods and wants 0; by create pods rs- (201)"
+        "s.yaml:7: SurplusPods is violated: replicaset t/rs: 1 pods, but 0 replicas; by create pods rs- (201)"
     );
 }
