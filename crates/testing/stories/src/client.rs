@@ -20,7 +20,7 @@ pub enum StepError {
     Api(#[from] ApiError),
     /// The response is not valid JSON.
     #[error("failed to decode response to GET {path}: {source}")]
-    Answer {
+    Decode {
         /// Request path.
         path: String,
         /// Cause.
@@ -49,7 +49,7 @@ pub enum StepError {
 }
 
 fn after(waited: &Duration) -> String {
-    if waited.is_zero() { String::new() } else { format!("after {}s", waited.as_secs_f64()) }
+    if waited.is_zero() { String::new() } else { format!(" after {}s", waited.as_secs_f64()) }
 }
 
 /// Client of one namespace that resolves object numbers and placeholders.
@@ -161,7 +161,7 @@ impl<'a> StoryClient<'a> {
 
     async fn read(&self, path: String) -> Result<Value, StepError> {
         let answer = self.api.send(&Request::get(path.clone())).await?;
-        serde_json::from_slice(&answer).map_err(|source| StepError::Answer { path, source })
+        serde_json::from_slice(&answer).map_err(|source| StepError::Decode { path, source })
     }
 
     /// Replaces all placeholders `${…}` in the strings of `value`.

@@ -224,7 +224,7 @@ impl StoryCluster {
     /// # Errors
     ///
     /// Returns an error if the API server rejects it.
-    pub async fn make_namespace(&self, name: &str) -> Result<(), ApiError> {
+    pub async fn create_namespace(&self, name: &str) -> Result<(), ApiError> {
         let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
         self.api.send(&Request::post("/api/v1/namespaces", namespace.to_string())).await.map(drop)
     }

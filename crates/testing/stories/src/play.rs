@@ -54,10 +54,10 @@ pub enum PlayError {
 }
 
 /// Time for the initial syncs of the manager.
-const AFTER_START: Duration = Duration::from_millis(1450);
+const START_DELAY: Duration = Duration::from_millis(1450);
 
 /// Maximum time to wait until the manager is idle; a manager that retries is never idle.
-const REST: Duration = Duration::from_secs(2);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Time without writes after which the cluster is settled. Longer than the default progress deadline.
 const SETTLED: Duration = Duration::from_secs(11 * 60);
@@ -88,12 +88,12 @@ pub async fn play(
     let api = cluster.api().clone();
     let mut player =
         Player { story, client: StoryClient::new(&api, namespace), cluster, namespace, steps: Vec::new() };
-    player.make_namespace().await?;
-    player.take_all(&story.before).await?;
+    player.create_namespace().await?;
+    player.run_steps(&story.before).await?;
     player.cluster.log().clear();
     player.cluster.start_manager(&story.controllers).await.map_err(failed)?;
     let clock = player.cluster.clock();
-    clock.sleep(AFTER_START).await;
+    clock.sleep(START_DELAY).await;
     player.wait_until_idle().await;
     if story.before.is_empty() {
         player.cluster.log().clear();
@@ -101,9 +101,9 @@ pub async fn play(
         player.settle(&Settle::labelled("on start")).await;
     }
     // The manager is stopped even if a step failed, so that the cluster can play another story.
-    let result = player.take_all(&story.steps).await;
+    let result = player.run_steps(&story.steps).await;
     if result.is_ok() {
-        player.settle_for_good().await;
+        player.settle_at_end().await;
     }
     player.cluster.stop_manager().await.map_err(failed)?;
     result?;
@@ -120,23 +120,23 @@ struct Player<'a> {
 }
 
 impl Player<'_> {
-    async fn make_namespace(&mut self) -> Result<(), PlayError> {
-        let made = self.cluster.make_namespace(self.namespace).await;
+    async fn create_namespace(&mut self) -> Result<(), PlayError> {
+        let made = self.cluster.create_namespace(self.namespace).await;
         made.map_err(|cause| PlayError::Namespace { name: self.namespace.to_owned(), cause: cause.into() })
     }
 
-    async fn take_all(&mut self, steps: &[Spanned<Step>]) -> Result<(), PlayError> {
+    async fn run_steps(&mut self, steps: &[Spanned<Step>]) -> Result<(), PlayError> {
         for step in steps {
             if let Step::Repeat(repeat) = &step.value {
                 for round in 1..=repeat.times {
                     self.client.round = Some(round);
-                    Box::pin(self.take_all(&repeat.steps)).await?;
+                    Box::pin(self.run_steps(&repeat.steps)).await?;
                 }
                 self.client.round = None;
                 continue;
             }
             if let Step::Attempt(steps) = &step.value {
-                match Box::pin(self.take_all(steps)).await {
+                match Box::pin(self.run_steps(steps)).await {
                     Ok(()) | Err(PlayError::Step { .. }) => continue,
                     Err(error) => return Err(error),
                 }
@@ -149,7 +149,7 @@ impl Player<'_> {
                 self.cluster.stop_manager().await.map_err(cluster)?;
                 self.cluster.start_manager(&self.story.controllers).await.map_err(cluster)?;
             }
-            self.take(&step.value).await.map_err(|cause| PlayError::Step {
+            self.run_step(&step.value).await.map_err(|cause| PlayError::Step {
                 file: self.story.file.clone(),
                 line: step.referenced.line(),
                 cause,
@@ -158,8 +158,8 @@ impl Player<'_> {
         Ok(())
     }
 
-    async fn take(&mut self, step: &Step) -> Result<(), StepError> {
-        self.act(step).await?;
+    async fn run_step(&mut self, step: &Step) -> Result<(), StepError> {
+        self.execute(step).await?;
         if !matches!(step, Step::Settle(_) | Step::Wait(_) | Step::Until(_) | Step::Expect(_)) {
             self.wait_until_idle().await;
         }
@@ -168,10 +168,10 @@ impl Player<'_> {
 
     /// Waits until the manager is idle. Otherwise, results would depend on the relative speed of story and manager.
     async fn wait_until_idle(&self) {
-        wait_until_idle(&*self.cluster.clock(), REST, || self.cluster.activity()).await;
+        wait_until_idle(&*self.cluster.clock(), IDLE_TIMEOUT, || self.cluster.activity()).await;
     }
 
-    async fn act(&mut self, step: &Step) -> Result<(), StepError> {
+    async fn execute(&mut self, step: &Step) -> Result<(), StepError> {
         match step {
             Step::Create(object) => self.client.create(object).await,
             Step::Patch(patch) => {
@@ -219,13 +219,13 @@ impl Player<'_> {
             Step::LoseNode(node) => self.client.lose_node(node, &*self.cluster.clock()).await,
             Step::Until(expectation) => self.client.until(expectation, &*self.cluster.clock()).await,
             Step::Expect(expectation) => self.client.expect(expectation).await,
-            // Handled by `take_all`.
+            // Handled by `run_steps`.
             Step::Repeat(_) | Step::Attempt(_) | Step::RestartManager(_) => Ok(()),
         }
     }
 
     /// Waits until the manager writes nothing more, then checks that it stays silent.
-    async fn settle_for_good(&mut self) {
+    async fn settle_at_end(&mut self) {
         let Some(checker) = self.cluster.checker().cloned() else { return };
         checker.begin_step(&format!("{}: the end", self.story.file.display()));
         let clock = self.cluster.clock();
@@ -284,19 +284,18 @@ impl Player<'_> {
     }
 
     async fn report_replica_sets(&mut self, report: &ReplicaSetStatus) -> Result<(), StepError> {
-        for target in self.which(ObjectKind::ReplicaSet, report.object.as_ref()).await? {
+        for target in self.targets(ObjectKind::ReplicaSet, report.object.as_ref()).await? {
             let replica_set = self.client.get(&target).await?;
-            let wanted = &replica_set["spec"]["replicas"];
-            let well = json!({
-                "replicas": wanted,
-                "fullyLabeledReplicas": wanted,
-                "readyReplicas": wanted,
-                "availableReplicas": wanted,
+            let desired = &replica_set["spec"]["replicas"];
+            let mut status = json!({
+                "replicas": desired,
+                "fullyLabeledReplicas": desired,
+                "readyReplicas": desired,
+                "availableReplicas": desired,
                 "observedGeneration": replica_set["metadata"]["generation"],
             });
             let image = replica_set.pointer("/spec/template/spec/containers/0/image").and_then(Value::as_str);
             let by_image = image.and_then(|image| report.by_image.get(image));
-            let mut status = well;
             for (field, value) in report.status.iter().chain(by_image.into_iter().flatten()) {
                 status[field.as_str()] = value.clone();
             }
@@ -309,7 +308,7 @@ impl Player<'_> {
     async fn report_pods(&mut self, report: &PodStatus) -> Result<(), StepError> {
         let ready = report.ready.unwrap_or(true);
         let phase = report.phase.as_deref().unwrap_or("Running");
-        for target in self.which(ObjectKind::Pod, report.object.as_ref()).await? {
+        for target in self.targets(ObjectKind::Pod, report.object.as_ref()).await? {
             let now = self.cluster.clock().now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
             let condition = json!({
                 "type": "Ready",
@@ -325,7 +324,7 @@ impl Player<'_> {
         Ok(())
     }
 
-    async fn which(&mut self, kind: ObjectKind, one: Option<&Target>) -> Result<Vec<Target>, StepError> {
+    async fn targets(&mut self, kind: ObjectKind, one: Option<&Target>) -> Result<Vec<Target>, StepError> {
         if let Some(target) = one {
             return Ok(vec![target.clone()]);
         }
