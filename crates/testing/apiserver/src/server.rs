@@ -286,6 +286,8 @@ impl ApiServer {
 
     /// Deletes every object that `selected` selects and returns the deleted objects.
     ///
+    /// Objects that are created concurrently may be deleted, too.
+    ///
     /// # Errors
     ///
     /// As [`delete`](Self::delete). Objects before the failed one are deleted.
@@ -296,7 +298,10 @@ impl ApiServer {
         selected: &ListOptions,
         options: &DeleteOptions,
     ) -> Result<Vec<Arc<Object>>, ApiStatus> {
-        self.registry.delete_collection(resource, namespace.unwrap_or_default(), selected, options)
+        let namespace = namespace.unwrap_or_default();
+        let mut deletion = self.registry.delete_collection(resource, namespace, selected, options)?;
+        while deletion.delete_batch()? {}
+        Ok(deletion.into_deleted())
     }
 
     /// Assigns a pod to a node, as a scheduler does.

@@ -157,6 +157,15 @@ impl ApiStatus {
         Self::conflict_on(&resource.qualified(), resource, name, why)
     }
 
+    /// 409 for a write based on a version that is no longer the latest.
+    ///
+    /// Upstream counterpart: `OptimisticLockErrorMsg`.
+    pub(crate) fn modified(resource: Resource, name: &str) -> Self {
+        let reason =
+            "the object has been modified; please apply your changes to the latest version and try again";
+        Self::conflict(resource, name, reason)
+    }
+
     /// [`conflict`](Self::conflict) on a subresource such as `pods/binding`.
     pub(crate) fn conflict_on(what: &str, resource: Resource, name: &str, why: impl fmt::Display) -> Self {
         let message = format!("Operation cannot be fulfilled on {what} \"{name}\": {why}");

@@ -301,7 +301,10 @@ impl Exchange {
             _ => self.cache().await,
         };
         let revision_before = self.server().revision();
-        let result = cache.and_then(|cache| self.dispatch_with_fault(action, cache));
+        let result = match cache {
+            Ok(cache) => self.dispatch_with_fault(action, cache).await,
+            Err(status) => Err(status),
+        };
         let revision_after = self.server().revision();
         let (response, failure) = match result {
             Ok(response) => (response, None),
@@ -323,23 +326,25 @@ impl Exchange {
     }
 
     /// Serves the request subject to the fault.
-    fn dispatch_with_fault(
+    async fn dispatch_with_fault(
         &self,
         action: FaultAction,
         cache: Option<Arc<WatchCache>>,
     ) -> Result<ApiResponse, ApiStatus> {
         match action {
-            FaultAction::None | FaultAction::Break { .. } => self.dispatch(cache),
+            FaultAction::None | FaultAction::Break { .. } => self.dispatch(cache).await,
             FaultAction::Refuse(status) if self.is_watch() && status.code() == 410 => {
                 Ok(fault::error_event(&status))
             }
             FaultAction::Refuse(status) => Err(status),
-            FaultAction::RefuseAfter(status) => self.dispatch(cache).and(Err(status)),
-            FaultAction::Cut { events } => self.dispatch(cache).map(|response| fault::cut(response, events)),
+            FaultAction::RefuseAfter(status) => self.dispatch(cache).await.and(Err(status)),
+            FaultAction::Cut { events } => {
+                self.dispatch(cache).await.map(|response| fault::cut(response, events))
+            }
         }
     }
 
-    fn dispatch(&self, cache: Option<Arc<WatchCache>>) -> Result<ApiResponse, ApiStatus> {
+    async fn dispatch(&self, cache: Option<Arc<WatchCache>>) -> Result<ApiResponse, ApiStatus> {
         let Self { parts, query, user, route, content, .. } = self;
         let (user, route) = (user.as_ref(), route.as_ref());
         let user = user.map_err(ApiStatus::clone)?;
@@ -347,7 +352,7 @@ impl Exchange {
         // Cloning shares the bytes.
         let content = content.clone()?;
         let caller = Caller { user, tokens: self.service.tokens.as_deref() };
-        dispatch(self.server(), cache, parts, route, query, content, caller)
+        dispatch(self.server(), cache, parts, route, query, content, caller).await
     }
 
     fn report(&self, code: u16, failure: Option<ApiStatus>, revision_before: u64, revision_after: u64) {
@@ -437,7 +442,7 @@ fn verb(method: &Method, target: Option<&Target>, is_resource: bool, query: &Que
     }
 }
 
-fn dispatch(
+async fn dispatch(
     server: &ApiServer,
     cache: Option<Arc<WatchCache>>,
     parts: &Parts,
@@ -463,7 +468,7 @@ fn dispatch(
                 content,
                 shutdown,
             };
-            return request.serve();
+            return request.serve().await;
         }
         Route::Review(review) => return reviews::review(server, method, review, query, &content, caller),
         _ if method != Method::GET => return Err(ApiStatus::method_not_allowed()),

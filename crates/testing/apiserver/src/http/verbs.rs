@@ -42,7 +42,7 @@ pub(super) struct ResourceRequest<'a> {
 
 impl ResourceRequest<'_> {
     /// Serves the request.
-    pub(super) fn serve(mut self) -> Result<ApiResponse, ApiStatus> {
+    pub(super) async fn serve(mut self) -> Result<ApiResponse, ApiStatus> {
         let target = self.target;
         match (self.method, &target.name, target.subresource) {
             (&Method::GET, None, _) if self.is_watch() => self.watch(),
@@ -58,7 +58,7 @@ impl ResourceRequest<'_> {
             (&Method::PUT, Some(_), part) => self.update(write_scope(part)?),
             (&Method::PATCH, Some(_), Some(Subresource::Scale)) => self.patch_scale(),
             (&Method::PATCH, Some(_), part) => self.patch(write_scope(part)?),
-            (&Method::DELETE, None, _) if self.has_required_namespace() => self.delete_collection(),
+            (&Method::DELETE, None, _) if self.has_required_namespace() => self.delete_collection().await,
             (&Method::DELETE, Some(_), None) => self.delete(),
             _ => Err(ApiStatus::method_not_allowed()),
         }
@@ -225,12 +225,18 @@ impl ResourceRequest<'_> {
         })
     }
 
-    fn delete_collection(&self) -> Result<ApiResponse, ApiStatus> {
+    /// Deletes the selected objects in batches, so that other requests are served meanwhile.
+    async fn delete_collection(&self) -> Result<ApiResponse, ApiStatus> {
         let view = self.view()?;
         let options = delete_options(self.query, &self.content)?;
         let selected = list_options(self.query, self.target)?;
         let Target { resource, namespace, .. } = self.target;
-        let items = self.server.registry.delete_collection(*resource, namespace, &selected, &options)?;
+        let registry = &self.server.registry;
+        let mut deletion = registry.delete_collection(*resource, namespace, &selected, &options)?;
+        while deletion.delete_batch()? {
+            tokio::task::yield_now().await;
+        }
+        let items = deletion.into_deleted();
         let list =
             crate::ObjectList { revision: self.server.revision(), items, ..crate::ObjectList::default() };
         Ok(response::json_text(StatusCode::OK, view.list(&list)))

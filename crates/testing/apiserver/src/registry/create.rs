@@ -35,7 +35,7 @@ impl Registry {
         managed: Option<Value>,
         options: &WriteOptions,
     ) -> Result<Written, ApiStatus> {
-        self.expire();
+        self.expire_batch();
         check_address(resource, namespace, None, &mut object)?;
         if !str_at(&object, &["metadata", "resourceVersion"]).is_empty() {
             // An untyped error in upstream's storage layer, so the status is 500.
@@ -121,14 +121,17 @@ impl Registry {
             &key,
             commit,
             self.clock.now(),
-            |old| match old {
-                Some(old) => {
+            |old| match (old, object.take()) {
+                (None, Some(object)) => Ok(Decision::Put(object)),
+                (old, _) => {
                     let error = ApiStatus::already_exists(resource, &name);
-                    let deleting = if old.is_deleting() { "object is being deleted: " } else { "" };
+                    let deleting = if old.is_some_and(|old| old.is_deleting()) {
+                        "object is being deleted: "
+                    } else {
+                        ""
+                    };
                     Err(ApiStatus { message: format!("{deleting}{}", error.message), ..error })
                 }
-                // Called again only if the object was created concurrently; then `old` is `Some`.
-                None => Ok(object.take().map_or(Decision::Keep, Decision::Put)),
             },
             |state| {
                 admission::namespace_lifecycle(state, resource, namespace, &name)?;

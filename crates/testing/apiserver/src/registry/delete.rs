@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::{Registry, admission::IMMORTAL_NAMESPACES, has_members, seconds};
 use crate::{
-    ApiStatus, DeleteOptions, DeletionPropagation, ListOptions, Object, Resource,
+    ApiStatus, DeleteOptions, DeletionPropagation, Object, Resource,
     json::{at, i64_at, list_at, set},
     store::{self, Commit, Decision, UpdateResult},
 };
@@ -94,54 +94,6 @@ impl Registry {
         match outcome {
             UpdateResult::Removed(object) => Ok(Deleted::Removed(object)),
             UpdateResult::Put(_) | UpdateResult::Unchanged(_) => Ok(Deleted::Removed(marked)),
-        }
-    }
-
-    /// Deletes what a list selects, one by one; answers what was deleted.
-    pub(crate) fn delete_collection(
-        &self,
-        resource: Resource,
-        namespace: &str,
-        selected: &ListOptions,
-        options: &DeleteOptions,
-    ) -> Result<Vec<Arc<Object>>, ApiStatus> {
-        let mut deleted = Vec::new();
-        for object in self.store.list(resource, namespace, selected)?.items {
-            match self.delete(resource, object.namespace(), object.name(), options) {
-                Ok(result) => deleted.push(Arc::clone(result.object())),
-                // Somebody else was faster.
-                Err(error) if error.is_not_found() => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(deleted)
-    }
-
-    /// Removes objects whose kind has a time to live and that nobody wrote for so long. Looks at most once a
-    /// minute, when something is created: there is no task that would have to be stopped.
-    pub(crate) fn expire(&self) {
-        let now = self.clock.now();
-        {
-            let mut last = self.expiry.lock();
-            if now.duration_since(*last) < SignedDuration::from_mins(1) {
-                return;
-            }
-            *last = now;
-        }
-        for resource in Resource::all() {
-            let Some(time_to_live) = resource.strategy().time_to_live() else { continue };
-            let expired: Vec<Arc<Object>> = self.store.read(|state| {
-                let objects = state.iter(resource, "");
-                objects
-                    .filter(|object| now.duration_since(object.written()) > time_to_live)
-                    .cloned()
-                    .collect()
-            });
-            for object in expired {
-                let options = DeleteOptions::with_uid(object.uid());
-                // A failure means that it was written or deleted meanwhile.
-                let _ = self.delete(resource, object.namespace(), object.name(), &options);
-            }
         }
     }
 }

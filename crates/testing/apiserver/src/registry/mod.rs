@@ -7,6 +7,7 @@
 
 mod admission;
 mod apply;
+mod batch;
 mod create;
 mod delete;
 mod modify;
@@ -38,8 +39,8 @@ pub(crate) struct Registry {
     pub(crate) store: Store,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) random: Arc<dyn Random>,
-    /// When objects with a time to live were last looked through.
-    expiry: parking_lot::Mutex<Timestamp>,
+    /// Progress of the removal of expired objects.
+    expiry: parking_lot::Mutex<batch::Expiry>,
 }
 
 /// Result of a write.
@@ -52,7 +53,7 @@ pub(crate) struct Written {
 
 impl Registry {
     pub(crate) fn new(store: Store, clock: Arc<dyn Clock>, random: Arc<dyn Random>) -> Self {
-        let expiry = parking_lot::Mutex::new(clock.now());
+        let expiry = parking_lot::Mutex::new(batch::Expiry::new(clock.now()));
         Self { store, clock, random, expiry }
     }
 

@@ -292,11 +292,7 @@ fn check_identity(resource: Resource, old: &Object, new: &Value) -> Result<(), A
         )),
         version => match version.parse::<u64>() {
             Ok(version) if version == old.revision() => Ok(()),
-            Ok(_) => Err(ApiStatus::conflict(
-                resource,
-                name,
-                "the object has been modified; please apply your changes to the latest version and try again",
-            )),
+            Ok(_) => Err(ApiStatus::modified(resource, name)),
             Err(_) => Err(ApiStatus::new(
                 StatusReason::BadRequest,
                 format!("invalid resource version {version:?}: it must be a number that the server gave out"),

@@ -43,12 +43,23 @@ pub use history::HistoryLimits;
 pub use list::ObjectList;
 pub use watcher::{WatchEvent, WatchStart, Watcher};
 
+/// Maximum number of attempts of an update.
+///
+/// An attempt fails only if another write of the same object succeeds. The limit exceeds the number of concurrent
+/// writes that kube-apiserver admits by default (200, `--max-mutating-requests-inflight`).
+const MAX_ATTEMPTS: usize = 256;
+
 /// `namespace/name`, or `name` for cluster-scoped objects. Lists are in bytewise order of keys.
 pub(crate) type Key = Arc<str>;
 
 /// Returns the key of an object.
 pub(crate) fn key(namespace: &str, name: &str) -> Key {
     if namespace.is_empty() { name.into() } else { format!("{namespace}/{name}").into() }
+}
+
+/// Returns the key of a stored object.
+pub(crate) fn key_of(object: &Object) -> Key {
+    key(object.namespace(), object.name())
 }
 
 /// Returns the range of keys of a namespace. The range of `""` contains all keys.
@@ -169,9 +180,16 @@ impl Store {
         read(&self.0.state.read())
     }
 
-    /// Changes one object, atomically: `decide` sees the present state and runs outside the lock, and again if
-    /// somebody else changed the object meanwhile. `guard` runs inside the critical section of a real commit
-    /// and can still refuse; it must be quick.
+    /// Changes an object atomically.
+    ///
+    /// `decide` receives the current version and runs outside the lock. It is called again if the object was changed
+    /// concurrently. `guard` runs under the lock before the write and may reject it. It must be short.
+    ///
+    /// Upstream counterpart: `storage.Interface.GuaranteedUpdate`, which is limited by the timeout of the request.
+    ///
+    /// # Errors
+    ///
+    /// Those of `decide` and `guard`, 409 after [`MAX_ATTEMPTS`] conflicts, 500 if the disk fails.
     pub(crate) fn update(
         &self,
         resource: Resource,
@@ -181,7 +199,7 @@ impl Store {
         mut decide: impl FnMut(Option<&Arc<Object>>) -> Result<Decision, ApiStatus>,
         guard: impl Fn(&State) -> Result<(), ApiStatus>,
     ) -> Result<UpdateResult, ApiStatus> {
-        loop {
+        for _ in 0..MAX_ATTEMPTS {
             let old = self.get(resource, key);
             let (value, removed) = match decide(old.as_ref())? {
                 Decision::Keep => return Ok(UpdateResult::Unchanged(old)),
@@ -189,12 +207,12 @@ impl Store {
                 Decision::Remove(value) => (value, true),
             };
             let size = estimated_len(&value);
-            let outcome =
+            let result =
                 |object| if removed { UpdateResult::Removed(object) } else { UpdateResult::Put(object) };
             if commit == Commit::Dry {
                 self.read(&guard)?;
                 let revision = old.as_ref().map_or(0, |old| old.revision());
-                return Ok(outcome(Arc::new(Object::new(resource, value, revision, now, size))));
+                return Ok(result(Arc::new(Object::new(resource, value, revision, now, size))));
             }
 
             let write = Write { resource, key, old, value, removed, now, size };
@@ -203,9 +221,27 @@ impl Store {
                 Some(durable) => durable.commit(&self.0, write, &guard)?,
             };
             if let Some(object) = written {
-                return Ok(outcome(object));
+                return Ok(result(object));
             }
         }
+        let name = key.rsplit('/').next().unwrap_or_default();
+        Err(ApiStatus::modified(resource, name))
+    }
+
+    /// Returns the first `limit` objects of `resource` in `namespace` (empty for all) whose keys follow `after`.
+    pub(crate) fn scan(
+        &self,
+        resource: Resource,
+        namespace: &str,
+        after: Option<&Key>,
+        limit: usize,
+    ) -> Vec<Arc<Object>> {
+        let (from, to) = keys_in(namespace);
+        let from = after.map_or(from, |after| Bound::Excluded(after.to_string()));
+        let state = self.0.state.read();
+        let objects = state.objects(resource).into_iter();
+        let range = objects.flat_map(|objects| objects.range::<str, _>((as_str(&from), as_str(&to))));
+        range.take(limit).map(|(_, object)| Arc::clone(object)).collect()
     }
 }
 

@@ -97,6 +97,30 @@ fn conflicting_update_is_decided_again() {
 }
 
 #[test]
+fn update_fails_after_too_many_conflicts() {
+    let store = store(10);
+    put(&store, "x", "web");
+    let mut attempts = 0;
+    let decide = |_: Option<&Arc<Object>>| {
+        attempts += 1;
+        put(&store, "x", "db");
+        Ok(Decision::Put(pod("a", "x", "never")))
+    };
+    let result = store.update(PODS, &key("a", "x"), Commit::Real, Timestamp::UNIX_EPOCH, decide, |_| Ok(()));
+    let error = result.unwrap_err();
+    assert_eq!(
+        (error.code(), error.message.as_str()),
+        (
+            409,
+            "Operation cannot be fulfilled on pods \"x\": the object has been modified; please apply your changes to \
+             the latest version and try again"
+        )
+    );
+    assert_eq!(attempts, MAX_ATTEMPTS);
+    assert_eq!(store.get(PODS, "a/x").unwrap().label("app"), Some("db"));
+}
+
+#[test]
 fn guard_prevents_write() {
     let store = store(10);
     let decide = |_: Option<&Arc<Object>>| Ok(Decision::Put(pod("a", "x", "web")));
