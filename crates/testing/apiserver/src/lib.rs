@@ -43,6 +43,7 @@ mod selector;
 mod server;
 mod status;
 mod store;
+mod subresource;
 
 pub use http::{
     ApiBody, ApiService, AuditEvent, AuditLog, AuditPolicy, AuditPolicyError, AuditSink, BrokenConnection,
@@ -52,10 +53,11 @@ pub use http::{
 pub use object::{Object, OwnerReference};
 pub use options::{
     DeleteOptions, DeletionPropagation, FieldValidation, ListOptions, PatchType, Preconditions,
-    ResourceVersionMatch, Subresource, WriteOptions,
+    ResourceVersionMatch, WriteOptions,
 };
 pub use resource::Resource;
 pub use selector::{FieldSelector, LabelSelector, Selection, SelectorError};
 pub use server::{ApiServer, ApiServerConfig, LogSource};
 pub use status::{ApiStatus, StatusCause, StatusDetails, StatusReason};
 pub use store::{DataError, HistoryLimits, ObjectList, WatchCacheLag, WatchEvent, WatchStart, Watcher};
+pub use subresource::Subresource;

@@ -92,37 +92,6 @@ pub enum PatchType {
     Strategic,
 }
 
-/// Subresource of an object.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Subresource {
-    /// `/status`: writes change only the status and some metadata.
-    Status,
-    /// `/scale`: the replica count as an `autoscaling/v1` Scale.
-    Scale,
-    /// `/binding`: assigns a pod to a node.
-    Binding,
-    /// `/eviction`: deletes a pod if its disruption budgets permit.
-    Eviction,
-    /// `/finalize`: finalizers of a namespace.
-    Finalize,
-    /// `/log`: log of a container.
-    Log,
-}
-
-impl Subresource {
-    /// Last segment of its path.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Status => "status",
-            Self::Scale => "scale",
-            Self::Binding => "binding",
-            Self::Eviction => "eviction",
-            Self::Finalize => "finalize",
-            Self::Log => "log",
-        }
-    }
-}
-
 /// Interpretation of the resource version of a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ResourceVersionMatch {

@@ -8,13 +8,12 @@ use kcm_clock::{Clock, Random, RealClock, SeededRandom};
 use serde_json::{Value, json};
 
 use crate::{
-    ApiService, ApiStatus, AuditSink, DataError, DeleteOptions, Faults, HistoryLimits, ListOptions, Object,
-    ObjectList, PatchType, Resource, Selection, Subresource, WatchCacheLag, WatchStart, Watcher,
-    WriteOptions,
+    ApiStatus, AuditSink, DataError, DeleteOptions, Faults, HistoryLimits, ListOptions, Object, ObjectList,
+    PatchType, Resource, Selection, Subresource, WatchStart, Watcher, WriteOptions,
     http::documents::Documents,
     json::str_at,
     registry::{Patch, Registry, WriteScope, scale_of},
-    store::{Disk, Store, WatchCache},
+    store::{Disk, Store},
     strict,
 };
 
@@ -352,30 +351,6 @@ impl ApiServer {
     /// Returns the object of any kind with this UID.
     pub fn by_uid(&self, uid: &str) -> Option<Arc<Object>> {
         self.registry.store.by_uid(uid)
-    }
-
-    /// Returns the server as a service of HTTP requests, without a socket.
-    pub fn service(self: &Arc<Self>) -> ApiService {
-        ApiService::new(Arc::clone(self), None)
-    }
-
-    /// Returns an independent front end over the same objects, whose watch cache lags behind by `lag`.
-    ///
-    /// As several kube-apiservers over one etcd:
-    ///
-    /// * Watch events and bookmarks are sent once the write is as old as the lag.
-    /// * A list or watch with `resourceVersion=0` shows the state of the cache.
-    /// * A list or streaming list with a minimum version waits until the cache has reached it. After 3 s the answer is
-    ///   504 with the cause `ResourceVersionTooLarge`.
-    /// * A consistent list (no version) waits until the cache has reached the store's revision at the time of the
-    ///   request. After 3 s the store answers it.
-    /// * A streaming list with an empty version waits the same way. After 3 s it fails as with a minimum version.
-    /// * Reads of single objects, lists of an exact version, continued lists and writes go to the store.
-    ///
-    /// Clones of the service share the cache. Each call creates another cache.
-    pub fn service_lagging(self: &Arc<Self>, lag: WatchCacheLag) -> ApiService {
-        let cache = WatchCache::new(self.registry.store.clone(), Arc::clone(&self.config.clock), lag);
-        ApiService::new(Arc::clone(self), Some(Arc::new(cache)))
     }
 }
 

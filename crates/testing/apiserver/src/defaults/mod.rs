@@ -10,7 +10,9 @@
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::{Map, Value};
 
+mod image;
 mod pod;
+mod quantity;
 mod service;
 #[cfg(test)]
 mod tests;

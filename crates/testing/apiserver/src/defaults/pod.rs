@@ -1,9 +1,16 @@
 //! Pods and pod templates.
 
-use kcm_api::quantity::{Format, Quantity};
 use serde_json::Value;
 
-use super::{Fields, each, make, set, set_pointer, volume, with};
+use super::{
+    Fields, each,
+    image::pull_policy,
+    make,
+    quantity::round_up,
+    set, set_pointer,
+    volume::{self, field_ref},
+    with,
+};
 
 /// Sets the defaults of the template in `spec`, if present.
 pub(super) fn template(spec: &mut Fields) {
@@ -77,11 +84,6 @@ fn container(container: &mut Fields) {
     });
 }
 
-/// Sets the default of a reference to a field of the pod.
-pub(super) fn field_ref(reference: &mut Fields) {
-    set(reference, "apiVersion", "v1");
-}
-
 fn probe(probe: &mut Fields) {
     set(probe, "timeoutSeconds", 1);
     set(probe, "periodSeconds", 10);
@@ -114,67 +116,4 @@ fn request_what_is_limited(resources: &mut Fields) {
             requests.entry(name).or_insert(limit);
         }
     });
-}
-
-/// Rounds quantities up (away from zero) to thousandths.
-pub(super) fn round_up(quantities: &mut Fields) {
-    for quantity in quantities.values_mut() {
-        if let Some(rounded) = quantity.as_str().and_then(in_thousandths) {
-            *quantity = Value::String(rounded);
-        }
-    }
-}
-
-/// Returns the quantity in thousandths. `None` if it has no smaller part.
-fn in_thousandths(text: &str) -> Option<String> {
-    let quantity: Quantity = text.parse().ok()?;
-    let number = quantity.number();
-    if number.exponent >= -3 {
-        return None;
-    }
-    let cut = usize::try_from(-3 - number.exponent).ok()?;
-    let whole = number.digits.len().checked_sub(cut).and_then(|end| number.digits.get(..end)).unwrap_or("");
-    let whole: u128 = if whole.is_empty() { 0 } else { whole.parse().ok()? };
-    let sign = if number.negative { "-" } else { "" };
-    let suffix = if quantity.format() == Some(Format::DecimalExponent) { "e-3" } else { "m" };
-    let rounded: Quantity = format!("{sign}{}{suffix}", whole + 1).parse().ok()?;
-    Some(rounded.to_string())
-}
-
-/// Sets `imagePullPolicy`: `Always` for the tag `latest`, otherwise `IfNotPresent`.
-pub(super) fn pull_policy(image: &str) -> &'static str {
-    if tag(image) == Some("latest") { "Always" } else { "IfNotPresent" }
-}
-
-/// Returns the tag of an image. The default is `latest`. `None` for a digest without tag or an invalid name.
-///
-/// Upstream counterpart: `pkg/util/parsers.ParseImageName`.
-fn tag(image: &str) -> Option<&str> {
-    let (name, digest) = match image.split_once('@') {
-        Some((name, digest)) => (name, Some(digest)),
-        None => (image, None),
-    };
-    let path = name.rfind('/').map_or(0, |slash| slash + 1);
-    let (repository, tag) = match name[path..].split_once(':') {
-        Some((_, tag)) => (&name[..name.len() - tag.len() - 1], Some(tag)),
-        None => (name, None),
-    };
-    // Registry names may contain upper-case letters, repository names may not.
-    let repository = match repository.split_once('/') {
-        Some((registry, rest)) if registry.contains(['.', ':']) || registry == "localhost" => rest,
-        Some((registry, rest)) if registry.bytes().any(|byte| byte.is_ascii_uppercase()) => rest,
-        _ => repository,
-    };
-    let is_name = !repository.is_empty()
-        && repository.split('/').all(|part| {
-            let edge = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-            part.bytes().all(|byte| edge(byte) || matches!(byte, b'.' | b'_' | b'-'))
-                && part.bytes().next().is_some_and(edge)
-                && part.bytes().next_back().is_some_and(edge)
-        });
-    match (tag, digest) {
-        _ if !is_name => None,
-        (None, None) => Some("latest"),
-        (tag, _) => tag,
-    }
 }

@@ -139,7 +139,7 @@ fn pull_policy_depends_on_tag() {
         ("Nginx", "IfNotPresent"),
         ("", "IfNotPresent"),
     ] {
-        assert_eq!(pod::pull_policy(image), policy, "{image}");
+        assert_eq!(image::pull_policy(image), policy, "{image}");
     }
 }
 

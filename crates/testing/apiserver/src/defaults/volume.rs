@@ -1,6 +1,6 @@
 //! Volumes.
 
-use super::{Fields, each, make, pod, set, set_pointer, with};
+use super::{Fields, each, image::pull_policy, make, quantity::round_up, set, set_pointer, with};
 
 /// Default mode of projected files: 0644.
 const FILE_MODE: i32 = 0o644;
@@ -23,7 +23,7 @@ pub(super) fn volume(volume: &mut Fields) {
     });
     with(volume, "image", |source| {
         let reference = source.get("reference").and_then(|text| text.as_str()).unwrap_or_default();
-        let policy = pod::pull_policy(reference);
+        let policy = pull_policy(reference);
         set(source, "pullPolicy", policy);
     });
     with(volume, "ephemeral", |source| {
@@ -48,14 +48,19 @@ pub(super) fn volume(volume: &mut Fields) {
 }
 
 fn downward(source: &mut Fields) {
-    each(source, "items", |item| with(item, "fieldRef", pod::field_ref));
+    each(source, "items", |item| with(item, "fieldRef", field_ref));
+}
+
+/// Sets the default of a reference to a field of the pod.
+pub(super) fn field_ref(reference: &mut Fields) {
+    set(reference, "apiVersion", "v1");
 }
 
 /// Sets the defaults of the spec of a PersistentVolumeClaim.
 pub(super) fn claim(spec: &mut Fields) {
     set_pointer(spec, "volumeMode", "Filesystem");
     with(spec, "resources", |resources| {
-        with(resources, "limits", pod::round_up);
-        with(resources, "requests", pod::round_up);
+        with(resources, "limits", round_up);
+        with(resources, "requests", round_up);
     });
 }

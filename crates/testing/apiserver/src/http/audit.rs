@@ -13,7 +13,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use thiserror::Error;
 
-use super::service::{AuditEvent, AuditSink, ObjectReference};
+use super::audit_event::{AuditEvent, AuditSink, ObjectReference};
 use crate::object::write_json;
 
 /// Selection of audited requests and the level at which they are logged. The default logs all requests at level

@@ -11,7 +11,8 @@ use serde_json::{Value, json};
 
 use super::{
     media::negotiate_discovery,
-    open_api_v2::{self, Patchable},
+    open_api::{self, Patchable},
+    open_api_v2,
     response::{self, ApiResponse, json_bytes},
     route::ReviewKind,
 };
@@ -154,8 +155,10 @@ impl Documents {
                 aggregated.insert((core, version), document);
             }
         }
-        let openapi: BTreeMap<String, Document> =
-            all.iter().map(|version| (version.api_version(), Document::new(&open_api(version)))).collect();
+        let openapi: BTreeMap<String, Document> = all
+            .iter()
+            .map(|version| (version.api_version(), Document::new(&open_api::document(patchable(version)))))
+            .collect();
         Self {
             root: Document::new(&json!({"paths": root_paths(&all)})),
             version: Document::new(&version_info(version)),
@@ -439,39 +442,11 @@ fn open_api_index(documents: &BTreeMap<String, Document>) -> Value {
     json!({"paths": paths})
 }
 
-/// Minimal OpenAPI v3 document: a patch operation with its parameters for each kind.
-///
-/// It suffices for kubectl to rely on server-side field validation. Without schemas, `kubectl explain` is unsupported.
-fn open_api(version: &GroupVersion) -> Value {
-    let parameter = |(name, type_)| json!({"name": name, "in": "query", "schema": {"type": type_}});
-    let parameters: Vec<Value> = PATCH_PARAMETERS.map(parameter).into();
-    let mut paths = serde_json::Map::new();
-    for Patchable { path, group, version, kind } in patchable(version) {
-        let operation = json!({
-            "x-kubernetes-action": "patch",
-            "x-kubernetes-group-version-kind": {"group": group, "version": version, "kind": kind},
-            "parameters": parameters,
-            "responses": {"200": {"description": "OK"}},
-        });
-        paths.insert(path, json!({"patch": operation}));
-    }
-    json!({
-        "openapi": "3.0.0",
-        "info": {"title": "Kubernetes", "version": "v1"},
-        "components": {"schemas": {}},
-        "paths": paths,
-    })
-}
-
 /// The same document in OpenAPI v2.
 fn open_api_v2(versions: &[GroupVersion]) -> Document {
     let bytes = open_api_v2::document(versions.iter().flat_map(patchable));
     Document::of_bytes(bytes.into(), HeaderValue::from_static(open_api_v2::CONTENT_TYPE))
 }
-
-/// Query parameters of a patch and their types.
-pub(super) const PATCH_PARAMETERS: [(&str, &str); 4] =
-    [("dryRun", "string"), ("fieldManager", "string"), ("fieldValidation", "string"), ("force", "boolean")];
 
 /// Returns the kinds that can be patched.
 fn patchable(version: &GroupVersion) -> impl Iterator<Item = Patchable> {

@@ -8,11 +8,13 @@
 //! *Out of scope:* the effect of a verb on an object, which the registry implements.
 
 mod audit;
+mod audit_event;
 mod body;
 pub(crate) mod documents;
 mod fault;
 mod freshness;
 mod media;
+mod open_api;
 mod open_api_v2;
 mod options;
 mod query;
@@ -28,10 +30,9 @@ mod verbs;
 mod watching;
 
 pub use audit::{AuditLog, AuditPolicy, AuditPolicyError};
+pub use audit_event::{AuditEvent, AuditSink, ObjectReference};
 pub use fault::{Fault, FaultError, Faults};
 pub use response::ApiBody;
 pub use serve::{serve, serve_tls};
-pub use service::{
-    ApiService, AuditEvent, AuditSink, BrokenConnection, DEFAULT_MAX_CONCURRENT_STREAMS, ObjectReference,
-};
+pub use service::{ApiService, BrokenConnection, DEFAULT_MAX_CONCURRENT_STREAMS};
 pub use user::{TokenFileError, Tokens, User};

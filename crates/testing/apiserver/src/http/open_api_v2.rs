@@ -5,20 +5,12 @@
 //! It has no definitions, only a patch operation per kind. Its parameters indicate server-side field validation, as in
 //! the OpenAPI v3 document.
 
-use super::documents::PATCH_PARAMETERS;
+use super::open_api::{PATCH_PARAMETERS, Patchable};
 
 /// Accepted media type.
 pub(super) const ACCEPTED: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
 /// Media type of the response, as upstream.
 pub(super) const CONTENT_TYPE: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
-
-/// A kind that can be patched.
-pub(super) struct Patchable {
-    pub(super) path: String,
-    pub(super) group: &'static str,
-    pub(super) version: &'static str,
-    pub(super) kind: &'static str,
-}
 
 /// Builds the document.
 pub(super) fn document(kinds: impl Iterator<Item = Patchable>) -> Vec<u8> {

@@ -12,117 +12,24 @@ use std::{
 use http::{HeaderMap, Method, Request, Response, header, request::Parts};
 use jiff::Timestamp;
 use kcm_clock::Clock;
-use serde_json::Value;
 use thiserror::Error;
 use tokio_util::sync::CancellationToken;
 use tower::{BoxError, Service};
 
 use super::{
+    audit_event::{AuditEvent, ObjectReference},
     body::{self, Content},
     fault::{self, FaultAction, FaultDecision},
     freshness,
     query::Query,
     response::{self, ApiBody, ApiResponse},
     reviews::{self, Caller},
-    route::{Review, Route, Target},
+    route::{Route, Target},
     ui,
     user::{Tokens, User},
     verbs,
 };
-use crate::{ApiServer, ApiStatus, json::str_at, store::WatchCache};
-
-/// Receiver of audit events, called when the response to a request begins.
-///
-/// Upstream counterpart: `audit.Backend`.
-pub type AuditSink = Arc<dyn Fn(&AuditEvent) + Send + Sync>;
-
-/// Audit event of a request.
-///
-/// Upstream counterpart: `audit.k8s.io/v1` Event at level Request.
-#[derive(Debug, Clone, PartialEq)]
-pub struct AuditEvent {
-    /// Unique ID.
-    pub id: String,
-    /// Time at which the request was received.
-    pub received: Timestamp,
-    /// Time until the response began.
-    pub latency: Duration,
-    /// Path and query.
-    pub uri: String,
-    /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete` or `deletecollection`; for non-resource requests the
-    /// lower-case method.
-    pub verb: &'static str,
-    /// User name.
-    pub user: String,
-    /// The user's UID, or empty.
-    pub user_uid: String,
-    /// The user's groups.
-    pub groups: Vec<String>,
-    /// `User-Agent` header.
-    pub user_agent: String,
-    /// Requested resource, if any.
-    pub object: Option<ObjectReference>,
-    /// Request body.
-    pub request_object: Option<Value>,
-    /// HTTP status code of the response.
-    pub code: u16,
-    /// Failure status of the response, if any.
-    pub failure: Option<ApiStatus>,
-    /// The server's [revision](ApiServer::revision) immediately before the request was served.
-    pub revision_before: u64,
-    /// The server's revision immediately after the request was served. Includes concurrent writes of other clients.
-    pub revision_after: u64,
-}
-
-/// Requested resource.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct ObjectReference {
-    /// The API group, empty for the core group.
-    pub api_group: String,
-    /// API version, without the group.
-    pub api_version: String,
-    /// Plural resource name.
-    pub resource: String,
-    /// Subresource, or empty.
-    pub subresource: String,
-    /// Namespace, or empty.
-    pub namespace: String,
-    /// Name, or empty.
-    pub name: String,
-    /// UID in the request body, or empty.
-    pub uid: String,
-    /// Resource version in the request body, or empty.
-    pub resource_version: String,
-}
-
-impl From<&Target> for ObjectReference {
-    fn from(target: &Target) -> Self {
-        let (group, version) = target.api_version().split_once('/').unwrap_or(("", target.api_version()));
-        Self {
-            api_group: group.to_owned(),
-            api_version: version.to_owned(),
-            resource: target.resource.plural().to_owned(),
-            subresource: target.subresource.map_or("", |part| part.name()).to_owned(),
-            namespace: target.namespace.clone(),
-            name: target.name().to_owned(),
-            ..Self::default()
-        }
-    }
-}
-
-impl From<&Review> for ObjectReference {
-    fn from(review: &Review) -> Self {
-        let api_version = review.kind.api_version();
-        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-        Self {
-            api_group: group.to_owned(),
-            api_version: version.to_owned(),
-            resource: review.kind.plural().to_owned(),
-            namespace: review.namespace.clone(),
-            ..Self::default()
-        }
-    }
-}
+use crate::{ApiServer, ApiStatus, WatchCacheLag, json::str_at, store::WatchCache};
 
 /// Maximum number of concurrent streams on an HTTP/2 connection, as kube-apiserver without
 /// `--http2-max-streams-per-connection`.
@@ -171,6 +78,32 @@ impl ApiService {
     /// `true` if clients must present a token.
     pub(super) fn has_tokens(&self) -> bool {
         self.tokens.is_some()
+    }
+}
+
+impl ApiServer {
+    /// Returns the server as a service of HTTP requests, without a socket.
+    pub fn service(self: &Arc<Self>) -> ApiService {
+        ApiService::new(Arc::clone(self), None)
+    }
+
+    /// Returns an independent front end over the same objects, whose watch cache lags behind by `lag`.
+    ///
+    /// As several kube-apiservers over one etcd:
+    ///
+    /// * Watch events and bookmarks are sent once the write is as old as the lag.
+    /// * A list or watch with `resourceVersion=0` shows the state of the cache.
+    /// * A list or streaming list with a minimum version waits until the cache has reached it. After 3 s the answer is
+    ///   504 with the cause `ResourceVersionTooLarge`.
+    /// * A consistent list (no version) waits until the cache has reached the store's revision at the time of the
+    ///   request. After 3 s the store answers it.
+    /// * A streaming list with an empty version waits the same way. After 3 s it fails as with a minimum version.
+    /// * Reads of single objects, lists of an exact version, continued lists and writes go to the store.
+    ///
+    /// Clones of the service share the cache. Each call creates another cache.
+    pub fn service_lagging(self: &Arc<Self>, lag: WatchCacheLag) -> ApiService {
+        let cache = WatchCache::new(self.registry.store.clone(), Arc::clone(&self.config.clock), lag);
+        ApiService::new(Arc::clone(self), Some(Arc::new(cache)))
     }
 }
 

@@ -2,7 +2,7 @@ use std::{fmt, sync::Arc};
 
 use serde_json::Value;
 
-use super::SelectorError;
+use super::error::SelectorError;
 use crate::json::{at, list_at, str_at};
 
 /// Label selector.

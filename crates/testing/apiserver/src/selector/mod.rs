@@ -1,18 +1,16 @@
 //! Label and field selectors.
 
+mod error;
 mod field;
 mod label;
+mod selectable;
 
 use crate::Object;
 
+pub use error::SelectorError;
 pub use field::FieldSelector;
-pub(crate) use field::SelectableField;
 pub use label::LabelSelector;
-
-/// Invalid selector.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct SelectorError(String);
+pub(crate) use selectable::SelectableField;
 
 /// Selection of objects by labels and fields. The default selects all objects.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

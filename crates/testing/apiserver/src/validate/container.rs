@@ -8,8 +8,9 @@ use serde_json::Value;
 use super::{
     names,
     path::{Errors, Path},
-    pod, probe,
+    probe,
     read::{entries, get, given, integer, list, map, text},
+    security_context::security_context,
 };
 
 /// Properties of a pod that its containers refer to.
@@ -66,7 +67,7 @@ fn container(container: &Value, path: &Path<'_>, around: &Surroundings<'_>, erro
     let policy = text(container, "imagePullPolicy");
     errors.one_of(&path.child("imagePullPolicy"), policy, &["Always", "IfNotPresent", "Never"]);
     resources(get(container, "resources"), &path.child("resources"), errors);
-    pod::security_context(get(container, "securityContext"), &path.child("securityContext"), errors);
+    security_context(get(container, "securityContext"), &path.child("securityContext"), errors);
     let restarts = text(container, "restartPolicy") == "Always";
     if around.is_init && !restarts {
         for field in ["lifecycle", "livenessProbe", "readinessProbe", "startupProbe"] {

@@ -14,6 +14,7 @@ use serde_json::Value;
 
 mod container;
 mod error;
+mod label_selector;
 mod metadata;
 mod names;
 mod path;
@@ -21,6 +22,7 @@ mod plain;
 mod pod;
 mod probe;
 mod read;
+mod security_context;
 mod service;
 #[cfg(test)]
 mod tests;

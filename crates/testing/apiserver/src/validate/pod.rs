@@ -8,10 +8,13 @@ use std::collections::BTreeSet;
 use serde_json::{Map, Value, json};
 
 use super::{
-    container, metadata, names,
+    container,
+    label_selector::label_selector,
+    metadata, names,
     path::{Errors, Path},
-    read::{entries, flag, get, given, integer, list, map, text},
-    volume, workload,
+    read::{entries, get, given, integer, list, map, text},
+    security_context::security_context,
+    volume,
 };
 
 const SPEC: Path<'static> = Path::new("spec");
@@ -186,21 +189,6 @@ fn dns(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-/// Validates the user and group IDs of a pod or container.
-pub(super) fn security_context(context: &Value, path: &Path<'_>, errors: &mut Errors) {
-    for field in ["runAsUser", "runAsGroup", "fsGroup"] {
-        errors.in_range(&path.child(field), integer(context, field), 0, i64::from(i32::MAX));
-    }
-    for (index, group) in list(context, "supplementalGroups").iter().enumerate() {
-        let path = path.child("supplementalGroups");
-        errors.in_range(&path.index(index), group.as_i64(), 0, i64::from(i32::MAX));
-    }
-    if flag(context, "privileged") && get(context, "allowPrivilegeEscalation") == &Value::Bool(false) {
-        let detail = "cannot set `allowPrivilegeEscalation` to false and `privileged` to true";
-        errors.invalid(path, context.clone(), detail);
-    }
-}
-
 fn tolerations(tolerations: &[Value], path: &Path<'_>, errors: &mut Errors) {
     for (index, toleration) in tolerations.iter().enumerate() {
         let path = path.index(index);
@@ -255,7 +243,7 @@ fn spread(constraints: &[Value], path: &Path<'_>, errors: &mut Errors) {
             let pair = format!("{{{key}, {otherwise}}}");
             errors.duplicate(&path.child("{topologyKey, whenUnsatisfiable}"), pair);
         }
-        workload::label_selector(get(constraint, "labelSelector"), &path.child("labelSelector"), errors);
+        label_selector(get(constraint, "labelSelector"), &path.child("labelSelector"), errors);
     }
 }
 

@@ -6,10 +6,11 @@ use kcm_api::selector::{LabelSelector, Selector};
 use serde_json::{Value, json};
 
 use super::{
-    metadata, names,
+    label_selector::label_selector,
+    names,
     path::{Errors, Path},
     pod,
-    read::{entries, get, given, integer, list, map, text, texts},
+    read::{entries, get, given, integer, list, map, text},
 };
 
 const SPEC: Path<'static> = Path::new("spec");
@@ -89,32 +90,6 @@ fn selector_and_template(spec: &Value, errors: &mut Errors) {
             template("ReplicaSet", spec, selected, errors);
         }
         _ => errors.invalid(&path, selector.clone(), "invalid label selector"),
-    }
-}
-
-/// Validates a label selector.
-pub(super) fn label_selector(selector: &Value, path: &Path<'_>, errors: &mut Errors) {
-    metadata::labels(selector, "matchLabels", path, errors);
-    let path = path.child("matchExpressions");
-    for (index, expression) in list(selector, "matchExpressions").iter().enumerate() {
-        let path = path.index(index);
-        let has_values = !list(expression, "values").is_empty();
-        match text(expression, "operator") {
-            "In" | "NotIn" if !has_values => {
-                let detail = "must be specified when `operator` is 'In' or 'NotIn'";
-                errors.required(&path.child("values"), detail);
-            }
-            "Exists" | "DoesNotExist" if has_values => {
-                let detail = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'";
-                errors.forbidden(&path.child("values"), detail);
-            }
-            "In" | "NotIn" | "Exists" | "DoesNotExist" => {}
-            other => errors.invalid(&path.child("operator"), other, "not a valid selector operator"),
-        }
-        errors.rule(&path.child("key"), text(expression, "key"), names::qualified_name);
-        for (index, value) in texts(expression, "values").enumerate() {
-            errors.rule(&path.child("values").index(index), value, names::label_value);
-        }
     }
 }
 

@@ -1,0 +1,29 @@
+use serde_json::Value;
+
+use crate::json::at;
+
+/// Field that is supported in field selectors.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct SelectableField {
+    /// Name in the selector.
+    pub(crate) name: &'static str,
+    /// Paths of the value. The first non-empty value is used.
+    pub(crate) paths: &'static [&'static [&'static str]],
+    /// Value of an absent field.
+    pub(crate) absent: &'static str,
+}
+
+impl SelectableField {
+    pub(super) fn matches(&self, object: &Value, wanted: &str) -> bool {
+        let found =
+            self.paths.iter().filter_map(|path| at(object, path)).find(|value| value.as_str() != Some(""));
+        match found {
+            None | Some(Value::Null) => wanted == self.absent,
+            Some(Value::String(text)) => text == wanted,
+            Some(other) => {
+                let text = other.to_string();
+                text == wanted
+            }
+        }
+    }
+}
