@@ -18,7 +18,7 @@ pub(super) const EVENT: Printer = Printer {
     columns: &[
         Column::text("Last Seen", "How long ago it happened last."),
         Column::text("Type", "Whether it is as usual (Normal) or not (Warning)."),
-        Column::text("StatusReason", "What happened, in a word."),
+        Column::text("Reason", "What happened, in a word."),
         Column::text("Object", "What it happened to."),
         Column::text("Subobject", "Which part of it.").wide(),
         Column::text("Source", "Who says so.").wide(),

@@ -28,7 +28,7 @@ fn column_names() {
     assert_eq!(names("ReplicaSet", 0), ["Name", "Desired", "Current", "Ready", "Age"]);
     assert_eq!(names("Pod", 0), ["Name", "Ready", "Status", "Restarts", "Age"]);
     assert_eq!(names("Pod", 1), ["IP", "Node", "Nominated Node", "Readiness Gates"]);
-    assert_eq!(names("Event", 0), ["Last Seen", "Type", "StatusReason", "Object", "Message"]);
+    assert_eq!(names("Event", 0), ["Last Seen", "Type", "Reason", "Object", "Message"]);
     assert_eq!(names("Node", 0), ["Name", "Status", "Roles", "Age", "Version"]);
     assert_eq!(names("Widget", 0), ["Name", "Age"]);
     assert_eq!(
