@@ -129,7 +129,7 @@ pub(super) fn delete_options_in(object: &Value) -> Result<DeleteOptions, ApiStat
     }
     let wrong = |field: &str, expected: &str| {
         ApiStatus::bad_request(format!(
-            "DeleteOptions in version \"v1\" cannot be handled as a DeleteOptions: {field} must be a {expected}"
+            "DeleteOptions in version \"v1\" cannot be handled as a DeleteOptions: {field} must be of type {expected}"
         ))
     };
     let text = |path: &[&str]| match at(object, path) {
@@ -139,11 +139,11 @@ pub(super) fn delete_options_in(object: &Value) -> Result<DeleteOptions, ApiStat
     };
     let grace_period_seconds = match at(object, &["gracePeriodSeconds"]) {
         None | Some(Value::Null) => None,
-        Some(value) => Some(value.as_i64().ok_or_else(|| wrong("gracePeriodSeconds", "whole number"))?),
+        Some(value) => Some(value.as_i64().ok_or_else(|| wrong("gracePeriodSeconds", "integer"))?),
     };
     let orphan_dependents = match at(object, &["orphanDependents"]) {
         None | Some(Value::Null) => None,
-        Some(value) => Some(value.as_bool().ok_or_else(|| wrong("orphanDependents", "truth value"))?),
+        Some(value) => Some(value.as_bool().ok_or_else(|| wrong("orphanDependents", "boolean"))?),
     };
     let dry = list_at(object, &["dryRun"]).iter().map(|value| value.as_str().unwrap_or_default());
     Ok(DeleteOptions {

@@ -53,7 +53,7 @@ pub(super) fn review(
             return Ok(response::json(StatusCode::CREATED, &success(None)));
         }
         ReviewKind::SelfSubjectAccess | ReviewKind::SubjectAccess | ReviewKind::LocalSubjectAccess => {
-            json!({"allowed": true, "reason": "the embedded API server refuses nobody"})
+            json!({"allowed": true, "reason": "the embedded API server allows every request"})
         }
         ReviewKind::SelfSubjectRules => json!({
             "incomplete": false,
@@ -65,9 +65,9 @@ pub(super) fn review(
             let token = str_at(&object, &["spec", "token"]);
             match (caller.tokens, caller.tokens.and_then(|tokens| tokens.user(token))) {
                 (_, Some(user)) => json!({"authenticated": true, "user": user_info(user)}),
-                (Some(_), None) => json!({"error": "the token is not known", "user": {}}),
+                (Some(_), None) => json!({"error": "unknown token", "user": {}}),
                 (None, _) => {
-                    json!({"authenticated": false, "error": "the embedded API server knows no tokens", "user": {}})
+                    json!({"authenticated": false, "error": "the embedded API server has no tokens configured", "user": {}})
                 }
             }
         }

@@ -17,7 +17,7 @@ impl Registry {
     /// Server-side apply. Creates the object if it does not exist. Returns `true` with the result if it was created.
     ///
     /// DEVIATION: managed fields of a kind with two served versions refer to the storage version, whichever was applied.
-    #[expect(clippy::too_many_arguments, reason = "each is a scope of the request's address")]
+    #[expect(clippy::too_many_arguments, reason = "each is a part of the request's address")]
     pub(crate) fn apply(
         &self,
         resource: Resource,

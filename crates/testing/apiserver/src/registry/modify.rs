@@ -110,7 +110,7 @@ impl Registry {
     }
 
     /// Patches the part `scope` of an object. The patch applies to the object in `served_version`.
-    #[expect(clippy::too_many_arguments, reason = "each is a scope of the request's address")]
+    #[expect(clippy::too_many_arguments, reason = "each is a part of the request's address")]
     pub(crate) fn patch(
         &self,
         resource: Resource,
@@ -151,7 +151,7 @@ impl Registry {
     }
 
     /// As [`modify`](Self::modify), with the source of the managed fields.
-    #[expect(clippy::too_many_arguments, reason = "each is a scope of the request's address")]
+    #[expect(clippy::too_many_arguments, reason = "each is a part of the request's address")]
     pub(super) fn modify_as(
         &self,
         operation: ManagedFieldsOperation,
