@@ -42,7 +42,6 @@ const LISTS: &[(&str, &str, &[&str])] = &[
     ("Container", "volumeMounts", &["mountPath"]),
     ("ContainerStatus", "allocatedResourcesStatus", &["name"]),
     ("ContainerStatus", "volumeMounts", &["mountPath"]),
-    ("DaemonSetStatus", "conditions", &["type"]),
     ("DeploymentStatus", "conditions", &["type"]),
     ("EphemeralContainer", "env", &["name"]),
     ("EphemeralContainer", "ports", &["containerPort", "protocol"]),
@@ -55,7 +54,6 @@ const LISTS: &[(&str, &str, &[&str])] = &[
     ("NodeStatus", "conditions", &["type"]),
     ("ObjectMeta", "finalizers", &[]),
     ("ObjectMeta", "ownerReferences", &["uid"]),
-    ("PersistentVolumeClaimStatus", "conditions", &["type"]),
     ("PodDisruptionBudgetStatus", "conditions", &["type"]),
     ("PodSpec", "containers", &["name"]),
     ("PodSpec", "ephemeralContainers", &["name"]),
@@ -75,7 +73,6 @@ const LISTS: &[(&str, &str, &[&str])] = &[
     ("ServiceAccount", "secrets", &["name"]),
     ("ServiceSpec", "ports", &["port", "protocol"]),
     ("ServiceStatus", "conditions", &["type"]),
-    ("StatefulSetStatus", "conditions", &["type"]),
 ];
 
 /// Atomic maps.
@@ -86,8 +83,6 @@ const ATOMIC_MAPS: &[(&str, &str)] =
 const ATOMIC_STRUCTS: &[&str] = &[
     "ConfigMapKeySelector",
     "CrossVersionObjectReference",
-    "EndpointAddress",
-    "EndpointPort",
     "FileKeySelector",
     "LabelSelector",
     "LocalObjectReference",

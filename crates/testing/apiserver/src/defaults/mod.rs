@@ -30,17 +30,11 @@ pub fn apply(kind: &str, object: &mut Value) {
         "Deployment" => workload(object, deployment),
         "ReplicaSet" => workload(object, replica_set),
         "Pod" => pod::pod(object),
-        "DaemonSet" => workload(object, daemon_set),
-        "StatefulSet" => workload(object, stateful_set),
         "ReplicationController" => replication_controller(object),
-        "Job" => workload(object, job),
-        "CronJob" => make(object, "spec", cron_job),
         "HorizontalPodAutoscaler" => make(object, "spec", |spec| set(spec, "minReplicas", 1)),
         "Namespace" => namespace(object),
         "Node" => node(object),
         "Service" => service::service(object),
-        "Endpoints" => service::endpoints(object),
-        "EndpointSlice" => service::endpoint_slice(object),
         "Secret" => secret(object),
         "PriorityClass" => set(object, "preemptionPolicy", "PreemptLowerPriority"),
         _ => {}
@@ -72,63 +66,6 @@ fn deployment(spec: &mut Fields) {
 
 fn replica_set(spec: &mut Fields) {
     set(spec, "replicas", 1);
-}
-
-fn daemon_set(spec: &mut Fields) {
-    make(spec, "updateStrategy", |strategy| {
-        set(strategy, "type", "RollingUpdate");
-        if is(strategy, "type", "RollingUpdate") {
-            make(strategy, "rollingUpdate", |rolling| {
-                set_pointer(rolling, "maxUnavailable", 1);
-                set_pointer(rolling, "maxSurge", 0);
-            });
-        }
-    });
-    set(spec, "revisionHistoryLimit", 10);
-}
-
-fn stateful_set(spec: &mut Fields) {
-    set(spec, "podManagementPolicy", "OrderedReady");
-    make(spec, "updateStrategy", |strategy| {
-        set(strategy, "type", "RollingUpdate");
-        if is(strategy, "type", "RollingUpdate") {
-            make(strategy, "rollingUpdate", |rolling| set(rolling, "partition", 0));
-        }
-    });
-    make(spec, "persistentVolumeClaimRetentionPolicy", |policy| {
-        set(policy, "whenDeleted", "Retain");
-        set(policy, "whenScaled", "Retain");
-    });
-    set(spec, "replicas", 1);
-    set(spec, "revisionHistoryLimit", 10);
-    each(spec, "volumeClaimTemplates", |claim| {
-        make(claim, "spec", volume::claim);
-        make(claim, "status", |status| set(status, "phase", "Pending"));
-    });
-}
-
-fn job(spec: &mut Fields) {
-    // Both unset means one pod. Parallelism alone means a work queue, which has no number of completions.
-    if !spec.contains_key("completions") && !spec.contains_key("parallelism") {
-        set(spec, "completions", 1);
-    }
-    set(spec, "parallelism", 1);
-    set(spec, "completionMode", "NonIndexed");
-    set(spec, "suspend", false);
-    set(spec, "manualSelector", false);
-    let per_index = spec.contains_key("backoffLimitPerIndex");
-    set(spec, "backoffLimit", if per_index { i32::MAX } else { 6 });
-    let policy = if spec.contains_key("podFailurePolicy") { "Failed" } else { "TerminatingOrFailed" };
-    set(spec, "podReplacementPolicy", policy);
-}
-
-fn cron_job(spec: &mut Fields) {
-    set(spec, "concurrencyPolicy", "Allow");
-    set(spec, "suspend", false);
-    set(spec, "successfulJobsHistoryLimit", 3);
-    set(spec, "failedJobsHistoryLimit", 1);
-    // Only the pod template is defaulted. The Job's defaults are set when it is created.
-    with(spec, "jobTemplate", |template| with(template, "spec", pod::template));
 }
 
 fn replication_controller(object: &mut Fields) {

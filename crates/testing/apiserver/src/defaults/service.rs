@@ -1,4 +1,4 @@
-//! Services and endpoints.
+//! Services.
 
 use serde_json::Value;
 
@@ -46,17 +46,4 @@ fn target_port(port: &mut Fields) {
     if let Some(number) = port.get("port").filter(|_| is_unset).cloned() {
         port.insert("targetPort".to_owned(), number);
     }
-}
-
-/// Sets the defaults of Endpoints.
-pub(super) fn endpoints(object: &mut Fields) {
-    each(object, "subsets", |subset| each(subset, "ports", |port| set(port, "protocol", "TCP")));
-}
-
-/// Sets the defaults of an EndpointSlice.
-pub(super) fn endpoint_slice(object: &mut Fields) {
-    each(object, "ports", |port| {
-        set_pointer(port, "name", "");
-        set_pointer(port, "protocol", "TCP");
-    });
 }

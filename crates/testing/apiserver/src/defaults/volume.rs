@@ -57,7 +57,7 @@ pub(super) fn field_ref(reference: &mut Fields) {
 }
 
 /// Sets the defaults of the spec of a PersistentVolumeClaim.
-pub(super) fn claim(spec: &mut Fields) {
+fn claim(spec: &mut Fields) {
     set_pointer(spec, "volumeMode", "Filesystem");
     with(spec, "resources", |resources| {
         with(resources, "limits", round_up);

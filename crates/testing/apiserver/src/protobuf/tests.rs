@@ -102,6 +102,13 @@ fn pod(spec: Message) -> Vec<u8> {
     enveloped("v1", "Pod", Message::default().bytes(2, spec))
 }
 
+/// Namespace with a managed fields entry that has these `fieldsV1`.
+fn with_fields_v1(json: &str) -> Vec<u8> {
+    let entry = Message::default().bytes(7, Message::default().bytes(1, json));
+    let metadata = Message::default().bytes(17, entry);
+    enveloped("v1", "Namespace", Message::default().bytes(1, metadata))
+}
+
 #[test]
 fn zero_is_absent_unless_behind_pointer() {
     let spec = Message::default().varint(1, 0).varint(5, 0).varint(7, 0);
@@ -157,9 +164,8 @@ fn special_types_have_json_form() {
     let review = decode(&enveloped("authorization.k8s.io/v1", "SubjectAccessReview", review)).unwrap();
     assert_eq!(review["spec"], json!({"extra": {"a": ["x", "y"]}}));
 
-    let raw = Message::default().bytes(2, Message::default().bytes(1, "{\"spec\":1}")).varint(3, 7);
-    let revision = decode(&enveloped("apps/v1", "ControllerRevision", raw)).unwrap();
-    assert_eq!((&revision["data"], &revision["revision"]), (&json!({"spec": 1}), &json!(7)));
+    let namespace = decode(&with_fields_v1("{\"f:spec\":{}}")).unwrap();
+    assert_eq!(namespace["metadata"]["managedFields"], json!([{"fieldsV1": {"f:spec": {}}}]));
 }
 
 #[test]
@@ -211,8 +217,7 @@ fn malformed_bodies_are_rejected() {
     assert_eq!(decode(&pod(Message::default().bytes(4, "5"))), Err(WireType { number: 4, wire_type: 2 }));
     let meta = Message::default().bytes(8, Message::default().varint(1, i64::MAX as u64));
     assert_eq!(decode(&enveloped("v1", "Pod", Message::default().bytes(1, meta))), Err(Time { number: 8 }));
-    let revision = Message::default().bytes(2, Message::default().bytes(1, "{"));
-    assert_eq!(decode(&enveloped("apps/v1", "ControllerRevision", revision)), Err(Json { number: 2 }));
+    assert_eq!(decode(&with_fields_v1("{")), Err(Json { number: 7 }));
     let envelope = Message::default().bytes(4, "application/json");
     let foreign = decode(&[PREFIX, envelope.as_ref()].concat()).unwrap_err();
     assert_eq!(foreign, Encoding { encoding: "application/json".to_owned() });

@@ -58,7 +58,7 @@ fn traced_types_match_fields() {
     assert_eq!(field("core/v1", "HTTPGetAction", "port").ty, Type::IntOrString);
     assert_eq!(field("coordination/v1", "LeaseSpec", "renewTime").ty, Type::MicroTime);
     assert_eq!(field("meta/v1", "ObjectMeta", "creationTimestamp").ty, Type::Time);
-    assert_eq!(field("apps/v1", "ControllerRevision", "data").ty, Type::Any);
+    assert_eq!(field("meta/v1", "ManagedFieldsEntry", "fieldsV1").ty, Type::Any);
     assert_eq!(
         field("policy/v1", "PodDisruptionBudgetStatus", "disruptedPods").ty,
         Type::Map(Box::new(Type::Time))

@@ -135,8 +135,6 @@ impl<'de> Deserializer<'de> for Tracer<'_> {
         visitor: V,
     ) -> Result<V::Value, Error> {
         let package = package_of(type_name::<V::Value>());
-        // Nested objects (such as the claims of a StatefulSet) check their version and kind, too.
-        let root = self.root.or_else(|| names.contains(&"metadata").then_some(("v1", name)));
         let structs = &mut self.schema.structs;
         let known = structs.iter().position(|known| known.name == name && known.package == package);
         let index = known.unwrap_or(structs.len());
@@ -149,7 +147,7 @@ impl<'de> Deserializer<'de> for Tracer<'_> {
         let mut fields = Vec::with_capacity(names.len());
         let value = visitor.visit_map(Fields {
             schema: self.schema,
-            root,
+            root: self.root,
             names: names.iter(),
             fields: &mut fields,
         })?;
@@ -228,7 +226,7 @@ impl<'de> MapAccess<'de> for Fields<'_> {
 
     fn next_value_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<S::Value, Error> {
         let Some(field) = self.fields.last_mut() else {
-            return Err(Error::custom("a value was asked for before its key"));
+            return Err(Error::custom("value requested before its key"));
         };
         if let Some((api_version, kind)) = self.root
             && let Some(text) = match field.name {

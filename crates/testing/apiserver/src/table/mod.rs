@@ -47,8 +47,8 @@ impl Column {
 }
 
 const NAME: Column =
-    Column { format: "name", ..Column::text("Name", "What the object is called; unique in its namespace.") };
-const AGE: Column = Column::text("Age", "How long ago the object was created.");
+    Column { format: "name", ..Column::text("Name", "Name of the object, unique within its namespace.") };
+const AGE: Column = Column::text("Age", "Time since the creation of the object.");
 
 /// Columns and rows of a kind.
 struct Printer {
@@ -80,9 +80,6 @@ fn printer(kind: &str) -> &'static Printer {
         "Deployment" => &workload::DEPLOYMENT,
         "ReplicaSet" => &workload::REPLICA_SET,
         "ReplicationController" => &workload::REPLICATION_CONTROLLER,
-        "DaemonSet" => &workload::DAEMON_SET,
-        "StatefulSet" => &workload::STATEFUL_SET,
-        "ControllerRevision" => &workload::CONTROLLER_REVISION,
         "Pod" => &pod::POD,
         "PodDisruptionBudget" => &policy::POD_DISRUPTION_BUDGET,
         "ResourceQuota" => &policy::RESOURCE_QUOTA,

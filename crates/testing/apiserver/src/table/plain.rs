@@ -12,19 +12,19 @@ use super::{
 };
 use crate::json::{at, bool_at, i64_at, list_at, str_at};
 
-const TYPE: Column = Column::text("Type", "Which type of its kind it is.");
+const TYPE: Column = Column::text("Type", "Type of the object.");
 
 pub(super) const EVENT: Printer = Printer {
     columns: &[
-        Column::text("Last Seen", "How long ago it happened last."),
-        Column::text("Type", "Whether it is as usual (Normal) or not (Warning)."),
-        Column::text("Reason", "What happened, in a word."),
-        Column::text("Object", "What it happened to."),
-        Column::text("Subobject", "Which part of it.").wide(),
-        Column::text("Source", "Who says so.").wide(),
-        Column::text("Message", "What happened, in a sentence."),
-        Column::text("First Seen", "How long ago it happened first.").wide(),
-        Column::count("Count", "How often it happened.").wide(),
+        Column::text("Last Seen", "Time since the last occurrence."),
+        Column::text("Type", "Type of the event: Normal or Warning."),
+        Column::text("Reason", "Machine-readable reason of the event."),
+        Column::text("Object", "Object that the event is about."),
+        Column::text("Subobject", "Part of the object that the event is about.").wide(),
+        Column::text("Source", "Component that reported the event.").wide(),
+        Column::text("Message", "Description of the event."),
+        Column::text("First Seen", "Time since the first occurrence.").wide(),
+        Column::count("Count", "Number of occurrences.").wide(),
         Column { priority: 1, ..NAME },
     ],
     row: |event, now| {
@@ -70,7 +70,7 @@ fn source(event: &Value) -> String {
 }
 
 pub(super) const NAMESPACE: Printer = Printer {
-    columns: &[NAME, Column::text("Status", "Whether it is in use or on its way out."), AGE],
+    columns: &[NAME, Column::text("Status", "Phase of the namespace: Active or Terminating."), AGE],
     row: |object, now| {
         vec![name(object), Value::from(str_at(object, &["status", "phase"])), age(object, now)]
     },
@@ -79,15 +79,15 @@ pub(super) const NAMESPACE: Printer = Printer {
 pub(super) const NODE: Printer = Printer {
     columns: &[
         NAME,
-        Column::text("Status", "Whether pods can run on it."),
-        Column::text("Roles", "What it is for."),
+        Column::text("Status", "Readiness and schedulability of the node."),
+        Column::text("Roles", "Roles of the node."),
         AGE,
-        Column::text("Version", "The version of its kubelet."),
-        Column::text("Internal-IP", "Its address within the cluster.").wide(),
-        Column::text("External-IP", "Its address outside of the cluster.").wide(),
-        Column::text("OS-Image", "Its operating system.").wide(),
-        Column::text("Kernel-Version", "Its kernel.").wide(),
-        Column::text("Container-Runtime", "What runs its containers.").wide(),
+        Column::text("Version", "Version of the kubelet."),
+        Column::text("Internal-IP", "Address within the cluster.").wide(),
+        Column::text("External-IP", "Address outside the cluster.").wide(),
+        Column::text("OS-Image", "Operating system of the node.").wide(),
+        Column::text("Kernel-Version", "Kernel version of the node.").wide(),
+        Column::text("Container-Runtime", "Container runtime of the node.").wide(),
     ],
     row: |node, now| {
         let info = |field: &str| str_at(node, &["status", "nodeInfo", field]);
@@ -144,13 +144,13 @@ fn address<'a>(node: &'a Value, kind: &str) -> &'a str {
 }
 
 pub(super) const LEASE: Printer = Printer {
-    columns: &[NAME, Column::text("Holder", "Who has it."), AGE],
+    columns: &[NAME, Column::text("Holder", "Holder of the lease."), AGE],
     row: |object, now| {
         vec![name(object), Value::from(str_at(object, &["spec", "holderIdentity"])), age(object, now)]
     },
 };
 
-const DATA: Column = Column::text("Data", "How many entries there are.");
+const DATA: Column = Column::text("Data", "Number of entries.");
 
 pub(super) const CONFIG_MAP: Printer = Printer {
     columns: &[NAME, DATA, AGE],
@@ -176,11 +176,11 @@ pub(super) const SERVICE: Printer = Printer {
     columns: &[
         NAME,
         TYPE,
-        Column::text("Cluster-IP", "Its address within the cluster."),
-        Column::text("External-IP", "Its addresses outside of the cluster."),
-        Column::text("Port(s)", "The ports it listens on."),
+        Column::text("Cluster-IP", "Address within the cluster."),
+        Column::text("External-IP", "Addresses outside the cluster."),
+        Column::text("Port(s)", "Ports of the service."),
         AGE,
-        Column::text("Selector", "The labels of the pods behind it.").wide(),
+        Column::text("Selector", "Labels of the selected pods.").wide(),
     ],
     row: |service, now| {
         let selector = at(service, &["spec", "selector"]).and_then(Value::as_object);

@@ -15,14 +15,14 @@ use crate::json::{at, bool_at, i64_at, list_at, str_at};
 pub(super) const POD: Printer = Printer {
     columns: &[
         NAME,
-        Column::text("Ready", "How many containers are ready, of how many there are."),
-        Column::text("Status", "What the pod is doing, or what keeps it from it."),
-        Column::text("Restarts", "How often containers were restarted, and how long ago the last time."),
+        Column::text("Ready", "Number of ready containers and of all containers."),
+        Column::text("Status", "Summary of the pod's phase and container states."),
+        Column::text("Restarts", "Number of container restarts, and time since the last restart."),
         AGE,
-        Column::text("IP", "The pod's address.").wide(),
-        Column::text("Node", "The node the pod runs on.").wide(),
-        Column::text("Nominated Node", "The node the pod will run on once others have made room.").wide(),
-        Column::text("Readiness Gates", "How many further conditions of readiness hold.").wide(),
+        Column::text("IP", "IP address of the pod.").wide(),
+        Column::text("Node", "Node of the pod.").wide(),
+        Column::text("Nominated Node", "Node on which the pod will run after preemption.").wide(),
+        Column::text("Readiness Gates", "Number of met readiness gates and of all readiness gates.").wide(),
     ],
     row: |pod, now| {
         let summary = Summary::of(pod);

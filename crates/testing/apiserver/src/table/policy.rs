@@ -11,9 +11,9 @@ const METRICS_SHOWN: usize = 2;
 pub(super) const POD_DISRUPTION_BUDGET: Printer = Printer {
     columns: &[
         NAME,
-        Column::text("Min Available", "How many pods must stay available."),
-        Column::text("Max Unavailable", "How many pods may be unavailable."),
-        Column::count("Allowed Disruptions", "How many pods may be evicted now."),
+        Column::text("Min Available", "Minimum number of available pods."),
+        Column::text("Max Unavailable", "Maximum number of unavailable pods."),
+        Column::count("Allowed Disruptions", "Number of evictions that are currently allowed."),
         AGE,
     ],
     row: |object, now| {
@@ -27,8 +27,8 @@ pub(super) const POD_DISRUPTION_BUDGET: Printer = Printer {
 pub(super) const RESOURCE_QUOTA: Printer = Printer {
     columns: &[
         NAME,
-        Column::text("Request", "What is used and allowed of what pods ask for, and of objects."),
-        Column::text("Limit", "What is used and allowed of what pods may take."),
+        Column::text("Request", "Usage and limits of resource requests and object counts."),
+        Column::text("Limit", "Usage and limits of resource limits."),
         AGE,
     ],
     row: |object, now| {
@@ -47,13 +47,10 @@ pub(super) const RESOURCE_QUOTA: Printer = Printer {
 pub(super) const PRIORITY_CLASS: Printer = Printer {
     columns: &[
         NAME,
-        Column::count("Value", "How important pods of this class are; more goes first."),
-        Column {
-            kind: "boolean",
-            ..Column::text("Global-Default", "Whether pods that name no class are of this one.")
-        },
+        Column::count("Value", "Priority of pods of this class."),
+        Column { kind: "boolean", ..Column::text("Global-Default", "`true` if this class is the default.") },
         AGE,
-        Column::text("PreemptionPolicy", "Whether pods of this class push others out.").wide(),
+        Column::text("PreemptionPolicy", "Preemption policy of pods of this class.").wide(),
     ],
     row: |object, now| {
         let value = i64_at(object, &["value"]).unwrap_or_default();
@@ -66,11 +63,11 @@ pub(super) const PRIORITY_CLASS: Printer = Printer {
 pub(super) const HORIZONTAL_POD_AUTOSCALER: Printer = Printer {
     columns: &[
         NAME,
-        Column::text("Reference", "What is scaled."),
-        Column::text("Targets", "What it is scaled by: current and wanted."),
-        Column::text("MinPods", "The fewest pods there may be."),
-        Column::text("MaxPods", "The most pods there may be."),
-        Column::text("Replicas", "How many pods there are."),
+        Column::text("Reference", "Scaled object."),
+        Column::text("Targets", "Metrics with current and target values."),
+        Column::text("MinPods", "Minimum number of replicas."),
+        Column::text("MaxPods", "Maximum number of replicas."),
+        Column::text("Replicas", "Number of pods."),
         AGE,
     ],
     row: |object, now| {

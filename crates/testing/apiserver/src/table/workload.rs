@@ -6,19 +6,19 @@ use serde_json::{Map, Value};
 use super::{AGE, Column, NAME, Printer, age::age, or_none};
 use crate::json::{at, i64_at, list_at, str_at};
 
-const CONTAINERS: Column = Column::text("Containers", "The names of the containers in each pod.").wide();
-const IMAGES: Column = Column::text("Images", "The images of the containers in each pod.").wide();
-const SELECTOR: Column = Column::text("Selector", "The labels of the pods it looks after.").wide();
-const DESIRED: Column = Column::count("Desired", "How many pods there should be.");
-const CURRENT: Column = Column::count("Current", "How many pods there are.");
-const READY: Column = Column::count("Ready", "How many of the pods are ready.");
+const CONTAINERS: Column = Column::text("Containers", "Names of the containers of each pod.").wide();
+const IMAGES: Column = Column::text("Images", "Images of the containers of each pod.").wide();
+const SELECTOR: Column = Column::text("Selector", "Labels of the selected pods.").wide();
+const DESIRED: Column = Column::count("Desired", "Desired number of pods.");
+const CURRENT: Column = Column::count("Current", "Number of pods.");
+const READY: Column = Column::count("Ready", "Number of ready pods.");
 
 pub(super) const DEPLOYMENT: Printer = Printer {
     columns: &[
         NAME,
-        Column::text("Ready", "How many pods are ready, of how many there should be."),
-        Column::text("Up-to-date", "How many pods are of the newest template."),
-        Column::text("Available", "How many pods have been ready for long enough."),
+        Column::text("Ready", "Number of ready pods and of desired pods."),
+        Column::text("Up-to-date", "Number of pods of the current template."),
+        Column::text("Available", "Number of available pods."),
         AGE,
         CONTAINERS,
         IMAGES,
@@ -52,75 +52,6 @@ fn replica_set(object: &Value, now: Timestamp) -> Vec<Value> {
     row.push(or_none(&selector(at(object, &["spec", "selector"]))));
     row
 }
-
-pub(super) const DAEMON_SET: Printer = Printer {
-    columns: &[
-        NAME,
-        DESIRED,
-        CURRENT,
-        READY,
-        Column::count("Up-to-date", "How many pods are of the newest template."),
-        Column::count("Available", "How many pods have been ready for long enough."),
-        Column::text("Node Selector", "The labels of the nodes it runs on."),
-        AGE,
-        CONTAINERS,
-        IMAGES,
-        SELECTOR,
-    ],
-    row: |object, now| {
-        let counts = [
-            "desiredNumberScheduled",
-            "currentNumberScheduled",
-            "numberReady",
-            "updatedNumberScheduled",
-            "numberAvailable",
-        ];
-        let mut row = vec![name(object)];
-        row.extend(counts.map(|field| count(object, field)));
-        let nodes = at(object, &["spec", "template", "spec", "nodeSelector"]).and_then(Value::as_object);
-        row.extend([or_none(&labels(nodes)), age(object, now)]);
-        row.extend(containers_and_images(object));
-        row.push(or_none(&selector(at(object, &["spec", "selector"]))));
-        row
-    },
-};
-
-pub(super) const STATEFUL_SET: Printer = Printer {
-    columns: &[
-        NAME,
-        Column::text("Ready", "How many pods are ready, of how many there should be."),
-        AGE,
-        CONTAINERS,
-        IMAGES,
-    ],
-    row: |object, now| {
-        let mut row = vec![name(object), ready_of_desired(object), age(object, now)];
-        row.extend(containers_and_images(object));
-        row
-    },
-};
-
-pub(super) const CONTROLLER_REVISION: Printer = Printer {
-    columns: &[
-        NAME,
-        Column::text("Controller", "Whose revision it is."),
-        Column::count("Revision", "Which one it is."),
-        AGE,
-    ],
-    row: |object, now| {
-        let controller = list_at(object, &["metadata", "ownerReferences"])
-            .iter()
-            .find(|owner| owner.get("controller") == Some(&Value::Bool(true)))
-            .map(|owner| {
-                let group =
-                    str_at(owner, &["apiVersion"]).split_once('/').map(|(group, _)| format!(".{group}"));
-                let kind = str_at(owner, &["kind"]).to_lowercase();
-                format!("{kind}{}/{}", group.unwrap_or_default(), str_at(owner, &["name"]))
-            });
-        let revision = i64_at(object, &["revision"]).unwrap_or(0);
-        vec![name(object), or_none(&controller.unwrap_or_default()), Value::from(revision), age(object, now)]
-    },
-};
 
 /// Returns the object's name.
 pub(super) fn name(object: &Value) -> Value {

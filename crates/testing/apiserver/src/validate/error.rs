@@ -2,7 +2,6 @@
 
 use std::fmt;
 
-use serde::Serialize;
 use serde_json::Value;
 
 /// Type of a validation error.
@@ -74,17 +73,6 @@ pub struct FieldError {
     pub detail: String,
 }
 
-/// Element of `details.causes` of a Status.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct StatusCause {
-    /// See [`ErrorType::reason`].
-    pub reason: &'static str,
-    /// Message without the field path.
-    pub message: String,
-    /// Path of the field.
-    pub field: String,
-}
-
 impl FieldError {
     /// Message without the field path.
     pub fn message(&self) -> String {
@@ -99,11 +87,6 @@ impl FieldError {
             text.push_str(&self.detail);
         }
         text
-    }
-
-    /// Returns the error as a cause of a Status.
-    pub fn cause(&self) -> StatusCause {
-        StatusCause { reason: self.error_type.reason(), message: self.message(), field: self.field.clone() }
     }
 }
 
@@ -131,9 +114,4 @@ pub fn aggregate(errors: &[FieldError]) -> String {
         [line] => line.clone(),
         lines => format!("[{}]", lines.join(", ")),
     }
-}
-
-/// Returns `errors` as causes of a Status. Duplicates are kept.
-pub fn causes(errors: &[FieldError]) -> Vec<StatusCause> {
-    errors.iter().map(FieldError::cause).collect()
 }

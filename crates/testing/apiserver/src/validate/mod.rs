@@ -6,8 +6,6 @@
 //! Objects must be decoded ([`crate::strict`]) and defaulted ([`crate::defaults`]) and contain the namespace of the
 //! request. Checks that depend on other objects belong to admission.
 //!
-//! Of kinds without controller (DaemonSet, Job etc.) only the metadata is validated.
-//!
 //! Upstream counterpart: `pkg/apis/*/validation`.
 
 use serde_json::Value;
@@ -29,7 +27,7 @@ mod tests;
 mod volume;
 mod workload;
 
-pub use error::{ErrorType, FieldError, StatusCause, aggregate, causes};
+pub use error::{ErrorType, FieldError, aggregate};
 use metadata::Naming;
 use path::Errors;
 
@@ -43,11 +41,7 @@ use path::Errors;
 /// ```
 pub fn create(kind: &str, object: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
-    match kind {
-        "Scale" | "Binding" | "Eviction" => {}
-        _ if is_stored(kind) => metadata::create(object, &Naming::of(kind), &mut errors),
-        _ => return Vec::new(),
-    }
+    metadata::create(object, &Naming::of(kind), &mut errors);
     match kind {
         "Pod" => pod::create(object, &mut errors),
         _ => content(kind, object, &mut errors),
@@ -61,9 +55,7 @@ pub fn update(kind: &str, new: &Value, old: &Value) -> Vec<FieldError> {
     if kind == "Lease" {
         plain::lease_version(new, &mut errors);
     }
-    if is_stored(kind) {
-        metadata::update(new, old, &mut errors);
-    }
+    metadata::update(new, old, &mut errors);
     content(kind, new, &mut errors);
     match kind {
         "Deployment" | "ReplicaSet" => workload::selector_immutable(new, old, &mut errors),
@@ -93,35 +85,12 @@ pub fn update_status(kind: &str, new: &Value, old: &Value) -> Vec<FieldError> {
     errors.0
 }
 
-/// Returns the warnings about a valid new object, for `Warning` headers.
-pub fn create_warnings(kind: &str, object: &Value) -> Vec<String> {
-    let name = read::text(read::get(object, "metadata"), "name");
-    if !matches!(kind, "Deployment" | "ReplicaSet" | "ReplicationController" | "Pod") || name.is_empty() {
-        return Vec::new();
-    }
-    match names::dns_label(name) {
-        wrong if wrong.is_empty() => Vec::new(),
-        wrong => vec![format!(
-            "metadata.name: this is used in Pod names and hostnames, which can result in surprising behavior; a \
-             DNS label is recommended: [{}]",
-            wrong.join(" ")
-        )],
-    }
-}
-
-/// `true` if objects of `kind` are stored. Others are virtual resources such as reviews.
-fn is_stored(kind: &str) -> bool {
-    !matches!(kind, "Scale" | "Binding" | "Eviction" | "DeleteOptions") && !kind.ends_with("Review")
-}
-
 /// Validates the spec of an object on create and update.
 fn content(kind: &str, object: &Value, errors: &mut Errors) {
     match kind {
         "Deployment" => workload::deployment(object, errors),
         "ReplicaSet" => workload::replica_set(object, errors),
         "ReplicationController" => workload::replication_controller(object, errors),
-        "Scale" => workload::scale(object, errors),
-        "Binding" => pod::binding(object, errors),
         "Service" => service::service(object, errors),
         "ConfigMap" => plain::config_map(object, errors),
         "Secret" => plain::secret(object, errors),

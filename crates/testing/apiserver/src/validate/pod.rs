@@ -267,16 +267,6 @@ fn gates(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-/// Validates the Binding of a pod to a node.
-pub(super) fn binding(binding: &Value, errors: &mut Errors) {
-    let (target, path) = (get(binding, "target"), Path::new("target"));
-    let kind = text(target, "kind");
-    if !kind.is_empty() && kind != "Node" {
-        errors.not_supported(&path.child("kind"), kind, &["Node", "<empty>"]);
-    }
-    errors.present(&path.child("name"), text(target, "name"));
-}
-
 /// Validates the status of a pod.
 pub(super) fn status(new: &Value, errors: &mut Errors) {
     let path = Path::new("status");

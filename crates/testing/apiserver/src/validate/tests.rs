@@ -277,14 +277,6 @@ fn all_errors_are_reported() {
     );
     assert_eq!(aggregate(&errors[..1]), errors[0].to_string());
     assert_eq!(aggregate(&[errors[0].clone(), errors[0].clone()]), errors[0].to_string());
-    assert_eq!(
-        causes(&errors)[0],
-        StatusCause {
-            reason: "FieldValueInvalid",
-            message: "Invalid value: -1: must be greater than or equal to 0".to_owned(),
-            field: "spec.replicas".to_owned(),
-        }
-    );
 }
 
 #[test]
@@ -490,35 +482,6 @@ fn data_key_and_immutability_errors() {
         lines(&update("Secret", &map(json!({"type": "b"})), &map(json!({"type": "a"})))),
         ["type: Invalid value: \"b\": field is immutable"]
     );
-}
-
-#[test]
-fn scale_and_binding_errors() {
-    assert_eq!(
-        created("Scale", &json!({"spec": {"replicas": -1}})),
-        ["spec.replicas: Invalid value: -1: must be greater than or equal to 0"]
-    );
-    assert_eq!(
-        created("Binding", &json!({"target": {"kind": "Pod"}})),
-        [
-            "target.kind: Unsupported value: \"Pod\": supported values: \"Node\", \"<empty>\"",
-            "target.name: Required value",
-        ]
-    );
-}
-
-#[test]
-fn bad_host_names_are_warned_about() {
-    let named = |name: &str| json!({"metadata": {"name": name}});
-    assert!(create_warnings("Deployment", &named("web")).is_empty());
-    assert_eq!(
-        create_warnings("Deployment", &named("a.b")),
-        [
-            "metadata.name: this is used in Pod names and hostnames, which can result in surprising behavior; a DNS \
-          label is recommended: [must not contain dots]"
-        ]
-    );
-    assert!(create_warnings("ConfigMap", &named("a.b")).is_empty());
 }
 
 proptest! {

@@ -210,8 +210,3 @@ fn counts_within_replicas(status: &Value, counts: &[&str], others: &[&str], erro
         errors.invalid(&STATUS.child("availableReplicas"), available, "cannot be greater than readyReplicas");
     }
 }
-
-/// Validates a Scale.
-pub(super) fn scale(object: &Value, errors: &mut Errors) {
-    errors.not_negative(&SPEC.child("replicas"), integer(get(object, "spec"), "replicas"));
-}

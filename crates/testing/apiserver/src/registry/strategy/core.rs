@@ -150,14 +150,6 @@ impl Strategy for ServiceAccount {
 pub(crate) struct Secret;
 
 impl Strategy for Secret {
-    fn prepare_create(&self, object: &mut Value) {
-        fold_string_data(object);
-    }
-
-    fn prepare_update(&self, new: &mut Value, _old: &Value) {
-        fold_string_data(new);
-    }
-
     fn selectable_fields(&self) -> &'static [SelectableField] {
         static FIELDS: [SelectableField; 1] =
             [SelectableField { name: "type", paths: &[&["type"]], absent: "" }];
@@ -165,26 +157,9 @@ impl Strategy for Secret {
     }
 }
 
-/// Moves the write-only `stringData` to `data`.
-fn fold_string_data(secret: &mut Value) {
-    use base64::{Engine, prelude::BASE64_STANDARD};
-    let Some(Value::Object(texts)) = crate::json::remove(secret, &["stringData"]) else { return };
-    for (key, text) in texts {
-        let encoded = BASE64_STANDARD.encode(text.as_str().unwrap_or_default());
-        set(secret, &["data", &key], encoded);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn secret_string_data_becomes_data() {
-        let mut secret = json!({"data": {"a": "eA=="}, "stringData": {"a": "y", "b": "z"}});
-        Secret.prepare_create(&mut secret);
-        assert_eq!(secret, json!({"data": {"a": "eQ==", "b": "eg=="}}));
-    }
 
     #[test]
     fn namespace_starts_active_with_finalizer() {
