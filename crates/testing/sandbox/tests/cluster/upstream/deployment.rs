@@ -483,7 +483,8 @@ async fn recreate_deployment_for_pod_replacement_waits_for_terminating_pods() {
     }
 }
 
-/// `TestRollingUpdateAndProportionalScalingForDeploymentPodReplacement`, with the feature gate enabled and with the gate disabled.
+/// `TestRollingUpdateAndProportionalScalingForDeploymentPodReplacement`, with the feature gate enabled and with the
+/// gate disabled.
 #[tokio::test(start_paused = true)]
 async fn rolling_update_and_proportional_scaling_for_deployment_pod_replacement_do_not_wait_for_terminating_pods()
  {
