@@ -119,7 +119,7 @@ impl<K: Object> HandlerFanout<K> {
         self.report_change(last.resource_version());
     }
 
-    /// Removes an object that was deleted and whose final state cannot be decoded.
+    /// Removes a deleted object without a final state, because that cannot be decoded.
     pub(crate) fn delete_final_state_unknown(&self, key: &ObjectKey, resource_version: Option<&str>) {
         let mut locked = self.locked.lock();
         if let Some(cached) = locked.writer.remove(key, resource_version) {

@@ -113,6 +113,7 @@ impl<K> Index<K> {
         self.buckets.get(value)
     }
 
+    #[cfg(test)]
     pub(crate) fn values(&self) -> impl Iterator<Item = &Arc<str>> {
         self.buckets.keys()
     }

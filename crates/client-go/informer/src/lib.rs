@@ -10,7 +10,7 @@
 //! | [`store`] | objects by key and by index; one writer, many readers | `Indexer` |
 //!
 //! [`SharedInformer`] combines them; [`EventHandler`] receives the changes. `examples/watch_config.rs` shows an informer of
-//! a custom type: the type implements [`Object`], and no other crate of the project is involved.
+//! a custom type, which implements [`Object`]; `kcm-api` is not needed.
 //!
 //! *Not part of this crate:* API types, HTTP and decoding, work queues. Cached objects are never modified.
 

@@ -29,7 +29,8 @@ pub trait InformerMetrics: Send + Sync + 'static {
         let _ = informer;
     }
 
-    /// Returns `true` if [`processed`](Self::processed) is to be called. Measuring reads the clock twice per event.
+    /// Returns `true` if the informer must measure durations for [`processed`](Self::processed). It then reads the clock
+    /// twice per event.
     fn records_durations(&self) -> bool {
         false
     }

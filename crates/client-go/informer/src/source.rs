@@ -92,7 +92,7 @@ pub enum WatchEvent<K> {
     },
     /// An object was created or modified that cannot be decoded.
     Undecodable(Undecodable),
-    /// An object was deleted whose final state cannot be decoded.
+    /// An object was deleted, and its final state cannot be decoded.
     UndecodableDeleted(Undecodable),
 }
 

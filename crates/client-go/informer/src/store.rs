@@ -108,18 +108,6 @@ impl<K: Object> Store<K> {
         state.table.iter().step_by(step).take(max).map(|(_, object)| Arc::clone(object)).collect()
     }
 
-    /// Returns the objects in `namespace`.
-    ///
-    /// Takes time proportional to their number with the index [`IndexName::NAMESPACE`], otherwise to that of all objects.
-    pub fn list_namespace(&self, namespace: &str) -> Vec<Arc<K>> {
-        let state = self.state.read();
-        if state.table.has_index(IndexName::NAMESPACE) {
-            return state.table.by_index(IndexName::NAMESPACE, namespace).cloned().collect();
-        }
-        let objects = state.table.iter().filter(|(key, _)| &*key.namespace == namespace);
-        objects.map(|(_, object)| Arc::clone(object)).collect()
-    }
-
     /// Returns the number of objects.
     pub fn len(&self) -> usize {
         self.state.read().table.len()
@@ -142,28 +130,6 @@ impl<K: Object> Store<K> {
         let mut objects = Vec::with_capacity(state.0.table.index_len(index, value));
         objects.extend(state.by_index(index, value).cloned());
         objects
-    }
-
-    /// Returns the number of objects with `value` in `index`.
-    ///
-    /// # Panics
-    ///
-    /// As [`by_index`](Self::by_index).
-    pub fn index_len(&self, index: IndexName, value: &str) -> usize {
-        let state = self.state.read();
-        debug_assert!(state.table.has_index(index), "no index named {:?}", index.0);
-        state.table.index_len(index, value)
-    }
-
-    /// Returns the values in `index` of all objects, in arbitrary order.
-    ///
-    /// # Panics
-    ///
-    /// As [`by_index`](Self::by_index).
-    pub fn index_values(&self, index: IndexName) -> Vec<Arc<str>> {
-        let state = self.state.read();
-        debug_assert!(state.table.has_index(index), "no index named {:?}", index.0);
-        state.table.index_values(index)
     }
 
     /// Returns the newest resource version of the store: that of an object, a bookmark or a list.

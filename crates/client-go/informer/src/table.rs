@@ -113,6 +113,7 @@ impl<K: Object> Table<K> {
         self.index(name).and_then(|index| index.bucket(value)).map_or(0, BTreeSet::len)
     }
 
+    #[cfg(test)]
     pub(crate) fn index_values(&self, name: IndexName) -> Vec<Arc<str>> {
         self.index(name).map_or_else(Vec::new, |index| index.values().cloned().collect())
     }

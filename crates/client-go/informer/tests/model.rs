@@ -159,7 +159,6 @@ fn reads_return_complete_states_in_order() {
             position.advance(&sorted(&store.by_index(OWNER, "x")), |state| state.owned_by("x"));
             position.advance(&sorted(&store.by_index(OWNER, "y")), |state| state.owned_by("y"));
             position.advance(&store.get(&key("a")).as_deref().cloned(), |state| state.get("a"));
-            position.advance(&store.index_len(OWNER, "x"), |state| state.owned_by("x").len());
             position.advance(&store.is_synced(), |state| state.synced);
         }
     });
