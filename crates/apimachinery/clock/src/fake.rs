@@ -26,7 +26,7 @@ struct State {
 }
 
 impl FakeClock {
-    /// Creates a clock whose wall clock shows `start`.
+    /// Creates a clock at wall-clock time `start`.
     pub fn new(start: Timestamp) -> Self {
         Self {
             state: Arc::new(Mutex::new(State {
@@ -39,7 +39,7 @@ impl FakeClock {
         }
     }
 
-    /// Advances both clocks, and wakes the sleepers whose deadline is reached, earliest first.
+    /// Advances both clocks, and wakes the sleepers that are due, earliest first.
     pub fn step(&self, by: Duration) {
         let due = {
             let mut state = self.state.lock();

@@ -15,7 +15,7 @@ pub struct SimulatedClock {
 }
 
 impl SimulatedClock {
-    /// Creates a clock whose wall clock shows `start` now.
+    /// Creates a clock at wall-clock time `start`.
     pub fn new(start: Timestamp) -> Self {
         Self { start, origin: tokio::time::Instant::now() }
     }

@@ -26,7 +26,7 @@ pub(crate) struct Correlated {
 }
 
 impl Correlated {
-    /// Returns `true` if the event repeats an earlier one, which is to be patched.
+    /// Returns `true` if the event repeats an earlier one. The stored event is patched then.
     pub(crate) fn is_repetition(&self) -> bool {
         self.event.count > 1
     }

@@ -85,7 +85,7 @@ impl Writer {
         error!(event = %LoggedEvent(&correlated.event), "Unable to write event (retry limit exceeded)");
     }
 
-    /// Writes an event. Returns `Continue` if it is to be retried.
+    /// Writes an event. Returns `Continue` if it must be retried.
     async fn try_write(&mut self, correlated: &Correlated) -> ControlFlow<()> {
         match self.send(correlated).await {
             Ok(stored) => {

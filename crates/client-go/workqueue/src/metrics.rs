@@ -7,8 +7,8 @@ pub trait MetricsProvider: Send + Sync + 'static {
     /// Returns the metrics of the queue `name`. With `None`, the queue does not read the clock.
     fn queue(&self, name: &str) -> Option<Arc<dyn QueueMetrics>>;
 
-    /// Registers the function that updates the time-dependent metrics of the queue `name`. It is to be called before each
-    /// scrape, until it returns `false`.
+    /// Registers the function that updates the time-dependent metrics of the queue `name`. The provider calls it before
+    /// each scrape, until it returns `false`.
     ///
     /// Upstream counterpart: `updateUnfinishedWorkLoop`, which updates them every 500 ms.
     fn refresh_with(&self, name: &str, refresh: Refresh) {

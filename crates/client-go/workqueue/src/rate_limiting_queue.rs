@@ -144,11 +144,6 @@ impl<T: Item> RateLimitingQueue<T> {
     pub fn is_shutting_down(&self) -> bool {
         self.shared.queue.is_shutting_down()
     }
-
-    /// Updates the time-dependent metrics. See [`Queue::refresh_metrics`](crate::Queue::refresh_metrics).
-    pub fn refresh_metrics(&self) {
-        self.shared.queue.refresh_metrics();
-    }
 }
 
 #[cfg(test)]
