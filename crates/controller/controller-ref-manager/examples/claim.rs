@@ -1,4 +1,4 @@
-//! A controller of your own claims its pods.
+//! Claims objects of a custom type.
 //!
 //! `cargo run -p kcm-controller-ref-manager --example claim`
 
@@ -9,8 +9,9 @@ use kcm_api::{ApiError, LabelSelector, Labels, ObjectKey, Selector};
 use kcm_controller_ref_manager::{
     Claimable, LiveOwner, ObjectView, OwnerControl, OwnerIdentity, OwnerPatch, claim,
 };
+use kcm_meta::Object;
 
-/// Anything can be owned; this is the least that can.
+/// A custom type with the fields that claiming requires.
 struct Machine {
     key: ObjectKey,
     uid: Arc<str>,
@@ -18,9 +19,7 @@ struct Machine {
     owner_uid: Option<Arc<str>>,
 }
 
-impl Claimable for Machine {
-    const KIND: &'static str = "Machine";
-
+impl Object for Machine {
     fn key(&self) -> ObjectKey {
         self.key.clone()
     }
@@ -32,6 +31,10 @@ impl Claimable for Machine {
     fn resource_version(&self) -> &str {
         "1"
     }
+}
+
+impl Claimable for Machine {
+    const KIND: &'static str = "Machine";
 
     fn view(&self) -> ObjectView<'_> {
         ObjectView {
@@ -43,7 +46,7 @@ impl Claimable for Machine {
     }
 }
 
-/// Instead of a server: says yes to everything, and tells what it was asked.
+/// Fake API server that prints requests and accepts all of them.
 struct Server {
     owner_uid: Arc<str>,
 }

@@ -2,47 +2,31 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use kcm_api::{ApiError, Labels, ObjectKey, Pod, ReplicaSet, Selector, Time};
+use kcm_meta::Object;
 use tracing::debug;
 
 use crate::{
     AdoptionRefused, Claim, ClaimError, ClaimErrors, ObjectView, OwnerIdentity, OwnerPatch, classify,
 };
 
-/// An object that can be owned.
-pub trait Claimable: Send + Sync + 'static {
-    /// Its kind, for messages.
+/// An object that an owner can claim.
+pub trait Claimable: Object {
+    /// Kind of the object in messages.
     const KIND: &'static str;
 
-    /// Namespace and name.
-    fn key(&self) -> ObjectKey;
-    /// Which object it is.
-    fn uid(&self) -> &Arc<str>;
-    /// Which version of the object this is.
-    fn resource_version(&self) -> &str;
-    /// When it was stored first, if it says so. What is older is seen to first.
-    fn created(&self) -> Option<Time> {
+    /// Returns the creation time. Older objects are patched first.
+    fn creation_timestamp(&self) -> Option<Time> {
         None
     }
-    /// What [`classify`] looks at.
+
+    /// Returns the fields that [`classify`] compares.
     fn view(&self) -> ObjectView<'_>;
 }
 
 impl Claimable for Pod {
     const KIND: &'static str = "Pod";
 
-    fn key(&self) -> ObjectKey {
-        self.key.clone()
-    }
-
-    fn uid(&self) -> &Arc<str> {
-        &self.uid
-    }
-
-    fn resource_version(&self) -> &str {
-        &self.resource_version
-    }
-
-    fn created(&self) -> Option<Time> {
+    fn creation_timestamp(&self) -> Option<Time> {
         self.creation_timestamp
     }
 
@@ -60,19 +44,7 @@ impl Claimable for Pod {
 impl Claimable for ReplicaSet {
     const KIND: &'static str = kcm_api::replica_set::KIND;
 
-    fn key(&self) -> ObjectKey {
-        self.metadata.key()
-    }
-
-    fn uid(&self) -> &Arc<str> {
-        &self.metadata.uid
-    }
-
-    fn resource_version(&self) -> &str {
-        &self.metadata.resource_version
-    }
-
-    fn created(&self) -> Option<Time> {
+    fn creation_timestamp(&self) -> Option<Time> {
         self.metadata.creation_timestamp
     }
 
@@ -86,30 +58,30 @@ impl Claimable for ReplicaSet {
     }
 }
 
-/// What claiming needs of the cluster.
+/// Requests of [`claim`] to the API server.
 #[async_trait]
 pub trait OwnerControl<K>: Send + Sync {
-    /// The owner as the server has it now, read past every cache.
+    /// Reads the owner from the API server, without a cache.
     ///
     /// # Errors
     ///
-    /// What the server or the transport says.
+    /// If the request fails.
     async fn live_owner(&self) -> Result<LiveOwner, ApiError>;
 
-    /// Changes the owners of `object`; answers with it as it is now.
+    /// Patches the owner references of `object`. Returns the patched object.
     ///
     /// # Errors
     ///
-    /// What the server or the transport says.
+    /// If the request fails.
     async fn patch(&self, object: &ObjectKey, patch: &OwnerPatch) -> Result<K, ApiError>;
 }
 
-/// What the server says of an owner.
+/// Owner as the API server returned it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LiveOwner {
-    /// Which object has the owner's name.
+    /// UID of the object that has the owner's name.
     pub uid: Arc<str>,
-    /// Since when it is being deleted, if it is.
+    /// Time when its deletion was requested.
     pub deletion_timestamp: Option<Time>,
 }
 
@@ -119,18 +91,18 @@ impl From<&kcm_api::ObjectMeta> for LiveOwner {
     }
 }
 
-/// The outcome of [`claim`].
+/// Result of [`claim`].
 #[derive(Debug)]
 pub struct Claimed<K> {
-    /// What is ours now. An object that was adopted is the server's answer, if that is newer than what was
-    /// given.
+    /// Objects that the owner manages. An adopted object is the one that the API server returned, if its resource version
+    /// differs from the cached one.
     pub objects: Vec<Arc<K>>,
-    /// What went wrong with other objects.
+    /// Errors of other objects.
     pub error: Option<ClaimErrors>,
 }
 
 impl<K> Claimed<K> {
-    /// The objects if all went well. Both workload controllers end their sync otherwise.
+    /// Returns the objects if no object failed.
     ///
     /// # Errors
     ///
@@ -143,18 +115,18 @@ impl<K> Claimed<K> {
     }
 }
 
-/// Claims for `owner` what is its own among `objects`: adopts, releases, and tells what remains (US-3.4).
+/// Adopts and releases objects for `owner`, and returns the objects that it manages (US-3.4).
 ///
-/// Patches go out one after the other, the oldest object first and then by name, so that the same state always
-/// leads to the same requests; upstream's order is its cache's, which is random. Before the first adoption, and
-/// only then, the server is asked whether the owner is still there; the answer holds for the whole call. An
-/// object that is gone by the time of its patch is none of ours. All objects are seen to even when some fail.
+/// Patches are sent one after the other, for the oldest object first and then by name, so that equal states lead to equal
+/// requests. Upstream's order is the random order of its cache. Before the first adoption, the owner is read from the API
+/// server; the result is used for the whole call. Objects that no longer exist are skipped. An error of one object does
+/// not stop the others.
 ///
 /// Upstream counterpart: `PodControllerRefManager.ClaimPods`, `ReplicaSetControllerRefManager.ClaimReplicaSets`.
 ///
 /// # Cancel safety
 ///
-/// Dropping the future leaves the remaining objects as they are; claiming again picks up from there.
+/// If the future is dropped, the remaining objects are not patched. The next call continues with them.
 pub async fn claim<K, C>(
     owner: &OwnerIdentity,
     selector: &Selector,
@@ -175,13 +147,15 @@ where
             Claim::NotOurs | Claim::Ignore(_) => {}
         }
     }
-    changes.sort_by(|(a_key, _, a), (b_key, _, b)| (a.created(), a_key).cmp(&(b.created(), b_key)));
+    changes.sort_by(|(a_key, _, a), (b_key, _, b)| {
+        (a.creation_timestamp(), a_key).cmp(&(b.creation_timestamp(), b_key))
+    });
 
-    let mut gate = Gate { owner, verdict: None };
+    let mut adopter = Adopter { owner, may_adopt: None };
     let mut errors = Vec::new();
     for (key, adopt, object) in changes {
         if adopt {
-            match gate.adopt(control, &key, object).await {
+            match adopter.adopt(control, &key, object).await {
                 Ok(adopted) => claimed.extend(adopted),
                 Err(error) => errors.push(error),
             }
@@ -192,15 +166,17 @@ where
     Claimed { objects: claimed, error: ClaimErrors::collect(errors) }
 }
 
-/// Lets nothing be adopted for an owner that the server no longer has.
-struct Gate<'a> {
+/// Adopts objects unless the owner was deleted.
+///
+/// Upstream counterpart: `BaseControllerRefManager.CanAdopt`.
+struct Adopter<'a> {
     owner: &'a OwnerIdentity,
-    /// Asked for at most once per sync, and only if there is something to adopt.
-    verdict: Option<Result<(), AdoptionRefused>>,
+    /// Result of the uncached read of the owner. `None` before the first adoption.
+    may_adopt: Option<Result<(), AdoptionRefused>>,
 }
 
-impl Gate<'_> {
-    /// The object if it is ours now; none if it is gone.
+impl Adopter<'_> {
+    /// Adopts `object`. Returns `None` if it no longer exists.
     async fn adopt<K, C>(
         &mut self,
         control: &C,
@@ -211,12 +187,11 @@ impl Gate<'_> {
         K: Claimable,
         C: OwnerControl<K> + ?Sized,
     {
-        let verdict = match self.verdict.take() {
-            Some(verdict) => verdict,
+        let may_adopt = match self.may_adopt.take() {
+            Some(may_adopt) => may_adopt,
             None => recheck(self.owner, control).await,
         };
-        let verdict = self.verdict.insert(verdict);
-        if let Err(refused) = verdict {
+        if let Err(refused) = self.may_adopt.insert(may_adopt) {
             return Err(ClaimError::AdoptionRefused {
                 kind: K::KIND,
                 key: key.clone(),
@@ -225,30 +200,33 @@ impl Gate<'_> {
             });
         }
         match control.patch(key, &OwnerPatch::adopt(self.owner, object.uid())).await {
-            // DEVIATION: upstream goes on with what its cache has, and earns a conflict when it writes to it in
-            // the same sync. An answer of the version that we hold brings nothing new, though.
-            Ok(answer) if answer.resource_version() == object.resource_version() => Ok(Some(object)),
-            Ok(answer) => Ok(Some(Arc::new(answer))),
+            // DEVIATION: upstream continues with the cached object, so that its next write of it in the same sync has a
+            // conflict.
+            Ok(patched) if patched.resource_version() == object.resource_version() => Ok(Some(object)),
+            Ok(patched) => Ok(Some(Arc::new(patched))),
             Err(error) if error.is_not_found() => Ok(None),
             Err(error) => Err(error.into()),
         }
     }
 }
 
+/// Reads the owner from the API server and checks that it can adopt.
+///
+/// Upstream counterpart: `RecheckDeletionTimestamp`.
 async fn recheck<K, C>(owner: &OwnerIdentity, control: &C) -> Result<(), AdoptionRefused>
 where
     C: OwnerControl<K> + ?Sized,
 {
-    let fresh = control.live_owner().await.map_err(AdoptionRefused::Recheck)?;
-    if fresh.uid != owner.uid {
+    let live = control.live_owner().await.map_err(AdoptionRefused::Recheck)?;
+    if live.uid != owner.uid {
         return Err(AdoptionRefused::Gone {
             kind: owner.kind,
             key: owner.key(),
-            got: fresh.uid,
+            got: live.uid,
             wanted: Arc::clone(&owner.uid),
         });
     }
-    match fresh.deletion_timestamp {
+    match live.deletion_timestamp {
         Some(at) => Err(AdoptionRefused::OwnerIsBeingDeleted { key: owner.key(), at }),
         None => Ok(()),
     }
@@ -267,7 +245,7 @@ where
     debug!(kind = K::KIND, object = %key, owner = %owner.key(), "Patching object to remove its controllerRef");
     match control.patch(key, &OwnerPatch::release(&owner.uid, object.uid())).await {
         Ok(_) => Ok(()),
-        // Gone, or gone and made anew under that name, or no longer ours: as it should be.
+        // The object was deleted, was created again with another UID, or has no reference to the owner.
         Err(error) if error.is_not_found() || error.is_invalid() => Ok(()),
         Err(error) => Err(error),
     }

@@ -2,25 +2,25 @@ use std::{fmt, sync::Arc};
 
 use kcm_api::{Deployment, Labels, ObjectKey, ObjectMeta, OwnerReference, ReplicaSet, Selector};
 
-/// The owner that claims.
+/// Owner that claims objects.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OwnerIdentity {
-    /// Group and version of its kind.
+    /// Group and version of the kind.
     pub api_version: &'static str,
-    /// Its kind.
+    /// Kind.
     pub kind: &'static str,
-    /// Where it is; empty for an owner that lives in no namespace and so may own things in all of them.
+    /// Namespace. Empty for a cluster-scoped owner, which can own objects of all namespaces.
     pub namespace: Arc<str>,
-    /// Its name.
+    /// Name.
     pub name: Arc<str>,
-    /// Its UID.
+    /// UID.
     pub uid: Arc<str>,
-    /// Whether somebody asked for it to go, as far as the cache knows.
+    /// `true` if the owner is being deleted according to the cache.
     pub deleting: bool,
 }
 
 impl OwnerIdentity {
-    /// The owner of `kind` that `metadata` belongs to.
+    /// Returns the identity of an object of `kind`.
     pub fn new(api_version: &'static str, kind: &'static str, metadata: &ObjectMeta) -> Self {
         Self {
             api_version,
@@ -32,12 +32,12 @@ impl OwnerIdentity {
         }
     }
 
-    /// Namespace and name.
+    /// Returns the namespace and name.
     pub fn key(&self) -> ObjectKey {
         ObjectKey { namespace: Arc::clone(&self.namespace), name: Arc::clone(&self.name) }
     }
 
-    /// The reference that makes this the managing owner of the object which carries it.
+    /// Returns the owner reference of objects that this owner manages.
     ///
     /// Upstream counterpart: `metav1.NewControllerRef`.
     pub fn controller_reference(&self) -> OwnerReference {
@@ -65,65 +65,67 @@ impl From<&Deployment> for OwnerIdentity {
     }
 }
 
-/// What a decision looks at in an object.
+/// Fields of an object that [`classify`] compares.
 #[derive(Debug, Clone, Copy)]
 pub struct ObjectView<'a> {
-    /// Where it is.
+    /// Namespace.
     pub namespace: &'a str,
-    /// What it is chosen by.
+    /// Labels.
     pub labels: &'a Labels,
-    /// The UID of the owner that manages it, if any.
+    /// UID of the managing owner. `None` for an orphan.
     pub controller_uid: Option<&'a str>,
-    /// Whether somebody asked for it to go.
+    /// `true` if the object is being deleted.
     pub deleting: bool,
 }
 
-/// What to do about one object.
+/// Decision for one object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Claim {
-    /// It is ours and stays so.
+    /// The owner manages the object, and its labels match.
     Owned,
-    /// It belongs to somebody else.
+    /// Another owner manages the object.
     NotOurs,
-    /// It is ours, and its labels say that it should no longer be.
+    /// The owner manages the object, and its labels do not match.
     Release,
-    /// It is nobody's, and its labels say that it should be ours.
+    /// The object is an orphan, and its labels match.
     Adopt,
-    /// Nothing is to be done, and it does not count as ours.
+    /// The object is not changed and does not belong to the owner.
     Ignore(Ignored),
 }
 
-/// Why an object is left alone.
+/// Reason why an object is not changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ignored {
-    /// The owner is going: it takes in nothing any more, and lets go of nothing.
+    /// The owner is being deleted. It adopts and releases nothing.
     OwnerIsBeingDeleted,
-    /// The object's labels do not match.
+    /// The labels of the object do not match.
     NoMatch,
-    /// The object is going.
+    /// The object is being deleted.
     ObjectIsBeingDeleted,
-    /// The object is in another namespace than the owner.
+    /// The object is in another namespace.
     OtherNamespace,
 }
 
 impl fmt::Display for Claim {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Owned => "owned, and its labels match",
+            Self::Owned => "owned, labels match",
             Self::NotOurs => "managed by another owner",
-            Self::Release => "owned, but its labels no longer match: to be released",
-            Self::Adopt => "an orphan whose labels match: to be adopted",
-            Self::Ignore(Ignored::OwnerIsBeingDeleted) => "left alone: the owner is being deleted",
-            Self::Ignore(Ignored::NoMatch) => "left alone: an orphan whose labels do not match",
-            Self::Ignore(Ignored::ObjectIsBeingDeleted) => "left alone: an orphan that is being deleted",
-            Self::Ignore(Ignored::OtherNamespace) => "left alone: an orphan in another namespace",
+            Self::Release => "owned, labels do not match: release",
+            Self::Adopt => "orphan, labels match: adopt",
+            Self::Ignore(Ignored::OwnerIsBeingDeleted) => "ignored: the owner is being deleted",
+            Self::Ignore(Ignored::NoMatch) => "ignored: orphan, labels do not match",
+            Self::Ignore(Ignored::ObjectIsBeingDeleted) => "ignored: orphan that is being deleted",
+            Self::Ignore(Ignored::OtherNamespace) => "ignored: orphan in another namespace",
         })
     }
 }
 
-/// What `owner` with `selector` is to do about `object` (US-3.4).
+/// Decides whether `owner` adopts, keeps or releases `object` (US-3.4).
 ///
-/// What is ours and matches stays ours even while it or its owner is being deleted.
+/// An owned object that matches remains owned while the object or the owner is being deleted.
+///
+/// Upstream counterpart: the decisions of `ClaimObject`.
 pub fn classify(owner: &OwnerIdentity, selector: &Selector, object: ObjectView<'_>) -> Claim {
     let matches = || selector.matches(object.labels);
     match object.controller_uid {

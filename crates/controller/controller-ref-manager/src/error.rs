@@ -3,68 +3,70 @@ use std::{collections::BTreeSet, fmt, sync::Arc};
 use kcm_api::{ApiError, ObjectKey, Time};
 use thiserror::Error;
 
-/// Why an object could not be claimed or released.
+/// Error of the adoption or release of one object.
 #[derive(Debug, Clone, Error)]
 pub enum ClaimError {
-    /// The owner may not adopt any more.
+    /// The owner must not adopt.
     #[error("can't adopt {kind} {key} ({uid}): {source}")]
     AdoptionRefused {
-        /// The kind of the object that was to be adopted.
+        /// Kind of the object.
         kind: &'static str,
         /// Namespace and name of the object.
         key: ObjectKey,
         /// UID of the object.
         uid: Arc<str>,
-        /// Why not.
+        /// Reason.
         #[source]
         source: AdoptionRefused,
     },
-    /// The patch failed. Displays as the server said it.
+    /// The patch failed.
     #[error(transparent)]
     Patch(#[from] ApiError),
 }
 
-/// Why an owner may not adopt any more.
+/// Reason why an owner must not adopt.
 #[derive(Debug, Clone, Error)]
 pub enum AdoptionRefused {
     /// The owner could not be read.
     #[error("can't recheck DeletionTimestamp: {0}")]
     Recheck(#[source] ApiError),
-    /// Another object has the owner's name by now.
+    /// Another object has the name of the owner.
     #[error("can't recheck DeletionTimestamp: original {kind} {key} is gone: got uid {got}, wanted {wanted}")]
     Gone {
-        /// The owner's kind.
+        /// Kind of the owner.
         kind: &'static str,
         /// Namespace and name of the owner.
         key: ObjectKey,
-        /// The UID that is there.
+        /// UID of the other object.
         got: Arc<str>,
-        /// The owner's UID.
+        /// UID of the owner.
         wanted: Arc<str>,
     },
-    /// The owner is being deleted; the cache did not know yet.
+    /// The owner is being deleted. The cache does not contain the deletion yet.
     #[error("{key} has just been deleted at {at}")]
     OwnerIsBeingDeleted {
         /// Namespace and name of the owner.
         key: ObjectKey,
-        /// Since when.
+        /// Time of the deletion.
         at: Time,
     },
 }
 
-/// All that went wrong while claiming.
+/// All errors of [`claim`](crate::claim).
 ///
-/// Displays one error as it is, and several distinct ones as `[a, b]`, as upstream's aggregate does.
+/// `Display` gives the message of a single error, and `[a, b]` for several different messages.
+///
+/// Upstream counterpart: `utilerrors.Aggregate`.
 #[derive(Debug, Clone)]
 pub struct ClaimErrors(Vec<ClaimError>);
 
 impl ClaimErrors {
-    /// The errors together, or none where there are none.
+    /// Returns `None` if `errors` is empty.
     pub(crate) fn collect(errors: Vec<ClaimError>) -> Option<Self> {
         (!errors.is_empty()).then_some(Self(errors))
     }
 
-    /// One by one, in the order in which they came up.
+    /// Returns the errors in the order in which they occurred.
     pub fn iter(&self) -> impl Iterator<Item = &ClaimError> {
         self.0.iter()
     }
@@ -83,7 +85,7 @@ impl fmt::Display for ClaimErrors {
 }
 
 impl std::error::Error for ClaimErrors {
-    /// The first error.
+    /// Returns the first error.
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         self.0.first().map(|error| error as _)
     }

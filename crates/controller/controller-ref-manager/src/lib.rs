@@ -1,14 +1,12 @@
-//! Who owns what: claiming the objects of a controller, adopting orphans, letting go of strays.
+//! Owner references: adopts orphans that match a selector, and releases owned objects that do not.
 //!
-//! *Upstream counterpart:* `pkg/controller/controller_ref_manager.go`.
+//! Upstream counterpart: `pkg/controller/controller_ref_manager.go`.
 //!
-//! [`classify`] decides for one object and touches nothing. [`claim`] carries the decisions of a sync out over
-//! an [`OwnerControl`], which a transport or a test implements, and asks the server once whether the owner is
-//! still there before the first adoption. [`OwnerPatch`] is the body of the request.
+//! [`classify`] is pure and decides for one object. [`claim`] performs the decisions of a sync with an [`OwnerControl`].
+//! [`OwnerPatch`] is the body of a request. Any type that implements [`Claimable`] can be claimed; pods and ReplicaSets
+//! implement it.
 //!
-//! It works for any owner and any [`Claimable`] object; Pods and ReplicaSets come with it.
-//!
-//! *What must not live here:* how many objects there should be, caches, HTTP, events.
+//! Not part of this crate: the number of objects, caches, HTTP, events.
 
 mod claim;
 mod classify;

@@ -2,16 +2,16 @@ use serde_json::Value;
 
 use crate::OwnerIdentity;
 
-/// The body of a strategic merge patch that adds or removes an owner reference (US-3.4).
+/// Body of a strategic merge patch that adds or removes an owner reference (US-3.4).
 ///
-/// The object's UID goes along as a precondition: an object of the same name that came later is left alone.
+/// The UID of the object is a precondition: another object of the same name is not changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OwnerPatch(String);
 
 impl OwnerPatch {
-    /// Makes `owner` the managing owner of the object with `object_uid`.
+    /// Returns the patch that makes `owner` the managing owner of the object with `object_uid`.
     ///
-    /// The server refuses it (422) when the object has another managing owner by then.
+    /// The API server rejects it with 422 if the object has another managing owner.
     pub fn adopt(owner: &OwnerIdentity, object_uid: &str) -> Self {
         let (api_version, kind) = (json(owner.api_version), json(owner.kind));
         let (name, uid, object_uid) = (json(&owner.name), json(&owner.uid), json(object_uid));
@@ -20,7 +20,7 @@ impl OwnerPatch {
         ))
     }
 
-    /// Removes the references to the owner with `owner_uid` from the object with `object_uid`.
+    /// Returns the patch that removes the references to `owner_uid` from the object with `object_uid`.
     pub fn release(owner_uid: &str, object_uid: &str) -> Self {
         let (owner_uid, object_uid) = (json(owner_uid), json(object_uid));
         Self(format!(
@@ -28,13 +28,13 @@ impl OwnerPatch {
         ))
     }
 
-    /// The patch as JSON text, fields in the order in which upstream sends them.
+    /// Returns the patch as JSON, with fields in the order of upstream.
     pub fn as_json(&self) -> &str {
         &self.0
     }
 }
 
-/// `text` as a JSON string. A tree would do the whole body, but would order the fields by name.
+/// Returns `text` as a JSON string. Serializing the whole body from a tree would sort the fields.
 fn json(text: &str) -> Value {
     Value::from(text)
 }
@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn adopt_spells_the_body_as_upstream_does() {
+    fn adopt_matches_upstream() {
         let owner = OwnerIdentity {
             api_version: "apps/v1",
             kind: "ReplicaSet",
@@ -59,10 +59,9 @@ mod tests {
         );
     }
 
-    /// Upstream: TestGeneratePatchBytesForDelete, as far as it is about one owner and no finalizer: that is all that
-    /// these controllers send.
+    /// Upstream: TestGeneratePatchBytesForDelete, the cases with one owner and without finalizers.
     #[test]
-    fn generate_patch_bytes_for_delete_spells_the_body_as_upstream_does() {
+    fn generate_patch_bytes_for_delete() {
         let cases = [
             (
                 "check the structure of patch bytes",

@@ -1,5 +1,3 @@
-//! Upstream's TestClaimPods, and what it does not ask: errors, gates, and the answers of the server.
-
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -60,22 +58,22 @@ fn pod(name: &str, type_: Option<&str>, controller_uid: Option<&str>) -> Pod {
     }
 }
 
-/// Records requests, and answers as told.
+/// Fake API server that records requests.
 struct Cluster {
-    fresh: Result<LiveOwner, ApiError>,
-    /// What a patch of this pod fails with.
-    refuse: Vec<(&'static str, ApiError)>,
-    /// The resource version of the pods that patches are answered with.
-    answer_version: &'static str,
+    live: Result<LiveOwner, ApiError>,
+    /// Errors of patches, by name of the pod.
+    patch_errors: Vec<(&'static str, ApiError)>,
+    /// Resource version of patched pods.
+    patched_version: &'static str,
     requests: Mutex<Vec<String>>,
 }
 
 impl Cluster {
     fn new() -> Self {
         Self {
-            fresh: Ok(LiveOwner { uid: OWNER_UID.into(), deletion_timestamp: None }),
-            refuse: Vec::new(),
-            answer_version: "2",
+            live: Ok(LiveOwner { uid: OWNER_UID.into(), deletion_timestamp: None }),
+            patch_errors: Vec::new(),
+            patched_version: "2",
             requests: Mutex::new(Vec::new()),
         }
     }
@@ -85,32 +83,32 @@ impl Cluster {
 impl OwnerControl<Pod> for Cluster {
     async fn live_owner(&self) -> Result<LiveOwner, ApiError> {
         self.requests.lock().await.push("get".to_owned());
-        self.fresh.clone()
+        self.live.clone()
     }
 
     async fn patch(&self, object: &ObjectKey, patch: &OwnerPatch) -> Result<Pod, ApiError> {
         let verb = if patch.as_json().contains("$patch") { "release" } else { "adopt" };
         self.requests.lock().await.push(format!("{verb} {}", object.name));
-        if let Some((_, error)) = self.refuse.iter().find(|(name, _)| *name == &*object.name) {
+        if let Some((_, error)) = self.patch_errors.iter().find(|(name, _)| *name == &*object.name) {
             return Err(error.clone());
         }
         let adopted = (verb == "adopt").then_some(OWNER_UID);
         Ok(Pod {
-            resource_version: self.answer_version.into(),
+            resource_version: self.patched_version.into(),
             ..pod(&object.name, Some("production"), adopted)
         })
     }
 }
 
-struct Outcome {
+struct ClaimResult {
     claimed: Vec<String>,
     requests: Vec<String>,
     error: Option<String>,
 }
 
-async fn run(cluster: Cluster, owner: &OwnerIdentity, selector: &Selector, pods: Vec<Pod>) -> Outcome {
+async fn run(cluster: Cluster, owner: &OwnerIdentity, selector: &Selector, pods: Vec<Pod>) -> ClaimResult {
     let outcome = claim(owner, selector, pods.into_iter().map(Arc::new), &cluster).await;
-    Outcome {
+    ClaimResult {
         claimed: outcome.objects.iter().map(|pod| pod.key.name.to_string()).collect(),
         requests: cluster.requests.into_inner(),
         error: outcome.error.map(|error| error.to_string()),
@@ -142,7 +140,7 @@ async fn test_claim_pods_controller_marked_for_deletion_can_not_claim_new_pods_b
     let pods = vec![
         pod("pod1", Some("production"), Some(OWNER_UID)),
         pod("pod2", Some("production"), None),
-        // Ours, and no longer matching: it is neither claimed nor released any more.
+        // Owned, and does not match: neither claimed nor released.
         pod("pod3", Some("testing"), Some(OWNER_UID)),
     ];
     let outcome = run(Cluster::new(), &deleting, &production(), pods).await;
@@ -178,7 +176,7 @@ async fn test_claim_pods_controller_does_not_claim_orphaned_pods_marked_for_dele
     let terminating = |pod: Pod| Pod { deletion_timestamp: Some(Time::from_unix(1)), ..pod };
     let pods = vec![
         terminating(pod("pod1", Some("production"), None)),
-        // What is ours stays ours while it goes.
+        // Owned pods remain claimed while they are deleted.
         terminating(pod("pod2", Some("production"), Some(OWNER_UID))),
     ];
     let outcome = run(Cluster::new(), &owner(), &production(), pods).await;
@@ -206,7 +204,7 @@ async fn test_claim_pods_cluster_scoped_controller_can_claim_pods_of_specified_n
 }
 
 #[tokio::test]
-async fn claim_with_no_selector_takes_nothing_and_with_an_empty_one_takes_all() {
+async fn missing_selector_matches_nothing_and_empty_selector_everything() {
     let pods = || vec![pod("pod1", None, None)];
     let nothing = Selector::new(None).unwrap();
     assert!(run(Cluster::new(), &owner(), &nothing, pods()).await.claimed.is_empty());
@@ -215,16 +213,16 @@ async fn claim_with_no_selector_takes_nothing_and_with_an_empty_one_takes_all() 
 }
 
 #[tokio::test]
-async fn owner_is_read_once_however_many_adoptions_there_are_and_they_go_in_order_of_names() {
+async fn reads_the_owner_once_and_adopts_in_order_of_names() {
     let pods = ["c", "a", "b"].map(|name| pod(name, Some("production"), None)).into();
     let outcome = run(Cluster::new(), &owner(), &production(), pods).await;
     assert_eq!(outcome.requests, ["get", "adopt a", "adopt b", "adopt c"]);
 }
 
 #[tokio::test]
-async fn adoption_is_refused_when_the_owner_is_gone_or_going_or_unreadable() {
-    let refused = async |fresh| {
-        let cluster = Cluster { fresh, ..Cluster::new() };
+async fn adopts_nothing_if_the_owner_is_deleted_or_cannot_be_read() {
+    let refused = async |live| {
+        let cluster = Cluster { live, ..Cluster::new() };
         let pods = ["a", "b"].map(|name| pod(name, Some("production"), None)).into();
         let outcome = run(cluster, &owner(), &production(), pods).await;
         assert_eq!(outcome.requests, ["get"]);
@@ -243,7 +241,7 @@ async fn adoption_is_refused_when_the_owner_is_gone_or_going_or_unreadable() {
             .await
             .contains("default/owner has just been deleted at 1970-01-01T00:00:00Z")
     );
-    // 404 of the owner is an error; only that of the object is not.
+    // A missing owner is an error. A missing object is not.
     assert!(
         refused(Err(ApiError::status(404, reason::NOT_FOUND, "no such owner")))
             .await
@@ -252,10 +250,10 @@ async fn adoption_is_refused_when_the_owner_is_gone_or_going_or_unreadable() {
 }
 
 #[tokio::test]
-async fn object_gone_at_its_adoption_is_not_claimed_and_no_error() {
-    let refuse = vec![("pod1", ApiError::status(404, reason::NOT_FOUND, "gone"))];
+async fn adoption_of_a_deleted_object_is_no_error() {
+    let patch_errors = vec![("pod1", ApiError::status(404, reason::NOT_FOUND, "gone"))];
     let outcome = run(
-        Cluster { refuse, ..Cluster::new() },
+        Cluster { patch_errors, ..Cluster::new() },
         &owner(),
         &production(),
         vec![pod("pod1", Some("production"), None)],
@@ -265,33 +263,33 @@ async fn object_gone_at_its_adoption_is_not_claimed_and_no_error() {
 }
 
 #[tokio::test]
-async fn release_of_what_is_gone_or_no_longer_ours_is_no_error() {
-    let refuse = vec![
+async fn release_of_a_deleted_or_released_object_is_no_error() {
+    let patch_errors = vec![
         ("pod1", ApiError::status(404, reason::NOT_FOUND, "gone")),
         ("pod2", ApiError::status(422, reason::INVALID, "uid mismatch")),
     ];
     let pods = ["pod1", "pod2"].map(|name| pod(name, Some("testing"), Some(OWNER_UID))).into();
-    let outcome = run(Cluster { refuse, ..Cluster::new() }, &owner(), &production(), pods).await;
+    let outcome = run(Cluster { patch_errors, ..Cluster::new() }, &owner(), &production(), pods).await;
     assert!(outcome.error.is_none());
 }
 
 #[tokio::test]
-async fn one_failure_leaves_the_others_to_be_done_and_equal_errors_are_told_once() {
-    let refuse = vec![
-        // Two managing owners: the server says so with 422, which only a release may ignore.
+async fn continues_after_an_error_and_reports_equal_errors_once() {
+    let patch_errors = vec![
+        // 422 if the object has another managing owner. Only a release ignores it.
         ("a", ApiError::status(422, reason::INVALID, "only one managing owner")),
         ("c", ApiError::status(422, reason::INVALID, "only one managing owner")),
     ];
     let pods = ["a", "b", "c"].map(|name| pod(name, Some("production"), None)).into();
-    let outcome = run(Cluster { refuse, ..Cluster::new() }, &owner(), &production(), pods).await;
+    let outcome = run(Cluster { patch_errors, ..Cluster::new() }, &owner(), &production(), pods).await;
     assert_eq!(outcome.claimed, ["b"]);
     assert_eq!(outcome.error.as_deref(), Some("only one managing owner"));
 }
 
 #[tokio::test]
-async fn adopted_object_is_the_servers_answer_only_if_that_is_another_version() {
-    for (answer_version, expected) in [("2", Some(OWNER_UID)), ("1", None)] {
-        let cluster = Cluster { answer_version, ..Cluster::new() };
+async fn adopted_object_is_the_patched_one_if_its_version_differs() {
+    for (patched_version, expected) in [("2", Some(OWNER_UID)), ("1", None)] {
+        let cluster = Cluster { patched_version, ..Cluster::new() };
         let orphan = Arc::new(pod("pod1", Some("production"), None));
         let claimed = claim(&owner(), &production(), [orphan], &cluster).await.into_result().unwrap();
         let controller_uid = claimed[0].controller.as_ref().map(|controller| &*controller.uid);
@@ -300,7 +298,7 @@ async fn adopted_object_is_the_servers_answer_only_if_that_is_another_version() 
 }
 
 #[test]
-fn owner_of_a_replica_set_refers_to_it_as_its_managing_owner() {
+fn controller_reference_of_a_replica_set() {
     let replica_set: ReplicaSet =
         serde_json::from_value(json!({"metadata": {"name": "web", "namespace": "n", "uid": "u"}})).unwrap();
     let owner = OwnerIdentity::from(&replica_set);
@@ -315,10 +313,10 @@ fn owner_of_a_replica_set_refers_to_it_as_its_managing_owner() {
 }
 
 #[test]
-fn decision_tells_in_words_what_it_rests_on() {
+fn claim_displays_its_reason() {
     let labels = Labels::new();
     let orphan = ObjectView { namespace: "default", labels: &labels, controller_uid: None, deleting: false };
     let decision = classify(&owner(), &production(), orphan);
     assert_eq!(decision, Claim::Ignore(Ignored::NoMatch));
-    assert_eq!(decision.to_string(), "left alone: an orphan whose labels do not match");
+    assert_eq!(decision.to_string(), "ignored: orphan, labels do not match");
 }

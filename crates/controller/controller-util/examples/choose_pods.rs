@@ -1,4 +1,4 @@
-//! Which pods would go if a set of pods had to shrink, and why?
+//! Ranks pods for deletion and prints the reasons.
 //!
 //! `cargo run -p kcm-controller-util --example choose_pods`
 

@@ -1,11 +1,11 @@
-//! When a pod that is ready counts as available.
+//! Availability of pods: ready for `minReadySeconds`.
 
 use std::{borrow::Borrow, time::Duration};
 
 use jiff::{SignedDuration, Timestamp};
 use kcm_api::Pod;
 
-/// Whether `pod` has been ready for `min_ready_seconds` at `now`, the last second included.
+/// Returns `true` if `pod` has been ready for at least `min_ready_seconds` at `now`.
 ///
 /// Upstream counterpart: `podutil.IsPodAvailable`.
 pub fn is_pod_available(pod: &Pod, min_ready_seconds: i32, now: Timestamp) -> bool {
@@ -14,8 +14,12 @@ pub fn is_pod_available(pod: &Pod, min_ready_seconds: i32, now: Timestamp) -> bo
             || pod.ready.since.is_some_and(|since| since.age(now) >= seconds(min_ready_seconds)))
 }
 
-/// In how long `pod` will be available, if nothing happens to it; none if it is, or is not ready, or if it is
-/// not known since when.
+/// Returns the time until `pod` becomes available if its state does not change.
+///
+/// `remaining = minReadySeconds - (now - ready since)`. Example: `minReadySeconds` is 30, and the pod has been ready for
+/// 20 s. It becomes available in 10 s.
+///
+/// Returns `None` if the pod is available, is not ready, or has no time of readiness.
 ///
 /// Upstream counterpart: `nextPodAvailabilityCheck`.
 pub fn next_pod_availability(pod: &Pod, min_ready_seconds: i32, now: Timestamp) -> Option<Duration> {
@@ -26,23 +30,23 @@ pub fn next_pod_availability(pod: &Pod, min_ready_seconds: i32, now: Timestamp) 
     Duration::try_from(remaining).ok().filter(|remaining| !remaining.is_zero())
 }
 
-/// In how long from `now` the next of `pods` becomes available, as their states were judged at `judged_at`.
+/// Returns the time from `now` until the next of `pods` becomes available, given their status at `evaluated_at`.
 ///
-/// A pod that was not available then and has become so meanwhile gives zero: its owner's status must be looked
-/// at once more, and at once. None if no pod is on its way.
+/// Returns zero if a pod was not available at `evaluated_at` and is available at `now`: the status of the owner is then
+/// outdated. Returns `None` if no pod becomes available without an event.
 ///
 /// Upstream counterpart: `FindMinNextPodAvailabilityCheck`.
 pub fn min_next_pod_availability<P: Borrow<Pod>>(
     pods: impl IntoIterator<Item = P>,
     min_ready_seconds: i32,
-    judged_at: Timestamp,
+    evaluated_at: Timestamp,
     now: Timestamp,
 ) -> Option<Duration> {
     let first = pods
         .into_iter()
-        .filter_map(|pod| next_pod_availability(pod.borrow(), min_ready_seconds, judged_at))
+        .filter_map(|pod| next_pod_availability(pod.borrow(), min_ready_seconds, evaluated_at))
         .min()?;
-    let passed = Duration::try_from(now.duration_since(judged_at)).unwrap_or_default();
+    let passed = Duration::try_from(now.duration_since(evaluated_at)).unwrap_or_default();
     Some(first.saturating_sub(passed))
 }
 
@@ -60,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn pod_is_available_from_the_last_second_of_min_ready_on() {
+    fn available_after_min_ready_seconds() {
         assert!(is_pod_available(&since(0), 0, now()));
         assert!(is_pod_available(&ready(pod("p"), None), 0, now()));
         assert!(!is_pod_available(&pod("p"), 0, now()));

@@ -1,4 +1,4 @@
-//! Reading one's own writes.
+//! Read-your-own-writes: checks that caches contain the writes of a controller.
 //!
 //! Upstream counterpart: `pkg/controller/util/consistency`, new in 1.36 (US-3.7).
 
@@ -8,12 +8,12 @@ use dashmap::{DashMap, Entry};
 use kcm_api::ObjectKey;
 use thiserror::Error;
 
-/// A kind of object, as the API's paths name it.
+/// API group and resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct GroupResource {
-    /// The group; empty for the core group.
+    /// Group. Empty for the core group.
     pub group: &'static str,
-    /// The resource.
+    /// Resource, such as `pods`.
     pub resource: &'static str,
 }
 
@@ -34,58 +34,58 @@ impl fmt::Display for GroupResource {
     }
 }
 
-/// The newest version that a cache has seen, or none while it cannot say.
+/// Returns the latest resource version of a cache, or `None` if it is unknown.
 pub type ReadVersion = Arc<dyn Fn() -> Option<String> + Send + Sync>;
 
-/// A cache that is behind.
+/// A cache does not contain a write yet.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("read version: {read} is not as new as written version: {written} for group resource {resource}")]
 pub struct NotReady {
-    /// What is cached.
+    /// Cached resource.
     pub resource: GroupResource,
-    /// How far the cache is.
+    /// Resource version of the cache.
     pub read: String,
-    /// How far it has to be.
+    /// Resource version of the write.
     pub written: String,
 }
 
-/// Remembers, by owner, the versions that writes were answered with, so that the next sync of that owner can
-/// wait until the caches have them.
+/// Stores the resource versions of writes by owner, so that the next sync of the owner can wait until the caches contain
+/// them.
 ///
-/// Without it a controller that acts on a cache from before its own write does the same work twice.
-/// Expectations guard creates and deletes of pods only; this guards adoptions and status writes too.
+/// A sync that reads a cache without its own writes would repeat them. Expectations cover creations and deletions of pods;
+/// this store also covers adoptions and status updates.
 pub struct ConsistencyStore {
     caches: Vec<(GroupResource, ReadVersion)>,
     records: DashMap<ObjectKey, Record>,
 }
 
-/// What was written for one owner.
+/// Writes for one owner.
 #[derive(Debug)]
 struct Record {
     owner_uid: Arc<str>,
-    /// The highest version by resource. There are two of them at most.
+    /// Latest version by resource. There are at most two resources.
     written: Vec<(GroupResource, String)>,
 }
 
 impl ConsistencyStore {
-    /// A store that holds writes against `caches`. Writes to resources that are not among them are forgotten.
+    /// Returns a store for the resources of `caches`. Writes of other resources are ignored.
     pub fn new(caches: impl IntoIterator<Item = (GroupResource, ReadVersion)>) -> Self {
         Self { caches: caches.into_iter().collect(), records: DashMap::new() }
     }
 
-    /// A store that remembers nothing and is always ready.
+    /// Returns a store that ignores all writes.
     pub fn disabled() -> Self {
         Self::new([])
     }
 
-    /// Returns `true` unless the store remembers nothing.
+    /// Returns `true` unless the store ignores all writes.
     pub fn is_enabled(&self) -> bool {
         !self.caches.is_empty()
     }
 
-    /// Notes that a write on behalf of the owner was answered with `version`.
+    /// Records the resource version that the API server returned for a write.
     ///
-    /// A record of an earlier owner of that name is dropped. What is no version is ignored.
+    /// Replaces the record of an earlier owner of the same name. Invalid versions are ignored.
     pub fn wrote_at(&self, owner: &ObjectKey, owner_uid: &Arc<str>, resource: GroupResource, version: &str) {
         if !is_version(version) || !self.caches.iter().any(|(cached, _)| *cached == resource) {
             return;
@@ -102,7 +102,7 @@ impl ConsistencyStore {
         };
         match entry.written.iter_mut().find(|(known, _)| *known == resource) {
             Some((_, highest)) => {
-                if compare_versions(highest, version) == Some(Ordering::Less) {
+                if is_newer(version, highest) {
                     version.clone_into(highest);
                 }
             }
@@ -110,18 +110,18 @@ impl ConsistencyStore {
         }
     }
 
-    /// Whether the caches have seen all that was written for `owner`. If so, what was written is forgotten.
+    /// Checks that the caches contain all writes for `owner`, and removes their record.
     ///
     /// # Errors
     ///
-    /// The first cache that is behind.
+    /// If a cache does not contain a write.
     pub fn ensure_ready(&self, owner: &ObjectKey) -> Result<(), NotReady> {
-        // Looked at and removed under one lock: a write noted in between must not be lost.
+        // Compared and removed under one lock, so that no write that is recorded meanwhile is lost.
         let Entry::Occupied(entry) = self.records.entry(owner.clone()) else { return Ok(()) };
         for (resource, written) in &entry.get().written {
             let read = self.caches.iter().find(|(cached, _)| cached == resource).and_then(|(_, read)| read());
             let Some(read) = read else { continue };
-            if compare_versions(&read, written) == Some(Ordering::Less) {
+            if is_newer(written, &read) {
                 return Err(NotReady { resource: *resource, read, written: written.clone() });
             }
         }
@@ -129,7 +129,7 @@ impl ConsistencyStore {
         Ok(())
     }
 
-    /// Forgets what was written for `owner`; with `owner_uid`, only if that owner wrote it.
+    /// Removes the record of `owner`. If `owner_uid` is given, only the record of that UID.
     pub fn clear(&self, owner: &ObjectKey, owner_uid: Option<&str>) {
         self.records.remove_if(owner, |_, record| owner_uid.is_none_or(|uid| *record.owner_uid == *uid));
     }
@@ -141,7 +141,12 @@ impl fmt::Debug for ConsistencyStore {
     }
 }
 
-/// Which of two versions is older; none where either is not a decimal number without leading zeros.
+/// Returns `true` if resource version `a` is newer than `b`. Returns `false` if they cannot be compared.
+pub fn is_newer(a: &str, b: &str) -> bool {
+    compare_versions(a, b) == Some(Ordering::Greater)
+}
+
+/// Compares two resource versions. Returns `None` unless both are decimal numbers without leading zeros.
 ///
 /// Upstream counterpart: `resourceversion.CompareResourceVersion`.
 pub fn compare_versions(a: &str, b: &str) -> Option<Ordering> {

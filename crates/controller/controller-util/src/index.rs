@@ -1,8 +1,8 @@
-//! Finding objects by what they belong to.
+//! Indexes of pods, ReplicaSets and Deployments, and lookups that use them.
 //!
-//! A sync asks for the objects of one owner and for the orphans that it might adopt. Each question has its index,
-//! so the answer costs what it holds, not what the namespace holds. Upstream lists the ReplicaSets of the whole
-//! namespace in each Deployment sync, and its pods for each related ReplicaSet when it scales down.
+//! A sync reads the objects of one owner and the orphans that it can adopt. With an index for each lookup, its cost does
+//! not depend on the size of the namespace. Upstream lists the ReplicaSets of the namespace in each sync of a Deployment,
+//! and its pods for each related ReplicaSet when it scales down.
 //!
 //! Upstream counterparts: `AddPodControllerIndexer`, `AddPodControllerUIDIndexer`, the ReplicaSet controller's
 //! `controllerUID` index.
@@ -19,7 +19,7 @@ pub mod pod_index {
 
     /// By the UID of the managing owner.
     pub const CONTROLLER_UID: IndexName = IndexName("controllerUID");
-    /// Those without a managing owner, by namespace.
+    /// Orphans by namespace.
     pub const ORPHANS: IndexName = IndexName("orphans");
     /// By namespace and `pod-template-hash` label, as `namespace/hash`.
     pub const TEMPLATE_HASH: IndexName = IndexName("podTemplateHash");
@@ -33,7 +33,7 @@ pub mod replica_set_index {
 
     /// By the UID of the managing owner.
     pub const CONTROLLER_UID: IndexName = IndexName("controllerUID");
-    /// Those without a managing owner, by namespace.
+    /// Orphans by namespace.
     pub const ORPHANS: IndexName = IndexName("orphans");
     /// By a label that the selector requires. See [`may_select`](super::may_select).
     pub const SELECTOR: IndexName = IndexName("selector");
@@ -47,7 +47,7 @@ pub mod deployment_index {
     pub const SELECTOR: IndexName = IndexName("selector");
 }
 
-/// All of [`pod_index`].
+/// Returns the indexers of [`pod_index`].
 pub fn pod_indexers() -> Indexers<Pod> {
     Indexers::new()
         .with(pod_index::CONTROLLER_UID, |pod: &Pod| {
@@ -63,7 +63,7 @@ pub fn pod_indexers() -> Indexers<Pod> {
         .with_namespace()
 }
 
-/// All of [`replica_set_index`].
+/// Returns the indexers of [`replica_set_index`].
 pub fn replica_set_indexers() -> Indexers<ReplicaSet> {
     Indexers::new()
         .with(replica_set_index::CONTROLLER_UID, |replica_set: &ReplicaSet| {
@@ -77,7 +77,7 @@ pub fn replica_set_indexers() -> Indexers<ReplicaSet> {
         })
 }
 
-/// All of [`deployment_index`].
+/// Returns the indexers of [`deployment_index`].
 pub fn deployment_indexers() -> Indexers<Deployment> {
     Indexers::new().with_many(deployment_index::SELECTOR, |deployment: &Deployment, values| {
         push_selector_values(&deployment.metadata.namespace, deployment.spec.selector.as_ref(), values);
@@ -87,11 +87,10 @@ pub fn deployment_indexers() -> Indexers<Deployment> {
 /// Adds the values under which an object with `selector` is found in a selector index: one label that the selector
 /// requires, or each of the labels of which it requires one.
 ///
-/// A selector without such a label is found under its namespace. One that is missing or empty selects nothing, and is not
-/// found.
+/// A selector without such a label is found under its namespace. A missing or empty selector has no values.
 fn push_selector_values(namespace: &str, selector: Option<&LabelSelector>, values: &mut Vec<Arc<str>>) {
     let Some(LabelSelector { match_labels, match_expressions, .. }) = selector else { return };
-    // The hash has the fewest objects.
+    // Few selectors require the same template hash.
     let hash = match_labels.get_key_value(POD_TEMPLATE_HASH_LABEL);
     if let Some((key, value)) = hash.or_else(|| match_labels.first_key_value()) {
         values.push(label_value(namespace, key, value).into());
@@ -110,8 +109,8 @@ fn without_label_value(namespace: &str) -> String {
     format!("{namespace}/")
 }
 
-/// The objects of `namespace` whose selectors may match `labels`: those that require one of the labels, and those that
-/// require no label. The caller compares the whole selector.
+/// Returns the objects of `namespace` whose selectors require one of `labels`, or no particular label. The caller
+/// compares the whole selector.
 ///
 /// The number of objects does not depend on the size of the namespace, unless its selectors require the same label. No
 /// object is returned twice.
@@ -131,14 +130,14 @@ fn template_hash_value(namespace: &str, hash: &str) -> String {
     format!("{namespace}/{hash}")
 }
 
-/// The pods that `owner` manages: those that name its kind, its name and its UID, in its namespace.
+/// Returns the pods whose managing owner has the kind, namespace, name and UID of `owner`.
 ///
 /// The group of the kind is not compared (US-3.1).
 pub fn pods_of<'s>(
     pods: &'s StoreReadGuard<'_, Pod>,
     owner: &OwnerIdentity,
 ) -> impl Iterator<Item = &'s Arc<Pod>> {
-    // The UID alone would do for all references that a controller ever wrote. Others are not to be trusted.
+    // The UID is sufficient for references that a controller wrote, but users can write others.
     pods.by_index(pod_index::CONTROLLER_UID, &owner.uid).filter(|pod| {
         pod.key.namespace == owner.namespace
             && pod.controller.as_ref().is_some_and(|reference| {
@@ -147,7 +146,7 @@ pub fn pods_of<'s>(
     })
 }
 
-/// The pods of `namespace` that have no managing owner.
+/// Returns the pods of `namespace` without a managing owner.
 pub fn orphan_pods<'s>(
     pods: &'s StoreReadGuard<'_, Pod>,
     namespace: &str,
@@ -155,10 +154,10 @@ pub fn orphan_pods<'s>(
     pods.by_index(pod_index::ORPHANS, namespace)
 }
 
-/// The pods of `namespace` that `selector` matches, whoever manages them.
+/// Returns the pods of `namespace` that `selector` matches, with any owner.
 ///
-/// Where the selector asks for one value of the `pod-template-hash` label, as those of a Deployment's
-/// ReplicaSets do, only pods with it are tried. Otherwise all pods of the namespace are.
+/// If the selector requires a value of the `pod-template-hash` label, as those of a Deployment's ReplicaSets, only pods
+/// with this value are compared. Otherwise all pods of the namespace are compared.
 pub fn pods_matching(pods: &Store<Pod>, namespace: &str, selector: &Selector) -> Vec<Arc<Pod>> {
     let mut found = match selector.required_value(POD_TEMPLATE_HASH_LABEL) {
         Some(hash) => pods.by_index(pod_index::TEMPLATE_HASH, &template_hash_value(namespace, hash)),
@@ -168,7 +167,7 @@ pub fn pods_matching(pods: &Store<Pod>, namespace: &str, selector: &Selector) ->
     found
 }
 
-/// The ReplicaSets whose managing owner has `owner_uid`.
+/// Returns the ReplicaSets whose managing owner has the UID `owner_uid`.
 pub fn replica_sets_of<'s>(
     replica_sets: &'s StoreReadGuard<'_, ReplicaSet>,
     owner_uid: &str,
@@ -176,10 +175,9 @@ pub fn replica_sets_of<'s>(
     replica_sets.by_index(replica_set_index::CONTROLLER_UID, owner_uid)
 }
 
-/// The ReplicaSets that `owner` may claim: those of its namespace that it manages, and those that have no managing owner.
+/// Returns the ReplicaSets that `owner` can claim: those that it manages, and the orphans of its namespace.
 ///
-/// They come from one state of the store, so no ReplicaSet is returned twice, and none is missed that is adopted or
-/// released at the same time.
+/// All lookups read one state of the store: a ReplicaSet that is adopted or released meanwhile is returned once.
 pub fn claimable_replica_sets<'s>(
     replica_sets: &'s StoreReadGuard<'_, ReplicaSet>,
     owner: &OwnerIdentity,

@@ -16,6 +16,8 @@
 //! | [`slow_start`] | requests in growing batches that stop at the first failure |
 //! | [`sync_metrics`] | hooks for metrics of syncs |
 //!
+//! `examples/third_controller.rs` is a complete controller.
+//!
 //! Not part of this crate: HTTP, decisions of one controller, conditions, statuses.
 
 // In model tests, shuttle chooses the thread that takes a lock.

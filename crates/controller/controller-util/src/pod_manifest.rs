@@ -1,4 +1,4 @@
-//! Pods as they are sent to be created.
+//! Body of pod create requests.
 
 use std::sync::Arc;
 
@@ -7,43 +7,43 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use thiserror::Error;
 
-/// The body of a pod create request without the name: the same for every pod of a ReplicaSet, so it is made once.
+/// Body of a pod create request without the name. It is serialized once for all pods of a ReplicaSet.
 ///
 /// Upstream counterpart: `controller.GetPodFromTemplate` (US-3.3).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PodManifest {
     generate_name: Arc<str>,
-    /// The body from the first field of the metadata to the end.
+    /// Body from the first field of the metadata to the end.
     tail: Arc<str>,
 }
 
-/// Beginning of every body.
+/// Start of each body.
 const HEAD: &str = r#"{"kind":"Pod","apiVersion":"v1","metadata":{"#;
 
-/// Why a template and an owner make no pod.
+/// A template or an owner cannot be converted to a pod.
 #[derive(Debug, Error)]
 pub enum ManifestError {
-    /// A pod without labels could never be found again.
+    /// The template has no labels, so that no selector can match its pods.
     #[error("unable to create pods, no labels")]
     NoLabels,
-    /// The reference has no group and version.
+    /// The owner reference has no group and version.
     #[error("controllerRef has empty APIVersion")]
     NoApiVersion,
-    /// The reference has no kind.
+    /// The owner reference has no kind.
     #[error("controllerRef has empty Kind")]
     NoKind,
-    /// The reference is not to a managing owner.
+    /// The owner reference is not to a managing owner.
     #[error("controllerRef.Controller is not set to true")]
     NotController,
-    /// The reference would let the owner be gone before the pod.
+    /// The owner reference does not block the deletion of the owner.
     #[error("controllerRef.BlockOwnerDeletion is not set")]
     NotBlocking,
-    /// The parts cannot be written as JSON.
-    #[error("cannot write the pod as JSON: {0}")]
+    /// The pod cannot be serialized.
+    #[error("failed to serialize the pod: {0}")]
     Json(#[from] serde_json::Error),
 }
 
-/// Fields in the order in which upstream sends them, after kind and version.
+/// Fields in upstream's order, after kind and version.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Body<'a> {
@@ -68,19 +68,19 @@ struct Metadata<'a> {
 struct Empty {}
 
 impl PodManifest {
-    /// The pod that `template` asks for, managed by `owner`, with a `generateName` made from the owner's name.
+    /// Returns the manifest of a pod from `template` that `owner` manages. The `generateName` is the name of the owner and
+    /// a dash.
     ///
-    /// The template's spec goes in as the text it came as, so no field of it can be lost. There is no namespace
-    /// in the body; it is in the URL.
+    /// The spec of the template is copied as text, so that no field is lost. The namespace is part of the URL.
     ///
     /// # Errors
     ///
-    /// When the template gives no labels, or `owner` is not a reference to a managing owner.
+    /// If the template has no labels, or `owner` is not a reference to a managing owner.
     pub fn from_template(template: &PodTemplate, owner: &OwnerReference) -> Result<Self, ManifestError> {
         Self::with_generate_name(template, owner, &generate_name(&owner.name))
     }
 
-    /// The same, with a stem of the caller's own for the name.
+    /// Returns the manifest with the given `generateName`.
     ///
     /// # Errors
     ///
@@ -110,15 +110,15 @@ impl PodManifest {
         Ok(Self { generate_name: generate_name.into(), tail: tail.into() })
     }
 
-    /// The base of the pod's name, as sent in `metadata.generateName`.
+    /// Returns `metadata.generateName`.
     pub fn generate_name(&self) -> &str {
         &self.generate_name
     }
 
-    /// The body of the request that creates the pod with this name.
+    /// Returns the body of the request that creates the pod `name`.
     ///
-    /// DEVIATION: upstream leaves the name to the API server, so that a repeated request creates another pod. With a
-    /// name, a repeated request is refused with `AlreadyExists`.
+    /// DEVIATION: in upstream, the API server generates the name, so that a repeated request creates another pod. With a
+    /// name, the API server rejects a repeated request with `AlreadyExists`.
     pub fn to_json(&self, name: &str) -> String {
         format!("{HEAD}\"name\":{},{}", serde_json::Value::from(name), self.tail)
     }
@@ -141,15 +141,14 @@ fn validate(owner: &OwnerReference) -> Result<(), ManifestError> {
     Ok(())
 }
 
-/// `<owner>-`, or the bare name where that could not begin a pod's name.
+/// Returns `OWNER-`, or `OWNER` if the former is not a valid prefix of a pod name.
 fn generate_name(owner: &str) -> String {
-    // As a prefix, a name may end in a dash: upstream tries it with an "a" in place of the last character and
-    // the dash.
-    let mut tried = owner.to_owned();
-    if tried.pop().is_some() {
-        tried.push('a');
+    // A prefix can end with a dash. Upstream replaces the last character and the dash by an "a" before it validates.
+    let mut candidate = owner.to_owned();
+    if candidate.pop().is_some() {
+        candidate.push('a');
     }
-    if is_dns_subdomain(&tried) { format!("{owner}-") } else { owner.to_owned() }
+    if is_dns_subdomain(&candidate) { format!("{owner}-") } else { owner.to_owned() }
 }
 
 #[cfg(test)]
@@ -176,7 +175,7 @@ mod tests {
 
     /// Upstream: TestCreatePodsWithGenerateName: the default prefix, and an explicit prefix.
     #[test]
-    fn create_pods_with_generate_name_sends_what_the_template_gives_in_upstreams_order() {
+    fn create_pods_with_generate_name_matches_upstream() {
         let template = template(&json!({
             "metadata": {"labels": {"a": "b"}, "annotations": {"n": "x"}, "finalizers": ["f/g"], "name": "dropped"},
             "spec": {"containers": [{"name": "c", "futureField": 1}]},
@@ -199,13 +198,13 @@ mod tests {
     }
 
     #[test]
-    fn manifest_of_a_template_without_labels_is_refused() {
+    fn rejects_templates_without_labels() {
         let error = PodManifest::from_template(&PodTemplate::default(), &owner("rs")).unwrap_err();
         assert_eq!(error.to_string(), "unable to create pods, no labels");
     }
 
     #[test]
-    fn manifest_with_an_owner_that_does_not_manage_is_refused() {
+    fn rejects_owners_that_do_not_manage() {
         let template = template(&json!({"metadata": {"labels": {"a": "b"}}}));
         let refused = |change: fn(&mut OwnerReference)| {
             let mut owner = owner("rs");
@@ -222,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn generate_name_adds_a_dash_unless_the_name_is_too_long_for_one() {
+    fn generate_name_ends_with_a_dash_if_valid() {
         assert_eq!(generate_name("web"), "web-");
         assert_eq!(generate_name(&"a".repeat(253)).len(), 254);
         assert_eq!(generate_name(&"a".repeat(254)).len(), 254);

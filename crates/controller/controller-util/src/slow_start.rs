@@ -1,19 +1,21 @@
-//! Many requests of one kind, carefully.
+//! Requests in growing batches.
 
 use futures_util::{StreamExt, stream::FuturesUnordered};
 
-/// Makes `count` requests in batches of `initial_batch_size`, then twice that, and so on; those of a batch run
-/// at the same time. After a batch in which any request fails no other is begun.
+/// Sends `count` requests in batches: `initial_batch_size`, then twice as many, and so on. Requests of a batch are
+/// concurrent. If a request fails, no further batch is started.
 ///
-/// Where all requests fail for one reason, such as a quota, this makes one of them instead of `count`.
+/// If all requests fail for the same reason, such as a quota, one request is sent instead of `count`.
 ///
-/// Returns how many succeeded, and the error that came first.
+/// Example: 10 requests with an initial batch size of 1 are sent in batches of 1, 2, 4 and 3.
+///
+/// Returns the number of successful requests and the first error.
 ///
 /// Upstream counterpart: `slowStartBatch`.
 ///
 /// # Cancel safety
 ///
-/// Dropping the future drops the requests that are under way; whether they take effect is then not known.
+/// Dropping the future drops the requests of the current batch. They may still take effect.
 pub async fn slow_start_batch<F, Fut, E>(
     count: usize,
     initial_batch_size: usize,
@@ -51,7 +53,8 @@ mod tests {
 
     use super::*;
 
-    /// Ten wanted, the first `limit` succeed: how many succeeded, whether there was an error, and the calls.
+    /// Sends ten requests, of which the first `limit` succeed. Returns the successes, `true` if there was an error, and the
+    /// number of requests.
     async fn run(limit: usize) -> (usize, bool, usize) {
         let calls = RefCell::new(0);
         let (successes, error) = slow_start_batch(10, 1, || {
@@ -77,20 +80,20 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn batch_of_nothing_makes_no_request() {
+    async fn sends_nothing_if_count_is_zero() {
         let outcome = slow_start_batch(0, 1, || async { Err::<(), _>("never") }).await;
         assert_eq!(outcome, (0, None));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn requests_of_one_batch_run_at_the_same_time_and_the_first_error_in_time_counts() {
+    async fn requests_of_a_batch_are_concurrent_and_the_earliest_error_is_returned() {
         let begin = tokio::time::Instant::now();
         let number = RefCell::new(0);
         let (successes, error) = slow_start_batch(7, 1, || {
             *number.borrow_mut() += 1;
             let call = *number.borrow();
             async move {
-                // The last batch is calls 4 to 7, and the later of them answer first.
+                // The last batch is calls 4 to 7, which return in reverse order.
                 tokio::time::sleep(Duration::from_secs(10 - call)).await;
                 if call < 6 { Ok(()) } else { Err(call) }
             }

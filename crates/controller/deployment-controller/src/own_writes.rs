@@ -5,14 +5,13 @@
 //! its caches instead (US-3.7), because its decisions depend on pods that other clients change.
 
 use std::{
-    cmp::Ordering,
     collections::{HashMap, hash_map::Entry},
     sync::Arc,
 };
 
 use kcm_api::{Deployment, ObjectKey, ReplicaSet};
 use kcm_controller_ref_manager::OwnerIdentity;
-use kcm_controller_util::{compare_versions, index::claimable_replica_sets};
+use kcm_controller_util::{consistency::is_newer, index::claimable_replica_sets};
 use kcm_informer::{Object, StoreReadGuard};
 use parking_lot::Mutex;
 
@@ -121,11 +120,6 @@ impl OwnWrites {
 /// Returns `true` if `written` is a newer version of the object `cached`.
 fn is_newer_version<K: Object>(written: &K, cached: &K) -> bool {
     written.uid() == cached.uid() && is_newer(written.resource_version(), cached.resource_version())
-}
-
-/// Returns `false` if the versions cannot be compared, so that the cached object is used.
-fn is_newer(a: &str, b: &str) -> bool {
-    compare_versions(a, b) == Some(Ordering::Greater)
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! A controller that keeps three replicas, with a cache that lags behind what it creates.
+//! A controller that keeps three replicas, with a cache that lags behind its writes.
 //!
 //! `cargo run -p kcm-expectations --example replicas`
 
@@ -9,32 +9,32 @@ use kcm_expectations::UidTrackingExpectations;
 
 const WANTED: usize = 3;
 
-/// The controller and what it sees.
+/// A controller with its cache.
 struct Controller {
     cache: Vec<String>,
     expectations: UidTrackingExpectations<&'static str, String>,
 }
 
 impl Controller {
-    /// Returns the names of what it creates.
+    /// Returns the names of created replicas.
     fn sync(&self, key: &'static str) -> Vec<String> {
-        // Before looking at the cache: what comes in between then only makes the answer more recent.
+        // Before the cache is read: objects that arrive in between are then in the cache.
         if !self.expectations.satisfied(&key) {
-            println!("sync: waiting for {:?}", self.expectations.get(&key));
+            println!("sync: expecting {:?}", self.expectations.get(&key));
             return Vec::new();
         }
         let missing = WANTED.saturating_sub(self.cache.len());
-        println!("sync: {} seen, creating {missing}", self.cache.len());
+        println!("sync: {} cached, creating {missing}", self.cache.len());
         if missing > 0 {
-            // Before creating: the first may be seen before the last is asked for.
+            // Before the requests: the first replica may be observed before the last request is sent.
             self.expectations.expect_creations(&key, missing);
         }
         (0..missing).map(|n| format!("{key}-{n}")).collect()
     }
 
-    /// What the cache's event handler does.
+    /// Event handler.
     fn on_add(&mut self, key: &'static str, name: String) {
-        println!("seen: {name}");
+        println!("observed: {name}");
         self.cache.push(name);
         self.expectations.creation_observed(&key);
     }
@@ -44,7 +44,7 @@ fn main() {
     let expectations = UidTrackingExpectations::new(Arc::new(RealClock::new()));
     let mut controller = Controller { cache: Vec::new(), expectations };
     for name in controller.sync("web") {
-        // Some other change asks for a sync each time, too early.
+        // A sync that another change triggers before all replicas are observed.
         controller.sync("web");
         controller.on_add("web", name);
     }

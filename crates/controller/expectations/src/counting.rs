@@ -1,4 +1,4 @@
-//! How many creations and deletions are still to be seen.
+//! Numbers of expected creations and deletions.
 
 use std::{sync::Arc, time::Duration};
 
@@ -8,10 +8,10 @@ use tracing::{debug, trace};
 
 use crate::Key;
 
-/// How long a note is believed when what it waits for does not come.
+/// Time after which unfulfilled expectations expire.
 pub const EXPECTATIONS_TIMEOUT: Duration = Duration::from_secs(5 * 60);
 
-/// Creations and deletions that are still to be seen, per key.
+/// Numbers of expected creations and deletions, by key.
 ///
 /// Upstream counterpart: `controller.ControllerExpectations`.
 #[derive(Debug)]
@@ -22,13 +22,13 @@ pub struct ControllerExpectations<K: Key> {
 
 #[derive(Debug, Clone, Copy)]
 struct Record {
-    /// Creations to be seen; below zero when more were seen than expected.
+    /// Expected creations. Negative if more were observed than expected.
     add: i64,
-    /// Deletions to be seen; the same.
+    /// Expected deletions. Negative if more were observed than expected.
     del: i64,
-    /// Creations whose request has not been answered, and has not failed either.
+    /// Creations whose requests have not returned.
     unanswered: i64,
-    /// When this was set, by the monotonic clock. Counting off and raising do not renew it.
+    /// Monotonic time when the expectations were set. Not changed when they are lowered or raised.
     set_at: Duration,
 }
 
@@ -39,17 +39,17 @@ impl Record {
 }
 
 impl<K: Key> ControllerExpectations<K> {
-    /// Nothing expected of anyone.
+    /// Returns a store without expectations.
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         Self { records: DashMap::new(), clock }
     }
 
-    /// Notes that `creations` are on their way for `key`, and no deletion. Overwrites what was noted.
+    /// Expects `creations` creations and no deletions. Replaces the expectations of `key`.
     pub fn expect_creations(&self, key: &K, creations: usize) {
         self.set(key, count(creations), 0);
     }
 
-    /// Notes that `deletions` are on their way for `key`, and no creation. Overwrites what was noted.
+    /// Expects `deletions` deletions and no creations. Replaces the expectations of `key`.
     pub fn expect_deletions(&self, key: &K, deletions: usize) {
         self.set(key, 0, count(deletions));
     }
@@ -60,32 +60,34 @@ impl<K: Key> ControllerExpectations<K> {
             .insert(key.clone(), Record { add, del, unanswered: add, set_at: self.clock.monotonic() });
     }
 
-    /// Counts off one creation. Nothing happens when nothing is noted for `key`.
+    /// Lowers the expected creations by one. Has no effect if `key` has no expectations.
     pub fn creation_observed(&self, key: &K) {
         self.change(key, |record| record.add = record.add.saturating_sub(1));
     }
 
-    /// Records that the API server has answered one of the expected creations.
+    /// Records that the request of one expected creation succeeded.
     ///
     /// See [`observe_answered_creations`](Self::observe_answered_creations).
     pub fn creation_answered(&self, key: &K) {
         self.change(key, |record| record.unanswered = record.unanswered.saturating_sub(1));
     }
 
-    /// Records that the cache has reached the versions of all creations that were answered: no further event of these is
-    /// awaited. An object that was created and deleted between two lists has none.
+    /// Lowers the expected creations to those whose requests have not returned.
     ///
-    /// There is no upstream counterpart: upstream waits for [`EXPECTATIONS_TIMEOUT`].
+    /// The caller has checked that the cache contains the resource versions of all confirmed creations. Objects that were
+    /// created and deleted between two lists have no event.
+    ///
+    /// Upstream has no counterpart and waits for [`EXPECTATIONS_TIMEOUT`].
     pub fn observe_answered_creations(&self, key: &K) {
         self.change(key, |record| record.add = record.add.min(record.unanswered));
     }
 
-    /// Counts off one deletion. Nothing happens when nothing is noted for `key`.
+    /// Lowers the expected deletions by one. Has no effect if `key` has no expectations.
     pub fn deletion_observed(&self, key: &K) {
         self.change(key, |record| record.del = record.del.saturating_sub(1));
     }
 
-    /// Lowers the expectations by `add` creations and `del` deletions that will not happen, below zero if need be.
+    /// Lowers the expectations by `add` creations and `del` deletions that failed or were not requested.
     pub fn lower(&self, key: &K, add: i64, del: i64) {
         self.change(key, |record| {
             record.add = record.add.saturating_sub(add);
@@ -94,7 +96,7 @@ impl<K: Key> ControllerExpectations<K> {
         });
     }
 
-    /// Expects `add` more creations and `del` more deletions. Nothing happens when nothing is noted for `key`.
+    /// Raises the expectations by `add` creations and `del` deletions. Has no effect if `key` has no expectations.
     pub fn raise(&self, key: &K, add: i64, del: i64) {
         self.change(key, |record| {
             record.add = record.add.saturating_add(add);
@@ -110,8 +112,10 @@ impl<K: Key> ControllerExpectations<K> {
         }
     }
 
-    /// Whether a controller may act for `key`: all that was expected was seen, or it is too old to be believed,
-    /// or nothing was ever expected.
+    /// Returns `true` if the controller can create and delete objects for `key`: expectations are fulfilled, expired, or
+    /// were never set.
+    ///
+    /// Upstream counterpart: `SatisfiedExpectations`.
     pub fn satisfied(&self, key: &K) -> bool {
         let Some(record) = self.records.get(key).map(|record| *record) else {
             trace!(%key, "controller either never recorded expectations, or the ttl expired");
@@ -127,28 +131,28 @@ impl<K: Key> ControllerExpectations<K> {
         expired
     }
 
-    /// Creations and deletions still to be seen; `None` when nothing is noted.
+    /// Returns the expected creations and deletions. `None` if `key` has no expectations.
     pub fn get(&self, key: &K) -> Option<(i64, i64)> {
         self.records.get(key).map(|record| (record.add, record.del))
     }
 
-    /// Keys whose expectations have not been fulfilled, among them those that have expired.
+    /// Returns the keys with unfulfilled expectations, expired ones included.
     pub fn unfulfilled(&self) -> Vec<K> {
         let unfulfilled = self.records.iter().filter(|record| !record.is_fulfilled());
         unfulfilled.map(|record| record.key().clone()).collect()
     }
 
-    /// Drops the expectations of `key`, whose object is gone.
+    /// Removes the expectations of `key`.
     pub fn delete(&self, key: &K) {
         self.records.remove(key);
     }
 
-    /// How many keys have a note.
+    /// Returns the number of keys with expectations.
     pub fn len(&self) -> usize {
         self.records.len()
     }
 
-    /// Whether no key has a note.
+    /// Returns `true` if no key has expectations.
     pub fn is_empty(&self) -> bool {
         self.records.is_empty()
     }

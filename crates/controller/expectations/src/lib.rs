@@ -1,25 +1,21 @@
-//! What a controller has asked for and not seen yet.
+//! Expectations: creations and deletions that a controller has requested and its caches do not contain yet.
 //!
-//! *Upstream counterpart:* the expectations of `pkg/controller/controller_utils.go`.
+//! Upstream counterpart: the expectations of `pkg/controller/controller_utils.go`.
 //!
-//! A controller acts on a cache that lags behind its own writes. Having created five pods, it may look again
-//! before the cache shows one of them, and would create five more. So before it writes, it notes how many
-//! creations and deletions are on their way, per object that it acts for; the cache's event handlers count
-//! them off; and until both counts are down to zero, it neither creates nor deletes. If an event never comes,
-//! the note loses its force after [`EXPECTATIONS_TIMEOUT`].
+//! A controller reads a cache that lags behind its own writes. Example: a controller that has created five pods syncs
+//! again before the cache contains them, and would create five more. It therefore records the number of creations and
+//! deletions before it sends the requests. Event handlers lower the numbers. While one of them is greater than zero, the
+//! controller creates and deletes nothing. If an event never arrives, expectations expire after
+//! [`EXPECTATIONS_TIMEOUT`].
 //!
-//! Two kinds:
+//! * [`ControllerExpectations`] counts creations and deletions.
+//! * [`UidTrackingExpectations`] also records which deletions are expected. A deletion is observed up to three times
+//!   (updates and the final event), and deletions by other clients must not be counted.
 //!
-//! * [`ControllerExpectations`] counts.
-//! * [`UidTrackingExpectations`] also knows *which* deletions it waits for. A deletion is seen up to three times
-//!   (marked, marked again, gone), and one that somebody else asked for must not count.
+//! Counts can become negative: a creation can be observed before its request returns an error. The next
+//! `expect_creations` or `expect_deletions` replaces them.
 //!
-//! Counts may go below zero: a creation can be seen before the call that asked for it returns its failure.
-//! Nothing here corrects that; the next sync overwrites the note.
-//!
-//! Keys are whatever names the object acted for; a clock is passed in. Nothing here waits or wakes anybody.
-//!
-//! *What must not live here:* what to do when expectations are not met; caches; knowledge of any kind of object.
+//! Not part of this crate: the reaction to unfulfilled expectations, caches, types of objects.
 
 mod counting;
 mod uid_tracking;
@@ -29,9 +25,7 @@ pub use uid_tracking::UidTrackingExpectations;
 
 use std::{fmt::Display, hash::Hash};
 
-/// What names the object that a controller acts for.
-///
-/// Implemented for every type that qualifies.
+/// Key of the object that a controller syncs. Implemented for all types with the required traits.
 pub trait Key: Clone + Eq + Hash + Display + Send + Sync + 'static {}
 
 impl<K: Clone + Eq + Hash + Display + Send + Sync + 'static> Key for K {}

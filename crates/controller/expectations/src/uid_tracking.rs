@@ -1,4 +1,4 @@
-//! Which deletions are still to be seen.
+//! Expected deletions by object.
 
 use std::{collections::HashSet, fmt::Display, hash::Hash, sync::Arc};
 
@@ -8,36 +8,35 @@ use tracing::error;
 
 use crate::{ControllerExpectations, Key};
 
-/// [`ControllerExpectations`] that count a deletion only if it is one of those expected, and only once.
+/// [`ControllerExpectations`] that count each expected deletion once, and no other deletions.
 ///
-/// `D` names what is deleted. Upstream calls that a UID and uses `namespace/name` (US-3.1).
+/// `D` identifies the deleted object. Upstream uses `namespace/name`, despite the name of the type (US-3.1).
 ///
 /// Upstream counterpart: `controller.UIDTrackingControllerExpectations`.
 #[derive(Debug)]
 pub struct UidTrackingExpectations<K: Key, D: Eq + Hash> {
     counts: ControllerExpectations<K>,
-    /// The deletions not seen yet, per key. Where this and `counts` change together, the entry in here is
-    /// locked throughout, and always first.
+    /// Expected deletions by key. If an operation changes this and `counts`, it locks the entry of this map first.
     ///
-    /// A set outlives an [`expect_creations`](Self::expect_creations), as upstream's does: deletions that are
-    /// seen then still count, and take the deletions below zero, which holds nobody up.
+    /// [`expect_creations`](Self::expect_creations) does not clear the set, as upstream. Deletions that are observed
+    /// afterwards make the count negative, which blocks nothing.
     deletions: DashMap<K, HashSet<D>>,
 }
 
 impl<K: Key, D: Eq + Hash + Display> UidTrackingExpectations<K, D> {
-    /// Nothing expected of anyone.
+    /// Returns a store without expectations.
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         Self { counts: ControllerExpectations::new(clock), deletions: DashMap::new() }
     }
 
-    /// Notes that `creations` are on their way for `key`, and no deletion. Overwrites the counts.
+    /// Expects `creations` creations and no deletions. Replaces the counts of `key`.
     pub fn expect_creations(&self, key: &K, creations: usize) {
         self.counts.expect_creations(key, creations);
     }
 
-    /// Notes that exactly `deletions` are on their way for `key`, and no creation. Overwrites what was noted.
+    /// Expects exactly `deletions` and no creations. Replaces the expectations of `key`.
     ///
-    /// A controller does so only when nothing is expected any more; leftovers are an error, which is logged.
+    /// If deletions of an earlier call are still expected, an error is logged.
     pub fn expect_deletions(&self, key: &K, deletions: impl IntoIterator<Item = D>) {
         let deletions: HashSet<D> = deletions.into_iter().collect();
         let count = deletions.len();
@@ -47,34 +46,34 @@ impl<K: Key, D: Eq + Hash + Display> UidTrackingExpectations<K, D> {
         {
             error!(%key, leftover = leftover.get().len(), "clobbering existing delete keys");
         }
-        // Held until the count is set, or a deletion seen in between would be counted off the old one.
+        // Locked until the count is set: a deletion observed before would lower the previous count.
         let _locked = entry.insert(deletions);
         self.counts.expect_deletions(key, count);
     }
 
-    /// Counts off one creation. Nothing happens when nothing is noted for `key`.
+    /// Lowers the expected creations by one. Has no effect if `key` has no expectations.
     pub fn creation_observed(&self, key: &K) {
         self.counts.creation_observed(key);
     }
 
-    /// Records that the API server has answered one of the expected creations.
+    /// Records that the request of one expected creation succeeded.
     pub fn creation_answered(&self, key: &K) {
         self.counts.creation_answered(key);
     }
 
-    /// Records that the cache has reached the versions of all creations that were answered.
+    /// Lowers the expected creations to those whose requests have not returned.
     ///
     /// See [`ControllerExpectations::observe_answered_creations`].
     pub fn observe_answered_creations(&self, key: &K) {
         self.counts.observe_answered_creations(key);
     }
 
-    /// Keys whose expectations have not been fulfilled, among them those that have expired.
+    /// Returns the keys with unfulfilled expectations, expired ones included.
     pub fn unfulfilled(&self) -> Vec<K> {
         self.counts.unfulfilled()
     }
 
-    /// Counts off the deletion of `deleted`, if it is expected for `key` and was not seen yet.
+    /// Lowers the expected deletions by one if `deleted` is expected and was not observed yet.
     pub fn deletion_observed(&self, key: &K, deleted: &D) {
         if let Some(mut expected) = self.deletions.get_mut(key)
             && expected.remove(deleted)
@@ -83,22 +82,22 @@ impl<K: Key, D: Eq + Hash + Display> UidTrackingExpectations<K, D> {
         }
     }
 
-    /// Counts off `add` creations and `del` deletions, below zero if need be.
+    /// Lowers the expectations by `add` creations and `del` deletions that failed or were not requested.
     pub fn lower(&self, key: &K, add: i64, del: i64) {
         self.counts.lower(key, add, del);
     }
 
-    /// Whether a controller may act for `key`. See [`ControllerExpectations::satisfied`].
+    /// Returns `true` if the controller can create and delete objects for `key`. See [`ControllerExpectations::satisfied`].
     pub fn satisfied(&self, key: &K) -> bool {
         self.counts.satisfied(key)
     }
 
-    /// Creations and deletions still to be seen; `None` when nothing is noted.
+    /// Returns the expected creations and deletions. `None` if `key` has no expectations.
     pub fn get(&self, key: &K) -> Option<(i64, i64)> {
         self.counts.get(key)
     }
 
-    /// The deletions not seen yet, in no order.
+    /// Returns the expected deletions in any order.
     pub fn pending_deletions(&self, key: &K) -> Vec<D>
     where
         D: Clone,
@@ -106,7 +105,7 @@ impl<K: Key, D: Eq + Hash + Display> UidTrackingExpectations<K, D> {
         self.deletions.get(key).map(|set| set.iter().cloned().collect()).unwrap_or_default()
     }
 
-    /// Drops all that is noted for `key`, whose object is gone.
+    /// Removes the expectations of `key`.
     pub fn delete(&self, key: &K) {
         let entry = self.deletions.entry(key.clone());
         self.counts.delete(key);

@@ -8,7 +8,7 @@ use super::*;
 
 const OTHER: GroupResource = GroupResource { group: "example.org", resource: "others" };
 
-/// Caches whose versions a test sets.
+/// Caches with resource versions that a test sets.
 #[derive(Clone, Default)]
 struct Caches(Arc<Mutex<HashMap<GroupResource, String>>>);
 
@@ -46,7 +46,7 @@ fn after_write(read: Option<&str>) -> (ConsistencyStore, Caches) {
     (store, caches)
 }
 
-/// Upstream: TestOwnerRecord_IsReady, and what is newer or older because it is longer or shorter.
+/// Upstream: TestOwnerRecord_IsReady, and versions of different lengths.
 #[test]
 fn test_owner_record_is_ready() {
     let cases = [
@@ -72,7 +72,7 @@ fn test_owner_record_is_ready() {
 
 /// Upstream: TestOwnerRecord_WroteAt, with its versions.
 #[test]
-fn test_owner_record_wrote_at_keeps_the_highest_version() {
+fn test_owner_record_wrote_at() {
     let caches = Caches::default();
     let store = caches.store();
     caches.read(GroupResource::PODS, "1");
@@ -80,14 +80,14 @@ fn test_owner_record_wrote_at_keeps_the_highest_version() {
         store.wrote_at(&owner(), &uid("u"), GroupResource::PODS, version);
         assert_eq!(store.ensure_ready(&owner()).unwrap_err().written, highest, "after {version}");
     }
-    // Another resource leaves this one as it is.
+    // A write of another resource does not change this one.
     store.wrote_at(&owner(), &uid("u"), GroupResource::REPLICA_SETS, "1");
     assert_eq!(store.ensure_ready(&owner()).unwrap_err().written, "10");
 }
 
 /// Upstream: TestConsistencyStore_WroteAt: the owner has no record before its first write.
 #[test]
-fn test_consistency_store_wrote_at_makes_a_record_and_moves_it() {
+fn test_consistency_store_wrote_at() {
     let caches = Caches::default();
     let store = caches.store();
     caches.read(GroupResource::PODS, "1");
@@ -100,14 +100,14 @@ fn test_consistency_store_wrote_at_makes_a_record_and_moves_it() {
 
 /// Upstream: TestConsistencyStore_New.
 #[test]
-fn test_consistency_store_new_holds_no_record() {
+fn test_consistency_store_new() {
     assert!(Caches::default().store().records.is_empty());
     assert!(ConsistencyStore::new([]).records.is_empty());
 }
 
 /// Upstream: TestConsistencyStore_IsReady.
 #[test]
-fn test_consistency_store_is_ready_once_the_cache_has_read_what_was_written() {
+fn test_consistency_store_is_ready() {
     let caches = Caches::default();
     let store = caches.store();
     assert_eq!(store.ensure_ready(&owner()), Ok(()), "no record");
@@ -122,7 +122,7 @@ fn test_consistency_store_is_ready_once_the_cache_has_read_what_was_written() {
 }
 
 #[test]
-fn every_resource_written_must_have_been_read() {
+fn waits_for_all_written_resources() {
     let (store, caches) = after_write(Some("100"));
     store.wrote_at(&owner(), &uid("u"), GroupResource::REPLICA_SETS, "200");
     caches.read(GroupResource::REPLICA_SETS, "199");
@@ -134,7 +134,7 @@ fn every_resource_written_must_have_been_read() {
 }
 
 #[test]
-fn what_was_read_once_is_not_asked_for_again() {
+fn removes_the_record_once_ready() {
     let (store, caches) = after_write(Some("100"));
     assert_eq!(store.ensure_ready(&owner()), Ok(()));
     caches.read(GroupResource::PODS, "1");
@@ -142,7 +142,7 @@ fn what_was_read_once_is_not_asked_for_again() {
 }
 
 #[test]
-fn owners_do_not_wait_for_each_other() {
+fn owners_are_independent() {
     let (store, _caches) = after_write(Some("1"));
     assert_eq!(store.ensure_ready(&ObjectKey::new("default", "other")), Ok(()));
     assert_eq!(store.ensure_ready(&ObjectKey::new("elsewhere", "web")), Ok(()));
@@ -150,7 +150,7 @@ fn owners_do_not_wait_for_each_other() {
 
 /// Upstream: TestConsistencyStore_EnsureWrittenRecord: a change of UID resets.
 #[test]
-fn test_consistency_store_ensure_written_record_with_another_uid_starts_anew() {
+fn test_consistency_store_ensure_written_record() {
     let (store, _caches) = after_write(Some("50"));
     store.wrote_at(&owner(), &uid("later"), GroupResource::PODS, "40");
     assert_eq!(store.ensure_ready(&owner()), Ok(()));
@@ -158,7 +158,7 @@ fn test_consistency_store_ensure_written_record_with_another_uid_starts_anew() {
 
 /// Upstream: TestConsistencyStore_Clear.
 #[test]
-fn test_consistency_store_clear_forgets_only_what_that_owner_wrote() {
+fn test_consistency_store_clear() {
     let cases =
         [("UID match", Some("u"), true), ("UID mismatch", Some("other"), false), ("UID empty", None, true)];
     for (name, owner_uid, cleared) in cases {
@@ -172,7 +172,7 @@ fn test_consistency_store_clear_forgets_only_what_that_owner_wrote() {
 }
 
 #[test]
-fn writes_to_resources_without_a_cache_are_forgotten() {
+fn ignores_writes_of_other_resources() {
     let store = Caches::default().store();
     store.wrote_at(&owner(), &uid("u"), OTHER, "100");
     assert!(store.records.is_empty());
@@ -183,7 +183,7 @@ fn writes_to_resources_without_a_cache_are_forgotten() {
 
 /// Upstream: TestConsistencyStore_EnsureWrittenRecord_Concurrent.
 #[test]
-fn test_consistency_store_ensure_written_record_concurrent_keeps_the_highest() {
+fn test_consistency_store_ensure_written_record_concurrent() {
     let (store, caches) = after_write(Some("100"));
     std::thread::scope(|scope| {
         for version in 101..=200_u32 {
@@ -198,7 +198,7 @@ fn test_consistency_store_ensure_written_record_concurrent_keeps_the_highest() {
 }
 
 #[test]
-fn versions_compare_as_numbers_of_any_length() {
+fn compares_versions_as_numbers_of_any_length() {
     assert_eq!(compare_versions("9", "10"), Some(Ordering::Less));
     assert_eq!(compare_versions("123456789012345678901234567890", "5"), Some(Ordering::Greater));
     assert_eq!(compare_versions("5", "5"), Some(Ordering::Equal));

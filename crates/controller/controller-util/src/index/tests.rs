@@ -60,7 +60,7 @@ fn test_filter_pods_by_owner() {
     let cases = [
         ("owned by UID, name and kind", of("default", "u"), vec!["default/ours"]),
         ("owned, in another namespace", of("elsewhere", "u"), vec!["elsewhere/elsewhere"]),
-        ("owned by nobody we know", of("default", "unknown"), vec![]),
+        ("owned by another owner", of("default", "unknown"), vec![]),
         ("orphans of the namespace", orphans, vec!["default/orphan"]),
     ];
     for (name, found, expected) in cases {
@@ -78,7 +78,7 @@ fn group_of_the_owner_is_not_compared() {
 }
 
 #[test]
-fn pods_matching_finds_the_same_with_and_without_the_hash_index() {
+fn pods_matching_with_and_without_hash() {
     let mut both = labelled(pod("both"), POD_TEMPLATE_HASH_LABEL, "abc");
     Arc::make_mut(&mut both.labels).insert("app".to_owned(), "web".to_owned());
     let pods = store(vec![
@@ -100,7 +100,7 @@ fn pods_matching_finds_the_same_with_and_without_the_hash_index() {
         matching(json!({"matchLabels": {"pod-template-hash": "abc", "app": "web"}})),
         ["default/both"]
     );
-    // No one value is asked for, so all pods of the namespace are tried.
+    // The selector requires no single value, so all pods of the namespace are compared.
     assert_eq!(matching(json!({"matchLabels": {"app": "web"}})), ["default/app-only", "default/both"]);
     let either = json!({"matchExpressions": [
         {"key": "pod-template-hash", "operator": "In", "values": ["abc", "xyz"]},
@@ -109,14 +109,14 @@ fn pods_matching_finds_the_same_with_and_without_the_hash_index() {
 }
 
 #[test]
-fn replica_sets_are_found_by_owner_and_orphans_by_namespace() {
+fn finds_replica_sets_by_owner_and_orphans_by_namespace() {
     let mut writer = StoreWriter::new(replica_set_indexers());
     let replica_set = |name: &str, namespace: &str, references: serde_json::Value| {
         let metadata = json!({"name": name, "namespace": namespace, "ownerReferences": references});
         Arc::new(serde_json::from_value::<ReplicaSet>(json!({"metadata": metadata})).unwrap())
     };
     let managed = json!([{"kind": "Deployment", "name": "d", "uid": "d-uid", "controller": true}]);
-    // An owner that does not manage it leaves it an orphan.
+    // An owner reference without `controller` does not make it owned.
     let plain = json!([{"kind": "Deployment", "name": "d", "uid": "d-uid"}]);
     writer.apply(replica_set("managed", "default", managed));
     writer.apply(replica_set("plain", "default", plain));
@@ -166,7 +166,7 @@ mod may_select {
     }
 
     #[test]
-    fn finds_each_that_matches_once() {
+    fn returns_each_match_once() {
         let selectors = [
             ("one-label", json!({"matchLabels": {"app": "web"}})),
             ("two-labels", json!({"matchLabels": {"app": "web", "tier": "front"}})),
@@ -208,7 +208,7 @@ mod may_select {
     }
 
     #[test]
-    fn looks_at_no_more_objects_in_a_namespace_with_ten_times_as_many() {
+    fn cost_does_not_depend_on_the_size_of_the_namespace() {
         for size in [100, 1000] {
             let selector = |n| json!({"matchLabels": {"app": format!("web-{n}"), "team": "shop"}});
             let store = deployments((0..size).map(|n| (format!("web-{n}"), selector(n))));

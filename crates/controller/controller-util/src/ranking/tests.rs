@@ -6,7 +6,7 @@ use crate::testing::{ago, now, on, pod, ready};
 const HOUR: i64 = 3600;
 const MONTH: i64 = 30 * 24 * HOUR;
 
-/// Which of two pods goes first, given how many related pods there are on their nodes; and by what.
+/// Compares two pods, given the related pods on their nodes. `Less` if `a` is deleted first.
 fn decide(a: &Pod, a_related: u32, b: &Pod, b_related: u32) -> (Ordering, Criterion) {
     decide_with(true, (a, a_related), (b, b_related))
 }
@@ -24,7 +24,7 @@ fn decide_with(deletion_cost: bool, a: (&Pod, u32), b: (&Pod, u32)) -> (Ordering
     (order, a.difference(&b, now()))
 }
 
-/// The pods that the tests below are about.
+/// Pods of upstream's cases.
 struct Table {
     unscheduled: Pod,
     scheduled_pending: Pod,
@@ -201,20 +201,20 @@ fn test_sorting_active_pods() {
     ];
     let pods: Vec<_> = expected.iter().rev().map(|pod| Arc::new((*pod).clone())).collect();
     let order = rank_for_deletion(&pods, pods.len(), &Ranking::new(&NodeCounts::default(), now()));
-    let names: Vec<_> = order.iter().map(|choice| choice.pod.key.name.to_string()).collect();
+    let names: Vec<_> = order.iter().map(|ranked| ranked.pod.key.name.to_string()).collect();
     assert_eq!(names, expected.map(|pod| pod.key.name.to_string()));
 }
 
 #[test]
-fn phase_that_the_api_does_not_name_ranks_like_pending() {
+fn unknown_phase_ranks_like_pending() {
     let here = |phase| on(Pod { phase, ..pod("a") }, "node");
     assert_eq!(decide(&here(Phase::Other), 0, &here(Phase::Pending), 0).0, Ordering::Equal);
     assert_eq!(decide(&here(Phase::Other), 0, &here(Phase::Unknown), 0).0, Ordering::Less);
 }
 
 #[test]
-fn times_of_one_magnitude_are_decided_by_uid_and_by_nothing_after_it() {
-    // Upstream quirk: more restarts would say otherwise, but is not asked any more (US-9.28).
+fn times_of_one_magnitude_compare_by_uid_only() {
+    // As upstream, restarts are not compared (US-9.28).
     let a = Pod { uid: "a".into(), ..ready(pod("x"), ago(8 * HOUR)) };
     let b = Pod { uid: "b".into(), max_restarts: 9, ..ready(pod("y"), ago(5 * HOUR)) };
     assert_eq!(decide(&a, 0, &b, 0), (Ordering::Less, Criterion::ReadyUid));
@@ -224,14 +224,14 @@ fn times_of_one_magnitude_are_decided_by_uid_and_by_nothing_after_it() {
 }
 
 #[test]
-fn time_still_to_come_is_younger_than_the_youngest_and_no_time_is_younger_still() {
+fn future_time_ranks_before_past_and_missing_time_before_both() {
     let at = |since| ready(pod("a"), since);
     assert_eq!(decide(&at(ago(-60)), 0, &at(ago(1)), 0).0, Ordering::Less);
     assert_eq!(decide(&at(None), 0, &at(ago(-60)), 0).0, Ordering::Less);
 }
 
 #[test]
-fn node_counts_are_of_active_pods_only_and_no_node_counts_as_one() {
+fn node_counts_contain_active_pods_and_pods_without_node() {
     let pods = [
         on(pod("a"), "n1"),
         on(pod("b"), "n1"),
@@ -245,22 +245,21 @@ fn node_counts_are_of_active_pods_only_and_no_node_counts_as_one() {
 }
 
 #[test]
-fn pods_that_go_say_in_what_they_differ_from_the_first_that_stays() {
+fn criterion_is_the_difference_from_the_first_kept_pod() {
     let pods = [
         pod("nowhere"),
         on(Pod { phase: Phase::Pending, ..pod("pending") }, "n"),
-        on(pod("stays"), "n"),
-        ready(on(pod("stays-too"), "n"), ago(9)),
+        on(pod("kept"), "n"),
+        ready(on(pod("kept-too"), "n"), ago(9)),
     ]
     .map(Arc::new);
-    let choices = rank_for_deletion(&pods, 2, &Ranking::new(&NodeCounts::default(), now()));
-    let texts: Vec<_> =
-        choices.iter().map(|choice| format!("{}: {}", choice.pod.key.name, choice.criterion)).collect();
-    assert_eq!(texts, ["nowhere: bound to no node", "pending: less far in its life"]);
+    let ranked = rank_for_deletion(&pods, 2, &Ranking::new(&NodeCounts::default(), now()));
+    let criteria: Vec<_> = ranked.iter().map(|ranked| (&*ranked.pod.key.name, ranked.criterion)).collect();
+    assert_eq!(criteria, [("nowhere", Criterion::NotScheduled), ("pending", Criterion::Phase)]);
 }
 
 #[test]
-fn more_pods_asked_for_than_there_are_gives_all_of_them() {
+fn returns_at_most_all_pods() {
     let pods = [pod("a"), pod("b")].map(Arc::new);
     assert_eq!(rank_for_deletion(&pods, 5, &Ranking::new(&NodeCounts::default(), now())).len(), 2);
     assert!(rank_for_deletion(&[], 5, &Ranking::new(&NodeCounts::default(), now())).is_empty());
@@ -268,13 +267,13 @@ fn more_pods_asked_for_than_there_are_gives_all_of_them() {
 }
 
 #[test]
-fn comparison_that_goes_round_in_a_circle_is_survived() {
+fn result_is_deterministic_if_the_comparison_is_cyclic() {
     // By UID b < c < a, because c became ready at another time of the same magnitude; by restarts a < b.
     let make =
         |uid: &str, since, max_restarts| Pod { uid: uid.into(), max_restarts, ..ready(pod(uid), ago(since)) };
     let (a, b, c) = (make("3", HOUR * 5, 2), make("1", HOUR * 5, 1), make("2", HOUR * 6, 0));
     let before = |x: &Pod, y: &Pod| decide(x, 0, y, 0).0 == Ordering::Less;
-    assert!(before(&a, &b) && before(&b, &c) && before(&c, &a), "this test is about a circle");
+    assert!(before(&a, &b) && before(&b, &c) && before(&c, &a), "no cycle");
     let orders = [[&a, &b, &c], [&c, &b, &a], [&b, &a, &c]].map(|pods| {
         let pods = pods.map(|pod| Arc::new(pod.clone()));
         rank_for_deletion(&pods, 3, &Ranking::new(&NodeCounts::default(), now()))
@@ -283,7 +282,7 @@ fn comparison_that_goes_round_in_a_circle_is_survived() {
 }
 
 fn any_pod() -> impl Strategy<Value = Pod> {
-    // Few values each, so that ties and circles come up.
+    // Few values, so that ties and cycles occur.
     let phase = prop_oneof![Just(Phase::Pending), Just(Phase::Running), Just(Phase::Unknown)];
     let time = prop_oneof![Just(None), (0_i64..6).prop_map(|n| ago(n * 7)), Just(ago(-3)), Just(ago(MONTH))];
     let node = prop_oneof![Just(None), Just(Some("n1")), Just(Some("n2"))];
@@ -316,7 +315,7 @@ fn any_pods() -> impl Strategy<Value = Vec<Arc<Pod>>> {
 
 proptest! {
     #[test]
-    fn choice_does_not_depend_on_the_order_of_the_cache(
+    fn ranking_does_not_depend_on_the_order_of_the_cache(
         (pods, shuffled) in any_pods().prop_flat_map(|pods| (Just(pods.clone()), Just(pods).prop_shuffle())),
         count in 0_usize..14,
     ) {
@@ -327,10 +326,9 @@ proptest! {
         );
     }
 
-    /// Where upstream's comparison is an order, the choice is in that order, and nothing that stays goes before
-    /// anything that goes.
+    /// If upstream's comparison is an order, deleted pods are in this order, and no kept pod precedes a deleted one.
     #[test]
-    fn choice_agrees_with_upstreams_comparison_where_that_is_an_order(
+    fn ranking_agrees_with_upstream_if_its_comparison_is_an_order(
         pods in any_pods(),
         count in 0_usize..14,
     ) {
@@ -345,11 +343,11 @@ proptest! {
         })));
         prop_assume!(is_order);
 
-        let goes: Vec<_> =
-            rank_for_deletion(&pods, count, &Ranking::new(&related, now())).into_iter().map(|choice| choice.pod).collect();
-        prop_assert_eq!(goes.len(), count.min(pods.len()));
-        prop_assert!(goes.windows(2).all(|pair| !before(&pair[1], &pair[0])));
-        let stays = pods.iter().filter(|pod| !goes.contains(pod));
-        prop_assert!(stays.into_iter().all(|stays| goes.iter().all(|goes| !before(stays, goes))));
+        let deleted: Vec<_> =
+            rank_for_deletion(&pods, count, &Ranking::new(&related, now())).into_iter().map(|ranked| ranked.pod).collect();
+        prop_assert_eq!(deleted.len(), count.min(pods.len()));
+        prop_assert!(deleted.windows(2).all(|pair| !before(&pair[1], &pair[0])));
+        let mut kept = pods.iter().filter(|pod| !deleted.contains(pod));
+        prop_assert!(kept.all(|kept| deleted.iter().all(|deleted| !before(kept, deleted))));
     }
 }

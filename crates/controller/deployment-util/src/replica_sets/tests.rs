@@ -262,3 +262,13 @@ fn deployments_for_replica_set_upstream_cases() {
     assert!(selects_everything(deployments[3].spec.selector.as_ref()));
     assert!(!selects_everything(deployments[4].spec.selector.as_ref()), "a missing selector");
 }
+
+/// Upstream: TestActiveReplicaSetsFiltering.
+#[test]
+fn active_replica_sets_filtering() {
+    let old = vec![Arc::new(replica_set("none", 0)), Arc::new(replica_set("some", 2))];
+    let replica_sets = ReplicaSetSplit { old, new: None };
+    assert_eq!(names(replica_sets.active_old()), ["some"]);
+    // The API server sets one replica by default.
+    assert!(is_active(&ReplicaSet::default()));
+}

@@ -14,14 +14,14 @@ fn expectations() -> (FakeClock, ControllerExpectations<&'static str>) {
 }
 
 #[test]
-fn key_nothing_was_expected_of_is_satisfied() {
+fn satisfied_without_expectations() {
     let (_clock, expectations) = expectations();
     assert!(expectations.satisfied(&RS));
     assert_eq!(expectations.get(&RS), None);
 }
 
 #[test]
-fn key_is_satisfied_once_all_creations_were_seen() {
+fn satisfied_after_all_creations() {
     let (_clock, expectations) = expectations();
     expectations.expect_creations(&RS, 2);
     assert!(!expectations.satisfied(&RS));
@@ -33,7 +33,7 @@ fn key_is_satisfied_once_all_creations_were_seen() {
 }
 
 #[test]
-fn key_is_satisfied_once_all_deletions_were_seen() {
+fn satisfied_after_all_deletions() {
     let (_clock, expectations) = expectations();
     expectations.expect_deletions(&RS, 1);
     expectations.creation_observed(&RS);
@@ -43,7 +43,7 @@ fn key_is_satisfied_once_all_deletions_were_seen() {
 }
 
 #[test]
-fn keys_are_counted_apart() {
+fn keys_are_independent() {
     let (_clock, expectations) = expectations();
     expectations.expect_creations(&"a", 1);
     expectations.expect_creations(&"b", 1);
@@ -54,7 +54,7 @@ fn keys_are_counted_apart() {
 }
 
 #[test]
-fn observation_without_a_note_leaves_none() {
+fn observation_without_expectations_has_no_effect() {
     let (_clock, expectations) = expectations();
     expectations.creation_observed(&RS);
     expectations.deletion_observed(&RS);
@@ -66,7 +66,7 @@ fn observation_without_a_note_leaves_none() {
 
 /// Upstream: TestControllerExpectations, negative allowed.
 #[test]
-fn controller_expectations_lowered_too_often_go_below_zero_and_are_satisfied() {
+fn controller_expectations_negative() {
     let (_clock, expectations) = expectations();
     expectations.expect_creations(&RS, 1);
     expectations.lower(&RS, 3, 2);
@@ -78,7 +78,7 @@ fn controller_expectations_lowered_too_often_go_below_zero_and_are_satisfied() {
 }
 
 #[test]
-fn note_overwrites_the_one_before_whatever_that_waits_for() {
+fn new_expectations_replace_unfulfilled_ones() {
     let (_clock, expectations) = expectations();
     expectations.expect_deletions(&RS, 4);
     expectations.expect_creations(&RS, 2);
@@ -90,21 +90,21 @@ fn note_overwrites_the_one_before_whatever_that_waits_for() {
 
 /// Upstream: TestControllerExpectations, TTL expiry.
 #[test]
-fn controller_expectations_older_than_five_minutes_are_not_believed() {
+fn controller_expectations_expire() {
     let (clock, expectations) = expectations();
     expectations.expect_creations(&RS, 1);
     clock.step(EXPECTATIONS_TIMEOUT);
     assert!(!expectations.satisfied(&RS), "five minutes are not more than five minutes");
     clock.step(Duration::from_nanos(1));
     assert!(expectations.satisfied(&RS));
-    assert_eq!(expectations.get(&RS), Some((1, 0)), "it is not believed, but kept");
+    assert_eq!(expectations.get(&RS), Some((1, 0)), "expired expectations are kept");
 
     expectations.expect_creations(&RS, 1);
-    assert!(!expectations.satisfied(&RS), "a new note is believed again");
+    assert!(!expectations.satisfied(&RS), "new expectations have not expired");
 }
 
 #[test]
-fn counting_off_and_raising_do_not_make_a_note_younger() {
+fn lowering_and_raising_do_not_renew() {
     let (clock, expectations) = expectations();
     expectations.expect_creations(&RS, 2);
     clock.step(Duration::from_secs(299));
@@ -115,7 +115,7 @@ fn counting_off_and_raising_do_not_make_a_note_younger() {
 }
 
 #[test]
-fn wall_clock_set_back_or_forth_changes_no_age() {
+fn age_does_not_depend_on_the_wall_clock() {
     let (clock, expectations) = expectations();
     expectations.expect_creations(&RS, 1);
     clock.set_wall("2030-01-01T00:00:00Z".parse().unwrap());
@@ -123,7 +123,7 @@ fn wall_clock_set_back_or_forth_changes_no_age() {
 }
 
 #[test]
-fn key_deleted_is_forgotten() {
+fn delete_removes_expectations() {
     let (_clock, expectations) = expectations();
     expectations.expect_creations(&RS, 1);
     expectations.delete(&RS);
@@ -133,7 +133,7 @@ fn key_deleted_is_forgotten() {
 
 /// Upstream: TestControllerExpectations, concurrent lowering.
 #[test]
-fn controller_expectations_lowered_by_many_threads_lose_none() {
+fn controller_expectations_concurrent() {
     let (_clock, expectations) = expectations();
     expectations.expect_creations(&RS, 8_000);
     expectations.raise(&RS, 0, 8_000);
@@ -153,7 +153,7 @@ fn controller_expectations_lowered_by_many_threads_lose_none() {
 }
 
 #[test]
-fn counts_beyond_all_bounds_stay_at_the_bound() {
+fn counts_saturate() {
     let (_clock, expectations) = expectations();
     expectations.expect_creations(&RS, usize::MAX);
     expectations.raise(&RS, 1, i64::MAX);
@@ -184,9 +184,9 @@ fn call() -> impl Strategy<Value = Call> {
 }
 
 proptest! {
-    /// A note and its age, as one would keep them by hand.
+    /// Compares with a model of the expectations of one key.
     #[test]
-    fn expectations_after_any_calls_are_as_the_model(calls in prop::collection::vec(call(), 0..60)) {
+    fn agrees_with_the_model(calls in prop::collection::vec(call(), 0..60)) {
         let (clock, expectations) = expectations();
         let mut note: Option<(i64, i64, u64)> = None;
         for call in calls {
@@ -224,7 +224,7 @@ proptest! {
 }
 
 #[test]
-fn answered_creations_need_no_event_once_the_cache_is_current() {
+fn answered_creations_need_no_event() {
     let (_clock, expectations) = expectations();
     expectations.expect_creations(&RS, 4);
     expectations.creation_observed(&RS);

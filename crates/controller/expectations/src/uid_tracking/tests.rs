@@ -14,13 +14,13 @@ fn expectations() -> (FakeClock, UidTrackingExpectations<&'static str, &'static 
 
 /// Upstream: TestUIDExpectations, only expected keys count.
 #[test]
-fn uid_expectations_count_only_expected_keys_and_each_once() {
+fn uid_expectations_count_each_expected_key_once() {
     let (_clock, expectations) = expectations();
     expectations.expect_deletions(&RS, ["shop/a", "shop/b"]);
     assert_eq!(expectations.get(&RS), Some((0, 2)));
     expectations.deletion_observed(&RS, &"shop/c");
     assert_eq!(expectations.get(&RS), Some((0, 2)));
-    // Marked, marked again, gone.
+    // Two updates and the final event.
     for _ in 0..3 {
         expectations.deletion_observed(&RS, &"shop/a");
     }
@@ -32,7 +32,7 @@ fn uid_expectations_count_only_expected_keys_and_each_once() {
 }
 
 #[test]
-fn deletion_expected_of_another_key_does_not_count() {
+fn deletion_of_another_key_is_not_counted() {
     let (_clock, expectations) = expectations();
     expectations.expect_deletions(&RS, ["shop/a"]);
     expectations.expect_deletions(&"shop/web-2", ["shop/b"]);
@@ -42,14 +42,14 @@ fn deletion_expected_of_another_key_does_not_count() {
 }
 
 #[test]
-fn deletion_named_twice_is_waited_for_once() {
+fn duplicate_deletion_is_expected_once() {
     let (_clock, expectations) = expectations();
     expectations.expect_deletions(&RS, ["shop/a", "shop/a"]);
     assert_eq!(expectations.get(&RS), Some((0, 1)));
 }
 
 #[test]
-fn no_deletions_expected_is_satisfied() {
+fn satisfied_without_deletions() {
     let (_clock, expectations) = expectations();
     expectations.expect_deletions(&RS, []);
     assert_eq!(expectations.get(&RS), Some((0, 0)));
@@ -57,7 +57,7 @@ fn no_deletions_expected_is_satisfied() {
 }
 
 #[test]
-fn new_deletions_replace_those_not_seen() {
+fn new_deletions_replace_unobserved_ones() {
     let (_clock, expectations) = expectations();
     expectations.expect_deletions(&RS, ["shop/a", "shop/b"]);
     expectations.expect_deletions(&RS, ["shop/c"]);
@@ -68,7 +68,7 @@ fn new_deletions_replace_those_not_seen() {
 }
 
 #[test]
-fn leftover_deletions_seen_after_creations_were_expected_count_below_zero() {
+fn old_deletions_make_the_count_negative() {
     let (_clock, expectations) = expectations();
     expectations.expect_deletions(&RS, ["shop/a"]);
     expectations.expect_creations(&RS, 1);
@@ -80,7 +80,7 @@ fn leftover_deletions_seen_after_creations_were_expected_count_below_zero() {
 }
 
 #[test]
-fn deletion_that_failed_is_counted_off_as_if_it_was_seen() {
+fn failed_deletion_is_lowered() {
     let (_clock, expectations) = expectations();
     expectations.expect_deletions(&RS, ["shop/a", "shop/b"]);
     expectations.deletion_observed(&RS, &"shop/a");
@@ -89,7 +89,7 @@ fn deletion_that_failed_is_counted_off_as_if_it_was_seen() {
 }
 
 #[test]
-fn creations_that_were_never_sent_are_counted_off_at_once() {
+fn skipped_creations_are_lowered() {
     let (_clock, expectations) = expectations();
     expectations.expect_creations(&RS, 10);
     expectations.lower(&RS, 10, 0);
@@ -97,7 +97,7 @@ fn creations_that_were_never_sent_are_counted_off_at_once() {
 }
 
 #[test]
-fn observations_without_a_note_leave_none() {
+fn observations_without_expectations_have_no_effect() {
     let (_clock, expectations) = expectations();
     expectations.creation_observed(&RS);
     expectations.deletion_observed(&RS, &"shop/a");
@@ -106,14 +106,14 @@ fn observations_without_a_note_leave_none() {
 }
 
 #[test]
-fn key_deleted_forgets_counts_and_deletions() {
+fn delete_removes_counts_and_deletions() {
     let (_clock, expectations) = expectations();
     expectations.expect_deletions(&RS, ["shop/a"]);
     expectations.delete(&RS);
     assert_eq!(expectations.get(&RS), None);
     assert!(expectations.satisfied(&RS));
 
-    // The same name again: what the old one waited for says nothing about the new one.
+    // A new object with the same key.
     expectations.expect_creations(&RS, 1);
     expectations.deletion_observed(&RS, &"shop/a");
     assert_eq!(expectations.get(&RS), Some((1, 0)));
@@ -121,7 +121,7 @@ fn key_deleted_forgets_counts_and_deletions() {
 }
 
 #[test]
-fn deletions_not_seen_for_five_minutes_are_given_up() {
+fn deletions_expire() {
     let (clock, expectations) = expectations();
     expectations.expect_deletions(&RS, ["shop/a"]);
     clock.step(Duration::from_secs(300));
@@ -131,7 +131,7 @@ fn deletions_not_seen_for_five_minutes_are_given_up() {
 }
 
 #[test]
-fn deletions_seen_by_many_threads_count_once_each() {
+fn concurrent_deletions_are_counted_once() {
     let clock = FakeClock::new(Timestamp::UNIX_EPOCH);
     let expectations = UidTrackingExpectations::new(Arc::new(clock));
     for _ in 0..20 {

@@ -1,4 +1,4 @@
-//! The whole controller against a small cluster, in simulated time.
+//! The controller with informers and a fake API server, in simulated time.
 
 use std::{
     sync::atomic::{AtomicUsize, Ordering},
@@ -25,9 +25,9 @@ struct Server {
     pods: FakeSource<Pod>,
     replica_sets: FakeSource<ReplicaSet>,
     created: AtomicUsize,
-    /// How many more creates it refuses.
+    /// Number of creates that will be rejected.
     refusals: AtomicUsize,
-    /// How many more creates it carries out without an answer, because all connections break.
+    /// Number of creates that will be executed without a response.
     lost_answers: AtomicUsize,
     requests: Mutex<Vec<String>>,
 }
@@ -45,7 +45,7 @@ impl Server {
         self.replica_sets.get(&replica_set("web", 0).metadata.key()).unwrap()
     }
 
-    /// Changes what is wanted, as a user does.
+    /// Sets `spec.replicas`.
     fn scale(&self, replicas: i32) {
         let mut replica_set = self.replica_set();
         replica_set.spec.replicas = Some(replicas);
@@ -53,7 +53,7 @@ impl Server {
         self.replica_sets.apply(replica_set);
     }
 
-    /// Makes all pods ready, as their kubelets do.
+    /// Makes all pods ready.
     fn start_pods(&self) {
         for pod in self.pods.objects() {
             if !pod.ready.is_ready {
@@ -63,7 +63,7 @@ impl Server {
         }
     }
 
-    /// replicas, ready, available.
+    /// Returns replicas, ready and available replicas.
     fn counts(&self) -> (i32, i32, i32) {
         let status = self.replica_set().status;
         (status.replicas, status.ready_replicas, status.available_replicas)
@@ -161,7 +161,7 @@ impl ReplicaSetControl for Server {
     }
 }
 
-/// What was told of syncs.
+/// Recorded sync metrics.
 #[derive(Default)]
 struct Syncs {
     started: AtomicUsize,
@@ -178,7 +178,7 @@ impl SyncMetrics for Syncs {
     }
 }
 
-/// A server, and a controller that runs against it until `stop`.
+/// API server and running controller.
 struct Running {
     server: Arc<Server>,
     syncs: Arc<Syncs>,
@@ -242,7 +242,7 @@ impl Running {
         Self { server, syncs, stop, controller }
     }
 
-    /// Lets everything happen that can within so many seconds.
+    /// Advances the time.
     async fn pass(&self, seconds: u64) {
         tokio::time::sleep(Duration::from_secs(seconds)).await;
     }
@@ -254,7 +254,7 @@ impl Running {
 }
 
 #[tokio::test(start_paused = true)]
-async fn controller_keeps_as_many_pods_as_are_wanted_and_then_is_quiet() {
+async fn keeps_the_number_of_replicas_and_writes_nothing_when_settled() {
     let running = Running::start();
     let server = &running.server;
     server.replica_sets.apply(replica_set("web", 3));
@@ -263,7 +263,7 @@ async fn controller_keeps_as_many_pods_as_are_wanted_and_then_is_quiet() {
     running.pass(1).await;
     assert_eq!((server.pods.objects().len(), server.counts()), (3, (3, 3, 3)));
 
-    // One goes, and another comes.
+    // A deleted pod is replaced.
     let gone = server.pods.objects()[0].key.clone();
     server.pods.delete(&gone);
     running.pass(1).await;
@@ -276,7 +276,7 @@ async fn controller_keeps_as_many_pods_as_are_wanted_and_then_is_quiet() {
     running.pass(1).await;
     assert_eq!((server.pods.objects().len(), server.counts()), (1, (1, 1, 1)));
 
-    // Nothing more is written once all is settled, and no time does anything.
+    // A settled ReplicaSet causes no requests.
     server.take_requests();
     running.pass(3600).await;
     assert_eq!(server.take_requests(), [""; 0]);
@@ -285,7 +285,7 @@ async fn controller_keeps_as_many_pods_as_are_wanted_and_then_is_quiet() {
 
 /// Upstream: TestWatchControllers.
 #[tokio::test(start_paused = true)]
-async fn watch_controllers_a_replica_set_that_appears_is_synced() {
+async fn watch_controllers() {
     let running = Running::start();
     running.pass(1).await;
     running.server.replica_sets.apply(replica_set("web", 1));
@@ -296,7 +296,7 @@ async fn watch_controllers_a_replica_set_that_appears_is_synced() {
 
 /// Upstream: TestWatchPods.
 #[tokio::test(start_paused = true)]
-async fn watch_pods_a_pod_that_changes_has_its_owner_synced() {
+async fn watch_pods() {
     let running = Running::start();
     running.server.replica_sets.apply(replica_set("web", 1));
     running.pass(1).await;
@@ -308,7 +308,7 @@ async fn watch_pods_a_pod_that_changes_has_its_owner_synced() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn controller_adopts_orphans_before_it_creates_pods() {
+async fn adopts_orphans_before_it_creates_pods() {
     let running = Running::start();
     let server = &running.server;
     server.pods.apply(pod("orphan"));
@@ -321,9 +321,9 @@ async fn controller_adopts_orphans_before_it_creates_pods() {
     running.end().await;
 }
 
-/// As recorded in story r10: never more than 500 at a time, and the rest once those are seen.
+/// Story r10: at most 500 creations per sync.
 #[tokio::test(start_paused = true)]
-async fn controller_creates_more_than_a_burst_in_turns() {
+async fn creates_more_than_a_burst_in_several_syncs() {
     let running = Running::start();
     let server = &running.server;
     server.replica_sets.apply(replica_set("web", 1020));
@@ -339,7 +339,7 @@ async fn controller_creates_more_than_a_burst_in_turns() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn controller_tries_a_sync_that_fails_again_without_a_limit_and_ever_more_slowly() {
+async fn retries_failed_syncs_with_growing_delays() {
     let running = Running::start();
     let server = &running.server;
     server.refusals.store(20, Ordering::SeqCst);
@@ -351,7 +351,7 @@ async fn controller_tries_a_sync_that_fails_again_without_a_limit_and_ever_more_
     running.pass(2000).await;
     assert_eq!(server.pods.objects().len(), 2);
     assert!(server.replica_set().status.conditions.is_empty());
-    // One create a try, and both at last.
+    // One creation per failed sync, and two in the last one.
     let requests = server.take_requests();
     assert_eq!(requests.iter().filter(|request| *request == "create").count(), 22);
     let results = running.syncs.results.lock().clone();
@@ -362,7 +362,7 @@ async fn controller_tries_a_sync_that_fails_again_without_a_limit_and_ever_more_
 }
 
 #[tokio::test(start_paused = true)]
-async fn controller_looks_again_when_a_pod_becomes_available_without_an_event() {
+async fn syncs_when_a_pod_becomes_available() {
     let running = Running::start();
     let server = &running.server;
     server.replica_sets.apply(changed_replica_set("web", 2, &json!({"spec": {"minReadySeconds": 30}})));
@@ -377,7 +377,7 @@ async fn controller_looks_again_when_a_pod_becomes_available_without_an_event() 
 
 /// The cache of ReplicaSets receives nothing for three seconds after a status was written.
 #[tokio::test(start_paused = true)]
-async fn sync_waits_for_its_own_status_write_unless_the_gate_is_off() {
+async fn waits_for_its_status_update_unless_the_gate_is_off() {
     for reads_own_writes in [true, false] {
         let running = Running::start_for(KindConfig { reads_own_writes, ..REPLICA_SET });
         let server = &running.server;
@@ -400,9 +400,9 @@ async fn sync_waits_for_its_own_status_write_unless_the_gate_is_off() {
     }
 }
 
-/// It takes three seconds until there is a watch again: the retry comes much sooner.
+/// The watch is re-established after three seconds, long after the retry.
 #[tokio::test(start_paused = true)]
-async fn controllers_of_either_kind_create_no_pod_twice_when_answers_are_lost_and_the_watch_is_late() {
+async fn creates_no_pod_twice_if_responses_are_lost_and_the_watch_is_late() {
     for kind_config in [REPLICA_SET, REPLICATION_CONTROLLER] {
         let running = Running::start_for(kind_config);
         let server = &running.server;

@@ -5,8 +5,8 @@ use serde_json::json;
 use super::*;
 use crate::testing::*;
 
-/// A world with ReplicaSets `web` and `other`, of which `web` selects what [`pod`] makes, both waiting for one
-/// creation and the deletion of `p`.
+/// Returns a world with ReplicaSets `web` and `other`. Pods of [`pod`] match `web`. Each expects one creation and the
+/// deletion of `p`.
 fn world() -> (World, ReplicaSet, ReplicaSet) {
     let mut world = World::new();
     let web = replica_set("web", 1);
@@ -20,14 +20,14 @@ fn world() -> (World, ReplicaSet, ReplicaSet) {
     (world, web, other)
 }
 
-/// What an event woke, and what `web` and `other` still wait for.
+/// Returns the enqueued keys, and the expectations of `web` and `other`.
 async fn outcome(world: &World) -> (Vec<String>, (i64, i64), (i64, i64)) {
     let expectations =
         |name: &str| world.own_writes.expectations.get(&ObjectKey::new("default", name)).unwrap_or_default();
     (world.take_queued().await, expectations("web"), expectations("other"))
 }
 
-fn woken(names: &[&str]) -> Vec<String> {
+fn queued(names: &[&str]) -> Vec<String> {
     names.iter().map(|name| (*name).to_owned()).collect()
 }
 
@@ -44,13 +44,13 @@ fn deleted(world: &World, pod: Pod) {
 }
 
 #[tokio::test]
-async fn pod_added_with_an_owner_counts_as_its_creation_and_wakes_it_alone() {
+async fn added_pod_lowers_creations_and_enqueues_its_owner() {
     let (world, web, _) = world();
     added(&world, owned_by(&web, pod("p")));
-    assert_eq!(outcome(&world).await, (woken(&["web"]), (0, 1), (1, 1)));
+    assert_eq!(outcome(&world).await, (queued(&["web"]), (0, 1), (1, 1)));
 }
 
-/// Upstream: TestOverlappingRSs. Labels that another ReplicaSet selects, too, do not matter.
+/// Upstream: TestOverlappingRSs. Selectors of other ReplicaSets are not compared.
 #[tokio::test]
 async fn test_overlapping_rss() {
     let (mut world, web, _) = world();
@@ -65,14 +65,14 @@ async fn test_overlapping_rss() {
 }
 
 #[tokio::test]
-async fn orphan_added_wakes_all_that_select_it_and_counts_as_no_creation() {
+async fn added_orphan_enqueues_all_matching_replica_sets() {
     let (mut world, _, _) = world();
     world.add_replica_set(&replica_set("twin", 1));
     added(&world, pod("p"));
-    assert_eq!(outcome(&world).await, (woken(&["twin", "web"]), (1, 1), (1, 1)));
+    assert_eq!(outcome(&world).await, (queued(&["twin", "web"]), (1, 1), (1, 1)));
 }
 
-/// Upstream: TestPodControllerLookup, its three cases and some more.
+/// Upstream: TestPodControllerLookup, its three cases and further selectors.
 #[tokio::test]
 async fn test_pod_controller_lookup() {
     let selecting = |name: &str, selector| {
@@ -88,7 +88,7 @@ async fn test_pod_controller_lookup() {
         replica_set("matches", 1),
         selecting("elsewhere", json!({"matchLabels": {"app": "web"}})),
         selecting("differs", json!({"matchLabels": {"app": "db"}})),
-        // None of these may select anything.
+        // These selectors match nothing.
         selecting("empty", json!({"matchLabels": null})),
         selecting("none", json!(null)),
         selecting("broken", bad),
@@ -109,7 +109,7 @@ async fn test_pod_controller_lookup() {
 }
 
 #[tokio::test]
-async fn orphan_without_labels_wakes_nobody() {
+async fn orphan_without_labels_enqueues_nothing() {
     let mut world = World::new();
     let selector =
         json!({"matchLabels": null, "matchExpressions": [{"key": "x", "operator": "DoesNotExist"}]});
@@ -119,7 +119,7 @@ async fn orphan_without_labels_wakes_nobody() {
 }
 
 #[tokio::test]
-async fn pod_whose_owner_is_of_another_kind_or_uid_or_unknown_wakes_nobody() {
+async fn pod_of_an_owner_with_another_kind_uid_or_name_enqueues_nothing() {
     let (world, web, _) = world();
     let with = |change: fn(&mut ControllerRef)| {
         let mut reference = (**owned_by(&web, pod("p")).controller.as_ref().unwrap()).clone();
@@ -129,10 +129,10 @@ async fn pod_whose_owner_is_of_another_kind_or_uid_or_unknown_wakes_nobody() {
     added(&world, with(|reference| reference.kind = "StatefulSet".into()));
     added(&world, with(|reference| reference.uid = "an-earlier-one".into()));
     added(&world, with(|reference| reference.name = "unknown".into()));
-    assert_eq!(outcome(&world).await, (woken(&[]), (1, 1), (1, 1)));
+    assert_eq!(outcome(&world).await, (queued(&[]), (1, 1), (1, 1)));
     // The group is not compared.
     added(&world, with(|reference| reference.api_version = "example.org/v1".into()));
-    assert_eq!(outcome(&world).await, (woken(&["web"]), (0, 1), (1, 1)));
+    assert_eq!(outcome(&world).await, (queued(&["web"]), (0, 1), (1, 1)));
 }
 
 /// Upstream: TestDeletionTimestamp.
@@ -141,31 +141,31 @@ async fn test_deletion_timestamp() {
     let (world, web, _) = world();
     let mine = owned_by(&web, pod("p"));
 
-    // Seen for the first time while it goes: a deletion, no creation.
+    // Added while it is being deleted: a deletion.
     added(&world, going(mine.clone()));
-    assert_eq!(outcome(&world).await, (woken(&["web"]), (1, 0), (1, 1)));
+    assert_eq!(outcome(&world).await, (queued(&["web"]), (1, 0), (1, 1)));
 
-    // Marked again, and gone at last: counted once.
+    // Updated and deleted: counted once.
     updated(&world, mine.clone(), newer(going(mine.clone())));
     deleted(&world, going(mine.clone()));
-    assert_eq!(outcome(&world).await, (woken(&["web"]), (1, 0), (1, 1)));
+    assert_eq!(outcome(&world).await, (queued(&["web"]), (1, 0), (1, 1)));
 
-    // One that nobody waits for counts for nothing, and wakes its owner all the same.
+    // A deletion that is not expected enqueues the owner.
     world.own_writes.expectations.expect_deletions(&web.metadata.key(), [mine.key.clone()]);
     let second = owned_by(&web, pod("second"));
     updated(&world, second.clone(), newer(going(second)));
-    assert_eq!(outcome(&world).await, (woken(&["web"]), (0, 1), (1, 1)));
+    assert_eq!(outcome(&world).await, (queued(&["web"]), (0, 1), (1, 1)));
     deleted(&world, mine);
-    assert_eq!(outcome(&world).await, (woken(&["web"]), (0, 0), (1, 1)));
+    assert_eq!(outcome(&world).await, (queued(&["web"]), (0, 0), (1, 1)));
 }
 
 #[tokio::test]
-async fn pod_that_goes_with_changed_labels_counts_for_its_old_owner_too() {
+async fn terminating_pod_with_changed_labels_lowers_deletions_of_both_owners() {
     let (world, web, other) = world();
     let old = owned_by(&web, pod("p"));
     let new = newer(going(owned_by(&other, relabelled(pod("p")))));
     updated(&world, old, new);
-    assert_eq!(outcome(&world).await, (woken(&["other", "web"]), (1, 0), (1, 0)));
+    assert_eq!(outcome(&world).await, (queued(&["other", "web"]), (1, 0), (1, 0)));
 }
 
 /// Upstream: TestDeleteFinalStateUnknown.
@@ -174,59 +174,88 @@ async fn test_delete_final_state_unknown() {
     let (world, web, _) = world();
     let gone = Deleted::FinalStateUnknown(Arc::new(owned_by(&web, pod("p"))));
     EventHandler::<Pod>::on_delete(&world.handlers, &gone);
-    assert_eq!(outcome(&world).await, (woken(&["web"]), (1, 0), (1, 1)));
+    assert_eq!(outcome(&world).await, (queued(&["web"]), (1, 0), (1, 1)));
 }
 
 #[tokio::test]
-async fn orphan_deleted_wakes_nobody() {
+async fn deleted_orphan_enqueues_nothing() {
     let (world, _, _) = world();
     deleted(&world, pod("p"));
-    assert_eq!(outcome(&world).await, (woken(&[]), (1, 1), (1, 1)));
+    assert_eq!(outcome(&world).await, (queued(&[]), (1, 1), (1, 1)));
 }
 
-/// Upstream: TestUpdatePods, its four cases, and those that it leaves out.
+/// Upstream: TestUpdatePods, its four cases and three more.
 #[tokio::test]
 async fn test_update_pods() {
     let (world, web, other) = world();
     let (mine, its) = (owned_by(&web, pod("p")), owned_by(&other, pod("p")));
-    // The reference itself changed, but not whom it means.
     let mut reference = (**mine.controller.as_ref().unwrap()).clone();
     reference.block_owner_deletion = None;
-    let reworded = Pod { controller: Some(Arc::new(reference)), ..pod("p") };
-    // Name, old and new pod, keys queued, and whether the pod has left `web`.
-    let (kept, left) = (false, true);
-    let cases: [(&str, Pod, Pod, &[&str], bool); 7] = [
-        (
-            "an orphan with new labels: those that select it now",
-            pod("p"),
-            relabelled(pod("p")),
-            &["other"],
-            kept,
-        ),
-        ("another controllerRef: the old owner and the new", mine.clone(), its, &["other", "web"], left),
-        (
-            "controllerRef removed and labels changed: the old owner and whoever selects it now",
-            mine.clone(),
-            relabelled(pod("p")),
-            &["other", "web"],
-            left,
-        ),
-        ("controllerRef removed, labels as before: the old owner", mine.clone(), pod("p"), &["web"], left),
-        ("adopted: the new owner", pod("p"), mine.clone(), &["web"], kept),
-        (
-            "an orphan in whom nothing changed that matters: nobody",
-            pod("p"),
-            ready(pod("p"), ago(0)),
-            &[],
-            kept,
-        ),
-        ("the same owner in other words: once", mine, reworded, &["web"], kept),
+    let other_reference = Pod { controller: Some(Arc::new(reference)), ..pod("p") };
+    struct Case {
+        name: &'static str,
+        old: Pod,
+        new: Pod,
+        queued: &'static [&'static str],
+        /// Expected deletions of `web` after the update.
+        deletions: i64,
+    }
+    let cases = [
+        Case {
+            name: "orphan with new labels: the ReplicaSets that match now",
+            old: pod("p"),
+            new: relabelled(pod("p")),
+            queued: &["other"],
+            deletions: 1,
+        },
+        Case {
+            name: "another controllerRef: the old owner and the new",
+            old: mine.clone(),
+            new: its,
+            queued: &["other", "web"],
+            deletions: 0,
+        },
+        Case {
+            name: "controllerRef removed and labels changed: the old owner and the ReplicaSets that match now",
+            old: mine.clone(),
+            new: relabelled(pod("p")),
+            queued: &["other", "web"],
+            deletions: 0,
+        },
+        Case {
+            name: "controllerRef removed, labels as before: the old owner",
+            old: mine.clone(),
+            new: pod("p"),
+            queued: &["web"],
+            deletions: 0,
+        },
+        Case {
+            name: "adopted: the new owner",
+            old: pod("p"),
+            new: mine.clone(),
+            queued: &["web"],
+            deletions: 1,
+        },
+        Case {
+            name: "orphan with a change of its readiness: nothing",
+            old: pod("p"),
+            new: ready(pod("p"), ago(0)),
+            queued: &[],
+            deletions: 1,
+        },
+        Case {
+            name: "another reference to the same owner: once",
+            old: mine,
+            new: other_reference,
+            queued: &["web"],
+            deletions: 1,
+        },
     ];
-    for (name, old, new, expected, has_left) in cases {
+    for Case { name, old, new, queued, deletions } in cases {
         updated(&world, old, newer(new));
-        let (queued, web, other) = outcome(&world).await;
-        assert_eq!(queued, expected, "{name}");
-        assert_eq!((web, other), ((1, if has_left { 0 } else { 1 }), (1, 1)), "{name}");
+        let (now_queued, web, other) = outcome(&world).await;
+        assert_eq!(now_queued, queued, "{name}");
+        assert_eq!((web, other), ((1, deletions), (1, 1)), "{name}");
         world.own_writes.expectations.expect_deletions(&ObjectKey::new("default", "web"), [pod("p").key]);
         world.own_writes.expectations.lower(&ObjectKey::new("default", "web"), -1, 0);
     }
@@ -237,11 +266,11 @@ async fn pod_of_the_same_name_is_a_deletion_and_a_creation() {
     let (world, web, other) = world();
     let new = Pod { uid: "another".into(), ..newer(owned_by(&other, pod("p"))) };
     updated(&world, owned_by(&web, pod("p")), new);
-    assert_eq!(outcome(&world).await, (woken(&["other", "web"]), (1, 0), (0, 1)));
+    assert_eq!(outcome(&world).await, (queued(&["other", "web"]), (1, 0), (0, 1)));
 }
 
 #[tokio::test]
-async fn relist_wakes_those_that_wait_for_an_event() {
+async fn relist_enqueues_unfulfilled_expectations() {
     let (world, _, _) = world();
     world.own_writes.expectations.delete(&ObjectKey::new("default", "other"));
     EventHandler::<Pod>::on_replace(&world.handlers);
@@ -253,11 +282,11 @@ async fn pod_update_of_the_same_version_is_ignored() {
     let (world, web, _) = world();
     let mine = owned_by(&web, pod("p"));
     updated(&world, mine.clone(), going(mine));
-    assert_eq!(outcome(&world).await, (woken(&[]), (1, 1), (1, 1)));
+    assert_eq!(outcome(&world).await, (queued(&[]), (1, 1), (1, 1)));
 }
 
 #[tokio::test]
-async fn pod_that_became_ready_is_looked_at_again_exactly_when_it_may_be_available() {
+async fn pod_that_became_ready_enqueues_its_owner_after_min_ready_seconds() {
     let mut world = World::new();
     let web = changed_replica_set("web", 1, &json!({"spec": {"minReadySeconds": 5}}));
     world.add_replica_set(&web);
@@ -276,7 +305,7 @@ async fn pod_that_became_ready_is_looked_at_again_exactly_when_it_may_be_availab
     world.clock.step(Duration::from_millis(1));
     assert_eq!(again.await.unwrap().as_deref(), Some("web"));
 
-    // Ready it was already, or still is not: no second look.
+    // Not if it was ready before, or is not ready.
     let key = web.metadata.key();
     world.handlers.queue.done(&key);
     updated(&world, ready(mine.clone(), ago(9)), newer(ready(mine.clone(), ago(0))));
@@ -320,13 +349,13 @@ async fn test_expectations_on_recreate() {
 }
 
 #[tokio::test]
-async fn replica_set_added_or_updated_is_enqueued_even_by_a_resync() {
+async fn added_updated_and_resynced_replica_sets_are_enqueued() {
     let (world, web, _) = world();
     let web = Arc::new(web);
     EventHandler::<ReplicaSet>::on_add(&world.handlers, &web, true);
-    assert_eq!(outcome(&world).await, (woken(&["web"]), (1, 1), (1, 1)));
+    assert_eq!(outcome(&world).await, (queued(&["web"]), (1, 1), (1, 1)));
     EventHandler::<ReplicaSet>::on_update(&world.handlers, &web, &web);
-    assert_eq!(outcome(&world).await, (woken(&["web"]), (1, 1), (1, 1)));
+    assert_eq!(outcome(&world).await, (queued(&["web"]), (1, 1), (1, 1)));
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! Upstream's replica_set_utils_test.go.
+//! Upstream's `replica_set_utils_test.go`.
 
 use std::sync::Arc;
 
@@ -69,7 +69,7 @@ fn test_calculate_status() {
         ("1 available pod for a long time with minReadySeconds", 3600, vec![long_ago(7200)], (1, 1, 1, 1)),
         // Not upstream's.
         ("a second too early", 3600, vec![since(3599), since(3600)], (2, 0, 2, 1)),
-        ("ready, and nobody knows since when", 3600, vec![ready(pod("p"), None)], (1, 0, 1, 0)),
+        ("ready without a time", 3600, vec![ready(pod("p"), None)], (1, 0, 1, 0)),
     ];
     for (name, min_ready_seconds, pods, expected) in cases {
         assert_eq!(counts(min_ready_seconds, pods), expected, "{name}");
@@ -78,7 +78,7 @@ fn test_calculate_status() {
 
 /// Upstream: TestCalculateStatus, the cases about terminating replicas.
 #[test]
-fn test_calculate_status_terminating_replicas_are_told_where_the_kind_tells_them_and_cleared_where_not() {
+fn test_calculate_status_terminating_replicas() {
     let cases = [
         ("1 fully labelled pod, none terminating", Some(0), Some(0)),
         (
@@ -101,7 +101,7 @@ fn test_calculate_status_terminating_replicas_are_told_where_the_kind_tells_them
     }
 }
 
-/// The conditions after a sync that ended with `error`, where one pod is wanted and `pods` are there.
+/// Returns the conditions after a sync with one replica, `pods` active pods and `error`.
 fn conditions(pods: usize, known: &serde_json::Value, error: Option<&str>) -> Vec<ReplicaSetCondition> {
     let pods = (0..pods).map(|_| pod("p")).collect();
     let view = view(subject(0, &json!({"conditions": known})), pods);

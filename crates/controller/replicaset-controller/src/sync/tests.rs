@@ -1,4 +1,4 @@
-//! Upstream's replica_set_test.go as far as it is about syncs, and the integration tests' rules of adoption.
+//! Upstream's `replica_set_test.go` for syncs, and the adoption rules of its integration tests.
 
 mod related;
 
@@ -12,7 +12,7 @@ use serde_json::json;
 use super::*;
 use crate::{REPLICA_SET, testing::*};
 
-/// One sync, and what it asked of the cluster.
+/// Syncs once. Returns the result and the requests.
 async fn sync(world: &World, key: &ObjectKey) -> (Result<Requeue, String>, String) {
     let outcome = world.syncer.sync_replica_set(key).await.map_err(|error| error.to_string());
     (outcome, summary(&world.cluster.take()))
@@ -40,7 +40,7 @@ async fn test_sync_replica_set_does_nothing() {
 }
 
 #[tokio::test]
-async fn sync_with_pods_missing_creates_them_and_tells_the_count_from_before() {
+async fn creates_missing_pods_and_writes_the_previous_count() {
     let mut world = World::new();
     let subject = replica_set("web", 3);
     let key = world.add_replica_set(&subject);
@@ -83,7 +83,7 @@ async fn test_sync_replica_set_dormancy() {
     assert_eq!(sync(&world, &key).await.1, "create, status");
     world.catch_up();
 
-    // The creation has not been seen, and so nothing is created; the status is kept up all the same.
+    // The creation is not observed, so only the status is updated.
     let mut seen = settled(2);
     seen.status.replicas = 0;
     world.add_replica_set(&seen);
@@ -91,13 +91,13 @@ async fn test_sync_replica_set_dormancy() {
     assert_eq!(sync(&world, &key).await.1, "status");
     assert_eq!(world.cluster.take_statuses().len(), 2);
 
-    // It is seen, and the pod is gone again at once.
+    // It is observed, and the pod is deleted.
     world.own_writes.expectations.creation_observed(&key);
     let mut seen = settled(2);
     (seen.status.replicas, seen.status.fully_labeled_replicas) = (1, 1);
     world.add_replica_set(&seen);
     world.catch_up();
-    // A create that fails leaves nothing to wait for, so that the next sync tries again at once.
+    // A failed creation leaves no expectation.
     *world.cluster.refuse_creates.lock() = Some((0, refusal("no")));
     assert!(sync(&world, &key).await.0.is_err());
     assert_eq!(expectations(&world, &key), (0, 0));
@@ -106,7 +106,7 @@ async fn test_sync_replica_set_dormancy() {
     assert_eq!(sync(&world, &key).await.1, "create");
 }
 
-/// A pod that was created and deleted between two lists is reported by no event.
+/// No event reports a pod that was created and deleted between two lists.
 #[tokio::test]
 async fn creation_without_an_event_is_not_awaited_once_the_cache_is_current() {
     let mut world = World::new();
@@ -118,7 +118,7 @@ async fn creation_without_an_event_is_not_awaited_once_the_cache_is_current() {
     assert_eq!(sync(&world, &key).await.1, "create x2, status");
 }
 
-/// The API server answers an adoption with a pod whose deletion the cache has not seen.
+/// The API server returns an adopted pod that is being deleted, which the cache does not contain yet.
 #[tokio::test]
 async fn adopted_pod_that_is_being_deleted_is_not_active() {
     let mut world = World::new();
@@ -132,7 +132,7 @@ async fn adopted_pod_that_is_being_deleted_is_not_active() {
 }
 
 #[tokio::test]
-async fn create_refused_because_the_namespace_goes_counts_as_done_and_keeps_its_expectation() {
+async fn creation_in_a_terminating_namespace_keeps_its_expectation() {
     let mut world = World::new();
     let key = world.add_replica_set(&settled(2));
     let mut error = ApiError::status(403, reason::FORBIDDEN, "namespace is being terminated");
@@ -149,7 +149,7 @@ async fn create_refused_because_the_namespace_goes_counts_as_done_and_keeps_its_
 }
 
 #[tokio::test]
-async fn create_that_times_out_is_a_failure() {
+async fn creation_that_times_out_is_a_failure() {
     let mut world = World::new();
     let key = world.add_replica_set(&replica_set("web", 4));
     *world.cluster.refuse_creates.lock() = Some((0, ApiError::Timeout("POST".to_owned())));
@@ -168,9 +168,9 @@ async fn template_without_labels_is_an_error_without_request_or_event() {
     assert!(world.events.take().is_empty());
 }
 
-/// Upstream: TestGetPodKeys, by what is waited for.
+/// Upstream: TestGetPodKeys.
 #[tokio::test]
-async fn get_pod_keys_of_the_surplus_are_what_a_sync_deletes_and_waits_for() {
+async fn get_pod_keys_are_expected_deletions() {
     let mut world = World::new();
     let subject = replica_set("web", 1);
     let key = world.add_replica_set(&subject);
@@ -187,9 +187,9 @@ async fn get_pod_keys_of_the_surplus_are_what_a_sync_deletes_and_waits_for() {
     assert_eq!(world.events.take().len(), 2);
 }
 
-/// Upstream: TestDeletePodsAllowsMissing, by what comes of it; and one that fails is not waited for.
+/// Upstream: TestDeletePodsAllowsMissing. Failed deletions are not expected either.
 #[tokio::test]
-async fn delete_pods_allows_missing_ones_and_does_not_wait_for_those_refused() {
+async fn delete_pods_allows_missing() {
     let mut world = World::new();
     let subject = replica_set("web", 0);
     let key = world.add_replica_set(&subject);
@@ -227,7 +227,7 @@ async fn test_controller_burst_replicas() {
             let expected = burst.min(wanted - there);
             assert!(sync(&world, &key).await.0.is_ok());
             assert_eq!(expectations(&world, &key), (i64::try_from(expected).unwrap(), 0), "{name}");
-            // All but one are seen: still nothing more is created.
+            // All but one are observed: no pod is created.
             for _ in 1..expected {
                 world.own_writes.expectations.creation_observed(&key);
             }
@@ -237,7 +237,7 @@ async fn test_controller_burst_replicas() {
             there += expected;
             world.add_pods(pods_of(&subject, there));
         }
-        // And down again, a burst at a time.
+        // Scale down.
         world.add_replica_set(&replica_set("web", 0));
         world.catch_up();
         let (_, requests) = sync(&world, &key).await;
@@ -264,7 +264,7 @@ async fn test_controller_update_status_with_failure() {
     let subject = changed_replica_set("web", 1, &json!({"metadata": {"generation": 7}}));
     let key = world.add_replica_set(&subject);
     world.add_pods(pods_of(&subject, 1));
-    // By the time of the second write the object has moved on; the status goes in as it was computed.
+    // The object was changed before the second write, which has the same status.
     let moved_on =
         changed_replica_set("web", 10, &json!({"metadata": {"generation": 8, "resourceVersion": "99"}}));
     *world.cluster.live.lock() = Some(moved_on);
@@ -277,7 +277,7 @@ async fn test_controller_update_status_with_failure() {
 }
 
 #[tokio::test]
-async fn status_of_a_replica_set_is_not_written_to_another_of_its_name() {
+async fn status_is_not_written_to_another_object_of_the_name() {
     let mut world = World::new();
     let subject = replica_set("web", 1);
     let key = world.add_replica_set(&subject);
@@ -290,7 +290,7 @@ async fn status_of_a_replica_set_is_not_written_to_another_of_its_name() {
 }
 
 #[tokio::test]
-async fn status_write_whose_read_fails_is_that_error() {
+async fn status_retry_returns_the_error_of_its_read() {
     let mut world = World::new();
     let key = world.cache_replica_set(&replica_set("web", 0));
     world.cluster.refuse_statuses.lock().push_back(refusal("conflict"));
@@ -299,7 +299,7 @@ async fn status_write_whose_read_fails_is_that_error() {
 }
 
 #[tokio::test]
-async fn status_error_hides_the_error_of_the_pods() {
+async fn status_error_replaces_the_error_of_the_pods() {
     let mut world = World::new();
     let key = world.add_replica_set(&replica_set("web", 1));
     *world.cluster.refuse_creates.lock() = Some((0, refusal("no pods")));
@@ -307,9 +307,9 @@ async fn status_error_hides_the_error_of_the_pods() {
     assert_eq!(sync(&world, &key).await.0, Err("no status".to_owned()));
 }
 
-/// A clock that lets pods come into the cache while it is asked the time.
+/// A clock that adds pods to the cache when it is read.
 #[derive(Debug)]
-struct ClockThatTakesItsTime {
+struct ClockWithArrivals {
     clock: FakeClock,
     arrivals: Mutex<Option<Arrivals>>,
 }
@@ -322,7 +322,7 @@ impl std::fmt::Debug for Arrivals {
     }
 }
 
-impl Clock for ClockThatTakesItsTime {
+impl Clock for ClockWithArrivals {
     fn now(&self) -> Timestamp {
         self.monotonic();
         self.clock.now()
@@ -340,23 +340,23 @@ impl Clock for ClockThatTakesItsTime {
     }
 }
 
-/// Upstream: TestRSSyncExpectations. Pods that come while expectations are looked at are in the list.
+/// Upstream: TestRSSyncExpectations. Pods that are added while expectations are compared are in the list.
 #[tokio::test]
 async fn test_rs_sync_expectations() {
-    let clock = Arc::new(ClockThatTakesItsTime { clock: FakeClock::new(now()), arrivals: Mutex::new(None) });
+    let clock = Arc::new(ClockWithArrivals { clock: FakeClock::new(now()), arrivals: Mutex::new(None) });
     let mut world = World::with_expectations_clock(clock.clone());
     let subject = replica_set("web", 2);
     let key = world.add_replica_set(&subject);
-    // Pending, but for so long that they hold nothing back: to know that, the clock is asked.
+    // Expired expectations, for which the clock is read.
     world.own_writes.expectations.expect_creations(&key, 2);
     clock.clock.step(Duration::from_secs(301));
     *clock.arrivals.lock() = Some(Arrivals(world.pods.clone(), pods_of(&subject, 2)));
     assert_eq!(sync(&world, &key).await.1, "status");
-    assert!(clock.arrivals.lock().is_none(), "the clock was not asked");
+    assert!(clock.arrivals.lock().is_none(), "the clock was not read");
 }
 
 #[tokio::test]
-async fn sync_of_what_is_not_there_forgets_all_about_it() {
+async fn sync_of_a_deleted_replica_set_removes_its_records() {
     let mut world = World::new();
     let key = world.add_replica_set(&replica_set("web", 1));
     assert_eq!(sync(&world, &key).await.1, "create, status");
@@ -367,7 +367,7 @@ async fn sync_of_what_is_not_there_forgets_all_about_it() {
 }
 
 #[tokio::test]
-async fn sync_before_the_cache_has_seen_the_last_write_does_nothing_at_all() {
+async fn sync_waits_for_own_writes() {
     let mut world = World::new();
     let subject = replica_set("web", 1);
     let key = world.add_replica_set(&subject);
@@ -379,7 +379,7 @@ async fn sync_before_the_cache_has_seen_the_last_write_does_nothing_at_all() {
     assert_eq!((outcome, requests.as_str()), (Err(expected.to_owned()), ""));
     assert_eq!(*world.metrics.skips.lock(), ["replicasets.apps"]);
 
-    // Even when it is gone: that the cache does not have it may be old news, too.
+    // Also if the cache does not contain the ReplicaSet.
     world.replica_sets.remove(&key, None);
     assert!(sync(&world, &key).await.0.is_err());
     world.replica_sets.bookmark("3000");
@@ -387,12 +387,12 @@ async fn sync_before_the_cache_has_seen_the_last_write_does_nothing_at_all() {
 }
 
 #[tokio::test]
-async fn created_and_adopted_pods_must_be_seen_before_the_next_sync_and_released_ones_need_not() {
+async fn sync_waits_for_created_and_adopted_pods_not_for_released_ones() {
     let behind = async |subject: &ReplicaSet, pods: Vec<Pod>| {
         let mut world = World::new();
         let key = world.add_replica_set(subject);
         world.add_pods(pods);
-        // Of an empty list, too, the version is known.
+        // An empty list has a version, too.
         world.pods.lock().bookmark("5");
         assert!(sync(&world, &key).await.0.is_ok());
         world.replica_sets.bookmark("1000000");
@@ -404,15 +404,15 @@ async fn created_and_adopted_pods_must_be_seen_before_the_next_sync_and_released
     assert!(!behind(&subject, vec![owned_by(&subject, relabelled(pod("stray")))]).await);
 }
 
-/// Upstream: TestPatchPodCallbacks, by what its callback is for: the next sync waits to see a patch, if it was made.
+/// Upstream: TestPatchPodCallbacks. The next sync waits for a patch that succeeded.
 #[tokio::test]
-async fn patch_pod_callbacks_are_of_patches_that_were_made() {
+async fn patch_pod_callbacks() {
     for (name, refused, waits) in [("patched", None, true), ("not found", Some(reason::NOT_FOUND), false)] {
         let mut world = World::new();
         let key = world.add_replica_set(&replica_set("web", 1));
         world.add_pods([pod("orphan")]);
         *world.cluster.refuse_patches.lock() = refused.map(|reason| ApiError::status(404, reason, "gone"));
-        // What it creates in the place of one that could not be adopted is not what this is about.
+        // Creations would be awaited as well.
         *world.cluster.refuse_creates.lock() = Some((0, refusal("no")));
         let _ = sync(&world, &key).await;
         world.replica_sets.bookmark("1000000");
@@ -421,7 +421,7 @@ async fn patch_pod_callbacks_are_of_patches_that_were_made() {
 }
 
 #[tokio::test]
-async fn selector_that_cannot_be_parsed_ends_the_sync_without_error_or_request() {
+async fn invalid_selector_is_not_retried() {
     let mut world = World::new();
     let selector = json!({"matchExpressions": [{"key": "a", "operator": "Near"}]});
     let key = world.add_replica_set(&changed_replica_set("web", 1, &json!({"spec": {"selector": selector}})));
@@ -444,7 +444,7 @@ async fn test_patch_pod_fails() {
     let key = world.add_replica_set(&replica_set("web", 2));
     world.add_pods([pod("a"), pod("b")]);
     *world.cluster.refuse_patches.lock() = Some(refusal("fake error"));
-    // The sync ends there: no pod, no status.
+    // The sync ends without creations and status.
     assert_eq!(sync(&world, &key).await, (Err("fake error".to_owned()), "get, adopt a, adopt b".to_owned()));
 }
 
@@ -455,7 +455,7 @@ async fn test_do_not_adopt_or_create_if_being_deleted() {
     let deleting = json!({"metadata": {"deletionTimestamp": "2026-01-01T11:59:00Z"}});
     let key = world.add_replica_set(&changed_replica_set("web", 2, &deleting));
     world.add_pods([pod("orphan")]);
-    // Its status is kept up all the same.
+    // The status is still updated.
     assert_eq!(sync(&world, &key).await.1, "status");
 }
 
@@ -496,33 +496,33 @@ async fn test_deleting_and_failed_pods() {
     pods[0] = going(pods[0].clone());
     pods[1].phase = Phase::Failed;
     world.add_pods(pods);
-    // Both are replaced, and neither is deleted.
+    // Both are replaced.
     assert_eq!(sync(&world, &key).await.1, "create x2, status");
     assert_eq!(world.cluster.take_statuses()[0].status.terminating_replicas, Some(1));
 }
 
 #[tokio::test]
-async fn pod_that_no_longer_matches_is_released_unless_it_is_finished_or_going() {
+async fn releases_pods_that_do_not_match_unless_finished_or_terminating() {
     let mut world = World::new();
     let subject = replica_set("web", 0);
     let key = world.add_replica_set(&subject);
     let stray = |name: &str| owned_by(&subject, relabelled(pod(name)));
     world.add_pods([stray("a"), going(stray("b")), Pod { phase: Phase::Succeeded, ..stray("c") }]);
     assert_eq!(sync(&world, &key).await.1, "release a, status");
-    // What does not match does not count as terminating either.
+    // Pods that do not match are not counted as terminating.
     assert_eq!(world.cluster.take_statuses()[0].status.terminating_replicas, Some(0));
 }
 
-/// Upstream: TestClaimedPodFiltering, by what it is for: of those that terminate, the owner's that match are counted.
+/// Upstream: TestClaimedPodFiltering. Terminating pods of the owner that match are counted.
 #[tokio::test]
-async fn claimed_pod_filtering_by_owner_and_selector() {
+async fn claimed_pod_filtering() {
     let mut world = World::new();
     let subject = replica_set("web", 0);
     let key = world.add_replica_set(&subject);
     world.add_pods([
         going(owned_by(&subject, pod("claimed"))),
         going(owned_by(&subject, relabelled(pod("not-matching")))),
-        going(owned_by(&replica_set("other", 0), pod("somebody-elses"))),
+        going(owned_by(&replica_set("other", 0), pod("of-another-owner"))),
         going(pod("orphan")),
     ]);
     assert_eq!(sync(&world, &key).await.1, "status");
@@ -532,7 +532,7 @@ async fn claimed_pod_filtering_by_owner_and_selector() {
 /// Upstream: TestReplicaSetAvailabilityCheck.
 #[tokio::test]
 async fn test_replica_set_availability_check() {
-    // Ready since 0 s, 2 s and 4.3 s, as far as whole seconds can tell: the clock is at 0.3 s.
+    // Ready for 0.3 s, 2.3 s and 4.3 s.
     let mut world = World::new();
     world.clock.step(Duration::from_millis(300));
     let subject = changed_replica_set("web", 4, &json!({"spec": {"minReadySeconds": 5}}));
@@ -550,7 +550,7 @@ async fn test_replica_set_availability_check() {
 }
 
 #[tokio::test]
-async fn next_look_is_after_min_ready_where_no_pod_says_when_and_never_where_all_are_available() {
+async fn requeues_after_min_ready_seconds_without_a_time_of_readiness() {
     let next = async |min_ready: i32, since| {
         let mut world = World::new();
         let subject = changed_replica_set("web", 1, &json!({"spec": {"minReadySeconds": min_ready}}));
@@ -564,7 +564,7 @@ async fn next_look_is_after_min_ready_where_no_pod_says_when_and_never_where_all
 }
 
 #[tokio::test]
-async fn age_ratios_are_counted_for_ready_pods_that_were_chosen() {
+async fn records_age_ratios_of_deleted_ready_pods() {
     let mut world = World::new();
     let subject = replica_set("web", 1);
     let key = world.add_replica_set(&subject);
@@ -573,6 +573,6 @@ async fn age_ratios_are_counted_for_ready_pods_that_were_chosen() {
     };
     world.add_pods([aged("a", 100, 1), aged("b", 40, 30), owned_by(&subject, pod("not-ready"))]);
     assert!(sync(&world, &key).await.0.is_ok());
-    // Whole numbers: 100 s to 40 s is 2, not 2.5.
+    // 100 s / 40 s, rounded down.
     assert_eq!(*world.metrics.ratios.lock(), [2.0]);
 }

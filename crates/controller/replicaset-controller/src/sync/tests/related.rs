@@ -1,4 +1,4 @@
-//! Upstream's tests of the pods that are to be spread together with an owner's.
+//! Upstream's tests of related pods.
 
 use serde_json::json;
 
@@ -24,7 +24,7 @@ fn of_app(name: &str, app: &str) -> Pod {
     Pod { labels: Arc::new(kcm_api::Labels::from([("app".to_owned(), app.to_owned())])), ..pod(name) }
 }
 
-/// The pods that are to be spread together with those of `subject`, where `sets` and `pods` are all there are.
+/// Returns the related pods of `subject`, given all ReplicaSets and pods.
 fn related(subject: &ReplicaSet, sets: &[&ReplicaSet], pods: Vec<Pod>) -> Vec<String> {
     let mut world = World::new();
     for replica_set in sets {
@@ -68,13 +68,13 @@ fn test_get_replica_sets_with_same_controller() {
     }
 }
 
-/// Upstream: TestRelatedPodsLookup, all three, and whose pods do not matter.
+/// Upstream: TestRelatedPodsLookup, all three cases, and unrelated pods.
 #[test]
 fn test_related_pods_lookup() {
     let (one, two) = (controlled("one", "d", "one"), controlled("two", "d", "two"));
     let (foreign, twin) = (controlled("foreign", "o", "three"), controlled("twin", "d", "one"));
     let going = going_set(controlled("one", "d", "one"));
-    // Whoever owns them: it is the labels that count.
+    // Only labels are compared, not owners.
     let pods = || vec![of_app("a", "one"), owned_by(&foreign, of_app("b", "two")), of_app("c", "three")];
     let alone = changed_replica_set("alone", 1, &json!({}));
     let cases: [(&str, &ReplicaSet, &[&ReplicaSet], &[&str]); 5] = [
