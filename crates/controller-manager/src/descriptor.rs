@@ -82,7 +82,9 @@ fn deployment(informers: &InformerFactory) -> Constructor {
 }
 
 fn replica_set(informers: &InformerFactory) -> Constructor {
-    use kcm_replicaset_controller::{Config, KindConfig, REPLICA_SET, ReplicaSetController};
+    use kcm_replicaset_controller::{
+        KindConfig, REPLICA_SET, ReplicaSetController, ReplicaSetControllerConfig,
+    };
     let pods = informers.pods();
     let replica_sets = informers.replica_sets();
     Box::new(move |context| {
@@ -90,9 +92,17 @@ fn replica_set(informers: &InformerFactory) -> Constructor {
         let recorder = context.recorder(&client, REPLICA_SET.component);
         let client = Arc::new(ClusterClient::new(client));
         let (clock, random) = (context.clock(), context.random());
-        let config = Config::new(clock, random, pods, replica_sets, client.clone(), client, recorder);
+        let config = ReplicaSetControllerConfig::new(
+            clock,
+            random,
+            pods,
+            replica_sets,
+            client.clone(),
+            client,
+            recorder,
+        );
         let features = &context.config().features;
-        let controller = ReplicaSetController::new(Config {
+        let controller = ReplicaSetController::new(ReplicaSetControllerConfig {
             kind_config: KindConfig {
                 terminating_replicas: features.deployment_replica_set_terminating_replicas,
                 reads_own_writes: features.stale_controller_consistency_replica_set,
@@ -111,7 +121,9 @@ fn replica_set(informers: &InformerFactory) -> Constructor {
 
 /// The ReplicaSet controller for ReplicationControllers (US-5.11).
 fn replication_controller(informers: &InformerFactory) -> Constructor {
-    use kcm_replicaset_controller::{Config, KindConfig, REPLICATION_CONTROLLER, ReplicaSetController};
+    use kcm_replicaset_controller::{
+        KindConfig, REPLICATION_CONTROLLER, ReplicaSetController, ReplicaSetControllerConfig,
+    };
     let pods = informers.pods();
     let replication_controllers = informers.replication_controllers();
     Box::new(move |context| {
@@ -120,8 +132,16 @@ fn replication_controller(informers: &InformerFactory) -> Constructor {
         let control = Arc::new(ReplicationControllerClient::new(client.clone()));
         let client = Arc::new(ClusterClient::new(client));
         let (clock, random) = (context.clock(), context.random());
-        let config = Config::new(clock, random, pods, replication_controllers, client, control, recorder);
-        let controller = ReplicaSetController::new(Config {
+        let config = ReplicaSetControllerConfig::new(
+            clock,
+            random,
+            pods,
+            replication_controllers,
+            client,
+            control,
+            recorder,
+        );
+        let controller = ReplicaSetController::new(ReplicaSetControllerConfig {
             kind_config: KindConfig {
                 pod_deletion_cost: context.config().features.pod_deletion_cost,
                 ..REPLICATION_CONTROLLER

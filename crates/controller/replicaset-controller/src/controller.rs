@@ -28,7 +28,7 @@ use crate::{
 pub const DEFAULT_BURST_REPLICAS: usize = 500;
 
 /// Configuration of a [`ReplicaSetController`].
-pub struct Config {
+pub struct ReplicaSetControllerConfig {
     /// Kind that the controller is for.
     pub kind_config: KindConfig,
     /// Clock.
@@ -55,7 +55,7 @@ pub struct Config {
     pub sync_metrics: Arc<dyn SyncMetrics>,
 }
 
-impl Config {
+impl ReplicaSetControllerConfig {
     /// Returns a configuration for ReplicaSets with upstream's burst and without metrics.
     pub fn new(
         clock: Arc<dyn Clock>,
@@ -90,8 +90,8 @@ pub struct ReplicaSetController(Controller<Syncer>);
 
 impl ReplicaSetController {
     /// Registers the event handlers. Syncs start with [`run`](Self::run).
-    pub fn new(config: Config) -> Self {
-        let Config { kind_config, clock, random, pods, replica_sets, .. } = config;
+    pub fn new(config: ReplicaSetControllerConfig) -> Self {
+        let ReplicaSetControllerConfig { kind_config, clock, random, pods, replica_sets, .. } = config;
         // Pods also if own writes are not awaited: `PendingCreates` lowers expectations twice for a pod that was created
         // by a request without a response.
         let mut caches = vec![(GroupResource::PODS, read_version(pods.store()))];

@@ -49,7 +49,7 @@ mod status;
 mod sync;
 mod view;
 
-pub use controller::{Config, DEFAULT_BURST_REPLICAS, ReplicaSetController};
+pub use controller::{DEFAULT_BURST_REPLICAS, ReplicaSetController, ReplicaSetControllerConfig};
 pub use error::{ManageError, SyncError};
 pub use kind_config::{KindConfig, REPLICA_SET, REPLICATION_CONTROLLER};
 pub use metrics::{NoReplicaSetMetrics, ReplicaSetMetrics};

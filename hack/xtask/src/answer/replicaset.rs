@@ -14,7 +14,7 @@ use kcm_clock::{FakeClock, SeededRandom};
 use kcm_controller_ref_manager::OwnerPatch;
 use kcm_controller_util::{PodControl, PodManifest, ReplicaSetControl, Requeue};
 use kcm_events::FakeRecorder;
-use kcm_replicaset_controller::{Config, ReplicaSetController, SyncError};
+use kcm_replicaset_controller::{ReplicaSetController, ReplicaSetControllerConfig, SyncError};
 use serde_json::{Value, json};
 
 use super::cluster::{Actions, Caches, answer_with, clock_of, list, mask_now, not_found, patch_body};
@@ -42,7 +42,7 @@ async fn sync_once(case: &Value) -> Result<Value, Box<dyn Error>> {
     });
     let events = Arc::new(FakeRecorder::new());
     let caches = Caches::new(pods, replica_sets, &clock);
-    let controller = ReplicaSetController::new(Config::new(
+    let controller = ReplicaSetController::new(ReplicaSetControllerConfig::new(
         Arc::new(clock.clone()),
         Arc::new(SeededRandom::new(0)),
         caches.pods.clone(),

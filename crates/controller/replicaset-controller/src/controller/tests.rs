@@ -218,7 +218,7 @@ impl Running {
         let replica_sets = SharedInformer::new(config);
         let events = Arc::new(FakeRecorder::new());
         let syncs = Arc::new(Syncs::default());
-        let mut config = Config::new(
+        let mut config = ReplicaSetControllerConfig::new(
             shared,
             random,
             pods.clone(),

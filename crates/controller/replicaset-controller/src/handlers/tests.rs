@@ -363,5 +363,5 @@ async fn terminating_pod_that_loses_its_owner_wakes_the_owner() {
     let (world, web, _) = world();
     let mine = going(owned_by(&web, pod("p")));
     updated(&world, mine, newer(going(pod("p"))));
-    assert_eq!(outcome(&world).await, (woken(&["web"]), (1, 0), (1, 1)));
+    assert_eq!(outcome(&world).await, (queued(&["web"]), (1, 0), (1, 1)));
 }

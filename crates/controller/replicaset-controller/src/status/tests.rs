@@ -43,37 +43,111 @@ fn view(replica_set: ReplicaSet, pods: Vec<Pod>) -> View {
     }
 }
 
-/// replicas, fully labelled, ready, available.
-fn counts(min_ready_seconds: i32, pods: Vec<Pod>) -> (i32, i32, i32, i32) {
-    let view = view(subject(min_ready_seconds, &json!({})), pods);
-    let status = calculate_status(&view, None, now());
-    assert_eq!(status.observed_generation, 3);
-    (status.replicas, status.fully_labeled_replicas, status.ready_replicas, status.available_replicas)
+#[derive(Debug, PartialEq)]
+struct Counts {
+    replicas: i32,
+    fully_labeled: i32,
+    ready: i32,
+    available: i32,
 }
 
-/// Upstream: TestCalculateStatus, its thirteen cases apart from those with the gate for terminating replicas off.
+struct Case {
+    name: &'static str,
+    min_ready_seconds: i32,
+    pods: Vec<Pod>,
+    expected: Counts,
+}
+
+impl Case {
+    fn check(self) {
+        let view = view(subject(self.min_ready_seconds, &json!({})), self.pods);
+        let status = calculate_status(&view, None, now());
+        assert_eq!(status.observed_generation, 3);
+        let counts = Counts {
+            replicas: status.replicas,
+            fully_labeled: status.fully_labeled_replicas,
+            ready: status.ready_replicas,
+            available: status.available_replicas,
+        };
+        assert_eq!(counts, self.expected, "{}", self.name);
+    }
+}
+
+/// Upstream: TestCalculateStatus, without its cases for terminating replicas.
 #[test]
 fn test_calculate_status() {
-    let since = |seconds| ready(pod("p"), ago(seconds));
-    let (full, part) = (|| fully_labelled(since(0)), || since(0));
-    let long_ago = |seconds| fully_labelled(since(seconds));
+    let ready_for = |seconds| ready(pod("p"), ago(seconds));
+    let (full, part) = (|| fully_labelled(ready_for(0)), || ready_for(0));
     let cases = [
-        ("1 fully labelled pod", 0, vec![full()], (1, 1, 1, 1)),
-        ("1 not fully labelled pod", 0, vec![part()], (1, 0, 1, 1)),
-        ("2 fully labelled pods", 0, vec![full(), full()], (2, 2, 2, 2)),
-        ("2 not fully labelled pods", 0, vec![part(), part()], (2, 0, 2, 2)),
-        ("1 fully labelled pod, 1 not fully labelled pod", 0, vec![full(), part()], (2, 1, 2, 2)),
-        ("1 non-ready pod", 0, vec![fully_labelled(pod("p"))], (1, 1, 0, 0)),
-        ("1 ready but non-available pod", 3600, vec![full()], (1, 1, 1, 0)),
-        ("1 available pod with minReadySeconds", 3600, vec![long_ago(3600)], (1, 1, 1, 1)),
-        ("1 available pod for a long time with minReadySeconds", 3600, vec![long_ago(7200)], (1, 1, 1, 1)),
-        // Not upstream's.
-        ("a second too early", 3600, vec![since(3599), since(3600)], (2, 0, 2, 1)),
-        ("ready without a time", 3600, vec![ready(pod("p"), None)], (1, 0, 1, 0)),
+        Case {
+            name: "1 fully labelled pod",
+            min_ready_seconds: 0,
+            pods: vec![full()],
+            expected: Counts { replicas: 1, fully_labeled: 1, ready: 1, available: 1 },
+        },
+        Case {
+            name: "1 not fully labelled pod",
+            min_ready_seconds: 0,
+            pods: vec![part()],
+            expected: Counts { replicas: 1, fully_labeled: 0, ready: 1, available: 1 },
+        },
+        Case {
+            name: "2 fully labelled pods",
+            min_ready_seconds: 0,
+            pods: vec![full(), full()],
+            expected: Counts { replicas: 2, fully_labeled: 2, ready: 2, available: 2 },
+        },
+        Case {
+            name: "2 not fully labelled pods",
+            min_ready_seconds: 0,
+            pods: vec![part(), part()],
+            expected: Counts { replicas: 2, fully_labeled: 0, ready: 2, available: 2 },
+        },
+        Case {
+            name: "1 fully labelled pod, 1 not fully labelled pod",
+            min_ready_seconds: 0,
+            pods: vec![full(), part()],
+            expected: Counts { replicas: 2, fully_labeled: 1, ready: 2, available: 2 },
+        },
+        Case {
+            name: "1 non-ready pod",
+            min_ready_seconds: 0,
+            pods: vec![fully_labelled(pod("p"))],
+            expected: Counts { replicas: 1, fully_labeled: 1, ready: 0, available: 0 },
+        },
+        Case {
+            name: "1 ready but non-available pod",
+            min_ready_seconds: 3600,
+            pods: vec![full()],
+            expected: Counts { replicas: 1, fully_labeled: 1, ready: 1, available: 0 },
+        },
+        Case {
+            name: "1 available pod with minReadySeconds",
+            min_ready_seconds: 3600,
+            pods: vec![fully_labelled(ready_for(3600))],
+            expected: Counts { replicas: 1, fully_labeled: 1, ready: 1, available: 1 },
+        },
+        Case {
+            name: "1 available pod for a long time with minReadySeconds",
+            min_ready_seconds: 3600,
+            pods: vec![fully_labelled(ready_for(7200))],
+            expected: Counts { replicas: 1, fully_labeled: 1, ready: 1, available: 1 },
+        },
+        // Not in upstream's test.
+        Case {
+            name: "one second before minReadySeconds",
+            min_ready_seconds: 3600,
+            pods: vec![ready_for(3599), ready_for(3600)],
+            expected: Counts { replicas: 2, fully_labeled: 0, ready: 2, available: 1 },
+        },
+        Case {
+            name: "ready without a time",
+            min_ready_seconds: 3600,
+            pods: vec![ready(pod("p"), None)],
+            expected: Counts { replicas: 1, fully_labeled: 0, ready: 1, available: 0 },
+        },
     ];
-    for (name, min_ready_seconds, pods, expected) in cases {
-        assert_eq!(counts(min_ready_seconds, pods), expected, "{name}");
-    }
+    cases.into_iter().for_each(Case::check);
 }
 
 /// Upstream: TestCalculateStatus, the cases about terminating replicas.
@@ -109,7 +183,7 @@ fn conditions(pods: usize, known: &serde_json::Value, error: Option<&str>) -> Ve
     calculate_status(&view, error.as_ref(), now()).conditions
 }
 
-/// Upstream: TestCalculateStatusConditions, all five.
+/// Upstream: TestCalculateStatusConditions, all five cases.
 #[test]
 fn test_calculate_status_conditions() {
     let nothing_known = json!([]);
@@ -129,29 +203,60 @@ fn test_calculate_status_conditions() {
         json!([condition])
     };
     let error = Some("fake manageReplicasErr");
-    // One pod is wanted.
+    struct Case<'a> {
+        name: &'static str,
+        /// Active pods; one is required.
+        pods: usize,
+        known: &'a serde_json::Value,
+        error: Option<&'static str>,
+        expected: serde_json::Value,
+    }
     let cases = [
-        (
-            "manageReplicasErr != nil && failureCond == nil, diff < 0",
-            0,
-            &nothing_known,
+        Case {
+            name: "manageReplicasErr != nil && failureCond == nil, diff < 0",
+            pods: 0,
+            known: &nothing_known,
             error,
-            failure("FailedCreate"),
-        ),
-        (
-            "manageReplicasErr != nil && failureCond == nil, diff > 0",
-            3,
-            &nothing_known,
+            expected: failure("FailedCreate"),
+        },
+        Case {
+            name: "manageReplicasErr != nil && failureCond == nil, diff > 0",
+            pods: 3,
+            known: &nothing_known,
             error,
-            failure("FailedDelete"),
-        ),
-        ("manageReplicasErr == nil && failureCond != nil", 2, &failed_before, None, other()),
-        ("manageReplicasErr != nil && failureCond != nil", 0, &failed_before, error, failed_before.clone()),
-        ("manageReplicasErr == nil && failureCond == nil", 0, &nothing_known, None, json!([])),
-        // Not upstream's.
-        ("an error with nothing missing or too many", 1, &nothing_known, error, failure("")),
+            expected: failure("FailedDelete"),
+        },
+        Case {
+            name: "manageReplicasErr == nil && failureCond != nil",
+            pods: 2,
+            known: &failed_before,
+            error: None,
+            expected: other(),
+        },
+        Case {
+            name: "manageReplicasErr != nil && failureCond != nil",
+            pods: 0,
+            known: &failed_before,
+            error,
+            expected: failed_before.clone(),
+        },
+        Case {
+            name: "manageReplicasErr == nil && failureCond == nil",
+            pods: 0,
+            known: &nothing_known,
+            error: None,
+            expected: json!([]),
+        },
+        // Not in upstream's test.
+        Case {
+            name: "error without missing or surplus pods",
+            pods: 1,
+            known: &nothing_known,
+            error,
+            expected: failure(""),
+        },
     ];
-    for (name, pods, known, error, expected) in cases {
+    for Case { name, pods, known, error, expected } in cases {
         let conditions = serde_json::to_value(conditions(pods, known, error)).unwrap();
         assert_eq!(conditions, expected, "{name}");
     }
@@ -165,7 +270,7 @@ fn with(conditions: &[ReplicaSetCondition]) -> ReplicaSetStatus {
     ReplicaSetStatus { conditions: conditions.to_vec(), ..ReplicaSetStatus::default() }
 }
 
-/// Upstream: TestGetCondition, both.
+/// Upstream: TestGetCondition, both cases.
 #[test]
 fn test_get_condition() {
     let mut replica_set = subject(0, &json!({}));
@@ -179,7 +284,7 @@ fn test_get_condition() {
     }
 }
 
-/// Upstream: TestSetCondition, all three, and that one which says the same stays.
+/// Upstream: TestSetCondition, all three cases.
 #[test]
 fn test_set_condition() {
     let failed = |reason| condition(REPLICA_FAILURE, reason);
@@ -189,7 +294,7 @@ fn test_set_condition() {
         ("set for the first time", vec![], failed("OtherFailure"), vec![failed("OtherFailure")]),
         ("simple set", vec![pull()], failed("OtherFailure"), vec![pull(), failed("OtherFailure")]),
         ("overwrite", vec![failed("OtherFailure")], failed("AnotherFailure"), vec![failed("AnotherFailure")]),
-        // Not upstream's.
+        // Not in upstream's test.
         ("the same again", vec![old.clone(), pull()], failed("OtherFailure"), vec![old.clone(), pull()]),
         (
             "overwrite the first of two",
@@ -205,7 +310,7 @@ fn test_set_condition() {
     }
 }
 
-/// Upstream: TestRemoveCondition, all three: conditions are removed by a sync without an error only.
+/// Upstream: TestRemoveCondition, all three cases. A sync without an error removes the condition.
 #[test]
 fn test_remove_condition() {
     let failed = || condition(REPLICA_FAILURE, "OtherFailure");
@@ -224,7 +329,7 @@ fn test_remove_condition() {
 }
 
 #[test]
-fn fields_of_the_status_that_are_not_known_stay() {
+fn unknown_fields_are_kept() {
     let view = view(subject(0, &json!({"futureField": {"a": 1}})), vec![]);
     let status = calculate_status(&view, None, now());
     assert_eq!(status.extra.get("futureField"), Some(&json!({"a": 1})));
