@@ -1,6 +1,6 @@
 //! Label selectors: their declaration, and the compiled form that matches labels.
 
-use std::collections::BTreeMap;
+use std::{cmp::Ordering, collections::BTreeMap};
 
 use thiserror::Error;
 
@@ -62,18 +62,35 @@ enum Kind {
     All(Vec<Requirement>),
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Requirement {
-    key: String,
-    test: Test,
+/// Requirement on the value of one label.
+///
+/// Upstream counterpart: `labels.Requirement`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Requirement {
+    /// Key of the label.
+    pub key: String,
+    /// Operator.
+    pub operator: Operator,
+    /// Operands. `Exists` and `DoesNotExist` have none, all operators except `In` and `NotIn` at most one.
+    pub values: Vec<String>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Test {
-    In(Vec<String>),
-    NotIn(Vec<String>),
+/// Operator of a [`Requirement`]. `GreaterThan` and `LessThan` compare integers.
+///
+/// [`LabelSelector`] has the first four. The others are part of the text form, `app=web,tier!=db,n>5`.
+///
+/// Upstream counterpart: `selection.Operator`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[expect(missing_docs, reason = "the names are upstream's")]
+pub enum Operator {
+    In,
+    NotIn,
     Exists,
     DoesNotExist,
+    GreaterThan,
+    LessThan,
+    Equals,
+    NotEquals,
 }
 
 impl Selector {
@@ -89,20 +106,19 @@ impl Selector {
         let mut requirements =
             Vec::with_capacity(selector.match_labels.len() + selector.match_expressions.len());
         for (key, value) in &selector.match_labels {
-            requirements.push(Requirement::new(key, Test::In(vec![value.clone()]))?);
+            requirements.push(Requirement::new(key, Operator::Equals, vec![value.clone()]));
         }
         for expression in &selector.match_expressions {
-            let values = || expression.values.clone();
-            let test = match expression.operator.as_str() {
-                "In" => Test::In(values()),
-                "NotIn" => Test::NotIn(values()),
-                "Exists" if expression.values.is_empty() => Test::Exists,
-                "DoesNotExist" if expression.values.is_empty() => Test::DoesNotExist,
-                "Exists" | "DoesNotExist" => return Err(SelectorError::Values(expression.key.clone())),
+            let operator = match expression.operator.as_str() {
+                "In" => Operator::In,
+                "NotIn" => Operator::NotIn,
+                "Exists" => Operator::Exists,
+                "DoesNotExist" => Operator::DoesNotExist,
                 other => return Err(SelectorError::Operator(other.to_owned())),
             };
-            requirements.push(Requirement::new(&expression.key, test)?);
+            requirements.push(Requirement::new(&expression.key, operator, expression.values.clone()));
         }
+        requirements.iter().try_for_each(Requirement::validate)?;
         Ok(Self(Kind::All(requirements)))
     }
 
@@ -110,7 +126,9 @@ impl Selector {
     pub fn matches(&self, labels: &Labels) -> bool {
         match &self.0 {
             Kind::Nothing => false,
-            Kind::All(requirements) => requirements.iter().all(|r| r.matches(labels)),
+            Kind::All(requirements) => requirements
+                .iter()
+                .all(|requirement| requirement.matches(labels.get(&requirement.key).map(String::as_str))),
         }
     }
 
@@ -124,38 +142,59 @@ impl Selector {
     /// Caches use it to look up objects by that label.
     pub fn required_value(&self, key: &str) -> Option<&str> {
         let Kind::All(requirements) = &self.0 else { return None };
-        requirements.iter().find_map(|requirement| match &requirement.test {
-            Test::In(values) if requirement.key == key && values.len() == 1 => {
-                values.first().map(String::as_str)
-            }
-            _ => None,
-        })
+        let single = |requirement: &&Requirement| {
+            requirement.key == key
+                && requirement.values.len() == 1
+                && matches!(requirement.operator, Operator::In | Operator::Equals)
+        };
+        requirements.iter().find(single)?.values.first().map(String::as_str)
     }
 }
 
 impl Requirement {
-    fn new(key: &str, test: Test) -> Result<Self, SelectorError> {
-        if !is_qualified_name(key) {
-            return Err(SelectorError::Key(key.to_owned()));
-        }
-        if let Test::In(values) | Test::NotIn(values) = &test {
-            if values.is_empty() {
-                return Err(SelectorError::NoValues(key.to_owned()));
-            }
-            if let Some(bad) = values.iter().find(|value| !is_label_value(value)) {
-                return Err(SelectorError::Value(key.to_owned(), bad.clone()));
-            }
-        }
-        Ok(Self { key: key.to_owned(), test })
+    /// Creates a requirement. It may be invalid.
+    pub fn new(key: impl Into<String>, operator: Operator, values: Vec<String>) -> Self {
+        Self { key: key.into(), operator, values }
     }
 
-    fn matches(&self, labels: &Labels) -> bool {
-        let value = labels.get(&self.key);
-        match &self.test {
-            Test::In(values) => value.is_some_and(|value| values.contains(value)),
-            Test::NotIn(values) => value.is_none_or(|value| !values.contains(value)),
-            Test::Exists => value.is_some(),
-            Test::DoesNotExist => value.is_none(),
+    /// `true` if a label with `value` meets the requirement. `None` if the object does not have the label.
+    ///
+    /// Upstream counterpart: `labels.Requirement.Matches`.
+    pub fn matches(&self, value: Option<&str>) -> bool {
+        let is_listed = |value: &str| self.values.iter().any(|listed| listed == value);
+        let is_ordered = |expected| {
+            let number = |text: &str| text.parse::<i64>().ok();
+            let operand = self.values.first().and_then(|operand| number(operand));
+            value
+                .and_then(number)
+                .zip(operand)
+                .is_some_and(|(value, operand)| value.cmp(&operand) == expected)
+        };
+        match self.operator {
+            Operator::In | Operator::Equals => value.is_some_and(is_listed),
+            Operator::NotIn | Operator::NotEquals => !value.is_some_and(is_listed),
+            Operator::Exists => value.is_some(),
+            Operator::DoesNotExist => value.is_none(),
+            Operator::GreaterThan => is_ordered(Ordering::Greater),
+            Operator::LessThan => is_ordered(Ordering::Less),
+        }
+    }
+
+    fn validate(&self) -> Result<(), SelectorError> {
+        let Self { key, operator, values } = self;
+        let has_operands = !matches!(operator, Operator::Exists | Operator::DoesNotExist);
+        if !has_operands && !values.is_empty() {
+            return Err(SelectorError::Values(key.clone()));
+        }
+        if !is_qualified_name(key) {
+            return Err(SelectorError::Key(key.clone()));
+        }
+        if has_operands && values.is_empty() {
+            return Err(SelectorError::NoValues(key.clone()));
+        }
+        match values.iter().find(|value| !is_label_value(value)) {
+            Some(invalid) => Err(SelectorError::Value(key.clone(), invalid.clone())),
+            None => Ok(()),
         }
     }
 }
@@ -221,11 +260,32 @@ mod tests {
                 .unwrap()
         };
         let (b, c, none) = (labels(&[("a", "b")]), labels(&[("a", "c")]), labels(&[]));
-        let verdict = |s: &Selector| (s.matches(&b), s.matches(&c), s.matches(&none));
-        assert_eq!(verdict(&expression("In", &["b", "x"])), (true, false, false));
-        assert_eq!(verdict(&expression("NotIn", &["b"])), (false, true, true));
-        assert_eq!(verdict(&expression("Exists", &[])), (true, true, false));
-        assert_eq!(verdict(&expression("DoesNotExist", &[])), (false, false, true));
+        let matches = |s: &Selector| (s.matches(&b), s.matches(&c), s.matches(&none));
+        assert_eq!(matches(&expression("In", &["b", "x"])), (true, false, false));
+        assert_eq!(matches(&expression("NotIn", &["b"])), (false, true, true));
+        assert_eq!(matches(&expression("Exists", &[])), (true, true, false));
+        assert_eq!(matches(&expression("DoesNotExist", &[])), (false, false, true));
+    }
+
+    #[test]
+    fn operators_of_the_text_form() {
+        struct Case {
+            operator: Operator,
+            operand: &'static str,
+            /// For the values "5" and "x", and for an object without the label.
+            matches: [bool; 3],
+        }
+        let check = |Case { operator, operand, matches }| {
+            let requirement = Requirement::new("n", operator, vec![operand.to_owned()]);
+            let values = [Some("5"), Some("x"), None];
+            assert_eq!(values.map(|value| requirement.matches(value)), matches, "{operator:?} {operand}");
+        };
+        check(Case { operator: Operator::Equals, operand: "5", matches: [true, false, false] });
+        check(Case { operator: Operator::NotEquals, operand: "5", matches: [false, true, true] });
+        check(Case { operator: Operator::GreaterThan, operand: "4", matches: [true, false, false] });
+        check(Case { operator: Operator::GreaterThan, operand: "5", matches: [false; 3] });
+        check(Case { operator: Operator::LessThan, operand: "6", matches: [true, false, false] });
+        check(Case { operator: Operator::LessThan, operand: "x", matches: [false; 3] });
     }
 
     #[test]

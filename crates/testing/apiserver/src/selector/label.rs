@@ -1,5 +1,6 @@
 use std::{fmt, sync::Arc};
 
+use kcm_api::selector::{Operator, Requirement, is_label_value, is_qualified_name};
 use serde_json::Value;
 
 use super::error::SelectorError;
@@ -11,50 +12,12 @@ use crate::json::{at, list_at, str_at};
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LabelSelector(Arc<[Requirement]>);
 
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Requirement {
-    key: String,
-    operator: Operator,
-    /// Sorted, without duplicates.
-    values: Vec<String>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Operator {
-    In,
-    NotIn,
-    Exists,
-    DoesNotExist,
-    GreaterThan,
-    LessThan,
-    Equals,
-    NotEquals,
-}
-
-impl Requirement {
-    fn new(key: &str, operator: Operator, values: impl IntoIterator<Item = String>) -> Self {
-        let mut values: Vec<String> = values.into_iter().collect();
-        values.sort_unstable();
-        values.dedup();
-        Self { key: key.to_owned(), operator, values }
-    }
-
-    fn matches(&self, value: Option<&str>) -> bool {
-        let listed = |value: &str| self.values.iter().any(|wanted| wanted == value);
-        let compared = |ordering| {
-            let number = |text: &str| text.parse::<i64>().ok();
-            let bound = self.values.first().and_then(|bound| number(bound));
-            value.and_then(number).zip(bound).is_some_and(|(value, bound)| value.cmp(&bound) == ordering)
-        };
-        match self.operator {
-            Operator::In | Operator::Equals => value.is_some_and(listed),
-            Operator::NotIn | Operator::NotEquals => !value.is_some_and(listed),
-            Operator::Exists => value.is_some(),
-            Operator::DoesNotExist => value.is_none(),
-            Operator::GreaterThan => compared(std::cmp::Ordering::Greater),
-            Operator::LessThan => compared(std::cmp::Ordering::Less),
-        }
-    }
+/// Creates a requirement with sorted values, without duplicates.
+fn requirement(key: &str, operator: Operator, values: impl IntoIterator<Item = String>) -> Requirement {
+    let mut values: Vec<String> = values.into_iter().collect();
+    values.sort_unstable();
+    values.dedup();
+    Requirement::new(key, operator, values)
 }
 
 impl LabelSelector {
@@ -73,11 +36,11 @@ impl LabelSelector {
                 Some(Token::Word(key)) => check_key(key)?,
                 other => return Err(fail(format!("found '{}', expected: identifier", show(other)))),
             };
-            let requirement = if negated {
-                Requirement::new(key, Operator::DoesNotExist, [])
+            requirements.push(if negated {
+                requirement(key, Operator::DoesNotExist, [])
             } else {
                 match tokens.peek().copied() {
-                    None | Some(Token::Comma) => Requirement::new(key, Operator::Exists, []),
+                    None | Some(Token::Comma) => requirement(key, Operator::Exists, []),
                     Some(operator) => {
                         tokens.next();
                         let (operator, set) = match operator {
@@ -106,11 +69,10 @@ impl LabelSelector {
                                 "for 'Gt', 'Lt' operators, the value must be an integer: {values}"
                             )));
                         }
-                        Requirement::new(key, operator, values)
+                        requirement(key, operator, values)
                     }
                 }
-            };
-            requirements.push(requirement);
+            });
             match tokens.next() {
                 None => break,
                 Some(Token::Comma) if matches!(tokens.peek(), Some(Token::Word(_) | Token::Not)) => {}
@@ -132,7 +94,7 @@ impl LabelSelector {
     pub fn from_object(selector: &Value) -> Self {
         let labels = at(selector, &["matchLabels"]).and_then(Value::as_object).into_iter().flatten();
         let equals = labels.map(|(key, value)| {
-            Requirement::new(key, Operator::Equals, [value.as_str().unwrap_or_default().to_owned()])
+            requirement(key, Operator::Equals, [value.as_str().unwrap_or_default().to_owned()])
         });
         let expressions = list_at(selector, &["matchExpressions"]).iter().map(|expression| {
             let operator = match str_at(expression, &["operator"]) {
@@ -143,7 +105,7 @@ impl LabelSelector {
                 _ => Operator::In,
             };
             let values = list_at(expression, &["values"]).iter().filter_map(Value::as_str).map(str::to_owned);
-            Requirement::new(str_at(expression, &["key"]), operator, values)
+            requirement(str_at(expression, &["key"]), operator, values)
         });
         let mut requirements: Vec<Requirement> = equals.chain(expressions).collect();
         requirements.sort();
@@ -286,17 +248,8 @@ fn parse_set(tokens: &mut Tokens<'_>) -> Result<Vec<String>, SelectorError> {
     }
 }
 
-/// `true` if the text consists of letters, digits, `-`, `_` and `.` and begins and ends with a letter or digit.
-fn is_name(text: &str) -> bool {
-    let (first, last) = (text.as_bytes().first(), text.as_bytes().last());
-    first.is_some_and(u8::is_ascii_alphanumeric)
-        && last.is_some_and(u8::is_ascii_alphanumeric)
-        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
-}
-
 fn check_key(key: &str) -> Result<&str, SelectorError> {
-    let name = key.rsplit_once('/').map_or(key, |(_, name)| name);
-    if is_name(name) && name.len() <= 63 && key.matches('/').count() <= 1 && !key.starts_with('/') {
+    if is_qualified_name(key) {
         Ok(key)
     } else {
         Err(SelectorError(format!(
@@ -306,7 +259,7 @@ fn check_key(key: &str) -> Result<&str, SelectorError> {
 }
 
 fn check_value(key: &str, value: &str) -> Result<(), SelectorError> {
-    if value.is_empty() || (value.len() <= 63 && is_name(value)) {
+    if is_label_value(value) {
         Ok(())
     } else {
         let what = "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', \
