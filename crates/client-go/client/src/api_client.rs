@@ -13,12 +13,12 @@ use kcm_clock::Clock;
 use kube_client::{Client, client::Body};
 
 use crate::{
-    failure,
+    authenticator::Authenticator,
+    causes, failure,
     limiter::RateLimiter,
     metrics::{Call, ClientMetrics},
     request::{JSON, Request},
     retry::{self, FailureKind},
-    service_account::ServiceAccount,
     throttle::ThrottleLog,
     write_gate::{Closed, WriteGate},
 };
@@ -49,8 +49,8 @@ pub(crate) struct Parts {
     pub(crate) metrics: Arc<dyn ClientMetrics>,
     pub(crate) gate: WriteGate,
     pub(crate) repeats: bool,
-    /// Service account that sends the requests. `None` uses the credentials of the connections.
-    pub(crate) account: Option<Arc<ServiceAccount>>,
+    /// Authenticates the requests. `None` uses the credentials of the connections.
+    pub(crate) authenticator: Option<Arc<dyn Authenticator>>,
 }
 
 /// Failed attempt.
@@ -193,13 +193,13 @@ impl ApiClient {
         attempt: u32,
     ) -> Result<Response<Body>, Failure> {
         let mut wire = self.on_the_wire(request)?;
-        let authorization = match &self.0.account {
+        let authorization = match &self.0.authenticator {
             None => None,
-            Some(account) => {
-                let authorization = account.authorization().await;
+            Some(authenticator) => {
+                let authorization = authenticator.authorization().await;
                 // Nothing was sent.
                 let failure = |error| Failure { error, kind: FailureKind::NotConnected };
-                Some((account, authorization.map_err(failure)?))
+                Some((authenticator, authorization.map_err(failure)?))
             }
         };
         if let Some((_, header)) = &authorization {
@@ -213,8 +213,8 @@ impl ApiClient {
         let outcome = client.send(wire).await;
         let code = outcome.as_ref().ok().map(Response::status);
         in_flight.end(code);
-        if let (Some((account, header)), Some(StatusCode::UNAUTHORIZED)) = (&authorization, code) {
-            account.refused(header).await;
+        if let (Some((authenticator, header)), Some(StatusCode::UNAUTHORIZED)) = (&authorization, code) {
+            authenticator.refused(header).await;
         }
         outcome.map_err(|error| self.broken(request, &error))
     }
@@ -258,7 +258,7 @@ impl ApiClient {
     }
 
     fn broken(&self, request: &Request, error: &kube_client::Error) -> Failure {
-        let what = format!("{}: {}", self.describe(request), failure::describe(error));
+        let what = format!("{}: {}", self.describe(request), causes::describe(error));
         if failure::is_not_sent(error) {
             Failure { error: ApiError::NotSent(what), kind: FailureKind::NotConnected }
         } else {

@@ -193,7 +193,7 @@ impl ClientFactory {
             agent: self.options.agent.header(&account.user()),
             requests: accounts.requests.clone(),
             watches: accounts.watches.clone(),
-            account: Some(account),
+            authenticator: Some(account),
             ..self.parts(name, limit)
         })
     }
@@ -240,7 +240,7 @@ impl ClientFactory {
             metrics: Arc::clone(&self.options.metrics),
             gate: self.gate.clone(),
             repeats: self.repeats,
-            account: None,
+            authenticator: None,
         }
     }
 

@@ -5,7 +5,10 @@ use std::error::Error;
 use http::StatusCode;
 use kcm_api::{ApiError, Status, StatusDetails, error::reason};
 
-use crate::transport::{ClientConfigError, SendError};
+use crate::{
+    causes::causes,
+    transport::{ClientConfigError, SendError},
+};
 
 /// Returns the error of a response with `code` and `body`.
 ///
@@ -63,35 +66,8 @@ fn generic(code: StatusCode, what: &str) -> Status {
 /// `true` if no part of the request was sent.
 pub(crate) fn is_not_sent(error: &(dyn Error + 'static)) -> bool {
     // Without credentials, nothing is sent.
-    chain(error).any(|cause| {
+    causes(error).any(|cause| {
         cause.is::<ClientConfigError>() || cause.downcast_ref().is_some_and(SendError::is_not_sent)
-    })
-}
-
-/// Returns the causes of `error` in one line, outermost first, without repetitions.
-pub(crate) fn describe(error: &(dyn Error + 'static)) -> String {
-    let mut text = String::new();
-    for cause in chain(error) {
-        let own = cause.to_string().split_whitespace().collect::<Vec<_>>().join(" ");
-        // kube puts its name before the cause.
-        let own = own.trim_start_matches("ServiceError: ").trim_start_matches("HyperError: ");
-        if own.is_empty() || text.contains(own) {
-            continue;
-        }
-        if !text.is_empty() {
-            text.push_str(": ");
-        }
-        text.push_str(own);
-    }
-    if text.is_empty() { "the connection failed".to_owned() } else { text }
-}
-
-fn chain<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
-    let mut next = Some(error);
-    std::iter::from_fn(move || {
-        let error = next?;
-        next = error.source();
-        Some(error)
     })
 }
 
@@ -119,14 +95,5 @@ mod tests {
         let error = error_response(StatusCode::TOO_MANY_REQUESTS, b"", "GET /x", Some(3));
         assert!(error.is_too_many_requests());
         assert_eq!(error.retry_after_seconds(), Some(3));
-    }
-
-    #[test]
-    fn causes_are_one_line() {
-        #[derive(Debug, thiserror::Error)]
-        #[error("outer: {0}")]
-        struct Outer(#[source] std::io::Error);
-        let error = Outer(std::io::Error::other("in\nner"));
-        assert_eq!(describe(&error), "outer: in ner");
     }
 }

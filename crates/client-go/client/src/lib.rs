@@ -23,7 +23,9 @@
 
 mod agent;
 mod api_client;
+mod authenticator;
 mod ca_bundle;
+mod causes;
 pub mod der;
 mod factory;
 mod failure;

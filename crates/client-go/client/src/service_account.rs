@@ -13,6 +13,7 @@ use tokio::sync::Mutex;
 
 use crate::{
     ApiClient,
+    authenticator::Authenticator,
     request::{Request, namespaced_path, object_path},
 };
 
@@ -83,40 +84,6 @@ impl ServiceAccount {
         format!("system:serviceaccount:{}:{}", self.key.namespace, self.key.name)
     }
 
-    /// Returns the header `Authorization`. Concurrent callers share one token request.
-    ///
-    /// # Errors
-    ///
-    /// If there is no token. Error responses to the token request are converted to [`ApiError::NotSent`], because the
-    /// caller's request was not sent.
-    pub(crate) fn authorization(&self) -> BoxFuture<'_, Result<HeaderValue, ApiError>> {
-        // Boxed, because the future is recursive: it sends requests.
-        Box::pin(async move {
-            let mut token = self.token.lock().await;
-            if let Some(token) = token.as_ref().filter(|token| self.clock().monotonic() < token.renew_at) {
-                return Ok(token.header.clone());
-            }
-            let fresh = match self.obtain().await {
-                Ok(fresh) => fresh,
-                Err(error) => {
-                    let old = token.as_ref().ok_or(error.clone())?;
-                    tracing::error!(user = self.user(), err = %error, "Unable to rotate token, using the old one");
-                    return Ok(old.header.clone());
-                }
-            };
-            Ok(token.insert(fresh).header.clone())
-        })
-    }
-
-    /// Discards the token after a 401 for `header`.
-    pub(crate) async fn refused(&self, header: &HeaderValue) {
-        let mut token = self.token.lock().await;
-        // A concurrent request may have renewed it.
-        if token.as_ref().is_some_and(|token| token.header == header) {
-            *token = None;
-        }
-    }
-
     fn clock(&self) -> &dyn Clock {
         &**self.client.clock()
     }
@@ -177,5 +144,36 @@ impl ServiceAccount {
             Err(error) if error.code() == Some(StatusCode::CONFLICT.as_u16()) => Ok(()),
             other => other.map(drop),
         }
+    }
+}
+
+impl Authenticator for ServiceAccount {
+    /// Concurrent callers share one token request. Its error responses are converted to [`ApiError::NotSent`].
+    fn authorization(&self) -> BoxFuture<'_, Result<HeaderValue, ApiError>> {
+        Box::pin(async move {
+            let mut token = self.token.lock().await;
+            if let Some(token) = token.as_ref().filter(|token| self.clock().monotonic() < token.renew_at) {
+                return Ok(token.header.clone());
+            }
+            let fresh = match self.obtain().await {
+                Ok(fresh) => fresh,
+                Err(error) => {
+                    let old = token.as_ref().ok_or(error.clone())?;
+                    tracing::error!(user = self.user(), err = %error, "Unable to rotate token, using the old one");
+                    return Ok(old.header.clone());
+                }
+            };
+            Ok(token.insert(fresh).header.clone())
+        })
+    }
+
+    fn refused<'a>(&'a self, header: &'a HeaderValue) -> BoxFuture<'a, ()> {
+        Box::pin(async move {
+            let mut token = self.token.lock().await;
+            // A concurrent request may have renewed it.
+            if token.as_ref().is_some_and(|token| token.header == header) {
+                *token = None;
+            }
+        })
     }
 }

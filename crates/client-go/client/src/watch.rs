@@ -14,7 +14,7 @@ use serde_json::value::RawValue;
 use std::sync::Arc;
 
 use crate::{
-    ApiClient, failure,
+    ApiClient, causes,
     kind::{Kind, decode_or_identify},
     lines::Lines,
     request::{Query, Request, collection_path},
@@ -116,7 +116,7 @@ impl<K: Kind> Watching<K> {
                     }
                 }
                 Some(Err(error)) => {
-                    let cause = failure::describe(&error);
+                    let cause = causes::describe(&error);
                     return Some(Err(ApiError::Transport(format!("{}: {cause}", self.what))));
                 }
             }

@@ -22,7 +22,7 @@ use super::{
     proxy::{Proxy, ProxyEnvironment},
     server,
 };
-use crate::failure;
+use crate::causes;
 
 /// Source of the API server's address and of the credentials.
 ///
@@ -81,7 +81,7 @@ impl ClientConfigError {
     }
 
     pub(super) fn caused(server: &Server, error: &(dyn std::error::Error + 'static)) -> Self {
-        Self::broken(server, failure::describe(error))
+        Self::broken(server, causes::describe(error))
     }
 }
 
