@@ -101,153 +101,157 @@ async fn join(held: Vec<JoinHandle<()>>) {
     }
 }
 
-#[tokio::test]
-async fn another_connection_is_opened_when_all_streams_are_in_use() {
-    let world = World::tls(TWO_STREAMS).await;
-    let held = world.hold(5).await;
-    assert_eq!(world.server.connections(), 3);
-    // There is room for one.
-    ok(&world.client()).await;
-    assert_eq!(world.server.connections(), 3);
-    world.server.release();
-    join(held).await;
-}
+mod pool {
+    use super::*;
 
-#[tokio::test]
-async fn cold_pool_opens_as_many_connections_as_needed() {
-    let world = World::tls(Limits::default()).await;
-    let held = world.hold(250).await;
-    assert_eq!(world.server.connections(), 3);
-    world.server.release();
-    join(held).await;
-}
-
-#[tokio::test]
-async fn surplus_connections_are_closed_when_idle() {
-    let world = World::tls(TWO_STREAMS).await;
-    let held = world.hold(5).await;
-    world.server.release();
-    join(held).await;
-    world.clock.step(Duration::from_secs(60));
-    ok(&world.client()).await;
-    assert_eq!(world.connections_of("/ok"), [1], "the oldest connection is used first");
-    world.clock.step(Duration::from_secs(30));
-    world.server.wait_for(|log| log.open == 1).await;
-    ok(&world.client()).await;
-    assert_eq!((world.server.connections(), world.connections_of("/ok")), (3, vec![1, 1]));
-    world.clock.step(Duration::from_secs(90));
-    world.server.wait_for(|log| log.open == 0).await;
-    ok(&world.client()).await;
-    assert_eq!(world.server.connections(), 4);
-}
-
-#[tokio::test]
-async fn plain_connections_are_used_in_turns_and_closed_when_idle() {
-    let world = World::plain().await;
-    let held = world.hold(3).await;
-    assert_eq!(world.server.connections(), 3);
-    world.server.release();
-    join(held).await;
-    for _ in 0..5 {
+    #[tokio::test]
+    async fn opens_connection_when_streams_are_in_use() {
+        let world = World::tls(TWO_STREAMS).await;
+        let held = world.hold(5).await;
+        assert_eq!(world.server.connections(), 3);
+        // There is room for one.
         ok(&world.client()).await;
+        assert_eq!(world.server.connections(), 3);
+        world.server.release();
+        join(held).await;
     }
-    assert_eq!(world.server.connections(), 3);
-    world.close_idle().await;
-}
 
-#[tokio::test]
-async fn watches_hold_their_streams_until_they_are_dropped() {
-    let world = World::tls(ONE_STREAM).await;
-    let client = world.client();
-    let deployments = client.deployments();
-    let watch = async || {
-        let mut events = deployments.watch(&WatchOptions::default()).await.unwrap();
-        events.next().await.unwrap().unwrap();
-        events
-    };
-    let (first, second) = (watch().await, watch().await);
-    assert_eq!(world.server.connections(), 2);
-    drop(first);
-    let third = watch().await;
-    assert_eq!(world.server.connections(), 2);
-    drop((second, third));
-}
+    #[tokio::test]
+    async fn opens_as_many_connections_as_needed() {
+        let world = World::tls(Limits::default()).await;
+        let held = world.hold(250).await;
+        assert_eq!(world.server.connections(), 3);
+        world.server.release();
+        join(held).await;
+    }
 
-#[tokio::test]
-async fn request_whose_caller_gives_up_makes_room() {
-    let world = World::tls(ONE_STREAM).await;
-    let held = world.hold(1).await;
-    held.iter().for_each(JoinHandle::abort);
-    join_all(held).await;
-    ok(&world.client()).await;
-    assert_eq!(world.server.connections(), 1);
-}
+    #[tokio::test]
+    async fn closes_idle_connections() {
+        let world = World::tls(TWO_STREAMS).await;
+        let held = world.hold(5).await;
+        world.server.release();
+        join(held).await;
+        world.clock.step(Duration::from_secs(60));
+        ok(&world.client()).await;
+        assert_eq!(world.connections_of("/ok"), [1], "the oldest connection is used first");
+        world.clock.step(Duration::from_secs(30));
+        world.server.wait_for(|log| log.open == 1).await;
+        ok(&world.client()).await;
+        assert_eq!((world.server.connections(), world.connections_of("/ok")), (3, vec![1, 1]));
+        world.clock.step(Duration::from_secs(90));
+        world.server.wait_for(|log| log.open == 0).await;
+        ok(&world.client()).await;
+        assert_eq!(world.server.connections(), 4);
+    }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn requests_that_are_dropped_at_any_time_leave_no_stream_in_use() {
-    for world in [World::tls(TWO_STREAMS).await, World::plain().await] {
-        let client = world.client();
-        for round in 0..20 {
-            let tasks: Vec<_> = (0..50)
-                .map(|_| {
-                    let client = client.clone();
-                    tokio::spawn(async move { ok(&client).await })
-                })
-                .collect();
-            for task in tasks.iter().skip(round % 3).step_by(2) {
-                task.abort();
-            }
-            for outcome in join_all(tasks).await {
-                assert!(outcome.is_ok() || outcome.is_err_and(|error| error.is_cancelled()));
-            }
+    #[tokio::test]
+    async fn plain_connections_are_reused_and_closed() {
+        let world = World::plain().await;
+        let held = world.hold(3).await;
+        assert_eq!(world.server.connections(), 3);
+        world.server.release();
+        join(held).await;
+        for _ in 0..5 {
+            ok(&world.client()).await;
         }
+        assert_eq!(world.server.connections(), 3);
         world.close_idle().await;
-        ok(&client).await;
     }
-}
 
-/// A server that shuts down, or balances its load, ends connections by GOAWAY.
-#[tokio::test]
-async fn connection_that_the_server_drains_costs_no_request() {
-    let world = World::tls(Limits::default()).await;
-    let held = world.hold(10).await;
-    world.server.drain();
-    let client = world.client();
-    let write = Request::post("/ok", "{}");
-    while world.server.connections() == 1 {
-        for outcome in join_all((0..10).map(|_| client.send(&write))).await {
-            outcome.unwrap();
+    #[tokio::test]
+    async fn watch_uses_a_stream_until_dropped() {
+        let world = World::tls(ONE_STREAM).await;
+        let client = world.client();
+        let deployments = client.deployments();
+        let watch = async || {
+            let mut events = deployments.watch(&WatchOptions::default()).await.unwrap();
+            events.next().await.unwrap().unwrap();
+            events
+        };
+        let (first, second) = (watch().await, watch().await);
+        assert_eq!(world.server.connections(), 2);
+        drop(first);
+        let third = watch().await;
+        assert_eq!(world.server.connections(), 2);
+        drop((second, third));
+    }
+
+    #[tokio::test]
+    async fn dropped_request_frees_its_stream() {
+        let world = World::tls(ONE_STREAM).await;
+        let held = world.hold(1).await;
+        held.iter().for_each(JoinHandle::abort);
+        join_all(held).await;
+        ok(&world.client()).await;
+        assert_eq!(world.server.connections(), 1);
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+    async fn requests_dropped_at_any_time_free_their_streams() {
+        for world in [World::tls(TWO_STREAMS).await, World::plain().await] {
+            let client = world.client();
+            for round in 0..20 {
+                let tasks: Vec<_> = (0..50)
+                    .map(|_| {
+                        let client = client.clone();
+                        tokio::spawn(async move { ok(&client).await })
+                    })
+                    .collect();
+                for task in tasks.iter().skip(round % 3).step_by(2) {
+                    task.abort();
+                }
+                for outcome in join_all(tasks).await {
+                    assert!(outcome.is_ok() || outcome.is_err_and(|error| error.is_cancelled()));
+                }
+            }
+            world.close_idle().await;
+            ok(&client).await;
         }
     }
-    assert_eq!(world.server.connections(), 2);
-    world.server.release();
-    join(held).await;
-}
 
-#[tokio::test]
-async fn requests_that_wait_for_a_connection_fail_with_it() {
-    let world = World::tls(ONE_STREAM).await;
-    let held = world.hold(1).await;
-    world.server.fill();
-    let client = world.client();
-    let waiting: Vec<_> = (0..3)
-        .map(|_| {
-            let client = client.clone();
-            tokio::spawn(async move { client.send(&Request::post("/ok", "{}")).await })
-        })
-        .collect();
-    world.server.wait_for(|log| log.connections > 1).await;
-    // The TLS handshake is given up after ten seconds.
-    world.clock.step(Duration::from_secs(10));
-    for outcome in join_all(waiting).await {
-        let error = outcome.unwrap().unwrap_err();
-        assert!(
-            matches!(&error, kcm_api::ApiError::NotSent(text) if text.ends_with("TLS handshake timeout")),
-            "{error:?}"
-        );
+    /// A server that shuts down, or balances its load, ends connections by GOAWAY.
+    #[tokio::test]
+    async fn drained_connection_fails_no_request() {
+        let world = World::tls(Limits::default()).await;
+        let held = world.hold(10).await;
+        world.server.drain();
+        let client = world.client();
+        let write = Request::post("/ok", "{}");
+        while world.server.connections() == 1 {
+            for outcome in join_all((0..10).map(|_| client.send(&write))).await {
+                outcome.unwrap();
+            }
+        }
+        assert_eq!(world.server.connections(), 2);
+        world.server.release();
+        join(held).await;
     }
-    world.server.release();
-    join(held).await;
+
+    #[tokio::test]
+    async fn waiting_requests_fail_with_their_connection() {
+        let world = World::tls(ONE_STREAM).await;
+        let held = world.hold(1).await;
+        world.server.fill();
+        let client = world.client();
+        let waiting: Vec<_> = (0..3)
+            .map(|_| {
+                let client = client.clone();
+                tokio::spawn(async move { client.send(&Request::post("/ok", "{}")).await })
+            })
+            .collect();
+        world.server.wait_for(|log| log.connections > 1).await;
+        // The TLS handshake is given up after ten seconds.
+        world.clock.step(Duration::from_secs(10));
+        for outcome in join_all(waiting).await {
+            let error = outcome.unwrap().unwrap_err();
+            assert!(
+                matches!(&error, kcm_api::ApiError::NotSent(text) if text.ends_with("TLS handshake timeout")),
+                "{error:?}"
+            );
+        }
+        world.server.release();
+        join(held).await;
+    }
 }
 
 /// Requests of an election are answered while all connections are in use and no other can be opened.
@@ -270,14 +274,18 @@ async fn renews_while_others_wait(world: World) {
     assert!(!world.connections_of("/unread").contains(&1));
 }
 
-#[tokio::test]
-async fn election_waits_for_no_other_request_on_tls_connections() {
-    renews_while_others_wait(World::tls(ONE_STREAM).await).await;
-}
+mod election {
+    use super::*;
 
-#[tokio::test]
-async fn election_waits_for_no_other_request_on_plain_connections() {
-    renews_while_others_wait(World::plain().await).await;
+    #[tokio::test]
+    async fn does_not_wait_for_other_requests_tls() {
+        renews_while_others_wait(World::tls(ONE_STREAM).await).await;
+    }
+
+    #[tokio::test]
+    async fn does_not_wait_for_other_requests_plain() {
+        renews_while_others_wait(World::plain().await).await;
+    }
 }
 
 /// Clock of a process that is stopped: time passes, and no timer fires.
@@ -334,24 +342,41 @@ async fn sends_no_write_that_waited(world: World) {
     assert!(world.connections_of("/ok").is_empty());
 }
 
-#[tokio::test]
-async fn write_that_waited_for_a_tls_connection_is_not_sent_after_the_lease_was_lost() {
-    sends_no_write_that_waited(World::tls(ONE_STREAM).await).await;
-}
+mod lost_lease {
+    use super::*;
 
-#[tokio::test]
-async fn write_that_waited_for_a_plain_connection_is_not_sent_after_the_lease_was_lost() {
-    sends_no_write_that_waited(World::plain().await).await;
-}
+    #[tokio::test]
+    async fn waiting_write_is_not_sent_tls() {
+        sends_no_write_that_waited(World::tls(ONE_STREAM).await).await;
+    }
 
-#[tokio::test]
-async fn other_clients_do_not_use_the_connections_of_a_leader_that_lost_its_lease() {
-    let world = World::tls(Limits::default()).await;
-    let write = Request::post("/ok", "{}");
-    world.leader().send(&write).await.unwrap();
-    world.clock.step(Duration::from_secs(10));
-    world.client().send(&write).await.unwrap();
-    assert_eq!(world.connections_of("/ok"), [1, 2]);
+    #[tokio::test]
+    async fn waiting_write_is_not_sent_plain() {
+        sends_no_write_that_waited(World::plain().await).await;
+    }
+
+    #[tokio::test]
+    async fn other_clients_use_other_connections() {
+        let world = World::tls(Limits::default()).await;
+        let write = Request::post("/ok", "{}");
+        world.leader().send(&write).await.unwrap();
+        world.clock.step(Duration::from_secs(10));
+        world.client().send(&write).await.unwrap();
+        assert_eq!(world.connections_of("/ok"), [1, 2]);
+    }
+
+    #[tokio::test]
+    async fn rest_of_a_write_is_not_sent_tls() {
+        let clock = FakeClock::new(Timestamp::UNIX_EPOCH);
+        let limits = Limits { window: 1024, ..Limits::default() };
+        sends_no_rest_of_a_write(World::tls_at(limits, clock.clone(), Arc::new(Stopped(clock))).await).await;
+    }
+
+    #[tokio::test]
+    async fn rest_of_a_write_is_not_sent_plain() {
+        let clock = FakeClock::new(Timestamp::UNIX_EPOCH);
+        sends_no_rest_of_a_write(World::plain_at(clock.clone(), Arc::new(Stopped(clock))).await).await;
+    }
 }
 
 /// Stops the process while a part of a write is in its buffers, and continues it when the lease is lost.
@@ -370,17 +395,4 @@ async fn sends_no_rest_of_a_write(world: World) {
     // A client without a gate has the same pool, and gets a new connection.
     ok(&world.client()).await;
     assert_eq!(world.server.connections(), 2);
-}
-
-#[tokio::test]
-async fn rest_of_a_write_on_a_tls_connection_is_not_sent_after_the_lease_was_lost() {
-    let clock = FakeClock::new(Timestamp::UNIX_EPOCH);
-    let limits = Limits { window: 1024, ..Limits::default() };
-    sends_no_rest_of_a_write(World::tls_at(limits, clock.clone(), Arc::new(Stopped(clock))).await).await;
-}
-
-#[tokio::test]
-async fn rest_of_a_write_on_a_plain_connection_is_not_sent_after_the_lease_was_lost() {
-    let clock = FakeClock::new(Timestamp::UNIX_EPOCH);
-    sends_no_rest_of_a_write(World::plain_at(clock.clone(), Arc::new(Stopped(clock))).await).await;
 }

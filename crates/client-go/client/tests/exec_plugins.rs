@@ -177,193 +177,197 @@ async fn ok(client: &ApiClient) {
     client.send(&Request::get("/ok")).await.unwrap();
 }
 
-#[tokio::test]
-async fn plugin_runs_once_for_the_first_requests() {
-    let world = World::new().await;
-    world.issue_token("a", None);
-    let client = world.client().await;
-    assert_eq!(world.runs(), 0);
-    join_all((0..20).map(|_| ok(&client))).await;
-    world.step(86_400);
-    ok(&client).await;
-    assert_eq!(world.tokens(), vec!["a"; 21]);
-    assert_eq!(world.runs(), 1);
-}
+mod refresh {
+    use super::*;
 
-#[tokio::test]
-async fn credentials_are_refreshed_before_they_expire_and_no_request_waits() {
-    let world = World::new().await;
-    world.issue_token("a", Some(900));
-    let factory = world.factory().await;
-    let client = factory.client("test", RateLimit::UNLIMITED);
-    let election = factory.for_election().client("election", RateLimit::UNLIMITED);
-    ok(&client).await;
-    world.hold();
-    world.step(840);
-    world.issue_token("b", Some(900));
-    for _ in 0..3 {
-        ok(&election).await;
+    #[tokio::test]
+    async fn first_requests_share_one_run() {
+        let world = World::new().await;
+        world.issue_token("a", None);
+        let client = world.client().await;
+        assert_eq!(world.runs(), 0);
+        join_all((0..20).map(|_| ok(&client))).await;
+        world.step(86_400);
         ok(&client).await;
+        assert_eq!(world.tokens(), vec!["a"; 21]);
+        assert_eq!(world.runs(), 1);
     }
-    drop(client.pods().watch(&WatchOptions::default()).await.unwrap());
-    assert_eq!(world.tokens(), vec!["a"; 8]);
-    world.release().await;
-    world.wait_for_token(&client, "b").await;
-    ok(&election).await;
-    assert_eq!(world.tokens().pop().unwrap(), "b");
-    assert_eq!(world.runs(), 2);
-}
 
-#[tokio::test]
-async fn expired_credentials_are_not_used_and_all_requests_share_one_run() {
-    let world = World::new().await;
-    world.issue_token("a", Some(900));
-    let client = world.client().await;
-    ok(&client).await;
-    world.step(901);
-    world.issue_token("b", Some(900));
-    join_all((0..20).map(|_| ok(&client))).await;
-    assert_eq!(world.tokens()[1..], vec!["b"; 20]);
-    assert_eq!(world.runs(), 2);
-}
-
-#[tokio::test]
-async fn failed_refresh_keeps_credentials_until_they_expire() {
-    let world = World::new().await;
-    world.issue_token("a", Some(900));
-    let client = world.client().await;
-    ok(&client).await;
-    world.files.write("code", "3");
-    world.step(880);
-    ok(&client).await;
-    world.step(21);
-    let error = client.send(&Request::get("/ok")).await.unwrap_err();
-    assert!(matches!(error, ApiError::NotSent(_)), "{error:?}");
-    let error = error.to_string();
-    assert!(error.ends_with("exec plugin \"/bin/sh\" failed: exit status: 3"), "{error}");
-    assert_eq!(world.tokens(), ["a", "a"]);
-    // The next request runs it again.
-    std::fs::remove_file(world.files.path("code")).unwrap();
-    world.issue_token("b", Some(900));
-    ok(&client).await;
-    assert_eq!(world.tokens(), ["a", "a", "b"]);
-}
-
-#[tokio::test]
-async fn refused_credentials_are_replaced_by_one_run_and_requests_are_not_repeated() {
-    let world = World::new().await;
-    world.issue_token("a", None);
-    world.server.accept(&format!("Bearer {SECRET}-b"));
-    let client = world.client().await;
-    let refused = client.send(&Request::get("/ok")).await.unwrap_err();
-    assert!(matches!(&refused, ApiError::Status(status) if status.code == 401), "{refused:?}");
-    world.issue_token("b", None);
-    // The run after the 401 may have read the old output.
-    while client.send(&Request::get("/ok")).await.is_err() {
-        world.step(10);
+    #[tokio::test]
+    async fn no_request_waits_before_expiry() {
+        let world = World::new().await;
+        world.issue_token("a", Some(900));
+        let factory = world.factory().await;
+        let client = factory.client("test", RateLimit::UNLIMITED);
+        let election = factory.for_election().client("election", RateLimit::UNLIMITED);
+        ok(&client).await;
+        world.hold();
+        world.step(840);
+        world.issue_token("b", Some(900));
+        for _ in 0..3 {
+            ok(&election).await;
+            ok(&client).await;
+        }
+        drop(client.pods().watch(&WatchOptions::default()).await.unwrap());
+        assert_eq!(world.tokens(), vec!["a"; 8]);
+        world.release().await;
+        world.wait_for_token(&client, "b").await;
+        ok(&election).await;
+        assert_eq!(world.tokens().pop().unwrap(), "b");
+        assert_eq!(world.runs(), 2);
     }
-    let runs = world.runs();
-    assert!((2..=3).contains(&runs), "{runs}");
-    join_all((0..5).map(|_| ok(&client))).await;
-    assert_eq!(world.runs(), runs);
-}
 
-#[tokio::test]
-async fn simultaneous_refusals_share_one_run() {
-    let world = World::new().await;
-    world.issue_token("a", None);
-    let client = world.client().await;
-    ok(&client).await;
-    world.issue_token("b", None);
-    world.server.accept(&format!("Bearer {SECRET}-b"));
-    world.hold();
-    let request = Request::get("/ok");
-    // Those that are not refused wait for the plugin, and are sent with its token.
-    let outcomes = {
-        let requests = join_all((0..10).map(|_| client.send(&request)));
-        let release = async {
-            world.server.wait_for(|log| log.requests.len() > 1).await;
-            world.release().await;
+    #[tokio::test]
+    async fn requests_wait_after_expiry() {
+        let world = World::new().await;
+        world.issue_token("a", Some(900));
+        let client = world.client().await;
+        ok(&client).await;
+        world.step(901);
+        world.issue_token("b", Some(900));
+        join_all((0..20).map(|_| ok(&client))).await;
+        assert_eq!(world.tokens()[1..], vec!["b"; 20]);
+        assert_eq!(world.runs(), 2);
+    }
+
+    #[tokio::test]
+    async fn failed_run_keeps_valid_credentials() {
+        let world = World::new().await;
+        world.issue_token("a", Some(900));
+        let client = world.client().await;
+        ok(&client).await;
+        world.files.write("code", "3");
+        world.step(880);
+        ok(&client).await;
+        world.step(21);
+        let error = client.send(&Request::get("/ok")).await.unwrap_err();
+        assert!(matches!(error, ApiError::NotSent(_)), "{error:?}");
+        let error = error.to_string();
+        assert!(error.ends_with("exec plugin \"/bin/sh\" failed: exit status: 3"), "{error}");
+        assert_eq!(world.tokens(), ["a", "a"]);
+        // The next request runs it again.
+        std::fs::remove_file(world.files.path("code")).unwrap();
+        world.issue_token("b", Some(900));
+        ok(&client).await;
+        assert_eq!(world.tokens(), ["a", "a", "b"]);
+    }
+
+    #[tokio::test]
+    async fn rejected_credentials_are_replaced() {
+        let world = World::new().await;
+        world.issue_token("a", None);
+        world.server.accept(&format!("Bearer {SECRET}-b"));
+        let client = world.client().await;
+        let refused = client.send(&Request::get("/ok")).await.unwrap_err();
+        assert!(matches!(&refused, ApiError::Status(status) if status.code == 401), "{refused:?}");
+        world.issue_token("b", None);
+        // The run after the 401 may have read the old output.
+        while client.send(&Request::get("/ok")).await.is_err() {
+            world.step(10);
+        }
+        let runs = world.runs();
+        assert!((2..=3).contains(&runs), "{runs}");
+        join_all((0..5).map(|_| ok(&client))).await;
+        assert_eq!(world.runs(), runs);
+    }
+
+    #[tokio::test]
+    async fn concurrent_rejections_share_one_run() {
+        let world = World::new().await;
+        world.issue_token("a", None);
+        let client = world.client().await;
+        ok(&client).await;
+        world.issue_token("b", None);
+        world.server.accept(&format!("Bearer {SECRET}-b"));
+        world.hold();
+        let request = Request::get("/ok");
+        // Those that are not refused wait for the plugin, and are sent with its token.
+        let outcomes = {
+            let requests = join_all((0..10).map(|_| client.send(&request)));
+            let release = async {
+                world.server.wait_for(|log| log.requests.len() > 1).await;
+                world.release().await;
+            };
+            tokio::join!(requests, release).0
         };
-        tokio::join!(requests, release).0
-    };
-    let refused = outcomes.iter().filter(|outcome| outcome.is_err()).count();
-    assert!(refused > 0);
-    assert_eq!(world.server.requests().len(), 11);
-    ok(&client).await;
-    assert_eq!(world.runs(), 2);
-    assert_eq!(world.tokens().pop().unwrap(), "b");
-}
-
-#[tokio::test]
-async fn client_certificate_that_changes_is_used_and_the_old_connections_close() {
-    let world = World::new().await;
-    let (first, second) = (world.authority.identity("first"), world.authority.identity("second"));
-    world.issue_identity(&first, Some(900));
-    let factory = world.factory().await;
-    let client = factory.client("test", RateLimit::UNLIMITED);
-    let election = factory.for_election().client("election", RateLimit::UNLIMITED);
-    ok(&client).await;
-    ok(&election).await;
-    let options = WatchOptions { timeout: Duration::from_secs(300), ..WatchOptions::default() };
-    let mut watch = client.deployments().watch(&options).await.unwrap();
-    watch.next().await.unwrap().unwrap();
-    let request = Request::get("/hold");
-    let mut held = std::pin::pin!(client.send(&request));
-    tokio::select! {
-        biased;
-        _ = &mut held => unreachable!(),
-        () = world.server.wait_for(|log| log.begun == 4) => {}
+        let refused = outcomes.iter().filter(|outcome| outcome.is_err()).count();
+        assert!(refused > 0);
+        assert_eq!(world.server.requests().len(), 11);
+        ok(&client).await;
+        assert_eq!(world.runs(), 2);
+        assert_eq!(world.tokens().pop().unwrap(), "b");
     }
-    assert_eq!(world.server.open(), 3);
 
-    world.step(901);
-    world.issue_identity(&second, Some(900));
-    ok(&client).await;
-    ok(&election).await;
-    // The watch ends like one that the server has closed; a request in flight is finished.
-    assert!(watch.next().await.is_none());
-    world.server.release();
-    held.await.unwrap();
-    world.server.wait_for(|log| log.open == 2).await;
-    let requests = world.server.requests();
-    let with = |identity: &Identity| {
-        requests.iter().filter(|request| request.certificate.as_ref() == Some(&identity.der)).count()
-    };
-    assert_eq!((with(&first), with(&second)), (4, 2));
-    assert!(requests.iter().all(|request| request.version == Version::HTTP_2));
-    assert_eq!(world.runs(), 2);
+    #[tokio::test]
+    async fn new_certificate_closes_old_connections() {
+        let world = World::new().await;
+        let (first, second) = (world.authority.identity("first"), world.authority.identity("second"));
+        world.issue_identity(&first, Some(900));
+        let factory = world.factory().await;
+        let client = factory.client("test", RateLimit::UNLIMITED);
+        let election = factory.for_election().client("election", RateLimit::UNLIMITED);
+        ok(&client).await;
+        ok(&election).await;
+        let options = WatchOptions { timeout: Duration::from_secs(300), ..WatchOptions::default() };
+        let mut watch = client.deployments().watch(&options).await.unwrap();
+        watch.next().await.unwrap().unwrap();
+        let request = Request::get("/hold");
+        let mut held = std::pin::pin!(client.send(&request));
+        tokio::select! {
+            biased;
+            _ = &mut held => unreachable!(),
+            () = world.server.wait_for(|log| log.begun == 4) => {}
+        }
+        assert_eq!(world.server.open(), 3);
+
+        world.step(901);
+        world.issue_identity(&second, Some(900));
+        ok(&client).await;
+        ok(&election).await;
+        // The watch ends like one that the server has closed; a request in flight is finished.
+        assert!(watch.next().await.is_none());
+        world.server.release();
+        held.await.unwrap();
+        world.server.wait_for(|log| log.open == 2).await;
+        let requests = world.server.requests();
+        let with = |identity: &Identity| {
+            requests.iter().filter(|request| request.certificate.as_ref() == Some(&identity.der)).count()
+        };
+        assert_eq!((with(&first), with(&second)), (4, 2));
+        assert!(requests.iter().all(|request| request.version == Version::HTTP_2));
+        assert_eq!(world.runs(), 2);
+    }
+
+    #[tokio::test]
+    async fn new_token_keeps_the_connection() {
+        let world = World::new().await;
+        // An idle connection is closed after 90 s.
+        world.issue_token("a", Some(60));
+        let client = world.client().await;
+        ok(&client).await;
+        world.step(61);
+        world.issue_token("b", Some(900));
+        ok(&client).await;
+        assert_eq!(world.tokens(), ["a", "b"]);
+        assert_eq!(world.server.connections(), 1);
+    }
+
+    #[tokio::test]
+    async fn changed_plugin_runs() {
+        let world = World::new().await;
+        world.issue_token("a", None);
+        let client = world.client().await;
+        ok(&client).await;
+        world.issue_token("b", None);
+        world.configure(", provideClusterInfo: true");
+        world.step(30);
+        ok(&client).await;
+        assert_eq!(world.tokens(), ["a", "b"]);
+    }
 }
 
 #[tokio::test]
-async fn token_that_changes_is_used_on_the_same_connection() {
-    let world = World::new().await;
-    // An idle connection is closed after 90 s.
-    world.issue_token("a", Some(60));
-    let client = world.client().await;
-    ok(&client).await;
-    world.step(61);
-    world.issue_token("b", Some(900));
-    ok(&client).await;
-    assert_eq!(world.tokens(), ["a", "b"]);
-    assert_eq!(world.server.connections(), 1);
-}
-
-#[tokio::test]
-async fn kubeconfig_with_another_plugin_runs_it() {
-    let world = World::new().await;
-    world.issue_token("a", None);
-    let client = world.client().await;
-    ok(&client).await;
-    world.issue_token("b", None);
-    world.configure(", provideClusterInfo: true");
-    world.step(30);
-    ok(&client).await;
-    assert_eq!(world.tokens(), ["a", "b"]);
-}
-
-#[tokio::test]
-async fn token_in_the_kubeconfig_takes_precedence() {
+async fn token_in_kubeconfig_takes_precedence() {
     let world = World::new().await;
     world.configure("}, token: own, as-groups: [], extra: {");
     ok(&world.client().await).await;
@@ -377,7 +381,7 @@ fn environment(path: &Path, name: &str) -> Option<String> {
 }
 
 #[tokio::test]
-async fn plugin_gets_the_environment_and_what_upstream_passes() {
+async fn environment_and_input() {
     let world = World::new().await;
     world.issue_token("a", None);
     ok(&world.client().await).await;
@@ -395,116 +399,121 @@ async fn plugin_gets_the_environment_and_what_upstream_passes() {
     assert!(cluster["certificate-authority-data"].as_str().is_some_and(|data| data.len() > 100), "{info}");
 }
 
-#[tokio::test]
-async fn invalid_output_is_named_by_the_command_alone() {
-    let world = World::new().await;
-    let client = world.client().await;
-    let output = |version: &str, status: Value| {
-        json!({"kind": "ExecCredential", "apiVersion": version, "status": status}).to_string()
-    };
-    let identity = world.authority.identity("first");
-    let cases = [
-        (SECRET.to_owned(), "returned no ExecCredential"),
-        (format!("{{\"kind\": \"{SECRET}\"}}"), "returned no ExecCredential"),
-        (
-            output(SECRET, json!({"token": "t"})),
-            "returned an ExecCredential of another apiVersion than configured",
-        ),
-        (output(V1, Value::Null), "returned an ExecCredential without status"),
-        (output(V1, json!({"token": ""})), "returned neither a token nor a client certificate"),
-        (
-            output(V1, json!({"token": format!("{SECRET}\n")})),
-            "returned a token that cannot be sent in a header",
-        ),
-        (
-            output(V1, json!({"token": SECRET, "clientKeyData": SECRET})),
-            "returned only a client certificate or its key, not both",
-        ),
-        (
-            output(V1, json!({"token": SECRET, "expirationTimestamp": SECRET})),
-            "returned an invalid expirationTimestamp",
-        ),
-        (
-            output(V1, json!({"clientCertificateData": identity.certificate, "clientKeyData": SECRET})),
-            "returned an invalid client certificate or key",
-        ),
-    ];
-    for (text, expected) in cases {
-        world.files.write("output", &text);
-        let error = client.send(&Request::get("/ok")).await.unwrap_err();
-        assert!(matches!(error, ApiError::NotSent(_)), "{error:?}");
-        let error = error.to_string();
-        assert!(error.ends_with(&format!(": exec plugin \"/bin/sh\" {expected}")), "{text}: {error}");
+mod errors {
+    use super::*;
+
+    #[tokio::test]
+    async fn invalid_output() {
+        let world = World::new().await;
+        let client = world.client().await;
+        let output = |version: &str, status: Value| {
+            json!({"kind": "ExecCredential", "apiVersion": version, "status": status}).to_string()
+        };
+        let identity = world.authority.identity("first");
+        let cases = [
+            (SECRET.to_owned(), "returned no ExecCredential"),
+            (format!("{{\"kind\": \"{SECRET}\"}}"), "returned no ExecCredential"),
+            (
+                output(SECRET, json!({"token": "t"})),
+                "returned an ExecCredential of another apiVersion than configured",
+            ),
+            (output(V1, Value::Null), "returned an ExecCredential without status"),
+            (output(V1, json!({"token": ""})), "returned neither a token nor a client certificate"),
+            (
+                output(V1, json!({"token": format!("{SECRET}\n")})),
+                "returned a token that cannot be sent in a header",
+            ),
+            (
+                output(V1, json!({"token": SECRET, "clientKeyData": SECRET})),
+                "returned only a client certificate or its key, not both",
+            ),
+            (
+                output(V1, json!({"token": SECRET, "expirationTimestamp": SECRET})),
+                "returned an invalid expirationTimestamp",
+            ),
+            (
+                output(V1, json!({"clientCertificateData": identity.certificate, "clientKeyData": SECRET})),
+                "returned an invalid client certificate or key",
+            ),
+        ];
+        for (text, expected) in cases {
+            world.files.write("output", &text);
+            let error = client.send(&Request::get("/ok")).await.unwrap_err();
+            assert!(matches!(error, ApiError::NotSent(_)), "{error:?}");
+            let error = error.to_string();
+            assert!(error.ends_with(&format!(": exec plugin \"/bin/sh\" {expected}")), "{text}: {error}");
+            assert!(!error.contains(SECRET), "{error}");
+        }
+        assert!(world.server.requests().is_empty());
+        // YAML is valid, as upstream.
+        world.files.write(
+            "output",
+            &format!("kind: ExecCredential\napiVersion: {V1}\nstatus:\n  token: {SECRET}-a\n"),
+        );
+        ok(&client).await;
+        assert_eq!(world.tokens(), ["a"]);
+    }
+
+    #[tokio::test]
+    async fn missing_command_has_an_install_hint() {
+        let world = World::new().await;
+        let user = format!(
+            "exec: {{apiVersion: {V1}, command: ./absent, interactiveMode: Never, installHint: see example.com, args: [{SECRET}]}}"
+        );
+        world.files.write_kubeconfig(&format!("https://{}", world.server.address), &user);
+        let error = world.client().await.health().await.unwrap_err().to_string();
+        assert!(error.contains("failed to run exec plugin") && error.contains("absent"), "{error}");
+        assert!(error.ends_with("No such file or directory (os error 2): see example.com"), "{error}");
         assert!(!error.contains(SECRET), "{error}");
     }
-    assert!(world.server.requests().is_empty());
-    // YAML is valid, as upstream.
-    world
-        .files
-        .write("output", &format!("kind: ExecCredential\napiVersion: {V1}\nstatus:\n  token: {SECRET}-a\n"));
-    ok(&client).await;
-    assert_eq!(world.tokens(), ["a"]);
-}
 
-#[tokio::test]
-async fn command_that_is_missing_is_named_with_its_install_hint() {
-    let world = World::new().await;
-    let user = format!(
-        "exec: {{apiVersion: {V1}, command: ./absent, interactiveMode: Never, installHint: see example.com, args: [{SECRET}]}}"
-    );
-    world.files.write_kubeconfig(&format!("https://{}", world.server.address), &user);
-    let error = world.client().await.health().await.unwrap_err().to_string();
-    assert!(error.contains("failed to run exec plugin") && error.contains("absent"), "{error}");
-    assert!(error.ends_with("No such file or directory (os error 2): see example.com"), "{error}");
-    assert!(!error.contains(SECRET), "{error}");
-}
-
-#[tokio::test]
-async fn plugin_that_does_not_exit_is_given_up_after_a_minute() {
-    let world = World::new().await;
-    world.hold();
-    let client = world.client().await;
-    let request = Request::get("/ok");
-    let steps = async {
-        while world.runs() == 0 {
+    #[tokio::test]
+    async fn timeout() {
+        let world = World::new().await;
+        world.hold();
+        let client = world.client().await;
+        let request = Request::get("/ok");
+        let steps = async {
+            while world.runs() == 0 {
+                tokio::task::yield_now().await;
+            }
+            world.step(59);
             tokio::task::yield_now().await;
-        }
-        world.step(59);
-        tokio::task::yield_now().await;
-        world.step(1);
-        std::future::pending::<()>().await;
-    };
-    let error = tokio::select! {
-        outcome = client.send(&request) => outcome.unwrap_err(),
-        () = steps => unreachable!(),
-    };
-    assert!(error.to_string().ends_with("exec plugin \"/bin/sh\" did not exit within 60s"), "{error}");
-}
+            world.step(1);
+            std::future::pending::<()>().await;
+        };
+        let error = tokio::select! {
+            outcome = client.send(&request) => outcome.unwrap_err(),
+            () = steps => unreachable!(),
+        };
+        assert!(error.to_string().ends_with("exec plugin \"/bin/sh\" did not exit within 60s"), "{error}");
+    }
 
-/// All other tests of this file log into the same buffer.
-#[tokio::test]
-async fn nothing_of_the_environment_or_the_output_of_plugins_is_logged() {
-    let world = World::new().await;
-    world.issue_token("a", Some(900));
-    let client = world.client().await;
-    ok(&client).await;
-    world.files.write("code", "3");
-    world.step(901);
-    client.send(&Request::get("/ok")).await.unwrap_err();
-    std::fs::remove_file(world.files.path("code")).unwrap();
-    world.files.write("output", SECRET);
-    client.send(&Request::get("/ok")).await.unwrap_err();
-    let identity = world.authority.identity("first");
-    world.issue(json!({"clientCertificateData": identity.certificate, "clientKeyData": SECRET}), None);
-    client.send(&Request::get("/ok")).await.unwrap_err();
-    world.issue_identity(&identity, Some(900));
-    ok(&client).await;
+    /// All other tests of this file log into the same buffer.
+    #[tokio::test]
+    async fn logs_contain_neither_environment_nor_output() {
+        let world = World::new().await;
+        world.issue_token("a", Some(900));
+        let client = world.client().await;
+        ok(&client).await;
+        world.files.write("code", "3");
+        world.step(901);
+        client.send(&Request::get("/ok")).await.unwrap_err();
+        std::fs::remove_file(world.files.path("code")).unwrap();
+        world.files.write("output", SECRET);
+        client.send(&Request::get("/ok")).await.unwrap_err();
+        let identity = world.authority.identity("first");
+        world.issue(json!({"clientCertificateData": identity.certificate, "clientKeyData": SECRET}), None);
+        client.send(&Request::get("/ok")).await.unwrap_err();
+        world.issue_identity(&identity, Some(900));
+        ok(&client).await;
 
-    let lines = String::from_utf8(captured().0.lock().unwrap().clone()).unwrap();
-    assert!(lines.contains("Failed to refresh credentials"), "{lines}");
-    assert!(lines.contains("exit status: 3"), "{lines}");
-    assert!(!lines.contains(SECRET), "{}", lines.lines().find(|line| line.contains(SECRET)).unwrap());
-    let key = identity.key.lines().nth(1).unwrap();
-    let certificate = identity.certificate.lines().nth(1).unwrap();
-    assert!(!lines.contains(key) && !lines.contains(certificate));
+        let lines = String::from_utf8(captured().0.lock().unwrap().clone()).unwrap();
+        assert!(lines.contains("Failed to refresh credentials"), "{lines}");
+        assert!(lines.contains("exit status: 3"), "{lines}");
+        assert!(!lines.contains(SECRET), "{}", lines.lines().find(|line| line.contains(SECRET)).unwrap());
+        let key = identity.key.lines().nth(1).unwrap();
+        let certificate = identity.certificate.lines().nth(1).unwrap();
+        assert!(!lines.contains(key) && !lines.contains(certificate));
+    }
 }
