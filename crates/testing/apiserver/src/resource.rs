@@ -211,7 +211,7 @@ resources! {
         namespaced: true,
         subresources: [Status],
         served_versions: [],
-        strategy: strategy::inert::Service,
+        strategy: strategy::stored_only::Service,
     }
     /// `v1` ReplicationControllers.
     REPLICATION_CONTROLLERS = "" / "v1" "ReplicationController" {
@@ -229,7 +229,7 @@ resources! {
         namespaced: true,
         subresources: [Status],
         served_versions: [],
-        strategy: strategy::inert::ResourceQuota,
+        strategy: strategy::stored_only::ResourceQuota,
     }
     /// `policy/v1` PodDisruptionBudgets, which evictions respect.
     POD_DISRUPTION_BUDGETS = "policy" / "v1" "PodDisruptionBudget" {
@@ -238,7 +238,7 @@ resources! {
         namespaced: true,
         subresources: [Status],
         served_versions: [],
-        strategy: strategy::inert::PodDisruptionBudget,
+        strategy: strategy::stored_only::PodDisruptionBudget,
     }
     /// `autoscaling/v2` HorizontalPodAutoscalers, also served as `autoscaling/v1`. They are stored without effect.
     HORIZONTAL_POD_AUTOSCALERS = "autoscaling" / "v2" "HorizontalPodAutoscaler" {
@@ -247,7 +247,7 @@ resources! {
         namespaced: true,
         subresources: [Status],
         served_versions: [ServedVersion::AutoscalingV1],
-        strategy: strategy::inert::HorizontalPodAutoscaler,
+        strategy: strategy::stored_only::HorizontalPodAutoscaler,
     }
     /// `scheduling.k8s.io/v1` PriorityClasses, which set the priority of pods.
     PRIORITY_CLASSES = "scheduling.k8s.io" / "v1" "PriorityClass" {
@@ -256,7 +256,7 @@ resources! {
         namespaced: false,
         subresources: [],
         served_versions: [],
-        strategy: strategy::inert::PriorityClass,
+        strategy: strategy::stored_only::PriorityClass,
     }
 }
 

@@ -138,7 +138,7 @@ impl ApiStatus {
 
     /// 404 for a missing object.
     pub fn not_found(resource: Resource, name: &str) -> Self {
-        Self::about(
+        Self::for_object(
             StatusReason::NotFound,
             resource,
             name,
@@ -149,7 +149,7 @@ impl ApiStatus {
     /// 409 for a name that exists.
     pub fn already_exists(resource: Resource, name: &str) -> Self {
         let message = format!("{} \"{name}\" already exists", resource.qualified());
-        Self::about(StatusReason::AlreadyExists, resource, name, message)
+        Self::for_object(StatusReason::AlreadyExists, resource, name, message)
     }
 
     /// 409 for a write based on an outdated version.
@@ -169,13 +169,13 @@ impl ApiStatus {
     /// [`conflict`](Self::conflict) on a subresource such as `pods/binding`.
     pub(crate) fn conflict_on(what: &str, resource: Resource, name: &str, why: impl fmt::Display) -> Self {
         let message = format!("Operation cannot be fulfilled on {what} \"{name}\": {why}");
-        Self::about(StatusReason::Conflict, resource, name, message)
+        Self::for_object(StatusReason::Conflict, resource, name, message)
     }
 
     /// 403 Forbidden.
     pub fn forbidden(resource: Resource, name: &str, why: impl fmt::Display) -> Self {
         let message = format!("{} \"{name}\" is forbidden: {why}", resource.qualified());
-        Self::about(StatusReason::Forbidden, resource, name, message)
+        Self::for_object(StatusReason::Forbidden, resource, name, message)
     }
 
     /// 422 with all validation errors.
@@ -275,7 +275,7 @@ impl ApiStatus {
         self
     }
 
-    fn about(reason: StatusReason, resource: Resource, name: &str, message: String) -> Self {
+    fn for_object(reason: StatusReason, resource: Resource, name: &str, message: String) -> Self {
         Self {
             details: Some(Box::new(StatusDetails {
                 name: name.to_owned(),

@@ -171,7 +171,7 @@ impl Managers {
     }
 
     /// Removes fields from all managers but `keeper`. Managers without fields are removed.
-    pub(super) fn take_from_others(&mut self, keeper: Option<&Manager>, fields: &Set) {
+    pub(super) fn remove_from_others(&mut self, keeper: Option<&Manager>, fields: &Set) {
         for entry in &mut self.0 {
             if keeper.is_none_or(|keeper| !entry.manager.is(keeper)) {
                 entry.fields = entry.fields.difference(fields);
@@ -183,7 +183,7 @@ impl Managers {
     /// Merges the oldest Update entries of each API version if there are too many.
     ///
     /// Upstream counterpart: `capManagersManager`.
-    pub(super) fn cap(&mut self) {
+    pub(super) fn cap_updaters(&mut self) {
         let mut updaters: Vec<(String, Manager)> = self
             .0
             .iter()

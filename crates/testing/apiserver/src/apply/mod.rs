@@ -12,17 +12,17 @@
 
 mod managers;
 mod set;
-mod shape;
 #[cfg(test)]
 mod tests;
+mod topology;
 mod walk;
 
 use serde_json::{Value, json};
 
 use managers::{Manager, Managers};
 use set::Set;
-use shape::Shape;
-use walk::{Comparison, compare, defect, field_set, merge, remove_items};
+use topology::Topology;
+use walk::{Comparison, compare, field_set, merge, remove_items, validation_error};
 
 use crate::{
     ApiStatus, Resource, StatusCause, StatusDetails, StatusReason,
@@ -37,7 +37,7 @@ const LAST_APPLIED: [&str; 3] =
 const BEFORE_FIRST_APPLY: &str = "before-first-apply";
 
 /// Fields without managers: the object's identity and server-controlled metadata.
-const OWNERLESS: [&[&str]; 11] = [
+const STRIPPED_FIELDS: [&[&str]; 11] = [
     &["f:apiVersion"],
     &["f:kind"],
     &["f:metadata", "f:name"],
@@ -51,9 +51,9 @@ const OWNERLESS: [&[&str]; 11] = [
     &["f:metadata", "f:clusterName"],
 ];
 
-fn without_ownerless(mut set: Set) -> Set {
+fn strip_fields(mut set: Set) -> Set {
     set.members.remove("f:metadata");
-    for path in OWNERLESS {
+    for path in STRIPPED_FIELDS {
         set.remove(path);
     }
     set
@@ -71,8 +71,8 @@ pub(crate) struct Writer<'a> {
 }
 
 impl Writer<'_> {
-    fn shape(&self) -> Option<Shape> {
-        SCHEMA.kind(self.resource.api_version(), self.resource.kind()).map(Shape::Struct)
+    fn topology(&self) -> Option<Topology> {
+        SCHEMA.kind(self.resource.api_version(), self.resource.kind()).map(Topology::Struct)
     }
 
     fn as_manager(&self, applied: bool) -> Manager {
@@ -86,7 +86,7 @@ impl Writer<'_> {
 }
 
 /// Removes and returns `metadata.managedFields`.
-pub(crate) fn take(object: &mut Value) -> Option<Value> {
+pub(crate) fn take_managed_fields(object: &mut Value) -> Option<Value> {
     remove(object, &["metadata", "managedFields"])
 }
 
@@ -105,14 +105,14 @@ pub(crate) fn track(old: &Value, new: &Value, sent: Option<&Value>, writer: Writ
         .filter(|managers| !managers.is_empty())
         .or_else(|| kept.and_then(Managers::decode))
         .filter(|managers| !managers.is_empty())?;
-    let comparison = compare(writer.shape()?, old, new);
+    let comparison = compare(writer.topology()?, old, new);
     update(&mut managers, &comparison, &writer);
-    managers.cap();
+    managers.cap_updaters();
     managers.encode()
 }
 
 /// `true` if two lists of managed fields differ only in times.
-pub(crate) fn same_but_times(left: &Value, right: &Value) -> bool {
+pub(crate) fn equal_ignoring_times(left: &Value, right: &Value) -> bool {
     Managers::decode(left).is_some_and(|left| {
         Managers::decode(right).is_some_and(|right| left.without_times() == right.without_times())
     })
@@ -121,8 +121,8 @@ pub(crate) fn same_but_times(left: &Value, right: &Value) -> bool {
 /// Records the changes of a writer: it owns the fields that it set; removed fields have no owner.
 fn update(managers: &mut Managers, change: &Comparison, writer: &Writer<'_>) {
     let written = change.added.union(&change.modified);
-    managers.take_from_others(None, &written.union(&change.removed));
-    let taken = without_ownerless(written);
+    managers.remove_from_others(None, &written.union(&change.removed));
+    let taken = strip_fields(written);
     if !taken.is_empty() {
         managers.add(writer.as_manager(false), &taken, writer.time);
     }
@@ -135,8 +135,10 @@ fn update(managers: &mut Managers, change: &Comparison, writer: &Writer<'_>) {
 /// 500, as upstream.
 pub(crate) fn check(resource: Resource, config: &Value) -> Result<(), ApiStatus> {
     let (api_version, kind) = (resource.api_version(), resource.kind());
-    let shape = SCHEMA.kind(api_version, kind).map(Shape::Struct);
-    let Some(defect) = shape.and_then(|shape| defect(shape, config, "")) else { return Ok(()) };
+    let topology = SCHEMA.kind(api_version, kind).map(Topology::Struct);
+    let Some(defect) = topology.and_then(|topology| validation_error(topology, config, "")) else {
+        return Ok(());
+    };
     let (namespace, name) =
         (str_at(config, &["metadata", "namespace"]), str_at(config, &["metadata", "name"]));
     Err(ApiStatus::new(
@@ -159,27 +161,30 @@ pub(crate) fn apply(
     writer: Writer<'_>,
     force: bool,
 ) -> Result<Value, ApiStatus> {
-    let Some(shape) = writer.shape() else {
+    let Some(topology) = writer.topology() else {
         return Err(ApiStatus::internal(format!("{} has no known type", writer.resource)));
     };
     let mut live = live.clone();
-    let kept = take(&mut live).and_then(|kept| Managers::decode(&kept)).filter(|kept| !kept.is_empty());
+    let kept = take_managed_fields(&mut live)
+        .and_then(|kept| Managers::decode(&kept))
+        .filter(|kept| !kept.is_empty());
     let managers = kept.unwrap_or_else(|| {
         let mut managers = Managers::default();
         if at(&live, &["metadata", "uid"]).is_some() {
             let nothing = empty(writer.resource);
             let first = Writer { manager: BEFORE_FIRST_APPLY, subresource: "", ..writer };
-            update(&mut managers, &compare(shape, &nothing, &live), &first);
+            update(&mut managers, &compare(topology, &nothing, &live), &first);
         }
         managers
     });
-    let outcome = merge_config(shape, &live, config, managers.clone(), &writer, force);
+    let outcome = merge_config(topology, &live, config, managers.clone(), &writer, force);
     let (mut merged, managers) = match outcome {
         Ok(done) => done,
-        Err(conflicts) if is_migration(shape, &live, &conflicts, &writer) => {
-            merge_config(shape, &live, config, managers, &writer, true).map_err(|left| refuse(&left))?
+        Err(conflicts) if is_last_applied_migration(topology, &live, &conflicts, &writer) => {
+            merge_config(topology, &live, config, managers, &writer, true)
+                .map_err(|left| conflict_status(&left))?
         }
-        Err(conflicts) => return Err(refuse(&conflicts)),
+        Err(conflicts) => return Err(conflict_status(&conflicts)),
     };
     // Keeps kubectl's last-applied annotation current, if the object has one.
     if writer.manager == "kubectl" && at(&merged, &LAST_APPLIED).is_some() {
@@ -203,7 +208,7 @@ pub(crate) fn empty(resource: Resource) -> Value {
 type Conflicts = Vec<(Manager, Set)>;
 
 fn merge_config(
-    shape: Shape,
+    topology: Topology,
     live: &Value,
     config: &Value,
     mut managers: Managers,
@@ -212,17 +217,17 @@ fn merge_config(
 ) -> Result<(Value, Managers), Conflicts> {
     let applier = writer.as_manager(true);
     let before = managers.fields(&applier).cloned();
-    let wanted = without_ownerless(field_set(shape, config));
-    let mut merged = merge(shape, live, config);
+    let wanted = strip_fields(field_set(topology, config));
+    let mut merged = merge(topology, live, config);
     managers.replace(applier.clone(), wanted);
     if let Some(before) = before {
         // Fields that the manager no longer applies are removed unless other managers own them.
         let owned = managers.all_fields();
         let dropped =
-            field_set(shape, &merged).intersection(&before).difference(&owned).without_parents_in(&owned);
-        remove_items(shape, &mut merged, &dropped);
+            field_set(topology, &merged).intersection(&before).difference(&owned).without_parents_in(&owned);
+        remove_items(topology, &mut merged, &dropped);
     }
-    let change = compare(shape, live, &merged);
+    let change = compare(topology, live, &merged);
     let written = change.added.union(&change.modified);
     if !force {
         let conflicts = managers.owners(&applier, &written);
@@ -230,8 +235,8 @@ fn merge_config(
             return Err(conflicts);
         }
     }
-    managers.take_from_others(Some(&applier), &written);
-    managers.take_from_others(Some(&applier), &change.removed);
+    managers.remove_from_others(Some(&applier), &written);
+    managers.remove_from_others(Some(&applier), &change.removed);
     // Becoming a co-owner without changing the object does not update the time.
     if !written.is_empty() || !change.removed.is_empty() {
         managers.set_time(&applier, writer.time);
@@ -242,14 +247,19 @@ fn merge_config(
 /// `true` if all conflicts of kubectl are with its own client-side apply.
 ///
 /// Upstream counterpart: `lastAppliedManager`.
-fn is_migration(shape: Shape, live: &Value, conflicts: &Conflicts, writer: &Writer<'_>) -> bool {
+fn is_last_applied_migration(
+    topology: Topology,
+    live: &Value,
+    conflicts: &Conflicts,
+    writer: &Writer<'_>,
+) -> bool {
     let note = at(live, &LAST_APPLIED).and_then(Value::as_str);
     let Some(note) = note.and_then(|note| serde_json::from_str::<Value>(note).ok()) else { return false };
-    let noted = field_set(shape, &note);
+    let noted = field_set(topology, &note);
     writer.manager == "kubectl" && conflicts.iter().all(|(_, fields)| fields.difference(&noted).is_empty())
 }
 
-fn refuse(conflicts: &Conflicts) -> ApiStatus {
+fn conflict_status(conflicts: &Conflicts) -> ApiStatus {
     let mut causes = Vec::new();
     let mut several = Vec::new();
     for (manager, fields) in conflicts {

@@ -142,7 +142,7 @@ impl Set {
     fn collect(&self, prefix: &str, into: &mut Vec<String>) {
         let steps: BTreeSet<&String> = self.members.iter().chain(self.children.keys()).collect();
         for step in steps {
-            let path = format!("{prefix}{}", spoken(step));
+            let path = format!("{prefix}{}", display_step(step));
             if let Some(child) = self.children.get(step) {
                 child.collect(&path, into);
             }
@@ -188,7 +188,7 @@ pub(super) fn key_step(keys: &BTreeMap<String, Value>) -> String {
 }
 
 /// Formats an element as in messages.
-pub(super) fn spoken(step: &str) -> String {
+pub(super) fn display_step(step: &str) -> String {
     let (form, rest) = step.split_once(':').unwrap_or(("f", step));
     match form {
         "k" => {

@@ -36,7 +36,7 @@ fn created(manager: &str, replicas: i64) -> Value {
 /// Returns the object after `manager` writes `change`.
 fn updated(old: &Value, manager: &str, change: impl Fn(&mut Value)) -> Value {
     let mut new = old.clone();
-    take(&mut new);
+    take_managed_fields(&mut new);
     change(&mut new);
     let managed = track(old, &new, None, writer(manager)).unwrap();
     put(&mut new, &["metadata", "managedFields"], managed);
@@ -157,10 +157,10 @@ fn first_apply_conflicts_with_before_first_apply() {
 fn only_list_of_one_empty_entry_clears_managed_fields() {
     let live = created("a", 3);
     let mut new = live.clone();
-    take(&mut new);
+    take_managed_fields(&mut new);
     assert_eq!(track(&live, &new, Some(&json!([{}])), writer("x")), None);
     let kept = track(&live, &new, Some(&json!([])), writer("x")).unwrap();
-    assert!(same_but_times(&kept, &live["metadata"]["managedFields"]));
+    assert!(equal_ignoring_times(&kept, &live["metadata"]["managedFields"]));
 }
 
 #[test]
@@ -183,22 +183,24 @@ fn oldest_updater_is_merged_into_ancient_changes() {
 
 #[test]
 fn field_set_round_trips() {
-    let set = field_set(writer("").shape().unwrap(), &config(Some(1), "x"));
+    let set = field_set(writer("").topology().unwrap(), &config(Some(1), "x"));
     assert_eq!(Set::from_value(&set.to_value()), Some(set));
     assert_eq!(Set::from_value(&json!({"x": {}})), None);
     assert_eq!(Set::from_value(&json!({"k:{": {}})), None);
 }
 
 /// Keeps one of several items with the same keys.
-fn deduplicate(shape: Shape, value: &mut Value) {
+fn deduplicate(topology: Topology, value: &mut Value) {
     match value {
-        Value::Object(map) => map.iter_mut().for_each(|(key, value)| deduplicate(shape.member(key).0, value)),
+        Value::Object(map) => {
+            map.iter_mut().for_each(|(key, value)| deduplicate(topology.member(key).0, value));
+        }
         Value::Array(list) => {
-            if shape.parts(&Value::Array(list.clone())).is_some() {
+            if topology.parts(&Value::Array(list.clone())).is_some() {
                 let mut seen = std::collections::BTreeSet::new();
-                list.retain(|item| seen.insert(shape.item_step(item)));
+                list.retain(|item| seen.insert(topology.item_step(item)));
             }
-            list.iter_mut().for_each(|item| deduplicate(shape.item(), item));
+            list.iter_mut().for_each(|item| deduplicate(topology.item(), item));
         }
         _ => {}
     }
@@ -223,8 +225,8 @@ proptest! {
     #[test]
     fn apply_again_is_a_no_op(seed: u64) {
         let mut config = Arbitrary::new(seed).object("apps/v1", "Deployment");
-        deduplicate(writer("a").shape().unwrap(), &mut config);
-        take(&mut config);
+        deduplicate(writer("a").topology().unwrap(), &mut config);
+        take_managed_fields(&mut config);
         let once = stored(apply(&empty(Resource::DEPLOYMENTS), &config, writer("a"), false).unwrap());
         // A configuration without fields owns nothing and adds no manager.
         prop_assume!(once.pointer("/metadata/managedFields").is_some());

@@ -7,21 +7,21 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 
 use super::{
-    set::{Set, field_step, spoken},
-    shape::Shape,
+    set::{Set, display_step, field_step},
+    topology::Topology,
 };
 
 /// Returns the fields of `value`.
-pub(super) fn field_set(shape: Shape, value: &Value) -> Set {
+pub(super) fn field_set(topology: Topology, value: &Value) -> Set {
     let mut set = Set::default();
-    for part in shape.parts(value).unwrap_or_default() {
-        let is_whole = part.shape.parts(part.value).is_none();
+    for part in topology.parts(value).unwrap_or_default() {
+        let is_whole = part.topology.parts(part.value).is_none();
         let is_empty_map = part.value.as_object().is_some_and(serde_json::Map::is_empty);
         if is_whole || is_empty_map || !part.is_field {
             set.members.insert(part.step.clone());
         }
         if !is_whole {
-            set.add_child(part.step, field_set(part.shape, part.value));
+            set.add_child(part.step, field_set(part.topology, part.value));
         }
     }
     set
@@ -29,16 +29,18 @@ pub(super) fn field_set(shape: Shape, value: &Value) -> Set {
 
 /// Returns the reason why `config` cannot be applied: an unknown field or duplicate list keys. `path` is the path of
 /// `config`.
-pub(super) fn defect(shape: Shape, config: &Value, path: &str) -> Option<String> {
+pub(super) fn validation_error(topology: Topology, config: &Value, path: &str) -> Option<String> {
     let mut seen = BTreeSet::new();
-    for part in shape.parts(config).unwrap_or_default() {
+    for part in topology.parts(config).unwrap_or_default() {
         if config.is_array() && !seen.insert(part.step.clone()) {
-            return Some(format!("{path}: duplicate entries for key {}", spoken(&part.step)));
+            return Some(format!("{path}: duplicate entries for key {}", display_step(&part.step)));
         }
-        if matches!(shape, Shape::Struct(_)) && !part.is_field {
-            return Some(format!("{path}{}: field not declared in schema", spoken(&part.step)));
+        if matches!(topology, Topology::Struct(_)) && !part.is_field {
+            return Some(format!("{path}{}: field not declared in schema", display_step(&part.step)));
         }
-        if let Some(found) = defect(part.shape, part.value, &format!("{path}{}", spoken(&part.step))) {
+        if let Some(found) =
+            validation_error(part.topology, part.value, &format!("{path}{}", display_step(&part.step)))
+        {
             return Some(found);
         }
     }
@@ -54,25 +56,25 @@ pub(super) struct Comparison {
 }
 
 /// Compares two objects.
-pub(super) fn compare(shape: Shape, old: &Value, new: &Value) -> Comparison {
-    compare_parts(shape, Some(old), Some(new))
+pub(super) fn compare(topology: Topology, old: &Value, new: &Value) -> Comparison {
+    compare_parts(topology, Some(old), Some(new))
 }
 
-fn compare_parts(shape: Shape, old: Option<&Value>, new: Option<&Value>) -> Comparison {
+fn compare_parts(topology: Topology, old: Option<&Value>, new: Option<&Value>) -> Comparison {
     let mut result = Comparison::default();
-    let mut pairs: BTreeMap<String, (Shape, Option<&Value>, Option<&Value>)> = BTreeMap::new();
-    for part in old.and_then(|old| shape.parts(old)).unwrap_or_default() {
-        pairs.insert(part.step, (part.shape, Some(part.value), None));
+    let mut pairs: BTreeMap<String, (Topology, Option<&Value>, Option<&Value>)> = BTreeMap::new();
+    for part in old.and_then(|old| topology.parts(old)).unwrap_or_default() {
+        pairs.insert(part.step, (part.topology, Some(part.value), None));
     }
-    for part in new.and_then(|new| shape.parts(new)).unwrap_or_default() {
-        pairs.entry(part.step).or_insert((part.shape, None, None)).2 = Some(part.value);
+    for part in new.and_then(|new| topology.parts(new)).unwrap_or_default() {
+        pairs.entry(part.step).or_insert((part.topology, None, None)).2 = Some(part.value);
     }
-    for (step, (shape, old, new)) in pairs {
+    for (step, (topology, old, new)) in pairs {
         let (old, new) = (old.filter(|value| !value.is_null()), new.filter(|value| !value.is_null()));
         if old == new {
             continue;
         }
-        let divides = |value: Option<&Value>| value.is_none_or(|value| shape.parts(value).is_some());
+        let divides = |value: Option<&Value>| value.is_none_or(|value| topology.parts(value).is_some());
         let divided = divides(old) && divides(new);
         match (old, new) {
             (None, _) => drop(result.added.members.insert(step.clone())),
@@ -81,7 +83,7 @@ fn compare_parts(shape: Shape, old: Option<&Value>, new: Option<&Value>) -> Comp
             _ => {}
         }
         if divided {
-            let below = compare_parts(shape, old, new);
+            let below = compare_parts(topology, old, new);
             result.added.add_child(step.clone(), below.added);
             result.modified.add_child(step.clone(), below.modified);
             result.removed.add_child(step, below.removed);
@@ -91,29 +93,29 @@ fn compare_parts(shape: Shape, old: Option<&Value>, new: Option<&Value>) -> Comp
 }
 
 /// Merges `config` into `live`.
-pub(super) fn merge(shape: Shape, live: &Value, config: &Value) -> Value {
-    match (shape, live, config) {
-        (Shape::Struct(_) | Shape::Map(_), Value::Object(live), Value::Object(config)) => {
+pub(super) fn merge(topology: Topology, live: &Value, config: &Value) -> Value {
+    match (topology, live, config) {
+        (Topology::Struct(_) | Topology::Map(_), Value::Object(live), Value::Object(config)) => {
             let mut merged = live.clone();
             for (key, value) in config {
                 let value = match live.get(key) {
-                    Some(live) => merge(shape.member(key).0, live, value),
+                    Some(live) => merge(topology.member(key).0, live, value),
                     None => value.clone(),
                 };
                 merged.insert(key.clone(), value);
             }
             Value::Object(merged)
         }
-        (Shape::Items(..) | Shape::Values, Value::Array(live), Value::Array(config)) => {
-            Value::Array(merge_lists(shape, live, config))
+        (Topology::Items(..) | Topology::Values, Value::Array(live), Value::Array(config)) => {
+            Value::Array(merge_lists(topology, live, config))
         }
         _ => config.clone(),
     }
 }
 
 /// Merges lists. Items of `config` come in its order. Items only in `live` keep their place before their successor.
-fn merge_lists(shape: Shape, live: &[Value], config: &[Value]) -> Vec<Value> {
-    let step = |item: &Value| shape.item_step(item);
+fn merge_lists(topology: Topology, live: &[Value], config: &[Value]) -> Vec<Value> {
+    let step = |item: &Value| topology.item_step(item);
     let wanted: BTreeSet<String> = config.iter().map(step).collect();
     let mut known: BTreeMap<String, &Value> = BTreeMap::new();
     for item in live {
@@ -134,7 +136,9 @@ fn merge_lists(shape: Shape, live: &[Value], config: &[Value]) -> Vec<Value> {
         }
         rest.next_if(|next| step(next) == own);
         if taken.insert(own.clone()) {
-            merged.push(known.get(&own).map_or_else(|| item.clone(), |live| merge(shape.item(), live, item)));
+            merged.push(
+                known.get(&own).map_or_else(|| item.clone(), |live| merge(topology.item(), live, item)),
+            );
         }
     }
     merged.extend(rest.filter(|item| !wanted.contains(&step(item))).cloned());
@@ -142,25 +146,25 @@ fn merge_lists(shape: Shape, live: &[Value], config: &[Value]) -> Vec<Value> {
 }
 
 /// Removes the fields in `set` from `value`, and containers that become empty.
-pub(super) fn remove_items(shape: Shape, value: &mut Value, set: &Set) {
+pub(super) fn remove_items(topology: Topology, value: &mut Value, set: &Set) {
     match value {
         Value::Object(map) => {
-            map.retain(|key, value| keep(shape.member(key).0, value, &field_step(key), set));
+            map.retain(|key, value| keep(topology.member(key).0, value, &field_step(key), set));
         }
         Value::Array(list) => list.retain_mut(|item| {
-            let step = shape.item_step(item);
-            keep(shape.item(), item, &step, set)
+            let step = topology.item_step(item);
+            keep(topology.item(), item, &step, set)
         }),
         _ => {}
     }
 }
 
-fn keep(shape: Shape, value: &mut Value, step: &str, set: &Set) -> bool {
+fn keep(topology: Topology, value: &mut Value, step: &str, set: &Set) -> bool {
     if set.members.contains(step) {
         return false;
     }
     let Some(below) = set.children.get(step) else { return true };
-    remove_items(shape, value, below);
+    remove_items(topology, value, below);
     match value {
         Value::Object(map) => !map.is_empty(),
         Value::Array(list) => !list.is_empty(),

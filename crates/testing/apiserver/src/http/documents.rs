@@ -306,7 +306,7 @@ fn entry(definition: &'static Definition, group: &'static str, version: &'static
     }
 }
 
-fn with_names(value: &mut Value, entry: &ResourceEntry) {
+fn add_names(value: &mut Value, entry: &ResourceEntry) {
     for (key, names) in [("shortNames", entry.short_names), ("categories", entry.categories)] {
         if !names.is_empty() {
             value[key] = json!(names);
@@ -329,7 +329,7 @@ fn group_discovery(group: &str, versions: &[&GroupVersion]) -> Value {
                         "singularResource": entry.singular,
                         "verbs": entry.verbs,
                     });
-                    with_names(&mut resource, entry);
+                    add_names(&mut resource, entry);
                     if !entry.subresources.is_empty() {
                         resource["subresources"] = entry
                             .subresources
@@ -371,7 +371,7 @@ fn resource_list(version: &GroupVersion) -> Value {
             "kind": entry.kind,
             "verbs": entry.verbs,
         });
-        with_names(&mut resource, entry);
+        add_names(&mut resource, entry);
         resources.push(resource);
         for part in &entry.subresources {
             let mut resource = json!({

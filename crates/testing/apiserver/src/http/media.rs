@@ -4,7 +4,7 @@ use crate::{ApiStatus, PatchType, StatusReason};
 
 /// Representation of objects in a response.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) enum Form {
+pub(super) enum Representation {
     /// Complete objects.
     #[default]
     Plain,
@@ -58,7 +58,7 @@ fn not_acceptable() -> ApiStatus {
     ApiStatus::new(StatusReason::NotAcceptable, message)
 }
 
-impl Form {
+impl Representation {
     /// Returns the first supported representation in `accept`.
     ///
     /// # Errors
@@ -154,17 +154,26 @@ mod tests {
     #[test]
     fn first_supported_clause_is_chosen() {
         let table = "application/json;as=Table;v=v1;g=meta.k8s.io";
-        let negotiate = |accept: &str| Form::negotiate(accept).ok();
-        assert_eq!(negotiate(""), Some(Form::Plain));
-        assert_eq!(negotiate("*/*"), Some(Form::Plain));
-        assert_eq!(negotiate("application/json, */*"), Some(Form::Plain));
-        assert_eq!(negotiate("application/vnd.kubernetes.protobuf,application/json"), Some(Form::Plain));
-        assert_eq!(negotiate(&format!("{table},application/json")), Some(Form::Table("meta.k8s.io/v1")));
+        let negotiate = |accept: &str| Representation::negotiate(accept).ok();
+        assert_eq!(negotiate(""), Some(Representation::Plain));
+        assert_eq!(negotiate("*/*"), Some(Representation::Plain));
+        assert_eq!(negotiate("application/json, */*"), Some(Representation::Plain));
+        assert_eq!(
+            negotiate("application/vnd.kubernetes.protobuf,application/json"),
+            Some(Representation::Plain)
+        );
+        assert_eq!(
+            negotiate(&format!("{table},application/json")),
+            Some(Representation::Table("meta.k8s.io/v1"))
+        );
         assert_eq!(negotiate("application/json;as=Chart;v=v1;g=meta.k8s.io"), None);
-        assert_eq!(negotiate("application/json;as=Chart;v=v1;g=x,application/json"), Some(Form::Plain));
+        assert_eq!(
+            negotiate("application/json;as=Chart;v=v1;g=x,application/json"),
+            Some(Representation::Plain)
+        );
         assert_eq!(
             negotiate(&format!("application/json;q=0.5,{table}")),
-            Some(Form::Table("meta.k8s.io/v1"))
+            Some(Representation::Table("meta.k8s.io/v1"))
         );
         assert_eq!(negotiate("application/vnd.kubernetes.protobuf"), None);
     }

@@ -3,7 +3,7 @@
 //! *Upstream counterpart:* `apiserver/pkg/endpoints` and `apiserver/pkg/server`.
 //!
 //! The module `service` processes a request in upstream's order: path (`route`), query (`query`), accepted media type
-//! (`media`), body (`body`), verb (`verbs`, `watching`, `reviews`), response (`response`).
+//! (`media`), body (`body`), verb (`verbs`, `watch`, `reviews`), response (`response`).
 //!
 //! *Out of scope:* the effect of a verb on an object, which the registry implements.
 
@@ -23,11 +23,11 @@ mod reviews;
 mod route;
 mod serve;
 mod service;
-mod tables;
 mod ui;
 mod user;
 mod verbs;
-mod watching;
+mod view;
+mod watch;
 
 pub use audit::{AuditLog, AuditPolicy, AuditPolicyError};
 pub use audit_event::{AuditEvent, AuditSink, ObjectReference};

@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     body::{Content, decode_any, decode_object},
-    media::{Encoding, Form, is_apply, patch_type},
+    media::{Encoding, Representation, is_apply, patch_type},
     options::{
         delete_options, eviction_options, force, list_options, minimum_revision, refuse_force, watch_options,
         write_options,
@@ -16,8 +16,8 @@ use super::{
     query::Query,
     response::{self, ApiResponse},
     route::Target,
-    tables::View,
-    watching::watch,
+    view::View,
+    watch::watch,
 };
 use crate::{
     ApiServer, ApiStatus, Resource, StatusDetails, Subresource, WriteOptions,
@@ -74,7 +74,12 @@ impl ResourceRequest<'_> {
     }
 
     fn view(&self) -> Result<View, ApiStatus> {
-        View::new(self.target, Form::negotiate(self.accept)?, self.query, self.server.config.clock.now())
+        View::new(
+            self.target,
+            Representation::negotiate(self.accept)?,
+            self.query,
+            self.server.config.clock.now(),
+        )
     }
 
     fn get(&self) -> Result<ApiResponse, ApiStatus> {

@@ -52,15 +52,15 @@ pub fn strategic(target: &Value, patch: &Value, kind: &str) -> Result<Value, Pat
     };
     let version = target.get("apiVersion").and_then(Value::as_str).unwrap_or_default();
     let id = SCHEMA.kind(version, kind).or_else(|| SCHEMA.kind_in_any_version(kind));
-    let shape = Shape(id.map(|id| SCHEMA.get(id)));
+    let shape = MapSchema(id.map(|id| SCHEMA.get(id)));
     merge_map(target.clone(), patch.clone(), shape).map(Value::Object)
 }
 
 /// Schema of a map: the type of its fields, unless its keys are free.
 #[derive(Clone, Copy)]
-struct Shape(Option<&'static Struct>);
+struct MapSchema(Option<&'static Struct>);
 
-impl Shape {
+impl MapSchema {
     fn of(ty: &Type) -> Self {
         match ty {
             Type::Struct(id) => Self(Some(SCHEMA.get(*id))),
@@ -77,7 +77,7 @@ impl Shape {
     }
 }
 
-fn merge_map(mut original: Fields, mut patch: Fields, shape: Shape) -> Result<Fields, PatchError> {
+fn merge_map(mut original: Fields, mut patch: Fields, shape: MapSchema) -> Result<Fields, PatchError> {
     if let Some(directive) = patch.remove(DIRECTIVE) {
         return match directive.as_str() {
             Some("replace") => Ok(without_directives(patch)),
@@ -101,7 +101,7 @@ fn merge_map(mut original: Fields, mut patch: Fields, shape: Shape) -> Result<Fi
     Ok(original)
 }
 
-fn merge_field(original: &mut Fields, key: String, value: Value, shape: Shape) -> Result<(), PatchError> {
+fn merge_field(original: &mut Fields, key: String, value: Value, shape: MapSchema) -> Result<(), PatchError> {
     let (shape, strategy) = shape.field(&key);
     let merged = match (original.remove(&key), value) {
         (_, Value::Null) => None,
@@ -144,7 +144,11 @@ fn retain_keys(original: &mut Fields, patch: &Fields, retained: &Value) -> Resul
 }
 
 /// Merges the lists with `$setElementOrder` and removes them from the patch.
-fn merge_ordered_lists(original: &mut Fields, patch: &mut Fields, shape: Shape) -> Result<(), PatchError> {
+fn merge_ordered_lists(
+    original: &mut Fields,
+    patch: &mut Fields,
+    shape: MapSchema,
+) -> Result<(), PatchError> {
     let ordered: Vec<String> =
         patch.keys().filter(|key| key.starts_with(SET_ELEMENT_ORDER)).cloned().collect();
     for directive in ordered {
@@ -159,7 +163,7 @@ fn merge_ordered_lists(original: &mut Fields, patch: &mut Fields, shape: Shape) 
         };
         let before = original.remove(name).map(as_list).transpose()?;
         if let Some(changes) = &changes {
-            names_all(&order, changes, strategy)?;
+            check_element_order(&order, changes, strategy)?;
         }
         let merged = match (before.clone(), changes) {
             (Some(list), None) => list,
@@ -169,7 +173,7 @@ fn merge_ordered_lists(original: &mut Fields, patch: &mut Fields, shape: Shape) 
         };
         let sorted = match strategy {
             Some(Strategy::MergeBy(_) | Strategy::Union) => {
-                reordered(merged, &order, &before.unwrap_or_default(), strategy)?
+                reorder(merged, &order, &before.unwrap_or_default(), strategy)?
             }
             _ => merged,
         };
@@ -179,7 +183,11 @@ fn merge_ordered_lists(original: &mut Fields, patch: &mut Fields, shape: Shape) 
 }
 
 /// Checks that the order contains every changed or added element, in the order of the patch.
-fn names_all(order: &[Value], changes: &[Value], strategy: Option<Strategy>) -> Result<(), PatchError> {
+fn check_element_order(
+    order: &[Value],
+    changes: &[Value],
+    strategy: Option<Strategy>,
+) -> Result<(), PatchError> {
     if order.is_empty() || changes.is_empty() {
         return Ok(());
     }
@@ -207,7 +215,7 @@ fn names_all(order: &[Value], changes: &[Value], strategy: Option<Strategy>) -> 
 fn merge_list(
     original: Vec<Value>,
     patch: Vec<Value>,
-    shape: Shape,
+    shape: MapSchema,
     strategy: Option<Strategy>,
 ) -> Result<Vec<Value>, PatchError> {
     match strategy {
@@ -215,18 +223,18 @@ fn merge_list(
             Ok(original)
         }
         Some(Strategy::MergeBy(key)) => {
-            same_form(&original, &patch)?;
+            check_element_types(&original, &patch)?;
             merge_objects(original, patch, shape, key)
         }
         Some(Strategy::Union) => {
-            same_form(&original, &patch)?;
+            check_element_types(&original, &patch)?;
             let mut union: Vec<Value> = Vec::with_capacity(original.len() + patch.len());
             for element in original.iter().chain(&patch) {
                 if !union.contains(element) {
                     union.push(element.clone());
                 }
             }
-            reordered(union, &patch, &original, strategy)
+            reorder(union, &patch, &original, strategy)
         }
         Some(Strategy::Replace) | None => Ok(patch.into_iter().filter_map(kept).collect()),
     }
@@ -235,7 +243,7 @@ fn merge_list(
 fn merge_objects(
     mut original: Vec<Value>,
     patch: Vec<Value>,
-    shape: Shape,
+    shape: MapSchema,
     key: &'static str,
 ) -> Result<Vec<Value>, PatchError> {
     let strategy = Some(Strategy::MergeBy(key));
@@ -273,12 +281,12 @@ fn merge_objects(
             (_, change) => original.extend(kept(change)),
         }
     }
-    reordered(original, &order, &before, strategy)
+    reorder(original, &order, &before, strategy)
 }
 
 /// Sorts `merged` by the order in the patch. Elements that are not in the patch keep their place relative to their
 /// neighbours in `before`.
-fn reordered(
+fn reorder(
     merged: Vec<Value>,
     order: &[Value],
     before: &[Value],
@@ -335,7 +343,7 @@ fn identity(element: &Value, strategy: Option<Strategy>) -> Result<&Value, Patch
 }
 
 /// Checks that the elements of a merged list are all objects, or all scalars of one type.
-fn same_form(original: &[Value], patch: &[Value]) -> Result<(), PatchError> {
+fn check_element_types(original: &[Value], patch: &[Value]) -> Result<(), PatchError> {
     let mut elements = original.iter().chain(patch);
     let Some(first) = elements.next() else { return Ok(()) };
     if first.is_array() {

@@ -53,7 +53,9 @@ pub(super) fn resource_quota(
     for quota in state.iter(Resource::RESOURCE_QUOTAS, namespace) {
         let hard = at(quota.value(), &["spec", "hard"]);
         for (what, every) in [("pods", false), ("count/pods", true)] {
-            let Some(limit) = hard.and_then(|hard| hard.get(what)).and_then(whole_number) else { continue };
+            let Some(limit) = hard.and_then(|hard| hard.get(what)).and_then(integer_quantity) else {
+                continue;
+            };
             let (running, all) = *used.get_or_insert_with(|| count_pods(state, namespace));
             let used = if every { all } else { running };
             if used + 1 > limit {
@@ -68,7 +70,7 @@ pub(super) fn resource_quota(
     Ok(())
 }
 
-fn whole_number(quantity: &Value) -> Option<u64> {
+fn integer_quantity(quantity: &Value) -> Option<u64> {
     match quantity {
         Value::String(text) => text.strip_suffix('k').map_or_else(
             || text.parse().ok(),
@@ -91,7 +93,7 @@ fn count_pods(state: &State, namespace: &str) -> (u64, u64) {
 /// `requested_name` is the pod's name or name prefix.
 ///
 /// DEVIATION: no token volume is mounted, and the ServiceAccount need not exist.
-pub(super) fn complete_pod(state: &State, requested_name: &str, pod: &mut Value) -> Result<(), ApiStatus> {
+pub(super) fn admit_pod(state: &State, requested_name: &str, pod: &mut Value) -> Result<(), ApiStatus> {
     if str_at(pod, &["spec", "serviceAccountName"]).is_empty() {
         set(pod, &["spec", "serviceAccountName"], "default");
         set(pod, &["spec", "serviceAccount"], "default");
@@ -101,7 +103,7 @@ pub(super) fn complete_pod(state: &State, requested_name: &str, pod: &mut Value)
 }
 
 /// Sets missing fields of an updated pod, as upstream's admission plugins.
-pub(super) fn complete_pod_update(pod: &mut Value, old: &Object) {
+pub(super) fn admit_pod_update(pod: &mut Value, old: &Object) {
     add_tolerations(pod);
     for field in ["priority", "preemptionPolicy"] {
         if at(pod, &["spec", field]).is_none() {

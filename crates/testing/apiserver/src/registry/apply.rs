@@ -69,7 +69,7 @@ impl Registry {
         };
         if absent() {
             let mut object = finish(apply::apply(&apply::empty(resource), &config, writer, force)?)?;
-            let managed = apply::take(&mut object);
+            let managed = apply::take_managed_fields(&mut object);
             match self.create_managed(resource, namespace, object, managed, options) {
                 // Created concurrently.
                 Err(error) if error.is_already_exists() => {}

@@ -152,6 +152,7 @@ impl Registry {
     /// Removes a batch of objects that were not written for the time to live of their kind.
     ///
     /// Every create calls this, so no task is required. A sweep over all objects starts at most once a minute.
+    /// DEVIATION: upstream's objects expire in etcd, without a create.
     pub(super) fn expire_batch(&self) {
         let now = self.clock.now();
         let Some(position) = self.expiry.lock().take(now) else { return };

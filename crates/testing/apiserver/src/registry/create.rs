@@ -99,7 +99,7 @@ impl Registry {
         self.store
             .read(|state| admission::namespace_lifecycle(state, resource, namespace, requested_name))?;
         if resource == Resource::PODS {
-            self.store.read(|state| admission::complete_pod(state, requested_name, &mut object))?;
+            self.store.read(|state| admission::admit_pod(state, requested_name, &mut object))?;
         }
         strategy::prepare_create(kind, &mut object);
         let errors = validate::create(resource.kind(), &object);

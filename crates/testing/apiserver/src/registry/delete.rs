@@ -154,7 +154,7 @@ fn before_delete(
         let requested =
             options.grace_period_seconds.map(|requested| if requested < 0 { 1 } else { requested });
         match requested.filter(|requested| *requested < pending) {
-            Some(shorter) => mark(&mut new, shorter, now, Some(shorter - pending)),
+            Some(shorter) => set_deletion_timestamp(&mut new, shorter, now, Some(shorter - pending)),
             // The server stopped between marking and removal.
             None if requested == Some(0) && is_removable(resource, &new) => return Decision::Remove(new),
             None => return Decision::Keep,
@@ -166,7 +166,7 @@ fn before_delete(
             return Decision::Remove(new);
         }
         if !old.is_deleting() {
-            mark(&mut new, grace.unwrap_or_default(), now, None);
+            set_deletion_timestamp(&mut new, grace.unwrap_or_default(), now, None);
             strategy.prepare_deletion(&mut new);
         }
     }
@@ -185,7 +185,7 @@ fn is_removable(resource: Resource, object: &Value) -> bool {
 }
 
 /// Sets the deletion timestamp and grace period. `adjustment` is added to an existing deletion timestamp (seconds).
-fn mark(object: &mut Value, grace: i64, now: jiff::Timestamp, adjustment: Option<i64>) {
+fn set_deletion_timestamp(object: &mut Value, grace: i64, now: jiff::Timestamp, adjustment: Option<i64>) {
     let set_before = at(object, &["metadata", "deletionTimestamp"]).and_then(Value::as_str);
     let set_before = set_before.and_then(|text| text.parse::<jiff::Timestamp>().ok());
     let due = match (set_before, adjustment) {

@@ -220,14 +220,14 @@ fn next_state(
     ] {
         copy(&mut new, old.value(), &["metadata", field]);
     }
-    let sent = apply::take(&mut new);
+    let sent = apply::take_managed_fields(&mut new);
     drop_server_fields(&mut new);
 
     let kind = resource.strategy();
     match scope {
         WriteScope::Main => {
             if resource == Resource::PODS {
-                admission::complete_pod_update(&mut new, old);
+                admission::admit_pod_update(&mut new, old);
             }
             strategy::prepare_update(kind, &mut new, old.value());
         }
@@ -239,10 +239,10 @@ fn next_state(
         }
     }
     // `prepare` may have restored managed fields of the old version.
-    apply::take(&mut new);
+    apply::take_managed_fields(&mut new);
     let kept = at(old.value(), MANAGED_FIELDS);
     match (kept, manage(&new, sent)) {
-        (Some(kept), Some(managed)) if apply::same_but_times(kept, &managed) => {
+        (Some(kept), Some(managed)) if apply::equal_ignoring_times(kept, &managed) => {
             set(&mut new, MANAGED_FIELDS, kept.clone());
             // An update of timestamps alone is not a change.
             if new != *old.value() {

@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn event_presented_and_accepted_again_is_the_same() {
+    fn event_round_trips() {
         let stored = json!({
             "apiVersion": "v1", "kind": "Event", "metadata": {"name": "e"}, "message": "m", "reason": "r", "count": 2,
             "involvedObject": {"name": "web"}, "source": {"component": "c"}, "reportingComponent": "c",
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn autoscaler_of_v1_is_stored_as_v2() {
+    fn autoscaler_v1_is_stored_as_v2() {
         let v1 = json!({
             "apiVersion": "autoscaling/v1", "kind": "HorizontalPodAutoscaler", "metadata": {"name": "web"},
             "spec": {"maxReplicas": 3, "targetCPUUtilizationPercentage": 80},

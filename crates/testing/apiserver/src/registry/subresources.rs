@@ -164,7 +164,7 @@ impl Registry {
         let phase = str_at(pod.value(), &["status", "phase"]);
         // Upstream's canIgnorePDB: deleting such a pod is no disruption.
         if !pod.is_deleting() && !matches!(phase, "Succeeded" | "Failed" | "Pending") {
-            self.spend_budget(&pod, &options)?;
+            self.check_and_decrement(&pod, &options)?;
         }
         let now = self.now();
         let condition = json!({
@@ -184,7 +184,7 @@ impl Registry {
     }
 
     /// Decrements `disruptionsAllowed` of the PodDisruptionBudget that selects `pod`, if there is one.
-    fn spend_budget(&self, pod: &Object, options: &WriteOptions) -> Result<(), ApiStatus> {
+    fn check_and_decrement(&self, pod: &Object, options: &WriteOptions) -> Result<(), ApiStatus> {
         let budgets: Vec<Arc<Object>> = self.store.read(|state| {
             let budgets = state.iter(Resource::POD_DISRUPTION_BUDGETS, pod.namespace());
             let covers = |budget: &Object| {

@@ -101,13 +101,13 @@ impl Disk {
         match opened {
             Ok(Ok((database, true))) => disk.database = Some(database),
             Ok(Ok((_, false))) => return Err(disk.damaged("checksum mismatch")),
-            Ok(Err(error)) => return Err(disk.unopened(error)),
+            Ok(Err(error)) => return Err(disk.open_error(error)),
             Err(_) => return Err(disk.damaged("not a database")),
         }
         Ok(disk)
     }
 
-    fn unopened(&self, error: DatabaseError) -> DataError {
+    fn open_error(&self, error: DatabaseError) -> DataError {
         let path = self.path.clone();
         match error {
             DatabaseError::DatabaseAlreadyOpen => DataError::InUse { path },

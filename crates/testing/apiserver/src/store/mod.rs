@@ -185,7 +185,8 @@ impl Store {
     /// `decide` receives the current version and runs outside the lock. It is called again if the object was changed
     /// concurrently. `guard` runs under the lock before the write and may reject it. It must be short.
     ///
-    /// Upstream counterpart: `storage.Interface.GuaranteedUpdate`, which is limited by the timeout of the request.
+    /// Upstream counterpart: `storage.Interface.GuaranteedUpdate`. DEVIATION: the number of attempts is limited. Upstream
+    /// retries until the request times out.
     ///
     /// # Errors
     ///

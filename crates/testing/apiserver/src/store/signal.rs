@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn listener_is_woken_once_for_what_it_has_not_seen() {
+    async fn listener_is_woken_once_per_unseen_signal() {
         let signal = Signal::default();
         let mut listener = signal.listen();
         signal.send();
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn listeners_are_woken_in_the_order_in_which_they_wait() {
+    async fn listeners_are_woken_in_order() {
         let (signal, woken) = (Signal::default(), Arc::new(Mutex::new(Vec::new())));
         let mut tasks = Vec::new();
         for number in 0..20 {

@@ -168,13 +168,17 @@ fn finish(
         (Ok(object), None) => object,
     };
     if let Value::Object(fields) = &mut object {
-        identify(fields, api_version, kind)?;
+        check_type_meta(fields, api_version, kind)?;
     }
     Ok(Decoded { object, strict_errors })
 }
 
 /// Checks and sets `apiVersion` and `kind`.
-fn identify(fields: &mut Map<String, Value>, api_version: &str, kind: &str) -> Result<(), DecodeError> {
+fn check_type_meta(
+    fields: &mut Map<String, Value>,
+    api_version: &str,
+    kind: &str,
+) -> Result<(), DecodeError> {
     let found = |name: &str| fields.get(name).and_then(Value::as_str).filter(|text| !text.is_empty());
     // DeleteOptions exists in every group, and clients send any of them.
     if kind != "DeleteOptions"
@@ -212,7 +216,7 @@ fn summary(raw: &[u8]) -> String {
 }
 
 /// Returns the zero value that Go writes for an unset field of this type, if any.
-fn zero(schema: &Schema, ty: &Type) -> Option<Value> {
+fn zero_value(schema: &Schema, ty: &Type) -> Option<Value> {
     match ty {
         Type::Bool => Some(Value::Bool(false)),
         Type::Int32 | Type::Int64 | Type::IntOrString => Some(Value::from(0)),
@@ -220,7 +224,7 @@ fn zero(schema: &Schema, ty: &Type) -> Option<Value> {
         Type::Quantity => Some(Value::from("0")),
         Type::Struct(id) => {
             let mut fields = Map::new();
-            complete(schema, *id, &mut fields);
+            add_always_written(schema, *id, &mut fields);
             Some(Value::Object(fields))
         }
         Type::Bytes | Type::Time | Type::MicroTime | Type::Any | Type::List(_) | Type::Map(_) => None,
@@ -228,10 +232,10 @@ fn zero(schema: &Schema, ty: &Type) -> Option<Value> {
 }
 
 /// Adds the fields that Go always writes.
-fn complete(schema: &Schema, id: StructId, fields: &mut Map<String, Value>) {
+fn add_always_written(schema: &Schema, id: StructId, fields: &mut Map<String, Value>) {
     for field in schema.get(id).fields.iter().filter(|field| field.presence == Presence::Always) {
         if !fields.contains_key(field.name)
-            && let Some(value) = zero(schema, &field.ty)
+            && let Some(value) = zero_value(schema, &field.ty)
         {
             fields.insert(field.name.to_owned(), value);
         }

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, fmt};
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
-use super::{complete, scalar, zero};
+use super::{add_always_written, scalar, zero_value};
 use crate::schema::{Field, Presence, Schema, Struct, StructId, Type};
 
 /// Maximum number of reported errors, as upstream.
@@ -119,7 +119,7 @@ impl<'de> DeserializeSeed<'de> for Root<'_, '_> {
         let ty = Type::Struct(self.id);
         let schema = self.context.schema;
         let value = Typed { ty: &ty, context: self.context }.deserialize(deserializer)?;
-        Ok(value.or_else(|| zero(schema, &ty)).unwrap_or_default())
+        Ok(value.or_else(|| zero_value(schema, &ty)).unwrap_or_default())
     }
 }
 
@@ -245,7 +245,7 @@ impl<'de> Visitor<'de> for Typed<'_, '_> {
                 None => return Ok(Some(Value::Array(list))),
                 // In Go, a null element is a zero value.
                 Some(value) => {
-                    list.push(value.or_else(|| zero(self.context.schema, element)).unwrap_or_default());
+                    list.push(value.or_else(|| zero_value(self.context.schema, element)).unwrap_or_default());
                 }
             }
         }
@@ -272,7 +272,7 @@ fn read_map<'de, A: MapAccess<'de>>(
             context.report("duplicate", &key);
         }
         let value = entries.next_value_seed(Typed { ty: element, context })?;
-        map.insert(key, value.or_else(|| zero(context.schema, element)).unwrap_or_default());
+        map.insert(key, value.or_else(|| zero_value(context.schema, element)).unwrap_or_default());
     }
     Ok(Some(Value::Object(map)))
 }
@@ -315,7 +315,7 @@ fn read_struct<'de, A: MapAccess<'de>>(
             None => {}
         }
     }
-    complete(context.schema, id, &mut fields);
+    add_always_written(context.schema, id, &mut fields);
     Ok(Some(Value::Object(fields)))
 }
 

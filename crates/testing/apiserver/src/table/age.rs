@@ -13,13 +13,13 @@ pub(super) fn age(object: &Value, now: Timestamp) -> Value {
 /// Returns the time since `time`. `<unknown>` if it is empty or invalid.
 pub(super) fn since(time: &str, now: Timestamp) -> String {
     time.parse::<Timestamp>()
-        .map_or_else(|_| "<unknown>".to_owned(), |time| human(now.duration_since(time).as_millis()))
+        .map_or_else(|_| "<unknown>".to_owned(), |time| human_duration(now.duration_since(time).as_millis()))
 }
 
 /// Formats a duration. Longer durations have lower resolution.
 ///
 /// Upstream counterpart: `duration.HumanDuration`.
-fn human(milliseconds: i128) -> String {
+fn human_duration(milliseconds: i128) -> String {
     let seconds = milliseconds / 1000;
     let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
     let two = |large: i128, unit: char, small: i128, small_unit: char| match small {
@@ -74,7 +74,7 @@ mod tests {
             (2 * YEAR + DAY, "2y1d"),
             (9 * YEAR + DAY, "9y"),
         ] {
-            assert_eq!(human(seconds * 1000), expected, "{seconds}");
+            assert_eq!(human_duration(seconds * 1000), expected, "{seconds}");
         }
     }
 

@@ -17,7 +17,7 @@ pub(super) const POD_DISRUPTION_BUDGET: Printer = Printer {
         AGE,
     ],
     row: |object, now| {
-        let bound = |field| at(object, &["spec", field]).map_or_else(|| "N/A".to_owned(), plain);
+        let bound = |field| at(object, &["spec", field]).map_or_else(|| "N/A".to_owned(), unquoted);
         let allowed = i64_at(object, &["status", "disruptionsAllowed"]).unwrap_or_default();
         let bounds = [bound("minAvailable").into(), bound("maxUnavailable").into()];
         [vec![name(object)], bounds.to_vec(), vec![allowed.into(), age(object, now)]].concat()
@@ -36,9 +36,9 @@ pub(super) const RESOURCE_QUOTA: Printer = Printer {
         for (resource, hard) in
             at(object, &["status", "hard"]).and_then(Value::as_object).into_iter().flatten()
         {
-            let used = at(object, &["status", "used", resource]).map_or_else(|| "0".to_owned(), plain);
+            let used = at(object, &["status", "used", resource]).map_or_else(|| "0".to_owned(), unquoted);
             let kind = if resource.starts_with("limits.") { &mut limits } else { &mut requests };
-            kind.push(format!("{resource}: {used}/{}", plain(hard)));
+            kind.push(format!("{resource}: {used}/{}", unquoted(hard)));
         }
         vec![name(object), requests.join(", ").into(), limits.join(", ").into(), age(object, now)]
     },
@@ -72,7 +72,7 @@ pub(super) const HORIZONTAL_POD_AUTOSCALER: Printer = Printer {
     ],
     row: |object, now| {
         let target = |field| str_at(object, &["spec", "scaleTargetRef", field]);
-        let least = at(object, &["spec", "minReplicas"]).map_or_else(|| "<unset>".to_owned(), plain);
+        let least = at(object, &["spec", "minReplicas"]).map_or_else(|| "<unset>".to_owned(), unquoted);
         let number = |path: &[&str]| i64_at(object, path).unwrap_or_default().to_string();
         vec![
             name(object),
@@ -105,11 +105,11 @@ fn metric(metric: &Value) -> String {
     };
     let Some(source) = source else { return "<unknown type>".to_owned() };
     let target = match at(source, &["target", "averageUtilization"]) {
-        Some(share) => format!("{}%", plain(share)),
+        Some(share) => format!("{}%", unquoted(share)),
         None => ["averageValue", "value"]
             .iter()
             .find_map(|field| at(source, &["target", field]))
-            .map_or_else(|| "<auto>".to_owned(), plain),
+            .map_or_else(|| "<auto>".to_owned(), unquoted),
     };
     match str_at(source, &["name"]) {
         "" => format!("<unknown>/{target}"),
@@ -118,6 +118,6 @@ fn metric(metric: &Value) -> String {
 }
 
 /// Returns a string without quotes, or a number.
-fn plain(value: &Value) -> String {
+fn unquoted(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }

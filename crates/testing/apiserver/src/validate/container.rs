@@ -14,7 +14,7 @@ use super::{
 };
 
 /// Properties of a pod that its containers refer to.
-struct Surroundings<'a> {
+struct PodContext<'a> {
     volumes: &'a BTreeSet<&'a str>,
     is_init: bool,
 }
@@ -33,10 +33,10 @@ pub(super) fn containers<'a>(
     for (field, is_init) in [("containers", false), ("initContainers", true), ("ephemeralContainers", false)]
     {
         let path = path.child(field);
-        let surroundings = Surroundings { volumes, is_init };
+        let context = PodContext { volumes, is_init };
         for (index, value) in list(spec, field).iter().enumerate() {
             let path = path.index(index);
-            container(value, &path, &surroundings, errors);
+            container(value, &path, &context, errors);
             let name = text(value, "name");
             if !name.is_empty() && !names.insert(name) {
                 errors.duplicate(&path.child("name"), name);
@@ -46,7 +46,7 @@ pub(super) fn containers<'a>(
     host_ports(spec, path, errors);
 }
 
-fn container(container: &Value, path: &Path<'_>, around: &Surroundings<'_>, errors: &mut Errors) {
+fn container(container: &Value, path: &Path<'_>, context: &PodContext<'_>, errors: &mut Errors) {
     let (name, name_path) = (text(container, "name"), path.child("name"));
     if name.is_empty() {
         errors.required(&name_path, "");
@@ -63,13 +63,13 @@ fn container(container: &Value, path: &Path<'_>, around: &Surroundings<'_>, erro
     errors.one_of(&path.child("terminationMessagePolicy"), policy, &["FallbackToLogsOnError", "File"]);
     ports(list(container, "ports"), &path.child("ports"), errors);
     environment(container, path, errors);
-    mounts(container, path, around.volumes, errors);
+    mounts(container, path, context.volumes, errors);
     let policy = text(container, "imagePullPolicy");
     errors.one_of(&path.child("imagePullPolicy"), policy, &["Always", "IfNotPresent", "Never"]);
     resources(get(container, "resources"), &path.child("resources"), errors);
     security_context(get(container, "securityContext"), &path.child("securityContext"), errors);
     let restarts = text(container, "restartPolicy") == "Always";
-    if around.is_init && !restarts {
+    if context.is_init && !restarts {
         for field in ["lifecycle", "livenessProbe", "readinessProbe", "startupProbe"] {
             if given(container, field).is_some() {
                 let detail = "may not be set for init containers without restartPolicy=Always";
@@ -234,7 +234,7 @@ pub(super) fn resources(resources: &Value, path: &Path<'_>, errors: &mut Errors)
     for (name, request) in entries(resources, "requests") {
         let Some(limit) = limits.and_then(|limits| limits.get(name)) else { continue };
         let (Some(asked), Some(allowed)) = (amount(request), amount(limit)) else { continue };
-        let detail = if !may_exceed(name) && compare(&asked, &allowed) != Ordering::Equal {
+        let detail = if !is_overcommit_allowed(name) && compare(&asked, &allowed) != Ordering::Equal {
             format!("must be equal to {name} limit of {}", limit.as_str().unwrap_or_default())
         } else if compare(&asked, &allowed) == Ordering::Greater {
             format!("must be less than or equal to {name} limit of {}", limit.as_str().unwrap_or_default())
@@ -246,7 +246,7 @@ pub(super) fn resources(resources: &Value, path: &Path<'_>, errors: &mut Errors)
 }
 
 /// `true` if the resource can be overcommitted, so that the request may be below the limit.
-fn may_exceed(name: &str) -> bool {
+fn is_overcommit_allowed(name: &str) -> bool {
     !name.starts_with("hugepages-") && (!name.contains('/') || name.contains("kubernetes.io/"))
 }
 

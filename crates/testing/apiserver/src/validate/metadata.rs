@@ -40,7 +40,7 @@ pub(super) fn create(object: &Value, naming: &Naming, errors: &mut Errors) {
     let metadata = get(object, "metadata");
     let (name, base) = (text(metadata, "name"), text(metadata, "generateName"));
     if !base.is_empty() {
-        for detail in (naming.rule)(&completed(base)) {
+        for detail in (naming.rule)(&mask_trailing_dash(base)) {
             errors.invalid(&METADATA.child("generateName"), base, detail);
         }
     }
@@ -58,7 +58,7 @@ pub(super) fn create(object: &Value, naming: &Naming, errors: &mut Errors) {
 /// Masks the trailing dash of a name prefix.
 ///
 /// Upstream counterpart: `maskTrailingDash`.
-fn completed(base: &str) -> String {
+fn mask_trailing_dash(base: &str) -> String {
     let mut name = base.to_owned();
     if name.len() > 1 && name.ends_with('-') {
         name.pop();

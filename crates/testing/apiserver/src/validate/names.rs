@@ -3,7 +3,7 @@
 //! Upstream counterpart: `apimachinery/pkg/util/validation`. Regular expressions appear only in messages.
 
 /// Formats upstream's message about a string that does not match a regular expression.
-fn form(message: &str, pattern: &str, examples: &[&str]) -> String {
+fn regex_error(message: &str, pattern: &str, examples: &[&str]) -> String {
     let examples: Vec<String> = examples.iter().map(|example| format!("'{example}', ")).collect();
     format!("{message} (e.g. {}regex used for validation is '{pattern}')", examples.join(" or "))
 }
@@ -51,7 +51,7 @@ pub(super) fn dns_label(text: &str) -> Vec<String> {
         wrong.push(if is_subdomain(text) {
             "must not contain dots".to_owned()
         } else {
-            form(
+            regex_error(
                 "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must \
                  start and end with an alphanumeric character",
                 "[a-z0-9]([-a-z0-9]*[a-z0-9])?",
@@ -69,7 +69,7 @@ pub(super) fn dns_subdomain(text: &str) -> Vec<String> {
         wrong.push(too_long(253));
     }
     if !is_subdomain(text) {
-        wrong.push(form(
+        wrong.push(regex_error(
             "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and \
              must start and end with an alphanumeric character",
             r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*",
@@ -86,7 +86,7 @@ pub(super) fn dns_1035_label(text: &str) -> Vec<String> {
         wrong.push(too_long(63));
     }
     if !is_label(text) || !text.starts_with(|first: char| first.is_ascii_lowercase()) {
-        wrong.push(form(
+        wrong.push(regex_error(
             "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an \
              alphabetic character, and end with an alphanumeric character",
             "[a-z]([-a-z0-9]*[a-z0-9])?",
@@ -99,7 +99,7 @@ pub(super) fn dns_1035_label(text: &str) -> Vec<String> {
 /// Qualified name: keys of labels, finalizers.
 pub(super) fn qualified_name(text: &str) -> Vec<String> {
     let name_form = || {
-        form(
+        regex_error(
             "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an \
              alphanumeric character",
             "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]",
@@ -142,7 +142,7 @@ pub(super) fn label_value(text: &str) -> Vec<String> {
         wrong.push(too_long(63));
     }
     if !text.is_empty() && !is_name(text) {
-        wrong.push(form(
+        wrong.push(regex_error(
             "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and \
              must start and end with an alphanumeric character",
             "(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?",
@@ -181,7 +181,7 @@ pub(super) fn config_key(text: &str) -> Vec<String> {
     }
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
     if text.is_empty() || !text.bytes().all(allowed) {
-        wrong.push(form(
+        wrong.push(regex_error(
             "a valid config key must consist of alphanumeric characters, '-', '_' or '.'",
             "[-._a-zA-Z0-9]+",
             &["key.name", "KEY_NAME", "key-name"],
@@ -214,7 +214,7 @@ pub(super) fn percent(text: &str) -> Vec<String> {
     if !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit()) {
         Vec::new()
     } else {
-        vec![form(
+        vec![regex_error(
             "a valid percent string must be a numeric string followed by an ending '%'",
             "[0-9]+%",
             &["1%", "93%"],

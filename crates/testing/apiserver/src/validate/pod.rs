@@ -67,7 +67,8 @@ pub(super) fn update(new: &Value, old: &Value, errors: &mut Errors) {
         let detail = format!("only deletion is allowed, but found new scheduling gate '{added}'");
         errors.forbidden(&SPEC.child("schedulingGates"), detail);
     }
-    let (fixed_new, fixed_old) = (fixed_part(new, new, old), fixed_part(old, new, old));
+    let (fixed_new, fixed_old) =
+        (without_mutable_fields(new, new, old), without_mutable_fields(old, new, old));
     if fixed_new != fixed_old {
         let mut fields: BTreeSet<&String> = fixed_new.keys().chain(fixed_old.keys()).collect();
         fields.retain(|field| fixed_new.get(*field) != fixed_old.get(*field));
@@ -80,7 +81,7 @@ pub(super) fn update(new: &Value, old: &Value, errors: &mut Errors) {
 }
 
 /// Returns `spec` without the mutable fields, which have rules of their own.
-fn fixed_part(spec: &Value, new: &Value, old: &Value) -> Map<String, Value> {
+fn without_mutable_fields(spec: &Value, new: &Value, old: &Value) -> Map<String, Value> {
     let mut fixed = spec.as_object().cloned().unwrap_or_default();
     for field in ["activeDeadlineSeconds", "tolerations", "schedulingGates"] {
         fixed.remove(field);
@@ -89,7 +90,7 @@ fn fixed_part(spec: &Value, new: &Value, old: &Value) -> Map<String, Value> {
     if grace(new) == Some(1) && grace(old).is_some_and(|before| before < 0) {
         fixed.remove("terminationGracePeriodSeconds");
     }
-    if !list(old, "schedulingGates").is_empty() && selects_no_more_nodes(new, old) {
+    if !list(old, "schedulingGates").is_empty() && only_extends_node_selector(new, old) {
         fixed.remove("nodeSelector");
     }
     for field in ["containers", "initContainers"] {
@@ -103,7 +104,7 @@ fn fixed_part(spec: &Value, new: &Value, old: &Value) -> Map<String, Value> {
 }
 
 /// `true` if the node selector was only extended, as permitted for a gated pod.
-fn selects_no_more_nodes(new: &Value, old: &Value) -> bool {
+fn only_extends_node_selector(new: &Value, old: &Value) -> bool {
     let now = map(new, "nodeSelector");
     entries(old, "nodeSelector").all(|(key, value)| now.and_then(|now| now.get(key)) == Some(value))
 }

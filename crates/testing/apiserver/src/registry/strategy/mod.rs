@@ -4,8 +4,8 @@
 
 pub(crate) mod apps;
 pub(crate) mod core;
-pub(crate) mod inert;
 pub(crate) mod pod;
+pub(crate) mod stored_only;
 
 use serde_json::Value;
 

@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     options::WatchOptions,
     response::{self, ApiResponse},
-    tables::View,
+    view::View,
 };
 use crate::{ApiServer, ApiStatus, WatchEvent, Watcher, object::write_json, store::WatchCache};
 
@@ -110,7 +110,7 @@ impl Stream {
                 biased;
                 () = self.shutdown.cancelled() => return None,
                 event = self.watcher.next() => {
-                    let lines = self.gather(event);
+                    let lines = self.read_events(event);
                     if !lines.is_empty() {
                         return Some(lines.into());
                     }
@@ -135,7 +135,7 @@ impl Stream {
     }
 
     /// Serializes `event` and further available events, up to a chunk.
-    fn gather(&mut self, mut event: Result<WatchEvent, ApiStatus>) -> Vec<u8> {
+    fn read_events(&mut self, mut event: Result<WatchEvent, ApiStatus>) -> Vec<u8> {
         let mut lines = Vec::new();
         self.view.now = self.clock.now();
         loop {

@@ -12,7 +12,7 @@ use crate::schema::{SCHEMA, Struct, StructId, Type};
 
 /// Topology of a value.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Shape {
+pub(super) enum Topology {
     /// Atomic: the value has one owner.
     Atomic,
     /// Struct: each field has its owners.
@@ -28,14 +28,14 @@ pub(super) enum Shape {
 /// Part of a value.
 pub(super) struct Part<'a> {
     pub(super) step: String,
-    pub(super) shape: Shape,
+    pub(super) topology: Topology,
     pub(super) value: &'a Value,
     /// `true` for a field of a struct, `false` for a map entry or list item.
     pub(super) is_field: bool,
 }
 
 /// Associative lists: type, field, keys. Sets have no keys. Sorted.
-const LISTS: &[(&str, &str, &[&str])] = &[
+const ASSOCIATIVE_LISTS: &[(&str, &str, &[&str])] = &[
     ("Container", "env", &["name"]),
     ("Container", "ports", &["containerPort", "protocol"]),
     ("Container", "volumeDevices", &["devicePath"]),
@@ -105,28 +105,29 @@ fn default_key(key: &str) -> Value {
 }
 
 /// Topology of a field of a type, or with `None` of an item or entry.
-fn shape_of(ty: &'static Type, place: Option<(&Struct, &str)>) -> Shape {
+fn topology_of(ty: &'static Type, place: Option<(&Struct, &str)>) -> Topology {
     match ty {
-        Type::Struct(id) if ATOMIC_STRUCTS.contains(&SCHEMA.get(*id).name.as_str()) => Shape::Atomic,
-        Type::Struct(id) => Shape::Struct(*id),
+        Type::Struct(id) if ATOMIC_STRUCTS.contains(&SCHEMA.get(*id).name.as_str()) => Topology::Atomic,
+        Type::Struct(id) => Topology::Struct(*id),
         Type::Map(_) if place.is_some_and(|(of, field)| ATOMIC_MAPS.contains(&(of.name.as_str(), field))) => {
-            Shape::Atomic
+            Topology::Atomic
         }
-        Type::Map(element) => Shape::Map(element),
+        Type::Map(element) => Topology::Map(element),
         Type::List(element) => {
-            let Some((of, field)) = place else { return Shape::Atomic };
-            let found = LISTS.binary_search_by(|(ty, name, _)| (*ty, *name).cmp(&(of.name.as_str(), field)));
-            match found.ok().and_then(|index| LISTS.get(index)) {
-                None => Shape::Atomic,
-                Some((_, _, [])) => Shape::Values,
-                Some((_, _, keys)) => Shape::Items(element, keys),
+            let Some((of, field)) = place else { return Topology::Atomic };
+            let found = ASSOCIATIVE_LISTS
+                .binary_search_by(|(ty, name, _)| (*ty, *name).cmp(&(of.name.as_str(), field)));
+            match found.ok().and_then(|index| ASSOCIATIVE_LISTS.get(index)) {
+                None => Topology::Atomic,
+                Some((_, _, [])) => Topology::Values,
+                Some((_, _, keys)) => Topology::Items(element, keys),
             }
         }
-        _ => Shape::Atomic,
+        _ => Topology::Atomic,
     }
 }
 
-impl Shape {
+impl Topology {
     /// Topology of the member `name`, and `true` if it is a struct field.
     pub(super) fn member(self, name: &str) -> (Self, bool) {
         match self {
@@ -134,11 +135,11 @@ impl Shape {
                 let owner = SCHEMA.get(id);
                 let field = owner.field(name);
                 (
-                    field.map_or(Self::Atomic, |field| shape_of(&field.ty, Some((owner, name)))),
+                    field.map_or(Self::Atomic, |field| topology_of(&field.ty, Some((owner, name)))),
                     field.is_some(),
                 )
             }
-            Self::Map(element) => (shape_of(element, None), false),
+            Self::Map(element) => (topology_of(element, None), false),
             _ => (Self::Atomic, false),
         }
     }
@@ -146,7 +147,7 @@ impl Shape {
     /// Topology of an item.
     pub(super) fn item(self) -> Self {
         match self {
-            Self::Items(element, _) => shape_of(element, None),
+            Self::Items(element, _) => topology_of(element, None),
             _ => Self::Atomic,
         }
     }
@@ -174,8 +175,8 @@ impl Shape {
             (Self::Struct(_) | Self::Map(_), Value::Object(map)) => Some(
                 map.iter()
                     .map(|(key, value)| {
-                        let (shape, is_field) = self.member(key);
-                        Part { step: field_step(key), shape, value, is_field }
+                        let (topology, is_field) = self.member(key);
+                        Part { step: field_step(key), topology, value, is_field }
                     })
                     .collect(),
             ),
@@ -183,7 +184,7 @@ impl Shape {
                 list.iter()
                     .map(|item| Part {
                         step: self.item_step(item),
-                        shape: self.item(),
+                        topology: self.item(),
                         value: item,
                         is_field: false,
                     })
@@ -200,8 +201,8 @@ mod tests {
 
     #[test]
     fn tables_are_sorted_and_refer_to_existing_fields() {
-        assert!(LISTS.is_sorted_by_key(|(ty, field, _)| (ty, field)));
-        for (name, field, keys) in LISTS {
+        assert!(ASSOCIATIVE_LISTS.is_sorted_by_key(|(ty, field, _)| (ty, field)));
+        for (name, field, keys) in ASSOCIATIVE_LISTS {
             let found = SCHEMA.structs_named(name).find_map(|ty| ty.field(field));
             let ty = &found.unwrap_or_else(|| panic!("{name}.{field}")).ty;
             let Type::List(element) = ty else { panic!("{name}.{field}") };

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{media::Form, query::Query, response::json_bytes, route::Target};
+use super::{media::Representation, query::Query, response::json_bytes, route::Target};
 use crate::{ApiStatus, Object, ObjectList, object::write_json, table};
 
 /// Part of an object that a table row contains.
@@ -20,13 +20,18 @@ pub(super) enum IncludeObject {
 #[derive(Debug, Clone)]
 pub(super) struct View {
     pub(super) target: Target,
-    pub(super) form: Form,
+    pub(super) representation: Representation,
     pub(super) include: IncludeObject,
     pub(super) now: Timestamp,
 }
 
 impl View {
-    pub(super) fn new(target: &Target, form: Form, query: &Query, now: Timestamp) -> Result<Self, ApiStatus> {
+    pub(super) fn new(
+        target: &Target,
+        representation: Representation,
+        query: &Query,
+        now: Timestamp,
+    ) -> Result<Self, ApiStatus> {
         let include = match query.get("includeObject") {
             None | Some("Metadata") => IncludeObject::Metadata,
             Some("None") => IncludeObject::None,
@@ -35,25 +40,29 @@ impl View {
                 return Err(ApiStatus::bad_request(format!("unrecognized includeObject value: {other:?}")));
             }
         };
-        Ok(Self { target: target.clone(), form, include, now })
+        Ok(Self { target: target.clone(), representation, include, now })
     }
 
     /// Serializes an object in the requested representation and version.
     pub(super) fn object(&self, object: &Object) -> Bytes {
-        match (self.form, self.target.served_version) {
-            (Form::Plain, None) => object.json().clone(),
-            (Form::Plain, Some(served_version)) => {
+        match (self.representation, self.target.served_version) {
+            (Representation::Plain, None) => object.json().clone(),
+            (Representation::Plain, Some(served_version)) => {
                 json_bytes(&served_version.convert_from_storage(object.value()))
             }
-            (Form::Metadata(version), _) => json_bytes(&metadata_only(object, version)),
-            (Form::Table(version), _) => json_bytes(&self.table([object], version, object.revision(), true)),
+            (Representation::Metadata(version), _) => json_bytes(&metadata_only(object, version)),
+            (Representation::Table(version), _) => {
+                json_bytes(&self.table([object], version, object.revision(), true))
+            }
         }
     }
 
     /// Serializes an object of a watch event. `first` includes the column definitions of a table.
     pub(super) fn event_object(&self, object: &Object, first: bool) -> Bytes {
-        match self.form {
-            Form::Table(version) => json_bytes(&self.table([object], version, object.revision(), first)),
+        match self.representation {
+            Representation::Table(version) => {
+                json_bytes(&self.table([object], version, object.revision(), first))
+            }
             _ => self.object(object),
         }
     }
@@ -68,14 +77,14 @@ impl View {
             metadata["remainingItemCount"] = json!(remaining);
         }
         let items = list.items.iter().map(AsRef::as_ref);
-        let (kind, api_version) = match self.form {
-            Form::Table(version) => {
+        let (kind, api_version) = match self.representation {
+            Representation::Table(version) => {
                 let mut table = self.table(items, version, list.revision, true);
                 table["metadata"] = metadata;
                 return json_bytes(&table);
             }
-            Form::Metadata(version) => ("PartialObjectMetadata", version),
-            Form::Plain => (self.target.resource.kind(), self.target.api_version()),
+            Representation::Metadata(version) => ("PartialObjectMetadata", version),
+            Representation::Plain => (self.target.resource.kind(), self.target.api_version()),
         };
         let size: usize = list.items.iter().map(|object| object.size()).sum();
         let mut text = Vec::with_capacity(size + size / 8 + 128);
@@ -88,8 +97,10 @@ impl View {
             if index > 0 {
                 text.push(b',');
             }
-            match (self.form, self.target.served_version) {
-                (Form::Metadata(version), _) => write_json(&mut text, &metadata_only(object, version)),
+            match (self.representation, self.target.served_version) {
+                (Representation::Metadata(version), _) => {
+                    write_json(&mut text, &metadata_only(object, version));
+                }
                 (_, Some(served_version)) => {
                     write_json(&mut text, &served_version.convert_from_storage(object.value()));
                 }
@@ -102,16 +113,16 @@ impl View {
 
     /// Returns the object of a bookmark, which contains only the revision.
     pub(super) fn bookmark(&self, revision: u64, initial_end: bool) -> Value {
-        let (kind, api_version) = match self.form {
-            Form::Plain => (self.target.resource.kind(), self.target.api_version()),
-            Form::Table(version) => ("Table", version),
-            Form::Metadata(version) => ("PartialObjectMetadata", version),
+        let (kind, api_version) = match self.representation {
+            Representation::Plain => (self.target.resource.kind(), self.target.api_version()),
+            Representation::Table(version) => ("Table", version),
+            Representation::Metadata(version) => ("PartialObjectMetadata", version),
         };
         let mut bookmark = json!({"kind": kind, "apiVersion": api_version, "metadata": {"resourceVersion": revision.to_string()}});
         if initial_end {
             bookmark["metadata"]["annotations"] = json!({"k8s.io/initial-events-end": "true"});
         }
-        if let Form::Table(_) = self.form {
+        if let Representation::Table(_) = self.representation {
             bookmark["columnDefinitions"] = json!([]);
             bookmark["rows"] = json!([]);
         }

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::Strategy;
 use crate::selector::SelectableField;
 
-fn stored_only(kind: &str) -> Vec<String> {
+fn warning(kind: &str) -> Vec<String> {
     vec![format!("{kind} is stored only: no controller of the embedded API server acts on it")]
 }
 
@@ -30,7 +30,7 @@ impl Strategy for Service {
     }
 
     fn warnings(&self, _object: &Value) -> Vec<String> {
-        stored_only("Service")
+        warning("Service")
     }
 }
 
@@ -65,7 +65,7 @@ impl Strategy for HorizontalPodAutoscaler {
     }
 
     fn warnings(&self, _object: &Value) -> Vec<String> {
-        stored_only("HorizontalPodAutoscaler")
+        warning("HorizontalPodAutoscaler")
     }
 }
 
