@@ -63,6 +63,16 @@ pub use time::Time;
 /// Label that distinguishes the ReplicaSets of a Deployment. Its value is the hash of the pod template.
 pub const POD_TEMPLATE_HASH_LABEL: &str = "pod-template-hash";
 
+/// Types of the conditions of Deployments and ReplicaSets.
+pub mod condition_type {
+    /// The Deployment has the minimum number of available pods.
+    pub const AVAILABLE: &str = "Available";
+    /// The rollout of the Deployment progresses or is complete.
+    pub const PROGRESSING: &str = "Progressing";
+    /// A pod could not be created or deleted. A Deployment copies the condition from its ReplicaSets.
+    pub const REPLICA_FAILURE: &str = "ReplicaFailure";
+}
+
 /// Values of the status of a condition.
 pub mod condition_status {
     /// The condition holds.

@@ -2,13 +2,17 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use kcm_api::{Deployment, ObjectKey};
+use kcm_api::{
+    Deployment, ObjectKey,
+    condition_status::{FALSE, TRUE},
+    condition_type::{PROGRESSING, REPLICA_FAILURE},
+};
 use kcm_informer::{Deleted, EventHandler, Object};
 use kcm_metrics::{Gauge, Registry, Spec};
 use parking_lot::Mutex;
 
 /// Reasons of a stuck rollout: values of the label `reason`.
-const REASONS: [&str; REASON_COUNT] = ["ProgressDeadlineExceeded", "ReplicaFailure", "Paused"];
+const REASONS: [&str; REASON_COUNT] = ["ProgressDeadlineExceeded", REPLICA_FAILURE, "Paused"];
 const REASON_COUNT: usize = 3;
 
 /// `true` for each of [`REASONS`] that applies.
@@ -50,12 +54,12 @@ impl Rollouts {
 fn stuck_reasons(deployment: &Deployment) -> StuckReasons {
     let condition =
         |kind: &str, status: &str| deployment.condition(kind).filter(|condition| condition.status == status);
-    let too_slow = condition("Progressing", "False")
-        .is_some_and(|condition| condition.reason == "ProgressDeadlineExceeded");
+    let too_slow =
+        condition(PROGRESSING, FALSE).is_some_and(|condition| condition.reason == "ProgressDeadlineExceeded");
     let status = &deployment.status;
     let unfinished =
         status.updated_replicas < status.replicas || status.updated_replicas < deployment.replicas();
-    [too_slow, condition("ReplicaFailure", "True").is_some(), deployment.spec.paused && unfinished]
+    [too_slow, condition(REPLICA_FAILURE, TRUE).is_some(), deployment.spec.paused && unfinished]
 }
 
 impl EventHandler<Deployment> for Rollouts {

@@ -1,13 +1,12 @@
 //! Status of a ReplicaSet.
 
-use kcm_api::{ReplicaSetCondition, ReplicaSetStatus, Time, condition_status};
+use kcm_api::{
+    ReplicaSetCondition, ReplicaSetStatus, Time, condition_status, condition_type::REPLICA_FAILURE,
+};
 use kcm_clock::Timestamp;
 use kcm_controller_util::availability::is_pod_available;
 
 use crate::{ManageError, View};
-
-/// Type of the condition that reports failed creations and deletions of pods.
-pub(crate) const REPLICA_FAILURE: &str = "ReplicaFailure";
 
 /// Returns the status after a sync in which the creation or deletion of pods returned `error` (US-5.7).
 ///
