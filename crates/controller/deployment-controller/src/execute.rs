@@ -13,7 +13,8 @@ use tracing::{debug, info, warn};
 use crate::{
     error::SyncError,
     own_writes::OwnWrites,
-    plan::{Action, ActionResult, Notice, Plan, PlanEnd, PlannedAction, SyncOutcome, View, plan},
+    plan::{Action, ActionResult, Notice, Plan, PlanEnd, PlannedAction, SyncOutcome, plan},
+    view::View,
 };
 
 /// Performs the actions of plans.

@@ -8,8 +8,9 @@
 //! |---|---|
 //! | event handlers enqueue keys | `handlers.rs` |
 //! | the control loop calls a sync for each key, and requeues it | `controller.rs` |
-//! | the sync claims ReplicaSets and reads the caches into a [`View`] | `sync.rs` |
+//! | the sync claims ReplicaSets and reads the caches into a [`View`] | `sync.rs`, `own_writes.rs`, `view.rs` |
 //! | [`plan()`] decides on the writes, with a [`Reason`] for each | `plan.rs`, and a file per decision in `plan/` |
+//! | the status is computed from the ReplicaSets | `status.rs` |
 //! | the writes are performed one after the other and logged | `execute.rs` |
 //!
 //! # Plans
@@ -46,14 +47,18 @@ mod execute;
 mod handlers;
 mod own_writes;
 mod plan;
+mod status;
 mod sync;
+mod view;
 
 pub use controller::{Config, DeploymentController};
 pub use error::SyncError;
 pub use plan::{
     Action, ActionResult, BlockedOn, Event, Notice, Plan, PlanEnd, PlannedAction, ProgressCheck, Reason,
-    StatusChange, SyncOutcome, View, plan, plan_assuming_success,
+    SyncOutcome, plan, plan_assuming_success,
 };
+pub use status::StatusChange;
+pub use view::View;
 
 #[cfg(test)]
 mod testing;

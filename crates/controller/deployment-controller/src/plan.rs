@@ -11,7 +11,7 @@
 //! | `recreate.rs` | next step of a Recreate |
 //! | `rollback.rs` | rollback requested by annotation |
 //! | `progress.rs` | progressing, complete or timed out |
-//! | `status.rs` | numbers of pods and the condition `Available` |
+//! | `sync_status.rs` | write of a changed status |
 //! | `cleanup.rs` | deletion of old ReplicaSets |
 
 mod action;
@@ -27,18 +27,14 @@ mod recreate;
 mod rollback;
 mod rolling;
 mod scale;
-mod status;
-mod status_change;
 mod sync_deployment;
-mod view;
+mod sync_status;
 
 pub use action::{Action, ActionResult, PlannedAction};
 pub use event::Event;
 pub use notice::Notice;
 pub use outcome::{BlockedOn, ProgressCheck, SyncOutcome};
 pub use reason::Reason;
-pub use status_change::StatusChange;
-pub use view::View;
 
 #[cfg(test)]
 pub(crate) use builder::PlanResult;
@@ -49,7 +45,7 @@ use std::fmt;
 use kcm_clock::Timestamp;
 use kcm_controller_util::Requeue;
 
-use crate::error::SyncError;
+use crate::{error::SyncError, view::View};
 
 /// Writes and events of a sync, in the order in which they must be performed.
 #[derive(Debug, Clone)]

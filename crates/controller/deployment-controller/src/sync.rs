@@ -11,11 +11,7 @@ use kcm_deployment_util::{fenceposts::RECREATE, replica_sets::selects_everything
 use kcm_informer::Store;
 use tracing::{Span, debug};
 
-use crate::{
-    error::SyncError,
-    execute::Executor,
-    plan::{SyncOutcome, View},
-};
+use crate::{error::SyncError, execute::Executor, plan::SyncOutcome, view::View};
 
 /// Caches and clients of a sync.
 pub(crate) struct Syncer {

@@ -20,7 +20,8 @@ use serde_json::json;
 
 use crate::{
     error::SyncError,
-    plan::{Interrupt, PlanBuilder, PlanResult, PlannedAction, View},
+    plan::{Interrupt, PlanBuilder, PlanResult, PlannedAction},
+    view::View,
 };
 
 /// Start of all tests, in seconds since the Unix epoch.

@@ -1,17 +1,7 @@
-//! Conditions of a Deployment: types, reasons, and how a condition is set.
+//! Conditions of a Deployment: their reasons, and how a condition is set.
 
 use jiff::{SignedDuration, Timestamp};
 use kcm_api::{DeploymentCondition, DeploymentStatus, ReplicaSetCondition, Time};
-
-/// Types of a Deployment's conditions.
-pub mod condition_type {
-    /// At least the minimum number of replicas is available.
-    pub const AVAILABLE: &str = "Available";
-    /// The rollout progresses or is complete.
-    pub const PROGRESSING: &str = "Progressing";
-    /// A ReplicaSet failed to create or delete a pod. ReplicaSets have a condition of the same type.
-    pub const REPLICA_FAILURE: &str = "ReplicaFailure";
-}
 
 /// Reasons of a Deployment's conditions.
 pub mod reason {
@@ -116,7 +106,10 @@ pub fn from_replica_set(condition: &ReplicaSetCondition) -> DeploymentCondition 
 
 #[cfg(test)]
 mod tests {
-    use kcm_api::condition_status::{FALSE, TRUE};
+    use kcm_api::{
+        condition_status::{FALSE, TRUE},
+        condition_type,
+    };
 
     use super::*;
 

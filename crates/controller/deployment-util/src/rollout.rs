@@ -1,9 +1,9 @@
 //! State of a rollout: complete, progressing or timed out.
 
 use jiff::{SignedDuration, Timestamp};
-use kcm_api::{Deployment, DeploymentStatus};
+use kcm_api::{Deployment, DeploymentStatus, condition_type::PROGRESSING};
 
-use crate::conditions::{condition_type::PROGRESSING, reason, time_since_update};
+use crate::conditions::{reason, time_since_update};
 
 /// Value of a limit that API clients set for "unlimited".
 const UNLIMITED: i32 = i32::MAX;

@@ -2,17 +2,17 @@
 
 use std::{slice, sync::Arc};
 
-use kcm_api::{ApiError, Deployment, ObjectKey, ReplicaSet};
+use kcm_api::{ApiError, Deployment, DeploymentStatus, ObjectKey, ReplicaSet};
 use kcm_clock::Timestamp;
+use kcm_deployment_util::replica_sets::ReplicaSetSplit;
 
 use super::{
     action::{Action, ActionResult, PlannedAction},
     event::Event,
     notice::Notice,
     reason::Reason,
-    view::View,
 };
-use crate::error::SyncError;
+use crate::{error::SyncError, status::calculate_status, view::View};
 
 /// Cause why planning ends before the end of the sync.
 #[derive(Debug)]
@@ -101,6 +101,11 @@ impl<'a> PlanBuilder<'a> {
         if !self.notices.contains(&notice) {
             self.notices.push(notice);
         }
+    }
+
+    /// Returns the status of the Deployment. See [`calculate_status`].
+    pub(crate) fn calculate_status(&self, replica_sets: &ReplicaSetSplit) -> DeploymentStatus {
+        calculate_status(&self.deployment, replica_sets, self.view.terminating_replicas, self.now)
     }
 
     /// Plans an event about the Deployment.

@@ -6,11 +6,12 @@ use kcm_api::{
     ApiError, Deployment, DeploymentCondition, LabelSelector, ObjectKey, POD_TEMPLATE_HASH_LABEL, ReplicaSet,
     ReplicaSetSpec,
     condition_status::{FALSE, TRUE},
+    condition_type::PROGRESSING,
 };
 use kcm_controller_ref_manager::OwnerIdentity;
 use kcm_deployment_util::{
     annotations::REVISION,
-    conditions::{self, condition_type::PROGRESSING, reason},
+    conditions::{self, reason},
     fenceposts::new_rs_new_replicas,
     names::replica_set_name,
     replica_sets::{ReplicaSetSplit, replica_count},

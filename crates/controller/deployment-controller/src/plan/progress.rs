@@ -6,14 +6,11 @@ use jiff::SignedDuration;
 use kcm_api::{
     Deployment, DeploymentCondition, DeploymentStatus,
     condition_status::{FALSE, TRUE},
+    condition_type::{PROGRESSING, REPLICA_FAILURE},
 };
 use kcm_clock::Timestamp;
 use kcm_deployment_util::{
-    conditions::{
-        self,
-        condition_type::{PROGRESSING, REPLICA_FAILURE},
-        reason,
-    },
+    conditions::{self, reason},
     replica_sets::ReplicaSetSplit,
     rollout::{has_timed_out, is_complete, is_progressing, progress_deadline},
 };
@@ -21,7 +18,7 @@ use kcm_deployment_util::{
 use super::{
     builder::{PlanBuilder, PlanResult},
     outcome::{BlockedOn, ProgressCheck, SyncOutcome},
-    status::{calculate_status, update_status},
+    sync_status::update_status,
 };
 
 /// Writes the status, including the conditions `Progressing` and `ReplicaFailure`, if it has changed. Otherwise returns
@@ -34,7 +31,7 @@ pub(super) fn sync_rollout_status(
     blocked_on: BlockedOn,
 ) -> PlanResult<SyncOutcome> {
     let deployment = &plan.deployment;
-    let mut status = calculate_status(plan, replica_sets);
+    let mut status = plan.calculate_status(replica_sets);
     set_progressing_condition(deployment, replica_sets, &mut status, plan.now);
     match replica_failure(replica_sets) {
         Some(failure) => conditions::set(&mut status, failure),

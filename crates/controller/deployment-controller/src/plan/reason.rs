@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
-use super::status_change::StatusChange;
+use crate::status::StatusChange;
 
 /// Reason for a planned write. `Display` returns the phrase that is logged.
 #[derive(Debug, Clone, PartialEq, Eq)]

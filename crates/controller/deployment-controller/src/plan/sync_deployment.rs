@@ -1,9 +1,9 @@
 //! Order of the decisions of a sync (US-4.4).
 
-use kcm_api::condition_status::UNKNOWN;
+use kcm_api::{condition_status::UNKNOWN, condition_type::PROGRESSING};
 use kcm_deployment_util::{
     annotations::{desired_replicas, rollback_to},
-    conditions::{self, condition_type::PROGRESSING, reason},
+    conditions::{self, reason},
     fenceposts::{RECREATE, ROLLING_UPDATE},
     replica_sets::{is_active, selects_everything},
     rollout::progress_deadline,
@@ -17,7 +17,8 @@ use super::{
     notice::Notice,
     outcome::{BlockedOn, SyncOutcome},
     reason::Reason,
-    recreate, rollback, rolling, scale, status,
+    recreate, rollback, rolling, scale,
+    sync_status::sync_deployment_status,
 };
 use crate::error::SyncError;
 
@@ -30,7 +31,7 @@ pub(super) fn sync_deployment(plan: &mut PlanBuilder<'_>) -> PlanResult<SyncOutc
     }
     if plan.deployment.metadata.is_being_deleted() {
         let replica_sets = get_all_replica_sets_and_sync_revision(plan)?;
-        return status::sync_deployment_status(plan, &replica_sets, BlockedOn::Deletion);
+        return sync_deployment_status(plan, &replica_sets, BlockedOn::Deletion);
     }
     check_paused_conditions(plan)?;
     if plan.deployment.spec.paused {
@@ -127,5 +128,5 @@ fn sync(plan: &mut PlanBuilder<'_>) -> PlanResult<SyncOutcome> {
     if paused && rollback_to(&plan.deployment).is_none() {
         cleanup_deployment(plan, &replica_sets.old)?;
     }
-    status::sync_deployment_status(plan, &replica_sets, blocked_on)
+    sync_deployment_status(plan, &replica_sets, blocked_on)
 }

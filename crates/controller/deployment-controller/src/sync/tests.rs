@@ -207,33 +207,41 @@ async fn running_pods_are_assigned_by_owner() {
 async fn old_pods_running_upstream_cases() {
     let mut d = deployment(1);
     set_recreate(&mut d);
-    // What the status of the first ReplicaSet says, and the phases of the pods of each.
-    let cases: [(&str, i32, &[&[&str]], bool); 9] = [
-        ("no old RSs", 0, &[], false),
-        ("old RSs with running pods", 0, &[&["Running"], &["Running"]], true),
-        ("old RSs without pods but with non-zero status replicas", 1, &[&[]], true),
-        ("old RSs without pods or non-zero status replicas", 0, &[&[]], false),
-        (
+    struct Case {
+        name: &'static str,
+        /// `status.replicas` of the first old ReplicaSet.
+        status_replicas: i32,
+        /// Phases of the pods of each old ReplicaSet.
+        pods: &'static [&'static [&'static str]],
+        running: bool,
+    }
+    let case = |name, status_replicas, pods, running| Case { name, status_replicas, pods, running };
+    let cases = [
+        case("no old RSs", 0, &[], false),
+        case("old RSs with running pods", 0, &[&["Running"], &["Running"]], true),
+        case("old RSs without pods but with non-zero status replicas", 1, &[&[]], true),
+        case("old RSs without pods or non-zero status replicas", 0, &[&[]], false),
+        case(
             "old RSs with zero status replicas but pods in terminal state are present",
             0,
             &[&["Failed", "Succeeded"]],
             false,
         ),
-        ("old RSs with zero status replicas but pod in unknown phase present", 0, &[&["Unknown"]], true),
-        ("old RSs with zero status replicas with pending pod present", 0, &[&["Pending"]], true),
-        ("old RSs with zero status replicas with running pod present", 0, &[&["Running"]], true),
-        (
+        case("old RSs with zero status replicas but pod in unknown phase present", 0, &[&["Unknown"]], true),
+        case("old RSs with zero status replicas with pending pod present", 0, &[&["Pending"]], true),
+        case("old RSs with zero status replicas with running pod present", 0, &[&["Running"]], true),
+        case(
             "old RSs with zero status replicas but pods in terminal state and pending are present",
             0,
             &[&["Failed", "Succeeded"], &[], &["Pending"]],
             true,
         ),
     ];
-    for (name, actual, pods, running) in cases {
+    for Case { name, status_replicas, pods, running } in cases {
         let mut sets: Vec<_> =
             (0..pods.len()).map(|at| replica_set(&format!("old-{at}"), "web:0", 0, 0, 0)).collect();
         if let Some(first) = sets.first_mut() {
-            first.status.replicas = actual;
+            first.status.replicas = status_replicas;
         }
         let sets: Vec<&ReplicaSet> = sets.iter().collect();
         let mut caches = Caches::with(&[&d], &sets);

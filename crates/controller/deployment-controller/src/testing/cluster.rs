@@ -8,7 +8,8 @@ use kcm_clock::Timestamp;
 use super::{START, template};
 use crate::{
     error::SyncError,
-    plan::{Action, ActionResult, Plan, PlanEnd, PlannedAction, SyncOutcome, View, plan},
+    plan::{Action, ActionResult, Plan, PlanEnd, PlannedAction, SyncOutcome, plan},
+    view::View,
 };
 
 /// One Deployment, its ReplicaSets, and the transcript of its syncs.

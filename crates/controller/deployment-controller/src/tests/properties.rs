@@ -2,19 +2,23 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use kcm_api::{ApiError, IntOrString, ReplicaSet, condition_status::TRUE};
+use kcm_api::{
+    ApiError, IntOrString, ReplicaSet,
+    condition_status::TRUE,
+    condition_type::{AVAILABLE, PROGRESSING},
+};
 use kcm_controller_util::Requeue;
 use kcm_deployment_util::{
     annotations::{DESIRED_REPLICAS, MAX_REPLICAS, REVISION},
-    conditions::condition_type::{AVAILABLE, PROGRESSING},
     fenceposts::{max_total_replicas, min_available},
     replica_sets::is_active,
 };
 use proptest::prelude::*;
 
 use crate::{
-    plan::{BlockedOn, PlanEnd, Reason, View, plan_assuming_success},
+    plan::{BlockedOn, PlanEnd, Reason, plan_assuming_success},
     testing::{FakeCluster, START, deployment, replica_set, set_recreate, set_strategy},
+    view::View,
 };
 
 /// Change between two syncs.

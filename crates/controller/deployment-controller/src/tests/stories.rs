@@ -1,12 +1,11 @@
 //! Transcripts of rollouts. Each snapshot lists the syncs with their actions and reasons.
 
 use insta::assert_snapshot;
-use kcm_api::{ApiError, IntOrString, Status, StatusCause, StatusDetails, error::reason};
-use kcm_controller_util::Requeue;
-use kcm_deployment_util::{
-    annotations::{REVISION, ROLLBACK_TO},
-    conditions::condition_type::PROGRESSING,
+use kcm_api::{
+    ApiError, IntOrString, Status, StatusCause, StatusDetails, condition_type::PROGRESSING, error::reason,
 };
+use kcm_controller_util::Requeue;
+use kcm_deployment_util::annotations::{REVISION, ROLLBACK_TO};
 
 use crate::{
     plan::BlockedOn,

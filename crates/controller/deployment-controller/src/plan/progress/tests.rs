@@ -183,7 +183,7 @@ mod progressing_condition {
         };
         let now = Time::from_unix(NOW).timestamp();
         let view = view_of(d.clone());
-        let mut status = calculate_status(&PlanBuilder::new(&view, &[], now), &replica_sets);
+        let mut status = PlanBuilder::new(&view, &[], now).calculate_status(&replica_sets);
         set_progressing_condition(&d, &replica_sets, &mut status, now);
         status.condition(PROGRESSING).cloned()
     }

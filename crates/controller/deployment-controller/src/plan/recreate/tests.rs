@@ -1,7 +1,8 @@
 use super::*;
 use crate::{
-    plan::{Action, View},
+    plan::Action,
     testing::{decide, deployment, replica_set, set_recreate, view_of},
+    view::View,
 };
 
 /// Returns a view of a Recreate in which these ReplicaSets have running pods.

@@ -1,11 +1,16 @@
 use std::sync::Arc;
 
-use kcm_api::{Deployment, DeploymentStatus};
+use kcm_api::{
+    Deployment,
+    condition_status::{FALSE, TRUE},
+    condition_type::AVAILABLE,
+};
 
 use super::*;
 use crate::{
-    plan::{Action, View},
+    plan::Action,
     testing::{decide, deployment, replica_set, set_recreate, view_of},
+    view::View,
 };
 
 /// Returns the status that is written, if any, and its changes. The only ReplicaSet has 3 pods, of which `available` are
@@ -72,23 +77,5 @@ fn available_condition_requires_the_threshold() {
             let (status, _) = written(d.clone(), available, true).unwrap();
             assert_eq!(status.condition(AVAILABLE).unwrap().status, expected, "{available}");
         }
-    }
-}
-
-mod changes {
-    use super::*;
-
-    #[test]
-    fn include_conditions() {
-        let condition = |type_: &str, status: &str| {
-            conditions::new(type_, status, "Because", "", kcm_api::Time::from_unix(0))
-        };
-        let status = |conditions: Vec<_>| DeploymentStatus { conditions, ..DeploymentStatus::default() };
-        let before = status(vec![condition("A", TRUE), condition("B", TRUE)]);
-        let after = status(vec![condition("A", FALSE)]);
-        let changes = StatusChange::between(&before, &after);
-        assert_eq!(Reason::StatusChanged(changes).to_string(), "A=False (Because), B removed");
-        let reordered = status(vec![condition("B", TRUE), condition("A", TRUE)]);
-        assert_eq!(StatusChange::between(&before, &reordered), [StatusChange::ConditionOrder]);
     }
 }
