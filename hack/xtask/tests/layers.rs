@@ -33,9 +33,9 @@ const MAY_KNOW_HTTP: &[&str] = &[
     "xtask",
 ];
 
-/// Crates whose functions are pure: nothing asynchronous, nothing that waits.
+/// Crates of pure functions, which neither wait nor log.
 const PURE: &[&str] = &["kcm-api", "kcm-deployment-util"];
-const ASYNC: &[&str] = &["tokio", "async-trait", "futures-util"];
+const IMPURE: &[&str] = &["tokio", "async-trait", "futures-util", "tracing", "log"];
 
 /// A crate of the workspace.
 struct Package {
@@ -125,12 +125,32 @@ fn http_is_known_only_to_transport_crates() {
 }
 
 #[test]
-fn pure_crates_depend_on_nothing_asynchronous() {
+fn pure_crates_neither_wait_nor_log() {
     let packages = packages();
     for name in PURE {
-        let known: Vec<_> =
-            packages[*name].dependencies.iter().filter(|d| ASYNC.contains(&d.as_str())).collect();
-        assert!(known.is_empty(), "{name} is pure, and depends on {known:?}");
+        let impure: Vec<_> =
+            packages[*name].dependencies.iter().filter(|d| IMPURE.contains(&d.as_str())).collect();
+        assert!(impure.is_empty(), "{name} depends on {impure:?}");
+    }
+}
+
+/// Modules that compute plans and statuses contain no I/O and do not log. The executor logs the plan.
+#[test]
+fn plans_are_pure() {
+    const FORBIDDEN: &[&str] = &["tracing", "async ", ".await", "println!", "dyn Clock"];
+    let mut files = Vec::new();
+    for controller in ["deployment-controller", "replicaset-controller"] {
+        let source = root().join("crates/controller").join(controller).join("src");
+        files.extend(["plan.rs", "status.rs", "view.rs"].map(|file| source.join(file)));
+        let decisions = fs::read_dir(source.join("plan")).unwrap().map(|entry| entry.unwrap().path());
+        files.extend(decisions.filter(|path| path.is_file() && path.file_name().unwrap() != "tests.rs"));
+    }
+    assert!(files.len() > 20, "{files:?}");
+    for file in files {
+        let text = fs::read_to_string(&file).unwrap();
+        for word in FORBIDDEN {
+            assert!(!text.contains(word), "{} contains {word}", file.display());
+        }
     }
 }
 
