@@ -32,9 +32,9 @@ mod tests {
         let (fits, long) = ("a".repeat(242), "a".repeat(252));
         let cases = [
             ("a short name", "my-deployment".to_owned(), "abcde12345".to_owned(), "my-deployment"),
-            ("242 characters just fit", fits.clone(), "abcde12345".to_owned(), &fits),
-            ("250 characters are cut to 242", "a".repeat(250), "abcde12345".to_owned(), &fits),
-            ("252 characters and a hash of 252 are not cut", long.clone(), "b".repeat(252), &long),
+            ("242 characters", fits.clone(), "abcde12345".to_owned(), &fits),
+            ("250 characters are truncated to 242", "a".repeat(250), "abcde12345".to_owned(), &fits),
+            ("252 characters and a hash of 252 are not truncated", long.clone(), "b".repeat(252), &long),
         ];
         for (name, deployment, hash, prefix) in cases {
             assert_eq!(replica_set_name(&deployment, &hash), format!("{prefix}-{hash}"), "{name}");

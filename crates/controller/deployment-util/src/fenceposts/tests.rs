@@ -15,7 +15,7 @@ fn resolve_fenceposts_upstream_cases() {
     }
     let cases = [
         Case {
-            name: "0% and 0% of no replicas",
+            name: "0% and 0% of 0 replicas",
             max_surge: Some("0%"),
             max_unavailable: Some("0%"),
             desired: 0,
@@ -29,14 +29,14 @@ fn resolve_fenceposts_upstream_cases() {
             expected: Some((4, 3)),
         },
         Case {
-            name: "a surge that is no number",
+            name: "invalid surge",
             max_surge: Some("oops"),
             max_unavailable: Some("39%"),
             desired: 10,
             expected: None,
         },
         Case {
-            name: "an unavailability that is no number",
+            name: "invalid unavailability",
             max_surge: Some("55%"),
             max_unavailable: Some("urg"),
             desired: 10,
