@@ -6,8 +6,8 @@ use kcm_client::ClientOptions;
 use kcm_clock::Clock;
 use kcm_metrics::HealthStatus;
 use kcm_serving::{
-    Access, Answer, HeaderName, HeaderValue, HealthChecks, HealthMetrics, Routes, SecureServer, ServingError,
-    Status, configz, debug_flags, flagz, handler, profiling, statusz,
+    Access, HeaderName, HeaderValue, HealthChecks, HealthMetrics, Response, Routes, SecureServer,
+    ServingError, Status, configz, debug_flags, flagz, handler, profiling, statusz,
 };
 
 use crate::{
@@ -19,7 +19,7 @@ use crate::{
 
 /// Health checks that record their outcomes in `metrics`.
 pub(crate) fn health(metrics: &Metrics) -> HealthChecks {
-    HealthChecks::observed(Arc::new(HealthCheckMetrics(metrics.clone())))
+    HealthChecks::with_metrics(Arc::new(HealthCheckMetrics(metrics.clone())))
 }
 
 /// Records `kubernetes_healthcheck` and `kubernetes_healthchecks_total`.
@@ -97,13 +97,13 @@ fn routes(
     routes
 }
 
-fn exposition(metrics: &Metrics, text: String) -> Answer {
-    let answer = Answer::of_type(kcm_metrics::CONTENT_TYPE, text);
+fn exposition(metrics: &Metrics, text: String) -> Response {
+    let response = Response::of_type(kcm_metrics::CONTENT_TYPE, text);
     match metrics.process_start() {
         Some(start) => {
             let name = HeaderName::from_static(Metrics::PROCESS_START_HEADER);
-            answer.with(name, HeaderValue::from(start as i64))
+            response.with(name, HeaderValue::from(start as i64))
         }
-        None => answer,
+        None => response,
     }
 }

@@ -1,4 +1,4 @@
-//! The secure port of an operator of your own: `/healthz` for all, `/metrics` and the rest for whom the cluster lets.
+//! Secure port of an operator: `/healthz` without authorization, `/metrics` and other paths with the cluster's RBAC.
 //!
 //! ```sh
 //! cargo run -p kcm-serving --example operator_port -- KUBECONFIG [PORT]
@@ -6,8 +6,8 @@
 //! curl -k https://127.0.0.1:8443/metrics -H "Authorization: Bearer $(kubectl create token SERVICE_ACCOUNT)"
 //! ```
 //!
-//! The kubeconfig is of somebody who may create TokenReviews and SubjectAccessReviews (`system:auth-delegator`) and
-//! read the ConfigMap `kube-system/extension-apiserver-authentication`. In a pod, leave it out.
+//! The user of the kubeconfig requires the ClusterRole `system:auth-delegator` (TokenReviews and SubjectAccessReviews) and
+//! read access to the ConfigMap `kube-system/extension-apiserver-authentication`. Omit the kubeconfig in a pod.
 
 use std::{
     env,
@@ -22,7 +22,7 @@ use std::{
 use kcm_client::{ClientOptions, UserAgent};
 use kcm_clock::{Clock, RealClock};
 use kcm_serving::{
-    Access, Answer, AuthenticationOptions, AuthorizationOptions, HealthChecks, Routes, SecureServer,
+    Access, AuthenticationOptions, AuthorizationOptions, HealthChecks, Response, Routes, SecureServer,
     ServingOptions, Status, configz, debug_flags, flagz, handler, profiling, statusz,
 };
 use tokio_util::sync::CancellationToken;
@@ -36,7 +36,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let port = arguments.next().map_or(Ok(8443), |port| port.parse())?;
     let clock: Arc<dyn Clock> = Arc::new(RealClock::new());
 
-    // What there is to see. Checks can be added when the parts that they are for are there.
+    // Routes. Health checks can be added at any time.
     let health = HealthChecks::new();
     health.add_ping("my-controller");
     let verbosity = Arc::new(AtomicU64::new(0));
@@ -45,7 +45,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         .health("/healthz", &health)
         .exact(
             "/metrics",
-            handler(move |_| Answer::text(format!("verbosity {}\n", shown.load(Ordering::Relaxed)))),
+            handler(move |_| Response::text(format!("verbosity {}\n", shown.load(Ordering::Relaxed)))),
         )
         .exact("/configz", configz("my-operator.example.org", &serde_json::json!({ "workers": 5 })))
         .exact("/flagz", flagz(NAME, [("port".to_owned(), port.to_string())]));
@@ -60,7 +60,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let routes = routes.exact("/statusz", statusz(status, Arc::clone(&clock)));
     let routes = profiling(debug_flags(routes, move |v| verbosity.store(v.into(), Ordering::Relaxed)));
 
-    // Who may see it.
+    // Authentication and authorization.
     let authentication = AuthenticationOptions { kubeconfig: kubeconfig.clone(), ..Default::default() };
     let authorization = AuthorizationOptions { kubeconfig, ..Default::default() };
     let client = ClientOptions::new(UserAgent::new(NAME, "v1.0.0", "unknown"), Arc::clone(&clock));

@@ -1,45 +1,45 @@
-//! Why a port cannot be served.
+//! Errors of the secure port.
 
 use std::{io, net::SocketAddr, path::PathBuf};
 
 use thiserror::Error;
 
-/// Why a port cannot be served. Each message is one line and names the file, address or option at fault.
+/// Reason why a port cannot be served. Each message is one line and names the file, address or option.
 #[derive(Debug, Error)]
 pub enum ServingError {
-    /// The address is taken, or not ours.
+    /// The address is in use or not local.
     #[error("failed to listen on {address}: {cause}")]
     Listen {
-        /// The address.
+        /// Address.
         address: SocketAddr,
-        /// What the system says.
+        /// Error of the operating system.
         cause: io::Error,
     },
-    /// A file is not there, cannot be read, or does not hold what it should.
+    /// A file does not exist, cannot be read, or has invalid contents.
     #[error("{what} {path:?}: {cause}")]
     File {
-        /// What the file is for, such as `certificate file`.
+        /// Purpose of the file, such as `certificate file`.
         what: &'static str,
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What is wrong.
+        /// Reason.
         cause: String,
     },
-    /// An option has a value that cannot be used.
+    /// The value of an option is invalid.
     #[error("{0}")]
     Option(String),
-    /// TLS cannot be set up.
-    #[error("cannot set up TLS: {0}")]
+    /// TLS cannot be configured.
+    #[error("failed to configure TLS: {0}")]
     Tls(String),
-    /// There is no way to the API server that is to be asked who somebody is and what he may.
+    /// The kubeconfig of the API server that authenticates or authorizes requests cannot be used.
     #[error("failed to get delegated {purpose} kubeconfig: {cause}")]
     Client {
         /// `authentication` or `authorization`.
         purpose: &'static str,
-        /// What is wrong.
+        /// Reason.
         cause: kcm_client::ClientConfigError,
     },
-    /// The cluster's client CAs cannot be read, and going without was not allowed.
+    /// The cluster's client CA bundle cannot be read, and `--authentication-tolerate-lookup-failure` is off.
     #[error("unable to load configmap based request-header-client-ca-file: {0}")]
     Lookup(String),
 }

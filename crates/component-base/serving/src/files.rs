@@ -1,4 +1,4 @@
-//! Files that may change while they are in use.
+//! Files that are reloaded when they change.
 
 use std::{
     collections::hash_map::DefaultHasher,
@@ -14,12 +14,12 @@ use parking_lot::Mutex;
 
 use crate::ServingError;
 
-/// Files are looked at no more often than this, and only when what is in them is asked for.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// Minimum time between checks for changes. Files are checked only when their value is used.
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// A file as it was read.
+/// Contents of a file.
 pub(crate) struct File {
-    /// What it is for, such as `certificate file`.
+    /// Purpose of the file, such as `certificate file`.
     pub(crate) what: &'static str,
     pub(crate) path: PathBuf,
     pub(crate) content: Vec<u8>,
@@ -27,10 +27,11 @@ pub(crate) struct File {
 
 type Parse<T> = Box<dyn Fn(&[File]) -> Result<T, ServingError> + Send + Sync>;
 
-/// What is in some files, read anew when they change. While they are broken, what was in them before stays; that
-/// is told once for each way of being broken.
+/// Value that is parsed from files and reloaded when they change.
 ///
-/// Upstream counterpart: `dynamiccertificates.DynamicFileCAContent` and its kin, which watch instead.
+/// While the files are invalid, the previous value stays in use. Each distinct error is logged once.
+///
+/// Upstream counterpart: `dynamiccertificates.DynamicFileCAContent`, which watches the files.
 pub(crate) struct Watched<T> {
     files: Vec<(&'static str, PathBuf)>,
     parse: Parse<T>,
@@ -40,62 +41,62 @@ pub(crate) struct Watched<T> {
 
 struct State<T> {
     value: Arc<T>,
-    /// Of the content that was parsed last, well or not.
-    print: u64,
-    looked: Duration,
-    complaint: Option<String>,
+    /// Hash of the contents that were parsed last, with or without success.
+    hash: u64,
+    checked: Duration,
+    logged_error: Option<String>,
 }
 
 impl<T> Watched<T> {
-    /// Reads `files` and parses them.
+    /// Reads and parses `files`.
     ///
     /// # Errors
     ///
-    /// When one cannot be read, or `parse` fails.
+    /// If a file cannot be read, or `parse` fails.
     pub(crate) fn open(
         files: Vec<(&'static str, PathBuf)>,
         parse: impl Fn(&[File]) -> Result<T, ServingError> + Send + Sync + 'static,
         clock: Arc<dyn Clock>,
     ) -> Result<Self, ServingError> {
-        let looked = clock.monotonic();
+        let checked = clock.monotonic();
         let read = read(&files)?;
-        let state = State { value: Arc::new(parse(&read)?), print: print(&read), looked, complaint: None };
+        let state = State { value: Arc::new(parse(&read)?), hash: hash(&read), checked, logged_error: None };
         Ok(Self { files, parse: Box::new(parse), clock, state: Mutex::new(state) })
     }
 
-    /// What is in the files. Blocks, for as long as reading some small files takes, at most once a second.
+    /// Current value. Reads the files, which blocks, at most once a second.
     pub(crate) fn current(&self) -> Arc<T> {
         let now = self.clock.monotonic();
         let mut state = self.state.lock();
-        if now.saturating_sub(state.looked) >= LOOK_EVERY {
-            state.looked = now;
-            if let Err(error) = self.look(&mut state) {
-                state.complain(&error);
+        if now.saturating_sub(state.checked) >= CHECK_INTERVAL {
+            state.checked = now;
+            if let Err(error) = self.reload(&mut state) {
+                state.log_error(&error);
             }
         }
         Arc::clone(&state.value)
     }
 
-    fn look(&self, state: &mut State<T>) -> Result<(), ServingError> {
+    fn reload(&self, state: &mut State<T>) -> Result<(), ServingError> {
         let read = read(&self.files)?;
-        let print = print(&read);
-        if state.print == print {
+        let hash = hash(&read);
+        if state.hash == hash {
             return Ok(());
         }
-        state.print = print;
+        state.hash = hash;
         state.value = Arc::new((self.parse)(&read)?);
-        state.complaint = None;
-        tracing::info!(files = %self, "Loaded what has changed");
+        state.logged_error = None;
+        tracing::info!(files = %self, "Reloaded files");
         Ok(())
     }
 }
 
 impl<T> State<T> {
-    fn complain(&mut self, error: &ServingError) {
+    fn log_error(&mut self, error: &ServingError) {
         let text = error.to_string();
-        if self.complaint.as_ref() != Some(&text) {
-            tracing::error!(err = text, "Cannot load what has changed, going on with what was there before");
-            self.complaint = Some(text);
+        if self.logged_error.as_ref() != Some(&text) {
+            tracing::error!(err = text, "Failed to reload files, keeping the previous contents");
+            self.logged_error = Some(text);
         }
     }
 }
@@ -117,7 +118,7 @@ impl<T> fmt::Debug for Watched<T> {
 }
 
 impl File {
-    /// An error that names this file.
+    /// Error with the name of this file.
     pub(crate) fn error(&self, cause: impl fmt::Display) -> ServingError {
         ServingError::File { what: self.what, path: self.path.clone(), cause: cause.to_string() }
     }
@@ -131,8 +132,8 @@ fn read(files: &[(&'static str, PathBuf)]) -> Result<Vec<File>, ServingError> {
     files.iter().map(read).collect()
 }
 
-/// Of the content, so that no second copy of a key is kept.
-fn print(files: &[File]) -> u64 {
+/// Hash of the contents. Avoids a second copy of private keys in memory.
+fn hash(files: &[File]) -> u64 {
     let mut hasher = DefaultHasher::new();
     for file in files {
         file.content.hash(&mut hasher);
@@ -157,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn watched_file_that_changes_is_read_after_a_second() {
+    fn reloads_changed_file_after_a_second() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("n");
         std::fs::write(&path, "1").unwrap();
@@ -165,32 +166,32 @@ mod tests {
         let watched = open(&path, &clock).unwrap();
         std::fs::write(&path, "2").unwrap();
         assert_eq!(*watched.current(), 1);
-        clock.step(LOOK_EVERY);
+        clock.step(CHECK_INTERVAL);
         assert_eq!(*watched.current(), 2);
     }
 
     #[test]
-    fn watched_file_that_breaks_leaves_what_was_there_and_heals() {
+    fn invalid_file_keeps_the_previous_value() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("n");
         std::fs::write(&path, "1").unwrap();
         let clock = FakeClock::new(Timestamp::UNIX_EPOCH);
         let watched = open(&path, &clock).unwrap();
         std::fs::write(&path, "x").unwrap();
-        clock.step(LOOK_EVERY);
+        clock.step(CHECK_INTERVAL);
         assert_eq!(*watched.current(), 1);
         std::fs::remove_file(&path).unwrap();
-        clock.step(LOOK_EVERY);
+        clock.step(CHECK_INTERVAL);
         assert_eq!(*watched.current(), 1);
-        assert!(watched.state.lock().complaint.as_ref().unwrap().starts_with("number file \""));
+        assert!(watched.state.lock().logged_error.as_ref().unwrap().starts_with("number file \""));
         std::fs::write(&path, "3").unwrap();
-        clock.step(LOOK_EVERY);
+        clock.step(CHECK_INTERVAL);
         assert_eq!(*watched.current(), 3);
-        assert_eq!(watched.state.lock().complaint, None);
+        assert_eq!(watched.state.lock().logged_error, None);
     }
 
     #[test]
-    fn watched_file_that_is_not_there_is_named() {
+    fn error_names_the_file() {
         let clock = FakeClock::new(Timestamp::UNIX_EPOCH);
         let error = open(std::path::Path::new("/no/such"), &clock).unwrap_err().to_string();
         assert_eq!(error, "number file \"/no/such\": No such file or directory (os error 2)");

@@ -1,46 +1,45 @@
 //! Health checks.
 //!
-//! *Upstream counterpart:* `apiserver/pkg/server/healthz`, `controller-manager/pkg/healthz`.
+//! Upstream counterpart: `apiserver/pkg/server/healthz`, `controller-manager/pkg/healthz`.
 
 use std::{collections::BTreeSet, fmt, fmt::Write as _, sync::Arc};
 
 use http::{HeaderValue, StatusCode, header::X_CONTENT_TYPE_OPTIONS};
 use parking_lot::RwLock;
 
-use crate::{Answer, Asked, Handler, handler};
+use crate::{Handler, Request, Response, handler};
 
-/// Says whether something is well, or what is wrong with it. It is called while somebody waits: it should look,
-/// not try.
+/// Health check. It runs during a request, so it should inspect state and not perform I/O.
 pub type HealthCheck = Arc<dyn Fn() -> Result<(), String> + Send + Sync>;
 
-/// Is told what health checks said: for `kubernetes_healthcheck`.
+/// Metrics of health checks: `kubernetes_healthcheck`.
 pub trait HealthMetrics: Send + Sync + 'static {
-    /// The check `name` of the page `page` (`healthz`) was made.
+    /// The check `name` ran for the page `page`, such as `healthz`.
     fn checked(&self, name: &str, page: &str, is_healthy: bool);
 }
 
-/// The checks of a component. Can be added to while they are served. Cheap to clone; clones are the same.
+/// Health checks of a component. Checks can be added at any time. Clones share the checks.
 #[derive(Clone, Default)]
 pub struct HealthChecks(Arc<Inner>);
 
 #[derive(Default)]
 struct Inner {
     checks: RwLock<Vec<(Arc<str>, HealthCheck)>>,
-    observer: Option<Arc<dyn HealthMetrics>>,
+    metrics: Option<Arc<dyn HealthMetrics>>,
 }
 
 impl HealthChecks {
-    /// No checks: healthy.
+    /// No checks, which is healthy.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// No checks; `observer` is told the outcome of those to come.
-    pub fn observed(observer: Arc<dyn HealthMetrics>) -> Self {
-        Self(Arc::new(Inner { checks: RwLock::default(), observer: Some(observer) }))
+    /// No checks. Outcomes of checks are recorded in `metrics`.
+    pub fn with_metrics(metrics: Arc<dyn HealthMetrics>) -> Self {
+        Self(Arc::new(Inner { checks: RwLock::default(), metrics: Some(metrics) }))
     }
 
-    /// Adds a check, in the place of one of the same name.
+    /// Adds a check. Replaces a check of the same name.
     pub fn add(&self, name: impl Into<Arc<str>>, check: HealthCheck) {
         let name = name.into();
         let mut checks = self.0.checks.write();
@@ -50,29 +49,30 @@ impl HealthChecks {
         }
     }
 
-    /// Adds a check that always passes: there is something of that name.
+    /// Adds a check that always passes.
     pub fn add_ping(&self, name: impl Into<Arc<str>>) {
         self.add(name, Arc::new(|| Ok(())));
     }
 
-    /// What answers for all checks, as the page `page`, such as `healthz`: `ok`, or all that is known with
-    /// `?verbose` or when one fails; without the checks named by `?exclude=`. Why one fails is for the log: the
-    /// page is open to all.
+    /// Handler of the page `page`, such as `healthz`, with all checks except those in `?exclude=`.
+    ///
+    /// The response is `ok`, or a list of the checks with `?verbose` or if one fails. The reason of a failure is only
+    /// logged, because the page does not require authorization.
     pub(crate) fn page(&self, page: &str) -> Handler {
         let (checks, page) = (self.clone(), page.to_owned());
-        handler(move |asked| checks.answer(&page, asked))
+        handler(move |request| checks.respond(&page, request))
     }
 
-    /// What answers for each check below `prefix`, such as `/healthz/`.
+    /// Handler of the paths of single checks below `prefix`, such as `/healthz/`.
     pub(crate) fn each(&self, page: &str, prefix: &str) -> Handler {
         let (checks, page, prefix) = (self.clone(), page.to_owned(), prefix.to_owned());
-        handler(move |asked| {
-            let name = asked.path.strip_prefix(&prefix).unwrap_or_default();
+        handler(move |request| {
+            let name = request.path.strip_prefix(&prefix).unwrap_or_default();
             let check = checks.all().into_iter().find(|(other, _)| **other == *name);
             match check.map(|(name, check)| checks.check(&page, &name, &check)) {
-                None => Answer::not_found(),
-                Some(Ok(())) => well("ok"),
-                Some(Err(error)) => Answer::error(
+                None => Response::not_found(),
+                Some(Ok(())) => passed("ok"),
+                Some(Err(error)) => Response::error(
                     StatusCode::INTERNAL_SERVER_ERROR,
                     format_args!("internal server error: {error}"),
                 ),
@@ -80,13 +80,13 @@ impl HealthChecks {
         })
     }
 
-    fn answer(&self, page: &str, asked: &Asked<'_>) -> Answer {
-        let excluded: BTreeSet<_> = asked.parameters("exclude").collect();
+    fn respond(&self, page: &str, request: &Request<'_>) -> Response {
+        let excluded: BTreeSet<_> = request.parameters("exclude").collect();
         let mut unknown = excluded.clone();
         let mut report = String::new();
         let mut failed = Vec::new();
         for (name, check) in self.all() {
-            // Writing to a String cannot fail, here and below.
+            // Writing to a `String` does not fail, here and below.
             if excluded.contains(&*name) {
                 unknown.remove(&*name);
                 let _ = writeln!(report, "[+]{name} excluded: ok");
@@ -109,16 +109,16 @@ impl HealthChecks {
         if !failed.is_empty() {
             tracing::debug!(page, failed = failed.join("; "), "Health check failed");
             let message = format_args!("{report}{page} check failed");
-            return Answer::error(StatusCode::INTERNAL_SERVER_ERROR, message);
+            return Response::error(StatusCode::INTERNAL_SERVER_ERROR, message);
         }
-        if asked.has_parameter("verbose") {
-            well(format!("{report}{page} check passed\n"))
+        if request.has_parameter("verbose") {
+            passed(format!("{report}{page} check passed\n"))
         } else {
-            well("ok")
+            passed("ok")
         }
     }
 
-    /// All checks; where there are none, one that says that somebody answers.
+    /// All checks, or `ping` if there are none.
     fn all(&self) -> Vec<(Arc<str>, HealthCheck)> {
         let checks = self.0.checks.read();
         if checks.is_empty() { vec![("ping".into(), Arc::new(|| Ok(())))] } else { checks.clone() }
@@ -126,15 +126,15 @@ impl HealthChecks {
 
     fn check(&self, page: &str, name: &str, check: &HealthCheck) -> Result<(), String> {
         let outcome = check();
-        if let Some(observer) = &self.0.observer {
-            observer.checked(name, page, outcome.is_ok());
+        if let Some(metrics) = &self.0.metrics {
+            metrics.checked(name, page, outcome.is_ok());
         }
         outcome
     }
 }
 
-fn well(body: impl Into<bytes::Bytes>) -> Answer {
-    Answer::text(body).with(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"))
+fn passed(body: impl Into<bytes::Bytes>) -> Response {
+    Response::text(body).with(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"))
 }
 
 impl fmt::Debug for HealthChecks {
@@ -154,15 +154,16 @@ mod tests {
 
     fn ask(handler: &Handler, path: &str, query: &str) -> (u16, String) {
         let (headers, body, user) = (HeaderMap::new(), Bytes::new(), User::default());
-        let asked = Asked { method: &Method::GET, path, query, headers: &headers, body: &body, user: &user };
-        let answer = handler(&asked);
-        (answer.status.as_u16(), String::from_utf8(answer.body.to_vec()).unwrap())
+        let request =
+            Request { method: &Method::GET, path, query, headers: &headers, body: &body, user: &user };
+        let response = handler(&request);
+        (response.status.as_u16(), String::from_utf8(response.body.to_vec()).unwrap())
     }
 
-    // The texts are what kube-controller-manager v1.36 was seen to answer.
+    // The texts were recorded from kube-controller-manager v1.36.
 
     #[test]
-    fn page_says_ok_or_all_that_is_known() {
+    fn page_is_ok_or_verbose() {
         let checks = HealthChecks::new();
         let page = checks.page("healthz");
         assert_eq!(ask(&page, "/healthz", "verbose"), (200, "[+]ping ok\nhealthz check passed\n".to_owned()));
@@ -174,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn page_leaves_out_what_is_excluded_and_names_what_cannot_be() {
+    fn page_excludes_checks() {
         let checks = HealthChecks::new();
         checks.add("leaderElection", Arc::new(|| Err("gone".to_owned())));
         let page = checks.page("healthz");
@@ -187,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn failing_check_fails_the_page_without_saying_why() {
+    fn failing_check_fails_the_page_without_a_reason() {
         let checks = HealthChecks::new();
         checks.add_ping("a");
         checks.add("b", Arc::new(|| Err("a secret".to_owned())));
@@ -196,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn each_check_has_a_page_that_says_why() {
+    fn each_check_has_a_page_with_the_reason() {
         let checks = HealthChecks::new();
         checks.add("b", Arc::new(|| Err("broken".to_owned())));
         let each = checks.each("healthz", "/healthz/");
@@ -207,20 +208,20 @@ mod tests {
     }
 
     #[test]
-    fn observer_is_told_of_every_check_that_is_made() {
+    fn metrics_record_every_check() {
         #[derive(Default)]
-        struct Told(Mutex<Vec<String>>);
-        impl HealthMetrics for Told {
+        struct Recorded(Mutex<Vec<String>>);
+        impl HealthMetrics for Recorded {
             fn checked(&self, name: &str, page: &str, is_healthy: bool) {
                 self.0.lock().push(format!("{page} {name} {is_healthy}"));
             }
         }
-        let told = Arc::new(Told::default());
-        let checks = HealthChecks::observed(Arc::clone(&told) as Arc<dyn HealthMetrics>);
+        let recorded = Arc::new(Recorded::default());
+        let checks = HealthChecks::with_metrics(Arc::clone(&recorded) as Arc<dyn HealthMetrics>);
         checks.add_ping("a");
         checks.add("b", Arc::new(|| Err(String::new())));
         checks.add_ping("c");
         ask(&checks.page("healthz"), "/healthz", "exclude=c");
-        assert_eq!(*told.0.lock(), ["healthz a true", "healthz b false"]);
+        assert_eq!(*recorded.0.lock(), ["healthz a true", "healthz b false"]);
     }
 }

@@ -1,10 +1,9 @@
-//! A secure port as Kubernetes' components have it: TLS, delegated authentication and authorization, health.
+//! Secure port of a Kubernetes component: TLS, delegated authentication and authorization, health checks.
 //!
-//! *Upstream counterpart:* `k8s.io/apiserver/pkg/server` (secure serving, healthz, delegated auth) as components use
-//! it, with `configz`, `flagz` and `statusz` of `k8s.io/component-base`.
+//! Upstream counterpart: `k8s.io/apiserver/pkg/server` (secure serving, healthz, delegated authentication and
+//! authorization), and `configz`, `flagz` and `statusz` of `k8s.io/component-base`.
 //!
-//! A component says what it serves with [`Routes`], whom it lets in with [`Access`], and gives both to a
-//! [`SecureServer`]:
+//! A [`SecureServer`] serves [`Routes`] to the users that [`Access`] authorizes:
 //!
 //! ```no_run
 //! # use std::{error::Error, sync::Arc};
@@ -17,7 +16,7 @@
 //! let health = HealthChecks::new();
 //! let routes = Routes::new()
 //!     .health("/healthz", &health)
-//!     .exact("/metrics", handler(|_| Answer::text("up 1\n")));
+//!     .exact("/metrics", handler(|_| Response::text("up 1\n")));
 //! let client = ClientOptions::new(UserAgent::new("my-operator", "v1.0.0", "unknown"), Arc::clone(&clock));
 //! let access =
 //!     Access::connect(&AuthenticationOptions::default(), &AuthorizationOptions::default(), &client).await?;
@@ -27,12 +26,12 @@
 //! # }
 //! ```
 //!
-//! *What must not live here:* flags, metrics' contents, anything of a controller.
+//! Not part of this crate: flags, the contents of metrics, controllers.
 
 mod access;
 mod error;
-mod exchange;
 mod files;
+mod handler;
 mod health;
 mod options;
 mod pages;
@@ -43,9 +42,9 @@ mod tls;
 
 pub use access::{Access, User};
 pub use error::ServingError;
-pub use exchange::{Answer, Asked, Handler, handler};
+pub use handler::{Handler, Request, Response, handler};
 pub use health::{HealthCheck, HealthChecks, HealthMetrics};
-/// Types of parameters of [`Answer::with`] and [`Routes::exact_with_body`].
+/// Parameter types of [`Response::with`] and [`Routes::exact_with_body`].
 pub use http::{HeaderName, HeaderValue, Method};
 pub use options::{
     AuthenticationOptions, AuthorizationOptions, RequestHeaderOptions, ServingOptions, SniCertKey, TlsVersion,

@@ -1,4 +1,4 @@
-//! What flags say about the secure port. The defaults are upstream's (US-1.5).
+//! Options of the secure port. The defaults are upstream's (US-1.5).
 
 use std::{
     net::{IpAddr, Ipv4Addr},
@@ -6,14 +6,14 @@ use std::{
     time::Duration,
 };
 
-/// Where and how to serve.
+/// Options of the server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServingOptions {
     /// `--bind-address`.
     pub bind_address: IpAddr,
-    /// `--secure-port`; 0: do not serve.
+    /// `--secure-port`. 0 disables the server.
     pub secure_port: u16,
-    /// `--cert-dir`: where a self-signed pair is kept when no files are given; empty: in memory only.
+    /// `--cert-dir`: directory of the self-signed certificate. `None` keeps it in memory.
     pub cert_dir: Option<PathBuf>,
     /// `--tls-cert-file`.
     pub tls_cert_file: Option<PathBuf>,
@@ -21,11 +21,11 @@ pub struct ServingOptions {
     pub tls_private_key_file: Option<PathBuf>,
     /// `--tls-sni-cert-key`.
     pub tls_sni_cert_keys: Vec<SniCertKey>,
-    /// `--tls-cipher-suites`, by Go's names; empty: the library's choice.
+    /// `--tls-cipher-suites`, by Go's names. Empty selects the defaults of the TLS library.
     pub tls_cipher_suites: Vec<String>,
     /// `--tls-min-version`.
     pub tls_min_version: Option<TlsVersion>,
-    /// `--http2-max-streams-per-connection`; 0: the library's default.
+    /// `--http2-max-streams-per-connection`. 0 selects the default, 100.
     pub http2_max_streams_per_connection: u32,
     /// `--disable-http2-serving`.
     pub disable_http2: bool,
@@ -35,32 +35,32 @@ pub struct ServingOptions {
     pub permit_port_sharing: bool,
 }
 
-/// One element of `--tls-sni-cert-key`: `certificate,key` or `certificate,key:name,name`.
+/// Element of `--tls-sni-cert-key`: `certFile,keyFile` or `certFile,keyFile:name,name`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SniCertKey {
-    /// The certificate's file.
+    /// Certificate file.
     pub cert_file: PathBuf,
-    /// The key's file.
+    /// Private key file.
     pub key_file: PathBuf,
-    /// The names that it is for; none: those in the certificate.
+    /// Server names. Empty selects the names in the certificate.
     pub names: Vec<String>,
 }
 
 /// `--tls-min-version`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum TlsVersion {
-    /// `VersionTLS12`, and what is older, which nothing here speaks.
+    /// `VersionTLS12` and older versions, which are not supported.
     Tls12,
     /// `VersionTLS13`.
     Tls13,
 }
 
-/// Who somebody is.
+/// Options of authentication.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AuthenticationOptions {
-    /// `--authentication-kubeconfig`: who is asked about tokens, and for the cluster's client CAs.
+    /// `--authentication-kubeconfig`: API server for token reviews and the cluster's client CA bundle.
     pub kubeconfig: Option<PathBuf>,
-    /// `--authentication-skip-lookup`: do not ask the cluster for its client CAs.
+    /// `--authentication-skip-lookup`: if `true`, the cluster's client CA bundle is not read.
     pub skip_lookup: bool,
     /// `--authentication-tolerate-lookup-failure`.
     pub tolerate_lookup_failure: bool,
@@ -72,12 +72,12 @@ pub struct AuthenticationOptions {
     pub request_header: RequestHeaderOptions,
 }
 
-/// Whom to believe when he says for whom he asks: `--requestheader-*`.
+/// Options of authenticating proxies (`--requestheader-*`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RequestHeaderOptions {
     /// `--requestheader-client-ca-file`.
     pub client_ca_file: Option<PathBuf>,
-    /// `--requestheader-allowed-names`; none: any that the CA has signed.
+    /// `--requestheader-allowed-names`. Empty allows all certificates of the CA bundle.
     pub allowed_names: Vec<String>,
     /// `--requestheader-username-headers`.
     pub username_headers: Vec<String>,
@@ -89,12 +89,12 @@ pub struct RequestHeaderOptions {
     pub extra_header_prefixes: Vec<String>,
 }
 
-/// What somebody may.
+/// Options of authorization.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AuthorizationOptions {
-    /// `--authorization-kubeconfig`: who is asked.
+    /// `--authorization-kubeconfig`: API server for subject access reviews.
     pub kubeconfig: Option<PathBuf>,
-    /// `--authorization-always-allow-paths`: open to all; `/x/*` for all below.
+    /// `--authorization-always-allow-paths`: paths without authorization. `/x/*` matches all paths below `/x/`.
     pub always_allow_paths: Vec<String>,
     /// `--authorization-webhook-cache-authorized-ttl`.
     pub authorized_ttl: Duration,

@@ -1,80 +1,80 @@
-//! Refusals as an API server puts them.
+//! Error responses in the format of an API server.
 
 use http::{HeaderValue, StatusCode, header::X_CONTENT_TYPE_OPTIONS};
 use serde::Serialize;
 
-use crate::{Answer, Asked, access::Refusal};
+use crate::{Request, Response, access::Refusal};
 
-/// `metav1.Status`, field by field in upstream's order.
+/// `metav1.Status` with upstream's order of fields.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Status<'a> {
     kind: &'a str,
     api_version: &'a str,
-    metadata: Nothing,
+    metadata: Empty,
     status: &'a str,
     message: &'a str,
     reason: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
-    details: Option<Nothing>,
+    details: Option<Empty>,
     code: u16,
 }
 
 #[derive(Serialize)]
-struct Nothing {}
+struct Empty {}
 
-/// A `Status` that says why not.
+/// Response with a `Status`.
 pub(crate) fn refusal(
-    asked: &Asked<'_>,
+    request: &Request<'_>,
     code: StatusCode,
     reason: &str,
     message: &str,
     has_details: bool,
-) -> Answer {
+) -> Response {
     let status = Status {
         kind: "Status",
         api_version: "v1",
-        metadata: Nothing {},
+        metadata: Empty {},
         status: "Failure",
         message,
         reason,
-        details: has_details.then_some(Nothing {}),
+        details: has_details.then_some(Empty {}),
         code: code.as_u16(),
     };
-    Answer::new(code, "application/json", asked.render(&status))
+    Response::new(code, "application/json", request.render(&status))
 }
 
 impl Refusal {
-    /// What somebody is told who is not let in.
-    pub(crate) fn answer(&self, asked: &Asked<'_>) -> Answer {
+    /// Response to the denied request.
+    pub(crate) fn response(&self, request: &Request<'_>) -> Response {
         let nosniff = HeaderValue::from_static("nosniff");
         match self {
             Self::Unauthorized => {
-                refusal(asked, StatusCode::UNAUTHORIZED, "Unauthorized", "Unauthorized", false)
+                refusal(request, StatusCode::UNAUTHORIZED, "Unauthorized", "Unauthorized", false)
             }
             Self::Forbidden { user, reason } => {
-                let verb = asked.method.as_str().to_ascii_lowercase();
+                let verb = request.method.as_str().to_ascii_lowercase();
                 let name = &user.name;
                 let mut message =
-                    sanitize(&format!("forbidden: User {name:?} cannot {verb} path {:?}", asked.path));
+                    sanitize(&format!("forbidden: User {name:?} cannot {verb} path {:?}", request.path));
                 if !reason.is_empty() {
                     message += ": ";
                     message += reason;
                 }
-                refusal(asked, StatusCode::FORBIDDEN, "Forbidden", &message, true)
+                refusal(request, StatusCode::FORBIDDEN, "Forbidden", &message, true)
                     .with(X_CONTENT_TYPE_OPTIONS, nosniff)
             }
             Self::Unknown(error) => {
-                let query = if asked.query.is_empty() { "" } else { "?" };
-                let uri = sanitize(&format!("{}{query}{}", asked.path, asked.query));
+                let query = if request.query.is_empty() { "" } else { "?" };
+                let uri = sanitize(&format!("{}{query}{}", request.path, request.query));
                 let message = format_args!("Internal Server Error: {uri:?}: {error}");
-                Answer::error(StatusCode::INTERNAL_SERVER_ERROR, message)
+                Response::error(StatusCode::INTERNAL_SERVER_ERROR, message)
             }
         }
     }
 }
 
-/// A browser that takes it for a page finds nothing to run in it.
+/// Escapes HTML.
 fn sanitize(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }

@@ -1,4 +1,4 @@
-//! Which path is answered by what.
+//! Paths and their handlers.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -6,7 +6,7 @@ use http::Method;
 
 use crate::{Handler, HealthChecks};
 
-/// The paths of a server.
+/// Paths of a server.
 ///
 /// Upstream counterpart: `mux.PathRecorderMux`.
 #[derive(Clone, Default)]
@@ -40,7 +40,7 @@ impl Routes {
         Self::default()
     }
 
-    /// And `path`, which is answered by `handler`.
+    /// Adds `path`.
     #[must_use]
     pub fn exact(mut self, path: impl Into<String>, handler: Handler) -> Self {
         self.exact.insert(path.into(), Route::without_body(handler));
@@ -57,23 +57,23 @@ impl Routes {
         self
     }
 
-    /// And all paths that begin with `prefix`, which should end in `/`. The longest that fits counts, and a path
-    /// that was given [exactly](Self::exact) before any.
+    /// Adds all paths that begin with `prefix`, which should end in `/`. [Exact](Self::exact) paths and longer prefixes take
+    /// precedence.
     #[must_use]
     pub fn prefix(mut self, prefix: impl Into<String>, handler: Handler) -> Self {
         self.prefixes.insert(prefix.into(), Route::without_body(handler));
         self
     }
 
-    /// And `path`, such as `/healthz`, with all checks of `health`. There is no path for each of them, as in
-    /// kube-controller-manager; see [`each_check`](Self::each_check).
+    /// Adds `path`, such as `/healthz`, with all checks of `health`. As in kube-controller-manager, single checks have no
+    /// paths; see [`each_check`](Self::each_check).
     #[must_use]
     pub fn health(self, path: &str, health: &HealthChecks) -> Self {
         self.exact(path, health.page(page(path)))
     }
 
-    /// And a path for each check of `health` below `path`, such as `/healthz/leaderElection`, as API servers have
-    /// them. It says why a check fails, so it should not be open to all.
+    /// Adds a path for each check of `health` below `path`, such as `/healthz/leaderElection`, as in API servers. The
+    /// responses contain the reasons of failures, so they should require authorization.
     #[must_use]
     pub fn each_check(self, path: &str, health: &HealthChecks) -> Self {
         let prefix = format!("{path}/");
@@ -81,7 +81,7 @@ impl Routes {
         self.prefix(prefix, handler)
     }
 
-    /// The paths that are not for debugging, in order: those that `/statusz` lists.
+    /// Paths that `/statusz` lists: all but those below `/debug/`, sorted.
     pub fn paths(&self) -> Vec<String> {
         let listed = |path: &&String| !path.starts_with("/debug/");
         let mut paths: Vec<_> =
@@ -94,8 +94,8 @@ impl Routes {
     /// Returns the route of `path`.
     pub(crate) fn find(&self, path: &str) -> Option<&Route> {
         self.exact.get(path).or_else(|| {
-            let fitting = self.prefixes.iter().filter(|(prefix, _)| path.starts_with(*prefix));
-            fitting.max_by_key(|(prefix, _)| prefix.len()).map(|(_, route)| route)
+            let matching = self.prefixes.iter().filter(|(prefix, _)| path.starts_with(*prefix));
+            matching.max_by_key(|(prefix, _)| prefix.len()).map(|(_, route)| route)
         })
     }
 }
@@ -113,20 +113,21 @@ impl fmt::Debug for Routes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Answer, handler};
+    use crate::{Response, handler};
 
     #[test]
-    fn path_is_found_whole_before_the_longest_prefix() {
-        let made_by = |name: &'static str| handler(move |_| Answer::text(name));
+    fn exact_path_precedes_the_longest_prefix() {
+        let named = |name: &'static str| handler(move |_| Response::text(name));
         let routes = Routes::new()
-            .exact("/a/b", made_by("exact"))
-            .prefix("/a/", made_by("short"))
-            .prefix("/a/b/", made_by("long"));
+            .exact("/a/b", named("exact"))
+            .prefix("/a/", named("short"))
+            .prefix("/a/b/", named("long"));
         let found = |path: &str| {
             let (headers, body, user) = Default::default();
             let method = &Method::GET;
-            let asked = crate::Asked { method, path, query: "", headers: &headers, body: &body, user: &user };
-            routes.find(path).map(|route| (route.handler)(&asked).body)
+            let request =
+                crate::Request { method, path, query: "", headers: &headers, body: &body, user: &user };
+            routes.find(path).map(|route| (route.handler)(&request).body)
         };
         assert_eq!(found("/a/b").unwrap(), "exact");
         assert_eq!(found("/a/x").unwrap(), "short");
@@ -135,12 +136,12 @@ mod tests {
     }
 
     #[test]
-    fn paths_for_debugging_are_not_listed() {
-        let nothing = || handler(|_| Answer::text(""));
+    fn debug_paths_are_not_listed() {
+        let empty = || handler(|_| Response::text(""));
         let routes = Routes::new()
             .health("/healthz", &HealthChecks::new())
-            .exact("/configz", nothing())
-            .prefix("/debug/pprof/", nothing());
+            .exact("/configz", empty())
+            .prefix("/debug/pprof/", empty());
         assert_eq!(routes.paths(), ["/configz", "/healthz"]);
     }
 }

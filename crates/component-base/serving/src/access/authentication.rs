@@ -1,6 +1,6 @@
-//! Who asks.
+//! Authentication of requests.
 //!
-//! *Upstream counterpart:* `authenticatorfactory.DelegatingAuthenticatorConfig`.
+//! Upstream counterpart: `authenticatorfactory.DelegatingAuthenticatorConfig`.
 
 use std::{collections::BTreeMap, fmt::Write as _, sync::Arc, time::Duration};
 
@@ -13,7 +13,7 @@ use sha2::{Digest, Sha256};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Presented, Refusal, User,
+    Attempt, Refusal, User,
     cache::{Cache, Key},
     cluster::{CONFIG_MAP, Cluster},
     proxy::{FrontProxy, ProxyHeaders},
@@ -23,11 +23,12 @@ use super::{
 use crate::{AuthenticationOptions, ServingError, files::Watched, tls};
 
 const AUTHENTICATED: &str = "system:authenticated";
-/// What upstream puts in the extras of a user, so that it is known by which certificate he was let in.
+/// Extra attribute with the fingerprint of the client certificate.
 const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-id";
-const TOKENS_KEPT: usize = 2048;
+/// Maximum number of cached token reviews.
+const MAX_TOKENS: usize = 2048;
 
-/// Finds out who asks: by a proxy that says so, by certificate, by token; in this order, as upstream.
+/// Authenticators in upstream's order: authenticating proxy, client certificate, bearer token.
 pub(super) struct Authentication {
     clock: Arc<dyn Clock>,
     clients_file: Option<Watched<Arc<Trust>>>,
@@ -49,9 +50,9 @@ impl Authentication {
         let proxy_file = proxy.client_ca_file.as_ref();
         let proxy_file = proxy_file.map(|path| watch("request-header client CA file", path)).transpose()?;
         let proxy_file = proxy_file.map(|trust| (trust, Arc::new(ProxyHeaders::new(proxy))));
-        let looks = !options.skip_lookup && (clients_file.is_none() || proxy_file.is_none());
+        let uses_cluster = !options.skip_lookup && (clients_file.is_none() || proxy_file.is_none());
         let cluster = match &client {
-            _ if !looks => None,
+            _ if !uses_cluster => None,
             None => {
                 tracing::warn!(
                     "No authentication-kubeconfig provided in order to lookup client-ca-file and \
@@ -60,46 +61,50 @@ impl Authentication {
                 );
                 None
             }
-            Some(client) => Some(look_up(options, client, &clock).await?),
+            Some(client) => Some(read_cluster(options, client, &clock).await?),
         };
         let tokens = client.map(|client| Tokens::new(client, options.token_cache_ttl, Arc::clone(&clock)));
         let tokens = tokens.transpose()?;
         Ok(Self { clock, clients_file, proxy_file, cluster, tokens })
     }
 
-    pub(super) fn asks_for_certificates(&self) -> bool {
+    pub(super) fn uses_certificates(&self) -> bool {
         self.clients_file.is_some() || self.proxy_file.is_some() || self.cluster.is_some()
     }
 
-    pub(super) async fn keep_up(&self, shutdown: &CancellationToken) {
+    pub(super) async fn reload_loop(&self, shutdown: &CancellationToken) {
         match &self.cluster {
-            Some(cluster) => cluster.keep_up(shutdown).await,
+            Some(cluster) => cluster.reload_loop(shutdown).await,
             None => shutdown.cancelled().await,
         }
     }
 
-    /// Who asks. Who shows nothing is anonymous; who shows something that is worth nothing is refused.
-    pub(super) async fn authenticate(&self, presented: &Presented<'_>) -> Result<User, Refusal> {
-        let mut why_not = Vec::new();
-        let by_certificate = self.by_certificate(presented.certificates, presented.headers, &mut why_not);
-        let known = match (by_certificate, &self.tokens) {
+    /// Returns the user of a request. Without credentials, the user is anonymous.
+    ///
+    /// # Errors
+    ///
+    /// If the credentials are invalid.
+    pub(super) async fn authenticate(&self, attempt: &Attempt<'_>) -> Result<User, Refusal> {
+        let mut errors = Vec::new();
+        let by_certificate = self.by_certificate(attempt.certificates, attempt.headers, &mut errors);
+        let user = match (by_certificate, &self.tokens) {
             (Some(user), _) => Some(user),
-            (None, Some(tokens)) => match bearer(presented.headers) {
+            (None, Some(tokens)) => match bearer(attempt.headers) {
                 None => None,
-                Some(token) => tokens.user(token).await.map_err(|error| why_not.push(error.to_string())).ok(),
+                Some(token) => tokens.user(token).await.map_err(|error| errors.push(error.to_string())).ok(),
             },
             (None, None) => None,
         };
-        match known {
+        match user {
             Some(mut user) => {
                 if !user.is_anonymous() && !user.groups.iter().any(|group| group == AUTHENTICATED) {
                     user.groups.push(AUTHENTICATED.to_owned());
                 }
                 Ok(user)
             }
-            None if why_not.is_empty() => Ok(User::anonymous()),
+            None if errors.is_empty() => Ok(User::anonymous()),
             None => {
-                tracing::error!(err = why_not.join(", "), "Unable to authenticate the request");
+                tracing::error!(err = errors.join(", "), "Unable to authenticate the request");
                 Err(Refusal::Unauthorized)
             }
         }
@@ -109,7 +114,7 @@ impl Authentication {
         &self,
         certificates: &[CertificateDer<'static>],
         headers: &HeaderMap,
-        why_not: &mut Vec<String>,
+        errors: &mut Vec<String>,
     ) -> Option<User> {
         let certificate = certificates.first()?;
         let now = self.clock.now();
@@ -126,7 +131,7 @@ impl Authentication {
             match proxy.user(certificates, headers, now) {
                 Ok(Some(user)) => return Some(user),
                 Ok(None) => {}
-                Err(error) => why_not.push(error),
+                Err(error) => errors.push(error),
             }
         }
         let clients = match &self.clients_file {
@@ -135,15 +140,17 @@ impl Authentication {
         };
         let user = clients.verify(certificates, now).and_then(|()| certificate_user(certificate));
         user.unwrap_or_else(|error| {
-            why_not.push(format!("verifying a client's certificate failed: {error}"));
+            errors.push(format!("verifying the client certificate failed: {error}"));
             None
         })
     }
 }
 
-/// DEVIATION: upstream tolerates that the authorities for clients cannot be read at the start, and those for
-/// proxies only if told so. They are in one place: it is both or neither.
-async fn look_up(
+/// Reads the CA bundles of clients and proxies from the cluster.
+///
+/// DEVIATION: upstream always continues without the CA bundle of clients, and without the one of proxies only with
+/// `--authentication-tolerate-lookup-failure`. Both are in one ConfigMap, so the flag applies to both.
+async fn read_cluster(
     options: &AuthenticationOptions,
     client: &ApiClient,
     clock: &Arc<dyn Clock>,
@@ -163,7 +170,7 @@ async fn look_up(
     Ok(cluster)
 }
 
-/// Whom a certificate that counts is for; nobody if it has no name.
+/// User of a verified certificate. `None` if the certificate has no common name.
 fn certificate_user(certificate: &CertificateDer<'_>) -> Result<Option<User>, String> {
     let name = tls::Name::of(certificate)?;
     if name.common_name.is_empty() {
@@ -171,7 +178,7 @@ fn certificate_user(certificate: &CertificateDer<'_>) -> Result<Option<User>, St
     }
     let mut id = "X509SHA256=".to_owned();
     for byte in Sha256::digest(certificate.as_ref()) {
-        // Cannot fail: a String takes everything.
+        // Writing to a `String` does not fail.
         let _ = write!(id, "{byte:02x}");
     }
     Ok(Some(User {
@@ -182,7 +189,7 @@ fn certificate_user(certificate: &CertificateDer<'_>) -> Result<Option<User>, St
     }))
 }
 
-/// The token in `headers`, if there is one.
+/// Bearer token in `headers`.
 fn bearer(headers: &HeaderMap) -> Option<&str> {
     let value = headers.get(AUTHORIZATION)?.to_str().ok()?.trim();
     let mut parts = value.splitn(3, ' ');
@@ -190,12 +197,11 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
     parts.next().filter(|token| scheme.eq_ignore_ascii_case("bearer") && !token.is_empty())
 }
 
-/// Users by their tokens, as an API server says. Tokens are not kept: only hashes of them, under a key of this
-/// process.
+/// Token reviews. The cache contains salted hashes of tokens, not the tokens.
 struct Tokens {
     client: ApiClient,
     clock: Arc<dyn Clock>,
-    holds: Duration,
+    ttl: Duration,
     salt: Key,
     cache: Cache<Option<Arc<User>>>,
 }
@@ -219,36 +225,36 @@ struct TokenUser {
 }
 
 impl Tokens {
-    fn new(client: ApiClient, holds: Duration, clock: Arc<dyn Clock>) -> Result<Self, ServingError> {
+    fn new(client: ApiClient, ttl: Duration, clock: Arc<dyn Clock>) -> Result<Self, ServingError> {
         let mut salt = [0; 32];
         let filled = tls::provider().secure_random.fill(&mut salt);
-        filled.map_err(|_| ServingError::Tls("no random numbers to be had".to_owned()))?;
-        let cache = Cache::new(TOKENS_KEPT, Arc::clone(&clock));
-        Ok(Self { client, clock, holds, salt, cache })
+        filled.map_err(|_| ServingError::Tls("no random numbers available".to_owned()))?;
+        let cache = Cache::new(MAX_TOKENS, Arc::clone(&clock));
+        Ok(Self { client, clock, ttl, salt, cache })
     }
 
-    /// Whose `token` it is.
+    /// User of `token`.
     ///
     /// # Errors
     ///
-    /// When it is nobody's, or nobody can say.
+    /// If the token is invalid, or the review fails.
     async fn user(&self, token: &str) -> Result<User, Arc<str>> {
         let key: Key = Sha256::new().chain_update(self.salt).chain_update(token).finalize().into();
-        let (client, clock, holds) = (self.client.clone(), Arc::clone(&self.clock), self.holds);
+        let (client, clock, ttl) = (self.client.clone(), Arc::clone(&self.clock), self.ttl);
         let token = token.to_owned();
-        let ask = async move {
+        let review = async move {
             let spec = serde_json::json!({ "token": token });
             let kind = ("authentication.k8s.io", "TokenReview", "tokenreviews");
             let status: TokenReviewStatus = review(&client, &*clock, kind, &spec).await?;
             if !status.authenticated && !status.error.is_empty() {
-                // Not kept, as upstream: it can be the server that could not find out.
+                // Not cached, as upstream: the API server may have failed.
                 return Err(status.error.into());
             }
             let TokenUser { username, uid, groups, extra } = status.user;
             let user = User { name: username, uid, groups, extra };
-            Ok((status.authenticated.then(|| Arc::new(user)), holds))
+            Ok((status.authenticated.then(|| Arc::new(user)), ttl))
         };
-        let user = self.cache.get(key, ask).await?;
+        let user = self.cache.get(key, review).await?;
         user.map(|user| User::clone(&user)).ok_or_else(|| "invalid bearer token".into())
     }
 }
@@ -260,7 +266,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bearer_is_found_as_upstream_finds_it() {
+    fn finds_bearer_tokens_as_upstream() {
         let found = |value: &'static str| {
             let headers = HeaderMap::from_iter([(AUTHORIZATION, HeaderValue::from_static(value))]);
             bearer(&headers).map(str::to_owned)

@@ -1,6 +1,6 @@
-//! What somebody may.
+//! Authorization of requests.
 //!
-//! *Upstream counterpart:* `authorizerfactory.DelegatingAuthorizerConfig`, `authorization/path`.
+//! Upstream counterpart: `authorizerfactory.DelegatingAuthorizerConfig`, `authorization/path`.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -16,19 +16,20 @@ use super::{
 };
 use crate::{AuthorizationOptions, ServingError};
 
-/// May everything.
+/// Group that is always authorized.
 const MASTERS: &str = "system:masters";
-const DECISIONS_KEPT: usize = 2048;
+/// Maximum number of cached decisions.
+const MAX_DECISIONS: usize = 2048;
 
-/// Finds out what somebody may.
+/// Authorizers in upstream's order: privileged group, always-allowed paths, API server.
 pub(super) struct Authorization {
-    open: OpenPaths,
+    always_allowed: AllowedPaths,
     delegate: Option<Delegate>,
 }
 
-/// Paths for all.
+/// Paths without authorization.
 #[derive(Debug, Default)]
-struct OpenPaths {
+struct AllowedPaths {
     exact: Vec<String>,
     prefixes: Vec<String>,
 }
@@ -73,7 +74,7 @@ impl Authorization {
         client: Option<ApiClient>,
         clock: Arc<dyn Clock>,
     ) -> Result<Self, ServingError> {
-        let open = OpenPaths::new(&options.always_allow_paths)?;
+        let always_allowed = AllowedPaths::new(&options.always_allow_paths)?;
         if client.is_none() {
             tracing::warn!(
                 "No authorization-kubeconfig provided, so SubjectAccessReview of authorization tokens won't work."
@@ -83,15 +84,19 @@ impl Authorization {
             client,
             authorized: options.authorized_ttl,
             unauthorized: options.unauthorized_ttl,
-            cache: Cache::new(DECISIONS_KEPT, Arc::clone(&clock)),
+            cache: Cache::new(MAX_DECISIONS, Arc::clone(&clock)),
             clock,
         });
-        Ok(Self { open, delegate })
+        Ok(Self { always_allowed, delegate })
     }
 
-    /// The user again, if he may do `method` on `path`.
+    /// Returns the user if it is authorized to use `method` on `path`.
+    ///
+    /// # Errors
+    ///
+    /// If the user is not authorized, or the API server cannot be reached.
     pub(super) async fn authorize(&self, user: User, method: &str, path: &str) -> Result<User, Refusal> {
-        if user.groups.iter().any(|group| group == MASTERS) || self.open.has(path) {
+        if user.groups.iter().any(|group| group == MASTERS) || self.always_allowed.matches(path) {
             return Ok(user);
         }
         let Some(delegate) = &self.delegate else {
@@ -115,25 +120,26 @@ impl Authorization {
     }
 }
 
-impl OpenPaths {
+impl AllowedPaths {
     fn new(paths: &[String]) -> Result<Self, ServingError> {
-        let mut open = Self::default();
+        let mut allowed = Self::default();
         for path in paths {
             let path = path.strip_prefix('/').unwrap_or(path);
             match path.split_once('*') {
-                None => open.exact.push(path.to_owned()),
-                Some((prefix, "")) => open.prefixes.push(prefix.to_owned()),
+                None => allowed.exact.push(path.to_owned()),
+                Some((prefix, "")) => allowed.prefixes.push(prefix.to_owned()),
                 Some(_) => {
                     return Err(ServingError::Option(format!("only trailing * allowed in {path:?}")));
                 }
             }
         }
-        Ok(open)
+        Ok(allowed)
     }
 
-    fn has(&self, path: &str) -> bool {
+    fn matches(&self, path: &str) -> bool {
         let path = path.strip_prefix('/').unwrap_or(path);
-        self.exact.iter().any(|open| open == path) || self.prefixes.iter().any(|open| path.starts_with(open))
+        self.exact.iter().any(|exact| exact == path)
+            || self.prefixes.iter().any(|prefix| path.starts_with(prefix))
     }
 }
 
@@ -150,13 +156,13 @@ impl Delegate {
         let key: Key = Sha256::digest(spec.to_string()).into();
         let (client, clock) = (self.client.clone(), Arc::clone(&self.clock));
         let (authorized, unauthorized) = (self.authorized, self.unauthorized);
-        let ask = async move {
+        let review = async move {
             let kind = ("authorization.k8s.io", "SubjectAccessReview", "subjectaccessreviews");
             let decision: Decision = review(&client, &*clock, kind, &spec).await?;
-            let holds = if decision.allowed { authorized } else { unauthorized };
-            Ok((Arc::new(decision), holds))
+            let ttl = if decision.allowed { authorized } else { unauthorized };
+            Ok((Arc::new(decision), ttl))
         };
-        self.cache.get(key, ask).await
+        self.cache.get(key, review).await
     }
 }
 
@@ -164,23 +170,23 @@ impl Delegate {
 mod tests {
     use super::*;
 
-    fn open(paths: &[&str]) -> Result<OpenPaths, ServingError> {
-        OpenPaths::new(&paths.iter().map(|&path| path.to_owned()).collect::<Vec<_>>())
+    fn allowed(paths: &[&str]) -> Result<AllowedPaths, ServingError> {
+        AllowedPaths::new(&paths.iter().map(|&path| path.to_owned()).collect::<Vec<_>>())
     }
 
     #[test]
-    fn open_paths_are_whole_or_begin_with_what_is_before_the_asterisk() {
-        let open = open(&["/healthz", "livez", "/public/*", "/"]).unwrap();
+    fn matches_paths_and_prefixes() {
+        let allowed = allowed(&["/healthz", "livez", "/public/*", "/"]).unwrap();
         for path in ["/healthz", "/livez", "/public/", "/public/a/b", "/"] {
-            assert!(open.has(path), "{path}");
+            assert!(allowed.matches(path), "{path}");
         }
         for path in ["/healthz/", "/healthz/x", "/public", "/metrics", "//healthz"] {
-            assert!(!open.has(path), "{path}");
+            assert!(!allowed.matches(path), "{path}");
         }
     }
 
     #[test]
-    fn asterisk_elsewhere_than_at_the_end_is_refused() {
-        assert_eq!(open(&["/a*b"]).unwrap_err().to_string(), "only trailing * allowed in \"a*b\"");
+    fn rejects_other_wildcards() {
+        assert_eq!(allowed(&["/a*b"]).unwrap_err().to_string(), "only trailing * allowed in \"a*b\"");
     }
 }

@@ -1,4 +1,4 @@
-//! Answers that are kept for a while.
+//! Cache of review results.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -9,14 +9,13 @@ use futures_util::{
 use kcm_clock::Clock;
 use parking_lot::Mutex;
 
-/// A question, known by its hash alone.
+/// Hash of a review request.
 pub(super) type Key = [u8; 32];
 
-/// What came of a question: an answer and how long it holds, or why there is none.
-pub(super) type Outcome<V> = Result<(V, Duration), Arc<str>>;
+/// Result of a review: a value with its TTL, or an error.
+pub(super) type ReviewResult<V> = Result<(V, Duration), Arc<str>>;
 
-/// Answers to questions that cost something. One that is being asked is not asked a second time; failures are not
-/// kept; no more than a number of answers are.
+/// Cache with a maximum number of entries. Concurrent lookups of a key share one review. Errors are not cached.
 pub(super) struct Cache<V> {
     entries: Arc<Mutex<HashMap<Key, Entry<V>>>>,
     capacity: usize,
@@ -24,8 +23,8 @@ pub(super) struct Cache<V> {
 }
 
 enum Entry<V> {
-    Known { value: V, until: Duration },
-    Asked(Shared<BoxFuture<'static, Outcome<V>>>),
+    Cached { value: V, until: Duration },
+    Pending(Shared<BoxFuture<'static, ReviewResult<V>>>),
 }
 
 impl<V: Clone + Send + Sync + 'static> Cache<V> {
@@ -33,58 +32,58 @@ impl<V: Clone + Send + Sync + 'static> Cache<V> {
         Self { entries: Arc::default(), capacity, clock }
     }
 
-    /// The answer to `key`, by `ask` if it is not known.
+    /// Returns the value of `key`. Runs `review` if it is not cached.
     ///
     /// # Errors
     ///
-    /// What `ask` says, or that too much is being asked.
+    /// The error of `review`, or if the cache is full of pending reviews.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future stops waiting; what is being asked is asked to its end, for those who wait for it too.
+    /// Dropping the future stops the wait. The review continues, for other callers.
     pub(super) async fn get(
         &self,
         key: Key,
-        ask: impl Future<Output = Outcome<V>> + Send + 'static,
+        review: impl Future<Output = ReviewResult<V>> + Send + 'static,
     ) -> Result<V, Arc<str>> {
-        let outcome = {
+        let result = {
             let mut entries = self.entries.lock();
             let now = self.clock.monotonic();
             match entries.get(&key) {
-                Some(Entry::Known { value, until }) if now < *until => return Ok(value.clone()),
-                Some(Entry::Asked(outcome)) => outcome.clone(),
+                Some(Entry::Cached { value, until }) if now < *until => return Ok(value.clone()),
+                Some(Entry::Pending(result)) => result.clone(),
                 _ => {
                     if !make_room(&mut entries, self.capacity, now) {
-                        return Err("too many questions are being asked".into());
+                        return Err("too many pending reviews".into());
                     }
-                    let outcome = self.begin(key, ask);
-                    entries.insert(key, Entry::Asked(outcome.clone()));
-                    outcome
+                    let result = self.start(key, review);
+                    entries.insert(key, Entry::Pending(result.clone()));
+                    result
                 }
             }
         };
-        outcome.await.map(|(value, _)| value)
+        result.await.map(|(value, _)| value)
     }
 
-    /// Asks in a task of its own, which writes down what comes of it.
-    fn begin(
+    /// Runs `review` in a task that caches its result.
+    fn start(
         &self,
         key: Key,
-        ask: impl Future<Output = Outcome<V>> + Send + 'static,
-    ) -> Shared<BoxFuture<'static, Outcome<V>>> {
+        review: impl Future<Output = ReviewResult<V>> + Send + 'static,
+    ) -> Shared<BoxFuture<'static, ReviewResult<V>>> {
         let entries = Arc::clone(&self.entries);
         let clock = Arc::clone(&self.clock);
-        let forget = Forget { entries: Arc::clone(&entries), key };
+        let pending = PendingGuard { entries: Arc::clone(&entries), key };
         let task = tokio::spawn(async move {
-            let outcome = ask.await;
-            if let Ok((value, holds)) = &outcome
-                && !holds.is_zero()
+            let result = review.await;
+            if let Ok((value, ttl)) = &result
+                && !ttl.is_zero()
             {
-                let until = clock.monotonic().saturating_add(*holds);
-                entries.lock().insert(key, Entry::Known { value: value.clone(), until });
+                let until = clock.monotonic().saturating_add(*ttl);
+                entries.lock().insert(key, Entry::Cached { value: value.clone(), until });
             }
-            drop(forget);
-            outcome
+            drop(pending);
+            result
         });
         task.map(|ended| ended.unwrap_or_else(|error| Err(error.to_string().into()))).boxed().shared()
     }
@@ -95,33 +94,33 @@ impl<V: Clone + Send + Sync + 'static> Cache<V> {
     }
 }
 
-/// Removes a question whose asking has ended without an answer to keep, in a panic too.
-struct Forget<V> {
+/// Removes a pending entry whose review has ended without a value to cache, or panicked.
+struct PendingGuard<V> {
     entries: Arc<Mutex<HashMap<Key, Entry<V>>>>,
     key: Key,
 }
 
-impl<V> Drop for Forget<V> {
+impl<V> Drop for PendingGuard<V> {
     fn drop(&mut self) {
         let mut entries = self.entries.lock();
-        if matches!(entries.get(&self.key), Some(Entry::Asked(_))) {
+        if matches!(entries.get(&self.key), Some(Entry::Pending(_))) {
             entries.remove(&self.key);
         }
     }
 }
 
-/// Whether there is room for one more, after what has expired, or else what will expire next, has made some.
+/// Removes expired entries, or else the entry that expires next. Returns `true` if there is room for another entry.
 fn make_room<V>(entries: &mut HashMap<Key, Entry<V>>, capacity: usize, now: Duration) -> bool {
     if entries.len() < capacity {
         return true;
     }
-    entries.retain(|_, entry| !matches!(entry, Entry::Known { until, .. } if *until <= now));
+    entries.retain(|_, entry| !matches!(entry, Entry::Cached { until, .. } if *until <= now));
     if entries.len() < capacity {
         return true;
     }
     let next = entries.iter().filter_map(|(key, entry)| match entry {
-        Entry::Known { until, .. } => Some((*until, *key)),
-        Entry::Asked(_) => None,
+        Entry::Cached { until, .. } => Some((*until, *key)),
+        Entry::Pending(_) => None,
     });
     let Some((_, next)) = next.min() else { return false };
     entries.remove(&next).is_some()
@@ -138,58 +137,58 @@ mod tests {
 
     const TTL: Duration = Duration::from_secs(10);
 
-    struct Asked(Arc<AtomicUsize>);
+    struct Calls(Arc<AtomicUsize>);
 
-    impl Asked {
-        fn answer(&self, outcome: Outcome<u32>) -> impl Future<Output = Outcome<u32>> + use<> {
+    impl Calls {
+        fn result(&self, result: ReviewResult<u32>) -> impl Future<Output = ReviewResult<u32>> + use<> {
             let count = Arc::clone(&self.0);
             async move {
                 count.fetch_add(1, Ordering::SeqCst);
-                outcome
+                result
             }
         }
 
-        fn times(&self) -> usize {
+        fn count(&self) -> usize {
             self.0.load(Ordering::SeqCst)
         }
     }
 
-    fn cache(capacity: usize) -> (FakeClock, Cache<u32>, Asked) {
+    fn cache(capacity: usize) -> (FakeClock, Cache<u32>, Calls) {
         let clock = FakeClock::new(Timestamp::UNIX_EPOCH);
-        (clock.clone(), Cache::new(capacity, Arc::new(clock)), Asked(Arc::default()))
+        (clock.clone(), Cache::new(capacity, Arc::new(clock)), Calls(Arc::default()))
     }
 
     #[tokio::test]
-    async fn answer_is_kept_for_as_long_as_it_holds() {
-        let (clock, cache, asked) = cache(10);
+    async fn value_is_cached_for_its_ttl() {
+        let (clock, cache, calls) = cache(10);
         for _ in 0..3 {
-            assert_eq!(cache.get([1; 32], asked.answer(Ok((7, TTL)))).await, Ok(7));
+            assert_eq!(cache.get([1; 32], calls.result(Ok((7, TTL)))).await, Ok(7));
         }
-        assert_eq!(asked.times(), 1);
+        assert_eq!(calls.count(), 1);
         clock.step(TTL);
-        assert_eq!(cache.get([1; 32], asked.answer(Ok((8, TTL)))).await, Ok(8));
-        assert_eq!(asked.times(), 2);
+        assert_eq!(cache.get([1; 32], calls.result(Ok((8, TTL)))).await, Ok(8));
+        assert_eq!(calls.count(), 2);
     }
 
     #[tokio::test]
-    async fn answer_that_does_not_hold_and_failure_are_not_kept() {
-        let (_clock, cache, asked) = cache(10);
+    async fn errors_and_zero_ttls_are_not_cached() {
+        let (_clock, cache, calls) = cache(10);
         for _ in 0..2 {
-            assert_eq!(cache.get([1; 32], asked.answer(Ok((7, Duration::ZERO)))).await, Ok(7));
-            assert_eq!(cache.get([2; 32], asked.answer(Err("no".into()))).await, Err("no".into()));
+            assert_eq!(cache.get([1; 32], calls.result(Ok((7, Duration::ZERO)))).await, Ok(7));
+            assert_eq!(cache.get([2; 32], calls.result(Err("no".into()))).await, Err("no".into()));
         }
-        assert_eq!((asked.times(), cache.len()), (4, 0));
+        assert_eq!((calls.count(), cache.len()), (4, 0));
     }
 
     #[tokio::test]
-    async fn question_that_is_being_asked_is_not_asked_again_though_the_first_leaves() {
-        let (_clock, cache, asked) = cache(10);
+    async fn concurrent_lookups_share_a_review_that_outlives_the_first() {
+        let (_clock, cache, calls) = cache(10);
         let gate = Arc::new(Notify::new());
         let slow = || {
-            let (gate, answer) = (Arc::clone(&gate), asked.answer(Ok((7, TTL))));
+            let (gate, result) = (Arc::clone(&gate), calls.result(Ok((7, TTL))));
             async move {
                 gate.notified().await;
-                answer.await
+                result.await
             }
         };
         let mut first = Box::pin(cache.get([1; 32], slow()));
@@ -199,35 +198,35 @@ mod tests {
         drop(first);
         gate.notify_one();
         assert_eq!(second.await, Ok(7));
-        assert_eq!(asked.times(), 1);
+        assert_eq!(calls.count(), 1);
     }
 
     #[tokio::test]
-    async fn full_cache_drops_what_would_expire_next() {
-        let (clock, cache, asked) = cache(2);
+    async fn full_cache_removes_the_entry_that_expires_next() {
+        let (clock, cache, calls) = cache(2);
         for key in 1..=3 {
-            cache.get([key; 32], asked.answer(Ok((key.into(), TTL)))).await.unwrap();
+            cache.get([key; 32], calls.result(Ok((key.into(), TTL)))).await.unwrap();
             clock.step(Duration::from_secs(1));
         }
         assert_eq!(cache.len(), 2);
-        cache.get([3; 32], asked.answer(Ok((3, TTL)))).await.unwrap();
-        cache.get([2; 32], asked.answer(Ok((2, TTL)))).await.unwrap();
-        assert_eq!(asked.times(), 3, "the second and the third are still there");
+        cache.get([3; 32], calls.result(Ok((3, TTL)))).await.unwrap();
+        cache.get([2; 32], calls.result(Ok((2, TTL)))).await.unwrap();
+        assert_eq!(calls.count(), 3, "the second and the third are cached");
     }
 
     #[tokio::test]
-    async fn cache_full_of_questions_refuses_more() {
-        let (_clock, cache, asked) = cache(1);
+    async fn cache_full_of_pending_reviews_rejects_another() {
+        let (_clock, cache, calls) = cache(1);
         let mut first = Box::pin(cache.get([1; 32], std::future::pending()));
         assert!(futures_util::poll!(&mut first).is_pending());
-        let refused = cache.get([2; 32], asked.answer(Ok((2, TTL)))).await;
-        assert_eq!(refused, Err("too many questions are being asked".into()));
+        let refused = cache.get([2; 32], calls.result(Ok((2, TTL)))).await;
+        assert_eq!(refused, Err("too many pending reviews".into()));
     }
 
     #[tokio::test]
-    async fn asking_that_panics_is_a_failure_and_can_be_tried_again() {
-        let (_clock, cache, asked) = cache(10);
+    async fn panicking_review_is_an_error_and_can_be_retried() {
+        let (_clock, cache, calls) = cache(10);
         assert!(cache.get([1; 32], async { panic!("boom") }).await.is_err());
-        assert_eq!(cache.get([1; 32], asked.answer(Ok((7, TTL)))).await, Ok(7));
+        assert_eq!(cache.get([1; 32], calls.result(Ok((7, TTL)))).await, Ok(7));
     }
 }

@@ -1,6 +1,6 @@
-//! What a cluster says about whose certificates count in it.
+//! CA bundles of clients and proxies in the cluster.
 //!
-//! *Upstream counterpart:* `dynamiccertificates.ConfigMapCAController` and `RequestHeaderAuthRequestController`.
+//! Upstream counterpart: `dynamiccertificates.ConfigMapCAController` and `RequestHeaderAuthRequestController`.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -16,28 +16,30 @@ use super::{
     trust::Trust,
 };
 
-/// What is in messages of the place that [`PATH`] leads to.
+/// Name of the ConfigMap in messages.
 pub(super) const CONFIG_MAP: &str = "configmap/extension-apiserver-authentication in kube-system";
 const PATH: &str = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication";
 
-/// DEVIATION: upstream watches. Authorities change once in years, and old and new ones count for a while.
-const READ_EVERY: Duration = Duration::from_secs(60);
+/// Time between reads of the ConfigMap.
+///
+/// DEVIATION: upstream watches the ConfigMap. CAs change rarely, and a rotation trusts the old and the new CA for some time.
+const READ_INTERVAL: Duration = Duration::from_secs(60);
 
-/// The cluster's authorities, as they were read last.
+/// CA bundles of the cluster, as last read.
 pub(super) struct Cluster {
     client: ApiClient,
     clock: Arc<dyn Clock>,
     current: RwLock<Arc<Authorities>>,
 }
 
-/// Whose certificates count.
+/// CA bundles.
 #[derive(Debug, Default)]
 pub(super) struct Authorities {
-    /// For clients.
+    /// CA bundle of clients.
     pub(super) clients: Option<Arc<Trust>>,
-    /// For proxies.
+    /// Authenticating proxies.
     pub(super) proxy: Option<Arc<FrontProxy>>,
-    print: BTreeMap<String, String>,
+    data: BTreeMap<String, String>,
 }
 
 #[derive(Deserialize)]
@@ -55,11 +57,11 @@ impl Cluster {
         Arc::clone(&self.current.read())
     }
 
-    /// Reads them now. A cluster that says nothing has none.
+    /// Reads the ConfigMap. If it does not exist, there are no CA bundles.
     ///
     /// # Errors
     ///
-    /// When it cannot be read, or cannot be understood; what was read before stays.
+    /// If the ConfigMap cannot be read or parsed. The previous CA bundles stay in use.
     pub(super) async fn read(&self) -> Result<(), String> {
         let data = match self.client.send(&Request::get(PATH)).await {
             Ok(body) => {
@@ -69,33 +71,33 @@ impl Cluster {
             Err(error) if error.is_not_found() => BTreeMap::new(),
             Err(error) => return Err(explain(&error)),
         };
-        if self.current().print != data {
+        if self.current().data != data {
             let authorities = Authorities::parse(data).map_err(|error| format!("{CONFIG_MAP}: {error}"))?;
             *self.current.write() = Arc::new(authorities);
-            tracing::info!("Loaded client CAs of {CONFIG_MAP}");
+            tracing::info!("Loaded client CA bundles from {CONFIG_MAP}");
         }
         Ok(())
     }
 
-    /// Reads them again and again until `shutdown`.
-    pub(super) async fn keep_up(&self, shutdown: &CancellationToken) {
-        let mut complaint = None;
+    /// Reads the ConfigMap periodically until `shutdown`. Each distinct error is logged once.
+    pub(super) async fn reload_loop(&self, shutdown: &CancellationToken) {
+        let mut logged_error = None;
         loop {
             tokio::select! {
                 () = shutdown.cancelled() => return,
-                () = self.clock.sleep(READ_EVERY) => {}
+                () = self.clock.sleep(READ_INTERVAL) => {}
             }
             let outcome = tokio::select! {
                 () = shutdown.cancelled() => return,
                 outcome = self.read() => outcome.err(),
             };
-            if let Some(error) = outcome.as_ref().filter(|_| outcome != complaint) {
+            if let Some(error) = outcome.as_ref().filter(|_| outcome != logged_error) {
                 tracing::warn!(
                     err = error,
-                    "Cannot read the cluster's client CAs, going on with those read before"
+                    "Failed to read the cluster's client CA bundles, keeping the previous ones"
                 );
             }
-            complaint = outcome;
+            logged_error = outcome;
         }
     }
 }
@@ -132,14 +134,14 @@ impl Authorities {
                 Some(Arc::new(FrontProxy { trust, headers: Arc::new(headers) }))
             }
         };
-        Ok(Self { clients, proxy, print: data })
+        Ok(Self { clients, proxy, data })
     }
 }
 
 fn explain(error: &ApiError) -> String {
     if error.is_forbidden() {
         return format!(
-            "{error} (usually put right by 'kubectl create rolebinding -n kube-system NAME \
+            "{error} (usually fixed by 'kubectl create rolebinding -n kube-system NAME \
              --role=extension-apiserver-authentication-reader --serviceaccount=NAMESPACE:NAME')"
         );
     }

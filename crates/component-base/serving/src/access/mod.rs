@@ -1,7 +1,7 @@
-//! Who is let in.
+//! Authentication and authorization of requests, delegated to an API server.
 //!
-//! *Upstream counterpart:* `DelegatingAuthenticationOptions` and `DelegatingAuthorizationOptions` of
-//! `k8s.io/apiserver/pkg/server/options`, and what they make.
+//! Upstream counterpart: `DelegatingAuthenticationOptions` and `DelegatingAuthorizationOptions` of
+//! `k8s.io/apiserver/pkg/server/options`.
 
 mod authentication;
 mod authorization;
@@ -22,27 +22,27 @@ use tokio_util::sync::CancellationToken;
 use self::{authentication::Authentication, authorization::Authorization};
 use crate::{AuthenticationOptions, AuthorizationOptions, ServingError};
 
-/// Who did not say who he is.
+/// Name of users without credentials.
 pub(crate) const ANONYMOUS: &str = "system:anonymous";
 
-/// A client that asks about others must not make them wait.
+/// Rate limit of reviews, high enough not to delay requests.
 const RATE_LIMIT: RateLimit = RateLimit { qps: 200.0, burst: 400 };
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Somebody who asks.
+/// User of a request.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct User {
-    /// The name; `system:anonymous` for who did not say.
+    /// User name. `system:anonymous` without credentials.
     pub name: String,
-    /// What tells apart two of the same name, if known.
+    /// UID. Empty if unknown.
     pub uid: String,
-    /// The groups he is in.
+    /// Groups.
     pub groups: Vec<String>,
-    /// What else is known.
+    /// Extra attributes.
     pub extra: BTreeMap<String, Vec<String>>,
 }
 
-/// Who is let in: authentication and authorization, mostly by asking an API server. Cheap to clone.
+/// Authentication and authorization of requests. Clones share caches and connections.
 #[derive(Clone)]
 pub struct Access(Arc<Inner>);
 
@@ -51,31 +51,31 @@ struct Inner {
     authorization: Authorization,
 }
 
-/// What somebody shows of himself, and what he wants.
-pub(crate) struct Presented<'a> {
+/// Credentials and target of a request.
+pub(crate) struct Attempt<'a> {
     pub(crate) certificates: &'a [CertificateDer<'static>],
     pub(crate) headers: &'a HeaderMap,
     pub(crate) method: &'a str,
     pub(crate) path: &'a str,
 }
 
-/// Why somebody is not let in.
+/// Reason why a request is denied.
 #[derive(Debug)]
 pub(crate) enum Refusal {
-    /// He is not who he says that he is.
+    /// The credentials are invalid.
     Unauthorized,
-    /// He may not.
+    /// The user is not authorized.
     Forbidden {
         user: User,
-        /// Why; often empty.
+        /// Reason of the authorizer. May be empty.
         reason: String,
     },
-    /// Nobody can say whether he may.
+    /// The authorizer failed.
     Unknown(String),
 }
 
 impl User {
-    /// Whether he did not say who he is.
+    /// Returns `true` if the request had no credentials.
     pub fn is_anonymous(&self) -> bool {
         self.name == ANONYMOUS
     }
@@ -90,13 +90,14 @@ impl User {
 }
 
 impl Access {
-    /// Finds the API servers that are to be asked, in the files that the options name, or around the pod that
-    /// this process runs in. Without either, nobody has a token, and only who needs no permission is let in.
-    /// `client` says how to introduce oneself; its time-out is not used.
+    /// Connects to the API servers for reviews: those in the kubeconfigs of the options, or else the one of the cluster
+    /// that this process runs in. Without either, tokens are ignored and only always-allowed paths are served.
+    ///
+    /// `client` contains the user agent and clock of the clients. Its request timeout is not used.
     ///
     /// # Errors
     ///
-    /// When a file cannot be used, or the cluster's client CAs cannot be read and that is not tolerated.
+    /// If a file cannot be used, or the cluster's client CA bundle cannot be read and that is not tolerated.
     pub async fn connect(
         authentication: &AuthenticationOptions,
         authorization: &AuthorizationOptions,
@@ -104,7 +105,7 @@ impl Access {
     ) -> Result<Self, ServingError> {
         let options = ClientOptions { timeout: TIMEOUT, ..client.clone() };
         let tokens = delegate("authentication", authentication.kubeconfig.as_ref(), &options).await?;
-        // Mostly the same file, and then the same connection.
+        // The files are usually equal. Then the connections are shared.
         let permissions = if authentication.kubeconfig == authorization.kubeconfig {
             tokens.clone()
         } else {
@@ -118,8 +119,8 @@ impl Access {
         Self::with_clients(authentication, authorization, tokens, permissions, options.clock).await
     }
 
-    /// As [`connect`](Self::connect), with API servers that have been found: `tokens` is asked about tokens and for
-    /// the cluster's client CAs, `permissions` what somebody may.
+    /// As [`connect`](Self::connect), with existing clients: `tokens` for token reviews and the cluster's client CA bundle,
+    /// `permissions` for subject access reviews.
     ///
     /// # Errors
     ///
@@ -136,20 +137,24 @@ impl Access {
         Ok(Self(Arc::new(Inner { authentication, authorization })))
     }
 
-    /// Whether certificates of clients can mean anything.
-    pub(crate) fn asks_for_certificates(&self) -> bool {
-        self.0.authentication.asks_for_certificates()
+    /// Returns `true` if client certificates can authenticate users.
+    pub(crate) fn uses_certificates(&self) -> bool {
+        self.0.authentication.uses_certificates()
     }
 
-    /// Who asks, if he may what he asks for.
-    pub(crate) async fn admit(&self, presented: &Presented<'_>) -> Result<User, Refusal> {
-        let user = self.0.authentication.authenticate(presented).await?;
-        self.0.authorization.authorize(user, presented.method, presented.path).await
+    /// Authenticates and authorizes a request.
+    ///
+    /// # Errors
+    ///
+    /// The reason why the request is denied.
+    pub(crate) async fn admit(&self, attempt: &Attempt<'_>) -> Result<User, Refusal> {
+        let user = self.0.authentication.authenticate(attempt).await?;
+        self.0.authorization.authorize(user, attempt.method, attempt.path).await
     }
 
-    /// Keeps up with the cluster's client CAs until `shutdown`.
-    pub(crate) async fn keep_up(&self, shutdown: &CancellationToken) {
-        self.0.authentication.keep_up(shutdown).await;
+    /// Reloads the cluster's client CA bundle periodically until `shutdown`.
+    pub(crate) async fn reload_loop(&self, shutdown: &CancellationToken) {
+        self.0.authentication.reload_loop(shutdown).await;
     }
 }
 
@@ -159,7 +164,7 @@ impl std::fmt::Debug for Access {
     }
 }
 
-/// The way to the API server that is to be asked.
+/// Clients of the API server in `kubeconfig`, or else of the cluster that this process runs in.
 async fn delegate(
     purpose: &'static str,
     kubeconfig: Option<&std::path::PathBuf>,

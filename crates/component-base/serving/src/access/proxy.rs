@@ -1,6 +1,6 @@
-//! Proxies that say for whom they ask.
+//! Authenticating proxies, which send the user in request headers.
 //!
-//! *Upstream counterpart:* `authentication/request/headerrequest`.
+//! Upstream counterpart: `authentication/request/headerrequest`.
 
 use std::sync::Arc;
 
@@ -9,19 +9,19 @@ use kcm_clock::Timestamp;
 use rustls::pki_types::CertificateDer;
 
 use super::{User, trust::Trust};
-use crate::{RequestHeaderOptions, exchange::unescape, tls::Name};
+use crate::{RequestHeaderOptions, handler::unescape, tls::Name};
 
-/// Which proxies are believed, and in which headers they speak.
+/// Trusted proxies and their request headers.
 #[derive(Debug)]
 pub(super) struct FrontProxy {
     pub(super) trust: Arc<Trust>,
     pub(super) headers: Arc<ProxyHeaders>,
 }
 
-/// The headers, in lower case, and the names of those who may use them.
+/// Names of the request headers, in lower case, and of the proxies.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct ProxyHeaders {
-    /// None: whoever the authority has signed.
+    /// Common names of proxies. Empty allows all certificates of the CA bundle.
     pub(super) allowed_names: Vec<String>,
     pub(super) username: Vec<String>,
     pub(super) uid: Vec<String>,
@@ -30,11 +30,11 @@ pub(super) struct ProxyHeaders {
 }
 
 impl FrontProxy {
-    /// For whom a proxy with `certificates` asks. `None` if it does not say, and asks for itself.
+    /// User in the headers of a proxy with `certificates`. `None` without these headers.
     ///
     /// # Errors
     ///
-    /// When it is not one to be believed.
+    /// If the proxy is not trusted.
     pub(super) fn user(
         &self,
         certificates: &[CertificateDer<'static>],
@@ -87,7 +87,7 @@ fn names(headers: &[String]) -> Vec<String> {
     headers.iter().map(|name| name.trim().to_ascii_lowercase()).collect()
 }
 
-/// The values of all headers that have one of `names`, the empty ones left out.
+/// Values of the headers called `names`, without empty values.
 fn values<'a>(headers: &'a HeaderMap, names: &'a [String]) -> impl Iterator<Item = String> + 'a {
     let all = names.iter().flat_map(|name| headers.get_all(name.as_str()));
     all.filter(|value| !value.is_empty()).map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned())
@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn headers_say_who_it_is() {
+    fn headers_contain_the_user() {
         let headers = ProxyHeaders {
             uid: vec!["x-remote-uid".to_owned()],
             ..ProxyHeaders::new(&RequestHeaderOptions::default())
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn empty_name_says_nothing() {
+    fn empty_user_name_is_ignored() {
         let mut map = HeaderMap::new();
         map.append("x-remote-user", HeaderValue::from_static(""));
         assert_eq!(ProxyHeaders::new(&RequestHeaderOptions::default()).user(&map), None);

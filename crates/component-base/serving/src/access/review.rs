@@ -1,4 +1,4 @@
-//! Asking an API server about somebody.
+//! Reviews by an API server.
 
 use std::{sync::Arc, time::Duration};
 
@@ -8,23 +8,25 @@ use kcm_client::{ApiClient, Request};
 use kcm_clock::Clock;
 use serde::{Serialize, de::DeserializeOwned};
 
-/// However often it is tried: somebody waits for the answer.
-const IN_ALL: Duration = Duration::from_secs(10);
+/// Time limit of a review, including retries.
+const TIMEOUT: Duration = Duration::from_secs(10);
+/// Maximum number of requests of a review.
 const ATTEMPTS: u32 = 5;
-/// Before the second attempt; half as long again before each further one.
-const FIRST_WAIT: Duration = Duration::from_millis(500);
+/// Back-off before the second request. Each further back-off is 1.5 times as long: 0.5 s, 0.75 s, 1.1 s, 1.7 s.
+const INITIAL_BACKOFF: Duration = Duration::from_millis(500);
 
 #[derive(serde::Deserialize)]
 struct Reviewed<S> {
     status: S,
 }
 
-/// The status that the API server gives the review `spec` of type `kind` in the group `group`. Asks again when the
-/// server is not well, for ten seconds in all. A review changes nothing, so it may be asked twice.
+/// Creates a review with `spec`, of type `kind` in the group `group`, and returns its status. Retries transient errors;
+/// a review changes no state.
 ///
 /// # Errors
 ///
-/// What the server or the way there says, and when the answer is no review. In one line, without the spec.
+/// The error of the API server or of the transport, or if the response is not a review. The message is one line and does
+/// not contain the spec.
 ///
 /// Upstream counterpart: `webhook.WithExponentialBackoff`.
 pub(super) async fn review<S: DeserializeOwned>(
@@ -36,34 +38,38 @@ pub(super) async fn review<S: DeserializeOwned>(
     let api_version = format!("{group}/v1");
     let review = serde_json::json!({ "apiVersion": api_version, "kind": kind, "metadata": {}, "spec": spec });
     let request = Request::post(format!("/apis/{api_version}/{plural}"), review.to_string());
-    let answer = tokio::select! {
+    let response = tokio::select! {
         biased;
-        answer = insist(client, clock, &request) => answer.map_err(|error| error.to_string())?,
-        () = clock.sleep(IN_ALL) => return Err(format!("POST {}: request timed out", request.path).into()),
+        response = send_with_retries(client, clock, &request) => response.map_err(|error| error.to_string())?,
+        () = clock.sleep(TIMEOUT) => return Err(format!("POST {}: request timed out", request.path).into()),
     };
-    // What serde says of a body can quote it.
-    let reviewed = serde_json::from_slice::<Reviewed<S>>(&answer);
+    // The message of serde can contain parts of the body.
+    let reviewed = serde_json::from_slice::<Reviewed<S>>(&response);
     reviewed
         .map(|reviewed| reviewed.status)
-        .map_err(|_| format!("POST {}: the answer is no {kind}", request.path).into())
+        .map_err(|_| format!("POST {}: the response is not a {kind}", request.path).into())
 }
 
-async fn insist(client: &ApiClient, clock: &dyn Clock, request: &Request) -> Result<Bytes, ApiError> {
-    let mut wait = FIRST_WAIT;
+async fn send_with_retries(
+    client: &ApiClient,
+    clock: &dyn Clock,
+    request: &Request,
+) -> Result<Bytes, ApiError> {
+    let mut wait = INITIAL_BACKOFF;
     for _ in 1..ATTEMPTS {
         match client.send(request).await {
-            Err(error) if is_passing(&error) => {
-                tracing::debug!(err = %error, path = request.path, delay = ?wait, "Asking again");
+            Err(error) if is_transient(&error) => {
+                tracing::debug!(err = %error, path = request.path, delay = ?wait, "Retrying review");
                 clock.sleep(wait).await;
                 wait = wait * 3 / 2;
             }
-            outcome => return outcome,
+            result => return result,
         }
     }
     client.send(request).await
 }
 
-fn is_passing(error: &ApiError) -> bool {
+fn is_transient(error: &ApiError) -> bool {
     match error {
         ApiError::Status(status) => {
             matches!(status.code, 429 | 500 | 504) || error.retry_after_seconds().is_some()

@@ -25,11 +25,11 @@ impl Trust {
         CaBundle::new(tls::pem::chain(pem)?).map(Self)
     }
 
-    /// The bundle in a file, which is followed.
+    /// Reads a bundle from a file, which is reloaded when it changes.
     ///
     /// # Errors
     ///
-    /// When it cannot be read, or holds no certificates.
+    /// If the file cannot be read, or contains no certificates.
     pub(super) fn watch(
         what: &'static str,
         path: PathBuf,
@@ -37,7 +37,7 @@ impl Trust {
     ) -> Result<Watched<Arc<Self>>, ServingError> {
         let parse = |files: &[crate::files::File]| match files {
             [file] => Self::parse(&file.content).map(Arc::new).map_err(|cause| file.error(cause)),
-            _ => Err(ServingError::Tls("a bundle of certificates is one file".to_owned())),
+            _ => Err(ServingError::Tls("a CA bundle must be one file".to_owned())),
         };
         Watched::open(vec![(what, path)], parse, clock)
     }

@@ -1,44 +1,44 @@
-//! In which form somebody wants a page.
+//! Content negotiation of `/flagz` and `/statusz`.
 //!
-//! *Upstream counterpart:* `endpoints/handlers/negotiation`, as far as `/flagz` and `/statusz` have use for it.
+//! Upstream counterpart: `endpoints/handlers/negotiation`.
 
 use http::StatusCode;
 
-use crate::{Answer, Asked, refusal::refusal};
+use crate::{Request, Response, refusal::refusal};
 
-/// The API group of pages that machines can read.
+/// API group of the structured pages.
 const GROUP: &str = "config.k8s.io";
-/// Newest first.
+/// API versions, newest first.
 const VERSIONS: [&str; 2] = ["v1beta1", "v1alpha1"];
 
-/// A form that a page has.
+/// Media type and version of a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Form {
-    /// For people.
+    /// Plain text.
     Text,
-    /// An object of this version.
+    /// JSON object of this API version.
     Json(&'static str),
-    /// The same in other letters.
+    /// YAML object of this API version.
     Yaml(&'static str),
 }
 
-/// One clause of an `Accept` header.
+/// Clause of an `Accept` header.
 struct Clause<'a> {
     kind: &'a str,
     subtype: &'a str,
     quality: f32,
-    /// `g`, `v` and `as`, if any of them is there.
+    /// Parameters `g`, `v` and `as`. `None` without any of them.
     object: Option<[&'a str; 3]>,
 }
 
-/// The form of the page `kind`, such as `Statusz`, that `asked` prefers; none if he wants none that there is.
-pub(super) fn negotiate(asked: &Asked<'_>, kind: &str) -> Option<Form> {
-    let accept = asked.headers.get(http::header::ACCEPT).map_or("", |value| value.to_str().unwrap_or("?"));
+/// Returns the form of the page `kind`, such as `Statusz`, that `request` prefers. `None` if no form is acceptable.
+pub(super) fn negotiate(request: &Request<'_>, kind: &str) -> Option<Form> {
+    let accept = request.headers.get(http::header::ACCEPT).map_or("", |value| value.to_str().unwrap_or("?"));
     if accept.trim().is_empty() {
         return Some(Form::Text);
     }
     let mut clauses: Vec<_> = accept.split(',').map(Clause::parse).collect();
-    // What is more wanted, and less general, first; of those alike, what was said first.
+    // By quality, then by specificity, then by position.
     clauses.sort_by(|one, other| {
         let by_quality = other.quality.total_cmp(&one.quality);
         by_quality.then((one.kind == "*", one.subtype == "*").cmp(&(other.kind == "*", other.subtype == "*")))
@@ -65,26 +65,26 @@ impl<'a> Clause<'a> {
     }
 
     fn form(&self, kind: &str) -> Option<Form> {
-        let fits = |one: &str, other: &str| {
-            (self.kind == one || self.kind == "*") && (self.subtype == other || self.subtype == "*")
+        let accepts = |kind: &str, subtype: &str| {
+            (self.kind == kind || self.kind == "*") && (self.subtype == subtype || self.subtype == "*")
         };
         match self.object {
-            None => fits("text", "plain").then_some(Form::Text),
+            None => accepts("text", "plain").then_some(Form::Text),
             Some([GROUP, version, named]) if named == kind => {
                 let version = VERSIONS.into_iter().find(|known| *known == version)?;
-                if fits("application", "json") {
+                if accepts("application", "json") {
                     return Some(Form::Json(version));
                 }
-                fits("application", "yaml").then_some(Form::Yaml(version))
+                accepts("application", "yaml").then_some(Form::Yaml(version))
             }
             Some(_) => None,
         }
     }
 }
 
-/// Says which forms there are.
-pub(super) fn not_acceptable(asked: &Asked<'_>) -> Answer {
+/// Response 406 with the supported media types.
+pub(super) fn not_acceptable(request: &Request<'_>) -> Response {
     let message =
         "only the following media types are accepted: application/json, application/yaml, text/plain";
-    refusal(asked, StatusCode::NOT_ACCEPTABLE, "NotAcceptable", message, false)
+    refusal(request, StatusCode::NOT_ACCEPTABLE, "NotAcceptable", message, false)
 }

@@ -1,9 +1,9 @@
-//! `/statusz` and `/flagz`: a component's version, paths and flags, for people and for machines.
+//! `/statusz` and `/flagz`: version, paths and flags of a component, as text, JSON or YAML.
 //!
-//! *Upstream counterpart:* `apiserver/pkg/server/statusz` and `flagz`, in their second version (`v1beta1`).
+//! DEVIATION: upstream separates names and values with one of four delimiters, chosen at random. Here the delimiter is
+//! constant.
 //!
-//! DEVIATION: upstream separates names from values by one of four texts by chance, lest somebody parse them. Here it
-//! is the same each time.
+//! Upstream counterpart: `apiserver/pkg/server/statusz` and `flagz` (`v1beta1`).
 
 use std::{borrow::Cow, collections::BTreeMap, fmt::Write as _, sync::Arc};
 
@@ -12,30 +12,30 @@ use kcm_clock::{Clock, Timestamp};
 use serde::Serialize;
 
 use super::negotiation::{Form, negotiate, not_acceptable};
-use crate::{Answer, Asked, Handler, handler};
+use crate::{Handler, Request, Response, handler};
 
-/// Before both pages.
-const NOT_FOR_MACHINES: &str = "Warning: This endpoint is not meant to be machine parseable, has no formatting \
+/// First line of both text pages.
+const WARNING: &str = "Warning: This endpoint is not meant to be machine parseable, has no formatting \
                                 compatibility guarantees and is for debugging purposes only.";
 
-/// What `/statusz` says of a component.
+/// Contents of `/statusz`.
 #[derive(Debug, Clone)]
 pub struct Status {
-    /// The component, such as `kube-controller-manager`.
+    /// Name of the component, such as `kube-controller-manager`.
     pub component: String,
-    /// When it was started.
+    /// Start time.
     pub started: Timestamp,
-    /// The version of Kubernetes that it is, such as `1.36`.
+    /// Kubernetes version of the binary, such as `1.36`.
     pub binary_version: String,
-    /// The version of Kubernetes that it behaves as, such as `1.36`; empty: none.
+    /// Emulated Kubernetes version, such as `1.36`. May be empty.
     pub emulation_version: String,
-    /// What it was built with, such as `rustc 1.95.0`. Upstream has Go's version here.
+    /// Compiler, such as `rustc 1.95.0`, in place of upstream's Go version.
     pub compiler: String,
-    /// Its [paths](crate::Routes::paths); of each, the first part is shown.
+    /// [Paths](crate::Routes::paths). The page shows the first segment of each.
     pub paths: Vec<String>,
 }
 
-/// An object as a page.
+/// Structured page.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Object<'a, T> {
@@ -68,12 +68,12 @@ struct FlagsContent<'a> {
     flags: &'a BTreeMap<String, String>,
 }
 
-/// `/statusz`: what a component is, since when it runs, which paths it has.
+/// Handler of `/statusz`: version, uptime and paths of a component.
 pub fn statusz(status: Status, clock: Arc<dyn Clock>) -> Handler {
-    let mut paths: Vec<_> = status.paths.iter().filter_map(|path| folder(path)).collect();
+    let mut paths: Vec<_> = status.paths.iter().filter_map(|path| first_segment(path)).collect();
     paths.sort_unstable();
     paths.dedup();
-    handler(move |asked| {
+    handler(move |request| {
         let up = clock.now().as_second().saturating_sub(status.started.as_second()).max(0);
         let content = StatusContent {
             start_time: status.started.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
@@ -83,7 +83,7 @@ pub fn statusz(status: Status, clock: Arc<dyn Clock>) -> Handler {
             emulation_version: &status.emulation_version,
             paths: &paths,
         };
-        answer(asked, "Statusz", &status.component, content, |content| {
+        response(request, "Statusz", &status.component, content, |content| {
             let started = status.started.strftime("%a %b %e %H:%M:%S UTC %Y");
             let mut text = format!(
                 "\nStarted: {started}\nUp: {} hr {:02} min {:02} sec\nGo version: {}\nBinary version: {}\n",
@@ -104,15 +104,15 @@ pub fn statusz(status: Status, clock: Arc<dyn Clock>) -> Handler {
     })
 }
 
-/// `/flagz`: the flags that a component runs with, by name. Secrets must not be among them.
+/// Handler of `/flagz`: names and values of the component's flags. The values must not contain secrets.
 pub fn flagz(component: &str, flags: impl IntoIterator<Item = (String, String)>) -> Handler {
     let component = component.to_owned();
     let flags: BTreeMap<_, _> = flags.into_iter().collect();
-    handler(move |asked| {
-        answer(asked, "Flagz", &component, FlagsContent { flags: &flags }, |content| {
+    handler(move |request| {
+        response(request, "Flagz", &component, FlagsContent { flags: &flags }, |content| {
             let mut text = String::new();
             for (name, value) in content.flags {
-                // Cannot fail: a String takes everything.
+                // Writing to a `String` does not fail.
                 let _ = writeln!(text, "{name}={value}");
             }
             text
@@ -120,46 +120,46 @@ pub fn flagz(component: &str, flags: impl IntoIterator<Item = (String, String)>)
     })
 }
 
-fn answer<T: Serialize>(
-    asked: &Asked<'_>,
+fn response<T: Serialize>(
+    request: &Request<'_>,
     kind: &str,
     component: &str,
     content: T,
     text: impl FnOnce(T) -> String,
-) -> Answer {
+) -> Response {
     let page = kind.to_ascii_lowercase();
-    let (version, format) = match negotiate(asked, kind) {
-        None => return not_acceptable(asked),
+    let (version, format) = match negotiate(request, kind) {
+        None => return not_acceptable(request),
         Some(Form::Text) => {
-            return Answer::text(format!("\n{component} {page}\n{NOT_FOR_MACHINES}\n{}", text(content)));
+            return Response::text(format!("\n{component} {page}\n{WARNING}\n{}", text(content)));
         }
         Some(Form::Json(version)) => (version, "json"),
         Some(Form::Yaml(version)) => (version, "yaml"),
     };
     let metadata = Metadata { name: component };
     let object = Object { kind, api_version: format!("config.k8s.io/{version}"), metadata, content };
-    let body = if format == "json" { asked.render(&object) } else { yaml(&object) };
-    let mut answer = Answer::json(body);
-    // All of it is of characters that a header can have.
+    let body = if format == "json" { request.render(&object) } else { yaml(&object) };
+    let mut response = Response::json(body);
+    // All characters are valid in a header.
     let content_type = format!("application/{format};g=config.k8s.io;v={version};as={kind}");
     if let Ok(content_type) = HeaderValue::from_str(&content_type) {
-        answer = answer.with(CONTENT_TYPE, content_type);
+        response = response.with(CONTENT_TYPE, content_type);
     }
     let warning =
         "This version of the PAGE endpoint is deprecated. Please use a newer version.".replace("PAGE", &page);
     match HeaderValue::from_str(&format!("299 - \"{warning}\"")) {
-        Ok(warning) if version == "v1alpha1" => answer.with(HeaderName::from_static("warning"), warning),
-        _ => answer,
+        Ok(warning) if version == "v1alpha1" => response.with(HeaderName::from_static("warning"), warning),
+        _ => response,
     }
 }
 
-/// The first part of `path`; none for `/`.
-fn folder(path: &str) -> Option<String> {
+/// First segment of `path`. `None` for `/`.
+fn first_segment(path: &str) -> Option<String> {
     let first = path.strip_prefix('/')?.split('/').next().filter(|first| !first.is_empty())?;
     Some(format!("/{first}"))
 }
 
-/// As Go's `html.EscapeString`: a browser that takes it for a page finds nothing to run in it.
+/// Escapes HTML as Go's `html.EscapeString`.
 fn escape(text: &str) -> Cow<'_, str> {
     if !text.contains(['<', '>', '&', '\'', '"']) {
         return Cow::Borrowed(text);
@@ -168,17 +168,16 @@ fn escape(text: &str) -> Cow<'_, str> {
     Cow::Owned(text.replace('\'', "&#39;").replace('"', "&#34;"))
 }
 
-/// `object` as YAML, keys in order. Objects of this module hold texts, numbers, lists of texts, and such objects.
+/// Formats `object` as YAML with sorted keys. Supports strings, numbers, lists of scalars and nested objects.
 fn yaml(object: &impl Serialize) -> String {
     let mut text = String::new();
-    // Cannot fail: what is given to it has text for keys.
+    // Does not fail: all map keys are strings.
     write_yaml(&mut text, &serde_json::to_value(object).unwrap_or_default(), 0);
     text
 }
 
 fn write_yaml(text: &mut String, value: &serde_json::Value, depth: usize) {
     let serde_json::Value::Object(fields) = value else { return };
-    // Whatever order the map keeps, the text is in that of the names.
     let fields: BTreeMap<_, _> = fields.iter().collect();
     for (name, value) in fields {
         let _ = write!(text, "{:depth$}{}:", "", scalar(name));
@@ -208,12 +207,12 @@ fn write_yaml(text: &mut String, value: &serde_json::Value, depth: usize) {
     }
 }
 
-/// `value` as it is where nobody could take it for anything but text, else as JSON writes it, which is YAML.
+/// Formats a string: unquoted if YAML reads it as a string, otherwise as JSON.
 fn scalar(value: &str) -> String {
     let is_word = value.starts_with(|c: char| c.is_ascii_alphabetic() || c == '/')
         && value.chars().all(|c| c.is_ascii_alphanumeric() || "/._-".contains(c));
-    let means_something = ["true", "false", "null", "yes", "no", "on", "off", "y", "n"]
+    let is_reserved = ["true", "false", "null", "yes", "no", "on", "off", "y", "n"]
         .iter()
         .any(|word| value.eq_ignore_ascii_case(word));
-    if is_word && !means_something { value.to_owned() } else { serde_json::Value::from(value).to_string() }
+    if is_word && !is_reserved { value.to_owned() } else { serde_json::Value::from(value).to_string() }
 }

@@ -1,4 +1,4 @@
-//! The texts are what kube-controller-manager v1.36.2 was seen to answer.
+//! The texts were recorded from kube-controller-manager v1.36.2.
 
 use std::sync::{
     Arc,
@@ -10,7 +10,7 @@ use http::{HeaderMap, HeaderValue, Method, header};
 use kcm_clock::{FakeClock, Timestamp};
 
 use super::*;
-use crate::{Asked, Routes, User};
+use crate::{Request, Routes, User};
 
 const CURL: &str = "curl/7.88.1";
 
@@ -20,23 +20,23 @@ fn ask(
     path: &str,
     accept: Option<&'static str>,
     body: &'static str,
-) -> Answer {
+) -> Response {
     let mut headers = HeaderMap::from_iter([(header::USER_AGENT, HeaderValue::from_static(CURL))]);
     headers.extend(accept.map(|accept| (header::ACCEPT, HeaderValue::from_static(accept))));
     let (user, body) = (User::default(), Bytes::from_static(body.as_bytes()));
-    handler(&Asked { method, path, query: "", headers: &headers, body: &body, user: &user })
+    handler(&Request { method, path, query: "", headers: &headers, body: &body, user: &user })
 }
 
-fn get(handler: &Handler, accept: Option<&'static str>) -> Answer {
+fn get(handler: &Handler, accept: Option<&'static str>) -> Response {
     ask(handler, &Method::GET, "/", accept, "")
 }
 
-fn text(answer: &Answer) -> &str {
-    std::str::from_utf8(&answer.body).unwrap()
+fn text(response: &Response) -> &str {
+    std::str::from_utf8(&response.body).unwrap()
 }
 
-fn content_type(answer: &Answer) -> &str {
-    answer.headers[header::CONTENT_TYPE].to_str().unwrap()
+fn content_type(response: &Response) -> &str {
+    response.headers[header::CONTENT_TYPE].to_str().unwrap()
 }
 
 fn status_page() -> Handler {
@@ -67,7 +67,7 @@ fn flags_page() -> Handler {
 }
 
 #[test]
-fn statusz_in_text_is_as_upstreams() {
+fn statusz_text_equals_upstream() {
     let expected = "
 kube-controller-manager statusz
 Warning: This endpoint is not meant to be machine parseable, has no formatting compatibility guarantees and is for debugging purposes only.
@@ -88,22 +88,22 @@ Paths: /configz /flagz /healthz /metrics
         Some("text/*"),
         Some("application/json, text/plain"),
     ] {
-        let answer = get(&status_page(), accept);
+        let response = get(&status_page(), accept);
         assert_eq!(
-            (answer.status.as_u16(), content_type(&answer)),
+            (response.status.as_u16(), content_type(&response)),
             (200, "text/plain; charset=utf-8"),
             "{accept:?}"
         );
-        assert_eq!(text(&answer), expected, "{accept:?}");
+        assert_eq!(text(&response), expected, "{accept:?}");
     }
 }
 
 #[test]
-fn statusz_for_machines_is_an_object_of_the_version_asked_for() {
+fn statusz_json_and_yaml_equal_upstream() {
     let accept = "text/html, application/json;v=v1beta1;g=config.k8s.io;as=Statusz;q=0.5, text/plain;q=0.1";
-    let answer = get(&status_page(), Some(accept));
-    assert_eq!(content_type(&answer), "application/json;g=config.k8s.io;v=v1beta1;as=Statusz");
-    assert_eq!(answer.headers.get("warning"), None);
+    let response = get(&status_page(), Some(accept));
+    assert_eq!(content_type(&response), "application/json;g=config.k8s.io;v=v1beta1;as=Statusz");
+    assert_eq!(response.headers.get("warning"), None);
     let expected = r#"{
   "kind": "Statusz",
   "apiVersion": "config.k8s.io/v1beta1",
@@ -122,7 +122,7 @@ fn statusz_for_machines_is_an_object_of_the_version_asked_for() {
     "/metrics"
   ]
 }"#;
-    assert_eq!(text(&answer), expected);
+    assert_eq!(text(&response), expected);
     let old = get(&status_page(), Some("application/json;v=v1alpha1;g=config.k8s.io;as=Statusz"));
     assert_eq!(
         old.headers["warning"],
@@ -149,7 +149,7 @@ uptimeSeconds: 3711
 }
 
 #[test]
-fn statusz_in_no_known_form_is_refused() {
+fn statusz_rejects_other_media_types() {
     let expected = r#"{
   "kind": "Status",
   "apiVersion": "v1",
@@ -171,14 +171,14 @@ fn statusz_in_no_known_form_is_refused() {
         "nonsense",
         ";;;,,=",
     ] {
-        let answer = get(&status_page(), Some(accept));
-        assert_eq!(answer.status.as_u16(), 406, "{accept}");
-        assert_eq!(text(&answer), expected);
+        let response = get(&status_page(), Some(accept));
+        assert_eq!(response.status.as_u16(), 406, "{accept}");
+        assert_eq!(text(&response), expected);
     }
 }
 
 #[test]
-fn flagz_lists_all_flags_in_order() {
+fn flagz_lists_sorted_flags() {
     let expected = "
 kube-controller-manager flagz
 Warning: This endpoint is not meant to be machine parseable, has no formatting compatibility guarantees and is for debugging purposes only.
@@ -212,15 +212,15 @@ metadata:
 }
 
 #[test]
-fn configz_is_the_configuration_by_its_name() {
+fn configz_contains_the_configuration() {
     let page = configz("kubecontrollermanager.config.k8s.io", &serde_json::json!({"kind": "K"}));
-    let answer = get(&page, None);
-    assert_eq!(content_type(&answer), "application/json");
-    assert_eq!(text(&answer), r#"{"kubecontrollermanager.config.k8s.io":{"kind":"K"}}"#);
+    let response = get(&page, None);
+    assert_eq!(content_type(&response), "application/json");
+    assert_eq!(text(&response), r#"{"kubecontrollermanager.config.k8s.io":{"kind":"K"}}"#);
 }
 
 #[test]
-fn verbosity_is_set_by_put_alone() {
+fn put_sets_the_verbosity() {
     let set = Arc::new(AtomicU32::new(0));
     let seen = Arc::clone(&set);
     let routes = debug_flags(Routes::new(), move |verbosity| set.store(verbosity, Ordering::SeqCst));
@@ -228,9 +228,9 @@ fn verbosity_is_set_by_put_alone() {
     assert!(route.reads_body(&Method::PUT) && !route.reads_body(&Method::POST));
     let page = &route.handler;
     let put = |body| {
-        let answer = ask(page, &Method::PUT, "/debug/flags/v", None, body);
-        assert_eq!(content_type(&answer), "text/plain");
-        (answer.status.as_u16(), text(&answer).to_owned())
+        let response = ask(page, &Method::PUT, "/debug/flags/v", None, body);
+        assert_eq!(content_type(&response), "text/plain");
+        (response.status.as_u16(), text(&response).to_owned())
     };
     assert_eq!(put("5"), (200, "successfully set klog.logging.verbosity to 5\n".to_owned()));
     assert_eq!(seen.load(Ordering::SeqCst), 5);
@@ -248,13 +248,13 @@ fn verbosity_is_set_by_put_alone() {
     assert_eq!((post.status.as_u16(), text(&post)), (406, "unsupported http method\n"));
     assert_eq!(seen.load(Ordering::SeqCst), 5);
     for index in ["/debug/flags", "/debug/flags/", "/debug/flags/v2"] {
-        let answer = ask(&routes.find(index).unwrap().handler, &Method::GET, index, None, "");
-        assert_eq!((answer.status.as_u16(), answer.body.len()), (200, 168), "{index}");
+        let response = ask(&routes.find(index).unwrap().handler, &Method::GET, index, None, "");
+        assert_eq!((response.status.as_u16(), response.body.len()), (200, 168), "{index}");
     }
 }
 
 #[test]
-fn profiles_are_not_pretended() {
+fn profiles_are_not_implemented() {
     let routes = profiling(Routes::new());
     let get = |path: &str| ask(&routes.find(path).unwrap().handler, &Method::GET, path, None, "");
     assert_eq!(get("/debug/pprof").headers[header::LOCATION], "/debug/pprof/");
@@ -266,11 +266,11 @@ fn profiles_are_not_pretended() {
 
 proptest::proptest! {
     #[test]
-    fn any_accept_header_gets_an_answer(accept in "[ -~]{0,60}") {
+    fn any_accept_header_gets_a_response(accept in "[ -~]{0,60}") {
         let mut headers = HeaderMap::new();
         headers.insert(header::ACCEPT, HeaderValue::from_str(&accept).unwrap());
         let (user, body) = (User::default(), Bytes::new());
-        let asked = Asked { method: &Method::GET, path: "/statusz", query: &accept, headers: &headers, body: &body, user: &user };
-        proptest::prop_assert!(matches!(status_page()(&asked).status.as_u16(), 200 | 406));
+        let request = Request { method: &Method::GET, path: "/statusz", query: &accept, headers: &headers, body: &body, user: &user };
+        proptest::prop_assert!(matches!(status_page()(&request).status.as_u16(), 200 | 406));
     }
 }

@@ -50,7 +50,7 @@ impl BodyReader {
         };
         tokio::select! {
             read = read => read,
-            () = self.clock.sleep(TIMEOUT) => Err((StatusCode::REQUEST_TIMEOUT, "request body came too slowly")),
+            () = self.clock.sleep(TIMEOUT) => Err((StatusCode::REQUEST_TIMEOUT, "timeout while reading the request body")),
         }
     }
 }
@@ -62,7 +62,7 @@ async fn collect<B: Body<Data = Bytes>>(body: B) -> Result<Bytes, BodyError> {
     // Growing by doubling could take twice the memory.
     let mut bytes = Vec::with_capacity(MAX_BODY);
     while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|_| (StatusCode::BAD_REQUEST, "request body cannot be read"))?;
+        let frame = frame.map_err(|_| (StatusCode::BAD_REQUEST, "failed to read the request body"))?;
         let data = frame.into_data().unwrap_or_default();
         if bytes.len() + data.len() > MAX_BODY {
             return Err((StatusCode::PAYLOAD_TOO_LARGE, "request body is too large"));

@@ -1,4 +1,4 @@
-//! One connection, from the handshake to its end.
+//! Connections: TLS handshake, HTTP, idle timeout and shutdown.
 
 use std::{convert::Infallible, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
 
@@ -16,42 +16,44 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     Shared,
-    limiter::Slot,
+    limiter::ConnectionPermit,
     respond::{Peer, is_last},
 };
 use crate::ServingOptions;
 
-const HANDSHAKE: Duration = Duration::from_secs(10);
-/// As upstream.
-const HEADERS: Duration = Duration::from_secs(32);
-/// As upstream, and as long as Go's clients keep theirs.
-const IDLE: Duration = Duration::from_secs(90);
-/// Who has been told to go has this long for what he is still reading.
-const LAST_WORDS: Duration = Duration::from_secs(10);
+/// Time limit of the TLS handshake.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Time limit of a request's headers, as upstream.
+const HEADER_TIMEOUT: Duration = Duration::from_secs(32);
+/// Time after which an idle connection is closed, as upstream.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
+/// Time for the client to read the last response after a graceful shutdown.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(10);
+/// Default limit of concurrent HTTP/2 streams.
 const MAX_STREAMS: u32 = 100;
-/// Of headers, in bytes. Tokens are some thousands.
+/// Maximum size of a request's headers, in bytes. Tokens have a few thousand bytes.
 const MAX_HEADERS: u32 = 64 * 1024;
 /// HTTP/2 flow-control window of a stream and of a connection, in bytes: the most that a client can send of bodies that
 /// are not read. It is also the least that the protocol allows for a connection.
 const WINDOW: u32 = 65_535;
 
-/// What Go's server answers; a browser shows it to who forgot the `s`.
+/// Response of Go's server to HTTP without TLS.
 const NOT_TLS: &[u8] = b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n";
 
-/// How a connection ended that did not end well. It is the client's affair, and for the log of who looks for it.
+/// Failure of a connection. Logged at a high verbosity, because clients cause it.
 #[derive(Debug, Error)]
 pub(super) enum Error {
     #[error("http: TLS handshake error: {0}")]
     Handshake(#[from] std::io::Error),
-    #[error("http: TLS handshake error: no time left")]
-    TooSlow,
+    #[error("http: TLS handshake error: timeout")]
+    HandshakeTimeout,
     #[error("{0}")]
     Http(#[from] Box<dyn std::error::Error + Send + Sync>),
-    #[error("idle for too long")]
+    #[error("idle timeout")]
     Idle,
 }
 
-/// How HTTP is spoken.
+/// Parameters of HTTP.
 pub(super) struct Protocol {
     max_streams: u32,
 }
@@ -67,13 +69,13 @@ impl Protocol {
 
     fn builder(&self, is_http2: bool) -> auto::Builder<TokioExecutor> {
         let builder = auto::Builder::new(TokioExecutor::new());
-        // Decided, so that nothing is read to find out, which a client could take its time over.
+        // The version is set, because detecting it would read from the connection without a timeout.
         let mut builder = if is_http2 { builder.http2_only() } else { builder.http1_only() };
         let max_buffer = usize::try_from(MAX_HEADERS).unwrap_or(usize::MAX);
         builder
             .http1()
             .timer(TokioTimer::new())
-            .header_read_timeout(HEADERS)
+            .header_read_timeout(HEADER_TIMEOUT)
             .max_buf_size(max_buffer)
             .title_case_headers(true);
         builder
@@ -87,17 +89,17 @@ impl Protocol {
     }
 }
 
-/// TLS on `stream`. `None` for who speaks HTTP without it, and has been told so.
+/// Performs the TLS handshake. `None` if the client sent HTTP without TLS and got a response.
 pub(super) async fn handshake(
     mut stream: TcpStream,
     acceptor: &TlsAcceptor,
     clock: &dyn Clock,
 ) -> Result<Option<TlsStream<TcpStream>>, Error> {
-    let shake = async {
+    let handshake = async {
         let mut first = [0; 5];
         let length = stream.peek(&mut first).await?;
         if looks_like_http(&first[..length]) {
-            // What is left unread would make the kernel take the answer back.
+            // What is left unread would make the kernel take the response back.
             let _ = stream.try_read(&mut [0; 16 * 1024]);
             stream.write_all(NOT_TLS).await?;
             stream.shutdown().await?;
@@ -106,8 +108,8 @@ pub(super) async fn handshake(
         acceptor.accept(stream).await.map(Some)
     };
     tokio::select! {
-        done = shake => Ok(done?),
-        () = clock.sleep(HANDSHAKE) => Err(Error::TooSlow),
+        done = handshake => Ok(done?),
+        () = clock.sleep(HANDSHAKE_TIMEOUT) => Err(Error::HandshakeTimeout),
     }
 }
 
@@ -117,51 +119,53 @@ fn looks_like_http(first: &[u8]) -> bool {
     !first.is_empty() && methods.iter().any(|method| method.starts_with(first))
 }
 
-/// Serves requests until the client leaves, is idle for too long, or the server ends.
-pub(super) async fn converse(
+/// Serves requests until the client disconnects, the idle timeout expires, or the server shuts down.
+pub(super) async fn serve_requests(
     stream: TlsStream<TcpStream>,
     address: SocketAddr,
     shared: &Shared,
-    slot: &Slot,
+    permit: &ConnectionPermit,
     shutdown: &CancellationToken,
 ) -> Result<(), Error> {
     let (_, session) = stream.get_ref();
     let is_http2 = session.alpn_protocol() == Some(b"h2");
     let certificates = session.peer_certificates().unwrap_or_default();
     let peer = Arc::new(Peer { address, certificates: certificates.to_vec() });
-    let enough = Arc::new(Notify::new());
+    let last_response = Arc::new(Notify::new());
     let service = service_fn(|request: Request<Incoming>| {
-        let (peer, enough, active) = (Arc::clone(&peer), Arc::clone(&enough), slot.activate());
+        let (peer, last_response, guard) =
+            (Arc::clone(&peer), Arc::clone(&last_response), permit.begin_request());
         let responder = shared.responder.clone();
         async move {
-            let response = responder.respond(request, &peer, active).await;
+            let response = responder.respond(request, &peer, guard).await;
             if is_http2 && is_last(&response) {
-                enough.notify_one();
+                last_response.notify_one();
             }
             Ok::<_, Infallible>(response)
         }
     });
     let builder = shared.protocol.builder(is_http2);
     let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service).into_owned());
-    // What it is told to go for, it is told once.
-    let mut is_leaving = false;
+    // The connection is shut down gracefully once.
+    let mut is_shutting_down = false;
     loop {
-        let patience = if is_leaving { LAST_WORDS } else { IDLE.saturating_sub(slot.idle()) };
+        let timeout =
+            if is_shutting_down { SHUTDOWN_TIMEOUT } else { IDLE_TIMEOUT.saturating_sub(permit.idle()) };
         tokio::select! {
             biased;
             ended = connection.as_mut() => return Ok(ended?),
-            () = shutdown.cancelled(), if !is_leaving => {}
-            () = enough.notified(), if !is_leaving => {}
-            () = shared.clock.sleep(patience) => {
-                if is_leaving && !slot.idle().is_zero() {
+            () = shutdown.cancelled(), if !is_shutting_down => {}
+            () = last_response.notified(), if !is_shutting_down => {}
+            () = shared.clock.sleep(timeout) => {
+                if is_shutting_down && !permit.idle().is_zero() {
                     return Err(Error::Idle);
                 }
-                if is_leaving || slot.idle() < IDLE {
+                if is_shutting_down || permit.idle() < IDLE_TIMEOUT {
                     continue;
                 }
             }
         }
         connection.as_mut().graceful_shutdown();
-        is_leaving = true;
+        is_shutting_down = true;
     }
 }

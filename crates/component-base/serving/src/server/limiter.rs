@@ -21,7 +21,7 @@ pub(super) const MAX_CONNECTIONS: usize = 250;
 ///
 /// Without it, a burst of new connections closes a probe's connection before the probe has sent its request. At most
 /// [`MAX_CONNECTIONS`] connections are accepted in this time while the limit is reached; further ones wait in the
-/// kernel's backlog. A probe behind 750 of them waits for 0.6 s, less than a probe's usual time-out of 1 s.
+/// kernel's backlog. A probe behind 750 of them waits for 0.6 s, less than a probe's default timeout of 1 s.
 const GUARANTEED: Duration = Duration::from_millis(200);
 
 /// Keeps the number of connections at or below [`MAX_CONNECTIONS`].
@@ -51,14 +51,14 @@ struct State {
 }
 
 /// A connection that counts against the limit until it is dropped.
-pub(super) struct Slot {
+pub(super) struct ConnectionPermit {
     id: u64,
     state: Arc<State>,
     limiter: Arc<ConnectionLimiter>,
 }
 
 /// A request that the server works on. While one exists, its connection is not idle.
-pub(super) struct ActiveRequest {
+pub(super) struct RequestGuard {
     state: Arc<State>,
     clock: Arc<dyn Clock>,
 }
@@ -80,10 +80,12 @@ impl ConnectionLimiter {
     /// # Cancel safety
     ///
     /// If the future is dropped, no connection is admitted or closed.
-    pub(super) async fn admit(self: &Arc<Self>) -> Slot {
+    pub(super) async fn admit(self: &Arc<Self>) -> ConnectionPermit {
         loop {
             match self.try_admit() {
-                Attempt::Admitted(id, state) => return Slot { id, state, limiter: Arc::clone(self) },
+                Attempt::Admitted(id, state) => {
+                    return ConnectionPermit { id, state, limiter: Arc::clone(self) };
+                }
                 Attempt::Wait(wait) => tokio::select! {
                     () = self.released.notified() => {}
                     () = self.clock.sleep(wait) => {}
@@ -127,16 +129,16 @@ impl State {
     }
 }
 
-impl Slot {
+impl ConnectionPermit {
     /// Completes when the connection must be closed for a new one.
     pub(super) async fn evicted(&self) {
         self.state.evicted.cancelled().await;
     }
 
     /// Marks the connection as active until the returned value is dropped.
-    pub(super) fn activate(&self) -> ActiveRequest {
+    pub(super) fn begin_request(&self) -> RequestGuard {
         self.state.requests.fetch_add(1, Ordering::Relaxed);
-        ActiveRequest { state: Arc::clone(&self.state), clock: Arc::clone(&self.limiter.clock) }
+        RequestGuard { state: Arc::clone(&self.state), clock: Arc::clone(&self.limiter.clock) }
     }
 
     /// Time since the last activity; zero while a request is active.
@@ -148,14 +150,14 @@ impl Slot {
     }
 }
 
-impl Drop for Slot {
+impl Drop for ConnectionPermit {
     fn drop(&mut self) {
         self.limiter.connections.lock().by_id.remove(&self.id);
         self.limiter.released.notify_one();
     }
 }
 
-impl Drop for ActiveRequest {
+impl Drop for RequestGuard {
     fn drop(&mut self) {
         *self.state.last_active.lock() = self.clock.monotonic();
         self.state.requests.fetch_sub(1, Ordering::Relaxed);
@@ -171,24 +173,24 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    struct World {
+    struct TestLimiter {
         clock: FakeClock,
         limiter: Arc<ConnectionLimiter>,
     }
 
-    impl World {
+    impl TestLimiter {
         fn new() -> Self {
             let clock = FakeClock::new(Timestamp::UNIX_EPOCH);
             Self { limiter: Arc::new(ConnectionLimiter::new(Arc::new(clock.clone()))), clock }
         }
 
         /// Admits a connection if that is possible at once.
-        fn admit(&self) -> Option<Slot> {
+        fn admit(&self) -> Option<ConnectionPermit> {
             self.limiter.admit().now_or_never()
         }
 
         /// As many connections as the limit allows, `apart` from each other.
-        fn fill(&self, apart: Duration) -> Vec<Slot> {
+        fn fill(&self, apart: Duration) -> Vec<ConnectionPermit> {
             let admit = |_| {
                 self.clock.step(apart);
                 self.admit().unwrap()
@@ -197,66 +199,65 @@ mod tests {
         }
     }
 
-    fn evicted(slots: &[Slot]) -> Vec<usize> {
-        (0..slots.len()).filter(|&at| slots[at].state.evicted.is_cancelled()).collect()
+    fn evicted(permits: &[ConnectionPermit]) -> Vec<usize> {
+        (0..permits.len()).filter(|&at| permits[at].state.evicted.is_cancelled()).collect()
     }
 
     #[test]
     fn longest_idle_connection_is_closed_at_the_limit() {
-        let world = World::new();
-        let slots = world.fill(SECOND);
-        let _active = slots[0].activate();
-        drop(slots[1].activate());
-        let _new = world.admit().unwrap();
-        assert_eq!(evicted(&slots), [2], "the first is active, the second was active just now");
-        assert_eq!(world.limiter.connections.lock().by_id.len(), MAX_CONNECTIONS);
-        drop(slots);
-        assert_eq!(world.limiter.connections.lock().by_id.len(), 1);
+        let limiter = TestLimiter::new();
+        let permits = limiter.fill(SECOND);
+        let _active = permits[0].begin_request();
+        drop(permits[1].begin_request());
+        let _new = limiter.admit().unwrap();
+        assert_eq!(evicted(&permits), [2], "the first is active, the second was active just now");
+        assert_eq!(limiter.limiter.connections.lock().by_id.len(), MAX_CONNECTIONS);
+        drop(permits);
+        assert_eq!(limiter.limiter.connections.lock().by_id.len(), 1);
     }
 
     #[test]
     fn active_connections_are_closed_if_all_are_active() {
-        let world = World::new();
-        let slots = world.fill(SECOND);
-        let active: Vec<_> = slots.iter().map(Slot::activate).collect();
-        let new = world.admit().unwrap();
-        assert_eq!(evicted(&slots), [0]);
+        let limiter = TestLimiter::new();
+        let permits = limiter.fill(SECOND);
+        let active: Vec<_> = permits.iter().map(ConnectionPermit::begin_request).collect();
+        let new = limiter.admit().unwrap();
+        assert_eq!(evicted(&permits), [0]);
         drop((active, new));
     }
 
     #[tokio::test]
     async fn connection_has_time_for_its_first_request() {
-        let world = World::new();
-        let mut slots = world.fill(Duration::ZERO);
-        assert!(world.admit().is_none());
-        world.clock.step(GUARANTEED - Duration::from_millis(1));
-        assert!(world.admit().is_none());
-        assert!(evicted(&slots).is_empty());
-        let mut waiting = std::pin::pin!(world.limiter.admit());
+        let limiter = TestLimiter::new();
+        let mut permits = limiter.fill(Duration::ZERO);
+        assert!(limiter.admit().is_none());
+        limiter.clock.step(GUARANTEED - Duration::from_millis(1));
+        assert!(limiter.admit().is_none());
+        assert!(evicted(&permits).is_empty());
+        let mut waiting = std::pin::pin!(limiter.limiter.admit());
         assert!(waiting.as_mut().now_or_never().is_none());
-        world.clock.step(Duration::from_millis(1));
+        limiter.clock.step(Duration::from_millis(1));
         let _new = waiting.await;
-        assert_eq!(evicted(&slots), [0]);
-        // A connection that ends by itself frees its slot.
-        let World { clock, limiter } = World::new();
-        let world = World { clock, limiter };
-        slots = world.fill(Duration::ZERO);
-        let mut waiting = std::pin::pin!(world.limiter.admit());
+        assert_eq!(evicted(&permits), [0]);
+        // The end of a connection frees its permit.
+        let limiter = TestLimiter::new();
+        permits = limiter.fill(Duration::ZERO);
+        let mut waiting = std::pin::pin!(limiter.limiter.admit());
         assert!(waiting.as_mut().now_or_never().is_none());
-        slots.pop();
+        permits.pop();
         waiting.await;
     }
 
     #[test]
-    fn slot_is_idle_without_active_requests() {
-        let world = World::new();
-        let slot = world.admit().unwrap();
-        world.clock.step(3 * SECOND);
-        assert_eq!(slot.idle(), 3 * SECOND);
-        let active = slot.activate();
-        assert_eq!(slot.idle(), Duration::ZERO);
-        world.clock.step(3 * SECOND);
+    fn permit_is_idle_without_requests() {
+        let limiter = TestLimiter::new();
+        let permit = limiter.admit().unwrap();
+        limiter.clock.step(3 * SECOND);
+        assert_eq!(permit.idle(), 3 * SECOND);
+        let active = permit.begin_request();
+        assert_eq!(permit.idle(), Duration::ZERO);
+        limiter.clock.step(3 * SECOND);
         drop(active);
-        assert_eq!(slot.idle(), Duration::ZERO);
+        assert_eq!(permit.idle(), Duration::ZERO);
     }
 }

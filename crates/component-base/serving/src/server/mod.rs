@@ -1,6 +1,6 @@
-//! The server.
+//! Server of the secure port.
 //!
-//! *Upstream counterpart:* `SecureServingInfo.Serve` of `apiserver/pkg/server`, and Go's `net/http`.
+//! Upstream counterpart: `SecureServingInfo.Serve` of `apiserver/pkg/server`, and Go's `net/http`.
 
 mod body;
 mod connection;
@@ -17,16 +17,16 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use self::{connection::Protocol, limiter::ConnectionLimiter, respond::Responder};
 use crate::{Access, Routes, ServingError, ServingOptions, tls};
 
-/// As many connections as the kernel keeps that have not been accepted.
+/// Backlog of connections that have not been accepted.
 const BACKLOG: u32 = 1024;
-/// When none can be accepted, for want of file descriptors, it is tried again after this.
-const AFTER_FAILURE: Duration = Duration::from_millis(100);
-/// What is under way when the server ends has this long.
-const FAREWELL: Duration = Duration::from_secs(2);
+/// Back-off after a failure to accept a connection, such as a lack of file descriptors.
+const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
+/// Time for requests in progress at shutdown.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// A server on a port that is bound.
+/// Server that is bound to a port.
 ///
-/// A client cannot keep others out. Handshakes, headers, bodies and idle connections have time limits. There are at
+/// A client cannot block other clients. Handshakes, headers, bodies and idle connections have time limits. There are at
 /// most 250 connections; a further one replaces the one that has been idle for longest, where waiting for a header or a
 /// body counts as idle. Bodies are read only for [routes with a body](Routes::exact_with_body), in at most 1 MiB of
 /// memory for all connections.
@@ -36,7 +36,7 @@ pub struct SecureServer {
     shared: Arc<Shared>,
 }
 
-/// What all connections have in common.
+/// State that connections share.
 struct Shared {
     acceptor: TlsAcceptor,
     responder: Responder,
@@ -46,13 +46,14 @@ struct Shared {
 }
 
 impl SecureServer {
-    /// Listens, and reads or makes certificates. `component` is what a certificate is kept as in
-    /// [`cert_dir`](ServingOptions::cert_dir). Port 0 is any port that is free: that `--secure-port=0` means not to
-    /// serve is for who reads flags.
+    /// Binds the port, and loads or generates certificates.
+    ///
+    /// `component` is the file name of a generated certificate in [`cert_dir`](ServingOptions::cert_dir). Port 0 selects a
+    /// free port; the caller implements `--secure-port=0`.
     ///
     /// # Errors
     ///
-    /// When the address is taken, or a certificate or key cannot be used.
+    /// If the address is in use, or a certificate or key cannot be used.
     pub async fn bind(
         options: &ServingOptions,
         component: &str,
@@ -60,7 +61,7 @@ impl SecureServer {
         routes: Routes,
         clock: Arc<dyn Clock>,
     ) -> Result<Self, ServingError> {
-        let config = tls::config(options, component, access.asks_for_certificates(), &clock)?;
+        let config = tls::config(options, component, access.uses_certificates(), &clock)?;
         let wanted = SocketAddr::new(options.bind_address, options.secure_port);
         let listen = listen(wanted, options).and_then(|listener| Ok((listener.local_addr()?, listener)));
         let (address, listener) = listen.map_err(|cause| ServingError::Listen { address: wanted, cause })?;
@@ -74,37 +75,37 @@ impl SecureServer {
         Ok(Self { listener, address, shared: Arc::new(shared) })
     }
 
-    /// Where it listens.
+    /// Address that the server listens on.
     pub fn local_addr(&self) -> SocketAddr {
         self.address
     }
 
-    /// Serves until `shutdown`, then lets requests under way finish, for two seconds.
+    /// Serves until `shutdown`, then waits up to two seconds for requests in progress.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future closes the port and ends all connections.
+    /// Dropping the future closes the port and all connections.
     pub async fn run(self, shutdown: CancellationToken) {
         let Self { listener, address, shared } = self;
         tracing::info!("Serving securely on {address}");
         let access = shared.responder.access().clone();
-        // Ends what was spawned when this future is dropped, too.
-        let leave = CancellationToken::new();
-        let abandon = leave.clone().drop_guard();
+        // Stops the connections' tasks, also if this future is dropped.
+        let stop = CancellationToken::new();
+        let stop_guard = stop.clone().drop_guard();
         let connections = TaskTracker::new();
         tokio::select! {
             () = shutdown.cancelled() => {}
-            () = accept(&listener, &shared, &connections, &shutdown, &leave) => {}
-            () = access.keep_up(&shutdown) => {}
+            () = accept(&listener, &shared, &connections, &shutdown, &stop) => {}
+            () = access.reload_loop(&shutdown) => {}
         }
         drop(listener);
         tracing::info!("Stopped listening on {address}");
         connections.close();
         tokio::select! {
             () = connections.wait() => {}
-            () = shared.clock.sleep(FAREWELL) => {}
+            () = shared.clock.sleep(SHUTDOWN_TIMEOUT) => {}
         }
-        drop(abandon);
+        drop(stop_guard);
         connections.wait().await;
     }
 }
@@ -117,8 +118,7 @@ impl std::fmt::Debug for SecureServer {
 
 fn listen(address: SocketAddr, options: &ServingOptions) -> std::io::Result<TcpListener> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
-    // Go does so whether `--permit-address-sharing` is given or not: else a port that was just left is not to be
-    // had for a minute.
+    // As Go, regardless of `--permit-address-sharing`. Otherwise the port of a stopped process is unavailable for a minute.
     socket.set_reuseaddr(true)?;
     if options.permit_port_sharing {
         socket.set_reuseport(true)?;
@@ -132,27 +132,26 @@ async fn accept(
     shared: &Arc<Shared>,
     connections: &TaskTracker,
     shutdown: &CancellationToken,
-    leave: &CancellationToken,
+    stop: &CancellationToken,
 ) {
     loop {
         let (stream, peer) = match listener.accept().await {
             Ok(accepted) => accepted,
             Err(error) => {
-                // Out of file descriptors, or the peer was gone before it was accepted.
-                tracing::warn!(err = %error, "A connection cannot be accepted");
-                shared.clock.sleep(AFTER_FAILURE).await;
+                tracing::warn!(err = %error, "Failed to accept connection");
+                shared.clock.sleep(ACCEPT_BACKOFF).await;
                 continue;
             }
         };
-        let slot = shared.limiter.admit().await;
-        let (shared, shutdown, leave) = (Arc::clone(shared), shutdown.clone(), leave.clone());
+        let permit = shared.limiter.admit().await;
+        let (shared, shutdown, stop) = (Arc::clone(shared), shutdown.clone(), stop.clone());
         connections.spawn(async move {
             tokio::select! {
-                () = leave.cancelled() => {}
-                () = slot.evicted() => tracing::debug!(%peer, "Closed a connection to accept another"),
-                ended = serve(stream, peer, &shared, &slot, &shutdown) => {
+                () = stop.cancelled() => {}
+                () = permit.evicted() => tracing::debug!(%peer, "Closed connection to accept another"),
+                ended = serve(stream, peer, &shared, &permit, &shutdown) => {
                     if let Err(error) = ended {
-                        tracing::trace!(%peer, err = %error, "A connection ended badly");
+                        tracing::trace!(%peer, err = %error, "Connection failed");
                     }
                 }
             }
@@ -164,14 +163,14 @@ async fn serve(
     stream: TcpStream,
     peer: SocketAddr,
     shared: &Shared,
-    slot: &limiter::Slot,
+    permit: &limiter::ConnectionPermit,
     shutdown: &CancellationToken,
 ) -> Result<(), connection::Error> {
     let _ = stream.set_nodelay(true);
     let Some(stream) = connection::handshake(stream, &shared.acceptor, &*shared.clock).await? else {
         return Ok(());
     };
-    connection::converse(stream, peer, shared, slot, shutdown).await
+    connection::serve_requests(stream, peer, shared, permit, shutdown).await
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
-//! From a request to its answer.
+//! Processing of a request: authentication, authorization, handler.
 //!
-//! *Upstream counterpart:* the chain of `controller-manager/app.BuildHandlerChain`.
+//! Upstream counterpart: the handler chain of `controller-manager/app.BuildHandlerChain`.
 
 use std::{
     net::SocketAddr,
@@ -10,7 +10,7 @@ use std::{
 
 use bytes::Bytes;
 use http::{
-    HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version,
+    HeaderMap, HeaderValue, Method, StatusCode, Version,
     header::{AUTHORIZATION, CACHE_CONTROL, CONNECTION, CONTENT_LENGTH},
     request::Parts,
 };
@@ -19,20 +19,20 @@ use http_body_util::Full;
 use kcm_clock::Clock;
 use rustls::pki_types::CertificateDer;
 
-use super::{body::BodyReader, limiter::ActiveRequest};
+use super::{body::BodyReader, limiter::RequestGuard};
 use crate::{
-    Access, Answer, Asked, Handler, Routes, User,
-    access::{Presented, Refusal},
-    exchange::unescape,
+    Access, Handler, Request, Response, Routes, User,
+    access::{Attempt, Refusal},
+    handler::unescape,
 };
 
-/// Who is at the other end of a connection.
+/// Client of a connection.
 pub(super) struct Peer {
     pub(super) address: SocketAddr,
     pub(super) certificates: Vec<CertificateDer<'static>>,
 }
 
-/// Answers requests. Cheap to clone.
+/// Responds to requests. Clones share their state.
 #[derive(Clone)]
 pub(super) struct Responder(Arc<Inner>);
 
@@ -43,12 +43,12 @@ struct Inner {
     clock: Arc<dyn Clock>,
 }
 
-/// After this one there should be no more: set on answers to who is not known.
+/// Extension of the last response of a connection.
 #[derive(Clone, Copy)]
 struct Last;
 
-/// Whether there should be no more requests on the connection after this answer.
-pub(super) fn is_last<B>(response: &Response<B>) -> bool {
+/// Returns `true` if the connection is closed after this response.
+pub(super) fn is_last<B>(response: &http::Response<B>) -> bool {
     response.extensions().get::<Last>().is_some()
 }
 
@@ -62,22 +62,22 @@ impl Responder {
         &self.0.access
     }
 
-    /// Answers `request` and logs it without headers, query and body, which can contain secrets.
+    /// Responds to `request`, and logs it without headers, query and body, which can contain secrets.
     ///
-    /// `active` is dropped while the server waits for the request's body.
+    /// `guard` is dropped after authorization, so that the connection is idle while the server waits for the body.
     pub(super) async fn respond<B>(
         &self,
-        request: Request<B>,
+        request: http::Request<B>,
         peer: &Peer,
-        active: ActiveRequest,
-    ) -> Response<Full<Bytes>>
+        guard: RequestGuard,
+    ) -> http::Response<Full<Bytes>>
     where
         B: Body<Data = Bytes>,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
-        let begun = self.0.clock.monotonic();
+        let start = self.0.clock.monotonic();
         let (mut parts, body) = request.into_parts();
-        let mut response = self.answer(&mut parts, body, peer, active).await;
+        let mut response = self.process(&mut parts, body, peer, guard).await;
         response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
         if parts.method == Method::HEAD {
             let length = HeaderValue::from(response.body().size_hint().lower());
@@ -87,7 +87,7 @@ impl Responder {
         tracing::debug!(
             verb = %parts.method,
             URI = parts.uri.path(),
-            latency = ?self.0.clock.monotonic().saturating_sub(begun),
+            latency = ?self.0.clock.monotonic().saturating_sub(start),
             srcIP = %peer.address,
             resp = response.status().as_u16(),
             "HTTP"
@@ -95,13 +95,13 @@ impl Responder {
         response
     }
 
-    async fn answer<B>(
+    async fn process<B>(
         &self,
         parts: &mut Parts,
         body: B,
         peer: &Peer,
-        active: ActiveRequest,
-    ) -> Response<Full<Bytes>>
+        guard: RequestGuard,
+    ) -> http::Response<Full<Bytes>>
     where
         B: Body<Data = Bytes>,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
@@ -109,14 +109,14 @@ impl Responder {
         // The path is decoded once, for authorization and for the choice of the route.
         let uri = parts.uri.clone();
         let path = unescape(uri.path(), false);
-        let presented = Presented {
+        let attempt = Attempt {
             certificates: &peer.certificates,
             headers: &parts.headers,
             method: parts.method.as_str(),
             path: &path,
         };
-        let admitted = self.0.access.admit(&presented).await;
-        drop(active);
+        let admitted = self.0.access.admit(&attempt).await;
+        drop(guard);
         // An anonymous client should not keep a connection (CVE-2023-44487), as upstream.
         let is_last = match &admitted {
             Ok(user) | Err(Refusal::Forbidden { user, .. }) => user.is_anonymous(),
@@ -124,28 +124,29 @@ impl Responder {
             Err(Refusal::Unknown(_)) => false,
         };
         let mut has_unread_body = !body.is_end_stream();
-        let answer = match admitted {
-            Err(refusal) => refusal.answer(&asked(parts, &path, &Bytes::new(), &User::default())),
+        let response = match admitted {
+            Err(refusal) => refusal.response(&handler_request(parts, &path, &Bytes::new(), &User::default())),
             Ok(user) => {
-                forget_credentials(&mut parts.headers);
+                remove_credentials(&mut parts.headers);
                 match self.0.routes.find(&path) {
-                    None => Answer::not_found(),
+                    None => Response::not_found(),
                     Some(route) if !route.reads_body(&parts.method) => {
-                        call(&route.handler, &asked(parts, &path, &Bytes::new(), &user))
+                        call(&route.handler, &handler_request(parts, &path, &Bytes::new(), &user))
                     }
                     Some(route) => match self.0.bodies.read(body).await {
                         Ok(body) => {
                             has_unread_body = false;
-                            call(&route.handler, &asked(parts, &path, &body, &user))
+                            call(&route.handler, &handler_request(parts, &path, &body, &user))
                         }
-                        Err((status, message)) => Answer::error(status, message),
+                        Err((status, message)) => Response::error(status, message),
                     },
                 }
             }
         };
-        let mut response = Response::new(Full::new(answer.body));
-        *response.status_mut() = answer.status;
-        *response.headers_mut() = answer.headers;
+        let Response { status, headers, body } = response;
+        let mut response = http::Response::new(Full::new(body));
+        *response.status_mut() = status;
+        *response.headers_mut() = headers;
         // HTTP/2 resets the stream instead.
         if has_unread_body && parts.version < Version::HTTP_2 {
             response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
@@ -157,24 +158,24 @@ impl Responder {
     }
 }
 
-fn asked<'a>(parts: &'a Parts, path: &'a str, body: &'a Bytes, user: &'a User) -> Asked<'a> {
+fn handler_request<'a>(parts: &'a Parts, path: &'a str, body: &'a Bytes, user: &'a User) -> Request<'a> {
     let query = parts.uri.query().unwrap_or_default();
-    Asked { method: &parts.method, path, query, headers: &parts.headers, body, user }
+    Request { method: &parts.method, path, query, headers: &parts.headers, body, user }
 }
 
-/// Nobody behind here should be tempted to use them.
-fn forget_credentials(headers: &mut HeaderMap) {
+/// Removes credentials, so that handlers cannot use them.
+fn remove_credentials(headers: &mut HeaderMap) {
     headers.remove(AUTHORIZATION);
     for name in ["x-remote-user", "x-remote-uid", "x-remote-group"] {
         headers.remove(name);
     }
 }
 
-/// What `handler` answers; a panic in it is its own affair, and told as upstream tells it.
-fn call(handler: &Handler, asked: &Asked<'_>) -> Answer {
-    catch_unwind(AssertUnwindSafe(|| handler(asked))).unwrap_or_else(|_| {
-        tracing::error!(verb = %asked.method, URI = asked.path, "A handler panicked");
+/// Calls `handler`. A panic causes status 500 with upstream's message.
+fn call(handler: &Handler, request: &Request<'_>) -> Response {
+    catch_unwind(AssertUnwindSafe(|| handler(request))).unwrap_or_else(|_| {
+        tracing::error!(verb = %request.method, URI = request.path, "Handler panicked");
         let message = "This request caused apiserver to panic. Look in the logs for details.";
-        Answer::error(StatusCode::INTERNAL_SERVER_ERROR, message)
+        Response::error(StatusCode::INTERNAL_SERVER_ERROR, message)
     })
 }

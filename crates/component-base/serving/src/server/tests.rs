@@ -1,4 +1,4 @@
-//! A client on a socket. Bodies and headers are what kube-controller-manager v1.36.2 was seen to answer.
+//! Tests with clients on sockets. Bodies and headers were recorded from kube-controller-manager v1.36.2.
 
 mod flood;
 mod world;
@@ -13,7 +13,7 @@ use tokio::{
 };
 
 use self::world::{Authority, Client, Seen, Setup, World, ordinary};
-use super::FAREWELL;
+use super::SHUTDOWN_TIMEOUT;
 use crate::{
     Access, AuthenticationOptions, AuthorizationOptions, RequestHeaderOptions, SniCertKey, TlsVersion,
 };
@@ -35,30 +35,30 @@ fn forbidden(user: &str, verb: &str, path: &str) -> String {
     )
 }
 
-/// Steps the clock until `what` is done, so that nothing has to wait for it.
-async fn hurry<T>(world: &World, what: impl Future<Output = T>) -> T {
-    step_until(world, Duration::from_millis(1), what).await
+/// Steps the clock until `future` completes, so that timeouts expire at once.
+async fn hurry<T>(world: &World, future: impl Future<Output = T>) -> T {
+    step_until(world, Duration::from_millis(1), future).await
 }
 
-/// Steps the clock by `step` each time that this task yields, until `what` is done.
-async fn step_until<T>(world: &World, step: Duration, what: impl Future<Output = T>) -> T {
-    let mut what = std::pin::pin!(what);
+/// Steps the clock by `step` each time that this task yields, until `future` completes.
+async fn step_until<T>(world: &World, step: Duration, future: impl Future<Output = T>) -> T {
+    let mut future = std::pin::pin!(future);
     loop {
         tokio::select! {
             biased;
-            done = &mut what => return done,
+            done = &mut future => return done,
             () = tokio::task::yield_now() => world.clock.step(step),
         }
     }
 }
 
-/// What `client` gets, however long the server means to wait for something.
+/// Response to `client`. Timeouts expire at once.
 async fn hurried(world: &World, client: Client, path: &str) -> Seen {
     let stream = client.connect(world.address, "localhost").await.unwrap();
-    hurry(world, client.ask(stream, path)).await
+    hurry(world, client.request(stream, path)).await
 }
 
-/// Until the cluster's authorities have been read once more.
+/// Waits until the cluster's CA bundles have been read again.
 async fn until_looked_up(world: &World) {
     let reads = || world.api.count("extension-apiserver-authentication");
     let before = reads();
@@ -68,16 +68,16 @@ async fn until_looked_up(world: &World) {
         }
     };
     hurry(world, again).await;
-    // The answer has been given; let it be read.
+    // The response has been sent. Let the server process it.
     for _ in 0..100 {
         tokio::task::yield_now().await;
     }
 }
 
-// Who is let in.
+// Authentication and authorization.
 
 #[tokio::test]
-async fn nobody_in_particular_may_see_health_and_nothing_else() {
+async fn anonymous_users_can_read_health_only() {
     let world = world().await;
     for is_http1 in [false, true] {
         let client = Client { is_http1, ..Client::default() };
@@ -98,7 +98,7 @@ async fn nobody_in_particular_may_see_health_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn refusal_is_for_reading_when_a_person_asks() {
+async fn errors_are_formatted_for_people() {
     let world = world().await;
     let curl = Client { headers: vec![("user-agent", "curl/7.88.1".to_owned())], ..Client::default() };
     let expected = r#"{
@@ -117,7 +117,7 @@ async fn refusal_is_for_reading_when_a_person_asks() {
 }
 
 #[tokio::test]
-async fn token_says_who_it_is_and_the_api_server_what_he_may() {
+async fn tokens_are_reviewed_and_authorized() {
     let world = world().await;
     let alice = Client::with_token("good");
     let seen = alice.get(&world, "/metrics").await;
@@ -127,7 +127,7 @@ async fn token_says_who_it_is_and_the_api_server_what_he_may() {
         "nonResourceAttributes": {"path": "/metrics", "verb": "get"},
     });
     assert_eq!(world.api.last()["spec"], spec);
-    assert_eq!(alice.get(&world, "/%6detrics").await.status, 200, "the same path in other letters");
+    assert_eq!(alice.get(&world, "/%6detrics").await.status, 200, "percent-encoded path");
     assert_eq!(world.api.count("subjectaccessreviews"), 1);
     let seen = alice.get(&world, "/nowhere").await;
     assert_eq!((seen.status, seen.body), (403, forbidden("alice", "get", "/nowhere")));
@@ -142,7 +142,7 @@ async fn token_says_who_it_is_and_the_api_server_what_he_may() {
 }
 
 #[tokio::test]
-async fn answers_of_the_api_server_are_kept_for_their_time() {
+async fn reviews_are_cached_for_their_ttl() {
     let world = world().await;
     for _ in 0..3 {
         assert_eq!(Client::with_token("good").get(&world, "/metrics").await.status, 200);
@@ -156,7 +156,7 @@ async fn answers_of_the_api_server_are_kept_for_their_time() {
 }
 
 #[tokio::test]
-async fn reason_of_the_api_server_is_passed_on_and_its_trouble_is_ours() {
+async fn reasons_are_returned_and_api_server_errors_are_500() {
     let world = world().await;
     let client = Client::with_token("good");
     world.api.answers(|path, body| match path.ends_with("tokenreviews") {
@@ -166,14 +166,14 @@ async fn reason_of_the_api_server_is_passed_on_and_its_trouble_is_ours() {
     let seen = client.get(&world, "/a").await;
     assert!(seen.body.contains(r#"cannot get path \"/a\": because""#), "{}", seen.body);
 
-    let trouble = [
+    let failures = [
         (500, "".to_owned()),
         (403, "".to_owned()),
         (429, "".to_owned()),
         (201, "garbage <secret>".to_owned()),
         (201, json!({"status": {"allowed": true, "denied": true}}).to_string()),
     ];
-    for (at, (code, answer)) in trouble.into_iter().enumerate() {
+    for (at, (code, answer)) in failures.into_iter().enumerate() {
         let before = world.api.count("subjectaccessreviews");
         world.api.answers(move |_, _| (code, answer.clone()));
         let path = format!("/b{at}?x=1&y");
@@ -183,30 +183,26 @@ async fn reason_of_the_api_server_is_passed_on_and_its_trouble_is_ours() {
         assert!(seen.body.starts_with(&begins) && seen.body.ends_with('\n'), "{}", seen.body);
         assert!(!seen.body.contains("secret"));
         assert_eq!(seen.headers[header::X_CONTENT_TYPE_OPTIONS], "nosniff");
-        let asked = world.api.count("subjectaccessreviews") - before;
-        assert_eq!(asked, if matches!(code, 500 | 429) { 5 } else { 1 }, "{code}");
+        let reviews = world.api.count("subjectaccessreviews") - before;
+        assert_eq!(reviews, if matches!(code, 500 | 429) { 5 } else { 1 }, "{code}");
         let seen = hurried(&world, Client::with_token("new"), "/healthz").await;
         assert_eq!(seen.status, 401, "{code}");
     }
     world.api.answers(|path, body| (201, ordinary(path, body)));
-    assert_eq!(client.get(&world, "/metrics").await.status, 200, "nothing of the trouble was kept");
+    assert_eq!(client.get(&world, "/metrics").await.status, 200, "errors are not cached");
 }
 
 #[tokio::test]
-async fn who_has_nobody_to_ask_lets_in_nobody() {
+async fn without_an_api_server_tokens_are_ignored() {
     let world = Setup { has_client: false, ..Setup::new() }.start().await;
     let client = Client::with_token("good");
-    assert_eq!(
-        client.get(&world, "/healthz").await.status,
-        200,
-        "a token that nobody knows is as good as none"
-    );
+    assert_eq!(client.get(&world, "/healthz").await.status, 200, "the token is ignored");
     let seen = client.get(&world, "/metrics").await;
     assert_eq!((seen.status, seen.body), (403, forbidden("system:anonymous", "get", "/metrics")));
 }
 
 #[tokio::test]
-async fn certificate_of_a_client_says_who_it_is() {
+async fn client_certificates_authenticate() {
     let directory = tempfile::tempdir().unwrap();
     let (authority, stranger) = (Authority::new("ca"), Authority::new("ca"));
     let path = directory.path().join("ca.crt");
@@ -218,7 +214,7 @@ async fn certificate_of_a_client_says_who_it_is() {
 
     let masters = Client::with_certificate(authority.client("boss", "system:masters"));
     assert_eq!(masters.get(&world, "/nowhere").await.body, "404 page not found\n");
-    assert_eq!(world.api.count("reviews"), 0, "masters may everything");
+    assert_eq!(world.api.count("reviews"), 0, "system:masters is always authorized");
 
     let alice = Client::with_certificate(authority.client("alice", "dev"));
     assert_eq!(alice.get(&world, "/metrics").await.status, 200);
@@ -227,18 +223,18 @@ async fn certificate_of_a_client_says_who_it_is() {
     let id = spec["extra"]["authentication.kubernetes.io/credential-id"][0].as_str().unwrap();
     assert_eq!(id.strip_prefix("X509SHA256=").unwrap().len(), 64);
 
-    // Signed by somebody else: refused, but a good token makes up for it.
+    // A certificate of another CA is invalid. A valid token takes precedence over the error.
     let forged = Client::with_certificate(stranger.client("boss", "system:masters"));
     for path in ["/metrics", "/healthz"] {
         assert_eq!(forged.get(&world, path).await.body, UNAUTHORIZED);
     }
     let with_token = Client { headers: Client::with_token("good").headers, ..forged.clone() };
     assert_eq!(with_token.get(&world, "/metrics").await.status, 200);
-    // Those of both are told who the certificate says it is.
+    // A valid certificate takes precedence over a token.
     let both = Client { headers: Client::with_token("good").headers, ..masters };
     assert_eq!(both.get(&world, "/nowhere").await.status, 404);
 
-    // The file changes, and with it whose word counts.
+    // The CA bundle is reloaded.
     fs::write(&path, stranger.pem()).unwrap();
     world.clock.step(Duration::from_secs(1));
     assert_eq!(forged.get(&world, "/nowhere").await.status, 404);
@@ -246,7 +242,7 @@ async fn certificate_of_a_client_says_who_it_is() {
 }
 
 #[tokio::test]
-async fn certificate_that_is_no_longer_valid_is_refused() {
+async fn expired_client_certificate_is_rejected() {
     let directory = tempfile::tempdir().unwrap();
     let authority = Authority::new("ca");
     let path = directory.path().join("ca.crt");
@@ -261,7 +257,7 @@ async fn certificate_that_is_no_longer_valid_is_refused() {
 }
 
 #[tokio::test]
-async fn authority_that_has_expired_is_not_trusted() {
+async fn expired_ca_is_not_trusted() {
     let directory = tempfile::tempdir().unwrap();
     let (old, new) = (Authority::until("ca", 2030), Authority::new("ca"));
     let path = directory.path().join("ca.crt");
@@ -282,7 +278,7 @@ async fn authority_that_has_expired_is_not_trusted() {
         headers: headers.clone(),
         ..Client::with_certificate(authority.client("front-proxy", "x"))
     };
-    // The bundle with both is the one of a rotation.
+    // During a rotation, the bundle contains both CAs.
     for (bundle, after) in [(old.pem(), [401, 401]), (old.pem() + &new.pem(), [401, 404])] {
         let world = start(&bundle).await;
         for make in [&client as &dyn Fn(&Authority) -> Client, &proxy] {
@@ -296,7 +292,7 @@ async fn authority_that_has_expired_is_not_trusted() {
 }
 
 #[tokio::test]
-async fn certificate_means_nothing_where_no_authority_is_known() {
+async fn client_certificates_are_ignored_without_a_ca_bundle() {
     let world = Setup { has_client: false, ..Setup::new() }.start().await;
     let client = Client::with_certificate(Authority::new("ca").client("boss", "system:masters"));
     assert_eq!(client.get(&world, "/healthz").await.status, 200);
@@ -304,7 +300,7 @@ async fn certificate_means_nothing_where_no_authority_is_known() {
 }
 
 #[tokio::test]
-async fn proxy_that_is_believed_says_for_whom_it_asks() {
+async fn authenticating_proxy_sets_the_user() {
     let directory = tempfile::tempdir().unwrap();
     let authority = Authority::new("proxies");
     let path = directory.path().join("ca.crt");
@@ -328,16 +324,16 @@ async fn proxy_that_is_believed_says_for_whom_it_asks() {
         "nonResourceAttributes": {"path": "/metrics", "verb": "get"},
     });
     assert_eq!(world.api.last()["spec"], spec);
-    // Another one of the same authority is not on the list, and without a certificate the headers say nothing.
+    // Another name is not allowed, and without a certificate the headers are ignored.
     let other = Client { certificate: Some(authority.client("other", "x")), ..proxy.clone() };
     assert_eq!(other.get(&world, "/metrics").await.status, 401);
-    let nobody = Client { certificate: None, ..proxy };
-    let seen = nobody.get(&world, "/metrics").await;
+    let anonymous = Client { certificate: None, ..proxy };
+    let seen = anonymous.get(&world, "/metrics").await;
     assert_eq!((seen.status, seen.body), (403, forbidden("system:anonymous", "get", "/metrics")));
 }
 
 #[tokio::test]
-async fn authorities_are_looked_up_in_the_cluster_and_followed() {
+async fn ca_bundles_are_read_from_the_cluster_and_reloaded() {
     let (first, second) = (Authority::new("first"), Authority::new("second"));
     let config_map = |authority: &Authority| {
         let data = json!({
@@ -363,7 +359,7 @@ async fn authorities_are_looked_up_in_the_cluster_and_followed() {
     let proxy = Client { headers, ..Client::with_certificate(first.client("front-proxy", "x")) };
     assert_eq!(proxy.get(&world, "/nowhere").await.status, 404);
 
-    // What is broken leaves what was there.
+    // Invalid contents keep the previous CA bundles.
     for (code, answer, expected) in [
         (500, String::new(), 404),
         (200, json!({"data": {"client-ca-file": "x"}}).to_string(), 404),
@@ -375,10 +371,10 @@ async fn authorities_are_looked_up_in_the_cluster_and_followed() {
     }
 }
 
-// What becomes of requests.
+// Requests.
 
 #[tokio::test]
-async fn head_has_the_headers_alone() {
+async fn head_has_no_body() {
     let world = world().await;
     for is_http1 in [false, true] {
         let client = Client { method: Method::HEAD, is_http1, ..Client::default() };
@@ -388,7 +384,7 @@ async fn head_has_the_headers_alone() {
 }
 
 #[tokio::test]
-async fn handler_that_panics_harms_nobody() {
+async fn panicking_handler_is_500() {
     let mut setup = Setup::new();
     setup.authorization.always_allow_paths.push("/panic".to_owned());
     let world = setup.start().await;
@@ -401,7 +397,7 @@ async fn handler_that_panics_harms_nobody() {
 }
 
 #[tokio::test]
-async fn body_reaches_the_handler_if_it_is_small_and_credentials_do_not() {
+async fn handlers_get_small_bodies_and_no_credentials() {
     let mut setup = Setup::new();
     setup.authorization.always_allow_paths.push("/echo".to_owned());
     let world = setup.start().await;
@@ -418,7 +414,7 @@ async fn body_reaches_the_handler_if_it_is_small_and_credentials_do_not() {
 }
 
 #[tokio::test]
-async fn request_with_a_body_is_answered_without_it() {
+async fn bodies_of_other_routes_are_not_read() {
     let world = world().await;
     let client = Client { is_http1: true, ..Client::default() };
     for request in [
@@ -432,14 +428,14 @@ async fn request_with_a_body_is_answered_without_it() {
         stream.write_all(request.as_bytes()).await.unwrap();
         stream.flush().await.unwrap();
         let mut answer = String::new();
-        // The server closes the connection. No time passes here, so nothing is waited for.
+        // The server closes the connection without a timeout: the clock does not advance.
         stream.read_to_string(&mut answer).await.unwrap();
         let expected =
             if request.contains("/healthz") { "HTTP/1.1 200 OK" } else { "HTTP/1.1 403 Forbidden" };
         assert!(answer.starts_with(expected), "{request}{answer}");
         assert!(answer.contains("\r\nConnection: close\r\n"), "{answer}");
     }
-    // A body that is there does no harm, whatever its size and however it is sent.
+    // Complete bodies of any size are ignored.
     for is_http1 in [false, true] {
         for length in [1, 1024 * 1024] {
             let body = vec![b'x'; length].into();
@@ -451,7 +447,7 @@ async fn request_with_a_body_is_answered_without_it() {
 }
 
 #[tokio::test]
-async fn connection_of_who_is_unknown_ends_after_one_answer() {
+async fn anonymous_connection_is_closed_after_one_response() {
     let world = world().await;
     for (token, is_open) in [("bad", false), ("good", true)] {
         let stream = Client::default().connect(world.address, "localhost").await.unwrap();
@@ -479,7 +475,7 @@ fn serving_certificate(stream: &tokio_rustls::client::TlsStream<TcpStream>) -> c
 }
 
 #[tokio::test]
-async fn certificate_that_changes_is_served_and_a_broken_one_is_not() {
+async fn serving_certificate_is_reloaded() {
     let directory = tempfile::tempdir().unwrap();
     let authority = Authority::new("ca");
     let [certificate, key] = ["tls.crt", "tls.key"].map(|name| directory.path().join(name));
@@ -501,7 +497,7 @@ async fn certificate_that_changes_is_served_and_a_broken_one_is_not() {
     write("two.example");
     world.clock.step(Duration::from_secs(1));
     assert_eq!(served().await, "two.example");
-    // Half of a pair that is being replaced.
+    // A certificate that does not match its key.
     fs::write(&certificate, authority.server(&["three.example"]).0).unwrap();
     world.clock.step(Duration::from_secs(1));
     assert_eq!(served().await, "two.example");
@@ -514,7 +510,7 @@ async fn certificate_that_changes_is_served_and_a_broken_one_is_not() {
 }
 
 #[tokio::test]
-async fn certificate_is_chosen_by_the_name_that_is_asked_for() {
+async fn serving_certificate_follows_the_server_name() {
     let directory = tempfile::tempdir().unwrap();
     let authority = Authority::new("ca");
     let pair = |file: &str, names: &[&str], given: &[&str]| {
@@ -544,7 +540,7 @@ async fn certificate_is_chosen_by_the_name_that_is_asked_for() {
 }
 
 #[tokio::test]
-async fn client_of_the_last_version_of_tls_is_served_unless_that_is_ruled_out() {
+async fn tls12_follows_the_minimum_version() {
     let old = Client { is_old: true, ..Client::default() };
     let mut setup = Setup::new();
     setup.serving.tls_cipher_suites = vec!["TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384".to_owned()];
@@ -552,7 +548,7 @@ async fn client_of_the_last_version_of_tls_is_served_unless_that_is_ruled_out() 
     let stream = old.connect(world.address, "localhost").await.unwrap();
     let suite = stream.get_ref().1.negotiated_cipher_suite().unwrap().suite();
     assert_eq!(suite, rustls::CipherSuite::TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384);
-    assert_eq!(old.ask(stream, "/healthz").await.status, 200);
+    assert_eq!(old.request(stream, "/healthz").await.status, 200);
     let mut setup = Setup::new();
     setup.serving.tls_min_version = Some(TlsVersion::Tls13);
     let world = setup.start().await;
@@ -561,7 +557,7 @@ async fn client_of_the_last_version_of_tls_is_served_unless_that_is_ruled_out() 
 }
 
 #[tokio::test]
-async fn http2_is_not_offered_when_it_is_ruled_out() {
+async fn http2_can_be_disabled() {
     let mut setup = Setup::new();
     setup.serving.disable_http2 = true;
     let world = setup.start().await;
@@ -570,10 +566,10 @@ async fn http2_is_not_offered_when_it_is_ruled_out() {
     assert_eq!(client.get(&world, "/healthz").await.status, 200);
 }
 
-// What keeps a server from being one.
+// Errors at startup.
 
 #[tokio::test]
-async fn port_that_is_taken_is_named_unless_it_may_be_shared() {
+async fn port_in_use_is_an_error_unless_shared() {
     let mut setup = Setup::new();
     setup.serving.permit_port_sharing = true;
     let first = setup.bind().await.unwrap();
@@ -586,7 +582,7 @@ async fn port_that_is_taken_is_named_unless_it_may_be_shared() {
 }
 
 #[tokio::test]
-async fn files_for_access_that_cannot_be_used_are_named() {
+async fn errors_name_the_files() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("broken");
     fs::write(&path, "users: [{token: secret").unwrap();
@@ -596,7 +592,7 @@ async fn files_for_access_that_cannot_be_used_are_named() {
         setup.bind().await.unwrap_err().to_string()
     };
     let error = fails(&|setup| setup.authentication.client_ca_file = Some(path.clone())).await;
-    assert_eq!(error, format!("client CA file {path:?}: no certificate in it"));
+    assert_eq!(error, format!("client CA file {path:?}: no certificate found"));
     let error =
         fails(&|setup| setup.authentication.request_header.client_ca_file = Some("/no/such".into())).await;
     assert!(error.starts_with("request-header client CA file \"/no/such\": No such file"), "{error}");
@@ -620,30 +616,30 @@ async fn files_for_access_that_cannot_be_used_are_named() {
 }
 
 #[tokio::test]
-async fn lookup_that_fails_is_fatal_unless_it_is_tolerated_and_then_tried_again() {
+async fn failed_lookup_is_fatal_or_retried() {
     let forbidden =
         json!({"kind": "Status", "status": "Failure", "message": "no", "reason": "Forbidden", "code": 403});
     let mut setup = Setup::new();
     setup.api.answers(move |_, _| (403, forbidden.to_string()));
     let error = setup.bind().await.unwrap_err().to_string();
     let begins =
-        "unable to load configmap based request-header-client-ca-file: no (usually put right by 'kubectl";
+        "unable to load configmap based request-header-client-ca-file: no (usually fixed by 'kubectl";
     assert!(error.starts_with(begins), "{error}");
     setup.authentication.tolerate_lookup_failure = true;
     let authority = Authority::new("ca");
     let world = setup.start().await;
     let boss = Client::with_certificate(authority.client("boss", "system:masters"));
-    assert_eq!(boss.get(&world, "/healthz").await.status, 200, "nobody, but healthy");
+    assert_eq!(boss.get(&world, "/healthz").await.status, 200, "anonymous");
     let answer = json!({"data": {"client-ca-file": authority.pem()}}).to_string();
     world.api.answers(move |_, _| (200, answer.clone()));
     until_looked_up(&world).await;
     assert_eq!(boss.get(&world, "/nowhere").await.status, 404);
 }
 
-// Bad company.
+// Misbehaving clients.
 
 #[tokio::test]
-async fn garbage_and_http_without_tls_harm_nobody() {
+async fn garbage_and_plain_http_do_not_affect_others() {
     let world = world().await;
     let mut plain = TcpStream::connect(world.address).await.unwrap();
     plain.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();
@@ -660,7 +656,7 @@ async fn garbage_and_http_without_tls_harm_nobody() {
         let mut rest = Vec::new();
         let _ = stream.read_to_end(&mut rest).await;
     }
-    // Garbage below TLS, in either protocol.
+    // Garbage inside TLS, in both protocols.
     for is_http1 in [false, true] {
         let client = Client { is_http1, ..Client::default() };
         let mut stream = client.connect(world.address, "localhost").await.unwrap();
@@ -672,7 +668,7 @@ async fn garbage_and_http_without_tls_harm_nobody() {
 }
 
 #[tokio::test]
-async fn client_that_dawdles_over_its_handshake_is_cut_off() {
+async fn slow_handshake_times_out() {
     let world = world().await;
     let mut silent = TcpStream::connect(world.address).await.unwrap();
     let mut halfway = TcpStream::connect(world.address).await.unwrap();
@@ -685,7 +681,7 @@ async fn client_that_dawdles_over_its_handshake_is_cut_off() {
 }
 
 #[tokio::test]
-async fn connection_without_requests_is_ended_after_a_while() {
+async fn idle_connection_is_closed() {
     let world = world().await;
     for is_http1 in [false, true] {
         let client = Client { is_http1, ..Client::default() };
@@ -695,10 +691,10 @@ async fn connection_without_requests_is_ended_after_a_while() {
     }
 }
 
-// The end.
+// Shutdown.
 
 #[tokio::test]
-async fn shutdown_lets_go_of_idle_connections_and_of_who_lingers() {
+async fn shutdown_closes_idle_and_incomplete_connections() {
     let world = world().await;
     let client = Client { is_http1: true, ..Client::default() };
     let _idle = client.connect(world.address, "localhost").await.unwrap();
@@ -714,7 +710,7 @@ async fn shutdown_lets_go_of_idle_connections_and_of_who_lingers() {
         tokio::select! {
             biased;
             ended = &mut ended => break ended.unwrap(),
-            () = tokio::task::yield_now() => clock.step(FAREWELL / 100),
+            () = tokio::task::yield_now() => clock.step(SHUTDOWN_TIMEOUT / 100),
         }
     }
     assert!(TcpStream::connect(address).await.is_err());

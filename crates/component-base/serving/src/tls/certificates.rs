@@ -1,4 +1,4 @@
-//! Which certificate is shown to whom.
+//! Serving certificates, and their selection by server name.
 
 use std::{
     fs, io,
@@ -20,10 +20,10 @@ use crate::{
     files::{File, Watched},
 };
 
-/// Whom a certificate that is made here is for. Upstream's components say so, whatever they are called.
+/// Host name in a generated certificate, as upstream.
 const HOST: &str = "localhost";
 
-/// The certificates of a server: one for all, and those for some names. Those from files follow their files.
+/// Certificates of a server: a default, and those for server names. Files are reloaded when they change.
 #[derive(Debug)]
 pub(super) struct Certificates {
     default: Source,
@@ -32,18 +32,18 @@ pub(super) struct Certificates {
 
 #[derive(Debug)]
 enum Source {
-    Made(Arc<CertifiedKey>),
+    Generated(Arc<CertifiedKey>),
     Files(Watched<Pair>),
 }
 
 #[derive(Debug)]
 struct Named {
     pair: Watched<Pair>,
-    /// Empty: those in the certificate.
+    /// Server names. Empty selects the names in the certificate.
     names: Vec<String>,
 }
 
-/// A certificate and its key, and the names that it is for.
+/// Certificate and private key, and the host names in the certificate.
 #[derive(Debug)]
 struct Pair {
     key: Arc<CertifiedKey>,
@@ -51,11 +51,11 @@ struct Pair {
 }
 
 impl Certificates {
-    /// What `options` ask for.
+    /// Loads or generates the certificates of `options`.
     ///
     /// # Errors
     ///
-    /// When a file cannot be read or written, or does not hold what it should.
+    /// If a file cannot be read or written, or has invalid contents.
     pub(super) fn new(
         options: &ServingOptions,
         component: &str,
@@ -63,9 +63,9 @@ impl Certificates {
     ) -> Result<Self, ServingError> {
         let default = match (&options.tls_cert_file, &options.tls_private_key_file) {
             (Some(certificate), Some(key)) => Source::Files(open(certificate, key, clock)?),
-            (None, None) => made(options, component, clock)?,
+            (None, None) => generated(options, component, clock)?,
             (Some(path), None) | (None, Some(path)) => {
-                let cause = "a certificate needs a private key, and the other way round".to_owned();
+                let cause = "certificate and private key must be set together".to_owned();
                 return Err(ServingError::File { what: "file for TLS", path: path.clone(), cause });
             }
         };
@@ -76,11 +76,11 @@ impl Certificates {
         Ok(Self { default, named: named.collect::<Result<_, ServingError>>()? })
     }
 
-    /// The certificate for who asks for `name`: names that were given count before names in certificates, whole
-    /// ones before those with an asterisk, earlier pairs before later ones.
+    /// Selects the certificate for a server name. Configured names precede names in certificates, exact names precede
+    /// wildcards, and earlier pairs precede later ones.
     fn choose(&self, name: Option<&str>) -> Arc<CertifiedKey> {
         self.named_for(name).unwrap_or_else(|| match &self.default {
-            Source::Made(key) => Arc::clone(key),
+            Source::Generated(key) => Arc::clone(key),
             Source::Files(pair) => Arc::clone(&pair.current().key),
         })
     }
@@ -113,18 +113,18 @@ fn open(certificate: &Path, key: &Path, clock: &Arc<dyn Clock>) -> Result<Watche
 
 fn parse_files(files: &[File]) -> Result<Pair, ServingError> {
     let [certificate, key] = files else {
-        return Err(ServingError::Tls("a certificate and a key are two files".to_owned()));
+        return Err(ServingError::Tls("a certificate and a private key must be two files".to_owned()));
     };
     let chain = pem::chain(&certificate.content).map_err(|cause| certificate.error(cause))?;
     let private = pem::private_key(&key.content).map_err(|cause| key.error(cause))?;
     let name = chain.first().map(Name::of).transpose().map_err(|cause| certificate.error(cause))?;
-    // What is wrong now is wrong with the key, or with the two together.
+    // An error here concerns the key, or the pair.
     let pair = CertifiedKey::from_der(chain, private, &provider())
         .map_err(|error| key.error(format_args!("cannot be used with {:?}: {error}", certificate.path)))?;
     Ok(Pair { key: Arc::new(pair), names: name.map(host_names).unwrap_or_default() })
 }
 
-/// The names of hosts that a certificate is for, in lower case; the common name as well if it can be one.
+/// Host names in a certificate, in lower case, including the common name if it is a host name.
 fn host_names(name: Name) -> Vec<String> {
     let mut names = name.dns_names;
     let common = name.common_name;
@@ -137,19 +137,23 @@ fn host_names(name: Name) -> Vec<String> {
     names.iter().map(|name| name.to_ascii_lowercase()).collect()
 }
 
-/// A certificate of our own making: kept in the directory that is given, if one is.
-fn made(options: &ServingOptions, component: &str, clock: &Arc<dyn Clock>) -> Result<Source, ServingError> {
+/// Generated self-signed certificate. It is stored in `cert_dir`, if set, and used again after a restart.
+fn generated(
+    options: &ServingOptions,
+    component: &str,
+    clock: &Arc<dyn Clock>,
+) -> Result<Source, ServingError> {
     let Some(directory) = options.cert_dir.as_ref().filter(|path| !path.as_os_str().is_empty()) else {
-        let made = make(options, clock)?;
+        let generated = generate(options, clock)?;
         tracing::info!("Generated self-signed cert in-memory");
-        return Ok(Source::Made(Arc::new(made.certified_key()?)));
+        return Ok(Source::Generated(Arc::new(generated.certified_key()?)));
     };
     let certificate = directory.join(format!("{component}.crt"));
     let key = directory.join(format!("{component}.key"));
     match (certificate.exists(), key.exists()) {
         (true, true) => {}
         (false, false) => {
-            write(&make(options, clock)?, &certificate, &key)?;
+            write(&generate(options, clock)?, &certificate, &key)?;
             tracing::info!(?certificate, ?key, "Generated self-signed cert");
         }
         (_, has_key) => {
@@ -161,7 +165,7 @@ fn made(options: &ServingOptions, component: &str, clock: &Arc<dyn Clock>) -> Re
     open(&certificate, &key, clock).map(Source::Files)
 }
 
-fn make(options: &ServingOptions, clock: &Arc<dyn Clock>) -> Result<SelfSigned, ServingError> {
+fn generate(options: &ServingOptions, clock: &Arc<dyn Clock>) -> Result<SelfSigned, ServingError> {
     let mut addresses = vec![IpAddr::V4(Ipv4Addr::LOCALHOST)];
     let bound = options.bind_address;
     if !bound.is_unspecified() && !addresses.contains(&bound) {
@@ -170,8 +174,8 @@ fn make(options: &ServingOptions, clock: &Arc<dyn Clock>) -> Result<SelfSigned, 
     SelfSigned::new(HOST, &[HOST], &addresses, clock.now())
 }
 
-/// The key is for its owner alone, from the first byte.
-fn write(made: &SelfSigned, certificate: &Path, key: &Path) -> Result<(), ServingError> {
+/// Writes certificate and key. The file of the key is created with mode 0600.
+fn write(generated: &SelfSigned, certificate: &Path, key: &Path) -> Result<(), ServingError> {
     let failed = |what: &'static str, path: &Path, error: &io::Error| ServingError::File {
         what,
         path: path.to_owned(),
@@ -185,8 +189,8 @@ fn write(made: &SelfSigned, certificate: &Path, key: &Path) -> Result<(), Servin
             fs::OpenOptions::new().write(true).create(true).truncate(true).mode(mode).open(path)?;
         io::Write::write_all(&mut file, content.as_bytes())
     };
-    write(key, 0o600, &made.key_pem).map_err(|error| failed("private key file", key, &error))?;
-    write(certificate, 0o644, &made.certificate_pem)
+    write(key, 0o600, &generated.key_pem).map_err(|error| failed("private key file", key, &error))?;
+    write(certificate, 0o644, &generated.certificate_pem)
         .map_err(|error| failed("certificate file", certificate, &error))
 }
 

@@ -1,4 +1,4 @@
-//! Certificates of clients, at the handshake.
+//! Client certificates during the handshake.
 
 use rustls::{
     DigitallySignedStruct, DistinguishedName, Error, SignatureScheme,
@@ -8,10 +8,10 @@ use rustls::{
     server::danger::{ClientCertVerified, ClientCertVerifier},
 };
 
-/// Takes any certificate whose key the client has, and none as well.
+/// Accepts any client certificate whose key the client has, and clients without a certificate.
 ///
-/// Who has signed it is asked for each request (`access`), as upstream: one that means nothing here ends in a 401
-/// that says so, not in a broken connection; and a CA that is withdrawn counts for connections that are open, too.
+/// The issuer is verified for each request (`access`), as upstream. An untrusted certificate causes status 401 instead of a
+/// failed handshake, and the removal of a CA applies to open connections.
 #[derive(Debug)]
 pub(super) struct AnyClientCertificate(WebPkiSupportedAlgorithms);
 

@@ -1,4 +1,4 @@
-//! TLS as components serve it.
+//! TLS configuration.
 
 mod certificates;
 mod client;
@@ -18,21 +18,21 @@ pub use self_signed::SelfSigned;
 use self::{certificates::Certificates, client::AnyClientCertificate};
 use crate::{ServingError, ServingOptions, TlsVersion};
 
-/// The one provider of this workspace, named since a process may have several built in.
+/// Cryptography provider of this workspace. A process may link several.
 pub(crate) fn provider() -> Arc<CryptoProvider> {
     Arc::new(rustls::crypto::ring::default_provider())
 }
 
-/// TLS with the certificates that `options` name. Clients are asked for certificates if `asks_clients`; whether
-/// theirs is of any worth is found out later, for each request.
+/// TLS configuration with the certificates of `options`. If `request_certificates` is `true`, client certificates are
+/// requested. They are verified for each request.
 ///
 /// # Errors
 ///
-/// When a certificate, a key or a cipher suite cannot be used.
+/// If a certificate, key or cipher suite cannot be used.
 pub(crate) fn config(
     options: &ServingOptions,
     component: &str,
-    asks_clients: bool,
+    request_certificates: bool,
     clock: &Arc<dyn Clock>,
 ) -> Result<ServerConfig, ServingError> {
     let certificates = Certificates::new(options, component, clock)?;
@@ -43,7 +43,7 @@ pub(crate) fn config(
         None | Some(TlsVersion::Tls12) => &[&rustls::version::TLS12, &rustls::version::TLS13],
         Some(TlsVersion::Tls13) => &[&rustls::version::TLS13],
     };
-    let clients: Arc<dyn rustls::server::danger::ClientCertVerifier> = if asks_clients {
+    let clients: Arc<dyn rustls::server::danger::ClientCertVerifier> = if request_certificates {
         Arc::new(AnyClientCertificate::new(&provider))
     } else {
         Arc::new(rustls::server::NoClientAuth)

@@ -14,31 +14,31 @@ const TELETEX_STRING: u8 = 0x14;
 const IA5_STRING: u8 = 0x16;
 const BMP_STRING: u8 = 0x1e;
 
-/// Whom a certificate is for.
+/// Names of a certificate's subject.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Name {
-    /// The last of its common names; empty if it has none.
+    /// Last common name. Empty if there is none.
     pub(crate) common_name: String,
-    /// Its organizations, in order.
+    /// Organizations, in order.
     pub(crate) organizations: Vec<String>,
-    /// The names of hosts among its alternative names.
+    /// Host names in the subject alternative names.
     pub(crate) dns_names: Vec<String>,
 }
 
 impl Name {
-    /// What `certificate` says.
+    /// Parses the names of `certificate`.
     ///
     /// # Errors
     ///
-    /// When it is none, in one line.
+    /// If the certificate is invalid. The message is one line.
     pub(crate) fn of(certificate: &CertificateDer<'_>) -> Result<Self, String> {
         let parsed = webpki::EndEntityCert::try_from(certificate).map_err(|error| error.to_string())?;
-        let mut name = Self::of_subject(parsed.subject()).ok_or("its subject cannot be understood")?;
+        let mut name = Self::of_subject(parsed.subject()).ok_or("invalid subject")?;
         name.dns_names = parsed.valid_dns_names().map(str::to_owned).collect();
         Ok(name)
     }
 
-    /// `subject` is the inside of an X.501 name: a sequence of sets of types with values.
+    /// Parses the contents of an X.501 name: a sequence of sets of types with values.
     fn of_subject(mut subject: &[u8]) -> Option<Self> {
         let mut name = Self::default();
         while !subject.is_empty() {
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn name_has_what_the_certificate_says() {
+    fn parses_names() {
         let long = "x".repeat(300);
         let subject = [
             (DnType::CountryName, DnValue::Utf8String("AA".to_owned())),
@@ -103,18 +103,18 @@ mod tests {
     }
 
     #[test]
-    fn name_may_be_written_in_wide_characters() {
+    fn parses_bmp_strings() {
         let subject = [(DnType::CommonName, DnValue::BmpString("Zoë".try_into().unwrap()))];
         assert_eq!(Name::of(&certificate(&subject, &[])).unwrap().common_name, "Zoë");
     }
 
     #[test]
-    fn certificate_without_a_subject_has_no_name() {
+    fn certificate_without_a_subject_has_no_names() {
         assert_eq!(Name::of(&certificate(&[], &[])).unwrap(), Name::default());
     }
 
     #[test]
-    fn name_with_several_organizations_has_all_in_order() {
+    fn parses_several_organizations() {
         let organization = |text: &str| {
             let mut attribute =
                 vec![0x06, 3, 0x55, 0x04, 0x0a, UTF8_STRING, u8::try_from(text.len()).unwrap()];
@@ -129,13 +129,13 @@ mod tests {
     }
 
     #[test]
-    fn garbage_is_no_certificate() {
+    fn rejects_invalid_certificates() {
         assert!(Name::of(&CertificateDer::from(vec![0x30, 0x82, 0xff])).is_err());
     }
 
     proptest! {
         #[test]
-        fn subject_of_any_bytes_is_read_without_harm(bytes in proptest::collection::vec(any::<u8>(), 0..80)) {
+        fn any_subject_is_parsed_without_panic(bytes in proptest::collection::vec(any::<u8>(), 0..80)) {
             let _ = Name::of_subject(&bytes);
         }
     }

@@ -1,4 +1,4 @@
-//! Certificates for who has none.
+//! Self-signed certificates.
 
 use std::{net::IpAddr, sync::Arc, time::Duration};
 
@@ -16,46 +16,47 @@ use rustls::{
 use super::{pem, provider};
 use crate::ServingError;
 
-/// A clock that is behind should not make a new certificate invalid.
-const BEFORE: Duration = Duration::from_secs(60 * 60);
+/// Time before the generation from which a certificate is valid, for clients with a slow clock.
+const CLOCK_SKEW: Duration = Duration::from_secs(60 * 60);
+/// Validity of a certificate: one year.
 const VALID_FOR: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
-/// A certificate that a CA of its own has signed, whose key is gone.
+/// Certificate that is signed by a generated CA. The key of the CA is discarded.
 ///
-/// DEVIATION: the keys are on the P-256 curve; upstream's are RSA, which takes a hundred times as long to make.
+/// DEVIATION: keys are ECDSA P-256. Upstream's are RSA, which takes a hundred times as long to generate.
 ///
 /// Upstream counterpart: `cert.GenerateSelfSignedCertKey`.
 pub struct SelfSigned {
-    /// The certificate, and after it the one to trust; PEM.
+    /// Certificate followed by the CA certificate, PEM.
     pub certificate_pem: String,
-    /// The certificate to trust; PEM.
+    /// CA certificate, PEM.
     pub authority_pem: String,
-    /// The key, PKCS #8; PEM.
+    /// Private key, PKCS #8, PEM.
     pub key_pem: String,
 }
 
 impl SelfSigned {
-    /// A certificate for a server that is reached by `names` and at `addresses`, for a year from `now`. It is
-    /// called `<host>@<now>`, and its CA `<host>-ca@<now>`, so that a new one is told from an old one.
+    /// Generates a certificate for `names` and `addresses`, valid for a year from `now`. Its common name is `<host>@<now>`,
+    /// and the one of its CA `<host>-ca@<now>`.
     ///
     /// # Errors
     ///
-    /// When a name cannot be in a certificate.
+    /// If a name is not valid in a certificate.
     pub fn new(
         host: &str,
         names: &[&str],
         addresses: &[IpAddr],
         now: Timestamp,
     ) -> Result<Self, ServingError> {
-        Self::make(host, names, addresses, now)
-            .map_err(|error| ServingError::Tls(format!("cannot make a certificate: {error}")))
+        Self::generate(host, names, addresses, now)
+            .map_err(|error| ServingError::Tls(format!("failed to generate a certificate: {error}")))
     }
 
-    /// TLS with this certificate and no other, for HTTP/2 and HTTP/1.1; clients are not asked for theirs.
+    /// TLS configuration with this certificate, for HTTP/2 and HTTP/1.1, without client certificates.
     ///
     /// # Errors
     ///
-    /// When the TLS library will not have it.
+    /// If the TLS library rejects the certificate.
     pub fn server_config(&self) -> Result<ServerConfig, ServingError> {
         let key = self.certified_key()?;
         let mut config = ServerConfig::builder_with_provider(provider())
@@ -67,14 +68,19 @@ impl SelfSigned {
         Ok(config)
     }
 
-    /// The certificate and its key, for the TLS library.
+    /// Certificate and key for the TLS library.
     pub(super) fn certified_key(&self) -> Result<CertifiedKey, ServingError> {
         let chain = pem::chain(self.certificate_pem.as_bytes()).map_err(ServingError::Tls)?;
         let key = pem::private_key(self.key_pem.as_bytes()).map_err(ServingError::Tls)?;
         CertifiedKey::from_der(chain, key, &provider()).map_err(|error| ServingError::Tls(error.to_string()))
     }
 
-    fn make(host: &str, names: &[&str], addresses: &[IpAddr], now: Timestamp) -> Result<Self, rcgen::Error> {
+    fn generate(
+        host: &str,
+        names: &[&str],
+        addresses: &[IpAddr],
+        now: Timestamp,
+    ) -> Result<Self, rcgen::Error> {
         let mut authority = params(&format!("{host}-ca@{}", now.as_second()), now);
         authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         authority.key_usages = vec![
@@ -109,7 +115,7 @@ fn params(common_name: &str, now: Timestamp) -> CertificateParams {
     params.distinguished_name = DistinguishedName::new();
     params.distinguished_name.push(DnType::CommonName, common_name);
     let since_epoch = Duration::from_secs(u64::try_from(now.as_second()).unwrap_or(0));
-    params.not_before = date_time_ymd(1970, 1, 1) + since_epoch.saturating_sub(BEFORE);
+    params.not_before = date_time_ymd(1970, 1, 1) + since_epoch.saturating_sub(CLOCK_SKEW);
     params.not_after = params.not_before + VALID_FOR;
     params
 }

@@ -1,11 +1,11 @@
-//! Cipher suites, by the names that Go has for them.
+//! Cipher suites by Go's names.
 
 use rustls::{SupportedCipherSuite, crypto::CryptoProvider};
 
 use crate::ServingError;
 
-/// What Go knows and this library does not have: no forward secrecy, CBC, RC4 or 3DES.
-const NOT_HERE: [&str; 14] = [
+/// Suites of Go that the TLS library does not implement: without forward secrecy, CBC, RC4 or 3DES.
+const UNSUPPORTED: [&str; 14] = [
     "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA",
     "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA256",
     "TLS_ECDHE_ECDSA_WITH_AES_256_CBC_SHA",
@@ -22,29 +22,29 @@ const NOT_HERE: [&str; 14] = [
     "TLS_RSA_WITH_RC4_128_SHA",
 ];
 
-/// The same, without CBC.
-const NOT_HERE_GCM: [&str; 2] = ["TLS_RSA_WITH_AES_128_GCM_SHA256", "TLS_RSA_WITH_AES_256_GCM_SHA384"];
+/// Unsupported suites with GCM and without forward secrecy.
+const UNSUPPORTED_GCM: [&str; 2] = ["TLS_RSA_WITH_AES_128_GCM_SHA256", "TLS_RSA_WITH_AES_256_GCM_SHA384"];
 
-/// Leaves in `provider` the suites for TLS 1.2 that are in `names`, all if there are none. Those for TLS 1.3 stay:
-/// as upstream, there is no choosing among them.
+/// Restricts the TLS 1.2 suites of `provider` to `names`. Empty `names` keep all. The suites of TLS 1.3 cannot be
+/// restricted, as upstream.
 ///
 /// # Errors
 ///
-/// When there is no suite of that name.
+/// If a name is unknown.
 pub(super) fn restrict(provider: &mut CryptoProvider, names: &[String]) -> Result<(), ServingError> {
     if names.is_empty() {
         return Ok(());
     }
     let mut chosen = Vec::with_capacity(names.len());
     for name in names {
-        // Two names that Go once had.
+        // Former names of two suites.
         let name = match name.as_str() {
             "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305" => "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256",
             "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305" => "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256",
             name => name,
         };
-        if NOT_HERE.contains(&name) || NOT_HERE_GCM.contains(&name) {
-            tracing::warn!(suite = name, "Cipher suite is not secure and not built in, going on without it");
+        if UNSUPPORTED.contains(&name) || UNSUPPORTED_GCM.contains(&name) {
+            tracing::warn!(suite = name, "Ignoring insecure cipher suite that is not supported");
         } else if provider.cipher_suites.iter().any(|suite| go_name(suite) == name) {
             chosen.push(name.to_owned());
         } else {
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn suites_that_are_not_named_are_left_out_but_for_those_of_tls13() {
+    fn restricts_tls12_suites() {
         let left =
             restricted(&["TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256", "TLS_RSA_WITH_RC4_128_SHA"]).unwrap();
         assert_eq!(
@@ -86,13 +86,13 @@ mod tests {
     }
 
     #[test]
-    fn suites_are_known_by_their_old_names_too() {
+    fn accepts_former_names() {
         let left = restricted(&["TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305"]).unwrap();
         assert_eq!(left.last().unwrap(), "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256");
     }
 
     #[test]
-    fn suite_that_nobody_knows_is_refused_in_upstreams_words() {
+    fn rejects_unknown_names_with_upstreams_message() {
         assert_eq!(
             restricted(&["TLS_NONE"]).unwrap_err(),
             "Cipher suite TLS_NONE not supported or doesn't exist"
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn no_names_leave_all_suites() {
+    fn no_names_keep_all_suites() {
         assert_eq!(restricted(&[]).unwrap().len(), 9);
     }
 }

@@ -1,4 +1,4 @@
-//! A server on a socket, an API server that follows a script, and clients of the first.
+//! Server on a socket, scripted API server, and clients.
 
 use std::{
     convert::Infallible,
@@ -7,7 +7,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{HeaderMap, Method, Request, Response, header};
+use http::{HeaderMap, Method, header};
 use http_body_util::{BodyExt, Full};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use kcm_client::{ApiClient, Body, ClientFactory, ClientOptions, RateLimit, UserAgent};
@@ -29,55 +29,55 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::super::SecureServer;
 use crate::{
-    Access, Answer, Asked, AuthenticationOptions, AuthorizationOptions, HealthChecks, Routes, ServingError,
-    ServingOptions, handler,
+    Access, AuthenticationOptions, AuthorizationOptions, HealthChecks, Request, Response, Routes,
+    ServingError, ServingOptions, handler,
 };
 
 pub(super) const NOW: &str = "2026-11-21T08:00:00Z";
 
-/// What the API server answers to a path and a body.
+/// Function from path and body to the API server's response.
 type Script = Arc<Mutex<Box<dyn FnMut(&str, &Value) -> (u16, String) + Send>>>;
 
-/// The API server that is asked. Keeps what it was asked.
+/// Scripted API server that records requests.
 #[derive(Clone)]
 pub(super) struct Api {
     script: Script,
-    asked: Arc<Mutex<Vec<(String, Value)>>>,
+    requests: Arc<Mutex<Vec<(String, Value)>>>,
     clock: FakeClock,
 }
 
 impl Api {
-    /// One that knows some tokens: `good` is alice's, who may read `/metrics`; `poor` is bob's, who may not.
+    /// API server with the tokens `good` of alice, who can read `/metrics`, and `poor` of bob, who cannot.
     pub(super) fn new(clock: &FakeClock) -> Self {
         let script: Script = Arc::new(Mutex::new(Box::new(|path, body| (201, ordinary(path, body)))));
-        Self { script, asked: Arc::default(), clock: clock.clone() }
+        Self { script, requests: Arc::default(), clock: clock.clone() }
     }
 
     pub(super) fn answers(&self, script: impl FnMut(&str, &Value) -> (u16, String) + Send + 'static) {
         *self.script.lock() = Box::new(script);
     }
 
-    /// How often it was asked at a path that ends so.
+    /// Number of requests whose path ends in `ending`.
     pub(super) fn count(&self, ending: &str) -> usize {
-        self.asked.lock().iter().filter(|(path, _)| path.ends_with(ending)).count()
+        self.requests.lock().iter().filter(|(path, _)| path.ends_with(ending)).count()
     }
 
-    /// What it was asked last.
+    /// Body of the last request.
     pub(super) fn last(&self) -> Value {
-        self.asked.lock().last().unwrap().1.clone()
+        self.requests.lock().last().unwrap().1.clone()
     }
 
     pub(super) fn client(&self) -> ApiClient {
-        let (script, asked) = (Arc::clone(&self.script), Arc::clone(&self.asked));
-        let service = tower::service_fn(move |request: Request<Body>| {
-            let (script, asked) = (Arc::clone(&script), Arc::clone(&asked));
+        let (script, requests) = (Arc::clone(&self.script), Arc::clone(&self.requests));
+        let service = tower::service_fn(move |request: http::Request<Body>| {
+            let (script, requests) = (Arc::clone(&script), Arc::clone(&requests));
             async move {
                 let path = request.uri().path().to_owned();
                 let body = request.into_body().collect().await.unwrap().to_bytes();
                 let body: Value = serde_json::from_slice(&body).unwrap_or_default();
-                asked.lock().push((path.clone(), body.clone()));
+                requests.lock().push((path.clone(), body.clone()));
                 let (code, answer) = (script.lock())(&path, &body);
-                let answer = Response::builder().status(code).body(Full::new(Bytes::from(answer)));
+                let answer = http::Response::builder().status(code).body(Full::new(Bytes::from(answer)));
                 Ok::<_, Infallible>(answer.unwrap())
             }
         });
@@ -103,7 +103,7 @@ pub(super) fn ordinary(path: &str, body: &Value) -> String {
     json!({ "status": status }).to_string()
 }
 
-/// Signs certificates.
+/// Certificate authority.
 pub(super) struct Authority(CertifiedIssuer<'static, KeyPair>);
 
 impl Authority {
@@ -111,7 +111,7 @@ impl Authority {
         Self::with(name, CertificateParams::default())
     }
 
-    /// An authority whose own certificate is valid until `year` begins. Certificates that it signs are valid longer.
+    /// CA whose certificate expires at the start of `year`. Certificates that it signs are valid longer.
     pub(super) fn until(name: &str, year: i32) -> Self {
         let mut params = CertificateParams::default();
         params.not_after = rcgen::date_time_ymd(year, 1, 1);
@@ -128,7 +128,7 @@ impl Authority {
         self.0.pem()
     }
 
-    /// A certificate and its key, PEM, for a client called so.
+    /// Certificate and key of a client, PEM.
     pub(super) fn client(&self, name: &str, organization: &str) -> (String, String) {
         let mut params = CertificateParams::default();
         params.distinguished_name.push(DnType::CommonName, name);
@@ -138,7 +138,7 @@ impl Authority {
         (params.signed_by(&key, &self.0).unwrap().pem(), key.serialize_pem())
     }
 
-    /// The same for a server that is reached by `names`.
+    /// Certificate and key of a server with `names`, PEM.
     pub(super) fn server(&self, names: &[&str]) -> (String, String) {
         let names: Vec<_> = names.iter().map(|&name| name.to_owned()).collect();
         let mut params = CertificateParams::new(names.clone()).unwrap();
@@ -148,7 +148,7 @@ impl Authority {
     }
 }
 
-/// What a server is started with.
+/// Options of a server.
 pub(super) struct Setup {
     pub(super) clock: FakeClock,
     pub(super) api: Api,
@@ -185,8 +185,8 @@ impl Setup {
         let access = access.await?;
         let routes = Routes::new()
             .health("/healthz", &HealthChecks::new())
-            .exact("/metrics", handler(|_| Answer::text("up 1\n")))
-            .exact("/panic", handler(|_| panic!("a handler's own affair")))
+            .exact("/metrics", handler(|_| Response::text("up 1\n")))
+            .exact("/panic", handler(|_| panic!("on purpose")))
             .exact_with_body("/echo", Method::PUT, handler(echo));
         SecureServer::bind(&self.serving, "test", access, routes, clock).await
     }
@@ -207,11 +207,11 @@ impl Setup {
     }
 }
 
-fn echo(asked: &Asked<'_>) -> Answer {
-    Answer::text(format!("{:?} {:?}", asked.body, asked.headers))
+fn echo(request: &Request<'_>) -> Response {
+    Response::text(format!("{:?} {:?}", request.body, request.headers))
 }
 
-/// A server that runs.
+/// Running server.
 pub(super) struct World {
     pub(super) address: SocketAddr,
     pub(super) clock: FakeClock,
@@ -221,7 +221,7 @@ pub(super) struct World {
     _guard: DropGuard,
 }
 
-/// An answer as a client sees it.
+/// Response that a client received.
 #[derive(Debug)]
 pub(super) struct Seen {
     pub(super) status: u16,
@@ -235,13 +235,13 @@ impl Seen {
     }
 }
 
-/// A client: with a certificate or without, by HTTP/2 or not.
+/// HTTP client.
 #[derive(Clone, Default)]
 pub(super) struct Client {
     pub(super) certificate: Option<(String, String)>,
     pub(super) headers: Vec<(&'static str, String)>,
     pub(super) is_http1: bool,
-    /// TLS 1.2 and nothing newer.
+    /// If `true`, TLS 1.2 only.
     pub(super) is_old: bool,
     pub(super) method: Method,
     pub(super) body: Bytes,
@@ -258,10 +258,10 @@ impl Client {
 
     pub(super) async fn get(&self, world: &World, path: &str) -> Seen {
         let stream = self.connect(world.address, "localhost").await.unwrap();
-        self.ask(stream, path).await
+        self.request(stream, path).await
     }
 
-    /// TLS, whatever certificate the server has.
+    /// Connects with TLS and accepts any server certificate.
     pub(super) async fn connect(
         &self,
         address: SocketAddr,
@@ -288,8 +288,8 @@ impl Client {
         TlsConnector::from(Arc::new(tls)).connect(name, stream).await
     }
 
-    pub(super) async fn ask(&self, stream: TlsStream<TcpStream>, path: &str) -> Seen {
-        let mut request = Request::builder().method(self.method.clone());
+    pub(super) async fn request(&self, stream: TlsStream<TcpStream>, path: &str) -> Seen {
+        let mut request = http::Request::builder().method(self.method.clone());
         request = if self.is_http1 {
             request.uri(path).header("host", "localhost")
         } else {
@@ -320,7 +320,7 @@ impl Client {
     }
 }
 
-/// Trusts whoever serves: what is tested is the other side.
+/// Accepts any server certificate.
 #[derive(Debug)]
 struct Anyone;
 

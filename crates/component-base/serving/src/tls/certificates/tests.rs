@@ -21,7 +21,7 @@ fn shown(certificates: &Certificates) -> Name {
 }
 
 #[test]
-fn certificate_of_our_own_is_named_as_upstreams() {
+fn generated_certificate_has_upstreams_names() {
     let certificates = open(&options()).unwrap();
     let name = shown(&certificates);
     assert_eq!(name.common_name, "localhost@1795248000");
@@ -31,7 +31,7 @@ fn certificate_of_our_own_is_named_as_upstreams() {
 }
 
 #[test]
-fn certificate_of_our_own_is_valid_for_a_client_that_trusts_its_authority() {
+fn generated_certificate_is_valid_for_its_authority() {
     use rustls::{
         RootCertStore,
         client::WebPkiServerVerifier,
@@ -55,7 +55,7 @@ fn certificate_of_our_own_is_valid_for_a_client_that_trusts_its_authority() {
 }
 
 #[test]
-fn certificate_of_our_own_is_kept_in_the_directory_and_used_again() {
+fn generated_certificate_is_stored_and_reused() {
     use std::os::unix::fs::PermissionsExt;
     let directory = tempfile::tempdir().unwrap();
     let directory = directory.path().join("certs");
@@ -71,7 +71,7 @@ fn certificate_of_our_own_is_kept_in_the_directory_and_used_again() {
 }
 
 #[test]
-fn files_that_cannot_be_used_are_named() {
+fn errors_name_the_file() {
     let directory = tempfile::tempdir().unwrap();
     let file = |name: &str, content: &str| {
         let path = directory.path().join(name);
@@ -105,12 +105,12 @@ fn files_that_cannot_be_used_are_named() {
     );
     for (error, begins) in [
         (fails(Some(&missing), Some(&key)), format!("certificate file {missing:?}: No such file")),
-        (fails(Some(&nothing), Some(&key)), format!("certificate file {nothing:?}: no certificate in it")),
+        (fails(Some(&nothing), Some(&key)), format!("certificate file {nothing:?}: no certificate found")),
         (fails(Some(&garbage), Some(&key)), format!("certificate file {garbage:?}: ")),
         (fails(Some(&certificate), Some(&missing)), format!("private key file {missing:?}: No such file")),
         (
             fails(Some(&certificate), Some(&nothing)),
-            format!("private key file {nothing:?}: no private key in it"),
+            format!("private key file {nothing:?}: no private key found"),
         ),
         (
             fails(Some(&certificate), Some(&certificate)),
@@ -122,7 +122,7 @@ fn files_that_cannot_be_used_are_named() {
         ),
         (
             fails(Some(&certificate), None),
-            format!("file for TLS {certificate:?}: a certificate needs a private key"),
+            format!("file for TLS {certificate:?}: certificate and private key must be set together"),
         ),
     ] {
         assert!(error.starts_with(&begins), "{error}");
@@ -134,13 +134,13 @@ mod mutated {
 
     use super::*;
 
-    /// A file with a certificate and its key is read or refused.
+    /// Parses a file with a certificate and a key.
     fn pem(data: &[u8]) {
         let file = |what| File { what, path: PathBuf::from("pem"), content: data.to_vec() };
         drop(parse_files(&[file("certificate file"), file("private key file")]));
     }
 
-    /// A certificate is read or refused.
+    /// Parses a certificate.
     fn der(data: &[u8]) {
         drop(Name::of(&CertificateDer::from(data)).map(host_names));
     }

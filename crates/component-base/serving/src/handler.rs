@@ -1,4 +1,4 @@
-//! What is asked of a handler, and what it answers.
+//! Handlers, and the requests and responses that they process.
 
 use std::{borrow::Cow, fmt, sync::Arc};
 
@@ -12,45 +12,47 @@ use serde::Serialize;
 
 use crate::User;
 
-/// What answers requests for a path. It is called on a worker thread of the runtime: it must not block, and
-/// should be done within milliseconds. A panic in it ends in a 500, and in nothing else.
-pub type Handler = Arc<dyn Fn(&Asked<'_>) -> Answer + Send + Sync>;
+/// Handler of the requests for a path.
+///
+/// It runs on a worker thread of the runtime: it must not block, and should return within milliseconds. A panic causes
+/// status code 500.
+pub type Handler = Arc<dyn Fn(&Request<'_>) -> Response + Send + Sync>;
 
-/// `answer` as a [`Handler`].
-pub fn handler(answer: impl Fn(&Asked<'_>) -> Answer + Send + Sync + 'static) -> Handler {
-    Arc::new(answer)
+/// Creates a [`Handler`] from a function.
+pub fn handler(function: impl Fn(&Request<'_>) -> Response + Send + Sync + 'static) -> Handler {
+    Arc::new(function)
 }
 
-/// A request by somebody who may make it.
+/// Authorized request.
 #[derive(Debug, Clone, Copy)]
-pub struct Asked<'a> {
-    /// The method.
+pub struct Request<'a> {
+    /// Method.
     pub method: &'a Method,
-    /// The path, decoded.
+    /// Decoded path.
     pub path: &'a str,
-    /// What followed the `?`, as it was sent; empty if nothing did.
+    /// Query without the `?`, not decoded.
     pub query: &'a str,
-    /// The headers, those with credentials left out.
+    /// Headers, without credentials.
     pub headers: &'a HeaderMap,
-    /// The body, at most 64 KiB. Empty unless the [route has one](crate::Routes::exact_with_body).
+    /// Body, at most 64 KiB. Empty unless the [route reads bodies](crate::Routes::exact_with_body).
     pub body: &'a Bytes,
-    /// Who asks.
+    /// Authenticated user.
     pub user: &'a User,
 }
 
-/// The answer to a request.
+/// Response to a request.
 #[derive(Debug, Clone)]
-pub struct Answer {
-    /// The code.
+pub struct Response {
+    /// Status code.
     pub status: StatusCode,
-    /// The headers: `Content-Type` and what else is needed.
+    /// Headers, including `Content-Type`.
     pub headers: HeaderMap,
-    /// The body.
+    /// Body.
     pub body: Bytes,
 }
 
-impl<'a> Asked<'a> {
-    /// The values of the query's parameter `name`, in order, decoded.
+impl<'a> Request<'a> {
+    /// Decoded values of the query parameter `name`, in order.
     pub fn parameters<'n>(&self, name: &'n str) -> impl Iterator<Item = Cow<'a, str>> + use<'a, 'n> {
         self.query.split('&').filter_map(move |pair| {
             let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
@@ -58,69 +60,69 @@ impl<'a> Asked<'a> {
         })
     }
 
-    /// Whether the query has the parameter `name`, with a value or without.
+    /// Returns `true` if the query has the parameter `name`, with or without a value.
     pub fn has_parameter(&self, name: &str) -> bool {
         self.parameters(name).next().is_some()
     }
 
-    /// Whether JSON is for a person to read: who asks says so, or seems to be one.
+    /// Returns `true` if JSON is formatted for people: by the parameter `pretty`, or else by the user agent.
     pub(crate) fn wants_pretty(&self) -> bool {
         match self.parameters("pretty").next().filter(|value| !value.is_empty()) {
             Some(value) => matches!(&*value, "1" | "t" | "T" | "true" | "TRUE" | "True"),
             None => {
                 let agent = self.headers.get(USER_AGENT).map_or(&b""[..], HeaderValue::as_bytes);
-                [&b"curl"[..], b"Wget", b"Mozilla/5.0"].iter().any(|person| agent.starts_with(person))
+                [&b"curl"[..], b"Wget", b"Mozilla/5.0"].iter().any(|prefix| agent.starts_with(prefix))
             }
         }
     }
 
-    /// `object` as JSON, as upstream writes it: in one line, or for a person.
+    /// Formats `object` as JSON as upstream: on one line, or [for people](Self::wants_pretty).
     pub(crate) fn render(&self, object: &impl Serialize) -> String {
         let json = if self.wants_pretty() {
             serde_json::to_string_pretty(object)
         } else {
             serde_json::to_string(object).map(|json| json + "\n")
         };
-        // Cannot fail: what is given to it has text for keys.
+        // Does not fail: all map keys are strings.
         json.unwrap_or_default()
     }
 }
 
-impl Answer {
-    /// A 200 with plain text.
+impl Response {
+    /// Status 200 with plain text.
     pub fn text(body: impl Into<Bytes>) -> Self {
         Self::new(StatusCode::OK, "text/plain; charset=utf-8", body)
     }
 
-    /// A 200 with JSON.
+    /// Status 200 with JSON.
     pub fn json(body: impl Into<Bytes>) -> Self {
         Self::new(StatusCode::OK, "application/json", body)
     }
 
-    /// A 200 of any type.
+    /// Status 200 with another content type.
     pub fn of_type(content_type: &'static str, body: impl Into<Bytes>) -> Self {
         Self::new(StatusCode::OK, content_type, body)
     }
 
-    /// Any answer.
+    /// Response with a status, content type and body.
     pub fn new(status: StatusCode, content_type: &'static str, body: impl Into<Bytes>) -> Self {
         let mut headers = HeaderMap::with_capacity(4);
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
         Self { status, headers, body: body.into() }
     }
 
-    /// A failure in plain text, as Go's `http.Error` puts it: a line, and not to be guessed at by a browser.
+    /// Error in plain text, as Go's `http.Error`: one line, with `X-Content-Type-Options: nosniff`.
     pub fn error(status: StatusCode, message: impl fmt::Display) -> Self {
         Self::new(status, "text/plain; charset=utf-8", format!("{message}\n"))
             .with(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"))
     }
 
-    /// There is nothing at that path.
+    /// Status 404.
     pub fn not_found() -> Self {
         Self::error(StatusCode::NOT_FOUND, "404 page not found")
     }
 
-    /// The same with one more header.
+    /// Sets a header.
     #[must_use]
     pub fn with(mut self, name: HeaderName, value: HeaderValue) -> Self {
         self.headers.insert(name, value);
@@ -128,7 +130,7 @@ impl Answer {
     }
 }
 
-/// What `%xx` stands for, and `+` for a space if it is a query. What is no such sequence stays as it is.
+/// Decodes `%xx`, and `+` as a space in a query. Invalid sequences are not changed.
 pub(crate) fn unescape(text: &str, is_query: bool) -> Cow<'_, str> {
     if is_query && text.contains('+') {
         let spaced = text.replace('+', " ");
@@ -141,26 +143,26 @@ pub(crate) fn unescape(text: &str, is_query: bool) -> Cow<'_, str> {
 mod tests {
     use super::*;
 
-    fn asked<'a>(query: &'a str, headers: &'a HeaderMap, user: &'a User) -> Asked<'a> {
+    fn request<'a>(query: &'a str, headers: &'a HeaderMap, user: &'a User) -> Request<'a> {
         static NOTHING: Bytes = Bytes::new();
-        Asked { method: &Method::GET, path: "/", query, headers, body: &NOTHING, user }
+        Request { method: &Method::GET, path: "/", query, headers, body: &NOTHING, user }
     }
 
     #[test]
-    fn parameters_of_a_query_are_decoded_in_order() {
+    fn decodes_query_parameters_in_order() {
         let (headers, user) = (HeaderMap::new(), User::default());
-        let asked = asked("a=1&b&a=%41+%zz%2&%61=x&a", &headers, &user);
-        let values: Vec<_> = asked.parameters("a").collect();
+        let request = request("a=1&b&a=%41+%zz%2&%61=x&a", &headers, &user);
+        let values: Vec<_> = request.parameters("a").collect();
         assert_eq!(values, ["1", "A %zz%2", "x", ""]);
-        assert!(asked.has_parameter("b"));
-        assert!(!asked.has_parameter("c"));
+        assert!(request.has_parameter("b"));
+        assert!(!request.has_parameter("c"));
     }
 
     #[test]
-    fn answers_are_pretty_for_browsers_and_for_who_asks() {
+    fn pretty_follows_the_parameter_and_the_user_agent() {
         let pretty = |query: &str, agent: &'static str| {
             let headers = HeaderMap::from_iter([(USER_AGENT, HeaderValue::from_static(agent))]);
-            asked(query, &headers, &User::default()).wants_pretty()
+            request(query, &headers, &User::default()).wants_pretty()
         };
         assert!(pretty("", "curl/8") && pretty("", "Mozilla/5.0 (X11)") && pretty("pretty=1", "Go"));
         assert!(!pretty("", "Go") && !pretty("pretty=false", "curl/8") && !pretty("pretty=x", "Go"));
