@@ -1,4 +1,4 @@
-//! Runs the ReplicaSet controller alone, in a program of one's own.
+//! Runs the ReplicaSet controller in another program, without leader election.
 //!
 //! ```text
 //! cargo run -p kcm-controller-manager --example embed -- ~/.kube/config
@@ -28,8 +28,8 @@ async fn main() -> ExitCode {
 async fn embed(server: Server) -> Result<(), Box<dyn std::error::Error>> {
     let clock: Arc<dyn Clock> = Arc::new(RealClock::new());
     let random: Arc<dyn Random> = Arc::new(SeededRandom::from_entropy());
-    let logged = logging::LoggingOptions { verbosity: 2, ..logging::LoggingOptions::default() };
-    logging::init(&logged, Arc::clone(&clock));
+    let options = logging::LoggingOptions { verbosity: 2, ..logging::LoggingOptions::default() };
+    logging::init(&options, Arc::clone(&clock));
     let agent = UserAgent::new("embed", "v0.1.0", "");
     let clients = ClientFactory::connect(server, ClientOptions::new(agent, Arc::clone(&clock))).await?;
     let config = ManagerConfig {

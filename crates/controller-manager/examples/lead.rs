@@ -1,11 +1,11 @@
-//! Stands for election by a Lease of a cluster, and says what becomes of it. Start it twice.
+//! Runs a leader election with a Lease, and prints its changes. Start it twice.
 //!
 //! ```text
 //! cargo run -p kcm-controller-manager --example lead -- ~/.kube/config default example-controller node-a
 //! ```
 //!
-//! The first interrupt (control-C) gives the Lease back; the other candidate has it within milliseconds, because it
-//! follows the Lease by a watch.
+//! The first interrupt (Ctrl-C) releases the Lease. The other candidate watches the Lease and acquires it within
+//! milliseconds.
 
 use std::{error::Error, process::ExitCode, sync::Arc};
 
@@ -18,10 +18,10 @@ use kcm_leader_election::{
 };
 use tokio_util::sync::CancellationToken;
 
-/// Says what happens, and when.
-struct Teller(Arc<dyn Clock>);
+/// Prints changes with their time.
+struct Printer(Arc<dyn Clock>);
 
-impl ElectionMetrics for Teller {
+impl ElectionMetrics for Printer {
     fn leading(&self, election: &str, leading: bool) {
         println!("{:.6} {election}: {}", self.0.now(), if leading { "leading" } else { "not leading" });
     }
@@ -32,7 +32,7 @@ impl ElectionMetrics for Teller {
 }
 
 async fn lead(leadership: Leadership, stop: CancellationToken) {
-    // A controller would run here, and ask before each write:
+    // A controller would run here and check the leadership before each write.
     assert!(leadership.is_leader());
     stop.cancelled().await;
 }
@@ -68,7 +68,7 @@ async fn stand(path: &str, lease: ObjectKey, host: &str) -> Result<ElectionOutco
     let mut elector = LeaderElector::new(LeaderElectionConfig {
         unique_identity: true,
         release_on_cancel: true,
-        metrics: Arc::new(Teller(Arc::clone(&clock))),
+        metrics: Arc::new(Printer(Arc::clone(&clock))),
         ..LeaderElectionConfig::new(
             lease.clone(),
             identity(host, &*random),

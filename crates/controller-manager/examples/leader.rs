@@ -1,5 +1,5 @@
-//! Runs the Deployment controller while holding a lease of one's own name. Start it twice: one leads, the other stands by
-//! with warm caches, and takes over at once when the first is interrupted.
+//! Runs the Deployment controller with leader election. Start it twice: one process is the leader, the other a standby that
+//! takes over when the first is interrupted.
 //!
 //! ```text
 //! cargo run -p kcm-controller-manager --example leader -- ~/.kube/config
@@ -34,11 +34,11 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let shutdown = CancellationToken::new();
     let interrupted = shutdown.clone();
     tokio::spawn(async move {
-        // Where it cannot be listened for, an interrupt ends the process as it does by default.
+        // If the handler cannot be installed, an interrupt terminates the process.
         if tokio::signal::ctrl_c().await.is_ok() {
             interrupted.cancel();
         }
     });
     let dependencies = Dependencies::new(&clients, &clock, &random);
-    Ok(Manager::new(config, dependencies, "my-machine").run(shutdown).await?)
+    Ok(Manager::new(config, dependencies, "my-host").run(shutdown).await?)
 }

@@ -1,17 +1,17 @@
-//! What `/configz` shows.
+//! Configuration object of `/configz`.
 //!
-//! Upstream counterpart: `KubeControllerManagerConfiguration` of `kubecontrollermanager.config.k8s.io/v1alpha1`, which
-//! upstream's v1.36 fills from its flags. Controllers that are not built in have their sections, too: whoever reads
-//! them finds what the flags say.
+//! Contains the sections of all upstream controllers, filled from the flags.
+//!
+//! Upstream counterpart: `KubeControllerManagerConfiguration` of `kubecontrollermanager.config.k8s.io/v1alpha1`.
 
 use serde_json::{Value, json};
 
 use crate::{command::Options, flags::Flags};
 
-/// The name under which the configuration is shown: its API group.
+/// Name of the configuration: its API group.
 pub const CONFIGZ_NAME: &str = "kubecontrollermanager.config.k8s.io";
 
-/// The configuration that an options adds up to, as upstream shows its own.
+/// Configuration in upstream's format.
 pub fn configz(options: &Options) -> Value {
     let flags = &options.flags;
     let flag = |name: &str| flags.value(name).to_json();
@@ -24,7 +24,7 @@ pub fn configz(options: &Options) -> Value {
         "ReplicaSetController": { "ConcurrentRSSyncs": flag("concurrent-replicaset-syncs") },
         "ReplicationController": { "ConcurrentRCSyncs": flag("concurrent-rc-syncs") },
     });
-    if let (Value::Object(all), Value::Object(more)) = (&mut all, foreign(flags)) {
+    if let (Value::Object(all), Value::Object(more)) = (&mut all, other_controllers(flags)) {
         all.extend(more);
     }
     all
@@ -82,7 +82,7 @@ fn cloud(flags: &Flags) -> Value {
     })
 }
 
-fn foreign(flags: &Flags) -> Value {
+fn other_controllers(flags: &Flags) -> Value {
     let flag = |name: &str| flags.value(name).to_json();
     let signer = |name: &str| {
         json!({
@@ -222,13 +222,13 @@ mod tests {
     }
 
     #[test]
-    fn configz_of_no_flags_is_what_upstream_shows() {
+    fn defaults_equal_upstream() {
         let upstream: Value = serde_json::from_str(include_str!("configz/upstream-v1.36.json")).unwrap();
         assert_eq!(shown(""), upstream);
     }
 
     #[test]
-    fn configz_shows_what_flags_say() {
+    fn contains_values_of_flags() {
         let shown = shown(
             "--controllers=-job,deployment --leader-elect-lease-duration=90s --kube-api-qps=1.5 --kubeconfig=/k \
              --service-cluster-ip-range=10.0.0.0/8,fd00::/64 --concurrent-rc-syncs=9",

@@ -105,7 +105,7 @@ impl Election {
     {
         let Self { mut elector, client, lease, events } = self;
         let (trigger, elected) = (elector.acquire_trigger(), CancellationToken::new());
-        // A leader does not watch the Lease: every event would be one of its own renewals.
+        // A leader does not watch the Lease: every event would be its renewal.
         let follow = async {
             let watch = client.watch_lease(&lease, |lease| trigger.lease_changed(lease));
             elected.run_until_cancelled(watch).await;

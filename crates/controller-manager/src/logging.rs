@@ -1,26 +1,33 @@
-//! Log lines as klog writes them.
+//! Log lines in klog's format.
+//!
+//! Text: severity, date and time (UTC), process ID, source location, message and fields:
+//!
+//! ```text
+//! I1121 04:56:07.123456    4242 controllers.rs:88] "Starting controller" controller="deployment"
+//! ```
+//!
+//! JSON, as upstream. Errors have no `v`:
+//!
+//! ```text
+//! {"ts":1795236967123.456,"caller":"kcm_controller_manager/controllers.rs:88","msg":"Starting controller","v":0,"controller":"deployment"}
+//! ```
+//!
+//! | `--v` | Lines | Levels of `tracing` |
+//! |---|---|---|
+//! | 0 | start, stop, warnings and errors | error, warn, info |
+//! | 1 | flags | |
+//! | 2 | changes to objects | debug |
+//! | 3 | lists and watches; requests that were throttled for more than 50 ms | debug of `kcm_informer`, trace of `kcm_client::throttle` |
+//! | 4 | watch events, steps of syncs, attempts to acquire the lease | trace |
+//! | 6 | requests to the API server | trace of `kcm_client` |
+//!
+//! Throttling for more than a second is logged every ten seconds at 0 and every second at 2, as upstream. Other lines are
+//! not rate limited, and lines are not buffered.
+//!
+//! Objects and the contents of kubeconfigs are not logged at any level. Other crates log warnings and errors only, and
+//! `kube_client`, whose warnings contain responses, errors only.
 //!
 //! Upstream counterpart: `k8s.io/klog` and `k8s.io/component-base/logs`.
-//!
-//! Text: `I1121 04:56:07.123456    4242 controllers.rs:88] "Starting controller" controller="deployment"`: severity,
-//! date and time (in UTC), process, place, message, and what else there is to say. JSON, as upstream's:
-//! `{"ts":1795236967123.456,"caller":"kcm_controller_manager/controllers.rs:88","msg":"Starting controller","v":0,
-//! "controller":"deployment"}`; errors have `err` and no `v`.
-//!
-//! What `--v` lets through:
-//!
-//! | `--v` | what | levels here |
-//! |---|---|---|
-//! | 0 | what an operator should know | error, warn, info |
-//! | 1 | the flags | |
-//! | 2 | what happens to objects | debug |
-//! | 3 | lists and watches; requests that the rate limit delayed by over 50 ms | debug of `kcm_informer`, trace of `kcm_client::throttle` |
-//! | 4 | each event, and each step of a sync; each try for the lease | trace |
-//! | 6 | each request | trace of `kcm_client` |
-//!
-//! Delays of over a second by the rate limit are logged at 0 every ten seconds, at 2 every second, as upstream. Nothing else
-//! is held back: a line is written when it is logged. Whole objects, and what a kubeconfig holds, are logged at
-//! no level; of other people's crates only warnings are, and of the one that quotes answers in them only errors.
 
 use std::{fmt, io, sync::Arc};
 
@@ -39,73 +46,73 @@ mod verbosity;
 use line::{Line, SpanFields};
 use verbosity::Verbosity;
 
-/// The target of the lines that tell the flags, and that klog would neither quote nor show below 1.
+/// Target of the lines with flags. Their messages are not quoted, and they require verbosity 1.
 pub(crate) const FLAG_TARGET: &str = "kcm_controller_manager::FLAG";
 
-/// What is logged, and how. The defaults are upstream's (US-1.5).
+/// Options of log lines. The defaults are upstream's (US-1.5).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LoggingOptions {
     /// `--logging-format`.
     pub format: LogFormat,
-    /// `--v`: how much to log, as klog counts.
+    /// `--v`: klog's verbosity.
     pub verbosity: u8,
-    /// `--vmodule`: how much to log from files whose names match.
+    /// `--vmodule`: verbosity of matching source files.
     pub vmodule: Vec<ModuleVerbosity>,
-    /// `--log-text-split-stream`, `--log-json-split-stream`: what is no error goes to standard output. In text, warnings
-    /// count as errors.
+    /// `--log-text-split-stream`, `--log-json-split-stream`: if `true`, only errors are written to stderr, and in text format
+    /// also warnings. Other lines are written to stdout.
     pub split_streams: bool,
 }
 
 /// `--logging-format`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum LogFormat {
-    /// Lines as klog writes them.
+    /// klog's text format.
     #[default]
     Text,
-    /// A JSON object in each line.
+    /// One JSON object per line.
     Json,
 }
 
-/// One element of `--vmodule`: `pattern=N`.
+/// Element of `--vmodule`: `pattern=N`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ModuleVerbosity {
-    /// What a file is called, without directory and ending; `*` and `?` stand for others.
+    /// File name without directory and extension. `*` and `?` are wildcards.
     pub pattern: String,
-    /// How much to log from it.
+    /// Verbosity.
     pub verbosity: u8,
 }
 
-/// Changes what is logged while it is.
+/// Handle for changes of the verbosity at run time.
 #[derive(Debug, Clone)]
 pub struct Handle(Verbosity);
 
 impl Handle {
-    /// From now on, as if `--v` had said so.
+    /// Sets the verbosity.
     pub fn set_verbosity(&self, verbosity: u8) {
         self.0.set(verbosity);
     }
 
-    /// How much is logged, as klog counts.
+    /// Current verbosity.
     pub fn verbosity(&self) -> u8 {
         self.0.get()
     }
 }
 
-/// Logs to standard error from now on. For binaries; a library leaves it to whoever embeds it.
+/// Installs the global subscriber, which logs to stderr. For binaries only.
 ///
-/// If somebody has set up logging already, that stays, and the handle has no effect.
+/// If a global subscriber exists already, it stays, and the handle has no effect.
 pub fn init(options: &LoggingOptions, clock: Arc<dyn Clock>) -> Handle {
     let verbosity = Verbosity::new(options);
     let streams = Streams { is_split: options.split_streams, format: options.format };
     let layer = layer(options.format, clock, streams);
-    // An error means that somebody else was first.
+    // An error means that a subscriber exists.
     let _ = tracing::subscriber::set_global_default(
         tracing_subscriber::registry().with(layer).with(verbosity.clone()),
     );
     Handle(verbosity)
 }
 
-/// What writes lines to `writer`.
+/// Layer that writes lines to `writer`.
 fn layer<S, W>(format: LogFormat, clock: Arc<dyn Clock>, writer: W) -> impl Layer<S>
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
@@ -117,7 +124,7 @@ where
         .with_writer(writer)
 }
 
-/// Where lines go.
+/// Selects stdout or stderr.
 struct Streams {
     is_split: bool,
     format: LogFormat,

@@ -15,7 +15,7 @@ pub enum HealthStatus {
     Error,
 }
 
-/// Metrics for service level indicators, in a registry of their own.
+/// Metrics for service level indicators, in a separate registry.
 ///
 /// Upstream counterpart: `k8s.io/component-base/metrics/prometheus/slis`.
 #[derive(Debug)]

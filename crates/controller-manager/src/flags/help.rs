@@ -168,7 +168,7 @@ fn entry(text: &mut String, flag: &Flag, detail: &str) {
     }
 }
 
-/// Splits a paragraph into lines of at most [`WIDTH`] characters. Longer words get a line of their own.
+/// Splits a paragraph into lines of at most [`WIDTH`] characters. Longer words are not split.
 fn wrap(paragraph: &str) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in paragraph.split(' ') {

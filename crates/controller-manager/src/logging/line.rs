@@ -1,4 +1,4 @@
-//! One line.
+//! Format of log lines.
 
 use std::{
     fmt::{self, Write as _},
@@ -17,14 +17,14 @@ use tracing_subscriber::{
 
 use super::{FLAG_TARGET, LogFormat, verbosity};
 
-/// Writes events.
+/// Formats events.
 pub(super) struct Line {
     pub(super) format: LogFormat,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) process: u32,
 }
 
-/// Writes the fields of a span, as those of an event.
+/// Formats the fields of spans as those of events.
 pub(super) struct SpanFields(pub(super) LogFormat);
 
 impl<S, N> FormatEvent<S, N> for Line
@@ -44,15 +44,18 @@ where
             LogFormat::Text => self.text_head(&mut to, event, &fields.message)?,
             LogFormat::Json => self.json_head(&mut to, event, &fields.message)?,
         }
-        let mut around = String::new();
+        let mut span_fields = String::new();
         for span in context.event_scope().into_iter().flat_map(Scope::from_root) {
             if let Some(fields) = span.extensions().get::<FormattedFields<N>>() {
-                around.push_str(fields.as_str());
+                span_fields.push_str(fields.as_str());
             }
         }
-        to.write_str(&around)?;
-        // What a library says of its own, such as a key, may be what the sync around it has said already.
-        fields.each().filter(|field| !has_field(&around, field)).try_for_each(|field| to.write_str(field))?;
+        to.write_str(&span_fields)?;
+        // Fields that equal a span's, such as the key of a sync, are not repeated.
+        fields
+            .each()
+            .filter(|field| !has_field(&span_fields, field))
+            .try_for_each(|field| to.write_str(field))?;
         to.write_str(match self.format {
             LogFormat::Text => "\n",
             LogFormat::Json => "}\n",
@@ -72,13 +75,13 @@ impl Line {
         let file = meta.file().map_or("???", short);
         let line = meta.line().unwrap_or_default();
         write!(to, "{severity}{} {:>7} {file}:{line}] ", time.strftime("%m%d %H:%M:%S%.6f"), self.process)?;
-        // Upstream's flags are told in the form of old, the one that quotes nothing.
+        // Upstream logs flags with klog's unstructured functions, which do not quote the message.
         if meta.target() == FLAG_TARGET { to.write_str(message) } else { write!(to, "{message:?}") }
     }
 
     fn json_head(&self, to: &mut Writer<'_>, event: &Event<'_>, message: &str) -> fmt::Result {
         let meta = event.metadata();
-        // Milliseconds, with a fraction, as zap has them.
+        // Milliseconds with a fraction, as zap.
         let micros = self.clock.now().as_microsecond();
         let (millis, fraction) = (micros.div_euclid(1000), micros.rem_euclid(1000));
         let file = meta.file().map_or("???", short);
@@ -96,13 +99,13 @@ impl Line {
     }
 }
 
-/// Whether `field`, with its separator, is one of `fields`.
+/// Returns `true` if `fields` contains `field`, which includes its separator.
 fn has_field(fields: &str, field: &str) -> bool {
     let ends = |at: usize| matches!(fields.as_bytes().get(at + field.len()), None | Some(b' ' | b','));
     fields.match_indices(field).any(|(at, _)| ends(at))
 }
 
-/// The name of a file; with its directory, if it is called as many others are.
+/// File name. For `mod.rs`, with the directory.
 fn short(path: &str) -> &str {
     let parents = usize::from(path.ends_with("/mod.rs"));
     path.rmatch_indices('/').nth(parents).map_or(path, |(slash, _)| &path[slash + 1..])
@@ -119,7 +122,7 @@ impl<'w> FormatFields<'w> for SpanFields {
         to.write_str(&text.text)
     }
 
-    /// What becomes known of a span later. Each field brings its separator.
+    /// Appends fields that are recorded later.
     fn add_fields(
         &self,
         current: &'w mut FormattedFields<Self>,
@@ -129,7 +132,7 @@ impl<'w> FormatFields<'w> for SpanFields {
     }
 }
 
-/// A text, as JSON writes it.
+/// String in JSON.
 struct Json<'a>(&'a str);
 
 impl fmt::Display for Json<'_> {
@@ -138,12 +141,12 @@ impl fmt::Display for Json<'_> {
     }
 }
 
-/// A message, and its fields as the format has them: ` name=value`, or `,"name":value`. It stays one line.
+/// Message and formatted fields: ` name=value`, or `,"name":value`. Contains no newline.
 struct Fields {
     format: LogFormat,
     message: String,
     text: String,
-    /// Where in the text each field ends.
+    /// End of each field in `text`.
     ends: Vec<usize>,
 }
 
@@ -152,20 +155,20 @@ impl Fields {
         Self { format, message: String::new(), text: String::new(), ends: Vec::new() }
     }
 
-    /// The fields, each with its separator.
+    /// Fields with their separators.
     fn each(&self) -> impl Iterator<Item = &str> {
         let begins = std::iter::once(0).chain(self.ends.iter().copied());
         begins.zip(&self.ends).filter_map(|(begin, end)| self.text.get(begin..*end))
     }
 
-    /// A value that is written as it is.
+    /// Adds a formatted value.
     fn add(&mut self, field: &Field, value: fmt::Arguments<'_>) {
-        // Whatever it is called in the code, as klog has it.
+        // klog's key for errors.
         let name = match field.name() {
             "error" => "err",
             name => name,
         };
-        // Writing to a string does not fail.
+        // Writing to a `String` does not fail.
         let _ = match self.format {
             LogFormat::Text => write!(self.text, " {name}={value}"),
             LogFormat::Json => write!(self.text, ",\"{name}\":{value}"),
@@ -185,7 +188,7 @@ impl Visit for Fields {
 
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
         let text = format!("{value:?}");
-        // The debug form of a text is quoted already.
+        // The debug format of strings is quoted.
         let is_quoted = text.len() > 1 && text.starts_with('"') && text.ends_with('"');
         match self.format {
             LogFormat::Text if is_quoted && field.name() != "message" => {
@@ -223,7 +226,7 @@ mod tests {
     use super::short;
 
     #[test]
-    fn file_is_called_by_its_name_unless_many_have_it() {
+    fn file_name_of_mod_rs_contains_the_directory() {
         assert_eq!(short("crates/client-go/client/src/list.rs"), "list.rs");
         assert_eq!(short("crates/client-go/informer/src/reflector/mod.rs"), "reflector/mod.rs");
         assert_eq!(short("list.rs"), "list.rs");

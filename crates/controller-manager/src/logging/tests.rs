@@ -45,7 +45,7 @@ fn json(what: impl FnOnce()) -> Vec<serde_json::Value> {
 }
 
 #[test]
-fn line_has_klogs_form() {
+fn text_has_klogs_format() {
     let text = logged(0, || {
         let key = kcm_api::ObjectKey::new("shop", "web");
         warn!(target: "kcm_test", %key, error = "two\nlines", count = 3, names = ?["a"], "Did \"it\"");
@@ -57,7 +57,7 @@ fn line_has_klogs_form() {
 }
 
 #[test]
-fn line_in_json_has_zaps_form() {
+fn json_has_zaps_format() {
     let lines = json(|| {
         let key = kcm_api::ObjectKey::new("shop", "web");
         let _in = tracing::info_span!(target: "kcm_test", "sync", controller = "deployment").entered();
@@ -82,7 +82,7 @@ fn line_in_json_has_zaps_form() {
 }
 
 #[test]
-fn line_within_a_span_has_the_fields_of_the_span() {
+fn line_contains_fields_of_spans() {
     let text = logged(0, || {
         let span = tracing::info_span!(target: "kcm_test", "sync", controller = "deployment", uid = tracing::field::Empty);
         let _in = span.entered();
@@ -94,7 +94,7 @@ fn line_within_a_span_has_the_fields_of_the_span() {
 }
 
 #[test]
-fn verbosity_lets_through_what_upstreams_does() {
+fn verbosity_follows_upstream() {
     let lines = |verbosity| {
         let text = logged(verbosity, || {
             info!(target: "kcm_test", "0");
@@ -106,7 +106,7 @@ fn verbosity_lets_through_what_upstreams_does() {
             trace!(target: "kcm_client::throttle", "3");
             trace!(target: "kcm_client::api", "6");
             info!(target: "hyper", "foreign");
-            warn!(target: "kube_client::client", "whole answers");
+            warn!(target: "kube_client::client", "response");
         });
         text.lines().count()
     };
@@ -121,12 +121,12 @@ fn throttled(verbosity: u8) -> Vec<String> {
         tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
     let text = logged(verbosity, || {
         runtime.block_on(async {
-            let answer = |_: http::Request<kcm_client::Body>| async {
+            let respond = |_: http::Request<kcm_client::Body>| async {
                 Ok::<_, std::convert::Infallible>(http::Response::new(http_body_util::Full::from("{}")))
             };
             let clock = Arc::new(kcm_clock::SimulatedClock::new(kcm_clock::Timestamp::UNIX_EPOCH));
             let options = ClientOptions::new(UserAgent::new("test", "v1", ""), clock);
-            let client = ClientFactory::in_process(tower::service_fn(answer), options)
+            let client = ClientFactory::in_process(tower::service_fn(respond), options)
                 .client("replicaset-controller", RateLimit::DEFAULT);
             let request = Request::post("/api/v1/namespaces/shop/pods?dryRun=All", "{}");
             let sent = futures_util::future::join_all((0..1000).map(|_| client.send(&request))).await;
@@ -137,7 +137,7 @@ fn throttled(verbosity: u8) -> Vec<String> {
 }
 
 #[test]
-fn throttling_is_logged_at_upstreams_rate() {
+fn throttling_is_rate_limited_as_upstream() {
     // The last of 1,000 requests waits 48.5 s: 970 wait, 969 of them for more than 50 ms.
     let [quiet, verbose, very_verbose] = [0, 2, 3].map(throttled);
     assert_eq!([quiet.len(), verbose.len(), very_verbose.len()], [5, 48, 969 + 48]);
@@ -151,8 +151,8 @@ fn throttling_is_logged_at_upstreams_rate() {
 }
 
 #[test]
-fn line_is_written_after_a_query_of_a_level_that_is_disabled() {
-    // A second subscriber, of a higher verbosity, makes the answer depend on the subscriber.
+fn line_is_logged_after_a_check_of_a_disabled_level() {
+    // With a second subscriber of a higher verbosity, the result depends on the subscriber.
     let text = logged(2, || {
         let inner = logged(0, || {
             assert!(!tracing::enabled!(target: "kcm_test", tracing::Level::DEBUG));
@@ -164,7 +164,7 @@ fn line_is_written_after_a_query_of_a_level_that_is_disabled() {
 }
 
 #[test]
-fn verbosity_can_be_changed_while_lines_are_written() {
+fn verbosity_changes_at_run_time() {
     let text = logged_with(&at(0), |handle| {
         for verbosity in [0, 4, 2] {
             handle.set_verbosity(verbosity);
@@ -178,7 +178,7 @@ fn verbosity_can_be_changed_while_lines_are_written() {
 }
 
 #[test]
-fn verbosity_of_files_that_match_is_their_own() {
+fn vmodule_sets_the_verbosity_of_files() {
     let of = |pattern: &str| {
         let vmodule = vec![ModuleVerbosity { pattern: pattern.to_owned(), verbosity: 2 }];
         logged_with(&LoggingOptions { vmodule, ..at(0) }, |_| {
@@ -192,11 +192,11 @@ fn verbosity_of_files_that_match_is_their_own() {
 }
 
 #[test]
-fn line_that_does_not_pass_is_not_even_put_together() {
+fn filtered_line_is_not_formatted() {
     struct Costly;
     impl fmt::Display for Costly {
         fn fmt(&self, _: &mut fmt::Formatter<'_>) -> fmt::Result {
-            panic!("nobody reads it")
+            panic!("formatted")
         }
     }
     let text = logged(3, || trace!(target: "kcm_test", costly = %Costly, "{}", Costly));
@@ -204,7 +204,7 @@ fn line_that_does_not_pass_is_not_even_put_together() {
 }
 
 #[test]
-fn streams_are_split_by_what_the_format_takes_for_an_error() {
+fn streams_are_split_by_severity() {
     let is_stdout = |is_split, format, level| {
         let streams = Streams { is_split, format };
         let meta = match level {
@@ -223,8 +223,8 @@ fn streams_are_split_by_what_the_format_takes_for_an_error() {
     assert_eq!(of(true, LogFormat::Json), [false, true, true]);
 }
 
-/// What is known beforehand of the line that `what` logs.
-fn metadata(what: impl FnOnce()) -> &'static tracing::Metadata<'static> {
+/// Metadata of the line that `log` logs.
+fn metadata(log: impl FnOnce()) -> &'static tracing::Metadata<'static> {
     struct Catch(Arc<Mutex<Option<&'static tracing::Metadata<'static>>>>);
     impl<S: Subscriber> Layer<S> for Catch {
         fn on_event(&self, event: &tracing::Event<'_>, _: tracing_subscriber::layer::Context<'_, S>) {
@@ -233,13 +233,13 @@ fn metadata(what: impl FnOnce()) -> &'static tracing::Metadata<'static> {
     }
     let caught = Arc::default();
     let subscriber = tracing_subscriber::registry().with(Catch(Arc::clone(&caught)));
-    tracing::subscriber::with_default(subscriber, what);
+    tracing::subscriber::with_default(subscriber, log);
     let caught = caught.lock().unwrap().take();
     caught.unwrap()
 }
 
 #[test]
-fn field_that_the_span_has_is_written_once_and_one_of_another_value_twice() {
+fn equal_fields_of_spans_are_not_repeated() {
     let what = || {
         let _in = tracing::info_span!(target: "kcm_test", "sync", key = "shop/web", n = 1).entered();
         info!(target: "kcm_test", key = "shop/web", n = 12, "Same");

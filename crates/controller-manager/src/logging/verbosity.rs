@@ -1,4 +1,4 @@
-//! What `--v` and `--vmodule` let through.
+//! Filter by `--v` and `--vmodule`.
 
 use std::sync::{
     Arc,
@@ -10,14 +10,14 @@ use tracing_subscriber::{Layer, layer::Context};
 
 use super::{FLAG_TARGET, LoggingOptions, ModuleVerbosity};
 
-/// How the targets of this project's crates begin, and of its binaries.
-const OURS: [&str; 2] = ["kcm_", "kube_controller_manager"];
+/// Prefixes of the targets of this project's crates and binaries.
+const OWN_TARGETS: [&str; 2] = ["kcm_", "kube_controller_manager"];
 
-/// Who quotes whole answers in warnings.
-const INDISCREET: &str = "kube_client";
+/// Crate whose warnings contain responses.
+const ERRORS_ONLY: &str = "kube_client";
 
-/// Lines of some crates are finer than their level says.
-const FINER: [(&str, Level, u8); 6] = [
+/// Verbosity of targets and levels that differs from the level's default.
+const OVERRIDES: [(&str, Level, u8); 6] = [
     ("kcm_client::throttle", Level::TRACE, 3),
     ("kcm_client", Level::TRACE, 6),
     ("kcm_events", Level::DEBUG, 3),
@@ -26,18 +26,18 @@ const FINER: [(&str, Level, u8); 6] = [
     ("kcm_leader_election", Level::TRACE, 5),
 ];
 
-/// From which verbosity on a line is written, as klog counts; `None`: never.
+/// Minimum verbosity at which a line is logged. `None` if it is never logged.
 pub(super) fn required(meta: &Metadata<'_>) -> Option<u8> {
     let (target, level) = (meta.target(), *meta.level());
-    if !OURS.iter().any(|prefix| target.starts_with(prefix)) {
-        let least = if target.starts_with(INDISCREET) { Level::ERROR } else { Level::WARN };
-        return (level <= least).then_some(0);
+    if !OWN_TARGETS.iter().any(|prefix| target.starts_with(prefix)) {
+        let max_level = if target.starts_with(ERRORS_ONLY) { Level::ERROR } else { Level::WARN };
+        return (level <= max_level).then_some(0);
     }
     if target == FLAG_TARGET {
         return Some(1);
     }
-    let finer = FINER.iter().find(|(prefix, at, _)| *at == level && target.starts_with(prefix));
-    Some(match (finer, level) {
+    let verbosity = OVERRIDES.iter().find(|(prefix, at, _)| *at == level && target.starts_with(prefix));
+    Some(match (verbosity, level) {
         (Some((_, _, verbosity)), _) => *verbosity,
         (None, Level::DEBUG) => 2,
         (None, Level::TRACE) => 4,
@@ -45,10 +45,9 @@ pub(super) fn required(meta: &Metadata<'_>) -> Option<u8> {
     })
 }
 
-/// The filter. All clones are the same one.
+/// Filter. Clones share the verbosity.
 ///
-/// Which lines pass is asked once for each place in the code, and again when the verbosity is set: a line that does not
-/// pass costs a load and a comparison.
+/// `tracing` caches the decision per call site until the verbosity changes. A filtered line costs a load and a comparison.
 #[derive(Clone)]
 pub(super) struct Verbosity(Arc<State>);
 
@@ -72,34 +71,34 @@ impl Verbosity {
         tracing::callsite::rebuild_interest_cache();
     }
 
-    fn lets_through(&self, meta: &Metadata<'_>) -> bool {
+    fn is_enabled(&self, meta: &Metadata<'_>) -> bool {
         let Some(required) = required(meta) else { return false };
         required <= self.get()
             || (!self.0.modules.is_empty()
-                && self.of_module(meta).is_some_and(|verbosity| required <= verbosity))
+                && self.module_verbosity(meta).is_some_and(|verbosity| required <= verbosity))
     }
 
-    /// As klog: the first pattern that matches decides.
-    fn of_module(&self, meta: &Metadata<'_>) -> Option<u8> {
+    /// Verbosity of the first matching pattern, as klog.
+    fn module_verbosity(&self, meta: &Metadata<'_>) -> Option<u8> {
         let name = file_name(meta.file()?)?;
         self.0.modules.iter().find(|module| matches(&module.pattern, name)).map(|module| module.verbosity)
     }
 }
 
-/// A filter of the whole subscriber. A filter of one layer (`Layer::with_filter`) would not do: `tracing::enabled!` leaves
-/// its answer behind in the thread, and the next event is then dropped.
+/// A filter of the whole subscriber. A per-layer filter (`Layer::with_filter`) drops the next event after a call of
+/// `tracing::enabled!`.
 impl<S: Subscriber> Layer<S> for Verbosity {
     fn enabled(&self, meta: &Metadata<'_>, _: Context<'_, S>) -> bool {
-        self.lets_through(meta)
+        self.is_enabled(meta)
     }
 
     fn register_callsite(&self, meta: &'static Metadata<'static>) -> Interest {
-        if self.lets_through(meta) { Interest::always() } else { Interest::never() }
+        if self.is_enabled(meta) { Interest::always() } else { Interest::never() }
     }
 
     fn max_level_hint(&self) -> Option<LevelFilter> {
-        let most = self.0.modules.iter().map(|module| module.verbosity).fold(self.get(), u8::max);
-        Some(match most {
+        let max = self.0.modules.iter().map(|module| module.verbosity).fold(self.get(), u8::max);
+        Some(match max {
             0..2 => LevelFilter::INFO,
             2 => LevelFilter::DEBUG,
             3.. => LevelFilter::TRACE,
@@ -107,7 +106,7 @@ impl<S: Subscriber> Layer<S> for Verbosity {
     }
 }
 
-/// What `--vmodule` calls a file: without directories and ending, and one called `mod.rs` by its directory.
+/// Name of a file for `--vmodule`: without directory and extension. For `mod.rs`, the name of the directory.
 fn file_name(path: &str) -> Option<&str> {
     let mut parts = path.rsplit('/');
     let name = parts.next()?;
@@ -115,7 +114,7 @@ fn file_name(path: &str) -> Option<&str> {
     if name == "mod" { parts.next() } else { Some(name) }
 }
 
-/// `*` stands for any text, `?` for any one character.
+/// Matches `name` with a pattern: `*` matches any text, `?` any character.
 fn matches(pattern: &str, name: &str) -> bool {
     let Some(first) = pattern.chars().next() else { return name.is_empty() };
     let rest = &pattern[first.len_utf8()..];
@@ -134,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn patterns_match_as_shells_do() {
+    fn matches_wildcards() {
         for (pattern, name) in
             [("run", "run"), ("*", ""), ("*", "run"), ("r*n", "ran"), ("?un", "run"), ("*a*b*", "xaybz")]
         {
@@ -146,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn files_are_called_by_their_stem() {
+    fn file_name_is_the_stem() {
         assert_eq!(file_name("crates/client-go/informer/src/reflector/mod.rs"), Some("reflector"));
         assert_eq!(file_name("crates/client-go/client/src/list.rs"), Some("list"));
         assert_eq!(file_name("list"), Some("list"));
