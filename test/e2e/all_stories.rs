@@ -1,4 +1,4 @@
-//! The stories of `test/stories`, played by the program over HTTP and held against what upstream wrote.
+//! Plays the stories of `test/stories` over HTTP, and compares the writes with upstream's.
 
 use std::{
     path::{Path, PathBuf},
@@ -20,7 +20,7 @@ fn test_folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../test")
 }
 
-/// As upstream was run when it was recorded: one worker a controller, and no rate to speak of.
+/// Command line of the manager, with the options of the recordings: one worker per controller and a high rate limit.
 fn manager() -> String {
     format!(
         "'{}' --kubeconfig={{kubeconfig}} --controllers={{controllers}} --leader-elect=false --secure-port=0 \
@@ -30,16 +30,20 @@ fn manager() -> String {
     )
 }
 
-/// Plays a story in a namespace. Says how it differs from upstream's, or why it could not be played.
-async fn judge(story: &Story, world: &mut StoryCluster, namespace: &str) -> Result<(), String> {
-    let ours = play(story, world, namespace).await.map_err(|error| error.to_string())?;
+/// Plays a story in a namespace.
+///
+/// # Errors
+///
+/// The difference from upstream's recordings, or the reason why the story could not be played.
+async fn compare(story: &Story, cluster: &mut StoryCluster, namespace: &str) -> Result<(), String> {
+    let recording = play(story, cluster, namespace).await.map_err(|error| error.to_string())?;
     let folder = test_folder().join(format!("recordings/{KUBERNETES_VERSION}/stories"));
     let runs = Recording::read_runs(&folder, &story.name, Some(KUBERNETES_VERSION))
         .map_err(|error| error.to_string())?;
-    closest_difference(&runs, &ours).map_or(Ok(()), |difference| Err(difference.to_string()))
+    closest_difference(&runs, &recording).map_or(Ok(()), |difference| Err(difference.to_string()))
 }
 
-/// About how long a story takes, in steps.
+/// Length of a story in steps, for scheduling.
 fn length(story: &Story) -> usize {
     let length = |step: &Spanned<Step>| match &step.value {
         Step::Repeat(repeat) => repeat.times * repeat.steps.len(),
@@ -48,12 +52,12 @@ fn length(story: &Story) -> usize {
     story.steps.iter().map(length).sum()
 }
 
-/// Plays all stories, so many at once: on servers of their own, for a manager sees the whole of one. They wait most of
-/// the time.
+/// Plays all stories on `servers` parallel API servers. Stories do not share an API server, because a manager watches all
+/// namespaces.
 async fn assert_all_equal_upstream(server: ServerProgram, servers: usize) {
     let mut stories = Story::read_all(&test_folder().join("stories")).unwrap();
     assert_eq!(stories.len(), 30);
-    // The longest is begun first: no story takes longer than all of them together.
+    // The longest story starts first.
     stories.sort_by_key(length);
     let left = Arc::new(Mutex::new(stories));
     let mut lanes = JoinSet::new();
@@ -66,9 +70,9 @@ async fn assert_all_equal_upstream(server: ServerProgram, servers: usize) {
             let mut failures = Vec::new();
             for number in 0.. {
                 let Some(story) = left.lock().unwrap().pop() else { break };
-                // A name that occurs in no other text, to be found again in what is written.
-                if let Err(why) = judge(&story, &mut external.cluster, &format!("t{number}x")).await {
-                    failures.push(format!("{}: {why}", story.name));
+                // A unique name, which the comparison replaces in the recording.
+                if let Err(error) = compare(&story, &mut external.cluster, &format!("t{number}x")).await {
+                    failures.push(format!("{}: {error}", story.name));
                 }
             }
             failures

@@ -1,12 +1,11 @@
-//! The manager's program against API servers over HTTP, as it is run in a cluster.
+//! End-to-end tests of the binary with API servers over HTTP.
 //!
-//! Most of it is done twice: against this project's API server on a port of this machine, always; and against etcd and
-//! kube-apiserver where `KUBEBUILDER_ASSETS` names a folder with both, as for envtest. What needs upstream's manager
-//! wants its program in `KUBE_CONTROLLER_MANAGER`. A test that does not find what it needs says so on standard error,
-//! in a line that begins with `SKIPPED:`.
+//! Most tests run twice: with this project's API server, and with etcd and kube-apiserver if `KUBEBUILDER_ASSETS` names a
+//! folder with both, as for envtest. Tests with upstream's manager require its path in `KUBE_CONTROLLER_MANAGER`. Skipped
+//! tests print a line that begins with `SKIPPED:` to stderr.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "the helpers of tests may fail as tests do")]
 
-// Tests are begun in the order of their names, and these take longest.
+// Tests start in the order of their names. These take longest.
 mod all_stories;
 mod election;
 mod expiry;
@@ -15,7 +14,7 @@ mod restarts;
 mod roles;
 mod takeover;
 
-/// Two tests of what a function does to a cluster: one on the embedded API server, one on a real one.
+/// Defines two tests per function: with the embedded API server, and with kube-apiserver.
 macro_rules! on_both_servers {
     ($($test:ident),+ $(,)?) => {
         mod on_the_embedded_server {

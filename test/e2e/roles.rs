@@ -1,4 +1,4 @@
-//! The manager with the roles that we ship, and no others.
+//! The manager with the roles in `deploy/`.
 
 use std::{fs, path::Path, sync::Arc};
 
@@ -10,23 +10,23 @@ use serde_json::{Value, json};
 
 use crate::{
     harness::{Cluster, Manager, free_port, until},
-    restarts::assert_no_pod_was_made_in_vain,
+    restarts::assert_no_extra_pods,
 };
 
 const REPLICAS: usize = 10;
 
-/// The service account in the manifests.
+/// Service account of the manifests.
 const ACCOUNT: &str = "kube-controller-manager-rs";
 const USER: &str = "system:serviceaccount:kube-system:kube-controller-manager-rs";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn roles_that_we_ship_suffice_for_a_rollout_and_allow_nothing_else() {
+async fn deployment_has_sufficient_and_minimal_roles() {
     let Some(mut cluster) = Cluster::real_with(Authorization::Rbac).await else { return };
     apply(&cluster, "deployment").await;
     let token = token(&cluster).await;
     let kubeconfig = cluster.kubeconfig("account", &cluster.control_plane().url(), &token);
 
-    // As the manifest has it, but in a pod the program finds these three by itself.
+    // In a pod, these options have defaults.
     let port = free_port();
     let mut flags = vec![format!("--secure-port={port}"), "--bind-address=127.0.0.1".to_owned()];
     for flag in ["authentication-kubeconfig", "authorization-kubeconfig"] {
@@ -40,24 +40,24 @@ async fn roles_that_we_ship_suffice_for_a_rollout_and_allow_nothing_else() {
     let manager = cluster.manager_as("manager", &kubeconfig, &flags).await;
 
     roll_out(&mut cluster).await;
-    assert_may_not_do_anything_else(&cluster).await;
+    assert_no_other_rights(&cluster).await;
     let priorities =
         [("system-leader-election", "leader-election"), ("kube-system-service-accounts", "workload-high")];
-    assert_has_priorities(&cluster, priorities).await;
+    assert_priorities(&cluster, priorities).await;
 
-    // Whom it serves it finds out from the API server, which needs rights, too.
+    // Authentication and authorization also require rights.
     let port = format!("https://127.0.0.1:{port}");
-    let admin = answer(&cluster.kubeconfig("admin-of-manager", &port, "admintoken"), "/metrics").await;
+    let admin = get(&cluster.kubeconfig("admin-of-manager", &port, "admintoken"), "/metrics").await;
     assert!(admin.unwrap().contains("workqueue_adds_total"));
-    let account = answer(&cluster.kubeconfig("account-of-manager", &port, &token), "/metrics").await;
+    let account = get(&cluster.kubeconfig("account-of-manager", &port, &token), "/metrics").await;
     assert!(matches!(&account, Err(error) if error.code() == Some(403)), "{account:?}");
 
-    assert_was_refused_nothing(&manager);
+    assert_no_denied_requests(&manager);
     assert_eq!(manager.terminate().await, Some(0));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn static_pods_with_a_user_of_their_own_need_nothing_but_what_we_ship() {
+async fn static_pod_has_sufficient_roles() {
     let priorities = [
         ("kube-controller-manager-rs-leader-election", "leader-election"),
         ("kube-controller-manager-rs", "workload-high"),
@@ -66,16 +66,16 @@ async fn static_pods_with_a_user_of_their_own_need_nothing_but_what_we_ship() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn static_pods_with_the_old_managers_user_need_nothing_but_what_we_ship() {
+async fn static_pod_with_upstreams_user_has_sufficient_roles() {
     let priorities =
         [("system-leader-election", "leader-election"), ("kube-controller-manager", "workload-high")];
     run_static_pod("static-pod-old-kubeconfig", "system:kube-controller-manager", priorities).await;
 }
 
-/// Runs the static pod in `folder` as `user`, who has the API server's default roles and those in `folder`.
+/// Runs the static pod in `folder` as `user`, with the API server's default roles and those in `folder`.
 async fn run_static_pod(folder: &str, user: &str, priorities: [(&str, &str); 2]) {
     let Some(mut cluster) = Cluster::real_with(Authorization::Rbac).await else { return };
-    // Some distributions let the old manager's user update every Lease in kube-system. Upstream does not.
+    // Some distributions allow upstream's user to update every Lease in kube-system. Upstream does not.
     let binding = "/apis/rbac.authorization.k8s.io/v1/namespaces/kube-system/rolebindings/\
                    system::leader-locking-kube-controller-manager";
     match cluster.api.send(&Request::delete(binding, "{}")).await {
@@ -101,18 +101,18 @@ async fn run_static_pod(folder: &str, user: &str, priorities: [(&str, &str); 2])
     let manager = cluster.manager_as("manager", &kubeconfig, &flags).await;
 
     roll_out(&mut cluster).await;
-    assert_has_priorities(&cluster, priorities).await;
+    assert_priorities(&cluster, priorities).await;
     let port = cluster.kubeconfig("admin-of-manager", &format!("https://127.0.0.1:{port}"), "admintoken");
-    assert_eq!(answer(&port, "/readyz").await.unwrap(), "ok");
-    assert!(answer(&port, "/metrics").await.unwrap().contains("workqueue_adds_total"));
-    assert_was_refused_nothing(&manager);
+    assert_eq!(get(&port, "/readyz").await.unwrap(), "ok");
+    assert!(get(&port, "/metrics").await.unwrap().contains("workqueue_adds_total"));
+    assert_no_denied_requests(&manager);
     assert_eq!(manager.terminate().await, Some(0));
 }
 
-/// Each of these FlowSchemas has matched requests and given them its priority level, and no request had the level of
-/// unknown users. All requests that are not the manager's are exempt.
-async fn assert_has_priorities(cluster: &Cluster, priorities: [(&str, &str); 2]) {
-    let metrics = answer(&cluster.control_plane().kubeconfig("admin"), "/metrics").await.unwrap();
+/// Asserts that each FlowSchema has matched requests and set its priority level, and that no request had the level of
+/// unknown users. Requests of other clients are exempt.
+async fn assert_priorities(cluster: &Cluster, priorities: [(&str, &str); 2]) {
+    let metrics = get(&cluster.control_plane().kubeconfig("admin"), "/metrics").await.unwrap();
     let dispatched: Vec<_> = metrics
         .lines()
         .filter(|line| line.starts_with("apiserver_flowcontrol_dispatched_requests_total{"))
@@ -133,9 +133,9 @@ async fn assert_has_priorities(cluster: &Cluster, priorities: [(&str, &str); 2])
     assert_eq!(dispatched.iter().find(unknown), None);
 }
 
-/// As a control plane runs its manager: with the API server's own role for it, and a service account for each controller.
+/// Uses the API server's role for upstream's manager, and a service account for each controller.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn roles_of_upstreams_manager_suffice_with_service_account_credentials() {
+async fn upstreams_roles_are_sufficient_with_service_account_credentials() {
     let Some(mut cluster) = Cluster::real_with(Authorization::Rbac).await else { return };
     let [account] = documents("deployment/service-account.yaml").try_into().unwrap();
     cluster.post(&collection(&account), &account).await.unwrap();
@@ -153,7 +153,7 @@ async fn roles_of_upstreams_manager_suffice_with_service_account_credentials() {
     let flags = ["--use-service-account-credentials=true", "--leader-elect=true"];
     let manager = cluster.manager_as("manager", &kubeconfig, &flags).await;
     roll_out(&mut cluster).await;
-    assert_was_refused_nothing(&manager);
+    assert_no_denied_requests(&manager);
     assert_eq!(manager.terminate().await, Some(0));
 }
 
@@ -162,28 +162,28 @@ async fn roll_out(cluster: &mut Cluster) {
     cluster.until_rolled_out("web").await;
     cluster.roll("web", "image:2").await;
     cluster.until_rolled_out("web").await;
-    assert_no_pod_was_made_in_vain(cluster).await;
+    assert_no_extra_pods(cluster).await;
 }
 
-fn assert_was_refused_nothing(manager: &Manager) {
+fn assert_no_denied_requests(manager: &Manager) {
     let log = manager.log();
     assert!(log.contains("Successfully acquired lease"), "{log}");
-    let refusal = |line: &&str| {
+    let is_denied = |line: &&str| {
         ["orbidden", "nauthorized", "code=403", "code=401"].iter().any(|word| line.contains(word))
     };
-    let line = log.lines().filter(|line| !line.contains("FLAG: ")).find(refusal);
-    assert_eq!(line, None, "it was refused something");
+    let line = log.lines().filter(|line| !line.contains("FLAG: ")).find(is_denied);
+    assert_eq!(line, None, "a request was denied");
 }
 
-/// A token of the service account.
+/// Token of the service account.
 async fn token(cluster: &Cluster) -> String {
     let path = format!("/api/v1/namespaces/kube-system/serviceaccounts/{ACCOUNT}/token");
     let request = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}});
-    let answer = cluster.post(&path, &request).await.unwrap();
-    answer["status"]["token"].as_str().unwrap().to_owned()
+    let response = cluster.post(&path, &request).await.unwrap();
+    response["status"]["token"].as_str().unwrap().to_owned()
 }
 
-/// Creates what the kustomization in `folder` contains, except Deployments: there are no nodes.
+/// Creates the objects of the kustomization in `folder`, except Deployments, because there are no nodes.
 async fn apply(cluster: &Cluster, folder: &str) {
     let objects = resources(Path::new(folder));
     for object in objects.iter().filter(|object| object["kind"] != "Deployment") {
@@ -200,7 +200,7 @@ async fn apply(cluster: &Cluster, folder: &str) {
     }
 }
 
-/// The objects of the kustomization in `folder`, a path below `deploy/`.
+/// Objects of the kustomization in `folder`, a path below `deploy/`.
 fn resources(folder: &Path) -> Vec<Value> {
     let [kustomization] = documents(folder.join("kustomization.yaml").to_str().unwrap()).try_into().unwrap();
     let mut objects = Vec::new();
@@ -215,14 +215,14 @@ fn resources(folder: &Path) -> Vec<Value> {
     objects
 }
 
-/// The documents of a file below `deploy/`.
+/// Documents of a file below `deploy/`.
 fn documents(path: &str) -> Vec<Value> {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy").join(path);
     let text = fs::read_to_string(&file).unwrap();
     text.split("\n---\n").map(|document| serde_saphyr::from_str(document).unwrap()).collect()
 }
 
-/// Where an object of a manifest is posted to.
+/// API path of an object's collection.
 fn collection(object: &Value) -> String {
     let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
     let version = text("/apiVersion");
@@ -236,8 +236,8 @@ fn collection(object: &Value) -> String {
     format!("{root}/{version}{namespace}/{resource}")
 }
 
-async fn assert_may_not_do_anything_else(cluster: &Cluster) {
-    let may = async |verb: &str, group: &str, resource: &str, namespace: &str, name: &str| {
+async fn assert_no_other_rights(cluster: &Cluster) {
+    let is_allowed = async |verb: &str, group: &str, resource: &str, namespace: &str, name: &str| {
         let attributes =
             json!({"verb": verb, "group": group, "resource": resource, "namespace": namespace, "name": name});
         let review = json!({
@@ -252,9 +252,9 @@ async fn assert_may_not_do_anything_else(cluster: &Cluster) {
             cluster.post("/apis/authorization.k8s.io/v1/subjectaccessreviews", &review).await.unwrap();
         review["status"]["allowed"] == true
     };
-    // That the question is understood.
-    assert!(may("create", "", "pods", "default", "").await);
-    assert!(may("update", "coordination.k8s.io", "leases", "kube-system", ACCOUNT).await);
+    // The review works.
+    assert!(is_allowed("create", "", "pods", "default", "").await);
+    assert!(is_allowed("update", "coordination.k8s.io", "leases", "kube-system", ACCOUNT).await);
     let others = [
         ("get", "", "secrets", "kube-system", "any"),
         ("list", "", "secrets", "", ""),
@@ -275,16 +275,16 @@ async fn assert_may_not_do_anything_else(cluster: &Cluster) {
         ("*", "*", "*", "", ""),
     ];
     for (verb, group, resource, namespace, name) in others {
-        let allowed = may(verb, group, resource, namespace, name).await;
+        let allowed = is_allowed(verb, group, resource, namespace, name).await;
         assert!(!allowed, "{verb} {resource} {group} {name:?} in {namespace:?}");
     }
 }
 
-/// What a server answers to somebody with this kubeconfig.
-async fn answer(kubeconfig: &Path, path: &str) -> Result<String, ApiError> {
+/// GET of `path` with a kubeconfig.
+async fn get(kubeconfig: &Path, path: &str) -> Result<String, ApiError> {
     let options = ClientOptions::new(UserAgent::new("e2e-test", "v0", ""), Arc::new(RealClock::new()));
     let access = Server::Kubeconfig { path: kubeconfig.to_owned(), master: None };
     let clients = ClientFactory::connect(access, options).await.unwrap();
-    let answer = clients.client("test", RateLimit::UNLIMITED).send(&Request::get(path)).await?;
-    Ok(String::from_utf8(answer.to_vec()).unwrap())
+    let response = clients.client("test", RateLimit::UNLIMITED).send(&Request::get(path)).await?;
+    Ok(String::from_utf8(response.to_vec()).unwrap())
 }

@@ -1,7 +1,8 @@
-//! `kube-controller-manager`: the Deployment and ReplicaSet controllers against an API server.
+//! `kube-controller-manager`: runs the Deployment and ReplicaSet controllers.
 //!
-//! *Upstream counterpart:* `cmd/kube-controller-manager`. All but signals and exit codes is in
-//! [`kcm_controller_manager`].
+//! This crate contains signals and exit codes; see [`kcm_controller_manager`] for the rest.
+//!
+//! Upstream counterpart: `cmd/kube-controller-manager`.
 
 use std::{
     error::Error, io::Write, num::NonZero, process::ExitCode, sync::Arc, thread::available_parallelism,
@@ -9,27 +10,27 @@ use std::{
 
 use kcm_client::ProxyEnvironment;
 use kcm_clock::{Clock, Random, RealClock, SeededRandom};
-use kcm_controller_manager::{Command, Options, RunError, Runtime, logging, run};
+use kcm_controller_manager::{Command, Options, RunError, Runtime, logging};
 
 mod signals;
 
-/// A machine may have many more processors, but not for this: an event costs some 25 µs, a pod 150, and every thread
-/// wants memory and, where there is much to do, to be woken.
-const MOST_THREADS: usize = 4;
+/// Maximum number of worker threads. An event takes about 25 µs of CPU time and a pod 150 µs, so more threads would mainly
+/// add memory and wake-ups.
+const MAX_THREADS: usize = 4;
 
 fn main() -> ExitCode {
-    let Err(error) = run_command() else { return ExitCode::SUCCESS };
-    // If standard error is closed, the status must do.
+    let Err(error) = run() else { return ExitCode::SUCCESS };
+    // If stderr is closed, the exit code remains.
     let _ = writeln!(std::io::stderr(), "kube-controller-manager: {error}");
     ExitCode::FAILURE
 }
 
-fn run_command() -> Result<(), Box<dyn Error>> {
+fn run() -> Result<(), Box<dyn Error>> {
     match Command::parse(std::env::args_os().skip(1))? {
-        // Whoever reads it may stop reading at any time.
+        // The reader may close the pipe at any time.
         Command::Print(text) => drop(std::io::stdout().write_all(text.as_bytes())),
         Command::Run(options) => {
-            let threads = available_parallelism().map_or(1, NonZero::get).min(MOST_THREADS);
+            let threads = available_parallelism().map_or(1, NonZero::get).min(MAX_THREADS);
             tokio::runtime::Builder::new_multi_thread()
                 .worker_threads(threads)
                 .enable_all()
@@ -44,8 +45,12 @@ async fn manage(options: &Options) -> Result<(), RunError> {
     let clock: Arc<dyn Clock> = Arc::new(RealClock::new());
     let random: Arc<dyn Random> = Arc::new(SeededRandom::from_entropy());
     let log = Some(logging::init(&options.logging, Arc::clone(&clock)));
-    // It is for people; that nobody else has the same identity does not hang on it.
+    // The name is informational. The identity in the Lease is unique without it.
     let host = hostname::get().map_or_else(|_| "unknown".into(), |host| host.to_string_lossy().into_owned());
     let proxy = ProxyEnvironment::read(|name| std::env::var(name).ok());
-    run(options, Runtime { clock, random, host, proxy, shutdown: signals::shutdown(), log }).await
+    kcm_controller_manager::run(
+        options,
+        Runtime { clock, random, host, proxy, shutdown: signals::shutdown(), log },
+    )
+    .await
 }

@@ -1,17 +1,17 @@
-//! SIGTERM and SIGINT.
+//! Shutdown on SIGTERM and SIGINT.
 
 use std::process::exit;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-/// Cancelled by the first signal to end. The second ends the process at once, with status 1, as upstream's.
+/// Token that the first SIGTERM or SIGINT cancels. The second signal exits with code 1, as upstream.
 pub(crate) fn shutdown() -> CancellationToken {
     let token = CancellationToken::new();
     let shutdown = token.clone();
     let (terminate, interrupt) = (signal(SignalKind::terminate()), signal(SignalKind::interrupt()));
     tokio::spawn(async move {
-        // Where a signal cannot be listened for, it ends the process as it does by default.
+        // If a handler cannot be installed, the signal terminates the process.
         let (Ok(mut terminate), Ok(mut interrupt)) = (terminate, interrupt) else { return };
         next(&mut terminate, &mut interrupt).await;
         shutdown.cancel();

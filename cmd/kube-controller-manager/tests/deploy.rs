@@ -1,5 +1,4 @@
-//! The files under `deploy/` are true: the flags in them are known, the probes ask where it listens, and the roles
-//! grant what the program asks for and no more.
+//! Checks of the files in `deploy/`: flags, probes, security contexts, roles and kustomizations.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test may fail in its helpers, too")]
 
@@ -17,7 +16,7 @@ fn deploy() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy")
 }
 
-/// The documents of a file under `deploy/`.
+/// Documents of a file in `deploy/`.
 fn documents(path: &str) -> Vec<Value> {
     let text = fs::read_to_string(deploy().join(path)).unwrap();
     text.split("\n---\n").map(|document| serde_saphyr::from_str(document).unwrap()).collect()
@@ -28,7 +27,7 @@ fn document(path: &str) -> Value {
     document
 }
 
-/// All YAML files below `deploy/`, by path.
+/// All YAML files in a folder and its subfolders, sorted.
 fn files(below: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(below).unwrap() {
@@ -49,7 +48,7 @@ fn texts(value: &Value) -> impl Iterator<Item = &str> {
 
 // Pods.
 
-/// The spec of the pod in each way of running it.
+/// Pod spec of each deployment method.
 fn pods() -> [(&'static str, Value); 3] {
     [
         ("deployment", document("deployment/deployment.yaml")["spec"]["template"]["spec"].clone()),
@@ -63,26 +62,26 @@ fn pods() -> [(&'static str, Value); 3] {
 
 fn options(pod: &Value, more: &[&str]) -> Options {
     let mut command = texts(&pod["containers"][0]["command"]);
-    assert_eq!(command.next(), Some("kube-controller-manager"), "as it is called in the image");
+    assert_eq!(command.next(), Some("kube-controller-manager"), "name in the image");
     match Command::parse(command.chain(more.iter().copied()).map(OsString::from)).unwrap() {
         Command::Run(options) => *options,
-        Command::Print(text) => panic!("it would only print {text}"),
+        Command::Print(text) => panic!("{text}"),
     }
 }
 
 #[test]
-fn pods_start_the_program_with_flags_that_it_knows() {
+fn pods_use_valid_flags() {
     for (name, pod) in pods() {
         let parsed = options(&pod, &[]);
         assert_eq!(parsed.ignored, Vec::<&str>::new(), "{name}");
         let election = parsed.manager.leader_election.unwrap();
-        assert_eq!(election.resource_name, "kube-controller-manager-rs", "{name}: not the old manager's");
+        assert_eq!(election.resource_name, "kube-controller-manager-rs", "{name}: differs from upstream's");
         assert_eq!(election.resource_namespace, "kube-system", "{name}");
     }
 }
 
 #[test]
-fn parked_lease_is_the_one_that_pods_stand_for() {
+fn parked_lease_is_the_lease_of_the_pods() {
     let lease = document("parked-lease.yaml");
     for (name, pod) in pods() {
         let election = options(&pod, &[]).manager.leader_election.unwrap();
@@ -93,13 +92,13 @@ fn parked_lease_is_the_one_that_pods_stand_for() {
 }
 
 #[test]
-fn pods_are_probed_where_the_program_listens() {
+fn probes_use_the_secure_port() {
     for (name, pod) in pods() {
         let serving = options(&pod, &[]).serving;
         let container = &pod["containers"][0];
         for probe in ["startupProbe", "livenessProbe", "readinessProbe"] {
             let get = &container[probe]["httpGet"];
-            // A standby is ready when its caches have synced, and healthy before.
+            // A standby is healthy before its caches have synced.
             let path = if probe == "readinessProbe" { "/readyz" } else { "/healthz" };
             assert_eq!((&get["path"], &get["scheme"]), (&path.into(), &"HTTPS".into()), "{name} {probe}");
             let port = match &get["port"] {
@@ -119,7 +118,7 @@ fn pods_are_probed_where_the_program_listens() {
 }
 
 #[test]
-fn pods_may_do_nothing_that_the_program_does_not_need() {
+fn pods_have_restricted_security_contexts() {
     for (name, pod) in pods() {
         let spec = &pod["securityContext"];
         assert_eq!(spec["runAsNonRoot"], true, "{name}");
@@ -144,7 +143,7 @@ fn pods_may_do_nothing_that_the_program_does_not_need() {
 }
 
 #[test]
-fn pods_have_the_time_that_the_program_takes_to_stop() {
+fn grace_period_exceeds_the_shutdown_time() {
     for (name, pod) in pods() {
         let manager = options(&pod, &[]).manager;
         let release = manager.leader_election.unwrap().renew_deadline;
@@ -154,9 +153,9 @@ fn pods_have_the_time_that_the_program_takes_to_stop() {
 }
 
 #[test]
-fn static_pods_have_every_file_that_their_flags_name() {
+fn static_pods_mount_the_files_of_their_flags() {
     for (name, pod) in &pods()[1..] {
-        has_every_file_that_its_flags_name(name, pod);
+        assert_mounts_files_of_flags(name, pod);
     }
 }
 
@@ -171,7 +170,7 @@ fn static_pods_differ_in_one_flag() {
 }
 
 #[test]
-fn network_policy_admits_the_secure_port_of_the_deployment_and_no_other() {
+fn network_policy_admits_only_the_secure_port() {
     let (policy, deployment) =
         (document("deployment/network-policy.yaml"), document("deployment/deployment.yaml"));
     assert_eq!(policy["spec"]["podSelector"], deployment["spec"]["selector"]);
@@ -180,12 +179,12 @@ fn network_policy_admits_the_secure_port_of_the_deployment_and_no_other() {
     let port = options(&pods()[0].1, &[]).serving.secure_port;
     let [rule] = policy["spec"]["ingress"].as_array().unwrap().as_slice() else { panic!("{policy}") };
     assert_eq!(rule["ports"], serde_json::json!([{"protocol": "TCP", "port": port}]));
-    assert!(!rule["from"].as_array().unwrap().is_empty(), "no peers would be all peers");
+    assert!(!rule["from"].as_array().unwrap().is_empty(), "an empty list admits all peers");
 }
 
-/// The rules of the API server's suggested FlowSchemas for its own manager (`kubectl get flowschema -o yaml`).
+/// Compares with the FlowSchemas that the API server creates for upstream's manager (`kubectl get flowschema -o yaml`).
 #[test]
-fn flow_schemas_are_upstreams_for_another_user() {
+fn flow_schemas_equal_upstream() {
     let subject = serde_json::json!([{"kind": "User", "user": {"name": "kube-controller-manager-rs"}}]);
     let [election, all] = documents("static-pod/flow-schemas.yaml").try_into().unwrap();
     let spec = |level: &str, precedence: u32, distinguisher: &str, mut rule: Value| {
@@ -209,7 +208,7 @@ fn flow_schemas_are_upstreams_for_another_user() {
     assert_eq!(all["spec"], spec("workload-high", 800, "ByNamespace", everything));
 }
 
-fn has_every_file_that_its_flags_name(name: &str, pod: &Value) {
+fn assert_mounts_files_of_flags(name: &str, pod: &Value) {
     let mounted: Vec<_> = pod["containers"][0]["volumeMounts"].as_array().unwrap().iter().collect();
     let mounts = |path: &str| mounted.iter().any(|mount| mount["mountPath"] == path);
     let files: Vec<_> = texts(&pod["containers"][0]["command"])
@@ -220,7 +219,7 @@ fn has_every_file_that_its_flags_name(name: &str, pod: &Value) {
 }
 
 #[test]
-fn component_turns_the_third_controller_on() {
+fn component_enables_the_replication_controller() {
     let component = document("replication-controller/kustomization.yaml");
     let patch = component["patches"][0]["patch"].as_str().unwrap();
     let patch: Value = serde_saphyr::from_str(patch).unwrap();
@@ -230,13 +229,13 @@ fn component_turns_the_third_controller_on() {
         let selection = options(pod, more).manager.controllers;
         CONTROLLERS.iter().filter(|one| selection.includes(one)).count()
     };
-    assert_eq!((count(&[]), count(&[flag])), (2, 3), "the old manager keeps it unless it is asked for");
+    assert_eq!((count(&[]), count(&[flag])), (2, 3), "disabled by default");
 }
 
 // Monitoring.
 
-/// A document below the top of the source.
-fn of_the_source(path: &str) -> String {
+/// File in the repository.
+fn repository_file(path: &str) -> String {
     fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)).unwrap()
 }
 
@@ -248,7 +247,7 @@ fn service_monitor_and_rules_have_the_same_job() {
     assert_eq!(monitor["spec"].get("jobLabel"), None);
     let job = service["metadata"]["name"].as_str().unwrap();
     for path in ["docs/observability/rules.yaml", "docs/observability/rules.test.yaml"] {
-        let text = of_the_source(path);
+        let text = repository_file(path);
         let jobs: BTreeSet<_> = text
             .split("{")
             .filter_map(|labels| labels.split_once("job=\"")?.1.split_once('"'))
@@ -258,7 +257,7 @@ fn service_monitor_and_rules_have_the_same_job() {
         // The tests contain another job, too.
         assert!(path.contains("test") || jobs.len() == 1, "{path}: {jobs:?}");
     }
-    assert!(of_the_source("docs/observability/README.md").contains(&format!("- job_name: {job}\n")));
+    assert!(repository_file("docs/observability/README.md").contains(&format!("- job_name: {job}\n")));
 
     let labels = &monitor["spec"]["selector"]["matchLabels"];
     for (label, value) in labels.as_object().unwrap() {
@@ -269,7 +268,7 @@ fn service_monitor_and_rules_have_the_same_job() {
 
 // Roles.
 
-/// Group, resource, name (or empty for all) and verb.
+/// Group, resource, name (empty for all names) and verb.
 type Right = (String, String, String, String);
 
 fn rights(role: &Value) -> BTreeSet<Right> {
@@ -290,7 +289,7 @@ fn rights(role: &Value) -> BTreeSet<Right> {
     rights
 }
 
-/// Rights from lines of groups, resources and verbs; `core` is the group without a name.
+/// Parses lines of groups, resource and verbs. `core` is the group without a name.
 fn table(lines: &[&str]) -> BTreeSet<Right> {
     let mut rights = BTreeSet::new();
     for line in lines {
@@ -307,7 +306,7 @@ fn table(lines: &[&str]) -> BTreeSet<Right> {
     rights
 }
 
-/// What the API server of v1.36 grants its controllers (`kubectl get clusterrole system:controller:NAME`).
+/// Roles of the controllers in API server v1.36 (`kubectl get clusterrole system:controller:NAME`).
 const UPSTREAM: [(&str, &[&str]); 3] = [
     (
         "rbac/deployment-controller.yaml",
@@ -342,37 +341,37 @@ const UPSTREAM: [(&str, &[&str]); 3] = [
     ),
 ];
 
-/// What the process asks for itself: to elect, and to be told at once when the Lease is free.
-const PROCESS: &[&str] = &[
+/// Rights for leader election and for watching the Lease.
+const ELECTION: &[&str] = &[
     "coordination.k8s.io leases create",
     "coordination.k8s.io leases=kube-controller-manager-rs get,update,watch",
 ];
 
 #[test]
-fn roles_are_upstreams_and_no_more() {
+fn roles_equal_upstream() {
     for (file, expected) in UPSTREAM {
         assert_eq!(rights(&document(file)), table(expected), "{file}");
     }
-    assert_eq!(rights(&document("rbac/leader-election.yaml")), table(PROCESS));
+    assert_eq!(rights(&document("rbac/leader-election.yaml")), table(ELECTION));
 }
 
 #[test]
-fn roles_that_are_bound_are_those_that_there_are() {
-    let ours: BTreeSet<_> = ["rbac", "replication-controller"]
+fn bindings_refer_to_all_roles() {
+    let defined: BTreeSet<_> = ["rbac", "replication-controller"]
         .iter()
         .flat_map(|folder| files(&deploy().join(folder)))
         .map(|path| document(path.to_str().unwrap()))
         .filter(|role| role.get("rules").is_some())
         .map(|role| (text(&role["kind"]), text(&role["metadata"]["name"])))
         .collect();
-    let of_the_server =
+    let predefined =
         [("ClusterRole", "system:auth-delegator"), ("Role", "extension-apiserver-authentication-reader")]
             .map(|(kind, name)| (kind.to_owned(), name.to_owned()));
     for (bindings, more, subject) in [
         ("deployment/bindings.yaml", Some("replication-controller/binding.yaml"), "ServiceAccount"),
         ("static-pod/bindings.yaml", None, "User"),
     ] {
-        let mut expected: BTreeSet<_> = ours.iter().chain(&of_the_server).cloned().collect();
+        let mut expected: BTreeSet<_> = defined.iter().chain(&predefined).cloned().collect();
         if more.is_none() {
             expected.retain(|(_, name)| !name.ends_with(":replication-controller"));
         }
@@ -392,7 +391,7 @@ fn roles_that_are_bound_are_those_that_there_are() {
 }
 
 #[test]
-fn user_of_the_old_manager_is_bound_to_our_lease() {
+fn upstreams_user_can_use_the_lease() {
     let binding = document("static-pod-old-kubeconfig/binding.yaml");
     assert_eq!(binding["roleRef"]["name"], document("rbac/leader-election.yaml")["metadata"]["name"]);
     assert_eq!(binding["metadata"]["namespace"], "kube-system");
@@ -411,7 +410,7 @@ fn text(value: &Value) -> String {
 // Kustomizations.
 
 #[test]
-fn kustomizations_name_files_that_there_are_and_forget_none() {
+fn kustomizations_contain_all_files() {
     let folders = [
         "rbac",
         "deployment",
@@ -432,10 +431,10 @@ fn kustomizations_name_files_that_there_are_and_forget_none() {
         used.insert(kustomization);
     }
     let unused: Vec<_> = files(&deploy()).into_iter().filter(|file| !used.contains(file)).collect();
-    let by_hand = [
+    let separate = [
         "parked-lease.yaml",
         "static-pod/kube-controller-manager-rs.yaml",
         "static-pod-old-kubeconfig/kube-controller-manager-rs.yaml",
     ];
-    assert_eq!(unused, by_hand.map(|file| deploy().join(file)));
+    assert_eq!(unused, separate.map(|file| deploy().join(file)));
 }

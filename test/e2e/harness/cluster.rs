@@ -1,4 +1,4 @@
-//! A cluster: an API server, a kubelet, and what is asked of them.
+//! Test cluster: API server, kubelet and managers.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -25,11 +25,11 @@ use super::{
     until,
 };
 
-/// An API server with everything around it.
+/// API server with a kubelet and a record of writes.
 #[derive(Debug)]
 pub(crate) struct Cluster {
     pub(crate) api: ApiClient,
-    server: Place,
+    server: ApiServer,
     kubelet: Kubelet,
     trail: WriteLog,
     written: Vec<Entry>,
@@ -38,14 +38,14 @@ pub(crate) struct Cluster {
 }
 
 #[derive(Debug)]
-enum Place {
+enum ApiServer {
     Embedded(Embedded),
     Real(Box<ControlPlane>),
 }
 
 const NAMESPACE: &str = "default";
 
-/// As fast as upstream was when it was recorded, one of the two controllers' own sake, and nothing served.
+/// Flags of all managers: both controllers, a high rate limit, and no secure port.
 const FLAGS: [&str; 4] = [
     "--controllers=deployment-controller,replicaset-controller",
     "--kube-api-qps=1000",
@@ -54,27 +54,27 @@ const FLAGS: [&str; 4] = [
 ];
 
 impl Cluster {
-    /// One on this project's API server.
+    /// Cluster with this project's API server.
     pub(crate) async fn embedded() -> Self {
         Self::embedded_with(&[]).await
     }
 
-    /// One on this project's API server, which harms requests by these rules.
+    /// Cluster with this project's API server and rules for injected faults.
     pub(crate) async fn embedded_with(faults: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let clock: Arc<dyn Clock> = Arc::new(RealClock::new());
         let (sender, trail) = WriteLog::new(Arc::clone(&clock));
         let server = Embedded::start(folder.path().join("data"), sender, faults).await;
         let access = Server::Master(server.url());
-        Self::new(Place::Embedded(server), access, trail, folder, CancellationToken::new()).await
+        Self::new(ApiServer::Embedded(server), access, trail, folder, CancellationToken::new()).await
     }
 
-    /// One on a real API server, where there is one.
+    /// Cluster with kube-apiserver. `None` without `KUBEBUILDER_ASSETS`.
     pub(crate) async fn real() -> Option<Self> {
         Self::real_with(Authorization::AlwaysAllow).await
     }
 
-    /// One on a real API server, where there is one.
+    /// Cluster with kube-apiserver and an authorization mode. `None` without `KUBEBUILDER_ASSETS`.
     pub(crate) async fn real_with(authorization: Authorization) -> Option<Self> {
         let assets = assets()?;
         let folder = tempfile::tempdir().unwrap();
@@ -84,11 +84,11 @@ impl Cluster {
         let stop = CancellationToken::new();
         plane.follow(sender, stop.clone());
         let access = Server::Kubeconfig { path: plane.kubeconfig("admin"), master: None };
-        Some(Self::new(Place::Real(Box::new(plane)), access, trail, folder, stop).await)
+        Some(Self::new(ApiServer::Real(Box::new(plane)), access, trail, folder, stop).await)
     }
 
     async fn new(
-        server: Place,
+        server: ApiServer,
         access: Server,
         trail: WriteLog,
         folder: TempDir,
@@ -104,64 +104,64 @@ impl Cluster {
         cluster
     }
 
-    /// Waits until the server serves.
+    /// Waits until the API server is ready.
     async fn ready(&mut self) {
         let api = self.api.clone();
         match &mut self.server {
-            Place::Real(plane) => plane.ready(&api, &RealClock::new()).await.unwrap(),
-            Place::Embedded(_) => {
+            ApiServer::Real(plane) => plane.ready(&api, &RealClock::new()).await.unwrap(),
+            ApiServer::Embedded(_) => {
                 until("the server is ready", async || self.get("/readyz").await.is_ok()).await;
             }
         }
     }
 
-    /// Ends the server without asking.
+    /// Kills the API server.
     pub(crate) async fn kill_server(&mut self) {
         match &mut self.server {
-            Place::Embedded(server) => server.kill().await,
-            Place::Real(plane) => plane.kill_server().await.unwrap(),
+            ApiServer::Embedded(server) => server.kill().await,
+            ApiServer::Real(plane) => plane.kill_server().await.unwrap(),
         }
     }
 
-    /// Starts the server again, on the same port and with the same objects.
+    /// Restarts the API server with the same port and objects.
     pub(crate) async fn start_server(&mut self) {
         match &mut self.server {
-            Place::Embedded(server) => server.start_again().await,
-            Place::Real(plane) => plane.start_server().unwrap(),
+            ApiServer::Embedded(server) => server.start_again().await,
+            ApiServer::Real(plane) => plane.start_server().unwrap(),
         }
         self.ready().await;
     }
 
-    /// The real server's programs.
+    /// Programs of the control plane with kube-apiserver.
     pub(crate) fn control_plane(&self) -> &ControlPlane {
         match &self.server {
-            Place::Real(plane) => plane,
-            Place::Embedded(_) => panic!("there is no etcd"),
+            ApiServer::Real(plane) => plane,
+            ApiServer::Embedded(_) => panic!("embedded API server"),
         }
     }
 
-    /// Where tests may put files.
+    /// Folder for files of the test.
     pub(crate) fn folder(&self) -> &Path {
         self.folder.path()
     }
 
-    /// Starts our manager, with upstream's flags on top of [`FLAGS`].
+    /// Starts the manager with [`FLAGS`] and `flags`.
     pub(crate) async fn manager(&self, name: &str, flags: &[&str]) -> Manager {
         let access = match &self.server {
-            Place::Embedded(server) => format!("--master={}", server.url()),
-            Place::Real(plane) => format!("--kubeconfig={}", plane.kubeconfig("manager").display()),
+            ApiServer::Embedded(server) => format!("--master={}", server.url()),
+            ApiServer::Real(plane) => format!("--kubeconfig={}", plane.kubeconfig("manager").display()),
         };
         self.start(name, env!("CARGO_BIN_EXE_kube-controller-manager").into(), &access, flags).await
     }
 
-    /// Starts our manager with another kubeconfig.
+    /// Starts the manager with another kubeconfig.
     pub(crate) async fn manager_as(&self, name: &str, kubeconfig: &Path, flags: &[&str]) -> Manager {
         let access = format!("--kubeconfig={}", kubeconfig.display());
         self.start(name, env!("CARGO_BIN_EXE_kube-controller-manager").into(), &access, flags).await
     }
 
     /// Starts upstream's manager.
-    pub(crate) async fn their_manager(&self, name: &str, program: &OsString, flags: &[&str]) -> Manager {
+    pub(crate) async fn upstream_manager(&self, name: &str, program: &OsString, flags: &[&str]) -> Manager {
         let kubeconfig = self.control_plane().kubeconfig("manager");
         let of = |flag: &str| format!("--{flag}={}", kubeconfig.display());
         let delegated = [of("authentication-kubeconfig"), of("authorization-kubeconfig")];
@@ -177,19 +177,19 @@ impl Cluster {
     }
 
     pub(crate) async fn get(&self, path: &str) -> Result<Value, ApiError> {
-        // Not every answer is JSON.
+        // Some responses are not JSON.
         self.api
             .send(&Request::get(path))
             .await
-            .map(|answer| serde_json::from_slice(&answer).unwrap_or_default())
+            .map(|response| serde_json::from_slice(&response).unwrap_or_default())
     }
 
     pub(crate) async fn post(&self, path: &str, object: &Value) -> Result<Value, ApiError> {
-        let answer = self.api.send(&Request::post(path, object.to_string())).await?;
-        Ok(serde_json::from_slice(&answer).unwrap())
+        let response = self.api.send(&Request::post(path, object.to_string())).await?;
+        Ok(serde_json::from_slice(&response).unwrap())
     }
 
-    /// Makes a Deployment, one more or one fewer than whose `replicas` there may be meanwhile.
+    /// Creates a Deployment with a surge and an unavailability of one.
     pub(crate) async fn deploy(&self, name: &str, replicas: usize) {
         let deployment = json!({
             "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name},
@@ -209,14 +209,14 @@ impl Cluster {
         self.post(&deployments(), &deployment).await.unwrap();
     }
 
-    /// Gives a Deployment another image.
+    /// Sets the image of a Deployment.
     pub(crate) async fn roll(&self, name: &str, image: &str) {
         let body = json!({"spec": {"template": {"spec": {"containers": [{"name": "c", "image": image}]}}}});
         let path = format!("{}/{name}", deployments());
         self.api.send(&Request::strategic_merge_patch(path, body.to_string())).await.unwrap();
     }
 
-    /// The status of a Deployment, and whether it is all that it should be.
+    /// Status of a Deployment, and `true` if its rollout is complete.
     async fn progress(&self, name: &str) -> (Value, bool) {
         let Ok(deployment) = self.get(&format!("{}/{name}", deployments())).await else {
             return (Value::Null, false);
@@ -229,7 +229,7 @@ impl Cluster {
         (status.clone(), done)
     }
 
-    /// Waits until so many pods of a Deployment are of its newest template.
+    /// Waits until at least `at_least` pods of a Deployment are updated.
     pub(crate) async fn until_updated(&self, name: &str, at_least: u64) {
         until(&format!("{at_least} pods of {name} are new"), async || {
             let (status, _) = self.progress(name).await;
@@ -238,17 +238,17 @@ impl Cluster {
         .await;
     }
 
-    /// Whether a Deployment is all that it should be.
+    /// Returns `true` if the rollout of a Deployment is complete.
     pub(crate) async fn is_rolled_out(&self, name: &str) -> bool {
         self.progress(name).await.1
     }
 
-    /// Waits until a Deployment is all that it should be.
+    /// Waits until the rollout of a Deployment is complete.
     pub(crate) async fn until_rolled_out(&self, name: &str) {
         until(&format!("{name} is rolled out"), async || self.is_rolled_out(name).await).await;
     }
 
-    /// The UIDs of the pods of a Deployment that have an image.
+    /// UIDs of the pods of a Deployment with an image.
     pub(crate) async fn pods(&self, name: &str, image: &str) -> BTreeSet<String> {
         let path = format!("/api/v1/namespaces/{NAMESPACE}/pods?labelSelector=app%3D{name}");
         let list = self.get(&path).await.unwrap();
@@ -258,7 +258,7 @@ impl Cluster {
             .collect()
     }
 
-    /// How often managers have created a pod for a Deployment, by the ReplicaSet that it is for.
+    /// Number of pods that managers created for a Deployment, by ReplicaSet.
     pub(crate) fn created(&mut self, name: &str) -> BTreeMap<String, usize> {
         let mut created = BTreeMap::new();
         for entry in self.written() {
@@ -275,7 +275,7 @@ impl Cluster {
         created
     }
 
-    /// What managers have written so far, as far as it is known.
+    /// Writes of managers that were received so far.
     pub(crate) fn written(&mut self) -> &[Entry] {
         while let Some(entry) = self.trail.try_next() {
             if entry.is_write() {
@@ -285,17 +285,17 @@ impl Cluster {
         &self.written
     }
 
-    /// The most pods that the ReplicaSets of a Deployment wanted at once.
-    pub(crate) fn most_wanted(&self, name: &str) -> u64 {
-        self.kubelet.most_wanted(name)
+    /// Maximum of the total replicas of a Deployment's ReplicaSets.
+    pub(crate) fn max_replicas(&self, name: &str) -> u64 {
+        self.kubelet.max_replicas(name)
     }
 
-    /// How many pods of a Deployment there ever were.
-    pub(crate) fn pods_ever(&self, name: &str) -> usize {
-        self.kubelet.ever(name)
+    /// Total number of pods of a Deployment, including deleted ones.
+    pub(crate) fn total_pods(&self, name: &str) -> usize {
+        self.kubelet.total_pods(name)
     }
 
-    /// A kubeconfig for somebody with a token.
+    /// Writes a kubeconfig with a token.
     pub(crate) fn kubeconfig(&self, name: &str, server: &str, token: &str) -> PathBuf {
         let kubeconfig = json!({
             "apiVersion": "v1", "kind": "Config", "current-context": "c",

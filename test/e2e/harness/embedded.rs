@@ -1,4 +1,4 @@
-//! This project's API server on a port of this machine, to be ended and started again.
+//! This project's API server on a local port.
 
 use std::{
     net::{Ipv4Addr, SocketAddr},
@@ -14,24 +14,24 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::{PATIENCE, until};
+use super::{TIMEOUT, until};
 
-/// Requests of clients of this name are not the manager's.
+/// User agent of the tests' clients. Their requests are not recorded.
 pub(super) const TEST: &str = "e2e-test";
 
-/// The server, with its objects in a folder.
+/// API server with its objects in a folder.
 #[derive(Debug)]
 pub(super) struct Embedded {
     address: SocketAddr,
     data: PathBuf,
     trail: WriteLogSender,
     faults: Vec<Fault>,
-    /// Its tasks have a runtime of their own, with which they can be ended wherever they are.
+    /// Separate runtime, so that all tasks of the API server can be aborted.
     runtime: Option<Runtime>,
 }
 
 impl Embedded {
-    /// Starts one that does so to requests.
+    /// Starts the API server with rules for injected faults.
     pub(super) async fn start(data: PathBuf, trail: WriteLogSender, faults: &[&str]) -> Self {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         let faults = faults.iter().map(|rule| rule.parse().unwrap()).collect();
@@ -44,11 +44,11 @@ impl Embedded {
         format!("http://{}", self.address)
     }
 
-    /// Starts it where it was, with what it has left in its folder.
+    /// Starts the API server with the same port and folder.
     pub(super) async fn start_again(&mut self) {
         let mut opened = None;
-        // One that has just been ended may not have let go of the folder yet.
-        until("the server can be opened", async || {
+        // A killed API server may still lock the folder.
+        until("the API server starts", async || {
             opened = ApiServer::open(self.config(), &self.data).ok();
             opened.is_some()
         })
@@ -69,10 +69,10 @@ impl Embedded {
         self.runtime = Some(runtime);
     }
 
-    /// Ends it as a crash would: connections break off, requests under way are not answered.
+    /// Kills the API server. Connections break, and requests in progress get no response.
     pub(super) async fn kill(&mut self) {
         let Some(runtime) = self.runtime.take() else { return };
-        tokio::task::spawn_blocking(move || runtime.shutdown_timeout(PATIENCE)).await.unwrap();
+        tokio::task::spawn_blocking(move || runtime.shutdown_timeout(TIMEOUT)).await.unwrap();
     }
 
     fn config(&self) -> ApiServerConfig {

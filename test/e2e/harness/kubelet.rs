@@ -1,4 +1,4 @@
-//! A stand-in for scheduler and kubelets, over HTTP: pods are bound, become ready one after the other, and go.
+//! Simulated scheduler and kubelet over HTTP: binds pods, makes them ready one at a time, and deletes terminating pods.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -12,40 +12,40 @@ use kcm_clock::{Clock, RealClock};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
-/// How often it looks. Each time one more pod of every Deployment becomes ready.
-const ROUND: Duration = Duration::from_millis(100);
+/// Interval of polls. At each poll, one more pod of each Deployment becomes ready.
+const INTERVAL: Duration = Duration::from_millis(100);
 
-/// Looks after pods until it is dropped.
+/// Simulated kubelet. Dropping it stops it.
 #[derive(Debug)]
 pub(super) struct Kubelet {
     task: JoinHandle<()>,
-    seen: Arc<Mutex<Seen>>,
+    observed: Arc<Mutex<Observed>>,
 }
 
-/// What it has seen of the pods with each label `app`.
+/// Observed pods and replicas by label `app`.
 #[derive(Debug, Default)]
-struct Seen {
-    /// All uids there ever were.
+struct Observed {
+    /// UIDs of all pods, including deleted ones.
     uids: BTreeMap<String, BTreeSet<String>>,
-    /// How many the ReplicaSets with the label wanted at once at most.
-    most: BTreeMap<String, u64>,
+    /// Maximum of the total replicas of the ReplicaSets.
+    max_replicas: BTreeMap<String, u64>,
 }
 
 impl Kubelet {
     pub(super) fn start(api: ApiClient) -> Self {
-        let seen: Arc<Mutex<Seen>> = Arc::default();
-        let task = tokio::spawn(run(api, Arc::clone(&seen)));
-        Self { task, seen }
+        let observed: Arc<Mutex<Observed>> = Arc::default();
+        let task = tokio::spawn(run(api, Arc::clone(&observed)));
+        Self { task, observed }
     }
 
-    /// The most pods that all ReplicaSets with the label wanted at once.
-    pub(super) fn most_wanted(&self, app: &str) -> u64 {
-        self.seen.lock().unwrap().most.get(app).copied().unwrap_or_default()
+    /// Maximum of the total replicas of the ReplicaSets with the label.
+    pub(super) fn max_replicas(&self, app: &str) -> u64 {
+        self.observed.lock().unwrap().max_replicas.get(app).copied().unwrap_or_default()
     }
 
-    /// How many pods with the label there ever were.
-    pub(super) fn ever(&self, app: &str) -> usize {
-        self.seen.lock().unwrap().uids.get(app).map(BTreeSet::len).unwrap_or_default()
+    /// Total number of pods with the label.
+    pub(super) fn total_pods(&self, app: &str) -> usize {
+        self.observed.lock().unwrap().uids.get(app).map(BTreeSet::len).unwrap_or_default()
     }
 }
 
@@ -55,17 +55,17 @@ impl Drop for Kubelet {
     }
 }
 
-async fn run(api: ApiClient, seen: Arc<Mutex<Seen>>) {
+async fn run(api: ApiClient, observed: Arc<Mutex<Observed>>) {
     loop {
-        tokio::time::sleep(ROUND).await;
-        // The server may be away; it comes back.
+        tokio::time::sleep(INTERVAL).await;
+        // The API server may be restarting.
         let Ok(pods) = list(&api, "/api/v1/pods").await else { continue };
         let Ok(replica_sets) = list(&api, "/apis/apps/v1/replicasets").await else { continue };
-        seen.lock().unwrap().note(&pods, &replica_sets);
+        observed.lock().unwrap().record(&pods, &replica_sets);
         let mut served = BTreeSet::new();
         for pod in &pods {
-            // What is refused, such as to a pod that is gone, is tried again if there is need.
-            if let Some(request) = due(pod, &mut served) {
+            // Failed requests are sent again at the next poll, if necessary.
+            if let Some(request) = next_request(pod, &mut served) {
                 let _ = api.send(&request).await;
             }
         }
@@ -77,8 +77,8 @@ async fn list(api: &ApiClient, path: &str) -> Result<Vec<Value>, ApiError> {
     Ok(list["items"].as_array_mut().map(std::mem::take).unwrap_or_default())
 }
 
-impl Seen {
-    fn note(&mut self, pods: &[Value], replica_sets: &[Value]) {
+impl Observed {
+    fn record(&mut self, pods: &[Value], replica_sets: &[Value]) {
         for pod in pods {
             let uid = pod["metadata"]["uid"].as_str().unwrap();
             self.uids.entry(app(pod).to_owned()).or_default().insert(uid.to_owned());
@@ -88,7 +88,7 @@ impl Seen {
             *wanted.entry(app(replica_set)).or_default() += replica_set["spec"]["replicas"].as_u64().unwrap();
         }
         for (app, wanted) in wanted {
-            let most = self.most.entry(app.to_owned()).or_default();
+            let most = self.max_replicas.entry(app.to_owned()).or_default();
             *most = wanted.max(*most);
         }
     }
@@ -98,8 +98,8 @@ fn app(object: &Value) -> &str {
     object["metadata"]["labels"]["app"].as_str().unwrap_or_default()
 }
 
-/// What a pod needs next, if it is its turn.
-fn due<'a>(pod: &'a Value, served: &mut BTreeSet<&'a str>) -> Option<Request> {
+/// Next request for a pod, if any.
+fn next_request<'a>(pod: &'a Value, served: &mut BTreeSet<&'a str>) -> Option<Request> {
     let text = |pointer: &str| pod.pointer(pointer).and_then(Value::as_str);
     let (name, namespace) = (text("/metadata/name")?, text("/metadata/namespace")?);
     let path = format!("/api/v1/namespaces/{namespace}/pods/{name}");

@@ -1,4 +1,4 @@
-//! What the tests of the whole are made of: clusters, managers and a kubelet.
+//! Test harness: clusters, managers and a kubelet.
 
 mod cluster;
 mod embedded;
@@ -13,29 +13,29 @@ use std::{
 
 pub(crate) use self::{
     cluster::Cluster,
-    manager::{Manager, theirs},
+    manager::{Manager, upstream_program},
     skip::{assets, skipped},
 };
 
-/// Longer than anything takes on a machine with much else to do.
-const PATIENCE: Duration = Duration::from_secs(120);
+/// Time limit of each wait, sufficient for a busy machine.
+const TIMEOUT: Duration = Duration::from_secs(120);
 
-/// How often programs are looked at. They cannot be waited for but by looking.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// Interval of polls.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// A port that nobody listens on.
+/// Free local port.
 pub(crate) fn free_port() -> u16 {
     TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port()
 }
 
-/// Waits until `done`; fails, and says what was waited for, when it has lost patience.
-pub(crate) async fn until(what: &str, mut done: impl AsyncFnMut() -> bool) {
+/// Waits until `done` returns `true`. Panics after [`TIMEOUT`].
+pub(crate) async fn until(condition: &str, mut done: impl AsyncFnMut() -> bool) {
     let waiting = async {
         while !done().await {
-            tokio::time::sleep(LOOK_EVERY).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     };
-    if tokio::time::timeout(PATIENCE, waiting).await.is_err() {
-        panic!("waited for {PATIENCE:?} in vain until {what}");
+    if tokio::time::timeout(TIMEOUT, waiting).await.is_err() {
+        panic!("timeout after {TIMEOUT:?} waiting until {condition}");
     }
 }

@@ -1,4 +1,4 @@
-//! An API server on a socket, with simulated nodes, that keeps who has written what, and when.
+//! API server on a socket with simulated nodes and a record of all requests.
 
 use std::{
     fs,
@@ -24,13 +24,13 @@ use tempfile::TempDir;
 use tokio::{net::TcpListener, runtime::Runtime};
 use tokio_util::sync::CancellationToken;
 
-/// How long anything may take.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Time limit of each wait.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How long a manager may take to have nothing under way. It renews its lease, and so is never at rest for long.
-const REST: Duration = Duration::from_secs(5);
+/// Time limit for a manager to become idle. Renewals of the lease interrupt idle periods.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// One request that was served.
+/// Served request.
 #[derive(Debug, Clone)]
 pub struct Entry {
     pub at: Duration,
@@ -39,7 +39,7 @@ pub struct Entry {
     pub resource: String,
     pub namespace: String,
     pub is_success: bool,
-    /// Who held the lease right after, as far as writes say.
+    /// Holder of the lease after the request.
     pub holder: String,
 }
 
@@ -48,7 +48,7 @@ impl Entry {
         self.is_success && matches!(self.verb, "create" | "update" | "patch" | "delete")
     }
 
-    /// A write that only a leader may send.
+    /// Returns `true` for a write that requires the lease.
     fn is_of_leader(&self) -> bool {
         self.is_write() && self.namespace == "default"
     }
@@ -57,7 +57,7 @@ impl Entry {
 pub struct Cluster {
     pub server: Arc<ApiServer>,
     clock: Arc<dyn Clock>,
-    coming: Receiver<Entry>,
+    requests: Receiver<Entry>,
     seen: Vec<Entry>,
     directory: TempDir,
     runtime: Runtime,
@@ -71,7 +71,7 @@ impl Cluster {
     pub fn with_faults(faults: Faults) -> Self {
         let clock: Arc<dyn Clock> = Arc::new(RealClock::new());
         let random: Arc<dyn Random> = Arc::new(SeededRandom::from_entropy());
-        let (sender, coming) = channel();
+        let (sender, requests) = channel();
         let trail = Mutex::new(WriteLog { sender, holder: String::new(), clock: Arc::clone(&clock) });
         let server = ApiServer::new(ApiServerConfig {
             clock: Arc::clone(&clock),
@@ -109,10 +109,10 @@ impl Cluster {
             );
             fs::write(directory.path().join(user), text).unwrap();
         }
-        Self { server, clock, coming, seen: Vec::new(), directory, runtime }
+        Self { server, clock, requests, seen: Vec::new(), directory, runtime }
     }
 
-    /// Starts `program` as a candidate that the server knows as `user`.
+    /// Starts `program` with the credentials of `user`.
     pub fn manager(&self, program: &str, user: &str) -> Manager {
         self.manager_with(program, user, &["--secure-port=0".to_owned()])
     }
@@ -138,14 +138,14 @@ impl Cluster {
         Manager { child, log }
     }
 
-    /// A directory for what this test needs.
+    /// Path in the directory of the test.
     pub fn path(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
     }
 
-    /// What somebody without a name is told at `path` of the server at `port`, whose certificate is in a file.
-    pub fn ask(&self, port: u16, certificate: &Path, path: &str) -> Result<String, ApiError> {
-        let kubeconfig = self.path("asking");
+    /// Anonymous GET of `path` from the server at `port` with `certificate`.
+    pub fn get(&self, port: u16, certificate: &Path, path: &str) -> Result<String, ApiError> {
+        let kubeconfig = self.path("client");
         let text = format!(
             "apiVersion: v1\nkind: Config\ncurrent-context: c\ncontexts: [{{name: c, context: {{cluster: k, user: u}}}}]\n\
              clusters: [{{name: k, cluster: {{server: 'https://127.0.0.1:{port}', certificate-authority: {certificate:?}}}}}]\n\
@@ -157,8 +157,8 @@ impl Cluster {
             let server = Server::Kubeconfig { path: kubeconfig, master: None };
             let client =
                 ClientFactory::connect(server, options).await.unwrap().client("test", RateLimit::UNLIMITED);
-            let answer = client.send(&Request::get(path)).await?;
-            Ok(String::from_utf8(answer.to_vec()).unwrap())
+            let response = client.send(&Request::get(path)).await?;
+            Ok(String::from_utf8(response.to_vec()).unwrap())
         })
     }
 
@@ -184,17 +184,17 @@ impl Cluster {
         self.server.create(resource, "default", object, &WriteOptions::default()).unwrap();
     }
 
-    /// Waits for the first request to come that is like this, and says when it came.
-    pub fn wait_for(&mut self, what: &str, is_it: impl Fn(&Entry) -> bool) -> Duration {
-        let by = self.now() + PATIENCE;
+    /// Waits for a request that matches. Returns its time.
+    pub fn wait_for(&mut self, what: &str, matches: impl Fn(&Entry) -> bool) -> Duration {
+        let deadline = self.now() + TIMEOUT;
         loop {
-            let left = by.saturating_sub(self.now());
-            let Ok(entry) = self.coming.recv_timeout(left) else {
+            let left = deadline.saturating_sub(self.now());
+            let Ok(entry) = self.requests.recv_timeout(left) else {
                 let last: Vec<_> = self.seen.iter().rev().take(20).collect();
-                panic!("waited in vain for {what}; last were {last:#?}");
+                panic!("timeout waiting for {what}; last requests: {last:#?}");
             };
             self.seen.push(entry.clone());
-            if is_it(&entry) {
+            if matches(&entry) {
                 return entry.at;
             }
         }
@@ -202,9 +202,9 @@ impl Cluster {
 
     /// Repeats `done` until it returns `true`.
     pub fn until(&self, what: &str, mut done: impl FnMut() -> bool) {
-        let by = self.now() + PATIENCE;
+        let deadline = self.now() + TIMEOUT;
         while !done() {
-            assert!(self.now() < by, "timed out waiting until {what}");
+            assert!(self.now() < deadline, "timed out waiting until {what}");
             std::thread::yield_now();
         }
     }
@@ -215,7 +215,7 @@ impl Cluster {
         })
     }
 
-    /// Waits until `user` has looked at the lease and has pods in its cache, or would have: Go's standby looks only.
+    /// Waits until `user` has read the lease. Upstream's standby sends no other requests.
     pub fn wait_for_standby(&mut self, user: &str) {
         self.wait_for(&format!("{user} to stand by"), |entry| {
             entry.user == user && entry.resource == "leases" && entry.verb == "get"
@@ -228,20 +228,20 @@ impl Cluster {
         })
     }
 
-    /// Waits until `manager` has nothing under way: a request that is on its way already, no gate can call back.
-    pub fn wait_for_rest_of(&self, manager: &Manager) {
+    /// Waits until `manager` is idle. A request that has been sent cannot be withdrawn.
+    pub fn wait_until_idle(&self, manager: &Manager) {
         let activity = || activity_of(&[manager.child.id()]);
-        self.runtime.block_on(wait_until_idle(&*self.clock, REST, activity));
+        self.runtime.block_on(wait_until_idle(&*self.clock, IDLE_TIMEOUT, activity));
     }
 
-    /// Each write of a leader came while that one held the lease.
-    pub fn assert_never_two_writers(&mut self) {
+    /// Asserts that the holder of the lease sent each write.
+    pub fn assert_single_writer(&mut self) {
         self.assert_leads_when_writing("a");
         self.assert_leads_when_writing("b");
     }
 
     pub fn assert_leads_when_writing(&mut self, user: &str) {
-        self.seen.extend(self.coming.try_iter());
+        self.seen.extend(self.requests.try_iter());
         let writes = self.seen.iter().filter(|entry| entry.user == user && entry.is_of_leader());
         for entry in writes {
             assert_eq!(entry.holder, entry.user, "{entry:?}");
@@ -274,7 +274,7 @@ impl WriteLog {
                 holder.filter(|holder| !holder.is_empty()).map_or(String::new(), |_| event.user.clone());
         }
         entry.holder.clone_from(&self.holder);
-        // The test may be over.
+        // The receiver is dropped at the end of the test.
         let _ = self.sender.send(entry);
     }
 }
@@ -284,7 +284,7 @@ pub fn signal(child: &Child, name: &str) {
     assert!(status.success());
 }
 
-/// A running program. Killed when dropped.
+/// Running program. Dropping it kills it.
 pub struct Manager {
     child: Child,
     log: PathBuf,

@@ -1,4 +1,4 @@
-//! The binary from outside: what it prints, and how it ends.
+//! Output and exit codes of the binary.
 #![allow(clippy::unwrap_used, clippy::panic, unreachable_pub, reason = "a test fails that way")]
 
 #[cfg(unix)]
@@ -29,7 +29,7 @@ fn command(arguments: &[&str]) -> Command {
         .env_remove("KUBERNETES_SERVICE_HOST")
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
-    // Where it would be seen: no line may be a backtrace's.
+    // A panic would print a backtrace, which the tests reject.
     command.env("RUST_BACKTRACE", "1");
     command
 }
@@ -38,8 +38,8 @@ fn run(arguments: &[&str]) -> Output {
     command(arguments).output().unwrap()
 }
 
-/// The one line on standard error of a run that fails, without the program's name.
-fn refusal(arguments: &[&str]) -> String {
+/// The only line on stderr of a run that fails, without the program's name.
+fn error_line(arguments: &[&str]) -> String {
     let output = run(arguments);
     let stderr = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1), "{arguments:?}: {stderr}");
@@ -49,8 +49,8 @@ fn refusal(arguments: &[&str]) -> String {
     line.strip_prefix("kube-controller-manager: ").unwrap().to_owned()
 }
 
-/// The last line on standard error of a run that fails, without the program's name: those before it are the log.
-fn last_words(arguments: &[&str]) -> String {
+/// Last line on stderr of a run that fails, without the program's name, after the log.
+fn last_line(arguments: &[&str]) -> String {
     let output = run(arguments);
     let stderr = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1), "{arguments:?}: {stderr}");
@@ -58,7 +58,7 @@ fn last_words(arguments: &[&str]) -> String {
 }
 
 #[test]
-fn command_line_that_makes_no_sense_is_refused() {
+fn invalid_command_line_is_an_error() {
     let cases: [(&[&str], &str); 6] = [
         (&["--frobnicate"], "unknown flag: --frobnicate"),
         (&["--kubeconfig"], "flag needs an argument: --kubeconfig"),
@@ -72,23 +72,23 @@ fn command_line_that_makes_no_sense_is_refused() {
         (&["--master=ftp://x"], "master \"ftp://x\": address \"ftp://x\": the scheme must be http or https"),
     ];
     for (arguments, expected) in cases {
-        assert_eq!(refusal(arguments), expected);
+        assert_eq!(error_line(arguments), expected);
     }
 }
 
 #[test]
-fn no_kubeconfig_outside_a_cluster_is_refused() {
+fn missing_api_server_is_an_error() {
     assert_eq!(
-        refusal(&[]),
+        error_line(&[]),
         "no API server configured: set --kubeconfig or --master, or run inside a cluster: in-cluster configuration: \
          failed to read an incluster environment variable: environment variable not found"
     );
 }
 
 #[test]
-fn kubeconfig_that_is_missing_or_broken_is_refused() {
+fn invalid_kubeconfig_is_an_error() {
     assert_eq!(
-        refusal(&["--kubeconfig=/nowhere/config"]),
+        error_line(&["--kubeconfig=/nowhere/config"]),
         "kubeconfig \"/nowhere/config\": No such file or directory (os error 2)"
     );
 
@@ -101,7 +101,7 @@ fn kubeconfig_that_is_missing_or_broken_is_refused() {
     ];
     for (text, expected) in cases {
         fs::write(&path, text).unwrap();
-        let line = refusal(&[&flag]);
+        let line = error_line(&[&flag]);
         assert!(line.starts_with(&format!("kubeconfig {path:?}: {expected}")), "{line}");
         assert!(!line.contains("s3cr3t"), "{line}");
     }
@@ -111,7 +111,7 @@ fn kubeconfig_that_is_missing_or_broken_is_refused() {
         "https://127.0.0.1:6443",
         "client-certificate: absent.crt, client-key: absent.key",
     );
-    let line = refusal(&[&flag]);
+    let line = error_line(&[&flag]);
     assert!(
         line.contains("absent.crt") && line.ends_with("No such file or directory (os error 2)"),
         "{line}"
@@ -119,7 +119,7 @@ fn kubeconfig_that_is_missing_or_broken_is_refused() {
 }
 
 #[test]
-fn invalid_proxy_variable_is_refused_by_name() {
+fn invalid_proxy_variable_is_an_error() {
     let mut command = command(&["--master=https://api.example"]);
     let output =
         command.env("HTTPS_PROXY", "ftp://user:s3cr3t@proxy").env_remove("NO_PROXY").output().unwrap();
@@ -131,12 +131,12 @@ fn invalid_proxy_variable_is_refused_by_name() {
 }
 
 #[test]
-fn api_server_that_cannot_be_reached_is_named() {
+fn unreachable_api_server_is_an_error() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     drop(listener);
     let master = format!("--master={address}");
-    let line = last_words(&[&master, "--leader-elect=false", "--secure-port=0"]);
+    let line = last_line(&[&master, "--leader-elect=false", "--secure-port=0"]);
     assert!(
         line.starts_with(&format!(
             "failed to wait for the API server at http://{address} to become healthy within 10s: "
@@ -161,7 +161,7 @@ fn help_and_version_are_printed() {
 
 #[cfg(unix)]
 #[test]
-fn running_manager_told_to_terminate_ends_well() {
+fn sigterm_stops_the_manager() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("config");
     write_kubeconfig(&path, &format!("http://{}", empty_cluster()), "token: s3cr3t");
@@ -177,13 +177,13 @@ fn running_manager_told_to_terminate_ends_well() {
     assert_eq!(manager.wait().unwrap().code(), Some(0), "{log}");
     assert!(log.contains("\"Shutting down\""), "{log}");
     assert!(!log.contains("s3cr3t"), "{log}");
-    assert!(log.lines().all(|line| line.starts_with('I')), "nothing to warn of: {log}");
+    assert!(log.lines().all(|line| line.starts_with('I')), "{log}");
 }
 
 #[cfg(unix)]
 #[test]
-fn manager_told_to_terminate_while_it_waits_for_the_api_server_ends_well() {
-    // Accepts and says nothing.
+fn sigint_stops_a_manager_that_waits_for_the_api_server() {
+    // Accepts connections and sends nothing.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let flag = format!("--master={}", listener.local_addr().unwrap());
     let mut manager = command(&[&flag, "--secure-port=0"]).spawn().unwrap();
@@ -194,8 +194,8 @@ fn manager_told_to_terminate_while_it_waits_for_the_api_server_ends_well() {
 
 #[cfg(unix)]
 #[test]
-fn manager_told_twice_to_terminate_ends_at_once() {
-    let (address, posted) = cluster_that_never_answers_a_post();
+fn second_sigterm_exits_immediately() {
+    let (address, posted) = cluster_without_responses_to_posts();
     let master = format!("--master={address}");
     let mut manager = command(&[&master, "--leader-elect=false", "--secure-port=0"]).spawn().unwrap();
     posted.recv().unwrap();
@@ -213,8 +213,8 @@ fn manager_told_twice_to_terminate_ends_at_once() {
 
 #[cfg(unix)]
 #[test]
-fn manager_at_its_most_talkative_logs_no_secret_and_no_object() {
-    let (address, posted) = cluster_that_never_answers_a_post();
+fn maximum_verbosity_logs_no_secrets_and_objects() {
+    let (address, posted) = cluster_without_responses_to_posts();
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("config");
     write_kubeconfig(&path, &format!("http://{address}"), "token: s3cr3t");
@@ -227,7 +227,7 @@ fn manager_at_its_most_talkative_logs_no_secret_and_no_object() {
         manager.kill().unwrap();
         let log = String::from_utf8(manager.wait_with_output().unwrap().stderr).unwrap();
         assert!(log.contains("FLAG: --logging-format=") && log.contains("Too few replicas"), "{log}");
-        assert!(!log.contains("s3cr3t"), "the token, or the template: {log}");
+        assert!(!log.contains("s3cr3t"), "{log}");
     }
 }
 
@@ -241,19 +241,19 @@ fn write_kubeconfig(path: &Path, server: &str, user: &str) {
     fs::write(path, text).unwrap();
 }
 
-/// An API server that is well and has no objects. Ends with the test.
+/// Healthy API server without objects.
 fn empty_cluster() -> SocketAddr {
     cluster("", None)
 }
 
-/// The same with one ReplicaSet that wants a pod. Tells when it is asked for that.
-fn cluster_that_never_answers_a_post() -> (SocketAddr, Receiver<()>) {
-    let (posted, told) = channel();
+/// API server with a ReplicaSet of one replica, which never responds to a POST. The receiver gets a message per POST.
+fn cluster_without_responses_to_posts() -> (SocketAddr, Receiver<()>) {
+    let (posted, received) = channel();
     let replica_set = r#"{"type":"ADDED","object":{"metadata":{"namespace":"shop","name":"web","uid":"u",
         "resourceVersion":"1"},"spec":{"replicas":1,"selector":{"matchLabels":{"app":"web"}},
         "template":{"metadata":{"labels":{"app":"web"}},"spec":{"containers":[{"name":"c",
         "env":[{"name":"PASSWORD","value":"s3cr3t"}]}]}}}}}"#;
-    (cluster(replica_set, Some(posted)), told)
+    (cluster(replica_set, Some(posted)), received)
 }
 
 fn cluster(replica_set: &'static str, posted: Option<Sender<()>>) -> SocketAddr {
@@ -273,22 +273,22 @@ fn serve(connection: TcpStream, replica_set: &str, posted: Option<&Sender<()>>) 
     let mut lines = BufReader::new(connection).lines();
     while let Some(Ok(request)) = lines.next() {
         while lines.next().is_some_and(|line| line.is_ok_and(|line| !line.is_empty())) {}
-        let answer = if request.starts_with("GET /healthz ") {
+        let response = if request.starts_with("GET /healthz ") {
             "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok".to_owned()
         } else if request.starts_with("POST ") {
-            // What comes after is the body.
+            // The rest is the body.
             posted.iter().for_each(|posted| posted.send(()).unwrap());
             loop {
                 std::thread::park();
             }
         } else {
-            // A watch: the initial events and their end, and no end of the stream.
+            // A watch with initial events and without an end.
             let first = if request.contains("/replicasets") { replica_set } else { "" };
             let end = r#"{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"1","annotations":{"k8s.io/initial-events-end":"true"}}}}"#;
             let events = format!("{}\n{end}\n", first.replace('\n', ""));
             format!("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n{:x}\r\n{events}\r\n", events.len())
         };
-        if to.write_all(answer.as_bytes()).is_err() {
+        if to.write_all(response.as_bytes()).is_err() {
             return;
         }
     }

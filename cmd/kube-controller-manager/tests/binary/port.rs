@@ -1,4 +1,4 @@
-//! What a leader and a standby say of themselves at the secure port.
+//! Secure ports of a leader and a standby.
 
 use std::net::TcpListener;
 
@@ -6,9 +6,9 @@ use crate::cluster::{Cluster, Manager};
 
 const MANAGER: &str = env!("CARGO_BIN_EXE_kube-controller-manager");
 
-/// A manager with a port of its own, and a certificate of its own making in a directory of its own.
+/// Manager with a secure port and a generated certificate.
 fn with_port(cluster: &Cluster, user: &str) -> (Manager, u16) {
-    // Free a moment ago.
+    // The port was free a moment ago.
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let flags = [
         "--bind-address=127.0.0.1".to_owned(),
@@ -20,7 +20,7 @@ fn with_port(cluster: &Cluster, user: &str) -> (Manager, u16) {
 }
 
 #[test]
-fn standby_serves_as_the_leader_does_and_says_that_it_does_not_lead() {
+fn standby_serves_the_same_paths() {
     let mut cluster = Cluster::start();
     let (_a, leader) = with_port(&cluster, "a");
     cluster.wait_for_leader("a");
@@ -28,25 +28,25 @@ fn standby_serves_as_the_leader_does_and_says_that_it_does_not_lead() {
     cluster.wait_for_pod_of("a");
     let (_b, standby) = with_port(&cluster, "b");
     cluster.wait_for_standby("b");
-    let ask = |user: &str, port, path: &str| {
+    let get = |user: &str, port, path: &str| {
         let certificate = cluster.path(&format!("{user}-certificates/kube-controller-manager.crt"));
-        cluster.ask(port, &certificate, path)
+        cluster.get(port, &certificate, path)
     };
-    let health = |user, port| ask(user, port, "/healthz?verbose").unwrap();
+    let health = |user, port| get(user, port, "/healthz?verbose").unwrap();
     let election = "[+]leaderElection ok\n";
     let controllers = "[+]deployment-controller ok\n[+]replicaset-controller ok\n";
     assert_eq!(health("a", leader), format!("{election}{controllers}healthz check passed\n"));
     assert_eq!(health("b", standby), format!("{election}healthz check passed\n"));
 
     for (user, port) in [("a", leader), ("b", standby)] {
-        // Its caches may not have synced yet.
-        cluster.until(&format!("{user} is ready"), || ask(user, port, "/readyz").is_ok());
-        let ready = ask(user, port, "/readyz?verbose").unwrap();
+        // The caches may not have synced yet.
+        cluster.until(&format!("{user} is ready"), || get(user, port, "/readyz").is_ok());
+        let ready = get(user, port, "/readyz?verbose").unwrap();
         assert_eq!(ready, "[+]informer-sync ok\nreadyz check passed\n", "{user}");
     }
 
     let leads = |user, port, leads: u8| {
-        let metrics = ask(user, port, "/metrics").unwrap();
+        let metrics = get(user, port, "/metrics").unwrap();
         let line = format!("leader_election_master_status{{name=\"kube-controller-manager\"}} {leads}\n");
         assert!(metrics.contains(&line), "{user}: {metrics}");
         assert_eq!(kcm_metrics::lint(&metrics), [], "{user}");
@@ -54,10 +54,10 @@ fn standby_serves_as_the_leader_does_and_says_that_it_does_not_lead() {
     };
     let metrics = leads("a", leader, 1);
     assert!(metrics.contains("workqueue_adds_total{name=\"replicaset\"}"), "{metrics}");
-    // As upstream's standby, which has no controllers yet.
+    // A standby has no controllers, as upstream.
     assert!(!leads("b", standby, 0).contains("workqueue_adds_total{"));
     for (user, port) in [("a", leader), ("b", standby)] {
-        assert_eq!(kcm_metrics::lint(&ask(user, port, "/metrics/slis").unwrap()), [], "{user}");
-        assert_eq!(ask(user, port, "/configz").unwrap_err().code(), Some(403), "{user}");
+        assert_eq!(kcm_metrics::lint(&get(user, port, "/metrics/slis").unwrap()), [], "{user}");
+        assert_eq!(get(user, port, "/configz").unwrap_err().code(), Some(403), "{user}");
     }
 }

@@ -1,4 +1,4 @@
-//! A leader whose writes take long.
+//! Leader with slow writes.
 
 use kcm_apiserver::{Faults, Resource};
 
@@ -6,11 +6,11 @@ use crate::cluster::{Cluster, Entry};
 
 const CREATES: u32 = 500;
 
-/// Slow admission webhooks: the server, which allows 100 streams on a connection, answers each create after 30 s.
+/// Simulates slow admission webhooks: the API server, with 100 streams per connection, responds to each create after 30 s.
 #[test]
-fn lease_is_renewed_while_500_creates_take_30_s() {
+fn lease_is_renewed_during_500_slow_creates() {
     let faults = Faults::new(["POST /api/v1/namespaces/default/pods delay=30s".parse().unwrap()]);
-    let under_way = || faults.applied()[0];
+    let in_progress = || faults.applied()[0];
     let mut cluster = Cluster::with_faults(faults.clone());
     let flags = [
         "--secure-port=0",
@@ -29,18 +29,18 @@ fn lease_is_renewed_while_500_creates_take_30_s() {
         cluster.create(Resource::REPLICA_SETS, "ReplicaSet", &format!("web-{number}"), 1);
     }
     let is_renewal = |entry: &Entry| entry.resource == "leases" && entry.is_write();
-    let began = cluster.now();
-    while under_way() < u64::from(CREATES) {
-        cluster.wait_for("a renewal before all creates are under way", is_renewal);
+    let start = cluster.now();
+    while in_progress() < u64::from(CREATES) {
+        cluster.wait_for("a renewal before all creates are in progress", is_renewal);
     }
     let mut last = cluster.now();
-    println!("{CREATES} creates under way after {:?}", last - began);
+    println!("{CREATES} creates in progress after {:?}", last - start);
     for _ in 0..8 {
         let renewed = cluster.wait_for("a renewal", is_renewal);
         println!("renewed after {:?}", renewed.saturating_sub(last));
         last = renewed;
     }
-    assert_eq!(under_way(), u64::from(CREATES), "none was sent twice");
+    assert_eq!(in_progress(), u64::from(CREATES), "no create was retried");
     let log = manager.log();
     assert!(!log.contains("lost"), "{log}");
 }

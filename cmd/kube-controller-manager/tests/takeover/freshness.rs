@@ -1,4 +1,4 @@
-//! A new leader's caches: no controller starts on a state from before the election.
+//! Caches of a new leader: no controller starts with a state from before the election.
 
 use std::{
     sync::{
@@ -16,37 +16,37 @@ use kcm_sandbox::KubeletConfig;
 use serde_json::json;
 
 use crate::{
-    line::{Answer, Fate, Instead, State, answer},
+    connection::{Fault, Outcome, Response, State, response},
     slow_pods,
     world::{Running, World},
 };
 
 const PODS: usize = 10;
 
-/// Applies a fault to some requests while it is on.
+/// Fault that can be switched on and off.
 #[derive(Clone, Default)]
-struct Fault(Arc<AtomicBool>);
+struct FaultSwitch(Arc<AtomicBool>);
 
-impl Fault {
+impl FaultSwitch {
     fn set(&self, on: bool) {
         self.0.store(on, Ordering::Relaxed);
     }
 
-    fn instead(
+    fn fault(
         &self,
-        concerns: fn(&Request<Body>) -> bool,
-        fate: impl Fn() -> Fate + Send + Sync + 'static,
-    ) -> Instead {
+        matches: fn(&Request<Body>) -> bool,
+        outcome: impl Fn() -> Outcome + Send + Sync + 'static,
+    ) -> Fault {
         let on = Arc::clone(&self.0);
         Arc::new(
             move |request| {
-                if on.load(Ordering::Relaxed) && concerns(request) { fate() } else { Fate::Served }
+                if on.load(Ordering::Relaxed) && matches(request) { outcome() } else { Outcome::Served }
             },
         )
     }
 }
 
-/// A list or watch of a resource that is cached.
+/// Returns `true` for lists and watches of cached resources.
 fn is_read(request: &Request<Body>) -> bool {
     let cached = ["/pods", "/replicasets", "/deployments"];
     request.method() == "GET" && cached.iter().any(|end| request.uri().path().ends_with(end))
@@ -64,39 +64,39 @@ fn is_pod_creation(request: &Request<Body>) -> bool {
     request.method() == "POST" && request.uri().path().ends_with("/pods")
 }
 
-/// A watch that is accepted and then ends with 410.
-fn expired() -> Answer {
+/// Watch that is accepted and then ends with 410.
+fn expired() -> Response {
     const LINE: &str = concat!(
         r#"{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","#,
         r#""message":"too old resource version: 1 (2)","reason":"Expired","code":410}}"#,
         "\n"
     );
-    answer(200, LINE, None)
+    response(200, LINE, None)
 }
 
-fn unsupported() -> Answer {
+fn unsupported() -> Response {
     const STATUS: &str = r#"{"kind":"Status","status":"Failure","reason":"Invalid","code":422,
         "message":"sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled"}"#;
-    answer(422, STATUS, None)
+    response(422, STATUS, None)
 }
 
-/// A leader whose creations of pods fail while the fault is on.
+/// Leader whose creations of pods can fail.
 struct Leader {
     running: Running,
-    creations: Fault,
+    creations: FaultSwitch,
 }
 
 impl Leader {
     async fn start(world: &World) -> Self {
-        let creations = Fault::default();
-        let instead = creations.instead(is_pod_creation, || Fate::Answered(answer(500, "", None)));
-        let running = world.start_at("manager-a", world.server.service(), Some(instead));
+        let creations = FaultSwitch::default();
+        let fault_function = creations.fault(is_pod_creation, || Outcome::Response(response(500, "", None)));
+        let running = world.start_at("manager-a", world.server.service(), Some(fault_function));
         world.until_led_by("manager-a").await;
         Self { running, creations }
     }
 
-    /// Creates the pods of a ReplicaSet that is old enough to be in every cache, and hands over in the same moment.
-    async fn hand_over_right_after_creations(self, world: &World) {
+    /// Creates the pods of a ReplicaSet that is in all caches, and shuts down immediately.
+    async fn shut_down_after_creations(self, world: &World) {
         self.creations.set(true);
         world.deploy("web", PODS as u32);
         world.sleep(20).await;
@@ -109,23 +109,23 @@ impl Leader {
     }
 }
 
-/// Time from now until the new leader's first write.
-async fn until_it_writes(world: &World) -> Duration {
+/// Waits for the new leader's first write. Returns the time waited.
+async fn until_first_write(world: &World) -> Duration {
     let first = |world: &World| world.writes().iter().any(|entry| entry.manager == "manager-b");
     world.until("the new leader writes", first).await
 }
 
-/// The rollout completes without another pod.
+/// Asserts that the rollout completes without extra pods.
 async fn assert_nothing_is_created_twice(world: &World) {
     world.until_rolled_out("web").await;
     world.sleep(60).await;
-    world.assert_never_two_writers();
+    world.assert_single_writer();
     assert_eq!((world.count("create", "replicasets"), world.count("create", "pods")), (1, PODS));
     assert_eq!(world.count("delete", "pods"), 0);
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_to_catch_up_takes_less_than_200_ms() {
+async fn takeover_with_current_caches_takes_less_than_200_ms() {
     let world = World::new(slow_pods());
     let leader = world.start("manager-a");
     world.until_led_by("manager-a").await;
@@ -136,155 +136,156 @@ async fn nothing_to_catch_up_takes_less_than_200_ms() {
     leader.shutdown.cancel();
     leader.ended().await.unwrap();
     world.deploy("api", 1);
-    let took = until_it_writes(&world).await;
+    let took = until_first_write(&world).await;
     assert!(took < Duration::from_millis(200), "{took:?}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn watch_cache_that_lags_is_waited_for() {
-    // Behind by more than 3 s, the API server refuses streaming lists from the newest state.
+async fn lagging_watch_cache_is_waited_for() {
+    // The API server rejects streaming lists if its watch cache lags by more than 3 s.
     for lag in [2, 10] {
         let world = World::new(slow_pods());
         let leader = Leader::start(&world).await;
         let lagging = world.server.service_lagging(WatchCacheLag::new(Duration::from_secs(lag)));
         let _standby = world.start_at("manager-b", lagging, None);
         world.sleep(60).await;
-        leader.hand_over_right_after_creations(&world).await;
+        leader.shut_down_after_creations(&world).await;
         assert_nothing_is_created_twice(&world).await;
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn server_without_streaming_lists_is_asked_for_consistent_lists() {
+async fn consistent_lists_replace_streaming_lists() {
     for lag in [0, 2, 10] {
         let world = World::new(slow_pods());
         let leader = Leader::start(&world).await;
-        let fault = Fault::default();
+        let fault = FaultSwitch::default();
         fault.set(true);
-        let instead = fault.instead(is_streaming_list, || Fate::Answered(unsupported()));
+        let fault_function = fault.fault(is_streaming_list, || Outcome::Response(unsupported()));
         let lagging = world.server.service_lagging(WatchCacheLag::new(Duration::from_secs(lag)));
-        let _standby = world.start_at("manager-b", lagging, Some(instead));
+        let _standby = world.start_at("manager-b", lagging, Some(fault_function));
         world.sleep(60).await;
-        leader.hand_over_right_after_creations(&world).await;
+        leader.shut_down_after_creations(&world).await;
         assert_nothing_is_created_twice(&world).await;
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn version_that_is_compacted_is_not_resumed_from() {
+async fn compacted_version_causes_a_relist() {
     let history = HistoryLimits { events: 20, ..HistoryLimits::default() };
     let world = World::with_history(slow_pods(), history);
     let leader = Leader::start(&world).await;
     let standby = world.start("manager-b");
     world.sleep(5).await;
-    standby.switch.let_streams_die();
-    leader.hand_over_right_after_creations(&world).await;
+    standby.switch.freeze_streams();
+    leader.shut_down_after_creations(&world).await;
     assert_nothing_is_created_twice(&world).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn watch_that_expires_right_after_it_is_opened_is_no_proof() {
+async fn expired_watch_does_not_make_a_cache_current() {
     let world = World::new(slow_pods());
     let leader = Leader::start(&world).await;
-    let fault = Fault::default();
+    let fault = FaultSwitch::default();
     let standby = world.start_at(
         "manager-b",
         world.server.service(),
-        Some(fault.instead(is_watch, || Fate::Answered(expired()))),
+        Some(fault.fault(is_watch, || Outcome::Response(expired()))),
     );
     world.sleep(5).await;
-    standby.switch.let_streams_die();
+    standby.switch.freeze_streams();
     fault.set(true);
-    leader.hand_over_right_after_creations(&world).await;
+    leader.shut_down_after_creations(&world).await;
     world.sleep(20).await;
-    assert!(!world.writes().iter().any(|entry| entry.manager == "manager-b"), "it waits");
+    assert!(!world.writes().iter().any(|entry| entry.manager == "manager-b"), "caches are not current");
     fault.set(false);
     assert_nothing_is_created_twice(&world).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn streaming_list_that_gets_no_answer_does_not_hold_up_the_leader() {
+async fn streaming_list_without_a_response_times_out() {
     let world = World::new(slow_pods());
     let leader = Leader::start(&world).await;
-    let fault = Fault::default();
+    let fault = FaultSwitch::default();
     let standby =
-        world.start_at("manager-b", world.server.service(), Some(fault.instead(is_watch, || Fate::Lost)));
+        world.start_at("manager-b", world.server.service(), Some(fault.fault(is_watch, || Outcome::Lost)));
     world.sleep(5).await;
-    standby.switch.let_streams_die();
+    standby.switch.freeze_streams();
     fault.set(true);
-    leader.hand_over_right_after_creations(&world).await;
-    let took = until_it_writes(&world).await;
+    leader.shut_down_after_creations(&world).await;
+    let took = until_first_write(&world).await;
     assert!(took < Duration::from_secs(6), "{took:?}");
     fault.set(false);
-    world.assert_never_two_writers();
+    world.assert_single_writer();
     assert_eq!((world.count("create", "replicasets"), world.count("create", "pods")), (1, PODS));
 }
 
 #[tokio::test(start_paused = true)]
-async fn api_server_that_cuts_and_refuses_is_retried_until_the_caches_are_current() {
-    let fates: [fn() -> Fate; 3] = [
-        || Fate::Answered(answer(200, "", None)),
-        || Fate::Answered(answer(500, "", None)),
-        || Fate::Answered(answer(429, "", Some("1"))),
+async fn failing_lists_are_retried_until_the_caches_are_current() {
+    let outcomes: [fn() -> Outcome; 3] = [
+        || Outcome::Response(response(200, "", None)),
+        || Outcome::Response(response(500, "", None)),
+        || Outcome::Response(response(429, "", Some("1"))),
     ];
-    for fate in fates {
+    for outcome in outcomes {
         let world = World::new(slow_pods());
         let leader = Leader::start(&world).await;
-        let fault = Fault::default();
-        let standby = world.start_at("manager-b", world.server.service(), Some(fault.instead(is_read, fate)));
+        let fault = FaultSwitch::default();
+        let standby =
+            world.start_at("manager-b", world.server.service(), Some(fault.fault(is_read, outcome)));
         world.sleep(5).await;
-        standby.switch.let_streams_die();
+        standby.switch.freeze_streams();
         fault.set(true);
-        leader.hand_over_right_after_creations(&world).await;
+        leader.shut_down_after_creations(&world).await;
         world.sleep(20).await;
-        assert!(!world.writes().iter().any(|entry| entry.manager == "manager-b"), "it waits");
+        assert!(!world.writes().iter().any(|entry| entry.manager == "manager-b"), "caches are not current");
         fault.set(false);
         assert_nothing_is_created_twice(&world).await;
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn first_list_that_is_under_way_at_the_election_is_replaced() {
+async fn pending_first_list_is_replaced() {
     let world = World::new(slow_pods());
     let leader = world.start("manager-a");
     world.until_led_by("manager-a").await;
-    let fault = Fault::default();
+    let fault = FaultSwitch::default();
     fault.set(true);
     let _standby =
-        world.start_at("manager-b", world.server.service(), Some(fault.instead(is_read, || Fate::Lost)));
+        world.start_at("manager-b", world.server.service(), Some(fault.fault(is_read, || Outcome::Lost)));
     world.sleep(2).await;
     fault.set(false);
     leader.shutdown.cancel();
     leader.ended().await.unwrap();
     world.deploy("web", PODS as u32);
-    let took = until_it_writes(&world).await;
+    let took = until_first_write(&world).await;
     assert!(took < Duration::from_millis(200), "{took:?}");
     assert_nothing_is_created_twice(&world).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn leader_told_to_stop_while_its_caches_are_behind_gives_the_lease_back_at_once() {
+async fn shutdown_with_stale_caches_releases_the_lease() {
     let world = World::new(slow_pods());
-    let fault = Fault::default();
+    let fault = FaultSwitch::default();
     fault.set(true);
-    let instead = fault.instead(is_read, || Fate::Lost);
-    let manager = world.start_at("manager-b", world.server.service(), Some(instead));
+    let fault_function = fault.fault(is_read, || Outcome::Lost);
+    let manager = world.start_at("manager-b", world.server.service(), Some(fault_function));
     world.until_led_by("manager-b").await;
     world.sleep(30).await;
-    let began = world.now();
+    let start = world.now();
     manager.shutdown.cancel();
     manager.ended().await.unwrap();
-    assert!(world.now() - began < Duration::from_millis(100));
+    assert!(world.now() - start < Duration::from_millis(100));
     assert_eq!((world.leader(), world.writes().len()), (String::new(), 0));
 }
 
 #[tokio::test(start_paused = true)]
-async fn leader_that_loses_the_lease_while_its_caches_are_behind_ends() {
+async fn losing_the_lease_with_stale_caches_is_an_error() {
     let world = World::new(slow_pods());
-    let fault = Fault::default();
+    let fault = FaultSwitch::default();
     fault.set(true);
-    let instead = fault.instead(is_read, || Fate::Lost);
-    let manager = world.start_at("manager-b", world.server.service(), Some(instead));
+    let fault_function = fault.fault(is_read, || Outcome::Lost);
+    let manager = world.start_at("manager-b", world.server.service(), Some(fault_function));
     world.until_led_by("manager-b").await;
     manager.switch.set(State::Cut);
     assert!(matches!(manager.ended().await, Err(RunError::LeaseLost(_))));
@@ -292,22 +293,22 @@ async fn leader_that_loses_the_lease_while_its_caches_are_behind_ends() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn backlog_of_pods_is_taken_in_before_the_controllers_start() {
-    // A build without optimizations takes 15 s for 50,000.
+async fn large_backlog_is_cached_before_the_controllers_start() {
+    // An unoptimized build takes 15 s for 50,000 pods.
     const BACKLOG: usize = if cfg!(debug_assertions) { 5_000 } else { 50_000 };
     let world = World::new(KubeletConfig::default());
     let leader = Leader::start(&world).await;
     let standby = world.start("manager-b");
     world.sleep(5).await;
-    standby.switch.let_streams_die();
+    standby.switch.freeze_streams();
     for number in 0..BACKLOG {
-        // The gate keeps the simulated nodes from running them.
+        // The scheduling gate keeps the pods pending.
         let pod = json!({
             "apiVersion": "v1", "kind": "Pod", "metadata": {"name": format!("other-{number}")},
             "spec": {"schedulingGates": [{"name": "test"}], "containers": [{"name": "c", "image": "app:1"}]},
         });
         world.server.create(Resource::PODS, "default", pod, &WriteOptions::default()).unwrap();
     }
-    leader.hand_over_right_after_creations(&world).await;
+    leader.shut_down_after_creations(&world).await;
     assert_nothing_is_created_twice(&world).await;
 }

@@ -1,35 +1,38 @@
-//! Two managers and one lease: who writes when, in simulated time, as the API server saw it.
+//! Two managers with one lease in simulated time: the API server's record of their requests.
 #![allow(clippy::unwrap_used, unreachable_pub, reason = "a test fails that way")]
 
+mod connection;
+mod failures;
 mod freshness;
-mod line;
-mod trouble;
 mod world;
 
 use std::{ops::RangeInclusive, time::Duration};
 
+use connection::State;
 use kcm_apiserver::Resource;
 use kcm_client::RateLimit;
 use kcm_controller_manager::RunError;
 use kcm_sandbox::KubeletConfig;
-use line::State;
 use world::{RENEW_DEADLINE, World};
 
-/// How long after a leader's last renewal another leads: the lease's duration, counted from when the other saw that
-/// renewal, which is at its next look, up to 2.2 retry periods later. The leader may have renewed two seconds ago.
-const LEASE: RangeInclusive<Duration> = Duration::from_secs(13)..=Duration::from_millis(19_450);
+/// Time from the end of a leader until the standby acquires the lease.
+///
+/// The standby waits for the lease duration of 15 s from its last observation of a renewal. The last renewal was up to 2 s
+/// before the end of the leader, so the minimum is 13 s. The standby observes a renewal and the expiry at a retry, up to 2.2
+/// retry periods (4.4 s) late.
+const TAKEOVER: RangeInclusive<Duration> = Duration::from_secs(13)..=Duration::from_millis(19_450);
 
-/// How much sooner or later than by the book something may be: answers take no time here, but tasks take turns.
+/// Tolerance for the order in which tasks run. Requests take no simulated time.
 const SLACK: Duration = Duration::from_millis(50);
 
-/// Pods take a while, so that a rollout is under way for a while.
+/// Pods with a delay, so that a rollout takes some time.
 fn slow_pods() -> KubeletConfig {
     let five_seconds = Duration::from_secs(5);
     KubeletConfig { pod_ready_delay: five_seconds, pod_stop_delay: five_seconds }
 }
 
-/// One that leads, one that stands by, and a Deployment of ten pods in the middle of a rollout.
-async fn in_the_middle_of_a_rollout() -> (World, world::Running, world::Running) {
+/// A leader, a standby, and a Deployment of ten pods in the middle of a rollout.
+async fn mid_rollout() -> (World, world::Running, world::Running) {
     let world = World::new(slow_pods());
     let leader = world.start("manager-a");
     world.until_led_by("manager-a").await;
@@ -43,20 +46,20 @@ async fn in_the_middle_of_a_rollout() -> (World, world::Running, world::Running)
     (world, leader, standby)
 }
 
-/// What had begun has come to its end, and nothing more than that was done.
-async fn assert_rollout_ends_as_if_nothing_had_happened(world: &World) {
+/// Waits for the end of the rollout, and asserts that no extra pods were created or deleted.
+async fn assert_rollout_completes_without_extra_pods(world: &World) {
     world.until_rolled_out("web").await;
     world.sleep(60).await;
-    world.assert_never_two_writers();
+    world.assert_single_writer();
     assert_eq!(world.count("create", "replicasets"), 2);
     assert_eq!(world.list(Resource::REPLICA_SETS).len(), 2);
-    // Ten of the first template, ten of the second; and each of the first is deleted once.
+    // Ten pods of each template. Each pod of the first template is deleted once.
     assert_eq!(world.count("create", "pods"), 20);
     assert_eq!(world.count("delete", "pods"), 10);
     assert_eq!(world.list(Resource::PODS).len(), 10);
 }
 
-/// From the last write of one to the first of the other.
+/// Time between the last write of the first leader and the first write of the second.
 fn gap(world: &World) -> Duration {
     let writes = world.writes();
     let first = writes.iter().position(|entry| entry.manager == "manager-b").unwrap();
@@ -64,14 +67,17 @@ fn gap(world: &World) -> Duration {
 }
 
 #[tokio::test(start_paused = true)]
-async fn standby_reads_everything_and_writes_nothing() {
-    let (world, leader, standby) = in_the_middle_of_a_rollout().await;
-    let of_standby: Vec<_> =
+async fn standby_only_reads() {
+    let (world, leader, standby) = mid_rollout().await;
+    let standby_requests: Vec<_> =
         world.trail.lock().iter().filter(|entry| entry.manager == "manager-b").cloned().collect();
-    assert!(of_standby.iter().all(|entry| matches!(entry.verb, "get" | "list" | "watch")), "{of_standby:?}");
+    assert!(
+        standby_requests.iter().all(|entry| matches!(entry.verb, "get" | "list" | "watch")),
+        "{standby_requests:?}"
+    );
     for resource in ["pods", "replicasets", "deployments", "leases"] {
         assert!(
-            of_standby.iter().any(|entry| entry.verb == "watch" && entry.resource == resource),
+            standby_requests.iter().any(|entry| entry.verb == "watch" && entry.resource == resource),
             "{resource}"
         );
     }
@@ -79,15 +85,15 @@ async fn standby_reads_everything_and_writes_nothing() {
     standby.shutdown.cancel();
     standby.ended().await.unwrap();
     let after = world.trail.lock()[before..].iter().filter(|entry| entry.manager == "manager-b").count();
-    assert_eq!(after, 0, "it had nothing to give back");
+    assert_eq!(after, 0, "no lease to release");
     leader.shutdown.cancel();
     leader.ended().await.unwrap();
     assert_eq!(world.leader(), "");
 }
 
 #[tokio::test(start_paused = true)]
-async fn leader_told_to_stop_hands_over_at_once() {
-    let (world, leader, standby) = in_the_middle_of_a_rollout().await;
+async fn shutdown_releases_the_lease() {
+    let (world, leader, standby) = mid_rollout().await;
     leader.shutdown.cancel();
     let took = world.until_led_by("manager-b").await;
     println!("SIGTERM: the lease changed hands in {took:?}");
@@ -101,14 +107,14 @@ async fn leader_told_to_stop_hands_over_at_once() {
     assert!(gap(&world) < Duration::from_secs(1), "{:?}", gap(&world));
     world.until_rolled_out("api").await;
     world.until_rolled_out("web").await;
-    world.assert_never_two_writers();
+    world.assert_single_writer();
     standby.shutdown.cancel();
     standby.ended().await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
-async fn rollout_goes_to_and_fro_between_managers_without_a_pod_too_many() {
-    let (world, leader, standby) = in_the_middle_of_a_rollout().await;
+async fn repeated_takeovers_create_no_extra_pods() {
+    let (world, leader, standby) = mid_rollout().await;
     leader.shutdown.cancel();
     leader.ended().await.unwrap();
     world.until_led_by("manager-b").await;
@@ -118,29 +124,28 @@ async fn rollout_goes_to_and_fro_between_managers_without_a_pod_too_many() {
     standby.shutdown.cancel();
     standby.ended().await.unwrap();
     world.until_led_by("manager-a").await;
-    assert_rollout_ends_as_if_nothing_had_happened(&world).await;
+    assert_rollout_completes_without_extra_pods(&world).await;
     leader.shutdown.cancel();
     leader.ended().await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
-async fn leader_that_is_killed_is_replaced_when_its_lease_runs_out() {
-    let (world, leader, _standby) = in_the_middle_of_a_rollout().await;
+async fn killed_leader_is_replaced_when_its_lease_expires() {
+    let (world, leader, _standby) = mid_rollout().await;
     leader.kill();
     let took = world.until_led_by("manager-b").await;
     println!("kill -9: the lease changed hands in {took:?}");
-    // It had renewed within the last two seconds.
-    assert!(LEASE.contains(&took), "{took:?}");
-    assert_rollout_ends_as_if_nothing_had_happened(&world).await;
+    assert!(TAKEOVER.contains(&took), "{took:?}");
+    assert_rollout_completes_without_extra_pods(&world).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn leader_that_is_stopped_and_wakes_when_another_leads_writes_nothing_more() {
-    let (world, leader, _standby) = in_the_middle_of_a_rollout().await;
+async fn stopped_leader_writes_nothing_after_losing_the_lease() {
+    let (world, leader, _standby) = mid_rollout().await;
     leader.switch.set(State::Stopped);
     let took = world.until_led_by("manager-b").await;
     println!("SIGSTOP: the lease changed hands in {took:?}");
-    assert!(LEASE.contains(&took), "{took:?}");
+    assert!(TAKEOVER.contains(&took), "{took:?}");
     world.sleep(1).await;
     assert!(leader.is_running());
     let before = world.trail.lock().len();
@@ -151,12 +156,11 @@ async fn leader_that_is_stopped_and_wakes_when_another_leads_writes_nothing_more
     world.sleep(5).await;
     let after = world.trail.lock()[before..].to_vec();
     assert!(!after.iter().any(|entry| entry.manager == "manager-a" && entry.is_of_leader()), "{after:?}");
-    assert_rollout_ends_as_if_nothing_had_happened(&world).await;
+    assert_rollout_completes_without_extra_pods(&world).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn leader_that_is_stopped_with_writes_in_the_queue_for_the_rate_limit_does_not_send_them_when_it_wakes()
-{
+async fn stopped_leader_drops_throttled_writes() {
     let world = World::new(slow_pods());
     let leader = world.start_with("manager-a", RateLimit { qps: 2.0, burst: 1 }, None);
     world.until_led_by("manager-a").await;
@@ -171,24 +175,24 @@ async fn leader_that_is_stopped_with_writes_in_the_queue_for_the_rate_limit_does
     leader.switch.set(State::Up);
     assert!(matches!(leader.ended().await, Err(RunError::LeaseLost(_))));
     world.sleep(60).await;
-    world.assert_never_two_writers();
+    world.assert_single_writer();
     assert_eq!((world.count("create", "replicasets"), world.count("create", "pods")), (1, 10));
 }
 
 #[tokio::test(start_paused = true)]
-async fn leader_that_is_stopped_briefly_goes_on_leading() {
-    let (world, leader, _standby) = in_the_middle_of_a_rollout().await;
+async fn briefly_stopped_leader_keeps_the_lease() {
+    let (world, leader, _standby) = mid_rollout().await;
     leader.switch.set(State::Stopped);
     world.sleep(7).await;
     leader.switch.set(State::Up);
-    assert_rollout_ends_as_if_nothing_had_happened(&world).await;
+    assert_rollout_completes_without_extra_pods(&world).await;
     assert_eq!(world.leader(), "manager-a");
 }
 
 #[tokio::test(start_paused = true)]
-async fn time_of_day_that_jumps_moves_neither_the_lease_nor_a_pod() {
+async fn clock_jumps_have_no_effect() {
     const HOUR: i64 = 60 * 60;
-    let (world, leader, standby) = in_the_middle_of_a_rollout().await;
+    let (world, leader, standby) = mid_rollout().await;
     for (leaders, standbys) in [(HOUR, -HOUR), (-24 * HOUR, 24 * HOUR), (0, HOUR), (HOUR, 0), (-HOUR, -HOUR)]
     {
         leader.switch.set_time_of_day(leaders);
@@ -196,37 +200,37 @@ async fn time_of_day_that_jumps_moves_neither_the_lease_nor_a_pod() {
         world.sleep(5).await;
         assert_eq!(world.leader(), "manager-a");
     }
-    assert_rollout_ends_as_if_nothing_had_happened(&world).await;
+    assert_rollout_completes_without_extra_pods(&world).await;
     assert_eq!(world.leader(), "manager-a");
     assert!(leader.is_running() && standby.is_running());
 }
 
 #[tokio::test(start_paused = true)]
-async fn leader_that_is_cut_off_ends_before_another_leads() {
-    let (world, leader, _standby) = in_the_middle_of_a_rollout().await;
+async fn disconnected_leader_exits_before_the_takeover() {
+    let (world, leader, _standby) = mid_rollout().await;
     leader.switch.set(State::Cut);
     let cut = world.now();
     let error = leader.ended().await.unwrap_err();
     assert!(matches!(error, RunError::LeaseLost(_)), "{error}");
     let ended = world.now() - cut;
     assert!((RENEW_DEADLINE - Duration::from_secs(2)..=RENEW_DEADLINE + SLACK).contains(&ended), "{ended:?}");
-    assert_eq!(world.leader(), "manager-a", "it is still written there");
+    assert_eq!(world.leader(), "manager-a", "the Lease still names it");
     world.until_led_by("manager-b").await;
     let took = world.now() - cut;
     println!("cut off: the leader ended after {ended:?}, the lease changed hands in {took:?}");
-    assert!(LEASE.contains(&took), "{took:?}");
-    assert_rollout_ends_as_if_nothing_had_happened(&world).await;
+    assert!(TAKEOVER.contains(&took), "{took:?}");
+    assert_rollout_completes_without_extra_pods(&world).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn standby_whose_watches_are_dead_looks_again_before_it_acts() {
+async fn standby_with_dead_watches_relists_at_takeover() {
     let world = World::new(slow_pods());
     let leader = world.start("manager-a");
     world.until_led_by("manager-a").await;
     let standby = world.start("manager-b");
     world.sleep(5).await;
-    // From here on it does not see what happens, and does not know that.
-    standby.switch.let_streams_die();
+    // The watches deliver no more events, and no errors.
+    standby.switch.freeze_streams();
     world.deploy("web", 10);
     world.sleep(1).await;
     assert_eq!(world.count("create", "pods"), 10);
@@ -234,7 +238,7 @@ async fn standby_whose_watches_are_dead_looks_again_before_it_acts() {
     world.until_led_by("manager-b").await;
     world.until_rolled_out("web").await;
     world.sleep(60).await;
-    world.assert_never_two_writers();
+    world.assert_single_writer();
     assert_eq!((world.count("create", "replicasets"), world.count("create", "pods")), (1, 10));
     assert_eq!(world.count("delete", "pods"), 0);
 }

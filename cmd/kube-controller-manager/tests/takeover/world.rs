@@ -1,4 +1,4 @@
-//! An API server with simulated nodes, and managers on it, all in this process and in simulated time.
+//! API server, simulated nodes and managers in one process and in simulated time.
 
 use std::{
     collections::BTreeMap,
@@ -19,22 +19,22 @@ use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::line::{Instead, Line, ProcessClock, State, Switch};
+use crate::connection::{Connection, Fault, ProcessClock, State, Switch};
 
-/// A leader's term, as the default settings have it.
+/// Default renew deadline.
 pub const RENEW_DEADLINE: Duration = Duration::from_secs(10);
 
-/// One request of a manager that the server has served.
+/// Served request of a manager.
 #[derive(Debug, Clone)]
 pub struct Entry {
     pub at: Duration,
-    /// Who sent it, by the first part of the user agent.
+    /// Name of the manager: first part of the user agent.
     pub manager: String,
     pub verb: &'static str,
     pub resource: String,
     pub namespace: String,
     pub code: u16,
-    /// Who held the lease right after.
+    /// Holder of the lease after the request.
     pub holder: String,
 }
 
@@ -47,7 +47,7 @@ impl Entry {
         matches!(self.verb, "create" | "update" | "patch" | "delete")
     }
 
-    /// A write that only a leader may send: all but to the lease, and what is told on it.
+    /// Returns `true` for a write that requires the lease: all writes except those of the Lease and its events.
     pub fn is_of_leader(&self) -> bool {
         self.is_write() && self.namespace != "kube-system"
     }
@@ -62,7 +62,7 @@ pub struct World {
     nodes: JoinHandle<()>,
 }
 
-/// A manager as a process of its own, as far as that goes.
+/// Manager with a separate clock and connection.
 pub struct Running {
     pub switch: Switch,
     pub shutdown: CancellationToken,
@@ -78,21 +78,21 @@ impl World {
         let clock: Arc<dyn Clock> = Arc::new(SimulatedClock::new("2026-01-01T00:00:00Z".parse().unwrap()));
         let random: Arc<dyn Random> = Arc::new(SeededRandom::new(1));
         let trail = Trail::default();
-        let (server_later, told, time): (Arc<OnceLock<Weak<ApiServer>>>, _, _) =
+        let (later, recorded, time): (Arc<OnceLock<Weak<ApiServer>>>, _, _) =
             (Arc::default(), Arc::clone(&trail), Arc::clone(&clock));
-        let late = Arc::clone(&server_later);
+        let late = Arc::clone(&later);
         let server = ApiServer::new(ApiServerConfig {
             clock: Arc::clone(&clock),
             random: Arc::clone(&random),
             history,
             audit: Some(Arc::new(move |event: &AuditEvent| {
                 if let Some(server) = late.get().and_then(Weak::upgrade) {
-                    told.lock().extend(entry(event, &server, time.monotonic()));
+                    recorded.lock().extend(entry(event, &server, time.monotonic()));
                 }
             })),
             ..ApiServerConfig::default()
         });
-        server_later.set(Arc::downgrade(&server)).unwrap();
+        later.set(Arc::downgrade(&server)).unwrap();
         let config = SandboxConfig {
             server: Arc::clone(&server),
             clock: Arc::clone(&clock),
@@ -105,18 +105,18 @@ impl World {
         Self { server, clock, trail, nodes }
     }
 
-    /// Starts a manager of this name, which is also its machine's.
+    /// Starts a manager. `name` is also its hostname.
     pub fn start(&self, name: &str) -> Running {
         self.start_with(name, RateLimit::UNLIMITED, None)
     }
 
-    /// Starts a manager on a front end of the API server.
-    pub fn start_at(&self, name: &str, server: ApiService, instead: Option<Instead>) -> Running {
-        self.start_on(name, server, RateLimit::UNLIMITED, instead)
+    /// Starts a manager with another front end of the API server.
+    pub fn start_at(&self, name: &str, server: ApiService, fault: Option<Fault>) -> Running {
+        self.start_on(name, server, RateLimit::UNLIMITED, fault)
     }
 
-    pub fn start_with(&self, name: &str, rate_limit: RateLimit, instead: Option<Instead>) -> Running {
-        self.start_on(name, self.server.service(), rate_limit, instead)
+    pub fn start_with(&self, name: &str, rate_limit: RateLimit, fault: Option<Fault>) -> Running {
+        self.start_on(name, self.server.service(), rate_limit, fault)
     }
 
     fn start_on(
@@ -124,7 +124,7 @@ impl World {
         name: &str,
         server: ApiService,
         rate_limit: RateLimit,
-        instead: Option<Instead>,
+        fault: Option<Fault>,
     ) -> Running {
         let switch = Switch::new();
         let clock: Arc<dyn Clock> =
@@ -132,8 +132,8 @@ impl World {
         let seed = name.bytes().map(u64::from).sum::<u64>() + self.now().as_secs();
         let random: Arc<dyn Random> = Arc::new(SeededRandom::new(seed));
         let options = ClientOptions::new(UserAgent::new(name, "v1", ""), Arc::clone(&clock));
-        let line = Line { server, switch: switch.clone(), instead };
-        let dependencies = Dependencies::new(&line.clients(options), &clock, &random);
+        let connection = Connection { server, switch: switch.clone(), fault };
+        let dependencies = Dependencies::new(&connection.clients(options), &clock, &random);
         let config = ManagerConfig {
             rate_limit,
             leader_election: Some(LeaderElectionSettings::default()),
@@ -152,17 +152,17 @@ impl World {
         self.clock.sleep(Duration::from_secs(seconds)).await;
     }
 
-    /// Waits until `is_so`, and says how long that took.
-    pub async fn until(&self, what: &str, mut is_so: impl FnMut(&Self) -> bool) -> Duration {
-        let began = self.now();
-        while !is_so(self) {
-            assert!(self.now() - began < Duration::from_secs(600), "{what}: not after ten minutes");
+    /// Waits until `condition` is true. Returns the time waited.
+    pub async fn until(&self, what: &str, mut condition: impl FnMut(&Self) -> bool) -> Duration {
+        let start = self.now();
+        while !condition(self) {
+            assert!(self.now() - start < Duration::from_secs(600), "timeout waiting until {what}");
             self.clock.sleep(Duration::from_millis(10)).await;
         }
-        self.now() - began
+        self.now() - start
     }
 
-    /// The machine of who holds the lease; empty for nobody.
+    /// Hostname of the holder of the lease. Empty if there is none.
     pub fn leader(&self) -> String {
         holder(&self.server)
     }
@@ -195,7 +195,7 @@ impl World {
         self.server.get(Resource::DEPLOYMENTS, "default", name).unwrap().value().clone()
     }
 
-    /// Whether all its pods are of its present template, and ready.
+    /// Returns `true` if all pods are updated and available.
     pub fn is_rolled_out(&self, name: &str) -> bool {
         let object = self.deployment(name);
         let (wanted, status) = (&object["spec"]["replicas"], &object["status"]);
@@ -213,19 +213,19 @@ impl World {
         self.server.list(resource, Some("default"), &ListOptions::default()).unwrap().items
     }
 
-    /// What managers have done so far that only a leader may.
+    /// Writes that require the lease.
     pub fn writes(&self) -> Vec<Entry> {
         self.trail.lock().iter().filter(|entry| entry.is_of_leader()).cloned().collect()
     }
 
-    /// How often something of `resource` was created, or deleted, by managers.
+    /// Number of successful requests with `verb` for `resource`.
     pub fn count(&self, verb: &str, resource: &str) -> usize {
         let is_one = |entry: &&Entry| entry.verb == verb && entry.resource == resource && entry.is_success();
         self.writes().iter().filter(is_one).count()
     }
 
-    /// Every write of a leader came while it held the lease, and no later than a term after it had renewed.
-    pub fn assert_never_two_writers(&self) {
+    /// Asserts that the holder of the lease sent each write, within the renew deadline after its last renewal.
+    pub fn assert_single_writer(&self) {
         let mut renewed = BTreeMap::new();
         for entry in &*self.trail.lock() {
             if entry.resource == "leases" && entry.is_write() && entry.is_success() {
@@ -233,7 +233,7 @@ impl World {
             }
             if entry.is_of_leader() {
                 assert_eq!(entry.holder, entry.manager, "{entry:?}");
-                assert!(entry.at < renewed[&entry.manager] + RENEW_DEADLINE, "too late: {entry:?}");
+                assert!(entry.at < renewed[&entry.manager] + RENEW_DEADLINE, "after the deadline: {entry:?}");
             }
         }
     }
@@ -254,10 +254,10 @@ impl Running {
         !self.task.is_finished()
     }
 
-    /// As kill -9 does.
+    /// Kills the manager, as SIGKILL.
     pub fn kill(self) {
         self.task.abort();
-        // What its tasks have under way does not come through either.
+        // Requests in progress are lost.
         self.switch.set(State::Cut);
     }
 }

@@ -1,5 +1,5 @@
-//! An API server that will not let a manager have the lease, or is not there at all: a clear line, tries at a pace
-//! that harms nobody, no write, and it goes on once it can.
+//! Failing requests for the lease, and an unavailable API server: the manager logs the error, retries at a limited rate,
+//! writes nothing, and recovers.
 
 use std::{
     sync::{
@@ -18,21 +18,21 @@ use tracing::{Event, Level, Subscriber, field::Visit};
 use tracing_subscriber::{Layer, layer::Context, layer::SubscriberExt as _};
 
 use crate::{
-    line::{Answer, Fate, Instead, State, answer},
+    connection::{Fault, Outcome, Response, State, response},
     world::World,
 };
 
-/// Keeps the warnings and errors that are logged, each as one text.
+/// Records warnings and errors of the log.
 #[derive(Clone, Default)]
-struct Complaints(Arc<Mutex<Vec<String>>>);
+struct Warnings(Arc<Mutex<Vec<String>>>);
 
-impl Complaints {
-    fn told(&self) -> Vec<String> {
+impl Warnings {
+    fn all(&self) -> Vec<String> {
         self.0.lock().clone()
     }
 }
 
-impl<S: Subscriber> Layer<S> for Complaints {
+impl<S: Subscriber> Layer<S> for Warnings {
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
         struct Text(String);
         impl Visit for Text {
@@ -53,37 +53,37 @@ fn is_of_lease(request: &Request<Body>) -> bool {
         && !request.uri().query().is_some_and(|query| query.contains("watch"))
 }
 
-/// Answers what `concerns` with `trouble` for as long as that lasts, and counts. `watches` of the lease are refused.
-struct Trouble {
-    lasts: Arc<AtomicBool>,
+/// Failure of all requests that match, until it ends. Records the times of these requests.
+struct Failure {
+    is_active: Arc<AtomicBool>,
     seen: Arc<Mutex<Vec<Duration>>>,
-    complaints: Complaints,
+    warnings: Warnings,
     _log: tracing::subscriber::DefaultGuard,
 }
 
-impl Trouble {
-    fn new(world: &World, concerns: fn(&Request<Body>) -> bool, trouble: fn() -> Answer) -> (Self, Instead) {
-        let complaints = Complaints::default();
-        let log = tracing::subscriber::set_default(tracing_subscriber::registry().with(complaints.clone()));
+impl Failure {
+    fn new(world: &World, matches: fn(&Request<Body>) -> bool, failed: fn() -> Response) -> (Self, Fault) {
+        let warnings = Warnings::default();
+        let log = tracing::subscriber::set_default(tracing_subscriber::registry().with(warnings.clone()));
         let this =
-            Self { lasts: Arc::new(AtomicBool::new(true)), seen: Arc::default(), complaints, _log: log };
-        let (lasts, seen, clock) =
-            (Arc::clone(&this.lasts), Arc::clone(&this.seen), Arc::clone(&world.clock));
-        let instead: Instead = Arc::new(move |request| {
-            if !lasts.load(Ordering::Relaxed) || !concerns(request) {
-                return Fate::Served;
+            Self { is_active: Arc::new(AtomicBool::new(true)), seen: Arc::default(), warnings, _log: log };
+        let (is_active, seen, clock) =
+            (Arc::clone(&this.is_active), Arc::clone(&this.seen), Arc::clone(&world.clock));
+        let fault: Fault = Arc::new(move |request| {
+            if !is_active.load(Ordering::Relaxed) || !matches(request) {
+                return Outcome::Served;
             }
             seen.lock().push(clock.monotonic());
-            Fate::Answered(trouble())
+            Outcome::Response(failed())
         });
-        (this, instead)
+        (this, fault)
     }
 
-    fn ends(&self) {
-        self.lasts.store(false, Ordering::Relaxed);
+    fn end(&self) {
+        self.is_active.store(false, Ordering::Relaxed);
     }
 
-    /// How many requests came, and how many at most within a second.
+    /// Number of failed requests, and the maximum within a second.
     fn counts(&self) -> (usize, usize) {
         let seen = self.seen.lock().clone();
         let window = |from: &Duration| {
@@ -93,29 +93,29 @@ impl Trouble {
     }
 }
 
-/// A manager alone, whose requests for the lease end like this for five minutes.
-async fn manager_survives(
+/// Runs a manager whose requests for the lease fail for five minutes.
+async fn assert_recovers(
     name: &str,
-    concerns: fn(&Request<Body>) -> bool,
-    trouble: fn() -> Answer,
+    matches: fn(&Request<Body>) -> bool,
+    failed: fn() -> Response,
     line: &str,
 ) {
     let world = World::new(KubeletConfig::default());
-    let (trouble, instead) = Trouble::new(&world, concerns, trouble);
-    let manager = world.start_with("manager-a", RateLimit::DEFAULT, Some(instead));
+    let (failure, fault) = Failure::new(&world, matches, failed);
+    let manager = world.start_with("manager-a", RateLimit::DEFAULT, Some(fault));
     world.deploy("web", 3);
     world.sleep(300).await;
     assert!(manager.is_running(), "{name}");
     assert!(world.writes().is_empty(), "{name}: {:?}", world.writes());
-    let (requests, at_most) = trouble.counts();
+    let (requests, at_most) = failure.counts();
     println!("{name}: {requests} requests in five minutes, {at_most} in a second at most");
-    // A try every 2 s to 4.4 s, of one request or two.
+    // An attempt every 2 s to 4.4 s, of one or two requests.
     assert!((4..=300).contains(&requests) && at_most <= 4, "{name}: {requests}, {at_most}");
-    let complaints = trouble.complaints.told();
-    assert!(complaints.iter().any(|told| told.contains(line)), "{name}: {complaints:#?}");
-    assert!(complaints.len() <= 150, "{name}: {} lines", complaints.len());
+    let warnings = failure.warnings.all();
+    assert!(warnings.iter().any(|warning| warning.contains(line)), "{name}: {warnings:#?}");
+    assert!(warnings.len() <= 150, "{name}: {} lines", warnings.len());
 
-    trouble.ends();
+    failure.end();
     world.until_led_by("manager-a").await;
     world.until_rolled_out("web").await;
     manager.shutdown.cancel();
@@ -128,124 +128,129 @@ const NO_NAMESPACE: &str = r#"{"kind":"Status","status":"Failure","reason":"NotF
     "message":"namespaces \"kube-system\" not found"}"#;
 
 #[tokio::test(start_paused = true)]
-async fn lease_that_cannot_be_had_is_tried_for_at_an_easy_pace_with_a_clear_line() {
+async fn failing_lease_requests_are_logged_and_retried() {
     let no_namespace = |request: &Request<Body>| is_of_lease(request) && request.method() == Method::POST;
-    manager_survives(
+    assert_recovers(
         "no namespace",
         no_namespace,
-        || answer(404, NO_NAMESPACE, None),
+        || response(404, NO_NAMESPACE, None),
         "namespaces \"kube-system\" not found",
     )
     .await;
-    manager_survives("403", is_of_lease, || answer(403, FORBIDDEN, None), "cannot get resource").await;
-    manager_survives("401", is_of_lease, || answer(401, "", None), "the server answered 401 Unauthorized")
+    assert_recovers("403", is_of_lease, || response(403, FORBIDDEN, None), "cannot get resource").await;
+    assert_recovers("401", is_of_lease, || response(401, "", None), "the server answered 401 Unauthorized")
         .await;
-    manager_survives("500", is_of_lease, || answer(500, "", None), "500 Internal Server Error").await;
-    manager_survives("garbage", is_of_lease, || answer(200, "<html>", None), "failed to decode the response")
-        .await;
-    manager_survives("429", is_of_lease, || answer(429, "", Some("1")), "429 Too Many Requests").await;
-    manager_survives(
+    assert_recovers("500", is_of_lease, || response(500, "", None), "500 Internal Server Error").await;
+    assert_recovers(
+        "garbage",
+        is_of_lease,
+        || response(200, "<html>", None),
+        "failed to decode the response",
+    )
+    .await;
+    assert_recovers("429", is_of_lease, || response(429, "", Some("1")), "429 Too Many Requests").await;
+    assert_recovers(
         "503 now and then",
         is_of_lease,
-        || answer(503, "", Some("30")),
+        || response(503, "", Some("30")),
         "503 Service Unavailable",
     )
     .await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn lease_that_may_not_be_watched_is_held_all_the_same() {
+async fn lease_is_held_without_permission_to_watch() {
     let world = World::new(KubeletConfig::default());
     let watches = |request: &Request<Body>| {
         request.uri().path().contains("/leases")
             && request.uri().query().is_some_and(|query| query.contains("watch"))
     };
-    let (trouble, instead) = Trouble::new(&world, watches, || answer(403, FORBIDDEN, None));
+    let (failure, fault) = Failure::new(&world, watches, || response(403, FORBIDDEN, None));
     let leader = world.start("manager-b");
     world.until_led_by("manager-b").await;
-    let standby = world.start_with("manager-a", RateLimit::UNLIMITED, Some(instead));
+    let standby = world.start_with("manager-a", RateLimit::UNLIMITED, Some(fault));
     world.sleep(600).await;
-    let (requests, _) = trouble.counts();
+    let (requests, _) = failure.counts();
     assert!((20..=30).contains(&requests), "{requests}");
-    let complaints = trouble.complaints.told();
-    assert!(complaints.is_empty(), "{complaints:?}");
+    let warnings = failure.warnings.all();
+    assert!(warnings.is_empty(), "{warnings:?}");
     leader.shutdown.cancel();
     let took = world.until_led_by("manager-a").await;
-    assert!(took <= Duration::from_millis(4_450), "at its next turn: {took:?}");
+    assert!(took <= Duration::from_millis(4_450), "at the next retry: {took:?}");
     standby.shutdown.cancel();
     standby.ended().await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
-async fn server_that_is_not_there_at_the_start_is_waited_for() {
+async fn unavailable_api_server_is_waited_for() {
     let world = World::new(KubeletConfig::default());
     let everything = |_: &Request<Body>| true;
-    let (trouble, instead) = Trouble::new(&world, everything, || answer(503, "", None));
-    let manager = world.start_with("manager-a", RateLimit::DEFAULT, Some(instead));
+    let (failure, fault) = Failure::new(&world, everything, || response(503, "", None));
+    let manager = world.start_with("manager-a", RateLimit::DEFAULT, Some(fault));
     world.deploy("web", 3);
     world.sleep(600).await;
     assert!(manager.is_running());
-    let (requests, at_most) = trouble.counts();
+    let (requests, at_most) = failure.counts();
     println!("no server: {requests} requests in ten minutes, {at_most} in a second at most");
     assert!(requests < 600 && at_most <= 12, "{requests}, {at_most}");
-    trouble.ends();
+    failure.end();
     world.until_rolled_out("web").await;
-    world.assert_never_two_writers();
+    world.assert_single_writer();
 }
 
 #[tokio::test(start_paused = true)]
-async fn server_that_is_ill_when_a_manager_is_elected_ends_it_and_the_lease_is_given_back() {
+async fn unhealthy_api_server_at_takeover_is_an_error_and_releases_the_lease() {
     let world = World::new(KubeletConfig::default());
     let health = |request: &Request<Body>| request.uri().path() == "/healthz";
-    let (_trouble, instead) = Trouble::new(&world, health, || answer(500, "", None));
-    let manager = world.start_with("manager-a", RateLimit::DEFAULT, Some(instead));
+    let (_trouble, fault) = Failure::new(&world, health, || response(500, "", None));
+    let manager = world.start_with("manager-a", RateLimit::DEFAULT, Some(fault));
     world.until_led_by("manager-a").await;
-    let began = world.now();
+    let start = world.now();
     let error = manager.ended().await.unwrap_err();
     assert!(matches!(error, RunError::ApiServer { .. }), "{error}");
-    assert_eq!((world.now() - began).as_secs(), 9, "{:?}", world.now() - began);
+    assert_eq!((world.now() - start).as_secs(), 9, "{:?}", world.now() - start);
     assert_eq!((world.leader(), world.writes().len()), (String::new(), 0));
 }
 
 #[tokio::test(start_paused = true)]
-async fn standby_told_to_stop_while_there_is_no_server_stops_at_once() {
+async fn standby_without_an_api_server_stops_immediately() {
     let world = World::new(KubeletConfig::default());
     let manager = world.start("manager-a");
     manager.switch.set(State::Cut);
     world.sleep(20).await;
-    let began = world.now();
+    let start = world.now();
     manager.shutdown.cancel();
     manager.ended().await.unwrap();
-    assert_eq!(world.now(), began);
+    assert_eq!(world.now(), start);
 }
 
 #[tokio::test(start_paused = true)]
-async fn leader_with_a_write_that_does_not_end_leaves_the_lease_to_run_out() {
+async fn pending_write_keeps_the_lease_until_expiry() {
     let world = World::new(KubeletConfig::default());
     let is_pod =
         |request: &Request<Body>| request.method() == Method::POST && request.uri().path().ends_with("/pods");
-    let instead: Instead = Arc::new(move |request| if is_pod(request) { Fate::Lost } else { Fate::Served });
-    let manager = world.start_with("manager-a", RateLimit::DEFAULT, Some(instead));
+    let fault: Fault = Arc::new(move |request| if is_pod(request) { Outcome::Lost } else { Outcome::Served });
+    let manager = world.start_with("manager-a", RateLimit::DEFAULT, Some(fault));
     world.until_led_by("manager-a").await;
     let _standby = world.start("manager-b");
     world.deploy("web", 3);
     world.sleep(5).await;
-    let began = world.now();
+    let start = world.now();
     manager.shutdown.cancel();
     let error = manager.ended().await.unwrap_err();
     assert_eq!(error.to_string(), "controller shutdown timeout reached: replicaset-controller did not stop");
-    // The time to stop, and some more for what is under way.
-    assert_eq!(world.now() - began, Duration::from_secs(12));
-    // What it has sent may yet be carried out: nobody else may begin before that is past.
+    // The shutdown timeout, and the time for writes in progress.
+    assert_eq!(world.now() - start, Duration::from_secs(12));
+    // The API server may still perform the write, so the lease is not released.
     assert_eq!(world.leader(), "manager-a");
     let took = world.until_led_by("manager-b").await;
     assert!(took >= Duration::from_secs(12), "{took:?}");
     world.until_rolled_out("web").await;
-    world.assert_never_two_writers();
+    world.assert_single_writer();
 }
 
 #[tokio::test(start_paused = true)]
-async fn leader_with_more_to_do_than_there_is_time_for_gives_the_lease_back_all_the_same() {
+async fn shutdown_timeout_without_pending_writes_releases_the_lease() {
     let world = World::new(KubeletConfig::default());
     let manager = world.start_with("manager-a", RateLimit { qps: 1.0, burst: 1 }, None);
     world.until_led_by("manager-a").await;
@@ -254,17 +259,17 @@ async fn leader_with_more_to_do_than_there_is_time_for_gives_the_lease_back_all_
         world.deploy(&format!("web-{number}"), 3);
     }
     world.sleep(5).await;
-    let began = world.now();
+    let start = world.now();
     manager.shutdown.cancel();
     let error = manager.ended().await.unwrap_err();
     assert!(error.to_string().starts_with("controller shutdown timeout reached: "), "{error}");
     world.until_led_by("manager-b").await;
-    let took = world.now() - began;
-    // The lease is read and written, at this slow pace.
+    let took = world.now() - start;
+    // Includes a read and a write of the Lease at this rate limit.
     assert!(took <= Duration::from_millis(12_100), "{took:?}");
     for number in 0..20 {
         world.until_rolled_out(&format!("web-{number}")).await;
     }
-    world.assert_never_two_writers();
+    world.assert_single_writer();
     assert_eq!((world.count("create", "replicasets"), world.count("create", "pods")), (20, 60));
 }

@@ -1,4 +1,4 @@
-//! What lies between a manager and the rest of the world: its line to the API server, and its time.
+//! Connection to the API server and clock of a manager, with injected faults.
 
 use std::{
     io,
@@ -13,7 +13,7 @@ use std::{
 
 use bytes::Bytes;
 use futures_util::stream;
-use http::{Request, Response};
+use http::Request;
 use http_body::Frame;
 use http_body_util::{BodyExt, Full, StreamBody, combinators::UnsyncBoxBody};
 use kcm_apiserver::ApiService;
@@ -22,24 +22,24 @@ use kcm_clock::{Clock, Sleep, Timestamp};
 use tokio::sync::watch;
 use tower::{BoxError, Service};
 
-/// How things are between a manager and the world.
+/// State of a manager's process and connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
-    /// As they should be.
+    /// Process and connection work.
     Up,
-    /// The process is stopped (SIGSTOP): nothing of it goes on, but time does.
+    /// The process is stopped (SIGSTOP). Time continues.
     Stopped,
-    /// Every connection is broken, and none comes about.
+    /// All connections are broken, and new ones fail.
     Cut,
 }
 
-/// Set to change how things are.
+/// Control of the state of a manager.
 #[derive(Debug, Clone)]
 pub struct Switch {
     state: Arc<watch::Sender<State>>,
-    /// Streams that were opened at an earlier one of these bring nothing any more.
+    /// Streams of earlier generations deliver no more data.
     generation: Arc<watch::Sender<u64>>,
-    /// How many seconds ahead the time of day is.
+    /// Offset of the wall clock, in seconds.
     ahead: Arc<AtomicI64>,
 }
 
@@ -56,18 +56,18 @@ impl Switch {
         self.state.send_replace(state);
     }
 
-    /// Sets the machine's time of day, so many seconds ahead of the truth or behind it.
+    /// Sets the offset of the wall clock, in seconds.
     pub fn set_time_of_day(&self, ahead: i64) {
         self.ahead.store(ahead, Ordering::Relaxed);
     }
 
-    /// All streams that there are die without a sign.
-    pub fn let_streams_die(&self) {
+    /// Stops all open streams without an error.
+    pub fn freeze_streams(&self) {
         self.generation.send_modify(|generation| *generation += 1);
     }
 
-    /// Waits while the process is stopped; then says whether there is a line.
-    async fn go_on(&self) -> Result<(), BoxError> {
+    /// Waits while the process is stopped. Returns an error if the connection is broken.
+    async fn resumed(&self) -> Result<(), BoxError> {
         match *self.state.subscribe().wait_for(|state| *state != State::Stopped).await? {
             State::Cut => Err(cut()),
             _ => Ok(()),
@@ -83,34 +83,34 @@ fn cut() -> BoxError {
     io::Error::from(io::ErrorKind::ConnectionReset).into()
 }
 
-/// The API server, seen over a line.
+/// Connection to the API server.
 #[derive(Clone)]
-pub struct Line {
+pub struct Connection {
     pub server: ApiService,
     pub switch: Switch,
-    /// Answers some requests in the server's place.
-    pub instead: Option<Instead>,
+    /// Decides the outcome of each request.
+    pub fault: Option<Fault>,
 }
 
-/// What becomes of a request.
-pub type Instead = Arc<dyn Fn(&Request<Body>) -> Fate + Send + Sync>;
+/// Function that decides the outcome of a request.
+pub type Fault = Arc<dyn Fn(&Request<Body>) -> Outcome + Send + Sync>;
 
-/// What becomes of a request.
-pub enum Fate {
-    /// The server answers it.
+/// Outcome of a request.
+pub enum Outcome {
+    /// The API server responds.
     Served,
-    /// This answers it.
-    Answered(Answer),
-    /// Nobody does.
+    /// The client gets this response.
+    Response(Response),
+    /// The client gets no response.
     Lost,
 }
 
-pub type Answer = Response<UnsyncBoxBody<Bytes, BoxError>>;
+pub type Response = http::Response<UnsyncBoxBody<Bytes, BoxError>>;
 
-/// An answer with this code, text and, if any, `Retry-After`.
-pub fn answer(code: u16, text: &'static str, retry_after: Option<&str>) -> Answer {
+/// Response with a status code, a body and optionally `Retry-After`.
+pub fn response(code: u16, text: &'static str, retry_after: Option<&str>) -> Response {
     let body = Full::from(text).map_err(|never| match never {}).boxed_unsync();
-    let builder = Response::builder().status(code);
+    let builder = http::Response::builder().status(code);
     match retry_after {
         Some(seconds) => builder.header("retry-after", seconds),
         None => builder,
@@ -119,28 +119,28 @@ pub fn answer(code: u16, text: &'static str, retry_after: Option<&str>) -> Answe
     .unwrap()
 }
 
-impl Service<Request<Body>> for Line {
-    type Response = Answer;
+impl Service<Request<Body>> for Connection {
+    type Response = Response;
     type Error = BoxError;
-    type Future = Pin<Box<dyn Future<Output = Result<Answer, BoxError>> + Send>>;
+    type Future = Pin<Box<dyn Future<Output = Result<Response, BoxError>> + Send>>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
         Poll::Ready(Ok(()))
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let Self { mut server, switch, instead } = self.clone();
+        let Self { mut server, switch, fault } = self.clone();
         Box::pin(async move {
-            switch.go_on().await?;
-            match instead.map_or(Fate::Served, |instead| instead(&request)) {
-                Fate::Served => {}
-                Fate::Answered(answer) => return Ok(answer),
-                Fate::Lost => std::future::pending().await,
+            switch.resumed().await?;
+            match fault.map_or(Outcome::Served, |fault| fault(&request)) {
+                Outcome::Served => {}
+                Outcome::Response(response) => return Ok(response),
+                Outcome::Lost => std::future::pending().await,
             }
-            let answer = server.call(request).await?;
-            switch.go_on().await?;
-            let (head, body) = answer.into_parts();
-            let born = *switch.generation.borrow();
+            let response = server.call(request).await?;
+            switch.resumed().await?;
+            let (head, body) = response.into_parts();
+            let generation = *switch.generation.borrow();
             let frames = stream::unfold(Some((body, switch)), move |rest| async move {
                 let (mut body, switch) = rest?;
                 let frame: Option<Result<Frame<Bytes>, BoxError>> = tokio::select! {
@@ -148,22 +148,22 @@ impl Service<Request<Body>> for Line {
                     () = switch.broken() => Some(Err(cut())),
                     frame = body.frame() => frame.map(|frame| frame.map_err(Into::into)),
                 };
-                if *switch.generation.borrow() != born {
+                if *switch.generation.borrow() != generation {
                     switch.broken().await;
                 }
-                if let Err(broken) = switch.go_on().await {
+                if let Err(broken) = switch.resumed().await {
                     return Some((Err(broken), None));
                 }
                 let frame = frame?;
                 let rest = frame.is_ok().then_some((body, switch));
                 Some((frame, rest))
             });
-            Ok(Response::from_parts(head, StreamBody::new(frames).boxed_unsync()))
+            Ok(http::Response::from_parts(head, StreamBody::new(frames).boxed_unsync()))
         })
     }
 }
 
-/// Time as a process sees it that may be stopped: it goes on meanwhile, and what waits for it wakes later.
+/// Clock of a process that can be stopped. Time continues, and sleeps end after the process is continued.
 #[derive(Debug)]
 pub struct ProcessClock {
     pub clock: Arc<dyn Clock>,
@@ -184,7 +184,7 @@ impl Clock for ProcessClock {
         let (sleep, switch) = (self.clock.sleep(duration), self.switch.clone());
         Box::pin(async move {
             sleep.await;
-            let _ = switch.go_on().await;
+            let _ = switch.resumed().await;
         })
     }
 }
