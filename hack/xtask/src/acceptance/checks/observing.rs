@@ -65,11 +65,11 @@ pub(super) async fn describe_others(env: &TestEnv) -> CheckResult {
         "Name: web-*
          Service Account: default
          Node: *
-         Status: RunningCommand
+         Status: Running
          IP: *.*.*.*
          Controlled By: ReplicaSet/web-*
          Containers:
-         State: RunningCommand
+         State: Running
          Ready: True
          Conditions:
          Ready True
