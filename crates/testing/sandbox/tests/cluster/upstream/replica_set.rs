@@ -47,31 +47,49 @@ async fn adoption(given: impl Fn(&Value) -> Value) -> (Value, Value) {
 /// `TestAdoption`, all four cases.
 #[tokio::test(start_paused = true)]
 async fn adoption_depends_on_owner_references() {
-    let with = |reference: Value, change: Value| changed(reference, change);
-    let managed = |rs: &Value| {
-        with(reference("ReplicaSet", rs), json!({ "controller": true, "blockOwnerDeletion": true }))
-    };
-    let other = || with(foreign_owner("ReplicaSet"), json!({ "controller": true }));
-    type Given<'a> = &'a dyn Fn(&Value) -> Value;
-    let cases: [(&str, Given<'_>, Given<'_>); 4] = [
-        ("pod refers rs as an owner, not a controller", &|rs| json!([reference("ReplicaSet", rs)]), &|rs| {
-            json!([managed(rs)])
-        }),
-        ("pod doesn't have owner references", &|_| json!([]), &|rs| json!([managed(rs)])),
-        (
-            "pod refers rs as a controller",
-            &|rs| json!([with(reference("ReplicaSet", rs), json!({ "controller": true }))]),
-            &|rs| json!([with(reference("ReplicaSet", rs), json!({ "controller": true }))]),
-        ),
-        (
-            "pod refers other rs as the controller, refers the rs as an owner",
-            &|rs| json!([other(), reference("ReplicaSet", rs)]),
-            &|rs| json!([other(), reference("ReplicaSet", rs)]),
-        ),
+    struct Case {
+        name: &'static str,
+        /// Owner references of the pod before and after the sync, given the ReplicaSet.
+        before: fn(&Value) -> Value,
+        after: fn(&Value) -> Value,
+    }
+    fn owner(rs: &Value) -> Value {
+        reference("ReplicaSet", rs)
+    }
+    fn controller(rs: &Value) -> Value {
+        changed(owner(rs), json!({ "controller": true }))
+    }
+    fn adopted(rs: &Value) -> Value {
+        changed(controller(rs), json!({ "blockOwnerDeletion": true }))
+    }
+    fn other_controller() -> Value {
+        changed(foreign_owner("ReplicaSet"), json!({ "controller": true }))
+    }
+    let cases = [
+        Case {
+            name: "pod refers rs as an owner, not a controller",
+            before: |rs| json!([owner(rs)]),
+            after: |rs| json!([adopted(rs)]),
+        },
+        Case {
+            name: "pod doesn't have owner references",
+            before: |_| json!([]),
+            after: |rs| json!([adopted(rs)]),
+        },
+        Case {
+            name: "pod refers rs as a controller",
+            before: |rs| json!([controller(rs)]),
+            after: |rs| json!([controller(rs)]),
+        },
+        Case {
+            name: "pod refers other rs as the controller, refers the rs as an owner",
+            before: |rs| json!([other_controller(), owner(rs)]),
+            after: |rs| json!([other_controller(), owner(rs)]),
+        },
     ];
-    for (name, given, expected) in cases {
-        let (rs, found) = adoption(given).await;
-        assert_eq!(found, expected(&rs), "{name}");
+    for Case { name, before, after } in cases {
+        let (rs, references) = adoption(before).await;
+        assert_eq!(references, after(&rs), "{name}");
     }
 }
 
