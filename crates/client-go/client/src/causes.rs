@@ -7,7 +7,7 @@ pub(crate) fn describe(error: &(dyn Error + 'static)) -> String {
     let mut text = String::new();
     for cause in causes(error) {
         let own = cause.to_string().split_whitespace().collect::<Vec<_>>().join(" ");
-        // kube puts its name before the cause.
+        // Prefixes of kube-client.
         let own = own.trim_start_matches("ServiceError: ").trim_start_matches("HyperError: ");
         if own.is_empty() || text.contains(own) {
             continue;

@@ -194,7 +194,7 @@ impl Credentials {
     ) -> Result<Self, ClientConfigError> {
         config.proxy_url = None;
         let auth = &mut config.auth_info;
-        // Nothing could be trusted then, and no waiting would help.
+        // No server certificate could be verified.
         if config.root_cert.as_ref().is_some_and(Vec::is_empty) {
             return Err(match &authority {
                 Some(path) => {
@@ -217,7 +217,7 @@ impl Credentials {
             let token = String::from_utf8(token).map_err(|_| {
                 ClientConfigError::broken(server, format_args!("token file {path:?} is not text"))
             })?;
-            // The file wins over a token in the kubeconfig, as upstream; a line end is no part of it.
+            // As upstream, the file takes precedence over a token in the kubeconfig, and white space is trimmed.
             let token = token.trim();
             if token.is_empty() {
                 return Err(ClientConfigError::broken(server, format_args!("token file {path:?} is empty")));

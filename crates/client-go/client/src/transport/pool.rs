@@ -190,7 +190,7 @@ impl Shared {
             self.dial(&mut state);
             waiting
         };
-        // The sender is dropped only with the pool, of which this is a part.
+        // The sender is dropped with the pool only.
         waiting.await.map_err(|_| SendError::Closed)?.map_err(SendError::Connect)
     }
 
@@ -238,7 +238,7 @@ impl Shared {
                 };
                 (waiter, slot)
             };
-            // The slot comes back if the request was dropped meanwhile, and is handed on.
+            // If the request was dropped, the slot is returned and given to the next one.
             drop(waiter.send(Ok(slot)));
         }
     }

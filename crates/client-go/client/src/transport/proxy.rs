@@ -323,7 +323,7 @@ mod tests {
             assert!(error.starts_with("environment variable https_proxy: "), "{value}: {error}");
             assert!(!error.contains("s3cr3t"), "{error}");
         }
-        // It does not apply.
+        // No proxy is used for localhost.
         assert_eq!(proxy(&[("https_proxy", "ftp://p")], "https://localhost"), "direct");
     }
 

@@ -173,11 +173,11 @@ impl Transport {
             let outcome = run.outcome.await;
             let state = self.state.lock();
             if state.issued.current().is_some() && (outcome.is_ok() || state.issued.is_usable(self.now())) {
-                // Even if they have expired already: the plugin has no better ones.
+                // Even if they have expired: the plugin returned no others.
                 return Ok(state.route(lane));
             }
             outcome?;
-            // The kubeconfig names another plugin by now.
+            // The kubeconfig now contains another plugin.
         }
     }
 
@@ -416,7 +416,7 @@ impl Service<Request<Body>> for LaneService {
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, BoxError>> + Send>>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
-        // An error here would be the end of the client for good: kube's buffer does not ask twice.
+        // An error here would close the client: kube's buffer does not call `poll_ready` again.
         Poll::Ready(Ok(()))
     }
 
