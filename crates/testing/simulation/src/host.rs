@@ -138,6 +138,8 @@ impl Seen {
 struct Views {
     /// Progress by path of the collection.
     seen: BTreeMap<String, Seen>,
+    /// Number of watches begun, by path of the collection. Only the last one counts.
+    watches: BTreeMap<String, u64>,
     /// Syncs under way, and the state that the first of them began with, by controller.
     busy: BTreeMap<String, (u32, Timestamp)>,
     syncs: u64,
@@ -193,9 +195,20 @@ impl Process {
         *self.identity.lock() = Some(identity.to_owned());
     }
 
-    /// Notes how much of the collection at `path` has been seen.
-    pub(crate) fn saw(&self, path: &str, what: Seen) {
+    /// Begins a watch on the collection at `path`, and returns its number.
+    pub(crate) fn begin_watch(&self, path: &str) -> u64 {
         let mut views = self.views.lock();
+        let watches = views.watches.entry(path.to_owned()).or_default();
+        *watches += 1;
+        *watches
+    }
+
+    /// Notes how much of the collection at `path` has been seen by a watch.
+    pub(crate) fn saw(&self, path: &str, watch: u64, what: Seen) {
+        let mut views = self.views.lock();
+        if views.watches.get(path) != Some(&watch) {
+            return;
+        }
         match views.seen.get_mut(path) {
             Some(seen) => *seen = what,
             None => {
@@ -209,9 +222,13 @@ impl Process {
         self.views.lock().seen.get(path).map(|seen| seen.time(now))
     }
 
-    /// Notes that the watch on the collection at `path` is over: the process does not receive changes from `now` on.
-    pub(crate) fn lost_sight(&self, path: &str, now: Timestamp) {
-        if let Some(seen) = self.views.lock().seen.get_mut(path) {
+    /// Notes that a watch on the collection at `path` is over: the process does not receive changes from `now` on.
+    pub(crate) fn lost_sight(&self, path: &str, watch: u64, now: Timestamp) {
+        let mut views = self.views.lock();
+        if views.watches.get(path) != Some(&watch) {
+            return;
+        }
+        if let Some(seen) = views.seen.get_mut(path) {
             *seen = Seen::UpTo(seen.time(now));
         }
     }

@@ -285,6 +285,7 @@ impl Link {
             return whole(answer);
         }
         let (parts, body) = answer.into_parts();
+        let number = self.process.begin_watch(path);
         let delay = match harm {
             Some(Harm::DelayWatch { time }) => self.duration(time),
             _ => Duration::ZERO,
@@ -295,7 +296,7 @@ impl Link {
                 // The list that follows is not watched.
                 let seen = self.process.seen(path, self.network.clock.now());
                 let seen = seen.unwrap_or_else(|| self.network.clock.now());
-                self.process.saw(path, Seen::UpTo(seen));
+                self.process.saw(path, number, Seen::UpTo(seen));
                 let status = status(410, "Expired", "too old resource version: 1 (2)", None);
                 let line = format!("{}\n", json!({"type": "ERROR", "object": status}));
                 let body = Full::new(Bytes::from(line)).map_err(|never| match never {}).boxed_unsync();
@@ -308,6 +309,7 @@ impl Link {
         let stream = Stream {
             link: self.clone(),
             path: path.to_owned(),
+            number,
             body,
             delay,
             cached: cached.clone(),
@@ -327,6 +329,8 @@ impl Link {
 struct Stream {
     link: Link,
     path: String,
+    /// Number of the watch among those of its process on this path.
+    number: u64,
     body: ApiBody,
     delay: Duration,
     /// Lag of the cache that the watch reads.
@@ -349,13 +353,13 @@ impl Stream {
             match poll_fn(|context| Poll::Ready(frame.as_mut().poll(context))).await {
                 // There is more to see than what has been seen.
                 Poll::Ready(frame) => {
-                    process.saw(&self.path, Seen::UpTo(self.seen));
+                    process.saw(&self.path, self.number, Seen::UpTo(self.seen));
                     frame
                 }
                 Poll::Pending => {
-                    process.saw(&self.path, Seen::Cached(self.cached.clone()));
+                    process.saw(&self.path, self.number, Seen::Cached(self.cached.clone()));
                     let frame = frame.await;
-                    process.lost_sight(&self.path, clock.now());
+                    process.lost_sight(&self.path, self.number, clock.now());
                     frame
                 }
             }
@@ -397,7 +401,7 @@ impl Stream {
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        self.link.process.lost_sight(&self.path, self.link.network.clock.now());
+        self.link.process.lost_sight(&self.path, self.number, self.link.network.clock.now());
     }
 }
 

@@ -105,8 +105,11 @@ impl Users {
             Action::UnreadyPod { pod } => {
                 self.with_pod(*pod, |pod| self.report(pod, &json!({"conditions": [self.ready(false)]})))
             }
+            // A pod that was released gets its label back.
             Action::ReleasePod { pod } => self.with_pod(*pod, |pod| {
-                self.patch_object(pod, None, json!({"metadata": {"labels": {"app": "stray"}}}))
+                let workload = pod.name().split('-').next();
+                let app = if pod.label("app") == Some("stray") { workload } else { Some("stray") };
+                self.patch_object(pod, None, json!({"metadata": {"labels": {"app": app}}}))
             }),
             Action::OrphanPod { pod } => {
                 self.with_pod(*pod, |pod| self.merge(pod, json!({"metadata": {"ownerReferences": null}})))
