@@ -350,7 +350,7 @@ impl State {
                 is_unseen
                     || failed(&format!("{}/{}", write.resource, write.name))
                     || write.resource == "deployments"
-                        && (failed("replicasets") || self.is_same_second(write, basis.now))
+                        && (failed("replicasets") || self.is_just_changed(write, basis))
             }
             // A creation that was not answered is repeated.
             Invariant::CreatedTwice => failed("replicasets"),
@@ -360,10 +360,10 @@ impl State {
         }
     }
 
-    /// `true` if the object of a write has been changed within the same second.
-    fn is_same_second(&self, write: &Entry, now: Timestamp) -> bool {
+    /// `true` if the object of a write has been changed within the same second, or since the sync began.
+    fn is_just_changed(&self, write: &Entry, basis: Basis) -> bool {
         let changed = self.changed.get(&format!("{}/{}", write.namespace, write.name));
-        changed.is_some_and(|changed| changed.as_second() == now.as_second())
+        changed.is_some_and(|changed| changed.as_second() == basis.now.as_second() || *changed >= basis.since)
     }
 
     fn log(&mut self, sender: &Sender, entry: &Entry, revision: u64, now: Timestamp) {
