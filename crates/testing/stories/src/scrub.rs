@@ -33,9 +33,25 @@ impl Scrub<'_> {
     pub(crate) fn text(self, text: &str) -> String {
         let text = replace(&UID, text.to_owned(), "<uid>");
         let text = replace(&TIME, text, "<time>");
-        let text = text.replace(self.namespace, "<ns>");
+        let text = self.replace_namespace(&text);
         let text = replace(&CUT_NAME, text, "$1$2<rand>$3");
         replace(&NAME, text, "$1<rand>")
+    }
+
+    /// Replaces the namespace where it is a word: the random part of a name may contain it.
+    fn replace_namespace(self, text: &str) -> String {
+        let (mut replaced, mut rest) = (String::with_capacity(text.len()), text);
+        let mut last = None;
+        while let Some((before, after)) = rest.split_once(self.namespace) {
+            let previous = before.chars().next_back().or(last);
+            let is_word = ![previous, after.chars().next()].into_iter().flatten().any(char::is_alphanumeric);
+            replaced.push_str(before);
+            replaced.push_str(if is_word { "<ns>" } else { self.namespace });
+            last = self.namespace.chars().next_back();
+            rest = after;
+        }
+        replaced.push_str(rest);
+        replaced
     }
 
     /// Returns an object without `managedFields`, `selfLink` and random values.
@@ -79,6 +95,7 @@ mod tests {
             ("web-7988b68c98-bcdfg".to_owned(), "web-7988b68c98-<rand>".to_owned()),
             (format!("{long}2456z"), format!("{long}<rand>")),
             ("at 2026-01-01T10:00:00Z in t7x".to_owned(), "at <time> in <ns>".to_owned()),
+            ("Deleted pod: rs-8t7xw in t7x".to_owned(), "Deleted pod: rs-<rand> in <ns>".to_owned()),
             ("11111111-2222-3333-4444-555555555555".to_owned(), "<uid>".to_owned()),
         ];
         for (text, expected) in cases {
