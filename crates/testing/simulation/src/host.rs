@@ -258,7 +258,9 @@ impl Process {
 
 impl Views {
     fn seen_until(&self, now: Timestamp) -> Timestamp {
-        self.seen.values().map(|seen| seen.time(now)).fold(now, Timestamp::min)
+        // No decision is based on the Lease. A leader does not watch it.
+        let seen = self.seen.iter().filter(|(path, _)| !path.ends_with("/leases"));
+        seen.map(|(_, seen)| seen.time(now)).fold(now, Timestamp::min)
     }
 }
 

@@ -421,6 +421,10 @@ fn exemptions(scenario: &Scenario) -> BTreeSet<Invariant> {
             | Action::OrphanSet { .. }
             | Action::Delete { .. } => deletes_sets = true,
             Action::ScaleSet { .. } => scales_sets = true,
+            // The strategy Recreate does not apply to a sync that scales (US-4.7).
+            Action::Scale { .. } => {
+                exempt.insert(Invariant::RecreateOverlap);
+            }
             Action::Pause { .. } => pauses = true,
             Action::SetStrategy { .. } => sets_strategy = true,
             _ => {}

@@ -64,8 +64,12 @@ async fn exited_kube_apiserver_is_reported_with_its_log() {
         [("etcd", "exec sleep 1000"), ("kube-apiserver", "echo 'bind: address already in use' >&2; exit 1")]
     {
         let file = folder.path().join(name);
-        std::fs::write(&file, format!("#!/bin/sh\n{script}\n")).unwrap();
-        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let source = folder.path().join(format!("{name}.sh"));
+        std::fs::write(&source, format!("#!/bin/sh\n{script}\n")).unwrap();
+        std::fs::set_permissions(&source, std::fs::Permissions::from_mode(0o755)).unwrap();
+        // Another process writes the program: a process that is forked by another test would otherwise inherit the open
+        // file for a moment, and a file that is open for writing cannot be executed.
+        assert!(std::process::Command::new("cp").args([&source, &file]).status().unwrap().success());
     }
     let server = ServerProgram::Kubebuilder(folder.path().to_owned());
     let config = ExternalConfig { server, ..config(folder.path(), "") };
