@@ -3,6 +3,13 @@
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
+use kcm_api::{Pod, ReplicaSet};
+use kcm_client::ApiClient;
+use kcm_controller_util::ReplicaSetControl;
+use kcm_informer::SharedInformer;
+use kcm_replicaset_controller::{
+    KindConfig, REPLICA_SET, REPLICATION_CONTROLLER, ReplicaSetController, ReplicaSetControllerConfig,
+};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -82,38 +89,27 @@ fn deployment(informers: &InformerFactory) -> Constructor {
 }
 
 fn replica_set(informers: &InformerFactory) -> Constructor {
-    use kcm_replicaset_controller::{
-        KindConfig, REPLICA_SET, ReplicaSetController, ReplicaSetControllerConfig,
-    };
     let pods = informers.pods();
     let replica_sets = informers.replica_sets();
     Box::new(move |context| {
         let client = context.client("replicaset-controller");
-        let recorder = context.recorder(&client, REPLICA_SET.component);
-        let client = Arc::new(ClusterClient::new(client));
-        let (clock, random) = (context.clock(), context.random());
-        let config = ReplicaSetControllerConfig::new(
-            clock,
-            random,
+        let control = Arc::new(ClusterClient::new(client.clone()));
+        let features = &context.config().features;
+        let kind_config = KindConfig {
+            terminating_replicas: features.deployment_replica_set_terminating_replicas,
+            reads_own_writes: features.stale_controller_consistency_replica_set,
+            pod_deletion_cost: features.pod_deletion_cost,
+            ..REPLICA_SET
+        };
+        let controller = replica_set_controller(
+            context,
+            "replicaset-controller",
+            client,
+            kind_config,
             pods,
             replica_sets,
-            client.clone(),
-            client,
-            recorder,
+            control,
         );
-        let features = &context.config().features;
-        let controller = ReplicaSetController::new(ReplicaSetControllerConfig {
-            kind_config: KindConfig {
-                terminating_replicas: features.deployment_replica_set_terminating_replicas,
-                reads_own_writes: features.stale_controller_consistency_replica_set,
-                pod_deletion_cost: features.pod_deletion_cost,
-                ..REPLICA_SET
-            },
-            metrics: context.replica_set_metrics(),
-            queue_metrics: context.queue_metrics(),
-            sync_metrics: context.sync_metrics("replicaset-controller"),
-            ..config
-        });
         let workers = context.config().concurrent_replica_set_syncs;
         Box::new(move |stop| Box::pin(async move { controller.run(workers, stop).await }))
     })
@@ -121,37 +117,46 @@ fn replica_set(informers: &InformerFactory) -> Constructor {
 
 /// The ReplicaSet controller for ReplicationControllers (US-5.11).
 fn replication_controller(informers: &InformerFactory) -> Constructor {
-    use kcm_replicaset_controller::{
-        KindConfig, REPLICATION_CONTROLLER, ReplicaSetController, ReplicaSetControllerConfig,
-    };
     let pods = informers.pods();
     let replication_controllers = informers.replication_controllers();
     Box::new(move |context| {
         let client = context.client("replication-controller");
-        let recorder = context.recorder(&client, REPLICATION_CONTROLLER.component);
         let control = Arc::new(ReplicationControllerClient::new(client.clone()));
-        let client = Arc::new(ClusterClient::new(client));
-        let (clock, random) = (context.clock(), context.random());
-        let config = ReplicaSetControllerConfig::new(
-            clock,
-            random,
+        let pod_deletion_cost = context.config().features.pod_deletion_cost;
+        let kind_config = KindConfig { pod_deletion_cost, ..REPLICATION_CONTROLLER };
+        let controller = replica_set_controller(
+            context,
+            "replicationcontroller-controller",
+            client,
+            kind_config,
             pods,
             replication_controllers,
-            client,
             control,
-            recorder,
         );
-        let controller = ReplicaSetController::new(ReplicaSetControllerConfig {
-            kind_config: KindConfig {
-                pod_deletion_cost: context.config().features.pod_deletion_cost,
-                ..REPLICATION_CONTROLLER
-            },
-            metrics: context.replica_set_metrics(),
-            queue_metrics: context.queue_metrics(),
-            sync_metrics: context.sync_metrics("replicationcontroller-controller"),
-            ..config
-        });
         let workers = context.config().concurrent_replication_controller_syncs;
         Box::new(move |stop| Box::pin(async move { controller.run(workers, stop).await }))
+    })
+}
+
+/// Constructs the controller of pods for one kind of owner. `name` is that in metrics.
+fn replica_set_controller(
+    context: &Context,
+    name: &str,
+    client: ApiClient,
+    kind_config: KindConfig,
+    pods: SharedInformer<Pod>,
+    owners: SharedInformer<ReplicaSet>,
+    control: Arc<dyn ReplicaSetControl>,
+) -> ReplicaSetController {
+    let recorder = context.recorder(&client, kind_config.component);
+    let pod_control = Arc::new(ClusterClient::new(client));
+    let (clock, random) = (context.clock(), context.random());
+    let config = ReplicaSetControllerConfig::new(clock, random, pods, owners, pod_control, control, recorder);
+    ReplicaSetController::new(ReplicaSetControllerConfig {
+        kind_config,
+        metrics: context.replica_set_metrics(),
+        queue_metrics: context.queue_metrics(),
+        sync_metrics: context.sync_metrics(name),
+        ..config
     })
 }
