@@ -81,8 +81,7 @@ impl EventHandler<Pod> for Handlers {
     /// DEVIATION: upstream handles no updates of pods. A Deployment with the strategy Recreate whose last old pod loses its
     /// owner would not continue.
     fn on_update(&self, old: &Arc<Pod>, new: &Arc<Pod>) {
-        let owner = |pod: &Pod| pod.controller.as_ref().map(|controller| Arc::clone(&controller.uid));
-        if old.uid != new.uid || owner(old) != owner(new) {
+        if old.uid != new.uid || controller_uid(old) != controller_uid(new) {
             self.pod_gone(old);
         }
     }
@@ -187,6 +186,10 @@ impl Handlers {
         let pods = self.pods.read();
         owners.iter().any(|owner| pods_of(&pods, owner).next().is_some())
     }
+}
+
+fn controller_uid(pod: &Pod) -> Option<&str> {
+    pod.controller.as_ref().map(|controller| &*controller.uid)
 }
 
 #[cfg(test)]

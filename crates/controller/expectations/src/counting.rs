@@ -79,7 +79,9 @@ impl<K: Key> ControllerExpectations<K> {
     ///
     /// Upstream has no counterpart and waits for [`EXPECTATIONS_TIMEOUT`].
     pub fn observe_answered_creations(&self, key: &K) {
-        self.change(key, |record| record.add = record.add.min(record.unanswered));
+        if self.records.get(key).is_some_and(|record| record.add > record.unanswered) {
+            self.change(key, |record| record.add = record.add.min(record.unanswered));
+        }
     }
 
     /// Lowers the expected deletions by one. Has no effect if `key` has no expectations.
