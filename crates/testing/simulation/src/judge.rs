@@ -20,7 +20,7 @@ use serde_json::Value;
 
 use crate::{
     host::Process,
-    ledger::Ledger,
+    ledger::{Cause, Ledger, Rule},
     scenario::{Incident, Scenario},
 };
 
@@ -181,13 +181,12 @@ impl Judge {
         self.take_violations(&mut state, &entry, basis);
         for event in &caused {
             state.touch(event, now);
-            let is_status = entry.subresource == "status";
-            if let Some(what) = state.ledger.apply(event, basis, Some(is_status)) {
-                let rule = if what.contains("reports") { "true-status" } else { "ownership" };
+            let cause = if entry.subresource == "status" { Cause::Status } else { Cause::Object };
+            match state.ledger.apply(event, basis, cause) {
                 // Pods become available by wall clocks.
-                if rule == "ownership" || !self.steps_clocks {
-                    state.find(rule, what, now);
-                }
+                Some((Rule::TrueStatus, _)) if self.steps_clocks => {}
+                Some((rule, what)) => state.find(rule.name(), what, now),
+                None => {}
             }
         }
         // The status of a Deployment is written after its ReplicaSet was created, also if it says so already (US-4.8).
@@ -314,7 +313,7 @@ impl State {
         });
         if is_known && let Some(change) = change(event) {
             self.invariants.others(change, now);
-            self.ledger.apply(event, Basis::current(now), None);
+            self.ledger.apply(event, Basis::current(now), Cause::Others);
             self.touch(event, now);
         }
     }

@@ -38,10 +38,38 @@ struct Known {
     changed: Timestamp,
 }
 
+/// Cause of a change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Cause {
+    /// A manager's write of a status.
+    Status,
+    /// Another write of a manager.
+    Object,
+    /// Anything else.
+    Others,
+}
+
+/// A rule that a manager's write can violate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Rule {
+    /// What is adopted and released.
+    Ownership,
+    /// Numbers of pods in a status.
+    TrueStatus,
+}
+
+impl Rule {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Ownership => "ownership",
+            Self::TrueStatus => "true-status",
+        }
+    }
+}
+
 impl Ledger {
-    /// Takes a change in. Returns the rule that it breaks, if it is a manager's. `write` is `None` for a change by others,
-    /// and `Some(true)` for a write of a status.
-    pub(crate) fn apply(&mut self, event: &WatchEvent, basis: Basis, write: Option<bool>) -> Option<String> {
+    /// Applies a change. Returns the rule that a manager's write violates, and a description.
+    pub(crate) fn apply(&mut self, event: &WatchEvent, basis: Basis, cause: Cause) -> Option<(Rule, String)> {
         let object = event.object()?;
         let is_gone = matches!(event, WatchEvent::Deleted(_));
         let resource = object.resource();
@@ -49,13 +77,18 @@ impl Ledger {
         if !is_set && !matches!(resource, Resource::PODS | Resource::DEPLOYMENTS) {
             return None;
         }
-        let found = if write.is_some() && !is_gone { self.wrong_owner(object, basis) } else { None };
+        let is_judged = cause != Cause::Others && !is_gone;
+        let found = if is_judged { self.wrong_owner(object, basis) } else { None };
         if resource == Resource::PODS {
             self.apply_pod(object, is_gone, basis.now);
         }
         self.apply_object(object, is_gone, basis.now);
-        let is_status = is_set && write == Some(true) && !is_gone;
-        found.or_else(|| if is_status { self.wrong_status(object, basis) } else { None })
+        if let Some(what) = found {
+            return Some((Rule::Ownership, what));
+        }
+        let is_status = is_judged && is_set && cause == Cause::Status;
+        let found = if is_status { self.wrong_status(object, basis) } else { None };
+        found.map(|what| (Rule::TrueStatus, what))
     }
 
     fn apply_object(&mut self, object: &Object, is_gone: bool, now: Timestamp) {

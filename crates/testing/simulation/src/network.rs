@@ -286,6 +286,8 @@ impl Link {
         }
         let (parts, body) = answer.into_parts();
         let number = self.process.begin_watch(path);
+        let now = self.network.clock.now();
+        let seen = self.process.seen(path, now).unwrap_or(now);
         let delay = match harm {
             Some(Harm::DelayWatch { time }) => self.duration(time),
             _ => Duration::ZERO,
@@ -294,8 +296,6 @@ impl Link {
             Some(Harm::CutWatch { chunks, torn }) => Some((chunks, torn)),
             Some(Harm::ExpireWatch) => {
                 // The list that follows is not watched.
-                let seen = self.process.seen(path, self.network.clock.now());
-                let seen = seen.unwrap_or_else(|| self.network.clock.now());
                 self.process.saw(path, number, Seen::UpTo(seen));
                 let status = status(410, "Expired", "too old resource version: 1 (2)", None);
                 let line = format!("{}\n", json!({"type": "ERROR", "object": status}));
@@ -304,8 +304,6 @@ impl Link {
             }
             _ => None,
         };
-        let now = self.network.clock.now();
-        let seen = self.process.seen(path, now).unwrap_or(now);
         let stream = Stream {
             link: self.clone(),
             path: path.to_owned(),
