@@ -98,15 +98,8 @@ impl Scenario {
             };
             actions.push(At { at, event: action(&dice, &workloads, large) });
         }
-        // A stray pod that an owner on its way out could adopt.
-        let strays = actions.iter().filter_map(|action| match action.event {
-            Action::Delete { workload, policy: Policy::Foreground } => {
-                Some(At { at: action.at + dice.below(1_500), event: Action::StrayPod { workload } })
-            }
-            _ => None,
-        });
-        let strays: Vec<_> = strays.filter(|_| dice.once_in(2)).collect();
-        actions.extend(strays);
+        let sequels: Vec<_> = actions.iter().filter_map(|action| sequel(&dice, action)).collect();
+        actions.extend(sequels);
         actions.sort_by_key(|action| action.at);
         let front_ends = dice.pick(&[1, 1, 2, 3]).unwrap_or(1);
         let mut incidents = Vec::new();
@@ -217,6 +210,18 @@ fn action(dice: &Dice, workloads: &[Workload], large: bool) -> Action {
     }
 }
 
+/// An action that is rarely drawn at the right time by itself.
+fn sequel(dice: &Dice, action: &At<Action>) -> Option<At<Action>> {
+    let (event, within) = match action.event {
+        // A stray pod that an owner on its way out could adopt.
+        Action::Delete { workload, policy: Policy::Foreground } => (Action::StrayPod { workload }, 1_500),
+        Action::ReleasePod { pod } => (Action::ReturnPod { pod }, 6_000),
+        Action::Pause { workload } => (Action::SetImage { workload, image: dice.small(0, 4) }, 3_000),
+        _ => return None,
+    };
+    dice.once_in(2).then(|| At { at: action.at + dice.below(within), event })
+}
+
 fn incident(dice: &Dice, managers: usize, front_ends: usize) -> Incident {
     let manager = dice.index(managers);
     match dice.below(12) {
@@ -265,7 +270,7 @@ fn fault(dice: &Dice, end: u64) -> Fault {
             2..=3 => Harm::DelayAnswer { time: dice.between(10, 8_000) },
             4 => Harm::LoseRequest,
             5..=6 => Harm::LoseAnswer,
-            7..=8 => Harm::Late { time: dice.between(100, 6_000) },
+            7..=8 => Harm::Late { time: dice.between(100, dice.pick(&[6_000, 60_000]).unwrap_or(6_000)) },
             9 => Harm::Silence { executed: dice.once_in(2) },
             10..=11 => {
                 let retry_after = (code == 429 || dice.once_in(3)).then(|| dice.small(1, 3));
@@ -328,6 +333,7 @@ mod tests {
             "LoseNode",
             "ReplicationController",
             "Foreground",
+            "ReturnPod",
         ] {
             assert!(text.contains(word), "{word} is never drawn");
         }

@@ -34,6 +34,8 @@ struct Known {
     labels: Value,
     selector: Value,
     deleting: Option<Timestamp>,
+    /// Time since which `spec.paused` is set.
+    paused: Option<Timestamp>,
     /// Time of the last change of labels or owner.
     changed: Timestamp,
 }
@@ -54,6 +56,8 @@ pub(crate) enum Cause {
 pub(crate) enum Rule {
     /// What is adopted and released.
     Ownership,
+    /// No ReplicaSet is created for a Deployment that is paused.
+    Paused,
     /// Numbers of pods in a status.
     TrueStatus,
 }
@@ -62,6 +66,7 @@ impl Rule {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Ownership => "ownership",
+            Self::Paused => "paused",
             Self::TrueStatus => "true-status",
         }
     }
@@ -78,13 +83,17 @@ impl Ledger {
             return None;
         }
         let is_judged = cause != Cause::Others && !is_gone;
-        let found = if is_judged { self.wrong_owner(object, basis) } else { None };
+        let wrong_owner = if is_judged { self.wrong_owner(object, basis) } else { None };
+        let paused = if is_judged { self.created_while_paused(object, basis) } else { None };
         if resource == Resource::PODS {
             self.apply_pod(object, is_gone, basis.now);
         }
         self.apply_object(object, is_gone, basis.now);
-        if let Some(what) = found {
+        if let Some(what) = wrong_owner {
             return Some((Rule::Ownership, what));
+        }
+        if let Some(what) = paused {
+            return Some((Rule::Paused, what));
         }
         let is_status = is_judged && is_set && cause == Cause::Status;
         let found = if is_status { self.wrong_status(object, basis) } else { None };
@@ -99,12 +108,14 @@ impl Ledger {
         let changed = old.filter(|_| is_same).map_or(now, |old| old.changed);
         let is_deleting = is_gone || object.is_deleting();
         let deleting = old.and_then(|old| old.deleting).or(is_deleting.then_some(now));
+        let paused = old.and_then(|old| old.paused).unwrap_or(now);
         let known = Known {
             name: format!("{} {}/{}", object.resource().plural(), object.namespace(), object.name()),
             owner,
             labels,
             selector: value["spec"]["selector"].clone(),
             deleting,
+            paused: (value["spec"]["paused"] == true).then_some(paused),
             changed,
         };
         self.objects.insert(object.uid().to_owned(), known);
@@ -133,6 +144,16 @@ impl Ledger {
             pod.ready = Some(conditions.iter().find(|one| one["type"] == "Ready").map_or(now, transition));
         }
         pod.owner = owner.or_else(|| pod.owner.take());
+    }
+
+    /// A creation for a Deployment that the writer must have seen paused.
+    fn created_while_paused(&self, object: &Object, basis: Basis) -> Option<String> {
+        if object.resource() != Resource::REPLICA_SETS || self.objects.contains_key(object.uid()) {
+            return None;
+        }
+        let owner = self.objects.get(&controller(object)?)?;
+        let is_paused = owner.paused.is_some_and(|since| since < basis.since);
+        is_paused.then(|| format!("{} is created while {} is paused", object.name(), owner.name))
     }
 
     /// An adoption or a release that breaks the rules.

@@ -166,6 +166,8 @@ pub enum Action {
     UnreadyPod { pod: usize },
     /// Changes the labels of a pod so that no selector matches.
     ReleasePod { pod: usize },
+    /// Gives a released pod its label back. `pod` is a position among the released pods.
+    ReturnPod { pod: usize },
     /// Removes the owner references of a pod.
     OrphanPod { pod: usize },
     /// Creates a pod that a workload's selector matches.

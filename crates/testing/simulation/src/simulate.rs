@@ -179,11 +179,11 @@ async fn simulate(scenario: Arc<Scenario>) -> Result<Outcome, SimulationError> {
     let network = Arc::new(Network::new(Arc::clone(&clock), &server, Arc::clone(&judge), &scenario));
     fleet.start(&network);
     let cluster = Cluster { scenario, clock, server, judge, network, fleet, users };
-    let not_created = cluster.take_course().await;
-    cluster.heal();
-    if cluster.settle().await {
-        cluster.be_silent().await;
-    }
+    let not_created = tokio::select! {
+        biased;
+        () = cluster.judge.exhausted() => Vec::new(),
+        not_created = cluster.run() => not_created,
+    };
     cluster.judge.catch_up();
     let mut effect = Snapshot::take(&cluster.server, &cluster.scenario).effect();
     effect.extend(not_created.into_iter().map(|at| (Workload::name(at), NOT_COMPARED.into())));
@@ -197,6 +197,16 @@ fn random(scenario: &Scenario, part: u64) -> Arc<dyn Random> {
 }
 
 impl Cluster {
+    /// Runs the scenario to its end. Returns the workloads that could not be created again.
+    async fn run(&self) -> Vec<usize> {
+        let not_created = self.take_course().await;
+        self.heal();
+        if self.settle().await {
+            self.be_silent().await;
+        }
+        not_created
+    }
+
     /// Lets everything happen that the scenario has. Returns the workloads that could not be created again.
     async fn take_course(&self) -> Vec<usize> {
         let mut not_created = Vec::new();

@@ -21,6 +21,9 @@ const NODE_GRACE: Duration = Duration::from_secs(5);
 /// Name of the quota.
 const QUOTA: &str = "quota";
 
+/// Value of the label of objects that no selector matches.
+const STRAY: &str = "stray";
+
 /// Performs actions.
 #[derive(Debug, Clone)]
 pub(crate) struct Users {
@@ -105,12 +108,14 @@ impl Users {
             Action::UnreadyPod { pod } => {
                 self.with_pod(*pod, |pod| self.report(pod, &json!({"conditions": [self.ready(false)]})))
             }
-            // A pod that was released gets its label back.
-            Action::ReleasePod { pod } => self.with_pod(*pod, |pod| {
-                let workload = pod.name().split('-').next();
-                let app = if pod.label("app") == Some("stray") { workload } else { Some("stray") };
-                self.patch_object(pod, None, json!({"metadata": {"labels": {"app": app}}}))
-            }),
+            Action::ReleasePod { pod } => self.with_pod(*pod, |pod| self.label_pod(pod, STRAY)),
+            Action::ReturnPod { pod } => {
+                let mut released = self.list(Resource::PODS, Some(NAMESPACE));
+                released.retain(|pod| pod.label("app") == Some(STRAY));
+                with_one(released, *pod, |pod| {
+                    self.label_pod(pod, pod.name().split('-').next().unwrap_or_default())
+                })
+            }
             Action::OrphanPod { pod } => {
                 self.with_pod(*pod, |pod| self.merge(pod, json!({"metadata": {"ownerReferences": null}})))
             }
@@ -128,7 +133,7 @@ impl Users {
                 self.with_set(*set, |set| self.delete(Resource::REPLICA_SETS, NAMESPACE, set.name(), *policy))
             }
             Action::ReleaseSet { set } => self.with_set(*set, |set| {
-                self.patch_object(set, None, json!({"metadata": {"labels": {"app": "stray"}}}))
+                self.patch_object(set, None, json!({"metadata": {"labels": {"app": STRAY}}}))
             }),
             Action::OrphanSet { set } => {
                 self.with_set(*set, |set| self.merge(set, json!({"metadata": {"ownerReferences": null}})))
@@ -269,9 +274,7 @@ impl Users {
         at: usize,
         act: impl FnOnce(&Object) -> Result<(), ApiStatus>,
     ) -> Result<(), ApiStatus> {
-        let mut pods = self.list(Resource::PODS, Some(NAMESPACE));
-        pods.sort_by_key(|pod| created(pod));
-        pods.get(at.checked_rem(pods.len()).unwrap_or(0)).map_or_else(|| Err(nothing()), |pod| act(pod))
+        with_one(self.list(Resource::PODS, Some(NAMESPACE)), at, act)
     }
 
     /// Acts on one of the ReplicaSets that controllers have created.
@@ -282,8 +285,11 @@ impl Users {
     ) -> Result<(), ApiStatus> {
         let mut sets = self.list(Resource::REPLICA_SETS, Some(NAMESPACE));
         sets.retain(|set| set.name().contains('-'));
-        sets.sort_by_key(|set| created(set));
-        sets.get(at.checked_rem(sets.len()).unwrap_or(0)).map_or_else(|| Err(nothing()), |set| act(set))
+        with_one(sets, at, act)
+    }
+
+    fn label_pod(&self, pod: &Object, app: &str) -> Result<(), ApiStatus> {
+        self.patch_object(pod, None, json!({"metadata": {"labels": {"app": app}}}))
     }
 
     fn set_quota(&self, pods: u32) -> Result<(), ApiStatus> {
@@ -342,6 +348,17 @@ impl Users {
             Ok(())
         })
     }
+}
+
+/// Acts on the object at a position, oldest first, modulo their number.
+fn with_one(
+    mut objects: Vec<Arc<Object>>,
+    at: usize,
+    act: impl FnOnce(&Object) -> Result<(), ApiStatus>,
+) -> Result<(), ApiStatus> {
+    objects.sort_by_key(|object| created(object));
+    let at = at.checked_rem(objects.len()).unwrap_or(0);
+    objects.get(at).map_or_else(|| Err(nothing()), |object| act(object))
 }
 
 /// Error of an action without a target.
