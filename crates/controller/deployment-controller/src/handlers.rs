@@ -74,14 +74,15 @@ impl EventHandler<ReplicaSet> for Handlers {
     }
 }
 
-/// Only the deletion of a pod has an effect: a Recreate waits until no pods are left.
+/// A Recreate waits until no pod runs.
 impl EventHandler<Pod> for Handlers {
     fn on_add(&self, _pod: &Arc<Pod>, _initial: bool) {}
 
-    /// DEVIATION: upstream handles no updates of pods. A Deployment with the strategy Recreate whose last old pod loses its
-    /// owner would not continue.
+    /// DEVIATION: upstream handles no updates of pods. A Deployment with the strategy Recreate whose last old pod finishes
+    /// or loses its owner would not continue.
     fn on_update(&self, old: &Arc<Pod>, new: &Arc<Pod>) {
-        if old.uid != new.uid || controller_uid(old) != controller_uid(new) {
+        let has_finished = new.is_finished() && !old.is_finished();
+        if has_finished || old.uid != new.uid || controller_uid(old) != controller_uid(new) {
             self.pod_gone(old);
         }
     }
@@ -92,11 +93,11 @@ impl EventHandler<Pod> for Handlers {
 }
 
 impl Handlers {
-    /// Enqueues the Deployment that waits for its last pod to be gone.
+    /// Enqueues the Deployment that waits for its last pod to be gone or finished.
     fn pod_gone(&self, pod: &Pod) {
         let Some(deployment) = self.deployment_of_pod(pod) else { return };
         trace!(deployment = %deployment.metadata.key(), pod = %pod.key, "Pod deleted");
-        if deployment.spec.strategy.type_ == RECREATE && !self.has_pods(&deployment) {
+        if deployment.spec.strategy.type_ == RECREATE && !self.has_running_pods(&deployment) {
             self.enqueue(&deployment);
         }
     }
@@ -170,11 +171,11 @@ impl Handlers {
         self.resolve_controller_ref(&set.metadata.namespace, set.metadata.controller()?)
     }
 
-    /// Returns `true` if the cache contains a pod of the Deployment, in any phase, or if the selector is invalid.
+    /// Returns `true` if the cache contains a pod of the Deployment that has not finished, or if the selector is invalid.
     ///
-    /// DEVIATION: upstream lists the ReplicaSets of the Deployment from the API server for each deleted pod. Here the
-    /// cache is read.
-    fn has_pods(&self, deployment: &Deployment) -> bool {
+    /// DEVIATION: upstream counts finished pods, which a Recreate does not wait for, and lists the ReplicaSets of the
+    /// Deployment from the API server for each deleted pod. Here the cache is read.
+    fn has_running_pods(&self, deployment: &Deployment) -> bool {
         let Ok(selector) = Selector::new(deployment.spec.selector.as_ref()) else { return true };
         let is_claimed = |set: &&Arc<ReplicaSet>| {
             set.metadata.namespace == deployment.metadata.namespace && selector.matches(&set.metadata.labels)
@@ -184,7 +185,7 @@ impl Handlers {
             .map(|set| OwnerIdentity::from(&**set))
             .collect();
         let pods = self.pods.read();
-        owners.iter().any(|owner| pods_of(&pods, owner).next().is_some())
+        owners.iter().any(|owner| pods_of(&pods, owner).any(|pod| !pod.is_finished()))
     }
 }
 

@@ -216,13 +216,20 @@ async fn pod_deletion_enqueues_recreate_deployment() {
     assert_eq!(after_pod_deletion(&deployment_named("d1"), &[&set], &[]).await, [""; 0]);
 }
 
-/// `TestPodDeletionDoesntEnqueueRecreateDeployment`, for each phase of the remaining pod.
+/// `TestPodDeletionDoesntEnqueueRecreateDeployment`.
 #[tokio::test]
 async fn pod_deletion_doesnt_enqueue_recreate_deployment() {
     let d = recreate();
     let set = owned_by(&d, "rs");
-    for phase in ["Running", "Succeeded"] {
-        assert_eq!(after_pod_deletion(&d, &[&set], &[&pod_of(&set, "remaining", phase)]).await, [""; 0]);
+    assert_eq!(after_pod_deletion(&d, &[&set], &[&pod_of(&set, "remaining", "Running")]).await, [""; 0]);
+}
+
+#[tokio::test]
+async fn pod_deletion_ignores_finished_pods() {
+    let d = recreate();
+    let set = owned_by(&d, "rs");
+    for phase in ["Succeeded", "Failed"] {
+        assert_eq!(after_pod_deletion(&d, &[&set], &[&pod_of(&set, "remaining", phase)]).await, ["d1"]);
     }
 }
 
@@ -271,4 +278,18 @@ async fn pod_that_loses_its_owner_enqueues_recreate_deployment() {
     assert_eq!(queued(&handlers).await, [""; 0]);
     EventHandler::<Pod>::on_update(&handlers, &Arc::new(old), &Arc::new(new));
     assert_eq!(queued(&handlers).await, ["d1"]);
+}
+
+#[tokio::test]
+async fn pod_that_finishes_enqueues_recreate_deployment() {
+    let d = recreate();
+    let set = owned_by(&d, "rs");
+    let mut caches = Caches::with(&[&d], &[&set]);
+    let (old, new) = (pod_of(&set, "left", "Running"), pod_of(&set, "left", "Failed"));
+    caches.pods.apply(Arc::new(new.clone()));
+    let handlers = handlers(&caches);
+    EventHandler::<Pod>::on_update(&handlers, &Arc::new(old), &Arc::new(new.clone()));
+    assert_eq!(queued(&handlers).await, ["d1"]);
+    EventHandler::<Pod>::on_update(&handlers, &Arc::new(new.clone()), &Arc::new(new));
+    assert_eq!(queued(&handlers).await, [""; 0]);
 }
