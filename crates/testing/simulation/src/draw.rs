@@ -82,6 +82,7 @@ impl Scenario {
             qps: dice.pick(&[20, 100, 1000, 1000]).unwrap_or(20),
             lease: dice.pick(&[15, 15, 30]).unwrap_or(15),
             restart_after: dice.between(100, 5_000),
+            terminating_replicas: !dice.once_in(4),
         };
         let nodes = Nodes {
             count: dice.index(4) + 1,
@@ -137,6 +138,7 @@ fn workloads(dice: &Dice) -> Vec<Workload> {
         strategy: strategy(dice),
         min_ready_seconds: dice.pick(&[0, 0, 0, 2]).unwrap_or(0),
         history_limit: dice.pick(&[10, 10, 2, 0]).unwrap_or(10),
+        no_deadline: dice.once_in(3),
     };
     if dice.once_in(60) {
         let replicas = if dice.once_in(4) { dice.small(100, 300) } else { dice.small(LARGE + 1, 100) };

@@ -10,7 +10,8 @@ use jiff::SignedDuration;
 use kcm_client::{ClientFactory, ClientOptions, RateLimit};
 use kcm_clock::{Clock, Random, SeededRandom};
 use kcm_controller_manager::{
-    Dependencies, LeaderElectionSettings, Manager, ManagerConfig, Selection, UnknownControllers, user_agent,
+    ControllerFeatures, Dependencies, LeaderElectionSettings, Manager, ManagerConfig, Selection,
+    UnknownControllers, user_agent,
 };
 use parking_lot::Mutex;
 use tokio::task::AbortHandle;
@@ -67,6 +68,10 @@ impl Fleet {
                 retry_period: lease * 2 / 15,
                 ..LeaderElectionSettings::default()
             }),
+            features: ControllerFeatures {
+                deployment_replica_set_terminating_replicas: settings.terminating_replicas,
+                ..ControllerFeatures::default()
+            },
             ..ManagerConfig::default()
         };
         let slot = |_| Slot { host: Host::new(Arc::clone(clock)), state: Mutex::default() };

@@ -56,6 +56,14 @@ pub struct Managers {
     pub lease: u64,
     /// Time until a process that has exited is started again.
     pub restart_after: u64,
+    /// Feature gate `DeploymentReplicaSetTerminatingReplicas`.
+    #[serde(default = "enabled")]
+    pub terminating_replicas: bool,
+}
+
+/// Default of a feature gate in a file.
+fn enabled() -> bool {
+    true
 }
 
 /// Simulated nodes.
@@ -109,6 +117,9 @@ pub struct Workload {
     pub min_ready_seconds: u32,
     /// Value of `revisionHistoryLimit`, for a Deployment.
     pub history_limit: u32,
+    /// `true` if a Deployment has no progress deadline. It is 600 s otherwise.
+    #[serde(default)]
+    pub no_deadline: bool,
 }
 
 /// An event and its time.

@@ -35,7 +35,7 @@ const LONG_PATIENCE: Duration = Duration::from_secs(30 * 60);
 /// Replicas from which a workload is large.
 const LARGE: u32 = 20;
 
-/// Time after which a client gives up a request that is not answered.
+/// Time after which a client gives up a request that is not answered, and the API server executes none any more.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(61);
 
 /// Time for which controllers must be silent in the end.
@@ -263,7 +263,12 @@ impl Cluster {
             || self.scenario.actions.iter().any(is_quota)
             || self.scenario.faults.iter().any(|fault| fault.requests != Requests::Watches);
         let deadline = self.clock.monotonic() + if is_long { LONG_PATIENCE } else { PATIENCE } + steps;
-        if self.scenario.faults.iter().any(|fault| matches!(fault.harm, Harm::Silence { .. })) {
+        if self
+            .scenario
+            .faults
+            .iter()
+            .any(|fault| matches!(fault.harm, Harm::Silence { .. } | Harm::Late { .. }))
+        {
             self.clock.sleep(REQUEST_TIMEOUT).await;
         }
         loop {

@@ -403,6 +403,9 @@ fn object(workload: &Workload, name: &str) -> Value {
             spec["selector"] = json!({"matchLabels": {"app": name}});
             spec["strategy"] = strategy(&workload.strategy);
             spec["revisionHistoryLimit"] = json!(workload.history_limit);
+            if workload.no_deadline {
+                spec["progressDeadlineSeconds"] = json!(i32::MAX);
+            }
         }
     }
     json!({"metadata": {"name": name, "labels": {"app": name}}, "spec": spec})
