@@ -79,6 +79,8 @@ struct State {
     touched: BTreeMap<String, Timestamp>,
     /// Time of the last change of each Deployment by a manager.
     changed: BTreeMap<String, Timestamp>,
+    /// `true` if a write of a ReplicaSet was executed after its sender had given it up.
+    has_late_set: bool,
     findings: Vec<Finding>,
     taken: usize,
     log: Vec<String>,
@@ -176,6 +178,7 @@ impl Judge {
             || entry.verb != "create"
             || entry.code >= 300
             || state.pods.insert(format!("{}/{}", entry.namespace, entry.name));
+        state.has_late_set |= sender.is_abandoned && entry.resource == "replicasets" && entry.code < 300;
         let leads = sender.process.identity().is_some_and(|own| own == state.holder.0);
         let is_creation = entry.verb == "create";
         if sender.process.is_dead() || !leads || (sender.is_abandoned && !(is_creation && is_new_name)) {
@@ -373,6 +376,9 @@ impl State {
             Invariant::CreatedTwice => failed("replicasets"),
             // A pod may be orphaned while its deletion is on its way.
             Invariant::DeletedInUse => write.resource == "pods" && is_unseen,
+            // A ReplicaSet that is written late says that it was scaled for another size: all are then scaled in proportion,
+            // whatever is available (US-4.8b).
+            Invariant::Availability | Invariant::SurplusReplicas if self.has_late_set => true,
             // The available pods in the status of a ReplicaSet that was scaled down or deleted count until the status is
             // updated (US-4.9). With old caches that takes longer.
             Invariant::Availability => {
