@@ -8,7 +8,7 @@ use kcm_clock::{Random, SeededRandom, is_generated_name};
 use serde_json::json;
 
 use super::*;
-use crate::testing::{World, changed_replica_set, going, owned_by, pod, replica_set, summary};
+use crate::testing::{World, changed_replica_set, going, owned_by, pod, relabelled, replica_set, summary};
 
 fn lost() -> ApiError {
     ApiError::Transport("POST: connection broken".to_owned())
@@ -198,6 +198,19 @@ mod next_sync {
         assert_eq!(error, "");
         assert!(requests.starts_with("delete") && requests.ends_with("status"), "{requests}");
         assert_eq!(pending(&world).len(), 1);
+    }
+
+    #[tokio::test]
+    async fn adopts_and_releases_pods_while_a_name_is_pending() {
+        let (mut world, key, name) = failed(lost()).await;
+        let owner = replica_set("web", 1);
+        *world.cluster.live.lock() = Some(owner.clone());
+        world.add_replica_set(&owner);
+        world.add_pods([pod("orphan"), relabelled(owned_by(&owner, pod("relabelled")))]);
+        world.catch_up();
+        let adopted = "get, adopt orphan, release relabelled, status";
+        assert_eq!(sync(&world, &key).await, (String::new(), adopted.to_owned()));
+        assert_eq!(pending(&world), [name]);
     }
 }
 
