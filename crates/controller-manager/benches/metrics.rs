@@ -6,7 +6,7 @@ use std::{hint::black_box, sync::Arc, time::Duration};
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use http::Method;
-use kcm_client::Call;
+use kcm_client::RequestInfo;
 use kcm_clock::RealClock;
 use kcm_controller_manager::Metrics;
 use kcm_controller_util::SyncResult;
@@ -34,7 +34,7 @@ fn benches(c: &mut Criterion) {
     });
 
     let clients = metrics.clients();
-    let call = Call {
+    let request = RequestInfo {
         client: "deployment-controller",
         server: "https://10.0.0.1:6443",
         method: &Method::PUT,
@@ -44,11 +44,11 @@ fn benches(c: &mut Criterion) {
     };
     c.bench_function("write", |b| {
         b.iter(|| {
-            clients.throttled(black_box(call), millisecond);
-            clients.sent(call, 1000);
-            clients.answered(call, Some(200), millisecond);
-            clients.received(call, 1000);
-            clients.finished(call, millisecond);
+            clients.throttled(black_box(request), millisecond);
+            clients.sent(request, 1000);
+            clients.answered(request, Some(200), millisecond);
+            clients.received(request, 1000);
+            clients.finished(request, millisecond);
         });
     });
 

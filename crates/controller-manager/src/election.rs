@@ -73,7 +73,7 @@ impl Election {
         }
         // DEVIATION: upstream's client obeys `Retry-After`, during which the lease may expire, and does not log the
         // response. The retry period limits the load on the API server.
-        let clients = clients.for_election().with_timeout(config.request_timeout()).without_repetition();
+        let clients = clients.for_election().with_timeout(config.request_timeout()).without_retries();
         let client = clients.client(CLIENT, limit);
         config.lock = Arc::new(LeaseClient::new(client.clone()));
         let elector = LeaderElector::new(config)?;

@@ -7,7 +7,7 @@ use std::{alloc::System, sync::Arc, time::Duration};
 
 use http::Method;
 use kcm_api::{Deployment, Pod, PodDecoder, ReplicaSet};
-use kcm_client::Call;
+use kcm_client::RequestInfo;
 use kcm_clock::{FakeClock, Timestamp};
 use kcm_controller_manager::{CacheSize, Metrics};
 use kcm_controller_util::{SyncMetrics, SyncResult, deployment_indexers, pod_indexers, replica_set_indexers};
@@ -97,7 +97,7 @@ fn one_sync(metrics: &Metrics, queue: &dyn QueueMetrics, syncs: &dyn SyncMetrics
     queue.depth(0);
     queue.queue_duration(millisecond);
     syncs.started();
-    let call = Call {
+    let request = RequestInfo {
         client: "deployment-controller",
         server: "https://10.0.0.1:6443",
         method: &Method::PUT,
@@ -106,11 +106,11 @@ fn one_sync(metrics: &Metrics, queue: &dyn QueueMetrics, syncs: &dyn SyncMetrics
         watch: false,
     };
     let clients = metrics.clients();
-    clients.throttled(call, millisecond);
-    clients.sent(call, 1000);
-    clients.answered(call, Some(200), millisecond);
-    clients.received(call, 1000);
-    clients.finished(call, millisecond);
+    clients.throttled(request, millisecond);
+    clients.sent(request, 1000);
+    clients.answered(request, Some(200), millisecond);
+    clients.received(request, 1000);
+    clients.finished(request, millisecond);
     syncs.ended(millisecond, SyncResult::Success);
     queue.work_duration(millisecond);
     let informers = metrics.informers();

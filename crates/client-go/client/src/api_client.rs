@@ -16,7 +16,7 @@ use crate::{
     authenticator::Authenticator,
     causes, failure,
     limiter::RateLimiter,
-    metrics::{Call, ClientMetrics},
+    metrics::{ClientMetrics, RequestInfo},
     request::{JSON, Request},
     retry::{self, FailureKind},
     throttle::ThrottleLog,
@@ -48,7 +48,7 @@ pub(crate) struct Parts {
     pub(crate) timeout: Duration,
     pub(crate) metrics: Arc<dyn ClientMetrics>,
     pub(crate) gate: WriteGate,
-    pub(crate) repeats: bool,
+    pub(crate) retries: bool,
     /// Authenticates the requests. `None` uses the credentials of the connections.
     pub(crate) authenticator: Option<Arc<dyn Authenticator>>,
 }
@@ -112,7 +112,7 @@ impl ApiClient {
             }
         };
         let took = self.0.clock.monotonic().saturating_sub(start);
-        self.0.metrics.finished(self.call(request, sent), took);
+        self.0.metrics.finished(self.request_info(request, sent), took);
         outcome
     }
 
@@ -150,7 +150,7 @@ impl ApiClient {
 
     async fn throttle(&self, request: &Request, attempt: u32) {
         let waited = self.0.rate_limiter.acquire().await;
-        self.0.metrics.throttled(self.call(request, attempt), waited);
+        self.0.metrics.throttled(self.request_info(request, attempt), waited);
         let url = || format!("{}{}", self.0.server, request.bare_path());
         self.0.throttle_log.delayed(waited, request.method.as_str(), url, &*self.0.clock);
     }
@@ -162,7 +162,7 @@ impl ApiClient {
             match answer.into_body().collect().await {
                 Ok(body) => {
                     let body = body.to_bytes();
-                    self.0.metrics.received(self.call(request, attempt), body.len());
+                    self.0.metrics.received(self.request_info(request, attempt), body.len());
                     Ok(body)
                 }
                 Err(error) => Err(self.broken(request, &error)),
@@ -209,7 +209,7 @@ impl ApiClient {
             wire.extensions_mut().insert(self.0.gate.clone());
         }
         let in_flight = InFlightRequest { client: self, request, attempt, start: self.0.clock.monotonic() };
-        self.0.metrics.sent(self.call(request, attempt), request.body.len());
+        self.0.metrics.sent(self.request_info(request, attempt), request.body.len());
         let outcome = client.send(wire).await;
         let code = outcome.as_ref().ok().map(Response::status);
         in_flight.end(code);
@@ -248,11 +248,11 @@ impl ApiClient {
         // A truncated body only loses details.
         let body = Limited::new(answer.into_body(), MAX_ERROR_BODY).collect().await;
         let body = body.map(http_body_util::Collected::to_bytes).unwrap_or_default();
-        self.0.metrics.received(self.call(request, attempt), body.len());
+        self.0.metrics.received(self.request_info(request, attempt), body.len());
         let seconds = retry_after.map(|wait| wait.as_secs());
         let error = failure::error_response(code, &body, &self.describe(request), seconds);
         if error.is_access_denied() {
-            self.0.metrics.denied(self.call(request, attempt));
+            self.0.metrics.denied(self.request_info(request, attempt));
         }
         Err(Failure { error, kind: FailureKind::Refused { code, retry_after } })
     }
@@ -276,15 +276,15 @@ impl ApiClient {
         failure: Failure,
     ) -> Result<(), ApiError> {
         let elapsed = self.0.clock.monotonic().saturating_sub(first_sent);
-        let wait = retry::wait_before_retry(request.repetition(), sent, elapsed, failure.kind);
-        let Some(wait) = wait.filter(|_| self.0.repeats) else {
+        let wait = retry::wait_before_retry(request.idempotency(), sent, elapsed, failure.kind);
+        let Some(wait) = wait.filter(|_| self.0.retries) else {
             return Err(failure.error);
         };
         let code = match failure.kind {
             FailureKind::Refused { code, .. } => Some(code),
             _ => None,
         };
-        self.0.metrics.retried(self.call(request, sent), code.as_ref().map(StatusCode::as_u16));
+        self.0.metrics.retried(self.request_info(request, sent), code.as_ref().map(StatusCode::as_u16));
         tracing::debug!(
             client = self.0.name,
             method = %request.method,
@@ -298,8 +298,8 @@ impl ApiClient {
         Ok(())
     }
 
-    fn call<'a>(&'a self, request: &'a Request, attempt: u32) -> Call<'a> {
-        Call {
+    fn request_info<'a>(&'a self, request: &'a Request, attempt: u32) -> RequestInfo<'a> {
+        RequestInfo {
             client: &self.0.name,
             server: &self.0.server,
             method: &request.method,
@@ -310,7 +310,7 @@ impl ApiClient {
     }
 }
 
-/// Request in flight. If its future is dropped, the metrics get a call without code.
+/// Request in flight. If its future is dropped, the metrics report it without a code.
 struct InFlightRequest<'a> {
     client: &'a ApiClient,
     request: &'a Request,
@@ -328,7 +328,7 @@ impl InFlightRequest<'_> {
         let Self { client, request, attempt, start } = *self;
         let took = client.0.clock.monotonic().saturating_sub(start);
         let code = code.map(|code| code.as_u16());
-        client.0.metrics.answered(client.call(request, attempt), code, took);
+        client.0.metrics.answered(client.request_info(request, attempt), code, took);
         tracing::trace!(client = client.0.name, method = %request.method, path = request.bare_path(), code, ?took, "Request");
     }
 }

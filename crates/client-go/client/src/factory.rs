@@ -65,7 +65,7 @@ pub struct ClientFactory {
     throttle_log: Arc<ThrottleLog>,
     gate: WriteGate,
     /// If `true`, requests are retried.
-    repeats: bool,
+    retries: bool,
     /// `None` for a service in this process.
     transport: Option<Arc<Transport>>,
     accounts: Option<ServiceAccounts>,
@@ -86,7 +86,7 @@ impl ClientFactory {
             options,
             throttle_log: Arc::default(),
             gate: WriteGate::default(),
-            repeats: true,
+            retries: true,
             transport: Some(transport),
             accounts: None,
         })
@@ -115,7 +115,7 @@ impl ClientFactory {
             options,
             throttle_log: Arc::default(),
             gate,
-            repeats: true,
+            retries: true,
             transport: None,
             accounts: None,
         }
@@ -216,8 +216,8 @@ impl ClientFactory {
 
     /// Returns a factory of clients that do not retry, for callers that retry themselves.
     #[must_use]
-    pub fn without_repetition(&self) -> Self {
-        Self { repeats: false, ..self.clone() }
+    pub fn without_retries(&self) -> Self {
+        Self { retries: false, ..self.clone() }
     }
 
     /// Creates a client with a name and a rate limit. A controller's events use the same client, so that they share
@@ -239,7 +239,7 @@ impl ClientFactory {
             timeout: self.options.timeout,
             metrics: Arc::clone(&self.options.metrics),
             gate: self.gate.clone(),
-            repeats: self.repeats,
+            retries: self.retries,
             authenticator: None,
         }
     }

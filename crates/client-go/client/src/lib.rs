@@ -51,8 +51,8 @@ pub use ca_bundle::CaBundle;
 pub use factory::{ClientFactory, ClientOptions, InProcessServer};
 pub use kind::{Kind, WritableKind};
 pub use limiter::{RateLimit, RateLimiter};
-pub use metrics::{Call, ClientMetrics, NoClientMetrics};
-pub use request::{Repetition, Request, namespaced_path, object_path};
+pub use metrics::{ClientMetrics, NoClientMetrics, RequestInfo};
+pub use request::{Idempotency, Request, namespaced_path, object_path};
 pub use transport::{ClientConfigError, ProxyEnvironment, Server};
 
 /// Body of a request to a [service in this process](ClientFactory::in_process).

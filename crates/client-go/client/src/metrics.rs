@@ -6,7 +6,7 @@ use http::Method;
 
 /// Request that is observed.
 #[derive(Debug, Clone, Copy)]
-pub struct Call<'a> {
+pub struct RequestInfo<'a> {
     /// Name of the client, such as `deployment-controller`.
     pub client: &'a str,
     /// Address of the API server, such as `https://10.0.0.1:6443`.
@@ -26,39 +26,39 @@ pub struct Call<'a> {
 /// Upstream counterpart: `client-go/tools/metrics`.
 pub trait ClientMetrics: fmt::Debug + Send + Sync + 'static {
     /// A request passed the rate limit after `waited`, which may be zero.
-    fn throttled(&self, call: Call<'_>, waited: Duration) {
-        let _ = (call, waited);
+    fn throttled(&self, request: RequestInfo<'_>, waited: Duration) {
+        let _ = (request, waited);
     }
 
     /// The head of a response arrived after `took`. `code` is `None` if there was no response.
-    fn answered(&self, call: Call<'_>, code: Option<u16>, took: Duration) {
-        let _ = (call, code, took);
+    fn answered(&self, request: RequestInfo<'_>, code: Option<u16>, took: Duration) {
+        let _ = (request, code, took);
     }
 
     /// The API server rejected the credentials or the permissions of a request, see
     /// [`ApiError::is_access_denied`](kcm_api::ApiError::is_access_denied).
-    fn denied(&self, call: Call<'_>) {
-        let _ = call;
+    fn denied(&self, request: RequestInfo<'_>) {
+        let _ = request;
     }
 
     /// A request will be retried. `code` is `None` if there was no response.
-    fn retried(&self, call: Call<'_>, code: Option<u16>) {
-        let _ = (call, code);
+    fn retried(&self, request: RequestInfo<'_>, code: Option<u16>) {
+        let _ = (request, code);
     }
 
     /// A request with a body of `bytes` is about to be sent. Called before each attempt.
-    fn sent(&self, call: Call<'_>, bytes: usize) {
-        let _ = (call, bytes);
+    fn sent(&self, request: RequestInfo<'_>, bytes: usize) {
+        let _ = (request, bytes);
     }
 
     /// A body of `bytes` was received, also of error responses. Not called for watches.
-    fn received(&self, call: Call<'_>, bytes: usize) {
-        let _ = (call, bytes);
+    fn received(&self, request: RequestInfo<'_>, bytes: usize) {
+        let _ = (request, bytes);
     }
 
-    /// A request ended `took` after the call, including retries and waits for the rate limit. Not called for watches.
-    fn finished(&self, call: Call<'_>, took: Duration) {
-        let _ = (call, took);
+    /// A request ended `took` after it was made, including retries and waits for the rate limit. Not called for watches.
+    fn finished(&self, request: RequestInfo<'_>, took: Duration) {
+        let _ = (request, took);
     }
 }
 

@@ -11,9 +11,9 @@ pub(crate) const STRATEGIC_MERGE_PATCH: &str = "application/strategic-merge-patc
 /// Media type of objects.
 pub(crate) const JSON: &str = "application/json";
 
-/// Effect of sending a request more than once. It determines the failures after which the request is retried.
+/// Effect of sending a request more than once. It determines after which failures the request is retried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Repetition {
+pub enum Idempotency {
     /// None: the request reads.
     Read,
     /// `AlreadyExists`: the request creates an object with a given name.
@@ -35,7 +35,7 @@ pub struct Request {
     pub content_type: &'static str,
     /// Body. Empty if there is none.
     pub body: Bytes,
-    repetition: Repetition,
+    idempotency: Idempotency,
 }
 
 impl Request {
@@ -46,18 +46,18 @@ impl Request {
 
     /// Creates a request with a JSON `body`. A POST is considered not idempotent.
     pub fn json(method: Method, path: impl Into<String>, body: impl Into<Bytes>) -> Self {
-        let repetition = match method {
-            Method::GET | Method::HEAD => Repetition::Read,
-            Method::PUT | Method::PATCH | Method::DELETE => Repetition::Change,
-            _ => Repetition::NotIdempotent,
+        let idempotency = match method {
+            Method::GET | Method::HEAD => Idempotency::Read,
+            Method::PUT | Method::PATCH | Method::DELETE => Idempotency::Change,
+            _ => Idempotency::NotIdempotent,
         };
-        Self { method, path: path.into(), content_type: JSON, body: body.into(), repetition }
+        Self { method, path: path.into(), content_type: JSON, body: body.into(), idempotency }
     }
 
     /// Creates a request that creates an object in the collection `path`. The `body` must contain `metadata.name`,
     /// which makes the request idempotent.
     pub fn create(path: impl Into<String>, body: impl Into<Bytes>) -> Self {
-        Self { repetition: Repetition::NamedCreate, ..Self::post(path, body) }
+        Self { idempotency: Idempotency::NamedCreate, ..Self::post(path, body) }
     }
 
     /// Creates a POST request. It is not idempotent.
@@ -75,9 +75,9 @@ impl Request {
         Self { content_type: STRATEGIC_MERGE_PATCH, ..Self::json(Method::PATCH, path, body) }
     }
 
-    /// Returns the effect of sending the request more than once.
-    pub fn repetition(&self) -> Repetition {
-        self.repetition
+    /// Effect of sending the request more than once.
+    pub fn idempotency(&self) -> Idempotency {
+        self.idempotency
     }
 
     /// `true` for a watch.

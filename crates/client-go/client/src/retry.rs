@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use http::{HeaderMap, StatusCode, header::RETRY_AFTER};
 
-use crate::request::Repetition;
+use crate::request::Idempotency;
 
 /// Maximum number of retries.
 pub(crate) const MAX_RETRIES: u32 = 10;
@@ -52,7 +52,7 @@ pub(crate) enum FailureKind {
 /// request that is not idempotent is retried after 429 only, which is returned before the request is processed;
 /// upstream also retries it after 5xx with `Retry-After` (kube-rs/kube#2082 shows the consequences).
 pub(crate) fn wait_before_retry(
-    repetition: Repetition,
+    idempotency: Idempotency,
     sent: u32,
     elapsed: Duration,
     kind: FailureKind,
@@ -60,14 +60,14 @@ pub(crate) fn wait_before_retry(
     if sent > MAX_RETRIES {
         return None;
     }
-    match (kind, repetition) {
+    match (kind, idempotency) {
         (FailureKind::Refused { code, retry_after }, _) => {
             let again = code == StatusCode::TOO_MANY_REQUESTS
-                || (code.is_server_error() && repetition != Repetition::NotIdempotent);
+                || (code.is_server_error() && idempotency != Idempotency::NotIdempotent);
             retry_after.filter(|_| again).map(|wait| wait.min(MAX_WAIT))
         }
-        (FailureKind::Broken, Repetition::Read) => Some(BROKEN_CONNECTION_WAIT),
-        (FailureKind::Broken, Repetition::NamedCreate) if elapsed < REPEAT_CREATES_FOR => {
+        (FailureKind::Broken, Idempotency::Read) => Some(BROKEN_CONNECTION_WAIT),
+        (FailureKind::Broken, Idempotency::NamedCreate) if elapsed < REPEAT_CREATES_FOR => {
             Some(BROKEN_CONNECTION_WAIT)
         }
         (FailureKind::Broken | FailureKind::NotConnected | FailureKind::TimedOut, _) => None,
@@ -92,60 +92,60 @@ mod tests {
         }
     }
 
-    fn wait(repetition: Repetition, kind: FailureKind) -> Option<Duration> {
-        wait_before_retry(repetition, 1, Duration::ZERO, kind)
+    fn wait(idempotency: Idempotency, kind: FailureKind) -> Option<Duration> {
+        wait_before_retry(idempotency, 1, Duration::ZERO, kind)
     }
 
-    const ALL: [Repetition; 4] =
-        [Repetition::Read, Repetition::NamedCreate, Repetition::Change, Repetition::NotIdempotent];
+    const ALL: [Idempotency; 4] =
+        [Idempotency::Read, Idempotency::NamedCreate, Idempotency::Change, Idempotency::NotIdempotent];
 
     #[test]
     fn error_response_needs_retry_after() {
         let two_seconds = Some(Duration::from_secs(2));
-        for repetition in ALL {
-            let idempotent = repetition != Repetition::NotIdempotent;
-            assert_eq!(wait(repetition, refused(429, Some(2))), two_seconds, "{repetition:?}");
+        for idempotency in ALL {
+            let idempotent = idempotency != Idempotency::NotIdempotent;
+            assert_eq!(wait(idempotency, refused(429, Some(2))), two_seconds, "{idempotency:?}");
             for code in [500, 503, 504] {
                 let expected = two_seconds.filter(|_| idempotent);
-                assert_eq!(wait(repetition, refused(code, Some(2))), expected, "{repetition:?} {code}");
-                assert_eq!(wait(repetition, refused(code, None)), None, "{repetition:?} {code}");
+                assert_eq!(wait(idempotency, refused(code, Some(2))), expected, "{idempotency:?} {code}");
+                assert_eq!(wait(idempotency, refused(code, None)), None, "{idempotency:?} {code}");
             }
-            assert_eq!(wait(repetition, refused(429, None)), None);
-            assert_eq!(wait(repetition, refused(409, Some(2))), None);
+            assert_eq!(wait(idempotency, refused(429, None)), None);
+            assert_eq!(wait(idempotency, refused(409, Some(2))), None);
         }
     }
 
     #[test]
     fn broken_connection() {
-        for repetition in ALL {
-            let expected = matches!(repetition, Repetition::Read | Repetition::NamedCreate);
-            assert_eq!(wait(repetition, FailureKind::Broken).is_some(), expected, "{repetition:?}");
-            assert_eq!(wait(repetition, FailureKind::NotConnected), None);
-            assert_eq!(wait(repetition, FailureKind::TimedOut), None);
+        for idempotency in ALL {
+            let expected = matches!(idempotency, Idempotency::Read | Idempotency::NamedCreate);
+            assert_eq!(wait(idempotency, FailureKind::Broken).is_some(), expected, "{idempotency:?}");
+            assert_eq!(wait(idempotency, FailureKind::NotConnected), None);
+            assert_eq!(wait(idempotency, FailureKind::TimedOut), None);
         }
     }
 
     #[test]
     fn named_create_is_retried_for_ten_seconds() {
-        let wait = |repetition, seconds| {
-            wait_before_retry(repetition, 1, Duration::from_secs(seconds), FailureKind::Broken)
+        let wait = |idempotency, seconds| {
+            wait_before_retry(idempotency, 1, Duration::from_secs(seconds), FailureKind::Broken)
         };
-        assert!(wait(Repetition::NamedCreate, 9).is_some());
-        assert_eq!(wait(Repetition::NamedCreate, 10), None);
-        assert!(wait(Repetition::Read, 10).is_some());
+        assert!(wait(Idempotency::NamedCreate, 9).is_some());
+        assert_eq!(wait(Idempotency::NamedCreate, 10), None);
+        assert!(wait(Idempotency::Read, 10).is_some());
     }
 
     #[test]
     fn at_most_ten_retries() {
         let refused = refused(429, Some(1));
-        let wait = |sent| wait_before_retry(Repetition::Read, sent, Duration::ZERO, refused);
+        let wait = |sent| wait_before_retry(Idempotency::Read, sent, Duration::ZERO, refused);
         assert!(wait(MAX_RETRIES).is_some());
         assert_eq!(wait(MAX_RETRIES + 1), None);
     }
 
     #[test]
     fn wait_is_limited() {
-        assert_eq!(wait(Repetition::Read, refused(429, Some(86_400))), Some(MAX_WAIT));
+        assert_eq!(wait(Idempotency::Read, refused(429, Some(86_400))), Some(MAX_WAIT));
     }
 
     #[test]

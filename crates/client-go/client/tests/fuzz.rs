@@ -49,7 +49,7 @@ fn client(code: u16, body: &[u8]) -> ApiClient {
         let answer = Response::builder().status(code).body(StreamBody::new(frames));
         async move { answer }
     });
-    ClientFactory::in_process(service, options()).without_repetition().client("fuzz", RateLimit::UNLIMITED)
+    ClientFactory::in_process(service, options()).without_retries().client("fuzz", RateLimit::UNLIMITED)
 }
 
 fn list_of<K: Kind>(body: &[u8]) -> Result<List<K>, ListWatchError> {

@@ -12,7 +12,7 @@ use std::{
 use futures_util::StreamExt;
 use http::Method;
 use kcm_api::{ApiError, Deployment, ObjectKey, Pod, ReplicaSet};
-use kcm_client::{ApiClient, Call, ClientMetrics, ClientOptions, RateLimit, Request};
+use kcm_client::{ApiClient, ClientMetrics, ClientOptions, RateLimit, Request, RequestInfo};
 use kcm_clock::{Clock, SimulatedClock, Timestamp};
 use kcm_informer::{ListOptions, ListWatchError, ListWatchErrorKind, WatchEvent, WatchOptions};
 use serde_json::{Value, json};
@@ -165,19 +165,19 @@ mod rate_limit {
 struct Recorded(Mutex<Vec<String>>);
 
 impl ClientMetrics for Recorded {
-    fn throttled(&self, call: Call<'_>, waited: Duration) {
-        self.0.lock().unwrap().push(format!("{} {} waited {waited:?}", call.client, call.method));
+    fn throttled(&self, request: RequestInfo<'_>, waited: Duration) {
+        self.0.lock().unwrap().push(format!("{} {} waited {waited:?}", request.client, request.method));
     }
 
-    fn answered(&self, call: Call<'_>, code: Option<u16>, took: Duration) {
+    fn answered(&self, request: RequestInfo<'_>, code: Option<u16>, took: Duration) {
         self.0
             .lock()
             .unwrap()
-            .push(format!("{} {} answered {code:?} after {took:?}", call.client, call.method));
+            .push(format!("{} {} answered {code:?} after {took:?}", request.client, request.method));
     }
 
-    fn retried(&self, call: Call<'_>, code: Option<u16>) {
-        self.0.lock().unwrap().push(format!("{} {} retried {code:?}", call.client, call.method));
+    fn retried(&self, request: RequestInfo<'_>, code: Option<u16>) {
+        self.0.lock().unwrap().push(format!("{} {} retried {code:?}", request.client, request.method));
     }
 }
 
@@ -186,32 +186,32 @@ impl ClientMetrics for Recorded {
 struct Sizes(Mutex<Vec<String>>);
 
 impl Sizes {
-    fn note(&self, call: Call<'_>, what: &str) {
-        let Call { path, attempt, watch, .. } = call;
+    fn note(&self, request: RequestInfo<'_>, what: &str) {
+        let RequestInfo { path, attempt, watch, .. } = request;
         let watch = if watch { " watch" } else { "" };
         self.0.lock().unwrap().push(format!("{path} #{attempt}{watch} {what}"));
     }
 }
 
 impl ClientMetrics for Sizes {
-    fn answered(&self, call: Call<'_>, code: Option<u16>, _: Duration) {
-        self.note(call, &format!("answered {code:?}"));
+    fn answered(&self, request: RequestInfo<'_>, code: Option<u16>, _: Duration) {
+        self.note(request, &format!("answered {code:?}"));
     }
 
-    fn denied(&self, call: Call<'_>) {
-        self.note(call, "denied");
+    fn denied(&self, request: RequestInfo<'_>) {
+        self.note(request, "denied");
     }
 
-    fn sent(&self, call: Call<'_>, bytes: usize) {
-        self.note(call, &format!("sent {bytes}"));
+    fn sent(&self, request: RequestInfo<'_>, bytes: usize) {
+        self.note(request, &format!("sent {bytes}"));
     }
 
-    fn received(&self, call: Call<'_>, bytes: usize) {
-        self.note(call, &format!("received {bytes}"));
+    fn received(&self, request: RequestInfo<'_>, bytes: usize) {
+        self.note(request, &format!("received {bytes}"));
     }
 
-    fn finished(&self, call: Call<'_>, took: Duration) {
-        self.note(call, &format!("finished {took:?}"));
+    fn finished(&self, request: RequestInfo<'_>, took: Duration) {
+        self.note(request, &format!("finished {took:?}"));
     }
 }
 

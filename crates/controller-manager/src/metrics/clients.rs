@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use kcm_client::{Call, ClientMetrics};
+use kcm_client::{ClientMetrics, RequestInfo};
 use parking_lot::RwLock;
 
 use kcm_metrics::{Counter, Family, Histogram, Registry, Spec, Stability::Alpha};
@@ -65,11 +65,11 @@ struct Series {
 }
 
 impl Series {
-    fn new(call: &Call<'_>) -> Self {
+    fn new(request: &RequestInfo<'_>) -> Self {
         Self {
-            client: call.client.into(),
-            server: call.server.into(),
-            method: call.method.as_str().into(),
+            client: request.client.into(),
+            server: request.server.into(),
+            method: request.method.as_str().into(),
             request_duration: OnceLock::new(),
             request_size: OnceLock::new(),
             response_size: OnceLock::new(),
@@ -78,8 +78,10 @@ impl Series {
         }
     }
 
-    fn matches(&self, call: &Call<'_>) -> bool {
-        *self.method == *call.method.as_str() && *self.client == *call.client && *self.server == *call.server
+    fn matches(&self, request: &RequestInfo<'_>) -> bool {
+        *self.method == *request.method.as_str()
+            && *self.client == *request.client
+            && *self.server == *request.server
     }
 
     fn labels(&self) -> [&str; 2] {
@@ -92,9 +94,9 @@ impl Clients {
         Self { families: Families::new(registry), series: RwLock::default() }
     }
 
-    /// Calls `update` with the time series of `call`.
-    fn with_series(&self, call: &Call<'_>, update: impl FnOnce(&Families, &Series)) {
-        let find = |series: &&Series| series.matches(call);
+    /// Calls `update` with the time series of `request`.
+    fn with_series(&self, request: &RequestInfo<'_>, update: impl FnOnce(&Families, &Series)) {
+        let find = |series: &&Series| series.matches(request);
         if let Some(series) = self.series.read().iter().find(find) {
             return update(&self.families, series);
         }
@@ -102,7 +104,7 @@ impl Clients {
         if let Some(series) = all.iter().find(find) {
             return update(&self.families, series);
         }
-        let series = Series::new(call);
+        let series = Series::new(request);
         update(&self.families, &series);
         all.push(series);
     }
@@ -171,8 +173,8 @@ impl Families {
 }
 
 impl ClientMetrics for Clients {
-    fn throttled(&self, call: Call<'_>, waited: Duration) {
-        self.with_series(&call, |families, series| {
+    fn throttled(&self, request: RequestInfo<'_>, waited: Duration) {
+        self.with_series(&request, |families, series| {
             let by_verb = series.rate_limiter.get_or_init(|| families.rate_limiter.with(series.labels()));
             by_verb.observe_seconds(waited);
             let by_client = series.throttle.get_or_init(|| families.throttle.with([&series.client]));
@@ -180,50 +182,50 @@ impl ClientMetrics for Clients {
         });
     }
 
-    fn answered(&self, call: Call<'_>, code: Option<u16>, _took: Duration) {
+    fn answered(&self, request: RequestInfo<'_>, code: Option<u16>, _took: Duration) {
         let mut digits = [0; 5];
         let code = code.map_or(NO_RESPONSE, |code| decimal(code, &mut digits));
-        let (host, method) = (host(call.server), call.method.as_str());
+        let (host, method) = (host(request.server), request.method.as_str());
         self.families.requests.with([code, host, method]).inc();
-        if call.attempt > 1 {
+        if request.attempt > 1 {
             self.families.retries.with([code, host, method]).inc();
         }
         if let Some(verb) = write_verb(method) {
-            let RequestPath { resource, subresource } = RequestPath::parse(call.path);
-            self.families.writes.with([call.client, code, resource, subresource, verb]).inc();
+            let RequestPath { resource, subresource } = RequestPath::parse(request.path);
+            self.families.writes.with([request.client, code, resource, subresource, verb]).inc();
         }
     }
 
-    fn denied(&self, call: Call<'_>) {
-        let verb = match write_verb(call.method.as_str()) {
+    fn denied(&self, request: RequestInfo<'_>) {
+        let verb = match write_verb(request.method.as_str()) {
             Some(verb) => verb,
-            None if call.watch => "watch",
+            None if request.watch => "watch",
             None => "read",
         };
-        let RequestPath { resource, subresource } = RequestPath::parse(call.path);
-        self.families.denied.with([call.client, resource, subresource, verb]).inc();
+        let RequestPath { resource, subresource } = RequestPath::parse(request.path);
+        self.families.denied.with([request.client, resource, subresource, verb]).inc();
     }
 
-    fn sent(&self, call: Call<'_>, bytes: usize) {
-        if !call.watch {
-            self.with_series(&call, |families, series| {
+    fn sent(&self, request: RequestInfo<'_>, bytes: usize) {
+        if !request.watch {
+            self.with_series(&request, |families, series| {
                 let size = series.request_size.get_or_init(|| families.request_size.with(series.labels()));
                 size.observe(bytes as f64);
             });
         }
     }
 
-    fn received(&self, call: Call<'_>, bytes: usize) {
-        if !call.watch {
-            self.with_series(&call, |families, series| {
+    fn received(&self, request: RequestInfo<'_>, bytes: usize) {
+        if !request.watch {
+            self.with_series(&request, |families, series| {
                 let size = series.response_size.get_or_init(|| families.response_size.with(series.labels()));
                 size.observe(bytes as f64);
             });
         }
     }
 
-    fn finished(&self, call: Call<'_>, took: Duration) {
-        self.with_series(&call, |families, series| {
+    fn finished(&self, request: RequestInfo<'_>, took: Duration) {
+        self.with_series(&request, |families, series| {
             let duration =
                 series.request_duration.get_or_init(|| families.request_duration.with(series.labels()));
             duration.observe_seconds(took);

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use http::Method;
 use kcm_api::{ApiError, Deployment, Pod, PodDecoder};
-use kcm_client::Call;
+use kcm_client::RequestInfo;
 use kcm_clock::{FakeClock, SeededRandom, Timestamp};
 use kcm_controller_manager::Metrics;
 use kcm_controller_util::{GroupResource, SyncResult};
@@ -24,8 +24,8 @@ pub(crate) fn metrics(clock: &FakeClock) -> Metrics {
     Metrics::new(&MetricsOptions::default(), Arc::new(clock.clone()), &BuildInfo::default()).unwrap()
 }
 
-pub(crate) fn call<'a>(method: &'a Method, path: &'a str) -> Call<'a> {
-    Call { client: "deployment-controller", server: SERVER, method, path, attempt: 1, watch: false }
+pub(crate) fn request<'a>(method: &'a Method, path: &'a str) -> RequestInfo<'a> {
+    RequestInfo { client: "deployment-controller", server: SERVER, method, path, attempt: 1, watch: false }
 }
 
 pub(crate) fn pod(name: &str) -> Pod {
@@ -75,11 +75,11 @@ pub(crate) fn after_everything() -> Metrics {
 
     let clients = metrics.clients();
     let path = "/apis/apps/v1/namespaces/default/deployments/web/status";
-    let put = call(&Method::PUT, path);
+    let put = request(&Method::PUT, path);
     clients.throttled(put, Duration::ZERO);
     clients.sent(put, 700);
     clients.answered(put, Some(500), second);
-    clients.answered(Call { attempt: 2, ..put }, None, second);
+    clients.answered(RequestInfo { attempt: 2, ..put }, None, second);
     clients.denied(put);
     clients.received(put, 900);
     clients.finished(put, 2 * second);

@@ -3,13 +3,13 @@
 use std::{sync::Arc, time::Duration};
 
 use http::Method;
-use kcm_client::Call;
+use kcm_client::RequestInfo;
 use kcm_controller_manager::Metrics;
 use kcm_controller_util::SyncResult;
 use kcm_metrics::{BuildInfo, MetricsOptions, lint};
 use kcm_workqueue::{QueueConfig, RateLimitingQueue};
 
-use crate::everything::{after_everything, call, clock, metrics};
+use crate::everything::{after_everything, clock, metrics, request};
 
 /// Value of a time series.
 pub(crate) fn value(text: &str, series: &str) -> Option<f64> {
@@ -80,10 +80,10 @@ fn writes_are_counted_by_resource_and_verb() {
     let metrics = metrics(&clock());
     let clients = metrics.clients();
     let pods = "/api/v1/namespaces/default/pods";
-    clients.answered(call(&Method::POST, pods), Some(201), Duration::ZERO);
-    clients.answered(call(&Method::POST, pods), Some(201), Duration::ZERO);
-    clients.answered(call(&Method::GET, pods), Some(200), Duration::ZERO);
-    let again = Call { attempt: 2, ..call(&Method::DELETE, "/api/v1/namespaces/default/pods/a") };
+    clients.answered(request(&Method::POST, pods), Some(201), Duration::ZERO);
+    clients.answered(request(&Method::POST, pods), Some(201), Duration::ZERO);
+    clients.answered(request(&Method::GET, pods), Some(200), Duration::ZERO);
+    let again = RequestInfo { attempt: 2, ..request(&Method::DELETE, "/api/v1/namespaces/default/pods/a") };
     clients.answered(again, Some(404), Duration::ZERO);
     let text = metrics.text();
     let writes = |verb, code| {
@@ -113,9 +113,9 @@ fn denied_requests_are_counted_by_verb() {
     let metrics = metrics(&clock());
     let clients = metrics.clients();
     let lease = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/x";
-    clients.denied(call(&Method::GET, lease));
-    clients.denied(Call { watch: true, ..call(&Method::GET, lease) });
-    clients.denied(call(&Method::PUT, "/apis/apps/v1/namespaces/a/deployments/web/status"));
+    clients.denied(request(&Method::GET, lease));
+    clients.denied(RequestInfo { watch: true, ..request(&Method::GET, lease) });
+    clients.denied(request(&Method::PUT, "/apis/apps/v1/namespaces/a/deployments/web/status"));
     let series = |resource, subresource, verb| {
         format!(
             "kcm_client_access_denied_total{{client=\"deployment-controller\",resource=\"{resource}\",\
@@ -136,7 +136,7 @@ fn denied_requests_are_counted_by_verb() {
 fn watches_are_counted_as_requests_without_durations() {
     let metrics = metrics(&clock());
     let clients = metrics.clients();
-    let watch = Call { watch: true, ..call(&Method::GET, "/api/v1/pods") };
+    let watch = RequestInfo { watch: true, ..request(&Method::GET, "/api/v1/pods") };
     clients.sent(watch, 0);
     clients.answered(watch, Some(200), Duration::from_secs(1));
     clients.received(watch, 100);
