@@ -67,17 +67,25 @@ pub static CONTROLLERS: &[ControllerDescriptor] = &[
 ];
 
 fn deployment(informers: &InformerFactory) -> Constructor {
-    use kcm_deployment_controller::{Config, DeploymentController};
+    use kcm_deployment_controller::{DeploymentController, DeploymentControllerConfig};
     let deployments = informers.deployments();
     let replica_sets = informers.replica_sets();
     let pods = informers.pods();
     Box::new(move |context| {
         let client = context.client("deployment-controller");
-        let recorder = context.recorder(&client, Config::COMPONENT);
+        let recorder = context.recorder(&client, DeploymentControllerConfig::COMPONENT);
         let client = Arc::new(ClusterClient::new(client));
         let clock = context.clock();
-        let config = Config::new(clock, deployments, replica_sets, pods, client.clone(), client, recorder);
-        let controller = DeploymentController::new(Config {
+        let config = DeploymentControllerConfig::new(
+            clock,
+            deployments,
+            replica_sets,
+            pods,
+            client.clone(),
+            client,
+            recorder,
+        );
+        let controller = DeploymentController::new(DeploymentControllerConfig {
             terminating_replicas: context.config().features.deployment_replica_set_terminating_replicas,
             queue_metrics: context.queue_metrics(),
             sync_metrics: context.sync_metrics("deployment-controller"),

@@ -16,15 +16,15 @@ use tokio_util::sync::CancellationToken;
 use tracing::{Span, error_span, field::Empty, trace};
 
 use crate::{
-    error::SyncError, execute::Executor, handlers::Handlers, own_writes::OwnWrites, plan::SyncOutcome,
-    sync::Syncer,
+    error::SyncError, execute::Executor, handlers::Handlers, plan::SyncOutcome, sync::Syncer,
+    written_objects::WrittenObjects,
 };
 
 /// Name of the controller in logs, and of its queue in metrics.
 const NAME: &str = "deployment";
 
 /// Configuration of a [`DeploymentController`].
-pub struct Config {
+pub struct DeploymentControllerConfig {
     /// Clock.
     pub clock: Arc<dyn Clock>,
     /// All Deployments, with the indexes of [`kcm_controller_util::deployment_indexers`].
@@ -48,7 +48,7 @@ pub struct Config {
     pub sync_metrics: Arc<dyn SyncMetrics>,
 }
 
-impl Config {
+impl DeploymentControllerConfig {
     /// Source of the controller's events.
     pub const COMPONENT: &str = "deployment-controller";
 
@@ -84,8 +84,8 @@ pub struct DeploymentController(Controller<Syncer>);
 
 impl DeploymentController {
     /// Registers the event handlers. Syncs start with [`run`](Self::run).
-    pub fn new(config: Config) -> Self {
-        let Config { clock, deployments, replica_sets, pods, .. } = config;
+    pub fn new(config: DeploymentControllerConfig) -> Self {
+        let DeploymentControllerConfig { clock, deployments, replica_sets, pods, .. } = config;
         let syncer = Syncer {
             clock: Arc::clone(&clock),
             deployments: deployments.store(),
@@ -96,7 +96,7 @@ impl DeploymentController {
                 replica_set_control: config.replica_set_control,
                 recorder: config.recorder,
                 replica_sets: replica_sets.store(),
-                own_writes: OwnWrites::default(),
+                written_objects: WrittenObjects::default(),
             },
             terminating_replicas: config.terminating_replicas,
         };

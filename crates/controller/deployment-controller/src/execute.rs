@@ -12,9 +12,9 @@ use tracing::{debug, info, warn};
 
 use crate::{
     error::SyncError,
-    own_writes::OwnWrites,
     plan::{Action, ActionResult, Notice, Plan, PlanEnd, PlannedAction, SyncOutcome, plan},
     view::View,
+    written_objects::WrittenObjects,
 };
 
 /// Performs the actions of plans.
@@ -25,7 +25,7 @@ pub(crate) struct Executor {
     /// Cache that is read if the name of a new ReplicaSet exists.
     pub(crate) replica_sets: Store<ReplicaSet>,
     /// Objects that the API server returned.
-    pub(crate) own_writes: OwnWrites,
+    pub(crate) written_objects: WrittenObjects,
 }
 
 impl Executor {
@@ -77,14 +77,14 @@ impl Executor {
     fn remember(&self, view: &View, action: &Action, result: &ActionResult) {
         let key = || view.deployment.metadata.key();
         match (result, action) {
-            (ActionResult::Deployment(deployment), _) => self.own_writes.deployment(deployment),
+            (ActionResult::Deployment(deployment), _) => self.written_objects.deployment(deployment),
             (ActionResult::ReplicaSet(set) | ActionResult::AlreadyExists { existing: Some(set), .. }, _) => {
-                self.own_writes.replica_set(&key(), set);
+                self.written_objects.replica_set(&key(), set);
             }
             (ActionResult::Failed(error), Action::UpdateReplicaSet(set) | Action::DeleteReplicaSet(set))
                 if error.is_not_found() =>
             {
-                self.own_writes.forget_replica_set(&key(), &set.metadata.key());
+                self.written_objects.forget_replica_set(&key(), &set.metadata.key());
             }
             (ActionResult::AlreadyExists { .. } | ActionResult::Failed(_) | ActionResult::Done, _) => {}
         }

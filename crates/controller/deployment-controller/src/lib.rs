@@ -8,7 +8,7 @@
 //! |---|---|
 //! | event handlers enqueue keys | `handlers.rs` |
 //! | the control loop calls a sync for each key, and requeues it | `controller.rs` |
-//! | the sync claims ReplicaSets and reads the caches into a [`View`] | `sync.rs`, `own_writes.rs`, `view.rs` |
+//! | the sync claims ReplicaSets and reads the caches into a [`View`] | `sync.rs`, `written_objects.rs`, `view.rs` |
 //! | [`plan()`] decides on the writes, with a [`Reason`] for each | `plan.rs`, and a file per decision in `plan/` |
 //! | the status is computed from the ReplicaSets | `status.rs` |
 //! | the writes are performed one after the other and logged | `execute.rs` |
@@ -45,13 +45,13 @@ mod controller;
 mod error;
 mod execute;
 mod handlers;
-mod own_writes;
 mod plan;
 mod status;
 mod sync;
 mod view;
+mod written_objects;
 
-pub use controller::{Config, DeploymentController};
+pub use controller::{DeploymentController, DeploymentControllerConfig};
 pub use error::SyncError;
 pub use plan::{
     Action, ActionResult, BlockedOn, Event, Notice, Plan, PlanEnd, PlannedAction, ProgressCheck, Reason,

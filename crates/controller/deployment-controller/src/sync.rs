@@ -29,11 +29,11 @@ impl Syncer {
         let now = self.clock.now();
         let Some(deployment) = self.deployments.get(key) else {
             debug!("Deployment has been deleted");
-            self.executor.own_writes.forget(key);
+            self.executor.written_objects.forget(key);
             return Ok(None);
         };
         Span::current().record("uid", &*deployment.metadata.uid);
-        let view = self.view(self.executor.own_writes.newest(deployment)).await?;
+        let view = self.view(self.executor.written_objects.newest(deployment)).await?;
         self.executor.execute(&view, now).await.map(Some)
     }
 
@@ -70,7 +70,7 @@ impl Syncer {
         let selector = Selector::new(deployment.spec.selector.as_ref())
             .map_err(|source| SyncError::Selector { deployment: metadata.key(), source })?;
         let owner = OwnerIdentity::from(deployment);
-        let candidates = self.executor.own_writes.claimable(&owner, &self.replica_sets.read());
+        let candidates = self.executor.written_objects.claimable(&owner, &self.replica_sets.read());
         let control = ReplicaSetOwner { executor: &self.executor, deployment: metadata.key() };
         Ok(claim(&owner, &selector, candidates, &control).await.into_result()?)
     }
@@ -96,9 +96,9 @@ impl OwnerControl<ReplicaSet> for ReplicaSetOwner<'_> {
     async fn patch(&self, object: &ObjectKey, patch: &OwnerPatch) -> Result<ReplicaSet, ApiError> {
         let patched = self.executor.replica_set_control.patch_replica_set(object, patch).await;
         match &patched {
-            Ok(set) => self.executor.own_writes.replica_set(&self.deployment, &Arc::new(set.clone())),
+            Ok(set) => self.executor.written_objects.replica_set(&self.deployment, &Arc::new(set.clone())),
             Err(error) if error.is_not_found() => {
-                self.executor.own_writes.forget_replica_set(&self.deployment, object);
+                self.executor.written_objects.forget_replica_set(&self.deployment, object);
             }
             Err(_) => {}
         }

@@ -13,7 +13,7 @@ use kcm_controller_ref_manager::OwnerPatch;
 use kcm_controller_util::{
     DeploymentControl, ReplicaSetControl, deployment_indexers, pod_indexers, replica_set_indexers,
 };
-use kcm_deployment_controller::{Config, DeploymentController};
+use kcm_deployment_controller::{DeploymentController, DeploymentControllerConfig};
 use kcm_events::FakeRecorder;
 use kcm_informer::{
     Indexers, InformerConfig, SharedInformer,
@@ -135,7 +135,7 @@ async fn allocated(size: usize) -> [usize; 2] {
     }
     replica_sets.apply(replica_set("owned", "web-0", Some(("Deployment", "web-0"))));
     let server = Arc::new(Unreachable);
-    let _controller = DeploymentController::new(Config::new(
+    let _controller = DeploymentController::new(DeploymentControllerConfig::new(
         clock,
         deployment_informer,
         replica_set_informer,

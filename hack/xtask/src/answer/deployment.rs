@@ -7,7 +7,9 @@ use kcm_api::{ApiError, Deployment, ObjectKey, PodDecoder, ReplicaSet, error::re
 use kcm_clock::FakeClock;
 use kcm_controller_ref_manager::OwnerPatch;
 use kcm_controller_util::{DeploymentControl, ReplicaSetControl, deployment_indexers};
-use kcm_deployment_controller::{Config, DeploymentController, ProgressCheck, SyncError, SyncOutcome};
+use kcm_deployment_controller::{
+    DeploymentController, DeploymentControllerConfig, ProgressCheck, SyncError, SyncOutcome,
+};
 use kcm_events::FakeRecorder;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -38,7 +40,7 @@ async fn sync_once(case: &Value) -> Result<Value, Box<dyn Error>> {
     let key = deployment.metadata.key();
     let deployments = informer("deployments", vec![deployment], deployment_indexers(), &clock);
     let caches = Caches::new(pods, replica_sets, &clock);
-    let controller = DeploymentController::new(Config::new(
+    let controller = DeploymentController::new(DeploymentControllerConfig::new(
         Arc::new(clock.clone()),
         deployments.clone(),
         caches.replica_sets.clone(),

@@ -87,7 +87,7 @@ async fn runs_from_watch_event_to_write() {
     let stored = source.get(&key()).unwrap();
     let server = Arc::new(FakeApiServer::new(FakeCluster::new(stored)));
     let recorder = Arc::new(FakeRecorder::new());
-    let controller = Arc::new(DeploymentController::new(Config::new(
+    let controller = Arc::new(DeploymentController::new(DeploymentControllerConfig::new(
         clock,
         deployments.clone(),
         replica_sets.clone(),

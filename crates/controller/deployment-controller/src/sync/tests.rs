@@ -5,10 +5,10 @@ use kcm_deployment_util::annotations::{REVISION, ROLLBACK_TO};
 use kcm_events::FakeRecorder;
 
 use super::*;
-use crate::own_writes::OwnWrites;
 use crate::testing::{
     Caches, FakeApiServer, FakeCluster, START, deployment, pod_of, replica_set, set_recreate,
 };
+use crate::written_objects::WrittenObjects;
 
 fn clock() -> FakeClock {
     FakeClock::new(kcm_api::Time::from_unix(START).timestamp())
@@ -27,7 +27,7 @@ fn syncer(caches: &Caches, cluster: FakeCluster) -> (Syncer, Arc<FakeApiServer>,
             replica_set_control: Arc::clone(&server) as _,
             recorder: Arc::clone(&recorder) as _,
             replica_sets: caches.replica_sets.reader(),
-            own_writes: OwnWrites::default(),
+            written_objects: WrittenObjects::default(),
         },
         terminating_replicas: true,
     };
@@ -384,10 +384,10 @@ async fn not_found_removes_the_own_write() {
     written.metadata.resource_version = "15".to_owned();
     written.spec.replicas = Some(5);
     let (syncer, server, _) = syncer(&Caches::with(&[&d], &[&cached]), cluster(&d, &[]));
-    let own_writes = &syncer.executor.own_writes;
-    own_writes.replica_set(&d.metadata.key(), &Arc::new(written));
+    let written_objects = &syncer.executor.written_objects;
+    written_objects.replica_set(&d.metadata.key(), &Arc::new(written));
     let error = syncer.sync_deployment(&d.metadata.key()).await.unwrap_err();
     assert!(error.to_string().ends_with("not found"), "{error}");
     assert_eq!(server.requests()[0], "update replica set web-1 to 5 replicas");
-    assert!(own_writes.is_empty(), "{own_writes:?}");
+    assert!(written_objects.is_empty(), "{written_objects:?}");
 }

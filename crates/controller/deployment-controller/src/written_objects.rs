@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 
 /// Returned objects by Deployment. The lock is not contended for one Deployment: it has one sync at a time.
 #[derive(Debug, Default)]
-pub(crate) struct OwnWrites(Mutex<HashMap<ObjectKey, Written>>);
+pub(crate) struct WrittenObjects(Mutex<HashMap<ObjectKey, Written>>);
 
 /// Objects of one Deployment that were written and that the cache does not contain yet.
 #[derive(Debug, Default)]
@@ -32,7 +32,7 @@ impl Written {
     }
 }
 
-impl OwnWrites {
+impl WrittenObjects {
     /// Stores a Deployment that the API server returned.
     pub(crate) fn deployment(&self, deployment: &Arc<Deployment>) {
         let key = deployment.metadata.key();

@@ -19,7 +19,7 @@ fn deployment_at(version: &str) -> Arc<Deployment> {
 }
 
 /// Returns the versions that a sync uses. The cache contains `cached` and has received events up to version `seen`.
-fn claimable_versions(writes: &OwnWrites, cached: Option<&str>, seen: &str) -> Vec<String> {
+fn claimable_versions(writes: &WrittenObjects, cached: Option<&str>, seen: &str) -> Vec<String> {
     let mut store = StoreWriter::new(replica_set_indexers());
     if let Some(version) = cached {
         store.apply(set_at(version));
@@ -29,8 +29,8 @@ fn claimable_versions(writes: &OwnWrites, cached: Option<&str>, seen: &str) -> V
     sets.iter().map(|set| set.metadata.resource_version.clone()).collect()
 }
 
-fn written(version: &str) -> OwnWrites {
-    let writes = OwnWrites::default();
+fn written(version: &str) -> WrittenObjects {
+    let writes = WrittenObjects::default();
     writes.replica_set(&deployment(1).metadata.key(), &set_at(version));
     writes
 }
@@ -89,7 +89,7 @@ fn incomparable_version_is_not_used() {
 
 #[test]
 fn deployment_is_used_for_the_same_uid_only() {
-    let writes = OwnWrites::default();
+    let writes = WrittenObjects::default();
     writes.deployment(&deployment_at("10"));
     let version = |cached: Arc<Deployment>| writes.newest(cached).metadata.resource_version.clone();
     assert_eq!(version(deployment_at("9")), "10");
@@ -123,7 +123,7 @@ fn concurrently_adopted_replica_set_is_returned_once() {
     };
     let mut writer = StoreWriter::new(replica_set_indexers());
     writer.apply(version_of(1));
-    let (store, cached, writes) = (writer.reader(), AtomicU64::new(1), OwnWrites::default());
+    let (store, cached, writes) = (writer.reader(), AtomicU64::new(1), WrittenObjects::default());
     std::thread::scope(|scope| {
         scope.spawn(|| {
             for version in 2..=VERSIONS {
