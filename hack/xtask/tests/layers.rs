@@ -34,7 +34,7 @@ const MAY_KNOW_HTTP: &[&str] = &[
 ];
 
 /// Crates of pure functions, which neither wait nor log.
-const PURE: &[&str] = &["kcm-api", "kcm-deployment-util"];
+const PURE: &[&str] = &["kcm-api", "kcm-flowcontrol", "kcm-deployment-util"];
 const IMPURE: &[&str] = &["tokio", "async-trait", "futures-util", "tracing", "log"];
 
 /// A crate of the workspace.
