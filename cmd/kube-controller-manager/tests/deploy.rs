@@ -227,7 +227,7 @@ fn component_enables_the_replication_controller() {
     let (_, pod) = &pods()[0];
     let count = |more: &[&str]| {
         let selection = options(pod, more).manager.controllers;
-        CONTROLLERS.iter().filter(|one| selection.includes(one)).count()
+        CONTROLLERS.iter().filter(|one| selection.includes(one.name)).count()
     };
     assert_eq!((count(&[]), count(&[flag])), (2, 3), "disabled by default");
 }

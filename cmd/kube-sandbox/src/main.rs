@@ -18,7 +18,7 @@ use flags::{Flags, Task};
 use kcm_apiserver::{ApiServer, ApiStatus, AuditLog, AuditPolicy, DataError, Faults, Tokens};
 use kcm_client::RateLimit;
 use kcm_clock::{Clock, Random, RealClock, SeededRandom};
-use kcm_controller_manager::{Controllers, ManagerConfig, Selection};
+use kcm_controller_manager::{ControllerSelection, Controllers, ManagerConfig};
 use kcm_sandbox::{KubeletConfig, Sandbox, SandboxConfig, demo};
 use kubeconfig::Access;
 use thiserror::Error;
@@ -134,7 +134,7 @@ fn start_controllers(
     random: &Arc<dyn Random>,
 ) -> Controllers {
     let config = ManagerConfig {
-        controllers: Selection::all(),
+        controllers: ControllerSelection::all(),
         rate_limit: RateLimit::UNLIMITED,
         ..ManagerConfig::default()
     };

@@ -8,7 +8,7 @@ use std::{process::ExitCode, sync::Arc};
 
 use kcm_client::{ClientFactory, ClientOptions, Server, UserAgent};
 use kcm_clock::{Clock, Random, RealClock, SeededRandom};
-use kcm_controller_manager::{Controllers, ManagerConfig, Selection, logging};
+use kcm_controller_manager::{ControllerSelection, Controllers, ManagerConfig, logging};
 
 #[tokio::main]
 async fn main() -> ExitCode {
@@ -33,7 +33,7 @@ async fn embed(server: Server) -> Result<(), Box<dyn std::error::Error>> {
     let agent = UserAgent::new("embed", "v0.1.0", "");
     let clients = ClientFactory::connect(server, ClientOptions::new(agent, Arc::clone(&clock))).await?;
     let config = ManagerConfig {
-        controllers: Selection::new(&["replicaset".to_owned()])?,
+        controllers: ControllerSelection::new(&["replicaset".to_owned()])?,
         concurrent_replica_set_syncs: 20,
         ..ManagerConfig::default()
     };

@@ -10,7 +10,7 @@ use std::{error::Error, sync::Arc};
 use kcm_client::{ClientFactory, ClientOptions, Server, UserAgent};
 use kcm_clock::{Clock, Random, RealClock, SeededRandom};
 use kcm_controller_manager::{
-    Dependencies, LeaderElectionSettings, Manager, ManagerConfig, Selection, logging,
+    ControllerSelection, Dependencies, LeaderElectionSettings, Manager, ManagerConfig, logging,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -24,7 +24,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let clients =
         ClientFactory::connect(Server::Kubeconfig { path: path.into(), master: None }, options).await?;
     let config = ManagerConfig {
-        controllers: Selection::new(&["deployment".to_owned()])?,
+        controllers: ControllerSelection::new(&["deployment".to_owned()])?,
         leader_election: Some(LeaderElectionSettings {
             resource_name: "example-leader".to_owned(),
             ..LeaderElectionSettings::default()

@@ -19,7 +19,7 @@ use crate::{
     aggregate::aggregate,
     feature_gates::{self, ControllerFeatures, FeatureGates},
     flags::Flags,
-    selection::Selection,
+    selection::ControllerSelection,
 };
 
 mod foreign;
@@ -40,7 +40,7 @@ pub(crate) use versions::check as check_versions;
 #[derive(Debug, Clone, PartialEq)]
 pub struct ManagerConfig {
     /// Controllers to run.
-    pub controllers: Selection,
+    pub controllers: ControllerSelection,
     /// Number of Deployments that are synced concurrently.
     pub concurrent_deployment_syncs: usize,
     /// Number of ReplicaSets that are synced concurrently.
@@ -98,7 +98,7 @@ impl Default for LeaderElectionSettings {
 impl Default for ManagerConfig {
     fn default() -> Self {
         Self {
-            controllers: Selection::default(),
+            controllers: ControllerSelection::default(),
             concurrent_deployment_syncs: 5,
             concurrent_replica_set_syncs: 5,
             concurrent_replication_controller_syncs: 5,
@@ -168,9 +168,9 @@ impl Diagnostics {
 impl ManagerConfig {
     pub(crate) fn from_flags(flags: &Flags, gates: &FeatureGates, diagnostics: &mut Diagnostics) -> Self {
         let leader_election = leader_election(flags, gates, diagnostics);
-        let controllers = Selection::new(flags.list("controllers")).unwrap_or_else(|unknown| {
+        let controllers = ControllerSelection::new(flags.list("controllers")).unwrap_or_else(|unknown| {
             diagnostics.errors(unknown.0);
-            Selection::default()
+            ControllerSelection::default()
         });
         let unavailable = controllers.unavailable();
         if !unavailable.is_empty() {

@@ -76,7 +76,7 @@ impl Standby {
 
     fn idle(config: &ManagerConfig, dependencies: Dependencies) -> Self {
         let factory = InformerFactory::new(config.clone(), dependencies.clone());
-        let selected = CONTROLLERS.iter().filter(|descriptor| config.controllers.includes(descriptor));
+        let selected = CONTROLLERS.iter().filter(|descriptor| config.controllers.includes(descriptor.name));
         let constructors =
             selected.map(|descriptor| (descriptor.name, (descriptor.prepare)(&factory))).collect();
         let context = Context::new(config.clone(), dependencies);
@@ -124,7 +124,7 @@ impl Standby {
 
     fn run(mut self) -> Controllers {
         for descriptor in CONTROLLERS {
-            if !self.context.config().controllers.includes(descriptor) {
+            if !self.context.config().controllers.includes(descriptor.name) {
                 // Upstream's message and level.
                 tracing::info!(controller = descriptor.name, "Warning: controller is disabled");
             }

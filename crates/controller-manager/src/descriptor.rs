@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     adapters::{ClusterClient, ReplicationControllerClient},
     context::Context,
+    controller_names,
     informer_factory::InformerFactory,
 };
 
@@ -24,17 +25,14 @@ pub(crate) type Runner = Box<dyn FnOnce(CancellationToken) -> BoxFuture<'static,
 /// Constructs a controller. Its handlers are registered when this returns.
 pub(crate) type Constructor = Box<dyn FnOnce(&Context) -> Runner + Send + Sync>;
 
-/// A controller of this binary. To add a controller, add an entry to [`CONTROLLERS`].
+/// Controller of this binary. To add a controller, add an entry to [`CONTROLLERS`] and to the table of names that
+/// `--controllers` uses (`controller_names.rs`).
 ///
 /// Upstream counterpart: `ControllerDescriptor`.
 #[derive(Debug)]
 pub struct ControllerDescriptor {
     /// Name in `--controllers` and health checks, and of the client in user agents.
     pub name: &'static str,
-    /// Other names in `--controllers`.
-    pub aliases: &'static [&'static str],
-    /// If `true`, `*` in `--controllers` includes the controller.
-    pub on_by_default: bool,
     /// Requests the informers of the controller, and returns its constructor.
     ///
     /// The constructor gets no access to other informers, so a standby runs and [relists](crate::Standby::lead) exactly
@@ -44,26 +42,9 @@ pub struct ControllerDescriptor {
 
 /// All controllers, in the order in which they are constructed. Upstream's order is random.
 pub static CONTROLLERS: &[ControllerDescriptor] = &[
-    ControllerDescriptor {
-        name: "deployment-controller",
-        aliases: &["deployment"],
-        on_by_default: true,
-        prepare: deployment,
-    },
-    ControllerDescriptor {
-        name: "replicaset-controller",
-        aliases: &["replicaset"],
-        on_by_default: true,
-        prepare: replica_set,
-    },
-    ControllerDescriptor {
-        name: "replicationcontroller-controller",
-        aliases: &["replicationcontroller"],
-        // DEVIATION: upstream enables it by default. A manager started with `*` takes over the two controllers above from
-        // another manager that still runs this one. Under separate leases, both would create pods.
-        on_by_default: false,
-        prepare: replication_controller,
-    },
+    ControllerDescriptor { name: controller_names::DEPLOYMENT, prepare: deployment },
+    ControllerDescriptor { name: controller_names::REPLICA_SET, prepare: replica_set },
+    ControllerDescriptor { name: controller_names::REPLICATION_CONTROLLER, prepare: replication_controller },
 ];
 
 fn deployment(informers: &InformerFactory) -> Constructor {
@@ -72,7 +53,7 @@ fn deployment(informers: &InformerFactory) -> Constructor {
     let replica_sets = informers.replica_sets();
     let pods = informers.pods();
     Box::new(move |context| {
-        let client = context.client("deployment-controller");
+        let client = context.client(controller_names::DEPLOYMENT);
         let recorder = context.recorder(&client, DeploymentControllerConfig::COMPONENT);
         let client = Arc::new(ClusterClient::new(client));
         let clock = context.clock();
@@ -88,7 +69,7 @@ fn deployment(informers: &InformerFactory) -> Constructor {
         let controller = DeploymentController::new(DeploymentControllerConfig {
             terminating_replicas: context.config().features.deployment_replica_set_terminating_replicas,
             queue_metrics: context.queue_metrics(),
-            sync_metrics: context.sync_metrics("deployment-controller"),
+            sync_metrics: context.sync_metrics(controller_names::DEPLOYMENT),
             ..config
         });
         let workers = context.config().concurrent_deployment_syncs;
@@ -100,7 +81,7 @@ fn replica_set(informers: &InformerFactory) -> Constructor {
     let pods = informers.pods();
     let replica_sets = informers.replica_sets();
     Box::new(move |context| {
-        let client = context.client("replicaset-controller");
+        let client = context.client(controller_names::REPLICA_SET);
         let control = Arc::new(ClusterClient::new(client.clone()));
         let features = &context.config().features;
         let kind_config = KindConfig {
@@ -111,7 +92,7 @@ fn replica_set(informers: &InformerFactory) -> Constructor {
         };
         let controller = replica_set_controller(
             context,
-            "replicaset-controller",
+            controller_names::REPLICA_SET,
             client,
             kind_config,
             pods,
@@ -134,7 +115,7 @@ fn replication_controller(informers: &InformerFactory) -> Constructor {
         let kind_config = KindConfig { pod_deletion_cost, ..REPLICATION_CONTROLLER };
         let controller = replica_set_controller(
             context,
-            "replicationcontroller-controller",
+            controller_names::REPLICATION_CONTROLLER,
             client,
             kind_config,
             pods,
@@ -167,4 +148,16 @@ fn replica_set_controller(
         sync_metrics: context.sync_metrics(name),
         ..config
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::controller_names::KNOWN;
+
+    #[test]
+    fn available_controllers_have_a_descriptor() {
+        let available = KNOWN.iter().filter(|known| known.is_available()).map(|known| known.name);
+        assert!(available.eq(CONTROLLERS.iter().map(|descriptor| descriptor.name)));
+    }
 }

@@ -6,7 +6,7 @@
 //! |---|---|
 //! | parse flags | `flags.rs`, `go_syntax.rs`, `go_duration.rs` |
 //! | feature gates | `feature_gates.rs` |
-//! | selection of controllers (`--controllers`) | `selection.rs` |
+//! | selection of controllers (`--controllers`) | `selection.rs`, `controller_names.rs` |
 //! | validated configuration, and `/configz` | `config.rs`, `configz.rs` |
 //! | list of controllers | `descriptor.rs` |
 //! | adapters between clients and controllers | `adapters/` |
@@ -31,6 +31,7 @@ mod command;
 mod config;
 mod configz;
 mod context;
+mod controller_names;
 mod controllers;
 mod descriptor;
 mod election;
@@ -64,5 +65,5 @@ pub use manager::Manager;
 pub use metrics::{CacheSize, Metrics};
 pub use readiness::InformerSync;
 pub use run::{Runtime, run};
-pub use selection::{Selection, UnknownControllers};
+pub use selection::{ControllerSelection, UnknownControllers};
 pub use version::{KUBERNETES_VERSION, VERSION, user_agent};

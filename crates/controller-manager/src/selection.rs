@@ -1,90 +1,22 @@
-//! Selection of controllers: `--controllers`.
+//! ControllerSelection of controllers: `--controllers`.
 
 use thiserror::Error;
 
 use crate::{
     aggregate::aggregate,
-    descriptor::{CONTROLLERS, ControllerDescriptor},
+    controller_names::{Availability, ControllerName, KNOWN},
 };
-
-/// Controller of upstream's manager.
-#[derive(Debug, Clone, Copy)]
-struct Known {
-    name: &'static str,
-    /// Name before v1.28.
-    alias: Option<&'static str>,
-}
-
-const fn known(name: &'static str, alias: &'static str) -> Known {
-    Known { name, alias: if alias.is_empty() { None } else { Some(alias) } }
-}
-
-/// Controllers of upstream v1.36, sorted by name.
-static KNOWN: &[Known] = &[
-    known("bootstrap-signer-controller", "bootstrapsigner"),
-    known("certificatesigningrequest-approving-controller", "csrapproving"),
-    known("certificatesigningrequest-cleaner-controller", "csrcleaner"),
-    known("certificatesigningrequest-signing-controller", "csrsigning"),
-    known("cloud-node-lifecycle-controller", "cloud-node-lifecycle"),
-    known("clusterrole-aggregation-controller", "clusterrole-aggregation"),
-    known("cronjob-controller", "cronjob"),
-    known("daemonset-controller", "daemonset"),
-    known("deployment-controller", "deployment"),
-    known("device-taint-eviction-controller", ""),
-    known("disruption-controller", "disruption"),
-    known("endpoints-controller", "endpoint"),
-    known("endpointslice-controller", "endpointslice"),
-    known("endpointslice-mirroring-controller", "endpointslicemirroring"),
-    known("ephemeral-volume-controller", "ephemeral-volume"),
-    known("garbage-collector-controller", "garbagecollector"),
-    known("horizontal-pod-autoscaler-controller", "horizontalpodautoscaling"),
-    known("job-controller", "job"),
-    known("kube-apiserver-serving-clustertrustbundle-publisher-controller", ""),
-    known("legacy-serviceaccount-token-cleaner-controller", "legacy-service-account-token-cleaner"),
-    known("namespace-controller", "namespace"),
-    known("node-ipam-controller", "nodeipam"),
-    known("node-lifecycle-controller", "nodelifecycle"),
-    known("node-route-controller", "route"),
-    known("persistentvolume-attach-detach-controller", "attachdetach"),
-    known("persistentvolume-binder-controller", "persistentvolume-binder"),
-    known("persistentvolume-expander-controller", "persistentvolume-expander"),
-    known("persistentvolume-protection-controller", "pv-protection"),
-    known("persistentvolumeclaim-protection-controller", "pvc-protection"),
-    known("pod-garbage-collector-controller", "podgc"),
-    known("podcertificaterequest-cleaner-controller", ""),
-    known("podgroup-protection-controller", ""),
-    known("replicaset-controller", "replicaset"),
-    known("replicationcontroller-controller", "replicationcontroller"),
-    known("resourceclaim-controller", "resource-claim-controller"),
-    known("resourcepoolstatusrequest-controller", ""),
-    known("resourcequota-controller", "resourcequota"),
-    known("root-ca-certificate-publisher-controller", "root-ca-cert-publisher"),
-    known("selinux-warning-controller", ""),
-    known("service-cidr-controller", ""),
-    known("service-lb-controller", "service"),
-    known("serviceaccount-controller", "serviceaccount"),
-    known("serviceaccount-token-controller", "serviceaccount-token"),
-    known("statefulset-controller", "statefulset"),
-    known("storage-version-migrator-controller", "svm"),
-    known("storageversion-garbage-collector-controller", "storage-version-gc"),
-    known("taint-eviction-controller", ""),
-    known("token-cleaner-controller", "tokencleaner"),
-    known("ttl-after-finished-controller", "ttl-after-finished"),
-    known("ttl-controller", "ttl"),
-    known("validatingadmissionpolicy-status-controller", ""),
-    known("volumeattributesclass-protection-controller", ""),
-];
 
 /// Value of `--controllers`, with canonical names.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Selection(Vec<String>);
+pub struct ControllerSelection(Vec<String>);
 
 /// Unknown controllers in `--controllers`.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{}", aggregate(.0))]
 pub struct UnknownControllers(pub(crate) Vec<String>);
 
-impl Selection {
+impl ControllerSelection {
     /// Parses `elements`: `*`, names and aliases, with a leading `-` to exclude. All of upstream's controllers are
     /// accepted; see [`unavailable`](Self::unavailable).
     ///
@@ -112,20 +44,21 @@ impl Selection {
 
     /// Selects all controllers of this binary, including those that are off by default.
     pub fn all() -> Self {
-        Self(CONTROLLERS.iter().map(|descriptor| descriptor.name.to_owned()).collect())
+        Self(available().map(|known| known.name.to_owned()).collect())
     }
 
-    /// Returns `true` if a controller is enabled: by the first element with its name, or else by `*`.
-    pub fn includes(&self, descriptor: &ControllerDescriptor) -> bool {
-        self.setting(descriptor.name)
-            .unwrap_or_else(|| descriptor.on_by_default && self.0.iter().any(|element| element == "*"))
+    /// Returns `true` if a controller of this binary is enabled: by the first element with its name, or else by `*`.
+    pub fn includes(&self, name: &str) -> bool {
+        let is_on_by_default =
+            || available().any(|known| known.name == name && known.availability == Availability::OnByDefault);
+        self.setting(name)
+            .unwrap_or_else(|| is_on_by_default() && self.0.iter().any(|element| element == "*"))
     }
 
     /// Controllers that are enabled by name and are not part of this binary.
     pub fn unavailable(&self) -> Vec<&'static str> {
-        let is_built_in = |name| CONTROLLERS.iter().any(|descriptor| descriptor.name == name);
-        let names = KNOWN.iter().map(|known| known.name);
-        names.filter(|name| !is_built_in(*name) && self.setting(name) == Some(true)).collect()
+        let unavailable = KNOWN.iter().filter(|known| !known.is_available());
+        unavailable.map(|known| known.name).filter(|name| self.setting(name) == Some(true)).collect()
     }
 
     /// Elements with canonical names.
@@ -141,28 +74,33 @@ impl Selection {
     }
 }
 
-impl Default for Selection {
+impl Default for ControllerSelection {
     /// Selects all controllers that are on by default.
     fn default() -> Self {
         Self(vec!["*".to_owned()])
     }
 }
 
+/// Controllers of this binary.
+fn available() -> impl Iterator<Item = &'static ControllerName> {
+    KNOWN.iter().filter(|known| known.is_available())
+}
+
 fn canonical_name(name: &str) -> Option<&'static str> {
-    let built_in = CONTROLLERS.iter().find(|one| one.name == name || one.aliases.contains(&name));
-    let known = || KNOWN.iter().find(|one| one.name == name || one.alias == Some(name));
-    built_in.map(|one| one.name).or_else(|| known().map(|one| one.name))
+    let known = KNOWN.iter().find(|known| known.name == name || known.alias == Some(name));
+    known.map(|known| known.name)
 }
 
 /// Help for `--controllers`.
 pub(crate) fn help() -> String {
     let joined = |names: Vec<&str>| names.join(", ");
-    let is_built_in = |name| CONTROLLERS.iter().any(|descriptor| descriptor.name == name);
+    let off_by_default = available().filter(|known| known.availability == Availability::OffByDefault);
     format!(
-        "\nAll controllers: {}\nDisabled-by-default controllers: {}\nAccepted, but not part of this binary: {}",
-        joined(CONTROLLERS.iter().map(|one| one.name).collect()),
-        joined(CONTROLLERS.iter().filter(|one| !one.on_by_default).map(|one| one.name).collect()),
-        joined(KNOWN.iter().map(|one| one.name).filter(|name| !is_built_in(*name)).collect()),
+        "\nAll controllers: {}\nDisabled-by-default controllers: {}\nUpstream's other {} controllers are accepted, but are \
+         not part of this binary.",
+        joined(available().map(|known| known.name).collect()),
+        joined(off_by_default.map(|known| known.name).collect()),
+        KNOWN.iter().filter(|known| !known.is_available()).count(),
     )
 }
 
@@ -170,14 +108,14 @@ pub(crate) fn help() -> String {
 mod tests {
     use super::*;
 
-    fn selection(elements: &[&str]) -> Result<Selection, String> {
+    fn selection(elements: &[&str]) -> Result<ControllerSelection, String> {
         let elements: Vec<_> = elements.iter().map(|element| (*element).to_owned()).collect();
-        Selection::new(&elements).map_err(|error| error.to_string())
+        ControllerSelection::new(&elements).map_err(|error| error.to_string())
     }
 
     fn selected(elements: &[&str]) -> Vec<&'static str> {
         let selection = selection(elements).unwrap();
-        CONTROLLERS.iter().filter(|one| selection.includes(one)).map(|one| one.name).collect()
+        available().map(|known| known.name).filter(|name| selection.includes(name)).collect()
     }
 
     #[test]
@@ -192,7 +130,7 @@ mod tests {
             [deployment, replica_set, replication_controller],
             "off by default"
         );
-        assert!(CONTROLLERS.iter().all(|one| Selection::all().includes(one)));
+        assert!(available().all(|known| ControllerSelection::all().includes(known.name)));
         assert_eq!(selected(&["deployment"]), [deployment]);
         assert_eq!(selected(&["deployment", "-deployment"]), [deployment], "the first element decides");
         assert_eq!(selected(&["-deployment"]), Vec::<&str>::new());
@@ -225,11 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn known_controllers_are_sorted_and_complete() {
-        assert!(KNOWN.is_sorted_by_key(|one| one.name));
-        for one in CONTROLLERS {
-            let known = KNOWN.iter().find(|known| known.name == one.name).unwrap();
-            assert_eq!(known.alias.as_slice(), one.aliases);
-        }
+    fn known_controllers_are_sorted() {
+        assert!(KNOWN.is_sorted_by_key(|known| known.name));
     }
 }

@@ -51,7 +51,7 @@ fn flags_set_the_manager_config() {
                 --leader-elect-lease-duration=60s --leader-elect-renew-deadline=40s \
                 --leader-elect-retry-period=5s --feature-gates=PodDeletionCost=false";
     let expected = ManagerConfig {
-        controllers: Selection::new(&["deployment".to_owned()]).unwrap(),
+        controllers: ControllerSelection::new(&["deployment".to_owned()]).unwrap(),
         concurrent_deployment_syncs: 7,
         concurrent_replica_set_syncs: 8,
         concurrent_replication_controller_syncs: 9,

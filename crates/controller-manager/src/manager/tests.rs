@@ -8,7 +8,7 @@ use kcm_clock::{Clock, Random, SeededRandom, SimulatedClock, Timestamp};
 use kcm_metrics::{BuildInfo, MetricsOptions};
 use serde_json::json;
 
-use crate::{ControllerFeatures, LeaderElectionSettings, Metrics, Selection};
+use crate::{ControllerFeatures, ControllerSelection, LeaderElectionSettings, Metrics};
 
 use super::*;
 
@@ -183,7 +183,10 @@ async fn run_for(server: &ApiServer, config: &ManagerConfig, time: Duration) -> 
 }
 
 fn only(name: &str) -> ManagerConfig {
-    ManagerConfig { controllers: Selection::new(&[name.to_owned()]).unwrap(), ..ManagerConfig::default() }
+    ManagerConfig {
+        controllers: ControllerSelection::new(&[name.to_owned()]).unwrap(),
+        ..ManagerConfig::default()
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -10,7 +10,7 @@ use jiff::SignedDuration;
 use kcm_client::{ClientFactory, ClientOptions, RateLimit};
 use kcm_clock::{Clock, Random, SeededRandom};
 use kcm_controller_manager::{
-    ControllerFeatures, Dependencies, LeaderElectionSettings, Manager, ManagerConfig, Selection,
+    ControllerFeatures, ControllerSelection, Dependencies, LeaderElectionSettings, Manager, ManagerConfig,
     UnknownControllers, user_agent,
 };
 use parking_lot::Mutex;
@@ -57,7 +57,7 @@ impl Fleet {
     ) -> Result<Arc<Self>, UnknownControllers> {
         let lease = Duration::from_secs(settings.lease);
         let config = ManagerConfig {
-            controllers: Selection::new(&CONTROLLERS.map(str::to_owned))?,
+            controllers: ControllerSelection::new(&CONTROLLERS.map(str::to_owned))?,
             concurrent_deployment_syncs: settings.workers,
             concurrent_replica_set_syncs: settings.workers,
             concurrent_replication_controller_syncs: settings.workers,

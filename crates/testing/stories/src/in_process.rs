@@ -10,7 +10,9 @@ use jiff::Timestamp;
 use kcm_apiserver::{ApiServer, ApiServerConfig, AuditEvent, Faults};
 use kcm_client::{ClientFactory, ClientOptions, RateLimit, UserAgent};
 use kcm_clock::{Clock, Random, SeededRandom, SimulatedClock};
-use kcm_controller_manager::{Controllers, Dependencies, KUBERNETES_VERSION, ManagerConfig, Selection};
+use kcm_controller_manager::{
+    ControllerSelection, Controllers, Dependencies, KUBERNETES_VERSION, ManagerConfig,
+};
 use kcm_sandbox::{KubeletConfig, Sandbox, SandboxConfig};
 use parking_lot::Mutex;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -244,7 +246,7 @@ struct Runner {
 impl Manager for Runner {
     async fn start(&mut self, controllers: &[String], _: &mut WriteLog) -> Result<(), ClusterError> {
         let config = ManagerConfig {
-            controllers: Selection::new(controllers)?,
+            controllers: ControllerSelection::new(controllers)?,
             // The configuration of the recorded upstream manager.
             concurrent_deployment_syncs: 1,
             concurrent_replica_set_syncs: 1,

@@ -9,7 +9,7 @@ use std::{
 };
 
 use kcm_client::RateLimit;
-use kcm_controller_manager::{Controllers, ManagerConfig, Selection};
+use kcm_controller_manager::{ControllerSelection, Controllers, ManagerConfig};
 use kcm_sandbox::demo::{self, DemoOutput, Frame};
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::{Layer, layer::Context, layer::SubscriberExt as _};
@@ -50,7 +50,7 @@ impl<S: Subscriber> Layer<S> for WarningCounter {
 
 fn start_controllers(test: &TestServer) -> Controllers {
     let config = ManagerConfig {
-        controllers: Selection::all(),
+        controllers: ControllerSelection::all(),
         rate_limit: RateLimit::UNLIMITED,
         ..ManagerConfig::default()
     };

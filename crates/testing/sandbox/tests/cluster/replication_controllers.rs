@@ -8,7 +8,7 @@ use kcm_apiserver::{
 };
 use kcm_client::RateLimit;
 use kcm_clock::Clock;
-use kcm_controller_manager::{Controllers, ManagerConfig, Selection};
+use kcm_controller_manager::{ControllerSelection, Controllers, ManagerConfig};
 use serde_json::{Value, json};
 
 use crate::test_server::{RunningSandbox, TestServer};
@@ -29,7 +29,7 @@ impl Cluster {
         let sandbox = test.run_sandbox(2);
         let wanted = ["replicaset", "replicationcontroller"].map(str::to_owned);
         let config = ManagerConfig {
-            controllers: Selection::new(&wanted).unwrap(),
+            controllers: ControllerSelection::new(&wanted).unwrap(),
             rate_limit: RateLimit::UNLIMITED,
             ..ManagerConfig::default()
         };
