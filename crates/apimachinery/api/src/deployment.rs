@@ -1,7 +1,5 @@
 //! Deployments.
 
-use std::sync::Arc;
-
 use crate::{IntOrString, LabelSelector, ObjectMeta, PodTemplate, Time};
 
 /// Group and version of Deployments and ReplicaSets.
@@ -120,11 +118,6 @@ impl Deployment {
     /// Returns the desired number of pods.
     pub fn replicas(&self) -> i32 {
         self.spec.replicas.unwrap_or(1)
-    }
-
-    /// Returns the UID.
-    pub fn uid(&self) -> &Arc<str> {
-        &self.metadata.uid
     }
 
     /// Returns the condition of type `type_`.

@@ -49,7 +49,7 @@ pub use int_or_string::IntOrString;
 pub use kcm_meta::ObjectKey;
 pub use lease::{Lease, LeaseSpec};
 pub use lossless::{Dropped, Extra};
-pub use meta::{Annotations, ControllerRef, Labels, ObjectMeta, OwnerReference};
+pub use meta::{Annotations, Labels, ObjectMeta, OwnerReference, PodControllerRef};
 pub use micro_time::MicroTime;
 pub use pod::{Phase, Pod, PodDecoder, Ready};
 pub use replica_set::{ReplicaSet, ReplicaSetCondition, ReplicaSetSpec, ReplicaSetStatus};

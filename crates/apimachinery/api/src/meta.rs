@@ -89,7 +89,7 @@ pub fn controller_of(references: &[OwnerReference]) -> Option<&OwnerReference> {
 
 /// Reference to the controller of a [`Pod`](crate::Pod). Shared by all pods of that controller.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct ControllerRef {
+pub struct PodControllerRef {
     /// Group and version of the owner's kind.
     pub api_version: Arc<str>,
     /// Kind of the owner.

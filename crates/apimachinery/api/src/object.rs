@@ -1,10 +1,9 @@
-//! Implementations of the traits through which caches and fake API servers access objects.
+//! Implementations of the traits through which caches, controllers and fake API servers access objects.
 
-use std::sync::Arc;
+use jiff::Timestamp;
+use kcm_meta::{ControllerRef, Object, ObjectKey, SetResourceVersion};
 
-use kcm_meta::{Object, ObjectKey, SetResourceVersion};
-
-use crate::{Deployment, Lease, Pod, ReplicaSet, ReplicationController};
+use crate::{Deployment, Lease, Pod, PodControllerRef, ReplicaSet, ReplicationController, Time};
 
 macro_rules! object_with_metadata {
     ($($type:ty),*) => { $(
@@ -13,12 +12,33 @@ macro_rules! object_with_metadata {
                 self.metadata.key()
             }
 
-            fn uid(&self) -> &Arc<str> {
+            fn uid(&self) -> &str {
                 &self.metadata.uid
             }
 
             fn resource_version(&self) -> &str {
                 &self.metadata.resource_version
+            }
+
+            fn label(&self, key: &str) -> Option<&str> {
+                self.metadata.labels.get(key).map(String::as_str)
+            }
+
+            fn creation_timestamp(&self) -> Option<Timestamp> {
+                self.metadata.creation_timestamp.map(Time::timestamp)
+            }
+
+            fn deletion_timestamp(&self) -> Option<Timestamp> {
+                self.metadata.deletion_timestamp.map(Time::timestamp)
+            }
+
+            fn controller(&self) -> Option<ControllerRef<'_>> {
+                self.metadata.controller().map(|controller| ControllerRef {
+                    api_version: &controller.api_version,
+                    kind: &controller.kind,
+                    name: &controller.name,
+                    uid: &controller.uid,
+                })
             }
         }
 
@@ -37,17 +57,74 @@ impl Object for Pod {
         self.key.clone()
     }
 
-    fn uid(&self) -> &Arc<str> {
+    fn uid(&self) -> &str {
         &self.uid
     }
 
     fn resource_version(&self) -> &str {
         &self.resource_version
     }
+
+    fn label(&self, key: &str) -> Option<&str> {
+        self.labels.get(key).map(String::as_str)
+    }
+
+    fn creation_timestamp(&self) -> Option<Timestamp> {
+        self.creation_timestamp.map(Time::timestamp)
+    }
+
+    fn deletion_timestamp(&self) -> Option<Timestamp> {
+        self.deletion_timestamp.map(Time::timestamp)
+    }
+
+    fn controller(&self) -> Option<ControllerRef<'_>> {
+        self.controller.as_deref().map(PodControllerRef::as_controller_ref)
+    }
 }
 
 impl SetResourceVersion for Pod {
     fn set_resource_version(&mut self, version: &str) {
         self.resource_version = version.into();
+    }
+}
+
+impl PodControllerRef {
+    fn as_controller_ref(&self) -> ControllerRef<'_> {
+        ControllerRef { api_version: &self.api_version, kind: &self.kind, name: &self.name, uid: &self.uid }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::PodDecoder;
+
+    #[test]
+    fn pods_and_lossless_types_return_the_same_metadata() {
+        let text = json!({
+            "metadata": {
+                "namespace": "shop", "name": "web", "uid": "web-1", "resourceVersion": "7", "labels": {"app": "web"},
+                "creationTimestamp": "2026-01-02T03:04:05Z", "deletionTimestamp": "2026-01-02T03:05:00Z",
+                "ownerReferences": [
+                    {"apiVersion": "v1", "kind": "ConfigMap", "name": "a", "uid": "a-1"},
+                    {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "b", "uid": "b-1", "controller": true},
+                ],
+            },
+        });
+        let check = |object: &dyn Object| {
+            assert_eq!(object.key(), ObjectKey::new("shop", "web"));
+            assert_eq!((object.uid(), object.resource_version()), ("web-1", "7"));
+            assert_eq!((object.label("app"), object.label("tier")), (Some("web"), None));
+            assert_eq!(object.creation_timestamp().unwrap().to_string(), "2026-01-02T03:04:05Z");
+            assert_eq!(object.deletion_timestamp().unwrap().to_string(), "2026-01-02T03:05:00Z");
+            assert!(object.is_being_deleted());
+            let controller =
+                ControllerRef { api_version: "apps/v1", kind: "ReplicaSet", name: "b", uid: "b-1" };
+            assert_eq!(object.controller(), Some(controller));
+        };
+        check(&serde_json::from_value::<ReplicaSet>(text.clone()).unwrap());
+        check(&PodDecoder::default().decode(&text.to_string()).unwrap());
     }
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use thiserror::Error;
 
 pub use self::decode::PodDecoder;
-use crate::{ControllerRef, Labels, ObjectKey, Time};
+use crate::{Labels, ObjectKey, PodControllerRef, Time};
 
 #[cfg(test)]
 mod tests;
@@ -27,7 +27,7 @@ pub struct Pod {
     /// Labels.
     pub labels: Arc<Labels>,
     /// Controller of the pod.
-    pub controller: Option<Arc<ControllerRef>>,
+    pub controller: Option<Arc<PodControllerRef>>,
     /// Time of creation.
     pub creation_timestamp: Option<Time>,
     /// Time after which the pod may be removed. Set when its deletion was requested.

@@ -1,7 +1,5 @@
 //! ReplicaSets.
 
-use std::sync::Arc;
-
 use crate::{LabelSelector, ObjectMeta, PodTemplate, Time};
 
 /// Group and version of ReplicaSets.
@@ -80,11 +78,6 @@ impl ReplicaSet {
     /// Returns the desired number of pods.
     pub fn replicas(&self) -> i32 {
         self.spec.replicas.unwrap_or(1)
-    }
-
-    /// Returns the UID.
-    pub fn uid(&self) -> &Arc<str> {
-        &self.metadata.uid
     }
 
     /// Returns the condition of type `type_`.

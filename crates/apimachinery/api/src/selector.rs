@@ -2,6 +2,7 @@
 
 use std::{cmp::Ordering, collections::BTreeMap};
 
+use kcm_meta::Object;
 use thiserror::Error;
 
 use crate::Labels;
@@ -124,11 +125,21 @@ impl Selector {
 
     /// `true` if `labels` meet all requirements.
     pub fn matches(&self, labels: &Labels) -> bool {
+        self.matches_values(|key| labels.get(key).map(String::as_str))
+    }
+
+    /// `true` if the labels of `object` meet all requirements.
+    pub fn matches_object(&self, object: &impl Object) -> bool {
+        self.matches_values(|key| object.label(key))
+    }
+
+    /// `true` if all requirements are met by the labels of which `label` returns the values.
+    fn matches_values<'a>(&self, label: impl Fn(&str) -> Option<&'a str>) -> bool {
         match &self.0 {
             Kind::Nothing => false,
-            Kind::All(requirements) => requirements
-                .iter()
-                .all(|requirement| requirement.matches(labels.get(&requirement.key).map(String::as_str))),
+            Kind::All(requirements) => {
+                requirements.iter().all(|requirement| requirement.matches(label(&requirement.key)))
+            }
         }
     }
 

@@ -1,14 +1,23 @@
-//! Metadata that caches and queues need of an object of any type: its key, its UID and its resource version.
+//! Metadata that caches, queues and controllers need of an object of any type: its key, its UID, its resource version,
+//! its labels and its controller.
 //!
-//! *Upstream counterparts:* `metav1.Object`, as far as caches use it, and `cache.ObjectName`.
+//! *Upstream counterparts:* `metav1.Object`, as far as caches and controllers use it, and `cache.ObjectName`.
 //!
-//! The informer works with every type that implements [`Object`], a custom resource included. The types of `kcm-api`
-//! implement it there.
+//! Crates that work with objects of any type require [`Object`] and nothing else:
 //!
-//! *Not part of this crate:* types of objects, decoding, anything that needs a dependency.
+//! * With the feature `kube`, all types of kube-rs implement it: those of `k8s-openapi`, those that derive
+//!   `CustomResource`, `DynamicObject` and `PartialObjectMeta`. The program must enable a version feature of
+//!   `k8s-openapi`, as for kube-rs.
+//! * The types of `kcm-api` implement it there.
+//! * Any other type can implement it.
+//!
+//! *Not part of this crate:* types of objects, decoding.
 
+#[cfg(feature = "kube")]
+mod kube;
 mod object;
 mod object_key;
 
-pub use object::{Object, SetResourceVersion};
+pub use jiff::Timestamp;
+pub use object::{ControllerRef, Object, SetResourceVersion};
 pub use object_key::ObjectKey;

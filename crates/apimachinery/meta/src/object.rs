@@ -1,19 +1,60 @@
-use std::sync::Arc;
+use jiff::Timestamp;
 
 use crate::ObjectKey;
 
-/// An object that a cache can hold.
+/// Metadata of an object, of any type.
 ///
-/// Upstream counterpart: `metav1.Object`.
+/// With the feature `kube`, every [`kube_core::Resource`] implements it: types of `k8s-openapi`, types that derive
+/// `CustomResource`, `DynamicObject` and `PartialObjectMeta`.
+///
+/// Absent text is empty, as upstream.
+///
+/// Upstream counterpart: `metav1.Object`, as far as caches and controllers use it.
+///
+/// [`kube_core::Resource`]: https://docs.rs/kube-core/latest/kube_core/trait.Resource.html
 pub trait Object: Send + Sync + 'static {
     /// Returns the namespace and name.
+    ///
+    /// Cheap for types that store the key in shared text. Other types copy it.
     fn key(&self) -> ObjectKey;
 
     /// Returns the UID. An object that is deleted and created again has the same key and another UID.
-    fn uid(&self) -> &Arc<str>;
+    fn uid(&self) -> &str;
 
     /// Returns the resource version.
     fn resource_version(&self) -> &str;
+
+    /// Returns the value of the label `key`.
+    fn label(&self, key: &str) -> Option<&str>;
+
+    /// Returns the time of creation.
+    fn creation_timestamp(&self) -> Option<Timestamp>;
+
+    /// Returns the time after which the object may be removed. It is set when the deletion was requested.
+    fn deletion_timestamp(&self) -> Option<Timestamp>;
+
+    /// Returns the reference to the controller of the object: the first owner reference with `controller: true`.
+    ///
+    /// Upstream counterpart: `metav1.GetControllerOf`.
+    fn controller(&self) -> Option<ControllerRef<'_>>;
+
+    /// `true` if the deletion of the object was requested.
+    fn is_being_deleted(&self) -> bool {
+        self.deletion_timestamp().is_some()
+    }
+}
+
+/// Reference to the controller of an object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct ControllerRef<'a> {
+    /// Group and version of the controller's kind.
+    pub api_version: &'a str,
+    /// Kind of the controller.
+    pub kind: &'a str,
+    /// Name of the controller. It is in the namespace of the object, or cluster-scoped.
+    pub name: &'a str,
+    /// UID of the controller.
+    pub uid: &'a str,
 }
 
 /// An object whose resource version can be set. API servers set it when they store an object.

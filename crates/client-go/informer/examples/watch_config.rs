@@ -8,9 +8,10 @@
 
 use std::sync::Arc;
 
-use kcm_clock::{RealClock, SeededRandom};
+use kcm_clock::{RealClock, SeededRandom, Timestamp};
 use kcm_informer::{
-    Deleted, EventHandler, IndexName, Indexers, InformerConfig, Object, ObjectKey, SharedInformer,
+    ControllerRef, Deleted, EventHandler, IndexName, Indexers, InformerConfig, Object, ObjectKey,
+    SharedInformer,
     testing::{FakeSource, SetResourceVersion},
 };
 use tokio_util::sync::CancellationToken;
@@ -29,12 +30,28 @@ impl Object for Setting {
         self.key.clone()
     }
 
-    fn uid(&self) -> &Arc<str> {
+    fn uid(&self) -> &str {
         &self.uid
     }
 
     fn resource_version(&self) -> &str {
         &self.version
+    }
+
+    fn label(&self, _: &str) -> Option<&str> {
+        None
+    }
+
+    fn creation_timestamp(&self) -> Option<Timestamp> {
+        None
+    }
+
+    fn deletion_timestamp(&self) -> Option<Timestamp> {
+        None
+    }
+
+    fn controller(&self) -> Option<ControllerRef<'_>> {
+        None
     }
 }
 

@@ -9,8 +9,10 @@
 //! | `handler_fanout` | changes the store and calls the handlers under one lock | `sharedProcessor` |
 //! | [`store`] | objects by key and by index; one writer, many readers | `Indexer` |
 //!
-//! [`SharedInformer`] combines them; [`EventHandler`] receives the changes. `examples/watch_config.rs` shows an informer of
-//! a custom type, which implements [`Object`]; `kcm-api` is not needed.
+//! [`SharedInformer`] combines them; [`EventHandler`] receives the changes.
+//!
+//! Objects can be of any type that implements [`Object`]. With the feature `kube`, these are all types of kube-rs, custom
+//! resources included. `examples/watch_config.rs` shows an informer of a type that implements the trait by hand.
 //!
 //! *Not part of this crate:* API types, HTTP and decoding, work queues. Cached objects are never modified.
 
@@ -38,7 +40,7 @@ pub use handler::{Deleted, EventHandler};
 pub use handler_fanout::HandlerRegistration;
 pub use index::{IndexName, Indexers};
 pub use informer::{InformerConfig, SharedInformer};
-pub use kcm_meta::{Object, ObjectKey};
+pub use kcm_meta::{ControllerRef, Object, ObjectKey};
 pub use metrics::{InformerMetrics, NoInformerMetrics};
 pub use source::{List, ListOptions, ListWatch, Undecodable, WatchEvent, WatchOptions, WatchStream};
 pub use store::{Replaced, Snapshot, Store, StoreReadGuard, StoreWriter};

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use kcm_meta::{Object, ObjectKey, SetResourceVersion};
+use kcm_clock::Timestamp;
+use kcm_meta::{ControllerRef, Object, ObjectKey, SetResourceVersion};
 
 use crate::index::{IndexName, Indexers};
 
@@ -59,12 +60,28 @@ impl Object for TestObject {
         self.key.clone()
     }
 
-    fn uid(&self) -> &Arc<str> {
+    fn uid(&self) -> &str {
         &self.uid
     }
 
     fn resource_version(&self) -> &str {
         &self.version
+    }
+
+    fn label(&self, _: &str) -> Option<&str> {
+        None
+    }
+
+    fn creation_timestamp(&self) -> Option<Timestamp> {
+        None
+    }
+
+    fn deletion_timestamp(&self) -> Option<Timestamp> {
+        None
+    }
+
+    fn controller(&self) -> Option<ControllerRef<'_>> {
+        None
     }
 }
 

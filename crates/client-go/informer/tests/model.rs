@@ -8,7 +8,8 @@
 
 use std::{fmt::Debug, sync::Arc};
 
-use kcm_informer::{IndexName, Indexers, Object, ObjectKey, Store, StoreWriter};
+use kcm_clock::Timestamp;
+use kcm_informer::{ControllerRef, IndexName, Indexers, Object, ObjectKey, Store, StoreWriter};
 use shuttle::{
     Config, Runner,
     scheduler::{PctScheduler, RandomScheduler},
@@ -32,12 +33,28 @@ impl Object for Item {
         key(&self.name)
     }
 
-    fn uid(&self) -> &Arc<str> {
+    fn uid(&self) -> &str {
         &self.name
     }
 
     fn resource_version(&self) -> &str {
         &self.version
+    }
+
+    fn label(&self, _: &str) -> Option<&str> {
+        None
+    }
+
+    fn creation_timestamp(&self) -> Option<Timestamp> {
+        None
+    }
+
+    fn deletion_timestamp(&self) -> Option<Timestamp> {
+        None
+    }
+
+    fn controller(&self) -> Option<ControllerRef<'_>> {
+        None
     }
 }
 

@@ -35,7 +35,7 @@ impl PodControl for ClusterClient {
     }
 
     async fn patch_pod(&self, pod: &ObjectKey, patch: &OwnerPatch) -> Result<Pod, ApiError> {
-        self.0.patch(pod, patch.as_json().to_owned()).await
+        self.0.patch(pod, patch.strategic_merge()).await
     }
 }
 
@@ -62,7 +62,7 @@ impl ReplicaSetControl for ClusterClient {
     }
 
     async fn patch_replica_set(&self, key: &ObjectKey, patch: &OwnerPatch) -> Result<ReplicaSet, ApiError> {
-        self.0.patch(key, patch.as_json().to_owned()).await
+        self.0.patch(key, patch.strategic_merge()).await
     }
 }
 

@@ -60,7 +60,7 @@ impl ReplicaSetControl for ReplicationControllerClient {
     }
 
     async fn patch_replica_set(&self, key: &ObjectKey, patch: &OwnerPatch) -> Result<ReplicaSet, ApiError> {
-        self.0.patch::<ReplicationController>(key, patch.as_json().to_owned()).await.map(Into::into)
+        self.0.patch::<ReplicationController>(key, patch.strategic_merge()).await.map(Into::into)
     }
 }
 

@@ -1,66 +1,18 @@
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
 use async_trait::async_trait;
-use kcm_api::{ApiError, Labels, ObjectKey, Pod, ReplicaSet, Selector, Time};
+use kcm_api::{ApiError, ObjectKey, Selector, Time};
 use kcm_meta::Object;
 use tracing::debug;
 
-use crate::{
-    AdoptionRefused, Claim, ClaimError, ClaimErrors, ObjectView, OwnerIdentity, OwnerPatch, classify,
-};
-
-/// An object that an owner can claim.
-pub trait Claimable: Object {
-    /// Kind of the object in messages.
-    const KIND: &'static str;
-
-    /// Returns the creation time. Older objects are patched first.
-    fn creation_timestamp(&self) -> Option<Time> {
-        None
-    }
-
-    /// Returns the fields that [`classify`] compares.
-    fn view(&self) -> ObjectView<'_>;
-}
-
-impl Claimable for Pod {
-    const KIND: &'static str = "Pod";
-
-    fn creation_timestamp(&self) -> Option<Time> {
-        self.creation_timestamp
-    }
-
-    fn view(&self) -> ObjectView<'_> {
-        let labels: &Labels = &self.labels;
-        ObjectView {
-            namespace: &self.key.namespace,
-            labels,
-            controller_uid: self.controller.as_deref().map(|controller| &*controller.uid),
-            deleting: self.deletion_timestamp.is_some(),
-        }
-    }
-}
-
-impl Claimable for ReplicaSet {
-    const KIND: &'static str = kcm_api::replica_set::KIND;
-
-    fn creation_timestamp(&self) -> Option<Time> {
-        self.metadata.creation_timestamp
-    }
-
-    fn view(&self) -> ObjectView<'_> {
-        ObjectView {
-            namespace: &self.metadata.namespace,
-            labels: &self.metadata.labels,
-            controller_uid: self.metadata.controller().map(|controller| &*controller.uid),
-            deleting: self.metadata.is_being_deleted(),
-        }
-    }
-}
+use crate::{AdoptionRefused, Claim, ClaimError, ClaimErrors, OwnerIdentity, OwnerPatch, classify};
 
 /// Requests of [`claim`] to the API server.
 #[async_trait]
 pub trait OwnerControl<K>: Send + Sync {
+    /// Returns the kind of the objects, for messages.
+    fn kind(&self) -> Cow<'static, str>;
+
     /// Reads the owner from the API server, without a cache.
     ///
     /// # Errors
@@ -73,7 +25,7 @@ pub trait OwnerControl<K>: Send + Sync {
     /// # Errors
     ///
     /// If the request fails.
-    async fn patch(&self, object: &ObjectKey, patch: &OwnerPatch) -> Result<K, ApiError>;
+    async fn patch(&self, object: &K, patch: &OwnerPatch) -> Result<K, ApiError>;
 }
 
 /// Owner as the API server returned it.
@@ -88,6 +40,13 @@ pub struct LiveOwner {
 impl From<&kcm_api::ObjectMeta> for LiveOwner {
     fn from(metadata: &kcm_api::ObjectMeta) -> Self {
         Self { uid: Arc::clone(&metadata.uid), deletion_timestamp: metadata.deletion_timestamp }
+    }
+}
+
+impl LiveOwner {
+    /// Returns the fields of `owner`, an object of any type.
+    pub fn of(owner: &impl Object) -> Self {
+        Self { uid: owner.uid().into(), deletion_timestamp: owner.deletion_timestamp().map(Time::new) }
     }
 }
 
@@ -134,13 +93,13 @@ pub async fn claim<K, C>(
     control: &C,
 ) -> Claimed<K>
 where
-    K: Claimable,
+    K: Object,
     C: OwnerControl<K> + ?Sized,
 {
     let mut claimed = Vec::new();
     let mut changes = Vec::new();
     for object in objects {
-        match classify(owner, selector, object.view()) {
+        match classify(owner, selector, &*object) {
             Claim::Owned => claimed.push(object),
             Claim::Adopt => changes.push((object.key(), true, object)),
             Claim::Release => changes.push((object.key(), false, object)),
@@ -184,7 +143,7 @@ impl Adopter<'_> {
         object: Arc<K>,
     ) -> Result<Option<Arc<K>>, ClaimError>
     where
-        K: Claimable,
+        K: Object,
         C: OwnerControl<K> + ?Sized,
     {
         let may_adopt = match self.may_adopt.take() {
@@ -193,13 +152,13 @@ impl Adopter<'_> {
         };
         if let Err(refused) = self.may_adopt.insert(may_adopt) {
             return Err(ClaimError::AdoptionRefused {
-                kind: K::KIND,
+                kind: control.kind(),
                 key: key.clone(),
-                uid: Arc::clone(object.uid()),
+                uid: object.uid().into(),
                 source: refused.clone(),
             });
         }
-        match control.patch(key, &OwnerPatch::adopt(self.owner, object.uid())).await {
+        match control.patch(&object, &OwnerPatch::adopt(self.owner, object.uid())).await {
             // DEVIATION: upstream continues with the cached object, so that its next write of it in the same sync has a
             // conflict.
             Ok(patched) if patched.resource_version() == object.resource_version() => Ok(Some(object)),
@@ -220,7 +179,7 @@ where
     let live = control.live_owner().await.map_err(AdoptionRefused::Recheck)?;
     if live.uid != owner.uid {
         return Err(AdoptionRefused::Gone {
-            kind: owner.kind,
+            kind: owner.kind.clone(),
             key: owner.key(),
             got: live.uid,
             wanted: Arc::clone(&owner.uid),
@@ -239,11 +198,11 @@ async fn release<K, C>(
     object: &K,
 ) -> Result<(), ApiError>
 where
-    K: Claimable,
+    K: Object,
     C: OwnerControl<K> + ?Sized,
 {
-    debug!(kind = K::KIND, object = %key, owner = %owner.key(), "Patching object to remove its controllerRef");
-    match control.patch(key, &OwnerPatch::release(&owner.uid, object.uid())).await {
+    debug!(kind = &*control.kind(), object = %key, owner = %owner.key(), "Patching object to remove its controllerRef");
+    match control.patch(object, &OwnerPatch::release(&owner.uid, object.uid())).await {
         Ok(_) => Ok(()),
         // The object was deleted, was created again with another UID, or has no reference to the owner.
         Err(error) if error.is_not_found() || error.is_invalid() => Ok(()),

@@ -1,14 +1,15 @@
-use std::{fmt, sync::Arc};
+use std::{borrow::Cow, fmt, sync::Arc};
 
-use kcm_api::{Deployment, Labels, ObjectKey, ObjectMeta, OwnerReference, ReplicaSet, Selector};
+use kcm_api::{Deployment, ObjectKey, ObjectMeta, OwnerReference, ReplicaSet, Selector};
+use kcm_meta::Object;
 
 /// Owner that claims objects.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OwnerIdentity {
     /// Group and version of the kind.
-    pub api_version: &'static str,
+    pub api_version: Cow<'static, str>,
     /// Kind.
-    pub kind: &'static str,
+    pub kind: Cow<'static, str>,
     /// Namespace. Empty for a cluster-scoped owner, which can own objects of all namespaces.
     pub namespace: Arc<str>,
     /// Name.
@@ -20,15 +21,36 @@ pub struct OwnerIdentity {
 }
 
 impl OwnerIdentity {
-    /// Returns the identity of an object of `kind`.
-    pub fn new(api_version: &'static str, kind: &'static str, metadata: &ObjectMeta) -> Self {
+    /// Returns the identity of the object of `kind` that has `metadata`. It shares the text of `metadata`.
+    pub fn new(
+        api_version: impl Into<Cow<'static, str>>,
+        kind: impl Into<Cow<'static, str>>,
+        metadata: &ObjectMeta,
+    ) -> Self {
         Self {
-            api_version,
-            kind,
+            api_version: api_version.into(),
+            kind: kind.into(),
             namespace: Arc::clone(&metadata.namespace),
             name: Arc::clone(&metadata.name),
             uid: Arc::clone(&metadata.uid),
             deleting: metadata.is_being_deleted(),
+        }
+    }
+
+    /// Returns the identity of `object`, which is of `kind`.
+    pub fn of(
+        api_version: impl Into<Cow<'static, str>>,
+        kind: impl Into<Cow<'static, str>>,
+        object: &impl Object,
+    ) -> Self {
+        let ObjectKey { namespace, name } = object.key();
+        Self {
+            api_version: api_version.into(),
+            kind: kind.into(),
+            namespace,
+            name,
+            uid: object.uid().into(),
+            deleting: object.is_being_deleted(),
         }
     }
 
@@ -42,8 +64,8 @@ impl OwnerIdentity {
     /// Upstream counterpart: `metav1.NewControllerRef`.
     pub fn controller_reference(&self) -> OwnerReference {
         OwnerReference {
-            api_version: self.api_version.to_owned(),
-            kind: self.kind.to_owned(),
+            api_version: self.api_version.clone().into_owned(),
+            kind: self.kind.clone().into_owned(),
             name: Arc::clone(&self.name),
             uid: Arc::clone(&self.uid),
             controller: Some(true),
@@ -63,19 +85,6 @@ impl From<&Deployment> for OwnerIdentity {
     fn from(deployment: &Deployment) -> Self {
         Self::new(kcm_api::deployment::API_VERSION, kcm_api::deployment::KIND, &deployment.metadata)
     }
-}
-
-/// Fields of an object that [`classify`] compares.
-#[derive(Debug, Clone, Copy)]
-pub struct ObjectView<'a> {
-    /// Namespace.
-    pub namespace: &'a str,
-    /// Labels.
-    pub labels: &'a Labels,
-    /// UID of the managing owner. `None` for an orphan.
-    pub controller_uid: Option<&'a str>,
-    /// `true` if the object is being deleted.
-    pub deleting: bool,
 }
 
 /// Decision for one object.
@@ -126,17 +135,17 @@ impl fmt::Display for Claim {
 /// An owned object that matches remains owned while the object or the owner is being deleted.
 ///
 /// Upstream counterpart: the decisions of `ClaimObject`.
-pub fn classify(owner: &OwnerIdentity, selector: &Selector, object: ObjectView<'_>) -> Claim {
-    let matches = || selector.matches(object.labels);
-    match object.controller_uid {
+pub fn classify(owner: &OwnerIdentity, selector: &Selector, object: &impl Object) -> Claim {
+    let matches = || selector.matches_object(object);
+    match object.controller().map(|controller| controller.uid) {
         Some(uid) if *uid != *owner.uid => Claim::NotOurs,
         Some(_) if matches() => Claim::Owned,
         Some(_) if owner.deleting => Claim::Ignore(Ignored::OwnerIsBeingDeleted),
         Some(_) => Claim::Release,
         None if owner.deleting => Claim::Ignore(Ignored::OwnerIsBeingDeleted),
         None if !matches() => Claim::Ignore(Ignored::NoMatch),
-        None if object.deleting => Claim::Ignore(Ignored::ObjectIsBeingDeleted),
-        None if !owner.namespace.is_empty() && *owner.namespace != *object.namespace => {
+        None if object.is_being_deleted() => Claim::Ignore(Ignored::ObjectIsBeingDeleted),
+        None if !owner.namespace.is_empty() && owner.namespace != object.key().namespace => {
             Claim::Ignore(Ignored::OtherNamespace)
         }
         None => Claim::Adopt,

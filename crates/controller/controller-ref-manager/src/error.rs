@@ -1,4 +1,4 @@
-use std::{collections::BTreeSet, fmt, sync::Arc};
+use std::{borrow::Cow, collections::BTreeSet, fmt, sync::Arc};
 
 use kcm_api::{ApiError, ObjectKey, Time};
 use thiserror::Error;
@@ -10,7 +10,7 @@ pub enum ClaimError {
     #[error("can't adopt {kind} {key} ({uid}): {source}")]
     AdoptionRefused {
         /// Kind of the object.
-        kind: &'static str,
+        kind: Cow<'static, str>,
         /// Namespace and name of the object.
         key: ObjectKey,
         /// UID of the object.
@@ -34,7 +34,7 @@ pub enum AdoptionRefused {
     #[error("can't recheck DeletionTimestamp: original {kind} {key} is gone: got uid {got}, wanted {wanted}")]
     Gone {
         /// Kind of the owner.
-        kind: &'static str,
+        kind: Cow<'static, str>,
         /// Namespace and name of the owner.
         key: ObjectKey,
         /// UID of the other object.

@@ -3,8 +3,8 @@
 //! Upstream counterpart: `pkg/controller/controller_ref_manager.go`.
 //!
 //! [`classify`] is pure and decides for one object. [`claim`] performs the decisions of a sync with an [`OwnerControl`].
-//! [`OwnerPatch`] is the body of a request. Any type that implements [`Claimable`] can be claimed; pods and ReplicaSets
-//! implement it.
+//! [`OwnerPatch`] is the change of a request. Owner and objects can be of any type that implements
+//! [`Object`](kcm_meta::Object), custom resources included.
 //!
 //! Not part of this crate: the number of objects, caches, HTTP, events.
 
@@ -13,8 +13,8 @@ mod classify;
 mod error;
 mod patch;
 
-pub use claim::{Claimable, Claimed, LiveOwner, OwnerControl, claim};
-pub use classify::{Claim, Ignored, ObjectView, OwnerIdentity, classify};
+pub use claim::{Claimed, LiveOwner, OwnerControl, claim};
+pub use classify::{Claim, Ignored, OwnerIdentity, classify};
 pub use error::{AdoptionRefused, ClaimError, ClaimErrors};
 pub use patch::OwnerPatch;
 

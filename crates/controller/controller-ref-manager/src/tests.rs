@@ -1,8 +1,9 @@
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
 use async_trait::async_trait;
 use kcm_api::{
-    ApiError, ControllerRef, Labels, ObjectKey, Phase, Pod, Ready, ReplicaSet, Selector, Time, error::reason,
+    ApiError, Labels, ObjectKey, Phase, Pod, PodControllerRef, Ready, ReplicaSet, Selector, Time,
+    error::reason,
 };
 use serde_json::json;
 use tokio::sync::Mutex;
@@ -13,8 +14,8 @@ const OWNER_UID: &str = "owner-uid";
 
 fn owner() -> OwnerIdentity {
     OwnerIdentity {
-        api_version: "v1",
-        kind: "ReplicationController",
+        api_version: "v1".into(),
+        kind: "ReplicationController".into(),
         namespace: "default".into(),
         name: "owner".into(),
         uid: OWNER_UID.into(),
@@ -33,7 +34,7 @@ fn production() -> Selector {
 fn pod(name: &str, type_: Option<&str>, controller_uid: Option<&str>) -> Pod {
     let labels: Labels = type_.iter().map(|type_| ("type".to_owned(), (*type_).to_owned())).collect();
     let controller = controller_uid.map(|uid| {
-        Arc::new(ControllerRef {
+        Arc::new(PodControllerRef {
             api_version: "v1".into(),
             kind: "ReplicationController".into(),
             name: "owner".into(),
@@ -81,21 +82,25 @@ impl Cluster {
 
 #[async_trait]
 impl OwnerControl<Pod> for Cluster {
+    fn kind(&self) -> Cow<'static, str> {
+        "Pod".into()
+    }
+
     async fn live_owner(&self) -> Result<LiveOwner, ApiError> {
         self.requests.lock().await.push("get".to_owned());
         self.live.clone()
     }
 
-    async fn patch(&self, object: &ObjectKey, patch: &OwnerPatch) -> Result<Pod, ApiError> {
-        let verb = if patch.as_json().contains("$patch") { "release" } else { "adopt" };
-        self.requests.lock().await.push(format!("{verb} {}", object.name));
-        if let Some((_, error)) = self.patch_errors.iter().find(|(name, _)| *name == &*object.name) {
+    async fn patch(&self, object: &Pod, patch: &OwnerPatch) -> Result<Pod, ApiError> {
+        let verb = if patch.is_adoption() { "adopt" } else { "release" };
+        self.requests.lock().await.push(format!("{verb} {}", object.key.name));
+        if let Some((_, error)) = self.patch_errors.iter().find(|(name, _)| *name == &*object.key.name) {
             return Err(error.clone());
         }
         let adopted = (verb == "adopt").then_some(OWNER_UID);
         Ok(Pod {
             resource_version: self.patched_version.into(),
-            ..pod(&object.name, Some("production"), adopted)
+            ..pod(&object.key.name, Some("production"), adopted)
         })
     }
 }
@@ -314,9 +319,7 @@ fn controller_reference_of_a_replica_set() {
 
 #[test]
 fn claim_displays_its_reason() {
-    let labels = Labels::new();
-    let orphan = ObjectView { namespace: "default", labels: &labels, controller_uid: None, deleting: false };
-    let decision = classify(&owner(), &production(), orphan);
+    let decision = classify(&owner(), &production(), &pod("pod1", None, None));
     assert_eq!(decision, Claim::Ignore(Ignored::NoMatch));
     assert_eq!(decision.to_string(), "ignored: orphan, labels do not match");
 }

@@ -25,8 +25,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
 
     let owner = OwnerIdentity {
-        api_version: "example.org/v1",
-        kind: "PodSet",
+        api_version: "example.org/v1".into(),
+        kind: "PodSet".into(),
         namespace: "default".into(),
         name: "set".into(),
         uid: "set-uid".into(),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use kcm_api::{ControllerRef, Labels, ObjectKey, Phase, Pod, Ready, Time};
+use kcm_api::{Labels, ObjectKey, Phase, Pod, PodControllerRef, Ready, Time};
 use kcm_clock::Timestamp;
 
 /// The time of all tests that need one.
@@ -51,7 +51,7 @@ pub(crate) fn labelled(pod: Pod, key: &str, value: &str) -> Pod {
 
 /// `pod` managed by a ReplicaSet.
 pub(crate) fn owned(pod: Pod, owner: &str, uid: &str) -> Pod {
-    let controller = ControllerRef {
+    let controller = PodControllerRef {
         api_version: "apps/v1".into(),
         kind: "ReplicaSet".into(),
         name: owner.into(),

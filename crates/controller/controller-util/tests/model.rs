@@ -9,8 +9,9 @@
 use std::sync::Arc;
 
 use kcm_api::ObjectKey;
+use kcm_clock::Timestamp;
 use kcm_controller_util::{ConsistencyStore, GroupResource, consistency::ReadVersion};
-use kcm_informer::{Indexers, Object, Store, StoreWriter};
+use kcm_informer::{ControllerRef, Indexers, Object, Store, StoreWriter};
 use shuttle::{
     Config, Runner,
     scheduler::{PctScheduler, RandomScheduler},
@@ -40,12 +41,28 @@ impl Object for Pod {
         ObjectKey::new("default", "web-0")
     }
 
-    fn uid(&self) -> &Arc<str> {
+    fn uid(&self) -> &str {
         &self.uid
     }
 
     fn resource_version(&self) -> &str {
         &self.version
+    }
+
+    fn label(&self, _: &str) -> Option<&str> {
+        None
+    }
+
+    fn creation_timestamp(&self) -> Option<Timestamp> {
+        None
+    }
+
+    fn deletion_timestamp(&self) -> Option<Timestamp> {
+        None
+    }
+
+    fn controller(&self) -> Option<ControllerRef<'_>> {
+        None
     }
 }
 

@@ -158,7 +158,7 @@ impl Handlers {
             return None;
         }
         let key = ObjectKey { namespace: Arc::clone(namespace), name: Arc::clone(&owner.name) };
-        self.deployments.get(&key).filter(|deployment| *deployment.uid() == owner.uid)
+        self.deployments.get(&key).filter(|deployment| deployment.metadata.uid == owner.uid)
     }
 
     /// Returns the Deployment of a pod, if the cache contains the pod's ReplicaSet.
@@ -167,7 +167,7 @@ impl Handlers {
     fn deployment_of_pod(&self, pod: &Pod) -> Option<Arc<Deployment>> {
         let owner = pod.controller.as_ref().filter(|owner| *owner.kind == *kcm_api::replica_set::KIND)?;
         let key = ObjectKey { namespace: Arc::clone(&pod.key.namespace), name: Arc::clone(&owner.name) };
-        let set = self.replica_sets.get(&key).filter(|set| *set.uid() == owner.uid)?;
+        let set = self.replica_sets.get(&key).filter(|set| set.metadata.uid == owner.uid)?;
         self.resolve_controller_ref(&set.metadata.namespace, set.metadata.controller()?)
     }
 
@@ -180,7 +180,7 @@ impl Handlers {
         let is_claimed = |set: &&Arc<ReplicaSet>| {
             set.metadata.namespace == deployment.metadata.namespace && selector.matches(&set.metadata.labels)
         };
-        let owners: Vec<OwnerIdentity> = replica_sets_of(&self.replica_sets.read(), deployment.uid())
+        let owners: Vec<OwnerIdentity> = replica_sets_of(&self.replica_sets.read(), &deployment.metadata.uid)
             .filter(is_claimed)
             .map(|set| OwnerIdentity::from(&**set))
             .collect();

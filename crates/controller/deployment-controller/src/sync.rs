@@ -1,6 +1,6 @@
 //! Sync of one Deployment: reads the caches, claims ReplicaSets, and carries out the plan.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{borrow::Cow, collections::BTreeSet, sync::Arc};
 
 use async_trait::async_trait;
 use kcm_api::{ApiError, Deployment, ObjectKey, Pod, ReplicaSet, Selector};
@@ -53,7 +53,7 @@ impl Syncer {
         view.replica_sets = self.claim_replica_sets(deployment).await?;
         if deployment.spec.strategy.type_ == RECREATE {
             let running = view.replica_sets.iter().filter(|set| self.has_running_pod(set));
-            view.running = running.map(|set| Arc::clone(set.uid())).collect();
+            view.running = running.map(|set| Arc::clone(&set.metadata.uid)).collect();
         }
         Ok(view)
     }
@@ -88,12 +88,17 @@ struct ReplicaSetOwner<'a> {
 
 #[async_trait]
 impl OwnerControl<ReplicaSet> for ReplicaSetOwner<'_> {
+    fn kind(&self) -> Cow<'static, str> {
+        kcm_api::replica_set::KIND.into()
+    }
+
     async fn live_owner(&self) -> Result<LiveOwner, ApiError> {
         let live = self.executor.deployment_control.get_deployment(&self.deployment).await?;
         Ok(LiveOwner::from(&live.metadata))
     }
 
-    async fn patch(&self, object: &ObjectKey, patch: &OwnerPatch) -> Result<ReplicaSet, ApiError> {
+    async fn patch(&self, object: &ReplicaSet, patch: &OwnerPatch) -> Result<ReplicaSet, ApiError> {
+        let object = &object.metadata.key();
         let patched = self.executor.replica_set_control.patch_replica_set(object, patch).await;
         match &patched {
             Ok(set) => self.executor.written_objects.replica_set(&self.deployment, &Arc::new(set.clone())),

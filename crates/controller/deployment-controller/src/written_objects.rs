@@ -43,7 +43,7 @@ impl WrittenObjects {
     pub(crate) fn replica_set(&self, key: &ObjectKey, set: &Arc<ReplicaSet>) {
         let mut records = self.0.lock();
         let sets = &mut records.entry(key.clone()).or_default().replica_sets;
-        sets.retain(|written| written.uid() != set.uid());
+        sets.retain(|written| written.metadata.uid != set.metadata.uid);
         sets.push(Arc::clone(set));
     }
 

@@ -132,7 +132,7 @@ impl Executor {
             retries -= 1;
             let live = self.replica_set_control.get_replica_set(&key).await?;
             // DEVIATION: upstream does not compare UIDs, and writes the status to another object of the same name.
-            if live.uid() != replica_set.uid() {
+            if live.metadata.uid != replica_set.metadata.uid {
                 return Err(error);
             }
             current = ReplicaSet { status: current.status, ..live };

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use kcm_api::{ControllerRef, ObjectKey, Pod, ReplicaSet, Selector};
+use kcm_api::{ObjectKey, Pod, PodControllerRef, ReplicaSet, Selector};
 use kcm_controller_util::{index::may_select, replica_set_index};
 use kcm_informer::{Deleted, EventHandler, Store};
 use kcm_workqueue::RateLimitingQueue;
@@ -20,13 +20,13 @@ pub(crate) struct Handlers {
 
 impl EventHandler<ReplicaSet> for Handlers {
     fn on_add(&self, replica_set: &Arc<ReplicaSet>, _initial: bool) {
-        trace!(replicaSet = %replica_set.metadata.key(), uid = %replica_set.uid(), "Adding");
+        trace!(replicaSet = %replica_set.metadata.key(), uid = %replica_set.metadata.uid, "Adding");
         self.queue.add(replica_set.metadata.key());
     }
 
     /// Resyncs are enqueued as well.
     fn on_update(&self, old: &Arc<ReplicaSet>, new: &Arc<ReplicaSet>) {
-        if old.uid() != new.uid() {
+        if old.metadata.uid != new.metadata.uid {
             // Deleted and created again between two lists.
             self.delete_replica_set(old);
         }
@@ -128,8 +128,8 @@ impl EventHandler<Pod> for Handlers {
 impl Handlers {
     fn delete_replica_set(&self, replica_set: &ReplicaSet) {
         let key = replica_set.metadata.key();
-        trace!(replicaSet = %key, uid = %replica_set.uid(), "Deleting");
-        self.own_writes.consistency.clear(&key, Some(replica_set.uid()));
+        trace!(replicaSet = %key, uid = %replica_set.metadata.uid, "Deleting");
+        self.own_writes.consistency.clear(&key, Some(&replica_set.metadata.uid));
         self.own_writes.expectations.delete(&key);
         self.queue.add(key);
     }
@@ -147,12 +147,12 @@ impl Handlers {
     /// Returns the ReplicaSet that `controller`, an owner reference of `pod`, refers to.
     ///
     /// Upstream counterpart: `resolveControllerRef`. The group is not compared (US-3.1).
-    fn resolve(&self, pod: &Pod, controller: &ControllerRef) -> Option<Arc<ReplicaSet>> {
+    fn resolve(&self, pod: &Pod, controller: &PodControllerRef) -> Option<Arc<ReplicaSet>> {
         if *controller.kind != *self.kind_config.kind {
             return None;
         }
         let key = ObjectKey { namespace: Arc::clone(&pod.key.namespace), name: Arc::clone(&controller.name) };
-        self.replica_sets.get(&key).filter(|replica_set| *replica_set.uid() == controller.uid)
+        self.replica_sets.get(&key).filter(|replica_set| replica_set.metadata.uid == controller.uid)
     }
 
     /// Enqueues the ReplicaSets that select the orphan `pod`.

@@ -1,6 +1,6 @@
 //! Steps of a sync, in upstream's order (US-5.3).
 
-use std::{sync::Arc, time::Duration};
+use std::{borrow::Cow, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use kcm_api::{ApiError, ObjectKey, Pod, ReplicaSet, Selector};
@@ -52,7 +52,7 @@ impl Syncer {
             return Ok(Requeue::Never);
         };
 
-        Span::current().record("uid", &**replica_set.uid());
+        Span::current().record("uid", &*replica_set.metadata.uid);
 
         // The caches contain the versions of all creations that the API server has confirmed.
         if consistency.is_enabled() {
@@ -156,13 +156,17 @@ struct PodOwnerControl<'a> {
 
 #[async_trait]
 impl OwnerControl<Pod> for PodOwnerControl<'_> {
+    fn kind(&self) -> Cow<'static, str> {
+        "Pod".into()
+    }
+
     async fn live_owner(&self) -> Result<LiveOwner, ApiError> {
         let live = self.executor.replica_set_control.get_replica_set(&self.owner.key()).await?;
         Ok(LiveOwner::from(&live.metadata))
     }
 
-    async fn patch(&self, object: &ObjectKey, patch: &OwnerPatch) -> Result<Pod, ApiError> {
-        let pod = self.executor.pod_control.patch_pod(object, patch).await?;
+    async fn patch(&self, pod: &Pod, patch: &OwnerPatch) -> Result<Pod, ApiError> {
+        let pod = self.executor.pod_control.patch_pod(&pod.key, patch).await?;
         self.executor.own_writes.pod_written(self.owner, &pod);
         Ok(pod)
     }

@@ -10,7 +10,7 @@ use std::{
 
 use async_trait::async_trait;
 use kcm_api::{
-    ApiError, ControllerRef, Labels, ObjectKey, Phase, Pod, PodDecoder, Ready, ReplicaSet, Time,
+    ApiError, Labels, ObjectKey, Phase, Pod, PodControllerRef, PodDecoder, Ready, ReplicaSet, Time,
     error::reason,
 };
 use kcm_clock::{Clock, FakeClock, Random, SeededRandom, Timestamp};
@@ -99,7 +99,7 @@ pub(crate) fn pod(name: &str) -> Pod {
 
 /// `pod`, managed by the ReplicaSet `owner`.
 pub(crate) fn owned_by(owner: &ReplicaSet, pod: Pod) -> Pod {
-    let controller = ControllerRef {
+    let controller = PodControllerRef {
         api_version: "apps/v1".into(),
         kind: "ReplicaSet".into(),
         name: owner.metadata.name.clone(),
@@ -232,7 +232,7 @@ impl PodControl for Cluster {
     }
 
     async fn patch_pod(&self, key: &ObjectKey, patch: &OwnerPatch) -> Result<Pod, ApiError> {
-        let verb = if patch.as_json().contains("$patch") { "release" } else { "adopt" };
+        let verb = if patch.is_adoption() { "adopt" } else { "release" };
         self.note(format!("{verb} {}", key.name));
         if let Some(error) = &*self.refuse_patches.lock() {
             return Err(error.clone());

@@ -150,7 +150,12 @@ impl ReplicaSetControl for RecordingClient {
     }
 
     async fn patch_replica_set(&self, key: &ObjectKey, patch: &OwnerPatch) -> Result<ReplicaSet, ApiError> {
-        self.actions.record("patch", "replicasets", &key.name, Some(("patch", patch_body(patch.as_json()))));
+        self.actions.record(
+            "patch",
+            "replicasets",
+            &key.name,
+            Some(("patch", patch_body(&patch.strategic_merge()))),
+        );
         self.stored(key).cloned().ok_or_else(|| not_found("replicasets.apps", key))
     }
 }

@@ -148,7 +148,12 @@ impl PodControl for RecordingClient {
     }
 
     async fn patch_pod(&self, key: &ObjectKey, patch: &OwnerPatch) -> Result<Pod, ApiError> {
-        self.actions.record("patch", "pods", &key.name, Some(("patch", patch_body(patch.as_json()))));
+        self.actions.record(
+            "patch",
+            "pods",
+            &key.name,
+            Some(("patch", patch_body(&patch.strategic_merge()))),
+        );
         self.pods.iter().find(|pod| pod.key == *key).cloned().ok_or_else(|| not_found("pods", key))
     }
 

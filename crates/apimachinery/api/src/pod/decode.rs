@@ -13,7 +13,9 @@ use super::{
     Phase, Pod, PodDecodeError, Ready,
     wire::{Item, WireContainerStatus, WireOwner, WirePod, WireSpec, WireStatus},
 };
-use crate::{ControllerRef, Labels, ObjectKey, Time, identify::object_name, intern::Interner, json::Object};
+use crate::{
+    Labels, ObjectKey, PodControllerRef, Time, identify::object_name, intern::Interner, json::Object,
+};
 
 /// Decodes pods. Pods of one decoder share equal parts.
 ///
@@ -31,7 +33,7 @@ use crate::{ControllerRef, Labels, ObjectKey, Time, identify::object_name, inter
 pub struct PodDecoder {
     texts: Interner<str>,
     labels: Interner<Labels>,
-    controllers: Interner<ControllerRef>,
+    controllers: Interner<PodControllerRef>,
 }
 
 impl PodDecoder {
@@ -96,7 +98,7 @@ impl PodDecoder {
         self.labels.intern(pairs, same, || Arc::new(pairs.iter().map(owned).collect()))
     }
 
-    fn controller(&self, reference: &WireOwner<'_>) -> Arc<ControllerRef> {
+    fn controller(&self, reference: &WireOwner<'_>) -> Arc<PodControllerRef> {
         struct Key<'a>(&'a WireOwner<'a>);
         impl Hash for Key<'_> {
             fn hash<H: Hasher>(&self, state: &mut H) {
@@ -105,7 +107,7 @@ impl PodDecoder {
                 self.0.name.hash(state);
             }
         }
-        let same = |found: &ControllerRef| {
+        let same = |found: &PodControllerRef| {
             *found.uid == *reference.uid
                 && *found.name == *reference.name
                 && *found.kind == *reference.kind
@@ -113,7 +115,7 @@ impl PodDecoder {
                 && found.block_owner_deletion == reference.block_owner_deletion
         };
         self.controllers.intern(&Key(reference), same, || {
-            Arc::new(ControllerRef {
+            Arc::new(PodControllerRef {
                 api_version: self.texts.text(&reference.api_version),
                 kind: self.texts.text(&reference.kind),
                 name: Arc::from(&*reference.name),

@@ -71,7 +71,7 @@ fn decodes_every_field() {
                     .map(|(k, v)| (k.to_owned(), v.to_owned()))
                     .into()
             ),
-            controller: Some(Arc::new(ControllerRef {
+            controller: Some(Arc::new(PodControllerRef {
                 api_version: "apps/v1".into(),
                 kind: "ReplicaSet".into(),
                 name: "web".into(),

@@ -15,8 +15,8 @@ fn store(pods: Vec<Pod>) -> Store<Pod> {
 
 fn owner(namespace: &str, name: &str, uid: &str) -> OwnerIdentity {
     OwnerIdentity {
-        api_version: "apps/v1",
-        kind: "ReplicaSet",
+        api_version: "apps/v1".into(),
+        kind: "ReplicaSet".into(),
         namespace: namespace.into(),
         name: name.into(),
         uid: uid.into(),

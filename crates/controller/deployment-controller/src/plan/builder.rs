@@ -207,7 +207,7 @@ impl<'a> PlanBuilder<'a> {
     /// DEVIATION: upstream keeps the object that it read. Later in the sync it finds the same difference, sends the same
     /// PUT again, and fails with 409 (US-4.8).
     pub(crate) fn replace_replica_set(&mut self, updated: &Arc<ReplicaSet>) {
-        let current = self.replica_sets.iter_mut().find(|set| set.uid() == updated.uid());
+        let current = self.replica_sets.iter_mut().find(|set| set.metadata.uid == updated.metadata.uid);
         if let Some(current) = current
             && current.metadata.resource_version != updated.metadata.resource_version
         {

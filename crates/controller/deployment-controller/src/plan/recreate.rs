@@ -1,7 +1,5 @@
 //! Recreate: deletes all old pods before it creates new ones (US-4.10).
 
-use std::sync::Arc;
-
 use kcm_deployment_util::{
     replica_sets::{ReplicaSetSplit, actual_replica_count},
     rollout::is_complete,
@@ -73,8 +71,8 @@ fn old_pods_running(plan: &PlanBuilder<'_>, replica_sets: &ReplicaSetSplit) -> b
     if actual_replica_count(&replica_sets.old) > 0 {
         return true;
     }
-    let new_rs = replica_sets.new.as_ref().map(|set| set.uid());
-    plan.view.running.iter().any(|uid: &Arc<str>| Some(uid) != new_rs)
+    let new_rs = replica_sets.new.as_ref().map(|set| &set.metadata.uid);
+    plan.view.running.iter().any(|uid| Some(uid) != new_rs)
 }
 
 #[cfg(test)]

@@ -123,7 +123,7 @@ impl ReplicaSetControl for FakeApiServer {
     }
 
     async fn patch_replica_set(&self, key: &ObjectKey, patch: &OwnerPatch) -> Result<ReplicaSet, ApiError> {
-        let operation = if patch.as_json().contains("$patch") { "release" } else { "adopt" };
+        let operation = if patch.is_adoption() { "adopt" } else { "release" };
         self.requests.lock().push(format!("{operation} replica set {}", key.name));
         let mut cluster = self.cluster.lock();
         let version = cluster.next_version();

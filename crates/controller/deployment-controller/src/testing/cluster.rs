@@ -107,7 +107,7 @@ impl FakeCluster {
         let running = sets.clone().filter(|set| set.status.replicas > 0);
         View {
             deployment: Arc::new(self.deployment.clone()),
-            running: running.map(|set| Arc::clone(set.uid())).collect(),
+            running: running.map(|set| Arc::clone(&set.metadata.uid)).collect(),
             replica_sets: sets.cloned().map(Arc::new).collect(),
             terminating_replicas: true,
         }

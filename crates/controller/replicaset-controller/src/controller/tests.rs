@@ -6,7 +6,7 @@ use std::{
 };
 
 use async_trait::async_trait;
-use kcm_api::{ApiError, ControllerRef, PodDecoder, error::reason};
+use kcm_api::{ApiError, PodControllerRef, PodDecoder, error::reason};
 use kcm_clock::{SeededRandom, SimulatedClock};
 use kcm_controller_ref_manager::OwnerPatch;
 use kcm_controller_util::{PodManifest, SyncResult, pod_indexers, replica_set_indexers};
@@ -113,7 +113,7 @@ impl PodControl for Server {
     async fn patch_pod(&self, key: &ObjectKey, _: &OwnerPatch) -> Result<Pod, ApiError> {
         self.note("adopt");
         let owner = self.replica_set();
-        let controller = ControllerRef {
+        let controller = PodControllerRef {
             api_version: "apps/v1".into(),
             kind: "ReplicaSet".into(),
             name: owner.metadata.name.clone(),

@@ -121,7 +121,7 @@ async fn orphan_without_labels_enqueues_nothing() {
 #[tokio::test]
 async fn pod_of_an_owner_with_another_kind_uid_or_name_enqueues_nothing() {
     let (world, web, _) = world();
-    let with = |change: fn(&mut ControllerRef)| {
+    let with = |change: fn(&mut PodControllerRef)| {
         let mut reference = (**owned_by(&web, pod("p")).controller.as_ref().unwrap()).clone();
         change(&mut reference);
         Pod { controller: Some(Arc::new(reference)), ..pod("p") }
@@ -322,7 +322,7 @@ async fn test_delete_controller_and_expectations() {
         let key = web.metadata.key();
         world.own_writes.consistency.wrote_at(
             &key,
-            web.uid(),
+            &web.metadata.uid,
             kcm_controller_util::GroupResource::PODS,
             "999",
         );
