@@ -9,7 +9,7 @@ use kcm_stories::external::Authorization;
 use serde_json::{Value, json};
 
 use crate::{
-    harness::{Cluster, Manager, free_port, until},
+    harness::{Cluster, Manager, until},
     restarts::assert_no_extra_pods,
 };
 
@@ -27,7 +27,7 @@ async fn deployment_has_sufficient_and_minimal_roles() {
     let kubeconfig = cluster.kubeconfig("account", &cluster.control_plane().url(), &token);
 
     // In a pod, these options have defaults.
-    let port = free_port();
+    let port = kcm_testkit::unused_address().port();
     let mut flags = vec![format!("--secure-port={port}"), "--bind-address=127.0.0.1".to_owned()];
     for flag in ["authentication-kubeconfig", "authorization-kubeconfig"] {
         flags.push(format!("--{flag}={}", kubeconfig.display()));
@@ -87,7 +87,7 @@ async fn run_static_pod(folder: &str, user: &str, priorities: [(&str, &str); 2])
     let kubeconfig = cluster.control_plane().kubeconfig(user);
     let [pod] = documents(&format!("{folder}/kube-controller-manager-rs.yaml")).try_into().unwrap();
     let path = pod["spec"]["volumes"][0]["hostPath"]["path"].as_str().unwrap();
-    let port = free_port();
+    let port = kcm_testkit::unused_address().port();
     let mut flags: Vec<_> = pod["spec"]["containers"][0]["command"].as_array().unwrap()[1..]
         .iter()
         .map(|flag| match flag.as_str().unwrap().split_once('=').unwrap() {

@@ -28,6 +28,7 @@ const MAY_KNOW_HTTP: &[&str] = &[
     "kcm-serving",
     "kcm-apiserver",
     "kcm-simulation",
+    "kcm-testkit",
     "kube-controller-manager",
     "kube-sandbox",
     "xtask",

@@ -6,10 +6,7 @@ mod kubelet;
 mod manager;
 mod skip;
 
-use std::{
-    net::{Ipv4Addr, TcpListener},
-    time::Duration,
-};
+use std::time::Duration;
 
 pub(crate) use self::{
     cluster::Cluster,
@@ -22,11 +19,6 @@ const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Interval of polls.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
-
-/// Free local port.
-pub(crate) fn free_port() -> u16 {
-    TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port()
-}
 
 /// Waits until `done` returns `true`. Panics after [`TIMEOUT`].
 pub(crate) async fn until(condition: &str, mut done: impl AsyncFnMut() -> bool) {

@@ -132,9 +132,7 @@ fn invalid_proxy_variable_is_an_error() {
 
 #[test]
 fn unreachable_api_server_is_an_error() {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    drop(listener);
+    let address = kcm_testkit::unused_address();
     let master = format!("--master={address}");
     let line = last_line(&[&master, "--leader-elect=false", "--secure-port=0"]);
     assert!(

@@ -1,15 +1,12 @@
 //! Secure ports of a leader and a standby.
 
-use std::net::TcpListener;
-
 use crate::cluster::{Cluster, Manager};
 
 const MANAGER: &str = env!("CARGO_BIN_EXE_kube-controller-manager");
 
 /// Manager with a secure port and a generated certificate.
 fn with_port(cluster: &Cluster, user: &str) -> (Manager, u16) {
-    // The port was free a moment ago.
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let port = kcm_testkit::unused_address().port();
     let flags = [
         "--bind-address=127.0.0.1".to_owned(),
         format!("--secure-port={port}"),

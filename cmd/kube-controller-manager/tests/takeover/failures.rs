@@ -13,40 +13,14 @@ use http::{Method, Request};
 use kcm_client::{Body, RateLimit};
 use kcm_controller_manager::RunError;
 use kcm_sandbox::KubeletConfig;
+use kcm_testkit::CapturedLog;
 use parking_lot::Mutex;
-use tracing::{Event, Level, Subscriber, field::Visit};
-use tracing_subscriber::{Layer, layer::Context, layer::SubscriberExt as _};
+use tracing::{level_filters::LevelFilter, subscriber::DefaultGuard};
 
 use crate::{
     connection::{Fault, Outcome, Response, State, response},
     world::World,
 };
-
-/// Records warnings and errors of the log.
-#[derive(Clone, Default)]
-struct Warnings(Arc<Mutex<Vec<String>>>);
-
-impl Warnings {
-    fn all(&self) -> Vec<String> {
-        self.0.lock().clone()
-    }
-}
-
-impl<S: Subscriber> Layer<S> for Warnings {
-    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
-        struct Text(String);
-        impl Visit for Text {
-            fn record_debug(&mut self, field: &tracing::field::Field, value: &dyn std::fmt::Debug) {
-                self.0 += &format!("{field}={value:?} ");
-            }
-        }
-        if *event.metadata().level() <= Level::WARN {
-            let mut text = Text(String::new());
-            event.record(&mut text);
-            self.0.lock().push(text.0);
-        }
-    }
-}
 
 fn is_of_lease(request: &Request<Body>) -> bool {
     request.uri().path().contains("/leases")
@@ -57,16 +31,16 @@ fn is_of_lease(request: &Request<Body>) -> bool {
 struct Failure {
     is_active: Arc<AtomicBool>,
     seen: Arc<Mutex<Vec<Duration>>>,
-    warnings: Warnings,
-    _log: tracing::subscriber::DefaultGuard,
+    /// Warnings and errors.
+    log: CapturedLog,
+    _guard: DefaultGuard,
 }
 
 impl Failure {
     fn new(world: &World, matches: fn(&Request<Body>) -> bool, failed: fn() -> Response) -> (Self, Fault) {
-        let warnings = Warnings::default();
-        let log = tracing::subscriber::set_default(tracing_subscriber::registry().with(warnings.clone()));
-        let this =
-            Self { is_active: Arc::new(AtomicBool::new(true)), seen: Arc::default(), warnings, _log: log };
+        let (log, guard) = CapturedLog::of_this_thread(LevelFilter::WARN);
+        let is_active = Arc::new(AtomicBool::new(true));
+        let this = Self { is_active, seen: Arc::default(), log, _guard: guard };
         let (is_active, seen, clock) =
             (Arc::clone(&this.is_active), Arc::clone(&this.seen), Arc::clone(&world.clock));
         let fault: Fault = Arc::new(move |request| {
@@ -111,9 +85,9 @@ async fn assert_recovers(
     println!("{name}: {requests} requests in five minutes, {at_most} in a second at most");
     // An attempt every 2 s to 4.4 s, of one or two requests.
     assert!((4..=300).contains(&requests) && at_most <= 4, "{name}: {requests}, {at_most}");
-    let warnings = failure.warnings.all();
-    assert!(warnings.iter().any(|warning| warning.contains(line)), "{name}: {warnings:#?}");
-    assert!(warnings.len() <= 150, "{name}: {} lines", warnings.len());
+    let warnings = failure.log.text();
+    assert!(warnings.contains(line), "{name}: {warnings}");
+    assert!(warnings.lines().count() <= 150, "{name}: {} lines", warnings.lines().count());
 
     failure.end();
     world.until_led_by("manager-a").await;
@@ -172,8 +146,8 @@ async fn lease_is_held_without_permission_to_watch() {
     world.sleep(600).await;
     let (requests, _) = failure.counts();
     assert!((20..=30).contains(&requests), "{requests}");
-    let warnings = failure.warnings.all();
-    assert!(warnings.is_empty(), "{warnings:?}");
+    let warnings = failure.log.text();
+    assert!(warnings.is_empty(), "{warnings}");
     leader.shutdown.cancel();
     let took = world.until_led_by("manager-a").await;
     assert!(took <= Duration::from_millis(4_450), "at the next retry: {took:?}");

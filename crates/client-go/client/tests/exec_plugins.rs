@@ -6,10 +6,9 @@
 mod support;
 
 use std::{
-    io,
     path::Path,
     process::Command,
-    sync::{Arc, Mutex, OnceLock},
+    sync::{Arc, OnceLock},
     time::Duration,
 };
 
@@ -19,8 +18,9 @@ use kcm_api::ApiError;
 use kcm_client::{ApiClient, ClientFactory, ClientOptions, RateLimit, Request};
 use kcm_clock::{Clock, FakeClock, Timestamp};
 use kcm_informer::WatchOptions;
+use kcm_testkit::CapturedLog;
 use serde_json::{Value, json};
-use tracing_subscriber::fmt::MakeWriter;
+use tracing::level_filters::LevelFilter;
 
 use support::{
     files::Files,
@@ -34,38 +34,13 @@ const V1: &str = "client.authentication.k8s.io/v1";
 const SECRET: &str = "s3cr3t";
 
 /// All log lines of this process, of all levels and crates.
-#[derive(Clone, Default)]
-struct Lines(Arc<Mutex<Vec<u8>>>);
-
-impl io::Write for Lines {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-impl MakeWriter<'_> for Lines {
-    type Writer = Self;
-
-    fn make_writer(&self) -> Self {
-        self.clone()
-    }
-}
-
-fn captured() -> &'static Lines {
-    static LINES: OnceLock<Lines> = OnceLock::new();
-    LINES.get_or_init(|| {
-        let lines = Lines::default();
-        tracing_subscriber::fmt()
-            .with_max_level(tracing::level_filters::LevelFilter::TRACE)
-            .with_writer(lines.clone())
-            .with_ansi(false)
-            .init();
-        lines
+fn captured() -> &'static CapturedLog {
+    static LOG: OnceLock<CapturedLog> = OnceLock::new();
+    LOG.get_or_init(|| {
+        let log = CapturedLog::default();
+        let format = tracing_subscriber::fmt().with_max_level(LevelFilter::TRACE).with_ansi(false);
+        format.with_writer(log.clone()).init();
+        log
     })
 }
 
@@ -508,7 +483,7 @@ mod errors {
         world.issue_identity(&identity, Some(900));
         ok(&client).await;
 
-        let lines = String::from_utf8(captured().0.lock().unwrap().clone()).unwrap();
+        let lines = captured().text();
         assert!(lines.contains("Failed to refresh credentials"), "{lines}");
         assert!(lines.contains("exit status: 3"), "{lines}");
         assert!(!lines.contains(SECRET), "{}", lines.lines().find(|line| line.contains(SECRET)).unwrap());

@@ -15,17 +15,22 @@ use kcm_api::{ApiError, Deployment, ObjectKey, Pod, ReplicaSet};
 use kcm_client::{ApiClient, ClientMetrics, ClientOptions, RateLimit, Request, RequestInfo};
 use kcm_clock::{Clock, SimulatedClock, Timestamp};
 use kcm_informer::{ListOptions, ListWatchError, ListWatchErrorKind, WatchEvent, WatchOptions};
+use kcm_testkit::{FakeApiServer, FakeResponse, RecordedRequest};
 use serde_json::{Value, json};
 
-use support::{Answer, Scripted, Seen, ok, status};
+use support::{Clients as _, options};
 
-fn scripted(script: impl IntoIterator<Item = Answer>) -> Scripted {
-    Scripted::new(Arc::new(SimulatedClock::new(Timestamp::UNIX_EPOCH)), script)
+fn scripted(responses: impl IntoIterator<Item = FakeResponse>) -> FakeApiServer {
+    FakeApiServer::scripted(responses)
 }
 
-fn refused(code: u16, retry_after: Option<&'static str>) -> Answer {
-    let headers = retry_after.map(|seconds| ("retry-after", seconds)).into_iter().collect();
-    Answer::Whole(code, headers, status(code, "", "refused"))
+fn ok(body: impl ToString) -> FakeResponse {
+    FakeResponse::ok(body)
+}
+
+fn refused(code: u16, retry_after: Option<&'static str>) -> FakeResponse {
+    let failure = FakeResponse::failure(code, "", "refused");
+    retry_after.into_iter().fold(failure, |failure, seconds| failure.header("retry-after", seconds))
 }
 
 fn post() -> Request {
@@ -49,36 +54,36 @@ mod retries {
             let server = scripted([refused(504, retry_after), ok("{}")]);
             let error = server.client().send(&post()).await.unwrap_err();
             assert_eq!(error.code(), Some(504));
-            assert_eq!(server.seen().len(), 1, "Retry-After: {retry_after:?}");
+            assert_eq!(server.requests().len(), 1, "Retry-After: {retry_after:?}");
         }
     }
 
     #[tokio::test(start_paused = true)]
     async fn post_with_broken_connection_is_sent_once() {
-        let server = scripted([Answer::Break, ok("{}")]);
+        let server = scripted([FakeResponse::reset(), ok("{}")]);
         let error = server.client().send(&post()).await.unwrap_err();
         let ApiError::Transport(message) = error else { panic!("{error:?}") };
         assert_eq!(message, "POST /api/v1/namespaces/default/pods: connection reset by the script");
-        assert_eq!(server.seen().len(), 1);
+        assert_eq!(server.requests().len(), 1);
     }
 
     #[tokio::test(start_paused = true)]
     async fn named_create_is_retried_for_ten_seconds() {
         let create = Request::create("/api/v1/namespaces/default/pods", r#"{"metadata":{"name":"web"}}"#);
-        let server = scripted([Answer::Break, Answer::Break, ok("{}")]);
+        let server = scripted([FakeResponse::reset(), FakeResponse::reset(), ok("{}")]);
         server.client().send(&create).await.unwrap();
-        let seconds: Vec<_> = server.seen().iter().map(|seen| seen.at.as_secs()).collect();
+        let seconds: Vec<_> = server.requests().iter().map(|seen| seen.at.as_secs()).collect();
         assert_eq!(seconds, [0, 1, 2]);
 
-        let server = scripted((0..20).map(|_| Answer::Break));
+        let server = scripted((0..20).map(|_| FakeResponse::reset()));
         let error = server.client().send(&create).await.unwrap_err();
         assert!(matches!(error, ApiError::Transport(_)), "{error:?}");
-        assert_eq!(server.seen().last().unwrap().at.as_secs(), 10);
+        assert_eq!(server.requests().last().unwrap().at.as_secs(), 10);
 
         for refusal in [refused(500, None), refused(504, None), refused(409, Some("1"))] {
             let server = scripted([refusal, ok("{}")]);
             server.client().send(&create).await.unwrap_err();
-            assert_eq!(server.seen().len(), 1);
+            assert_eq!(server.requests().len(), 1);
         }
     }
 
@@ -86,16 +91,16 @@ mod retries {
     async fn post_429_is_retried_after_the_requested_delay() {
         let server = scripted([refused(429, Some("3")), refused(429, Some("2")), ok("{}")]);
         server.client().send(&post()).await.unwrap();
-        let seconds: Vec<_> = server.seen().iter().map(|seen| seen.at.as_secs()).collect();
+        let seconds: Vec<_> = server.requests().iter().map(|seen| seen.at.as_secs()).collect();
         assert_eq!(seconds, [0, 3, 5]);
-        assert!(server.seen().iter().all(|seen| seen.body == "{}"));
+        assert!(server.requests().iter().all(|seen| seen.body == "{}"));
     }
 
     #[tokio::test(start_paused = true)]
     async fn post_429_without_retry_after_is_sent_once() {
         let server = scripted([refused(429, None), ok("{}")]);
         assert!(server.client().send(&post()).await.unwrap_err().is_too_many_requests());
-        assert_eq!(server.seen().len(), 1);
+        assert_eq!(server.requests().len(), 1);
     }
 
     #[tokio::test(start_paused = true)]
@@ -104,19 +109,19 @@ mod retries {
         let error = server.client().send(&Request::get("/x")).await.unwrap_err();
         assert_eq!(error.code(), Some(503));
         assert_eq!(error.retry_after_seconds(), Some(1));
-        assert_eq!(server.seen().len(), 11);
+        assert_eq!(server.requests().len(), 11);
     }
 
     #[tokio::test(start_paused = true)]
     async fn get_with_broken_connection_is_retried() {
-        let server = scripted([Answer::Break, ok("{}")]);
+        let server = scripted([FakeResponse::reset(), ok("{}")]);
         server.client().send(&Request::get("/x")).await.unwrap();
-        assert_eq!(server.seen().len(), 2);
+        assert_eq!(server.requests().len(), 2);
     }
 
     #[tokio::test(start_paused = true)]
     async fn no_response_times_out() {
-        let server = scripted([Answer::Silence]);
+        let server = scripted([FakeResponse::pending()]);
         let clock = SimulatedClock::new(Timestamp::UNIX_EPOCH);
         let error = server.client().send(&post()).await.unwrap_err();
         assert!(matches!(error, ApiError::Timeout(_)), "{error:?}");
@@ -126,7 +131,7 @@ mod retries {
 
     #[tokio::test(start_paused = true)]
     async fn endless_response_times_out() {
-        let server = scripted([Answer::Endless(vec!["{".to_owned()])]);
+        let server = scripted([FakeResponse::endless(["{".to_owned()])]);
         let error = server.client().send(&Request::get("/x")).await.unwrap_err();
         assert!(matches!(error, ApiError::Timeout(_)), "{error:?}");
     }
@@ -145,19 +150,19 @@ mod rate_limit {
         one.clone().send(&post()).await.unwrap();
         one.send(&post()).await.unwrap();
         other.send(&post()).await.unwrap();
-        let seconds: Vec<_> = server.seen().iter().map(|seen| seen.at.as_secs()).collect();
+        let seconds: Vec<_> = server.requests().iter().map(|seen| seen.at.as_secs()).collect();
         assert_eq!(seconds, [0, 1, 2, 2]);
     }
 
     #[tokio::test(start_paused = true)]
     async fn watch_takes_no_token() {
-        let server = scripted((0..5).map(|_| Answer::Endless(vec![])));
+        let server = scripted((0..5).map(|_| FakeResponse::endless([])));
         let client = server.factory().client("one", RateLimit { qps: 0.001, burst: 1 });
         let pods = client.pods();
         for _ in 0..5 {
             drop(pods.watch(&WatchOptions::default()).await.unwrap());
         }
-        assert!(server.seen().iter().all(|seen| seen.at.is_zero()));
+        assert!(server.requests().iter().all(|seen| seen.at.is_zero()));
     }
 }
 
@@ -215,9 +220,9 @@ impl ClientMetrics for Sizes {
     }
 }
 
-fn with_sizes(server: &Scripted) -> (Arc<Sizes>, ApiClient) {
+fn with_sizes(server: &FakeApiServer) -> (Arc<Sizes>, ApiClient) {
     let recorded = Arc::new(Sizes::default());
-    let options = ClientOptions { metrics: Arc::clone(&recorded) as _, ..server.options() };
+    let options = ClientOptions { metrics: Arc::clone(&recorded) as _, ..options(server.clock()) };
     (recorded, server.factory_with(options).client("one", RateLimit { qps: 0.1, burst: 1 }))
 }
 
@@ -248,7 +253,7 @@ mod metrics {
     async fn denied_requests() {
         let refusal = |message: &str| {
             let status = json!({"kind": "Status", "status": "Failure", "reason": "Forbidden", "code": 403, "message": message});
-            Answer::Whole(403, vec![], status.to_string())
+            FakeResponse::new(403, status)
         };
         let server = scripted([
             refusal(
@@ -270,7 +275,7 @@ mod metrics {
 
     #[tokio::test(start_paused = true)]
     async fn dropped_request() {
-        let server = scripted([Answer::Silence, Answer::Endless(vec![])]);
+        let server = scripted([FakeResponse::pending(), FakeResponse::endless([])]);
         let (recorded, client) = with_sizes(&server);
         client.send(&post()).await.unwrap_err();
         assert!(
@@ -289,7 +294,7 @@ mod metrics {
     async fn attempts_and_waits() {
         let server = scripted([refused(429, Some("1")), ok("{}"), ok("{}")]);
         let recorded = Arc::new(Recorded::default());
-        let options = ClientOptions { metrics: Arc::clone(&recorded) as _, ..server.options() };
+        let options = ClientOptions { metrics: Arc::clone(&recorded) as _, ..options(server.clock()) };
         let client = server.factory_with(options).client("one", RateLimit { qps: 0.1, burst: 2 });
         client.send(&post()).await.unwrap();
         client.send(&post()).await.unwrap();
@@ -345,10 +350,9 @@ mod objects {
         client.delete::<ReplicaSet>(&ObjectKey::new("shop", "web-1")).await.unwrap();
         client.delete::<Pod>(&ObjectKey::new("shop", "web-1-x")).await.unwrap();
 
-        let seen = server.seen();
-        let lines: Vec<_> = seen.iter().map(|seen| format!("{} {}", seen.method, seen.path)).collect();
+        let seen = server.requests();
         assert_eq!(
-            lines,
+            server.request_lines(),
             [
                 "GET /apis/apps/v1/namespaces/shop/deployments/web",
                 "PUT /apis/apps/v1/namespaces/shop/deployments/web",
@@ -360,13 +364,13 @@ mod objects {
                 "DELETE /api/v1/namespaces/shop/pods/web-1-x",
             ]
         );
-        let body = |at: usize| serde_json::from_str::<Value>(&seen[at].body).unwrap();
+        let body = |at: usize| seen[at].json();
         assert_eq!(body(1), deployment, "nothing is lost");
         assert_eq!(body(3)["kind"], "ReplicaSet", "an item of a list gets its type back");
         assert_eq!(body(3)["apiVersion"], "apps/v1");
         assert_eq!(body(7), json!({"kind": "DeleteOptions", "apiVersion": "v1"}));
         for seen in &seen {
-            let header = |name: &str| seen.headers.get(name).map(|value| value.to_str().unwrap());
+            let header = |name| seen.header(name);
             let agent = header("user-agent").unwrap();
             assert!(
                 agent.starts_with("test-binary/v1.2.3 (") && agent.ends_with(") kubernetes/abcdef0/test"),
@@ -384,7 +388,7 @@ mod objects {
             "kind": "Status", "status": "Failure", "message": "forbidden: terminating", "reason": "Forbidden", "code": 403,
             "details": {"causes": [{"reason": "NamespaceTerminating", "message": "m", "field": "f"}]},
         });
-        let server = scripted([Answer::Whole(403, vec![], body.to_string())]);
+        let server = scripted([FakeResponse::new(403, body)]);
         let error = server.client().delete::<Pod>(&ObjectKey::new("a", "b")).await.unwrap_err();
         assert!(error.is_forbidden() && error.is_namespace_terminating());
         assert_eq!(error.to_string(), "forbidden: terminating");
@@ -411,28 +415,25 @@ mod objects {
         assert!(server.client().find::<Pod>(&key).await.unwrap().is_none());
         assert!(matches!(server.client().find::<Pod>(&key).await, Err(ApiError::Decode(_))));
         let path = "/api/v1/namespaces/default/pods?fieldSelector=metadata.name%3Dweb-1&limit=500";
-        assert!(server.seen().iter().all(|seen| seen.path == path), "{:?}", server.seen());
+        assert!(server.requests().iter().all(|seen| seen.uri == path), "{:?}", server.requests());
     }
 }
 
 const TOKEN: &str = "POST /api/v1/namespaces/kube-system/serviceaccounts/web-controller/token";
 
-fn token(text: &str, expires: &str) -> Answer {
+fn token(text: &str, expires: &str) -> FakeResponse {
     ok(json!({"status": {"token": text, "expirationTimestamp": expires}}))
 }
 
-async fn as_service_account(server: &Scripted) -> ApiClient {
+async fn as_service_account(server: &FakeApiServer) -> ApiClient {
     let root = server.client();
     let factory = server.factory().with_service_accounts("kube-system", root).await.unwrap();
     factory.controller_client("web-controller", RateLimit::UNLIMITED)
 }
 
-fn authorizations(server: &Scripted) -> Vec<(String, Option<String>)> {
-    let text = |seen: &Seen| {
-        let header = seen.headers.get("authorization").map(|value| value.to_str().unwrap().to_owned());
-        (format!("{} {}", seen.method, seen.path), header)
-    };
-    server.seen().iter().map(text).collect()
+fn authorizations(server: &FakeApiServer) -> Vec<(String, Option<String>)> {
+    let text = |seen: &RecordedRequest| (seen.to_string(), seen.header("authorization").map(str::to_owned));
+    server.requests().iter().map(text).collect()
 }
 
 mod service_accounts {
@@ -473,7 +474,7 @@ mod service_accounts {
                 with("second"),
             ]
         );
-        let agent = server.seen()[3].headers["user-agent"].to_str().unwrap().to_owned();
+        let agent = server.requests()[3].header("user-agent").unwrap().to_owned();
         assert!(agent.ends_with("/system:serviceaccount:kube-system:web-controller"), "{agent}");
     }
 
@@ -501,7 +502,7 @@ mod service_accounts {
         let error = client.send(&post()).await.unwrap_err();
         assert_eq!(error.to_string(), "failed to get token for kube-system/web-controller: refused");
         assert!(!error.is_forbidden(), "that would be said of the request itself");
-        let seconds: Vec<_> = server.seen().iter().map(|seen| seen.at.as_millis()).collect();
+        let seconds: Vec<_> = server.requests().iter().map(|seen| seen.at.as_millis()).collect();
         assert_eq!(seconds, [0, 500, 1500, 3500]);
     }
 
@@ -534,7 +535,7 @@ mod service_accounts {
     }
 }
 
-fn page(items: &[Value], version: &str, next: &str) -> Answer {
+fn page(items: &[Value], version: &str, next: &str) -> FakeResponse {
     ok(json!({"kind": "PodList", "metadata": {"resourceVersion": version, "continue": next}, "items": items}))
 }
 
@@ -552,7 +553,7 @@ mod lists {
         let list = server.client().pods().list(&ListOptions::default()).await.unwrap();
         assert_eq!(names(&list.items), ["default/a", "default/b", "default/c"]);
         assert_eq!(list.resource_version, "9");
-        let paths: Vec<_> = server.seen().into_iter().map(|seen| seen.path).collect();
+        let paths: Vec<_> = server.requests().into_iter().map(|seen| seen.uri).collect();
         assert_eq!(paths, ["/api/v1/pods?limit=500", "/api/v1/pods?limit=500&continue=t%2F1%3D"]);
     }
 
@@ -562,12 +563,12 @@ mod lists {
         let options = ListOptions { resource_version: Some("0".to_owned()) };
         let list = server.client().pods().list(&options).await.unwrap();
         assert!(list.items.is_empty());
-        assert_eq!(server.seen()[0].path, "/api/v1/pods?resourceVersion=0");
+        assert_eq!(server.requests()[0].uri, "/api/v1/pods?resourceVersion=0");
     }
 
     #[tokio::test(start_paused = true)]
     async fn expired_token_leads_to_a_full_list() {
-        let gone = Answer::Whole(410, vec![], status(410, "Expired", "too old"));
+        let gone = FakeResponse::failure(410, "Expired", "too old");
         let server = scripted([
             page(&[pod("a", "1")], "5", "t"),
             gone,
@@ -576,12 +577,12 @@ mod lists {
         let list = server.client().pods().list(&ListOptions::default()).await.unwrap();
         assert_eq!(names(&list.items), ["default/a", "default/b"]);
         assert_eq!(list.resource_version, "9");
-        assert_eq!(server.seen()[2].path, "/api/v1/pods");
+        assert_eq!(server.requests()[2].uri, "/api/v1/pods");
     }
 
     #[tokio::test(start_paused = true)]
     async fn expired_version() {
-        let server = scripted([Answer::Whole(410, vec![], status(410, "Expired", "too old"))]);
+        let server = scripted([FakeResponse::failure(410, "Expired", "too old")]);
         let options = ListOptions { resource_version: Some("3".to_owned()) };
         let error = server.client().pods().list(&options).await.unwrap_err();
         assert_eq!(error.kind(), ListWatchErrorKind::Expired);
@@ -613,7 +614,7 @@ mod lists {
     }
 }
 
-async fn all(server: &Scripted) -> Vec<Result<WatchEvent<Pod>, ListWatchError>> {
+async fn all(server: &FakeApiServer) -> Vec<Result<WatchEvent<Pod>, ListWatchError>> {
     let options = WatchOptions { timeout: Duration::from_secs(300), ..WatchOptions::default() };
     server.client().pods().watch(&options).await.unwrap().collect().await
 }
@@ -623,7 +624,7 @@ mod watches {
 
     #[tokio::test(start_paused = true)]
     async fn query() {
-        let server = scripted([Answer::Pieces(vec![]), Answer::Pieces(vec![])]);
+        let server = scripted([FakeResponse::stream([]), FakeResponse::stream([])]);
         let pods = server.client().pods();
         let streaming = WatchOptions {
             resource_version: None,
@@ -637,7 +638,7 @@ mod watches {
             timeout: Duration::from_secs(302),
         };
         drop(pods.watch(&plain).await.unwrap());
-        let paths: Vec<_> = server.seen().into_iter().map(|seen| seen.path).collect();
+        let paths: Vec<_> = server.requests().into_iter().map(|seen| seen.uri).collect();
         assert_eq!(
             paths,
             [
@@ -663,12 +664,9 @@ mod watches {
         ]
         .concat();
         for size in [1, 7, 64, text.len()] {
-            let pieces = text
-                .as_bytes()
-                .chunks(size)
-                .map(|piece| String::from_utf8(piece.to_vec()).unwrap())
-                .collect();
-            let events = all(&scripted([Answer::Pieces(pieces)])).await;
+            let pieces = text.as_bytes().chunks(size).map(|piece| String::from_utf8(piece.to_vec()).unwrap());
+            let pieces: Vec<_> = pieces.collect();
+            let events = all(&scripted([FakeResponse::stream(pieces)])).await;
             let recorded: Vec<_> = events
                 .into_iter()
                 .map(|event| match event.unwrap() {
@@ -696,7 +694,7 @@ mod watches {
         let bad =
             json!({"metadata": {"namespace": "default", "name": "bad", "resourceVersion": "2", "labels": 5}});
         let pieces = vec![event("ADDED", &bad), event("ADDED", &pod("b", "3")), event("DELETED", &bad)];
-        let events = all(&scripted([Answer::Pieces(pieces)])).await;
+        let events = all(&scripted([FakeResponse::stream(pieces)])).await;
         let Ok(WatchEvent::Undecodable(what)) = &events[0] else { panic!("{:?}", events[0]) };
         assert_eq!((&*what.name, what.resource_version.as_deref()), ("default/bad", Some("2")));
         assert!(matches!(&events[1], Ok(WatchEvent::Added(pod)) if &*pod.key.name == "b"));
@@ -705,17 +703,16 @@ mod watches {
 
     #[tokio::test(start_paused = true)]
     async fn error_event_410() {
-        let gone: Value =
-            serde_json::from_str(&status(410, "Expired", "too old resource version: 1 (9)")).unwrap();
-        let events = all(&scripted([Answer::Endless(vec![event("ERROR", &gone)])])).await;
+        let gone = json!({"kind": "Status", "reason": "Expired", "code": 410, "message": "too old resource version"});
+        let events = all(&scripted([FakeResponse::endless([event("ERROR", &gone)])])).await;
         assert_eq!(events.len(), 1);
         assert_eq!(events[0].as_ref().unwrap_err().kind(), ListWatchErrorKind::Expired);
     }
 
     #[tokio::test(start_paused = true)]
     async fn response_410() {
-        for body in [status(410, "Expired", "too old"), "gone".to_owned()] {
-            let server = scripted([Answer::Whole(410, vec![], body)]);
+        for response in [FakeResponse::failure(410, "Expired", "too old"), FakeResponse::new(410, "gone")] {
+            let server = scripted([response]);
             let outcome = server.client().pods().watch(&WatchOptions::default()).await;
             assert_eq!(outcome.err().unwrap().kind(), ListWatchErrorKind::Expired);
         }
@@ -724,16 +721,16 @@ mod watches {
     #[tokio::test(start_paused = true)]
     async fn end_of_stream() {
         let whole = event("ADDED", &pod("a", "1"));
-        let events = all(&scripted([Answer::Pieces(vec![whole.clone(), whole[..20].to_owned()])])).await;
+        let events = all(&scripted([FakeResponse::stream([whole.clone(), whole[..20].to_owned()])])).await;
         let [Ok(WatchEvent::Added(_)), Err(error)] = &events[..] else { panic!("{events:?}") };
         assert_eq!(error.kind(), ListWatchErrorKind::Connection);
-        let events = all(&scripted([Answer::Pieces(vec![whole])])).await;
+        let events = all(&scripted([FakeResponse::stream([whole])])).await;
         assert!(matches!(&events[..], [Ok(WatchEvent::Added(_))]), "{events:?}");
     }
 
     #[tokio::test(start_paused = true)]
     async fn ends_after_its_timeout() {
-        let server = scripted([Answer::Endless(vec![event("ADDED", &pod("a", "1"))])]);
+        let server = scripted([FakeResponse::endless([event("ADDED", &pod("a", "1"))])]);
         let clock = SimulatedClock::new(Timestamp::UNIX_EPOCH);
         let events = all(&server).await;
         let [Ok(_), Err(error)] = &events[..] else { panic!("{events:?}") };
@@ -743,7 +740,7 @@ mod watches {
 
     #[tokio::test(start_paused = true)]
     async fn no_response_times_out() {
-        let server = scripted([Answer::Silence]);
+        let server = scripted([FakeResponse::pending()]);
         let error = server.client().pods().watch(&WatchOptions::default()).await.err().unwrap();
         assert_eq!(error.kind(), ListWatchErrorKind::Timeout);
     }
@@ -753,7 +750,7 @@ mod watches {
         for line in
             ["nonsense\n", "{\"type\":\"ODD\",\"object\":{}}\n", "{\"type\":\"BOOKMARK\",\"object\":{}}\n"]
         {
-            let events = all(&scripted([Answer::Endless(vec![line.to_owned()])])).await;
+            let events = all(&scripted([FakeResponse::endless([line.to_owned()])])).await;
             let [Err(error)] = &events[..] else { panic!("{line}: {events:?}") };
             assert!(matches!(error.downcast_ref(), Some(ApiError::Decode(_))), "{line}: {error:?}");
         }

@@ -185,9 +185,7 @@ mod errors {
     #[tokio::test]
     async fn closed_port() {
         let world = World::new().await;
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        drop(listener);
+        let address = kcm_testkit::unused_address();
         for scheme in ["http", "https", "socks5"] {
             world.set_proxy(&format!("{scheme}://{address}"));
             let error =

@@ -86,9 +86,7 @@ mod lost_connections {
 
     #[tokio::test]
     async fn closed_port_is_an_error_in_one_line() {
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        drop(listener);
+        let address = kcm_testkit::unused_address();
         // A clock that never moves: any retry would hang.
         let client = client(Server::Master(address.to_string()), Arc::new(fake())).await;
         let error = client.health().await.unwrap_err();

@@ -86,7 +86,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::adapters::testing::Scripted;
+    use crate::adapters::testing::{client, scripted};
 
     #[tokio::test(start_paused = true)]
     async fn sends_requests_of_upstream() {
@@ -96,8 +96,8 @@ mod tests {
         let list = json!({"items": [pod]});
         let deployments = std::iter::repeat_n(&deployment, 3);
         let replica_sets = std::iter::repeat_n(&replica_set, 6);
-        let server = Scripted::new(deployments.chain(replica_sets).chain([&list, &pod, &pod]));
-        let client = ClusterClient::new(server.client());
+        let server = scripted(deployments.chain(replica_sets).chain([&list, &pod, &pod]));
+        let client = ClusterClient::new(client(&server));
 
         let key = ObjectKey::new("shop", "web");
         let deployment = client.get_deployment(&key).await.unwrap();
@@ -118,7 +118,7 @@ mod tests {
         client.delete_pod(&key).await.unwrap();
 
         assert_eq!(
-            server.requests(),
+            server.request_lines(),
             [
                 "GET /apis/apps/v1/namespaces/shop/deployments/web",
                 "PUT /apis/apps/v1/namespaces/shop/deployments/web",

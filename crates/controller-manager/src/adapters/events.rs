@@ -40,17 +40,17 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::adapters::testing::Scripted;
+    use crate::adapters::testing::{client, scripted};
 
     #[tokio::test(start_paused = true)]
     async fn creates_and_patches() {
         let stored = json!({"count": 2});
-        let server = Scripted::new([&stored, &stored]);
-        let sink = EventClient::new(server.client());
+        let server = scripted([&stored, &stored]);
+        let sink = EventClient::new(client(&server));
         assert_eq!(sink.create("shop", &json!({"count": 1})).await.unwrap(), stored);
         assert_eq!(sink.patch("shop", "web.1", &json!({"count": 2})).await.unwrap(), stored);
         assert_eq!(
-            server.requests(),
+            server.request_lines(),
             ["POST /api/v1/namespaces/shop/events", "PATCH /api/v1/namespaces/shop/events/web.1"]
         );
     }

@@ -81,10 +81,11 @@ impl ListWatch<ReplicaSet> for AsReplicaSets {
 #[cfg(test)]
 mod tests {
     use kcm_informer::WatchEvent;
+    use kcm_testkit::RecordedRequest;
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::adapters::testing::Scripted;
+    use crate::adapters::testing::{client, scripted};
 
     fn replication_controller(resource_version: &str) -> Value {
         json!({
@@ -101,8 +102,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn writes_lose_no_field() {
         let response = replication_controller("8");
-        let server = Scripted::new(std::iter::repeat_n(&response, 6));
-        let client = ReplicationControllerClient::new(server.client());
+        let server = scripted(std::iter::repeat_n(&response, 6));
+        let client = ReplicationControllerClient::new(client(&server));
         let replica_set = client.get_replica_set(&key()).await.unwrap();
         assert_eq!(replica_set.spec.selector.as_ref().unwrap().match_labels["app"], "web");
         let updated = client.update_replica_set_status(&replica_set).await.unwrap();
@@ -113,7 +114,7 @@ mod tests {
         client.delete_replica_set(&key()).await.unwrap();
 
         assert_eq!(
-            server.requests(),
+            server.request_lines(),
             [
                 "GET /api/v1/namespaces/shop/replicationcontrollers/web",
                 "PUT /api/v1/namespaces/shop/replicationcontrollers/web/status",
@@ -126,13 +127,14 @@ mod tests {
         let mut typed = response;
         typed["apiVersion"] = json!("v1");
         typed["kind"] = json!("ReplicationController");
-        assert_eq!(server.bodies()[1..4], [typed.clone(), typed.clone(), typed]);
+        let bodies: Vec<_> = server.requests().iter().map(RecordedRequest::json).collect();
+        assert_eq!(bodies[1..4], [typed.clone(), typed.clone(), typed]);
     }
 
     #[tokio::test(start_paused = true)]
     async fn field_of_replica_sets_alone_is_an_error() {
-        let server = Scripted::new([&replication_controller("8")]);
-        let client = ReplicationControllerClient::new(server.client());
+        let server = scripted([&replication_controller("8")]);
+        let client = ReplicationControllerClient::new(client(&server));
         let mut replica_set = client.get_replica_set(&key()).await.unwrap();
         replica_set.status.terminating_replicas = Some(1);
         let error = client.update_replica_set_status(&replica_set).await.unwrap_err();
@@ -148,8 +150,8 @@ mod tests {
         let bad = json!({"metadata": {"namespace": "shop", "name": "bad"}, "spec": {"replicas": "many"}});
         let list = json!({"metadata": {"resourceVersion": "9"}, "items": [replication_controller("8"), bad]});
         let event = json!({"type": "ADDED", "object": replication_controller("10")});
-        let server = Scripted::new([&list, &event]);
-        let source = ReplicationControllerClient::new(server.client()).list_watch();
+        let server = scripted([&list, &event]);
+        let source = ReplicationControllerClient::new(client(&server)).list_watch();
         let list = source.list(&ListOptions::default()).await.unwrap();
         assert_eq!((list.items.len(), list.undecodable.len(), &*list.resource_version), (1, 1, "9"));
         assert_eq!(list.items[0].replicas(), 2);
@@ -158,7 +160,7 @@ mod tests {
         let mut events = source.watch(&WatchOptions::default()).await.unwrap();
         let Some(Ok(WatchEvent::Added(added))) = events.next().await else { panic!() };
         assert_eq!(&*added.metadata.resource_version, "10");
-        let requests = server.requests();
+        let requests = server.request_lines();
         assert!(requests[0].starts_with("GET /api/v1/replicationcontrollers?limit="), "{requests:?}");
         assert!(requests[1].starts_with("GET /api/v1/replicationcontrollers?watch=true&"), "{requests:?}");
     }

@@ -2,32 +2,19 @@ use std::sync::Mutex;
 
 use kcm_client::{ClientFactory, ClientOptions, RateLimit, Request, UserAgent};
 use kcm_clock::FakeClock;
+use kcm_testkit::{CapturedLog, FakeApiServer, FakeResponse};
 use tracing::{debug, error, info, trace, warn};
 
 use super::*;
 
-#[derive(Clone, Default)]
-struct Sink(Arc<Mutex<Vec<u8>>>);
-
-impl io::Write for Sink {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
 fn logged_with(options: &LoggingOptions, what: impl FnOnce(Handle)) -> String {
-    let sink = Sink::default();
+    let log = CapturedLog::default();
     let clock = Arc::new(FakeClock::new("2026-11-21T04:05:06.123456789Z".parse().unwrap()));
-    let (to, verbosity) = (sink.clone(), Verbosity::new(options));
-    let layer = layer(options.format, clock, move || to.clone());
+    let (writer, verbosity) = (log.clone(), Verbosity::new(options));
+    let layer = layer(options.format, clock, move || writer.clone());
     let subscriber = tracing_subscriber::registry().with(layer).with(verbosity.clone());
     tracing::subscriber::with_default(subscriber, || what(Handle(verbosity)));
-    String::from_utf8(sink.0.lock().unwrap().clone()).unwrap()
+    log.text()
 }
 
 fn at(verbosity: u8) -> LoggingOptions {
@@ -121,12 +108,9 @@ fn throttled(verbosity: u8) -> Vec<String> {
         tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
     let text = logged(verbosity, || {
         runtime.block_on(async {
-            let respond = |_: http::Request<kcm_client::Body>| async {
-                Ok::<_, std::convert::Infallible>(http::Response::new(http_body_util::Full::from("{}")))
-            };
-            let clock = Arc::new(kcm_clock::SimulatedClock::new(kcm_clock::Timestamp::UNIX_EPOCH));
-            let options = ClientOptions::new(UserAgent::new("test", "v1", ""), clock);
-            let client = ClientFactory::in_process(tower::service_fn(respond), options)
+            let server = FakeApiServer::new(|_| FakeResponse::ok("{}"));
+            let options = ClientOptions::new(UserAgent::new("test", "v1", ""), server.clock());
+            let client = ClientFactory::in_process(server.service(), options)
                 .client("replicaset-controller", RateLimit::DEFAULT);
             let request = Request::post("/api/v1/namespaces/shop/pods?dryRun=All", "{}");
             let sent = futures_util::future::join_all((0..1000).map(|_| client.send(&request))).await;

@@ -1,11 +1,8 @@
-use std::{convert::Infallible, sync::Mutex};
-
-use futures_util::{StreamExt, stream};
-use http::{Method, Request, Response, request::Parts};
-use http_body_util::{BodyExt, Full, StreamBody, combinators::BoxBody};
+use http::Method;
 use kcm_client::{ClientFactory, ClientOptions, UserAgent};
-use kcm_clock::{Clock, Random, SeededRandom, SimulatedClock, Timestamp};
+use kcm_clock::{Clock, Random, SeededRandom};
 use kcm_metrics::{BuildInfo, MetricsOptions};
+use kcm_testkit::{FakeApiServer, FakeResponse, RecordedRequest};
 use serde_json::json;
 
 use crate::{ControllerFeatures, ControllerSelection, LeaderElectionSettings, Metrics};
@@ -13,28 +10,20 @@ use crate::{ControllerFeatures, ControllerSelection, LeaderElectionSettings, Met
 use super::*;
 
 /// API server with one ReplicaSet of one replica. It becomes healthy after a time and never responds to a POST.
-#[derive(Clone)]
 struct ApiServer {
+    api: FakeApiServer,
     clock: Arc<dyn Clock>,
-    healthy_from: Duration,
-    /// Delay of responses with pods.
-    pods_after: Duration,
-    /// `true` for each streaming list, `false` for each other list or watch.
-    streamed: Arc<Mutex<Vec<bool>>>,
-    /// Client, method and path of each request.
-    seen: Arc<Mutex<Vec<String>>>,
 }
 
 impl ApiServer {
     fn new(healthy_from: Duration) -> Self {
-        let clock = Arc::new(SimulatedClock::new(Timestamp::UNIX_EPOCH));
-        Self {
-            clock,
-            healthy_from,
-            pods_after: Duration::ZERO,
-            streamed: Arc::default(),
-            seen: Arc::default(),
-        }
+        Self::with(healthy_from, Duration::ZERO)
+    }
+
+    /// Server that delays responses with pods by `pods_after`.
+    fn with(healthy_from: Duration, pods_after: Duration) -> Self {
+        let api = FakeApiServer::new(move |request| respond(request, healthy_from, pods_after));
+        Self { clock: api.clock(), api }
     }
 
     fn clients(&self) -> ClientFactory {
@@ -42,13 +31,7 @@ impl ApiServer {
     }
 
     fn clients_with(&self, options: ClientOptions) -> ClientFactory {
-        let this = self.clone();
-        let service = tower::service_fn(move |request: Request<kcm_client::Body>| {
-            let this = this.clone();
-            let head = request.into_parts().0;
-            async move { this.answer(&head).await }
-        });
-        ClientFactory::in_process(service, options)
+        ClientFactory::in_process(self.api.service(), options)
     }
 
     async fn run(&self, config: &ManagerConfig, shutdown: CancellationToken) -> Result<(), RunError> {
@@ -57,57 +40,50 @@ impl ApiServer {
         Manager::new(config.clone(), dependencies, "host").run(shutdown).await
     }
 
+    /// Client, method and path of each request, sorted and without repetitions.
     fn seen(&self) -> Vec<String> {
-        let mut seen = self.seen.lock().unwrap().clone();
+        let line = |request: &RecordedRequest| {
+            let client = request.header("user-agent").unwrap().rsplit('/').next().unwrap();
+            format!("{client}: {} {}", request.method, request.path())
+        };
+        let mut seen: Vec<_> = self.api.requests().iter().map(line).collect();
         seen.sort();
         seen.dedup();
         seen
     }
 
-    async fn answer(
-        &self,
-        request: &Parts,
-    ) -> Result<Response<BoxBody<bytes::Bytes, Infallible>>, Infallible> {
-        let agent = request.headers["user-agent"].to_str().unwrap();
-        let client = agent.rsplit('/').next().unwrap();
-        let path = request.uri.path();
-        self.seen.lock().unwrap().push(format!("{client}: {} {path}", request.method));
-        if request.method == Method::POST {
-            pending::<()>().await;
-        }
-        let whole = |code: u16, text: &'static str| {
-            Ok(Response::builder().status(code).body(Full::from(text).boxed()).unwrap())
-        };
-        if path == "/healthz" {
-            return if self.clock.monotonic() >= self.healthy_from {
-                whole(200, "ok")
-            } else {
-                whole(500, "not yet")
-            };
-        }
-        let query = request.uri.query().unwrap_or_default();
-        self.streamed.lock().unwrap().push(query.contains("sendInitialEvents=true"));
-        if !query.contains("watch=true") {
-            return whole(200, r#"{"metadata": {"resourceVersion": "5"}, "items": []}"#);
-        }
-        if path.ends_with("/pods") {
-            self.clock.sleep(self.pods_after).await;
-        }
-        let object = json!({"type": "ADDED", "object": {
-            "metadata": {"namespace": "shop", "name": "web", "uid": "u1", "resourceVersion": "4"},
-            "spec": {
-                "replicas": 1, "selector": {"matchLabels": {"app": "web"}},
-                "template": {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": []}},
-            },
-        }});
-        let end = json!({"type": "BOOKMARK", "object": {
-            "metadata": {"resourceVersion": "5", "annotations": {"k8s.io/initial-events-end": "true"}},
-        }});
-        let objects = if path.ends_with("replicasets") { format!("{object}\n") } else { String::new() };
-        let first = http_body::Frame::data(bytes::Bytes::from(format!("{objects}{end}\n")));
-        let body = StreamBody::new(stream::iter([Ok(first)]).chain(stream::pending()));
-        Ok(Response::new(BoxBody::new(body)))
+    /// `true` for each streaming list, `false` for each other list or watch.
+    fn streamed(&self) -> Vec<bool> {
+        let requests = self.api.requests().into_iter().filter(|request| request.path() != "/healthz");
+        requests.map(|request| request.uri.contains("sendInitialEvents=true")).collect()
     }
+}
+
+fn respond(request: &RecordedRequest, healthy_from: Duration, pods_after: Duration) -> FakeResponse {
+    if request.method == Method::POST {
+        return FakeResponse::pending();
+    }
+    let path = request.path();
+    if path == "/healthz" {
+        let is_healthy = request.at >= healthy_from;
+        return if is_healthy { FakeResponse::ok("ok") } else { FakeResponse::new(500, "not yet") };
+    }
+    if !request.uri.contains("watch=true") {
+        return FakeResponse::ok(r#"{"metadata": {"resourceVersion": "5"}, "items": []}"#);
+    }
+    let object = json!({"type": "ADDED", "object": {
+        "metadata": {"namespace": "shop", "name": "web", "uid": "u1", "resourceVersion": "4"},
+        "spec": {
+            "replicas": 1, "selector": {"matchLabels": {"app": "web"}},
+            "template": {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": []}},
+        },
+    }});
+    let end = json!({"type": "BOOKMARK", "object": {
+        "metadata": {"resourceVersion": "5", "annotations": {"k8s.io/initial-events-end": "true"}},
+    }});
+    let objects = if path.ends_with("replicasets") { format!("{object}\n") } else { String::new() };
+    let delay = if path.ends_with("/pods") { pods_after } else { Duration::ZERO };
+    FakeResponse::endless([format!("{objects}{end}\n")]).after(delay)
 }
 
 #[tokio::test(start_paused = true)]
@@ -133,7 +109,7 @@ async fn shutdown_while_the_api_server_is_unhealthy() {
 
 #[tokio::test(start_paused = true)]
 async fn standby_is_ready_once_all_its_caches_have_synced() {
-    let server = ApiServer { pods_after: Duration::from_secs(3), ..ApiServer::new(Duration::ZERO) };
+    let server = ApiServer::with(Duration::ZERO, Duration::from_secs(3));
     let random: Arc<dyn Random> = Arc::new(SeededRandom::new(1));
     let dependencies = Dependencies::new(&server.clients(), &server.clock, &random);
     let informer_sync = dependencies.informer_sync.clone();
@@ -166,8 +142,7 @@ async fn streaming_lists_follow_the_gate() {
         let features = ControllerFeatures { watch_list_client, ..ControllerFeatures::default() };
         let config = ManagerConfig { features, ..only("deployment") };
         run_for(&server, &config, Duration::from_secs(5)).await.unwrap();
-        let streamed = server.streamed.lock().unwrap();
-        assert_eq!(streamed[..3], [watch_list_client; 3]);
+        assert_eq!(server.streamed()[..3], [watch_list_client; 3]);
     }
 }
 

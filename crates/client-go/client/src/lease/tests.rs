@@ -1,11 +1,4 @@
-use std::sync::Mutex;
-
-use futures_util::stream;
-use http::Response;
-use http_body::Frame;
-use http_body_util::{BodyExt, StreamBody};
-use kcm_clock::{Clock, SimulatedClock, Timestamp};
-use kube_client::client::Body;
+use kcm_testkit::{FakeApiServer, FakeResponse};
 
 use super::*;
 use crate::{ClientFactory, ClientOptions, RateLimit, UserAgent};
@@ -18,22 +11,12 @@ async fn watch_reports_each_state_and_is_opened_again() {
         format!("{{\"type\":\"{type_}\",\"object\":{}}}\n", serde_json::to_string(&lease).unwrap())
     };
     let first = event("ADDED", "a") + &event("MODIFIED", "");
-    let watches = Mutex::new(vec!["garbage\n".to_owned(), event("DELETED", ""), first]);
-    let requests = Arc::new(Mutex::new(Vec::new()));
-    let recorded = Arc::clone(&requests);
-    let service = tower::service_fn(move |request: http::Request<Body>| {
-        recorded.lock().unwrap().push(format!("{} {}", request.method(), request.uri()));
-        let (code, body) = match watches.lock().unwrap().pop() {
-            Some(events) => (200, events),
-            None => (403, r#"{"kind":"Status","reason":"Forbidden","code":403}"#.to_owned()),
-        };
-        let frames = stream::iter([Ok::<_, Infallible>(Frame::data(bytes::Bytes::from(body)))]);
-        let body = StreamBody::new(frames).boxed_unsync();
-        async move { Ok::<_, Infallible>(Response::builder().status(code).body(body).unwrap()) }
-    });
-    let clock: Arc<dyn Clock> = Arc::new(SimulatedClock::new(Timestamp::UNIX_EPOCH));
-    let options = ClientOptions::new(UserAgent::new("test", "v1", "abcdef0"), clock);
-    let client = ClientFactory::in_process(service, options).client("leader-election", RateLimit::UNLIMITED);
+    let watches = [first, event("DELETED", ""), "garbage\n".to_owned()].map(FakeResponse::ok);
+    let refused = std::iter::repeat_n(FakeResponse::failure(403, "Forbidden", ""), 9);
+    let server = FakeApiServer::scripted(watches.into_iter().chain(refused));
+    let options = ClientOptions::new(UserAgent::new("test", "v1", "abcdef0"), server.clock());
+    let client =
+        ClientFactory::in_process(server.service(), options).client("leader-election", RateLimit::UNLIMITED);
 
     let mut states = Vec::new();
     let key = ObjectKey::new("kube-system", "kcm");
@@ -45,5 +28,5 @@ async fn watch_reports_each_state_and_is_opened_again() {
     let request = "GET /apis/coordination.k8s.io/v1/namespaces/kube-system/leases\
                    ?watch=true&fieldSelector=metadata.name%3Dkcm&timeoutSeconds=300";
     // Three watches end at once, the others are refused. The delays are 1, 2, 4, 8, 16, 30 and 30 seconds.
-    assert_eq!(*requests.lock().unwrap(), [request; 8]);
+    assert_eq!(server.request_lines(), [request; 8]);
 }

@@ -1,29 +1,22 @@
 //! Clients of a server in this process, with a gate that closes after ten seconds.
 
 use std::{
-    convert::Infallible,
     sync::{
-        Arc, Mutex,
+        Arc,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
 };
 
-use http::{Request as HttpRequest, Response};
-use http_body_util::Full;
 use kcm_api::{ApiError, ObjectKey, Pod};
-use kcm_clock::{Clock, SimulatedClock, Timestamp};
-use kube_client::client::Body;
+use kcm_clock::Clock;
+use kcm_testkit::{FakeApiServer, FakeResponse};
 
 use crate::{ApiClient, ClientFactory, ClientOptions, RateLimit, Request, UserAgent};
 
 /// Server that sends the same response to every request.
-#[derive(Clone)]
 struct Server {
-    code: u16,
-    latency: Duration,
-    /// Method and time of each request.
-    requests: Arc<Mutex<Vec<(String, Duration)>>>,
+    api: FakeApiServer,
     clock: Arc<dyn Clock>,
     /// Seconds on the clock at which the gate closes.
     closes_at: Arc<AtomicU64>,
@@ -32,9 +25,10 @@ struct Server {
 impl Server {
     /// The gate is open for ten seconds.
     fn new(code: u16, latency: Duration) -> Self {
-        let clock = Arc::new(SimulatedClock::new(Timestamp::UNIX_EPOCH));
-        let closes_at = Arc::new(AtomicU64::new(10));
-        Self { code, latency, requests: Arc::default(), clock, closes_at }
+        let body = r#"{"metadata":{"namespace":"shop","name":"web"}}"#;
+        let response = FakeResponse::new(code, body).header("retry-after", "3").after(latency);
+        let api = FakeApiServer::new(move |_| response.clone());
+        Self { clock: api.clock(), api, closes_at: Arc::new(AtomicU64::new(10)) }
     }
 
     fn close_at(&self, at: u64) {
@@ -46,26 +40,15 @@ impl Server {
     }
 
     fn factory(&self) -> ClientFactory {
-        let this = self.clone();
-        let service = tower::service_fn(move |request: HttpRequest<Body>| {
-            let this = this.clone();
-            async move {
-                let request = (request.method().to_string(), this.clock.monotonic());
-                this.requests.lock().unwrap().push(request);
-                this.clock.sleep(this.latency).await;
-                let body = Full::from("{\"metadata\":{\"namespace\":\"shop\",\"name\":\"web\"}}");
-                let response = Response::builder().status(this.code).header("retry-after", "3").body(body);
-                Ok::<_, Infallible>(response.unwrap())
-            }
-        });
-        let options = ClientOptions::new(UserAgent::new("test", "v1", "abcdef0"), Arc::clone(&self.clock));
+        let options = ClientOptions::new(UserAgent::new("test", "v1", "abcdef0"), self.api.clock());
         let (clock, closes_at) = (Arc::clone(&self.clock), Arc::clone(&self.closes_at));
-        ClientFactory::in_process(service, options)
+        ClientFactory::in_process(self.api.service(), options)
             .gated(move || seconds(closes_at.load(Ordering::SeqCst)).saturating_sub(clock.monotonic()))
     }
 
+    /// Method and time of each request.
     fn requests(&self) -> Vec<(String, Duration)> {
-        self.requests.lock().unwrap().clone()
+        self.api.requests().iter().map(|request| (request.method.to_string(), request.at)).collect()
     }
 }
 
@@ -179,10 +162,8 @@ async fn abandoned_write_never_settles() {
 
 #[tokio::test(start_paused = true)]
 async fn client_without_gate_writes() {
-    let clock = Arc::new(SimulatedClock::new(Timestamp::UNIX_EPOCH));
-    let options = ClientOptions::new(UserAgent::new("test", "v1", ""), clock);
-    let respond = || async { Ok::<_, Infallible>(Response::new(Full::from("{}"))) };
-    let factory =
-        ClientFactory::in_process(tower::service_fn(move |_: HttpRequest<Body>| respond()), options);
-    factory.client("test", RateLimit::UNLIMITED).send(&Request::delete("/x", "")).await.unwrap();
+    let api = FakeApiServer::scripted([FakeResponse::ok("{}")]);
+    let options = ClientOptions::new(UserAgent::new("test", "v1", ""), api.clock());
+    let client = ClientFactory::in_process(api.service(), options).client("test", RateLimit::UNLIMITED);
+    client.send(&Request::delete("/x", "")).await.unwrap();
 }

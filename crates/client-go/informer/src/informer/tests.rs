@@ -9,15 +9,15 @@ mod undecodable;
 
 use std::{
     collections::BTreeMap,
-    io,
     sync::{Arc, Mutex},
     time::Duration,
 };
 
 use kcm_clock::{Clock, SeededRandom, SimulatedClock, Timestamp};
+use kcm_testkit::CapturedLog;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
-use tracing_subscriber::fmt::MakeWriter;
+use tracing::level_filters::LevelFilter;
 
 use crate::{
     InformerConfig, InformerMetrics, ListWatchError, ListWatchErrorKind, SharedInformer,
@@ -206,42 +206,6 @@ impl InformerMetrics for Counts {
 
     fn watch_ended(&self, _: &str, _: Duration, events: u64) {
         self.add(if events == 0 { "watches without events" } else { "watches with events" });
-    }
-}
-
-/// Log of the current thread, at level info.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl Log {
-    /// Collects the log until the guard is dropped.
-    fn collect() -> (Self, tracing::subscriber::DefaultGuard) {
-        let log = Self::default();
-        let subscriber = tracing_subscriber::fmt().with_writer(log.clone()).with_ansi(false).finish();
-        (log, tracing::subscriber::set_default(subscriber))
-    }
-
-    fn text(&self) -> String {
-        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
-    }
-}
-
-impl io::Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().extend(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-impl MakeWriter<'_> for Log {
-    type Writer = Self;
-
-    fn make_writer(&self) -> Self {
-        self.clone()
     }
 }
 

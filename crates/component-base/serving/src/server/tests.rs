@@ -6,13 +6,14 @@ mod world;
 use std::{fs, time::Duration};
 
 use http::{Method, header};
+use kcm_testkit::FakeResponse;
 use serde_json::json;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
 };
 
-use self::world::{Authority, Client, Seen, Setup, World, ordinary};
+use self::world::{Authority, Client, Seen, Setup, World, count, last_spec, ordinary};
 use super::SHUTDOWN_TIMEOUT;
 use crate::{
     Access, AuthenticationOptions, AuthorizationOptions, RequestHeaderOptions, SniCertKey, TlsVersion,
@@ -60,7 +61,7 @@ async fn hurried(world: &World, client: Client, path: &str) -> Seen {
 
 /// Waits until the cluster's CA bundles have been read again.
 async fn until_looked_up(world: &World) {
-    let reads = || world.api.count("extension-apiserver-authentication");
+    let reads = || count(&world.api, "extension-apiserver-authentication");
     let before = reads();
     let again = async {
         while reads() == before {
@@ -126,9 +127,9 @@ async fn tokens_are_reviewed_and_authorized() {
         "user": "alice", "groups": ["dev", "system:authenticated"],
         "nonResourceAttributes": {"path": "/metrics", "verb": "get"},
     });
-    assert_eq!(world.api.last()["spec"], spec);
+    assert_eq!(last_spec(&world.api), spec);
     assert_eq!(alice.get(&world, "/%6detrics").await.status, 200, "percent-encoded path");
-    assert_eq!(world.api.count("subjectaccessreviews"), 1);
+    assert_eq!(count(&world.api, "subjectaccessreviews"), 1);
     let seen = alice.get(&world, "/nowhere").await;
     assert_eq!((seen.status, seen.body), (403, forbidden("alice", "get", "/nowhere")));
     let seen = Client::with_token("poor").get(&world, "/metrics").await;
@@ -149,19 +150,19 @@ async fn reviews_are_cached_for_their_ttl() {
         assert_eq!(Client::with_token("bad").get(&world, "/metrics").await.status, 401);
         assert_eq!(Client::default().get(&world, "/metrics").await.status, 403);
     }
-    assert_eq!((world.api.count("tokenreviews"), world.api.count("subjectaccessreviews")), (2, 2));
+    assert_eq!((count(&world.api, "tokenreviews"), count(&world.api, "subjectaccessreviews")), (2, 2));
     world.clock.step(TTL);
     assert_eq!(Client::with_token("good").get(&world, "/metrics").await.status, 200);
-    assert_eq!((world.api.count("tokenreviews"), world.api.count("subjectaccessreviews")), (3, 3));
+    assert_eq!((count(&world.api, "tokenreviews"), count(&world.api, "subjectaccessreviews")), (3, 3));
 }
 
 #[tokio::test]
 async fn reasons_are_returned_and_api_server_errors_are_500() {
     let world = world().await;
     let client = Client::with_token("good");
-    world.api.answers(|path, body| match path.ends_with("tokenreviews") {
-        true => (201, ordinary(path, body)),
-        false => (201, json!({"status": {"allowed": false, "reason": "because"}}).to_string()),
+    world.api.set_handler(|request| match request.path().ends_with("tokenreviews") {
+        true => ordinary(request),
+        false => FakeResponse::new(201, json!({"status": {"allowed": false, "reason": "because"}})),
     });
     let seen = client.get(&world, "/a").await;
     assert!(seen.body.contains(r#"cannot get path \"/a\": because""#), "{}", seen.body);
@@ -174,8 +175,8 @@ async fn reasons_are_returned_and_api_server_errors_are_500() {
         (201, json!({"status": {"allowed": true, "denied": true}}).to_string()),
     ];
     for (at, (code, answer)) in failures.into_iter().enumerate() {
-        let before = world.api.count("subjectaccessreviews");
-        world.api.answers(move |_, _| (code, answer.clone()));
+        let before = count(&world.api, "subjectaccessreviews");
+        world.api.set_handler(move |_| FakeResponse::new(code, &answer));
         let path = format!("/b{at}?x=1&y");
         let seen = hurried(&world, Client::default(), &path).await;
         assert_eq!(seen.status, 500, "{code}");
@@ -183,12 +184,12 @@ async fn reasons_are_returned_and_api_server_errors_are_500() {
         assert!(seen.body.starts_with(&begins) && seen.body.ends_with('\n'), "{}", seen.body);
         assert!(!seen.body.contains("secret"));
         assert_eq!(seen.headers[header::X_CONTENT_TYPE_OPTIONS], "nosniff");
-        let reviews = world.api.count("subjectaccessreviews") - before;
+        let reviews = count(&world.api, "subjectaccessreviews") - before;
         assert_eq!(reviews, if matches!(code, 500 | 429) { 5 } else { 1 }, "{code}");
         let seen = hurried(&world, Client::with_token("new"), "/healthz").await;
         assert_eq!(seen.status, 401, "{code}");
     }
-    world.api.answers(|path, body| (201, ordinary(path, body)));
+    world.api.set_handler(ordinary);
     assert_eq!(client.get(&world, "/metrics").await.status, 200, "errors are not cached");
 }
 
@@ -214,11 +215,11 @@ async fn client_certificates_authenticate() {
 
     let masters = Client::with_certificate(authority.client("boss", "system:masters"));
     assert_eq!(masters.get(&world, "/nowhere").await.body, "404 page not found\n");
-    assert_eq!(world.api.count("reviews"), 0, "system:masters is always authorized");
+    assert_eq!(count(&world.api, "reviews"), 0, "system:masters is always authorized");
 
     let alice = Client::with_certificate(authority.client("alice", "dev"));
     assert_eq!(alice.get(&world, "/metrics").await.status, 200);
-    let spec = &world.api.last()["spec"];
+    let spec = last_spec(&world.api);
     assert_eq!(spec["groups"], json!(["dev", "system:authenticated"]));
     let id = spec["extra"]["authentication.kubernetes.io/credential-id"][0].as_str().unwrap();
     assert_eq!(id.strip_prefix("X509SHA256=").unwrap().len(), 64);
@@ -323,7 +324,7 @@ async fn authenticating_proxy_sets_the_user() {
         "user": "alice", "groups": ["dev", "system:authenticated"], "extra": {"scopes": ["a"]},
         "nonResourceAttributes": {"path": "/metrics", "verb": "get"},
     });
-    assert_eq!(world.api.last()["spec"], spec);
+    assert_eq!(last_spec(&world.api), spec);
     // Another name is not allowed, and without a certificate the headers are ignored.
     let other = Client { certificate: Some(authority.client("other", "x")), ..proxy.clone() };
     assert_eq!(other.get(&world, "/metrics").await.status, 401);
@@ -348,9 +349,11 @@ async fn ca_bundles_are_read_from_the_cluster_and_reloaded() {
     };
     let setup = Setup::new();
     let answer = config_map(&first);
-    setup.api.answers(move |path, body| match path.ends_with("extension-apiserver-authentication") {
-        true => (200, answer.clone()),
-        false => (201, ordinary(path, body)),
+    setup.api.set_handler(move |request| {
+        match request.path().ends_with("extension-apiserver-authentication") {
+            true => FakeResponse::ok(&answer),
+            false => ordinary(request),
+        }
     });
     let world = setup.start().await;
     let boss = Client::with_certificate(first.client("boss", "system:masters"));
@@ -365,7 +368,7 @@ async fn ca_bundles_are_read_from_the_cluster_and_reloaded() {
         (200, json!({"data": {"client-ca-file": "x"}}).to_string(), 404),
         (200, config_map(&second), 401),
     ] {
-        world.api.answers(move |_, _| (code, answer.clone()));
+        world.api.set_handler(move |_| FakeResponse::new(code, &answer));
         until_looked_up(&world).await;
         assert_eq!(boss.get(&world, "/nowhere").await.status, expected, "{code}");
     }
@@ -620,7 +623,7 @@ async fn failed_lookup_is_fatal_or_retried() {
     let forbidden =
         json!({"kind": "Status", "status": "Failure", "message": "no", "reason": "Forbidden", "code": 403});
     let mut setup = Setup::new();
-    setup.api.answers(move |_, _| (403, forbidden.to_string()));
+    setup.api.set_handler(move |_| FakeResponse::new(403, &forbidden));
     let error = setup.bind().await.unwrap_err().to_string();
     let begins =
         "unable to load configmap based request-header-client-ca-file: no (usually fixed by 'kubectl";
@@ -631,7 +634,7 @@ async fn failed_lookup_is_fatal_or_retried() {
     let boss = Client::with_certificate(authority.client("boss", "system:masters"));
     assert_eq!(boss.get(&world, "/healthz").await.status, 200, "anonymous");
     let answer = json!({"data": {"client-ca-file": authority.pem()}}).to_string();
-    world.api.answers(move |_, _| (200, answer.clone()));
+    world.api.set_handler(move |_| FakeResponse::new(200, &answer));
     until_looked_up(&world).await;
     assert_eq!(boss.get(&world, "/nowhere").await.status, 404);
 }

@@ -1,64 +1,54 @@
 //! Leases over HTTP. The API server keeps one in a [`MemoryLock`].
 
-use std::{
-    convert::Infallible,
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
-use http::{Method, Request, Response};
-use http_body_util::Full;
-use kcm_client::{Body, ClientFactory, ClientOptions, RateLimit, UserAgent};
-use kcm_clock::{Clock, SeededRandom, SimulatedClock, Timestamp};
+use futures_util::FutureExt;
+use http::Method;
+use kcm_clock::{Clock, SeededRandom};
 use kcm_leader_election::{ElectionOutcome, LeaderElectionConfig, LeaderElector, MemoryLock};
+use kcm_testkit::{FakeApiServer, FakeResponse, RecordedRequest};
 use tokio_util::sync::CancellationToken;
 
 use super::*;
+use crate::adapters::testing;
 
 const PATH: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases";
 
-#[derive(Clone)]
 struct ApiServer {
     lock: Arc<MemoryLock>,
-    requests: Arc<Mutex<Vec<String>>>,
+    api: FakeApiServer,
     clock: Arc<dyn Clock>,
 }
 
 impl ApiServer {
     fn new() -> Self {
-        let clock = Arc::new(SimulatedClock::new(Timestamp::UNIX_EPOCH));
-        Self { lock: Arc::new(MemoryLock::new()), requests: Arc::default(), clock }
+        let lock = Arc::new(MemoryLock::new());
+        let api = FakeApiServer::new({
+            let lock = Arc::clone(&lock);
+            move |request| respond(&lock, request)
+        });
+        Self { lock, clock: api.clock(), api }
     }
 
     fn client(&self) -> LeaseClient {
-        let this = self.clone();
-        let service = tower::service_fn(move |request: Request<Body>| this.clone().respond(request));
-        let options = ClientOptions::new(UserAgent::new("test", "v1", "abcdef0"), Arc::clone(&self.clock));
-        let factory = ClientFactory::in_process(service, options);
-        LeaseClient::new(factory.client("leader-election", RateLimit::UNLIMITED))
+        LeaseClient::new(testing::client(&self.api))
     }
+}
 
-    fn requests(&self) -> Vec<String> {
-        self.requests.lock().unwrap().clone()
-    }
-
-    async fn respond(self, request: Request<Body>) -> Result<Response<Full<bytes::Bytes>>, Infallible> {
-        let (head, body) = request.into_parts();
-        self.requests.lock().unwrap().push(format!("{} {}", head.method, head.uri));
-        let body = body.collect_bytes().await.unwrap();
-        let lease = || serde_json::from_slice::<Lease>(&body).unwrap();
-        let key = ObjectKey::new("kube-system", head.uri.path().rsplit('/').next().unwrap());
-        let result = match head.method {
-            Method::GET => self.lock.get(&key).await,
-            Method::POST => self.lock.create(&lease()).await,
-            _ => self.lock.update(&lease()).await,
-        };
-        let (code, body) = match result {
-            Ok(lease) => (200, serde_json::to_string(&lease).unwrap()),
-            Err(ApiError::Status(status)) => (status.code, serde_json::to_string(&*status).unwrap()),
-            Err(error) => panic!("{error}"),
-        };
-        Ok(Response::builder().status(code).body(Full::from(body)).unwrap())
+fn respond(lock: &MemoryLock, request: &RecordedRequest) -> FakeResponse {
+    let lease = || serde_json::from_str::<Lease>(&request.body).unwrap();
+    let key = ObjectKey::new("kube-system", request.path().rsplit('/').next().unwrap());
+    let result = match request.method {
+        Method::GET => lock.get(&key).now_or_never(),
+        Method::POST => lock.create(&lease()).now_or_never(),
+        _ => lock.update(&lease()).now_or_never(),
+    };
+    match result.unwrap() {
+        Ok(lease) => FakeResponse::ok(serde_json::to_string(&lease).unwrap()),
+        Err(ApiError::Status(status)) => {
+            FakeResponse::new(status.code, serde_json::to_string(&*status).unwrap())
+        }
+        Err(error) => panic!("{error}"),
     }
 }
 
@@ -82,7 +72,7 @@ async fn sends_requests_of_upstream() {
     assert!(client.update(&changed).await.unwrap_err().is_conflict());
     assert_eq!(client.get(&key()).await.unwrap().holder(), Some("me"));
     assert_eq!(
-        server.requests(),
+        server.api.request_lines(),
         [
             format!("GET {PATH}/kcm"),
             format!("POST {PATH}"),
@@ -116,6 +106,6 @@ async fn candidate_leads_and_releases() {
     });
     assert_eq!(outcome.await, ElectionOutcome::Finished(true));
     assert_eq!(server.lock.lease().unwrap().holder(), None);
-    let verbs: Vec<_> = server.requests().iter().map(|request| request[..3].to_owned()).collect();
+    let verbs: Vec<_> = server.api.request_lines().iter().map(|request| request[..3].to_owned()).collect();
     assert_eq!(verbs, ["GET", "POS", "PUT", "PUT", "GET", "PUT"]);
 }

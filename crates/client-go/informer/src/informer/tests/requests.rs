@@ -415,7 +415,7 @@ mod watch {
 /// The streaming list fails first and then the plain list: only the failure before the delay is a warning.
 #[tokio::test(start_paused = true)]
 async fn failure_is_logged_once_with_cause_and_delay() {
-    let (log, _guard) = Log::collect();
+    let (log, _guard) = CapturedLog::of_this_thread(LevelFilter::INFO);
     let env = TestEnv::new();
     env.source.fail_watches(&forbidden(), 1);
     env.source.fail_lists(&forbidden(), 1);

@@ -2,7 +2,7 @@ use super::*;
 
 #[tokio::test(start_paused = true)]
 async fn modified_object_keeps_its_stored_state() {
-    let (log, _guard) = Log::collect();
+    let (log, _guard) = CapturedLog::of_this_thread(LevelFilter::INFO);
     let env = TestEnv::new();
     env.source.apply(object("a"));
     env.start_synced().await;

@@ -19,6 +19,7 @@ use http_body::Frame;
 use http_body_util::StreamBody;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use kcm_clock::Clock as _;
+use kcm_testkit::FakeResponse;
 use rustix::process::{Resource, getrlimit, setrlimit};
 use serde_json::json;
 use tokio::{
@@ -88,11 +89,11 @@ async fn read_to_end(mut stream: impl tokio::io::AsyncRead + Unpin) -> std::io::
 /// A server with one path that takes a body, `/echo`, for alice.
 async fn world() -> World {
     let setup = Setup::new();
-    setup.api.answers(|path, body| {
-        let allowed = body["spec"]["user"] == "alice";
-        match path.ends_with("subjectaccessreviews") {
-            true => (201, json!({ "status": { "allowed": allowed } }).to_string()),
-            false => (201, ordinary(path, body)),
+    setup.api.set_handler(|request| {
+        let allowed = request.json()["spec"]["user"] == "alice";
+        match request.path().ends_with("subjectaccessreviews") {
+            true => FakeResponse::new(201, json!({ "status": { "allowed": allowed } })),
+            false => ordinary(request),
         }
     });
     setup.start().await

@@ -1,7 +1,6 @@
 //! Server on a socket, scripted API server, and clients.
 
 use std::{
-    convert::Infallible,
     net::{IpAddr, Ipv4Addr, SocketAddr},
     sync::Arc,
 };
@@ -10,9 +9,9 @@ use bytes::Bytes;
 use http::{HeaderMap, Method, header};
 use http_body_util::{BodyExt, Full};
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use kcm_client::{ApiClient, Body, ClientFactory, ClientOptions, RateLimit, UserAgent};
+use kcm_client::{ClientFactory, ClientOptions, RateLimit, UserAgent};
 use kcm_clock::{Clock, FakeClock};
-use parking_lot::Mutex;
+use kcm_testkit::{FakeApiServer, FakeResponse, RecordedRequest};
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
 };
@@ -35,59 +34,24 @@ use crate::{
 
 pub(super) const NOW: &str = "2026-11-21T08:00:00Z";
 
-/// Function from path and body to the API server's response.
-type Script = Arc<Mutex<Box<dyn FnMut(&str, &Value) -> (u16, String) + Send>>>;
-
-/// Scripted API server that records requests.
-#[derive(Clone)]
-pub(super) struct Api {
-    script: Script,
-    requests: Arc<Mutex<Vec<(String, Value)>>>,
-    clock: FakeClock,
+/// API server with the tokens `good` of alice, who can read `/metrics`, and `poor` of bob, who cannot.
+pub(super) fn api_server(clock: &FakeClock) -> FakeApiServer {
+    FakeApiServer::with_clock(Arc::new(clock.clone()), ordinary)
 }
 
-impl Api {
-    /// API server with the tokens `good` of alice, who can read `/metrics`, and `poor` of bob, who cannot.
-    pub(super) fn new(clock: &FakeClock) -> Self {
-        let script: Script = Arc::new(Mutex::new(Box::new(|path, body| (201, ordinary(path, body)))));
-        Self { script, requests: Arc::default(), clock: clock.clone() }
-    }
-
-    pub(super) fn answers(&self, script: impl FnMut(&str, &Value) -> (u16, String) + Send + 'static) {
-        *self.script.lock() = Box::new(script);
-    }
-
-    /// Number of requests whose path ends in `ending`.
-    pub(super) fn count(&self, ending: &str) -> usize {
-        self.requests.lock().iter().filter(|(path, _)| path.ends_with(ending)).count()
-    }
-
-    /// Body of the last request.
-    pub(super) fn last(&self) -> Value {
-        self.requests.lock().last().unwrap().1.clone()
-    }
-
-    pub(super) fn client(&self) -> ApiClient {
-        let (script, requests) = (Arc::clone(&self.script), Arc::clone(&self.requests));
-        let service = tower::service_fn(move |request: http::Request<Body>| {
-            let (script, requests) = (Arc::clone(&script), Arc::clone(&requests));
-            async move {
-                let path = request.uri().path().to_owned();
-                let body = request.into_body().collect().await.unwrap().to_bytes();
-                let body: Value = serde_json::from_slice(&body).unwrap_or_default();
-                requests.lock().push((path.clone(), body.clone()));
-                let (code, answer) = (script.lock())(&path, &body);
-                let answer = http::Response::builder().status(code).body(Full::new(Bytes::from(answer)));
-                Ok::<_, Infallible>(answer.unwrap())
-            }
-        });
-        let options = ClientOptions::new(UserAgent::new("test", "v0", "0"), Arc::new(self.clock.clone()));
-        ClientFactory::in_process(service, options).client("access", RateLimit::UNLIMITED)
-    }
+/// Number of requests whose path ends in `ending`.
+pub(super) fn count(api: &FakeApiServer, ending: &str) -> usize {
+    api.requests().iter().filter(|request| request.path().ends_with(ending)).count()
 }
 
-pub(super) fn ordinary(path: &str, body: &Value) -> String {
-    let status = match path {
+/// `spec` of the last request.
+pub(super) fn last_spec(api: &FakeApiServer) -> Value {
+    api.requests().last().unwrap().json()["spec"].take()
+}
+
+pub(super) fn ordinary(request: &RecordedRequest) -> FakeResponse {
+    let body = request.json();
+    let status = match request.path() {
         "/apis/authentication.k8s.io/v1/tokenreviews" => match body["spec"]["token"].as_str() {
             Some("good") => json!({"authenticated": true, "user": {"username": "alice", "groups": ["dev"]}}),
             Some("poor") => json!({"authenticated": true, "user": {"username": "bob"}}),
@@ -98,9 +62,9 @@ pub(super) fn ordinary(path: &str, body: &Value) -> String {
                 && body["spec"]["nonResourceAttributes"] == json!({"path": "/metrics", "verb": "get"});
             json!({ "allowed": allowed })
         }
-        _ => return json!({"data": {}}).to_string(),
+        _ => return FakeResponse::new(201, json!({"data": {}})),
     };
-    json!({ "status": status }).to_string()
+    FakeResponse::new(201, json!({ "status": status }))
 }
 
 /// Certificate authority.
@@ -151,7 +115,7 @@ impl Authority {
 /// Options of a server.
 pub(super) struct Setup {
     pub(super) clock: FakeClock,
-    pub(super) api: Api,
+    pub(super) api: FakeApiServer,
     pub(super) serving: ServingOptions,
     pub(super) authentication: AuthenticationOptions,
     pub(super) authorization: AuthorizationOptions,
@@ -163,7 +127,7 @@ impl Setup {
         let clock = FakeClock::new(NOW.parse().unwrap());
         let local = IpAddr::V4(Ipv4Addr::LOCALHOST);
         Self {
-            api: Api::new(&clock),
+            api: api_server(&clock),
             clock,
             serving: ServingOptions { bind_address: local, secure_port: 0, ..ServingOptions::default() },
             authentication: AuthenticationOptions::default(),
@@ -174,7 +138,9 @@ impl Setup {
 
     pub(super) async fn bind(&self) -> Result<SecureServer, ServingError> {
         let clock: Arc<dyn Clock> = Arc::new(self.clock.clone());
-        let client = || self.has_client.then(|| self.api.client());
+        let options = ClientOptions::new(UserAgent::new("test", "v0", "0"), Arc::clone(&clock));
+        let factory = ClientFactory::in_process(self.api.service(), options);
+        let client = || self.has_client.then(|| factory.client("access", RateLimit::UNLIMITED));
         let access = Access::with_clients(
             &self.authentication,
             &self.authorization,
@@ -215,7 +181,7 @@ fn echo(request: &Request<'_>) -> Response {
 pub(super) struct World {
     pub(super) address: SocketAddr,
     pub(super) clock: FakeClock,
-    pub(super) api: Api,
+    pub(super) api: FakeApiServer,
     pub(super) shutdown: CancellationToken,
     pub(super) ended: tokio::task::JoinHandle<()>,
     _guard: DropGuard,
