@@ -138,7 +138,7 @@ fn workloads(dice: &Dice) -> Vec<Workload> {
         strategy: strategy(dice),
         min_ready_seconds: dice.pick(&[0, 0, 0, 2]).unwrap_or(0),
         history_limit: dice.pick(&[10, 10, 2, 0]).unwrap_or(10),
-        no_deadline: dice.once_in(3),
+        no_deadline: dice.once_in(2),
     };
     if dice.once_in(60) {
         let replicas = if dice.once_in(4) { dice.small(100, 300) } else { dice.small(LARGE + 1, 100) };
@@ -244,9 +244,13 @@ fn fault(dice: &Dice, end: u64) -> Fault {
         Requests::All,
         Requests::CreatePods,
         Requests::CreatePods,
+        Requests::CreatePods,
+        Requests::CreatePods,
         Requests::DeletePods,
         Requests::PatchPods,
         Requests::CreateReplicaSets,
+        Requests::UpdateReplicaSets,
+        Requests::UpdateReplicaSets,
         Requests::UpdateReplicaSets,
         Requests::DeleteReplicaSets,
         Requests::ReplicaSetStatus,
@@ -267,7 +271,7 @@ fn fault(dice: &Dice, end: u64) -> Fault {
         (Requests::Watches, harm)
     } else {
         let code = dice.pick(&[409, 429, 500, 503, 504]).unwrap_or(500);
-        let harm = match dice.below(17) {
+        let harm = match dice.below(19) {
             0..=1 => Harm::DelayRequest { time: dice.between(10, 8_000) },
             2..=3 => Harm::DelayAnswer { time: dice.between(10, 8_000) },
             4 => Harm::LoseRequest,
@@ -278,17 +282,22 @@ fn fault(dice: &Dice, end: u64) -> Fault {
                 let retry_after = (code == 429 || dice.once_in(3)).then(|| dice.small(1, 3));
                 Harm::Refuse { code, retry_after }
             }
-            12 => Harm::Webhook { code: 403 },
-            13 => Harm::Webhook { code: 500 },
-            14 => Harm::Crash { executed: dice.once_in(2) },
+            12..=13 => Harm::Webhook { code: 403 },
+            14..=15 => Harm::Webhook { code: 500 },
+            16 => Harm::Crash { executed: dice.once_in(2) },
             _ => Harm::Stop { time: dice.pick(&[500, 5_000, 25_000, 60_000]).unwrap_or(500) },
         };
         (dice.pick(&writes).unwrap_or(Requests::All), harm)
     };
     let rare = matches!(harm, Harm::Crash { .. } | Harm::Stop { .. } | Harm::Silence { .. });
-    let per_mille = if rare { dice.small(5, 100) } else { dice.pick(&[50, 200, 500, 1000]).unwrap_or(50) };
+    let per_mille = match harm {
+        _ if rare => dice.small(5, 100),
+        // A webhook that refuses mostly refuses all.
+        Harm::Webhook { .. } => dice.pick(&[500, 1000, 1000]).unwrap_or(1000),
+        _ => dice.pick(&[50, 200, 500, 1000]).unwrap_or(50),
+    };
     let from = if dice.once_in(2) { 0 } else { dice.below(end) };
-    let until = if per_mille == 1000 { from + dice.between(500, 20_000) } else { end };
+    let until = if per_mille == 1000 { from + dice.between(500, 40_000) } else { end };
     Fault { requests, harm, per_mille, from, until: until.min(end) }
 }
 
