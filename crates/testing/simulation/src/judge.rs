@@ -193,7 +193,7 @@ impl Judge {
         let since = sender.basis.min(now);
         let since = since.saturating_sub(INSTANT).unwrap_or(since);
         let basis = Basis { now, since };
-        state.invariants.manager(&entry, &changes, basis);
+        state.invariants.check_write(&entry, &changes, basis);
         self.take_violations(&mut state, &entry, basis);
         for event in &caused {
             state.touch(event, now);
@@ -229,7 +229,7 @@ impl Judge {
         }
         sender.process.set_identity(holder);
         if state.holder.0 != holder {
-            state.invariants.restarted();
+            state.invariants.manager_restarted();
         }
         state.holder = (holder.to_owned(), now);
     }
@@ -243,8 +243,8 @@ impl Judge {
             if self.exempt.contains(&violation.invariant) || state.excuses(&violation, write, basis) {
                 continue;
             }
-            let Violation { invariant, object, how, write: described, .. } = violation;
-            let mut what = format!("{object}: {how}; by {described}");
+            let Violation { invariant, object, description, write: described, .. } = violation;
+            let mut what = format!("{object}: {description}; by {described}");
             if invariant == Invariant::IdleWrite
                 && let Some(body) = &write.body
             {
@@ -333,7 +333,7 @@ impl State {
             )
         });
         if is_known && let Some(change) = change(event) {
-            self.invariants.others(change, now);
+            self.invariants.observe_change(change, now);
             self.ledger.apply(event, Basis::current(now), Cause::Others);
             self.touch(event, now);
         }
@@ -424,8 +424,8 @@ pub(crate) const START_MILLISECOND: i64 = 1_767_225_600_000;
 
 fn change(event: &WatchEvent) -> Option<Change<'_>> {
     match event {
-        WatchEvent::Added(object) | WatchEvent::Modified(object) => Some(Change::Is(object.value())),
-        WatchEvent::Deleted(object) => Some(Change::Gone(object.value())),
+        WatchEvent::Added(object) | WatchEvent::Modified(object) => Some(Change::Applied(object.value())),
+        WatchEvent::Deleted(object) => Some(Change::Deleted(object.value())),
         WatchEvent::InitialEventsEnd(_) => None,
     }
 }

@@ -57,7 +57,7 @@ impl InvariantChecker {
         if let Some(write) = of_manager {
             state.counts.write(write);
             let changes: Vec<Change<'_>> = caused.iter().filter_map(change).collect();
-            state.invariants.manager(write, &changes, Basis::current(event.received));
+            state.invariants.check_write(write, &changes, Basis::current(event.received));
         } else {
             for event_of in &caused {
                 state.others(event_of, event.received);
@@ -83,11 +83,11 @@ impl InvariantChecker {
     }
 
     pub(crate) fn restarted(&self) {
-        self.0.lock().invariants.restarted();
+        self.0.lock().invariants.manager_restarted();
     }
 
     pub(crate) fn unsettled(&self, write: Option<&Entry>) {
-        self.0.lock().invariants.unsettled(write);
+        self.0.lock().invariants.report_unsettled(write);
     }
 
     /// Counts up to the last request.
@@ -125,15 +125,15 @@ impl State {
 
     fn others(&mut self, event: &WatchEvent, now: Timestamp) {
         if let Some(change) = change(event) {
-            self.invariants.others(change, now);
+            self.invariants.observe_change(change, now);
         }
     }
 }
 
 fn change(event: &WatchEvent) -> Option<Change<'_>> {
     match event {
-        WatchEvent::Added(object) | WatchEvent::Modified(object) => Some(Change::Is(object.value())),
-        WatchEvent::Deleted(object) => Some(Change::Gone(object.value())),
+        WatchEvent::Added(object) | WatchEvent::Modified(object) => Some(Change::Applied(object.value())),
+        WatchEvent::Deleted(object) => Some(Change::Deleted(object.value())),
         WatchEvent::InitialEventsEnd(_) => None,
     }
 }

@@ -7,8 +7,9 @@
 //! ReplicaSet down, and the controller creates a pod before it observes the change. This is not a violation. A write is
 //! therefore compared with every state of the object since the observed generation, and with the state shortly before.
 
-mod facts;
+mod basis;
 mod model;
+mod object_state;
 mod rules;
 #[cfg(test)]
 mod tests;
@@ -19,9 +20,10 @@ use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::Value;
 
+pub use self::basis::Basis;
 use self::{
-    facts::Facts,
     model::{Before, Model},
+    object_state::ObjectState,
 };
 use crate::write_log::Entry;
 
@@ -80,7 +82,7 @@ pub struct Violation {
     /// Object, for example `replicaset t0x/web-1`.
     pub object: String,
     /// Description.
-    pub how: String,
+    pub description: String,
     /// The write that caused the violation.
     pub write: String,
     /// Step of the story.
@@ -91,32 +93,9 @@ pub struct Violation {
 #[derive(Debug, Clone, Copy)]
 pub enum Change<'a> {
     /// The object was created or changed. Contains the new state.
-    Is(&'a Value),
+    Applied(&'a Value),
     /// The object was deleted. Contains the last state.
-    Gone(&'a Value),
-}
-
-/// Time of a write, and age of the state that it may be based on.
-///
-/// A write is judged by every state of the cluster between the two: it is a violation only if it is wrong by all of them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Basis {
-    /// Time of the write.
-    pub now: Timestamp,
-    /// Oldest state of the cluster that the writer may have acted on. Not after `now`.
-    pub since: Timestamp,
-}
-
-impl Basis {
-    /// Basis of a write that is based on the current state.
-    pub fn current(now: Timestamp) -> Self {
-        Self { now, since: now }
-    }
-
-    /// `true` if the writer may have acted on an old state.
-    pub(crate) fn is_old(self) -> bool {
-        self.since < self.now
-    }
+    Deleted(&'a Value),
 }
 
 /// Checks the invariants of one cluster.
@@ -124,9 +103,9 @@ impl Basis {
 pub struct Invariants {
     model: Model,
     /// Number of consecutive requests of the manager without changes by other clients.
-    in_a_row: usize,
+    consecutive_writes: usize,
     /// Number of reasons for a sync: changes and requests in this step, and objects that a new manager finds.
-    occasions: usize,
+    sync_triggers: usize,
     /// Total number of syncs at the start of the step.
     syncs: u64,
     step: String,
@@ -139,61 +118,64 @@ impl Invariants {
         Self::default()
     }
 
-    /// Starts a step at `place`. `syncs` is the total number of syncs of the manager so far.
-    pub fn begin_step(&mut self, place: &str, syncs: u64) {
+    /// Starts a step at `location`. `syncs` is the total number of syncs of the manager so far.
+    pub fn begin_step(&mut self, location: &str, syncs: u64) {
         self.end_step(syncs);
-        place.clone_into(&mut self.step);
-        self.in_a_row = 0;
+        location.clone_into(&mut self.step);
+        self.consecutive_writes = 0;
     }
 
     /// Ends the step. `syncs` is the total number of syncs of the manager so far.
     pub fn end_step(&mut self, syncs: u64) {
-        let found = rules::of_syncs(syncs.saturating_sub(self.syncs), self.occasions);
-        self.report(found, "none");
-        (self.syncs, self.occasions) = (syncs, 0);
+        let findings = rules::check_syncs(syncs.saturating_sub(self.syncs), self.sync_triggers);
+        self.report(findings, "none");
+        (self.syncs, self.sync_triggers) = (syncs, 0);
     }
 
     /// Records that the manager was replaced by a new one, which has no memory of earlier writes.
-    pub fn restarted(&mut self) {
-        self.in_a_row = 0;
-        self.occasions += self.model.count_objects();
+    pub fn manager_restarted(&mut self) {
+        self.consecutive_writes = 0;
+        self.sync_triggers += self.model.count_objects();
     }
 
     /// Records a change by another client than the manager at time `now`.
-    pub fn others(&mut self, change: Change<'_>, now: Timestamp) {
-        self.occasions += 1;
-        if let Some(facts) = Facts::of(change.object()) {
-            self.in_a_row = 0;
-            self.take_in(&facts, change, now, false);
+    pub fn observe_change(&mut self, change: Change<'_>, now: Timestamp) {
+        self.sync_triggers += 1;
+        if let Some(state) = ObjectState::of(change.object()) {
+            self.consecutive_writes = 0;
+            self.apply(&state, change, now, false);
         }
     }
 
     /// Checks a write of the manager that caused `changes`.
-    pub fn manager(&mut self, write: &Entry, changes: &[Change<'_>], basis: Basis) {
-        self.occasions += 1;
-        let mut found = Vec::new();
+    pub fn check_write(&mut self, write: &Entry, changes: &[Change<'_>], basis: Basis) {
+        self.sync_triggers += 1;
+        let mut findings = Vec::new();
         for change in changes {
-            let Some(facts) = Facts::of(change.object()) else { continue };
-            let before = self.take_in(&facts, *change, basis.now, true);
-            found.extend(rules::of_change(&self.model, &before, &facts, *change, write, basis));
+            let Some(state) = ObjectState::of(change.object()) else { continue };
+            let before = self.apply(&state, *change, basis.now, true);
+            findings.extend(rules::check_change(&self.model, &before, &state, *change, write, basis));
         }
-        found.extend(rules::of_request(&self.model, write, changes));
-        if rules::is_effort(write, changes) {
-            self.in_a_row += 1;
-            found.extend(rules::of_effort(&self.model, write, self.in_a_row));
+        findings.extend(rules::check_request(&self.model, write, changes));
+        if rules::counts_as_effort(write, changes) {
+            self.consecutive_writes += 1;
+            findings.extend(rules::check_consecutive_writes(&self.model, write, self.consecutive_writes));
         }
-        self.report(found, &describe(write));
+        self.report(findings, &describe(write));
     }
 
     /// Reports a write after the cluster had settled, or `None` if it never settled.
-    pub fn unsettled(&mut self, write: Option<&Entry>) {
-        let (how, write) = match write {
+    pub fn report_unsettled(&mut self, write: Option<&Entry>) {
+        let (description, write) = match write {
             Some(write) => ("write after eleven minutes without writes and other changes", describe(write)),
             None => ("no eleven minutes without a write within two hours", "the last write".to_owned()),
         };
-        let found =
-            Found { invariant: Invariant::Silence, object: "the manager".to_owned(), how: how.to_owned() };
-        self.report([found], &write);
+        let finding = Finding {
+            invariant: Invariant::Silence,
+            object: "the manager".to_owned(),
+            description: description.to_owned(),
+        };
+        self.report([finding], &write);
     }
 
     /// Violations so far.
@@ -202,20 +184,16 @@ impl Invariants {
     }
 
     /// Updates the model. Returns the previous state.
-    fn take_in(&mut self, facts: &Facts, change: Change<'_>, now: Timestamp, by_manager: bool) -> Before {
-        let two = rules::two_controllers(facts);
+    fn apply(&mut self, state: &ObjectState, change: Change<'_>, now: Timestamp, by_manager: bool) -> Before {
+        let two = rules::two_controllers(state);
         self.report(two, "any client");
-        self.model.apply(facts, matches!(change, Change::Gone(_)), now, by_manager)
+        self.model.apply(state, matches!(change, Change::Deleted(_)), now, by_manager)
     }
 
-    fn report(&mut self, found: impl IntoIterator<Item = Found>, write: &str) {
+    fn report(&mut self, findings: impl IntoIterator<Item = Finding>, write: &str) {
         let step = &self.step;
-        self.violations.extend(found.into_iter().map(|Found { invariant, object, how }| Violation {
-            invariant,
-            object,
-            how,
-            write: write.to_owned(),
-            step: step.clone(),
+        self.violations.extend(findings.into_iter().map(|Finding { invariant, object, description }| {
+            Violation { invariant, object, description, write: write.to_owned(), step: step.clone() }
         }));
     }
 }
@@ -223,17 +201,17 @@ impl Invariants {
 impl<'a> Change<'a> {
     fn object(self) -> &'a Value {
         match self {
-            Self::Is(object) | Self::Gone(object) => object,
+            Self::Applied(object) | Self::Deleted(object) => object,
         }
     }
 }
 
 /// Violation without the write and the step.
 #[derive(Debug)]
-struct Found {
+struct Finding {
     invariant: Invariant,
     object: String,
-    how: String,
+    description: String,
 }
 
 fn describe(write: &Entry) -> String {
@@ -246,7 +224,7 @@ fn describe(write: &Entry) -> String {
 
 impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { invariant, object, how, write, step } = self;
-        write!(f, "{step}: {invariant:?} is violated: {object}: {how}; by {write}")
+        let Self { invariant, object, description, write, step } = self;
+        write!(f, "{step}: {invariant:?} is violated: {object}: {description}; by {write}")
     }
 }

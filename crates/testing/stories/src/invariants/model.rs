@@ -5,16 +5,16 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use jiff::{SignedDuration, Timestamp};
 
 use super::{
-    Basis,
-    facts::{Deployment, Facts, Pod, ReplicaSet, Wish},
+    basis::Basis,
+    object_state::{Bounds, DeploymentState, ObjectState, PodState, ReplicaSetState},
 };
 
 /// Time for which changes by other clients may be unknown to a controller. In simulated time, watches have no delay, but a
 /// running sync uses the state from its start.
-pub(super) const MOMENT: SignedDuration = SignedDuration::from_millis(100);
+pub(super) const OBSERVATION_DELAY: SignedDuration = SignedDuration::from_millis(100);
 
 /// Time for which superseded states are kept. Writers do not act on older states.
-const KEEP: SignedDuration = SignedDuration::from_mins(10);
+const RETENTION: SignedDuration = SignedDuration::from_mins(10);
 
 /// Values of an object by generation, from the observed generation on, and superseded ones for a limited time.
 #[derive(Debug, Default)]
@@ -29,7 +29,7 @@ struct Generation<T> {
 
 impl<T: Copy> Generations<T> {
     /// Adds the value of `generation`, and drops values that no writer may act on.
-    fn note(&mut self, generation: i64, observed: i64, value: T, now: Timestamp) {
+    fn record(&mut self, generation: i64, observed: i64, value: T, now: Timestamp) {
         if self.0.last().map(|last| last.generation) != Some(generation) {
             if let Some(last) = self.0.last_mut() {
                 last.superseded = Some(now);
@@ -39,29 +39,31 @@ impl<T: Copy> Generations<T> {
         let observed = observed.min(generation);
         self.0.retain(|one| {
             one.generation >= observed
-                || one.superseded.is_some_and(|at| at >= now.saturating_sub(KEEP).unwrap_or(Timestamp::MIN))
+                || one
+                    .superseded
+                    .is_some_and(|at| at >= now.saturating_sub(RETENTION).unwrap_or(Timestamp::MIN))
         });
     }
 
     /// Values that a controller may act on if it has observed generation `observed`.
-    fn known(&self, observed: i64, basis: Basis) -> impl Iterator<Item = T> {
+    fn possible(&self, observed: i64, basis: Basis) -> impl Iterator<Item = T> {
         let last = self.0.last().map_or(0, |last| last.generation);
         let observed = observed.min(last);
-        let known = move |one: &&Generation<T>| {
+        let is_possible = move |one: &&Generation<T>| {
             one.generation >= observed || one.superseded.is_some_and(|at| at > basis.since)
         };
-        self.0.iter().filter(known).map(|one| one.value)
+        self.0.iter().filter(is_possible).map(|one| one.value)
     }
 }
 
 /// All objects, by UID.
 #[derive(Debug, Default)]
 pub(super) struct Model {
-    deployments: BTreeMap<String, KnownDeployment>,
-    sets: BTreeMap<String, KnownSet>,
-    pods: HashMap<String, Pod>,
+    deployments: BTreeMap<String, TrackedDeployment>,
+    sets: BTreeMap<String, TrackedReplicaSet>,
+    pods: HashMap<String, PodState>,
     /// Times of each pod, by UID.
-    since: HashMap<String, PodTimes>,
+    pod_times: HashMap<String, PodTimes>,
 }
 
 /// Times of a pod.
@@ -73,20 +75,20 @@ struct PodTimes {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct KnownDeployment {
-    pub(super) now: Deployment,
-    wishes: Generations<Wish>,
+pub(super) struct TrackedDeployment {
+    pub(super) current: DeploymentState,
+    bounds: Generations<Bounds>,
     /// Time of the last change of the template.
     template_changed: Option<Timestamp>,
     /// UIDs of ReplicaSets that it controls.
     sets: BTreeSet<String>,
     /// ReplicaSets that it no longer controls.
-    lost: Vec<LostSet>,
+    released: Vec<ReleasedReplicaSet>,
 }
 
 /// A ReplicaSet that was deleted or has lost its owner.
 #[derive(Debug)]
-pub(super) struct LostSet {
+pub(super) struct ReleasedReplicaSet {
     uid: String,
     at: Timestamp,
     /// Number of available pods that it reported last.
@@ -94,21 +96,21 @@ pub(super) struct LostSet {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct KnownSet {
-    pub(super) now: ReplicaSet,
-    sizes: Generations<i32>,
+pub(super) struct TrackedReplicaSet {
+    pub(super) current: ReplicaSetState,
+    replicas: Generations<i32>,
     /// Superseded numbers of available pods, with the time until which they were reported.
-    said: Vec<(Timestamp, i32)>,
+    reported_available: Vec<(Timestamp, i32)>,
     /// UIDs of its pods, including terminating ones.
     pods: BTreeSet<String>,
     /// Pods removed or made unready by other clients, with time.
-    lost: Vec<(Timestamp, Loss)>,
+    removed: Vec<(Timestamp, PodLoss)>,
     /// Times at which other clients added a pod.
-    gained: Vec<Timestamp>,
+    added: Vec<Timestamp>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Loss {
+struct PodLoss {
     active: bool,
     ready: bool,
 }
@@ -116,7 +118,7 @@ struct Loss {
 /// Previous state of an object.
 #[derive(Debug, Default)]
 pub(super) struct Before {
-    pub(super) facts: Option<Facts>,
+    pub(super) state: Option<ObjectState>,
 }
 
 /// Numbers of pods of a ReplicaSet.
@@ -130,151 +132,178 @@ pub(super) struct Pods {
 
 impl Model {
     /// Applies a new state. Returns the previous one.
-    pub(super) fn apply(&mut self, facts: &Facts, gone: bool, now: Timestamp, by_manager: bool) -> Before {
-        let uid = facts.is().uid.clone();
-        let old = match facts {
-            Facts::Deployment(new) => self.apply_deployment(&uid, new, gone, now).map(Facts::Deployment),
-            Facts::ReplicaSet(new) => self.apply_set(&uid, new, gone, now).map(Facts::ReplicaSet),
-            Facts::Pod(new) => self.apply_pod(&uid, new, gone, now, by_manager).map(Facts::Pod),
+    pub(super) fn apply(
+        &mut self,
+        new: &ObjectState,
+        deleted: bool,
+        now: Timestamp,
+        by_manager: bool,
+    ) -> Before {
+        let uid = new.identity().uid.clone();
+        let old = match new {
+            ObjectState::Deployment(new) => {
+                self.apply_deployment(&uid, new, deleted, now).map(ObjectState::Deployment)
+            }
+            ObjectState::ReplicaSet(new) => {
+                self.apply_set(&uid, new, deleted, now).map(ObjectState::ReplicaSet)
+            }
+            ObjectState::Pod(new) => {
+                self.apply_pod(&uid, new, deleted, now, by_manager).map(ObjectState::Pod)
+            }
         };
-        Before { facts: old }
+        Before { state: old }
     }
 
     fn apply_deployment(
         &mut self,
         uid: &str,
-        new: &Deployment,
-        gone: bool,
+        new: &DeploymentState,
+        deleted: bool,
         now: Timestamp,
-    ) -> Option<Deployment> {
-        if gone {
-            return self.deployments.remove(uid).map(|known| known.now);
+    ) -> Option<DeploymentState> {
+        if deleted {
+            return self.deployments.remove(uid).map(|tracked| tracked.current);
         }
         let is_new = !self.deployments.contains_key(uid);
-        let known = self.deployments.entry(uid.to_owned()).or_default();
-        known.wishes.note(new.generation, new.observed, new.wish, now);
-        if is_new || known.now.template != new.template {
-            known.template_changed = Some(now);
+        let tracked = self.deployments.entry(uid.to_owned()).or_default();
+        tracked.bounds.record(new.generation, new.observed, new.bounds, now);
+        if is_new || tracked.current.template != new.template {
+            tracked.template_changed = Some(now);
         }
         if is_new {
             // Its ReplicaSets may have existed before it.
-            let of_it = self.sets.iter().filter(|(_, set)| set.now.is.controller() == Some(uid));
-            known.sets = of_it.map(|(set, _)| set.clone()).collect();
+            let sets = self.sets.iter().filter(|(_, set)| set.current.identity.controller() == Some(uid));
+            tracked.sets = sets.map(|(set, _)| set.clone()).collect();
         }
-        let old = std::mem::replace(&mut known.now, new.clone());
+        let old = std::mem::replace(&mut tracked.current, new.clone());
         (!is_new).then_some(old)
     }
 
-    fn apply_set(&mut self, uid: &str, new: &ReplicaSet, gone: bool, now: Timestamp) -> Option<ReplicaSet> {
-        let old = self.sets.get(uid).map(|known| &known.now);
+    fn apply_set(
+        &mut self,
+        uid: &str,
+        new: &ReplicaSetState,
+        deleted: bool,
+        now: Timestamp,
+    ) -> Option<ReplicaSetState> {
+        let old = self.sets.get(uid).map(|tracked| &tracked.current);
         let available = old.map_or(0, |old| old.available);
-        let old_owner = old.and_then(|old| old.is.controller().map(str::to_owned));
-        let owner = new.is.controller().filter(|_| !gone);
+        let old_owner = old.and_then(|old| old.identity.controller().map(str::to_owned));
+        let owner = new.identity.controller().filter(|_| !deleted);
         if old_owner.as_deref() != owner
             && let Some(deployment) = old_owner.and_then(|owner| self.deployments.get_mut(&owner))
         {
             deployment.sets.remove(uid);
-            deployment.lost.retain(|lost| is_kept(lost.at, now));
-            deployment.lost.push(LostSet { uid: uid.to_owned(), at: now, available });
+            deployment.released.retain(|released| is_retained(released.at, now));
+            deployment.released.push(ReleasedReplicaSet { uid: uid.to_owned(), at: now, available });
         }
         if let Some(deployment) = owner.and_then(|owner| self.deployments.get_mut(owner)) {
             deployment.sets.insert(uid.to_owned());
         }
-        if gone {
-            return self.sets.remove(uid).map(|known| known.now);
+        if deleted {
+            return self.sets.remove(uid).map(|tracked| tracked.current);
         }
         let is_new = !self.sets.contains_key(uid);
-        let known = self.sets.entry(uid.to_owned()).or_default();
-        known.sizes.note(new.generation, new.observed, new.replicas, now);
+        let tracked = self.sets.entry(uid.to_owned()).or_default();
+        tracked.replicas.record(new.generation, new.observed, new.replicas, now);
         if is_new {
-            let of_it = self.pods.iter().filter(|(_, pod)| pod.is.controller() == Some(uid));
-            known.pods = of_it.map(|(pod, _)| pod.clone()).collect();
-        } else if known.now.available != new.available {
-            known.said.push((now, known.now.available));
+            let pods = self.pods.iter().filter(|(_, pod)| pod.identity.controller() == Some(uid));
+            tracked.pods = pods.map(|(pod, _)| pod.clone()).collect();
+        } else if tracked.current.available != new.available {
+            tracked.reported_available.push((now, tracked.current.available));
         }
-        known.said.retain(|(until, _)| is_kept(*until, now));
-        let old = std::mem::replace(&mut known.now, new.clone());
+        tracked.reported_available.retain(|(until, _)| is_retained(*until, now));
+        let old = std::mem::replace(&mut tracked.current, new.clone());
         (!is_new).then_some(old)
     }
 
     fn apply_pod(
         &mut self,
         uid: &str,
-        new: &Pod,
-        gone: bool,
+        new: &PodState,
+        deleted: bool,
         now: Timestamp,
         by_manager: bool,
-    ) -> Option<Pod> {
-        let old = if gone { self.pods.remove(uid) } else { self.pods.insert(uid.to_owned(), new.clone()) };
-        if gone {
-            self.since.remove(uid);
+    ) -> Option<PodState> {
+        let old = if deleted { self.pods.remove(uid) } else { self.pods.insert(uid.to_owned(), new.clone()) };
+        if deleted {
+            self.pod_times.remove(uid);
         } else {
-            let times = self.since.entry(uid.to_owned()).or_insert(PodTimes { owned: now, ready: None });
-            if old.as_ref().is_some_and(|old| old.is.controller() != new.is.controller()) {
+            let times = self.pod_times.entry(uid.to_owned()).or_insert(PodTimes { owned: now, ready: None });
+            if old.as_ref().is_some_and(|old| old.identity.controller() != new.identity.controller()) {
                 times.owned = now;
             }
             times.ready = new.ready.then_some(times.ready.unwrap_or(now));
         }
-        let owner = new.is.controller().filter(|_| !gone);
-        if let Some(set) = old.as_ref().and_then(|old| old.is.controller()) {
-            let kept = owner == Some(set);
-            if let Some(known) = self.sets.get_mut(set) {
-                let was = old.as_ref().is_some_and(Pod::is_active);
-                let was_ready = was && old.as_ref().is_some_and(|old| old.ready);
-                let is = kept && new.is_active();
-                let loss = Loss { active: was && !is, ready: was_ready && !(is && new.ready) };
+        let owner = new.identity.controller().filter(|_| !deleted);
+        if let Some(set) = old.as_ref().and_then(|old| old.identity.controller()) {
+            let is_kept = owner == Some(set);
+            if let Some(tracked) = self.sets.get_mut(set) {
+                let was_active = old.as_ref().is_some_and(PodState::is_active);
+                let was_ready = was_active && old.as_ref().is_some_and(|old| old.ready);
+                let is_active = is_kept && new.is_active();
+                let loss = PodLoss {
+                    active: was_active && !is_active,
+                    ready: was_ready && !(is_active && new.ready),
+                };
                 if !by_manager && (loss.active || loss.ready) {
-                    known.lost.retain(|(at, _)| is_kept(*at, now));
-                    known.lost.push((now, loss));
+                    tracked.removed.retain(|(at, _)| is_retained(*at, now));
+                    tracked.removed.push((now, loss));
                 }
-                if !kept {
-                    known.pods.remove(uid);
+                if !is_kept {
+                    tracked.pods.remove(uid);
                 }
             }
         }
-        if let Some(known) = owner.and_then(|owner| self.sets.get_mut(owner))
-            && known.pods.insert(uid.to_owned())
+        if let Some(tracked) = owner.and_then(|owner| self.sets.get_mut(owner))
+            && tracked.pods.insert(uid.to_owned())
             && !by_manager
         {
-            known.gained.retain(|at| is_kept(*at, now));
-            known.gained.push(now);
+            tracked.added.retain(|at| is_retained(*at, now));
+            tracked.added.push(now);
         }
         old
     }
 
-    pub(super) fn deployment(&self, uid: &str) -> Option<&KnownDeployment> {
+    pub(super) fn deployment(&self, uid: &str) -> Option<&TrackedDeployment> {
         self.deployments.get(uid)
     }
 
-    pub(super) fn set(&self, uid: &str) -> Option<&KnownSet> {
+    pub(super) fn set(&self, uid: &str) -> Option<&TrackedReplicaSet> {
         self.sets.get(uid)
     }
 
     /// Returns the Deployment that controls a ReplicaSet.
-    pub(super) fn deployment_of(&self, set: &ReplicaSet) -> Option<&KnownDeployment> {
-        self.deployment(set.is.controller()?)
+    pub(super) fn deployment_of(&self, set: &ReplicaSetState) -> Option<&TrackedDeployment> {
+        self.deployment(set.identity.controller()?)
     }
 
     /// Returns the ReplicaSets that a Deployment controls.
-    pub(super) fn sets_of(&self, deployment: &KnownDeployment) -> impl Iterator<Item = &KnownSet> {
+    pub(super) fn sets_of(&self, deployment: &TrackedDeployment) -> impl Iterator<Item = &TrackedReplicaSet> {
         deployment.sets.iter().filter_map(|uid| self.sets.get(uid))
     }
 
     /// `true` if a writer may still consider a ReplicaSet controlled by a Deployment.
-    pub(super) fn has_lost(&self, set: &ReplicaSet, basis: Basis) -> bool {
-        let mut lost = self.deployments.values().flat_map(|known| Self::lost_sets_of(known, basis));
-        lost.any(|lost| lost.uid == set.is.uid)
+    pub(super) fn was_released(&self, set: &ReplicaSetState, basis: Basis) -> bool {
+        let mut released =
+            self.deployments.values().flat_map(|tracked| Self::released_sets_of(tracked, basis));
+        released.any(|released| released.uid == set.identity.uid)
     }
 
     /// Returns ReplicaSets that a writer may still consider controlled by a Deployment.
-    pub(super) fn lost_sets_of(deployment: &KnownDeployment, basis: Basis) -> impl Iterator<Item = &LostSet> {
-        let lost = deployment.lost.iter().filter(move |lost| is_recent(lost.at, basis));
-        lost.filter(|lost| !deployment.sets.contains(&lost.uid))
+    pub(super) fn released_sets_of(
+        deployment: &TrackedDeployment,
+        basis: Basis,
+    ) -> impl Iterator<Item = &ReleasedReplicaSet> {
+        let released = deployment.released.iter().filter(move |set| is_recent(set.at, basis));
+        released.filter(|set| !deployment.sets.contains(&set.uid))
     }
 
     /// Returns a ReplicaSet by name.
-    pub(super) fn set_named(&self, namespace: &str, name: &str) -> Option<&KnownSet> {
-        self.sets.values().find(|set| set.now.is.namespace == namespace && set.now.is.name == name)
+    pub(super) fn set_named(&self, namespace: &str, name: &str) -> Option<&TrackedReplicaSet> {
+        self.sets
+            .values()
+            .find(|set| set.current.identity.namespace == namespace && set.current.identity.name == name)
     }
 
     pub(super) fn count_objects(&self) -> usize {
@@ -286,85 +315,85 @@ impl Model {
     }
 
     /// Number of unfinished pods that a writer may have observed.
-    pub(super) fn unfinished_seen(&self, set: &KnownSet, basis: Basis) -> i32 {
-        let is_seen = |uid: &&String| {
-            let times = self.since.get(*uid);
+    pub(super) fn unfinished_pods(&self, set: &TrackedReplicaSet, basis: Basis) -> i32 {
+        let is_observed = |uid: &&String| {
+            let times = self.pod_times.get(*uid);
             !basis.is_old() || times.is_some_and(|times| times.owned <= basis.since)
         };
-        let seen = set.pods.iter().filter(is_seen).filter_map(|uid| self.pods.get(uid));
-        i32::try_from(seen.filter(|pod| !pod.finished).count()).unwrap_or(i32::MAX)
+        let observed = set.pods.iter().filter(is_observed).filter_map(|uid| self.pods.get(uid));
+        i32::try_from(observed.filter(|pod| !pod.finished).count()).unwrap_or(i32::MAX)
     }
 
     /// `true` if a writer may have observed the pod as unready.
     pub(super) fn was_unready(&self, uid: &str, basis: Basis) -> bool {
-        let ready = self.since.get(uid).and_then(|times| times.ready);
+        let ready = self.pod_times.get(uid).and_then(|times| times.ready);
         basis.is_old() && ready.is_some_and(|ready| ready >= basis.since)
     }
 
-    pub(super) fn pods_of(&self, set: &KnownSet) -> Pods {
-        let mut count = Pods::default();
+    pub(super) fn pods_of(&self, set: &TrackedReplicaSet) -> Pods {
+        let mut pods = Pods::default();
         for pod in set.pods.iter().filter_map(|uid| self.pods.get(uid)) {
-            count.active += i32::from(pod.is_active());
-            count.ready += i32::from(pod.is_active() && pod.ready);
+            pods.active += i32::from(pod.is_active());
+            pods.ready += i32::from(pod.is_active() && pod.ready);
         }
-        count
+        pods
     }
 }
 
-impl KnownDeployment {
+impl TrackedDeployment {
     /// `true` if a writer may not have observed the template.
-    pub(super) fn has_unseen_template(&self, basis: Basis) -> bool {
+    pub(super) fn has_unobserved_template(&self, basis: Basis) -> bool {
         basis.is_old() && self.template_changed.is_some_and(|changed| changed >= basis.since)
     }
 
     /// Bounds that a writer may have observed.
-    pub(super) fn wishes(&self, basis: Basis) -> impl Iterator<Item = Wish> {
-        self.wishes.known(self.now.observed, basis)
+    pub(super) fn bounds(&self, basis: Basis) -> impl Iterator<Item = Bounds> {
+        self.bounds.possible(self.current.observed, basis)
     }
 }
 
-impl KnownSet {
+impl TrackedReplicaSet {
     /// Largest number of replicas that a writer may have observed.
-    pub(super) fn largest(&self, basis: Basis) -> i32 {
-        self.sizes.known(self.now.observed, basis).max().unwrap_or(self.now.replicas)
+    pub(super) fn max_replicas(&self, basis: Basis) -> i32 {
+        self.replicas.possible(self.current.observed, basis).max().unwrap_or(self.current.replicas)
     }
 
     /// Smallest number of replicas that a writer may have observed.
-    pub(super) fn smallest(&self, basis: Basis) -> i32 {
-        self.sizes.known(self.now.observed, basis).min().unwrap_or(self.now.replicas)
+    pub(super) fn min_replicas(&self, basis: Basis) -> i32 {
+        self.replicas.possible(self.current.observed, basis).min().unwrap_or(self.current.replicas)
     }
 
     /// Smallest number of replicas that a writer of other objects may have observed.
-    pub(super) fn smallest_seen(&self, basis: Basis) -> i32 {
-        self.sizes.known(i64::MAX, basis).fold(self.now.replicas, i32::min)
+    pub(super) fn min_replicas_of_others(&self, basis: Basis) -> i32 {
+        self.replicas.possible(i64::MAX, basis).fold(self.current.replicas, i32::min)
     }
 
     /// Largest number of available pods that a writer may have observed.
     pub(super) fn available(&self, basis: Basis) -> i32 {
-        let said = self.said.iter().filter(|(until, _)| is_recent(*until, basis));
-        said.map(|(_, available)| *available).fold(self.now.available, i32::max)
+        let reported = self.reported_available.iter().filter(|(until, _)| is_recent(*until, basis));
+        reported.map(|(_, available)| *available).fold(self.current.available, i32::max)
     }
 
     /// Number of pods added by other clients that a writer may not have observed.
-    pub(super) fn gained(&self, basis: Basis) -> i32 {
-        let unseen = self.gained.iter().filter(|at| basis.is_old() && **at >= basis.since);
-        i32::try_from(unseen.count()).unwrap_or(i32::MAX)
+    pub(super) fn added(&self, basis: Basis) -> i32 {
+        let unobserved = self.added.iter().filter(|at| basis.is_old() && **at >= basis.since);
+        i32::try_from(unobserved.count()).unwrap_or(i32::MAX)
     }
 
     /// Adds pods that other clients have just removed.
-    pub(super) fn with_lost(&self, pods: Pods, basis: Basis) -> Pods {
-        let lost = self.lost.iter().filter(|(at, _)| is_recent(*at, basis));
-        lost.fold(pods, |pods, (_, loss)| Pods {
+    pub(super) fn with_removed(&self, pods: Pods, basis: Basis) -> Pods {
+        let removed = self.removed.iter().filter(|(at, _)| is_recent(*at, basis));
+        removed.fold(pods, |pods, (_, loss)| Pods {
             active: pods.active + i32::from(loss.active),
             ready: pods.ready + i32::from(loss.ready),
         })
     }
 }
 
-fn is_kept(then: Timestamp, now: Timestamp) -> bool {
-    now.duration_since(then) <= KEEP
+fn is_retained(then: Timestamp, now: Timestamp) -> bool {
+    now.duration_since(then) <= RETENTION
 }
 
 fn is_recent(then: Timestamp, basis: Basis) -> bool {
-    basis.now.duration_since(then) <= MOMENT.max(basis.now.duration_since(basis.since))
+    basis.now.duration_since(then) <= OBSERVATION_DELAY.max(basis.now.duration_since(basis.since))
 }

@@ -4,76 +4,86 @@ use kcm_api::PodTemplate;
 use serde_json::Value;
 
 use super::{
-    Basis, Change, Found, Invariant,
-    facts::{Deployment, Facts, Pod, ReplicaSet},
-    model::{Before, KnownSet, Model},
+    Basis, Change, Finding, Invariant,
+    model::{Before, Model, TrackedReplicaSet},
+    object_state::{DeploymentState, ObjectState, PodState, ReplicaSetState},
 };
 use crate::write_log::Entry;
 
 /// Checks a change by the manager.
-pub(super) fn of_change(
+pub(super) fn check_change(
     model: &Model,
     before: &Before,
-    after: &Facts,
+    after: &ObjectState,
     change: Change<'_>,
     write: &Entry,
     basis: Basis,
-) -> Vec<Found> {
-    let mut found = Vec::new();
-    let gone = matches!(change, Change::Gone(_)) || write.verb == "delete";
-    match (&before.facts, after) {
-        (old, Facts::Pod(pod)) if gone => {
-            let old = if let Some(Facts::Pod(old)) = old { old } else { pod };
-            found.extend(needed_pod(model, old, basis));
+) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let deleted = matches!(change, Change::Deleted(_)) || write.verb == "delete";
+    match (&before.state, after) {
+        (old, ObjectState::Pod(pod)) if deleted => {
+            let old = if let Some(ObjectState::Pod(old)) = old { old } else { pod };
+            findings.extend(needed_pod(model, old, basis));
         }
-        (_, Facts::ReplicaSet(set)) if gone => found.extend(set_in_use(model, set, basis)),
-        (None, Facts::Pod(pod)) => found.extend(surplus_pod(model, pod, basis)),
-        (old, Facts::ReplicaSet(new)) => {
-            let old = if let Some(Facts::ReplicaSet(old)) = old { Some(old) } else { None };
-            found.extend(surplus_replicas(model, old, new, basis));
-            found.extend(recreate_overlap(model, old, new, basis));
+        (_, ObjectState::ReplicaSet(set)) if deleted => {
+            findings.extend(replica_set_in_use(model, set, basis));
+        }
+        (None, ObjectState::Pod(pod)) => findings.extend(surplus_pod(model, pod, basis)),
+        (old, ObjectState::ReplicaSet(new)) => {
+            let old = if let Some(ObjectState::ReplicaSet(old)) = old { Some(old) } else { None };
+            findings.extend(surplus_replicas(model, old, new, basis));
+            findings.extend(recreate_overlap(model, old, new, basis));
             match old {
                 Some(old) => {
-                    found.extend(availability(model, old, new, basis));
-                    found.extend(going_back(new, "revision", old.revision, new.revision));
-                    found.extend(observed(&new.is.describe(), (old.observed, new.observed), new.generation));
+                    findings.extend(availability(model, old, new, basis));
+                    findings.extend(decreased_revision(new, "revision", old.revision, new.revision));
+                    findings.extend(observed_generation(
+                        &new.identity.describe(),
+                        (old.observed, new.observed),
+                        new.generation,
+                    ));
                 }
                 None => {
-                    found.extend(newest_revision(model, new));
-                    found.extend(created_twice(model, new));
+                    findings.extend(newest_revision(model, new));
+                    findings.extend(created_twice(model, new));
                 }
             }
         }
-        (Some(Facts::Deployment(old)), Facts::Deployment(new)) => found.extend(deployment(old, new)),
+        (Some(ObjectState::Deployment(old)), ObjectState::Deployment(new)) => {
+            findings.extend(deployment_status(old, new));
+        }
         _ => {}
     }
-    found.extend(taken_away(before, after));
-    found
+    findings.extend(controller_changed(before, after));
+    findings
 }
 
-/// Checks a request of the manager without effect.
-pub(super) fn of_request(model: &Model, write: &Entry, changes: &[Change<'_>]) -> Option<Found> {
-    let about_ours = matches!(write.resource.as_str(), "deployments" | "replicasets" | "pods");
-    let said = |invariant, how: &str| {
+/// Checks a request of the manager that changed nothing.
+pub(super) fn check_request(model: &Model, write: &Entry, changes: &[Change<'_>]) -> Option<Finding> {
+    let is_controlled_resource = matches!(write.resource.as_str(), "deployments" | "replicasets" | "pods");
+    let finding = |invariant, description: &str| {
         let object = format!("{} {}/{}", write.resource, write.namespace, write.name);
-        Some(Found { invariant, object, how: how.to_owned() })
+        Some(Finding { invariant, object, description: description.to_owned() })
     };
-    if about_ours && write.code < 300 && changes.is_empty() {
-        return said(Invariant::IdleWrite, "the write changed nothing");
+    if is_controlled_resource && write.code < 300 && changes.is_empty() {
+        return finding(Invariant::IdleWrite, "the write changed nothing");
     }
-    let taken = write.verb == "create" && write.resource == "replicasets" && write.code == 409;
-    let body = write.body.as_ref().filter(|_| taken)?;
-    let there = model.set_named(&write.namespace, &write.name)?;
+    let is_conflict = write.verb == "create" && write.resource == "replicasets" && write.code == CONFLICT;
+    let body = write.body.as_ref().filter(|_| is_conflict)?;
+    let existing = model.set_named(&write.namespace, &write.name)?;
     let owner = body.pointer("/metadata/ownerReferences/0/uid").and_then(Value::as_str);
-    if owner == there.now.is.controller() && same_template(&there.now.template, &body["spec"]["template"]) {
-        return said(Invariant::CreatedTwice, "the object exists");
+    if owner == existing.current.identity.controller()
+        && same_template(&existing.current.template, &body["spec"]["template"])
+    {
+        return finding(Invariant::CreatedTwice, "the object exists");
     }
     None
 }
 
-/// `true` if a request counts as an effort to settle. The number of pods has its own rule, and events do not count. A create
+/// `true` if a request counts for the bound of consecutive requests. The number of pods has its own rule, and events do not count. A create
 /// of an existing pod repeats a create with a lost response, at most once per pod.
-pub(super) fn is_effort(write: &Entry, changes: &[Change<'_>]) -> bool {
+pub(super) fn counts_as_effort(write: &Entry, changes: &[Change<'_>]) -> bool {
     match write.resource.as_str() {
         "deployments" | "replicasets" => true,
         "pods" => changes.is_empty() && !(write.verb == "create" && write.code == CONFLICT),
@@ -85,112 +95,121 @@ pub(super) fn is_effort(write: &Entry, changes: &[Change<'_>]) -> bool {
 const CONFLICT: u16 = 409;
 
 /// Checks the number of consecutive requests.
-pub(super) fn of_effort(model: &Model, write: &Entry, in_a_row: usize) -> Option<Found> {
-    let enough = EFFORT + EFFORT_PER_SET * model.count_sets();
+pub(super) fn check_consecutive_writes(
+    model: &Model,
+    write: &Entry,
+    consecutive_writes: usize,
+) -> Option<Finding> {
+    let max = MAX_CONSECUTIVE_WRITES + MAX_CONSECUTIVE_WRITES_PER_SET * model.count_sets();
     // Reported once.
-    (in_a_row == enough + 1).then(|| Found {
+    (consecutive_writes == max + 1).then(|| Finding {
         invariant: Invariant::Effort,
         object: format!("{} {}/{}", write.resource, write.namespace, write.name),
-        how: format!("{in_a_row} consecutive writes without changes by other clients"),
+        description: format!("{consecutive_writes} consecutive writes without changes by other clients"),
     })
 }
 
 /// Bound of consecutive requests. A rollout step needs two writes of the Deployment and one of each ReplicaSet. Each may
 /// fail with a conflict and be repeated, and all may be needed again for the resulting changes.
-const EFFORT: usize = 24;
-const EFFORT_PER_SET: usize = 6;
+const MAX_CONSECUTIVE_WRITES: usize = 24;
+const MAX_CONSECUTIVE_WRITES_PER_SET: usize = 6;
 
 /// Checks the number of syncs.
-pub(super) fn of_syncs(syncs: u64, occasions: usize) -> Option<Found> {
-    let enough = SYNCS + SYNCS_PER_OCCASION * occasions;
-    (syncs > enough as u64).then(|| Found {
+pub(super) fn check_syncs(syncs: u64, sync_triggers: usize) -> Option<Finding> {
+    let max = MAX_SYNCS + MAX_SYNCS_PER_TRIGGER * sync_triggers;
+    (syncs > max as u64).then(|| Finding {
         invariant: Invariant::Effort,
         object: "the manager".to_owned(),
-        how: format!("{syncs} syncs in one step, for {occasions} changes and requests"),
+        description: format!("{syncs} syncs in one step, for {sync_triggers} changes and requests"),
     })
 }
 
 /// Bound of syncs per step. A change of a pod or ReplicaSet enqueues its controller and the Deployment. A key may be requeued
 /// until a cache is up to date, or until a deadline.
-const SYNCS: usize = 32;
-const SYNCS_PER_OCCASION: usize = 3;
+const MAX_SYNCS: usize = 32;
+const MAX_SYNCS_PER_TRIGGER: usize = 3;
 
 /// Checks that an object has at most one controller, independent of the writer.
-pub(super) fn two_controllers(facts: &Facts) -> Option<Found> {
-    let is = facts.is();
-    (is.controllers.len() > 1).then(|| Found {
+pub(super) fn two_controllers(state: &ObjectState) -> Option<Finding> {
+    let identity = state.identity();
+    (identity.controllers.len() > 1).then(|| Finding {
         invariant: Invariant::TwoControllers,
-        object: is.describe(),
-        how: format!("controlled by {}", is.controllers.join(" and ")),
+        object: identity.describe(),
+        description: format!("controlled by {}", identity.controllers.join(" and ")),
     })
 }
 
-fn taken_away(before: &Before, after: &Facts) -> Option<Found> {
-    let (old, new) = (before.facts.as_ref()?.is().controller()?, after.is().controller()?);
-    (old != new).then(|| Found {
+fn controller_changed(before: &Before, after: &ObjectState) -> Option<Finding> {
+    let (old, new) = (before.state.as_ref()?.identity().controller()?, after.identity().controller()?);
+    (old != new).then(|| Finding {
         invariant: Invariant::TwoControllers,
-        object: after.is().describe(),
-        how: format!("the controller changed from {old} to {new}"),
+        object: after.identity().describe(),
+        description: format!("the controller changed from {old} to {new}"),
     })
 }
 
-fn surplus_pod(model: &Model, pod: &Pod, basis: Basis) -> Option<Found> {
-    let set = model.set(pod.is.controller()?)?;
-    let (active, wanted) = (model.pods_of(set).active, set.largest(basis));
-    (active - set.gained(basis) > wanted).then(|| Found {
+fn surplus_pod(model: &Model, pod: &PodState, basis: Basis) -> Option<Finding> {
+    let set = model.set(pod.identity.controller()?)?;
+    let (active, replicas) = (model.pods_of(set).active, set.max_replicas(basis));
+    (active - set.added(basis) > replicas).then(|| Finding {
         invariant: Invariant::SurplusPods,
-        object: set.now.is.describe(),
-        how: format!("{active} pods, but {wanted} replicas"),
+        object: set.current.identity.describe(),
+        description: format!("{active} pods, but {replicas} replicas"),
     })
 }
 
-fn needed_pod(model: &Model, pod: &Pod, basis: Basis) -> Option<Found> {
-    let Some(set) = pod.is.controller().and_then(|uid| model.set(uid)) else {
-        return Some(Found {
+fn needed_pod(model: &Model, pod: &PodState, basis: Basis) -> Option<Finding> {
+    let Some(set) = pod.identity.controller().and_then(|uid| model.set(uid)) else {
+        return Some(Finding {
             invariant: Invariant::DeletedInUse,
-            object: pod.is.describe(),
-            how: "no ReplicaSet controls it".to_owned(),
+            object: pod.identity.describe(),
+            description: "no ReplicaSet controls it".to_owned(),
         });
     };
     if !pod.is_active() {
         return None;
     }
-    let (left, wanted) = (set.with_lost(model.pods_of(set), basis), set.smallest(basis));
-    let was_unready = model.was_unready(&pod.is.uid, basis);
-    let how = if left.active < wanted {
-        format!("{} pods left, but {wanted} replicas", left.active)
-    } else if pod.ready && !was_unready && left.ready < wanted {
-        format!("{} ready pods left of {}, but {wanted} replicas", left.ready, left.active)
+    let (left, replicas) = (set.with_removed(model.pods_of(set), basis), set.min_replicas(basis));
+    let was_unready = model.was_unready(&pod.identity.uid, basis);
+    let description = if left.active < replicas {
+        format!("{} pods left, but {replicas} replicas", left.active)
+    } else if pod.ready && !was_unready && left.ready < replicas {
+        format!("{} ready pods left of {}, but {replicas} replicas", left.ready, left.active)
     } else {
         return None;
     };
-    Some(Found { invariant: Invariant::NeededPods, object: set.now.is.describe(), how })
+    Some(Finding { invariant: Invariant::NeededPods, object: set.current.identity.describe(), description })
 }
 
 fn surplus_replicas(
     model: &Model,
-    old: Option<&ReplicaSet>,
-    new: &ReplicaSet,
+    old: Option<&ReplicaSetState>,
+    new: &ReplicaSetState,
     basis: Basis,
-) -> Option<Found> {
+) -> Option<Finding> {
     let deployment = model.deployment_of(new)?;
     if new.replicas <= old.map_or(0, |old| old.replicas) {
         return None;
     }
-    let size = |set: &KnownSet| {
-        let is_new = set.now.is.uid == new.is.uid;
-        if is_new { set.now.replicas } else { set.smallest_seen(basis) }
+    let size = |set: &TrackedReplicaSet| {
+        let is_new = set.current.identity.uid == new.identity.uid;
+        if is_new { set.current.replicas } else { set.min_replicas_of_others(basis) }
     };
     let sum: i32 = model.sets_of(deployment).map(size).sum();
-    let at_most = deployment.wishes(basis).map(|wish| wish.at_most).max()?;
-    (sum > at_most).then(|| Found {
+    let max_replicas = deployment.bounds(basis).map(|bounds| bounds.max_replicas).max()?;
+    (sum > max_replicas).then(|| Finding {
         invariant: Invariant::SurplusReplicas,
-        object: deployment.now.is.describe(),
-        how: format!("its ReplicaSets have {sum} replicas, at most {at_most} are allowed"),
+        object: deployment.current.identity.describe(),
+        description: format!("its ReplicaSets have {sum} replicas, at most {max_replicas} are allowed"),
     })
 }
 
-fn availability(model: &Model, old: &ReplicaSet, new: &ReplicaSet, basis: Basis) -> Option<Found> {
+fn availability(
+    model: &Model,
+    old: &ReplicaSetState,
+    new: &ReplicaSetState,
+    basis: Basis,
+) -> Option<Finding> {
     let deployment = model.deployment_of(new)?;
     // A ReplicaSet that is scaled with its Deployment is scaled proportionally.
     let is_scaling = old.desired != new.desired;
@@ -198,131 +217,145 @@ fn availability(model: &Model, old: &ReplicaSet, new: &ReplicaSet, basis: Basis)
         return None;
     }
     // Surplus pods of a ReplicaSet still count as available (US-4.9).
-    let is_held_up = |set: &KnownSet| set.now.pods > set.now.replicas && set.now.is.uid != new.is.uid;
-    if basis.is_old() && model.sets_of(deployment).any(is_held_up) {
+    let has_surplus_pods = |set: &TrackedReplicaSet| {
+        set.current.pods > set.current.replicas && set.current.identity.uid != new.identity.uid
+    };
+    if basis.is_old() && model.sets_of(deployment).any(has_surplus_pods) {
         return None;
     }
-    let at_least = deployment.wishes(basis).map(|wish| wish.at_least).min()?;
-    let promised = |replicas: i32, available: i32| replicas.min(available);
+    let min_available = deployment.bounds(basis).map(|bounds| bounds.min_available).min()?;
+    let counted = |replicas: i32, available: i32| replicas.min(available);
     // Number of available pods left, if the change reduces it below the minimum. `available` gives it per ReplicaSet.
-    let lacking = |available: &dyn Fn(&KnownSet) -> i32| {
-        let has = model.set(&new.is.uid).map_or(0, available);
-        let takes = promised(new.replicas, has) < promised(old.replicas, has);
+    let below_minimum = |available: &dyn Fn(&TrackedReplicaSet) -> i32| {
+        let available_of_set = model.set(&new.identity.uid).map_or(0, available);
+        let reduces = counted(new.replicas, available_of_set) < counted(old.replicas, available_of_set);
         // The other ReplicaSets count with the available pods in their status, as upstream (US-4.9): one that was scaled down
         // still reports its surplus pods.
-        let lost: i32 = Model::lost_sets_of(deployment, basis).map(|lost| lost.available).sum();
-        let left = model.sets_of(deployment).map(|set| match set.now.is.uid == new.is.uid {
-            true => promised(new.replicas, has),
+        let released: i32 = Model::released_sets_of(deployment, basis).map(|set| set.available).sum();
+        let left = model.sets_of(deployment).map(|set| match set.current.identity.uid == new.identity.uid {
+            true => counted(new.replicas, available_of_set),
             false => available(set),
         });
-        let left = left.sum::<i32>() + lost;
-        (takes && left < at_least).then_some(left)
+        let left = left.sum::<i32>() + released;
+        (reduces && left < min_available).then_some(left)
     };
     // A violation must be wrong for the current state and for the state shortly before.
-    let left = lacking(&|set| set.now.available).and(lacking(&|set| set.available(basis)))?;
-    Some(Found {
+    let left = below_minimum(&|set| set.current.available).and(below_minimum(&|set| set.available(basis)))?;
+    Some(Finding {
         invariant: Invariant::Availability,
-        object: deployment.now.is.describe(),
-        how: format!("{left} available pods left, at least {at_least} required"),
+        object: deployment.current.identity.describe(),
+        description: format!("{left} available pods left, at least {min_available} required"),
     })
 }
 
 fn recreate_overlap(
     model: &Model,
-    old: Option<&ReplicaSet>,
-    new: &ReplicaSet,
+    old: Option<&ReplicaSetState>,
+    new: &ReplicaSetState,
     basis: Basis,
-) -> Option<Found> {
+) -> Option<Finding> {
     let deployment = model.deployment_of(new)?;
     if new.replicas <= old.map_or(0, |old| old.replicas)
-        || !deployment.wishes(basis).all(|wish| wish.recreate)
+        || !deployment.bounds(basis).all(|bounds| bounds.recreate)
     {
         return None;
     }
-    let others = model.sets_of(deployment).filter(|set| set.now.is.uid != new.is.uid);
-    let left: i32 = others.map(|set| model.unfinished_seen(set, basis)).sum();
-    (left > 0).then(|| Found {
+    let others = model.sets_of(deployment).filter(|set| set.current.identity.uid != new.identity.uid);
+    let left: i32 = others.map(|set| model.unfinished_pods(set, basis)).sum();
+    (left > 0).then(|| Finding {
         invariant: Invariant::RecreateOverlap,
-        object: deployment.now.is.describe(),
-        how: format!("{left} old pods exist when new pods are requested"),
+        object: deployment.current.identity.describe(),
+        description: format!("{left} old pods exist when new pods are requested"),
     })
 }
 
-fn set_in_use(model: &Model, set: &ReplicaSet, basis: Basis) -> Option<Found> {
-    let how = match model.deployment_of(set) {
-        None if model.has_lost(set, basis) => return None,
+fn replica_set_in_use(model: &Model, set: &ReplicaSetState, basis: Basis) -> Option<Finding> {
+    let description = match model.deployment_of(set) {
+        None if model.was_released(set, basis) => return None,
         None => "no Deployment controls it",
         Some(_) if set.replicas > 0 || set.pods > 0 => "it has pods",
-        Some(deployment) if deployment.has_unseen_template(basis) => return None,
-        Some(deployment) if same_template(&set.template, &deployment.now.template) => {
+        Some(deployment) if deployment.has_unobserved_template(basis) => return None,
+        Some(deployment) if same_template(&set.template, &deployment.current.template) => {
             "it is the new ReplicaSet"
         }
         Some(_) => return None,
     };
-    Some(Found { invariant: Invariant::DeletedInUse, object: set.is.describe(), how: how.to_owned() })
+    Some(Finding {
+        invariant: Invariant::DeletedInUse,
+        object: set.identity.describe(),
+        description: description.to_owned(),
+    })
 }
 
-fn created_twice(model: &Model, new: &ReplicaSet) -> Option<Found> {
+fn created_twice(model: &Model, new: &ReplicaSetState) -> Option<Finding> {
     let deployment = model.deployment_of(new)?;
-    let other = model
-        .sets_of(deployment)
-        .find(|set| set.now.is.uid != new.is.uid && same_template(&set.now.template, &new.template))?;
-    Some(Found {
+    let other = model.sets_of(deployment).find(|set| {
+        set.current.identity.uid != new.identity.uid && same_template(&set.current.template, &new.template)
+    })?;
+    Some(Finding {
         invariant: Invariant::CreatedTwice,
-        object: new.is.describe(),
-        how: format!("{} has the same template", other.now.is.describe()),
+        object: new.identity.describe(),
+        description: format!("{} has the same template", other.current.identity.describe()),
     })
 }
 
-fn newest_revision(model: &Model, new: &ReplicaSet) -> Option<Found> {
+fn newest_revision(model: &Model, new: &ReplicaSetState) -> Option<Finding> {
     let deployment = model.deployment_of(new)?;
-    let others = model.sets_of(deployment).filter(|set| set.now.is.uid != new.is.uid);
-    let highest = others.filter_map(|set| set.now.revision).max()?;
-    (new.revision.unwrap_or(0) <= highest).then(|| Found {
+    let others = model.sets_of(deployment).filter(|set| set.current.identity.uid != new.identity.uid);
+    let highest = others.filter_map(|set| set.current.revision).max()?;
+    (new.revision.unwrap_or(0) <= highest).then(|| Finding {
         invariant: Invariant::Revisions,
-        object: new.is.describe(),
-        how: format!("new ReplicaSet with revision {:?}, but revision {highest} exists", new.revision),
+        object: new.identity.describe(),
+        description: format!(
+            "new ReplicaSet with revision {:?}, but revision {highest} exists",
+            new.revision
+        ),
     })
 }
 
-fn deployment(old: &Deployment, new: &Deployment) -> Vec<Found> {
-    let mut found = Vec::new();
-    let object = new.is.describe();
+fn deployment_status(old: &DeploymentState, new: &DeploymentState) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let object = new.identity.describe();
     if new.collisions < old.collisions {
-        found.push(Found {
+        findings.push(Finding {
             invariant: Invariant::Collisions,
             object: object.clone(),
-            how: format!("from {} to {}", old.collisions, new.collisions),
+            description: format!("from {} to {}", old.collisions, new.collisions),
         });
     }
     if let (Some(from), to) = (old.revision, new.revision)
         && to.is_none_or(|to| to < from)
     {
-        let how = format!("from revision {from} to {to:?}");
-        found.push(Found { invariant: Invariant::Revisions, object: object.clone(), how });
+        let description = format!("from revision {from} to {to:?}");
+        findings.push(Finding { invariant: Invariant::Revisions, object: object.clone(), description });
     }
-    found.extend(observed(&object, (old.observed, new.observed), new.generation));
-    found
+    findings.extend(observed_generation(&object, (old.observed, new.observed), new.generation));
+    findings
 }
 
-fn going_back(set: &ReplicaSet, what: &str, from: Option<i64>, to: Option<i64>) -> Option<Found> {
+fn decreased_revision(
+    set: &ReplicaSetState,
+    what: &str,
+    from: Option<i64>,
+    to: Option<i64>,
+) -> Option<Finding> {
     let from = from?;
-    to.is_none_or(|to| to < from).then(|| Found {
+    to.is_none_or(|to| to < from).then(|| Finding {
         invariant: Invariant::Revisions,
-        object: set.is.describe(),
-        how: format!("from {what} {from} to {to:?}"),
+        object: set.identity.describe(),
+        description: format!("from {what} {from} to {to:?}"),
     })
 }
 
-fn observed(object: &str, (old, new): (i64, i64), generation: i64) -> Option<Found> {
-    let how = if new > generation {
+fn observed_generation(object: &str, (old, new): (i64, i64), generation: i64) -> Option<Finding> {
+    let description = if new > generation {
         format!("observed generation {new}, but generation {generation}")
     } else if new < old {
         format!("from {old} to {new}")
     } else {
         return None;
     };
-    Some(Found { invariant: Invariant::ObservedGeneration, object: object.to_owned(), how })
+    Some(Finding { invariant: Invariant::ObservedGeneration, object: object.to_owned(), description })
 }
 
 /// `true` if both templates are equal, except for the pod-template-hash label.

@@ -5,10 +5,10 @@ use serde_json::Value;
 
 /// Properties of one state of an object.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Facts {
-    Deployment(Deployment),
-    ReplicaSet(ReplicaSet),
-    Pod(Pod),
+pub(super) enum ObjectState {
+    Deployment(DeploymentState),
+    ReplicaSet(ReplicaSetState),
+    Pod(PodState),
 }
 
 /// Identity and controllers of an object.
@@ -24,11 +24,11 @@ pub(super) struct Identity {
 }
 
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(super) struct Deployment {
-    pub(super) is: Identity,
+pub(super) struct DeploymentState {
+    pub(super) identity: Identity,
     pub(super) generation: i64,
     pub(super) observed: i64,
-    pub(super) wish: Wish,
+    pub(super) bounds: Bounds,
     pub(super) revision: Option<i64>,
     pub(super) collisions: i64,
     pub(super) template: Value,
@@ -36,18 +36,18 @@ pub(super) struct Deployment {
 
 /// Bounds that follow from the spec of a Deployment.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Wish {
+pub(super) struct Bounds {
     /// Maximum number of replicas.
-    pub(super) at_most: i32,
+    pub(super) max_replicas: i32,
     /// Minimum number of available replicas.
-    pub(super) at_least: i32,
+    pub(super) min_available: i32,
     /// `true` if new pods may be created only after all old pods are deleted.
     pub(super) recreate: bool,
 }
 
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(super) struct ReplicaSet {
-    pub(super) is: Identity,
+pub(super) struct ReplicaSetState {
+    pub(super) identity: Identity,
     pub(super) generation: i64,
     pub(super) observed: i64,
     pub(super) replicas: i32,
@@ -61,29 +61,29 @@ pub(super) struct ReplicaSet {
 }
 
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(super) struct Pod {
-    pub(super) is: Identity,
+pub(super) struct PodState {
+    pub(super) identity: Identity,
     pub(super) finished: bool,
     pub(super) ready: bool,
 }
 
-impl Facts {
+impl ObjectState {
     /// Returns `None` for kinds without invariants.
     pub(super) fn of(object: &Value) -> Option<Self> {
         Some(match object["kind"].as_str()? {
-            "Deployment" => Self::Deployment(Deployment::of(object)),
-            "ReplicaSet" => Self::ReplicaSet(ReplicaSet::of("replicaset", object)),
-            "ReplicationController" => Self::ReplicaSet(ReplicaSet::of("replicationcontroller", object)),
-            "Pod" => Self::Pod(Pod::of(object)),
+            "Deployment" => Self::Deployment(DeploymentState::of(object)),
+            "ReplicaSet" => Self::ReplicaSet(ReplicaSetState::of("replicaset", object)),
+            "ReplicationController" => Self::ReplicaSet(ReplicaSetState::of("replicationcontroller", object)),
+            "Pod" => Self::Pod(PodState::of(object)),
             _ => return None,
         })
     }
 
-    pub(super) fn is(&self) -> &Identity {
+    pub(super) fn identity(&self) -> &Identity {
         match self {
-            Self::Deployment(deployment) => &deployment.is,
-            Self::ReplicaSet(set) => &set.is,
-            Self::Pod(pod) => &pod.is,
+            Self::Deployment(deployment) => &deployment.identity,
+            Self::ReplicaSet(set) => &set.identity,
+            Self::Pod(pod) => &pod.identity,
         }
     }
 }
@@ -127,13 +127,13 @@ fn annotation(object: &Value, name: &str) -> Option<i64> {
     object["metadata"]["annotations"][format!("deployment.kubernetes.io/{name}")].as_str()?.parse().ok()
 }
 
-impl Deployment {
+impl DeploymentState {
     fn of(object: &Value) -> Self {
         Self {
-            is: Identity::of("deployment", object),
+            identity: Identity::of("deployment", object),
             generation: number(object, "/metadata/generation"),
             observed: number(object, "/status/observedGeneration"),
-            wish: Wish::of(&object["spec"]),
+            bounds: Bounds::of(&object["spec"]),
             revision: annotation(object, "revision"),
             collisions: number(object, "/status/collisionCount"),
             template: object["spec"]["template"].clone(),
@@ -141,7 +141,7 @@ impl Deployment {
     }
 }
 
-impl Wish {
+impl Bounds {
     /// `maxSurge` is rounded up, `maxUnavailable` down; if both are 0, one pod may be unavailable (US-4.15). With
     /// Recreate there is no surge and no minimum.
     fn of(spec: &Value) -> Self {
@@ -149,7 +149,7 @@ impl Wish {
         let recreate = spec["strategy"]["type"] == "Recreate";
         if recreate {
             // A paused Deployment is scaled independently of its strategy.
-            return Self { at_most: replicas, at_least: 0, recreate: spec["paused"] != true };
+            return Self { max_replicas: replicas, min_available: 0, recreate: spec["paused"] != true };
         }
         let share = |name: &str, round| {
             let value = &spec["strategy"]["rollingUpdate"][name];
@@ -160,15 +160,15 @@ impl Wish {
         if surge == 0 && unavailable == 0 {
             unavailable = 1;
         }
-        let at_most = if replicas == 0 { 0 } else { replicas.saturating_add(surge) };
-        Self { at_most, at_least: replicas - unavailable.min(replicas), recreate }
+        let max_replicas = if replicas == 0 { 0 } else { replicas.saturating_add(surge) };
+        Self { max_replicas, min_available: replicas - unavailable.min(replicas), recreate }
     }
 }
 
-impl ReplicaSet {
+impl ReplicaSetState {
     fn of(kind: &'static str, object: &Value) -> Self {
         Self {
-            is: Identity::of(kind, object),
+            identity: Identity::of(kind, object),
             generation: number(object, "/metadata/generation"),
             observed: number(object, "/status/observedGeneration"),
             replicas: small(object, "/spec/replicas"),
@@ -181,11 +181,11 @@ impl ReplicaSet {
     }
 }
 
-impl Pod {
+impl PodState {
     fn of(object: &Value) -> Self {
         let conditions = object["status"]["conditions"].as_array().map_or(&[][..], Vec::as_slice);
         Self {
-            is: Identity::of("pod", object),
+            identity: Identity::of("pod", object),
             finished: matches!(object["status"]["phase"].as_str(), Some("Succeeded" | "Failed")),
             ready: conditions.iter().any(|one| one["type"] == "Ready" && one["status"] == "True"),
         }
@@ -193,6 +193,6 @@ impl Pod {
 
     /// `true` if the pod counts as a replica.
     pub(super) fn is_active(&self) -> bool {
-        !self.finished && !self.is.deleting
+        !self.finished && !self.identity.deleting
     }
 }

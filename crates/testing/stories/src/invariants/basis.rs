@@ -1,0 +1,26 @@
+//! State that a write may be based on.
+
+use jiff::Timestamp;
+
+/// Time of a write, and age of the state that it may be based on.
+///
+/// A write is compared with every state of the cluster between the two. It is a violation only if all of them forbid it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Basis {
+    /// Time of the write.
+    pub now: Timestamp,
+    /// Oldest state of the cluster that the writer may have acted on. Not after `now`.
+    pub since: Timestamp,
+}
+
+impl Basis {
+    /// Basis of a write that is based on the current state.
+    pub fn current(now: Timestamp) -> Self {
+        Self { now, since: now }
+    }
+
+    /// `true` if the writer may have acted on an old state.
+    pub(crate) fn is_old(self) -> bool {
+        self.since < self.now
+    }
+}
