@@ -3,6 +3,7 @@
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use kcm_api::GoDuration;
 use kcm_apiserver::{DEFAULT_MAX_CONCURRENT_STREAMS, Fault};
 
 /// Subcommand.
@@ -176,18 +177,7 @@ fn command() -> Command {
         )
 }
 
-/// Parses a duration in milliseconds, seconds or minutes.
 fn duration(text: &str) -> Result<Duration, String> {
-    let bad = || format!("invalid duration {text:?}, expected for example 500ms, 2s or 1m");
-    let (number, unit) = if let Some(number) = text.strip_suffix("ms") {
-        (number, 0.001)
-    } else if let Some(number) = text.strip_suffix('s') {
-        (number, 1.0)
-    } else if let Some(number) = text.strip_suffix('m') {
-        (number, 60.0)
-    } else {
-        return Err(bad());
-    };
-    let number: f64 = number.parse().map_err(|_| bad())?;
-    Duration::try_from_secs_f64(number * unit).map_err(|_| bad())
+    let duration = GoDuration::parse(text).ok().and_then(GoDuration::to_std);
+    duration.ok_or_else(|| format!("invalid duration {text:?}, expected for example 500ms, 2s or 1m"))
 }

@@ -7,9 +7,10 @@
 
 use std::{collections::BTreeSet, ffi::OsString, net::IpAddr};
 
+use kcm_api::GoDuration;
 use thiserror::Error;
 
-use crate::{go_duration::GoDuration, version::BINARY};
+use crate::version::BINARY;
 
 mod help;
 mod table;

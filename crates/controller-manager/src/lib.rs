@@ -4,7 +4,7 @@
 //!
 //! | Step | File |
 //! |---|---|
-//! | parse flags | `flags.rs`, `go_syntax.rs`, `go_duration.rs` |
+//! | parse flags | `flags.rs`, `go_syntax.rs` |
 //! | feature gates | `feature_gates.rs` |
 //! | selection of controllers (`--controllers`) | `selection.rs`, `controller_names.rs` |
 //! | validated configuration, and `/configz` | `config.rs`, `configz.rs` |
@@ -38,7 +38,6 @@ mod election;
 mod error;
 mod feature_gates;
 mod flags;
-mod go_duration;
 mod go_syntax;
 mod informer_factory;
 mod informers;

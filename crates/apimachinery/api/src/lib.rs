@@ -8,6 +8,7 @@
 //! * [`Pod`] is only read. It has only the fields that the controllers use.
 //! * [`LabelSelector`] is the declaration of a selector, [`Selector`] its compiled form.
 //! * [`ApiError`] is the error of a request.
+//! * [`GoDuration`] is a duration in Go's syntax, as in flags.
 //!
 //! # Scope
 //!
@@ -19,6 +20,7 @@ mod lossless;
 mod decoded;
 pub mod deployment;
 pub mod error;
+mod go_duration;
 pub mod hash;
 mod identify;
 pub mod int_or_string;
@@ -44,6 +46,7 @@ pub use deployment::{
     Deployment, DeploymentCondition, DeploymentSpec, DeploymentStatus, DeploymentStrategy, RollingUpdate,
 };
 pub use error::{ApiError, Status, StatusCause, StatusDetails};
+pub use go_duration::{GoDuration, GoDurationError};
 pub use identify::object_name;
 pub use int_or_string::IntOrString;
 pub use kcm_meta::ObjectKey;

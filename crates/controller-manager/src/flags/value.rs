@@ -2,13 +2,10 @@
 
 use std::{collections::BTreeMap, fmt, net::IpAddr};
 
-use kcm_api::quantity::Quantity;
+use kcm_api::{GoDuration, quantity::Quantity};
 use serde_json::json;
 
-use crate::{
-    go_duration::GoDuration,
-    go_syntax::{format_csv, format_float, parse_bool, parse_csv, parse_float, parse_int, parse_uint},
-};
+use crate::go_syntax::{format_csv, format_float, parse_bool, parse_csv, parse_float, parse_int, parse_uint};
 
 /// Type of a flag's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -15,6 +15,7 @@ mod status;
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
+use kcm_api::GoDuration;
 use kcm_apiserver::{Object, Resource};
 use kcm_clock::{Clock, Random};
 use serde_json::{Value, json};
@@ -201,17 +202,9 @@ fn annotation<'a>(pod: &'a Object, name: &str) -> Option<&'a str> {
     pod.annotation(&format!("kube-sandbox/{name}"))
 }
 
-/// Value of the annotation as a duration such as `5s`, `1.5s` or `200ms`. Invalid values are ignored.
+/// Value of the annotation as a duration such as `5s`, `1.5s` or `200ms`. Invalid and negative values are ignored.
 fn annotated_duration(pod: &Object, name: &str) -> Option<Duration> {
-    parse_duration(annotation(pod, name)?)
-}
-
-fn parse_duration(text: &str) -> Option<Duration> {
-    let (number, unit) = match text.strip_suffix("ms") {
-        Some(number) => (number, 0.001),
-        None => (text.strip_suffix('s')?, 1.0),
-    };
-    Duration::try_from_secs_f64(number.trim().parse::<f64>().ok()? * unit).ok()
+    GoDuration::parse(annotation(pod, name)?).ok()?.to_std()
 }
 
 fn pull_fails(pod: &Value) -> bool {
@@ -222,16 +215,6 @@ fn pull_fails(pod: &Value) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn parse_duration_accepts_s_and_ms() {
-        assert_eq!(parse_duration("5s"), Some(Duration::from_secs(5)));
-        assert_eq!(parse_duration("1.5s"), Some(Duration::from_millis(1500)));
-        assert_eq!(parse_duration("200ms"), Some(Duration::from_millis(200)));
-        for text in ["", "5", "s", "-1s", "1h", "NaNs"] {
-            assert_eq!(parse_duration(text), None, "{text}");
-        }
-    }
 
     #[test]
     fn image_tag_broken_fails_to_pull() {

@@ -16,6 +16,7 @@ use futures_util::stream;
 use http::{Method, StatusCode};
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
+use kcm_api::GoDuration;
 use serde_json::json;
 use thiserror::Error;
 
@@ -308,10 +309,7 @@ fn webhook(code: &str) -> Result<ApiStatus, String> {
 }
 
 fn duration(text: &str) -> Option<Duration> {
-    match text.strip_suffix("ms") {
-        Some(number) => number.parse().ok().map(Duration::from_millis),
-        None => Duration::try_from_secs_f64(text.strip_suffix('s')?.parse().ok()?).ok(),
-    }
+    GoDuration::parse(text).ok()?.to_std()
 }
 
 /// Pattern: `*` matches within a path segment, `**` matches anything.

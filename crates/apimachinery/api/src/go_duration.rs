@@ -1,6 +1,6 @@
 //! Durations in Go's syntax.
 //!
-//! Upstream counterpart: `time.ParseDuration` and `time.Duration.String`.
+//! Upstream counterpart: `metav1.Duration`, which uses `time.ParseDuration` and `time.Duration.String`.
 
 use std::{fmt, time::Duration};
 
@@ -8,11 +8,11 @@ use thiserror::Error;
 
 /// Go's `time.Duration`: a signed number of nanoseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct GoDuration(i64);
+pub struct GoDuration(i64);
 
 /// Invalid duration. The messages are Go's.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-pub(crate) enum DurationError {
+pub enum GoDurationError {
     /// The text is not a sequence of numbers with units, or the duration is too long.
     #[error("time: invalid duration {0:?}")]
     Invalid(String),
@@ -31,8 +31,12 @@ pub(crate) enum DurationError {
 
 impl GoDuration {
     /// Parses decimal numbers with units, such as `1h15m30.918s`.
-    pub(crate) fn parse(text: &str) -> Result<Self, DurationError> {
-        let invalid = || DurationError::Invalid(text.to_owned());
+    ///
+    /// # Errors
+    ///
+    /// If `text` is not a duration, or longer than 292 years.
+    pub fn parse(text: &str) -> Result<Self, GoDurationError> {
+        let invalid = || GoDurationError::Invalid(text.to_owned());
         let (is_negative, mut rest) = match text.strip_prefix('-') {
             Some(rest) => (true, rest),
             None => (false, text.strip_prefix('+').unwrap_or(text)),
@@ -56,10 +60,12 @@ impl GoDuration {
                 return Err(invalid());
             }
             if unit.is_empty() {
-                return Err(DurationError::NoUnit(text.to_owned()));
+                return Err(GoDurationError::NoUnit(text.to_owned()));
             }
-            let scale = nanos_in(unit)
-                .ok_or_else(|| DurationError::UnknownUnit { unit: unit.to_owned(), text: text.to_owned() })?;
+            let scale = nanos_in(unit).ok_or_else(|| GoDurationError::UnknownUnit {
+                unit: unit.to_owned(),
+                text: text.to_owned(),
+            })?;
             let whole: i64 = if whole.is_empty() { 0 } else { whole.parse().map_err(|_| invalid())? };
             nanos += i128::from(whole) * i128::from(scale) + fraction_of(fraction, scale);
             if nanos > i128::from(i64::MAX) {
@@ -72,12 +78,12 @@ impl GoDuration {
     }
 
     /// Duration in nanoseconds.
-    pub(crate) fn nanos(self) -> i64 {
+    pub fn nanos(self) -> i64 {
         self.0
     }
 
     /// Converts to a standard duration. `None` if negative.
-    pub(crate) fn to_std(self) -> Option<Duration> {
+    pub fn to_std(self) -> Option<Duration> {
         u64::try_from(self.0).ok().map(Duration::from_nanos)
     }
 }
