@@ -7,12 +7,13 @@ use kcm_api::{
     condition_status::{FALSE, TRUE},
     condition_type::{PROGRESSING, REPLICA_FAILURE},
 };
+use kcm_deployment_util::conditions::reason::TIMED_OUT;
 use kcm_informer::{Deleted, EventHandler, Object};
 use kcm_metrics::{Gauge, Registry, Spec};
 use parking_lot::Mutex;
 
 /// Reasons of a stuck rollout: values of the label `reason`.
-const REASONS: [&str; REASON_COUNT] = ["ProgressDeadlineExceeded", REPLICA_FAILURE, "Paused"];
+const REASONS: [&str; REASON_COUNT] = [TIMED_OUT, REPLICA_FAILURE, "Paused"];
 const REASON_COUNT: usize = 3;
 
 /// `true` for each of [`REASONS`] that applies.
@@ -54,8 +55,7 @@ impl Rollouts {
 fn stuck_reasons(deployment: &Deployment) -> StuckReasons {
     let condition =
         |kind: &str, status: &str| deployment.condition(kind).filter(|condition| condition.status == status);
-    let too_slow =
-        condition(PROGRESSING, FALSE).is_some_and(|condition| condition.reason == "ProgressDeadlineExceeded");
+    let too_slow = condition(PROGRESSING, FALSE).is_some_and(|condition| condition.reason == TIMED_OUT);
     let status = &deployment.status;
     let unfinished =
         status.updated_replicas < status.replicas || status.updated_replicas < deployment.replicas();
