@@ -15,7 +15,10 @@ use tracing_subscriber::{
     registry::{LookupSpan, Scope},
 };
 
-use super::{FLAG_TARGET, LogFormat, verbosity};
+use super::{
+    options::{FLAG_TARGET, LogFormat},
+    verbosity,
+};
 
 /// Formats events.
 pub(super) struct Line {

@@ -8,7 +8,7 @@ use std::sync::{
 use tracing::{Level, Metadata, Subscriber, level_filters::LevelFilter, subscriber::Interest};
 use tracing_subscriber::{Layer, layer::Context};
 
-use super::{FLAG_TARGET, LoggingOptions, ModuleVerbosity};
+use super::options::{FLAG_TARGET, LoggingOptions, ModuleVerbosity};
 
 /// Prefixes of the targets of this project's crates and binaries.
 const OWN_TARGETS: [&str; 2] = ["kcm_", "kube_controller_manager"];

@@ -13,12 +13,13 @@ use sha2::{Digest, Sha256};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Attempt, Refusal, User,
+    attempt::{Attempt, Refusal},
     cache::{Cache, Key},
     cluster::{CONFIG_MAP, Cluster},
     proxy::{FrontProxy, ProxyHeaders},
     review::review,
     trust::Trust,
+    user::User,
 };
 use crate::{AuthenticationOptions, ServingError, files::Watched, tls};
 

@@ -10,9 +10,10 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::{
-    Refusal, User,
+    attempt::Refusal,
     cache::{Cache, Key},
     review::review,
+    user::User,
 };
 use crate::{AuthorizationOptions, ServingError};
 

@@ -3,6 +3,7 @@
 //! Upstream counterpart: `DelegatingAuthenticationOptions` and `DelegatingAuthorizationOptions` of
 //! `k8s.io/apiserver/pkg/server/options`.
 
+mod attempt;
 mod authentication;
 mod authorization;
 mod cache;
@@ -10,37 +11,22 @@ mod cluster;
 mod proxy;
 mod review;
 mod trust;
+mod user;
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
-use http::HeaderMap;
 use kcm_client::{ApiClient, ClientFactory, ClientOptions, RateLimit, Server};
 use kcm_clock::Clock;
-use rustls::pki_types::CertificateDer;
 use tokio_util::sync::CancellationToken;
 
+pub(crate) use self::attempt::{Attempt, Refusal};
+pub use self::user::User;
 use self::{authentication::Authentication, authorization::Authorization};
 use crate::{AuthenticationOptions, AuthorizationOptions, ServingError};
-
-/// Name of users without credentials.
-pub(crate) const ANONYMOUS: &str = "system:anonymous";
 
 /// Rate limit of reviews, high enough not to delay requests.
 const RATE_LIMIT: RateLimit = RateLimit { qps: 200.0, burst: 400 };
 const TIMEOUT: Duration = Duration::from_secs(10);
-
-/// User of a request.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct User {
-    /// User name. `system:anonymous` without credentials.
-    pub name: String,
-    /// UID. Empty if unknown.
-    pub uid: String,
-    /// Groups.
-    pub groups: Vec<String>,
-    /// Extra attributes.
-    pub extra: BTreeMap<String, Vec<String>>,
-}
 
 /// Authentication and authorization of requests. Clones share caches and connections.
 #[derive(Clone)]
@@ -49,44 +35,6 @@ pub struct Access(Arc<Inner>);
 struct Inner {
     authentication: Authentication,
     authorization: Authorization,
-}
-
-/// Credentials and target of a request.
-pub(crate) struct Attempt<'a> {
-    pub(crate) certificates: &'a [CertificateDer<'static>],
-    pub(crate) headers: &'a HeaderMap,
-    pub(crate) method: &'a str,
-    pub(crate) path: &'a str,
-}
-
-/// Reason why a request is denied.
-#[derive(Debug)]
-pub(crate) enum Refusal {
-    /// The credentials are invalid.
-    Unauthorized,
-    /// The user is not authorized.
-    Forbidden {
-        user: User,
-        /// Reason of the authorizer. May be empty.
-        reason: String,
-    },
-    /// The authorizer failed.
-    Unknown(String),
-}
-
-impl User {
-    /// Returns `true` if the request had no credentials.
-    pub fn is_anonymous(&self) -> bool {
-        self.name == ANONYMOUS
-    }
-
-    fn anonymous() -> Self {
-        Self {
-            name: ANONYMOUS.to_owned(),
-            groups: vec!["system:unauthenticated".to_owned()],
-            ..Self::default()
-        }
-    }
 }
 
 impl Access {

@@ -8,7 +8,7 @@ use http::HeaderMap;
 use kcm_clock::Timestamp;
 use rustls::pki_types::CertificateDer;
 
-use super::{User, trust::Trust};
+use super::{trust::Trust, user::User};
 use crate::{RequestHeaderOptions, handler::unescape, tls::Name};
 
 /// Trusted proxies and their request headers.

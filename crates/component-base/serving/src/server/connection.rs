@@ -15,9 +15,8 @@ use tokio_rustls::{TlsAcceptor, server::TlsStream};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Shared,
-    limiter::ConnectionPermit,
-    respond::{Peer, is_last},
+    limiter::{ConnectionLimiter, ConnectionPermit},
+    respond::{Peer, Responder, is_last},
 };
 use crate::ServingOptions;
 
@@ -51,6 +50,15 @@ pub(super) enum Error {
     Http(#[from] Box<dyn std::error::Error + Send + Sync>),
     #[error("idle timeout")]
     Idle,
+}
+
+/// State that connections share.
+pub(super) struct Shared {
+    pub(super) acceptor: TlsAcceptor,
+    pub(super) responder: Responder,
+    pub(super) protocol: Protocol,
+    pub(super) limiter: Arc<ConnectionLimiter>,
+    pub(super) clock: Arc<dyn Clock>,
 }
 
 /// Parameters of HTTP.

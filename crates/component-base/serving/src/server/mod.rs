@@ -14,7 +14,11 @@ use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio_rustls::TlsAcceptor;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use self::{connection::Protocol, limiter::ConnectionLimiter, respond::Responder};
+use self::{
+    connection::{Protocol, Shared},
+    limiter::ConnectionLimiter,
+    respond::Responder,
+};
 use crate::{Access, Routes, ServingError, ServingOptions, tls};
 
 /// Backlog of connections that have not been accepted.
@@ -34,15 +38,6 @@ pub struct SecureServer {
     listener: TcpListener,
     address: SocketAddr,
     shared: Arc<Shared>,
-}
-
-/// State that connections share.
-struct Shared {
-    acceptor: TlsAcceptor,
-    responder: Responder,
-    protocol: Protocol,
-    limiter: Arc<ConnectionLimiter>,
-    clock: Arc<dyn Clock>,
 }
 
 impl SecureServer {

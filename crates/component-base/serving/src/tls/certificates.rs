@@ -14,7 +14,7 @@ use rustls::{
     sign::CertifiedKey,
 };
 
-use super::{Name, SelfSigned, pem, provider};
+use super::{Name, SelfSigned, pem, provider::provider};
 use crate::{
     ServingError, ServingOptions,
     files::{File, Watched},

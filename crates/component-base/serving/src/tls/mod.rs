@@ -4,24 +4,21 @@ mod certificates;
 mod client;
 mod name;
 pub(crate) mod pem;
+mod provider;
 mod self_signed;
 mod suites;
 
 use std::sync::Arc;
 
 use kcm_clock::Clock;
-use rustls::{ServerConfig, crypto::CryptoProvider};
+use rustls::ServerConfig;
 
 pub(crate) use name::Name;
+pub(crate) use provider::provider;
 pub use self_signed::SelfSigned;
 
 use self::{certificates::Certificates, client::AnyClientCertificate};
 use crate::{ServingError, ServingOptions, TlsVersion};
-
-/// Cryptography provider of this workspace. A process may link several.
-pub(crate) fn provider() -> Arc<CryptoProvider> {
-    Arc::new(rustls::crypto::ring::default_provider())
-}
 
 /// TLS configuration with the certificates of `options`. If `request_certificates` is `true`, client certificates are
 /// requested. They are verified for each request.

@@ -13,7 +13,7 @@ use rustls::{
     sign::{CertifiedKey, SingleCertAndKey},
 };
 
-use super::{pem, provider};
+use super::{pem, provider::provider};
 use crate::ServingError;
 
 /// Time before the generation from which a certificate is valid, for clients with a slow clock.
