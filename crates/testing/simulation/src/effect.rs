@@ -9,7 +9,6 @@ use crate::{
     judge::replicas,
     ledger::selects,
     scenario::{DOOMED, Scenario, Workload, WorkloadKind},
-    users::resource,
 };
 
 /// Effect of a workload that depends on the order of events: a Deployment that is held (see [`is_held`]), or a workload
@@ -32,7 +31,7 @@ impl<'a> Snapshot<'a> {
             list.map_or_else(|_| Vec::new(), |list| list.items)
         };
         let find = |(at, workload): (usize, &Workload)| {
-            server.get(resource(workload.kind), scenario.namespace(at), &Workload::name(at)).ok()
+            server.get(workload.kind.resource(), scenario.namespace(at), &Workload::name(at)).ok()
         };
         let mut sets = list(Resource::REPLICA_SETS);
         sets.extend(list(Resource::REPLICATION_CONTROLLERS));

@@ -4,6 +4,7 @@
 
 use std::{fs, io, path::Path};
 
+use kcm_apiserver::Resource;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -88,6 +89,17 @@ pub enum WorkloadKind {
     ReplicaSet,
     /// A ReplicationController.
     ReplicationController,
+}
+
+impl WorkloadKind {
+    /// Resource of the workload.
+    pub(crate) fn resource(self) -> Resource {
+        match self {
+            Self::Deployment => Resource::DEPLOYMENTS,
+            Self::ReplicaSet => Resource::REPLICA_SETS,
+            Self::ReplicationController => Resource::REPLICATION_CONTROLLERS,
+        }
+    }
 }
 
 /// Strategy of a Deployment.

@@ -32,15 +32,6 @@ pub(crate) struct Users {
     scenario: Arc<Scenario>,
 }
 
-/// Resource of a workload.
-pub(crate) fn resource(kind: WorkloadKind) -> Resource {
-    match kind {
-        WorkloadKind::Deployment => Resource::DEPLOYMENTS,
-        WorkloadKind::ReplicaSet => Resource::REPLICA_SETS,
-        WorkloadKind::ReplicationController => Resource::REPLICATION_CONTROLLERS,
-    }
-}
-
 impl Users {
     pub(crate) fn new(server: &Arc<ApiServer>, clock: &Arc<dyn Clock>, scenario: &Arc<Scenario>) -> Self {
         Self { server: Arc::clone(server), clock: Arc::clone(clock), scenario: Arc::clone(scenario) }
@@ -192,7 +183,7 @@ impl Users {
 
     fn address(&self, workload: usize) -> Result<(Resource, &'static str, String), ApiStatus> {
         let found = self.scenario.workloads.get(workload).ok_or_else(nothing)?;
-        Ok((resource(found.kind), self.scenario.namespace(workload), Workload::name(workload)))
+        Ok((found.kind.resource(), self.scenario.namespace(workload), Workload::name(workload)))
     }
 
     fn create(&self, at: usize) -> Result<(), ApiStatus> {

@@ -1,4 +1,4 @@
-//! LoadCluster for the measurement of managers.
+//! Cluster that managers are measured on.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,10 +12,12 @@ use tempfile::TempDir;
 use tokio::{process::Child, time::timeout};
 
 use super::{
-    PODS_EACH, TIMEOUT, TaskError,
-    manager::{ManagerProgram, RunningManager},
+    error::TaskError,
+    manager::{ManagerProgram, RunningManager, TIMEOUT},
 };
 
+/// Number of pods per Deployment.
+pub(super) const PODS_EACH: usize = 100;
 const NAMESPACE: &str = "load";
 const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/load/deployments";
 const PODS: &str = "/api/v1/namespaces/load/pods";

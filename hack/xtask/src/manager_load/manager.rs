@@ -9,12 +9,14 @@ use std::{
 use kcm_clock::Clock;
 use tokio::process::{Child, Command};
 
-use super::{TIMEOUT, TaskError};
+use super::error::TaskError;
 use crate::measure::{
     process::{processor_time, resident},
     program::failed,
 };
 
+/// Timeout of a measurement.
+pub(super) const TIMEOUT: Duration = Duration::from_secs(300);
 /// Interval of idle checks, and idle time after which a manager counts as idle.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
 const IDLE: Duration = Duration::from_secs(2);

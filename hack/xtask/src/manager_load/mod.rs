@@ -12,38 +12,32 @@
 //! | pod | CPU time per pod from creation to availability | creation of a Deployment |
 //! | takeover | time from the end of the leader to the first write of the standby, after SIGTERM also with many pods | as for start |
 
+mod error;
 mod load_cluster;
 mod manager;
 
 use std::{env, path::PathBuf, sync::Arc, time::Duration};
 
-use kcm_api::ApiError;
 use kcm_client::Server;
 use kcm_clock::{Clock, RealClock};
-use kcm_informer::ListWatchError;
-use thiserror::Error;
 
 use crate::measure::{
-    Measure, ProgramError,
+    Measure,
     program::{self, failed},
     table,
 };
-use load_cluster::LoadCluster;
+pub use error::TaskError;
+use load_cluster::{LoadCluster, PODS_EACH};
 use manager::ManagerProgram;
 
 /// Default numbers of pods.
 const PODS: [usize; 2] = [10_000, 50_000];
 /// Maximum number of pods; bounds the memory of a run.
 const MAX_PODS: usize = 100_000;
-/// Number of pods per Deployment.
-const PODS_EACH: usize = 100;
 /// Number of events per measurement. Large enough that other work of the manager is negligible.
 const EVENTS: usize = 5_000;
 /// Number of pods created per measurement.
 const CREATED: usize = 1_000;
-/// Timeout of a measurement.
-const TIMEOUT: Duration = Duration::from_secs(300);
-
 /// Flags of the task.
 #[derive(Debug)]
 pub struct Task {
@@ -51,29 +45,6 @@ pub struct Task {
     manager: Option<PathBuf>,
     sandbox: Option<PathBuf>,
     takeover: bool,
-}
-
-/// Error of the task.
-#[derive(Debug, Error)]
-pub enum TaskError {
-    /// A program cannot be run or inspected.
-    #[error(transparent)]
-    Program(#[from] ProgramError),
-    /// A request failed.
-    #[error(transparent)]
-    Api(#[from] ApiError),
-    /// A list or watch request failed.
-    #[error(transparent)]
-    ListWatch(#[from] ListWatchError),
-    /// A response is not JSON.
-    #[error("failed to decode response: {0}")]
-    Json(#[from] serde_json::Error),
-    /// A measurement is too slow.
-    #[error("timeout: {0}")]
-    Late(String),
-    /// A manager exited during a measurement.
-    #[error("{0} exited: {1}")]
-    Exited(&'static str, String),
 }
 
 impl Task {

@@ -1,90 +1,20 @@
 //! Demo scenario: create, roll out, exceed the progress deadline, roll back, scale during a rollout, delete.
 
 mod frame;
+mod output;
 mod runner;
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::sync::Arc;
 
-use kcm_apiserver::{ApiServer, ApiStatus};
+use kcm_apiserver::ApiServer;
 use kcm_clock::Clock;
 use serde_json::{Value, json};
-use thiserror::Error;
 
-use self::runner::DemoRunner;
 pub use self::{
     frame::{Frame, RolloutBounds},
-    runner::RolloutStats,
+    output::{DemoError, DemoOutput, RolloutStats, Summary},
 };
-
-/// Namespace of the demo.
-const NAMESPACE: &str = "default";
-/// Name of the Deployment.
-const NAME: &str = "web";
-/// Maximum duration of a step.
-const STEP_TIMEOUT: Duration = Duration::from_secs(60);
-
-/// Output of the demo.
-pub trait DemoOutput: Send {
-    /// A step begins.
-    fn step(&mut self, title: &str);
-    /// The Deployment or its ReplicaSets have changed.
-    fn frame(&mut self, frame: &Frame);
-    /// Minimum time between two frames.
-    fn frame_interval(&self) -> Duration;
-}
-
-/// Error that ends the demo.
-#[derive(Debug, Error)]
-pub enum DemoError {
-    /// The API server rejected a request.
-    #[error("{0}")]
-    Api(#[from] ApiStatus),
-    /// A step did not complete in time.
-    #[error("step \"{step}\" did not complete within {STEP_TIMEOUT:?}; last state: {last}")]
-    Timeout {
-        /// Title of the step.
-        step: String,
-        /// Last state.
-        last: String,
-    },
-    /// An object cannot be decoded.
-    #[error("failed to decode {what}: {source}")]
-    Decode {
-        /// Kind and name of the object.
-        what: String,
-        /// Cause.
-        source: serde_json::Error,
-    },
-}
-
-/// Durations and statistics of a completed demo.
-#[derive(Debug)]
-pub struct Summary {
-    /// Title and duration of each step.
-    pub steps: Vec<(String, Duration)>,
-    /// Statistics.
-    pub stats: RolloutStats,
-}
-
-impl fmt::Display for Summary {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (title, took) in &self.steps {
-            writeln!(f, "{:>6.1}s  {title}", took.as_secs_f64())?;
-        }
-        let RolloutStats { replica_sets, pods_created, pods_deleted, revisions, above_max, below_min } =
-            &self.stats;
-        writeln!(
-            f,
-            "{replica_sets} ReplicaSets created, {pods_created} pods created, {pods_deleted} pods deleted, {revisions} \
-             writes to the API server"
-        )?;
-        write!(
-            f,
-            "availability bounds during rolling updates: maximum exceeded {above_max} times, minimum missed {below_min} \
-             times"
-        )
-    }
-}
+use self::{output::NAME, runner::DemoRunner};
 
 /// Runs the scenario on `server`. Simulated components and controllers must be running.
 ///

@@ -10,25 +10,11 @@ use kcm_clock::Clock;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::{DemoError, DemoOutput, Frame, NAME, NAMESPACE, RolloutBounds, STEP_TIMEOUT, Summary};
+use super::{
+    frame::{Frame, RolloutBounds},
+    output::{DemoError, DemoOutput, NAME, NAMESPACE, RolloutStats, STEP_TIMEOUT, Summary},
+};
 use crate::api::{Api, Change, Changes};
-
-/// Statistics of a demo run.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct RolloutStats {
-    /// Number of ReplicaSets created.
-    pub replica_sets: usize,
-    /// Number of pods created.
-    pub pods_created: usize,
-    /// Number of pods deleted.
-    pub pods_deleted: usize,
-    /// Number of writes to the API server.
-    pub revisions: u64,
-    /// Number of observed states with more pods than allowed.
-    pub above_max: usize,
-    /// Number of observed states with fewer available pods than required.
-    pub below_min: usize,
-}
 
 pub(super) struct DemoRunner<'a> {
     server: Arc<ApiServer>,

@@ -6,7 +6,13 @@ use kcm_client::ApiClient;
 use kcm_clock::Clock;
 use tokio_util::sync::CancellationToken;
 
-use super::{Serving, TIMEOUT, files::Files, free_port, program::Program, ready, tail, text};
+use super::{
+    commands::{free_port, text},
+    files::Files,
+    program::Program,
+    readiness::{Serving, TIMEOUT, ready},
+    tail,
+};
 use crate::{cluster::ClusterError, write_log::WriteLogSender};
 
 /// kube-apiserver with its etcd, on fixed ports. Both can be stopped and restarted with their data. Both are killed on

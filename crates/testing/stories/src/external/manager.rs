@@ -5,7 +5,12 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use async_trait::async_trait;
 use kcm_clock::Clock;
 
-use super::{POLL_INTERVAL, files::Files, fill, free_port, program::Program, text};
+use super::{
+    commands::{fill, free_port, text},
+    files::Files,
+    program::Program,
+    readiness::POLL_INTERVAL,
+};
 use crate::{
     cluster::{Activity, ClusterError, Manager},
     write_log::WriteLog,

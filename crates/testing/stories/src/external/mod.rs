@@ -5,29 +5,30 @@
 //! the manager) and `{controllers}` (controllers of the story).
 
 mod activity;
+mod commands;
 mod control_plane;
 mod embedded;
 mod files;
 mod manager;
 mod program;
+mod readiness;
 mod tail;
 
-use std::{
-    fmt, io,
-    net::{Ipv4Addr, TcpListener},
-    path::{Path, PathBuf},
-    sync::Arc,
-    time::Duration,
-};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
-use kcm_client::{ApiClient, ClientFactory, ClientOptions, RateLimit, Request, Server, UserAgent};
+use kcm_client::{ClientFactory, ClientOptions, RateLimit, Server, UserAgent};
 use kcm_clock::{Clock, RealClock};
 
+use self::{
+    commands::{fill, free_port, text},
+    files::Files,
+    manager::ExternalManager,
+    readiness::{Serving, TIMEOUT, ready},
+};
 pub use self::{
     control_plane::{Authorization, ControlPlane},
     program::{Program, Signal},
 };
-use self::{files::Files, manager::ExternalManager};
 use crate::{
     cluster::{ClusterError, StoryCluster},
     in_process::STORY_USER_AGENT,
@@ -71,12 +72,6 @@ pub struct External {
     _server: Box<dyn Serving>,
     _stop: tokio_util::sync::DropGuard,
 }
-
-/// Timeout for start and stop of a program.
-const TIMEOUT: Duration = Duration::from_secs(60);
-
-/// Interval of readiness checks.
-const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Starts the API server and prepares the manager.
 ///
@@ -125,15 +120,6 @@ async fn start_within(timeout: Duration, config: ExternalConfig) -> Result<Exter
     Ok(External { cluster, _server: serving, _stop: stop.drop_guard() })
 }
 
-/// API server process, or task of this process.
-trait Serving: fmt::Debug + Send + Sync {
-    /// Returns an error if a process has exited.
-    fn check_running(&mut self) -> Result<(), ClusterError>;
-
-    /// End of the log of the API server.
-    fn log_tail(&self) -> String;
-}
-
 /// The API server is a task of this process.
 #[derive(Debug)]
 struct InThisProcess;
@@ -146,55 +132,6 @@ impl Serving for InThisProcess {
     fn log_tail(&self) -> String {
         String::new()
     }
-}
-
-impl Serving for Program {
-    fn check_running(&mut self) -> Result<(), ClusterError> {
-        Self::check_running(self)
-    }
-
-    fn log_tail(&self) -> String {
-        Self::log_tail(self)
-    }
-}
-
-/// Waits until the API server is ready.
-async fn ready(
-    serving: &mut dyn Serving,
-    api: &ApiClient,
-    clock: &dyn Clock,
-    timeout: Duration,
-) -> Result<(), ClusterError> {
-    let deadline = clock.monotonic().saturating_add(timeout);
-    // The default namespace is the last object that an API server creates at startup.
-    let signs = [Request::get("/readyz"), Request::get("/api/v1/namespaces/default")];
-    for sign in signs {
-        while let Err(error) = api.send(&sign).await {
-            serving.check_running()?;
-            if clock.monotonic() > deadline {
-                let (seconds, reason, log) = (timeout.as_secs(), error.to_string(), serving.log_tail());
-                return Err(ClusterError::NotReady { program: "API server", seconds, reason, log });
-            }
-            clock.sleep(POLL_INTERVAL).await;
-        }
-    }
-    Ok(())
-}
-
-/// Returns a free port. Another process may take it before it is used; starting the program then fails.
-fn free_port() -> Result<u16, ClusterError> {
-    let failed = |source: io::Error| ClusterError::File { file: "free port".to_owned(), source };
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(failed)?;
-    Ok(listener.local_addr().map_err(failed)?.port())
-}
-
-/// Replaces `{name}` in `command` by the values.
-fn fill(command: &str, values: &[(&str, &str)]) -> String {
-    values.iter().fold(command.to_owned(), |text, (name, value)| text.replace(&format!("{{{name}}}"), value))
-}
-
-fn text(path: &Path) -> String {
-    path.display().to_string()
 }
 
 #[cfg(test)]

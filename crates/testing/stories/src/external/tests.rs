@@ -1,5 +1,7 @@
 use std::os::unix::fs::PermissionsExt as _;
 
+use std::path::Path;
+
 use super::*;
 
 fn config(folder: &Path, command: &str) -> ExternalConfig {
