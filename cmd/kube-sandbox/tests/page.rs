@@ -1,11 +1,11 @@
 //! The `/ui` page in headless Chromium: a rollout, a stuck rollout, a deleted Deployment.
 //!
 //! Requires `chromedriver` and Chromium (Debian: `chromium-driver`); the test is skipped without them. If
-//! `UI_SCREENSHOT=DIR` is set, pods take longer to become ready and screenshots are written to that directory.
-//! `docs/images/ui.png` is made with:
+//! `UI_SCREENSHOT=DIR` is set, pods take longer to become ready, and `ui.png`, `ui-dark.png` and `ui-narrow.png` are written
+//! to that directory. The documentation contains the first:
 //!
 //! ```sh
-//! UI_SCREENSHOT=docs/images cargo test -p kube-sandbox --test page
+//! UI_SCREENSHOT=$PWD/target/ui cargo test -p kube-sandbox --test page && cp target/ui/ui.png docs/images/
 //! ```
 #![allow(
     clippy::unwrap_used,
