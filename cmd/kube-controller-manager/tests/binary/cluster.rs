@@ -217,7 +217,7 @@ impl Cluster {
 
     /// Waits until `user` has read the lease. Upstream's standby sends no other requests.
     pub fn wait_for_standby(&mut self, user: &str) {
-        self.wait_for(&format!("{user} to stand by"), |entry| {
+        self.wait_for(&format!("{user} to become a standby"), |entry| {
             entry.user == user && entry.resource == "leases" && entry.verb == "get"
         });
     }

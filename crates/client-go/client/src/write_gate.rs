@@ -117,7 +117,7 @@ impl WriteGate {
     ///
     /// # Cancel safety
     ///
-    /// That of `send`, which is dropped when the gate closes.
+    /// As `send`, which is dropped when the gate closes.
     pub(crate) async fn pass<T>(
         &self,
         method: &Method,

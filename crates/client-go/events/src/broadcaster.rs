@@ -27,9 +27,9 @@ pub struct EventBroadcaster {
     queue: mpsc::Sender<Event>,
     names: Arc<Names>,
     clock: Arc<dyn Clock>,
-    /// When cancelled, the writer writes the queued events and ends.
+    /// Cancelled to make the writer write the queued events and end.
     closing: CancellationToken,
-    /// When cancelled, the writer drops the queued events and ends.
+    /// Cancelled to make the writer drop the queued events and end.
     abandon: CancellationToken,
     /// Cancelled when the writer has ended.
     finished: CancellationToken,

@@ -20,7 +20,7 @@ use crate::{
 /// Source of container logs: a function of the pod and the container's name.
 pub type LogSource = Arc<dyn Fn(&Object, &str) -> String + Send + Sync>;
 
-/// Revision of an empty store. It is above 0 because `resourceVersion: "0"` has a meaning of its own.
+/// Revision of an empty store. It is above 0 because `resourceVersion: "0"` means any version.
 const FIRST_REVISION: u64 = 1;
 
 /// Configuration of an [`ApiServer`].

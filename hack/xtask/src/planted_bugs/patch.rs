@@ -10,9 +10,9 @@
 //! >>>>
 //! ```
 //!
-//! Text is found by what it says, not by its line, so that patches outlast changes of other lines. Each block must be
-//! found exactly once; indentation is ignored. `PLANTED` stands for an expression that is
-//! `true` if the bug is active: all bugs are compiled into one program, and one of them is active in a run.
+//! Text is found by its content, not by its line number, so that patches apply after changes of other lines. Each block
+//! must be found exactly once; indentation is ignored. `PLANTED` is replaced by an expression that is `true` if the bug is
+//! active: all bugs are compiled into one program, and one of them is active in a run.
 
 use std::{
     collections::BTreeMap,

@@ -26,7 +26,7 @@ use super::fence::Fence;
 
 /// Interval of HTTP/2 pings.
 const PING_INTERVAL: Duration = Duration::from_secs(30);
-/// Timeout of a ping. A dead connection is noticed within 45 s, as upstream.
+/// Timeout of a ping. A dead connection is detected within 45 s, as upstream.
 const PING_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Timeout of the server's first HTTP/2 settings.

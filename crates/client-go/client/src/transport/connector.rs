@@ -36,7 +36,7 @@ use crate::CaBundle;
 pub(super) type Connector = BoxCloneSyncService<Uri, Box<dyn Socket>, BoxError>;
 
 /// Silent HTTP/1.1 connections are probed by the operating system: after 15 s, then three times every 10 s. A dead one is
-/// noticed after 45 s, as upstream notices a dead HTTP/2 connection.
+/// detected after 45 s, like a dead HTTP/2 connection.
 const KEEPALIVE_AFTER: Duration = Duration::from_secs(15);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
 const KEEPALIVE_PROBES: u32 = 3;

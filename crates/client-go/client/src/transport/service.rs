@@ -36,7 +36,7 @@ use super::{
 /// minutes.
 const RECHECK: Duration = Duration::from_secs(30);
 
-/// Purpose of a connection. Each purpose has connections of its own.
+/// Purpose of a connection. Each purpose has separate connections.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Lane {
     /// Reads and writes of controllers.

@@ -31,7 +31,7 @@ fn collect(wire: &HashMap<u32, Wire>, into: &mut Vec<usize>) {
 
 #[test]
 fn facts_refer_to_existing_fields() {
-    // Embedded messages have no struct of their own name, so only structs are checked here. The fields of embedded
+    // Embedded messages have no struct with their name, so only structs are checked here. The fields of embedded
     // messages are counted in `every_field_has_facts`.
     let mut checked = 0;
     for line in include_str!("facts.txt").lines().filter(|line| !line.starts_with(['#', '[', ' '])) {

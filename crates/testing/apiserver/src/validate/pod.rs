@@ -80,7 +80,7 @@ pub(super) fn update(new: &Value, old: &Value, errors: &mut Errors) {
     }
 }
 
-/// Returns `spec` without the mutable fields, which have rules of their own.
+/// Returns `spec` without the mutable fields, which have separate rules.
 fn without_mutable_fields(spec: &Value, new: &Value, old: &Value) -> Map<String, Value> {
     let mut fixed = spec.as_object().cloned().unwrap_or_default();
     for field in ["activeDeadlineSeconds", "tolerations", "schedulingGates"] {
