@@ -9,12 +9,13 @@ use futures_util::{StreamExt, future::join_all};
 use kcm_client::{ApiClient, ClientFactory, RateLimit, Request, Server};
 use kcm_clock::{Clock, FakeClock, Sleep, Timestamp};
 use kcm_informer::WatchOptions;
+use kcm_testkit::CertificateAuthority;
 use tokio::task::JoinHandle;
 
 use support::{
     files::Files,
     options,
-    socket::{Authority, Limits, SocketServer},
+    socket::{Limits, SocketServer},
 };
 
 const TWO_STREAMS: Limits = Limits { streams: 2, window: 65_535 };
@@ -48,7 +49,7 @@ impl World {
 
     /// The clients use `theirs`, a view of `clock`.
     async fn tls_at(limits: Limits, clock: FakeClock, theirs: Arc<dyn Clock>) -> Self {
-        let authority = Authority::new();
+        let authority = CertificateAuthority::new("ca");
         let server = SocketServer::tls_with(&authority, limits).await;
         let files = Files::new(&server, &authority, "token: t");
         let factory = ClientFactory::connect(files.server(), options(theirs)).await.unwrap();

@@ -18,15 +18,11 @@ use kcm_api::ApiError;
 use kcm_client::{ApiClient, ClientFactory, ClientOptions, RateLimit, Request};
 use kcm_clock::{Clock, FakeClock, Timestamp};
 use kcm_informer::WatchOptions;
-use kcm_testkit::CapturedLog;
+use kcm_testkit::{CapturedLog, CertificateAuthority, Identity};
 use serde_json::{Value, json};
 use tracing::level_filters::LevelFilter;
 
-use support::{
-    files::Files,
-    options,
-    socket::{Authority, Identity, SocketServer},
-};
+use support::{files::Files, options, socket::SocketServer};
 
 const V1: &str = "client.authentication.k8s.io/v1";
 
@@ -46,7 +42,7 @@ fn captured() -> &'static CapturedLog {
 
 struct World {
     server: SocketServer,
-    authority: Authority,
+    authority: CertificateAuthority,
     files: Files,
     clock: FakeClock,
 }
@@ -65,7 +61,7 @@ if [ -e code ]; then exit "$(cat code)"; fi
 impl World {
     async fn new() -> Self {
         captured();
-        let authority = Authority::new();
+        let authority = CertificateAuthority::new("ca");
         let server = SocketServer::tls(&authority).await;
         let files = Files::new(&server, &authority, "");
         files.write("plugin", SCRIPT);
@@ -276,7 +272,8 @@ mod refresh {
     #[tokio::test]
     async fn new_certificate_closes_old_connections() {
         let world = World::new().await;
-        let (first, second) = (world.authority.identity("first"), world.authority.identity("second"));
+        let (first, second) =
+            (world.authority.client("first", "dev"), world.authority.client("second", "dev"));
         world.issue_identity(&first, Some(900));
         let factory = world.factory().await;
         let client = factory.client("test", RateLimit::UNLIMITED);
@@ -384,7 +381,7 @@ mod errors {
         let output = |version: &str, status: Value| {
             json!({"kind": "ExecCredential", "apiVersion": version, "status": status}).to_string()
         };
-        let identity = world.authority.identity("first");
+        let identity = world.authority.client("first", "dev");
         let cases = [
             (SECRET.to_owned(), "returned no ExecCredential"),
             (format!("{{\"kind\": \"{SECRET}\"}}"), "returned no ExecCredential"),
@@ -477,7 +474,7 @@ mod errors {
         std::fs::remove_file(world.files.path("code")).unwrap();
         world.files.write("output", SECRET);
         client.send(&Request::get("/ok")).await.unwrap_err();
-        let identity = world.authority.identity("first");
+        let identity = world.authority.client("first", "dev");
         world.issue(json!({"clientCertificateData": identity.certificate, "clientKeyData": SECRET}), None);
         client.send(&Request::get("/ok")).await.unwrap_err();
         world.issue_identity(&identity, Some(900));

@@ -10,12 +10,13 @@ use http::Version;
 use kcm_api::ApiError;
 use kcm_client::{ApiClient, ClientFactory, ClientOptions, ProxyEnvironment, RateLimit, Request, Server};
 use kcm_clock::{FakeClock, Timestamp};
+use kcm_testkit::CertificateAuthority;
 
 use support::{
     files::Files,
     options,
     proxy::{Connect, Mode, TestProxy},
-    socket::{Authority, SocketServer},
+    socket::SocketServer,
 };
 
 /// Server name that only a proxy can reach.
@@ -45,14 +46,14 @@ fn connect(target: &str, credentials: Option<&str>) -> Connect {
 }
 
 struct World {
-    authority: Authority,
+    authority: CertificateAuthority,
     server: SocketServer,
     files: Files,
 }
 
 impl World {
     async fn new() -> Self {
-        let authority = Authority::new();
+        let authority = CertificateAuthority::new("ca");
         let server = SocketServer::tls(&authority).await;
         let files = Files::new(&server, &authority, "token: t");
         files.write_kubeconfig_with(SERVER, ", tls-server-name: 127.0.0.1", "token: t");
@@ -113,7 +114,7 @@ mod proxy_url {
     #[tokio::test]
     async fn unknown_authority_of_https_proxy() {
         let world = World::new().await;
-        let proxy = TestProxy::to(&world.server, Mode::https(&Authority::new())).await;
+        let proxy = TestProxy::to(&world.server, Mode::https(&CertificateAuthority::new("ca"))).await;
         world.set_proxy(&proxy.url(""));
         let error = client(world.files.server(), environment(&[])).await.health().await.unwrap_err();
         let error = error.to_string();

@@ -12,11 +12,12 @@ use kcm_api::ApiError;
 use kcm_client::{ApiClient, ClientFactory, RateLimit, Request, Server};
 use kcm_clock::{Clock, FakeClock, Sleep, Timestamp};
 use kcm_informer::{ListWatchErrorKind, WatchOptions};
+use kcm_testkit::CertificateAuthority;
 
 use support::{
     files::Files,
     options,
-    socket::{Authority, Cable, SocketServer},
+    socket::{Cable, SocketServer},
 };
 
 /// Sleeps of up to a second return at once, longer ones never return.
@@ -109,7 +110,7 @@ mod lost_connections {
 
     #[tokio::test]
     async fn silent_watch_ends_within_a_minute() {
-        let authority = Authority::new();
+        let authority = CertificateAuthority::new("ca");
         let server = SocketServer::tls(&authority).await;
         let cable = Cable::to(server.address).await;
         let files = Files::new(&server, &authority, "token: t");
@@ -129,7 +130,7 @@ mod lost_connections {
 
 #[tokio::test]
 async fn requests_share_one_http2_connection() {
-    let authority = Authority::new();
+    let authority = CertificateAuthority::new("ca");
     let server = SocketServer::tls(&authority).await;
     let files = Files::new(&server, &authority, "token: t");
     let client = client(files.server(), Arc::new(fake())).await;
@@ -141,7 +142,7 @@ async fn requests_share_one_http2_connection() {
 
 #[tokio::test]
 async fn watches_have_their_own_connection() {
-    let authority = Authority::new();
+    let authority = CertificateAuthority::new("ca");
     let server = SocketServer::tls(&authority).await;
     let files = Files::new(&server, &authority, "token: t");
     let client = client(files.server(), Arc::new(fake())).await;
@@ -156,8 +157,8 @@ mod changed_files {
 
     #[tokio::test]
     async fn client_certificate_gets_a_new_connection() {
-        let authority = Authority::new();
-        let (first, second) = (authority.identity("first"), authority.identity("second"));
+        let authority = CertificateAuthority::new("ca");
+        let (first, second) = (authority.client("first", "dev"), authority.client("second", "dev"));
         let server = SocketServer::tls(&authority).await;
         let files = Files::new(&server, &authority, CERTIFICATE);
         files.write_identity(&first);
@@ -179,8 +180,8 @@ mod changed_files {
 
     #[tokio::test]
     async fn incomplete_client_certificate_is_ignored() {
-        let authority = Authority::new();
-        let (first, second) = (authority.identity("first"), authority.identity("second"));
+        let authority = CertificateAuthority::new("ca");
+        let (first, second) = (authority.client("first", "dev"), authority.client("second", "dev"));
         let server = SocketServer::tls(&authority).await;
         let files = Files::new(&server, &authority, CERTIFICATE);
         files.write_identity(&first);
@@ -205,7 +206,7 @@ mod changed_files {
 
     #[tokio::test]
     async fn token_file_keeps_the_connection() {
-        let authority = Authority::new();
+        let authority = CertificateAuthority::new("ca");
         let server = SocketServer::tls(&authority).await;
         let files = Files::new(&server, &authority, "tokenFile: token");
         files.write("token", "old\n");
@@ -224,7 +225,7 @@ mod changed_files {
     #[cfg(unix)]
     #[tokio::test]
     async fn election_does_not_wait_for_files() {
-        let authority = Authority::new();
+        let authority = CertificateAuthority::new("ca");
         let server = SocketServer::tls(&authority).await;
         let files = Files::new(&server, &authority, "tokenFile: token");
         files.write("token", "old");
@@ -246,7 +247,7 @@ mod changed_files {
 
     #[tokio::test]
     async fn kubeconfig_may_change_token_but_not_server() {
-        let authority = Authority::new();
+        let authority = CertificateAuthority::new("ca");
         let server = SocketServer::tls(&authority).await;
         let files = Files::new(&server, &authority, "token: old");
         let clock = fake();
@@ -269,7 +270,7 @@ mod configuration {
 
     #[tokio::test]
     async fn master_overrides_kubeconfig() {
-        let authority = Authority::new();
+        let authority = CertificateAuthority::new("ca");
         let server = SocketServer::tls(&authority).await;
         let files = Files::new(&server, &authority, "token: t");
         files.write_kubeconfig("https://127.0.0.1:1", "token: t");
@@ -284,8 +285,8 @@ mod configuration {
 
     #[tokio::test]
     async fn unknown_authority() {
-        let server = SocketServer::tls(&Authority::new()).await;
-        let files = Files::new(&server, &Authority::new(), "token: t");
+        let server = SocketServer::tls(&CertificateAuthority::new("ca")).await;
+        let files = Files::new(&server, &CertificateAuthority::new("ca"), "token: t");
         let client = client(files.server(), Arc::new(fake())).await;
         let error = client.health().await.unwrap_err().to_string();
         assert!(error.contains("certificate"), "{error}");
@@ -332,7 +333,7 @@ mod configuration {
 
     #[tokio::test]
     async fn unsupported_user() {
-        let authority = Authority::new();
+        let authority = CertificateAuthority::new("ca");
         let server = SocketServer::tls(&authority).await;
         let files = Files::new(&server, &authority, "");
         let exec = |fields| format!("exec: {{command: x, {fields}}}");
@@ -370,7 +371,7 @@ mod configuration {
 
     #[tokio::test]
     async fn impersonation_headers() {
-        let authority = Authority::new();
+        let authority = CertificateAuthority::new("ca");
         let server = SocketServer::tls(&authority).await;
         let user = "token: t, as: jane, as-uid: '7', as-groups: [a, b], \
                 as-user-extra: {Example.com/Scope%: [x, y], other: [z]}";
@@ -391,7 +392,7 @@ mod configuration {
 
     #[tokio::test]
     async fn missing_or_invalid_files() {
-        let authority = Authority::new();
+        let authority = CertificateAuthority::new("ca");
         let server = SocketServer::tls(&authority).await;
         let files = Files::new(&server, &authority, CERTIFICATE);
         let error = refusal(files.server()).await;
@@ -417,7 +418,7 @@ mod configuration {
 
     #[tokio::test]
     async fn empty_authority_file() {
-        let authority = Authority::new();
+        let authority = CertificateAuthority::new("ca");
         let server = SocketServer::tls(&authority).await;
         let files = Files::new(&server, &authority, "token: t");
         for nothing in ["", "s3cr3t"] {

@@ -1,5 +1,5 @@
-//! Fakes that the tests of several crates share: an API server with scripted responses, a captured log, and
-//! unused ports.
+//! Fakes that the tests of several crates share: an API server with scripted responses, a captured log, a
+//! certificate authority, and unused ports.
 //!
 //! A dev-dependency only. It depends on HTTP and the clock but not on the client, so that the tests of each layer can use
 //! it.
@@ -10,11 +10,13 @@
 #![allow(clippy::unwrap_used, reason = "a failure fails the test")]
 
 mod api_server;
+mod certificates;
 mod log;
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 
 pub use api_server::{FakeApiServer, FakeResponse, RecordedRequest};
+pub use certificates::{CertificateAuthority, Identity};
 pub use log::CapturedLog;
 
 /// Returns a local address with a port that no process used a moment ago.

@@ -3,15 +3,16 @@
 use std::path::PathBuf;
 
 use kcm_client::Server;
+use kcm_testkit::{CertificateAuthority, Identity};
 use tempfile::TempDir;
 
-use super::socket::{Authority, Identity, SocketServer};
+use super::socket::SocketServer;
 
 /// A kubeconfig and the files that it names.
 pub struct Files(TempDir);
 
 impl Files {
-    pub fn new(server: &SocketServer, authority: &Authority, user: &str) -> Self {
+    pub fn new(server: &SocketServer, authority: &CertificateAuthority, user: &str) -> Self {
         let this = Self(tempfile::tempdir().unwrap());
         this.write("ca.crt", &authority.pem());
         this.write_kubeconfig(&format!("https://{}", server.address), user);

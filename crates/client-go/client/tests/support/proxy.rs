@@ -5,13 +5,14 @@ use std::{
     sync::{Arc, Mutex},
 };
 
+use kcm_testkit::CertificateAuthority;
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
     net::{TcpListener, TcpStream},
 };
 use tokio_rustls::TlsAcceptor;
 
-use super::socket::{Authority, SocketServer};
+use super::socket::{SocketServer, server_config};
 
 /// Protocol and behaviour of a [`TestProxy`].
 #[derive(Clone)]
@@ -26,8 +27,8 @@ pub enum Mode {
 }
 
 impl Mode {
-    pub fn https(authority: &Authority) -> Self {
-        Self::Https(TlsAcceptor::from(Arc::new(authority.server_config())))
+    pub fn https(authority: &CertificateAuthority) -> Self {
+        Self::Https(TlsAcceptor::from(Arc::new(server_config(authority))))
     }
 
     fn scheme(&self) -> &'static str {

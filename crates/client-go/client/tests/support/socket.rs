@@ -12,10 +12,10 @@ use hyper_util::{
     rt::{TokioExecutor, TokioIo},
     server::conn::auto,
 };
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, date_time_ymd};
+use kcm_testkit::{CertificateAuthority, Identity};
 use rustls::{
     RootCertStore, ServerConfig,
-    pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer},
+    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
     server::WebPkiClientVerifier,
 };
 use tokio::{
@@ -92,12 +92,12 @@ impl SocketServer {
         Self::start(None, Limits::default()).await
     }
 
-    pub async fn tls(authority: &Authority) -> Self {
+    pub async fn tls(authority: &CertificateAuthority) -> Self {
         Self::tls_with(authority, Limits::default()).await
     }
 
-    pub async fn tls_with(authority: &Authority, limits: Limits) -> Self {
-        Self::start(Some(TlsAcceptor::from(Arc::new(authority.server_config()))), limits).await
+    pub async fn tls_with(authority: &CertificateAuthority, limits: Limits) -> Self {
+        Self::start(Some(TlsAcceptor::from(Arc::new(server_config(authority)))), limits).await
     }
 
     pub fn connections(&self) -> usize {
@@ -288,51 +288,14 @@ impl Cable {
     }
 }
 
-/// A certificate authority.
-pub struct Authority(CertifiedIssuer<'static, KeyPair>);
-
-/// A certificate and its key, in PEM and as the other side sees it.
-pub struct Identity {
-    pub certificate: String,
-    pub key: String,
-    pub der: Vec<u8>,
-}
-
-/// Certificates are valid at the start of a fake clock.
-fn params(names: Vec<String>) -> CertificateParams {
-    let mut params = CertificateParams::new(names).unwrap();
-    params.not_before = date_time_ymd(1970, 1, 1);
-    params
-}
-
-impl Authority {
-    pub fn new() -> Self {
-        let mut params = params(vec![]);
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        Self(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
-    }
-
-    pub fn pem(&self) -> String {
-        self.0.pem()
-    }
-
-    pub fn identity(&self, name: &str) -> Identity {
-        let key = KeyPair::generate().unwrap();
-        let certificate = params(vec![name.to_owned()]).signed_by(&key, &self.0).unwrap();
-        Identity { certificate: certificate.pem(), key: key.serialize_pem(), der: certificate.der().to_vec() }
-    }
-
-    pub fn server_config(&self) -> ServerConfig {
-        let mut roots = RootCertStore::empty();
-        roots.add(self.0.der().clone()).unwrap();
-        let clients = WebPkiClientVerifier::builder(Arc::new(roots)).allow_unauthenticated().build().unwrap();
-        let key = KeyPair::generate().unwrap();
-        let certificate = params(vec!["127.0.0.1".to_owned()]).signed_by(&key, &self.0).unwrap();
-        let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
-        let chain = vec![certificate.der().clone()];
-        let mut config =
-            ServerConfig::builder().with_client_cert_verifier(clients).with_single_cert(chain, key).unwrap();
-        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-        config
-    }
+pub fn server_config(authority: &CertificateAuthority) -> ServerConfig {
+    let mut roots = RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_slice(authority.pem().as_bytes()).unwrap()).unwrap();
+    let clients = WebPkiClientVerifier::builder(Arc::new(roots)).allow_unauthenticated().build().unwrap();
+    let Identity { key, der, .. } = authority.server(&["127.0.0.1"]);
+    let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).unwrap();
+    let builder = ServerConfig::builder().with_client_cert_verifier(clients);
+    let mut config = builder.with_single_cert(vec![CertificateDer::from(der)], key).unwrap();
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    config
 }

@@ -6,14 +6,14 @@ mod world;
 use std::{fs, time::Duration};
 
 use http::{Method, header};
-use kcm_testkit::FakeResponse;
+use kcm_testkit::{CertificateAuthority as Authority, FakeResponse, Identity};
 use serde_json::json;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
 };
 
-use self::world::{Authority, Client, Seen, Setup, World, count, last_spec, ordinary};
+use self::world::{Client, Seen, Setup, World, count, last_spec, ordinary};
 use super::SHUTDOWN_TIMEOUT;
 use crate::{
     Access, AuthenticationOptions, AuthorizationOptions, RequestHeaderOptions, SniCertKey, TlsVersion,
@@ -483,7 +483,7 @@ async fn serving_certificate_is_reloaded() {
     let authority = Authority::new("ca");
     let [certificate, key] = ["tls.crt", "tls.key"].map(|name| directory.path().join(name));
     let write = |name: &str| {
-        let (certificate_pem, key_pem) = authority.server(&[name]);
+        let Identity { certificate: certificate_pem, key: key_pem, .. } = authority.server(&[name]);
         fs::write(&certificate, certificate_pem).unwrap();
         fs::write(&key, key_pem).unwrap();
     };
@@ -501,7 +501,7 @@ async fn serving_certificate_is_reloaded() {
     world.clock.step(Duration::from_secs(1));
     assert_eq!(served().await, "two.example");
     // A certificate that does not match its key.
-    fs::write(&certificate, authority.server(&["three.example"]).0).unwrap();
+    fs::write(&certificate, authority.server(&["three.example"]).certificate).unwrap();
     world.clock.step(Duration::from_secs(1));
     assert_eq!(served().await, "two.example");
     fs::remove_file(&key).unwrap();
@@ -518,7 +518,7 @@ async fn serving_certificate_follows_the_server_name() {
     let authority = Authority::new("ca");
     let pair = |file: &str, names: &[&str], given: &[&str]| {
         let [cert_file, key_file] = ["crt", "key"].map(|end| directory.path().join(format!("{file}.{end}")));
-        let (certificate, key) = authority.server(names);
+        let Identity { certificate, key, .. } = authority.server(names);
         fs::write(&cert_file, certificate).unwrap();
         fs::write(&key_file, key).unwrap();
         SniCertKey { cert_file, key_file, names: given.iter().map(|&name| name.to_owned()).collect() }

@@ -11,10 +11,7 @@ use http_body_util::{BodyExt, Full};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use kcm_client::{ClientFactory, ClientOptions, RateLimit, UserAgent};
 use kcm_clock::{Clock, FakeClock};
-use kcm_testkit::{FakeApiServer, FakeResponse, RecordedRequest};
-use rcgen::{
-    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
-};
+use kcm_testkit::{FakeApiServer, FakeResponse, Identity, RecordedRequest};
 use rustls::{
     ClientConfig, DigitallySignedStruct, Error, SignatureScheme,
     client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
@@ -65,51 +62,6 @@ pub(super) fn ordinary(request: &RecordedRequest) -> FakeResponse {
         _ => return FakeResponse::new(201, json!({"data": {}})),
     };
     FakeResponse::new(201, json!({ "status": status }))
-}
-
-/// Certificate authority.
-pub(super) struct Authority(CertifiedIssuer<'static, KeyPair>);
-
-impl Authority {
-    pub(super) fn new(name: &str) -> Self {
-        Self::with(name, CertificateParams::default())
-    }
-
-    /// CA whose certificate expires at the start of `year`. Certificates that it signs are valid longer.
-    pub(super) fn until(name: &str, year: i32) -> Self {
-        let mut params = CertificateParams::default();
-        params.not_after = rcgen::date_time_ymd(year, 1, 1);
-        Self::with(name, params)
-    }
-
-    fn with(name: &str, mut params: CertificateParams) -> Self {
-        params.distinguished_name.push(DnType::CommonName, name);
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        Self(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
-    }
-
-    pub(super) fn pem(&self) -> String {
-        self.0.pem()
-    }
-
-    /// Certificate and key of a client, PEM.
-    pub(super) fn client(&self, name: &str, organization: &str) -> (String, String) {
-        let mut params = CertificateParams::default();
-        params.distinguished_name.push(DnType::CommonName, name);
-        params.distinguished_name.push(DnType::OrganizationName, organization);
-        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
-        let key = KeyPair::generate().unwrap();
-        (params.signed_by(&key, &self.0).unwrap().pem(), key.serialize_pem())
-    }
-
-    /// Certificate and key of a server with `names`, PEM.
-    pub(super) fn server(&self, names: &[&str]) -> (String, String) {
-        let names: Vec<_> = names.iter().map(|&name| name.to_owned()).collect();
-        let mut params = CertificateParams::new(names.clone()).unwrap();
-        params.distinguished_name.push(DnType::CommonName, &names[0]);
-        let key = KeyPair::generate().unwrap();
-        (params.signed_by(&key, &self.0).unwrap().pem(), key.serialize_pem())
-    }
 }
 
 /// Options of a server.
@@ -204,7 +156,7 @@ impl Seen {
 /// HTTP client.
 #[derive(Clone, Default)]
 pub(super) struct Client {
-    pub(super) certificate: Option<(String, String)>,
+    pub(super) certificate: Option<Identity>,
     pub(super) headers: Vec<(&'static str, String)>,
     pub(super) is_http1: bool,
     /// If `true`, TLS 1.2 only.
@@ -218,7 +170,7 @@ impl Client {
         Self { headers: vec![("authorization", format!("Bearer {token}"))], ..Self::default() }
     }
 
-    pub(super) fn with_certificate(certificate: (String, String)) -> Self {
+    pub(super) fn with_certificate(certificate: Identity) -> Self {
         Self { certificate: Some(certificate), ..Self::default() }
     }
 
@@ -241,7 +193,7 @@ impl Client {
             .with_custom_certificate_verifier(Arc::new(Anyone));
         let mut tls = match &self.certificate {
             None => tls.with_no_client_auth(),
-            Some((certificate, key)) => {
+            Some(Identity { certificate, key, .. }) => {
                 let certificate = CertificateDer::from_pem_slice(certificate.as_bytes()).unwrap();
                 let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).unwrap();
                 tls.with_client_auth_cert(vec![certificate], key).unwrap()
