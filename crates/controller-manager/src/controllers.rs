@@ -6,6 +6,7 @@ use futures_util::future::join_all;
 use kcm_client::{ClientFactory, ClientOptions, InProcessServer};
 use kcm_clock::{Clock, Random, jitter};
 use kcm_events::EventBroadcaster;
+use kcm_informer::AnyInformer;
 use thiserror::Error;
 use tokio_util::sync::CancellationToken;
 
@@ -14,7 +15,7 @@ use crate::{
     context::Context,
     descriptor::{CONTROLLERS, Constructor, Runner},
     informer_factory::InformerFactory,
-    informers::{AnyInformer, Informers},
+    informers::Informers,
     tasks::{Ended, Tasks},
     user_agent,
 };
@@ -33,13 +34,13 @@ const LOG_INTERVAL: Duration = Duration::from_secs(5);
 pub enum ControllerError {
     /// The task panicked.
     #[error("{0} panicked")]
-    Panicked(&'static str),
+    Panicked(String),
     /// The task returned before shutdown.
     #[error("{0} stopped unexpectedly")]
-    Ended(&'static str),
+    Ended(String),
     /// These controllers did not stop in time. Upstream's message, with the names.
     #[error("controller shutdown timeout reached: {} did not stop", .0.join(", "))]
-    ShutdownTimeout(Vec<&'static str>),
+    ShutdownTimeout(Vec<String>),
 }
 
 impl From<Ended> for ControllerError {
@@ -58,7 +59,7 @@ pub struct Standby {
     context: Context,
     constructors: Vec<(&'static str, Constructor)>,
     /// Informers that do not run yet.
-    idle: Vec<AnyInformer>,
+    idle: Vec<Arc<dyn AnyInformer>>,
     informers: Informers,
 }
 
@@ -217,7 +218,7 @@ impl Controllers {
     }
 
     /// Names of the running controllers, sorted.
-    pub fn names(&self) -> Vec<&'static str> {
+    pub fn names(&self) -> Vec<String> {
         self.running.names()
     }
 
@@ -303,8 +304,8 @@ impl Controllers {
     }
 }
 
-fn first_panic(panicked: &[&'static str]) -> Result<(), ControllerError> {
-    panicked.first().map_or(Ok(()), |name| Err(ControllerError::Panicked(name)))
+fn first_panic(panicked: &[String]) -> Result<(), ControllerError> {
+    panicked.first().map_or(Ok(()), |name| Err(ControllerError::Panicked(name.clone())))
 }
 
 impl fmt::Debug for Controllers {

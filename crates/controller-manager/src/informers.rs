@@ -1,50 +1,27 @@
 //! Informers of all types, and the refresh of their caches after an election.
 
-use std::fmt;
+use std::{fmt, sync::Arc};
 
-use futures_util::future::{BoxFuture, join_all};
-use kcm_informer::{Object, SharedInformer};
+use futures_util::future::join_all;
+use kcm_informer::AnyInformer;
 use tokio_util::sync::CancellationToken;
 
 use crate::tasks::{Ended, Tasks};
 
-/// Informer of any object type.
-pub(crate) struct AnyInformer {
-    name: &'static str,
-    run: Box<dyn Fn(CancellationToken) -> BoxFuture<'static, ()> + Send + Sync>,
-    relist: Box<dyn Fn() -> BoxFuture<'static, ()> + Send + Sync>,
-}
-
-impl AnyInformer {
-    pub(crate) fn new<K: Object>(name: &'static str, informer: &SharedInformer<K>) -> Self {
-        let (running, relisted) = (informer.clone(), informer.clone());
-        Self {
-            name,
-            run: Box::new(move |stop| {
-                let informer = running.clone();
-                Box::pin(async move { informer.run(stop).await })
-            }),
-            relist: Box::new(move || {
-                let informer = relisted.clone();
-                Box::pin(async move { informer.relist().await })
-            }),
-        }
-    }
-}
-
 /// Running informers.
 #[derive(Default)]
 pub(crate) struct Informers {
-    all: Vec<AnyInformer>,
+    all: Vec<Arc<dyn AnyInformer>>,
     running: Tasks,
     stop: CancellationToken,
 }
 
 impl Informers {
     /// Starts an informer.
-    pub(crate) fn add(&mut self, informer: AnyInformer) {
-        self.running.spawn(informer.name, (informer.run)(self.stop.clone()));
-        self.all.push(informer);
+    pub(crate) fn add(&mut self, informer: Arc<dyn AnyInformer>) {
+        self.all.push(Arc::clone(&informer));
+        let stop = self.stop.clone();
+        self.running.spawn(informer.name().to_owned(), async move { informer.run(stop).await });
     }
 
     /// Waits for the next informer that ends. `None` if there are no informers.
@@ -57,12 +34,12 @@ impl Informers {
     }
 
     /// Stops all informers. Returns the names of those that panicked.
-    pub(crate) async fn stop(&mut self) -> Vec<&'static str> {
+    pub(crate) async fn stop(&mut self) -> Vec<String> {
         self.stop.cancel();
         self.running.all().await
     }
 
-    /// [Relists](SharedInformer::relist) each informer, and waits until its store is at least as recent as the call.
+    /// [Relists](AnyInformer::relist) each informer, and waits until its store is at least as recent as the call.
     ///
     /// The caches of a standby may be stale: events are in flight, the API server's watch cache lags, or a broken watch
     /// connection has not been detected. A controller with a stale cache would create pods that the previous leader has
@@ -78,7 +55,7 @@ impl Informers {
     ///
     /// Dropping the future stops the wait. The informers continue.
     pub(crate) async fn refresh_caches(&mut self) -> Result<(), Ended> {
-        let relists = join_all(self.all.iter().map(|informer| (informer.relist)()));
+        let relists = join_all(self.all.iter().map(|informer| informer.relist()));
         tokio::select! {
             biased;
             _ = relists => Ok(()),
@@ -89,6 +66,6 @@ impl Informers {
 
 impl fmt::Debug for Informers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.all.iter().map(|informer| informer.name)).finish()
+        f.debug_list().entries(self.all.iter().map(|informer| informer.name())).finish()
     }
 }

@@ -140,7 +140,7 @@ impl Manager {
     ) -> Result<(), ControllerError> {
         for name in controllers.names() {
             if let Some(metrics) = &self.dependencies.metrics {
-                metrics.controller_running(name, true);
+                metrics.controller_running(&name, true);
             }
             // The check always passes, as upstream's.
             self.health.add_ping(name);

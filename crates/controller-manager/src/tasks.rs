@@ -8,20 +8,20 @@ use tokio::task::{Id, JoinSet};
 #[derive(Debug, Default)]
 pub(crate) struct Tasks {
     running: JoinSet<()>,
-    names: HashMap<Id, &'static str>,
+    names: HashMap<Id, String>,
 }
 
 /// End of a task, with its name.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Ended {
-    Returned(&'static str),
-    Panicked(&'static str),
+    Returned(String),
+    Panicked(String),
 }
 
 impl Tasks {
-    pub(crate) fn spawn(&mut self, name: &'static str, task: impl Future<Output = ()> + Send + 'static) {
+    pub(crate) fn spawn(&mut self, name: impl Into<String>, task: impl Future<Output = ()> + Send + 'static) {
         let id = self.running.spawn(task).id();
-        self.names.insert(id, name);
+        self.names.insert(id, name.into());
     }
 
     /// Waits for the next task that ends. `None` if there are no tasks.
@@ -43,7 +43,7 @@ impl Tasks {
     /// # Cancel safety
     ///
     /// Dropping the future loses the names collected so far.
-    pub(crate) async fn all(&mut self) -> Vec<&'static str> {
+    pub(crate) async fn all(&mut self) -> Vec<String> {
         let mut panicked = Vec::new();
         while let Some(ended) = self.next().await {
             if let Ended::Panicked(name) = ended {
@@ -54,8 +54,8 @@ impl Tasks {
     }
 
     /// Names of the running tasks, sorted.
-    pub(crate) fn names(&self) -> Vec<&'static str> {
-        let mut names: Vec<_> = self.names.values().copied().collect();
+    pub(crate) fn names(&self) -> Vec<String> {
+        let mut names: Vec<_> = self.names.values().cloned().collect();
         names.sort_unstable();
         names
     }
@@ -70,9 +70,9 @@ mod tests {
         let mut tasks = Tasks::default();
         tasks.spawn("waits", std::future::pending());
         tasks.spawn("panics", async { panic!("on purpose") });
-        assert_eq!(tasks.next().await, Some(Ended::Panicked("panics")));
+        assert_eq!(tasks.next().await, Some(Ended::Panicked("panics".to_owned())));
         tasks.spawn("returns", async {});
         assert_eq!(tasks.names(), ["returns", "waits"]);
-        assert_eq!(tasks.next().await, Some(Ended::Returned("returns")));
+        assert_eq!(tasks.next().await, Some(Ended::Returned("returns".to_owned())));
     }
 }

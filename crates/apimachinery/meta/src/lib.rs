@@ -17,7 +17,9 @@
 mod kube;
 mod object;
 mod object_key;
+mod resource_version;
 
 pub use jiff::Timestamp;
 pub use object::{ControllerRef, Object, SetResourceVersion};
 pub use object_key::ObjectKey;
+pub use resource_version::{compare_versions, is_comparable, is_newer};

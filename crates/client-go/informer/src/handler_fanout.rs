@@ -56,8 +56,7 @@ impl HandlerRegistration {
 }
 
 impl<K: Object> HandlerFanout<K> {
-    pub(crate) fn new(name: String, metrics: Arc<dyn InformerMetrics>, indexers: Indexers<K>) -> Self {
-        let writer = StoreWriter::new(indexers);
+    pub(crate) fn new(name: String, metrics: Arc<dyn InformerMetrics>, writer: StoreWriter<K>) -> Self {
         Self {
             name,
             metrics,
@@ -85,6 +84,10 @@ impl<K: Object> HandlerFanout<K> {
         let synced = Arc::new(AtomicBool::new(self.store.is_synced()));
         locked.handlers.push(Registered { handler, synced: Arc::clone(&synced) });
         HandlerRegistration { synced }
+    }
+
+    pub(crate) fn add_indexers(&self, indexers: Indexers<K>) {
+        self.locked.lock().writer.add_indexers(indexers);
     }
 
     /// Removes a handler.
@@ -129,21 +132,20 @@ impl<K: Object> HandlerFanout<K> {
         self.report_change(resource_version.unwrap_or_default());
     }
 
-    /// Records that there were no further changes up to `resource_version`.
-    pub(crate) fn bookmark(&self, resource_version: &str) {
-        self.locked.lock().writer.bookmark(resource_version);
+    /// Records that there were no further changes in `namespace` up to `resource_version`. `None`: in any namespace.
+    pub(crate) fn bookmark(&self, namespace: Option<&str>, resource_version: &str) {
+        self.locked.lock().writer.bookmark_in(namespace, resource_version);
         self.report_change(resource_version);
     }
 
-    pub(crate) fn snapshot(&self) -> Snapshot<K> {
-        self.locked.lock().writer.snapshot()
+    pub(crate) fn snapshot(&self, namespace: Option<Arc<str>>) -> Snapshot<K> {
+        self.locked.lock().writer.snapshot_of(namespace)
     }
 
-    /// Replaces the state of the store, then calls the handlers: for the deletions first, then for all other objects
-    /// (US-2.1). An unchanged object is an update, as upstream.
-    pub(crate) fn replace(&self, snapshot: Snapshot<K>, resource_version: &str) {
+    /// Replaces the state of the store, then calls the handlers: for the deletions first, then for all other objects of
+    /// the snapshot (US-2.1). An unchanged object is an update, as upstream. `initial` is `true` for the first state.
+    pub(crate) fn replace(&self, snapshot: Snapshot<K>, resource_version: &str, initial: bool) {
         let mut locked = self.locked.lock();
-        let initial = !self.store.is_synced();
         let replaced = locked.writer.commit(snapshot, resource_version);
         for object in replaced.deleted {
             let deleted = Deleted::FinalStateUnknown(object);
@@ -156,11 +158,14 @@ impl<K: Object> HandlerFanout<K> {
             });
         }
         locked.call_each(EventHandler::on_replace);
-        for registered in &locked.handlers {
-            registered.synced.store(true, Ordering::Release);
+        let is_synced = self.store.is_synced();
+        if is_synced {
+            for registered in &locked.handlers {
+                registered.synced.store(true, Ordering::Release);
+            }
         }
         self.report_change(resource_version);
-        self.synced.send_replace(true);
+        self.synced.send_replace(is_synced);
     }
 
     /// Calls the handlers with an update for every object (US-2.1).

@@ -62,6 +62,15 @@ impl<K> Indexers<K> {
         self.with(IndexName::NAMESPACE, |object| Some(object.key().namespace))
     }
 
+    /// Adds the indexes of `others` whose names are not in use.
+    pub(crate) fn extend(&mut self, others: Self) {
+        for other in others.0 {
+            if !self.0.iter().any(|(existing, _)| *existing == other.0) {
+                self.0.push(other);
+            }
+        }
+    }
+
     pub(crate) fn build(&self) -> Vec<Index<K>> {
         self.0
             .iter()

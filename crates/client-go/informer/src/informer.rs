@@ -1,5 +1,6 @@
-use std::{fmt, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
+use futures_util::future::join_all;
 use kcm_clock::{Clock, Random, jitter};
 use kcm_meta::Object;
 use tokio::sync::Mutex;
@@ -10,11 +11,40 @@ use crate::{
     handler_fanout::{HandlerFanout, HandlerRegistration},
     index::Indexers,
     metrics::{InformerMetrics, NoInformerMetrics},
-    reflector::Reflector,
+    reflector::{Reflector, ReflectorConfig},
     relist::Relists,
     source::ListWatch,
-    store::Store,
+    store::{Store, StoreWriter},
 };
+
+/// Changes an object before it is stored. It must not change the key, the UID and the resource version.
+///
+/// Upstream counterpart: `cache.TransformFunc`.
+pub type Transform<K> = Arc<dyn Fn(&mut K) + Send + Sync>;
+
+/// Sources of the objects of an informer.
+pub enum Sources<K> {
+    /// One source of all objects.
+    One(Arc<dyn ListWatch<K>>),
+    /// Source of the objects of each namespace, by namespace. The objects are in one store.
+    ///
+    /// Each source has its own watch. The informer has synced when it has the state of each namespace.
+    Namespaces(BTreeMap<Arc<str>, Arc<dyn ListWatch<K>>>),
+}
+
+impl<K> Sources<K> {
+    /// Returns the sources of the objects in `namespaces`, or the source of all objects if there are no namespaces.
+    ///
+    /// `list_watch` returns the source of the objects in a namespace. `None`: in all namespaces.
+    pub fn of(
+        namespaces: impl IntoIterator<Item = impl Into<Arc<str>>>,
+        list_watch: impl Fn(Option<&str>) -> Arc<dyn ListWatch<K>>,
+    ) -> Self {
+        let source = |namespace: Arc<str>| (Arc::clone(&namespace), list_watch(Some(&namespace)));
+        let sources: BTreeMap<_, _> = namespaces.into_iter().map(Into::into).map(source).collect();
+        if sources.is_empty() { Self::One(list_watch(None)) } else { Self::Namespaces(sources) }
+    }
+}
 
 /// Configuration of a [`SharedInformer`].
 pub struct InformerConfig<K> {
@@ -22,8 +52,11 @@ pub struct InformerConfig<K> {
     pub name: String,
     /// Indexes of the store.
     pub indexers: Indexers<K>,
-    /// Source of the objects.
-    pub list_watch: Arc<dyn ListWatch<K>>,
+    /// Sources of the objects.
+    pub sources: Sources<K>,
+    /// Change of objects before they are stored, such as [`drop_managed_fields`](crate::drop_managed_fields). `None`:
+    /// objects are stored as they are read.
+    pub transform: Option<Transform<K>>,
     /// Clock for timeouts, back-off and resync.
     pub clock: Arc<dyn Clock>,
     /// Source of jitter for timeouts, back-off and resync.
@@ -40,17 +73,28 @@ pub struct InformerConfig<K> {
 }
 
 impl<K> InformerConfig<K> {
-    /// Creates a configuration without indexes, resync and metrics.
+    /// Creates a configuration without indexes, transform, resync and metrics.
     pub fn new(
         name: impl Into<String>,
         list_watch: Arc<dyn ListWatch<K>>,
         clock: Arc<dyn Clock>,
         random: Arc<dyn Random>,
     ) -> Self {
+        Self::with_sources(name, Sources::One(list_watch), clock, random)
+    }
+
+    /// As [`new`](Self::new), for several sources.
+    pub fn with_sources(
+        name: impl Into<String>,
+        sources: Sources<K>,
+        clock: Arc<dyn Clock>,
+        random: Arc<dyn Random>,
+    ) -> Self {
         Self {
             name: name.into(),
             indexers: Indexers::new(),
-            list_watch,
+            sources,
+            transform: None,
             clock,
             random,
             resync: None,
@@ -88,33 +132,55 @@ struct Inner<K> {
     fanout: Arc<HandlerFanout<K>>,
     clock: Arc<dyn Clock>,
     resync: Option<Duration>,
-    relists: Arc<Relists>,
+    /// Of each reflector.
+    relists: Vec<Arc<Relists>>,
     /// Locked by `run`.
-    reflector: Mutex<Reflector<K>>,
+    reflectors: Mutex<Vec<Reflector<K>>>,
 }
 
 impl<K: Object> SharedInformer<K> {
     /// Creates an informer. It sends no requests until [`run`](Self::run) is called.
     pub fn new(config: InformerConfig<K>) -> Self {
-        let InformerConfig { name, indexers, list_watch, clock, random, resync, streaming_lists, metrics } =
-            config;
-        let fanout = Arc::new(HandlerFanout::new(name.clone(), Arc::clone(&metrics), indexers));
-        let resync = resync.filter(|period| !period.is_zero()).map(|period| jitter(&*random, period, 1.0));
-        let relists = Arc::new(Relists::new());
-        let mut reflector = Reflector::new(
-            name.clone(),
-            list_watch,
-            Arc::clone(&fanout),
-            Arc::clone(&clock),
+        let InformerConfig {
+            name,
+            indexers,
+            sources,
+            transform,
+            clock,
             random,
+            resync,
+            streaming_lists,
             metrics,
-            Arc::clone(&relists),
-        );
-        if !streaming_lists {
-            reflector.disable_streaming_lists();
-        }
-        let reflector = Mutex::new(reflector);
-        Self { inner: Arc::new(Inner { name, fanout, clock, resync, relists, reflector }) }
+        } = config;
+        let (writer, sources) = match sources {
+            Sources::One(source) => (StoreWriter::new(indexers), vec![(None, source)]),
+            Sources::Namespaces(sources) => (
+                StoreWriter::for_namespaces(indexers, sources.keys().cloned()),
+                sources.into_iter().map(|(namespace, source)| (Some(namespace), source)).collect(),
+            ),
+        };
+        let fanout = Arc::new(HandlerFanout::new(name.clone(), Arc::clone(&metrics), writer));
+        let resync = resync.filter(|period| !period.is_zero()).map(|period| jitter(&*random, period, 1.0));
+        let relists: Vec<_> = sources.iter().map(|_| Arc::new(Relists::new())).collect();
+        let reflector = |((namespace, source), relists): ((Option<Arc<str>>, _), &Arc<Relists>)| {
+            let mut reflector = Reflector::new(ReflectorConfig {
+                name: name.clone(),
+                namespace,
+                source,
+                transform: transform.clone(),
+                fanout: Arc::clone(&fanout),
+                clock: Arc::clone(&clock),
+                random: Arc::clone(&random),
+                metrics: Arc::clone(&metrics),
+                relists: Arc::clone(relists),
+            });
+            if !streaming_lists {
+                reflector.disable_streaming_lists();
+            }
+            reflector
+        };
+        let reflectors = Mutex::new(sources.into_iter().zip(&relists).map(reflector).collect());
+        Self { inner: Arc::new(Inner { name, fanout, clock, resync, relists, reflectors }) }
     }
 
     /// Returns the name.
@@ -125,6 +191,11 @@ impl<K: Object> SharedInformer<K> {
     /// Returns read access to the objects.
     pub fn store(&self) -> Store<K> {
         self.inner.fanout.store().clone()
+    }
+
+    /// Adds the indexes of `indexers` whose names are not in use. Objects in the store are indexed before this returns.
+    pub fn add_indexers(&self, indexers: Indexers<K>) {
+        self.inner.fanout.add_indexers(indexers);
     }
 
     /// Adds a handler.
@@ -171,7 +242,7 @@ impl<K: Object> SharedInformer<K> {
     ///
     /// Dropping the future stops the wait, not the relist.
     pub async fn relist(&self) {
-        self.inner.relists.relist().await;
+        join_all(self.inner.relists.iter().map(|relists| relists.relist())).await;
     }
 
     /// Follows the source until `cancel` is cancelled. Failures are logged and retried (US-2.1).
@@ -188,8 +259,8 @@ impl<K: Object> SharedInformer<K> {
     /// Dropping the future stops the informer, as `cancel` does. A change of the store is never interrupted.
     pub async fn run(&self, cancel: CancellationToken) {
         let follow = async {
-            let mut reflector = self.inner.reflector.lock().await;
-            tokio::join!(reflector.run(), self.resync_periodically());
+            let mut reflectors = self.inner.reflectors.lock().await;
+            tokio::join!(join_all(reflectors.iter_mut().map(Reflector::run)), self.resync_periodically());
         };
         tokio::select! {
             biased;

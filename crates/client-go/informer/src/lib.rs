@@ -8,6 +8,7 @@
 //! | `reflector` | lists, watches, and relists after failures; `reflector::state` decides which request is next | `Reflector` |
 //! | `handler_fanout` | changes the store and calls the handlers under one lock | `sharedProcessor` |
 //! | [`store`] | objects by key and by index; one writer, many readers | `Indexer` |
+//! | `factory` | one informer for all controllers that need the same objects | `SharedInformerFactory` |
 //!
 //! [`SharedInformer`] combines them; [`EventHandler`] receives the changes.
 //!
@@ -21,6 +22,7 @@
 extern crate shuttle_parking_lot as parking_lot;
 
 mod error;
+mod factory;
 mod handler;
 mod handler_fanout;
 mod index;
@@ -34,13 +36,18 @@ mod table;
 #[cfg(test)]
 mod test_object;
 pub mod testing;
+#[cfg(feature = "kube")]
+mod transform;
 
 pub use error::{ListWatchError, ListWatchErrorKind};
+pub use factory::{AnyInformer, InformerOptions, SharedInformerFactory};
 pub use handler::{Deleted, EventHandler};
 pub use handler_fanout::HandlerRegistration;
 pub use index::{IndexName, Indexers};
-pub use informer::{InformerConfig, SharedInformer};
-pub use kcm_meta::{ControllerRef, Object, ObjectKey};
+pub use informer::{InformerConfig, SharedInformer, Sources, Transform};
+pub use kcm_meta::{ControllerRef, Object, ObjectKey, compare_versions, is_newer};
 pub use metrics::{InformerMetrics, NoInformerMetrics};
 pub use source::{List, ListOptions, ListWatch, Undecodable, WatchEvent, WatchOptions, WatchStream};
 pub use store::{Replaced, Snapshot, Store, StoreReadGuard, StoreWriter};
+#[cfg(feature = "kube")]
+pub use transform::drop_managed_fields;

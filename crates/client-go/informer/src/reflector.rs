@@ -16,6 +16,7 @@ use self::{
 use crate::{
     error::{ListWatchError, ListWatchErrorKind},
     handler_fanout::HandlerFanout,
+    informer::Transform,
     metrics::InformerMetrics,
     relist::Relists,
     source::{ListOptions, ListWatch, Undecodable, WatchEvent, WatchOptions, WatchStream},
@@ -46,7 +47,10 @@ const INITIAL_EVENTS_WARNING: Duration = Duration::from_secs(10);
 /// Upstream counterpart: `cache.Reflector`.
 pub(crate) struct Reflector<K> {
     name: String,
+    /// Namespace of the objects. `None`: all namespaces.
+    namespace: Option<Arc<str>>,
     source: Arc<dyn ListWatch<K>>,
+    transform: Option<Transform<K>>,
     fanout: Arc<HandlerFanout<K>>,
     clock: Arc<dyn Clock>,
     random: Arc<dyn Random>,
@@ -56,21 +60,42 @@ pub(crate) struct Reflector<K> {
     relists: Arc<Relists>,
     /// Number of the last relist that was started.
     relist: u64,
+    /// `true` once a list is complete.
+    listed: bool,
+}
+
+/// Dependencies of a [`Reflector`].
+pub(crate) struct ReflectorConfig<K> {
+    pub(crate) name: String,
+    pub(crate) namespace: Option<Arc<str>>,
+    pub(crate) source: Arc<dyn ListWatch<K>>,
+    pub(crate) transform: Option<Transform<K>>,
+    pub(crate) fanout: Arc<HandlerFanout<K>>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) random: Arc<dyn Random>,
+    pub(crate) metrics: Arc<dyn InformerMetrics>,
+    pub(crate) relists: Arc<Relists>,
 }
 
 impl<K: Object> Reflector<K> {
-    pub(crate) fn new(
-        name: String,
-        source: Arc<dyn ListWatch<K>>,
-        fanout: Arc<HandlerFanout<K>>,
-        clock: Arc<dyn Clock>,
-        random: Arc<dyn Random>,
-        metrics: Arc<dyn InformerMetrics>,
-        relists: Arc<Relists>,
-    ) -> Self {
-        let backoff = Backoff::new(Arc::clone(&clock), Arc::clone(&random));
-        let state = ReflectorState::new();
-        Self { name, source, fanout, clock, random, metrics, backoff, state, relists, relist: 0 }
+    pub(crate) fn new(config: ReflectorConfig<K>) -> Self {
+        let ReflectorConfig { name, namespace, source, transform, fanout, clock, random, metrics, relists } =
+            config;
+        Self {
+            name,
+            namespace,
+            source,
+            transform,
+            fanout,
+            backoff: Backoff::new(Arc::clone(&clock), Arc::clone(&random)),
+            clock,
+            random,
+            metrics,
+            state: ReflectorState::new(),
+            relists,
+            relist: 0,
+            listed: false,
+        }
     }
 
     /// Replaces streaming lists with plain lists.
@@ -103,15 +128,19 @@ impl<K: Object> Reflector<K> {
 
     /// Sends the next request, handles the response until it ends, and waits for the back-off if there is one.
     async fn step(&mut self) {
-        let request = self.state.request(self.fanout.store().last_sync_resource_version());
+        let request = self.state.request(self.last_version());
         let verb = verb(&request);
-        tracing::debug!(informer = self.name, resourceVersion = from(&request), "Starting to {verb}");
+        let (informer, namespace) = (&self.name, self.namespace.as_deref());
+        tracing::debug!(informer, namespace, resourceVersion = from(&request), "Starting to {verb}");
         let end = match request {
             Request::List { from } => match self.list(from).await {
                 Ok(()) => return,
                 Err(error) => RequestEnd::failed(error),
             },
-            Request::StreamingList { from } => self.watch(from, Some(self.fanout.snapshot())).await,
+            Request::StreamingList { from } => {
+                let snapshot = self.fanout.snapshot(self.namespace.clone());
+                self.watch(from, Some(snapshot)).await
+            }
             Request::Watch { from } => self.watch(from, None).await,
         };
         if let Some(error) = &end.error {
@@ -129,11 +158,27 @@ impl<K: Object> Reflector<K> {
         }
     }
 
+    /// Returns the version up to which the store contains all changes of this source.
+    fn last_version(&self) -> Option<String> {
+        let store = self.fanout.store();
+        match &self.namespace {
+            Some(namespace) => store.last_sync_resource_version_in(namespace),
+            None => store.last_sync_resource_version(),
+        }
+    }
+
+    fn transformed(&self, mut object: K) -> K {
+        if let Some(transform) = &self.transform {
+            transform(&mut object);
+        }
+        object
+    }
+
     async fn list(&mut self, from: Option<String>) -> Result<(), ListWatchError> {
         let list = self.source.list(&ListOptions { resource_version: from }).await?;
-        let mut snapshot = self.fanout.snapshot();
+        let mut snapshot = self.fanout.snapshot(self.namespace.clone());
         for object in list.items {
-            snapshot.insert(object);
+            snapshot.insert(self.transformed(object));
         }
         for undecodable in list.undecodable {
             self.report_undecodable(&undecodable);
@@ -175,6 +220,7 @@ impl<K: Object> Reflector<K> {
                     if events == events_at_warning {
                         tracing::warn!(
                             informer = self.name,
+                            namespace = self.namespace.as_deref(),
                             events,
                             "Awaiting required bookmark event for initial events stream, no events received"
                         );
@@ -209,7 +255,9 @@ impl<K: Object> Reflector<K> {
         event: WatchEvent<K>,
     ) -> Option<Snapshot<K>> {
         match event {
-            WatchEvent::Added(object) | WatchEvent::Modified(object) => snapshot.insert(object),
+            WatchEvent::Added(object) | WatchEvent::Modified(object) => {
+                snapshot.insert(self.transformed(object));
+            }
             WatchEvent::Deleted(object) => snapshot.remove(&object.key()),
             WatchEvent::Undecodable(undecodable) => {
                 self.report_undecodable(&undecodable);
@@ -230,12 +278,14 @@ impl<K: Object> Reflector<K> {
 
     fn handle_event(&self, event: WatchEvent<K>) {
         match event {
-            WatchEvent::Added(object) | WatchEvent::Modified(object) => self.fanout.apply(object),
-            WatchEvent::Deleted(object) => self.fanout.delete(object),
-            WatchEvent::Bookmark { resource_version, .. } => self.fanout.bookmark(&resource_version),
+            WatchEvent::Added(object) | WatchEvent::Modified(object) => {
+                self.fanout.apply(self.transformed(object));
+            }
+            WatchEvent::Deleted(object) => self.fanout.delete(self.transformed(object)),
+            WatchEvent::Bookmark { resource_version, .. } => self.bookmark(&resource_version),
             WatchEvent::Undecodable(undecodable) => {
                 self.report_undecodable(&undecodable);
-                self.fanout.bookmark(undecodable.resource_version.as_deref().unwrap_or_default());
+                self.bookmark(undecodable.resource_version.as_deref().unwrap_or_default());
             }
             WatchEvent::UndecodableDeleted(undecodable) => {
                 self.report_undecodable(&undecodable);
@@ -245,16 +295,21 @@ impl<K: Object> Reflector<K> {
         }
     }
 
+    fn bookmark(&self, resource_version: &str) {
+        self.fanout.bookmark(self.namespace.as_deref(), resource_version);
+    }
+
     fn complete_list(&mut self, snapshot: Snapshot<K>, resource_version: &str) {
-        let relist = self.fanout.store().is_synced();
+        let relist = std::mem::replace(&mut self.listed, true);
         let objects = snapshot.len();
-        self.timed(|this| this.fanout.replace(snapshot, resource_version));
+        self.timed(|this| this.fanout.replace(snapshot, resource_version, !relist));
         self.state.list_completed();
         // Since the relist was started, each list was a consistent read.
         self.relists.complete(self.relist);
         self.metrics.listed(&self.name, relist);
         tracing::debug!(
             informer = self.name,
+            namespace = self.namespace.as_deref(),
             objects,
             resourceVersion = resource_version,
             relist,
@@ -287,12 +342,18 @@ impl<K: Object> Reflector<K> {
 
     /// Logs the end of a request: as a warning if a delay follows, for which the store may fall behind, else for debugging.
     fn log_end(&self, verb: &str, end: &RequestEnd, delay: Option<Duration>) {
-        let informer = &self.name;
+        let (informer, namespace) = (&self.name, self.namespace.as_deref());
         match (&end.error, delay) {
-            (Some(err), Some(delay)) => tracing::warn!(informer, %err, ?delay, "Failed to {verb}; retrying"),
-            (Some(err), None) => tracing::debug!(informer, %err, "Failed to {verb}; retrying immediately"),
-            (None, Some(delay)) => tracing::warn!(informer, ?delay, "Watch closed without events; retrying"),
-            (None, None) => tracing::debug!(informer, "Watch closed"),
+            (Some(err), Some(delay)) => {
+                tracing::warn!(informer, namespace, %err, ?delay, "Failed to {verb}; retrying");
+            }
+            (Some(err), None) => {
+                tracing::debug!(informer, namespace, %err, "Failed to {verb}; retrying immediately");
+            }
+            (None, Some(delay)) => {
+                tracing::warn!(informer, namespace, ?delay, "Watch closed without events; retrying");
+            }
+            (None, None) => tracing::debug!(informer, namespace, "Watch closed"),
         }
     }
 }

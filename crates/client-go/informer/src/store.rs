@@ -1,8 +1,8 @@
 //! Store of the last known state of objects: one writer, many readers.
 
-use std::{collections::BTreeSet, fmt, sync::Arc};
+use std::{cmp::Ordering, collections::BTreeSet, fmt, sync::Arc};
 
-use kcm_meta::{Object, ObjectKey};
+use kcm_meta::{Object, ObjectKey, compare_versions};
 use parking_lot::{RwLock, RwLockReadGuard};
 
 use crate::{
@@ -34,6 +34,14 @@ pub struct StoreWriter<K> {
 // of the writes. The lock is held for short sections, in which only index functions are called.
 struct State<K> {
     table: Table<K>,
+    /// One for all objects, or one per namespace.
+    parts: Vec<Part>,
+}
+
+/// Progress of the source of all objects, or of the objects of one namespace.
+struct Part {
+    /// `None`: all namespaces.
+    namespace: Option<Arc<str>>,
     /// Empty if no version is known.
     resource_version: String,
     synced: bool,
@@ -69,7 +77,13 @@ impl<'a, K: Object> StoreReadGuard<'a, K> {
 
     /// Returns the newest resource version of the store. See [`Store::last_sync_resource_version`].
     pub fn last_sync_resource_version(&self) -> Option<&str> {
-        Some(&*self.0.resource_version).filter(|version| !version.is_empty())
+        self.0.resource_version()
+    }
+
+    /// Returns the newest resource version of the objects in `namespace`. See
+    /// [`Store::last_sync_resource_version_in`].
+    pub fn last_sync_resource_version_in(&self, namespace: &str) -> Option<&str> {
+        self.0.part(namespace).and_then(Part::resource_version)
     }
 }
 
@@ -77,7 +91,7 @@ impl<K: Object> fmt::Debug for StoreReadGuard<'_, K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("StoreReadGuard")
             .field("objects", &self.0.table.len())
-            .field("resource_version", &self.0.resource_version)
+            .field("resource_version", &self.last_sync_resource_version())
             .finish()
     }
 }
@@ -135,13 +149,25 @@ impl<K: Object> Store<K> {
     /// Returns the newest resource version of the store: that of an object, a bookmark or a list.
     ///
     /// The store contains all changes up to this version, so it contains a write if its version is not newer (US-3.7).
+    ///
+    /// For a store with a source per namespace, this is the oldest version of a namespace. It is `None` as long as the
+    /// version of any namespace is unknown, or if the versions cannot be compared.
     pub fn last_sync_resource_version(&self) -> Option<String> {
         self.read().last_sync_resource_version().map(str::to_owned)
     }
 
-    /// Returns `true` once the store has held a complete state.
+    /// Returns the newest resource version of the objects in `namespace`.
+    ///
+    /// It is newer than [that of the store](Self::last_sync_resource_version) if the store has a source per namespace and
+    /// those of others are behind. `None` if the store has no source of that namespace.
+    pub fn last_sync_resource_version_in(&self, namespace: &str) -> Option<String> {
+        self.read().last_sync_resource_version_in(namespace).map(str::to_owned)
+    }
+
+    /// Returns `true` once the store has held a complete state. A store with a source per namespace then has the complete
+    /// state of each namespace.
     pub fn is_synced(&self) -> bool {
-        self.state.read().synced
+        self.state.read().parts.iter().all(|part| part.synced)
     }
 }
 
@@ -156,8 +182,8 @@ impl<K: Object> fmt::Debug for Store<K> {
         let state = self.state.read();
         f.debug_struct("Store")
             .field("objects", &state.table.len())
-            .field("resource_version", &state.resource_version)
-            .field("synced", &state.synced)
+            .field("resource_version", &state.resource_version())
+            .field("synced", &state.parts.iter().all(|part| part.synced))
             .finish()
     }
 }
@@ -165,8 +191,24 @@ impl<K: Object> fmt::Debug for Store<K> {
 impl<K: Object> StoreWriter<K> {
     /// Creates an empty store.
     pub fn new(indexers: Indexers<K>) -> Self {
-        let state = State { table: Table::new(&indexers), resource_version: String::new(), synced: false };
-        Self { state: Arc::new(RwLock::new(state)), indexers }
+        Self::with_parts(indexers, [None])
+    }
+
+    /// Creates an empty store with a source per namespace. Objects of other namespaces must not be stored.
+    pub fn for_namespaces(indexers: Indexers<K>, namespaces: impl IntoIterator<Item = Arc<str>>) -> Self {
+        Self::with_parts(indexers, namespaces.into_iter().map(Some))
+    }
+
+    fn with_parts(indexers: Indexers<K>, namespaces: impl IntoIterator<Item = Option<Arc<str>>>) -> Self {
+        let part = |namespace| Part { namespace, resource_version: String::new(), synced: false };
+        let parts = namespaces.into_iter().map(part).collect();
+        Self { state: Arc::new(RwLock::new(State { table: Table::new(&indexers), parts })), indexers }
+    }
+
+    /// Adds the indexes of `indexers` whose names are not in use, with the objects of the store.
+    pub fn add_indexers(&mut self, indexers: Indexers<K>) {
+        self.indexers.extend(indexers);
+        self.state.write().table.ensure_indexes(&self.indexers);
     }
 
     /// Returns read access to the store.
@@ -177,32 +219,48 @@ impl<K: Object> StoreWriter<K> {
     /// Stores `object`, and its resource version as that of the store. Returns the object that it replaces.
     pub fn apply(&mut self, object: Arc<K>) -> Option<Arc<K>> {
         let mut state = self.state.write();
-        state.advance(object.resource_version());
+        // The key is not computed for a store with one source.
+        let namespace = (state.parts.len() > 1).then(|| object.key().namespace);
+        state.advance(namespace.as_deref(), object.resource_version());
         state.table.insert(object)
     }
 
     /// Removes and returns the object with `key`. `resource_version` is the version of the deletion, if known.
     pub fn remove(&mut self, key: &ObjectKey, resource_version: Option<&str>) -> Option<Arc<K>> {
         let mut state = self.state.write();
-        state.advance(resource_version.unwrap_or_default());
+        state.advance(Some(&key.namespace), resource_version.unwrap_or_default());
         state.table.remove(key)
     }
 
-    /// Records that there were no further changes up to `resource_version`.
+    /// Records that there were no further changes up to `resource_version`, in any namespace.
     pub fn bookmark(&mut self, resource_version: &str) {
-        self.state.write().advance(resource_version);
+        self.bookmark_in(None, resource_version);
     }
 
-    /// Starts a new state. The store does not change until [`commit`](Self::commit).
+    /// Records that there were no further changes in `namespace` up to `resource_version`. `None`: in any namespace.
+    pub fn bookmark_in(&mut self, namespace: Option<&str>, resource_version: &str) {
+        self.state.write().advance(namespace, resource_version);
+    }
+
+    /// Starts a new state of all objects. The store does not change until [`commit`](Self::commit).
     pub fn snapshot(&self) -> Snapshot<K> {
-        Snapshot { current: self.reader(), table: Table::new(&self.indexers), kept: BTreeSet::new() }
+        self.snapshot_of(None)
     }
 
-    /// Replaces the state of the store with `snapshot`, the complete state at `resource_version`.
+    /// Starts a new state of the objects in `namespace`. `None`: of all objects.
+    pub fn snapshot_of(&self, namespace: Option<Arc<str>>) -> Snapshot<K> {
+        let table = Table::new(&self.indexers);
+        Snapshot { namespace, current: self.reader(), table, kept: BTreeSet::new() }
+    }
+
+    /// Replaces the state of the store with `snapshot`, the complete state at `resource_version`. Objects of namespaces
+    /// that are not part of the snapshot remain.
     ///
     /// Readers are blocked only while the tables are exchanged.
     pub fn commit(&mut self, snapshot: Snapshot<K>, resource_version: &str) -> Replaced<K> {
-        let Snapshot { mut table, kept, .. } = snapshot;
+        let Snapshot { namespace, mut table, kept, .. } = snapshot;
+        let is_replaced =
+            |key: &ObjectKey| namespace.as_ref().is_none_or(|namespace| *namespace == key.namespace);
         {
             let state = self.state.read();
             for key in kept {
@@ -210,16 +268,23 @@ impl<K: Object> StoreWriter<K> {
                     table.insert(Arc::clone(object));
                 }
             }
+            for (_, object) in state.table.iter().filter(|(key, _)| !is_replaced(key)) {
+                table.insert(Arc::clone(object));
+            }
         }
+        // Indexes that were added since the snapshot was started.
+        table.ensure_indexes(&self.indexers);
         let old = {
             let mut state = self.state.write();
-            state.advance(resource_version);
-            state.synced = true;
+            state.advance(namespace.as_deref(), resource_version);
+            for part in state.parts_of(namespace.as_deref()) {
+                part.synced = true;
+            }
             std::mem::replace(&mut state.table, table)
         };
         let state = self.state.read();
         let deleted = old.iter().filter(|(key, _)| state.table.get(key).is_none());
-        let present = state.table.iter();
+        let present = state.table.iter().filter(|(key, _)| is_replaced(key));
         Replaced {
             deleted: deleted.map(|(_, object)| Arc::clone(object)).collect(),
             present: present.map(|(key, new)| (old.get(key).cloned(), Arc::clone(new))).collect(),
@@ -234,16 +299,51 @@ impl<K: Object> fmt::Debug for StoreWriter<K> {
 }
 
 impl<K> State<K> {
-    fn advance(&mut self, resource_version: &str) {
-        if !resource_version.is_empty() {
-            self.resource_version.clear();
-            self.resource_version.push_str(resource_version);
+    /// Records the version of a change in `namespace`. `None`: in all namespaces.
+    fn advance(&mut self, namespace: Option<&str>, resource_version: &str) {
+        if resource_version.is_empty() {
+            return;
         }
+        for part in self.parts_of(namespace) {
+            part.resource_version.clear();
+            part.resource_version.push_str(resource_version);
+        }
+    }
+
+    fn parts_of(&mut self, namespace: Option<&str>) -> impl Iterator<Item = &mut Part> {
+        let is_part_of = move |part: &&mut Part| namespace.is_none_or(|namespace| part.contains(namespace));
+        self.parts.iter_mut().filter(is_part_of)
+    }
+
+    fn part(&self, namespace: &str) -> Option<&Part> {
+        self.parts.iter().find(|part| part.contains(namespace))
+    }
+
+    /// Returns the oldest version of all parts.
+    fn resource_version(&self) -> Option<&str> {
+        let mut parts = self.parts.iter().map(Part::resource_version);
+        let first = parts.next()??;
+        parts.try_fold(first, |oldest, version| match compare_versions(oldest, version?)? {
+            Ordering::Greater => version,
+            Ordering::Less | Ordering::Equal => Some(oldest),
+        })
+    }
+}
+
+impl Part {
+    fn contains(&self, namespace: &str) -> bool {
+        self.namespace.as_deref().is_none_or(|own| own == namespace)
+    }
+
+    fn resource_version(&self) -> Option<&str> {
+        Some(&*self.resource_version).filter(|version| !version.is_empty())
     }
 }
 
 /// New state of a store, built from a list or from the initial events of a watch.
 pub struct Snapshot<K> {
+    /// Namespace of the objects. `None`: all namespaces.
+    namespace: Option<Arc<str>>,
     current: Store<K>,
     table: Table<K>,
     kept: BTreeSet<ObjectKey>,
@@ -294,7 +394,7 @@ impl<K: Object> fmt::Debug for Snapshot<K> {
 pub struct Replaced<K> {
     /// Last state of the objects that are no longer in the store.
     pub deleted: Vec<Arc<K>>,
-    /// All objects in the store, each with the object that it replaces. Includes unchanged objects.
+    /// All objects of the snapshot, each with the object that it replaces. Includes unchanged objects.
     pub present: Vec<(Option<Arc<K>>, Arc<K>)>,
 }
 

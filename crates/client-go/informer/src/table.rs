@@ -39,6 +39,21 @@ impl<K: Object> Table<K> {
         }
     }
 
+    /// Adds the indexes that are missing.
+    pub(crate) fn ensure_indexes(&mut self, indexers: &Indexers<K>) {
+        for mut index in indexers.build() {
+            if self.has_index(index.name) {
+                continue;
+            }
+            for (id, slot) in self.slots.iter().enumerate() {
+                let object = slot.as_ref().map(|slot| &*slot.object);
+                // The number of slots fits, see `insert`.
+                index.update(id as SlotId, None, object, &mut self.scratch);
+            }
+            self.indexes.push(index);
+        }
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.ids.len()
     }

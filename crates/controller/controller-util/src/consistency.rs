@@ -2,10 +2,11 @@
 //!
 //! Upstream counterpart: `pkg/controller/util/consistency`, new in 1.36 (US-3.7).
 
-use std::{cmp::Ordering, fmt, sync::Arc};
+use std::{fmt, sync::Arc};
 
 use dashmap::{DashMap, Entry};
 use kcm_api::ObjectKey;
+use kcm_meta::{is_comparable, is_newer};
 use thiserror::Error;
 
 /// API group and resource.
@@ -87,7 +88,7 @@ impl ConsistencyStore {
     ///
     /// Replaces the record of an earlier owner of the same name. Invalid versions are ignored.
     pub fn wrote_at(&self, owner: &ObjectKey, owner_uid: &Arc<str>, resource: GroupResource, version: &str) {
-        if !is_version(version) || !self.caches.iter().any(|(cached, _)| *cached == resource) {
+        if !is_comparable(version) || !self.caches.iter().any(|(cached, _)| *cached == resource) {
             return;
         }
         let fresh = || Record { owner_uid: Arc::clone(owner_uid), written: Vec::new() };
@@ -139,22 +140,6 @@ impl fmt::Debug for ConsistencyStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ConsistencyStore").field("records", &self.records).finish_non_exhaustive()
     }
-}
-
-/// Returns `true` if resource version `a` is newer than `b`. Returns `false` if they cannot be compared.
-pub fn is_newer(a: &str, b: &str) -> bool {
-    compare_versions(a, b) == Some(Ordering::Greater)
-}
-
-/// Compares two resource versions. Returns `None` unless both are decimal numbers without leading zeros.
-///
-/// Upstream counterpart: `resourceversion.CompareResourceVersion`.
-pub fn compare_versions(a: &str, b: &str) -> Option<Ordering> {
-    (is_version(a) && is_version(b)).then(|| a.len().cmp(&b.len()).then_with(|| a.cmp(b)))
-}
-
-fn is_version(text: &str) -> bool {
-    !text.starts_with('0') && !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 #[cfg(test)]

@@ -37,7 +37,7 @@ pub mod slow_start;
 pub mod sync_metrics;
 mod worker;
 
-pub use consistency::{ConsistencyStore, GroupResource, compare_versions};
+pub use consistency::{ConsistencyStore, GroupResource};
 pub use control::{DeploymentControl, PodControl, ReplicaSetControl};
 pub use controller::{Controller, ControllerConfig};
 pub use index::{

@@ -11,8 +11,8 @@ use std::{
 
 use kcm_api::{Deployment, ObjectKey, ReplicaSet};
 use kcm_controller_ref_manager::OwnerIdentity;
-use kcm_controller_util::{consistency::is_newer, index::claimable_replica_sets};
-use kcm_informer::{Object, StoreReadGuard};
+use kcm_controller_util::index::claimable_replica_sets;
+use kcm_informer::{Object, StoreReadGuard, is_newer};
 use parking_lot::Mutex;
 
 /// Returned objects by Deployment. The lock is not contended for one Deployment: it has one sync at a time.

@@ -1,10 +1,13 @@
 //! Tests of a [`SharedInformer`] with a [`FakeSource`], in simulated time.
 
 mod handlers;
+mod indexers;
+mod namespaces;
 mod relist;
 mod replay;
 mod requests;
 mod resync;
+mod transform;
 mod undecodable;
 
 use std::{
@@ -20,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::level_filters::LevelFilter;
 
 use crate::{
-    InformerConfig, InformerMetrics, ListWatchError, ListWatchErrorKind, SharedInformer,
+    InformerConfig, InformerMetrics, ListWatchError, ListWatchErrorKind, SharedInformer, Sources,
     test_object::{TestObject, indexers, key, object},
     testing::{FakeRequest, FakeSource, RecordingHandler},
 };

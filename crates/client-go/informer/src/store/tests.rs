@@ -156,6 +156,16 @@ mod commit {
     use super::*;
 
     #[test]
+    fn indexes_objects_by_indexes_added_since_the_snapshot() {
+        let mut writer = StoreWriter::new(Indexers::new());
+        let mut snapshot = writer.snapshot();
+        snapshot.insert(object("a").at("1").owned_by("x"));
+        writer.add_indexers(indexers());
+        writer.commit(snapshot, "1");
+        assert_eq!(count(&writer.reader(), OWNER, "x"), 1);
+    }
+
+    #[test]
     fn replaces_the_state_and_returns_the_changes() {
         let mut writer = writer();
         let store = writer.reader();

@@ -196,12 +196,3 @@ fn test_consistency_store_ensure_written_record_concurrent() {
     caches.read(GroupResource::PODS, "199");
     assert_eq!(store.ensure_ready(&owner()).unwrap_err().written, "200");
 }
-
-#[test]
-fn compares_versions_as_numbers_of_any_length() {
-    assert_eq!(compare_versions("9", "10"), Some(Ordering::Less));
-    assert_eq!(compare_versions("123456789012345678901234567890", "5"), Some(Ordering::Greater));
-    assert_eq!(compare_versions("5", "5"), Some(Ordering::Equal));
-    assert_eq!(compare_versions("", "5"), None);
-    assert_eq!(compare_versions("5", "05"), None);
-}

@@ -48,7 +48,7 @@ impl ListWatch<TestObject> for Events {
 }
 
 fn env_with_events(events: Vec<WatchEvent<TestObject>>) -> TestEnv {
-    TestEnv::with(|config| config.list_watch = Arc::new(Events(Mutex::new(events))))
+    TestEnv::with(|config| config.sources = Sources::One(Arc::new(Events(Mutex::new(events)))))
 }
 
 mod streaming_list {
@@ -226,7 +226,7 @@ mod resource_version {
             before.apply(object("a"));
         }
         let source = Arc::new(Replaceable(Mutex::new(before.clone())));
-        let env = TestEnv::with(|config| config.list_watch = source.clone());
+        let env = TestEnv::with(|config| config.sources = Sources::One(source.clone()));
         env.start();
         settle().await;
         assert_eq!(env.stored(), ["a@6"]);
