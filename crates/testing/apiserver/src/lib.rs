@@ -25,6 +25,7 @@
 //! *Out of scope:* controllers, and every crate of the workspace above `api` and `clock`.
 
 mod apply;
+mod custom;
 pub mod defaults;
 pub mod http;
 pub mod patch;
@@ -35,6 +36,7 @@ pub mod table;
 pub mod validate;
 
 mod json;
+mod kind;
 mod object;
 mod options;
 mod registry;

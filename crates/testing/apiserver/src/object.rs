@@ -23,7 +23,7 @@ pub struct Object {
 
 struct Json {
     text: Bytes,
-    /// Length of the leading `apiVersion` and `kind`, which list items do not have.
+    /// Length of the leading `apiVersion` and `kind`, which list items of built-in kinds do not have.
     header: usize,
 }
 
@@ -60,6 +60,11 @@ impl Object {
     /// Resource of the object.
     pub fn resource(&self) -> Resource {
         self.resource
+    }
+
+    /// `apiVersion`. A custom resource is stored in the version that was the storage version when it was written.
+    pub fn api_version(&self) -> &str {
+        str_at(&self.value, &["apiVersion"])
     }
 
     /// The whole object, with `apiVersion` and `kind`.
@@ -149,9 +154,13 @@ impl Object {
         &self.serialised().text
     }
 
-    /// Appends the object to `list` as a list item: without `apiVersion` and `kind`.
+    /// Appends the object to `list` as a list item: without `apiVersion` and `kind` if the kind is built in.
     pub(crate) fn write_item(&self, list: &mut Vec<u8>) {
         let Json { text, header } = self.serialised();
+        if self.resource.is_custom() {
+            list.extend_from_slice(text);
+            return;
+        }
         list.push(b'{');
         // The byte after the header is the comma before the next member.
         list.extend_from_slice(text.get(header + 1..).unwrap_or(b"}"));
@@ -160,7 +169,14 @@ impl Object {
     fn serialised(&self) -> &Json {
         self.json.get_or_init(|| {
             let mut text = Vec::with_capacity(self.size + self.size / 8);
-            text.extend_from_slice(self.resource.type_header().as_bytes());
+            if self.resource.is_custom() {
+                text.extend_from_slice(b"{\"apiVersion\":");
+                write_json(&mut text, self.api_version());
+                text.extend_from_slice(b",\"kind\":");
+                write_json(&mut text, self.resource.kind());
+            } else {
+                text.extend_from_slice(self.resource.type_header().as_bytes());
+            }
             let header = text.len();
             let members = self.value.as_object().into_iter().flatten();
             for (key, member) in members.filter(|(key, _)| *key != "apiVersion" && *key != "kind") {

@@ -1,6 +1,8 @@
 //! Table of the served resources, one row per resource.
 
-use std::fmt;
+use std::{cmp::Ordering, fmt};
+
+use parking_lot::RwLock;
 
 use crate::{
     Subresource,
@@ -8,11 +10,15 @@ use crate::{
     selector::SelectableField,
 };
 
-/// A served resource, identified by its storage version.
+/// A resource: a built-in one, identified by its storage version, or a custom one.
+///
+/// The value is an index. Built-in resources have constants. A custom resource gets its index when a
+/// CustomResourceDefinition is first established; the index is valid in the whole process and is never released, so the
+/// number of distinct custom resources in a process is limited to about 65,000.
 ///
 /// Upstream counterpart: `schema.GroupVersionResource`.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Resource(u8);
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Resource(u16);
 
 /// Row of the table.
 pub(crate) struct Definition {
@@ -77,11 +83,11 @@ macro_rules! resources {
         strategy: $strategy:expr $(,)?
     })*) => {
         #[expect(clippy::upper_case_acronyms, non_camel_case_types, reason = "named after the constants")]
-        #[repr(u8)]
+        #[repr(u16)]
         enum Index { $($name),* }
 
         impl Resource {
-            $($(#[$doc])* pub const $name: Self = Self(Index::$name as u8);)*
+            $($(#[$doc])* pub const $name: Self = Self(Index::$name as u16);)*
         }
 
         static TABLE: &[Definition] = &[$(Definition {
@@ -258,27 +264,79 @@ resources! {
         served_versions: [],
         strategy: strategy::stored_only::PriorityClass,
     }
+    /// `apiextensions.k8s.io/v1` CustomResourceDefinitions.
+    CUSTOM_RESOURCE_DEFINITIONS = "apiextensions.k8s.io" / "v1" "CustomResourceDefinition" {
+        names: "customresourcedefinitions", "customresourcedefinition", ["crd", "crds"],
+        categories: ["api-extensions"],
+        namespaced: false,
+        subresources: [Status],
+        served_versions: [],
+        strategy: strategy::definition::CustomResourceDefinition,
+    }
 }
 
+/// Custom resources by index, after those of [`TABLE`]. Entries are added only.
+static CUSTOM: RwLock<Vec<&'static Definition>> = RwLock::new(Vec::new());
+
 impl Resource {
-    /// All served resources.
+    /// All built-in resources.
     pub fn all() -> impl ExactSizeIterator<Item = Self> {
-        (0..TABLE.len()).map(|index| Self(u8::try_from(index).unwrap_or(u8::MAX)))
+        (0..TABLE.len()).map(Self::from_index)
     }
 
-    /// Returns the resource with this group (empty for the core group) and plural name.
+    pub(crate) fn from_index(index: usize) -> Self {
+        Self(u16::try_from(index).unwrap_or(u16::MAX))
+    }
+
+    /// Returns the custom resource with these names. Returns `None` if there are too many custom resources.
+    pub(crate) fn custom(group: &str, plural: &str, kind: &str, namespaced: bool) -> Option<Self> {
+        let is_same = |known: &&'static Definition| {
+            (known.group, known.plural, known.kind, known.namespaced) == (group, plural, kind, namespaced)
+        };
+        let mut custom = CUSTOM.write();
+        let position = custom.iter().position(is_same).unwrap_or_else(|| {
+            let leak = |text: &str| -> &'static str { Box::leak(text.to_owned().into_boxed_str()) };
+            custom.push(Box::leak(Box::new(Definition {
+                group: leak(group),
+                version: "",
+                kind: leak(kind),
+                plural: leak(plural),
+                singular: "",
+                short_names: &[],
+                categories: &[],
+                namespaced,
+                subresources: &[],
+                api_version: "",
+                type_header: "",
+                served_versions: &[],
+                strategy: &strategy::core::Plain,
+            })));
+            custom.len() - 1
+        });
+        u16::try_from(TABLE.len() + position).ok().map(Self)
+    }
+
+    /// `true` if the resource is defined by a CustomResourceDefinition.
+    pub fn is_custom(self) -> bool {
+        self.index() >= TABLE.len()
+    }
+
+    /// Returns the built-in resource with this group (empty for the core group) and plural name.
     pub fn find(group: &str, plural: &str) -> Option<Self> {
         Self::all().find(|resource| resource.group() == group && resource.plural() == plural)
     }
 
-    /// Returns the resource with this storage version and kind.
+    /// Returns the built-in resource with this storage version and kind.
     pub fn of_kind(api_version: &str, kind: &str) -> Option<Self> {
         Self::all().find(|resource| resource.kind() == kind && resource.api_version() == api_version)
     }
 
     pub(crate) fn definition(self) -> &'static Definition {
-        // `self.0` is always the index of a constant of this module.
-        &TABLE[self.index()]
+        match TABLE.get(self.index()) {
+            Some(definition) => definition,
+            // `self.0` is always the index of a constant of this module or of a custom resource.
+            None => CUSTOM.read().get(self.index() - TABLE.len()).copied().unwrap_or(&TABLE[0]),
+        }
     }
 
     pub(crate) const fn index(self) -> usize {
@@ -290,12 +348,12 @@ impl Resource {
         self.definition().group
     }
 
-    /// Storage version.
+    /// Storage version, empty for a custom resource: its CustomResourceDefinition has it.
     pub fn version(self) -> &'static str {
         self.definition().version
     }
 
-    /// Group and version as in `apiVersion`: `apps/v1`, or `v1` for the core group.
+    /// Group and version as in `apiVersion`: `apps/v1`, or `v1` for the core group. Empty for a custom resource.
     pub fn api_version(self) -> &'static str {
         self.definition().api_version
     }
@@ -315,7 +373,7 @@ impl Resource {
         self.definition().namespaced
     }
 
-    /// `true` if the resource has this subresource.
+    /// `true` if the built-in resource has this subresource.
     pub fn has(self, subresource: Subresource) -> bool {
         self.definition().subresources.contains(&subresource)
     }
@@ -346,6 +404,27 @@ impl Resource {
         static COMMON: [SelectableField; 2] = [NAME, NAMESPACE];
         let of_every_kind = COMMON.iter().take(if self.is_namespaced() { 2 } else { 1 });
         of_every_kind.chain(self.strategy().selectable_fields()).find(|field| field.name == name)
+    }
+}
+
+/// Built-in resources in the order of the table, then custom resources by name. The order does not depend on indexes of
+/// custom resources, which differ from process to process.
+impl Ord for Resource {
+    fn cmp(&self, other: &Self) -> Ordering {
+        if !self.is_custom() || !other.is_custom() {
+            return self.0.cmp(&other.0);
+        }
+        let key = |resource: Self| {
+            let Definition { group, plural, kind, namespaced, .. } = resource.definition();
+            (*group, *plural, *kind, *namespaced)
+        };
+        key(*self).cmp(&key(*other))
+    }
+}
+
+impl PartialOrd for Resource {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
     }
 }
 
@@ -381,6 +460,16 @@ mod tests {
     fn constants_match_rows() {
         assert_eq!(Resource::PODS.kind(), "Pod");
         assert_eq!(Resource::PRIORITY_CLASSES.kind(), "PriorityClass");
-        assert_eq!(Resource::PRIORITY_CLASSES.index() + 1, Resource::all().len());
+        assert_eq!(Resource::CUSTOM_RESOURCE_DEFINITIONS.index() + 1, Resource::all().len());
+    }
+
+    #[test]
+    fn custom_resources_are_ordered_by_name() {
+        let custom = |plural| Resource::custom("example.com", plural, "Kind", true).unwrap();
+        let (z, a) = (custom("zs"), custom("as"));
+        assert!(a < z && Resource::PODS < a && a.is_custom());
+        assert_eq!(custom("as"), a);
+        assert_eq!((a.to_string().as_str(), a.kind(), a.is_namespaced()), ("as.example.com", "Kind", true));
+        assert_ne!(Resource::custom("example.com", "as", "Kind", false), Some(a));
     }
 }

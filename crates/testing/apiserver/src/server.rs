@@ -5,16 +5,18 @@ use std::{
 };
 
 use kcm_clock::{Clock, Random, RealClock, SeededRandom};
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use crate::{
     ApiStatus, AuditSink, DataError, DeleteOptions, Faults, HistoryLimits, ListOptions, Object, ObjectList,
     PatchType, Resource, Selection, Subresource, WatchStart, Watcher, WriteOptions,
+    custom::CustomResources,
     http::documents::Documents,
     json::str_at,
+    kind::Kind,
     registry::{Patch, Registry, WriteScope, scale_of},
     store::{Disk, Store},
-    strict,
 };
 
 /// Source of container logs: a function of the pod and the container's name.
@@ -80,8 +82,9 @@ impl fmt::Debug for ApiServerConfig {
 /// changed.
 pub struct ApiServer {
     pub(crate) registry: Registry,
-    pub(crate) documents: Documents,
     pub(crate) config: ApiServerConfig,
+    /// Discovery and OpenAPI documents, and the custom resources that they contain. Built on demand.
+    documents: Mutex<Option<(Arc<CustomResources>, Arc<Documents>)>>,
     /// Number of audit events so far.
     pub(crate) audited: AtomicU64,
 }
@@ -112,15 +115,14 @@ impl ApiServer {
         let registry = Registry::new(store, Arc::clone(&config.clock), Arc::clone(&config.random));
         for name in ["default", "kube-node-lease", "kube-public", "kube-system"] {
             let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
-            match registry.create(Resource::NAMESPACES, "", namespace, &WriteOptions::default()) {
+            match registry.create(&Resource::NAMESPACES.into(), "", namespace, &WriteOptions::default()) {
                 Err(error) if !error.is_already_exists() => {
                     tracing::error!(%error, name, "Failed to create system namespace");
                 }
                 _ => {}
             }
         }
-        let documents = Documents::new(&config.advertise_version);
-        Arc::new(Self { registry, documents, config, audited: AtomicU64::new(0) })
+        Arc::new(Self { registry, config, documents: Mutex::default(), audited: AtomicU64::new(0) })
     }
 
     /// Revision of the latest write.
@@ -141,8 +143,9 @@ impl ApiServer {
         object: Value,
         options: &WriteOptions,
     ) -> Result<Arc<Object>, ApiStatus> {
-        let object = decode(resource, object)?;
-        Ok(self.registry.create(resource, namespace, object, options)?.object)
+        let kind = self.kind_of(resource, &object)?;
+        let object = decode(&kind, object)?;
+        Ok(self.registry.create(&kind, namespace, object, options)?.object)
     }
 
     /// Returns an object.
@@ -196,7 +199,7 @@ impl ApiServer {
         object: Value,
         options: &WriteOptions,
     ) -> Result<Arc<Object>, ApiStatus> {
-        if !resource.has(Subresource::Status) {
+        if !self.kind_of(resource, &object)?.has(Subresource::Status) {
             return Err(ApiStatus::method_not_allowed());
         }
         self.update_part(resource, namespace, WriteScope::Status, object, options)
@@ -220,9 +223,10 @@ impl ApiServer {
         object: Value,
         options: &WriteOptions,
     ) -> Result<Arc<Object>, ApiStatus> {
-        let object = decode(resource, object)?;
+        let kind = self.kind_of(resource, &object)?;
+        let object = decode(&kind, object)?;
         let name = str_at(&object, &["metadata", "name"]).to_owned();
-        Ok(self.registry.update(resource, namespace, &name, part, object, options)?.object)
+        Ok(self.registry.update(&kind, namespace, &name, part, object, options)?.object)
     }
 
     /// Patches an object, its status or its scale. Returns the object; for a scale the scaled object.
@@ -242,16 +246,17 @@ impl ApiServer {
         options: &WriteOptions,
     ) -> Result<Arc<Object>, ApiStatus> {
         let patch = Patch { form, body: patch };
+        let kind = self.registry.kind(resource, "")?;
         let part = match subresource {
             None => WriteScope::Main,
-            Some(subresource) if !resource.has(subresource) => return Err(ApiStatus::method_not_allowed()),
+            Some(subresource) if !kind.has(subresource) => return Err(ApiStatus::method_not_allowed()),
             Some(Subresource::Status) => WriteScope::Status,
             Some(Subresource::Scale) => {
-                return Ok(self.registry.patch_scale(resource, namespace, name, &patch, options)?.object);
+                return Ok(self.registry.patch_scale(&kind, namespace, name, &patch, options)?.object);
             }
             Some(_) => return Err(ApiStatus::method_not_allowed()),
         };
-        Ok(self.registry.patch(resource, None, namespace, name, part, &patch, options)?.object)
+        Ok(self.registry.patch(&kind, None, namespace, name, part, &patch, options)?.object)
     }
 
     /// Returns an object's `autoscaling/v1` Scale.
@@ -260,10 +265,11 @@ impl ApiServer {
     ///
     /// 404 if the object does not exist, 405 if the resource has no scale.
     pub fn scale(&self, resource: Resource, namespace: &str, name: &str) -> Result<Value, ApiStatus> {
-        if !resource.has(Subresource::Scale) {
+        let kind = self.registry.kind(resource, "")?;
+        if !kind.has(Subresource::Scale) {
             return Err(ApiStatus::method_not_allowed());
         }
-        Ok(scale_of(&*self.get(resource, namespace, name)?))
+        scale_of(&kind, &*self.get(resource, namespace, name)?)
     }
 
     /// Deletes an object.
@@ -343,6 +349,36 @@ impl ApiServer {
         self.registry.store.watch(None, "", Selection::default(), start)
     }
 
+    /// All resources that are served: built-in resources and established custom resources.
+    pub fn resources(&self) -> Vec<Resource> {
+        Resource::all().chain(self.registry.custom().iter().map(|custom| custom.resource)).collect()
+    }
+
+    /// Returns the served resource with this group (empty for the core group) and plural name.
+    pub fn resource(&self, group: &str, plural: &str) -> Option<Resource> {
+        let custom = || self.registry.custom().find(group, plural).map(|custom| custom.resource);
+        Resource::find(group, plural).or_else(custom)
+    }
+
+    /// Returns the discovery and OpenAPI documents.
+    pub(crate) fn documents(&self) -> Arc<Documents> {
+        let custom = self.registry.custom();
+        let mut documents = self.documents.lock();
+        if let Some((known, documents)) = &*documents
+            && Arc::ptr_eq(known, &custom)
+        {
+            return Arc::clone(documents);
+        }
+        let new = Arc::new(Documents::new(&self.config.advertise_version, &custom));
+        *documents = Some((custom, Arc::clone(&new)));
+        new
+    }
+
+    /// Returns the kind of a resource in the version of `object`.
+    fn kind_of(&self, resource: Resource, object: &Value) -> Result<Kind, ApiStatus> {
+        self.registry.kind(resource, str_at(object, &["apiVersion"]))
+    }
+
     /// Returns the objects of any kind with an owner reference to `uid`.
     pub fn dependents(&self, uid: &str) -> Vec<Arc<Object>> {
         self.registry.store.dependents(uid)
@@ -361,11 +397,11 @@ impl fmt::Debug for ApiServer {
 }
 
 /// Normalizes an object as its type is defined. Unknown fields are dropped.
-fn decode(resource: Resource, mut object: Value) -> Result<Value, ApiStatus> {
+fn decode(kind: &Kind, mut object: Value) -> Result<Value, ApiStatus> {
     if let Value::Object(members) = &mut object {
-        members.entry("apiVersion").or_insert_with(|| json!(resource.api_version()));
-        members.entry("kind").or_insert_with(|| json!(resource.kind()));
+        members.entry("apiVersion").or_insert_with(|| json!(kind.api_version()));
+        members.entry("kind").or_insert_with(|| json!(kind.name()));
     }
-    let decoded = strict::decode_value(resource.api_version(), resource.kind(), object);
+    let decoded = kind.decode(object);
     Ok(decoded.map_err(|error| ApiStatus::bad_request(error.to_string()))?.object)
 }

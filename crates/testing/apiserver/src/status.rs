@@ -249,6 +249,14 @@ impl ApiStatus {
         )
     }
 
+    /// 415 for a body in none of the accepted media types.
+    pub(crate) fn unsupported_media_type(accepted: &str) -> Self {
+        let message = format!(
+            "the body of the request was in an unknown format - accepted media types include: {accepted}"
+        );
+        Self::new(StatusReason::UnsupportedMediaType, message)
+    }
+
     /// 404 for an unknown path.
     pub(crate) fn unknown_path() -> Self {
         Self {

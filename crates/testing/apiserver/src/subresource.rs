@@ -16,6 +16,9 @@ pub enum Subresource {
 }
 
 impl Subresource {
+    pub(crate) const ALL: [Self; 6] =
+        [Self::Status, Self::Scale, Self::Binding, Self::Eviction, Self::Finalize, Self::Log];
+
     /// Last segment of its path.
     pub const fn name(self) -> &'static str {
         match self {

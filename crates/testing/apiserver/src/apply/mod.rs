@@ -25,10 +25,10 @@ use topology::Topology;
 use walk::{Comparison, compare, field_set, merge, remove_items, validation_error};
 
 use crate::{
-    ApiStatus, Resource, StatusCause, StatusDetails, StatusReason,
+    ApiStatus, StatusCause, StatusDetails, StatusReason,
     json::{at, remove, set as put, str_at},
+    kind::Kind,
     schema::SCHEMA,
-    strict,
 };
 
 const LAST_APPLIED: [&str; 3] =
@@ -62,7 +62,7 @@ fn strip_fields(mut set: Set) -> Set {
 /// Manager, operation and resource of a write.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Writer<'a> {
-    pub(crate) resource: Resource,
+    pub(crate) kind: &'a Kind,
     pub(crate) manager: &'a str,
     /// Subresource, or empty.
     pub(crate) subresource: &'a str,
@@ -70,16 +70,24 @@ pub(crate) struct Writer<'a> {
     pub(crate) time: &'a str,
 }
 
-impl Writer<'_> {
-    fn topology(&self) -> Option<Topology> {
-        SCHEMA.kind(self.resource.api_version(), self.resource.kind()).map(Topology::Struct)
+/// Returns the topology of the objects of a kind.
+fn topology_of(kind: &Kind) -> Option<Topology<'_>> {
+    match &kind.custom {
+        Some(custom) => Some(Topology::Object(&custom.schema)),
+        None => SCHEMA.kind(kind.api_version(), kind.name()).map(Topology::Struct),
+    }
+}
+
+impl<'a> Writer<'a> {
+    fn topology(&self) -> Option<Topology<'a>> {
+        topology_of(self.kind)
     }
 
     fn as_manager(&self, applied: bool) -> Manager {
         Manager {
             name: self.manager.to_owned(),
             applied,
-            api_version: self.resource.api_version().to_owned(),
+            api_version: self.kind.api_version().to_owned(),
             subresource: self.subresource.to_owned(),
         }
     }
@@ -133,12 +141,11 @@ fn update(managers: &mut Managers, change: &Comparison, writer: &Writer<'_>) {
 /// # Errors
 ///
 /// 500, as upstream.
-pub(crate) fn check(resource: Resource, config: &Value) -> Result<(), ApiStatus> {
-    let (api_version, kind) = (resource.api_version(), resource.kind());
-    let topology = SCHEMA.kind(api_version, kind).map(Topology::Struct);
-    let Some(defect) = topology.and_then(|topology| validation_error(topology, config, "")) else {
+pub(crate) fn check(kind: &Kind, config: &Value) -> Result<(), ApiStatus> {
+    let Some(defect) = topology_of(kind).and_then(|topology| validation_error(topology, config, "")) else {
         return Ok(());
     };
+    let (api_version, kind) = (kind.api_version(), kind.name());
     let (namespace, name) =
         (str_at(config, &["metadata", "namespace"]), str_at(config, &["metadata", "name"]));
     Err(ApiStatus::new(
@@ -162,7 +169,7 @@ pub(crate) fn apply(
     force: bool,
 ) -> Result<Value, ApiStatus> {
     let Some(topology) = writer.topology() else {
-        return Err(ApiStatus::internal(format!("{} has no known type", writer.resource)));
+        return Err(ApiStatus::internal(format!("{} has no known type", writer.kind.resource)));
     };
     let mut live = live.clone();
     let kept = take_managed_fields(&mut live)
@@ -171,7 +178,7 @@ pub(crate) fn apply(
     let managers = kept.unwrap_or_else(|| {
         let mut managers = Managers::default();
         if at(&live, &["metadata", "uid"]).is_some() {
-            let nothing = empty(writer.resource);
+            let nothing = empty(writer.kind);
             let first = Writer { manager: BEFORE_FIRST_APPLY, subresource: "", ..writer };
             update(&mut managers, &compare(topology, &nothing, &live), &first);
         }
@@ -199,16 +206,15 @@ pub(crate) fn apply(
 }
 
 /// Returns an object of the kind with only the fields that are always present.
-pub(crate) fn empty(resource: Resource) -> Value {
-    let nothing = json!({"apiVersion": resource.api_version(), "kind": resource.kind()});
-    strict::decode_value(resource.api_version(), resource.kind(), nothing.clone())
-        .map_or(nothing, |decoded| decoded.object)
+pub(crate) fn empty(kind: &Kind) -> Value {
+    let nothing = json!({"apiVersion": kind.api_version(), "kind": kind.name()});
+    kind.decode(nothing.clone()).map_or(nothing, |decoded| decoded.object)
 }
 
 type Conflicts = Vec<(Manager, Set)>;
 
 fn merge_config(
-    topology: Topology,
+    topology: Topology<'_>,
     live: &Value,
     config: &Value,
     mut managers: Managers,
@@ -248,7 +254,7 @@ fn merge_config(
 ///
 /// Upstream counterpart: `lastAppliedManager`.
 fn is_last_applied_migration(
-    topology: Topology,
+    topology: Topology<'_>,
     live: &Value,
     conflicts: &Conflicts,
     writer: &Writer<'_>,

@@ -2,10 +2,15 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
-use crate::schema::arbitrary::{Arbitrary, cases};
+use crate::{
+    Resource,
+    schema::arbitrary::{Arbitrary, cases},
+};
+
+static DEPLOYMENTS: Kind = Kind { resource: Resource::DEPLOYMENTS, custom: None };
 
 fn writer(manager: &str) -> Writer<'_> {
-    Writer { resource: Resource::DEPLOYMENTS, manager, subresource: "", time: "2026-01-01T00:00:00Z" }
+    Writer { kind: &DEPLOYMENTS, manager, subresource: "", time: "2026-01-01T00:00:00Z" }
 }
 
 fn config(replicas: Option<i64>, image: &str) -> Value {
@@ -27,10 +32,7 @@ fn stored(mut object: Value) -> Value {
 }
 
 fn created(manager: &str, replicas: i64) -> Value {
-    stored(
-        apply(&empty(Resource::DEPLOYMENTS), &config(Some(replicas), "nginx:1"), writer(manager), false)
-            .unwrap(),
-    )
+    stored(apply(&empty(&DEPLOYMENTS), &config(Some(replicas), "nginx:1"), writer(manager), false).unwrap())
 }
 
 /// Returns the object after `manager` writes `change`.
@@ -136,7 +138,7 @@ fn unapplied_item_is_removed() {
     let mut two = config(None, "nginx:1");
     let containers = two["spec"]["template"]["spec"]["containers"].as_array_mut().unwrap();
     containers.push(json!({"name": "side", "image": "x"}));
-    let live = stored(apply(&empty(Resource::DEPLOYMENTS), &two, writer("a"), false).unwrap());
+    let live = stored(apply(&empty(&DEPLOYMENTS), &two, writer("a"), false).unwrap());
     let one = apply(&live, &config(None, "nginx:1"), writer("a"), false).unwrap();
     assert_eq!(one["spec"]["template"]["spec"]["containers"].as_array().unwrap().len(), 1);
 }
@@ -190,7 +192,7 @@ fn field_set_round_trips() {
 }
 
 /// Keeps one of several items with the same keys.
-fn deduplicate(topology: Topology, value: &mut Value) {
+fn deduplicate(topology: Topology<'_>, value: &mut Value) {
     match value {
         Value::Object(map) => {
             map.iter_mut().for_each(|(key, value)| deduplicate(topology.member(key).0, value));
@@ -211,7 +213,7 @@ fn duplicate_list_keys_are_rejected() {
     let mut twice = config(None, "x");
     let containers = twice["spec"]["template"]["spec"]["containers"].as_array_mut().unwrap();
     containers.push(json!({"name": "c"}));
-    let refused = check(Resource::DEPLOYMENTS, &twice).unwrap_err();
+    let refused = check(&DEPLOYMENTS, &twice).unwrap_err();
     assert_eq!(
         refused.message,
         "failed to create typed patch object (default/web; apps/v1, Kind=Deployment): \
@@ -227,7 +229,7 @@ proptest! {
         let mut config = Arbitrary::new(seed).object("apps/v1", "Deployment");
         deduplicate(writer("a").topology().unwrap(), &mut config);
         take_managed_fields(&mut config);
-        let once = stored(apply(&empty(Resource::DEPLOYMENTS), &config, writer("a"), false).unwrap());
+        let once = stored(apply(&empty(&DEPLOYMENTS), &config, writer("a"), false).unwrap());
         // A configuration without fields owns nothing and adds no manager.
         prop_assume!(once.pointer("/metadata/managedFields").is_some());
         let twice = stored(apply(&once, &config, writer("a"), false).unwrap());
@@ -241,7 +243,7 @@ proptest! {
             "metadata": {"labels": {format!("{prefix}{number}"): "x"}},
             "spec": {"template": {"spec": {"containers": [{"name": format!("{prefix}{number}"), "image": "x"}]}}},
         });
-        let mut live = stored(apply(&empty(Resource::DEPLOYMENTS), &config("a", left), writer("a"), false).unwrap());
+        let mut live = stored(apply(&empty(&DEPLOYMENTS), &config("a", left), writer("a"), false).unwrap());
         live = stored(apply(&live, &config("b", right), writer("b"), false).unwrap());
         live = stored(apply(&live, &config("a", again), writer("a"), false).unwrap());
         let names: Vec<&str> = live["spec"]["template"]["spec"]["containers"].as_array().unwrap()

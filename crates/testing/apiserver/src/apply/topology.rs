@@ -8,11 +8,14 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::set::{field_step, key_step, value_step};
-use crate::schema::{SCHEMA, Struct, StructId, Type};
+use crate::{
+    custom::schema::{Additional, ListType, Schema, SchemaType},
+    schema::{SCHEMA, Struct, StructId, Type},
+};
 
 /// Topology of a value.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Topology {
+pub(super) enum Topology<'s> {
     /// Atomic: the value has one owner.
     Atomic,
     /// Struct: each field has its owners.
@@ -23,12 +26,18 @@ pub(super) enum Topology {
     Items(&'static Type, &'static [&'static str]),
     /// Set of scalars (`listType=set`).
     Values,
+    /// Custom resource, or a resource embedded in one: its metadata is typed.
+    Object(&'s Schema),
+    /// Value below a custom resource.
+    Custom(&'s Schema),
+    /// Value that no schema describes: maps are divided, lists are atomic.
+    Unknown,
 }
 
 /// Part of a value.
-pub(super) struct Part<'a> {
+pub(super) struct Part<'a, 's> {
     pub(super) step: String,
-    pub(super) topology: Topology,
+    pub(super) topology: Topology<'s>,
     pub(super) value: &'a Value,
     /// `true` for a field of a struct, `false` for a map entry or list item.
     pub(super) is_field: bool,
@@ -105,7 +114,7 @@ fn default_key(key: &str) -> Value {
 }
 
 /// Topology of a field of a type, or with `None` of an item or entry.
-fn topology_of(ty: &'static Type, place: Option<(&Struct, &str)>) -> Topology {
+fn topology_of(ty: &'static Type, place: Option<(&Struct, &str)>) -> Topology<'static> {
     match ty {
         Type::Struct(id) if ATOMIC_STRUCTS.contains(&SCHEMA.get(*id).name.as_str()) => Topology::Atomic,
         Type::Struct(id) => Topology::Struct(*id),
@@ -127,10 +136,69 @@ fn topology_of(ty: &'static Type, place: Option<(&Struct, &str)>) -> Topology {
     }
 }
 
-impl Topology {
+/// Topology of the metadata of every kind.
+fn metadata_topology() -> Topology<'static> {
+    let any_kind = SCHEMA.kind("v1", "ConfigMap").map(Topology::Struct);
+    any_kind.map_or(Topology::Atomic, |kind| kind.member("metadata").0)
+}
+
+/// Topology of a value with this schema.
+fn custom_topology(schema: &Schema) -> Topology<'_> {
+    if schema.is_embedded_resource {
+        return Topology::Object(schema);
+    }
+    match (schema.ty, &schema.list_type) {
+        (Some(SchemaType::Object), _) if schema.is_atomic_map => Topology::Atomic,
+        (Some(SchemaType::Array), ListType::Atomic) => Topology::Atomic,
+        (Some(SchemaType::Object | SchemaType::Array), _) => Topology::Custom(schema),
+        (None, _) if schema.preserves_unknown_fields => Topology::Custom(schema),
+        _ => Topology::Atomic,
+    }
+}
+
+impl<'s> Topology<'s> {
+    /// `true` if the value has a fixed set of fields.
+    pub(super) fn is_struct(self) -> bool {
+        match self {
+            Self::Struct(_) => true,
+            Self::Object(schema) | Self::Custom(schema) => {
+                !schema.preserves_unknown_fields
+                    && schema.ty == Some(SchemaType::Object)
+                    && matches!(schema.additional, Additional::None)
+            }
+            _ => false,
+        }
+    }
+
+    /// `true` if each member of an object has its owners.
+    pub(super) fn is_divisible_object(self) -> bool {
+        matches!(self, Self::Struct(_) | Self::Map(_) | Self::Object(_) | Self::Custom(_) | Self::Unknown)
+    }
+
+    /// `true` if each item of a list has its owners.
+    pub(super) fn is_associative_list(self) -> bool {
+        match self {
+            Self::Items(..) | Self::Values => true,
+            Self::Custom(schema) => schema.list_type != ListType::Atomic,
+            _ => false,
+        }
+    }
+
     /// Topology of the member `name`, and `true` if it is a struct field.
     pub(super) fn member(self, name: &str) -> (Self, bool) {
         match self {
+            Self::Object(_) if name == "metadata" => (metadata_topology(), true),
+            Self::Object(_) if matches!(name, "apiVersion" | "kind") => (Self::Atomic, true),
+            Self::Object(schema) | Self::Custom(schema) => {
+                match (schema.properties.get(name), &schema.additional) {
+                    (Some(schema), _) => (custom_topology(schema), true),
+                    (None, Additional::Schema(schema)) => (custom_topology(schema), false),
+                    _ if schema.preserves_unknown_fields => (Self::Unknown, false),
+                    (None, Additional::Any) => (Self::Unknown, false),
+                    (None, Additional::None) => (Self::Atomic, false),
+                }
+            }
+            Self::Unknown => (Self::Unknown, false),
             Self::Struct(id) => {
                 let owner = SCHEMA.get(id);
                 let field = owner.field(name);
@@ -148,6 +216,7 @@ impl Topology {
     pub(super) fn item(self) -> Self {
         match self {
             Self::Items(element, _) => topology_of(element, None),
+            Self::Custom(schema) => schema.items.as_deref().map_or(Self::Atomic, custom_topology),
             _ => Self::Atomic,
         }
     }
@@ -165,14 +234,25 @@ impl Topology {
                     .collect();
                 key_step(&keys)
             }
+            Self::Custom(schema) => match &schema.list_type {
+                ListType::Map(keys) => {
+                    let default = |key: &String| schema.items.as_ref()?.properties.get(key)?.default.clone();
+                    let value = |key: &String| {
+                        let given = item.get(key).filter(|value| !value.is_null()).cloned();
+                        (key.clone(), given.or_else(|| default(key)).unwrap_or_default())
+                    };
+                    key_step(&keys.iter().map(value).collect())
+                }
+                ListType::Atomic | ListType::Set => value_step(item),
+            },
             _ => value_step(item),
         }
     }
 
     /// Parts of a value. `None` if it is atomic.
-    pub(super) fn parts(self, value: &Value) -> Option<Vec<Part<'_>>> {
-        match (self, value) {
-            (Self::Struct(_) | Self::Map(_), Value::Object(map)) => Some(
+    pub(super) fn parts(self, value: &Value) -> Option<Vec<Part<'_, 's>>> {
+        match value {
+            Value::Object(map) if self.is_divisible_object() => Some(
                 map.iter()
                     .map(|(key, value)| {
                         let (topology, is_field) = self.member(key);
@@ -180,7 +260,7 @@ impl Topology {
                     })
                     .collect(),
             ),
-            (Self::Items(..) | Self::Values, Value::Array(list)) => Some(
+            Value::Array(list) if self.is_associative_list() => Some(
                 list.iter()
                     .map(|item| Part {
                         step: self.item_step(item),

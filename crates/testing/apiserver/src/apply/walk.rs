@@ -12,7 +12,7 @@ use super::{
 };
 
 /// Returns the fields of `value`.
-pub(super) fn field_set(topology: Topology, value: &Value) -> Set {
+pub(super) fn field_set(topology: Topology<'_>, value: &Value) -> Set {
     let mut set = Set::default();
     for part in topology.parts(value).unwrap_or_default() {
         let is_whole = part.topology.parts(part.value).is_none();
@@ -29,13 +29,13 @@ pub(super) fn field_set(topology: Topology, value: &Value) -> Set {
 
 /// Returns the reason why `config` cannot be applied: an unknown field or duplicate list keys. `path` is the path of
 /// `config`.
-pub(super) fn validation_error(topology: Topology, config: &Value, path: &str) -> Option<String> {
+pub(super) fn validation_error(topology: Topology<'_>, config: &Value, path: &str) -> Option<String> {
     let mut seen = BTreeSet::new();
     for part in topology.parts(config).unwrap_or_default() {
         if config.is_array() && !seen.insert(part.step.clone()) {
             return Some(format!("{path}: duplicate entries for key {}", display_step(&part.step)));
         }
-        if matches!(topology, Topology::Struct(_)) && !part.is_field {
+        if topology.is_struct() && !part.is_field {
             return Some(format!("{path}{}: field not declared in schema", display_step(&part.step)));
         }
         if let Some(found) =
@@ -56,13 +56,13 @@ pub(super) struct Comparison {
 }
 
 /// Compares two objects.
-pub(super) fn compare(topology: Topology, old: &Value, new: &Value) -> Comparison {
+pub(super) fn compare(topology: Topology<'_>, old: &Value, new: &Value) -> Comparison {
     compare_parts(topology, Some(old), Some(new))
 }
 
-fn compare_parts(topology: Topology, old: Option<&Value>, new: Option<&Value>) -> Comparison {
+fn compare_parts(topology: Topology<'_>, old: Option<&Value>, new: Option<&Value>) -> Comparison {
     let mut result = Comparison::default();
-    let mut pairs: BTreeMap<String, (Topology, Option<&Value>, Option<&Value>)> = BTreeMap::new();
+    let mut pairs: BTreeMap<String, (Topology<'_>, Option<&Value>, Option<&Value>)> = BTreeMap::new();
     for part in old.and_then(|old| topology.parts(old)).unwrap_or_default() {
         pairs.insert(part.step, (part.topology, Some(part.value), None));
     }
@@ -93,9 +93,9 @@ fn compare_parts(topology: Topology, old: Option<&Value>, new: Option<&Value>) -
 }
 
 /// Merges `config` into `live`.
-pub(super) fn merge(topology: Topology, live: &Value, config: &Value) -> Value {
+pub(super) fn merge(topology: Topology<'_>, live: &Value, config: &Value) -> Value {
     match (topology, live, config) {
-        (Topology::Struct(_) | Topology::Map(_), Value::Object(live), Value::Object(config)) => {
+        (_, Value::Object(live), Value::Object(config)) if topology.is_divisible_object() => {
             let mut merged = live.clone();
             for (key, value) in config {
                 let value = match live.get(key) {
@@ -106,7 +106,7 @@ pub(super) fn merge(topology: Topology, live: &Value, config: &Value) -> Value {
             }
             Value::Object(merged)
         }
-        (Topology::Items(..) | Topology::Values, Value::Array(live), Value::Array(config)) => {
+        (_, Value::Array(live), Value::Array(config)) if topology.is_associative_list() => {
             Value::Array(merge_lists(topology, live, config))
         }
         _ => config.clone(),
@@ -114,7 +114,7 @@ pub(super) fn merge(topology: Topology, live: &Value, config: &Value) -> Value {
 }
 
 /// Merges lists. Items of `config` come in its order. Items only in `live` keep their place before their successor.
-fn merge_lists(topology: Topology, live: &[Value], config: &[Value]) -> Vec<Value> {
+fn merge_lists(topology: Topology<'_>, live: &[Value], config: &[Value]) -> Vec<Value> {
     let step = |item: &Value| topology.item_step(item);
     let wanted: BTreeSet<String> = config.iter().map(step).collect();
     let mut known: BTreeMap<String, &Value> = BTreeMap::new();
@@ -146,7 +146,7 @@ fn merge_lists(topology: Topology, live: &[Value], config: &[Value]) -> Vec<Valu
 }
 
 /// Removes the fields in `set` from `value`, and containers that become empty.
-pub(super) fn remove_items(topology: Topology, value: &mut Value, set: &Set) {
+pub(super) fn remove_items(topology: Topology<'_>, value: &mut Value, set: &Set) {
     match value {
         Value::Object(map) => {
             map.retain(|key, value| keep(topology.member(key).0, value, &field_step(key), set));
@@ -159,7 +159,7 @@ pub(super) fn remove_items(topology: Topology, value: &mut Value, set: &Set) {
     }
 }
 
-fn keep(topology: Topology, value: &mut Value, step: &str, set: &Set) -> bool {
+fn keep(topology: Topology<'_>, value: &mut Value, step: &str, set: &Set) -> bool {
     if set.members.contains(step) {
         return false;
     }

@@ -36,6 +36,7 @@ pub fn apply(kind: &str, object: &mut Value) {
         "Node" => node(object),
         "Service" => service::service(object),
         "Secret" => secret(object),
+        "CustomResourceDefinition" => with(object, "spec", definition),
         "PriorityClass" => set(object, "preemptionPolicy", "PreemptLowerPriority"),
         _ => {}
     }
@@ -115,6 +116,18 @@ fn secret(object: &mut Fields) {
             }
         });
     }
+}
+
+/// Sets the defaults of the spec of a CustomResourceDefinition.
+fn definition(spec: &mut Fields) {
+    with(spec, "names", |names| {
+        let kind = names.get("kind").and_then(Value::as_str).unwrap_or_default().to_owned();
+        if !kind.is_empty() {
+            set(names, "singular", kind.to_lowercase());
+            set(names, "listKind", format!("{kind}List"));
+        }
+    });
+    make(spec, "conversion", |conversion| set(conversion, "strategy", "None"));
 }
 
 /// Sets a field that is absent or `""`, which Go does not distinguish for values.

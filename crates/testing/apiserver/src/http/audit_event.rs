@@ -78,7 +78,7 @@ impl From<&Target> for ObjectReference {
         Self {
             api_group: group.to_owned(),
             api_version: version.to_owned(),
-            resource: target.resource.plural().to_owned(),
+            resource: target.resource().plural().to_owned(),
             subresource: target.subresource.map_or("", |part| part.name()).to_owned(),
             namespace: target.namespace.clone(),
             name: target.name().to_owned(),

@@ -6,7 +6,7 @@ use serde_json::Value;
 use tower::BoxError;
 
 use super::media::Encoding;
-use crate::{ApiStatus, FieldValidation, StatusReason, protobuf, strict};
+use crate::{ApiStatus, FieldValidation, StatusReason, kind::Kind, protobuf, strict};
 
 /// Maximum size of a request body in bytes, as upstream.
 const LIMIT: usize = 3 << 20;
@@ -54,15 +54,41 @@ pub(super) fn decode_object(
     kind: &str,
     validation: FieldValidation,
 ) -> Result<(Value, Vec<String>), ApiStatus> {
-    let bad = |error: &dyn std::fmt::Display| ApiStatus::bad_request(error.to_string());
     let decoded = match Encoding::of(&content.content_type)? {
         Encoding::Json => strict::decode(api_version, kind, &content.bytes),
-        encoding => {
-            let value = parse(encoding, &content.bytes)?;
-            strict::decode_value(api_version, kind, value)
-        }
+        encoding => strict::decode_value(api_version, kind, parse(encoding, &content.bytes)?),
     };
-    let strict::Decoded { object, strict_errors } = decoded.map_err(|error| bad(&error))?;
+    checked(decoded, api_version, kind, validation)
+}
+
+/// As [`decode_object`], of a kind that may be custom.
+///
+/// # Errors
+///
+/// As [`decode_object`].
+pub(super) fn decode_as(
+    content: &Content,
+    kind: &Kind,
+    validation: FieldValidation,
+) -> Result<(Value, Vec<String>), ApiStatus> {
+    let decoded = match Encoding::of(&content.content_type)? {
+        Encoding::Json => kind.decode_text(&content.bytes),
+        Encoding::Protobuf if kind.custom.is_some() => {
+            return Err(ApiStatus::unsupported_media_type("application/json, application/yaml"));
+        }
+        encoding => kind.decode(parse(encoding, &content.bytes)?),
+    };
+    checked(decoded, kind.api_version(), kind.name(), validation)
+}
+
+fn checked(
+    decoded: Result<strict::Decoded, strict::DecodeError>,
+    api_version: &str,
+    kind: &str,
+    validation: FieldValidation,
+) -> Result<(Value, Vec<String>), ApiStatus> {
+    let decoded = decoded.map_err(|error| ApiStatus::bad_request(error.to_string()))?;
+    let strict::Decoded { object, strict_errors } = decoded;
     match validation {
         FieldValidation::Strict if !strict_errors.is_empty() => {
             Err(ApiStatus::bad_request(strict::strict_message(api_version, kind, &strict_errors)))

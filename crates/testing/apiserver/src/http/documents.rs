@@ -1,4 +1,4 @@
-//! Discovery, OpenAPI and version documents. They are built once.
+//! Discovery, OpenAPI and version documents. They are built anew when the custom resources change.
 
 use std::{
     collections::BTreeMap,
@@ -16,7 +16,11 @@ use super::{
     response::{self, ApiResponse, json_bytes},
     route::ReviewKind,
 };
-use crate::{ApiStatus, Resource, StatusReason, Subresource, resource::Definition};
+use crate::{
+    ApiStatus, Resource, StatusReason, Subresource,
+    custom::{CustomResource, CustomResources, CustomVersion, priority},
+    resource::Definition,
+};
 
 /// Resource in discovery.
 struct ResourceEntry {
@@ -25,8 +29,8 @@ struct ResourceEntry {
     kind: &'static str,
     namespaced: bool,
     verbs: &'static [&'static str],
-    short_names: &'static [&'static str],
-    categories: &'static [&'static str],
+    short_names: Vec<String>,
+    categories: Vec<String>,
     subresources: Vec<SubresourceEntry>,
 }
 
@@ -34,7 +38,7 @@ struct ResourceEntry {
 struct SubresourceEntry {
     name: &'static str,
     group: &'static str,
-    version: &'static str,
+    version: String,
     kind: &'static str,
     verbs: &'static [&'static str],
 }
@@ -42,17 +46,13 @@ struct SubresourceEntry {
 /// Group-version and its resources.
 struct GroupVersion {
     group: &'static str,
-    version: &'static str,
+    version: String,
     entries: Vec<ResourceEntry>,
 }
 
 impl GroupVersion {
     fn api_version(&self) -> String {
-        if self.group.is_empty() {
-            self.version.to_owned()
-        } else {
-            format!("{}/{}", self.group, self.version)
-        }
+        if self.group.is_empty() { self.version.clone() } else { format!("{}/{}", self.group, self.version) }
     }
 }
 
@@ -118,8 +118,9 @@ pub(crate) struct Documents {
 }
 
 impl Documents {
-    pub(crate) fn new(version: &str) -> Self {
-        let all = group_versions();
+    /// Builds the documents of a server with this version and these custom resources.
+    pub(crate) fn new(version: &str, custom: &CustomResources) -> Self {
+        let all = group_versions(custom);
         let mut by_group: Vec<(&'static str, Vec<&GroupVersion>)> = Vec::new();
         for group_version in &all {
             match by_group.iter_mut().find(|(group, _)| *group == group_version.group) {
@@ -238,14 +239,14 @@ const ALL_VERBS: &[&str] =
     &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
 
 /// Returns all group-versions, the preferred version of each group first.
-fn group_versions() -> Vec<GroupVersion> {
+fn group_versions(custom: &CustomResources) -> Vec<GroupVersion> {
     let mut all: Vec<GroupVersion> = Vec::new();
-    let mut add = |group: &'static str, version: &'static str, entry: ResourceEntry| match all
+    let mut add = |group: &'static str, version: &str, entry: ResourceEntry| match all
         .iter_mut()
-        .find(|known| (known.group, known.version) == (group, version))
+        .find(|known| (known.group, known.version.as_str()) == (group, version))
     {
         Some(known) => known.entries.push(entry),
-        None => all.push(GroupVersion { group, version, entries: vec![entry] }),
+        None => all.push(GroupVersion { group, version: version.to_owned(), entries: vec![entry] }),
     };
     // The core group comes first, as in `kubectl api-resources`.
     let mut resources: Vec<Resource> = Resource::all().collect();
@@ -269,16 +270,50 @@ fn group_versions() -> Vec<GroupVersion> {
             kind: review.kind(),
             namespaced: review.is_namespaced(),
             verbs: &["create"],
-            short_names: &[],
-            categories: &[],
+            short_names: Vec::new(),
+            categories: Vec::new(),
             subresources: Vec::new(),
         };
         add(group, version, entry);
+    }
+    let mut versions: Vec<_> =
+        custom.iter().flat_map(|custom| custom.versions.iter().map(move |v| (custom, v))).collect();
+    versions.sort_by_key(|(custom, version)| {
+        (custom.resource.group(), std::cmp::Reverse(priority(&version.version)))
+    });
+    for (custom, version) in versions {
+        add(custom.resource.group(), &version.version, custom_entry(custom, version));
     }
     for version in &mut all {
         version.entries.sort_by_key(|entry| entry.plural);
     }
     all
+}
+
+fn custom_entry(custom: &CustomResource, version: &CustomVersion) -> ResourceEntry {
+    let group = custom.resource.group();
+    let status =
+        (Subresource::Status, group, version.version.as_str(), custom.resource.kind(), version.has_status);
+    let scale = (Subresource::Scale, "autoscaling", "v1", "Scale", version.scale.is_some());
+    let parts = [status, scale].into_iter().filter(|(.., served)| *served);
+    ResourceEntry {
+        plural: custom.resource.plural(),
+        singular: custom.names.singular.clone(),
+        kind: custom.resource.kind(),
+        namespaced: custom.resource.is_namespaced(),
+        verbs: ALL_VERBS,
+        short_names: custom.names.short_names.clone(),
+        categories: custom.names.categories.clone(),
+        subresources: parts
+            .map(|(part, group, version, kind, _)| SubresourceEntry {
+                name: part.name(),
+                group,
+                version: version.to_owned(),
+                kind,
+                verbs: &["get", "patch", "update"],
+            })
+            .collect(),
+    }
 }
 
 fn entry(definition: &'static Definition, group: &'static str, version: &'static str) -> ResourceEntry {
@@ -292,7 +327,7 @@ fn entry(definition: &'static Definition, group: &'static str, version: &'static
             Subresource::Finalize => (group, version, definition.kind, &["update"]),
             Subresource::Log => (group, version, definition.kind, &["get"]),
         };
-        SubresourceEntry { name: part.name(), group, version, kind, verbs }
+        SubresourceEntry { name: part.name(), group, version: version.to_owned(), kind, verbs }
     };
     ResourceEntry {
         plural: definition.plural,
@@ -300,14 +335,14 @@ fn entry(definition: &'static Definition, group: &'static str, version: &'static
         kind: definition.kind,
         namespaced: definition.namespaced,
         verbs: ALL_VERBS,
-        short_names: definition.short_names,
-        categories: definition.categories,
+        short_names: definition.short_names.iter().map(|name| (*name).to_owned()).collect(),
+        categories: definition.categories.iter().map(|name| (*name).to_owned()).collect(),
         subresources: definition.subresources.iter().map(part).collect(),
     }
 }
 
 fn add_names(value: &mut Value, entry: &ResourceEntry) {
-    for (key, names) in [("shortNames", entry.short_names), ("categories", entry.categories)] {
+    for (key, names) in [("shortNames", &entry.short_names), ("categories", &entry.categories)] {
         if !names.is_empty() {
             value[key] = json!(names);
         }
@@ -381,7 +416,7 @@ fn resource_list(version: &GroupVersion) -> Value {
                 "kind": part.kind,
                 "verbs": part.verbs,
             });
-            if (part.group, part.version) != (version.group, version.version) {
+            if (part.group, &part.version) != (version.group, &version.version) {
                 resource["group"] = json!(part.group);
                 resource["version"] = json!(part.version);
             }
@@ -449,14 +484,14 @@ fn open_api_v2(versions: &[GroupVersion]) -> Document {
 }
 
 /// Returns the kinds that can be patched.
-fn patchable(version: &GroupVersion) -> impl Iterator<Item = Patchable> {
+fn patchable(version: &GroupVersion) -> impl Iterator<Item = Patchable<'_>> {
     let prefix = if version.group.is_empty() { "/api" } else { "/apis" };
     version.entries.iter().filter(|entry| entry.verbs.contains(&"patch")).map(move |entry| {
         let scope = if entry.namespaced { "/namespaces/{namespace}" } else { "" };
         Patchable {
             path: format!("{prefix}/{}{scope}/{}/{{name}}", version.api_version(), entry.plural),
             group: version.group,
-            version: version.version,
+            version: &version.version,
             kind: entry.kind,
         }
     })

@@ -110,13 +110,6 @@ fn essence(content_type: &str) -> String {
     content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
 }
 
-fn unsupported(accepted: &str) -> ApiStatus {
-    let message = format!(
-        "the body of the request was in an unknown format - accepted media types include: {accepted}"
-    );
-    ApiStatus::new(StatusReason::UnsupportedMediaType, message)
-}
-
 impl Encoding {
     /// Returns the encoding of a `Content-Type`. The default is JSON.
     pub(super) fn of(content_type: &str) -> Result<Self, ApiStatus> {
@@ -124,7 +117,9 @@ impl Encoding {
             "" | "application/json" => Ok(Self::Json),
             "application/yaml" => Ok(Self::Yaml),
             "application/vnd.kubernetes.protobuf" => Ok(Self::Protobuf),
-            _ => Err(unsupported("application/json, application/yaml, application/vnd.kubernetes.protobuf")),
+            _ => Err(ApiStatus::unsupported_media_type(
+                "application/json, application/yaml, application/vnd.kubernetes.protobuf",
+            )),
         }
     }
 }
@@ -141,7 +136,7 @@ pub(super) fn patch_type(content_type: &str) -> Result<PatchType, ApiStatus> {
         "application/merge-patch+json" => Ok(PatchType::Merge),
         "application/strategic-merge-patch+json" => Ok(PatchType::Strategic),
         // Server-side apply is handled separately: see `is_apply`.
-        _ => Err(unsupported(
+        _ => Err(ApiStatus::unsupported_media_type(
             "application/json-patch+json, application/merge-patch+json, application/strategic-merge-patch+json",
         )),
     }

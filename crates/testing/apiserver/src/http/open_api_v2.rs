@@ -13,7 +13,7 @@ pub(super) const ACCEPTED: &str = "application/com.github.proto-openapi.spec.v2@
 pub(super) const CONTENT_TYPE: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
 
 /// Builds the document.
-pub(super) fn document(kinds: impl Iterator<Item = Patchable>) -> Vec<u8> {
+pub(super) fn document<'a>(kinds: impl Iterator<Item = Patchable<'a>>) -> Vec<u8> {
     let mut paths = Message::default();
     for kind in kinds {
         let path_item = Message::default().message(8, &patch_operation(&kind));
@@ -23,7 +23,7 @@ pub(super) fn document(kinds: impl Iterator<Item = Patchable>) -> Vec<u8> {
     Message::default().text(1, "2.0").message(2, &info).message(8, &paths).0
 }
 
-fn patch_operation(kind: &Patchable) -> Message {
+fn patch_operation(kind: &Patchable<'_>) -> Message {
     let mut operation = Message::default();
     for (name, type_) in PATCH_PARAMETERS {
         // Nested oneofs: parametersItem.parameter → parameter.nonBodyParameter → nonBodyParameter.queryParameterSubSchema.

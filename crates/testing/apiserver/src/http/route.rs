@@ -1,7 +1,12 @@
 //! Paths.
 
+use std::sync::Arc;
+
 use super::query::percent_decode;
-use crate::{ApiStatus, Resource, StatusReason, Subresource, resource::ServedVersion};
+use crate::{
+    ApiStatus, Resource, StatusReason, Subresource, custom::CustomResources, kind::Kind,
+    resource::ServedVersion,
+};
 
 /// Endpoint of a path.
 #[derive(Debug, Clone, PartialEq)]
@@ -37,7 +42,7 @@ pub(super) enum Route {
 /// Resource, object or subresource.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Target {
-    pub(super) resource: Resource,
+    pub(super) kind: Kind,
     pub(super) served_version: Option<ServedVersion>,
     /// `""` for all namespaces and for cluster-scoped resources.
     pub(super) namespace: String,
@@ -47,8 +52,15 @@ pub(super) struct Target {
 
 impl Target {
     /// Group and version of the request.
-    pub(super) fn api_version(&self) -> &'static str {
-        self.served_version.map_or(self.resource.api_version(), ServedVersion::api_version)
+    pub(super) fn api_version(&self) -> &str {
+        match self.served_version {
+            Some(served_version) => served_version.api_version(),
+            None => self.kind.api_version(),
+        }
+    }
+
+    pub(super) fn resource(&self) -> Resource {
+        self.kind.resource
     }
 
     /// Name of the object, or `""`.
@@ -133,8 +145,11 @@ const NOT_IMPLEMENTED: [&str; 6] =
     ["attach", "ephemeralcontainers", "exec", "portforward", "proxy", "resize"];
 
 impl Route {
-    /// Parses a path.
-    pub(super) fn parse(path: &str) -> Result<Self, ApiStatus> {
+    /// Parses a path. `custom` is called for paths that are not of a built-in resource.
+    pub(super) fn parse(
+        path: &str,
+        custom: impl FnOnce() -> Arc<CustomResources>,
+    ) -> Result<Self, ApiStatus> {
         let parts: Vec<_> = path.split('/').filter(|part| !part.is_empty()).map(percent_decode).collect();
         let parts: Vec<&str> = parts.iter().map(AsRef::as_ref).collect();
         match parts.as_slice() {
@@ -151,15 +166,20 @@ impl Route {
             ["apis", group] => Ok(Self::Group((*group).to_owned())),
             ["api", version] => Ok(Self::GroupVersion((*version).to_owned())),
             ["apis", group, version] => Ok(Self::GroupVersion(format!("{group}/{version}"))),
-            ["api", version, rest @ ..] => parse_in_group_version("", version, rest),
-            ["apis", group, version, rest @ ..] => parse_in_group_version(group, version, rest),
+            ["api", version, rest @ ..] => parse_in_group_version("", version, rest, custom),
+            ["apis", group, version, rest @ ..] => parse_in_group_version(group, version, rest, custom),
             _ => Err(ApiStatus::unknown_path()),
         }
     }
 }
 
 /// Parses a path below a group-version.
-fn parse_in_group_version(group: &str, version: &str, path: &[&str]) -> Result<Route, ApiStatus> {
+fn parse_in_group_version(
+    group: &str,
+    version: &str,
+    path: &[&str],
+    custom: impl FnOnce() -> Arc<CustomResources>,
+) -> Result<Route, ApiStatus> {
     let (namespace, path) = match path {
         // The namespace object or its content.
         ["namespaces", namespace, plural, rest @ ..] if !is_part_of_namespace(plural) || !rest.is_empty() => {
@@ -179,7 +199,11 @@ fn parse_in_group_version(group: &str, version: &str, path: &[&str]) -> Result<R
         return Ok(Route::Review(Review { kind, namespace: namespace.unwrap_or_default().to_owned() }));
     }
 
-    let (resource, served_version) = find(group, version, plural).ok_or_else(ApiStatus::unknown_path)?;
+    let (kind, served_version) = match find(group, version, plural) {
+        Some((resource, served_version)) => (resource.into(), served_version),
+        None => (find_custom(&custom(), group, version, plural).ok_or_else(ApiStatus::unknown_path)?, None),
+    };
+    let resource = kind.resource;
     if namespace.is_some() && !resource.is_namespaced() {
         return Err(ApiStatus::unknown_path());
     }
@@ -191,8 +215,8 @@ fn parse_in_group_version(group: &str, version: &str, path: &[&str]) -> Result<R
             return Err(ApiStatus::new(StatusReason::NotImplemented, message));
         }
         [name, part] => {
-            let known = resource.definition().subresources.iter().find(|known| known.name() == *part);
-            (Some(*name), Some(*known.ok_or_else(ApiStatus::unknown_path)?))
+            let known = Subresource::ALL.into_iter().find(|known| known.name() == *part && kind.has(*known));
+            (Some(*name), Some(known.ok_or_else(ApiStatus::unknown_path)?))
         }
         _ => return Err(ApiStatus::unknown_path()),
     };
@@ -200,7 +224,7 @@ fn parse_in_group_version(group: &str, version: &str, path: &[&str]) -> Result<R
         return Err(ApiStatus::unknown_path());
     }
     Ok(Route::Object(Target {
-        resource,
+        kind,
         served_version,
         namespace: namespace.unwrap_or_default().to_owned(),
         name: name.map(str::to_owned),
@@ -230,12 +254,20 @@ fn find(group: &str, version: &str, plural: &str) -> Option<(Resource, Option<Se
     })
 }
 
+fn find_custom(custom: &CustomResources, group: &str, version: &str, plural: &str) -> Option<Kind> {
+    Some(custom.find(group, plural)?.version(version)?.into())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn parse(path: &str) -> Result<Route, ApiStatus> {
+        Route::parse(path, Arc::default)
+    }
+
     fn target(path: &str) -> Target {
-        match Route::parse(path) {
+        match parse(path) {
             Ok(Route::Object(target)) => target,
             other => panic!("{path}: {other:?}"),
         }
@@ -244,11 +276,11 @@ mod tests {
     #[test]
     fn object_paths_are_parsed() {
         let scale = target("/apis/apps/v1/namespaces/a/deployments/web/scale");
-        assert_eq!(scale.resource, Resource::DEPLOYMENTS);
+        assert_eq!(scale.resource(), Resource::DEPLOYMENTS);
         assert_eq!((scale.namespace.as_str(), scale.name()), ("a", "web"));
         assert_eq!(scale.subresource, Some(Subresource::Scale));
         assert_eq!(target("/api/v1/pods").name, None);
-        assert_eq!(target("/api/v1/namespaces/a").resource, Resource::NAMESPACES);
+        assert_eq!(target("/api/v1/namespaces/a").resource(), Resource::NAMESPACES);
         assert_eq!(target("/api/v1/namespaces/a/finalize").subresource, Some(Subresource::Finalize));
         assert_eq!(target("/api/v1/namespaces/a/pods/status").name(), "status");
         assert_eq!(target("/apis/events.k8s.io/v1/events").served_version, Some(ServedVersion::EventsV1));
@@ -272,9 +304,9 @@ mod tests {
             "/api/v1/namespaces/a/pods/web/status/x",
             "/apis/authorization.k8s.io/v1/localsubjectaccessreviews",
         ] {
-            assert_eq!(Route::parse(path).unwrap_err().reason, StatusReason::NotFound, "{path}");
+            assert_eq!(parse(path).unwrap_err().reason, StatusReason::NotFound, "{path}");
         }
-        let exec = Route::parse("/api/v1/namespaces/a/pods/web/exec").unwrap_err();
+        let exec = parse("/api/v1/namespaces/a/pods/web/exec").unwrap_err();
         assert_eq!(exec.reason, StatusReason::NotImplemented);
     }
 }

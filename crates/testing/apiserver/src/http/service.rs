@@ -189,7 +189,7 @@ impl Exchange {
         let (received, began) = (clock.now(), clock.monotonic());
         let (parts, body) = request.into_parts();
         let query = Query::parse(parts.uri.query().unwrap_or_default());
-        let route = Route::parse(parts.uri.path());
+        let route = Route::parse(parts.uri.path(), || service.server.registry.custom());
         let content =
             if may_have_body(&parts.method) { body::read(body).await } else { Ok(Default::default()) };
         let content = content
@@ -407,7 +407,7 @@ async fn dispatch(
         _ if method != Method::GET => return Err(ApiStatus::method_not_allowed()),
         _ => {}
     }
-    let documents = &server.documents;
+    let documents = server.documents();
     match route {
         Route::Root if ui::accepts_html(headers) => Ok(ui::redirect()),
         Route::Root => Ok(documents.root(headers)),

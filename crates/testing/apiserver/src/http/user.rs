@@ -206,7 +206,7 @@ mod tests {
             if let Some(given) = given {
                 headers.insert(header::AUTHORIZATION, given.parse().unwrap());
             }
-            let route = Route::parse(path);
+            let route = Route::parse(path, std::sync::Arc::default);
             tokens.authenticate(&headers, route.as_ref()).map(|user| user.name).map_err(|no| no.code())
         };
         assert_eq!(ask("/api/v1/pods", Some("Bearer secret")), Ok("alice".to_owned()));

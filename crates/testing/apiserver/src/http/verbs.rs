@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    body::{Content, decode_any, decode_object},
+    body::{Content, decode_any, decode_as, decode_object},
     media::{Encoding, Representation, is_apply, patch_type},
     options::{
         delete_options, eviction_options, force, list_options, minimum_revision, refuse_force, watch_options,
@@ -70,7 +70,7 @@ impl ResourceRequest<'_> {
 
     /// `true` unless the resource is namespaced and the path has no namespace.
     fn has_required_namespace(&self) -> bool {
-        !self.target.resource.is_namespaced() || !self.target.namespace.is_empty()
+        !self.target.resource().is_namespaced() || !self.target.namespace.is_empty()
     }
 
     fn view(&self) -> Result<View, ApiStatus> {
@@ -84,16 +84,16 @@ impl ResourceRequest<'_> {
 
     fn get(&self) -> Result<ApiResponse, ApiStatus> {
         let view = self.view()?;
-        let object = self.server.get(self.target.resource, &self.target.namespace, self.target.name())?;
+        let object = self.server.get(self.target.resource(), &self.target.namespace, self.target.name())?;
         Ok(response::json_text(StatusCode::OK, view.object(&object)))
     }
 
     fn list(&self) -> Result<ApiResponse, ApiStatus> {
         let view = self.view()?;
         let options = list_options(self.query, self.target)?;
-        let Target { resource, namespace, .. } = self.target;
         let store = &self.server.registry.store;
-        let list = store.list_from(self.cache.as_deref(), *resource, namespace, &options)?;
+        let (resource, namespace) = (self.target.resource(), &self.target.namespace);
+        let list = store.list_from(self.cache.as_deref(), resource, namespace, &options)?;
         Ok(response::json_text(StatusCode::OK, view.list(&list)))
     }
 
@@ -107,19 +107,16 @@ impl ResourceRequest<'_> {
 
     /// Decodes the body as an object of the target's kind and converts it to the storage version.
     fn object(&self, options: &WriteOptions) -> Result<(Value, Vec<String>), ApiStatus> {
-        let Target { resource, served_version, .. } = self.target;
-        let (object, warnings) = decode_object(
-            &self.content,
-            self.target.api_version(),
-            resource.kind(),
-            options.field_validation,
-        )?;
-        Ok(match served_version {
-            Some(served_version) => {
-                (served_version.convert_to_storage(&object, resource.api_version()), warnings)
-            }
-            None => (object, warnings),
-        })
+        let Target { kind, served_version, .. } = self.target;
+        let Some(served_version) = served_version else {
+            let (object, mut warnings) = decode_as(&self.content, kind, options.field_validation)?;
+            warnings.extend(kind.custom.as_ref().and_then(|custom| custom.deprecation.clone()));
+            return Ok((object, warnings));
+        };
+        let api_version = served_version.api_version();
+        let (object, warnings) =
+            decode_object(&self.content, api_version, kind.name(), options.field_validation)?;
+        Ok((served_version.convert_to_storage(&object, kind.api_version()), warnings))
     }
 
     fn create(&self) -> Result<ApiResponse, ApiStatus> {
@@ -127,7 +124,7 @@ impl ResourceRequest<'_> {
         let options = self.write_options("CreateOptions")?;
         let (object, warnings) = self.object(&options)?;
         let written =
-            self.server.registry.create(self.target.resource, &self.target.namespace, object, &options)?;
+            self.server.registry.create(&self.target.kind, &self.target.namespace, object, &options)?;
         Ok(write_response(StatusCode::CREATED, &view, &written, warnings))
     }
 
@@ -135,9 +132,9 @@ impl ResourceRequest<'_> {
         let view = self.view()?;
         let options = self.write_options("UpdateOptions")?;
         let (object, warnings) = self.object(&options)?;
-        let Target { resource, namespace, .. } = self.target;
+        let Target { kind, namespace, .. } = self.target;
         let written =
-            self.server.registry.update(*resource, namespace, self.target.name(), part, object, &options)?;
+            self.server.registry.update(kind, namespace, self.target.name(), part, object, &options)?;
         Ok(write_response(StatusCode::OK, &view, &written, warnings))
     }
 
@@ -168,10 +165,10 @@ impl ResourceRequest<'_> {
         // JSON is a subset of YAML.
         let config = serde_saphyr::from_slice(&self.content.bytes)
             .map_err(|error| ApiStatus::bad_request(format!("error decoding YAML: {error}")))?;
-        let Target { resource, served_version, namespace, .. } = self.target;
+        let Target { kind, served_version, namespace, .. } = self.target;
         let name = self.target.name();
         let (written, created) = self.server.registry.apply(
-            *resource,
+            kind,
             *served_version,
             namespace,
             name,
@@ -192,9 +189,9 @@ impl ResourceRequest<'_> {
         let patch = self.read_patch()?;
         let view = self.view()?;
         let options = self.write_options("PatchOptions")?;
-        let Target { resource, served_version, namespace, .. } = self.target;
+        let Target { kind, served_version, namespace, .. } = self.target;
         let written = self.server.registry.patch(
-            *resource,
+            kind,
             *served_version,
             namespace,
             self.target.name(),
@@ -208,8 +205,8 @@ impl ResourceRequest<'_> {
     fn delete(&self) -> Result<ApiResponse, ApiStatus> {
         let view = self.view()?;
         let options = delete_options(self.query, &self.content)?;
-        let Target { resource, namespace, .. } = self.target;
-        let deleted = self.server.registry.delete(*resource, namespace, self.target.name(), &options)?;
+        let (resource, namespace) = (self.target.resource(), &self.target.namespace);
+        let deleted = self.server.registry.delete(resource, namespace, self.target.name(), &options)?;
         Ok(match &deleted {
             Deleted::Removed(object) if !resource.strategy().deletion_returns_object() => {
                 let details = StatusDetails {
@@ -235,9 +232,9 @@ impl ResourceRequest<'_> {
         let view = self.view()?;
         let options = delete_options(self.query, &self.content)?;
         let selected = list_options(self.query, self.target)?;
-        let Target { resource, namespace, .. } = self.target;
+        let (resource, namespace) = (self.target.resource(), &self.target.namespace);
         let registry = &self.server.registry;
-        let mut deletion = registry.delete_collection(*resource, namespace, &selected, &options)?;
+        let mut deletion = registry.delete_collection(resource, namespace, &selected, &options)?;
         while deletion.delete_batch()? {
             tokio::task::yield_now().await;
         }
@@ -248,18 +245,18 @@ impl ResourceRequest<'_> {
     }
 
     fn get_scale(&self) -> Result<ApiResponse, ApiStatus> {
-        let object = self.server.get(self.target.resource, &self.target.namespace, self.target.name())?;
-        Ok(response::json(StatusCode::OK, &scale_of(&object)))
+        let object = self.server.get(self.target.resource(), &self.target.namespace, self.target.name())?;
+        Ok(response::json(StatusCode::OK, &scale_of(&self.target.kind, &object)?))
     }
 
     fn update_scale(&self) -> Result<ApiResponse, ApiStatus> {
         let options = self.write_options("UpdateOptions")?;
         let (scale, warnings) =
             decode_object(&self.content, "autoscaling/v1", "Scale", options.field_validation)?;
-        let Target { resource, namespace, .. } = self.target;
+        let Target { kind, namespace, .. } = self.target;
         let written =
-            self.server.registry.update_scale(*resource, namespace, self.target.name(), &scale, &options)?;
-        let mut response = response::json(StatusCode::OK, &scale_of(&written.object));
+            self.server.registry.update_scale(kind, namespace, self.target.name(), &scale, &options)?;
+        let mut response = response::json(StatusCode::OK, &scale_of(kind, &written.object)?);
         response::warn(&mut response, &warnings);
         Ok(response)
     }
@@ -267,10 +264,10 @@ impl ResourceRequest<'_> {
     fn patch_scale(&self) -> Result<ApiResponse, ApiStatus> {
         let patch = self.read_patch()?;
         let options = self.write_options("PatchOptions")?;
-        let Target { resource, namespace, .. } = self.target;
+        let Target { kind, namespace, .. } = self.target;
         let written =
-            self.server.registry.patch_scale(*resource, namespace, self.target.name(), &patch, &options)?;
-        let mut response = response::json(StatusCode::OK, &scale_of(&written.object));
+            self.server.registry.patch_scale(kind, namespace, self.target.name(), &patch, &options)?;
+        let mut response = response::json(StatusCode::OK, &scale_of(kind, &written.object)?);
         response::warn(&mut response, &written.warnings);
         Ok(response)
     }

@@ -1,5 +1,7 @@
 //! Representations of objects in responses.
 
+use std::borrow::Cow;
+
 use bytes::Bytes;
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -46,7 +48,10 @@ impl View {
     /// Serializes an object in the requested representation and version.
     pub(super) fn object(&self, object: &Object) -> Bytes {
         match (self.representation, self.target.served_version) {
-            (Representation::Plain, None) => object.json().clone(),
+            (Representation::Plain, None) => match self.target.kind.shown(object) {
+                Cow::Borrowed(_) => object.json().clone(),
+                Cow::Owned(value) => json_bytes(&value),
+            },
             (Representation::Plain, Some(served_version)) => {
                 json_bytes(&served_version.convert_from_storage(object.value()))
             }
@@ -83,13 +88,13 @@ impl View {
                 table["metadata"] = metadata;
                 return json_bytes(&table);
             }
-            Representation::Metadata(version) => ("PartialObjectMetadata", version),
-            Representation::Plain => (self.target.resource.kind(), self.target.api_version()),
+            Representation::Metadata(version) => ("PartialObjectMetadataList".to_owned(), version),
+            Representation::Plain => (self.target.kind.list_name(), self.target.api_version()),
         };
         let size: usize = list.items.iter().map(|object| object.size()).sum();
         let mut text = Vec::with_capacity(size + size / 8 + 128);
         text.extend_from_slice(
-            format!("{{\"kind\":\"{kind}List\",\"apiVersion\":\"{api_version}\",\"metadata\":").as_bytes(),
+            format!("{{\"kind\":\"{kind}\",\"apiVersion\":\"{api_version}\",\"metadata\":").as_bytes(),
         );
         write_json(&mut text, &metadata);
         text.extend_from_slice(b",\"items\":[");
@@ -104,7 +109,10 @@ impl View {
                 (_, Some(served_version)) => {
                     write_json(&mut text, &served_version.convert_from_storage(object.value()));
                 }
-                (_, None) => object.write_item(&mut text),
+                (_, None) => match self.target.kind.shown(object) {
+                    Cow::Borrowed(_) => object.write_item(&mut text),
+                    Cow::Owned(value) => write_json(&mut text, &value),
+                },
             }
         }
         text.extend_from_slice(b"]}\n");
@@ -114,7 +122,7 @@ impl View {
     /// Returns the object of a bookmark, which contains only the revision.
     pub(super) fn bookmark(&self, revision: u64, initial_end: bool) -> Value {
         let (kind, api_version) = match self.representation {
-            Representation::Plain => (self.target.resource.kind(), self.target.api_version()),
+            Representation::Plain => (self.target.kind.name(), self.target.api_version()),
             Representation::Table(version) => ("Table", version),
             Representation::Metadata(version) => ("PartialObjectMetadata", version),
         };
@@ -136,25 +144,33 @@ impl View {
         revision: u64,
         columns: bool,
     ) -> Value {
-        let kind = self.target.resource.kind();
+        let (kind, custom) = (self.target.kind.name(), &self.target.kind.custom);
+        let cells = |object: &Object| match custom {
+            Some(custom) => custom.columns.row(&custom.shown(object), self.now),
+            None => table::row(kind, object.value(), self.now),
+        };
         let rows: Vec<Value> = objects
             .into_iter()
             .map(|object| {
-                let mut row = json!({"cells": table::row(kind, object.value(), self.now)});
+                let mut row = json!({"cells": cells(object)});
                 match self.include {
                     IncludeObject::None => {}
                     IncludeObject::Metadata => row["object"] = metadata_only(object, version),
                     IncludeObject::Object => {
                         row["object"] = match self.target.served_version {
                             Some(served_version) => served_version.convert_from_storage(object.value()),
-                            None => object.value().clone(),
+                            None => self.target.kind.shown(object).into_owned(),
                         };
                     }
                 }
                 row
             })
             .collect();
-        let definitions = if columns { json!(table::columns(kind)) } else { json!([]) };
+        let definitions = match custom {
+            _ if !columns => json!([]),
+            Some(custom) => custom.columns.definitions(),
+            None => json!(table::columns(kind)),
+        };
         json!({
             "kind": "Table",
             "apiVersion": version,

@@ -40,6 +40,8 @@ struct Stream {
     timer: Option<Sleep>,
     /// Cancelled when the server shuts down.
     shutdown: CancellationToken,
+    /// Cancelled when the definition of the custom resource changes.
+    retired: CancellationToken,
     columns_sent: bool,
     ended: bool,
 }
@@ -68,7 +70,8 @@ pub(super) fn watch(
     let now = clock.monotonic();
     let deadline = now.saturating_add(timeout);
     let namespace = view.target.namespace.clone();
-    let resource = Some(view.target.resource);
+    let resource = Some(view.target.resource());
+    let retired = view.target.kind.custom.as_ref().map(|custom| custom.retired().clone()).unwrap_or_default();
     let WatchOptions { selection, start, .. } = options;
     let watcher = server.registry.store.watch_from(cache, resource, &namespace, selection, start);
     let state = Stream {
@@ -81,6 +84,7 @@ pub(super) fn watch(
         next_bookmark: bookmark_after(now, deadline),
         timer: None,
         shutdown,
+        retired,
         columns_sent: false,
         ended: false,
     };
@@ -115,6 +119,8 @@ impl Stream {
                         return Some(lines.into());
                     }
                 }
+                // After all events, among them the deletions of a definition's last objects.
+                () = self.retired.cancelled() => return None,
                 () = timer => {
                     self.timer = None;
                     let now = self.clock.monotonic();

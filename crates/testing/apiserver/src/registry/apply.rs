@@ -5,10 +5,10 @@ use super::{
     modify::{ManagedFieldsOperation, WriteScope},
 };
 use crate::{
-    ApiStatus, FieldValidation, Resource, WriteOptions,
+    ApiStatus, FieldValidation, WriteOptions,
     apply::{self, Writer},
-    defaults,
     json::{at, remove, set, str_at},
+    kind::Kind,
     resource::ServedVersion,
     strict,
 };
@@ -20,7 +20,7 @@ impl Registry {
     #[expect(clippy::too_many_arguments, reason = "each is a part of the request's address")]
     pub(crate) fn apply(
         &self,
-        resource: Resource,
+        kind: &Kind,
         served_version: Option<ServedVersion>,
         namespace: &str,
         name: &str,
@@ -29,19 +29,19 @@ impl Registry {
         force: bool,
         options: &WriteOptions,
     ) -> Result<(Written, bool), ApiStatus> {
-        let warnings = check_config(resource, served_version, config, options.field_validation)?;
+        let warnings = check_config(kind, served_version, config, options.field_validation)?;
         let mut config = match served_version {
-            Some(served_version) => served_version.convert_to_storage(config, resource.api_version()),
+            Some(served_version) => served_version.convert_to_storage(config, kind.api_version()),
             None => config.clone(),
         };
         // A missing name is taken from the URL.
         if str_at(&config, &["metadata", "name"]).is_empty() {
             set(&mut config, &["metadata", "name"], name);
         }
-        check_address(resource, namespace, Some(name), &mut config)?;
+        check_address(kind, namespace, Some(name), &mut config)?;
         // Fields that the subresource does not change are not owned by the manager.
         match scope {
-            WriteScope::Main if resource.strategy().initial_status(&config).is_some() => {
+            WriteScope::Main if kind.strategy().has_status() => {
                 remove(&mut config, &["status"]);
             }
             WriteScope::Status => drop(remove(&mut config, &["spec"])),
@@ -50,27 +50,26 @@ impl Registry {
 
         let time = self.now();
         let writer = Writer {
-            resource,
+            kind,
             manager: options.field_manager.as_deref().unwrap_or_default(),
             subresource: scope.subresource(),
             time: &time,
         };
         let finish = |merged: Value| -> Result<Value, ApiStatus> {
-            let decoded = strict::decode_value(resource.api_version(), resource.kind(), merged)
-                .map_err(|error| ApiStatus::bad_request(error.to_string()))?;
+            let decoded = kind.decode(merged).map_err(|error| ApiStatus::bad_request(error.to_string()))?;
             let mut object = decoded.object;
-            check_address(resource, namespace, Some(name), &mut object)?;
-            defaults::apply(resource.kind(), &mut object);
+            check_address(kind, namespace, Some(name), &mut object)?;
+            kind.apply_defaults(&mut object);
             Ok(object)
         };
         let absent = || {
             scope == WriteScope::Main
-                && matches!(self.get(resource, namespace, name), Err(e) if e.is_not_found())
+                && matches!(self.get(kind.resource, namespace, name), Err(e) if e.is_not_found())
         };
         if absent() {
-            let mut object = finish(apply::apply(&apply::empty(resource), &config, writer, force)?)?;
+            let mut object = finish(apply::apply(&apply::empty(kind), &config, writer, force)?)?;
             let managed = apply::take_managed_fields(&mut object);
-            match self.create_managed(resource, namespace, object, managed, options) {
+            match self.create_managed(kind, namespace, object, managed, options) {
                 // Created concurrently.
                 Err(error) if error.is_already_exists() => {}
                 created => {
@@ -83,13 +82,13 @@ impl Registry {
         }
         let written = self.modify_as(
             ManagedFieldsOperation::Apply,
-            resource,
+            kind,
             namespace,
             name,
             scope,
             options,
-            |old| {
-                let object = finish(apply::apply(old.value(), &config, writer, force)?)?;
+            |_, old| {
+                let object = finish(apply::apply(old, &config, writer, force)?)?;
                 Ok((object, warnings.clone()))
             },
         )?;
@@ -99,7 +98,7 @@ impl Registry {
 
 /// Validates an applied configuration. Returns warnings about unknown fields.
 fn check_config(
-    resource: Resource,
+    kind: &Kind,
     served_version: Option<ServedVersion>,
     config: &Value,
     validation: FieldValidation,
@@ -111,14 +110,20 @@ fn check_config(
         return Err(ApiStatus::bad_request("metadata.managedFields must be nil"));
     }
     if served_version.is_none() {
-        apply::check(resource, config)?;
+        apply::check(kind, config)?;
     }
-    let api_version = served_version.map_or(resource.api_version(), ServedVersion::api_version);
-    let decoded = strict::decode_value(api_version, resource.kind(), config.clone())
-        .map_err(|error| ApiStatus::bad_request(error.to_string()))?;
+    let api_version = match served_version {
+        Some(served_version) => served_version.api_version(),
+        None => kind.api_version(),
+    };
+    let decoded = match served_version {
+        Some(_) => strict::decode_value(api_version, kind.name(), config.clone()),
+        None => kind.decode(config.clone()),
+    };
+    let decoded = decoded.map_err(|error| ApiStatus::bad_request(error.to_string()))?;
     match validation {
         FieldValidation::Strict if !decoded.strict_errors.is_empty() => Err(ApiStatus::bad_request(
-            strict::strict_message(api_version, resource.kind(), &decoded.strict_errors),
+            strict::strict_message(api_version, kind.name(), &decoded.strict_errors),
         )),
         FieldValidation::Ignore => Ok(Vec::new()),
         FieldValidation::Strict | FieldValidation::Warn => Ok(decoded.strict_errors),

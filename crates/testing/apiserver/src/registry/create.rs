@@ -2,13 +2,14 @@ use kcm_clock::{Random, generate_name};
 use serde_json::Value;
 
 use super::{
-    Registry, Written, admission, check_address, check_size, deduplicate_owners, drop_server_fields, strategy,
+    Registry, Written, admission, check_address, check_size, deduplicate_owners, definitions,
+    drop_server_fields, strategy,
 };
 use crate::{
-    ApiStatus, Resource, StatusReason, WriteOptions, defaults,
+    ApiStatus, Resource, StatusReason, WriteOptions,
     json::{remove, set, str_at},
+    kind::Kind,
     store::{self, Commit, Decision, UpdateResult},
-    validate,
 };
 
 /// Maximum number of attempts to find an unused generated name.
@@ -18,25 +19,25 @@ impl Registry {
     /// Creates an object.
     pub(crate) fn create(
         &self,
-        resource: Resource,
+        kind: &Kind,
         namespace: &str,
         object: Value,
         options: &WriteOptions,
     ) -> Result<Written, ApiStatus> {
-        self.create_managed(resource, namespace, object, None, options)
+        self.create_managed(kind, namespace, object, None, options)
     }
 
     /// As [`create`](Self::create), with these managed fields.
     pub(super) fn create_managed(
         &self,
-        resource: Resource,
+        kind: &Kind,
         namespace: &str,
         mut object: Value,
         managed: Option<Value>,
         options: &WriteOptions,
     ) -> Result<Written, ApiStatus> {
         self.expire_batch();
-        check_address(resource, namespace, None, &mut object)?;
+        check_address(kind, namespace, None, &mut object)?;
         if !str_at(&object, &["metadata", "resourceVersion"]).is_empty() {
             // An untyped error in upstream's storage layer, so the status is 500.
             let message = "resourceVersion should not be set on objects to be created";
@@ -67,10 +68,13 @@ impl Registry {
                 set(&mut object, &["metadata", "name"], generate_name(&*self.random, &prefix));
             }
             let attempt = if generated { object.clone() } else { std::mem::take(&mut object) };
-            result = self.create_named(resource, namespace, &requested_name, attempt, options, &mut warnings);
+            result = self.create_named(kind, namespace, &requested_name, attempt, options, &mut warnings);
             if !matches!(&result, Err(error) if error.is_already_exists()) {
                 break;
             }
+        }
+        if !options.dry_run {
+            self.definitions_changed(kind.resource);
         }
         result.map(|object| Written { object, warnings }).map_err(|error| {
             if !generated || !error.is_already_exists() {
@@ -86,7 +90,7 @@ impl Registry {
 
     fn create_named(
         &self,
-        resource: Resource,
+        kind: &Kind,
         namespace: &str,
         requested_name: &str,
         mut object: Value,
@@ -94,25 +98,28 @@ impl Registry {
         warnings: &mut Vec<String>,
     ) -> Result<std::sync::Arc<crate::Object>, ApiStatus> {
         let name = str_at(&object, &["metadata", "name"]).to_owned();
-        let kind = resource.strategy();
-        defaults::apply(resource.kind(), &mut object);
+        let resource = kind.resource;
+        let strategy = kind.strategy();
+        kind.apply_defaults(&mut object);
+        self.store.read(|state| definitions::check_definition(state, resource))?;
         self.store
             .read(|state| admission::namespace_lifecycle(state, resource, namespace, requested_name))?;
         if resource == Resource::PODS {
             self.store.read(|state| admission::admit_pod(state, requested_name, &mut object))?;
         }
-        strategy::prepare_create(kind, &mut object);
-        let errors = validate::create(resource.kind(), &object);
+        strategy::prepare_create(strategy, &mut object);
+        let errors = kind.validate_create(&object);
         if !errors.is_empty() {
             return Err(ApiStatus::invalid(resource.kind(), resource.group(), &name, &errors));
         }
         check_size(&object)?;
-        for warning in kind.warnings(&object) {
+        for warning in strategy.warnings(&object) {
             if !warnings.contains(&warning) {
                 warnings.push(warning);
             }
         }
 
+        kind.convert_to_storage(&mut object);
         let commit = if options.dry_run { Commit::Dry } else { Commit::Real };
         let key = store::key(namespace, &name);
         let mut object = Some(object);
@@ -134,6 +141,7 @@ impl Registry {
                 }
             },
             |state| {
+                definitions::check_definition(state, resource)?;
                 admission::namespace_lifecycle(state, resource, namespace, &name)?;
                 admission::resource_quota(state, resource, namespace, &name)
             },

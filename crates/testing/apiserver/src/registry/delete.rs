@@ -59,14 +59,25 @@ impl Registry {
             },
             |_| Ok(()),
         )?;
-        match outcome {
-            UpdateResult::Removed(object) => Ok(Deleted::Removed(object)),
+        let deleted = match outcome {
+            UpdateResult::Removed(object) => Deleted::Removed(object),
             UpdateResult::Put(object) if is_removable(resource, object.value()) => {
-                self.remove_marked(object, commit, now)
+                self.remove_marked(object, commit, now)?
             }
-            UpdateResult::Put(object) | UpdateResult::Unchanged(Some(object)) => Ok(Deleted::Marked(object)),
-            UpdateResult::Unchanged(None) => Err(ApiStatus::not_found(resource, name)),
+            UpdateResult::Put(object) | UpdateResult::Unchanged(Some(object)) => Deleted::Marked(object),
+            UpdateResult::Unchanged(None) => return Err(ApiStatus::not_found(resource, name)),
+        };
+        if commit == Commit::Real {
+            self.definitions_changed(resource);
+            match &deleted {
+                Deleted::Marked(definition) if resource == Resource::CUSTOM_RESOURCE_DEFINITIONS => {
+                    self.remove_instances(definition);
+                }
+                Deleted::Removed(_) => self.instance_removed(resource),
+                Deleted::Marked(_) => {}
+            }
         }
+        Ok(deleted)
     }
 
     /// Removes a marked object whose grace period is 0.
@@ -161,6 +172,13 @@ fn before_delete(
         }
     } else {
         set_finalizers(&mut new, options, strategy.orphans_by_default());
+        if let Some(finalizer) = strategy.deletion_finalizer().filter(|_| !old.is_deleting()) {
+            let mut finalizers = list_at(&new, &["metadata", "finalizers"]).to_vec();
+            if !finalizers.iter().any(|known| known == finalizer) {
+                finalizers.push(json!(finalizer));
+                set(&mut new, &["metadata", "finalizers"], finalizers);
+            }
+        }
         if grace.is_none() && !is_removal_blocked(resource, &new) {
             // Without a grace period and finalizers the object is removed unmarked.
             return Decision::Remove(new);

@@ -9,6 +9,7 @@ mod admission;
 mod apply;
 mod batch;
 mod create;
+pub(crate) mod definitions;
 mod delete;
 mod modify;
 pub(crate) mod served_versions;
@@ -23,7 +24,9 @@ use serde_json::{Map, Value};
 
 use crate::{
     ApiStatus, Object, Resource, StatusReason,
+    custom::CustomResources,
     json::{at, list_at, map_at_mut, remove, set, str_at},
+    kind::Kind,
     store::Store,
 };
 
@@ -41,6 +44,9 @@ pub(crate) struct Registry {
     pub(crate) random: Arc<dyn Random>,
     /// Progress of the removal of expired objects.
     expiry: parking_lot::Mutex<batch::Expiry>,
+    custom: parking_lot::RwLock<Arc<CustomResources>>,
+    /// Held while the server adapts to changed definitions.
+    definitions: parking_lot::Mutex<()>,
 }
 
 /// Result of a write.
@@ -54,7 +60,16 @@ pub(crate) struct Written {
 impl Registry {
     pub(crate) fn new(store: Store, clock: Arc<dyn Clock>, random: Arc<dyn Random>) -> Self {
         let expiry = parking_lot::Mutex::new(batch::Expiry::new(clock.now()));
-        Self { store, clock, random, expiry }
+        let registry = Self {
+            store,
+            clock,
+            random,
+            expiry,
+            custom: parking_lot::RwLock::default(),
+            definitions: parking_lot::Mutex::new(()),
+        };
+        registry.load_definitions();
+        registry
     }
 
     pub(crate) fn get(
@@ -80,19 +95,19 @@ fn seconds(time: Timestamp) -> String {
 
 /// Rejects an object whose type, namespace or name does not match the request.
 fn check_address(
-    resource: Resource,
+    kind: &Kind,
     namespace: &str,
     name: Option<&str>,
     object: &mut Value,
 ) -> Result<(), ApiStatus> {
-    let kind = str_at(object, &["kind"]);
-    if kind != resource.kind() || str_at(object, &["apiVersion"]) != resource.api_version() {
+    let given_kind = str_at(object, &["kind"]);
+    if given_kind != kind.name() || str_at(object, &["apiVersion"]) != kind.api_version() {
         let given = str_at(object, &["apiVersion"]);
         return Err(ApiStatus::bad_request(format!(
-            "{kind} in version {given:?} cannot be handled as a {}: the API version in the data ({given}) does not \
-             match the expected API version ({})",
-            resource.kind(),
-            resource.api_version()
+            "{given_kind} in version {given:?} cannot be handled as a {}: the API version in the data ({given}) does \
+             not match the expected API version ({})",
+            kind.name(),
+            kind.api_version()
         )));
     }
     let given = str_at(object, &["metadata", "namespace"]);
@@ -114,7 +129,7 @@ fn check_address(
             )));
         }
     }
-    if resource.is_namespaced() {
+    if kind.resource.is_namespaced() {
         set(object, &["metadata", "namespace"], namespace);
     } else {
         remove(object, &["metadata", "namespace"]);

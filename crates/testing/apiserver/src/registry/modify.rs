@@ -9,12 +9,12 @@ use super::{
 use crate::{
     ApiStatus, FieldValidation, Object, PatchType, Resource, StatusReason, WriteOptions,
     apply::{self, Writer},
-    defaults,
     json::{at, copy, list_at, set, str_at},
+    kind::Kind,
     patch,
     resource::ServedVersion,
     store::{self, Commit, Decision, UpdateResult},
-    strict, validate,
+    strict::{self, DecodeError, Decoded},
 };
 
 /// Part of an object that a write changes.
@@ -59,6 +59,16 @@ pub(crate) struct Patch {
 }
 
 impl Patch {
+    /// Rejects a strategic merge patch of a custom resource, whose fields have no merge keys.
+    pub(super) fn check_form(&self, kind: &Kind) -> Result<(), ApiStatus> {
+        if kind.custom.is_some() && self.form == PatchType::Strategic {
+            return Err(ApiStatus::unsupported_media_type(
+                "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml",
+            ));
+        }
+        Ok(())
+    }
+
     /// Returns `target` with the patch applied.
     pub(crate) fn apply(&self, target: &Value, kind: &str) -> Result<Value, ApiStatus> {
         match self.form {
@@ -71,8 +81,7 @@ impl Patch {
     /// Decodes a patched object. Returns warnings about unknown fields.
     pub(crate) fn decode(
         &self,
-        api_version: &str,
-        kind: &str,
+        decode: impl FnOnce(Value) -> Result<Decoded, DecodeError>,
         patched: Value,
         validation: FieldValidation,
     ) -> Result<(Value, Vec<String>), ApiStatus> {
@@ -81,8 +90,7 @@ impl Patch {
             let message = format!("Invalid value: {text}: {why}");
             ApiStatus::invalid_field("", "", "", "patch", "FieldValueInvalid", &message)
         };
-        let decoded =
-            strict::decode_value(api_version, kind, patched).map_err(|error| invalid(&error.to_string()))?;
+        let decoded = decode(patched).map_err(|error| invalid(&error.to_string()))?;
         match validation {
             FieldValidation::Strict if !decoded.strict_errors.is_empty() => {
                 Err(invalid(&format!("strict decoding error: {}", decoded.strict_errors.join(", "))))
@@ -97,23 +105,23 @@ impl Registry {
     /// Replaces the part `scope` of an object.
     pub(crate) fn update(
         &self,
-        resource: Resource,
+        kind: &Kind,
         namespace: &str,
         name: &str,
         scope: WriteScope,
         mut object: Value,
         options: &WriteOptions,
     ) -> Result<Written, ApiStatus> {
-        check_address(resource, namespace, Some(name), &mut object)?;
-        defaults::apply(resource.kind(), &mut object);
-        self.modify(resource, namespace, name, scope, options, |_| Ok((object.clone(), Vec::new())))
+        check_address(kind, namespace, Some(name), &mut object)?;
+        kind.apply_defaults(&mut object);
+        self.modify(kind, namespace, name, scope, options, |_, _| Ok((object.clone(), Vec::new())))
     }
 
     /// Patches the part `scope` of an object. The patch applies to the object in `served_version`.
     #[expect(clippy::too_many_arguments, reason = "each is a part of the request's address")]
     pub(crate) fn patch(
         &self,
-        resource: Resource,
+        kind: &Kind,
         served_version: Option<ServedVersion>,
         namespace: &str,
         name: &str,
@@ -121,33 +129,38 @@ impl Registry {
         patch: &Patch,
         options: &WriteOptions,
     ) -> Result<Written, ApiStatus> {
-        self.modify(resource, namespace, name, scope, options, |old| {
-            let shown = served_version.map(|served_version| served_version.convert_from_storage(old.value()));
-            let patched = patch.apply(shown.as_ref().unwrap_or(old.value()), resource.kind())?;
-            let api_version = served_version.map_or(resource.api_version(), ServedVersion::api_version);
-            let (mut object, warnings) =
-                patch.decode(api_version, resource.kind(), patched, options.field_validation)?;
+        patch.check_form(kind)?;
+        self.modify(kind, namespace, name, scope, options, |_, old| {
+            let shown = served_version.map(|served_version| served_version.convert_from_storage(old));
+            let patched = patch.apply(shown.as_ref().unwrap_or(old), kind.name())?;
+            let decode = |object| match served_version {
+                Some(version) => strict::decode_value(version.api_version(), kind.name(), object),
+                None => kind.decode(object),
+            };
+            let (mut object, warnings) = patch.decode(decode, patched, options.field_validation)?;
             if let Some(served_version) = served_version {
-                object = served_version.convert_to_storage(&object, resource.api_version());
+                object = served_version.convert_to_storage(&object, kind.api_version());
             }
-            check_address(resource, namespace, Some(name), &mut object)?;
-            defaults::apply(resource.kind(), &mut object);
+            check_address(kind, namespace, Some(name), &mut object)?;
+            kind.apply_defaults(&mut object);
             Ok((object, warnings))
         })
     }
 
     /// Stores the result of `change`, which is called again if the object was changed concurrently.
+    ///
+    /// `change` receives the object as it is stored and in the version of `kind`.
     pub(super) fn modify(
         &self,
-        resource: Resource,
+        kind: &Kind,
         namespace: &str,
         name: &str,
         scope: WriteScope,
         options: &WriteOptions,
-        change: impl FnMut(&Object) -> Result<(Value, Vec<String>), ApiStatus>,
+        change: impl FnMut(&Object, &Value) -> Result<(Value, Vec<String>), ApiStatus>,
     ) -> Result<Written, ApiStatus> {
         let operation = ManagedFieldsOperation::Update(scope.subresource());
-        self.modify_as(operation, resource, namespace, name, scope, options, change)
+        self.modify_as(operation, kind, namespace, name, scope, options, change)
     }
 
     /// As [`modify`](Self::modify), with the source of the managed fields.
@@ -155,13 +168,14 @@ impl Registry {
     pub(super) fn modify_as(
         &self,
         operation: ManagedFieldsOperation,
-        resource: Resource,
+        kind: &Kind,
         namespace: &str,
         name: &str,
         scope: WriteScope,
         options: &WriteOptions,
-        mut change: impl FnMut(&Object) -> Result<(Value, Vec<String>), ApiStatus>,
+        mut change: impl FnMut(&Object, &Value) -> Result<(Value, Vec<String>), ApiStatus>,
     ) -> Result<Written, ApiStatus> {
+        let resource = kind.resource;
         let mut warnings = Vec::new();
         let time = self.now();
         let commit = if options.dry_run { Commit::Dry } else { Commit::Real };
@@ -172,21 +186,29 @@ impl Registry {
             self.clock.now(),
             |old| {
                 let old = old.ok_or_else(|| ApiStatus::not_found(resource, name))?;
-                let (mut new, found) = change(old)?;
+                let shown = kind.shown(old);
+                let (mut new, found) = change(old, &shown)?;
                 warnings = found;
                 warnings.extend(deduplicate_owners(&mut new));
                 let manage = |new: &Value, sent: Option<Value>| match operation {
                     ManagedFieldsOperation::Apply => sent,
                     ManagedFieldsOperation::Update(subresource) => {
                         let manager = options.field_manager.as_deref().unwrap_or(UNKNOWN_MANAGER);
-                        let writer = Writer { resource, manager, subresource, time: &time };
-                        apply::track(old.value(), new, sent.as_ref(), writer)
+                        let writer = Writer { kind, manager, subresource, time: &time };
+                        apply::track(&shown, new, sent.as_ref(), writer)
                     }
                 };
-                next_state(resource, scope, old, new, manage)
+                next_state(kind, scope, old, &shown, new, manage)
             },
             |_| Ok(()),
         )?;
+        let is_removed = matches!(outcome, UpdateResult::Removed(_));
+        if commit == Commit::Real && !matches!(outcome, UpdateResult::Unchanged(_)) {
+            self.definitions_changed(resource);
+            if is_removed {
+                self.instance_removed(resource);
+            }
+        }
         let object = match outcome {
             UpdateResult::Put(object)
             | UpdateResult::Removed(object)
@@ -201,14 +223,15 @@ impl Registry {
 ///
 /// Upstream counterpart: `rest.BeforeUpdate` and `registry.Store.Update`.
 fn next_state(
-    resource: Resource,
+    kind: &Kind,
     scope: WriteScope,
     old: &Arc<Object>,
+    shown: &Value,
     mut new: Value,
     manage: impl FnOnce(&Value, Option<Value>) -> Option<Value>,
 ) -> Result<Decision, ApiStatus> {
-    let name = old.name();
-    check_identity(resource, old, &new)?;
+    let (resource, name) = (kind.resource, old.name());
+    check_identity(kind, old, &new)?;
     // Immutable metadata.
     for field in [
         "uid",
@@ -218,20 +241,20 @@ fn next_state(
         "deletionTimestamp",
         "deletionGracePeriodSeconds",
     ] {
-        copy(&mut new, old.value(), &["metadata", field]);
+        copy(&mut new, shown, &["metadata", field]);
     }
     let sent = apply::take_managed_fields(&mut new);
     drop_server_fields(&mut new);
 
-    let kind = resource.strategy();
+    let strategy = kind.strategy();
     match scope {
         WriteScope::Main => {
             if resource == Resource::PODS {
                 admission::admit_pod_update(&mut new, old);
             }
-            strategy::prepare_update(kind, &mut new, old.value());
+            strategy::prepare_update(strategy, &mut new, shown);
         }
-        WriteScope::Status => strategy::prepare_status_update(kind, &mut new, old.value()),
+        WriteScope::Status => strategy::prepare_status_update(strategy, &mut new, shown),
         WriteScope::Finalize => {
             let finalizers = list_at(&new, &["spec", "finalizers"]).to_vec();
             new = old.value().clone();
@@ -245,26 +268,31 @@ fn next_state(
         (Some(kept), Some(managed)) if apply::equal_ignoring_times(kept, &managed) => {
             set(&mut new, MANAGED_FIELDS, kept.clone());
             // An update of timestamps alone is not a change.
-            if new != *old.value() {
+            if new != *shown {
                 set(&mut new, MANAGED_FIELDS, managed);
             }
         }
         (_, Some(managed)) => set(&mut new, MANAGED_FIELDS, managed),
         (_, None) => {}
     }
-    if new == *old.value() {
+    // Without conversion and defaulting, `shown` is the stored object.
+    if new == *shown && std::ptr::eq(shown, old.value()) {
         return Ok(Decision::Keep);
     }
 
     let errors = match scope {
-        WriteScope::Main => validate::update(resource.kind(), &new, old.value()),
-        WriteScope::Status => validate::update_status(resource.kind(), &new, old.value()),
+        WriteScope::Main => kind.validate_update(&new, shown),
+        WriteScope::Status => kind.validate_status_update(&new, shown),
         WriteScope::Finalize => Vec::new(),
     };
     if !errors.is_empty() {
         return Err(ApiStatus::invalid(resource.kind(), resource.group(), name, &errors));
     }
     check_size(&new)?;
+    kind.convert_to_storage(&mut new);
+    if new == *old.value() {
+        return Ok(Decision::Keep);
+    }
     if should_delete_during_update(resource, old, &new) {
         Ok(Decision::Remove(new))
     } else {
@@ -272,8 +300,8 @@ fn next_state(
     }
 }
 
-fn check_identity(resource: Resource, old: &Object, new: &Value) -> Result<(), ApiStatus> {
-    let name = old.name();
+fn check_identity(kind: &Kind, old: &Object, new: &Value) -> Result<(), ApiStatus> {
+    let (resource, name) = (kind.resource, old.name());
     let uid = str_at(new, &["metadata", "uid"]);
     if !uid.is_empty() && uid != old.uid() {
         let why =
@@ -281,7 +309,7 @@ fn check_identity(resource: Resource, old: &Object, new: &Value) -> Result<(), A
         return Err(ApiStatus::conflict(resource, name, why));
     }
     match str_at(new, &["metadata", "resourceVersion"]) {
-        "" | "0" if resource.strategy().allows_unconditional_update() => Ok(()),
+        "" | "0" if kind.strategy().allows_unconditional_update() => Ok(()),
         "" | "0" => Err(ApiStatus::invalid_field(
             resource.kind(),
             resource.group(),

@@ -7,26 +7,68 @@ use serde_json::{Value, json};
 use super::{Patch, Registry, WriteScope, Written, modify::ManagedFieldsOperation};
 use crate::{
     ApiStatus, DeleteOptions, LabelSelector, Object, Resource, StatusReason, WriteOptions,
+    custom::ScalePaths,
     json::{at, copy, i64_at, list_at, map_at_mut, set, str_at},
+    kind::Kind,
     store::{self, Commit, Decision, UpdateResult},
+    strict,
 };
 
 /// Returns the `autoscaling/v1` Scale of an object.
-pub(crate) fn scale_of(object: &Object) -> Value {
+///
+/// # Errors
+///
+/// The object is a custom resource without replicas.
+pub(crate) fn scale_of(kind: &Kind, object: &Object) -> Result<Value, ApiStatus> {
     let value = object.value();
+    if let Some((custom, paths)) =
+        kind.custom.as_ref().and_then(|custom| Some((custom, custom.scale.as_ref()?)))
+    {
+        let Some(replicas) = custom.replicas(value) else {
+            return Err(ApiStatus::internal(format!(
+                "the spec replicas field {:?} does not exist",
+                paths.spec_replicas
+            )));
+        };
+        return Ok(custom_scale(value, paths, replicas));
+    }
+    Ok(built_in_scale(object))
+}
+
+/// Returns the Scale of a custom resource.
+fn custom_scale(value: &Value, paths: &ScalePaths, replicas: i64) -> Value {
+    let at_path = |path: &str| at(value, &ScalePaths::fields(path));
+    let status = at_path(&paths.status_replicas).and_then(Value::as_i64).unwrap_or_default();
+    let mut scale = scale_with(value, replicas, status);
+    let selector = paths.label_selector.as_deref().and_then(at_path).and_then(Value::as_str);
+    if let Some(selector) = selector.filter(|selector| !selector.is_empty()) {
+        set(&mut scale, &["status", "selector"], selector);
+    }
+    scale
+}
+
+/// Returns a Scale without selector.
+fn scale_with(value: &Value, replicas: i64, status: i64) -> Value {
     let mut scale = json!({
         "kind": "Scale",
         "apiVersion": "autoscaling/v1",
         "metadata": {},
         "spec": {},
-        "status": {"replicas": i64_at(value, &["status", "replicas"]).unwrap_or_default()},
+        "status": {"replicas": status},
     });
     for field in ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"] {
         copy(&mut scale, value, &["metadata", field]);
     }
-    if let Some(replicas) = i64_at(value, &["spec", "replicas"]).filter(|replicas| *replicas != 0) {
+    if replicas != 0 {
         set(&mut scale, &["spec", "replicas"], replicas);
     }
+    scale
+}
+
+fn built_in_scale(object: &Object) -> Value {
+    let value = object.value();
+    let replicas = |part| i64_at(value, &[part, "replicas"]).unwrap_or_default();
+    let mut scale = scale_with(value, replicas("spec"), replicas("status"));
     let selector = object.resource().strategy().scale_selector(value).to_string();
     if !selector.is_empty() {
         set(&mut scale, &["status", "selector"], selector);
@@ -38,15 +80,22 @@ impl Registry {
     /// Changes the replica count. `change` maps the current Scale to the new Scale.
     fn modify_scale(
         &self,
-        resource: Resource,
+        kind: &Kind,
         namespace: &str,
         name: &str,
         options: &WriteOptions,
         mut change: impl FnMut(Value) -> Result<(Value, Vec<String>), ApiStatus>,
     ) -> Result<Written, ApiStatus> {
         let operation = ManagedFieldsOperation::Update("scale");
-        self.modify_as(operation, resource, namespace, name, WriteScope::Main, options, |old| {
-            let (scale, warnings) = change(scale_of(old))?;
+        self.modify_as(operation, kind, namespace, name, WriteScope::Main, options, |old, shown| {
+            let paths = kind.custom.as_ref().and_then(|custom| custom.scale.as_ref());
+            let current = match (paths, &kind.custom) {
+                (Some(paths), Some(custom)) => {
+                    custom_scale(shown, paths, custom.replicas(shown).unwrap_or_default())
+                }
+                _ => built_in_scale(old),
+            };
+            let (scale, warnings) = change(current)?;
             let given = str_at(&scale, &["metadata", "name"]);
             if !given.is_empty() && given != name {
                 return Err(ApiStatus::bad_request(format!(
@@ -64,8 +113,11 @@ impl Registry {
                     &format!("Invalid value: {replicas}: must be greater than or equal to 0"),
                 ));
             }
-            let mut object = old.value().clone();
-            set(&mut object, &["spec", "replicas"], replicas);
+            let mut object = shown.clone();
+            match paths {
+                Some(paths) => set(&mut object, &ScalePaths::fields(&paths.spec_replicas), replicas),
+                None => set(&mut object, &["spec", "replicas"], replicas),
+            }
             // Preconditions of the Scale apply to the object.
             for field in ["uid", "resourceVersion"] {
                 copy(&mut object, &scale, &["metadata", field]);
@@ -77,27 +129,29 @@ impl Registry {
     /// Sets the replica count from `scale`.
     pub(crate) fn update_scale(
         &self,
-        resource: Resource,
+        kind: &Kind,
         namespace: &str,
         name: &str,
         scale: &Value,
         options: &WriteOptions,
     ) -> Result<Written, ApiStatus> {
-        self.modify_scale(resource, namespace, name, options, |_| Ok((scale.clone(), Vec::new())))
+        self.modify_scale(kind, namespace, name, options, |_| Ok((scale.clone(), Vec::new())))
     }
 
     /// Patches the Scale of an object.
     pub(crate) fn patch_scale(
         &self,
-        resource: Resource,
+        kind: &Kind,
         namespace: &str,
         name: &str,
         patch: &Patch,
         options: &WriteOptions,
     ) -> Result<Written, ApiStatus> {
-        self.modify_scale(resource, namespace, name, options, |scale| {
+        patch.check_form(kind)?;
+        self.modify_scale(kind, namespace, name, options, |scale| {
             let patched = patch.apply(&scale, "Scale")?;
-            patch.decode("autoscaling/v1", "Scale", patched, options.field_validation)
+            let decode = |scale| strict::decode_value("autoscaling/v1", "Scale", scale);
+            patch.decode(decode, patched, options.field_validation)
         })
     }
 

@@ -83,7 +83,11 @@ impl Arbitrary {
             let likely =
                 matches!(field.name, "metadata" | "spec" | "template" | "containers" | "name" | "volumes");
             if likely && self.below(8) > 0 || self.below(self.sparsity + depth / 3) == 0 {
-                map.insert(field.name.to_owned(), self.value(&field.ty, depth + 1));
+                let value = match field.name {
+                    "openAPIV3Schema" => serde_json::json!({"type": "object"}),
+                    _ => self.value(&field.ty, depth + 1),
+                };
+                map.insert(field.name.to_owned(), value);
             }
         }
         map

@@ -12,6 +12,7 @@ use k8s_openapi::{
         policy::v1 as policy,
         scheduling::v1 as scheduling,
     },
+    apiextensions_apiserver::pkg::apis::apiextensions::v1 as apiextensions,
     apimachinery::pkg::apis::meta::v1 as meta,
 };
 
@@ -48,6 +49,7 @@ kinds! {
     "v1" "Service" core::Service,
     "v1" "ServiceAccount" core::ServiceAccount,
     "v1" "DeleteOptions" meta::DeleteOptions,
+    "apiextensions.k8s.io/v1" "CustomResourceDefinition" apiextensions::CustomResourceDefinition,
     "apps/v1" "Deployment" apps::Deployment,
     "apps/v1" "ReplicaSet" apps::ReplicaSet,
     "authentication.k8s.io/v1" "SelfSubjectReview" authentication::SelfSubjectReview,

@@ -106,7 +106,7 @@ impl<'de> Deserializer<'de> for Tracer<'_> {
                 self.found(Type::Quantity);
                 visitor.visit_newtype_struct(StrDeserializer::new("0"))
             }
-            "RawExtension" | "FieldsV1" => {
+            "RawExtension" | "FieldsV1" | "CustomResourceSubresourceStatus" => {
                 self.found(Type::Any);
                 visitor.visit_newtype_struct(UnitDeserializer::new())
             }
@@ -134,6 +134,11 @@ impl<'de> Deserializer<'de> for Tracer<'_> {
         names: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, Error> {
+        if name == "JSONSchemaProps" {
+            // It contains itself. `crate::custom` reads it.
+            self.found(Type::Any);
+            return visitor.visit_map(Elements { schema: self.schema, element: &mut None, left: 0 });
+        }
         let package = package_of(type_name::<V::Value>());
         let structs = &mut self.schema.structs;
         let known = structs.iter().position(|known| known.name == name && known.package == package);

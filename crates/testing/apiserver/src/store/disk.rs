@@ -1,6 +1,7 @@
 //! Persistent objects and last revision, in a redb database file.
 
 use std::{
+    collections::HashMap,
     fmt, fs, io,
     panic::{AssertUnwindSafe, catch_unwind},
     path::{Path, PathBuf},
@@ -158,12 +159,23 @@ impl Disk {
             return Ok(Err(format!("unsupported format {format}, expected {THIS_FORMAT}")));
         }
         let mut objects = Vec::new();
+        let mut custom = Vec::new();
         for row in transaction.open_table(OBJECTS)?.iter()? {
             let (name, value) = row?;
             let (written, text) = value.value();
-            match decode(name.value(), written, text) {
+            match resource_of(name.value()).map(|resource| decode(resource, name.value(), written, text)) {
+                Some(Some(read)) => objects.push(read),
+                // Objects of custom resources may precede their definitions.
+                None => custom.push((name.value().to_owned(), written, text.to_vec())),
+                Some(None) => return Ok(Err(format!("invalid object {:?}", name.value()))),
+            }
+        }
+        let defined = defined_resources(&objects);
+        for (name, written, text) in custom {
+            let resource = name.split_once('/').and_then(|(qualified, _)| defined.get(qualified));
+            match resource.and_then(|resource| decode(*resource, &name, written, &text)) {
                 Some(read) => objects.push(read),
-                None => return Ok(Err(format!("invalid object {:?}", name.value()))),
+                None => return Ok(Err(format!("invalid object {name:?}"))),
             }
         }
         Ok(Ok((revision, objects)))
@@ -231,10 +243,26 @@ impl Disk {
     }
 }
 
-fn decode(name: &str, written: i64, text: &[u8]) -> Option<(Key, Arc<Object>)> {
-    let (qualified, key) = name.split_once('/')?;
+/// Returns the built-in resource of a row.
+fn resource_of(name: &str) -> Option<Resource> {
+    let (qualified, _) = name.split_once('/')?;
     let (plural, group) = qualified.split_once('.').unwrap_or((qualified, ""));
-    let resource = Resource::find(group, plural)?;
+    Resource::find(group, plural)
+}
+
+/// Returns the custom resources that are defined in `objects`, by qualified name.
+fn defined_resources(objects: &[(Key, Arc<Object>)]) -> HashMap<String, Resource> {
+    let definitions =
+        objects.iter().filter(|(_, object)| object.resource() == Resource::CUSTOM_RESOURCE_DEFINITIONS);
+    definitions
+        .filter_map(|(_, definition)| {
+            Some((definition.name().to_owned(), crate::custom::resource_of(definition)?))
+        })
+        .collect()
+}
+
+fn decode(resource: Resource, name: &str, written: i64, text: &[u8]) -> Option<(Key, Arc<Object>)> {
+    let (_, key) = name.split_once('/')?;
     let value: Value = serde_json::from_slice(text).ok()?;
     let revision = str_at(&value, &["metadata", "resourceVersion"]).parse().ok()?;
     let size = estimated_len(&value);

@@ -50,8 +50,10 @@ pub(super) struct History {
     bytes: usize,
     limits: HistoryLimits,
     /// Last evicted revision of each resource. A watcher of one resource does not expire because of evicted changes of
-    /// other resources.
+    /// other resources. A custom resource is added with its first eviction.
     forgotten: Vec<u64>,
+    /// Revision at the start. Earlier changes are unavailable.
+    start: u64,
 }
 
 impl History {
@@ -61,8 +63,8 @@ impl History {
             first: revision + 1,
             bytes: 0,
             limits,
-            // Changes before the start are unavailable.
             forgotten: vec![revision; resources],
+            start: revision,
         }
     }
 
@@ -75,9 +77,11 @@ impl History {
             let Some(oldest) = self.changes.pop_front() else { break };
             self.first = oldest.revision + 1;
             self.bytes -= oldest.size();
-            if let Some(forgotten) = self.forgotten.get_mut(oldest.resource().index()) {
-                *forgotten = oldest.revision;
+            let index = oldest.resource().index();
+            if index >= self.forgotten.len() {
+                self.forgotten.resize(index + 1, self.start);
             }
+            self.forgotten[index] = oldest.revision;
             gone.push(oldest);
         }
         gone
@@ -86,7 +90,7 @@ impl History {
     /// Oldest revision after which no change of `resource` (or with `None` of any resource) was evicted.
     pub(super) fn oldest(&self, resource: Option<Resource>) -> u64 {
         match resource {
-            Some(resource) => self.forgotten.get(resource.index()).copied().unwrap_or_default(),
+            Some(resource) => self.forgotten.get(resource.index()).copied().unwrap_or(self.start),
             None => self.first - 1,
         }
     }

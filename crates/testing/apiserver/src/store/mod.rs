@@ -78,8 +78,9 @@ pub(crate) struct Store(Arc<Shared>);
 
 struct Shared {
     state: RwLock<State>,
-    /// Wakes the watchers of a resource, in the order of resource indexes.
+    /// Wakes the watchers of a built-in resource, in the order of resource indexes.
     signals: Vec<Signal>,
+    /// Wakes the watchers of all resources and of custom resources.
     any: Signal,
     /// Disk and queue of writes. `None` for a store in memory.
     durable: Option<Durable>,
@@ -282,12 +283,14 @@ impl Shared {
         let resource = change.resource();
         let forgotten = state.install(change);
         // Sent under the lock, so that signals are in the order of revisions.
-        self.signal(Some(resource)).send();
+        if let Some(signal) = self.signals.get(resource.index()) {
+            signal.send();
+        }
         self.any.send();
         forgotten
     }
 
-    /// Returns the signal of a resource, or with `None` of all resources.
+    /// Returns the signal for watchers of a resource, or with `None` of all resources.
     fn signal(&self, resource: Option<Resource>) -> &Signal {
         resource.and_then(|resource| self.signals.get(resource.index())).unwrap_or(&self.any)
     }
@@ -358,12 +361,11 @@ impl State {
         let resource = change.resource();
         let new = (!change.removed).then_some(&change.object);
         self.index(resource, &change.key, change.old.as_deref(), new);
-        if let Some(objects) = self.objects.get_mut(resource.index()) {
-            if change.removed {
-                objects.remove(&change.key);
-            } else {
-                objects.insert(Arc::clone(&change.key), Arc::clone(&change.object));
-            }
+        let objects = self.objects_mut(resource);
+        if change.removed {
+            objects.remove(&change.key);
+        } else {
+            objects.insert(Arc::clone(&change.key), Arc::clone(&change.object));
         }
         self.history.push(change)
     }
@@ -372,9 +374,24 @@ impl State {
     fn restore(&mut self, key: Key, object: Arc<Object>) {
         let resource = object.resource();
         self.index(resource, &key, None, Some(&object));
-        if let Some(objects) = self.objects.get_mut(resource.index()) {
-            objects.insert(key, object);
+        self.objects_mut(resource).insert(key, object);
+    }
+
+    /// Returns the objects of a resource. The first object of a custom resource extends the table.
+    fn objects_mut(&mut self, resource: Resource) -> &mut BTreeMap<Key, Arc<Object>> {
+        let index = resource.index();
+        if index >= self.objects.len() {
+            self.objects.resize_with(index + 1, BTreeMap::new);
         }
+        &mut self.objects[index]
+    }
+
+    /// All resources that have or had objects, and all built-in resources.
+    fn resources(&self) -> Vec<Resource> {
+        let mut resources: Vec<Resource> = (0..self.objects.len()).map(Resource::from_index).collect();
+        // Indexes of custom resources depend on what else runs in the process.
+        resources.sort_unstable();
+        resources
     }
 
     fn index(&mut self, resource: Resource, key: &Key, old: Option<&Object>, new: Option<&Arc<Object>>) {

@@ -98,7 +98,7 @@ impl Store {
         let position = match start {
             WatchStart::Initial => {
                 let resources =
-                    Resource::all().filter(|candidate| resource.is_none_or(|only| only == *candidate));
+                    resource.map_or_else(|| state.resources(), |resource| vec![resource]).into_iter();
                 let newest = cache.as_ref().map_or(state.revision, |cache| cache.revision_in(&state));
                 let (from, to) = keys_in(namespace);
                 let bounds = (as_str(&from), as_str(&to));

@@ -21,14 +21,19 @@ use serde::de::DeserializeSeed;
 use serde_json::{Map, Value};
 use thiserror::Error;
 
-use crate::schema::{Presence, SCHEMA, Schema, StructId, Type};
+use crate::{
+    custom::schema,
+    schema::{Presence, SCHEMA, Schema, StructId, Type},
+};
 
 mod scalar;
 mod seed;
 #[cfg(test)]
 mod tests;
+mod untyped;
 
 use seed::{Context, Root};
+use untyped::Untyped;
 
 /// Decoded object with its strict decoding errors.
 #[derive(Debug, Clone, PartialEq)]
@@ -132,6 +137,27 @@ pub fn decode_value(api_version: &str, kind: &str, object: Value) -> Result<Deco
     finish(api_version, kind, context, object, String::new)
 }
 
+/// Parses an object of no built-in type. Returns it with strict errors about duplicate fields.
+///
+/// # Errors
+///
+/// The text is not JSON.
+pub(crate) fn decode_untyped(kind: &str, raw: &[u8]) -> Result<(Value, Vec<String>), DecodeError> {
+    let (mut path, mut errors) = (String::new(), Vec::new());
+    let mut deserializer = serde_json::Deserializer::from_slice(raw);
+    let object = Untyped { path: &mut path, errors: &mut errors }
+        .deserialize(&mut deserializer)
+        .and_then(|object| deserializer.end().map(|()| object));
+    match object {
+        Ok(object) => Ok((object, errors)),
+        Err(error) => Err(DecodeError::Syntax {
+            kind: kind.to_owned(),
+            detail: error.to_string(),
+            summary: summary(raw),
+        }),
+    }
+}
+
 /// Message of the 400 response for `strict_errors` with `fieldValidation=Strict`, as upstream.
 pub fn strict_message(api_version: &str, kind: &str, strict_errors: &[String]) -> String {
     format!(
@@ -155,7 +181,7 @@ fn finish(
     object: Result<Value, serde_json::Error>,
     summary: impl FnOnce() -> String,
 ) -> Result<Decoded, DecodeError> {
-    let (strict_errors, type_error) = context.into_diagnostics();
+    let (mut strict_errors, type_error) = context.into_diagnostics();
     let mut object = match (object, type_error) {
         (_, Some(detail)) => {
             let version = version_of(api_version).to_owned();
@@ -170,11 +196,19 @@ fn finish(
     if let Value::Object(fields) = &mut object {
         check_type_meta(fields, api_version, kind)?;
     }
+    if kind == "CustomResourceDefinition" {
+        let normalized = schema::normalize_definition(&mut object, &mut strict_errors);
+        normalized.map_err(|detail| DecodeError::Type {
+            kind: kind.to_owned(),
+            version: version_of(api_version).to_owned(),
+            detail,
+        })?;
+    }
     Ok(Decoded { object, strict_errors })
 }
 
 /// Checks and sets `apiVersion` and `kind`.
-fn check_type_meta(
+pub(crate) fn check_type_meta(
     fields: &mut Map<String, Value>,
     api_version: &str,
     kind: &str,

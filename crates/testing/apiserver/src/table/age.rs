@@ -11,7 +11,7 @@ pub(super) fn age(object: &Value, now: Timestamp) -> Value {
 }
 
 /// Returns the time since `time`. `<unknown>` if it is empty or invalid.
-pub(super) fn since(time: &str, now: Timestamp) -> String {
+pub(crate) fn since(time: &str, now: Timestamp) -> String {
     time.parse::<Timestamp>()
         .map_or_else(|_| "<unknown>".to_owned(), |time| human_duration(now.duration_since(time).as_millis()))
 }

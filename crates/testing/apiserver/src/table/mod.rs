@@ -16,6 +16,8 @@ mod policy;
 mod tests;
 mod workload;
 
+pub(crate) use age::since;
+
 /// Column definition of a Table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Column {

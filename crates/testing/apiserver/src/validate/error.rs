@@ -23,6 +23,10 @@ pub enum ErrorType {
     TooLong,
     /// The referenced value does not exist.
     NotFound,
+    /// The value has another type than its schema.
+    TypeInvalid,
+    /// The list or map has too many elements.
+    TooMany,
 }
 
 impl ErrorType {
@@ -36,23 +40,26 @@ impl ErrorType {
             Self::Duplicate => "FieldValueDuplicate",
             Self::TooLong => "FieldValueTooLong",
             Self::NotFound => "FieldValueNotFound",
+            Self::TypeInvalid => "FieldValueTypeInvalid",
+            Self::TooMany => "FieldValueTooMany",
         }
     }
 
     fn text(self) -> &'static str {
         match self {
             Self::Required => "Required value",
-            Self::Invalid => "Invalid value",
+            Self::Invalid | Self::TypeInvalid => "Invalid value",
             Self::NotSupported => "Unsupported value",
             Self::Forbidden => "Forbidden",
             Self::Duplicate => "Duplicate value",
             Self::TooLong => "Too long",
             Self::NotFound => "Not found",
+            Self::TooMany => "Too many",
         }
     }
 
     fn shows_value(self) -> bool {
-        matches!(self, Self::Invalid | Self::NotSupported | Self::Duplicate | Self::NotFound)
+        !matches!(self, Self::Required | Self::Forbidden | Self::TooLong)
     }
 }
 

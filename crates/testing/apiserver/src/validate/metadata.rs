@@ -31,7 +31,13 @@ impl Naming {
             "Service" => names::dns_1035_label,
             _ => names::dns_subdomain,
         };
-        Self { is_namespaced: !matches!(kind, "Namespace" | "Node" | "PriorityClass"), rule }
+        Self {
+            is_namespaced: !matches!(
+                kind,
+                "Namespace" | "Node" | "PriorityClass" | "CustomResourceDefinition"
+            ),
+            rule,
+        }
     }
 }
 

@@ -11,6 +11,8 @@
 use serde_json::Value;
 
 mod container;
+mod definition;
+mod definition_schema;
 mod error;
 mod label_selector;
 mod metadata;
@@ -44,6 +46,7 @@ pub fn create(kind: &str, object: &Value) -> Vec<FieldError> {
     metadata::create(object, &Naming::of(kind), &mut errors);
     match kind {
         "Pod" => pod::create(object, &mut errors),
+        "CustomResourceDefinition" => definition::create(object, &mut errors),
         _ => content(kind, object, &mut errors),
     }
     errors.0
@@ -66,8 +69,30 @@ pub fn update(kind: &str, new: &Value, old: &Value) -> Vec<FieldError> {
             plain::immutable_data(new, old, &mut errors);
         }
         "ConfigMap" => plain::immutable_data(new, old, &mut errors),
+        "CustomResourceDefinition" => definition::update(new, old, &mut errors),
         _ => {}
     }
+    errors.0
+}
+
+/// Returns the errors in the metadata of a new custom resource.
+pub(crate) fn custom_metadata(object: &Value, is_namespaced: bool) -> Vec<FieldError> {
+    let mut errors = Errors::default();
+    metadata::create(object, &Naming { is_namespaced, rule: names::dns_subdomain }, &mut errors);
+    errors.0
+}
+
+/// Returns the errors in the metadata of an updated custom resource.
+pub(crate) fn custom_metadata_update(new: &Value, old: &Value) -> Vec<FieldError> {
+    let mut errors = Errors::default();
+    metadata::update(new, old, &mut errors);
+    errors.0
+}
+
+/// Returns the errors in the metadata of a resource that is embedded in a custom resource.
+pub(crate) fn embedded_metadata(object: &Value) -> Vec<FieldError> {
+    let mut errors = Errors::default();
+    metadata::common(read::get(object, "metadata"), &path::Path::new("metadata"), &mut errors);
     errors.0
 }
 

@@ -5,8 +5,10 @@
     clippy::panic,
     reason = "tests may, in every helper of theirs"
 )]
+#![expect(clippy::needless_pass_by_value, reason = "`json!` makes values")]
 
 mod client;
+mod custom;
 mod deletes;
 mod faults;
 mod kube;

@@ -67,6 +67,7 @@ pub(super) async fn api_resources(env: &TestEnv) -> CheckResult {
          secrets v1 true Secret
          serviceaccounts sa v1 true ServiceAccount
          services svc v1 true Service
+         customresourcedefinitions crd,crds apiextensions.k8s.io/v1 false CustomResourceDefinition
          deployments deploy apps/v1 true Deployment
          replicasets rs apps/v1 true ReplicaSet
          selfsubjectreviews authentication.k8s.io/v1 false SelfSubjectReview

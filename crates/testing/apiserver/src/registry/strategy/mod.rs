@@ -4,6 +4,7 @@
 
 pub(crate) mod apps;
 pub(crate) mod core;
+pub(crate) mod definition;
 pub(crate) mod pod;
 pub(crate) mod stored_only;
 
@@ -16,14 +17,35 @@ use crate::{
 
 /// Rules of a kind. The defaults describe a kind without status, generation and graceful deletion.
 pub(crate) trait Strategy: Sync {
+    /// `true` for custom resources. Without the status subresource, their status is written as any other field.
+    fn is_custom(&self) -> bool {
+        false
+    }
+
     /// Initial status, which replaces the client's. `None` for kinds without status.
     fn initial_status(&self, _object: &Value) -> Option<Value> {
         None
     }
 
+    /// `true` if the status is written through the status subresource only.
+    fn has_status(&self) -> bool {
+        self.initial_status(&Value::Null).is_some()
+    }
+
     /// Fields whose changes increment the generation. Empty for kinds without generation.
     fn generation_fields(&self) -> &'static [&'static [&'static str]] {
         &[]
+    }
+
+    /// `true` if objects have a generation.
+    fn has_generation(&self) -> bool {
+        !self.generation_fields().is_empty()
+    }
+
+    /// `true` if an update increments the generation.
+    fn increments_generation(&self, new: &Value, old: &Value) -> bool {
+        let changed = |path: &&[&str]| !semantically_equal(at(new, path), at(old, path));
+        self.generation_fields().iter().any(changed)
     }
 
     /// Sets further fields of a new object. Called after defaulting, before validation.
@@ -68,6 +90,11 @@ pub(crate) trait Strategy: Sync {
         false
     }
 
+    /// Finalizer that is added when the object is marked for deletion.
+    fn deletion_finalizer(&self) -> Option<&'static str> {
+        None
+    }
+
     /// Changes the object when it is marked for deletion.
     fn prepare_deletion(&self, _object: &mut Value) {}
 
@@ -89,10 +116,12 @@ pub(crate) trait Strategy: Sync {
 
 /// Sets the server-controlled fields of a new object.
 pub(crate) fn prepare_create(strategy: &dyn Strategy, object: &mut Value) {
-    if let Some(status) = strategy.initial_status(object) {
-        set(object, &["status"], status);
+    match strategy.initial_status(object) {
+        Some(status) => set(object, &["status"], status),
+        None if strategy.has_status() => drop(json::remove(object, &["status"])),
+        None => {}
     }
-    if !strategy.generation_fields().is_empty() {
+    if strategy.has_generation() {
         set(object, &["metadata", "generation"], 1);
     }
     strategy.prepare_create(object);
@@ -100,10 +129,11 @@ pub(crate) fn prepare_create(strategy: &dyn Strategy, object: &mut Value) {
 
 /// Restores fields that an update of the main resource must not change, and increments the generation.
 pub(crate) fn prepare_update(strategy: &dyn Strategy, new: &mut Value, old: &Value) {
-    json::copy(new, old, &["status"]);
+    if strategy.has_status() || !strategy.is_custom() {
+        json::copy(new, old, &["status"]);
+    }
     strategy.prepare_update(new, old);
-    let changed = |path: &&[&str]| !semantically_equal(at(new, path), at(old, path));
-    if strategy.generation_fields().iter().any(changed) {
+    if strategy.increments_generation(new, old) {
         let generation = i64_at(old, &["metadata", "generation"]).unwrap_or_default();
         set(new, &["metadata", "generation"], generation + 1);
     }

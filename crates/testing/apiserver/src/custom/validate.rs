@@ -1,0 +1,564 @@
+//! Validation of custom resources against their schemas.
+//!
+//! The messages are those of upstream, including its `<nil>` for errors without a field.
+//!
+//! Upstream counterpart: `kube-openapi/pkg/validation/validate`, the packages `listtype` and `objectmeta` of
+//! `apiextensions-apiserver/pkg/apiserver/schema`, and `registry/customresource/validator.go`.
+
+use std::{cmp::Ordering, collections::BTreeSet};
+
+use jiff::Timestamp;
+use serde_json::{Number, Value, json};
+
+use super::{
+    ScalePaths,
+    schema::{Additional, Constraints, ListType, Schema, SchemaType},
+};
+use crate::{
+    json::at,
+    validate::{self, ErrorType, FieldError},
+};
+
+/// Field of an error that belongs to no field.
+const NO_FIELD: &str = "<nil>";
+
+/// Returns the errors of `value` at `path` (empty for the whole object) against its schema.
+pub(super) fn against_schema(value: &Value, schema: &Schema, path: &str) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    check(value, schema, path, &mut errors);
+    errors
+}
+
+fn error(error_type: ErrorType, field: &str, value: impl Into<Value>, detail: String) -> FieldError {
+    let field = if field.is_empty() { NO_FIELD } else { field };
+    FieldError { field: field.to_owned(), error_type, value: value.into(), detail }
+}
+
+fn without_field(detail: String) -> FieldError {
+    error(ErrorType::Invalid, "", "", detail)
+}
+
+/// Appends `.name` to a path.
+fn child(path: &str, name: &str) -> String {
+    if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
+}
+
+/// Type of a value, in upstream's terms. A number with a fraction is a `number`.
+fn type_of(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "boolean",
+        Value::Number(number) if number.is_f64() => "number",
+        Value::Number(_) => "integer",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}
+
+fn check(value: &Value, schema: &Schema, path: &str, errors: &mut Vec<FieldError>) {
+    check_type(value, schema, path, errors);
+    if value.is_null() {
+        check_enum(value, &schema.constraints, path, errors);
+        return;
+    }
+    check_junctors(value, &schema.constraints, path, errors);
+    match value {
+        Value::String(text) => check_string(text, schema, path, errors),
+        Value::Number(number) => check_number(number, schema, path, errors),
+        Value::Array(items) => check_items(items, schema, path, errors),
+        _ => {}
+    }
+    check_enum(value, &schema.constraints, path, errors);
+    if let Value::Object(members) = value {
+        check_members(members, schema, path, errors);
+    }
+}
+
+fn check_type(value: &Value, schema: &Schema, path: &str, errors: &mut Vec<FieldError>) {
+    let expected: &[SchemaType] = match (schema.is_int_or_string, &schema.ty) {
+        (true, _) => &[SchemaType::Integer, SchemaType::String],
+        (false, Some(ty)) => std::slice::from_ref(ty),
+        (false, None) => return,
+    };
+    let found = type_of(value);
+    let format = schema.constraints.format.as_str();
+    if value.is_null() {
+        if !schema.nullable {
+            let names = names(expected);
+            errors.push(wrong_type(path, &names, found));
+        }
+        return;
+    }
+    let is_integral = |number: &Number| number.as_f64().is_some_and(|number| number.fract() == 0.0);
+    let fits = expected.iter().any(|ty| match (ty, value) {
+        (SchemaType::Integer, Value::Number(number)) => !number.is_f64() || is_integral(number),
+        (SchemaType::Number, Value::Number(_)) => true,
+        (ty, _) => ty.name() == found,
+    });
+    if fits {
+        return;
+    }
+    let is_numeric = expected.iter().any(|ty| matches!(ty, SchemaType::Integer | SchemaType::Number));
+    match value {
+        // Upstream leaves strings and lists with a format to the format's check.
+        Value::String(_) | Value::Array(_)
+            if !format.is_empty() && !is_numeric && is_known_format(format) => {}
+        Value::Number(number) if number.is_f64() && !format.is_empty() => {
+            errors.push(wrong_type(path, format, "float64"));
+        }
+        _ => errors.push(wrong_type(path, &names(expected), found)),
+    }
+}
+
+fn names(types: &[SchemaType]) -> String {
+    types.iter().map(|ty| ty.name()).collect::<Vec<_>>().join(",")
+}
+
+fn wrong_type(path: &str, expected: &str, found: &str) -> FieldError {
+    let detail = if path.is_empty() {
+        format!(" in body must be of type {expected}: {found:?}")
+    } else {
+        format!("{path} in body must be of type {expected}: {found:?}")
+    };
+    error(ErrorType::TypeInvalid, path, found, detail)
+}
+
+/// Checks `anyOf`, `oneOf`, `allOf` and `not`.
+fn check_junctors(value: &Value, constraints: &Constraints, path: &str, errors: &mut Vec<FieldError>) {
+    let against = |schema: &Schema| against_schema(value, schema, path);
+    if !constraints.any_of.is_empty() {
+        let results: Vec<_> = constraints.any_of.iter().map(against).collect();
+        if results.iter().all(|errors| !errors.is_empty()) {
+            errors.push(without_field(format!("\"{path}\" must validate at least one schema (anyOf)")));
+            errors.extend(results.into_iter().next().unwrap_or_default());
+        }
+    }
+    if !constraints.one_of.is_empty() {
+        let results: Vec<_> = constraints.one_of.iter().map(against).collect();
+        let valid = results.iter().filter(|errors| errors.is_empty()).count();
+        if valid != 1 {
+            let found = if valid == 0 {
+                "Found none valid".to_owned()
+            } else {
+                format!("Found {valid} valid alternatives")
+            };
+            errors.push(without_field(format!(
+                "\"{path}\" must validate one and only one schema (oneOf). {found}"
+            )));
+            if valid == 0 {
+                errors.extend(results.into_iter().next().unwrap_or_default());
+            }
+        }
+    }
+    if !constraints.all_of.is_empty() {
+        let results: Vec<_> = constraints.all_of.iter().map(against).collect();
+        let valid = results.iter().filter(|errors| errors.is_empty()).count();
+        if valid != results.len() {
+            let none = if valid == 0 { ". None validated" } else { "" };
+            errors.extend(results.into_iter().flatten());
+            errors.push(without_field(format!("\"{path}\" must validate all the schemas (allOf){none}")));
+        }
+    }
+    if let Some(not) = &constraints.not
+        && against(not).is_empty()
+    {
+        errors.push(without_field(format!("\"{path}\" must not validate the schema (not)")));
+    }
+}
+
+fn check_string(text: &str, schema: &Schema, path: &str, errors: &mut Vec<FieldError>) {
+    let constraints = &schema.constraints;
+    let length = i64::try_from(text.chars().count()).unwrap_or(i64::MAX);
+    let invalid = |detail: String| error(ErrorType::Invalid, path, text, format!("{path} in body {detail}"));
+    // The first error only, as upstream.
+    if let Some(max) = constraints.max_length.filter(|max| length > *max) {
+        errors.push(error(ErrorType::TooLong, path, "", format!("may not be more than {max} bytes")));
+    } else if let Some(min) = constraints.min_length.filter(|min| length < *min) {
+        errors.push(invalid(format!("should be at least {min} chars long")));
+    } else if let Some(pattern) = constraints.pattern.as_ref().filter(|pattern| !pattern.regex.is_match(text))
+    {
+        errors.push(invalid(format!("should match '{}'", pattern.text)));
+    }
+    let format = constraints.format.as_str();
+    if is_known_format(format) && !has_format(text, format) {
+        errors.push(invalid(format!("must be of type {format}: {text:?}")));
+    }
+}
+
+/// Formats of strings that are checked. Others are accepted.
+///
+/// DEVIATION: upstream checks about twenty more formats, such as `isbn` and `creditcard`.
+fn is_known_format(format: &str) -> bool {
+    matches!(format, "date-time" | "date" | "duration" | "byte" | "uuid" | "ipv4" | "ipv6" | "cidr" | "email")
+}
+
+fn has_format(text: &str, format: &str) -> bool {
+    match format {
+        "date-time" => text.parse::<Timestamp>().is_ok(),
+        "date" => text.parse::<jiff::civil::Date>().is_ok() && text.len() == 10,
+        "duration" => is_go_duration(text),
+        "byte" => {
+            use base64::Engine;
+            base64::prelude::BASE64_STANDARD.decode(text).is_ok()
+        }
+        "uuid" => uuid::Uuid::try_parse(text).is_ok() && text.len() != 32 + 2,
+        "ipv4" => text.parse::<std::net::Ipv4Addr>().is_ok(),
+        "ipv6" => text.parse::<std::net::Ipv6Addr>().is_ok(),
+        "cidr" => text.split_once('/').is_some_and(|(address, bits)| {
+            address.parse::<std::net::IpAddr>().is_ok_and(|address| {
+                bits.parse::<u8>().is_ok_and(|bits| bits <= if address.is_ipv4() { 32 } else { 128 })
+            })
+        }),
+        "email" => text.split_once('@').is_some_and(|(user, host)| {
+            !user.is_empty() && !host.is_empty() && !text.contains(char::is_whitespace) && !host.contains('@')
+        }),
+        _ => true,
+    }
+}
+
+/// `true` for a duration such as `1h30m` or `-1.5s`.
+fn is_go_duration(text: &str) -> bool {
+    let text = text.strip_prefix(['-', '+']).unwrap_or(text);
+    if text == "0" {
+        return true;
+    }
+    let mut rest = text;
+    while !rest.is_empty() {
+        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
+        let (number, unit) = rest.split_at(digits);
+        if number.parse::<f64>().is_err() {
+            return false;
+        }
+        let units = ["ns", "us", "µs", "ms", "s", "m", "h", "d", "w"];
+        let Some(found) = units.iter().find(|known| unit.starts_with(**known)) else { return false };
+        rest = &unit[found.len()..];
+    }
+    !text.is_empty()
+}
+
+fn check_number(number: &Number, schema: &Schema, path: &str, errors: &mut Vec<FieldError>) {
+    let constraints = &schema.constraints;
+    let Some(value) = number.as_f64() else { return };
+    let integer = schema.ty == Some(SchemaType::Integer);
+    let in_range = match constraints.format.as_str() {
+        "int32" if integer => number.as_i64().is_some_and(|number| i32::try_from(number).is_ok()),
+        "int64" if integer => number.is_i64() || value.fract() == 0.0,
+        _ => true,
+    };
+    // An integral number with a fraction part, such as 2.0, is an integer.
+    let in_range = in_range
+        || constraints.format == "int32"
+            && value.fract() == 0.0
+            && (f64::from(i32::MIN)..=f64::from(i32::MAX)).contains(&value);
+    if !in_range {
+        errors.push(without_field(format!(
+            "Checked value must be of type integer with format {} in {path}",
+            constraints.format
+        )));
+    }
+    let mut invalid = |detail: String| {
+        errors.push(error(ErrorType::Invalid, path, number.clone(), format!("{path} in body {detail}")));
+    };
+    if let Some(factor) = constraints.multiple_of
+        && factor > 0.0
+    {
+        let quotient = value / factor;
+        if (quotient - quotient.round()).abs() > 1e-9 {
+            invalid(format!("should be a multiple of {factor}"));
+        }
+    }
+    let beyond = |limit: f64, exclusive: bool, order: Ordering| {
+        value.partial_cmp(&limit) == Some(order) || (exclusive && value.total_cmp(&limit) == Ordering::Equal)
+    };
+    if let Some(max) =
+        constraints.maximum.filter(|max| beyond(*max, constraints.exclusive_maximum, Ordering::Greater))
+    {
+        let or_equal = if constraints.exclusive_maximum { "" } else { " or equal to" };
+        invalid(format!("should be less than{or_equal} {max}"));
+    }
+    if let Some(min) =
+        constraints.minimum.filter(|min| beyond(*min, constraints.exclusive_minimum, Ordering::Less))
+    {
+        let or_equal = if constraints.exclusive_minimum { "" } else { " or equal to" };
+        invalid(format!("should be greater than{or_equal} {min}"));
+    }
+}
+
+fn check_items(items: &[Value], schema: &Schema, path: &str, errors: &mut Vec<FieldError>) {
+    if let Some(schema) = &schema.items {
+        for (index, item) in items.iter().enumerate() {
+            check(item, schema, &format!("{path}[{index}]"), errors);
+        }
+    }
+    let size = i64::try_from(items.len()).unwrap_or(i64::MAX);
+    if let Some(min) = schema.constraints.min_items.filter(|min| size < *min) {
+        let detail = format!("{path} in body should have at least {min} items");
+        errors.push(error(ErrorType::Invalid, path, size, detail));
+    }
+    if let Some(max) = schema.constraints.max_items.filter(|max| size > *max) {
+        errors.push(too_many(path, size, max));
+    }
+}
+
+fn too_many(path: &str, size: i64, max: i64) -> FieldError {
+    error(
+        ErrorType::TooMany,
+        path,
+        size,
+        format!("must have at most {max} item{}", if max == 1 { "" } else { "s" }),
+    )
+}
+
+fn check_enum(value: &Value, constraints: &Constraints, path: &str, errors: &mut Vec<FieldError>) {
+    let supported = &constraints.one_of_values;
+    if supported.is_empty() || supported.contains(value) {
+        return;
+    }
+    let names: Vec<String> = supported
+        .iter()
+        .map(|value| {
+            value.as_str().map_or_else(|| format!("{:?}", value.to_string()), |text| format!("{text:?}"))
+        })
+        .collect();
+    let detail = format!("supported values: {}", names.join(", "));
+    errors.push(error(ErrorType::NotSupported, path, value.clone(), detail));
+}
+
+fn check_members(
+    members: &serde_json::Map<String, Value>,
+    schema: &Schema,
+    path: &str,
+    errors: &mut Vec<FieldError>,
+) {
+    let constraints = &schema.constraints;
+    let size = i64::try_from(members.len()).unwrap_or(i64::MAX);
+    if let Some(min) = constraints.min_properties.filter(|min| size < *min) {
+        let detail = format!("{path} in body should have at least {min} properties");
+        errors.push(error(ErrorType::Invalid, path, size, detail));
+    }
+    if let Some(max) = constraints.max_properties.filter(|max| size > *max) {
+        errors.push(too_many(path, size, max));
+    }
+    if let Additional::Schema(additional) = &schema.additional {
+        for (name, member) in members.iter().filter(|(name, _)| !schema.properties.contains_key(*name)) {
+            check(member, additional, &child(path, name), errors);
+        }
+    }
+    for (name, schema) in &schema.properties {
+        if let Some(member) = members.get(name) {
+            check(member, schema, &child(path, name), errors);
+        }
+    }
+    for name in constraints.required.iter().filter(|name| !members.contains_key(*name)) {
+        errors.push(error(ErrorType::Required, &child(path, name), "", String::new()));
+    }
+}
+
+/// Returns the duplicate items of sets and keyed lists.
+pub(super) fn list_types(value: &Value, schema: &Schema, path: &str) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    check_list_types(value, schema, path, &mut errors);
+    errors
+}
+
+fn check_list_types(value: &Value, schema: &Schema, path: &str, errors: &mut Vec<FieldError>) {
+    match value {
+        Value::Object(members) => {
+            for (name, member) in members {
+                match (schema.properties.get(name), &schema.additional) {
+                    (Some(schema), _) => check_list_types(member, schema, &child(path, name), errors),
+                    (None, Additional::Schema(schema)) => {
+                        check_list_types(member, schema, &format!("{path}[{name}]"), errors);
+                    }
+                    _ => {}
+                }
+            }
+        }
+        Value::Array(items) => {
+            let at = |index: usize| format!("{path}[{index}]");
+            match &schema.list_type {
+                ListType::Atomic => {}
+                ListType::Set => {
+                    for index in duplicates(items) {
+                        errors.push(error(
+                            ErrorType::Duplicate,
+                            &at(index),
+                            items[index].clone(),
+                            String::new(),
+                        ));
+                    }
+                }
+                ListType::Map(keys) => {
+                    if let Some(index) = items.iter().position(|item| !item.is_object() && !item.is_null()) {
+                        let detail = "must be an object for an array of list-type map".to_owned();
+                        errors.push(error(ErrorType::Invalid, &at(index), items[index].clone(), detail));
+                    } else {
+                        let keys: Vec<Value> = items.iter().map(|item| key_of(item, keys)).collect();
+                        for index in duplicates(&keys) {
+                            errors.push(error(
+                                ErrorType::Duplicate,
+                                &at(index),
+                                keys[index].clone(),
+                                String::new(),
+                            ));
+                        }
+                    }
+                }
+            }
+            if let Some(schema) = &schema.items {
+                for (index, item) in items.iter().enumerate() {
+                    check_list_types(item, schema, &at(index), errors);
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+fn key_of(item: &Value, keys: &[String]) -> Value {
+    let members = keys.iter().filter_map(|key| Some((key.clone(), item.get(key)?.clone())));
+    Value::Object(members.collect())
+}
+
+/// Returns the index of the second occurrence of each repeated value.
+fn duplicates(values: &[Value]) -> Vec<usize> {
+    let (mut seen, mut repeated) = (BTreeSet::new(), BTreeSet::new());
+    let mut indexes = Vec::new();
+    for (index, value) in values.iter().enumerate() {
+        let text = value.to_string();
+        if !seen.insert(text.clone()) && repeated.insert(text) {
+            indexes.push(index);
+        }
+    }
+    indexes
+}
+
+/// Returns the errors of the resources embedded below `value`.
+pub(super) fn embedded_resources(value: &Value, schema: &Schema, path: &str) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    check_embedded(value, schema, path, &mut errors);
+    errors
+}
+
+fn check_embedded(value: &Value, schema: &Schema, path: &str, errors: &mut Vec<FieldError>) {
+    match value {
+        Value::Object(members) => {
+            if schema.is_embedded_resource && !path.is_empty() {
+                for name in ["apiVersion", "kind"] {
+                    match members.get(name) {
+                        None => {
+                            errors.push(error(ErrorType::Required, &child(path, name), "", String::new()));
+                        }
+                        Some(Value::String(text)) if !text.is_empty() => {}
+                        Some(value) => {
+                            let detail = "must not be empty".to_owned();
+                            errors.push(error(ErrorType::Invalid, &child(path, name), value.clone(), detail));
+                        }
+                    }
+                }
+                for mut found in validate::embedded_metadata(value) {
+                    found.field = child(path, &found.field);
+                    errors.push(found);
+                }
+            }
+            for (name, member) in members {
+                match (schema.properties.get(name), &schema.additional) {
+                    (Some(schema), _) => check_embedded(member, schema, &child(path, name), errors),
+                    (None, Additional::Schema(schema)) => {
+                        check_embedded(member, schema, &format!("{path}[{name}]"), errors);
+                    }
+                    _ => {}
+                }
+            }
+        }
+        Value::Array(items) => {
+            if let Some(schema) = &schema.items {
+                for (index, item) in items.iter().enumerate() {
+                    check_embedded(item, schema, &format!("{path}[{index}]"), errors);
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Returns the errors of the fields that the scale subresource reads. `spec` includes the requested replicas.
+pub(super) fn scale(object: &Value, paths: &ScalePaths, spec: bool) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    if spec {
+        replicas(object, &paths.spec_replicas, &mut errors);
+    }
+    replicas(object, &paths.status_replicas, &mut errors);
+    if let Some(path) = &paths.label_selector {
+        match nested(object, path) {
+            Ok(None | Some(Value::String(_))) => {}
+            Ok(Some(value)) => errors.push(accessor_error(path, json!(""), value, "string")),
+            Err(value) => errors.push(accessor_error(path, json!(""), value, "map[string]interface{}")),
+        }
+    }
+    errors
+}
+
+fn replicas(object: &Value, path: &str, errors: &mut Vec<FieldError>) {
+    let value = match nested(object, path) {
+        Ok(None) => return,
+        Ok(Some(value)) => value,
+        Err(value) => return errors.push(accessor_error(path, json!(0), value, "map[string]interface{}")),
+    };
+    let integral = value.as_f64().filter(|number| number.fract() == 0.0);
+    let invalid = |detail: String| error(ErrorType::Invalid, path, value.clone(), detail);
+    match value.as_i64().or(integral.map(|number| number as i64)) {
+        None => errors.push(accessor_error(path, json!(0), value, "int64")),
+        Some(number) if number < 0 => errors.push(invalid("should be a non-negative integer".to_owned())),
+        Some(number) if number > i64::from(i32::MAX) => {
+            errors.push(invalid(format!("should be less than or equal to {}", i32::MAX)));
+        }
+        Some(_) => {}
+    }
+}
+
+/// Returns the value at a path such as `.spec.replicas`.
+///
+/// # Errors
+///
+/// A parent is not an object. Contains the parent.
+fn nested<'a>(object: &'a Value, path: &str) -> Result<Option<&'a Value>, &'a Value> {
+    let mut value = object;
+    for name in path.trim_start_matches('.').split('.') {
+        let Value::Object(members) = value else { return Err(value) };
+        match members.get(name) {
+            None => return Ok(None),
+            Some(member) => value = member,
+        }
+    }
+    Ok(Some(value))
+}
+
+fn accessor_error(path: &str, zero: Value, found: &Value, expected: &str) -> FieldError {
+    let go_type = match found {
+        Value::Null => "<nil>",
+        Value::Bool(_) => "bool",
+        Value::Number(number) if number.is_f64() => "float64",
+        Value::Number(_) => "int64",
+        Value::String(_) => "string",
+        Value::Array(_) => "[]interface {}",
+        Value::Object(_) => "map[string]interface {}",
+    };
+    let text = found.as_str().map_or_else(|| found.to_string(), str::to_owned);
+    let detail = format!("{path} accessor error: {text} is of the type {go_type}, expected {expected}");
+    error(ErrorType::Invalid, path, zero, detail)
+}
+
+/// Returns the errors of `status` against the schema of the object.
+pub(super) fn status(object: &Value, schema: &Schema) -> Vec<FieldError> {
+    match (at(object, &["status"]), schema.properties.get("status")) {
+        (Some(status), Some(schema)) => {
+            let mut errors = against_schema(status, schema, "status");
+            errors.extend(list_types(status, schema, "status"));
+            errors.extend(embedded_resources(status, schema, "status"));
+            errors
+        }
+        _ => Vec::new(),
+    }
+}

@@ -1,0 +1,261 @@
+//! A version of a custom resource.
+
+use std::borrow::Cow;
+
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use super::{columns::Columns, schema::Schema, validate, values};
+use crate::{
+    Object, Resource,
+    json::{at, bool_at, i64_at, set, str_at},
+    registry::strategy::Strategy,
+    selector::LabelSelector,
+    strict::{self, DecodeError, Decoded},
+    validate::{FieldError, custom_metadata, custom_metadata_update},
+};
+
+/// A version of a custom resource: its schema, subresources and columns.
+#[derive(Debug)]
+pub(crate) struct CustomVersion {
+    pub(crate) resource: Resource,
+    /// Name of the version, such as `v1`.
+    pub(crate) version: String,
+    /// Group and version.
+    pub(crate) api_version: String,
+    /// Group and version in which objects are stored.
+    storage_api_version: String,
+    pub(crate) list_kind: String,
+    pub(crate) schema: Schema,
+    pub(crate) columns: Columns,
+    pub(crate) has_status: bool,
+    pub(crate) scale: Option<ScalePaths>,
+    /// Warning for clients of a deprecated version.
+    pub(crate) deprecation: Option<String>,
+    /// Objects written since this revision of the server have the defaults of this schema.
+    since: u64,
+    retired: CancellationToken,
+}
+
+/// Paths of the fields that the scale subresource reads and writes, such as `.spec.replicas`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ScalePaths {
+    pub(crate) spec_replicas: String,
+    pub(crate) status_replicas: String,
+    pub(crate) label_selector: Option<String>,
+}
+
+impl ScalePaths {
+    fn parse(scale: &Value) -> Self {
+        let text = |field: &str| str_at(scale, &[field]).to_owned();
+        Self {
+            spec_replicas: text("specReplicasPath"),
+            status_replicas: text("statusReplicasPath"),
+            label_selector: Some(text("labelSelectorPath")).filter(|path| !path.is_empty()),
+        }
+    }
+
+    /// Splits a path into its fields.
+    pub(crate) fn fields(path: &str) -> Vec<&str> {
+        path.trim_start_matches('.').split('.').collect()
+    }
+}
+
+/// Order of versions in discovery: `v2` before `v1`, stable versions before beta before alpha, then other names.
+///
+/// Upstream counterpart: `version.CompareKubeAwareVersionStrings`.
+pub(crate) fn priority(version: &str) -> (u8, u64, u64, std::cmp::Reverse<String>) {
+    let name = std::cmp::Reverse(version.to_owned());
+    let parse = || {
+        let rest = version.strip_prefix('v')?;
+        let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+        let (major, rest) = rest.split_at(digits);
+        let major = major.parse().ok()?;
+        let stability = |name: &str| rest.strip_prefix(name).and_then(|minor| minor.parse().ok());
+        match (rest, stability("beta"), stability("alpha")) {
+            ("", ..) => Some((3, major, 0)),
+            (_, Some(minor), _) => Some((2, major, minor)),
+            (_, _, Some(minor)) => Some((1, major, minor)),
+            _ => None,
+        }
+    };
+    let (stability, major, minor) = parse().unwrap_or_default();
+    (stability, major, minor, name)
+}
+
+impl CustomVersion {
+    pub(super) fn new(
+        resource: Resource,
+        definition: &Object,
+        version: &Value,
+        storage: &str,
+        retired: CancellationToken,
+    ) -> Self {
+        let name = str_at(version, &["name"]);
+        let api_version = format!("{}/{name}", resource.group());
+        let open_api_schema =
+            version.pointer("/schema/openAPIV3Schema").cloned().unwrap_or_else(|| json!({}));
+        let warning = at(version, &["deprecationWarning"]).and_then(Value::as_str).map(str::to_owned);
+        let deprecation = bool_at(version, &["deprecated"])
+            .then(|| warning.unwrap_or_else(|| format!("{api_version} {} is deprecated", resource.kind())));
+        Self {
+            resource,
+            version: name.to_owned(),
+            storage_api_version: format!("{}/{storage}", resource.group()),
+            list_kind: str_at(definition.value(), &["status", "acceptedNames", "listKind"]).to_owned(),
+            schema: Schema::parse(&open_api_schema),
+            columns: Columns::parse(version),
+            has_status: at(version, &["subresources", "status"]).is_some(),
+            scale: at(version, &["subresources", "scale"]).map(ScalePaths::parse),
+            deprecation,
+            since: definition.revision(),
+            retired,
+            api_version,
+        }
+    }
+
+    /// Cancelled when the definition changes.
+    pub(crate) fn retired(&self) -> &CancellationToken {
+        &self.retired
+    }
+
+    /// Brings an object into normal form: metadata is decoded, fields that the schema does not have are removed and
+    /// reported.
+    ///
+    /// # Errors
+    ///
+    /// The object is of another kind, or its metadata has fields of another type.
+    pub(crate) fn decode(&self, object: Value) -> Result<Decoded, DecodeError> {
+        let kind = self.resource.kind();
+        let Value::Object(mut members) = object else {
+            let detail = "json: cannot unmarshal into Go value of type map[string]interface {}".to_owned();
+            return Err(DecodeError::Type { kind: kind.to_owned(), version: self.version.clone(), detail });
+        };
+        let metadata = members.remove("metadata").unwrap_or(Value::Null);
+        let (metadata, mut strict_errors) = self.decode_metadata(&metadata)?;
+        members.insert("metadata".to_owned(), metadata);
+        strict::check_type_meta(&mut members, &self.api_version, kind)?;
+        let mut object = Value::Object(members);
+        let unknown = values::prune(&mut object, &self.schema);
+        strict_errors.extend(unknown.iter().map(|path| format!("unknown field {path:?}")));
+        Ok(Decoded { object, strict_errors })
+    }
+
+    fn decode_metadata(&self, metadata: &Value) -> Result<(Value, Vec<String>), DecodeError> {
+        // Every kind has the same metadata.
+        let decoded = strict::decode_value("v1", "ConfigMap", json!({"metadata": metadata}));
+        let mut decoded = decoded.map_err(|error| match error {
+            DecodeError::Type { detail, .. } => {
+                let kind = self.resource.kind().to_owned();
+                let detail = detail.replace("ConfigMap.", "ObjectMeta.");
+                DecodeError::Type { kind, version: self.version.clone(), detail }
+            }
+            other => other,
+        })?;
+        Ok((decoded.object["metadata"].take(), decoded.strict_errors))
+    }
+
+    /// Sets defaults, and removes nulls of fields that are not nullable.
+    pub(crate) fn apply_defaults(&self, object: &mut Value) {
+        values::apply_defaults(object, &self.schema);
+    }
+
+    /// Returns a stored object in this version.
+    pub(crate) fn shown<'a>(&self, object: &'a Object) -> Cow<'a, Value> {
+        let is_same_version = object.api_version() == self.api_version;
+        if is_same_version && object.revision() > self.since {
+            return Cow::Borrowed(object.value());
+        }
+        let mut value = object.value().clone();
+        set(&mut value, &["apiVersion"], self.api_version.as_str());
+        values::prune(&mut value, &self.schema);
+        if is_same_version {
+            self.apply_defaults(&mut value);
+        }
+        Cow::Owned(value)
+    }
+
+    /// Converts an object of this version to the storage version. The strategy of conversion is None: only `apiVersion`
+    /// changes.
+    pub(crate) fn convert_to_storage(&self, object: &mut Value) {
+        set(object, &["apiVersion"], self.storage_api_version.as_str());
+    }
+
+    pub(crate) fn validate_create(&self, object: &Value) -> Vec<FieldError> {
+        let mut errors = custom_metadata(object, self.resource.is_namespaced());
+        errors.extend(self.validate_content(object));
+        errors
+    }
+
+    pub(crate) fn validate_update(&self, new: &Value, old: &Value) -> Vec<FieldError> {
+        let mut errors = custom_metadata_update(new, old);
+        errors.extend(self.validate_content(new));
+        errors
+    }
+
+    fn validate_content(&self, object: &Value) -> Vec<FieldError> {
+        let mut errors = validate::against_schema(object, &self.schema, "");
+        errors.extend(self.scale.iter().flat_map(|scale| validate::scale(object, scale, true)));
+        errors.extend(validate::embedded_resources(object, &self.schema, ""));
+        errors.extend(validate::list_types(object, &self.schema, ""));
+        errors
+    }
+
+    pub(crate) fn validate_status_update(&self, new: &Value, old: &Value) -> Vec<FieldError> {
+        let mut errors = custom_metadata_update(new, old);
+        errors.extend(validate::status(new, &self.schema));
+        errors.extend(self.scale.iter().flat_map(|scale| validate::scale(new, scale, false)));
+        errors
+    }
+
+    /// Requested replicas, if the field is set.
+    pub(crate) fn replicas(&self, object: &Value) -> Option<i64> {
+        let scale = self.scale.as_ref()?;
+        i64_at(object, &ScalePaths::fields(&scale.spec_replicas))
+    }
+}
+
+impl Strategy for CustomVersion {
+    fn is_custom(&self) -> bool {
+        true
+    }
+
+    fn has_status(&self) -> bool {
+        self.has_status
+    }
+
+    fn has_generation(&self) -> bool {
+        true
+    }
+
+    fn increments_generation(&self, new: &Value, old: &Value) -> bool {
+        let content = |object: &Value| {
+            let members = object.as_object().into_iter().flatten();
+            let content = members.filter(|(name, _)| *name != "metadata");
+            content.map(|(name, value)| (name.clone(), value.clone())).collect::<serde_json::Map<_, _>>()
+        };
+        !crate::json::semantically_equal(
+            Some(&Value::Object(content(new))),
+            Some(&Value::Object(content(old))),
+        )
+    }
+
+    fn prepare_status_update(&self, new: &mut Value, old: &Value) {
+        // Only the status changes, not even labels.
+        let status = crate::json::remove(new, &["status"]);
+        let managed = crate::json::remove(new, &["metadata", "managedFields"]);
+        *new = old.clone();
+        crate::json::remove(new, &["status"]);
+        if let Some(status) = status {
+            set(new, &["status"], status);
+        }
+        crate::json::remove(new, &["metadata", "managedFields"]);
+        if let Some(managed) = managed {
+            set(new, &["metadata", "managedFields"], managed);
+        }
+    }
+
+    fn scale_selector(&self, _: &Value) -> LabelSelector {
+        LabelSelector::default()
+    }
+}

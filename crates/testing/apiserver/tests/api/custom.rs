@@ -1,0 +1,933 @@
+//! Custom resources.
+
+use std::{pin::pin, task::Poll};
+
+use bytes::Bytes;
+use futures_util::poll;
+use http::Request;
+use http_body_util::{BodyExt, Full};
+use serde_json::{Value, json};
+
+use crate::client::{Client, version_of};
+
+const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+const DEFINITION: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/websites.example.com";
+const WEBSITES: &str = "/apis/example.com/v1/namespaces/default/websites";
+
+/// Definition of a kind with all features.
+fn definition() -> Value {
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "websites.example.com"},
+        "spec": {
+            "group": "example.com",
+            "scope": "Namespaced",
+            "names": {"plural": "websites", "singular": "website", "kind": "Website", "shortNames": ["ws"],
+                "categories": ["all"]},
+            "versions": [{
+                "name": "v1",
+                "served": true,
+                "storage": true,
+                "subresources": {
+                    "status": {},
+                    "scale": {"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas",
+                        "labelSelectorPath": ".status.selector"},
+                },
+                "additionalPrinterColumns": [
+                    {"name": "Host", "type": "string", "jsonPath": ".spec.host"},
+                    {"name": "Replicas", "type": "integer", "jsonPath": ".spec.replicas"},
+                    {"name": "Paths", "type": "string", "jsonPath": ".spec.paths[*].path", "priority": 1},
+                    {"name": "Ready", "type": "string",
+                        "jsonPath": ".status.conditions[?(@.type==\"Ready\")].status"},
+                    {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
+                ],
+                "schema": {"openAPIV3Schema": schema()},
+            }],
+        },
+    })
+}
+
+fn schema() -> Value {
+    let pattern = |pattern: &str| json!({"pattern": pattern});
+    json!({
+        "type": "object",
+        "description": "A website.",
+        "required": ["spec"],
+        "properties": {
+            "spec": {
+                "type": "object",
+                "required": ["host"],
+                "properties": {
+                    "host": {"type": "string", "minLength": 3, "maxLength": 30, "pattern": "^[a-z.]+$"},
+                    "replicas": {"type": "integer", "format": "int32", "minimum": 0, "maximum": 10, "default": 1},
+                    "ratio": {"type": "number", "minimum": 0, "exclusiveMinimum": true, "multipleOf": 0.5},
+                    "tier": {"type": "string", "enum": ["free", "paid"]},
+                    "oneOf": {"type": "string", "oneOf": [pattern("^a"), pattern("^b")]},
+                    "anyOf": {"type": "string", "anyOf": [pattern("^a"), pattern("^b")]},
+                    "allOf": {"type": "string", "allOf": [pattern("^a"), pattern("b$")]},
+                    "not": {"type": "string", "not": pattern("^a")},
+                    "port": {"x-kubernetes-int-or-string": true},
+                    "note": {"type": "string", "nullable": true},
+                    "when": {"type": "string", "format": "date-time"},
+                    "debug": {"type": "boolean"},
+                    "paths": {
+                        "type": "array", "minItems": 1, "maxItems": 3,
+                        "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["path"],
+                        "items": {"type": "object", "required": ["path"], "properties": {
+                            "path": {"type": "string"}, "weight": {"type": "integer"}}},
+                    },
+                    "tags": {"type": "array", "x-kubernetes-list-type": "set", "items": {"type": "string"}},
+                    "list": {"type": "array", "items": {"type": "string"}},
+                    "labels": {"type": "object", "maxProperties": 2, "additionalProperties": {"type": "string"}},
+                    "atomic": {"type": "object", "x-kubernetes-map-type": "atomic",
+                        "additionalProperties": {"type": "string"}},
+                    "extra": {"type": "object", "x-kubernetes-preserve-unknown-fields": true},
+                    "template": {"type": "object", "x-kubernetes-embedded-resource": true,
+                        "x-kubernetes-preserve-unknown-fields": true},
+                },
+            },
+            "status": {"type": "object", "properties": {
+                "replicas": {"type": "integer"},
+                "selector": {"type": "string"},
+                "conditions": {"type": "array", "items": {
+                    "type": "object", "x-kubernetes-preserve-unknown-fields": true}},
+            }},
+        },
+    })
+}
+
+fn website(name: &str, spec: Value) -> Value {
+    json!({"apiVersion": "example.com/v1", "kind": "Website", "metadata": {"name": name}, "spec": spec})
+}
+
+async fn with_definition() -> Client {
+    let client = Client::new();
+    client.post(DEFINITIONS, &definition()).await.expect(201);
+    client
+}
+
+/// Creates the website `a` with a spec, and returns the message of the failure or the stored spec.
+async fn create(client: &Client, spec: Value) -> Result<Value, String> {
+    let answer = client.post(&format!("{WEBSITES}?dryRun=All"), &website("a", spec)).await;
+    match answer.code {
+        201 => Ok(answer.json()["spec"].clone()),
+        422 => Err(answer.refused(422, "Invalid")),
+        _ => panic!("{}", answer.text),
+    }
+}
+
+fn condition(definition: &Value, ty: &str) -> (String, String) {
+    let conditions = definition["status"]["conditions"].as_array().unwrap();
+    let found = conditions.iter().find(|condition| condition["type"] == ty).unwrap();
+    let text = |field: &str| found[field].as_str().unwrap().to_owned();
+    (text("status"), text("reason"))
+}
+
+mod definitions {
+    use super::*;
+
+    #[tokio::test]
+    async fn are_established() {
+        let client = Client::new();
+        let created = client.post(DEFINITIONS, &definition()).await.expect(201);
+        assert_eq!(created["spec"]["names"]["listKind"], "WebsiteList");
+        assert_eq!(created["spec"]["conversion"], json!({"strategy": "None"}));
+        assert_eq!(created["metadata"]["generation"], 1);
+        let established = client.get(DEFINITION).await.expect(200);
+        assert_eq!(condition(&established, "NamesAccepted"), ("True".into(), "NoConflicts".into()));
+        assert_eq!(condition(&established, "Established"), ("True".into(), "InitialNamesAccepted".into()));
+        assert_eq!(established["status"]["acceptedNames"]["shortNames"], json!(["ws"]));
+        assert_eq!(established["status"]["storedVersions"], json!(["v1"]));
+        client.get(WEBSITES).await.expect(200);
+    }
+
+    #[tokio::test]
+    async fn with_taken_names_wait() {
+        let client = with_definition().await;
+        let mut other = definition();
+        other["metadata"]["name"] = json!("sites.example.com");
+        other["spec"]["names"] = json!({"plural": "sites", "kind": "Website", "shortNames": ["ws"]});
+        client.post(DEFINITIONS, &other).await.expect(201);
+        let path = format!("{DEFINITIONS}/sites.example.com");
+        let waiting = client.get(&path).await.expect(200);
+        assert_eq!(condition(&waiting, "NamesAccepted"), ("False".into(), "ListKindConflict".into()));
+        assert_eq!(condition(&waiting, "Established"), ("False".into(), "NotAccepted".into()));
+        assert_eq!(waiting["status"]["acceptedNames"]["plural"], "sites");
+        let sites = WEBSITES.replace("websites", "sites");
+        assert_eq!(client.get(&sites).await.code, 404);
+
+        client.delete(DEFINITION, &Value::Null).await.expect(200);
+        let accepted = client.get(&path).await.expect(200);
+        assert_eq!(condition(&accepted, "Established").0, "True");
+        client.get(&sites).await.expect(200);
+    }
+
+    #[tokio::test]
+    async fn are_updated() {
+        let client = with_definition().await;
+        client.post(WEBSITES, &website("a", json!({"host": "abc"}))).await.expect(201);
+        let mut changed = client.get(DEFINITION).await.expect(200);
+        let spec = &mut changed["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"];
+        spec["properties"]["color"] = json!({"type": "string", "default": "blue"});
+        let updated = client.put(DEFINITION, &changed).await.expect(200);
+        assert_eq!(updated["metadata"]["generation"], 2);
+        // The default appears in objects that were stored before.
+        let path = format!("{WEBSITES}/a");
+        assert_eq!(client.get(&path).await.expect(200)["spec"]["color"], "blue");
+        let list = client.get(WEBSITES).await.expect(200);
+        assert_eq!(list["items"][0]["spec"]["color"], "blue");
+
+        let mut kind = client.get(DEFINITION).await.expect(200);
+        kind["spec"]["names"]["kind"] = json!("Other");
+        kind["spec"]["scope"] = json!("Cluster");
+        assert_eq!(
+            client.put(DEFINITION, &kind).await.refused(422, "Invalid"),
+            "CustomResourceDefinition.apiextensions.k8s.io \"websites.example.com\" is invalid: \
+             [spec.scope: Invalid value: \"Cluster\": field is immutable, \
+             spec.names.kind: Invalid value: \"Other\": field is immutable]"
+        );
+        let mut unversioned = kind.clone();
+        unversioned["metadata"].as_object_mut().unwrap().remove("resourceVersion");
+        client.put(DEFINITION, &unversioned).await.refused(422, "Invalid");
+    }
+
+    #[tokio::test]
+    async fn are_deleted_with_their_objects() {
+        let client = with_definition().await;
+        client.post(WEBSITES, &website("a", json!({"host": "abc"}))).await.expect(201);
+        let mut kept = website("kept", json!({"host": "abc"}));
+        kept["metadata"]["finalizers"] = json!(["example.com/keep"]);
+        client.post(WEBSITES, &kept).await.expect(201);
+
+        let deleted = client.delete(DEFINITION, &Value::Null).await.expect(200);
+        assert_eq!(condition(&deleted, "Terminating"), ("True".into(), "InstanceDeletionPending".into()));
+        assert_eq!(client.get(&format!("{WEBSITES}/a")).await.code, 404);
+        assert!(
+            client.get(&format!("{WEBSITES}/kept")).await.expect(200)["metadata"]["deletionTimestamp"]
+                .is_string()
+        );
+        assert_eq!(
+            client
+                .post(WEBSITES, &website("b", json!({"host": "abc"})))
+                .await
+                .refused(405, "MethodNotAllowed"),
+            "create not allowed while custom resource definition is terminating"
+        );
+        client.get(DEFINITION).await.expect(200);
+
+        let released = json!({"metadata": {"finalizers": null}});
+        client.patch(&format!("{WEBSITES}/kept"), &released).await.expect(200);
+        assert_eq!(client.get(DEFINITION).await.code, 404);
+        assert_eq!(client.get(WEBSITES).await.code, 404);
+
+        // A new definition starts without objects.
+        client.post(DEFINITIONS, &definition()).await.expect(201);
+        assert_eq!(client.get(WEBSITES).await.expect(200)["items"], json!([]));
+    }
+
+    #[tokio::test]
+    async fn end_watches_when_deleted() {
+        let client = with_definition().await;
+        client.post(WEBSITES, &website("a", json!({"host": "abc"}))).await.expect(201);
+        let request = Request::get(format!("{WEBSITES}?watch=true")).body(Full::<Bytes>::default()).unwrap();
+        let mut body = client.send(request).await.into_body();
+        client.delete(DEFINITION, &Value::Null).await.expect(200);
+        let mut text = Vec::new();
+        while let Poll::Ready(frame) = poll!(pin!(body.frame())) {
+            let Some(frame) = frame else {
+                let text = String::from_utf8(text).unwrap();
+                let types: Vec<Value> = text
+                    .lines()
+                    .map(|line| serde_json::from_str::<Value>(line).unwrap()["type"].clone())
+                    .collect();
+                assert_eq!(types, ["ADDED", "DELETED"]);
+                return;
+            };
+            text.extend_from_slice(frame.unwrap().data_ref().unwrap());
+        }
+        panic!("the watch continues");
+    }
+
+    /// Change of the definition, and the expected errors.
+    struct Invalid {
+        name: &'static str,
+        change: fn(&mut Value),
+        errors: &'static str,
+    }
+
+    /// Adds a property to the spec.
+    fn property(definition: &mut Value, schema: Value) {
+        let root = &mut definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"];
+        root["spec"] = json!({"type": "object", "properties": {"b": schema}});
+    }
+
+    #[tokio::test]
+    async fn are_validated() {
+        let cases = [
+            Invalid {
+                name: "name",
+                change: |d| d["metadata"]["name"] = json!("x.example.com"),
+                errors: "metadata.name: Invalid value: \"x.example.com\": must be spec.names.plural+\".\"+spec.group",
+            },
+            Invalid {
+                name: "scope",
+                change: |d| d["spec"]["scope"] = json!("Wide"),
+                errors: "spec.scope: Unsupported value: \"Wide\": supported values: \"Cluster\", \"Namespaced\"",
+            },
+            Invalid {
+                name: "no versions",
+                change: |d| d["spec"]["versions"] = json!([]),
+                errors: "[spec.versions: Invalid value: []: must have exactly one version marked as storage version, \
+                         status.storedVersions: Invalid value: null: must have at least one stored version]",
+            },
+            Invalid {
+                name: "no schema",
+                change: |d| drop(d["spec"]["versions"][0].as_object_mut().unwrap().remove("schema")),
+                errors: "spec.versions[0].schema.openAPIV3Schema: Required value",
+            },
+            Invalid {
+                name: "no type",
+                change: |d| property(d, json!({})),
+                errors: "spec.validation.openAPIV3Schema.properties[spec].properties[b].type: Required value: must not \
+                         be empty for specified object fields",
+            },
+            Invalid {
+                name: "unknown type",
+                change: |d| property(d, json!({"type": "strin"})),
+                errors: "spec.validation.openAPIV3Schema.properties[spec].properties[b].type: Unsupported value: \
+                         \"strin\": supported values: \"array\", \"boolean\", \"integer\", \"number\", \"object\", \
+                         \"string\"",
+            },
+            Invalid {
+                name: "list without items",
+                change: |d| property(d, json!({"type": "array"})),
+                errors: "spec.validation.openAPIV3Schema.properties[spec].properties[b].items: Required value: must be \
+                         specified",
+            },
+            Invalid {
+                name: "keyed list",
+                change: |d| {
+                    property(
+                        d,
+                        json!({"type": "array", "x-kubernetes-list-type": "map",
+                        "x-kubernetes-list-map-keys": ["k"],
+                        "items": {"type": "object", "properties": {"k": {"type": "string"}}}}),
+                    );
+                },
+                errors: "spec.validation.openAPIV3Schema.properties[spec].properties[b].items.properties[k].default: \
+                         Required value: this property is in x-kubernetes-list-map-keys, so it must have a default or \
+                         be a required property",
+            },
+            Invalid {
+                name: "default of another type",
+                change: |d| property(d, json!({"type": "string", "default": 1})),
+                errors: "spec.validation.openAPIV3Schema.properties[spec].properties[b].default: Invalid value: \
+                         \"integer\":  in body must be of type string: \"integer\"",
+            },
+            Invalid {
+                name: "default with unknown fields",
+                change: |d| {
+                    let properties = json!({"x": {"type": "string"}});
+                    property(d, json!({"type": "object", "properties": properties, "default": {"y": 1}}));
+                },
+                errors: "spec.validation.openAPIV3Schema.properties[spec].properties[b].default: Invalid value: \
+                         {\"y\":1}: must not have unknown fields",
+            },
+            Invalid {
+                name: "type within anyOf",
+                change: |d| property(d, json!({"type": "string", "anyOf": [{"type": "string"}]})),
+                errors: "spec.validation.openAPIV3Schema.properties[spec].properties[b].anyOf[0].type: Forbidden: must \
+                         be empty to be structural",
+            },
+            Invalid {
+                name: "schema of metadata",
+                change: |d| {
+                    let root = &mut d["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"];
+                    root["metadata"] =
+                        json!({"type": "object", "properties": {"labels": {"type": "object"}}});
+                },
+                errors: "spec.validation.openAPIV3Schema.properties[metadata]: Forbidden: must not specify anything \
+                         other than name and generateName, but metadata is implicitly specified",
+            },
+            Invalid {
+                name: "validation rule",
+                change: |d| {
+                    property(d, json!({"type": "string", "x-kubernetes-validations": [{"rule": "true"}]}));
+                },
+                errors: "spec.validation.openAPIV3Schema.properties[spec].properties[b].x-kubernetes-validations: \
+                         Forbidden: CEL validation rules are not supported by the embedded API server; remove them \
+                         from the schema",
+            },
+            Invalid {
+                name: "column",
+                change: |d| {
+                    d["spec"]["versions"][0]["additionalPrinterColumns"] =
+                        json!([{"name": "x", "type": "text", "jsonPath": "spec.x"}]);
+                },
+                errors: "[spec.additionalPrinterColumns[0].type: Invalid value: \"text\": must be one of \
+                         boolean,date,integer,number,string, spec.additionalPrinterColumns[0].JSONPath: Invalid value: \
+                         \"spec.x\": must be a simple json path starting with .]",
+            },
+            Invalid {
+                name: "scale",
+                change: |d| {
+                    d["spec"]["versions"][0]["subresources"]["scale"] =
+                        json!({"specReplicasPath": ".x.replicas", "statusReplicasPath": ".spec.replicas"});
+                },
+                errors: "[spec.subresources.scale.specReplicasPath: Invalid value: \".x.replicas\": should be a json \
+                         path under .spec, spec.subresources.scale.statusReplicasPath: Invalid value: \
+                         \".spec.replicas\": should be a json path under .status]",
+            },
+            Invalid {
+                name: "conversion webhook",
+                change: |d| d["spec"]["conversion"] = json!({"strategy": "Webhook"}),
+                errors: "spec.conversion.strategy: Forbidden: conversion webhooks are not supported by the embedded API \
+                         server",
+            },
+            Invalid {
+                name: "protected group",
+                change: |d| {
+                    d["spec"]["group"] = json!("x.k8s.io");
+                    d["metadata"]["name"] = json!("websites.x.k8s.io");
+                },
+                errors: "metadata.annotations[api-approved.kubernetes.io]: Required value: protected groups must have \
+                         approval annotation \"api-approved.kubernetes.io\", see \
+                         https://github.com/kubernetes/enhancements/pull/1111",
+            },
+        ];
+        let client = Client::new();
+        for Invalid { name, change, errors } in cases {
+            let mut changed = definition();
+            change(&mut changed);
+            let message = client.post(DEFINITIONS, &changed).await.refused(422, "Invalid");
+            let (_, found) = message.split_once(" is invalid: ").unwrap();
+            assert_eq!(found, errors, "{name}");
+        }
+    }
+
+    #[tokio::test]
+    async fn with_unknown_keywords_are_rejected() {
+        let client = Client::new();
+        let mut unknown = definition();
+        property(&mut unknown, json!({"type": "string", "typo": 1}));
+        assert_eq!(
+            client
+                .post(&format!("{DEFINITIONS}?fieldValidation=Strict"), &unknown)
+                .await
+                .refused(400, "BadRequest"),
+            "CustomResourceDefinition in version \"v1\" cannot be handled as a CustomResourceDefinition: strict \
+             decoding error: unknown field \
+             \"spec.versions[0].schema.openAPIV3Schema.properties.spec.properties.b.typo\""
+        );
+    }
+}
+
+mod objects {
+    use super::*;
+
+    #[tokio::test]
+    async fn are_created_and_updated() {
+        let client = with_definition().await;
+        let created = client.post(WEBSITES, &website("a", json!({"host": "abc"}))).await.expect(201);
+        assert_eq!(created["spec"], json!({"host": "abc", "replicas": 1}));
+        assert_eq!(created["metadata"]["generation"], 1);
+        let path = format!("{WEBSITES}/a");
+        assert_eq!(client.get(&path).await.expect(200), created);
+
+        let labelled = client.patch(&path, &json!({"metadata": {"labels": {"x": "y"}}})).await.expect(200);
+        assert_eq!(labelled["metadata"]["generation"], 1);
+        let mut changed = labelled.clone();
+        changed["spec"]["tier"] = json!("paid");
+        changed["status"] = json!({"replicas": 7});
+        let changed = client.put(&path, &changed).await.expect(200);
+        assert_eq!((&changed["metadata"]["generation"], &changed["status"]), (&json!(2), &Value::Null));
+        client.put(&path, &labelled).await.refused(409, "Conflict");
+
+        let again = client.patch(&path, &json!({"spec": {"tier": "paid"}})).await.expect(200);
+        assert_eq!(version_of(&again), version_of(&changed));
+        let replace = json!([{"op": "replace", "path": "/spec/tier", "value": "free"}]);
+        let patched = client.patch_as("json", &path, &replace).await.expect(200);
+        assert_eq!(patched["spec"]["tier"], "free");
+        assert_eq!(
+            client.patch_as("strategic-merge", &path, &json!({})).await.refused(415, "UnsupportedMediaType"),
+            "the body of the request was in an unknown format - accepted media types include: \
+             application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml"
+        );
+    }
+
+    #[tokio::test]
+    async fn are_listed_and_watched() {
+        let client = with_definition().await;
+        let empty = client.get(WEBSITES).await.expect(200);
+        assert_eq!((&empty["kind"], &empty["apiVersion"]), (&json!("WebsiteList"), &json!("example.com/v1")));
+        client.post(WEBSITES, &website("a", json!({"host": "abc"}))).await.expect(201);
+        client.post(WEBSITES, &website("b", json!({"host": "abc"}))).await.expect(201);
+        client
+            .patch(&format!("{WEBSITES}/b"), &json!({"metadata": {"labels": {"x": "y"}}}))
+            .await
+            .expect(200);
+        let list = client.get("/apis/example.com/v1/websites").await.expect(200);
+        // As upstream, items of custom kinds have their type.
+        assert_eq!(
+            (&list["items"][0]["kind"], &list["items"][1]["metadata"]["name"]),
+            (&json!("Website"), &json!("b"))
+        );
+        let selected = client.get(&format!("{WEBSITES}?labelSelector=x=y")).await.expect(200);
+        assert_eq!(selected["items"].as_array().unwrap().len(), 1);
+        let named = client.get(&format!("{WEBSITES}?fieldSelector=metadata.name=a")).await.expect(200);
+        assert_eq!(named["items"].as_array().unwrap().len(), 1);
+        let page = client.get(&format!("{WEBSITES}?limit=1")).await.expect(200);
+        let token = page["metadata"]["continue"].as_str().unwrap();
+        let next = client.get(&format!("{WEBSITES}?limit=1&continue={token}")).await.expect(200);
+        assert_eq!(next["items"][0]["metadata"]["name"], "b");
+
+        let query = format!("{WEBSITES}?watch=true&resourceVersion={}", version_of(&empty));
+        let mut body = client.send(Request::get(query).body(Full::default()).unwrap()).await.into_body();
+        let text = body.frame().await.unwrap().unwrap().into_data().unwrap();
+        let types: Vec<Value> = std::str::from_utf8(&text)
+            .unwrap()
+            .lines()
+            .map(|line| serde_json::from_str::<Value>(line).unwrap()["type"].clone())
+            .collect();
+        assert_eq!(types, ["ADDED", "ADDED", "MODIFIED"]);
+    }
+
+    #[tokio::test]
+    async fn are_deleted() {
+        let client = with_definition().await;
+        for name in ["a", "b", "c"] {
+            client.post(WEBSITES, &website(name, json!({"host": "abc"}))).await.expect(201);
+        }
+        let path = format!("{WEBSITES}/a");
+        let deleted = client.delete(&path, &Value::Null).await.expect(200);
+        assert_eq!(deleted["details"]["kind"], "websites");
+        client.delete(&path, &Value::Null).await.refused(404, "NotFound");
+
+        let path = format!("{WEBSITES}/b");
+        client.patch(&path, &json!({"metadata": {"finalizers": ["example.com/x"]}})).await.expect(200);
+        let marked = client.delete(&path, &Value::Null).await.expect(200);
+        assert_eq!(marked["metadata"]["generation"], 2);
+        client.patch(&path, &json!({"metadata": {"finalizers": null}})).await.expect(200);
+        assert_eq!(client.get(&path).await.code, 404);
+
+        client.delete(WEBSITES, &Value::Null).await.expect(200);
+        assert_eq!(client.get(WEBSITES).await.expect(200)["items"], json!([]));
+    }
+
+    #[tokio::test]
+    async fn survive_a_restart() {
+        let directory = tempfile::tempdir().unwrap();
+        {
+            let server =
+                kcm_apiserver::ApiServer::open(kcm_apiserver::ApiServerConfig::default(), directory.path())
+                    .unwrap();
+            let options = kcm_apiserver::WriteOptions::default();
+            let definitions = kcm_apiserver::Resource::CUSTOM_RESOURCE_DEFINITIONS;
+            server.create(definitions, "", definition(), &options).unwrap();
+            let websites = server.resource("example.com", "websites").unwrap();
+            assert!(server.resources().contains(&websites));
+            server.create(websites, "default", website("a", json!({"host": "abc"})), &options).unwrap();
+        }
+        let server =
+            kcm_apiserver::ApiServer::open(kcm_apiserver::ApiServerConfig::default(), directory.path())
+                .unwrap();
+        let websites = server.resource("example.com", "websites").unwrap();
+        let found = server.get(websites, "default", "a").unwrap();
+        assert_eq!((found.api_version(), &found.value()["spec"]["replicas"]), ("example.com/v1", &json!(1)));
+    }
+
+    /// A spec and the expected errors.
+    struct Invalid {
+        spec: Value,
+        errors: &'static str,
+    }
+
+    #[tokio::test]
+    async fn are_validated() {
+        let with = |field: &str, value: Value| {
+            let mut spec = json!({"host": "abc"});
+            spec[field] = value;
+            spec
+        };
+        let cases = [
+            Invalid {
+                spec: json!({"host": "ab"}),
+                errors: "spec.host: Invalid value: \"ab\": spec.host in body should be at least 3 chars long",
+            },
+            Invalid {
+                spec: json!({"host": "ABC"}),
+                errors: "spec.host: Invalid value: \"ABC\": spec.host in body should match '^[a-z.]+$'",
+            },
+            Invalid {
+                spec: json!({"host": "a".repeat(31)}),
+                errors: "spec.host: Too long: may not be more than 30 bytes",
+            },
+            Invalid {
+                spec: json!({"host": 7}),
+                errors: "spec.host: Invalid value: \"integer\": spec.host in body must be of type string: \"integer\"",
+            },
+            Invalid { spec: json!({}), errors: "spec.host: Required value" },
+            Invalid { spec: json!({"host": null}), errors: "spec.host: Required value" },
+            Invalid {
+                spec: with("replicas", json!(11)),
+                errors: "spec.replicas: Invalid value: 11: spec.replicas in body should be less than or equal to 10",
+            },
+            Invalid {
+                spec: with("replicas", json!(-1)),
+                errors: "[spec.replicas: Invalid value: -1: spec.replicas in body should be greater than or equal to \
+                         0, .spec.replicas: Invalid value: -1: should be a non-negative integer]",
+            },
+            Invalid {
+                spec: with("replicas", json!("x")),
+                errors: "[spec.replicas: Invalid value: \"string\": spec.replicas in body must be of type integer: \
+                         \"string\", .spec.replicas: Invalid value: 0: .spec.replicas accessor error: x is of the type \
+                         string, expected int64]",
+            },
+            Invalid {
+                spec: with("replicas", json!(1.5)),
+                errors: "[spec.replicas: Invalid value: \"float64\": spec.replicas in body must be of type int32: \
+                         \"float64\", <nil>: Invalid value: \"\": Checked value must be of type integer with format \
+                         int32 in spec.replicas, .spec.replicas: Invalid value: 0: .spec.replicas accessor error: 1.5 \
+                         is of the type float64, expected int64]",
+            },
+            Invalid {
+                spec: with("ratio", json!(0.3)),
+                errors: "spec.ratio: Invalid value: 0.3: spec.ratio in body should be a multiple of 0.5",
+            },
+            Invalid {
+                spec: with("ratio", json!(0.0)),
+                errors: "spec.ratio: Invalid value: 0.0: spec.ratio in body should be greater than 0",
+            },
+            Invalid {
+                spec: with("tier", json!("gold")),
+                errors: "spec.tier: Unsupported value: \"gold\": supported values: \"free\", \"paid\"",
+            },
+            Invalid {
+                spec: with("oneOf", json!("c")),
+                errors: "[<nil>: Invalid value: \"\": \"spec.oneOf\" must validate one and only one schema (oneOf). \
+                         Found none valid, spec.oneOf: Invalid value: \"c\": spec.oneOf in body should match '^a']",
+            },
+            Invalid {
+                spec: with("anyOf", json!("c")),
+                errors: "[<nil>: Invalid value: \"\": \"spec.anyOf\" must validate at least one schema (anyOf), \
+                         spec.anyOf: Invalid value: \"c\": spec.anyOf in body should match '^a']",
+            },
+            Invalid {
+                spec: with("allOf", json!("cb")),
+                errors: "[spec.allOf: Invalid value: \"cb\": spec.allOf in body should match '^a', <nil>: Invalid \
+                         value: \"\": \"spec.allOf\" must validate all the schemas (allOf)]",
+            },
+            Invalid {
+                spec: with("not", json!("ab")),
+                errors: "<nil>: Invalid value: \"\": \"spec.not\" must not validate the schema (not)",
+            },
+            Invalid {
+                spec: with("port", json!(true)),
+                errors: "spec.port: Invalid value: \"boolean\": spec.port in body must be of type integer,string: \
+                         \"boolean\"",
+            },
+            Invalid {
+                spec: with("when", json!("yesterday")),
+                errors: "spec.when: Invalid value: \"yesterday\": spec.when in body must be of type date-time: \
+                         \"yesterday\"",
+            },
+            Invalid {
+                spec: with("paths", json!([])),
+                errors: "spec.paths: Invalid value: 0: spec.paths in body should have at least 1 items",
+            },
+            Invalid {
+                spec: with("paths", json!([{"path": "a"}, {"path": "a"}])),
+                errors: "spec.paths[1]: Duplicate value: {\"path\":\"a\"}",
+            },
+            Invalid {
+                spec: with("paths", json!([{"path": "a"}, {"path": "b"}, {"path": "c"}, {"path": "d"}])),
+                errors: "spec.paths: Too many: 4: must have at most 3 items",
+            },
+            Invalid {
+                spec: with("paths", json!([{"weight": 1}])),
+                errors: "spec.paths[0].path: Required value",
+            },
+            Invalid {
+                spec: with("paths", json!([3])),
+                errors: "[spec.paths[0]: Invalid value: \"integer\": spec.paths[0] in body must be of type object: \
+                         \"integer\", spec.paths[0]: Invalid value: 3: must be an object for an array of list-type map]",
+            },
+            Invalid {
+                spec: with("tags", json!(["a", "b", "a"])),
+                errors: "spec.tags[2]: Duplicate value: \"a\"",
+            },
+            Invalid {
+                spec: with("labels", json!({"a": "1", "b": "2", "c": "3"})),
+                errors: "spec.labels: Too many: 3: must have at most 2 items",
+            },
+            Invalid {
+                spec: with("labels", json!({"a": 1})),
+                errors: "spec.labels.a: Invalid value: \"integer\": spec.labels.a in body must be of type string: \
+                         \"integer\"",
+            },
+            Invalid {
+                spec: with("template", json!({"a": 1})),
+                errors: "[spec.template.apiVersion: Required value, spec.template.kind: Required value]",
+            },
+        ];
+        let client = with_definition().await;
+        for Invalid { spec, errors } in cases {
+            let message = create(&client, spec.clone()).await.unwrap_err();
+            assert_eq!(message, format!("Website.example.com \"a\" is invalid: {errors}"), "{spec}");
+        }
+    }
+
+    #[tokio::test]
+    async fn are_pruned_and_defaulted() {
+        let client = with_definition().await;
+        let kept = json!({"x": null, "y": [null, {"z": 1}]});
+        let spec = json!({"host": "abc", "note": null, "port": "http", "extra": kept, "typo": 1});
+        let stored = create(&client, spec).await.unwrap();
+        assert_eq!(
+            stored,
+            json!({"host": "abc", "note": null, "port": "http", "extra": kept, "replicas": 1})
+        );
+        assert_eq!(create(&client, json!({"host": "abc", "replicas": null})).await.unwrap()["replicas"], 1);
+    }
+
+    #[tokio::test]
+    async fn with_unknown_fields_are_reported() {
+        let client = with_definition().await;
+        let text = r#"{"apiVersion":"example.com/v1","kind":"Website","metadata":{"name":"a","labelz":{}},"foo":1,
+            "spec":{"host":"abc","hots":1,"paths":[{"path":"a","x":1}],"host":"abd"}}"#;
+        let refused = client.call("POST", &format!("{WEBSITES}?fieldValidation=Strict"), &[], text).await;
+        assert_eq!(
+            refused.refused(400, "BadRequest"),
+            "Website in version \"v1\" cannot be handled as a Website: strict decoding error: duplicate field \
+             \"spec.host\", unknown field \"metadata.labelz\", unknown field \"foo\", unknown field \"spec.hots\", \
+             unknown field \"spec.paths[0].x\""
+        );
+        let warned = client.call("POST", &format!("{WEBSITES}?fieldValidation=Warn"), &[], text).await;
+        assert_eq!(warned.expect(201)["spec"]["host"], "abd");
+        assert!(
+            warned.warnings().contains(&r#"299 - "unknown field \"spec.hots\"""#),
+            "{:?}",
+            warned.warnings()
+        );
+    }
+}
+
+mod subresources {
+    use super::*;
+
+    #[tokio::test]
+    async fn status_changes_only_the_status() {
+        let client = with_definition().await;
+        let mut with_status = website("a", json!({"host": "abc"}));
+        with_status["status"] = json!({"replicas": 3});
+        let created = client.post(WEBSITES, &with_status).await.expect(201);
+        assert_eq!(created["status"], Value::Null);
+        let mut changed = created.clone();
+        changed["status"] = json!({"replicas": 2, "unknown": 1});
+        changed["spec"]["host"] = json!("other");
+        changed["metadata"]["labels"] = json!({"x": "y"});
+        let path = format!("{WEBSITES}/a/status");
+        let updated = client.put(&path, &changed).await.expect(200);
+        assert_eq!(updated["status"], json!({"replicas": 2}));
+        assert_eq!(updated["spec"]["host"], "abc");
+        assert_eq!(
+            (&updated["metadata"]["labels"], &updated["metadata"]["generation"]),
+            (&Value::Null, &json!(1))
+        );
+        assert_eq!(
+            client.patch(&path, &json!({"status": {"replicas": "x"}})).await.refused(422, "Invalid"),
+            "Website.example.com \"a\" is invalid: [status.replicas: Invalid value: \"string\": status.replicas in body \
+             must be of type integer: \"string\", .status.replicas: Invalid value: 0: .status.replicas accessor error: \
+             x is of the type string, expected int64]"
+        );
+    }
+
+    #[tokio::test]
+    async fn scale_maps_to_the_fields() {
+        let client = with_definition().await;
+        client.post(WEBSITES, &website("a", json!({"host": "abc"}))).await.expect(201);
+        let status = json!({"status": {"replicas": 1, "selector": "app=a"}});
+        client.patch(&format!("{WEBSITES}/a/status"), &status).await.expect(200);
+        let path = format!("{WEBSITES}/a/scale");
+        let mut scale = client.get(&path).await.expect(200);
+        assert_eq!(scale["spec"], json!({"replicas": 1}));
+        assert_eq!(scale["status"], json!({"replicas": 1, "selector": "app=a"}));
+        scale["spec"]["replicas"] = json!(3);
+        client.put(&path, &scale).await.expect(200);
+        client.patch(&path, &json!({"spec": {"replicas": 4}})).await.expect(200);
+        let scaled = client.get(&format!("{WEBSITES}/a")).await.expect(200);
+        assert_eq!((&scaled["spec"]["replicas"], &scaled["metadata"]["generation"]), (&json!(4), &json!(3)));
+        client.patch(&path, &json!({"spec": {"replicas": 30}})).await.refused(422, "Invalid");
+    }
+
+    #[tokio::test]
+    async fn absent_subresources_are_not_found() {
+        let client = Client::new();
+        let mut plain = definition();
+        plain["spec"]["versions"][0].as_object_mut().unwrap().remove("subresources");
+        client.post(DEFINITIONS, &plain).await.expect(201);
+        let mut with_status = website("a", json!({"host": "abc"}));
+        with_status["status"] = json!({"replicas": 3});
+        let created = client.post(WEBSITES, &with_status).await.expect(201);
+        assert_eq!(created["status"], json!({"replicas": 3}));
+        let changed =
+            client.patch(&format!("{WEBSITES}/a"), &json!({"status": {"replicas": 4}})).await.expect(200);
+        assert_eq!(
+            (&changed["status"]["replicas"], &changed["metadata"]["generation"]),
+            (&json!(4), &json!(2))
+        );
+        assert_eq!(client.get(&format!("{WEBSITES}/a/status")).await.code, 404);
+        assert_eq!(client.get(&format!("{WEBSITES}/a/scale")).await.code, 404);
+    }
+}
+
+#[tokio::test]
+async fn tables_have_printer_columns() {
+    let client = with_definition().await;
+    let spec = json!({"host": "abc", "paths": [{"path": "/a"}, {"path": "/b"}]});
+    client.post(WEBSITES, &website("a", spec)).await.expect(201);
+    let status = json!({"status": {"conditions": [{"type": "Ready", "status": "True"}]}});
+    client.patch(&format!("{WEBSITES}/a/status"), &status).await.expect(200);
+    let accept = [("accept", "application/json;as=Table;v=v1;g=meta.k8s.io")];
+    let table = client.call("GET", WEBSITES, &accept, "").await.expect(200);
+    let names: Vec<&Value> =
+        table["columnDefinitions"].as_array().unwrap().iter().map(|c| &c["name"]).collect();
+    assert_eq!(names, ["Name", "Host", "Replicas", "Paths", "Ready", "Age"]);
+    assert_eq!(table["columnDefinitions"][3]["priority"], 1);
+    assert_eq!(table["rows"][0]["cells"], json!(["a", "abc", 1, "/a", "True", "0s"]));
+}
+
+#[tokio::test]
+async fn versions_are_converted() {
+    let client = Client::new();
+    let mut versions = definition();
+    let mut old = versions["spec"]["versions"][0].clone();
+    old["name"] = json!("v1beta1");
+    old["storage"] = json!(false);
+    old["deprecated"] = json!(true);
+    old["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
+        .as_object_mut()
+        .unwrap()
+        .remove("tier");
+    versions["spec"]["versions"].as_array_mut().unwrap().push(old);
+    client.post(DEFINITIONS, &versions).await.expect(201);
+    let beta = WEBSITES.replace("/v1/", "/v1beta1/");
+    let mut object = website("a", json!({"host": "abc"}));
+    object["apiVersion"] = json!("example.com/v1beta1");
+    let created = client.post(&beta, &object).await;
+    assert!(
+        created.warnings()[0].contains("example.com/v1beta1 Website is deprecated"),
+        "{:?}",
+        created.warnings()
+    );
+    assert_eq!(created.expect(201)["apiVersion"], "example.com/v1beta1");
+
+    let path = format!("{WEBSITES}/a");
+    assert_eq!(client.get(&path).await.expect(200)["apiVersion"], "example.com/v1");
+    client.patch(&path, &json!({"spec": {"tier": "paid"}})).await.expect(200);
+    let shown = client.get(&format!("{beta}/a")).await.expect(200);
+    assert_eq!((&shown["apiVersion"], &shown["spec"]["tier"]), (&json!("example.com/v1beta1"), &Value::Null));
+    let list = client.get(&beta).await.expect(200);
+    assert_eq!(list["items"][0]["apiVersion"], "example.com/v1beta1");
+
+    let group = client.get("/apis/example.com").await.expect(200);
+    assert_eq!(group["preferredVersion"]["version"], "v1");
+    assert_eq!(group["versions"][1]["version"], "v1beta1");
+
+    // The new storage version is used for the next write.
+    let mut swapped = client.get(DEFINITION).await.expect(200);
+    swapped["spec"]["versions"][0]["storage"] = json!(false);
+    swapped["spec"]["versions"][1]["storage"] = json!(true);
+    client.put(DEFINITION, &swapped).await.expect(200);
+    let stored = client.get(DEFINITION).await.expect(200);
+    assert_eq!(stored["status"]["storedVersions"], json!(["v1", "v1beta1"]));
+    assert_eq!(client.get(&path).await.expect(200)["spec"]["tier"], "paid");
+    let websites = client.server.resource("example.com", "websites").unwrap();
+    let version = || client.server.get(websites, "default", "a").unwrap().api_version().to_owned();
+    assert_eq!(version(), "example.com/v1");
+    client.patch(&path, &json!({"spec": {"replicas": 2}})).await.expect(200);
+    assert_eq!(version(), "example.com/v1beta1");
+}
+
+mod server_side_apply {
+    use super::*;
+
+    async fn apply(client: &Client, manager: &str, spec: Value, more: &str) -> crate::client::Answer {
+        let path = format!("{WEBSITES}/a?fieldManager={manager}{more}");
+        let headers = [("content-type", "application/apply-patch+yaml")];
+        client.call("PATCH", &path, &headers, website("a", spec).to_string()).await
+    }
+
+    #[tokio::test]
+    async fn merges_by_list_type() {
+        let client = with_definition().await;
+        let first = json!({"host": "abc", "paths": [{"path": "/a", "weight": 1}], "tags": ["x"], "list": ["1"],
+            "labels": {"a": "1"}, "atomic": {"a": "1"}});
+        apply(&client, "one", first, "").await.expect(201);
+        let second = json!({"host": "abc", "paths": [{"path": "/b"}, {"path": "/a"}], "tags": ["y"],
+            "labels": {"b": "2"}, "extra": {"m": {"n": 1}}});
+        let both = apply(&client, "two", second, "").await.expect(200);
+        assert_eq!(both["spec"]["paths"], json!([{"path": "/b"}, {"path": "/a", "weight": 1}]));
+        assert_eq!(both["spec"]["tags"], json!(["x", "y"]));
+        assert_eq!(both["spec"]["labels"], json!({"a": "1", "b": "2"}));
+        assert_eq!(both["spec"]["extra"], json!({"m": {"n": 1}}));
+
+        // The first manager gives its items up.
+        let less = apply(&client, "one", json!({"host": "abc", "list": ["1"]}), "").await.expect(200);
+        assert_eq!(less["spec"]["paths"], json!([{"path": "/b"}, {"path": "/a"}]));
+        assert_eq!(less["spec"]["tags"], json!(["y"]));
+        assert_eq!(less["spec"]["atomic"], Value::Null);
+    }
+
+    #[tokio::test]
+    async fn reports_conflicts_and_unknown_fields() {
+        let client = with_definition().await;
+        apply(&client, "one", json!({"host": "abc", "list": ["1"]}), "").await.expect(201);
+        let conflict = apply(&client, "two", json!({"host": "abd", "list": ["1", "2"]}), "").await;
+        assert_eq!(
+            conflict.refused(409, "Conflict"),
+            "Apply failed with 2 conflicts: conflicts with \"one\":\n- .spec.host\n- .spec.list"
+        );
+        apply(&client, "two", json!({"host": "abd", "list": ["1", "2"]}), "&force=true").await.expect(200);
+        assert_eq!(
+            apply(&client, "two", json!({"host": "abd", "hots": 1}), "").await.refused(500, "InternalError"),
+            "failed to create typed patch object (/a; example.com/v1, Kind=Website): .spec.hots: field not declared in \
+             schema"
+        );
+    }
+
+    #[tokio::test]
+    async fn tracks_other_writes() {
+        let client = with_definition().await;
+        apply(&client, "one", json!({"host": "abc"}), "").await.expect(201);
+        client.patch(&format!("{WEBSITES}/a"), &json!({"spec": {"host": "abd"}})).await.expect(200);
+        let conflict = apply(&client, "one", json!({"host": "abc"}), "").await;
+        assert_eq!(
+            conflict.refused(409, "Conflict"),
+            "Apply failed with 1 conflict: conflict with \"test\" using example.com/v1: .spec.host"
+        );
+    }
+}
+
+#[tokio::test]
+async fn discovery_lists_custom_resources() {
+    let client = with_definition().await;
+    let groups = client.get("/apis").await.expect(200);
+    assert!(groups["groups"].as_array().unwrap().iter().any(|group| group["name"] == "example.com"));
+    let resources = client.get("/apis/example.com/v1").await.expect(200);
+    let names: Vec<&Value> = resources["resources"].as_array().unwrap().iter().map(|r| &r["name"]).collect();
+    assert_eq!(names, ["websites", "websites/status", "websites/scale"]);
+    assert_eq!(resources["resources"][0]["shortNames"], json!(["ws"]));
+    let accept = [("accept", "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList")];
+    let aggregated = client.call("GET", "/apis", &accept, "").await.expect(200);
+    let group = aggregated["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|i| i["metadata"]["name"] == "example.com")
+        .unwrap();
+    assert_eq!(group["versions"][0]["resources"][0]["subresources"][1]["responseKind"]["kind"], "Scale");
+    client.delete(DEFINITION, &Value::Null).await.expect(200);
+    assert_eq!(client.get("/apis/example.com/v1").await.code, 404);
+}
