@@ -90,7 +90,9 @@ impl Api {
 
     /// Returns all objects in a namespace.
     pub(crate) fn all_in(&self, namespace: &str) -> Vec<Arc<Object>> {
-        Resource::all()
+        self.server
+            .resources()
+            .into_iter()
             .filter(|resource| resource.is_namespaced())
             .flat_map(|resource| self.list(resource, namespace))
             .collect()
@@ -110,6 +112,16 @@ impl Api {
         object: Value,
     ) -> Result<Arc<Object>, ApiStatus> {
         self.server.create(resource, namespace, object, &WriteOptions::default())
+    }
+
+    /// Applies a JSON merge patch to the object, if it is still at this version. Custom resources have no other patch
+    /// that the garbage collector could use.
+    pub(crate) fn merge_metadata(&self, object: &Object, mut metadata: Value) -> Result<(), ApiStatus> {
+        metadata["uid"] = object.uid().into();
+        metadata["resourceVersion"] = object.revision().to_string().into();
+        let (resource, namespace, name) = (object.resource(), object.namespace(), object.name());
+        let (patch, options) = (json!({ "metadata": metadata }), WriteOptions::default());
+        self.server.patch(resource, namespace, name, None, PatchType::Merge, patch, &options).map(drop)
     }
 
     /// Applies a strategic merge patch to the object.
@@ -166,7 +178,7 @@ impl Api {
         let event = json!({
             "metadata": { "name": format!("{}.{:x}", object.name(), now.as_nanosecond()), "namespace": namespace },
             "involvedObject": {
-                "apiVersion": object.resource().api_version(), "kind": object.resource().kind(),
+                "apiVersion": object.api_version(), "kind": object.resource().kind(),
                 "namespace": object.namespace(), "name": object.name(), "uid": object.uid(),
                 "resourceVersion": object.revision().to_string(),
             },

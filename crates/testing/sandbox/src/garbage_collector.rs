@@ -203,6 +203,14 @@ fn is_deleting_with(object: &Object, finalizer: &str) -> bool {
 ///
 /// Upstream counterpart: `node.unblockOwnerReferencesPatch`.
 fn unblock_owners(api: &Api, object: &Object) -> Result<(), ApiStatus> {
+    if object.resource().is_custom() {
+        return replace_owner_references(api, object, |_, reference| {
+            if reference["blockOwnerDeletion"] == true {
+                reference["blockOwnerDeletion"] = json!(false);
+            }
+            true
+        });
+    }
     let blocked = object.owner_references().filter(|reference| reference.block_owner_deletion);
     let references: Value = blocked.map(|r| json!({ "uid": r.uid, "blockOwnerDeletion": false })).collect();
     if references == json!([]) {
@@ -212,11 +220,39 @@ fn unblock_owners(api: &Api, object: &Object) -> Result<(), ApiStatus> {
 }
 
 fn remove_owner_references(api: &Api, object: &Object, uids: &[&str]) -> Result<(), ApiStatus> {
+    if object.resource().is_custom() {
+        return replace_owner_references(api, object, |uid, _| !uids.contains(&uid));
+    }
     let references: Value = uids.iter().map(|uid| json!({ "$patch": "delete", "uid": uid })).collect();
     api.patch(object, &json!({ "metadata": { "uid": object.uid(), "ownerReferences": references } }))
 }
 
+/// Writes the owner references of a custom resource for which `keep` returns `true`. `keep` receives the UID and may
+/// change the reference.
+///
+/// Upstream counterpart: `deleteOwnerRefJSONMergePatch` and `unblockOwnerReferencesJSONMergePatch`.
+fn replace_owner_references(
+    api: &Api,
+    object: &Object,
+    keep: impl Fn(&str, &mut Value) -> bool,
+) -> Result<(), ApiStatus> {
+    let old = object.value()["metadata"]["ownerReferences"].as_array().cloned().unwrap_or_default();
+    let mut new = old.clone();
+    new.retain_mut(|reference| {
+        let uid = reference["uid"].as_str().unwrap_or_default().to_owned();
+        keep(&uid, reference)
+    });
+    if new == old {
+        return Ok(());
+    }
+    api.merge_metadata(object, json!({ "ownerReferences": new }))
+}
+
 fn remove_finalizer(api: &Api, object: &Object, name: &str) -> Result<(), ApiStatus> {
+    if object.resource().is_custom() {
+        let left: Vec<&str> = object.finalizers().filter(|finalizer| *finalizer != name).collect();
+        return api.merge_metadata(object, json!({ "finalizers": left }));
+    }
     let patch = json!({ "metadata": { "uid": object.uid(), "$deleteFromPrimitiveList/finalizers": [name] } });
     api.patch(object, &patch)
 }

@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "helper functions of tests may panic")]
 
 mod conflicting_writers;
+mod custom_resources;
 mod demo;
 mod ended_pods;
 mod eviction;
