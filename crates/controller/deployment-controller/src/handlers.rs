@@ -8,7 +8,10 @@ use kcm_controller_util::{
     deployment_index,
     index::{may_select, pods_of, replica_sets_of},
 };
-use kcm_deployment_util::{fenceposts::RECREATE, replica_sets::deployments_for_replica_set};
+use kcm_deployment_util::{
+    fenceposts::RECREATE,
+    replica_sets::{ReplicaSetSplit, deployments_for_replica_set},
+};
 use kcm_informer::{Deleted, EventHandler, Store};
 use kcm_workqueue::RateLimitingQueue;
 use tracing::trace;
@@ -93,11 +96,15 @@ impl EventHandler<Pod> for Handlers {
 }
 
 impl Handlers {
-    /// Enqueues the Deployment that waits for its last pod to be gone or finished.
+    /// Enqueues the Deployment that waits for its last old pod to be gone or finished.
     fn pod_gone(&self, pod: &Pod) {
-        let Some(deployment) = self.deployment_of_pod(pod) else { return };
+        let Some((deployment, set)) = self.deployment_of_pod(pod) else { return };
         trace!(deployment = %deployment.metadata.key(), pod = %pod.key, "Pod deleted");
-        if deployment.spec.strategy.type_ == RECREATE && !self.has_running_pods(&deployment) {
+        // While many pods are deleted, the first check is the one that fails.
+        if deployment.spec.strategy.type_ == RECREATE
+            && !self.is_running(&set)
+            && !self.old_pods_running(&deployment)
+        {
             self.enqueue(&deployment);
         }
     }
@@ -161,31 +168,37 @@ impl Handlers {
         self.deployments.get(&key).filter(|deployment| deployment.metadata.uid == owner.uid)
     }
 
-    /// Returns the Deployment of a pod, if the cache contains the pod's ReplicaSet.
+    /// Returns the Deployment and the ReplicaSet of a pod, if the cache contains both.
     ///
     /// Upstream counterpart: `getDeploymentForPod`.
-    fn deployment_of_pod(&self, pod: &Pod) -> Option<Arc<Deployment>> {
+    fn deployment_of_pod(&self, pod: &Pod) -> Option<(Arc<Deployment>, Arc<ReplicaSet>)> {
         let owner = pod.controller.as_ref().filter(|owner| *owner.kind == *kcm_api::replica_set::KIND)?;
         let key = ObjectKey { namespace: Arc::clone(&pod.key.namespace), name: Arc::clone(&owner.name) };
         let set = self.replica_sets.get(&key).filter(|set| set.metadata.uid == owner.uid)?;
-        self.resolve_controller_ref(&set.metadata.namespace, set.metadata.controller()?)
+        let deployment = self.resolve_controller_ref(&set.metadata.namespace, set.metadata.controller()?)?;
+        Some((deployment, set))
     }
 
-    /// Returns `true` if the cache contains a pod of the Deployment that has not finished, or if the selector is invalid.
+    /// Returns `true` if an old ReplicaSet has a pod that has not finished, or if the selector is invalid.
     ///
-    /// DEVIATION: upstream counts finished pods, which a Recreate does not wait for, and lists the ReplicaSets of the
-    /// Deployment from the API server for each deleted pod. Here the cache is read.
-    fn has_running_pods(&self, deployment: &Deployment) -> bool {
+    /// DEVIATION: upstream also counts finished pods and those of the new ReplicaSet, for which a Recreate does not wait,
+    /// and lists the ReplicaSets of the Deployment from the API server for each deleted pod. Here the cache is read.
+    fn old_pods_running(&self, deployment: &Deployment) -> bool {
         let Ok(selector) = Selector::new(deployment.spec.selector.as_ref()) else { return true };
         let is_claimed = |set: &&Arc<ReplicaSet>| {
             set.metadata.namespace == deployment.metadata.namespace && selector.matches(&set.metadata.labels)
         };
-        let owners: Vec<OwnerIdentity> = replica_sets_of(&self.replica_sets.read(), &deployment.metadata.uid)
-            .filter(is_claimed)
-            .map(|set| OwnerIdentity::from(&**set))
-            .collect();
-        let pods = self.pods.read();
-        owners.iter().any(|owner| pods_of(&pods, owner).any(|pod| !pod.is_finished()))
+        let owned: Vec<Arc<ReplicaSet>> =
+            replica_sets_of(&self.replica_sets.read(), &deployment.metadata.uid)
+                .filter(is_claimed)
+                .cloned()
+                .collect();
+        ReplicaSetSplit::find(deployment, &owned).old.iter().any(|set| self.is_running(set))
+    }
+
+    /// Returns `true` if the cache contains a pod of the ReplicaSet that has not finished.
+    fn is_running(&self, set: &ReplicaSet) -> bool {
+        pods_of(&self.pods.read(), &OwnerIdentity::from(set)).any(|pod| !pod.is_finished())
     }
 }
 

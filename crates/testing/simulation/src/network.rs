@@ -1,6 +1,7 @@
 //! The network between a process and the API server, which harms requests.
 
 use std::{
+    convert::Infallible,
     future::{pending, poll_fn},
     io,
     pin::{Pin, pin},
@@ -34,6 +35,9 @@ use crate::{
 
 /// Body of an answer as it reaches a process.
 pub(crate) type AnswerBody = UnsyncBoxBody<Bytes, BoxError>;
+
+/// Chunk of the body of an answer, or its end.
+type Chunk = Option<Result<Frame<Bytes>, Infallible>>;
 
 /// Answer of a server, before it is on its way.
 type Answer = Result<Response<ApiBody>, BoxError>;
@@ -309,6 +313,7 @@ impl Link {
             path: path.to_owned(),
             number,
             body,
+            ahead: None,
             delay,
             cached: cached.clone(),
             seen,
@@ -330,6 +335,8 @@ struct Stream {
     /// Number of the watch among those of its process on this path.
     number: u64,
     body: ApiBody,
+    /// Chunk that was sent together with the one before.
+    ahead: Option<Chunk>,
     delay: Duration,
     /// Lag of the cache that the watch reads.
     cached: WatchCacheLag,
@@ -346,24 +353,33 @@ impl Stream {
             return None;
         }
         let (process, clock) = (Arc::clone(&self.link.process), Arc::clone(&self.link.network.clock));
-        let frame = {
-            let mut frame = pin!(self.body.frame());
-            match poll_fn(|context| Poll::Ready(frame.as_mut().poll(context))).await {
-                // There is more to see than what has been seen.
-                Poll::Ready(frame) => {
-                    process.saw(&self.path, self.number, Seen::UpTo(self.seen));
-                    frame
-                }
-                Poll::Pending => {
-                    process.saw(&self.path, self.number, Seen::Cached(self.cached.clone()));
-                    let frame = frame.await;
-                    process.lost_sight(&self.path, self.number, clock.now());
-                    frame
-                }
+        let available = match self.ahead.take() {
+            Some(frame) => Poll::Ready(frame),
+            None => poll_now(&mut self.body).await,
+        };
+        let frame = match available {
+            // There is more to see than what has been seen.
+            Poll::Ready(frame) => {
+                process.saw(&self.path, self.number, Seen::UpTo(self.seen));
+                frame
+            }
+            Poll::Pending => {
+                process.saw(&self.path, self.number, Seen::Cached(self.cached.clone()));
+                let frame = self.body.frame().await;
+                process.lost_sight(&self.path, self.number, clock.now());
+                frame
             }
         };
-        // The server sends everything that the cache shows.
-        let seen = clock.now().saturating_sub(self.cached.get()).unwrap_or(self.seen).max(self.seen);
+        // Everything that the cache shows has been sent once there is no further chunk.
+        let mut seen = self.seen;
+        if frame.is_some() {
+            match poll_now(&mut self.body).await {
+                Poll::Ready(next) => self.ahead = Some(next),
+                Poll::Pending => {
+                    seen = clock.now().saturating_sub(self.cached.get()).unwrap_or(seen).max(seen);
+                }
+            }
+        }
         if !self.delay.is_zero() && !self.link.network.is_healed.load(Ordering::Relaxed) {
             clock.sleep(self.delay).await;
         }
@@ -395,6 +411,12 @@ impl Stream {
             None => Some(Ok(frame)),
         }
     }
+}
+
+/// Polls a body once.
+async fn poll_now(body: &mut ApiBody) -> Poll<Chunk> {
+    let mut frame = pin!(body.frame());
+    poll_fn(|context| Poll::Ready(frame.as_mut().poll(context))).await
 }
 
 impl Drop for Stream {

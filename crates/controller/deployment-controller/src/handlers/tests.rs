@@ -1,7 +1,9 @@
 use kcm_clock::FakeClock;
 use kcm_workqueue::QueueConfig;
+use serde_json::json;
 
 use super::*;
+
 use crate::testing::{Caches, START, deployment, pod_of, replica_set, set_recreate};
 
 fn handlers(caches: &Caches) -> Handlers {
@@ -278,6 +280,17 @@ async fn pod_that_loses_its_owner_enqueues_recreate_deployment() {
     assert_eq!(queued(&handlers).await, [""; 0]);
     EventHandler::<Pod>::on_update(&handlers, &Arc::new(old), &Arc::new(new));
     assert_eq!(queued(&handlers).await, ["d1"]);
+}
+
+/// The strategy was changed to Recreate during a rolling update: the new ReplicaSet has pods.
+#[tokio::test]
+async fn pod_deletion_ignores_pods_of_the_new_replica_set() {
+    let d = recreate();
+    let (mut old, new) = (owned_by(&d, "rs-old"), owned_by(&d, "rs-new"));
+    old.spec.template.spec = json!({"containers": [{"name": "c", "image": "app:old"}]});
+    let remaining = pod_of(&new, "new", "Running");
+    assert_eq!(after_pod_deletion(&d, &[&old, &new], &[&remaining]).await, ["d1"]);
+    assert_eq!(after_pod_deletion(&d, &[&new, &old], &[&remaining]).await, [""; 0]);
 }
 
 #[tokio::test]
