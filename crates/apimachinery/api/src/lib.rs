@@ -26,6 +26,7 @@ mod identify;
 pub mod int_or_string;
 mod intern;
 mod json;
+mod kind;
 pub mod lease;
 pub mod meta;
 mod micro_time;

@@ -13,13 +13,17 @@
 //!
 //! *Not part of this crate:* types of objects, decoding.
 
+mod kind;
 #[cfg(feature = "kube")]
 mod kube;
 mod object;
 mod object_key;
 mod resource_version;
 
+#[cfg(feature = "kube")]
+pub use self::kube::StaticScope;
 pub use jiff::Timestamp;
+pub use kind::{ApiResource, JsonDecoder, Kind, StrategicMerge};
 pub use object::{ControllerRef, Object, SetResourceVersion};
 pub use object_key::ObjectKey;
 pub use resource_version::{compare_versions, is_comparable, is_newer};

@@ -1,10 +1,10 @@
-//! [`Object`] for the types that users of kube-rs have.
+//! [`Object`] and [`Kind`] for the types that users of kube-rs have.
 //!
 //! `cargo test -p kcm-meta --features kube`
 #![expect(clippy::unwrap_used, reason = "a test may fail in its helpers, too")]
 
 use k8s_openapi::api::core::v1::{ConfigMap, Node};
-use kcm_meta::{ControllerRef, Object, ObjectKey, SetResourceVersion};
+use kcm_meta::{ApiResource, ControllerRef, Kind, Object, ObjectKey, SetResourceVersion, StrategicMerge};
 use kube_core::{DynamicObject, metadata::PartialObjectMeta};
 use kube_derive::CustomResource;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
@@ -91,4 +91,23 @@ fn absent_metadata_is_empty() {
     assert_eq!((node.creation_timestamp(), node.controller()), (None, None));
     assert!(!node.is_being_deleted());
     assert_eq!(Node::default().key(), ObjectKey::new("", ""));
+}
+
+#[test]
+fn resources_of_types() {
+    const WEBSITES: ApiResource = ApiResource::namespaced("example.org", "v1", "Website", "websites");
+    assert_eq!(Website::resource(), WEBSITES);
+    assert_eq!(PartialObjectMeta::<Website>::resource(), WEBSITES);
+    assert_eq!(ConfigMap::resource(), ApiResource::namespaced("", "v1", "ConfigMap", "configmaps"));
+    assert_eq!(Node::resource(), ApiResource::cluster_scoped("", "v1", "Node", "nodes"));
+    assert!(PartialObjectMeta::<Website>::is_metadata_only() && !Website::is_metadata_only());
+    let of_kube_rs = kube_core::ApiResource::erase::<Website>(&());
+    assert_eq!(ApiResource::from_kube(of_kube_rs, true), WEBSITES);
+}
+
+#[test]
+fn types_of_the_api_server_have_strategic_merge_patches() {
+    fn has_strategic_merge<K: StrategicMerge>() {}
+    has_strategic_merge::<ConfigMap>();
+    has_strategic_merge::<Node>();
 }
