@@ -72,14 +72,15 @@ async fn stand(path: &str, lease: ObjectKey, host: &str) -> Result<ElectionOutco
         ..LeaderElectionConfig::new(
             lease.clone(),
             identity(host, &*random),
-            Arc::new(LeaseClient::new(client.clone())),
+            Arc::new(LeaseClient::new(&client)),
             Arc::clone(&clock),
             random,
         )
     })?;
 
     let trigger = elector.acquire_trigger();
-    tokio::spawn(async move { client.watch_lease(&lease, |lease| trigger.lease_changed(lease)).await });
+    let leases = client.api();
+    tokio::spawn(async move { leases.watch_object(&lease, |lease| trigger.lease_changed(lease)).await });
     let stop = CancellationToken::new();
     tokio::spawn({
         let stop = stop.clone();

@@ -113,7 +113,7 @@ impl Context {
 
     /// Event recorder that uses `client` and its rate limit.
     pub(crate) fn recorder(&self, client: &ApiClient, component: &str) -> Arc<dyn EventRecorder> {
-        let sink = Arc::new(EventClient::new(client.clone()));
+        let sink = Arc::new(EventClient::new(client));
         let broadcaster = EventBroadcaster::start(sink, self.clock(), self.random());
         let recorder = broadcaster.recorder(component);
         self.broadcasters.lock().push(broadcaster);

@@ -55,7 +55,7 @@ fn deployment(informers: &InformerFactory) -> Constructor {
     Box::new(move |context| {
         let client = context.client(controller_names::DEPLOYMENT);
         let recorder = context.recorder(&client, DeploymentControllerConfig::COMPONENT);
-        let client = Arc::new(ClusterClient::new(client));
+        let client = Arc::new(ClusterClient::new(&client));
         let clock = context.clock();
         let config = DeploymentControllerConfig::new(
             clock,
@@ -82,7 +82,7 @@ fn replica_set(informers: &InformerFactory) -> Constructor {
     let replica_sets = informers.replica_sets();
     Box::new(move |context| {
         let client = context.client(controller_names::REPLICA_SET);
-        let control = Arc::new(ClusterClient::new(client.clone()));
+        let control = Arc::new(ClusterClient::new(&client));
         let features = &context.config().features;
         let kind_config = KindConfig {
             terminating_replicas: features.deployment_replica_set_terminating_replicas,
@@ -93,7 +93,7 @@ fn replica_set(informers: &InformerFactory) -> Constructor {
         let controller = replica_set_controller(
             context,
             controller_names::REPLICA_SET,
-            client,
+            &client,
             kind_config,
             pods,
             replica_sets,
@@ -110,13 +110,13 @@ fn replication_controller(informers: &InformerFactory) -> Constructor {
     let replication_controllers = informers.replication_controllers();
     Box::new(move |context| {
         let client = context.client("replication-controller");
-        let control = Arc::new(ReplicationControllerClient::new(client.clone()));
+        let control = Arc::new(ReplicationControllerClient::new(&client));
         let pod_deletion_cost = context.config().features.pod_deletion_cost;
         let kind_config = KindConfig { pod_deletion_cost, ..REPLICATION_CONTROLLER };
         let controller = replica_set_controller(
             context,
             controller_names::REPLICATION_CONTROLLER,
-            client,
+            &client,
             kind_config,
             pods,
             replication_controllers,
@@ -131,13 +131,13 @@ fn replication_controller(informers: &InformerFactory) -> Constructor {
 fn replica_set_controller(
     context: &Context,
     name: &str,
-    client: ApiClient,
+    client: &ApiClient,
     kind_config: KindConfig,
     pods: SharedInformer<Pod>,
     owners: SharedInformer<ReplicaSet>,
     control: Arc<dyn ReplicaSetControl>,
 ) -> ReplicaSetController {
-    let recorder = context.recorder(&client, kind_config.component);
+    let recorder = context.recorder(client, kind_config.component);
     let pod_control = Arc::new(ClusterClient::new(client));
     let (clock, random) = (context.clock(), context.random());
     let config = ReplicaSetControllerConfig::new(clock, random, pods, owners, pod_control, control, recorder);

@@ -2,8 +2,8 @@
 
 use std::{convert::Infallible, future::pending, sync::Arc, time::Duration};
 
-use kcm_api::ObjectKey;
-use kcm_client::{ApiClient, RateLimit};
+use kcm_api::{Lease, ObjectKey};
+use kcm_client::{Api, RateLimit};
 use kcm_events::EventBroadcaster;
 use kcm_leader_election::{
     ElectionConfigError, ElectionOutcome, ElectionStatus, LeaderElectionConfig, LeaderElector, LeaderGate,
@@ -26,7 +26,7 @@ const EVENT_TIMEOUT: Duration = Duration::from_secs(1);
 /// Leader elector with a separate client: renewals share neither connections nor a rate limit with other requests.
 pub(crate) struct Election {
     elector: LeaderElector,
-    client: ApiClient,
+    leases: Api<Lease>,
     lease: ObjectKey,
     events: EventBroadcaster,
 }
@@ -50,7 +50,7 @@ impl Election {
         let Dependencies { clients, clock, random, metrics, .. } = dependencies;
         let lease = ObjectKey::new(&*settings.resource_namespace, &*settings.resource_name);
         // As upstream: events use a client that can write without being the leader.
-        let sink = Arc::new(EventClient::new(clients.client(BINARY, limit)));
+        let sink = Arc::new(EventClient::new(&clients.client(BINARY, limit)));
         let events = EventBroadcaster::start(sink, Arc::clone(clock), Arc::clone(random));
         let client = clients.client(CLIENT, limit);
         let mut config = LeaderElectionConfig {
@@ -63,7 +63,7 @@ impl Election {
             ..LeaderElectionConfig::new(
                 lease.clone(),
                 identity(host, &**random),
-                Arc::new(LeaseClient::new(client)),
+                Arc::new(LeaseClient::new(&client)),
                 Arc::clone(clock),
                 Arc::clone(random),
             )
@@ -75,12 +75,12 @@ impl Election {
         // response. The retry period limits the load on the API server.
         let clients = clients.for_election().with_timeout(config.request_timeout()).without_retries();
         let client = clients.client(CLIENT, limit);
-        config.lock = Arc::new(LeaseClient::new(client.clone()));
+        config.lock = Arc::new(LeaseClient::new(&client));
         let elector = LeaderElector::new(config)?;
         if let Some(metrics) = metrics {
             metrics.leader_gate(&settings.resource_name, elector.gate());
         }
-        Ok(Self { elector, client, lease, events })
+        Ok(Self { elector, leases: client.api(), lease, events })
     }
 
     /// Gate that is open while this process is the leader.
@@ -103,11 +103,11 @@ impl Election {
         F: FnOnce() -> Fut,
         Fut: Future,
     {
-        let Self { mut elector, client, lease, events } = self;
+        let Self { mut elector, leases, lease, events } = self;
         let (trigger, elected) = (elector.acquire_trigger(), CancellationToken::new());
         // A leader does not watch the Lease: every event would be its renewal.
         let follow = async {
-            let watch = client.watch_lease(&lease, |lease| trigger.lease_changed(lease));
+            let watch = leases.watch_object(&lease, |lease| trigger.lease_changed(lease));
             elected.run_until_cancelled(watch).await;
             pending::<Infallible>().await
         };

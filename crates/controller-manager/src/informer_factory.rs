@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use kcm_api::{Deployment, Pod, ReplicaSet};
-use kcm_client::ApiClient;
+use kcm_client::{ApiClient, Decode, Kind, ListParams};
 use kcm_controller_util::{deployment_indexers, pod_indexers, replica_set_indexers};
 use kcm_informer::{
     AnyInformer, Indexers, InformerConfig, InformerOptions, ListWatch, SharedInformer, SharedInformerFactory,
@@ -31,16 +31,16 @@ impl InformerFactory {
     }
 
     pub(crate) fn pods(&self) -> SharedInformer<Pod> {
-        self.informer("pods", pod_indexers(), self.reader.pods())
+        self.informer("pods", pod_indexers(), self.source())
     }
 
     pub(crate) fn replica_sets(&self) -> SharedInformer<ReplicaSet> {
-        self.informer("replicasets", replica_set_indexers(), self.reader.replica_sets())
+        self.informer("replicasets", replica_set_indexers(), self.source())
     }
 
     pub(crate) fn deployments(&self) -> SharedInformer<Deployment> {
         self.shared.informer(&InformerOptions::new("deployments"), || {
-            let informer = self.new_informer("deployments", deployment_indexers(), self.reader.deployments());
+            let informer = self.new_informer("deployments", deployment_indexers(), self.source());
             if let Some(metrics) = &self.dependencies.metrics {
                 informer.add_handler(metrics.rollouts());
             }
@@ -50,8 +50,13 @@ impl InformerFactory {
 
     /// Informer of ReplicationControllers, converted to ReplicaSets.
     pub(crate) fn replication_controllers(&self) -> SharedInformer<ReplicaSet> {
-        let source = ReplicationControllerClient::new(self.reader.clone()).list_watch();
+        let source = ReplicationControllerClient::new(&self.reader).list_watch();
         self.informer("replicationcontrollers", replica_set_indexers(), source)
+    }
+
+    /// Source of all objects of a type.
+    fn source<K: Kind<Decoder: Decode<K>>>(&self) -> Arc<dyn ListWatch<K>> {
+        self.reader.api::<K>().list_watch(ListParams::default())
     }
 
     fn informer<K: CacheSize>(

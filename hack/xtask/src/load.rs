@@ -12,8 +12,8 @@ use std::{
 };
 
 use futures_util::{StreamExt as _, future::try_join_all};
-use kcm_api::ApiError;
-use kcm_client::{ApiClient, ClientFactory, RateLimit, Request, Server};
+use kcm_api::{ApiError, Pod};
+use kcm_client::{ApiClient, ClientFactory, ListParams, RateLimit, Request, Server};
 use kcm_clock::{Clock, RealClock};
 use kcm_informer::{ListWatchError, WatchEvent, WatchOptions};
 use kcm_stories::{
@@ -268,7 +268,7 @@ impl Load {
 
     /// Creates pods while `watchers` watch, until all events are received. Returns events per second over all watchers.
     async fn watch(&self, watchers: usize) -> Result<f64, TaskError> {
-        let pods = self.api.pods();
+        let pods = self.api.api::<Pod>().list_watch(ListParams::default());
         let version = self.api.send(&Request::get("/api/v1/pods?limit=1")).await?;
         let version: Value = serde_json::from_slice(&version)?;
         let resource_version = version["metadata"]["resourceVersion"].as_str().map(str::to_owned);

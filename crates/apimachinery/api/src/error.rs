@@ -17,6 +17,9 @@ pub enum ApiError {
     /// No connection could be established. The request was not sent.
     #[error("{0}")]
     NotSent(String),
+    /// The caller's input is no valid request. Nothing was sent.
+    #[error("{0}")]
+    InvalidRequest(String),
     /// The connection broke. The request may have taken effect.
     #[error("{0}")]
     Transport(String),
@@ -208,7 +211,7 @@ impl ApiError {
     pub fn may_have_taken_effect(&self) -> bool {
         match self {
             Self::Status(status) => status.code >= 500,
-            Self::NotSent(_) => false,
+            Self::NotSent(_) | Self::InvalidRequest(_) => false,
             Self::Timeout(_) | Self::Transport(_) | Self::Decode(_) | Self::NotLeading(_) => true,
         }
     }
@@ -368,6 +371,7 @@ mod tests {
             assert!(!ApiError::status(code, "", "").may_have_taken_effect(), "{code}");
         }
         assert!(!ApiError::NotSent(String::new()).may_have_taken_effect());
+        assert!(!ApiError::InvalidRequest(String::new()).may_have_taken_effect());
         for code in [500, 502, 503, 504] {
             assert!(ApiError::status(code, "", "").may_have_taken_effect(), "{code}");
         }

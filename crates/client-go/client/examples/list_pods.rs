@@ -6,9 +6,9 @@
 
 use std::{process::ExitCode, sync::Arc};
 
-use kcm_client::{ClientFactory, ClientOptions, RateLimit, Server, UserAgent};
+use kcm_api::Pod;
+use kcm_client::{ClientFactory, ClientOptions, ListParams, RateLimit, Server, UserAgent};
 use kcm_clock::RealClock;
-use kcm_informer::ListOptions;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
@@ -30,7 +30,7 @@ async fn list(server: Server) -> Result<(), Box<dyn std::error::Error>> {
     let factory =
         ClientFactory::connect(server, ClientOptions::new(agent, Arc::new(RealClock::new()))).await?;
     let client = factory.client("example", RateLimit::DEFAULT);
-    let list = client.pods().list(&ListOptions::default()).await?;
+    let list = client.api::<Pod>().list(&ListParams::default()).await?;
     for pod in &list.items {
         println!("{}\t{:?}\tready: {}", pod.key, pod.phase, pod.ready.is_ready);
     }

@@ -17,7 +17,7 @@ use crate::{
     causes, failure,
     limiter::RateLimiter,
     metrics::{ClientMetrics, RequestInfo},
-    request::{JSON, Request},
+    request::Request,
     retry::{self, FailureKind},
     throttle::ThrottleLog,
     write_gate::{Closed, WriteGate},
@@ -80,8 +80,11 @@ impl ApiClient {
 
     /// Sends `request` and returns the body of the response.
     ///
-    /// Waits for the rate limit first. Retries as upstream, and additionally retries a [create with a
-    /// name](Request::create) after a broken connection. A request that is not idempotent is retried after 429 only.
+    /// Waits for the rate limit first. Retries as upstream, and additionally retries idempotent writes after a broken
+    /// connection, see [`Api`](crate::Api#requests-that-are-sent-again). A request that is not idempotent is retried after
+    /// 429 only.
+    ///
+    /// For requests that [`Api`](crate::Api) does not have, such as `/version`.
     ///
     /// # Errors
     ///
@@ -223,7 +226,7 @@ impl ApiClient {
         let mut builder = http::Request::builder()
             .method(request.method.clone())
             .uri(&request.path)
-            .header(ACCEPT, JSON)
+            .header(ACCEPT, request.accept)
             .header(USER_AGENT, self.0.agent.clone());
         if !request.body.is_empty() {
             builder = builder.header(CONTENT_TYPE, request.content_type);

@@ -10,11 +10,13 @@
 //!   changed credential files are read again. A factory can also send requests to a [service in this
 //!   process](ClientFactory::in_process).
 //! * [`ApiClient`]: the client of a controller, with a name for the user agent, a rate limit, a timeout, and upstream's
-//!   rules for retries. It reads and writes objects, and is a source of informers
-//!   ([`ListWatch`](kcm_informer::ListWatch)).
+//!   rules for retries.
+//! * [`Api`]: the objects of one type, with all verbs. It is a source of informers ([`ListWatch`]). With the feature
+//!   `kube`, it accepts every type of kube-rs: types of `k8s-openapi`, types that derive `CustomResource`,
+//!   `DynamicObject` and `PartialObjectMeta`.
 //! * [`ClientFactory::gated`]: clients that write only while their process leads.
-//! * [`Kind`]: decoding of a kind of object. If one object of a list or watch cannot be decoded, it is reported by name, and
-//!   the others are not affected.
+//!
+//! If one object of a list or watch cannot be decoded, it is reported by name, and the others are not affected.
 //!
 //! # Scope
 //!
@@ -22,21 +24,20 @@
 //! logged.
 
 mod agent;
+mod api;
 mod api_client;
 mod authenticator;
 mod ca_bundle;
 mod causes;
+mod decode;
 pub mod der;
 mod factory;
 mod failure;
-mod kind;
-mod lease;
 mod limiter;
 mod lines;
 mod list;
 mod list_watch;
 mod metrics;
-mod objects;
 mod request;
 mod retry;
 mod service_account;
@@ -46,13 +47,20 @@ mod watch;
 mod write_gate;
 
 pub use agent::UserAgent;
+pub use api::{
+    Api, ApplyOptions, DeleteOptions, FieldValidation, ListParams, ObjectName, Page, Patch, PatchBody,
+    Preconditions, Propagation, Scale, ScaleSpec, ScaleStatus, WriteOptions,
+};
 pub use api_client::ApiClient;
 pub use ca_bundle::CaBundle;
+pub use decode::Decode;
 pub use factory::{ClientFactory, ClientOptions, InProcessServer};
-pub use kind::{Kind, WritableKind};
+pub use kcm_api::{ApiError, ObjectKey};
+pub use kcm_informer::{List, ListOptions, ListWatch, Undecodable, WatchEvent, WatchOptions};
+pub use kcm_meta::{ApiResource, JsonDecoder, Kind, StrategicMerge};
 pub use limiter::{RateLimit, RateLimiter};
 pub use metrics::{ClientMetrics, NoClientMetrics, RequestInfo};
-pub use request::{Idempotency, Request, namespaced_path, object_path};
+pub use request::{Idempotency, Request};
 pub use transport::{ClientConfigError, ProxyEnvironment, Server};
 
 /// Body of a request to a [service in this process](ClientFactory::in_process).

@@ -1,87 +1,87 @@
 //! Lists in pages.
 
 use bytes::Bytes;
-use kcm_api::{ApiError, ObjectKey};
-use kcm_informer::{List, ListOptions, Undecodable};
+use kcm_api::ApiError;
+use kcm_informer::{List, Undecodable};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::{
-    ApiClient,
-    kind::{Kind, decode_or_identify},
-    request::{Query, Request, collection_path, namespaced_path},
+    api::{Api, ListParams, Page},
+    decode::decode_or_identify,
+    request::{METADATA_LIST, Query, Request},
 };
 
-/// Objects per page. A page is in memory as text and as objects at the same time, so this limits the peak.
-const PAGE: &str = "500";
-
-/// Objects to list.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Scope<'a> {
-    /// All objects.
-    Cluster,
-    /// The object with this key.
-    One(&'a ObjectKey),
-}
-
-/// Lists the objects of a kind.
-///
-/// Upstream counterpart: `pager.ListPager`.
-pub(crate) async fn list<K: Kind>(
-    client: &ApiClient,
-    decoder: &K::Decoder,
-    scope: Scope<'_>,
-    options: &ListOptions,
+/// Lists objects, page by page. `resource_version` is the freshness of the list.
+pub(crate) async fn list<K: Send + Sync + 'static>(
+    api: &Api<K>,
+    params: &ListParams,
+    resource_version: Option<&str>,
 ) -> Result<List<K>, ApiError> {
     // API servers ignore `limit` if they may answer from the watch cache. As upstream, it is not sent then.
-    let paged = options.resource_version.is_none();
+    let limit = if resource_version.is_none() { params.limit } else { 0 };
+    let client = api.client();
     let mut so_far = Collected::default();
-    let mut next = None;
+    let mut next: Option<String> = None;
     loop {
-        let request = page_request::<K>(scope, options, paged, next.as_deref());
+        let request = page_request(api, params, resource_version, limit, next.as_deref());
         let body = match client.send(&request).await {
             Ok(body) => body,
             // The continue token has expired. The pages so far are useless, because the rest would have another
             // version.
             Err(error) if next.is_some() && error.is_expired() => {
-                tracing::debug!(resource = K::PLURAL, err = %error, "List took too long to page through, reading it whole");
+                let resource = &*api.resource().plural;
+                tracing::debug!(resource, err = %error, "List took too long to page through, reading it whole");
                 so_far = Collected::default();
-                let whole = client.send(&page_request::<K>(scope, options, false, None)).await?;
-                so_far.add_page(client, &request, decoder, &whole)?;
+                let whole = client.send(&page_request(api, params, resource_version, 0, None)).await?;
+                so_far.add_page(api, &request, &whole)?;
                 return Ok(so_far.into_list());
             }
             Err(error) => return Err(error),
         };
-        next = so_far.add_page(client, &request, decoder, &body)?;
+        next = so_far.add_page(api, &request, &body)?.next_page();
         if next.is_none() {
             return Ok(so_far.into_list());
         }
     }
 }
 
-fn page_request<K: Kind>(
-    scope: Scope<'_>,
-    options: &ListOptions,
-    paged: bool,
+/// Lists one page.
+pub(crate) async fn page<K: Send + Sync + 'static>(
+    api: &Api<K>,
+    params: &ListParams,
+    continue_token: Option<&str>,
+) -> Result<Page<K>, ApiError> {
+    let request = page_request(api, params, params.resource_version.as_deref(), params.limit, continue_token);
+    let body = api.client().send(&request).await?;
+    let mut collected = Collected::default();
+    let meta = collected.add_page(api, &request, &body)?;
+    let remaining_item_count = meta.remaining_item_count;
+    Ok(Page { list: collected.into_list(), continue_token: meta.next_page(), remaining_item_count })
+}
+
+fn page_request<K>(
+    api: &Api<K>,
+    params: &ListParams,
+    resource_version: Option<&str>,
+    limit: u32,
     next: Option<&str>,
 ) -> Request {
-    let mut query = match scope {
-        Scope::Cluster => Query::new(collection_path(K::API_VERSION, K::PLURAL)),
-        Scope::One(key) => {
-            let mut query = Query::new(namespaced_path(K::API_VERSION, K::PLURAL, &key.namespace));
-            query.add("fieldSelector", &format!("metadata.name={}", key.name));
-            query
-        }
-    };
-    if paged {
-        query.add("limit", PAGE);
+    let mut query = Query::new(api.collection_path());
+    params.add_selectors(&mut query);
+    if limit > 0 {
+        query.add("limit", &limit.to_string());
     }
     if let Some(next) = next {
         query.add("continue", next);
-    } else if let Some(version) = &options.resource_version {
+    } else if let Some(version) = resource_version {
         query.add("resourceVersion", version);
     }
-    Request::get(query.into_path())
+    let mut request = Request::get(query.into_path());
+    if api.is_metadata_only() || params.metadata_only {
+        request.accept = METADATA_LIST;
+    }
+    request
 }
 
 /// Objects of the pages so far.
@@ -99,7 +99,7 @@ impl<K> Default for Collected<K> {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Page<'a> {
+struct WirePage<'a> {
     #[serde(default)]
     metadata: PageMeta,
     #[serde(borrow)]
@@ -112,33 +112,35 @@ struct PageMeta {
     resource_version: String,
     #[serde(rename = "continue")]
     next: Option<String>,
+    remaining_item_count: Option<u64>,
 }
 
-impl<K: Kind> Collected<K> {
-    /// Adds a page. Returns the continue token, if there are more pages.
-    fn add_page(
-        &mut self,
-        client: &ApiClient,
-        request: &Request,
-        decoder: &K::Decoder,
-        body: &Bytes,
-    ) -> Result<Option<String>, ApiError> {
+impl PageMeta {
+    /// Returns the continue token, if there are more pages.
+    fn next_page(self) -> Option<String> {
+        self.next.filter(|next| !next.is_empty())
+    }
+}
+
+impl<K: Send + Sync + 'static> Collected<K> {
+    /// Adds a page. Returns its metadata.
+    fn add_page(&mut self, api: &Api<K>, request: &Request, body: &Bytes) -> Result<PageMeta, ApiError> {
         let not_a_list = |error: &dyn std::fmt::Display| {
-            ApiError::Decode(format!("{}: not a list: {error}", client.describe(request)))
+            ApiError::Decode(format!("{}: not a list: {error}", api.client().describe(request)))
         };
         let text = std::str::from_utf8(body).map_err(|error| not_a_list(&error))?;
-        let page: Page<'_> = serde_json::from_str(text).map_err(|error| not_a_list(&error))?;
+        let mut page: WirePage<'_> = serde_json::from_str(text).map_err(|error| not_a_list(&error))?;
         let items = page.items.unwrap_or_default();
         self.items.reserve(items.len());
         for item in items {
-            match decode_or_identify::<K>(decoder, item.get()) {
+            match decode_or_identify(&**api.decoder(), &api.resource().kind, item.get()) {
                 Ok(object) => self.items.push(object),
                 Err(undecodable) => self.undecodable.push(undecodable),
             }
         }
         // All pages have the same version.
-        self.resource_version = page.metadata.resource_version;
-        Ok(page.metadata.next.filter(|next| !next.is_empty()))
+        self.resource_version = std::mem::take(&mut page.metadata.resource_version);
+        Ok(page.metadata)
     }
 
     fn into_list(self) -> List<K> {

@@ -1,60 +1,36 @@
 //! The source of a reflector.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::{StreamExt, TryStreamExt};
-use kcm_api::{ApiError, Deployment, Pod, ReplicaSet};
+use kcm_api::ApiError;
 use kcm_informer::{
     List, ListOptions, ListWatch, ListWatchError, ListWatchErrorKind, WatchOptions, WatchStream,
 };
 
 use crate::{
-    ApiClient,
-    kind::Kind,
-    list::{self, Scope},
-    watch,
+    api::{Api, ListParams},
+    list,
+    watch::{self, Bookmarks},
 };
 
-/// Lists and watches all objects of one type, in all namespaces.
-struct Collection<K: Kind> {
-    client: ApiClient,
-    decoder: Arc<K::Decoder>,
-}
-
-impl ApiClient {
-    /// The source of all objects of a type.
-    ///
-    /// Lists take tokens from this client's bucket; watches do not.
-    pub fn list_watch<K: Kind>(&self) -> Arc<dyn ListWatch<K>> {
-        Arc::new(Collection { client: self.clone(), decoder: Arc::default() })
-    }
-
-    /// All pods, lean.
-    pub fn pods(&self) -> Arc<dyn ListWatch<Pod>> {
-        self.list_watch()
-    }
-
-    /// All ReplicaSets.
-    pub fn replica_sets(&self) -> Arc<dyn ListWatch<ReplicaSet>> {
-        self.list_watch()
-    }
-
-    /// All Deployments.
-    pub fn deployments(&self) -> Arc<dyn ListWatch<Deployment>> {
-        self.list_watch()
-    }
+/// Lists and watches the objects that `params` selects.
+#[derive(Debug)]
+pub(crate) struct Collection<K> {
+    pub(crate) api: Api<K>,
+    pub(crate) params: ListParams,
 }
 
 #[async_trait]
-impl<K: Kind> ListWatch<K> for Collection<K> {
+impl<K: Send + Sync + 'static> ListWatch<K> for Collection<K> {
     async fn list(&self, options: &ListOptions) -> Result<List<K>, ListWatchError> {
-        let list = list::list::<K>(&self.client, &self.decoder, Scope::Cluster, options).await;
+        let list = list::list(&self.api, &self.params, options.resource_version.as_deref()).await;
         list.map_err(list_watch_error)
     }
 
     async fn watch(&self, options: &WatchOptions) -> Result<WatchStream<K>, ListWatchError> {
-        let events = watch::watch::<K>(&self.client, Arc::clone(&self.decoder), options).await;
+        let events = watch::watch(&self.api, &self.params, options, Bookmarks::Allowed).await;
         Ok(events.map_err(list_watch_error)?.map_err(list_watch_error).boxed())
     }
 }
@@ -75,13 +51,9 @@ fn error_kind(error: &ApiError) -> ListWatchErrorKind {
         _ if error.is_invalid() || matches!(error.code(), Some(400 | 405 | 406 | 415 | 501)) => {
             ListWatchErrorKind::Unsupported
         }
-        ApiError::Status(_) | ApiError::Decode(_) | ApiError::NotLeading(_) => ListWatchErrorKind::Other,
-    }
-}
-
-impl<K: Kind> fmt::Debug for Collection<K> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Collection").field("resource", &K::PLURAL).field("client", &self.client).finish()
+        ApiError::Status(_) | ApiError::InvalidRequest(_) | ApiError::Decode(_) | ApiError::NotLeading(_) => {
+            ListWatchErrorKind::Other
+        }
     }
 }
 

@@ -4,12 +4,24 @@ use std::fmt::Write as _;
 
 use bytes::Bytes;
 use http::Method;
-use kcm_api::ObjectKey;
+use kcm_meta::ApiResource;
 
 /// Media type of a strategic merge patch.
 pub(crate) const STRATEGIC_MERGE_PATCH: &str = "application/strategic-merge-patch+json";
+/// Media type of a merge patch (RFC 7396).
+pub(crate) const MERGE_PATCH: &str = "application/merge-patch+json";
+/// Media type of a JSON patch (RFC 6902).
+pub(crate) const JSON_PATCH: &str = "application/json-patch+json";
+/// Media type of a server-side apply. JSON is a subset of YAML.
+pub(crate) const APPLY_PATCH: &str = "application/apply-patch+yaml";
 /// Media type of objects.
 pub(crate) const JSON: &str = "application/json";
+/// Accepted media types of the metadata of objects. Servers without it send whole objects.
+pub(crate) const METADATA: &str =
+    "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
+/// As [`METADATA`], for lists.
+pub(crate) const METADATA_LIST: &str =
+    "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
 
 /// Effect of sending a request more than once. It determines after which failures the request is retried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,6 +30,8 @@ pub enum Idempotency {
     Read,
     /// `AlreadyExists`: the request creates an object with a given name.
     NamedCreate,
+    /// None, or an error: the request applies a configuration, or deletes an object with a given UID or resource version.
+    Idempotent,
     /// An error, or no further effect: the request replaces, patches or deletes an object.
     Change,
     /// A further effect, such as a second object with a generated name.
@@ -33,6 +47,8 @@ pub struct Request {
     pub path: String,
     /// Media type of the body.
     pub content_type: &'static str,
+    /// Accepted media types of the response.
+    pub accept: &'static str,
     /// Body. Empty if there is none.
     pub body: Bytes,
     idempotency: Idempotency,
@@ -51,7 +67,7 @@ impl Request {
             Method::PUT | Method::PATCH | Method::DELETE => Idempotency::Change,
             _ => Idempotency::NotIdempotent,
         };
-        Self { method, path: path.into(), content_type: JSON, body: body.into(), idempotency }
+        Self { method, path: path.into(), content_type: JSON, accept: JSON, body: body.into(), idempotency }
     }
 
     /// Creates a request that creates an object in the collection `path`. The `body` must contain `metadata.name`,
@@ -75,7 +91,13 @@ impl Request {
         Self { content_type: STRATEGIC_MERGE_PATCH, ..Self::json(Method::PATCH, path, body) }
     }
 
-    /// Effect of sending the request more than once.
+    /// Sets the effect of sending the request more than once.
+    #[must_use]
+    pub(crate) fn with_idempotency(self, idempotency: Idempotency) -> Self {
+        Self { idempotency, ..self }
+    }
+
+    /// Returns the effect of sending the request more than once.
     pub fn idempotency(&self) -> Idempotency {
         self.idempotency
     }
@@ -91,35 +113,32 @@ impl Request {
     }
 }
 
-/// Returns the path of all objects of a resource.
-pub(crate) fn collection_path(api_version: &str, plural: &str) -> String {
-    format!("{}/{plural}", group_path(api_version))
-}
-
-/// Returns the path of the objects of a resource in `namespace`. Cluster-scoped resources have an empty namespace.
-pub fn namespaced_path(api_version: &str, plural: &str, namespace: &str) -> String {
-    let mut path = group_path(api_version);
-    if !namespace.is_empty() {
-        path.push_str("/namespaces/");
-        push_escaped(&mut path, namespace);
+/// Returns the path of the objects of a resource in `namespace`. Without a namespace, all objects.
+pub(crate) fn collection_path(resource: &ApiResource, namespace: &str) -> String {
+    // The core group has the root `/api`, all others have `/apis`.
+    let mut path = String::from(if resource.group.is_empty() { "/api" } else { "/apis" });
+    let mut push = |segment: &str| {
+        path.push('/');
+        push_escaped(&mut path, segment);
+    };
+    if !resource.group.is_empty() {
+        push(&resource.group);
     }
-    path.push('/');
-    path.push_str(plural);
+    push(&resource.version);
+    if !namespace.is_empty() {
+        push("namespaces");
+        push(namespace);
+    }
+    push(&resource.plural);
     path
 }
 
 /// Returns the path of one object.
-pub fn object_path(api_version: &str, plural: &str, key: &ObjectKey) -> String {
-    let mut path = namespaced_path(api_version, plural, &key.namespace);
+pub(crate) fn object_path(resource: &ApiResource, namespace: &str, name: &str) -> String {
+    let mut path = collection_path(resource, namespace);
     path.push('/');
-    push_escaped(&mut path, &key.name);
+    push_escaped(&mut path, name);
     path
-}
-
-/// The core group has the root `/api`, all others have `/apis`.
-fn group_path(api_version: &str) -> String {
-    let root = if api_version.contains('/') { "/apis" } else { "/api" };
-    format!("{root}/{api_version}")
 }
 
 /// Path with a query. Values are escaped.
@@ -161,18 +180,20 @@ fn push_escaped(to: &mut String, text: &str) {
 mod tests {
     use super::*;
 
+    const PODS: ApiResource = ApiResource::namespaced("", "v1", "Pod", "pods");
+    const NAMESPACES: ApiResource = ApiResource::cluster_scoped("", "v1", "Namespace", "namespaces");
+    const DEPLOYMENTS: ApiResource = ApiResource::namespaced("apps", "v1", "Deployment", "deployments");
+
     #[test]
     fn paths() {
-        let key = ObjectKey::new("default", "web-1");
-        assert_eq!(object_path("v1", "pods", &key), "/api/v1/namespaces/default/pods/web-1");
-        assert_eq!(namespaced_path("v1", "namespaces", ""), "/api/v1/namespaces");
-        assert_eq!(collection_path("apps/v1", "deployments"), "/apis/apps/v1/deployments");
+        assert_eq!(object_path(&PODS, "default", "web-1"), "/api/v1/namespaces/default/pods/web-1");
+        assert_eq!(collection_path(&NAMESPACES, ""), "/api/v1/namespaces");
+        assert_eq!(collection_path(&DEPLOYMENTS, ""), "/apis/apps/v1/deployments");
     }
 
     #[test]
     fn names_are_escaped() {
-        let key = ObjectKey::new("default", "../x?y");
-        assert_eq!(object_path("v1", "pods", &key), "/api/v1/namespaces/default/pods/..%2Fx%3Fy");
+        assert_eq!(object_path(&PODS, "default", "../x?y"), "/api/v1/namespaces/default/pods/..%2Fx%3Fy");
     }
 
     #[test]

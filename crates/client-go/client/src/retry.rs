@@ -14,10 +14,10 @@ pub(crate) const MAX_RETRIES: u32 = 10;
 /// Time to wait after a broken connection.
 const BROKEN_CONNECTION_WAIT: Duration = Duration::from_secs(1);
 
-/// Time after the first attempt during which a create with a name is repeated after a broken connection.
+/// Time after the first attempt during which an idempotent write is repeated after a broken connection.
 ///
-/// A longer time would hold up the sync that waits for it. Callers send the same create again in their next sync.
-const REPEAT_CREATES_FOR: Duration = Duration::from_secs(10);
+/// A longer time would hold up the sync that waits for it. Callers send the same write again in their next sync.
+const REPEAT_WRITES_FOR: Duration = Duration::from_secs(10);
 
 /// Maximum time to wait for a retry.
 ///
@@ -48,8 +48,8 @@ pub(crate) enum FailureKind {
 /// As upstream, a request is retried at most ten times: after 429 or 5xx with a `Retry-After` header, or, for a read,
 /// after a broken connection.
 ///
-/// DEVIATION: a create with a name is retried after a broken connection, because its name makes it idempotent. A
-/// request that is not idempotent is retried after 429 only, which is returned before the request is processed;
+/// DEVIATION: a create with a name, a delete with a precondition and a server-side apply are retried after a broken
+/// connection, because they are idempotent. A request that is not idempotent is retried after 429 only, which is returned before the request is processed;
 /// upstream also retries it after 5xx with `Retry-After` (kube-rs/kube#2082 shows the consequences).
 pub(crate) fn wait_before_retry(
     idempotency: Idempotency,
@@ -67,7 +67,9 @@ pub(crate) fn wait_before_retry(
             retry_after.filter(|_| again).map(|wait| wait.min(MAX_WAIT))
         }
         (FailureKind::Broken, Idempotency::Read) => Some(BROKEN_CONNECTION_WAIT),
-        (FailureKind::Broken, Idempotency::NamedCreate) if elapsed < REPEAT_CREATES_FOR => {
+        (FailureKind::Broken, Idempotency::NamedCreate | Idempotency::Idempotent)
+            if elapsed < REPEAT_WRITES_FOR =>
+        {
             Some(BROKEN_CONNECTION_WAIT)
         }
         (FailureKind::Broken | FailureKind::NotConnected | FailureKind::TimedOut, _) => None,
@@ -96,8 +98,13 @@ mod tests {
         wait_before_retry(idempotency, 1, Duration::ZERO, kind)
     }
 
-    const ALL: [Idempotency; 4] =
-        [Idempotency::Read, Idempotency::NamedCreate, Idempotency::Change, Idempotency::NotIdempotent];
+    const ALL: [Idempotency; 5] = [
+        Idempotency::Read,
+        Idempotency::NamedCreate,
+        Idempotency::Idempotent,
+        Idempotency::Change,
+        Idempotency::NotIdempotent,
+    ];
 
     #[test]
     fn error_response_needs_retry_after() {
@@ -118,7 +125,7 @@ mod tests {
     #[test]
     fn broken_connection() {
         for idempotency in ALL {
-            let expected = matches!(idempotency, Idempotency::Read | Idempotency::NamedCreate);
+            let expected = !matches!(idempotency, Idempotency::Change | Idempotency::NotIdempotent);
             assert_eq!(wait(idempotency, FailureKind::Broken).is_some(), expected, "{idempotency:?}");
             assert_eq!(wait(idempotency, FailureKind::NotConnected), None);
             assert_eq!(wait(idempotency, FailureKind::TimedOut), None);
@@ -126,12 +133,14 @@ mod tests {
     }
 
     #[test]
-    fn named_create_is_retried_for_ten_seconds() {
+    fn idempotent_write_is_retried_for_ten_seconds() {
         let wait = |idempotency, seconds| {
             wait_before_retry(idempotency, 1, Duration::from_secs(seconds), FailureKind::Broken)
         };
-        assert!(wait(Idempotency::NamedCreate, 9).is_some());
-        assert_eq!(wait(Idempotency::NamedCreate, 10), None);
+        for idempotency in [Idempotency::NamedCreate, Idempotency::Idempotent] {
+            assert!(wait(idempotency, 9).is_some());
+            assert_eq!(wait(idempotency, 10), None);
+        }
         assert!(wait(Idempotency::Read, 10).is_some());
     }
 

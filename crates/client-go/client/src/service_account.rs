@@ -6,6 +6,7 @@ use futures_util::future::BoxFuture;
 use http::{HeaderValue, StatusCode};
 use kcm_api::{ApiError, ObjectKey, Time};
 use kcm_clock::Clock;
+use kcm_meta::ApiResource;
 use kube_client::Client;
 use serde::Deserialize;
 use serde_json::json;
@@ -14,11 +15,10 @@ use tokio::sync::Mutex;
 use crate::{
     ApiClient,
     authenticator::Authenticator,
-    request::{Request, namespaced_path, object_path},
+    request::{Request, collection_path, object_path},
 };
 
-const CORE: &str = "v1";
-const PLURAL: &str = "serviceaccounts";
+const SERVICE_ACCOUNTS: ApiResource = ApiResource::namespaced("", "v1", "ServiceAccount", "serviceaccounts");
 
 /// Requested lifetime of a token.
 const LIFETIME: Duration = Duration::from_secs(3600);
@@ -84,6 +84,10 @@ impl ServiceAccount {
         format!("system:serviceaccount:{}:{}", self.key.namespace, self.key.name)
     }
 
+    fn path(&self) -> String {
+        object_path(&SERVICE_ACCOUNTS, &self.key.namespace, &self.key.name)
+    }
+
     fn clock(&self) -> &dyn Clock {
         &**self.client.clock()
     }
@@ -111,7 +115,7 @@ impl ServiceAccount {
 
     async fn request_token(&self) -> Result<Token, ApiError> {
         self.get_or_create().await?;
-        let path = format!("{}/token", object_path(CORE, PLURAL, &self.key));
+        let path = format!("{}/token", self.path());
         let request = json!({
             "kind": "TokenRequest", "apiVersion": "authentication.k8s.io/v1",
             "spec": {"expirationSeconds": LIFETIME.as_secs()},
@@ -130,15 +134,15 @@ impl ServiceAccount {
     }
 
     async fn get_or_create(&self) -> Result<(), ApiError> {
-        match self.client.send(&Request::get(object_path(CORE, PLURAL, &self.key))).await {
+        match self.client.send(&Request::get(self.path())).await {
             Err(error) if error.is_not_found() => {}
             other => return other.map(drop),
         }
         let ObjectKey { namespace, name } = &self.key;
         let account = json!({
-            "kind": "ServiceAccount", "apiVersion": CORE, "metadata": {"name": &**name, "namespace": &**namespace},
+            "kind": "ServiceAccount", "apiVersion": "v1", "metadata": {"name": &**name, "namespace": &**namespace},
         });
-        let path = namespaced_path(CORE, PLURAL, namespace);
+        let path = collection_path(&SERVICE_ACCOUNTS, namespace);
         match self.client.send(&Request::create(path, account.to_string())).await {
             // Created concurrently.
             Err(error) if error.code() == Some(StatusCode::CONFLICT.as_u16()) => Ok(()),

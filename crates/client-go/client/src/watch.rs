@@ -14,14 +14,18 @@ use serde_json::value::RawValue;
 use std::sync::Arc;
 
 use crate::{
-    ApiClient, causes,
-    kind::{Kind, decode_or_identify},
+    api::{Api, ListParams},
+    causes,
+    decode::{Decode, decode_or_identify},
     lines::Lines,
-    request::{Query, Request, collection_path},
+    request::{METADATA, Query, Request},
 };
 
 /// Maximum length of an event. The limit of etcd is far lower.
 const MAX_EVENT_SIZE: usize = 32 << 20;
+
+/// Timeout of a watch if its options contain none.
+const DEFAULT_TIMEOUT: Duration = Duration::from_mins(5);
 
 /// Time after the requested timeout at which a watch is closed by the client.
 const TIMEOUT_MARGIN: Duration = Duration::from_secs(30);
@@ -29,29 +33,33 @@ const TIMEOUT_MARGIN: Duration = Duration::from_secs(30);
 /// Annotation of the bookmark that ends the initial events.
 const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 
-/// Opens a watch on all objects of a kind.
-pub(crate) async fn watch<K: Kind>(
-    client: &ApiClient,
-    decoder: Arc<K::Decoder>,
-    options: &WatchOptions,
-) -> Result<impl Stream<Item = Result<WatchEvent<K>, ApiError>> + Send + use<K>, ApiError> {
-    watch_at(client, decoder, &watch_request::<K>(options), options.timeout).await
+/// Bookmarks of a watch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Bookmarks {
+    /// The API server may send bookmarks.
+    Allowed,
+    /// The API server sends no bookmarks.
+    None,
 }
 
-/// Opens a watch. `timeout` is the timeout in `request`.
-pub(crate) async fn watch_at<K: Kind>(
-    client: &ApiClient,
-    decoder: Arc<K::Decoder>,
-    request: &Request,
-    timeout: Duration,
+/// Opens a watch.
+pub(crate) async fn watch<K: Send + Sync + 'static>(
+    api: &Api<K>,
+    params: &ListParams,
+    options: &WatchOptions,
+    bookmarks: Bookmarks,
 ) -> Result<impl Stream<Item = Result<WatchEvent<K>, ApiError>> + Send + use<K>, ApiError> {
-    let answer = client.open(request).await?;
+    let client = api.client();
+    let timeout = if options.timeout.is_zero() { DEFAULT_TIMEOUT } else { options.timeout };
+    let request = watch_request(api, params, &WatchOptions { timeout, ..options.clone() }, bookmarks);
+    let answer = client.open(&request).await?;
     let watching = Watching::<K> {
-        what: client.describe(request),
+        what: client.describe(&request),
         body: answer,
         lines: Lines::new(MAX_EVENT_SIZE),
         deadline: client.clock().sleep(timeout.saturating_add(TIMEOUT_MARGIN)),
-        decoder,
+        decoder: Arc::clone(api.decoder()),
+        kind: api.resource().kind.clone(),
         over: false,
     };
     // An error ends the stream.
@@ -64,10 +72,18 @@ pub(crate) async fn watch_at<K: Kind>(
     Ok(events)
 }
 
-fn watch_request<K: Kind>(options: &WatchOptions) -> Request {
-    let mut query = Query::new(collection_path(K::API_VERSION, K::PLURAL));
+fn watch_request<K>(
+    api: &Api<K>,
+    params: &ListParams,
+    options: &WatchOptions,
+    bookmarks: Bookmarks,
+) -> Request {
+    let mut query = Query::new(api.collection_path());
     query.add("watch", "true");
-    query.add("allowWatchBookmarks", "true");
+    if bookmarks == Bookmarks::Allowed {
+        query.add("allowWatchBookmarks", "true");
+    }
+    params.add_selectors(&mut query);
     if let Some(version) = &options.resource_version {
         query.add("resourceVersion", version);
     }
@@ -76,19 +92,24 @@ fn watch_request<K: Kind>(options: &WatchOptions) -> Request {
         query.add("resourceVersionMatch", "NotOlderThan");
     }
     query.add("timeoutSeconds", &options.timeout.as_secs().to_string());
-    Request::get(query.into_path())
+    let mut request = Request::get(query.into_path());
+    if api.is_metadata_only() || params.metadata_only {
+        request.accept = METADATA;
+    }
+    request
 }
 
-struct Watching<K: Kind> {
+struct Watching<K> {
     what: String,
     body: Response<Body>,
     lines: Lines,
     deadline: Sleep,
-    decoder: Arc<K::Decoder>,
+    decoder: Arc<dyn Decode<K>>,
+    kind: Cow<'static, str>,
     over: bool,
 }
 
-impl<K: Kind> Watching<K> {
+impl<K: 'static> Watching<K> {
     async fn next(&mut self) -> Option<Result<WatchEvent<K>, ApiError>> {
         loop {
             match self.lines.next() {
@@ -138,7 +159,7 @@ impl<K: Kind> Watching<K> {
         }
         let Line { type_, object } = serde_json::from_str(line).map_err(|error| not_an_event(&error))?;
         let object = object.get();
-        let decode = || decode_or_identify::<K>(&self.decoder, object);
+        let decode = || decode_or_identify(&*self.decoder, &self.kind, object);
         match &*type_ {
             "ADDED" => Ok(decode().map_or_else(WatchEvent::Undecodable, WatchEvent::Added)),
             "MODIFIED" => Ok(decode().map_or_else(WatchEvent::Undecodable, WatchEvent::Modified)),
@@ -164,7 +185,7 @@ impl<K: Kind> Watching<K> {
             "DELETED" => WatchEvent::Deleted,
             _ => return None,
         };
-        K::decode(&self.decoder, object).ok().map(event)
+        self.decoder.decode(object).ok().map(event)
     }
 }
 

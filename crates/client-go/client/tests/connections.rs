@@ -13,6 +13,7 @@ use kcm_testkit::CertificateAuthority;
 use tokio::task::JoinHandle;
 
 use support::{
+    Sources as _,
     files::Files,
     options,
     socket::{Limits, SocketServer},

@@ -22,7 +22,7 @@ use kcm_testkit::{CapturedLog, CertificateAuthority, Identity};
 use serde_json::{Value, json};
 use tracing::level_filters::LevelFilter;
 
-use support::{files::Files, options, socket::SocketServer};
+use support::{Sources as _, files::Files, options, socket::SocketServer};
 
 const V1: &str = "client.authentication.k8s.io/v1";
 

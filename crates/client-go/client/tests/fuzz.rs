@@ -13,7 +13,9 @@ use http::Response;
 use http_body::Frame;
 use http_body_util::StreamBody;
 use kcm_api::{ApiError, Deployment, Pod};
-use kcm_client::{ApiClient, ClientFactory, ClientOptions, Kind, RateLimit, Request, Server, UserAgent};
+use kcm_client::{
+    ApiClient, ClientFactory, ClientOptions, Decode, Kind, ListParams, RateLimit, Request, Server, UserAgent,
+};
 use kcm_clock::{SimulatedClock, Timestamp};
 use kcm_informer::{List, ListOptions, ListWatchError, WatchEvent, WatchOptions};
 use serde_json::value::RawValue;
@@ -52,13 +54,24 @@ fn client(code: u16, body: &[u8]) -> ApiClient {
     ClientFactory::in_process(service, options()).without_retries().client("fuzz", RateLimit::UNLIMITED)
 }
 
-fn list_of<K: Kind>(body: &[u8]) -> Result<List<K>, ListWatchError> {
-    run(async { client(200, body).list_watch::<K>().list(&ListOptions::default()).await })
+fn list_of<K: Kind<Decoder: Decode<K>>>(body: &[u8]) -> Result<List<K>, ListWatchError> {
+    run(async {
+        client(200, body).api::<K>().list_watch(ListParams::default()).list(&ListOptions::default()).await
+    })
 }
 
-fn watch_of<K: Kind>(body: &[u8]) -> Vec<Result<WatchEvent<K>, ListWatchError>> {
+fn watch_of<K: Kind<Decoder: Decode<K>>>(body: &[u8]) -> Vec<Result<WatchEvent<K>, ListWatchError>> {
     let options = WatchOptions { timeout: Duration::from_secs(60), ..WatchOptions::default() };
-    run(async { client(200, body).list_watch::<K>().watch(&options).await.unwrap().collect().await })
+    run(async {
+        client(200, body)
+            .api::<K>()
+            .list_watch(ListParams::default())
+            .watch(&options)
+            .await
+            .unwrap()
+            .collect()
+            .await
+    })
 }
 
 /// A list is decoded or refused.
@@ -83,7 +96,7 @@ pub fn object(data: &[u8]) {
     around::<Pod>(&value);
 }
 
-fn around<K: Kind>(value: &str) {
+fn around<K: Kind<Decoder: Decode<K>>>(value: &str) {
     let body = format!(r#"{{"metadata":{{"resourceVersion":"5"}},"items":[{VALID},{value},{VALID}]}}"#);
     let List { items, undecodable, resource_version } = list_of::<K>(body.as_bytes()).unwrap();
     assert_eq!(items.len() + undecodable.len(), 3);

@@ -12,13 +12,13 @@ use std::{
 use futures_util::StreamExt;
 use http::Method;
 use kcm_api::{ApiError, Deployment, ObjectKey, Pod, ReplicaSet};
-use kcm_client::{ApiClient, ClientMetrics, ClientOptions, RateLimit, Request, RequestInfo};
+use kcm_client::{ApiClient, ClientMetrics, ClientOptions, DeleteOptions, RateLimit, Request, RequestInfo};
 use kcm_clock::{Clock, SimulatedClock, Timestamp};
 use kcm_informer::{ListOptions, ListWatchError, ListWatchErrorKind, WatchEvent, WatchOptions};
 use kcm_testkit::{FakeApiServer, FakeResponse, RecordedRequest};
 use serde_json::{Value, json};
 
-use support::{Clients as _, options};
+use support::{Clients as _, Sources as _, options};
 
 fn scripted(responses: impl IntoIterator<Item = FakeResponse>) -> FakeApiServer {
     FakeApiServer::scripted(responses)
@@ -340,15 +340,18 @@ mod objects {
         ]);
         let client = server.client();
         let key = ObjectKey::new("shop", "web");
-        let whole = client.get::<Deployment>(&key).await.unwrap();
-        client.update(&whole).await.unwrap();
-        client.update_status(&whole).await.unwrap();
+        let deployments = client.api::<Deployment>();
+        let whole = deployments.get(&key).await.unwrap();
+        deployments.replace(&whole).await.unwrap();
+        deployments.replace_status(&whole).await.unwrap();
         let set: ReplicaSet = serde_json::from_value(replica_set).unwrap();
-        client.create(&set).await.unwrap();
-        client.update(&set).await.unwrap();
-        client.update_status(&set).await.unwrap();
-        client.delete::<ReplicaSet>(&ObjectKey::new("shop", "web-1")).await.unwrap();
-        client.delete::<Pod>(&ObjectKey::new("shop", "web-1-x")).await.unwrap();
+        let replica_sets = client.api::<ReplicaSet>().namespaced("shop");
+        replica_sets.create(&set).await.unwrap();
+        replica_sets.replace(&set).await.unwrap();
+        replica_sets.replace_status(&set).await.unwrap();
+        let defaults = DeleteOptions::default();
+        replica_sets.delete("web-1", &defaults).await.unwrap();
+        client.api::<Pod>().delete(&ObjectKey::new("shop", "web-1-x"), &defaults).await.unwrap();
 
         let seen = server.requests();
         assert_eq!(
@@ -389,7 +392,13 @@ mod objects {
             "details": {"causes": [{"reason": "NamespaceTerminating", "message": "m", "field": "f"}]},
         });
         let server = scripted([FakeResponse::new(403, body)]);
-        let error = server.client().delete::<Pod>(&ObjectKey::new("a", "b")).await.unwrap_err();
+        let error = server
+            .client()
+            .api::<Pod>()
+            .namespaced("a")
+            .delete("b", &DeleteOptions::default())
+            .await
+            .unwrap_err();
         assert!(error.is_forbidden() && error.is_namespace_terminating());
         assert_eq!(error.to_string(), "forbidden: terminating");
     }
@@ -397,7 +406,7 @@ mod objects {
     #[tokio::test(start_paused = true)]
     async fn decode_error_contains_the_request() {
         let server = scripted([ok(r#"{"metadata": "secret"}"#)]);
-        let error = server.client().get::<Deployment>(&ObjectKey::new("a", "b")).await.unwrap_err();
+        let error = server.client().api::<Deployment>().namespaced("a").get("b").await.unwrap_err();
         let ApiError::Decode(message) = error else { panic!("{error:?}") };
         assert!(
             message
@@ -411,9 +420,10 @@ mod objects {
         let server =
             scripted([page(&[pod("web-1", "1")], "9", ""), page(&[], "9", ""), page(&[bad], "9", "")]);
         let key = ObjectKey::new("default", "web-1");
-        assert_eq!(server.client().find::<Pod>(&key).await.unwrap().unwrap().key, key);
-        assert!(server.client().find::<Pod>(&key).await.unwrap().is_none());
-        assert!(matches!(server.client().find::<Pod>(&key).await, Err(ApiError::Decode(_))));
+        let pods = server.client().api::<Pod>();
+        assert_eq!(pods.find(&key).await.unwrap().unwrap().key, key);
+        assert!(pods.find(&key).await.unwrap().is_none());
+        assert!(matches!(pods.find(&key).await, Err(ApiError::Decode(_))));
         let path = "/api/v1/namespaces/default/pods?fieldSelector=metadata.name%3Dweb-1&limit=500";
         assert!(server.requests().iter().all(|seen| seen.uri == path), "{:?}", server.requests());
     }

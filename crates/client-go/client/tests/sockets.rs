@@ -15,6 +15,7 @@ use kcm_informer::{ListWatchErrorKind, WatchOptions};
 use kcm_testkit::CertificateAuthority;
 
 use support::{
+    Sources as _,
     files::Files,
     options,
     socket::{Cable, SocketServer},

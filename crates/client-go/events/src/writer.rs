@@ -101,6 +101,10 @@ impl Writer {
                 }
                 ControlFlow::Break(())
             }
+            Err(err @ ApiError::InvalidRequest(_)) => {
+                error!(event = %LoggedEvent(&correlated.event), %err, "Unable to construct event (will not retry)");
+                ControlFlow::Break(())
+            }
             // The new leader records the events of its own writes.
             Err(err @ ApiError::NotLeading(_)) => {
                 debug!(event = %LoggedEvent(&correlated.event), %err, "Event dropped");

@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use kcm_api::{ApiError, Deployment, ObjectKey, Pod, ReplicaSet};
-use kcm_client::ApiClient;
+use kcm_client::{Api, ApiClient, DeleteOptions, Patch};
 use kcm_controller_ref_manager::OwnerPatch;
 use kcm_controller_util::{DeploymentControl, PodControl, PodManifest, ReplicaSetControl};
 
@@ -10,74 +10,79 @@ use kcm_controller_util::{DeploymentControl, PodControl, PodManifest, ReplicaSet
 ///
 /// Upstream counterpart: `controller.RealPodControl`, `RealRSControl` and the typed clients.
 #[derive(Debug, Clone)]
-pub struct ClusterClient(ApiClient);
+pub struct ClusterClient {
+    pods: Api<Pod>,
+    replica_sets: Api<ReplicaSet>,
+    deployments: Api<Deployment>,
+}
 
 impl ClusterClient {
     /// Creates a client that sends requests through `client` and shares its rate limit.
-    pub fn new(client: ApiClient) -> Self {
-        Self(client)
+    pub fn new(client: &ApiClient) -> Self {
+        Self { pods: client.api(), replica_sets: client.api(), deployments: client.api() }
     }
 }
 
 #[async_trait]
 impl PodControl for ClusterClient {
     async fn create_pod(&self, key: &ObjectKey, manifest: &PodManifest) -> Result<Pod, ApiError> {
-        self.0.create_json(&key.namespace, manifest.to_json(&key.name)).await
+        self.pods.namespaced(&key.namespace).create_json(manifest.to_json(&key.name)).await
     }
 
     /// Lists, because upstream's roles allow controllers to list pods, but not to get one.
     async fn find_pod(&self, key: &ObjectKey) -> Result<Option<Pod>, ApiError> {
-        self.0.find(key).await
+        self.pods.find(key).await
     }
 
     async fn delete_pod(&self, pod: &ObjectKey) -> Result<(), ApiError> {
-        self.0.delete::<Pod>(pod).await
+        // No precondition, and the default grace period and propagation (US-3.3).
+        self.pods.delete(pod, &DeleteOptions::default()).await
     }
 
     async fn patch_pod(&self, pod: &ObjectKey, patch: &OwnerPatch) -> Result<Pod, ApiError> {
-        self.0.patch(pod, patch.strategic_merge()).await
+        self.pods.patch(pod, &Patch::strategic(patch.strategic_merge())).await
     }
 }
 
 #[async_trait]
 impl ReplicaSetControl for ClusterClient {
     async fn get_replica_set(&self, key: &ObjectKey) -> Result<ReplicaSet, ApiError> {
-        self.0.get(key).await
+        self.replica_sets.get(key).await
     }
 
     async fn create_replica_set(&self, replica_set: &ReplicaSet) -> Result<ReplicaSet, ApiError> {
-        self.0.create(replica_set).await
+        self.replica_sets.create(replica_set).await
     }
 
     async fn update_replica_set(&self, replica_set: &ReplicaSet) -> Result<ReplicaSet, ApiError> {
-        self.0.update(replica_set).await
+        self.replica_sets.replace(replica_set).await
     }
 
     async fn update_replica_set_status(&self, replica_set: &ReplicaSet) -> Result<ReplicaSet, ApiError> {
-        self.0.update_status(replica_set).await
+        self.replica_sets.replace_status(replica_set).await
     }
 
     async fn delete_replica_set(&self, key: &ObjectKey) -> Result<(), ApiError> {
-        self.0.delete::<ReplicaSet>(key).await
+        self.replica_sets.delete(key, &DeleteOptions::default()).await
     }
 
     async fn patch_replica_set(&self, key: &ObjectKey, patch: &OwnerPatch) -> Result<ReplicaSet, ApiError> {
-        self.0.patch(key, patch.strategic_merge()).await
+        self.replica_sets.patch(key, &Patch::strategic(patch.strategic_merge())).await
     }
 }
 
 #[async_trait]
 impl DeploymentControl for ClusterClient {
     async fn get_deployment(&self, key: &ObjectKey) -> Result<Deployment, ApiError> {
-        self.0.get(key).await
+        self.deployments.get(key).await
     }
 
     async fn update_deployment(&self, deployment: &Deployment) -> Result<Deployment, ApiError> {
-        self.0.update(deployment).await
+        self.deployments.replace(deployment).await
     }
 
     async fn update_deployment_status(&self, deployment: &Deployment) -> Result<Deployment, ApiError> {
-        self.0.update_status(deployment).await
+        self.deployments.replace_status(deployment).await
     }
 }
 
@@ -97,7 +102,7 @@ mod tests {
         let deployments = std::iter::repeat_n(&deployment, 3);
         let replica_sets = std::iter::repeat_n(&replica_set, 6);
         let server = scripted(deployments.chain(replica_sets).chain([&list, &pod, &pod]));
-        let client = ClusterClient::new(client(&server));
+        let client = ClusterClient::new(&client(&server));
 
         let key = ObjectKey::new("shop", "web");
         let deployment = client.get_deployment(&key).await.unwrap();

@@ -2,36 +2,44 @@
 
 use async_trait::async_trait;
 use kcm_api::{ApiError, ObjectKey};
-use kcm_client::{ApiClient, Request, namespaced_path, object_path};
+use kcm_client::{Api, ApiClient, ApiResource, Patch, StrategicMerge};
 use kcm_events::EventSink;
+use serde::Deserialize;
 use serde_json::Value;
 
-const API_VERSION: &str = "v1";
-const EVENTS: &str = "events";
+const EVENTS: ApiResource = ApiResource::namespaced("", "v1", "Event", "events");
+
+/// Event as JSON.
+#[derive(Debug, Deserialize)]
+#[serde(transparent)]
+struct Event(Value);
+
+impl StrategicMerge for Event {}
 
 /// Writer of events. The events of a controller share its client, and thereby its rate limit (US-1.3).
 ///
 /// Upstream counterpart: `EventSinkImpl` of the core/v1 client.
 #[derive(Debug, Clone)]
-pub struct EventClient(ApiClient);
+pub struct EventClient(Api<Event>);
 
 impl EventClient {
     /// Creates a sink that writes through `client`.
-    pub fn new(client: ApiClient) -> Self {
-        Self(client)
+    pub fn new(client: &ApiClient) -> Self {
+        Self(client.api_for(EVENTS))
     }
 }
 
 #[async_trait]
 impl EventSink for EventClient {
     async fn create(&self, namespace: &str, event: &Value) -> Result<Value, ApiError> {
-        let path = namespaced_path(API_VERSION, EVENTS, namespace);
-        self.0.send_for(&Request::create(path, event.to_string())).await
+        let Event(stored) = self.0.namespaced(namespace).create_json(event.to_string()).await?;
+        Ok(stored)
     }
 
     async fn patch(&self, namespace: &str, name: &str, patch: &Value) -> Result<Value, ApiError> {
-        let path = object_path(API_VERSION, EVENTS, &ObjectKey::new(namespace, name));
-        self.0.send_for(&Request::strategic_merge_patch(path, patch.to_string())).await
+        let key = ObjectKey::new(namespace, name);
+        let Event(stored) = self.0.patch(&key, &Patch::strategic(patch)).await?;
+        Ok(stored)
     }
 }
 
@@ -46,7 +54,7 @@ mod tests {
     async fn creates_and_patches() {
         let stored = json!({"count": 2});
         let server = scripted([&stored, &stored]);
-        let sink = EventClient::new(client(&server));
+        let sink = EventClient::new(&client(&server));
         assert_eq!(sink.create("shop", &json!({"count": 1})).await.unwrap(), stored);
         assert_eq!(sink.patch("shop", "web.1", &json!({"count": 2})).await.unwrap(), stored);
         assert_eq!(

@@ -2,20 +2,20 @@
 
 use async_trait::async_trait;
 use kcm_api::{ApiError, Lease, ObjectKey};
-use kcm_client::ApiClient;
+use kcm_client::{Api, ApiClient};
 use kcm_leader_election::LeaseLock;
 
 /// Client of a candidate for the Lease of its election.
 ///
 /// Upstream counterpart: the Lease client of `resourcelock.LeaseLock`.
 #[derive(Debug, Clone)]
-pub struct LeaseClient(ApiClient);
+pub struct LeaseClient(Api<Lease>);
 
 impl LeaseClient {
     /// Creates a client that sends requests through `client`, see
     /// [`for_election`](kcm_client::ClientFactory::for_election).
-    pub fn new(client: ApiClient) -> Self {
-        Self(client)
+    pub fn new(client: &ApiClient) -> Self {
+        Self(client.api())
     }
 }
 
@@ -30,7 +30,7 @@ impl LeaseLock for LeaseClient {
     }
 
     async fn update(&self, lease: &Lease) -> Result<Lease, ApiError> {
-        self.0.update(lease).await
+        self.0.replace(lease).await
     }
 }
 

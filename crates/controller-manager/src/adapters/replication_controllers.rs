@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use futures_util::StreamExt;
 use kcm_api::{ApiError, ObjectKey, ReplicaSet, ReplicationController};
-use kcm_client::ApiClient;
+use kcm_client::{Api, ApiClient, DeleteOptions, ListParams, Patch};
 use kcm_controller_ref_manager::OwnerPatch;
 use kcm_controller_util::ReplicaSetControl;
 use kcm_informer::{List, ListOptions, ListWatch, ListWatchError, WatchOptions, WatchStream};
@@ -16,17 +16,17 @@ use kcm_informer::{List, ListOptions, ListWatch, ListWatchError, WatchOptions, W
 /// Upstream counterpart: `informerAdapter` and `clientsetAdapter` in `pkg/controller/replication`. They convert an
 /// object each time that it is read; here the cache contains the converted objects.
 #[derive(Debug, Clone)]
-pub struct ReplicationControllerClient(ApiClient);
+pub struct ReplicationControllerClient(Api<ReplicationController>);
 
 impl ReplicationControllerClient {
     /// Creates a client that sends requests through `client` and shares its rate limit.
-    pub fn new(client: ApiClient) -> Self {
-        Self(client)
+    pub fn new(client: &ApiClient) -> Self {
+        Self(client.api())
     }
 
     /// Returns a source of all ReplicationControllers, for an informer.
     pub fn list_watch(&self) -> Arc<dyn ListWatch<ReplicaSet>> {
-        Arc::new(AsReplicaSets(self.0.list_watch()))
+        Arc::new(AsReplicaSets(self.0.list_watch(ListParams::default())))
     }
 }
 
@@ -40,7 +40,7 @@ fn convert(replica_set: &ReplicaSet) -> Result<ReplicationController, ApiError> 
 #[async_trait]
 impl ReplicaSetControl for ReplicationControllerClient {
     async fn get_replica_set(&self, key: &ObjectKey) -> Result<ReplicaSet, ApiError> {
-        self.0.get::<ReplicationController>(key).await.map(Into::into)
+        self.0.get(key).await.map(Into::into)
     }
 
     async fn create_replica_set(&self, replica_set: &ReplicaSet) -> Result<ReplicaSet, ApiError> {
@@ -48,19 +48,19 @@ impl ReplicaSetControl for ReplicationControllerClient {
     }
 
     async fn update_replica_set(&self, replica_set: &ReplicaSet) -> Result<ReplicaSet, ApiError> {
-        self.0.update(&convert(replica_set)?).await.map(Into::into)
+        self.0.replace(&convert(replica_set)?).await.map(Into::into)
     }
 
     async fn update_replica_set_status(&self, replica_set: &ReplicaSet) -> Result<ReplicaSet, ApiError> {
-        self.0.update_status(&convert(replica_set)?).await.map(Into::into)
+        self.0.replace_status(&convert(replica_set)?).await.map(Into::into)
     }
 
     async fn delete_replica_set(&self, key: &ObjectKey) -> Result<(), ApiError> {
-        self.0.delete::<ReplicationController>(key).await
+        self.0.delete(key, &DeleteOptions::default()).await
     }
 
     async fn patch_replica_set(&self, key: &ObjectKey, patch: &OwnerPatch) -> Result<ReplicaSet, ApiError> {
-        self.0.patch::<ReplicationController>(key, patch.strategic_merge()).await.map(Into::into)
+        self.0.patch(key, &Patch::strategic(patch.strategic_merge())).await.map(Into::into)
     }
 }
 
@@ -103,7 +103,7 @@ mod tests {
     async fn writes_lose_no_field() {
         let response = replication_controller("8");
         let server = scripted(std::iter::repeat_n(&response, 6));
-        let client = ReplicationControllerClient::new(client(&server));
+        let client = ReplicationControllerClient::new(&client(&server));
         let replica_set = client.get_replica_set(&key()).await.unwrap();
         assert_eq!(replica_set.spec.selector.as_ref().unwrap().match_labels["app"], "web");
         let updated = client.update_replica_set_status(&replica_set).await.unwrap();
@@ -134,7 +134,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn field_of_replica_sets_alone_is_an_error() {
         let server = scripted([&replication_controller("8")]);
-        let client = ReplicationControllerClient::new(client(&server));
+        let client = ReplicationControllerClient::new(&client(&server));
         let mut replica_set = client.get_replica_set(&key()).await.unwrap();
         replica_set.status.terminating_replicas = Some(1);
         let error = client.update_replica_set_status(&replica_set).await.unwrap_err();
@@ -151,7 +151,7 @@ mod tests {
         let list = json!({"metadata": {"resourceVersion": "9"}, "items": [replication_controller("8"), bad]});
         let event = json!({"type": "ADDED", "object": replication_controller("10")});
         let server = scripted([&list, &event]);
-        let source = ReplicationControllerClient::new(client(&server)).list_watch();
+        let source = ReplicationControllerClient::new(&client(&server)).list_watch();
         let list = source.list(&ListOptions::default()).await.unwrap();
         assert_eq!((list.items.len(), list.undecodable.len(), &*list.resource_version), (1, 1, "9"));
         assert_eq!(list.items[0].replicas(), 2);

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use futures_util::StreamExt as _;
 use kcm_api::ReplicaSet;
-use kcm_client::{ApiClient, ClientFactory, RateLimit, Request};
+use kcm_client::{ApiClient, ClientFactory, ListParams, RateLimit, Request};
 use kcm_clock::Clock;
 use kcm_informer::{ListWatch, WatchEvent, WatchOptions};
 use serde_json::{Value, json};
@@ -107,7 +107,13 @@ impl LoadCluster {
         let created = self.create(&name, 0).await?;
         let since = created["metadata"]["resourceVersion"].as_str().unwrap_or("0").to_owned();
         let clock = Arc::clone(&self.clock);
-        Ok(Probe { name, replica_sets: self.api.replica_sets(), since, start: self.now(), clock })
+        Ok(Probe {
+            name,
+            replica_sets: self.api.api().list_watch(ListParams::default()),
+            since,
+            start: self.now(),
+            clock,
+        })
     }
 
     /// Patches the pod without an owner `times` times.

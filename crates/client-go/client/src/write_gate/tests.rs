@@ -12,7 +12,7 @@ use kcm_api::{ApiError, ObjectKey, Pod};
 use kcm_clock::Clock;
 use kcm_testkit::{FakeApiServer, FakeResponse};
 
-use crate::{ApiClient, ClientFactory, ClientOptions, RateLimit, Request, UserAgent};
+use crate::{ApiClient, ClientFactory, ClientOptions, DeleteOptions, Patch, RateLimit, Request, UserAgent};
 
 /// Server that sends the same response to every request.
 struct Server {
@@ -61,7 +61,7 @@ fn seconds(seconds: u64) -> Duration {
 }
 
 async fn delete(client: &ApiClient) -> Result<(), ApiError> {
-    client.delete::<Pod>(&key()).await
+    client.api::<Pod>().delete(&key(), &DeleteOptions::default()).await
 }
 
 #[tokio::test(start_paused = true)]
@@ -69,11 +69,11 @@ async fn standby_reads_but_does_not_write() {
     let server = Server::new(200, Duration::ZERO);
     server.close_at(0);
     let client = server.client();
-    client.get::<Pod>(&key()).await.unwrap();
+    client.api::<Pod>().get(&key()).await.unwrap();
     let errors = [
-        client.create_json::<Pod>("shop", "{}").await.unwrap_err(),
+        client.api::<Pod>().namespaced("shop").create_json("{}").await.unwrap_err(),
         client.send(&Request::json(http::Method::PUT, "/x", "{}")).await.unwrap_err(),
-        client.patch::<Pod>(&key(), "{}").await.unwrap_err(),
+        client.api::<Pod>().patch(&key(), &Patch::strategic("{}".to_owned())).await.unwrap_err(),
         delete(&client).await.unwrap_err(),
     ];
     assert!(errors.iter().all(ApiError::is_not_leading), "{errors:?}");
@@ -105,7 +105,7 @@ async fn closes_while_requests_are_in_flight() {
     let client = server.client();
     assert!(delete(&client).await.unwrap_err().is_not_leading());
     assert_eq!(server.clock.monotonic(), seconds(10));
-    assert!(matches!(client.get::<Pod>(&key()).await, Err(ApiError::Timeout(_))));
+    assert!(matches!(client.api::<Pod>().get(&key()).await, Err(ApiError::Timeout(_))));
 }
 
 #[tokio::test(start_paused = true)]

@@ -7,7 +7,8 @@ pub mod socket;
 
 use std::sync::Arc;
 
-use kcm_client::{ApiClient, ClientFactory, ClientOptions, RateLimit, UserAgent};
+use kcm_api::{Deployment, Pod};
+use kcm_client::{ApiClient, ClientFactory, ClientOptions, ListParams, ListWatch, RateLimit, UserAgent};
 use kcm_clock::Clock;
 use kcm_testkit::FakeApiServer;
 
@@ -29,6 +30,23 @@ impl Clients for FakeApiServer {
 
     fn factory(&self) -> ClientFactory {
         self.factory_with(options(self.clock()))
+    }
+}
+
+/// Sources of informers.
+pub trait Sources {
+    fn pods(&self) -> Arc<dyn ListWatch<Pod>>;
+
+    fn deployments(&self) -> Arc<dyn ListWatch<Deployment>>;
+}
+
+impl Sources for ApiClient {
+    fn pods(&self) -> Arc<dyn ListWatch<Pod>> {
+        self.api().list_watch(ListParams::default())
+    }
+
+    fn deployments(&self) -> Arc<dyn ListWatch<Deployment>> {
+        self.api().list_watch(ListParams::default())
     }
 }
 

@@ -31,7 +31,7 @@ impl ApiServer {
     }
 
     fn client(&self) -> LeaseClient {
-        LeaseClient::new(testing::client(&self.api))
+        LeaseClient::new(&testing::client(&self.api))
     }
 }
 

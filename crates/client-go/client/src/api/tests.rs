@@ -1,6 +1,9 @@
 use kcm_testkit::{FakeApiServer, FakeResponse};
 
-use super::*;
+use std::time::Duration;
+
+use kcm_api::{Lease, ObjectKey};
+
 use crate::{ClientFactory, ClientOptions, RateLimit, UserAgent};
 
 #[tokio::test(start_paused = true)]
@@ -20,7 +23,8 @@ async fn watch_reports_each_state_and_is_opened_again() {
 
     let mut states = Vec::new();
     let key = ObjectKey::new("kube-system", "kcm");
-    let watch = client.watch_lease(&key, |lease| {
+    let leases = client.api::<Lease>();
+    let watch = leases.watch_object(&key, |lease| {
         states.push(lease.map(|lease| lease.holder().unwrap_or_default().to_owned()));
     });
     tokio::time::timeout(Duration::from_secs(120), watch).await.unwrap_err();

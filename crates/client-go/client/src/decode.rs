@@ -1,0 +1,44 @@
+//! Decoding of objects.
+
+use kcm_api::{Pod, PodDecoder};
+use kcm_informer::Undecodable;
+use kcm_meta::JsonDecoder;
+use serde::de::DeserializeOwned;
+
+/// Decodes objects of type `K`.
+///
+/// [`JsonDecoder`] decodes all types that implement serde's `Deserialize`. A decoder of its own lets the objects of a type
+/// share equal parts.
+pub trait Decode<K>: Send + Sync + 'static {
+    /// Decodes an object.
+    ///
+    /// # Errors
+    ///
+    /// If `json` is not such an object. The error is logged, so it must not quote the whole object.
+    fn decode(&self, json: &str) -> Result<K, serde_json::Error>;
+}
+
+impl<K: DeserializeOwned> Decode<K> for JsonDecoder {
+    fn decode(&self, json: &str) -> Result<K, serde_json::Error> {
+        // Text takes a sixth less time than bytes.
+        serde_json::from_str(json)
+    }
+}
+
+impl Decode<Pod> for PodDecoder {
+    fn decode(&self, json: &str) -> Result<Pod, serde_json::Error> {
+        Self::decode(self, json).map_err(|error| error.source)
+    }
+}
+
+/// Decodes an object of `kind`. If that fails, returns its name and version as far as they can be read.
+pub(crate) fn decode_or_identify<K: 'static>(
+    decoder: &dyn Decode<K>,
+    kind: &str,
+    json: &str,
+) -> Result<K, Undecodable> {
+    decoder.decode(json).map_err(|error| {
+        let (name, resource_version) = kcm_api::object_name(json);
+        Undecodable { name, resource_version, error: format!("cannot decode {kind}: {error}") }
+    })
+}
