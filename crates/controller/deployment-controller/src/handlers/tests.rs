@@ -287,7 +287,8 @@ async fn pod_that_loses_its_owner_enqueues_recreate_deployment() {
 async fn pod_deletion_ignores_pods_of_the_new_replica_set() {
     let d = recreate();
     let (mut old, new) = (owned_by(&d, "rs-old"), owned_by(&d, "rs-new"));
-    old.spec.template.spec = json!({"containers": [{"name": "c", "image": "app:old"}]});
+    let template = json!({"spec": {"containers": [{"name": "c", "image": "app:old"}]}});
+    old.spec.template = kcm_api::PodTemplate::from_value(&template).unwrap();
     let remaining = pod_of(&new, "new", "Running");
     assert_eq!(after_pod_deletion(&d, &[&old, &new], &[&remaining]).await, ["d1"]);
     assert_eq!(after_pod_deletion(&d, &[&new, &old], &[&remaining]).await, [""; 0]);
