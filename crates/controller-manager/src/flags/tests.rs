@@ -8,6 +8,19 @@ fn value(line: &str, name: &str) -> String {
     parse(line).unwrap().value(name).to_string()
 }
 
+/// Value of `flag` in a command line.
+struct Case {
+    line: &'static str,
+    flag: &'static str,
+    expected: &'static str,
+}
+
+#[track_caller]
+fn check(case: &Case) {
+    let Case { line, flag, expected } = case;
+    assert_eq!(value(line, flag), *expected, "{line}");
+}
+
 fn error(line: &str) -> String {
     match parse(line).and_then(|flags| flags.no_arguments()) {
         Err(error) => error.to_string(),
@@ -48,43 +61,59 @@ fn repeated_flags_replace_the_default_and_extend_lists() {
     assert_eq!(list("--controllers=a,-b --controllers c"), ["a", "-b", "c"]);
     assert!(list("--controllers=").is_empty());
     let cases = [
-        ("--controllers=a,-b --controllers=c", "controllers", "[a,-b,c]"),
-        ("--tls-curve-preferences=23 --tls-curve-preferences=0x1d", "tls-curve-preferences", "[23,29]"),
-        ("--tls-sni-cert-key=a,b --tls-sni-cert-key=c,d:e,f", "tls-sni-cert-key", "[a,b;c,d:e,f]"),
-        (
-            "--allow-metric-labels=m,l=a,b --allow-metric-labels=a=b",
-            "allow-metric-labels",
-            "[a=b,\"m,l=a,b\"]",
-        ),
-        ("--allow-metric-labels=\"m,l=a\",b=c", "allow-metric-labels", "[b=c,\"m,l=a\"]"),
-        (
-            "--feature-gates=kube:B=true,A=false --feature-gates=C=1",
-            "feature-gates",
-            ":A=false,:C=1,kube:B=true",
-        ),
-        ("--vmodule=a=1 --vmodule=b*=2,c=3", "vmodule", "b*=2,c=3"),
+        Case { line: "--controllers=a,-b --controllers=c", flag: "controllers", expected: "[a,-b,c]" },
+        Case {
+            line: "--tls-curve-preferences=23 --tls-curve-preferences=0x1d",
+            flag: "tls-curve-preferences",
+            expected: "[23,29]",
+        },
+        Case {
+            line: "--tls-sni-cert-key=a,b --tls-sni-cert-key=c,d:e,f",
+            flag: "tls-sni-cert-key",
+            expected: "[a,b;c,d:e,f]",
+        },
+        Case {
+            line: "--allow-metric-labels=m,l=a,b --allow-metric-labels=a=b",
+            flag: "allow-metric-labels",
+            expected: "[a=b,\"m,l=a,b\"]",
+        },
+        Case {
+            line: "--allow-metric-labels=\"m,l=a\",b=c",
+            flag: "allow-metric-labels",
+            expected: "[b=c,\"m,l=a\"]",
+        },
+        Case {
+            line: "--feature-gates=kube:B=true,A=false --feature-gates=C=1",
+            flag: "feature-gates",
+            expected: ":A=false,:C=1,kube:B=true",
+        },
+        Case { line: "--vmodule=a=1 --vmodule=b*=2,c=3", flag: "vmodule", expected: "b*=2,c=3" },
     ];
-    for (line, name, expected) in cases {
-        assert_eq!(value(line, name), expected, "{line}");
-    }
+    cases.iter().for_each(check);
 }
 
 #[test]
 fn formats_values_as_upstream() {
     let cases = [
-        ("--min-resync-period=90m", "min-resync-period", "1h30m0s"),
-        ("--kube-api-qps=0.10", "kube-api-qps", "0.1"),
-        ("--kube-api-burst=0x10", "kube-api-burst", "16"),
-        ("--leader-elect=T", "leader-elect", "true"),
-        ("--bind-address=::1", "bind-address", "::1"),
-        ("--bind-address=", "bind-address", "<nil>"),
-        ("--log-text-info-buffer-size=1024", "log-text-info-buffer-size", "1024"),
-        ("--log-text-info-buffer-size=2048Ki", "log-text-info-buffer-size", "2Mi"),
-        ("--version", "version", "true"),
+        Case { line: "--min-resync-period=90m", flag: "min-resync-period", expected: "1h30m0s" },
+        Case { line: "--kube-api-qps=0.10", flag: "kube-api-qps", expected: "0.1" },
+        Case { line: "--kube-api-burst=0x10", flag: "kube-api-burst", expected: "16" },
+        Case { line: "--leader-elect=T", flag: "leader-elect", expected: "true" },
+        Case { line: "--bind-address=::1", flag: "bind-address", expected: "::1" },
+        Case { line: "--bind-address=", flag: "bind-address", expected: "<nil>" },
+        Case {
+            line: "--log-text-info-buffer-size=1024",
+            flag: "log-text-info-buffer-size",
+            expected: "1024",
+        },
+        Case {
+            line: "--log-text-info-buffer-size=2048Ki",
+            flag: "log-text-info-buffer-size",
+            expected: "2Mi",
+        },
+        Case { line: "--version", flag: "version", expected: "true" },
     ];
-    for (line, name, expected) in cases {
-        assert_eq!(value(line, name), expected, "{line}");
-    }
+    cases.iter().for_each(check);
 }
 
 #[test]
@@ -117,38 +146,77 @@ fn rejects_invalid_arguments_with_upstreams_messages() {
 
 #[test]
 fn rejects_invalid_values_with_upstreams_messages() {
+    struct InvalidCase {
+        flag: &'static str,
+        value: &'static str,
+        cause: String,
+    }
+
     let syntax = |function: &str, text: &str| format!("strconv.{function}: parsing {text:?}: invalid syntax");
     let cases = [
-        ("--kube-api-qps", "fast", syntax("ParseFloat", "fast")),
-        ("--concurrent-deployment-syncs", "1.5", syntax("ParseInt", "1.5")),
-        ("--concurrent-job-syncs", "many", syntax("ParseInt", "many")),
-        (
-            "--kube-api-burst",
-            "3000000000",
-            "strconv.ParseInt: parsing \"3000000000\": value out of range".to_owned(),
-        ),
-        ("--leader-elect", "maybe", syntax("ParseBool", "maybe")),
-        ("--version", "maybe", syntax("ParseBool", "maybe")),
-        ("--min-resync-period", "12", "time: missing unit in duration \"12\"".to_owned()),
-        ("--node-monitor-period", "5x", "time: unknown unit \"x\" in duration \"5x\"".to_owned()),
-        ("--bind-address", "foo", "failed to parse IP: \"foo\"".to_owned()),
-        ("--tls-curve-preferences", "x", syntax("ParseInt", "x")),
-        ("--tls-sni-cert-key", "a", "expected comma separated certificate and key file paths".to_owned()),
-        ("--tls-sni-cert-key", "a,b:", "empty names list is not allowed".to_owned()),
-        ("--allow-metric-labels", "foo", "foo must be formatted as key=value".to_owned()),
-        ("--vmodule", "a", "\"a\" does not have the pattern=N format".to_owned()),
-        ("--vmodule", "=3", "\"=3\" does not have the pattern=N format".to_owned()),
-        ("--vmodule", "a=x", format!("parsing verbosity in \"a=x\": {}", syntax("ParseUint", "x"))),
-        (
-            "--log-text-info-buffer-size",
-            "1x",
-            "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
-                .to_owned(),
-        ),
+        InvalidCase { flag: "--kube-api-qps", value: "fast", cause: syntax("ParseFloat", "fast") },
+        InvalidCase { flag: "--concurrent-deployment-syncs", value: "1.5", cause: syntax("ParseInt", "1.5") },
+        InvalidCase { flag: "--concurrent-job-syncs", value: "many", cause: syntax("ParseInt", "many") },
+        InvalidCase {
+            flag: "--kube-api-burst",
+            value: "3000000000",
+            cause: "strconv.ParseInt: parsing \"3000000000\": value out of range".to_owned(),
+        },
+        InvalidCase { flag: "--leader-elect", value: "maybe", cause: syntax("ParseBool", "maybe") },
+        InvalidCase { flag: "--version", value: "maybe", cause: syntax("ParseBool", "maybe") },
+        InvalidCase {
+            flag: "--min-resync-period",
+            value: "12",
+            cause: "time: missing unit in duration \"12\"".to_owned(),
+        },
+        InvalidCase {
+            flag: "--node-monitor-period",
+            value: "5x",
+            cause: "time: unknown unit \"x\" in duration \"5x\"".to_owned(),
+        },
+        InvalidCase { flag: "--bind-address", value: "foo", cause: "failed to parse IP: \"foo\"".to_owned() },
+        InvalidCase { flag: "--tls-curve-preferences", value: "x", cause: syntax("ParseInt", "x") },
+        InvalidCase {
+            flag: "--tls-sni-cert-key",
+            value: "a",
+            cause: "expected comma separated certificate and key file paths".to_owned(),
+        },
+        InvalidCase {
+            flag: "--tls-sni-cert-key",
+            value: "a,b:",
+            cause: "empty names list is not allowed".to_owned(),
+        },
+        InvalidCase {
+            flag: "--allow-metric-labels",
+            value: "foo",
+            cause: "foo must be formatted as key=value".to_owned(),
+        },
+        InvalidCase {
+            flag: "--vmodule",
+            value: "a",
+            cause: "\"a\" does not have the pattern=N format".to_owned(),
+        },
+        InvalidCase {
+            flag: "--vmodule",
+            value: "=3",
+            cause: "\"=3\" does not have the pattern=N format".to_owned(),
+        },
+        InvalidCase {
+            flag: "--vmodule",
+            value: "a=x",
+            cause: format!("parsing verbosity in \"a=x\": {}", syntax("ParseUint", "x")),
+        },
+        InvalidCase {
+            flag: "--log-text-info-buffer-size",
+            value: "1x",
+            cause:
+                "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+                    .to_owned(),
+        },
     ];
-    for (flag, text, cause) in cases {
-        let expected = format!("invalid argument {text:?} for {flag:?} flag: {cause}");
-        assert_eq!(error(&format!("{flag}={text}")), expected);
+    for InvalidCase { flag, value, cause } in cases {
+        let expected = format!("invalid argument {value:?} for {flag:?} flag: {cause}");
+        assert_eq!(error(&format!("{flag}={value}")), expected);
     }
     let expected = format!("invalid argument \"-1\" for \"-v, --v\" flag: {}", syntax("ParseUint", "-1"));
     assert_eq!(error("--v=-1"), expected);

@@ -40,20 +40,34 @@ mod tests {
 
     #[test]
     fn parses_resource_and_subresource() {
-        for (path, resource, subresource) in [
-            ("/api/v1/namespaces/default/pods", "pods", ""),
-            ("/api/v1/namespaces/default/pods/web-1", "pods", ""),
-            ("/api/v1/pods", "pods", ""),
-            ("/apis/apps/v1/namespaces/default/replicasets/web/status", "replicasets", "status"),
-            ("/apis/apps/v1/deployments", "deployments", ""),
-            ("/api/v1/namespaces/default", "namespaces", ""),
-            ("/api/v1/namespaces", "namespaces", ""),
-            ("/api/v1/nodes/n1/status", "nodes", "status"),
-            ("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/x", "leases", ""),
-            ("/healthz", "other", ""),
-            ("/apis/apps", "other", ""),
-            ("/api", "other", ""),
-            ("", "other", ""),
+        struct Case {
+            path: &'static str,
+            resource: &'static str,
+            subresource: &'static str,
+        }
+
+        for Case { path, resource, subresource } in [
+            Case { path: "/api/v1/namespaces/default/pods", resource: "pods", subresource: "" },
+            Case { path: "/api/v1/namespaces/default/pods/web-1", resource: "pods", subresource: "" },
+            Case { path: "/api/v1/pods", resource: "pods", subresource: "" },
+            Case {
+                path: "/apis/apps/v1/namespaces/default/replicasets/web/status",
+                resource: "replicasets",
+                subresource: "status",
+            },
+            Case { path: "/apis/apps/v1/deployments", resource: "deployments", subresource: "" },
+            Case { path: "/api/v1/namespaces/default", resource: "namespaces", subresource: "" },
+            Case { path: "/api/v1/namespaces", resource: "namespaces", subresource: "" },
+            Case { path: "/api/v1/nodes/n1/status", resource: "nodes", subresource: "status" },
+            Case {
+                path: "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/x",
+                resource: "leases",
+                subresource: "",
+            },
+            Case { path: "/healthz", resource: "other", subresource: "" },
+            Case { path: "/apis/apps", resource: "other", subresource: "" },
+            Case { path: "/api", resource: "other", subresource: "" },
+            Case { path: "", resource: "other", subresource: "" },
         ] {
             assert_eq!(RequestPath::parse(path), RequestPath { resource, subresource }, "{path}");
         }

@@ -76,18 +76,40 @@ mod tests {
     /// Upstream: TestNextPodAvailabilityCheck, its six cases.
     #[test]
     fn test_next_pod_availability_check() {
+        struct Case {
+            name: &'static str,
+            pod: Pod,
+            min_ready: i32,
+            expected: Option<Duration>,
+        }
+
         let seconds = |seconds| Some(Duration::from_secs(seconds));
         let cases = [
-            ("not ready", pod("p"), 0, None),
-            ("no minReadySeconds defined", since(0), 0, None),
-            ("lastTransitionTime is zero", ready(pod("p"), None), 1, None),
-            ("just became ready - available in 1s", since(0), 1, seconds(1)),
-            ("ready for 20s - available in 10s", since(20), 30, seconds(10)),
-            ("available", since(51), 50, None),
-            ("available just now", since(30), 30, None),
-            ("a minReadySeconds below zero", since(0), -5, None),
+            Case { name: "not ready", pod: pod("p"), min_ready: 0, expected: None },
+            Case { name: "no minReadySeconds defined", pod: since(0), min_ready: 0, expected: None },
+            Case {
+                name: "lastTransitionTime is zero",
+                pod: ready(pod("p"), None),
+                min_ready: 1,
+                expected: None,
+            },
+            Case {
+                name: "just became ready - available in 1s",
+                pod: since(0),
+                min_ready: 1,
+                expected: seconds(1),
+            },
+            Case {
+                name: "ready for 20s - available in 10s",
+                pod: since(20),
+                min_ready: 30,
+                expected: seconds(10),
+            },
+            Case { name: "available", pod: since(51), min_ready: 50, expected: None },
+            Case { name: "available just now", pod: since(30), min_ready: 30, expected: None },
+            Case { name: "a minReadySeconds below zero", pod: since(0), min_ready: -5, expected: None },
         ];
-        for (name, pod, min_ready, expected) in cases {
+        for Case { name, pod, min_ready, expected } in cases {
             assert_eq!(next_pod_availability(&pod, min_ready, now()), expected, "{name}");
         }
     }
@@ -95,25 +117,37 @@ mod tests {
     /// Upstream: TestFindMinNextPodAvailabilitySimpleCheck, its five cases.
     #[test]
     fn test_find_min_next_pod_availability_simple_check() {
+        struct Case {
+            name: &'static str,
+            pods: Vec<Pod>,
+            min_ready: i32,
+            expected: Option<Duration>,
+        }
+
         let unready = || pod("p");
         let cases = [
-            ("no pods", vec![], 0, None),
-            ("unready pods", vec![unready(), unready()], 0, None),
-            ("ready pods with no minReadySeconds", vec![since(0), since(0)], 0, None),
-            (
-                "unready and ready pods should find min next availability check",
-                vec![unready(), since(2), since(0), since(4), unready()],
-                10,
-                Some(Duration::from_secs(6)),
-            ),
-            (
-                "unready and available pods do not require min next availability check",
-                vec![unready(), since(15), since(11), since(10), unready()],
-                10,
-                None,
-            ),
+            Case { name: "no pods", pods: vec![], min_ready: 0, expected: None },
+            Case { name: "unready pods", pods: vec![unready(), unready()], min_ready: 0, expected: None },
+            Case {
+                name: "ready pods with no minReadySeconds",
+                pods: vec![since(0), since(0)],
+                min_ready: 0,
+                expected: None,
+            },
+            Case {
+                name: "unready and ready pods should find min next availability check",
+                pods: vec![unready(), since(2), since(0), since(4), unready()],
+                min_ready: 10,
+                expected: Some(Duration::from_secs(6)),
+            },
+            Case {
+                name: "unready and available pods do not require min next availability check",
+                pods: vec![unready(), since(15), since(11), since(10), unready()],
+                min_ready: 10,
+                expected: None,
+            },
         ];
-        for (name, pods, min_ready, expected) in cases {
+        for Case { name, pods, min_ready, expected } in cases {
             assert_eq!(min_next_pod_availability(pods, min_ready, now(), now()), expected, "{name}");
         }
     }
@@ -121,16 +155,34 @@ mod tests {
     /// Upstream: TestFindMinNextPodAvailability, its two cases, where time passes while the status is written.
     #[test]
     fn test_find_min_next_pod_availability() {
+        struct Case {
+            name: &'static str,
+            seconds_passed: i64,
+            expected: Duration,
+        }
+
         let pods = [pod("p"), since(2), since(0), since(4), pod("p")];
         let cases = [
-            ("considering status evaluation/update delay", 2, Duration::from_secs(4)),
-            ("the status evaluation delay is longer than what is left", 7, Duration::ZERO),
+            Case {
+                name: "considering status evaluation/update delay",
+                seconds_passed: 2,
+                expected: Duration::from_secs(4),
+            },
+            Case {
+                name: "the status evaluation delay is longer than what is left",
+                seconds_passed: 7,
+                expected: Duration::ZERO,
+            },
             // Not upstream's.
-            ("no delay", 0, Duration::from_secs(6)),
-            ("a clock that was set back makes it no later than it was", -5, Duration::from_secs(6)),
+            Case { name: "no delay", seconds_passed: 0, expected: Duration::from_secs(6) },
+            Case {
+                name: "a clock that was set back makes it no later than it was",
+                seconds_passed: -5,
+                expected: Duration::from_secs(6),
+            },
         ];
-        for (name, passed, expected) in cases {
-            let later = now() + SignedDuration::from_secs(passed);
+        for Case { name, seconds_passed, expected } in cases {
+            let later = now() + SignedDuration::from_secs(seconds_passed);
             assert_eq!(min_next_pod_availability(&pods, 10, now(), later), Some(expected), "{name}");
         }
     }

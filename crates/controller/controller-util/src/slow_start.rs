@@ -53,9 +53,16 @@ mod tests {
 
     use super::*;
 
-    /// Sends ten requests, of which the first `limit` succeed. Returns the successes, `true` if there was an error, and the
-    /// number of requests.
-    async fn run(limit: usize) -> (usize, bool, usize) {
+    /// Outcome of ten requests.
+    #[derive(Debug, PartialEq, Eq)]
+    struct Batches {
+        successes: usize,
+        failed: bool,
+        requests: usize,
+    }
+
+    /// Sends ten requests, of which the first `limit` succeed.
+    async fn run(limit: usize) -> Batches {
         let calls = RefCell::new(0);
         let (successes, error) = slow_start_batch(10, 1, || {
             *calls.borrow_mut() += 1;
@@ -63,20 +70,18 @@ mod tests {
             async move { if call <= limit { Ok(()) } else { Err("limit reached") } }
         })
         .await;
-        (successes, error.is_some(), calls.into_inner())
+        Batches { successes, failed: error.is_some(), requests: calls.into_inner() }
     }
 
     /// Upstream: TestSlowStartBatch, its three cases.
     #[tokio::test]
     async fn slow_start_batch_ends_after_the_batch_that_fails() {
-        let cases = [
-            ("callLimit = 0 (all fail)", 0, (0, true, 1)),
-            ("callLimit = count (all succeed)", 10, (10, false, 10)),
-            ("callLimit < count (some succeed)", 5, (5, true, 7)),
-        ];
-        for (name, limit, expected) in cases {
-            assert_eq!(run(limit).await, expected, "{name}");
-        }
+        let all_fail = Batches { successes: 0, failed: true, requests: 1 };
+        assert_eq!(run(0).await, all_fail, "callLimit = 0 (all fail)");
+        let all_succeed = Batches { successes: 10, failed: false, requests: 10 };
+        assert_eq!(run(10).await, all_succeed, "callLimit = count (all succeed)");
+        let some_succeed = Batches { successes: 5, failed: true, requests: 7 };
+        assert_eq!(run(5).await, some_succeed, "callLimit < count (some succeed)");
     }
 
     #[tokio::test]

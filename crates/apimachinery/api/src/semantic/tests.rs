@@ -27,37 +27,71 @@ fn spec(spec: Value) -> Value {
 
 #[test]
 fn upstream_test_cases() {
+    struct Case {
+        are_equal: bool,
+        a: Value,
+        b: Value,
+    }
+
     // TestEqualIgnoreHash, in both directions.
     let template = |name: &str, annotations: Value, labels: Value| json!({"metadata": {"name": name, "annotations": annotations, "labels": labels}});
     let hash = |value: &str| json!({"pod-template-hash": value, "something": "else"});
     let none = || json!({});
-    for (are_equal, a, b) in [
-        (true, template("foo", none(), hash("value-1")), template("foo", none(), hash("value-1"))),
-        (true, template("foo", none(), hash("value-1")), template("foo", none(), hash("value-2"))),
-        (
-            true,
-            template("foo", none(), hash("value-1")),
-            template("foo", none(), json!({"something": "else"})),
-        ),
-        (false, template("foo", none(), hash("value-1")), template("foo", none(), none())),
-        (
-            false,
-            template("foo", none(), json!({"something": "else"})),
-            template("foo", none(), json!({"pod-template-hash": "value-1"})),
-        ),
-        (
-            false,
-            template(
+    for Case { are_equal, a, b } in [
+        Case {
+            are_equal: true,
+            a: template("foo", none(), hash("value-1")),
+            b: template("foo", none(), hash("value-1")),
+        },
+        Case {
+            are_equal: true,
+            a: template("foo", none(), hash("value-1")),
+            b: template("foo", none(), hash("value-2")),
+        },
+        Case {
+            are_equal: true,
+            a: template("foo", none(), hash("value-1")),
+            b: template("foo", none(), json!({"something": "else"})),
+        },
+        Case {
+            are_equal: false,
+            a: template("foo", none(), hash("value-1")),
+            b: template("foo", none(), none()),
+        },
+        Case {
+            are_equal: false,
+            a: template("foo", none(), json!({"something": "else"})),
+            b: template("foo", none(), json!({"pod-template-hash": "value-1"})),
+        },
+        Case {
+            are_equal: false,
+            a: template(
                 "foo",
                 none(),
                 json!({"pod-template-hash": "value-1", "something": "else", "more": "x"}),
             ),
-            template("foo", none(), hash("value-1")),
-        ),
-        (false, template("foo", json!({"a": "b"}), hash("1")), template("foo", json!({"a": "c"}), hash("1"))),
-        (false, template("foo", json!({"a": "b"}), hash("1")), template("foo", json!({"a": "c"}), hash("2"))),
-        (false, template("foo", none(), hash("value-1")), template("bar", none(), hash("value-1"))),
-        (false, template("foo", none(), hash("value-1")), template("bar", none(), hash("value-2"))),
+            b: template("foo", none(), hash("value-1")),
+        },
+        Case {
+            are_equal: false,
+            a: template("foo", json!({"a": "b"}), hash("1")),
+            b: template("foo", json!({"a": "c"}), hash("1")),
+        },
+        Case {
+            are_equal: false,
+            a: template("foo", json!({"a": "b"}), hash("1")),
+            b: template("foo", json!({"a": "c"}), hash("2")),
+        },
+        Case {
+            are_equal: false,
+            a: template("foo", none(), hash("value-1")),
+            b: template("bar", none(), hash("value-1")),
+        },
+        Case {
+            are_equal: false,
+            a: template("foo", none(), hash("value-1")),
+            b: template("bar", none(), hash("value-2")),
+        },
     ] {
         let [a, b] = [a, b].map(|template| PodTemplate::from_value(&template).unwrap());
         assert_eq!(a.equal_ignore_hash(&b), are_equal, "{a:?} {b:?}");

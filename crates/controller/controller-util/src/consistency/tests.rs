@@ -49,24 +49,30 @@ fn after_write(read: Option<&str>) -> (ConsistencyStore, Caches) {
 /// Upstream: TestOwnerRecord_IsReady, and versions of different lengths.
 #[test]
 fn test_owner_record_is_ready() {
+    struct Case {
+        name: &'static str,
+        read_version: Option<&'static str>,
+        is_ready: bool,
+    }
+
     let cases = [
-        ("newer", Some("101"), true),
-        ("newer, for it is longer", Some("1000"), true),
-        ("equal", Some("100"), true),
-        ("older", Some("99"), false),
-        ("older, for it is shorter", Some("9"), false),
-        ("missing store", None, true),
-        ("unparsable: empty", Some(""), true),
-        ("unparsable: letters", Some("abc"), true),
-        ("unparsable: a leading zero", Some("0100"), true),
-        ("unparsable: below zero", Some("-1"), true),
+        Case { name: "newer", read_version: Some("101"), is_ready: true },
+        Case { name: "newer, for it is longer", read_version: Some("1000"), is_ready: true },
+        Case { name: "equal", read_version: Some("100"), is_ready: true },
+        Case { name: "older", read_version: Some("99"), is_ready: false },
+        Case { name: "older, for it is shorter", read_version: Some("9"), is_ready: false },
+        Case { name: "missing store", read_version: None, is_ready: true },
+        Case { name: "unparsable: empty", read_version: Some(""), is_ready: true },
+        Case { name: "unparsable: letters", read_version: Some("abc"), is_ready: true },
+        Case { name: "unparsable: a leading zero", read_version: Some("0100"), is_ready: true },
+        Case { name: "unparsable: below zero", read_version: Some("-1"), is_ready: true },
     ];
-    for (name, read, ready) in cases {
-        let answer = after_write(read).0.ensure_ready(&owner()).map_err(|behind| behind.to_string());
-        let read = read.unwrap_or_default();
+    for Case { name, read_version, is_ready } in cases {
+        let answer = after_write(read_version).0.ensure_ready(&owner()).map_err(|behind| behind.to_string());
+        let read = read_version.unwrap_or_default();
         let behind =
             format!("read version: {read} is not as new as written version: 100 for group resource pods");
-        assert_eq!(answer, if ready { Ok(()) } else { Err(behind) }, "{name}");
+        assert_eq!(answer, if is_ready { Ok(()) } else { Err(behind) }, "{name}");
     }
 }
 
@@ -159,12 +165,21 @@ fn test_consistency_store_ensure_written_record() {
 /// Upstream: TestConsistencyStore_Clear.
 #[test]
 fn test_consistency_store_clear() {
-    let cases =
-        [("UID match", Some("u"), true), ("UID mismatch", Some("other"), false), ("UID empty", None, true)];
-    for (name, owner_uid, cleared) in cases {
+    struct Case {
+        name: &'static str,
+        owner_uid: Option<&'static str>,
+        is_cleared: bool,
+    }
+
+    let cases = [
+        Case { name: "UID match", owner_uid: Some("u"), is_cleared: true },
+        Case { name: "UID mismatch", owner_uid: Some("other"), is_cleared: false },
+        Case { name: "UID empty", owner_uid: None, is_cleared: true },
+    ];
+    for Case { name, owner_uid, is_cleared } in cases {
         let (store, _caches) = after_write(Some("1"));
         store.clear(&owner(), owner_uid);
-        assert_eq!(store.ensure_ready(&owner()).is_ok(), cleared, "{name}");
+        assert_eq!(store.ensure_ready(&owner()).is_ok(), is_cleared, "{name}");
     }
     let (store, _caches) = after_write(Some("1"));
     store.clear(&ObjectKey::new("default", "unknown"), None);

@@ -164,18 +164,62 @@ fn test_sorting_active_pods_with_ranks_without_deletion_cost() {
 
 #[test]
 fn rank_and_cost_and_restarts_decide_in_this_order() {
+    struct Case<'a> {
+        first: &'a Pod,
+        first_related: u32,
+        second: &'a Pod,
+        second_related: u32,
+        criterion: Criterion,
+    }
+
     use Criterion as C;
     let t = Table::new();
-    let pairs: [(&Pod, u32, &Pod, u32, Criterion); 6] = [
+    let pairs = [
         // More related pods on the node come before the age of being ready, and before restarts.
-        (&t.ready_for_a_month, 2, &t.ready_now, 1, C::CrowdedNode),
-        (&t.ready_for_a_month, 2, &t.ready_with_restarts, 1, C::CrowdedNode),
-        (&t.ready_with_restarts, 1, &t.ready_for_a_month, 1, C::MoreRestarts),
-        (&t.ready_with_more_restarts, 1, &t.ready_with_restarts, 1, C::MoreRestarts),
-        (&t.low_cost, 0, &t.ready_for_a_month, 5, C::DeletionCost),
-        (&t.running_not_ready, 0, &t.high_cost, 5, C::DeletionCost),
+        Case {
+            first: &t.ready_for_a_month,
+            first_related: 2,
+            second: &t.ready_now,
+            second_related: 1,
+            criterion: C::CrowdedNode,
+        },
+        Case {
+            first: &t.ready_for_a_month,
+            first_related: 2,
+            second: &t.ready_with_restarts,
+            second_related: 1,
+            criterion: C::CrowdedNode,
+        },
+        Case {
+            first: &t.ready_with_restarts,
+            first_related: 1,
+            second: &t.ready_for_a_month,
+            second_related: 1,
+            criterion: C::MoreRestarts,
+        },
+        Case {
+            first: &t.ready_with_more_restarts,
+            first_related: 1,
+            second: &t.ready_with_restarts,
+            second_related: 1,
+            criterion: C::MoreRestarts,
+        },
+        Case {
+            first: &t.low_cost,
+            first_related: 0,
+            second: &t.ready_for_a_month,
+            second_related: 5,
+            criterion: C::DeletionCost,
+        },
+        Case {
+            first: &t.running_not_ready,
+            first_related: 0,
+            second: &t.high_cost,
+            second_related: 5,
+            criterion: C::DeletionCost,
+        },
     ];
-    for (first, first_related, second, second_related, criterion) in pairs {
+    for Case { first, first_related, second, second_related, criterion } in pairs {
         let name = format!("{} before {}", first.key, second.key);
         let there = decide(first, first_related, second, second_related);
         assert_eq!(there, (Ordering::Less, criterion), "{name}");

@@ -40,63 +40,92 @@ fn related(subject: &ReplicaSet, sets: &[&ReplicaSet], pods: Vec<Pod>) -> Vec<St
 /// Upstream: TestGetReplicaSetsWithSameController, all three, by the pods that are found through them.
 #[test]
 fn test_get_replica_sets_with_same_controller() {
+    struct Case<'a> {
+        name: &'static str,
+        subject: &'a ReplicaSet,
+        replica_sets: &'a [&'a ReplicaSet],
+        expected: &'a [&'a str],
+    }
+
     let (some, sibling) = (controlled("rs1", "d", "one"), controlled("rs2", "d", "two"));
     let (unrelated, going) = (controlled("rs3", "o", "three"), going_set(controlled("rs4", "p", "four")));
     let pods = || ["one", "two", "three", "four"].map(|app| of_app(&format!("of-{app}"), app)).into();
-    let cases: [(&str, &ReplicaSet, &[&ReplicaSet], &[&str]); 3] = [
-        (
-            "expect to get back a ReplicaSet that is pending deletion",
-            &going,
-            &[&going, &unrelated],
-            &["of-four"],
-        ),
-        (
-            "expect to get back only the given ReplicaSet if there is no related ReplicaSet",
-            &some,
-            &[&some, &unrelated],
-            &["of-one"],
-        ),
-        (
-            "expect to get back the given ReplicaSet as well as any related ReplicaSet but not an unrelated ReplicaSet",
-            &some,
-            &[&some, &sibling, &unrelated],
-            &["of-one", "of-two"],
-        ),
+    let cases = [
+        Case {
+            name: "expect to get back a ReplicaSet that is pending deletion",
+            subject: &going,
+            replica_sets: &[&going, &unrelated],
+            expected: &["of-four"],
+        },
+        Case {
+            name: "expect to get back only the given ReplicaSet if there is no related ReplicaSet",
+            subject: &some,
+            replica_sets: &[&some, &unrelated],
+            expected: &["of-one"],
+        },
+        Case {
+            name: "expect to get back the given ReplicaSet as well as any related ReplicaSet but not an unrelated ReplicaSet",
+            subject: &some,
+            replica_sets: &[&some, &sibling, &unrelated],
+            expected: &["of-one", "of-two"],
+        },
     ];
-    for (name, subject, sets, expected) in cases {
-        assert_eq!(related(subject, sets, pods()), expected, "{name}");
+    for Case { name, subject, replica_sets, expected } in cases {
+        assert_eq!(related(subject, replica_sets, pods()), expected, "{name}");
     }
 }
 
 /// Upstream: TestRelatedPodsLookup, all three cases, and unrelated pods.
 #[test]
 fn test_related_pods_lookup() {
+    struct Case<'a> {
+        name: &'static str,
+        subject: &'a ReplicaSet,
+        replica_sets: &'a [&'a ReplicaSet],
+        expected: &'a [&'a str],
+    }
+
     let (one, two) = (controlled("one", "d", "one"), controlled("two", "d", "two"));
     let (foreign, twin) = (controlled("foreign", "o", "three"), controlled("twin", "d", "one"));
     let going = going_set(controlled("one", "d", "one"));
     // Only labels are compared, not owners.
     let pods = || vec![of_app("a", "one"), owned_by(&foreign, of_app("b", "two")), of_app("c", "three")];
     let alone = changed_replica_set("alone", 1, &json!({}));
-    let cases: [(&str, &ReplicaSet, &[&ReplicaSet], &[&str]); 5] = [
-        ("pods of a ReplicaSet that is pending deletion", &going, &[&going, &foreign], &["a"]),
-        (
-            "only the pods of the given ReplicaSet if there is no related one",
-            &foreign,
-            &[&one, &foreign],
-            &["c"],
-        ),
-        (
-            "pods of the given ReplicaSet and of a related one but not of an unrelated one",
-            &one,
-            &[&one, &two, &foreign],
-            &["a", "b"],
-        ),
+    let cases = [
+        Case {
+            name: "pods of a ReplicaSet that is pending deletion",
+            subject: &going,
+            replica_sets: &[&going, &foreign],
+            expected: &["a"],
+        },
+        Case {
+            name: "only the pods of the given ReplicaSet if there is no related one",
+            subject: &foreign,
+            replica_sets: &[&one, &foreign],
+            expected: &["c"],
+        },
+        Case {
+            name: "pods of the given ReplicaSet and of a related one but not of an unrelated one",
+            subject: &one,
+            replica_sets: &[&one, &two, &foreign],
+            expected: &["a", "b"],
+        },
         // Not upstream's.
-        ("none is counted twice", &one, &[&one, &two, &twin], &["a", "b"]),
-        ("without a controller there are none", &alone, &[&one, &two], &[]),
+        Case {
+            name: "none is counted twice",
+            subject: &one,
+            replica_sets: &[&one, &two, &twin],
+            expected: &["a", "b"],
+        },
+        Case {
+            name: "without a controller there are none",
+            subject: &alone,
+            replica_sets: &[&one, &two],
+            expected: &[],
+        },
     ];
-    for (name, subject, sets, expected) in cases {
-        assert_eq!(related(subject, sets, pods()), expected, "{name}");
+    for Case { name, subject, replica_sets, expected } in cases {
+        assert_eq!(related(subject, replica_sets, pods()), expected, "{name}");
     }
 }
 
