@@ -7,7 +7,7 @@ use kcm_clock::Clock;
 use kcm_metrics::HealthStatus;
 use kcm_serving::{
     Access, HeaderName, HeaderValue, HealthChecks, HealthMetrics, Response, Routes, SecureServer,
-    ServingError, Status, configz, debug_flags, flagz, handler, profiling, statusz,
+    ServingError, StatuszInfo, configz, debug_flags, flagz, handler, profiling, statusz,
 };
 
 use crate::{
@@ -84,7 +84,7 @@ fn routes(
         let version = KUBERNETES_VERSION.trim_start_matches('v');
         let mut paths = routes.paths();
         paths.push("/statusz".to_owned());
-        let status = Status {
+        let status = StatuszInfo {
             component: BINARY.to_owned(),
             started: clock.now(),
             binary_version: version.to_owned(),

@@ -88,7 +88,7 @@ pub enum AttemptResult {
 
 /// Event during an attempt, for logs and metrics.
 #[derive(Debug)]
-pub enum Notice {
+pub enum AttemptNotice {
     /// The write without a read failed. The attempt continues with a read.
     OptimisticUpdateFailed(ApiError),
     /// The Lease could not be read.
@@ -134,7 +134,7 @@ pub struct Candidate {
     /// Last record that was certainly written, followed by those whose outcome is unknown.
     written: VecDeque<ElectionRecord>,
     last_write: Option<LastWrite>,
-    notices: Vec<Notice>,
+    notices: Vec<AttemptNotice>,
 }
 
 /// Time of a write.
@@ -208,7 +208,7 @@ impl Candidate {
     }
 
     /// Returns the events since the last call, in their order.
-    pub fn take_notices(&mut self) -> Vec<Notice> {
+    pub fn take_notices(&mut self) -> Vec<AttemptNotice> {
         mem::take(&mut self.notices)
     }
 
@@ -238,7 +238,7 @@ impl Candidate {
                 NextStep::Done(self.on_written(attempt, lease, now))
             }
             (Stage::Optimistic, Err(error)) => {
-                self.notices.push(Notice::OptimisticUpdateFailed(error));
+                self.notices.push(AttemptNotice::OptimisticUpdateFailed(error));
                 NextStep::Send(Box::new(Attempt::reading(Stage::Read, attempt.start, now)))
             }
             (Stage::Read, Ok(lease)) => self.on_read(attempt.start, lease, now),
@@ -246,14 +246,14 @@ impl Candidate {
                 self.lease = None;
                 NextStep::Send(Box::new(self.write(Stage::Create, attempt.start, now, None, 0)))
             }
-            (Stage::Read, Err(error)) => self.failed(Notice::ReadFailed(error)),
-            (Stage::Create, Err(error)) => self.failed(Notice::CreateFailed(error)),
-            (Stage::Write, Err(error)) => self.failed(Notice::UpdateFailed(error)),
+            (Stage::Read, Err(error)) => self.failed(AttemptNotice::ReadFailed(error)),
+            (Stage::Create, Err(error)) => self.failed(AttemptNotice::CreateFailed(error)),
+            (Stage::Write, Err(error)) => self.failed(AttemptNotice::UpdateFailed(error)),
             (Stage::ReadToRelease, Ok(lease)) => self.on_read_for_release(attempt.start, lease, now),
             (Stage::ReadToRelease, Err(error)) if error.is_not_found() => {
                 NextStep::Done(AttemptResult::NothingToRelease)
             }
-            (Stage::ReadToRelease, Err(error)) => self.failed(Notice::ReadFailed(error)),
+            (Stage::ReadToRelease, Err(error)) => self.failed(AttemptNotice::ReadFailed(error)),
             (Stage::Release, Ok(lease)) => {
                 self.lease = Some(lease);
                 self.written.clear();
@@ -263,7 +263,7 @@ impl Candidate {
             (Stage::Release, Err(error)) if error.is_conflict() => {
                 NextStep::Done(AttemptResult::ReleaseConflict)
             }
-            (Stage::Release, Err(error)) => self.failed(Notice::UpdateFailed(error)),
+            (Stage::Release, Err(error)) => self.failed(AttemptNotice::UpdateFailed(error)),
         }
     }
 
@@ -285,7 +285,7 @@ impl Candidate {
             return NextStep::Done(AttemptResult::HeldBy(read.holder_identity));
         }
         let (acquired, transitions) = if self.is_holder() {
-            self.notices.push(Notice::SlowPath);
+            self.notices.push(AttemptNotice::SlowPath);
             (Some(read.acquire_time), read.leader_transitions)
         } else {
             // Saturates, where upstream wraps: the API server rejects negative values, so there would be no leader
@@ -310,7 +310,7 @@ impl Candidate {
         self.observe(read.clone(), now);
         self.last_read = Some(read.clone());
         if read.holder_identity == self.identity && !self.written.contains(read) {
-            self.notices.push(Notice::IdentityShared(read.clone()));
+            self.notices.push(AttemptNotice::IdentityShared(read.clone()));
         }
     }
 
@@ -335,7 +335,7 @@ impl Candidate {
         NextStep::Send(Box::new(Attempt { request, stage: Stage::Release, start, created_at, record }))
     }
 
-    fn failed(&mut self, notice: Notice) -> NextStep {
+    fn failed(&mut self, notice: AttemptNotice) -> NextStep {
         self.notices.push(notice);
         NextStep::Done(AttemptResult::Failed)
     }

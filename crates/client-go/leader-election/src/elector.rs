@@ -10,8 +10,9 @@ use thiserror::Error;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    AcquireTrigger, AttemptResult, Candidate, ElectionConfigError, ElectionStatus, LeaderElectionConfig,
-    LeaderGate, Leadership, LeaseRequest, NextStep, Notice, Now, config::JITTER_FACTOR, gate::Term,
+    AcquireTrigger, AttemptNotice, AttemptResult, Candidate, ElectionConfigError, ElectionStatus,
+    LeaderElectionConfig, LeaderGate, Leadership, LeaseRequest, NextStep, Now, config::JITTER_FACTOR,
+    gate::Term,
 };
 
 /// Minimum time between two attempts of a standby that is triggered repeatedly.
@@ -320,18 +321,20 @@ impl LeaderElector {
         }
     }
 
-    fn report(&self, notice: &Notice) {
+    fn report(&self, notice: &AttemptNotice) {
         let lock = self.describe();
         let (metrics, name) = (&self.config.metrics, &self.config.name);
         match notice {
-            Notice::OptimisticUpdateFailed(err) => {
+            AttemptNotice::OptimisticUpdateFailed(err) => {
                 tracing::debug!(lock, %err, "Failed to update lease optimistically, falling back to slow path");
             }
-            Notice::ReadFailed(err) => tracing::error!(lock, %err, "Error retrieving lease lock"),
-            Notice::CreateFailed(err) => tracing::error!(lock, %err, "Error initially creating lease lock"),
-            Notice::UpdateFailed(err) => tracing::error!(lock, %err, "Failed to update lease"),
-            Notice::SlowPath => metrics.slow_path(name),
-            Notice::IdentityShared(record) => {
+            AttemptNotice::ReadFailed(err) => tracing::error!(lock, %err, "Error retrieving lease lock"),
+            AttemptNotice::CreateFailed(err) => {
+                tracing::error!(lock, %err, "Error initially creating lease lock");
+            }
+            AttemptNotice::UpdateFailed(err) => tracing::error!(lock, %err, "Failed to update lease"),
+            AttemptNotice::SlowPath => metrics.slow_path(name),
+            AttemptNotice::IdentityShared(record) => {
                 tracing::error!(
                     lock,
                     identity = record.holder_identity,

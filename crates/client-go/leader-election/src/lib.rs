@@ -61,7 +61,7 @@ mod record;
 mod status;
 
 pub use acquire_trigger::AcquireTrigger;
-pub use candidate::{Attempt, AttemptResult, Candidate, LeaseRequest, NextStep, Notice, Now};
+pub use candidate::{Attempt, AttemptNotice, AttemptResult, Candidate, LeaseRequest, NextStep, Now};
 pub use config::{ElectionConfigError, JITTER_FACTOR, LeaderElectionConfig, identity};
 pub use elector::{ElectionOutcome, LeaderElector, LossReason};
 pub use gate::{LeaderGate, Leadership};

@@ -23,7 +23,7 @@ use kcm_client::{ClientOptions, UserAgent};
 use kcm_clock::{Clock, RealClock};
 use kcm_serving::{
     Access, AuthenticationOptions, AuthorizationOptions, HealthChecks, Response, Routes, SecureServer,
-    ServingOptions, Status, configz, debug_flags, flagz, handler, profiling, statusz,
+    ServingOptions, StatuszInfo, configz, debug_flags, flagz, handler, profiling, statusz,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -49,7 +49,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         )
         .exact("/configz", configz("my-operator.example.org", &serde_json::json!({ "workers": 5 })))
         .exact("/flagz", flagz(NAME, [("port".to_owned(), port.to_string())]));
-    let status = Status {
+    let status = StatuszInfo {
         component: NAME.to_owned(),
         started: clock.now(),
         binary_version: "1.0".to_owned(),

@@ -49,7 +49,7 @@ pub use http::{HeaderName, HeaderValue, Method};
 pub use options::{
     AuthenticationOptions, AuthorizationOptions, RequestHeaderOptions, ServingOptions, SniCertKey, TlsVersion,
 };
-pub use pages::{Status, configz, debug_flags, flagz, profiling, statusz};
+pub use pages::{StatuszInfo, configz, debug_flags, flagz, profiling, statusz};
 pub use routes::Routes;
 pub use server::SecureServer;
 pub use tls::SelfSigned;

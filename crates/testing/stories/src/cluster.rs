@@ -19,7 +19,7 @@ pub struct StoryCluster {
     api: ApiClient,
     clock: Arc<dyn Clock>,
     log: WriteLog,
-    manager: Box<dyn Manager>,
+    manager: Box<dyn ManagerUnderTest>,
     version: String,
     /// Checks invariants; only in process.
     checker: Option<Arc<InvariantChecker>>,
@@ -27,7 +27,7 @@ pub struct StoryCluster {
 
 /// Manager under test. It can be started and stopped repeatedly.
 #[async_trait]
-pub trait Manager: fmt::Debug + Send + Sync {
+pub trait ManagerUnderTest: fmt::Debug + Send + Sync {
     /// Starts the manager with these controllers. Returns when it watches the resources of the controllers.
     ///
     /// # Errors
@@ -158,7 +158,7 @@ impl StoryCluster {
         api: ApiClient,
         clock: Arc<dyn Clock>,
         log: WriteLog,
-        manager: Box<dyn Manager>,
+        manager: Box<dyn ManagerUnderTest>,
     ) -> Result<Self, ClusterError> {
         let answer = api.send(&Request::get("/version")).await?;
         let version: Value = serde_json::from_slice(&answer).unwrap_or_default();

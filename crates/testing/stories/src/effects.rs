@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, fmt};
 
 use serde_json::{Value, json};
 
-use crate::recording::{Counted, Event, Recording, StepWrites, Write};
+use crate::recording::{Counted, RecordedEvent, Recording, StepWrites, Write};
 
 /// Effects of a manager in a story, by step.
 ///
@@ -131,8 +131,8 @@ fn resource(write: &Write) -> &str {
     write.write.rsplit(' ').next().unwrap_or_default()
 }
 
-fn event_effect(event: &Event) -> Value {
-    let Event { code, on, kind, reason, message, component, again: _, count: _ } = event;
+fn event_effect(event: &RecordedEvent) -> Value {
+    let RecordedEvent { code, on, kind, reason, message, component, again: _, count: _ } = event;
     json!({"event": on, "code": code, "type": kind, "reason": reason, "message": message, "component": component})
 }
 

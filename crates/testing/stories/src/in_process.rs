@@ -18,7 +18,7 @@ use parking_lot::Mutex;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::{
-    cluster::{ClusterError, Manager, StoryCluster},
+    cluster::{ClusterError, ManagerUnderTest, StoryCluster},
     invariant_checker::InvariantChecker,
     story::{SimulatedNodes, Story},
     write_log::{Entry, WriteLog, WriteLogSender},
@@ -243,7 +243,7 @@ struct Runner {
 }
 
 #[async_trait]
-impl Manager for Runner {
+impl ManagerUnderTest for Runner {
     async fn start(&mut self, controllers: &[String], _: &mut WriteLog) -> Result<(), ClusterError> {
         let config = ManagerConfig {
             controllers: ControllerSelection::new(controllers)?,

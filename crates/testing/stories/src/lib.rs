@@ -40,16 +40,16 @@ mod target;
 mod write_log;
 
 pub use client::StepError;
-pub use cluster::{Activity, ClusterError, Manager, StoryCluster, wait_until_idle};
+pub use cluster::{Activity, ClusterError, ManagerUnderTest, StoryCluster, wait_until_idle};
 pub use effects::{Difference, Effects, closest_difference};
 pub use expectation::Expectation;
 pub use in_process::{AfterWrite, InProcess, InProcessConfig, ManagerHandle};
 pub use invariant_checker::InvariantChecker;
 pub use play::{PlayError, play};
-pub use recording::{Counted, Event, Recording, RecordingError, StepWrites, Write};
+pub use recording::{Counted, RecordedEvent, Recording, RecordingError, StepWrites, Write};
 pub use step::{
-    Bind, Delete, Drain, Patch, PatchForm, PodStatus, Repeat, ReplicaSetStatus, RestartManager, Scale,
-    SetImage, Settle, Step, Undo,
+    Bind, Delete, Drain, Patch, PatchForm, PodStatusReport, Repeat, ReplicaSetStatusReport, RestartManager,
+    Scale, SetImage, Settle, Step, Undo,
 };
 pub use story::{SimulatedNodes, Story, StoryError};
 pub use summary::{StorySummary, WriteCounts, remaining_objects};

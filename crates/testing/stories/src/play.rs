@@ -10,7 +10,7 @@ use crate::{
     client::{StepError, StoryClient},
     cluster::{Activity, ClusterError, IDLE_INTERVAL, StoryCluster, wait_until_idle},
     recording::{Recording, StepWrites},
-    step::{PatchForm, PodStatus, ReplicaSetStatus, Settle, Step},
+    step::{PatchForm, PodStatusReport, ReplicaSetStatusReport, Settle, Step},
     story::Story,
     target::{ObjectKind, Target, TargetName},
     write_log::Entry,
@@ -283,7 +283,7 @@ impl Player<'_> {
         self.steps.push(StepWrites::of(&settle.label, &entries, self.namespace));
     }
 
-    async fn report_replica_sets(&mut self, report: &ReplicaSetStatus) -> Result<(), StepError> {
+    async fn report_replica_sets(&mut self, report: &ReplicaSetStatusReport) -> Result<(), StepError> {
         for target in self.targets(ObjectKind::ReplicaSet, report.object.as_ref()).await? {
             let replica_set = self.client.get(&target).await?;
             let desired = &replica_set["spec"]["replicas"];
@@ -305,7 +305,7 @@ impl Player<'_> {
         Ok(())
     }
 
-    async fn report_pods(&mut self, report: &PodStatus) -> Result<(), StepError> {
+    async fn report_pods(&mut self, report: &PodStatusReport) -> Result<(), StepError> {
         let ready = report.ready.unwrap_or(true);
         let phase = report.phase.as_deref().unwrap_or("Running");
         for target in self.targets(ObjectKind::Pod, report.object.as_ref()).await? {

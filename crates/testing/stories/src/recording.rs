@@ -37,7 +37,7 @@ pub struct StepWrites {
     pub writes: Vec<Counted<Write>>,
     /// Events, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub events: Vec<Counted<Event>>,
+    pub events: Vec<Counted<RecordedEvent>>,
 }
 
 /// Item with the number of its consecutive occurrences.
@@ -69,7 +69,7 @@ pub struct Write {
 /// Kubernetes event.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Event {
+pub struct RecordedEvent {
     /// HTTP status of the response.
     pub code: u16,
     /// `true` if the request increased the count of an earlier event. Other fields are unset then.
@@ -171,7 +171,7 @@ impl StepWrites {
                 continue;
             }
             if entry.resource == "events" {
-                count(&mut step.events, Event::of(entry, scrub));
+                count(&mut step.events, RecordedEvent::of(entry, scrub));
             } else {
                 count(&mut step.writes, Write::of(entry, scrub));
             }
@@ -214,7 +214,7 @@ fn remove_generated_name(object: &mut Value) -> bool {
     is_generated
 }
 
-impl Event {
+impl RecordedEvent {
     fn of(entry: &Entry, scrub: Scrub<'_>) -> Self {
         let nothing = Value::Null;
         let body = entry.body.as_ref().unwrap_or(&nothing);

@@ -32,9 +32,9 @@ pub enum Step {
     /// Deletes an object.
     Delete(Delete),
     /// Reports the status of ReplicaSets, in place of a ReplicaSet controller.
-    ReplicaSetStatus(ReplicaSetStatus),
+    ReplicaSetStatus(ReplicaSetStatusReport),
     /// Reports the status of pods, in place of a kubelet.
-    PodStatus(PodStatus),
+    PodStatus(PodStatusReport),
     /// Binds a pod to a node, in place of a scheduler.
     Bind(Bind),
     /// Waits until the manager is quiet, and records its writes under a label.
@@ -125,7 +125,7 @@ pub struct Delete {
 /// By default, all replicas of the spec are ready and available.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct ReplicaSetStatus {
+pub struct ReplicaSetStatusReport {
     /// ReplicaSet to report; all, oldest first, if absent.
     pub object: Option<Target>,
     /// Status fields that differ from the default.
@@ -139,7 +139,7 @@ pub struct ReplicaSetStatus {
 /// Status of pods.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct PodStatus {
+pub struct PodStatusReport {
     /// Pod to report; all, oldest first, if absent.
     pub object: Option<Target>,
     /// Status of the `Ready` condition. Default: `true`.

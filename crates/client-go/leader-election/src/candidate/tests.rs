@@ -118,7 +118,7 @@ fn held_by(holder: &str) -> AttemptResult {
 }
 
 fn reports_shared_identity(candidate: &mut Candidate) -> bool {
-    candidate.take_notices().iter().any(|notice| matches!(notice, Notice::IdentityShared(_)))
+    candidate.take_notices().iter().any(|notice| matches!(notice, AttemptNotice::IdentityShared(_)))
 }
 
 mod acquire {
@@ -263,7 +263,7 @@ mod acquire {
             one.handle_response(*first, refused, world.now),
             NextStep::Done(AttemptResult::Failed)
         ));
-        assert!(matches!(&*one.take_notices(), [Notice::UpdateFailed(error)] if error.is_conflict()));
+        assert!(matches!(&*one.take_notices(), [AttemptNotice::UpdateFailed(error)] if error.is_conflict()));
         assert!(!one.is_holder() && two.is_holder());
     }
 
@@ -280,7 +280,9 @@ mod acquire {
             one.handle_response(*first, refused, world.now),
             NextStep::Done(AttemptResult::Failed)
         ));
-        assert!(matches!(&*one.take_notices(), [Notice::CreateFailed(error)] if error.is_already_exists()));
+        assert!(
+            matches!(&*one.take_notices(), [AttemptNotice::CreateFailed(error)] if error.is_already_exists())
+        );
     }
 
     #[test]
@@ -296,7 +298,7 @@ mod acquire {
             let attempt = me.try_acquire_or_renew(world.now);
             let step = me.handle_response(attempt, Err(error), world.now);
             assert!(matches!(step, NextStep::Done(AttemptResult::Failed)));
-            assert!(matches!(*me.take_notices(), [Notice::ReadFailed(_)]));
+            assert!(matches!(*me.take_notices(), [AttemptNotice::ReadFailed(_)]));
             assert!(!me.is_holder());
         }
     }
@@ -334,7 +336,7 @@ mod renew {
         world.wait(15_000);
         assert_eq!(world.try_once(&mut me), world.leading_now());
         assert_eq!(world.asked, ["get", "update"]);
-        assert!(matches!(*me.take_notices(), [Notice::SlowPath]));
+        assert!(matches!(*me.take_notices(), [AttemptNotice::SlowPath]));
         assert_eq!(world.spec()["leaseTransitions"], 0, "it was its own all the time");
     }
 
@@ -351,7 +353,7 @@ mod renew {
         assert_eq!(world.lock.lease().unwrap().metadata.annotations["by"], "hand");
         let notices = me.take_notices();
         assert!(
-            matches!(&*notices, [Notice::OptimisticUpdateFailed(e), Notice::SlowPath] if e.is_conflict()),
+            matches!(&*notices, [AttemptNotice::OptimisticUpdateFailed(e), AttemptNotice::SlowPath] if e.is_conflict()),
             "{notices:?}"
         );
     }
@@ -453,7 +455,7 @@ mod identity {
         world.wait(2_000);
         assert_eq!(world.try_once(&mut me), world.leading_now());
         assert_eq!(world.asked, ["get", "update"]);
-        assert!(matches!(*me.take_notices(), [Notice::SlowPath]));
+        assert!(matches!(*me.take_notices(), [AttemptNotice::SlowPath]));
         assert_eq!(world.spec()["leaseTransitions"], 5, "it was got once");
     }
 

@@ -7,7 +7,7 @@ mod statusz;
 use crate::{Handler, Response, handler};
 
 pub use debug::{debug_flags, profiling};
-pub use statusz::{Status, flagz, statusz};
+pub use statusz::{StatuszInfo, flagz, statusz};
 
 /// Handler of `/configz`: the component's configuration under the name of its API group.
 ///

@@ -20,7 +20,7 @@ const WARNING: &str = "Warning: This endpoint is not meant to be machine parseab
 
 /// Contents of `/statusz`.
 #[derive(Debug, Clone)]
-pub struct Status {
+pub struct StatuszInfo {
     /// Name of the component, such as `kube-controller-manager`.
     pub component: String,
     /// Start time.
@@ -69,7 +69,7 @@ struct FlagsContent<'a> {
 }
 
 /// Handler of `/statusz`: version, uptime and paths of a component.
-pub fn statusz(status: Status, clock: Arc<dyn Clock>) -> Handler {
+pub fn statusz(status: StatuszInfo, clock: Arc<dyn Clock>) -> Handler {
     let mut paths: Vec<_> = status.paths.iter().filter_map(|path| first_segment(path)).collect();
     paths.sort_unstable();
     paths.dedup();

@@ -42,7 +42,7 @@ fn content_type(response: &Response) -> &str {
 fn status_page() -> Handler {
     let started: Timestamp = "2026-11-21T08:09:32.7Z".parse().unwrap();
     let now: Timestamp = "2026-11-21T09:11:23Z".parse().unwrap();
-    let status = Status {
+    let status = StatuszInfo {
         component: "kube-controller-manager".to_owned(),
         started,
         binary_version: "1.36".to_owned(),

@@ -12,7 +12,7 @@ use super::{
     readiness::POLL_INTERVAL,
 };
 use crate::{
-    cluster::{Activity, ClusterError, Manager},
+    cluster::{Activity, ClusterError, ManagerUnderTest},
     write_log::WriteLog,
 };
 
@@ -44,7 +44,7 @@ fn watched(controllers: &[String]) -> BTreeSet<String> {
 }
 
 #[async_trait]
-impl Manager for ExternalManager {
+impl ManagerUnderTest for ExternalManager {
     async fn start(&mut self, controllers: &[String], log: &mut WriteLog) -> Result<(), ClusterError> {
         let values = [
             ("kubeconfig", text(&self.files.kubeconfig("manager"))),

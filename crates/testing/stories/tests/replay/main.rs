@@ -12,7 +12,8 @@ mod lost_creates;
 use std::path::{Path, PathBuf};
 
 use kcm_stories::{
-    Counted, Event, InProcess, InProcessConfig, Recording, StepWrites, Story, Write, closest_difference,
+    Counted, InProcess, InProcessConfig, RecordedEvent, Recording, StepWrites, Story, Write,
+    closest_difference,
 };
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -82,7 +83,7 @@ fn brief(recording: &Recording) -> Vec<Brief> {
     recording.steps.iter().map(step).collect()
 }
 
-fn brief_event(Counted { times, what }: &Counted<Event>) -> String {
+fn brief_event(Counted { times, what }: &Counted<RecordedEvent>) -> String {
     let text = |text: &Option<String>| text.clone().unwrap_or_default();
     let said = if what.again {
         format!("the last one again, count {}", what.count.unwrap_or_default())
