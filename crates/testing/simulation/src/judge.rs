@@ -182,6 +182,7 @@ impl Judge {
         let leads = sender.process.identity().is_some_and(|own| own == state.holder.0);
         let is_creation = entry.verb == "create";
         if sender.process.is_dead() || !leads || (sender.is_abandoned && !(is_creation && is_new_name)) {
+            state.has_late_set |= entry.resource == "replicasets" && entry.code < 300;
             // The sender can no longer answer for it.
             for event in &caused {
                 state.others(event, now);
