@@ -52,7 +52,7 @@ fn one_task(c: &mut Criterion) {
                     }
                     for _ in &keys {
                         if let Some(key) = queue.get().await {
-                            queue.done(black_box(&key));
+                            drop(black_box(key));
                         }
                     }
                 });
@@ -94,7 +94,7 @@ fn workers(c: &mut Criterion) {
             let (queue, left, finished) = (queue.clone(), Arc::clone(&left), Arc::clone(&finished));
             runtime.spawn(async move {
                 while let Some(key) = queue.get().await {
-                    queue.done(black_box(&key));
+                    drop(black_box(key));
                     if left.fetch_sub(1, Ordering::AcqRel) == 1 {
                         finished.notify_one();
                     }

@@ -21,22 +21,21 @@ fn sync(key: &str, failures: u32) -> Result<(), &'static str> {
 async fn worker(id: usize, queue: RateLimitingQueue<&'static str>) {
     while let Some(key) = queue.get().await {
         let failures = queue.num_requeues(&key);
-        match sync(key, failures) {
+        match sync(&key, failures) {
             Ok(()) => {
-                println!("worker {id}: synced {key}");
+                println!("worker {id}: synced {}", *key);
                 queue.forget(&key);
             }
             Err(error) if failures < MAX_RETRIES => {
-                println!("worker {id}: failed to sync {key}: {error}; retrying");
-                queue.add_rate_limited(key);
+                println!("worker {id}: failed to sync {}: {error}; retrying", *key);
+                queue.add_rate_limited(*key);
             }
             Err(error) => {
-                println!("worker {id}: failed to sync {key}: {error}; dropped");
+                println!("worker {id}: failed to sync {}: {error}; dropped", *key);
                 queue.forget(&key);
             }
         }
-        // Always last: until this call no other worker gets the key.
-        queue.done(&key);
+        // Drops the work item: from here on another worker can get the key.
     }
 }
 

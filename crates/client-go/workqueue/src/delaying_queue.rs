@@ -12,6 +12,7 @@ use crate::{
     metrics::MetricsProvider,
     queue::{Queue, TryGet},
     sync::{AtomicU64, Mutex, Notify},
+    work_item::{Owner, WorkItem},
 };
 
 /// [`Queue`] to which items can be added after a delay.
@@ -104,8 +105,13 @@ impl<T: Item> DelayingQueue<T> {
     /// # Cancel safety
     ///
     /// See [`Queue::get`].
-    pub async fn get(&self) -> Option<T> {
-        // Yields to other tasks if the worker never waits otherwise. `Queue::get` is not called while items are queued.
+    pub async fn get(&self) -> Option<WorkItem<'_, T>> {
+        self.next().await.map(|item| WorkItem::new(item, Owner::Delaying(self)))
+    }
+
+    /// Waits for an item and takes it. The caller marks it as [`done`](Self::done).
+    pub(crate) async fn next(&self) -> Option<T> {
+        // Yields to other tasks if the worker never waits otherwise. `Queue::next` is not called while items are queued.
         tokio::task::consume_budget().await;
         self.move_due();
         match self.queue.try_get() {
@@ -115,8 +121,17 @@ impl<T: Item> DelayingQueue<T> {
         }
         tokio::select! {
             biased;
-            item = self.queue.get() => item,
+            item = self.queue.next() => item,
             never = self.keep_time() => match never {},
+        }
+    }
+
+    /// Takes an item without waiting. Returns `None` if no item is queued and due.
+    pub(crate) fn try_next(&self) -> Option<T> {
+        self.move_due();
+        match self.queue.try_get() {
+            TryGet::Item(item) => Some(item),
+            TryGet::Empty | TryGet::ShutDown => None,
         }
     }
 
@@ -165,7 +180,7 @@ impl<T: Item> DelayingQueue<T> {
     }
 
     /// See [`Queue::done`].
-    pub fn done(&self, item: &T) {
+    pub(crate) fn done(&self, item: &T) {
         self.move_due();
         self.queue.done(item);
     }

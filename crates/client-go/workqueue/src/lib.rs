@@ -7,7 +7,8 @@
 //! * **Fair**: items are processed in the order in which they are added.
 //! * **De-duplicated**: an item that is added several times before it is processed is processed once.
 //! * **One worker per item**: an item is processed by one worker at a time. If it is added while a worker processes it, it
-//!   is queued again after [`done`](Queue::done), so that no change is missed.
+//!   is queued again when the worker drops the [`WorkItem`], so that no change is missed. A worker that panics or is
+//!   cancelled drops it, too.
 //! * **Concurrent**: any number of tasks can add and get items. Adding never waits.
 //! * **Graceful shutdown**: after [`shut_down`](Queue::shut_down) the queued items are processed, then workers get `None`.
 //!   [`shut_down_with_drain`](Queue::shut_down_with_drain) also waits until all items are done.
@@ -38,6 +39,7 @@ mod queue;
 mod rate_limiter;
 mod rate_limiting_queue;
 mod sync;
+mod work_item;
 
 pub use bucket::BucketRateLimiter;
 pub use default_rate_limiter::default_controller_rate_limiter;
@@ -48,3 +50,4 @@ pub use metrics::{MetricsProvider, NoQueueMetrics, QueueMetrics, Refresh};
 pub use queue::Queue;
 pub use rate_limiter::{MaxOfRateLimiter, RateLimiter};
 pub use rate_limiting_queue::{QueueConfig, RateLimitingQueue};
+pub use work_item::WorkItem;

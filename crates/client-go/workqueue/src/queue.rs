@@ -11,6 +11,7 @@ use crate::{
     item::Item,
     metrics::{MetricsProvider, QueueMetrics},
     sync::{Mutex, Notify},
+    work_item::{Owner, WorkItem},
 };
 
 /// First-in, first-out queue that gives each item to one worker at a time.
@@ -121,13 +122,18 @@ impl<T: Item> Queue<T> {
 
     /// Waits for an item and takes it. Returns `None` once the queue is shut down and empty.
     ///
-    /// The worker must call [`done`](Self::done) with the item, also if processing fails.
+    /// No other worker gets the item before the returned [`WorkItem`] is dropped.
     ///
     /// # Cancel safety
     ///
     /// Dropping the future does not lose an item or a wake-up. A future that is neither dropped nor polled may block the
     /// wake-up of another worker.
-    pub async fn get(&self) -> Option<T> {
+    pub async fn get(&self) -> Option<WorkItem<'_, T>> {
+        self.next().await.map(|item| WorkItem::new(item, Owner::Queue(self)))
+    }
+
+    /// Waits for an item and takes it. The caller marks it as [`done`](Self::done).
+    pub(crate) async fn next(&self) -> Option<T> {
         // Yields to other tasks if the worker never waits otherwise.
         tokio::task::consume_budget().await;
         loop {
@@ -169,7 +175,7 @@ impl<T: Item> Queue<T> {
     /// Marks `item` as processed. If it was added since the worker got it, it is queued again.
     ///
     /// DEVIATION: no effect if no worker processes the item. Upstream queues an item a second time if it is queued.
-    pub fn done(&self, item: &T) {
+    pub(crate) fn done(&self, item: &T) {
         let now = self.timestamp();
         let (requeued, drained) = {
             let mut guard = self.state.lock();

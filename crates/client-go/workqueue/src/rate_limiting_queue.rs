@@ -8,6 +8,7 @@ use crate::{
     item::Item,
     metrics::{MetricsProvider, NoQueueMetrics},
     rate_limiter::RateLimiter,
+    work_item::{Owner, WorkItem},
 };
 
 /// Configuration of a [`RateLimitingQueue`].
@@ -44,8 +45,8 @@ pub struct RateLimitingQueue<T> {
 }
 
 #[derive(Debug)]
-struct Shared<T> {
-    queue: DelayingQueue<T>,
+pub(crate) struct Shared<T> {
+    pub(crate) queue: DelayingQueue<T>,
     limiter: Box<dyn RateLimiter<T>>,
 }
 
@@ -74,7 +75,7 @@ impl<T: Item> RateLimitingQueue<T> {
 
     /// Records a failure of `item`, and adds it after the delay that the rate limiter determines.
     ///
-    /// The failure is counted until [`forget`](Self::forget). [`done`](Self::done) must be called as well.
+    /// The failure is counted until [`forget`](Self::forget).
     pub fn add_rate_limited(&self, item: T) {
         let delay = self.shared.limiter.when(&item);
         self.add_after(item, delay);
@@ -106,13 +107,17 @@ impl<T: Item> RateLimitingQueue<T> {
     /// # Cancel safety
     ///
     /// Dropping the future does not lose an item. A future that is not dropped must be polled.
-    pub async fn get(&self) -> Option<T> {
-        self.shared.queue.get().await
+    pub async fn get(&self) -> Option<WorkItem<'static, T>> {
+        self.shared.queue.next().await.map(|item| self.work_item(item))
     }
 
-    /// Marks `item` as processed. See [`Queue::done`](crate::Queue::done).
-    pub fn done(&self, item: &T) {
-        self.shared.queue.done(item);
+    /// Takes an item without waiting. Returns `None` if no item is queued and due.
+    pub fn try_get(&self) -> Option<WorkItem<'static, T>> {
+        self.shared.queue.try_next().map(|item| self.work_item(item))
+    }
+
+    fn work_item(&self, item: T) -> WorkItem<'static, T> {
+        WorkItem::new(item, Owner::RateLimiting(Arc::clone(&self.shared)))
     }
 
     /// Returns the number of queued items. Items that are not due are not counted.

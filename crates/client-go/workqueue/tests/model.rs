@@ -95,7 +95,7 @@ mod queue {
         fn work(&self) {
             while let Some(item) = block_on(self.queue.get()) {
                 self.taken.fetch_add(1, SeqCst);
-                self.queue.done(&item);
+                drop(item);
             }
         }
     }
@@ -111,7 +111,7 @@ mod queue {
                 spawn(&env, |env| {
                     while let Some(item) = block_on(env.queue.get()) {
                         env.observed.process();
-                        env.queue.done(&item);
+                        drop(item);
                     }
                 })
             });
@@ -165,7 +165,7 @@ mod queue {
                 let taken = taken.clone();
                 spawn(&env, move |env| {
                     if let Some(item) = block_on(env.queue.get()) {
-                        taken.send(item).unwrap();
+                        taken.send(*item).unwrap();
                     }
                 })
             };
@@ -176,7 +176,7 @@ mod queue {
                         tokio::select! {
                             biased;
                             () = cancel.notified() => None,
-                            item = env.queue.get() => item,
+                            item = env.queue.get() => item.as_deref().copied(),
                         }
                     });
                     if let Some(item) = item {
@@ -272,11 +272,11 @@ mod delaying_queue {
         async fn work(&self) {
             while let Some(item) = self.queue.get().await {
                 self.observed.process();
-                if item == "soon" {
+                if *item == "soon" {
                     self.queue.add_after("again", Duration::from_secs(2));
                 }
                 self.taken.fetch_add(1, SeqCst);
-                self.queue.done(&item);
+                drop(item);
             }
         }
     }

@@ -60,7 +60,7 @@ async fn queue_exports_depth_and_durations() {
             ("workqueue_work_duration_seconds_count{name=\"deployment\"}", 0.0),
         ],
     );
-    queue.done(&taken);
+    drop(taken);
     queue.add_rate_limited("c");
     assert_values(
         &metrics.text(),

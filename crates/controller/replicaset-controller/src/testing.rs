@@ -431,7 +431,6 @@ impl World {
         while !queue.is_empty() {
             let key = queue.get().await.unwrap();
             names.push(key.name.to_string());
-            queue.done(&key);
         }
         names.sort();
         names

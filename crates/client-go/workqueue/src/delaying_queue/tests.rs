@@ -25,7 +25,7 @@ fn poll<F: Future>(future: &mut Pin<&mut F>) -> Poll<F::Output> {
 }
 
 fn get_now<T: Item>(queue: &DelayingQueue<T>) -> Option<T> {
-    match poll(&mut pin!(queue.get())) {
+    match poll(&mut pin!(queue.next())) {
         Poll::Ready(item) => item,
         Poll::Pending => None,
     }
@@ -174,8 +174,8 @@ mod shut_down {
         queue.add_after("too late", ms(1));
         queue.add_after("too late as well", Duration::ZERO);
         clock.step(ms(100));
-        assert_eq!(poll(&mut pin!(queue.get())), Poll::Ready(Some("due")));
-        assert_eq!(poll(&mut pin!(queue.get())), Poll::Ready(None));
+        assert_eq!(poll(&mut pin!(queue.next())), Poll::Ready(Some("due")));
+        assert_eq!(poll(&mut pin!(queue.next())), Poll::Ready(None));
         assert!(queue.waiting.lock().by_deadline.is_empty());
     }
 
@@ -227,7 +227,7 @@ mod get {
     #[tokio::test]
     async fn wakes_when_an_item_is_due() {
         let (clock, queue) = queue();
-        let mut get = pin!(queue.get());
+        let mut get = pin!(queue.next());
         assert_eq!(poll(&mut get), Poll::Pending);
         queue.add_after("a", ms(50));
         assert_eq!(poll(&mut get), Poll::Pending);
@@ -240,7 +240,7 @@ mod get {
     async fn wakes_for_each_of_several_items() {
         let (clock, queue) = queue();
         for item in ["a", "b", "c"] {
-            let mut get = pin!(queue.get());
+            let mut get = pin!(queue.next());
             assert_eq!(poll(&mut get), Poll::Pending);
             queue.add_after(item, ms(50));
             assert_eq!(poll(&mut get), Poll::Pending);
@@ -256,7 +256,7 @@ mod get {
     async fn wakes_for_an_item_with_an_earlier_deadline() {
         let (clock, queue) = queue();
         queue.add_after("late", ms(500));
-        let mut get = pin!(queue.get());
+        let mut get = pin!(queue.next());
         assert_eq!(poll(&mut get), Poll::Pending);
         queue.add_after("early", ms(5));
         assert_eq!(poll(&mut get), Poll::Pending);
@@ -269,7 +269,7 @@ mod get {
         let (clock, queue) = queue();
         queue.add_after("a", ms(10));
         queue.add_after("b", ms(20));
-        let mut workers: Vec<_> = (0..3).map(|_| Box::pin(queue.get())).collect();
+        let mut workers: Vec<_> = (0..3).map(|_| Box::pin(queue.next())).collect();
         for worker in &mut workers {
             assert_eq!(poll(&mut worker.as_mut()), Poll::Pending);
         }
@@ -303,7 +303,7 @@ mod get {
                 let (queue, clock) = (Arc::clone(&queue), Arc::clone(&clock));
                 tokio::spawn(async move {
                     let mut got = Vec::new();
-                    while let Some(item) = queue.get().await {
+                    while let Some(item) = queue.next().await {
                         got.push((item, clock.monotonic()));
                         queue.done(&item);
                     }
@@ -335,7 +335,7 @@ mod get {
         }
         let mut worker = pin!(async {
             while !queue.is_empty() {
-                if let Some(item) = queue.get().await {
+                if let Some(item) = queue.next().await {
                     queue.done(&item);
                 }
             }
@@ -349,12 +349,12 @@ mod get {
         let clock = Arc::new(SimulatedClock::new(Timestamp::UNIX_EPOCH));
         let queue = DelayingQueue::new("test", clock.clone(), &NoQueueMetrics);
         queue.add("work");
-        let item = queue.get().await.unwrap();
+        let item = queue.next().await.unwrap();
         queue.add_after("later", ms(10));
         clock.sleep(ms(100)).await;
         let at = clock.monotonic();
         queue.done(&item);
-        assert_eq!(queue.get().await, Some("later"));
+        assert_eq!(queue.next().await, Some("later"));
         assert_eq!(clock.monotonic(), at);
     }
 }

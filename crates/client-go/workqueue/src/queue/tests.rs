@@ -115,7 +115,7 @@ mod get {
     #[tokio::test]
     async fn waits_for_an_item() {
         let queue = queue();
-        let mut get = pin!(queue.get());
+        let mut get = pin!(queue.next());
         assert_eq!(poll(&mut get), Poll::Pending);
         queue.add("a");
         assert_eq!(get.await, Some("a"));
@@ -128,7 +128,7 @@ mod get {
         get_now(&queue);
         queue.add("a");
         let wakes = Arc::new(CountWakes::default());
-        let mut get = pin!(queue.get());
+        let mut get = pin!(queue.next());
         let waker = Waker::from(Arc::clone(&wakes));
         assert_eq!(get.as_mut().poll(&mut Context::from_waker(&waker)), Poll::Pending);
         queue.done(&"a");
@@ -141,7 +141,7 @@ mod get {
         let queue = queue();
         let wakes = Arc::new(CountWakes::default());
         let waker = Waker::from(Arc::clone(&wakes));
-        let mut workers: Vec<_> = (0..50).map(|_| Box::pin(queue.get())).collect();
+        let mut workers: Vec<_> = (0..50).map(|_| Box::pin(queue.next())).collect();
         for worker in &mut workers {
             assert_eq!(worker.as_mut().poll(&mut Context::from_waker(&waker)), Poll::Pending);
         }
@@ -162,10 +162,10 @@ mod get {
     #[tokio::test]
     async fn worker_that_is_cancelled_after_its_wake_up_loses_no_item() {
         let queue = queue();
-        let mut other = pin!(queue.get());
+        let mut other = pin!(queue.next());
         assert_eq!(poll(&mut other), Poll::Pending);
         {
-            let mut cancelled = pin!(queue.get());
+            let mut cancelled = pin!(queue.next());
             assert_eq!(poll(&mut cancelled), Poll::Pending);
             queue.add("a");
         }
@@ -181,7 +181,7 @@ mod get {
         }
         let mut worker = pin!(async {
             while !queue.is_empty() {
-                if let Some(item) = queue.get().await {
+                if let Some(item) = queue.next().await {
                     queue.done(&item);
                 }
             }
@@ -200,22 +200,22 @@ mod shut_down {
         let queue = queue();
         queue.add("a");
         queue.add("b");
-        assert_eq!(queue.get().await, Some("a"));
+        assert_eq!(queue.next().await, Some("a"));
         queue.add("a");
         queue.shut_down();
         assert!(queue.is_shutting_down());
         queue.add("c");
         queue.done(&"a");
-        assert_eq!(queue.get().await, Some("b"));
-        assert_eq!(queue.get().await, Some("a"));
-        assert_eq!(queue.get().await, None);
-        assert_eq!(queue.get().await, None);
+        assert_eq!(queue.next().await, Some("b"));
+        assert_eq!(queue.next().await, Some("a"));
+        assert_eq!(queue.next().await, None);
+        assert_eq!(queue.next().await, None);
     }
 
     #[tokio::test]
     async fn ends_all_waiting_workers() {
         let queue = queue::<&str>();
-        let mut workers: Vec<_> = (0..3).map(|_| Box::pin(queue.get())).collect();
+        let mut workers: Vec<_> = (0..3).map(|_| Box::pin(queue.next())).collect();
         for worker in &mut workers {
             assert_eq!(poll(&mut worker.as_mut()), Poll::Pending);
         }
@@ -244,7 +244,7 @@ mod shut_down {
         assert_eq!(poll(&mut drain), Poll::Pending);
         queue.done(&"a");
         assert_eq!(poll(&mut drain), Poll::Ready(()));
-        assert_eq!(queue.get().await, None);
+        assert_eq!(queue.next().await, None);
     }
 
     #[tokio::test]
@@ -286,7 +286,7 @@ async fn concurrent_workers_process_every_add() {
             let (queue, versions) = (Arc::clone(&queue), Arc::clone(&versions));
             let processed = Arc::clone(&processed);
             tokio::spawn(async move {
-                while let Some(item) = queue.get().await {
+                while let Some(item) = queue.next().await {
                     let (processed, version): (&Processed, &AtomicUsize) =
                         (&processed[item], &versions[item]);
                     assert_eq!(processed.workers.fetch_add(1, Ordering::SeqCst), 0, "item {item}");

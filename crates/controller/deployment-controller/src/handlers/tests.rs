@@ -21,7 +21,6 @@ async fn queued(handlers: &Handlers) -> Vec<String> {
     let mut names = Vec::new();
     while !handlers.queue.is_empty() {
         let key = handlers.queue.get().await.unwrap();
-        handlers.queue.done(&key);
         names.push(key.name.to_string());
     }
     names.sort();

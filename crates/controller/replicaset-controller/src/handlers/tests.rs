@@ -306,8 +306,6 @@ async fn pod_that_became_ready_enqueues_its_owner_after_min_ready_seconds() {
     assert_eq!(again.await.unwrap().as_deref(), Some("web"));
 
     // Not if it was ready before, or is not ready.
-    let key = web.metadata.key();
-    world.handlers.queue.done(&key);
     updated(&world, ready(mine.clone(), ago(9)), newer(ready(mine.clone(), ago(0))));
     updated(&world, mine.clone(), newer(mine));
     assert_eq!(world.take_queued().await, ["web"]);
