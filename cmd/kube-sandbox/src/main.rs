@@ -217,7 +217,7 @@ fn start_logging(verbosity: u8) {
         1 | 2 => "warn,kcm_apiserver::request=info",
         3 => "info",
         _ => {
-            "info,kcm_controller_util=debug,kcm_deployment_controller=debug,kcm_replicaset_controller=debug,\
+            "info,kcm_runtime=debug,kcm_deployment_controller=debug,kcm_replicaset_controller=debug,\
              kcm_sandbox=debug"
         }
     };

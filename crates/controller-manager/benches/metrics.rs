@@ -9,8 +9,8 @@ use http::Method;
 use kcm_client::RequestInfo;
 use kcm_clock::RealClock;
 use kcm_controller_manager::Metrics;
-use kcm_controller_util::SyncResult;
 use kcm_metrics::{BuildInfo, MetricsOptions};
+use kcm_runtime::SyncResult;
 
 fn benches(c: &mut Criterion) {
     let metrics = Metrics::new(&MetricsOptions::default(), Arc::new(RealClock::new()), &BuildInfo::default());

@@ -4,9 +4,9 @@ use std::{fmt, sync::Arc};
 
 use kcm_client::{ApiClient, ClientFactory};
 use kcm_clock::{Clock, Random};
-use kcm_controller_util::{NoSyncMetrics, SyncMetrics};
 use kcm_events::{EventBroadcaster, EventRecorder};
 use kcm_replicaset_controller::{NoReplicaSetMetrics, ReplicaSetMetrics};
+use kcm_runtime::{NoSyncMetrics, SyncMetrics};
 use kcm_workqueue::MetricsProvider;
 use parking_lot::Mutex;
 

@@ -2,12 +2,12 @@
 
 use std::{sync::Arc, time::Duration};
 
-use kcm_controller_util::{GroupResource, SyncMetrics, SyncResult};
 use kcm_metrics::{
     Counter, Family, Gauge, Histogram, Registry, Spec,
     Stability::{Alpha, Beta},
 };
 use kcm_replicaset_controller::ReplicaSetMetrics;
+use kcm_runtime::{GroupResource, SyncMetrics, SyncResult};
 
 const SYNC: &[f64] = &[0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0];
 

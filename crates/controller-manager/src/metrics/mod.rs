@@ -20,7 +20,6 @@ use std::{fmt, sync::Arc};
 use kcm_api::Deployment;
 use kcm_client::ClientMetrics;
 use kcm_clock::Clock;
-use kcm_controller_util::SyncMetrics;
 use kcm_informer::{EventHandler, InformerMetrics, Store};
 use kcm_leader_election::{ElectionMetrics, LeaderGate};
 use kcm_metrics::{
@@ -28,6 +27,7 @@ use kcm_metrics::{
     ProcessMetrics, Registry, SliMetrics,
 };
 use kcm_replicaset_controller::ReplicaSetMetrics;
+use kcm_runtime::SyncMetrics;
 use kcm_workqueue::MetricsProvider;
 
 pub use cache_size::CacheSize;

@@ -7,10 +7,10 @@ use kcm_api::{ApiError, Deployment, Pod, PodDecoder};
 use kcm_client::RequestInfo;
 use kcm_clock::{FakeClock, SeededRandom, Timestamp};
 use kcm_controller_manager::Metrics;
-use kcm_controller_util::{GroupResource, SyncResult};
 use kcm_informer::{Indexers, ListWatchError, ListWatchErrorKind, StoreWriter};
 use kcm_leader_election::{LeaderElectionConfig, LeaderElector, MemoryLock};
 use kcm_metrics::{BuildInfo, HealthStatus, MetricsOptions};
+use kcm_runtime::{GroupResource, SyncResult};
 use kcm_workqueue::{QueueConfig, RateLimitingQueue};
 use serde_json::json;
 

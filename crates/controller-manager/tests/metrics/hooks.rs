@@ -5,8 +5,8 @@ use std::{sync::Arc, time::Duration};
 use http::Method;
 use kcm_client::RequestInfo;
 use kcm_controller_manager::Metrics;
-use kcm_controller_util::SyncResult;
 use kcm_metrics::{BuildInfo, MetricsOptions, lint};
+use kcm_runtime::SyncResult;
 use kcm_workqueue::{QueueConfig, RateLimitingQueue};
 
 use crate::everything::{after_everything, clock, metrics, request};

@@ -2,16 +2,13 @@
 
 use std::sync::Arc;
 
-use async_trait::async_trait;
 use kcm_api::{Deployment, ObjectKey, Pod, ReplicaSet};
 use kcm_clock::Clock;
-use kcm_controller_util::{
-    Controller, ControllerConfig, DeploymentControl, ErrorClass, NoSyncMetrics, Reconciler,
-    ReplicaSetControl, Requeue, SyncMetrics,
-};
+use kcm_controller_util::{DeploymentControl, ReplicaSetControl};
 use kcm_events::EventRecorder;
 use kcm_informer::SharedInformer;
-use kcm_workqueue::MetricsProvider;
+use kcm_runtime::{Action, Controller, ErrorClass, NoSyncMetrics, Reconciler, SyncMetrics};
+use kcm_workqueue::{MetricsProvider, NoQueueMetrics};
 use tokio_util::sync::CancellationToken;
 use tracing::{Span, error_span, field::Empty, trace};
 
@@ -100,12 +97,10 @@ impl DeploymentController {
             },
             terminating_replicas: config.terminating_replicas,
         };
-        let controller = ControllerConfig {
-            queue_metrics: config.queue_metrics,
-            sync_metrics: config.sync_metrics,
-            ..ControllerConfig::new(NAME, clock)
-        };
-        let mut controller = Controller::new(controller, Arc::new(syncer));
+        let mut controller = Controller::builder(NAME, clock)
+            .queue_metrics(config.queue_metrics.unwrap_or_else(|| Arc::new(NoQueueMetrics)))
+            .sync_metrics(config.sync_metrics)
+            .build(syncer);
         let handlers = Arc::new(Handlers {
             queue: controller.queue(),
             deployments: deployments.store(),
@@ -128,7 +123,7 @@ impl DeploymentController {
     ///
     /// Dropping the future aborts running syncs. See [`sync`](Self::sync).
     pub async fn run(&self, workers: usize, stop: CancellationToken) {
-        self.0.run(workers, stop).await;
+        self.0.run_with(workers, stop).await;
     }
 
     /// Syncs the Deployment at `key` without the queue. The caller requeues the key. Returns `None` if the cache does not
@@ -148,7 +143,6 @@ impl DeploymentController {
     }
 }
 
-#[async_trait]
 impl Reconciler for Syncer {
     type Error = SyncError;
 
@@ -158,8 +152,8 @@ impl Reconciler for Syncer {
     /// Upstream counterpart: `maxRetries`. The delays before these retries are 5 ms, 10 ms, 20 ms … 82 s (US-4.3).
     const QUIET_RETRIES: u32 = 15;
 
-    async fn sync(&self, key: &ObjectKey) -> Result<Requeue, SyncError> {
-        self.sync_deployment(key).await?.map_or(Ok(Requeue::Never), requeue)
+    async fn reconcile(&self, key: &ObjectKey) -> Result<Action, SyncError> {
+        self.sync_deployment(key).await?.map_or(Ok(Action::Done), requeue)
     }
 
     fn classify(error: &SyncError) -> ErrorClass {
@@ -172,7 +166,7 @@ impl Reconciler for Syncer {
 }
 
 /// Returns the time of the next sync. A sync that ignored a write error is retried.
-fn requeue(outcome: SyncOutcome) -> Result<Requeue, SyncError> {
+fn requeue(outcome: SyncOutcome) -> Result<Action, SyncError> {
     let requeue = outcome.requeue();
     if let Some(error) = outcome.ignored_error {
         return Err(error);

@@ -2,17 +2,17 @@
 
 use std::sync::Arc;
 
-use async_trait::async_trait;
 use kcm_api::{ObjectKey, Pod, ReplicaSet};
 use kcm_clock::{Clock, Random};
-use kcm_controller_util::{
-    ConsistencyStore, Controller, ControllerConfig, ErrorClass, GroupResource, NoSyncMetrics, PodControl,
-    Reconciler, ReplicaSetControl, Requeue, SyncMetrics, consistency::ReadVersion,
-};
+use kcm_controller_util::{PodControl, ReplicaSetControl};
 use kcm_events::EventRecorder;
 use kcm_expectations::UidTrackingExpectations;
 use kcm_informer::{Object, SharedInformer, Store};
-use kcm_workqueue::MetricsProvider;
+use kcm_runtime::{
+    Action, ConsistencyStore, Controller, ErrorClass, GroupResource, NoSyncMetrics, Reconciler, SyncMetrics,
+    consistency::ReadVersion,
+};
+use kcm_workqueue::{MetricsProvider, NoQueueMetrics};
 use tokio_util::sync::CancellationToken;
 use tracing::{Span, error_span, field::Empty};
 
@@ -119,7 +119,7 @@ impl ReplicaSetController {
             own_writes: Arc::clone(&own_writes),
             events,
         };
-        let syncer = Arc::new(Syncer {
+        let syncer = Syncer {
             kind_config,
             clock: Arc::clone(&clock),
             pods: pods.store(),
@@ -127,14 +127,12 @@ impl ReplicaSetController {
             own_writes: Arc::clone(&own_writes),
             executor,
             burst_replicas: config.burst_replicas,
-        });
-        let controller = ControllerConfig {
-            queue_name: kind_config.queue_name,
-            queue_metrics: config.queue_metrics,
-            sync_metrics: config.sync_metrics,
-            ..ControllerConfig::new(kind_config.controller_name, clock)
         };
-        let mut controller = Controller::new(controller, syncer);
+        let mut controller = Controller::builder(kind_config.controller_name, clock)
+            .queue_name(kind_config.queue_name)
+            .queue_metrics(config.queue_metrics.unwrap_or_else(|| Arc::new(NoQueueMetrics)))
+            .sync_metrics(config.sync_metrics)
+            .build(syncer);
         let handlers = Arc::new(Handlers {
             kind_config,
             replica_sets: replica_sets.store(),
@@ -156,7 +154,7 @@ impl ReplicaSetController {
     ///
     /// Dropping the future aborts running syncs. See [`sync`](Self::sync).
     pub async fn run(&self, workers: usize, stop: CancellationToken) {
-        self.0.run(workers, stop).await;
+        self.0.run_with(workers, stop).await;
     }
 
     /// Syncs the ReplicaSet at `key` without the queue. The caller requeues the key.
@@ -171,8 +169,8 @@ impl ReplicaSetController {
     ///
     /// If the future is dropped, requests may take effect without a response. The expectations of these requests last
     /// until they expire.
-    pub async fn sync(&self, key: &ObjectKey) -> Result<Requeue, SyncError> {
-        self.0.reconciler().sync(key).await
+    pub async fn sync(&self, key: &ObjectKey) -> Result<Action, SyncError> {
+        self.0.reconciler().sync_replica_set(key).await
     }
 
     /// Returns the number of creations and deletions that the ReplicaSet at `key` still expects.
@@ -181,11 +179,10 @@ impl ReplicaSetController {
     }
 }
 
-#[async_trait]
 impl Reconciler for Syncer {
     type Error = SyncError;
 
-    async fn sync(&self, key: &ObjectKey) -> Result<Requeue, SyncError> {
+    async fn reconcile(&self, key: &ObjectKey) -> Result<Action, SyncError> {
         self.sync_replica_set(key).await
     }
 

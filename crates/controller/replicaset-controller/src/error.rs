@@ -2,7 +2,8 @@ use std::sync::Arc;
 
 use kcm_api::ApiError;
 use kcm_controller_ref_manager::ClaimErrors;
-use kcm_controller_util::{ManifestError, consistency::NotReady};
+use kcm_controller_util::ManifestError;
+use kcm_runtime::consistency::NotReady;
 use thiserror::Error;
 
 /// Error of a sync. The sync is retried with back-off.

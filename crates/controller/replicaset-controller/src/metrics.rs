@@ -1,4 +1,4 @@
-use kcm_controller_util::GroupResource;
+use kcm_runtime::GroupResource;
 
 /// Metrics of the controller. Methods are called from any task and must not block.
 ///

@@ -1,9 +1,11 @@
 //! Writes of the controller that its caches may not contain yet.
 
+use std::sync::Arc;
+
 use kcm_api::{ObjectKey, Pod};
 use kcm_controller_ref_manager::OwnerIdentity;
-use kcm_controller_util::{ConsistencyStore, GroupResource};
 use kcm_expectations::UidTrackingExpectations;
+use kcm_runtime::{ConsistencyStore, GroupResource};
 
 /// Records writes until the caches contain them.
 pub(crate) struct OwnWrites {
@@ -18,7 +20,7 @@ impl OwnWrites {
     pub(crate) fn pod_written(&self, owner: &OwnerIdentity, pod: &Pod) {
         if pod.controller.as_ref().is_some_and(|controller| controller.uid == owner.uid) {
             let (key, version) = (owner.key(), &pod.resource_version);
-            self.consistency.wrote_at(&key, &owner.uid, GroupResource::PODS, version);
+            self.consistency.wrote_at(&key, Arc::clone(&owner.uid), GroupResource::PODS, version);
         }
     }
 }

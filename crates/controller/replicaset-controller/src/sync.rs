@@ -6,8 +6,9 @@ use async_trait::async_trait;
 use kcm_api::{ApiError, ObjectKey, Pod, ReplicaSet, Selector};
 use kcm_clock::{Clock, Timestamp};
 use kcm_controller_ref_manager::{LiveOwner, OwnerControl, OwnerIdentity, OwnerPatch, claim};
-use kcm_controller_util::{GroupResource, Requeue, availability::min_next_pod_availability};
+use kcm_controller_util::availability::min_next_pod_availability;
 use kcm_informer::Store;
+use kcm_runtime::{Action, GroupResource};
 use tracing::{Span, error, trace};
 
 use crate::{
@@ -36,7 +37,7 @@ impl Syncer {
     /// The order of the steps is upstream's (US-5.3).
     ///
     /// Upstream counterpart: `syncReplicaSet`.
-    pub(crate) async fn sync_replica_set(&self, key: &ObjectKey) -> Result<Requeue, SyncError> {
+    pub(crate) async fn sync_replica_set(&self, key: &ObjectKey) -> Result<Action, SyncError> {
         let OwnWrites { expectations, consistency } = &*self.own_writes;
         // Before the ReplicaSet is read: even its absence may be outdated.
         consistency.ensure_ready(key).inspect_err(|behind| {
@@ -49,7 +50,7 @@ impl Syncer {
             consistency.clear(key, None);
             expectations.delete(key);
             pending_creates.clear(key);
-            return Ok(Requeue::Never);
+            return Ok(Action::Done);
         };
 
         Span::current().record("uid", &*replica_set.metadata.uid);
@@ -66,7 +67,7 @@ impl Syncer {
             Err(error) => {
                 // Not retried: a change of the selector starts a sync.
                 error!(replicaSet = %key, err = %error, "Error converting pod selector to selector");
-                return Ok(Requeue::Never);
+                return Ok(Action::Done);
             }
         };
 
@@ -93,7 +94,7 @@ impl Syncer {
         let status = calculate_status(&view, error.as_ref(), now);
         let updated = self.executor.update_status(&view.replica_set, status).await?;
         let version = &updated.metadata.resource_version;
-        consistency.wrote_at(key, &owner.uid, GroupResource::REPLICA_SETS, version);
+        consistency.wrote_at(key, Arc::clone(&owner.uid), GroupResource::REPLICA_SETS, version);
 
         match error {
             Some(error) => Err(error.into()),
@@ -135,16 +136,16 @@ impl Syncer {
     /// `evaluated_at` is the time of the status. The result is relative to the current time.
     ///
     /// Example: `minReadySeconds` is 30, and a pod has been ready for 10 s. If the writes took 2 s, the result is 18 s.
-    fn requeue(&self, updated: &ReplicaSet, view: &View, evaluated_at: Timestamp) -> Requeue {
+    fn requeue(&self, updated: &ReplicaSet, view: &View, evaluated_at: Timestamp) -> Action {
         let min_ready_seconds = updated.spec.min_ready_seconds;
         let all_available = updated.status.ready_replicas == updated.status.available_replicas;
         let fallback = u64::try_from(min_ready_seconds).unwrap_or(0);
         if fallback == 0 || all_available {
-            return Requeue::Never;
+            return Action::Done;
         }
         let pods = view.active.iter().map(|pod| &**pod);
         let next = min_next_pod_availability(pods, min_ready_seconds, evaluated_at, self.clock.now());
-        Requeue::After(next.unwrap_or(Duration::from_secs(fallback)))
+        Action::RequeueAfter(next.unwrap_or(Duration::from_secs(fallback)))
     }
 }
 

@@ -15,13 +15,11 @@ use kcm_api::{
 };
 use kcm_clock::{Clock, FakeClock, Random, SeededRandom, Timestamp};
 use kcm_controller_ref_manager::OwnerPatch;
-use kcm_controller_util::{
-    ConsistencyStore, GroupResource, PodControl, PodManifest, ReplicaSetControl, consistency::ReadVersion,
-    pod_indexers, replica_set_indexers,
-};
+use kcm_controller_util::{PodControl, PodManifest, ReplicaSetControl, pod_indexers, replica_set_indexers};
 use kcm_events::FakeRecorder;
 use kcm_expectations::UidTrackingExpectations;
 use kcm_informer::StoreWriter;
+use kcm_runtime::{ConsistencyStore, GroupResource, consistency::ReadVersion};
 use kcm_workqueue::{QueueConfig, RateLimitingQueue};
 use parking_lot::Mutex;
 use serde_json::{Value, json};

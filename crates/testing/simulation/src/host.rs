@@ -17,7 +17,7 @@ use std::{
 use jiff::{SignedDuration, Timestamp};
 use kcm_apiserver::WatchCacheLag;
 use kcm_clock::{Clock, Sleep};
-use kcm_controller_util::{SyncMetrics, SyncResult};
+use kcm_runtime::{SyncMetrics, SyncResult};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 

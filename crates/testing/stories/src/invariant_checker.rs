@@ -10,7 +10,7 @@ use std::{
 
 use jiff::Timestamp;
 use kcm_apiserver::{ApiServer, AuditEvent, WatchEvent, WatchStart, Watcher};
-use kcm_controller_util::SyncMetrics;
+use kcm_runtime::SyncMetrics;
 use parking_lot::Mutex;
 
 use crate::{

@@ -12,9 +12,10 @@ use async_trait::async_trait;
 use kcm_api::{ApiError, ObjectKey, Pod, PodDecoder, ReplicaSet, error::reason};
 use kcm_clock::{FakeClock, SeededRandom};
 use kcm_controller_ref_manager::OwnerPatch;
-use kcm_controller_util::{PodControl, PodManifest, ReplicaSetControl, Requeue};
+use kcm_controller_util::{PodControl, PodManifest, ReplicaSetControl};
 use kcm_events::FakeRecorder;
 use kcm_replicaset_controller::{ReplicaSetController, ReplicaSetControllerConfig, SyncError};
+use kcm_runtime::Action;
 use serde_json::{Value, json};
 
 use super::cluster::{Actions, Caches, answer_with, clock_of, list, mask_now, not_found, patch_body};
@@ -80,7 +81,7 @@ impl RecordingClient {
         &self,
         clock: &FakeClock,
         events: &FakeRecorder,
-        result: Result<Requeue, SyncError>,
+        result: Result<Action, SyncError>,
         (expectations_add, expectations_del): (i64, i64),
     ) -> Value {
         let mut deleted = lock(&self.deleted).clone();
@@ -102,11 +103,11 @@ impl RecordingClient {
             "expectationsDel": expectations_del,
         });
         match result {
-            Ok(Requeue::Never) => {}
-            Ok(Requeue::After(delay)) => {
+            Ok(Action::Done) => {}
+            Ok(Action::RequeueAfter(delay)) => {
                 output["requeue"] = json!([format!("after {:.0}", delay.as_secs_f64())]);
             }
-            Ok(Requeue::RateLimited) => output["requeue"] = json!(["rate limited"]),
+            Ok(Action::RequeueRateLimited) => output["requeue"] = json!(["rate limited"]),
             Err(error) => output["error"] = error.to_string().into(),
         }
         output

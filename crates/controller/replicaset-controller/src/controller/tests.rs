@@ -9,9 +9,10 @@ use async_trait::async_trait;
 use kcm_api::{ApiError, PodControllerRef, PodDecoder, error::reason};
 use kcm_clock::{SeededRandom, SimulatedClock};
 use kcm_controller_ref_manager::OwnerPatch;
-use kcm_controller_util::{PodManifest, SyncResult, pod_indexers, replica_set_indexers};
+use kcm_controller_util::{PodManifest, pod_indexers, replica_set_indexers};
 use kcm_events::FakeRecorder;
 use kcm_informer::{InformerConfig, testing::FakeSource};
+use kcm_runtime::SyncResult;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 

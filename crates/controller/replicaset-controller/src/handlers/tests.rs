@@ -320,8 +320,8 @@ async fn test_delete_controller_and_expectations() {
         let key = web.metadata.key();
         world.own_writes.consistency.wrote_at(
             &key,
-            &web.metadata.uid,
-            kcm_controller_util::GroupResource::PODS,
+            Arc::clone(&web.metadata.uid),
+            kcm_runtime::GroupResource::PODS,
             "999",
         );
         world.add_pods([pod("of-an-older-version")]);

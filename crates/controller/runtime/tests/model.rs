@@ -4,14 +4,13 @@
 //! feature `shuttle` replaces the locks of dashmap and of the informer's store by shuttle's. Its map has one lock, where
 //! dashmap has one per shard; operations on one key exclude each other in both.
 //!
-//! Run with `cargo test -p kcm-controller-util --features shuttle --test model`.
+//! Run with `cargo test -p kcm-runtime --features shuttle --test model`.
 
 use std::sync::Arc;
 
-use kcm_api::ObjectKey;
 use kcm_clock::Timestamp;
-use kcm_controller_util::{ConsistencyStore, GroupResource, consistency::ReadVersion};
 use kcm_informer::{ControllerRef, Indexers, Object, Store, StoreWriter};
+use kcm_runtime::{ConsistencyStore, GroupResource, ObjectKey, consistency::ReadVersion};
 use shuttle::{
     Config, Runner,
     scheduler::{PctScheduler, RandomScheduler},
@@ -101,7 +100,7 @@ fn sync_reads_its_own_writes() {
         let writes = [4, 3].map(|version: u32| {
             let (consistency, uid) = (Arc::clone(&consistency), Arc::clone(&uid));
             thread::spawn(move || {
-                consistency.wrote_at(&owner(), &uid, GroupResource::PODS, &version.to_string());
+                consistency.wrote_at(&owner(), uid, GroupResource::PODS, &version.to_string());
             })
         });
         for write in writes {
@@ -124,12 +123,12 @@ fn write_noted_during_the_check_is_kept() {
     check(|| {
         let (_writer, _cache, consistency) = world();
         let uid: Arc<str> = "uid".into();
-        consistency.wrote_at(&owner(), &uid, GroupResource::PODS, "1");
+        consistency.wrote_at(&owner(), Arc::clone(&uid), GroupResource::PODS, "1");
         let check = {
             let consistency = Arc::clone(&consistency);
             thread::spawn(move || drop(consistency.ensure_ready(&owner())))
         };
-        consistency.wrote_at(&owner(), &uid, GroupResource::PODS, "2");
+        consistency.wrote_at(&owner(), uid, GroupResource::PODS, "2");
         check.join().unwrap();
         assert!(consistency.ensure_ready(&owner()).is_err(), "the write at version 2 was forgotten");
     });
@@ -142,12 +141,12 @@ fn write_noted_during_the_check_is_kept() {
 fn write_of_a_new_owner_survives_the_deletion_of_the_old_one() {
     check(|| {
         let (_writer, _cache, consistency) = world();
-        consistency.wrote_at(&owner(), &"old".into(), GroupResource::PODS, "3");
+        consistency.wrote_at(&owner(), "old", GroupResource::PODS, "3");
         let handler = {
             let consistency = Arc::clone(&consistency);
             thread::spawn(move || consistency.clear(&owner(), Some("old")))
         };
-        consistency.wrote_at(&owner(), &"new".into(), GroupResource::PODS, "2");
+        consistency.wrote_at(&owner(), "new", GroupResource::PODS, "2");
         handler.join().unwrap();
         assert!(consistency.ensure_ready(&owner()).is_err(), "the write of the new owner was forgotten");
     });

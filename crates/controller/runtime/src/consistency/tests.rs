@@ -39,7 +39,7 @@ fn uid(text: &str) -> Arc<str> {
 fn after_write(read: Option<&str>) -> (ConsistencyStore, Caches) {
     let caches = Caches::default();
     let store = caches.store();
-    store.wrote_at(&owner(), &uid("u"), GroupResource::PODS, "100");
+    store.wrote_at(&owner(), uid("u"), GroupResource::PODS, "100");
     if let Some(read) = read {
         caches.read(GroupResource::PODS, read);
     }
@@ -83,11 +83,11 @@ fn test_owner_record_wrote_at() {
     let store = caches.store();
     caches.read(GroupResource::PODS, "1");
     for (version, highest) in [("5", "5"), ("10", "10"), ("8", "10"), ("abc", "10")] {
-        store.wrote_at(&owner(), &uid("u"), GroupResource::PODS, version);
+        store.wrote_at(&owner(), uid("u"), GroupResource::PODS, version);
         assert_eq!(store.ensure_ready(&owner()).unwrap_err().written, highest, "after {version}");
     }
     // A write of another resource does not change this one.
-    store.wrote_at(&owner(), &uid("u"), GroupResource::REPLICA_SETS, "1");
+    store.wrote_at(&owner(), uid("u"), GroupResource::REPLICA_SETS, "1");
     assert_eq!(store.ensure_ready(&owner()).unwrap_err().written, "10");
 }
 
@@ -99,7 +99,7 @@ fn test_consistency_store_wrote_at() {
     caches.read(GroupResource::PODS, "1");
     assert_eq!(store.ensure_ready(&owner()), Ok(()));
     for version in ["10", "20"] {
-        store.wrote_at(&owner(), &uid("u"), GroupResource::PODS, version);
+        store.wrote_at(&owner(), uid("u"), GroupResource::PODS, version);
         assert_eq!(store.ensure_ready(&owner()).unwrap_err().written, version);
     }
 }
@@ -118,7 +118,7 @@ fn test_consistency_store_is_ready() {
     let store = caches.store();
     assert_eq!(store.ensure_ready(&owner()), Ok(()), "no record");
     caches.read(GroupResource::PODS, "5");
-    store.wrote_at(&owner(), &uid("u"), GroupResource::PODS, "10");
+    store.wrote_at(&owner(), uid("u"), GroupResource::PODS, "10");
     assert!(store.ensure_ready(&owner()).is_err(), "read < write");
     caches.read(GroupResource::PODS, "10");
     assert_eq!(store.ensure_ready(&owner()), Ok(()), "read == write");
@@ -130,7 +130,7 @@ fn test_consistency_store_is_ready() {
 #[test]
 fn waits_for_all_written_resources() {
     let (store, caches) = after_write(Some("100"));
-    store.wrote_at(&owner(), &uid("u"), GroupResource::REPLICA_SETS, "200");
+    store.wrote_at(&owner(), uid("u"), GroupResource::REPLICA_SETS, "200");
     caches.read(GroupResource::REPLICA_SETS, "199");
     let behind = store.ensure_ready(&owner()).unwrap_err();
     assert_eq!(behind.resource, GroupResource::REPLICA_SETS);
@@ -158,7 +158,7 @@ fn owners_are_independent() {
 #[test]
 fn test_consistency_store_ensure_written_record() {
     let (store, _caches) = after_write(Some("50"));
-    store.wrote_at(&owner(), &uid("later"), GroupResource::PODS, "40");
+    store.wrote_at(&owner(), uid("later"), GroupResource::PODS, "40");
     assert_eq!(store.ensure_ready(&owner()), Ok(()));
 }
 
@@ -189,10 +189,10 @@ fn test_consistency_store_clear() {
 #[test]
 fn ignores_writes_of_other_resources() {
     let store = Caches::default().store();
-    store.wrote_at(&owner(), &uid("u"), OTHER, "100");
+    store.wrote_at(&owner(), uid("u"), OTHER, "100");
     assert!(store.records.is_empty());
     let disabled = ConsistencyStore::disabled();
-    disabled.wrote_at(&owner(), &uid("u"), GroupResource::PODS, "100");
+    disabled.wrote_at(&owner(), uid("u"), GroupResource::PODS, "100");
     assert_eq!(disabled.ensure_ready(&owner()), Ok(()));
 }
 
@@ -204,7 +204,7 @@ fn test_consistency_store_ensure_written_record_concurrent() {
         for version in 101..=200_u32 {
             let store = &store;
             scope.spawn(move || {
-                store.wrote_at(&owner(), &uid("u"), GroupResource::PODS, &version.to_string());
+                store.wrote_at(&owner(), uid("u"), GroupResource::PODS, &version.to_string());
             });
         }
     });

@@ -5,8 +5,7 @@
 use std::{fmt, sync::Arc};
 
 use dashmap::{DashMap, Entry};
-use kcm_api::ObjectKey;
-use kcm_meta::{is_comparable, is_newer};
+use kcm_meta::{ObjectKey, is_comparable, is_newer};
 use thiserror::Error;
 
 /// API group and resource.
@@ -87,19 +86,25 @@ impl ConsistencyStore {
     /// Records the resource version that the API server returned for a write.
     ///
     /// Replaces the record of an earlier owner of the same name. Invalid versions are ignored.
-    pub fn wrote_at(&self, owner: &ObjectKey, owner_uid: &Arc<str>, resource: GroupResource, version: &str) {
+    pub fn wrote_at(
+        &self,
+        owner: &ObjectKey,
+        owner_uid: impl AsRef<str> + Into<Arc<str>>,
+        resource: GroupResource,
+        version: &str,
+    ) {
         if !is_comparable(version) || !self.caches.iter().any(|(cached, _)| *cached == resource) {
             return;
         }
-        let fresh = || Record { owner_uid: Arc::clone(owner_uid), written: Vec::new() };
+        let fresh = |owner_uid| Record { owner_uid, written: Vec::new() };
         let mut entry = match self.records.entry(owner.clone()) {
             Entry::Occupied(mut entry) => {
-                if entry.get().owner_uid != *owner_uid {
-                    entry.insert(fresh());
+                if *entry.get().owner_uid != *owner_uid.as_ref() {
+                    entry.insert(fresh(owner_uid.into()));
                 }
                 entry.into_ref()
             }
-            Entry::Vacant(entry) => entry.insert(fresh()),
+            Entry::Vacant(entry) => entry.insert(fresh(owner_uid.into())),
         };
         match entry.written.iter_mut().find(|(known, _)| *known == resource) {
             Some((_, highest)) => {

@@ -1,0 +1,30 @@
+//! Results of a reconciliation.
+
+use std::time::Duration;
+
+/// Time of the next reconciliation of a key if no event comes before it.
+///
+/// Upstream counterpart: `reconcile.Result` of controller-runtime.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Action {
+    /// Not before the next event.
+    Done,
+    /// After this time.
+    RequeueAfter(Duration),
+    /// As soon as the rate limiter permits. The back-off of the key does not grow.
+    RequeueRateLimited,
+}
+
+/// Treatment of an error.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ErrorClass {
+    /// The key is retried with back-off, and the error is logged.
+    Failed,
+    /// A cache does not contain the controller's own writes yet. The key is retried with back-off, and the error is logged
+    /// at `-v=2`.
+    StaleCache,
+    /// The object was deleted meanwhile. The key is retried with back-off, and the error is logged at `-v=2`.
+    ObjectDeleted,
+    /// A retry cannot succeed. The key is dropped until the next event.
+    Terminal,
+}

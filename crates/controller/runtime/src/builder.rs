@@ -1,0 +1,223 @@
+//! Builder of a controller.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use kcm_clock::Clock;
+use kcm_expectations::ControllerExpectations;
+use kcm_informer::{SharedInformer, Store};
+use kcm_meta::{Object, ObjectKey};
+use kcm_workqueue::{MetricsProvider, NoQueueMetrics, QueueConfig, RateLimiter};
+
+use crate::{
+    ConsistencyStore, Controller, NoSyncMetrics, Queue, Reconciler, SyncMetrics, Watch,
+    handlers::{Handler, Mapped, Mapping, Owned, Primary},
+    health::Cache,
+};
+
+/// Watched types and options of a [`Controller`].
+///
+/// `P` is [`NoPrimary`] until [`reconciles`](ControllerBuilder::reconciles) names the primary type, and the store of the
+/// primary type from then on. Watches are registered with their informers by [`build`](ControllerBuilder::build).
+///
+/// Upstream counterpart: `builder.Builder` of controller-runtime. Its `For`, `Owns` and `Watches` are `reconciles`, `owns`
+/// and `watches`.
+#[must_use = "no informer is watched before `build`"]
+pub struct ControllerBuilder<P = NoPrimary> {
+    pub(crate) options: Options,
+    primary: P,
+    watches: Vec<Registration>,
+}
+
+/// State of a [`ControllerBuilder`] without a primary type.
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub struct NoPrimary;
+
+/// Registers the handler of a watch with its informer.
+type Registration = Box<dyn FnOnce(&Options, &Queue) -> Arc<dyn Cache> + Send>;
+
+/// Options of a controller.
+pub(crate) struct Options {
+    pub(crate) name: &'static str,
+    queue_name: &'static str,
+    pub(crate) clock: Arc<dyn Clock>,
+    rate_limiter: Option<Box<dyn RateLimiter<ObjectKey>>>,
+    queue_metrics: Arc<dyn MetricsProvider>,
+    pub(crate) sync_metrics: Arc<dyn SyncMetrics>,
+    pub(crate) workers: usize,
+    pub(crate) drain_timeout: Option<Duration>,
+    pub(crate) leader_gate: Option<LeaderGate>,
+    pub(crate) expectations: Option<Arc<ControllerExpectations<ObjectKey>>>,
+    pub(crate) own_writes: Option<Arc<ConsistencyStore>>,
+}
+
+/// Returns `true` while this process leads.
+pub(crate) type LeaderGate = Box<dyn Fn() -> bool + Send + Sync>;
+
+impl ControllerBuilder {
+    pub(crate) fn new(name: &'static str, clock: Arc<dyn Clock>) -> Self {
+        let options = Options {
+            name,
+            queue_name: name,
+            clock,
+            rate_limiter: None,
+            queue_metrics: Arc::new(NoQueueMetrics),
+            sync_metrics: Arc::new(NoSyncMetrics),
+            workers: 1,
+            drain_timeout: None,
+            leader_gate: None,
+            expectations: None,
+            own_writes: None,
+        };
+        Self { options, primary: NoPrimary, watches: Vec::new() }
+    }
+
+    /// Names the primary type, whose keys are reconciled. Each change enqueues the key of the object.
+    ///
+    /// Takes an informer, or a [`Watch`] with predicates.
+    pub fn reconciles<K: Object>(self, watch: impl Into<Watch<K>>) -> ControllerBuilder<Store<K>> {
+        let watch = watch.into();
+        let primary = watch.informer.store();
+        let builder = ControllerBuilder { options: self.options, primary, watches: self.watches };
+        builder.register(watch, |options, queue| Primary {
+            queue,
+            expectations: options.expectations.clone(),
+            own_writes: options.own_writes.clone(),
+        })
+    }
+}
+
+impl<P: Object> ControllerBuilder<Store<P>> {
+    /// Watches objects that the primary objects own. Each change enqueues the primary object that the controller reference
+    /// names, before and after the change.
+    ///
+    /// Owners are identified by their UID. Nothing is enqueued if the cache does not contain the owner.
+    pub fn owns<K: Object>(self, watch: impl Into<Watch<K>>) -> Self {
+        let primaries = self.primary.clone();
+        self.register(watch.into(), |options, queue| Owned {
+            queue,
+            primaries,
+            expectations: options.expectations.clone(),
+        })
+    }
+}
+
+impl<P> ControllerBuilder<P> {
+    /// Watches objects of any other type. Each change enqueues the keys that `keys` returns for the object, before and
+    /// after the change.
+    ///
+    /// `keys` is called on the task of the informer and must not block. For large numbers of primary objects it should
+    /// look them up in an index.
+    pub fn watches<K, I>(
+        self,
+        watch: impl Into<Watch<K>>,
+        keys: impl Fn(&K) -> I + Send + Sync + 'static,
+    ) -> Self
+    where
+        K: Object,
+        I: IntoIterator<Item = ObjectKey> + 'static,
+    {
+        self.register(watch.into(), |_, queue| Mapped { queue, keys })
+    }
+
+    fn register<K: Object, M: Mapping<K>>(
+        mut self,
+        watch: Watch<K>,
+        mapping: impl FnOnce(&Options, Queue) -> M + Send + 'static,
+    ) -> Self {
+        self.watches.push(Box::new(move |options, queue| {
+            let Watch { informer, predicates } = watch;
+            let mapping = mapping(options, queue.clone());
+            informer.add_handler(Arc::new(Handler { predicates, mapping }));
+            Arc::<SharedInformer<K>>::new(informer)
+        }));
+        self
+    }
+
+    /// Sets the number of keys that are reconciled at the same time. Default: 1.
+    ///
+    /// Upstream counterpart: `MaxConcurrentReconciles`.
+    pub fn workers(mut self, workers: usize) -> Self {
+        self.options.workers = workers;
+        self
+    }
+
+    /// Sets the name of the queue in metrics. Default: the name of the controller.
+    pub fn queue_name(mut self, name: &'static str) -> Self {
+        self.options.queue_name = name;
+        self
+    }
+
+    /// Sets the rate limiter of retries. Default: [`default_controller_rate_limiter`].
+    ///
+    /// [`default_controller_rate_limiter`]: kcm_workqueue::default_controller_rate_limiter
+    pub fn rate_limiter(mut self, limiter: Box<dyn RateLimiter<ObjectKey>>) -> Self {
+        self.options.rate_limiter = Some(limiter);
+        self
+    }
+
+    /// Sets the metrics of the queue. Default: none.
+    pub fn queue_metrics(mut self, metrics: Arc<dyn MetricsProvider>) -> Self {
+        self.options.queue_metrics = metrics;
+        self
+    }
+
+    /// Sets the metrics of reconciliations. Default: none.
+    pub fn sync_metrics(mut self, metrics: Arc<dyn SyncMetrics>) -> Self {
+        self.options.sync_metrics = metrics;
+        self
+    }
+
+    /// Reconciles keys only while `is_leader` returns `true`, such as `LeaderGate::is_leader` of `kcm-leader-election`.
+    ///
+    /// The gate is checked before each key. If it is closed, [`Controller::run`] returns and the keys stay queued.
+    pub fn leader_gate(mut self, is_leader: impl Fn() -> bool + Send + Sync + 'static) -> Self {
+        self.options.leader_gate = Some(Box::new(is_leader));
+        self
+    }
+
+    /// Postpones keys with unfulfilled expectations until they are fulfilled or expire.
+    ///
+    /// The reconciler sets expectations before it creates or deletes owned objects. The informers of
+    /// [owned](ControllerBuilder::owns) types lower them, and the deletion of the primary object removes them.
+    pub fn expectations(mut self, expectations: Arc<ControllerExpectations<ObjectKey>>) -> Self {
+        self.options.expectations = Some(expectations);
+        self
+    }
+
+    /// Postpones keys until the caches contain the writes that the reconciler has recorded for them
+    /// ([`ConsistencyStore::wrote_at`]).
+    pub fn own_writes(mut self, own_writes: Arc<ConsistencyStore>) -> Self {
+        self.options.own_writes = Some(own_writes);
+        self
+    }
+
+    /// Limits the time in which queued keys are processed after the controller was stopped. Reconciliations that are not
+    /// complete then are aborted. Default: no limit.
+    pub fn drain_timeout(mut self, timeout: Duration) -> Self {
+        self.options.drain_timeout = Some(timeout);
+        self
+    }
+
+    /// Registers the watches with their informers, which adds the keys of cached objects to the queue. Keys are processed
+    /// by [`Controller::run`].
+    pub fn build<R: Reconciler>(mut self, reconciler: R) -> Controller<R> {
+        let mut config = QueueConfig::new(self.options.queue_name, Arc::clone(&self.options.clock));
+        config.metrics = Arc::clone(&self.options.queue_metrics);
+        if let Some(limiter) = self.options.rate_limiter.take() {
+            config.rate_limiter = limiter;
+        }
+        let queue = Queue::new(config);
+        let caches = self.watches.into_iter().map(|register| register(&self.options, &queue)).collect();
+        Controller::new(self.options, queue, caches, reconciler)
+    }
+}
+
+impl<P> fmt::Debug for ControllerBuilder<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ControllerBuilder")
+            .field("name", &self.options.name)
+            .field("watches", &self.watches.len())
+            .finish_non_exhaustive()
+    }
+}

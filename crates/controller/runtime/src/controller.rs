@@ -1,0 +1,367 @@
+//! Control loop of a controller: takes keys from the queue, reconciles them and requeues them.
+
+use std::{fmt, mem, ops::ControlFlow, sync::Arc, sync::atomic::AtomicU64, time::Duration};
+
+use kcm_clock::{Clock, Sleep};
+use kcm_expectations::{ControllerExpectations, EXPECTATIONS_TIMEOUT};
+use kcm_informer::{EventHandler, SharedInformer};
+use kcm_meta::{Object, ObjectKey};
+use kcm_workqueue::{RateLimitingQueue, WorkItem};
+use tokio_util::sync::CancellationToken;
+use tracing::{Instrument, Level, Span, debug, enabled, error, info, trace};
+
+use crate::{
+    Action, ConsistencyStore, ControllerBuilder, ControllerHealth, ErrorClass, Reconciler, RunOutcome,
+    SyncMetrics, SyncResult,
+    builder::{LeaderGate, Options},
+    consistency::NotReady,
+    health::{Busy, Cache, Running},
+    worker::run_workers,
+};
+
+/// Queue of a controller. Clones share the same queue.
+pub type Queue = RateLimitingQueue<ObjectKey>;
+
+/// Informers, work queue and workers of one controller.
+///
+/// Created by [`builder`](Self::builder). Informers add keys to the queue; [`run`](Self::run) calls the [`Reconciler`] for
+/// each key and requeues the key as the result demands.
+///
+/// Upstream counterpart: the part of each controller that is not specific to it.
+pub struct Controller<R> {
+    shared: Arc<Shared<R>>,
+    workers: usize,
+    drain_timeout: Option<Duration>,
+    caches: Vec<Arc<dyn Cache>>,
+    running: Running,
+}
+
+/// Part of a controller that its workers share.
+struct Shared<R> {
+    name: &'static str,
+    reconciler: R,
+    queue: Queue,
+    clock: Arc<dyn Clock>,
+    metrics: Arc<dyn SyncMetrics>,
+    leader_gate: Option<LeaderGate>,
+    expectations: Option<Arc<ControllerExpectations<ObjectKey>>>,
+    own_writes: Option<Arc<ConsistencyStore>>,
+}
+
+/// Key that [`Controller::step`] has processed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Step<E> {
+    /// Key.
+    pub key: ObjectKey,
+    /// Result.
+    pub outcome: Outcome<E>,
+}
+
+/// Result of a key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Outcome<E> {
+    /// The reconciler returned an action.
+    Reconciled(Action),
+    /// The reconciler returned an error. The key is retried with back-off, unless the error is
+    /// [terminal](ErrorClass::Terminal).
+    Failed(E),
+    /// The key was not reconciled, because a cache does not contain the controller's own writes yet. It is retried with
+    /// back-off.
+    NotReady(NotReady),
+    /// The key was not reconciled, because its expectations are not fulfilled. It is processed at the next event.
+    ExpectationsUnfulfilled,
+}
+
+impl Controller<()> {
+    /// Returns a builder for a controller without watches. `name` is its name in logs; `clock` is the clock of the queue.
+    pub fn builder(name: &'static str, clock: Arc<dyn Clock>) -> ControllerBuilder {
+        ControllerBuilder::new(name, clock)
+    }
+}
+
+impl<R: Reconciler> Controller<R> {
+    pub(crate) fn new(options: Options, queue: Queue, caches: Vec<Arc<dyn Cache>>, reconciler: R) -> Self {
+        let Options { name, clock, sync_metrics: metrics, leader_gate, expectations, own_writes, .. } =
+            options;
+        let shared =
+            Shared { name, reconciler, queue, clock, metrics, leader_gate, expectations, own_writes };
+        Self {
+            shared: Arc::new(shared),
+            workers: options.workers,
+            drain_timeout: options.drain_timeout,
+            caches,
+            running: Running::default(),
+        }
+    }
+
+    /// Returns the queue. Keys can be added from any source of events.
+    pub fn queue(&self) -> Queue {
+        self.shared.queue.clone()
+    }
+
+    /// Returns the reconciler.
+    pub fn reconciler(&self) -> &R {
+        &self.shared.reconciler
+    }
+
+    /// Registers `handler` with `informer`. Workers start only after the informer has synced.
+    ///
+    /// For controllers whose handlers do more than the watches of a [`ControllerBuilder`]. The handler adds keys to the
+    /// [`queue`](Self::queue).
+    pub fn watch<K: Object>(&mut self, informer: &SharedInformer<K>, handler: Arc<dyn EventHandler<K>>) {
+        informer.add_handler(handler);
+        self.caches.push(Arc::new(informer.clone()));
+    }
+
+    /// Returns the health of the controller.
+    pub fn health(&self) -> ControllerHealth {
+        ControllerHealth {
+            controller: self.shared.name,
+            caches: self.caches.as_slice().into(),
+            running: self.running.clone(),
+            clock: Arc::clone(&self.shared.clock),
+        }
+    }
+
+    /// Reconciles keys until `stop` is cancelled, and returns when the last reconciliation has ended.
+    ///
+    /// The first one starts when all informers have synced. The caller runs the informers. Keys that are in the queue when
+    /// `stop` is cancelled are still processed, within the [drain timeout](ControllerBuilder::drain_timeout); delayed
+    /// keys are not.
+    ///
+    /// After [`RunOutcome::NotLeading`] it can be called again.
+    ///
+    /// # Panics
+    ///
+    /// If a reconciliation panics.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future aborts reconciliations. Their keys return to the queue.
+    pub async fn run(&self, stop: CancellationToken) -> RunOutcome {
+        self.run_with(self.workers, stop).await
+    }
+
+    /// Runs with another number of workers than the configured one. See [`run`](Self::run).
+    ///
+    /// # Panics
+    ///
+    /// If a reconciliation panics.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future aborts reconciliations. Their keys return to the queue.
+    pub async fn run_with(&self, workers: usize, stop: CancellationToken) -> RunOutcome {
+        let controller = self.shared.name;
+        info!(controller, "Starting controller");
+        let mut outcome = RunOutcome::Stopped;
+        if self.wait_for_caches(&stop).await {
+            let (shared, slots) = (Arc::clone(&self.shared), self.running.start(workers));
+            let process = move |worker: usize, item| {
+                let (shared, slots) = (Arc::clone(&shared), Arc::clone(&slots));
+                async move { shared.process_if_leading(item, slots.get(worker)).await }
+            };
+            let deadline = || self.drain_deadline();
+            outcome = run_workers(&self.shared.queue, workers, process, &stop, deadline).await;
+        }
+        if outcome != RunOutcome::NotLeading {
+            self.shared.queue.shut_down();
+        }
+        info!(controller, "Shutting down controller");
+        outcome
+    }
+
+    /// Processes the next key, without waiting for caches or keys. Returns `None` if no key is due, or if the leader gate
+    /// is closed.
+    ///
+    /// For tests: with a fake clock, they determine the time at which delayed keys are due.
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, the key returns to the queue.
+    pub async fn step(&self) -> Option<Step<R::Error>> {
+        if !self.shared.is_leading() {
+            return None;
+        }
+        let item = self.shared.queue.try_get()?;
+        let key = ObjectKey::clone(&item);
+        let outcome = self.shared.process(item, None).await;
+        Some(Step { key, outcome })
+    }
+
+    /// Processes keys until none is due. See [`step`](Self::step).
+    ///
+    /// Does not end if each reconciliation changes an object that enqueues its key again.
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, the current key returns to the queue.
+    pub async fn drain(&self) -> Vec<Step<R::Error>> {
+        let mut steps = Vec::new();
+        while let Some(step) = self.step().await {
+            steps.push(step);
+        }
+        steps
+    }
+
+    async fn wait_for_caches(&self, stop: &CancellationToken) -> bool {
+        for cache in &self.caches {
+            if !cache.wait_for_sync(stop).await {
+                return false;
+            }
+        }
+        true
+    }
+
+    fn drain_deadline(&self) -> Sleep {
+        match self.drain_timeout {
+            Some(timeout) => self.shared.clock.sleep(timeout),
+            None => Box::pin(std::future::pending()),
+        }
+    }
+}
+
+impl<R: Reconciler> Shared<R> {
+    fn is_leading(&self) -> bool {
+        self.leader_gate.as_ref().is_none_or(|is_leader| is_leader())
+    }
+
+    async fn process_if_leading(
+        &self,
+        item: WorkItem<'static, ObjectKey>,
+        slot: Option<&AtomicU64>,
+    ) -> ControlFlow<()> {
+        if !self.is_leading() {
+            // Queued again when the item is dropped.
+            self.queue.add(item.clone());
+            return ControlFlow::Break(());
+        }
+        self.process(item, slot).await;
+        ControlFlow::Continue(())
+    }
+
+    /// Upstream counterpart: `processNextWorkItem`.
+    async fn process(
+        &self,
+        item: WorkItem<'static, ObjectKey>,
+        slot: Option<&AtomicU64>,
+    ) -> Outcome<R::Error> {
+        let key: &ObjectKey = &item;
+        let unfinished = Unfinished { queue: &self.queue, key };
+        let started = self.clock.monotonic();
+        let _busy = slot.map(|slot| Busy::new(slot, started));
+        self.metrics.started();
+        // Below `-v=2` only failures are logged, which create the span themselves.
+        let span = if enabled!(Level::DEBUG) { self.reconciler.span(key) } else { Span::none() };
+        if let Some(message) = R::STARTED {
+            span.in_scope(|| trace!("{message}"));
+        }
+        let outcome = match self.postpone(key, &span) {
+            Some(postponed) => postponed,
+            None => match self.reconciler.reconcile(key).instrument(span.clone()).await {
+                Ok(action) => Outcome::Reconciled(action),
+                Err(error) => Outcome::Failed(error),
+            },
+        };
+        let duration = self.clock.monotonic().saturating_sub(started);
+        span.in_scope(|| trace!(?duration, "{}", R::FINISHED));
+        let result = match &outcome {
+            Outcome::Reconciled(action) => {
+                self.requeue(key, *action);
+                SyncResult::Success
+            }
+            Outcome::Failed(error) => self.retry(span, key, error),
+            Outcome::NotReady(_) => {
+                self.queue.add_rate_limited(key.clone());
+                SyncResult::Stale
+            }
+            Outcome::ExpectationsUnfulfilled => {
+                // The events that fulfil them enqueue the key earlier.
+                self.queue.add_after(key.clone(), EXPECTATIONS_TIMEOUT);
+                SyncResult::Stale
+            }
+        };
+        self.metrics.ended(duration, result);
+        mem::forget(unfinished);
+        outcome
+    }
+
+    /// Returns the reason for which the key cannot be reconciled yet.
+    fn postpone(&self, key: &ObjectKey, span: &Span) -> Option<Outcome<R::Error>> {
+        if let Some(own_writes) = &self.own_writes
+            && let Err(error) = own_writes.ensure_ready(key)
+        {
+            span.in_scope(|| debug!(err = %error, "Cache is behind own writes, retrying"));
+            return Some(Outcome::NotReady(error));
+        }
+        if let Some(expectations) = &self.expectations
+            && !expectations.satisfied(key)
+        {
+            return Some(Outcome::ExpectationsUnfulfilled);
+        }
+        None
+    }
+
+    fn requeue(&self, key: &ObjectKey, action: Action) {
+        match action {
+            Action::Done => self.queue.forget(key),
+            Action::RequeueAfter(delay) => {
+                self.queue.forget(key);
+                self.queue.add_after(key.clone(), delay);
+            }
+            // Forgotten at once, so that the back-off does not grow (US-4.12).
+            Action::RequeueRateLimited => {
+                self.queue.add_rate_limited(key.clone());
+                self.queue.forget(key);
+            }
+        }
+    }
+
+    /// Logs the failed sync and requeues its key with back-off, or drops the key.
+    ///
+    /// DEVIATION: syncs are retried until they succeed, with the maximum delay of the rate limiter in the end. Upstream's
+    /// Deployment controller drops the key after 15 retries, which takes less than three minutes (US-4.3). If an
+    /// admission webhook fails for longer, the rollout stands still until the next resync.
+    ///
+    /// Upstream counterpart: `handleErr`.
+    fn retry(&self, span: Span, key: &ObjectKey, error: &R::Error) -> SyncResult {
+        let class = R::classify(error);
+        if class == ErrorClass::Terminal {
+            self.queue.forget(key);
+            return SyncResult::Dropped;
+        }
+        let span = if span.is_none() { self.reconciler.span(key) } else { span };
+        let retries = self.queue.num_requeues(key);
+        span.in_scope(|| match class {
+            // DEVIATION: upstream logs these two as errors, though neither needs attention.
+            ErrorClass::StaleCache => debug!(err = %error, "Cache is behind own writes, retrying"),
+            ErrorClass::ObjectDeleted => debug!(err = %error, "Object was deleted during sync"),
+            _ if retries < R::QUIET_RETRIES => debug!(err = %error, "{}", R::FAILED),
+            _ => error!(retries, err = %error, "{}", R::FAILED),
+        });
+        self.queue.add_rate_limited(key.clone());
+        if class == ErrorClass::StaleCache { SyncResult::Stale } else { SyncResult::Error }
+    }
+}
+
+/// Returns the key of an aborted reconciliation to the queue. Forgotten when the reconciliation is complete.
+struct Unfinished<'a> {
+    queue: &'a Queue,
+    key: &'a ObjectKey,
+}
+
+impl Drop for Unfinished<'_> {
+    fn drop(&mut self) {
+        self.queue.add(self.key.clone());
+    }
+}
+
+impl<R> fmt::Debug for Controller<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Controller").field("name", &self.shared.name).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,75 @@
+//! Control loop of a controller: informers fill a queue of keys, and workers reconcile the keys.
+//!
+//! *Upstream counterparts:* the loop that each controller of `pkg/controller` repeats (`Run`, `worker`,
+//! `processNextWorkItem`, `handleErr`), and the builder of controller-runtime.
+//!
+//! A controller implements [`Reconciler`]. A [`ControllerBuilder`] connects it to informers:
+//!
+//! ```
+//! # use std::{convert::Infallible, sync::Arc};
+//! # use kcm_clock::{Clock, RealClock};
+//! # use kcm_informer::{Object, SharedInformer};
+//! use kcm_runtime::{Action, Controller, ObjectKey, Reconciler};
+//!
+//! struct Websites;
+//!
+//! impl Reconciler for Websites {
+//!     type Error = Infallible;
+//!
+//!     async fn reconcile(&self, key: &ObjectKey) -> Result<Action, Infallible> {
+//!         println!("reconciling {key}");
+//!         Ok(Action::Done)
+//!     }
+//! }
+//!
+//! fn controller<W: Object, D: Object>(
+//!     websites: &SharedInformer<W>,
+//!     deployments: &SharedInformer<D>,
+//!     clock: Arc<dyn Clock>,
+//! ) -> Controller<Websites> {
+//!     Controller::builder("websites", clock)
+//!         .reconciles(websites)
+//!         .owns(deployments)
+//!         .workers(2)
+//!         .build(Websites)
+//! }
+//! ```
+//!
+//! | Item | Purpose |
+//! |---|---|
+//! | [`ControllerBuilder`] | watched types and options |
+//! | [`Watch`], [`predicate`] | changes that enqueue a key |
+//! | [`Controller::run`] | workers, until a token is cancelled; queued keys are processed before it returns |
+//! | [`Controller::step`], [`Controller::drain`] | the same for tests: one key, or all that are queued, without waiting |
+//! | [`Controller::health`] | checks for `/readyz` and `/healthz` |
+//! | [`consistency`] | wait until caches contain the controller's own writes |
+//! | [`SyncMetrics`] | hooks for metrics |
+//!
+//! *Not part of this crate:* API types, HTTP, and the election; [`ControllerBuilder::leader_gate`] takes its result.
+
+// In model tests, shuttle chooses the thread that takes a lock.
+#[cfg(feature = "shuttle")]
+extern crate shuttle_dashmap as dashmap;
+
+mod action;
+mod builder;
+pub mod consistency;
+mod controller;
+mod handlers;
+mod health;
+pub mod predicate;
+mod reconciler;
+mod sync_metrics;
+mod watch;
+mod worker;
+
+pub use action::{Action, ErrorClass};
+pub use builder::{ControllerBuilder, NoPrimary};
+pub use consistency::{ConsistencyStore, GroupResource};
+pub use controller::{Controller, Outcome, Queue, Step};
+pub use health::{ControllerHealth, Unhealthy};
+pub use kcm_meta::ObjectKey;
+pub use reconciler::Reconciler;
+pub use sync_metrics::{NoSyncMetrics, SyncMetrics, SyncResult};
+pub use watch::{Change, Watch};
+pub use worker::RunOutcome;
