@@ -25,6 +25,7 @@ const HTTP: &[&str] = &[
 /// Crates that may depend on them. xtask compares responses of API servers.
 const MAY_KNOW_HTTP: &[&str] = &[
     "kcm-client",
+    "kcm-kube",
     "kcm-serving",
     "kcm-apiserver",
     "kcm-simulation",
