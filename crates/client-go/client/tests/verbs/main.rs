@@ -1,7 +1,8 @@
-//! Verbs of `Api` with an embedded API server, for each kind of type: those of k8s-openapi, those of `kcm-api`, and
-//! objects whose type is known at run time only.
+//! Verbs of `Api` with an embedded API server, for each kind of type: those of k8s-openapi, those of `kcm-api`, custom
+//! resources, and objects whose type is known at run time only.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails that way")]
 
+mod custom;
 mod reads;
 mod requests;
 mod subresources;
@@ -9,7 +10,7 @@ mod writes;
 
 use std::{fmt::Debug, sync::Arc};
 
-use kcm_apiserver::{ApiServer, ApiServerConfig};
+use kcm_apiserver::{ApiServer, ApiServerConfig, Resource};
 use kcm_client::{
     Api, ApiClient, ApiResource, ClientFactory, ClientOptions, ObjectKey, RateLimit, UserAgent,
 };
@@ -19,36 +20,62 @@ use kube_client::core::DynamicObject;
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
+use custom::{WEBSITES, Website, definition, website};
+
 const NAMESPACE: &str = "default";
 
-const DEPLOYMENTS: ApiResource = ApiResource::namespaced("apps", "v1", "Deployment", "deployments");
-
-/// Type of Deployments.
-trait DeploymentLike: Object + Serialize + DeserializeOwned + Debug {
+/// Type of the objects of the tests. The objects have `spec.replicas`, which is 1 by default, and `status.replicas`.
+trait Subject: Object + Serialize + DeserializeOwned + Debug {
+    /// All objects of the type.
     fn all(client: &ApiClient) -> Api<Self>
     where
         Self: Sized;
+
+    /// An object with the label `app`.
+    fn named(name: &str) -> Self;
 }
 
-impl DeploymentLike for k8s_openapi::api::apps::v1::Deployment {
+impl Subject for k8s_openapi::api::apps::v1::Deployment {
     fn all(client: &ApiClient) -> Api<Self> {
         client.api()
     }
+
+    fn named(name: &str) -> Self {
+        deployment(name)
+    }
 }
 
-impl DeploymentLike for kcm_api::Deployment {
+impl Subject for kcm_api::Deployment {
     fn all(client: &ApiClient) -> Api<Self> {
         client.api()
     }
-}
 
-impl DeploymentLike for DynamicObject {
-    fn all(client: &ApiClient) -> Api<Self> {
-        client.api_for(DEPLOYMENTS)
+    fn named(name: &str) -> Self {
+        deployment(name)
     }
 }
 
-/// Defines a test for each type of Deployments. `$test` is an async function with the type as its parameter.
+impl Subject for Website {
+    fn all(client: &ApiClient) -> Api<Self> {
+        client.api()
+    }
+
+    fn named(name: &str) -> Self {
+        website(name)
+    }
+}
+
+impl Subject for DynamicObject {
+    fn all(client: &ApiClient) -> Api<Self> {
+        client.api_for(WEBSITES)
+    }
+
+    fn named(name: &str) -> Self {
+        website(name)
+    }
+}
+
+/// Defines a test for each type. `$test` is an async function with the type as its parameter.
 macro_rules! for_each_type {
     ($($test:ident),* $(,)?) => { $(
         mod $test {
@@ -63,6 +90,11 @@ macro_rules! for_each_type {
             }
 
             #[tokio::test]
+            async fn custom_resource() {
+                super::$test::<crate::custom::Website>().await;
+            }
+
+            #[tokio::test]
             async fn dynamic_object() {
                 super::$test::<kube_client::core::DynamicObject>().await;
             }
@@ -71,19 +103,18 @@ macro_rules! for_each_type {
 }
 use for_each_type;
 
-/// A client of a new API server.
+/// A client of a new API server with the custom resource.
 fn client() -> ApiClient {
-    client_of(&ApiServer::new(ApiServerConfig::default()))
-}
-
-fn client_of(server: &Arc<ApiServer>) -> ApiClient {
+    let server = ApiServer::new(ApiServerConfig::default());
+    let definitions = Resource::of_kind("apiextensions.k8s.io/v1", "CustomResourceDefinition").unwrap();
+    server.create(definitions, "", definition(), &kcm_apiserver::WriteOptions::default()).unwrap();
     let clock: Arc<dyn Clock> = Arc::new(RealClock::new());
     let options = ClientOptions::new(UserAgent::new("test", "v1", ""), clock);
     ClientFactory::in_process(server.service(), options).client("test", RateLimit::UNLIMITED)
 }
 
-/// Deployments of one namespace of a new API server.
-fn deployments<K: DeploymentLike>() -> Api<K> {
+/// Objects of one namespace of a new API server.
+fn objects<K: Subject>() -> Api<K> {
     K::all(&client()).namespaced(NAMESPACE)
 }
 

@@ -9,11 +9,11 @@ use super::*;
 
 for_each_type!(gets_and_finds, lists_pages, watches, sources_of_informers);
 
-async fn gets_and_finds<K: DeploymentLike>() {
-    let api = deployments::<K>();
+async fn gets_and_finds<K: Subject>() {
+    let api = objects::<K>();
     assert!(api.get("web").await.unwrap_err().is_not_found());
     assert!(api.find("web").await.unwrap().is_none());
-    api.create(&deployment("web")).await.unwrap();
+    api.create(&K::named("web")).await.unwrap();
 
     let everywhere = K::all(api.client());
     assert_eq!(api.get("web").await.unwrap().key(), key("web"));
@@ -21,12 +21,12 @@ async fn gets_and_finds<K: DeploymentLike>() {
     assert_eq!(everywhere.find(&key("web")).await.unwrap().unwrap().key(), key("web"));
 }
 
-async fn lists_pages<K: DeploymentLike>() {
-    let api = deployments::<K>();
+async fn lists_pages<K: Subject>() {
+    let api = objects::<K>();
     for name in ["a", "b", "c"] {
-        api.create(&deployment(name)).await.unwrap();
+        api.create(&K::named(name)).await.unwrap();
     }
-    api.namespaced("kube-system").create(&deployment("other")).await.unwrap();
+    api.namespaced("kube-system").create(&K::named("other")).await.unwrap();
 
     let list = async |params: ListParams| names(&api.list(&params).await.unwrap().items);
     assert_eq!(list(ListParams::default()).await, ["a", "b", "c"]);
@@ -50,12 +50,12 @@ async fn lists_pages<K: DeploymentLike>() {
     assert_eq!(error.code(), Some(400));
 }
 
-async fn watches<K: DeploymentLike>() {
-    let api = deployments::<K>();
+async fn watches<K: Subject>() {
+    let api = objects::<K>();
     let params = ListParams::labels("app=web");
     let mut events = api.watch(&params, &WatchOptions::default()).await.unwrap();
-    api.create(&deployment("other")).await.unwrap();
-    api.create(&deployment("web")).await.unwrap();
+    api.create(&K::named("other")).await.unwrap();
+    api.create(&K::named("web")).await.unwrap();
     api.patch("web", &Patch::merge(&json!({"spec": {"replicas": 2}}))).await.unwrap();
     api.delete("web", &DeleteOptions::default()).await.unwrap();
     let mut next = async || events.try_next().await.unwrap().unwrap();
@@ -65,11 +65,11 @@ async fn watches<K: DeploymentLike>() {
     assert_eq!(names(&[added, modified, deleted]), ["web", "web", "web"]);
 }
 
-async fn sources_of_informers<K: DeploymentLike>() {
-    let api = deployments::<K>();
-    api.create(&deployment("web")).await.unwrap();
-    api.create(&deployment("db")).await.unwrap();
-    api.namespaced("kube-system").create(&deployment("web")).await.unwrap();
+async fn sources_of_informers<K: Subject>() {
+    let api = objects::<K>();
+    api.create(&K::named("web")).await.unwrap();
+    api.create(&K::named("db")).await.unwrap();
+    api.namespaced("kube-system").create(&K::named("web")).await.unwrap();
     let source = api.list_watch(ListParams::labels("app=web"));
     let list = source.list(&ListOptions::default()).await.unwrap();
     assert_eq!(names(&list.items), ["web"]);

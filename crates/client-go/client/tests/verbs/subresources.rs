@@ -7,9 +7,9 @@ use super::*;
 
 for_each_type!(status, scale);
 
-async fn status<K: DeploymentLike>() {
-    let api = deployments::<K>();
-    let web = api.create(&deployment("web")).await.unwrap();
+async fn status<K: Subject>() {
+    let api = objects::<K>();
+    let web = api.create(&K::named("web")).await.unwrap();
     let observed: K = changed(&web, |object| {
         object["status"] = json!({"replicas": 3});
         object["spec"]["replicas"] = json!(9);
@@ -22,11 +22,11 @@ async fn status<K: DeploymentLike>() {
     assert_eq!((&stored["status"]["replicas"], &stored["spec"]["replicas"]), (&json!(4), &json!(1)));
 }
 
-async fn scale<K: DeploymentLike>() {
-    let api = deployments::<K>();
-    api.create(&deployment("web")).await.unwrap();
+async fn scale<K: Subject>() {
+    let api = objects::<K>();
+    api.create(&K::named("web")).await.unwrap();
     let mut scale = api.get_scale("web").await.unwrap();
-    assert_eq!((scale.spec.replicas, &*scale.status.selector), (1, "app=web"));
+    assert_eq!(scale.spec.replicas, 1);
     scale.spec.replicas = 2;
     assert_eq!(api.replace_scale(&scale).await.unwrap().spec.replicas, 2);
     assert!(api.replace_scale(&scale).await.unwrap_err().is_conflict());
@@ -82,6 +82,13 @@ where
 async fn eviction() {
     evicts(client().api::<kcm_api::Pod>()).await;
     evicts(client().api::<k8s_openapi::api::core::v1::Pod>()).await;
+}
+
+#[tokio::test]
+async fn scale_has_the_selector_of_the_pods() {
+    let api = objects::<kcm_api::Deployment>();
+    api.create(&deployment("web")).await.unwrap();
+    assert_eq!(api.get_scale("web").await.unwrap().status.selector, "app=web");
 }
 
 #[tokio::test]

@@ -9,28 +9,28 @@ use super::*;
 
 for_each_type!(creates, replaces, patches, applies, deletes, deletes_collections, dry_run);
 
-async fn creates<K: DeploymentLike>() {
-    let api = deployments::<K>();
-    let created = api.create(&deployment("web")).await.unwrap();
+async fn creates<K: Subject>() {
+    let api = objects::<K>();
+    let created = api.create(&K::named("web")).await.unwrap();
     assert!(!created.uid().is_empty());
     assert_eq!(to_json(&created)["spec"]["replicas"], 1);
-    assert!(api.create(&deployment("web")).await.unwrap_err().is_already_exists());
+    assert!(api.create(&K::named("web")).await.unwrap_err().is_already_exists());
 
     // The namespace of the object, and a generated name.
-    let generated: K = changed(&deployment::<K>("web"), |object| {
+    let generated: K = changed(&K::named("web"), |object| {
         object["metadata"] = json!({"generateName": "web-", "namespace": "kube-system"});
     });
     let created = K::all(api.client()).create(&generated).await.unwrap().key();
     assert_eq!(&*created.namespace, "kube-system");
     assert!(created.name.starts_with("web-"), "{created}");
 
-    let body = to_json(&deployment::<K>("json")).to_string();
+    let body = to_json(&K::named("json")).to_string();
     assert_eq!(api.create_json(body).await.unwrap().key(), key("json"));
 }
 
-async fn replaces<K: DeploymentLike>() {
-    let api = deployments::<K>();
-    let first = api.create(&deployment("web")).await.unwrap();
+async fn replaces<K: Subject>() {
+    let api = objects::<K>();
+    let first = api.create(&K::named("web")).await.unwrap();
     let wanted: K = changed(&first, |object| object["spec"]["replicas"] = json!(3));
     let second = api.replace(&wanted).await.unwrap();
     assert_eq!(to_json(&second)["spec"]["replicas"], 3);
@@ -46,9 +46,9 @@ async fn replaces<K: DeploymentLike>() {
     assert_eq!(to_json(&api.replace(&item).await.unwrap())["spec"]["replicas"], 4);
 }
 
-async fn patches<K: DeploymentLike>() {
-    let api = deployments::<K>();
-    api.create(&deployment("web")).await.unwrap();
+async fn patches<K: Subject>() {
+    let api = objects::<K>();
+    api.create(&K::named("web")).await.unwrap();
     let replicas = async |patch: Patch<K>| {
         to_json(&api.patch("web", &patch).await.unwrap())["spec"]["replicas"].as_i64().unwrap()
     };
@@ -66,21 +66,21 @@ async fn patches<K: DeploymentLike>() {
 async fn strategic_merge_patch() {
     let container =
         json!({"spec": {"template": {"spec": {"containers": [{"name": "log", "image": "log:1"}]}}}});
-    let api = deployments::<Deployment>();
+    let api = objects::<Deployment>();
     api.create(&deployment("web")).await.unwrap();
     let patched = api.patch("web", &Patch::strategic(&container)).await.unwrap();
     assert_eq!(patched.spec.unwrap().template.spec.unwrap().containers.len(), 2);
 
-    let api = deployments::<kcm_api::Deployment>();
+    let api = objects::<kcm_api::Deployment>();
     api.create(&deployment("web")).await.unwrap();
     let patched = api.patch("web", &Patch::strategic(container.to_string())).await.unwrap();
     let containers = &to_json(&patched)["spec"]["template"]["spec"]["containers"];
     assert_eq!(containers.as_array().unwrap().len(), 2);
 }
 
-async fn applies<K: DeploymentLike>() {
-    let api = deployments::<K>();
-    let mut body = to_json(&deployment::<K>("web"));
+async fn applies<K: Subject>() {
+    let api = objects::<K>();
+    let mut body = to_json(&K::named("web"));
     // The client adds the type.
     body.as_object_mut().unwrap().remove("kind");
     body["spec"]["replicas"] = json!(2);
@@ -96,9 +96,9 @@ async fn applies<K: DeploymentLike>() {
     assert_eq!(to_json(&forced)["spec"]["replicas"], 3);
 }
 
-async fn deletes<K: DeploymentLike>() {
-    let api = deployments::<K>();
-    let web = api.create(&deployment("web")).await.unwrap();
+async fn deletes<K: Subject>() {
+    let api = objects::<K>();
+    let web = api.create(&K::named("web")).await.unwrap();
     let of = |preconditions| DeleteOptions { preconditions, ..DeleteOptions::default() };
     let other = Preconditions { uid: Some("other".to_owned()), resource_version: None };
     assert!(api.delete("web", &of(other)).await.unwrap_err().is_conflict());
@@ -115,24 +115,24 @@ async fn deletes<K: DeploymentLike>() {
     assert!(deleting.is_being_deleted());
     assert_eq!(to_json(&deleting)["metadata"]["finalizers"], json!(["foregroundDeletion"]));
 
-    api.create(&deployment("db")).await.unwrap();
+    api.create(&K::named("db")).await.unwrap();
     api.delete("db", &DeleteOptions::default()).await.unwrap();
     assert!(api.get("db").await.unwrap_err().is_not_found());
 }
 
-async fn deletes_collections<K: DeploymentLike>() {
-    let api = deployments::<K>();
+async fn deletes_collections<K: Subject>() {
+    let api = objects::<K>();
     for name in ["a", "b", "c"] {
-        api.create(&deployment(name)).await.unwrap();
+        api.create(&K::named(name)).await.unwrap();
     }
     let defaults = DeleteOptions::default();
     api.delete_collection(&ListParams::labels("app!=b"), &defaults).await.unwrap();
     assert_eq!(names(&api.list(&ListParams::default()).await.unwrap().items), ["b"]);
 }
 
-async fn dry_run<K: DeploymentLike>() {
-    let api = deployments::<K>();
-    api.create(&deployment("web")).await.unwrap();
+async fn dry_run<K: Subject>() {
+    let api = objects::<K>();
+    api.create(&K::named("web")).await.unwrap();
     let dry = api.with_write_options(WriteOptions { dry_run: true, ..WriteOptions::default() });
     let patch = Patch::merge(&json!({"spec": {"replicas": 3}}));
     assert_eq!(to_json(&dry.patch("web", &patch).await.unwrap())["spec"]["replicas"], 3);
@@ -142,8 +142,8 @@ async fn dry_run<K: DeploymentLike>() {
 
 #[tokio::test]
 async fn field_validation() {
-    let api = deployments::<DynamicObject>();
-    api.create(&deployment("web")).await.unwrap();
+    let api = objects::<DynamicObject>();
+    api.create(&website("web")).await.unwrap();
     let patch = Patch::merge(&json!({"spec": {"replica": 3}}));
     api.patch("web", &patch).await.unwrap();
     let strict = WriteOptions { field_validation: Some(FieldValidation::Strict), ..WriteOptions::default() };
