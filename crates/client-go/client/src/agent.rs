@@ -17,6 +17,13 @@ pub struct UserAgent {
 
 impl UserAgent {
     /// Creates the user agent of `binary` in `version`, built from `commit`. Seven digits of the commit are used.
+    ///
+    /// ```
+    /// let agent = kcm_client::UserAgent::new("example-operator", "v1.0.0", "0123456789abcdef");
+    /// let text = agent.for_client("example-controller");
+    /// assert!(text.starts_with("example-operator/v1.0.0 ("));
+    /// assert!(text.ends_with(") kubernetes/0123456/example-controller"));
+    /// ```
     pub fn new(binary: impl Into<String>, version: impl Into<String>, commit: &str) -> Self {
         let commit = if commit.is_empty() { "unknown" } else { commit.get(..7).unwrap_or(commit) };
         Self { binary: binary.into(), version: version.into(), commit: commit.to_owned() }

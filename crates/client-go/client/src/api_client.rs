@@ -84,7 +84,19 @@ impl ApiClient {
     /// connection, see [`Api`](crate::Api#requests-that-are-sent-again). A request that is not idempotent is retried after
     /// 429 only.
     ///
-    /// For requests that [`Api`](crate::Api) does not have, such as `/version`.
+    /// For requests that [`Api`](crate::Api) does not have.
+    ///
+    /// ```
+    /// # mod example { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/example.rs")); }
+    /// # use example::*;
+    /// use kcm_client::Request;
+    ///
+    /// # run(async |client| {
+    /// let version: serde_json::Value = serde_json::from_slice(&client.send(&Request::get("/version")).await?)?;
+    /// assert_eq!(version["major"], "1");
+    /// # Ok(())
+    /// # });
+    /// ```
     ///
     /// # Errors
     ///
@@ -120,6 +132,15 @@ impl ApiClient {
     }
 
     /// Checks that the API server is healthy (`/healthz`).
+    ///
+    /// ```
+    /// # mod example { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/example.rs")); }
+    /// # use example::*;
+    /// # run(async |client| {
+    /// client.health().await?;
+    /// # Ok(())
+    /// # });
+    /// ```
     ///
     /// # Errors
     ///

@@ -74,6 +74,23 @@ pub struct ClientFactory {
 impl ClientFactory {
     /// Creates a factory of clients of the API server at `server`. Reads the configuration, but opens no connection.
     ///
+    /// ```
+    /// use std::sync::Arc;
+    ///
+    /// use kcm_client::{ClientFactory, ClientOptions, Server, UserAgent};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let agent = UserAgent::new("example-operator", "v1.0.0", "");
+    /// let options = ClientOptions::new(agent, Arc::new(kcm_clock::RealClock::new()));
+    /// // Also: `Server::Kubeconfig` and `Server::InCluster`.
+    /// let server = Server::Master("https://10.0.0.1:6443".to_owned());
+    /// let factory = ClientFactory::connect(server, options).await?;
+    /// assert_eq!(factory.server(), "https://10.0.0.1:6443");
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     ///
     /// If the configuration or one of its files cannot be read or is invalid.
@@ -92,7 +109,8 @@ impl ClientFactory {
         })
     }
 
-    /// Creates a factory of clients of a service in this process, such as an embedded API server or a test server.
+    /// Creates a factory of clients of a service in this process, such as an embedded API server or a test server. See the
+    /// [example of the crate](crate).
     ///
     /// # Panics
     ///
@@ -150,6 +168,24 @@ impl ClientFactory {
     ///
     /// `remaining` returns the time for which this process leads unless it renews its lease: `LeaderGate::remaining` of
     /// `kcm-leader-election`.
+    ///
+    /// ```
+    /// use std::{sync::Arc, time::Duration};
+    ///
+    /// use kcm_client::{ClientFactory, ClientOptions, RateLimit, Request, UserAgent};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// # let server = kcm_apiserver::ApiServer::new(kcm_apiserver::ApiServerConfig::default());
+    /// # let agent = UserAgent::new("example-operator", "v1.0.0", "");
+    /// # let options = ClientOptions::new(agent, Arc::new(kcm_clock::RealClock::new()));
+    /// # let factory = ClientFactory::in_process(server.service(), options);
+    /// // This process does not lead.
+    /// let client = factory.gated(|| Duration::ZERO).client("example-controller", RateLimit::DEFAULT);
+    /// assert!(client.send(&Request::get("/version")).await.is_ok());
+    /// assert!(client.send(&Request::post("/api/v1/namespaces", "{}")).await.unwrap_err().is_not_leading());
+    /// # }
+    /// ```
     ///
     /// The gate is checked after all waits of a write, and before each retry. A write that is in flight when the gate
     /// closes is cancelled, and the connections of such writes send no more bytes. Writes that are not sent or are

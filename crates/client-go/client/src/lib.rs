@@ -1,6 +1,6 @@
 //! Client of the Kubernetes API server.
 //!
-//! *Upstream counterpart:* `k8s.io/client-go/rest`, `util/flowcontrol`, and the typed clientset.
+//! *Upstream counterparts:* `k8s.io/client-go/rest`, and the typed, dynamic and metadata clients.
 //!
 //! kube-client implements TLS and kubeconfig files. This crate adds:
 //!
@@ -17,6 +17,28 @@
 //! * [`ClientFactory::gated`]: clients that write only while their process leads.
 //!
 //! If one object of a list or watch cannot be decoded, it is reported by name, and the others are not affected.
+//!
+//! ```
+//! use std::sync::Arc;
+//!
+//! use k8s_openapi::api::core::v1::ConfigMap;
+//! use kcm_client::{ClientFactory, ClientOptions, ListParams, RateLimit, UserAgent};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let agent = UserAgent::new("example-operator", "v1.0.0", "");
+//! let options = ClientOptions::new(agent, Arc::new(kcm_clock::RealClock::new()));
+//! // For a cluster: `ClientFactory::connect`.
+//! let server = kcm_apiserver::ApiServer::new(kcm_apiserver::ApiServerConfig::default());
+//! let factory = ClientFactory::in_process(server.service(), options);
+//!
+//! let client = factory.client("example-controller", RateLimit::DEFAULT);
+//! for config_map in client.api::<ConfigMap>().list(&ListParams::labels("app=web")).await?.items {
+//!     println!("{:?}", config_map.metadata.name);
+//! }
+//! # Ok(())
+//! # }
+//! ```
 //!
 //! # Scope
 //!

@@ -34,6 +34,25 @@ impl Default for RateLimit {
 
 /// Rate limiter of a client. Each request takes a token; tokens are added at a constant rate.
 ///
+/// ```
+/// use std::{sync::Arc, time::Duration};
+///
+/// use kcm_client::{RateLimit, RateLimiter};
+/// use kcm_clock::FakeClock;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// let clock = FakeClock::new(kcm_clock::Timestamp::UNIX_EPOCH);
+/// let limiter = RateLimiter::new(RateLimit { qps: 10.0, burst: 2 }, Arc::new(clock.clone()));
+/// assert_eq!(limiter.acquire().await, Duration::ZERO);
+/// assert_eq!(limiter.acquire().await, Duration::ZERO);
+/// // The third request waits for a new token.
+/// let later = async { clock.step(Duration::from_millis(100)) };
+/// let (waited, ()) = tokio::join!(limiter.acquire(), later);
+/// assert_eq!(waited, Duration::from_millis(100));
+/// # }
+/// ```
+///
 /// Upstream counterpart: `flowcontrol.NewTokenBucketRateLimiter`.
 #[derive(Debug)]
 pub struct RateLimiter {
