@@ -1,0 +1,179 @@
+//! Performs the operations of a plan.
+
+use std::sync::Arc;
+
+use k8s_openapi::api::{apps::v1::Deployment, core::v1::Service, policy::v1::PodDisruptionBudget};
+use kcm_client::{Api, ApiClient, ApplyOptions, Patch};
+use kcm_clock::Clock;
+use kcm_events::{EventRecorder, EventType, ObjectReference};
+use kcm_informer::{Object, Store};
+use kcm_runtime::{Action, ErrorClass, ObjectKey, Reconciler};
+use kube_core::Resource;
+use serde_json::{Value, json};
+use thiserror::Error;
+
+use crate::{
+    dns::{Dns, DnsError},
+    plan::{FINALIZER, Operation, View, plan, status},
+    website::Website,
+};
+
+/// Name of the operator in events and in `metadata.managedFields`.
+pub const NAME: &str = "website-operator";
+
+/// Error of a reconciliation.
+#[derive(Debug, Error)]
+pub enum Error {
+    /// A request failed.
+    #[error(transparent)]
+    Api(#[from] kcm_client::ApiError),
+    /// The DNS provider failed.
+    #[error(transparent)]
+    Dns(#[from] DnsError),
+}
+
+/// Reconciles websites.
+pub struct WebsiteReconciler {
+    /// Cached websites.
+    pub websites: Store<Website>,
+    /// Cached Deployments of websites.
+    pub deployments: Store<Deployment>,
+    /// Cached Services of websites.
+    pub services: Store<Service>,
+    /// Cached PodDisruptionBudgets of websites.
+    pub budgets: Store<PodDisruptionBudget>,
+    /// Client for writes.
+    pub client: ApiClient,
+    /// DNS provider.
+    pub dns: Arc<dyn Dns>,
+    /// Recorder of events.
+    pub recorder: Arc<dyn EventRecorder>,
+    /// Clock for conditions.
+    pub clock: Arc<dyn Clock>,
+}
+
+impl Reconciler for WebsiteReconciler {
+    type Error = Error;
+
+    async fn reconcile(&self, key: &ObjectKey) -> Result<Action, Error> {
+        let Some(website) = self.websites.get(key) else { return Ok(Action::Done) };
+        let (deployment, service, budget) =
+            (self.deployments.get(key), self.services.get(key), self.budgets.get(key));
+        let view = View {
+            website: &website,
+            deployment: deployment.as_deref(),
+            service: service.as_deref(),
+            budget: budget.as_deref(),
+        };
+        let operations = plan(&view);
+        let mut host = Ok(());
+        for operation in &operations {
+            match self.perform(key, &website, operation).await {
+                Err(Error::Dns(error)) => host = Err(error),
+                result => result?,
+            }
+            if host.is_err() {
+                break;
+            }
+        }
+        if website.metadata.deletion_timestamp.is_none() && !operations.contains(&Operation::AddFinalizer) {
+            let published = match &host {
+                Ok(()) => Ok(website.spec.host.as_str()),
+                Err(error) => Err(error.reason.as_str()),
+            };
+            let status = status(&view, published, self.clock.now());
+            if website.status.as_ref() != Some(&status) {
+                let patch = Patch::merge(&json!({ "status": status }));
+                self.client.api::<Website>().patch_status(key, &patch).await?;
+            }
+        }
+        host?;
+        Ok(Action::Done)
+    }
+
+    fn classify(error: &Error) -> ErrorClass {
+        match error {
+            // Deleted meanwhile.
+            Error::Api(error) if error.is_not_found() => ErrorClass::ObjectDeleted,
+            // The cache is behind.
+            Error::Api(error) if error.is_conflict() => ErrorClass::StaleCache,
+            _ => ErrorClass::Failed,
+        }
+    }
+}
+
+impl WebsiteReconciler {
+    async fn perform(&self, key: &ObjectKey, website: &Website, operation: &Operation) -> Result<(), Error> {
+        match operation {
+            Operation::AddFinalizer => self.set_finalizer(key, website, true).await?,
+            Operation::RemoveFinalizer => self.set_finalizer(key, website, false).await?,
+            Operation::ApplyDeployment(object) => {
+                apply(&self.client.api::<Deployment>(), key, object).await?;
+                self.event(website, EventType::Normal, "Applied", "Applied Deployment".to_owned());
+            }
+            Operation::ApplyService(object) => {
+                apply(&self.client.api::<Service>(), key, object).await?;
+                self.event(website, EventType::Normal, "Applied", "Applied Service".to_owned());
+            }
+            Operation::ApplyBudget(object) => {
+                apply(&self.client.api::<PodDisruptionBudget>(), key, object).await?;
+                self.event(website, EventType::Normal, "Applied", "Applied PodDisruptionBudget".to_owned());
+            }
+            Operation::WithdrawHost(host) => {
+                self.host_changed(website, "Withdrawn", host, self.dns.withdraw(host).await)?;
+            }
+            Operation::PublishHost(host) => {
+                self.host_changed(website, "Published", host, self.dns.publish(host).await)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds or removes the finalizer. The resource version makes the request fail if the cache is behind.
+    async fn set_finalizer(&self, key: &ObjectKey, website: &Website, present: bool) -> Result<(), Error> {
+        let mut finalizers = website.metadata.finalizers.clone().unwrap_or_default();
+        finalizers.retain(|finalizer| finalizer != FINALIZER);
+        if present {
+            finalizers.push(FINALIZER.to_owned());
+        }
+        let patch = Patch::merge(&json!({
+            "metadata": {"resourceVersion": website.resource_version(), "finalizers": finalizers},
+        }));
+        self.client.api::<Website>().patch(key, &patch).await?;
+        Ok(())
+    }
+
+    fn host_changed(
+        &self,
+        website: &Website,
+        reason: &str,
+        host: &str,
+        result: Result<(), DnsError>,
+    ) -> Result<(), DnsError> {
+        match &result {
+            Ok(()) => self.event(website, EventType::Normal, reason, format!("{reason} {host}")),
+            Err(error) => self.event(website, EventType::Warning, "ProviderFailed", error.to_string()),
+        }
+        result
+    }
+
+    fn event(&self, website: &Website, type_: EventType, reason: &str, message: String) {
+        let ObjectKey { namespace, name } = website.key();
+        let regarding = ObjectReference {
+            api_version: Website::api_version(&()).into(),
+            kind: Website::kind(&()).into(),
+            namespace,
+            name,
+            uid: website.uid().into(),
+            resource_version: website.resource_version().to_owned(),
+        };
+        self.recorder.event(&regarding, type_, reason, message);
+    }
+}
+
+/// Applies `object` with force: fields that others have changed are restored.
+async fn apply<K: Object>(api: &Api<K>, key: &ObjectKey, object: &Value) -> Result<(), Error> {
+    let options = ApplyOptions { force: true, ..ApplyOptions::new(NAME) };
+    api.patch(key, &Patch::apply(object, options)).await?;
+    Ok(())
+}
