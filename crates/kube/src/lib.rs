@@ -30,6 +30,9 @@
 //! | Combinators | handlers; with [`watcher`](fn@watcher), those of `WatchStreamExt` | predicates, `modify`, back-off, joins of streams | `combinators` |
 //! | Single object | an informer with a field selector | `watch_object`, `await_condition` | `single_object` |
 //!
+//! At rest, both take the memory of their objects; `examples/memory.rs` measures it. During a relist,
+//! `kube_runtime::reflector` takes twice as much, and `kcm_informer` 1% more.
+//!
 //! `kube_runtime::reflector` is the better choice for a controller that needs none of the first nine rows.
 //!
 //! *Not part of this crate:* a client, decisions, the control loop.

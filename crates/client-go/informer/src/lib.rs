@@ -36,7 +36,6 @@ mod table;
 #[cfg(test)]
 mod test_object;
 pub mod testing;
-#[cfg(feature = "kube")]
 mod transform;
 
 pub use error::{ListWatchError, ListWatchErrorKind};
@@ -51,3 +50,4 @@ pub use source::{List, ListOptions, ListWatch, Undecodable, WatchEvent, WatchOpt
 pub use store::{Replaced, Snapshot, Store, StoreReadGuard, StoreWriter};
 #[cfg(feature = "kube")]
 pub use transform::drop_managed_fields;
+pub use transform::shrink_to_fit;
