@@ -86,6 +86,11 @@ pub fn patches(data: &[u8]) {
     }
 }
 
+/// Definition of a custom kind.
+fn definition() -> Value {
+    serde_json::from_str(include_str!("../../../../fuzz/seeds/definition.json")).unwrap()
+}
+
 /// A request does not fail with an internal error, and the server continues to serve.
 ///
 /// The input is a line with method and path, a line with the content type, and the body.
@@ -112,6 +117,10 @@ pub fn http(data: &[u8]) {
     let mut pod = deployment()["spec"]["template"].take();
     pod["metadata"]["name"] = json!("web-1");
     create(Resource::PODS, pod).unwrap();
+    let definitions = Resource::CUSTOM_RESOURCE_DEFINITIONS;
+    server.create(definitions, "", definition(), &WriteOptions::default()).unwrap();
+    let websites = server.resource("example.com", "websites").unwrap();
+    create(websites, json!({"metadata": {"name": "a"}, "spec": {"replicas": 1}})).unwrap();
     // A watch and a blocked deletion do not respond yet.
     if let Some(answer) = server.service().call(request).now_or_never() {
         let (head, body) = answer.unwrap().into_parts();
@@ -160,7 +169,9 @@ fn applies_mutated_patches() {
 
 #[test]
 fn serves_mutated_requests() {
-    mutate::check("http", 150, http);
+    // The OpenAPI documents of built-in kinds are built once in a process.
+    http(b"GET /openapi/v3\n\n");
+    mutate::check("http", 200, http);
 }
 
 #[test]

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use regex::Regex;
+use regex::{Regex, RegexBuilder};
 use serde_json::Value;
 
 use crate::json::{at, bool_at, i64_at, list_at, str_at};
@@ -181,6 +181,9 @@ impl Constraints {
     }
 }
 
+/// Maximum size of a compiled regular expression in bytes.
+const MAX_PATTERN: usize = 1 << 20;
+
 /// Compiles a regular expression in Go's syntax: its classes `\d`, `\w`, `\s` and `\b` are ASCII.
 ///
 /// # Errors
@@ -206,7 +209,7 @@ pub(crate) fn go_regex(pattern: &str) -> Result<Regex, regex::Error> {
             None => translated.push('\\'),
         }
     }
-    Regex::new(&translated)
+    RegexBuilder::new(&translated).size_limit(MAX_PATTERN).build()
 }
 
 /// Pattern of a string, as given and compiled.

@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeMap,
     hash::{DefaultHasher, Hash, Hasher},
+    sync::{Arc, LazyLock, OnceLock},
 };
 
 use bytes::Bytes;
@@ -23,6 +24,7 @@ use crate::{
 };
 
 /// Resource in discovery.
+#[derive(Debug)]
 struct ResourceEntry {
     plural: &'static str,
     singular: String,
@@ -32,9 +34,11 @@ struct ResourceEntry {
     short_names: Vec<String>,
     categories: Vec<String>,
     subresources: Vec<SubresourceEntry>,
+    custom: Option<Arc<CustomVersion>>,
 }
 
 /// Subresource in discovery.
+#[derive(Debug)]
 struct SubresourceEntry {
     name: &'static str,
     group: &'static str,
@@ -44,6 +48,7 @@ struct SubresourceEntry {
 }
 
 /// Group-version and its resources.
+#[derive(Debug)]
 struct GroupVersion {
     group: &'static str,
     version: String,
@@ -112,9 +117,43 @@ pub(crate) struct Documents {
     aggregated: BTreeMap<(bool, &'static str), Document>,
     group: BTreeMap<String, Document>,
     resources: BTreeMap<String, Document>,
-    openapi_v2: Document,
-    openapi_index: Document,
-    openapi: BTreeMap<String, Document>,
+    all: Vec<GroupVersion>,
+    /// Built with the first request for one.
+    open_api: OnceLock<OpenApiDocuments>,
+}
+
+/// OpenAPI documents.
+#[derive(Debug)]
+struct OpenApiDocuments {
+    v2: Document,
+    index: Document,
+    /// By group-version.
+    v3: BTreeMap<String, Document>,
+}
+
+/// Documents of the group-versions without custom resources. They are the same in every server.
+static BUILT_IN: LazyLock<BTreeMap<String, Document>> =
+    LazyLock::new(|| group_versions(&CustomResources::default()).iter().map(open_api_document).collect());
+
+impl OpenApiDocuments {
+    fn new(all: &[GroupVersion]) -> Self {
+        let document = |version: &GroupVersion| {
+            let is_built_in = version.entries.iter().all(|entry| entry.custom.is_none());
+            let built_in = BUILT_IN.get(&version.api_version()).filter(|_| is_built_in);
+            built_in.map_or_else(
+                || open_api_document(version),
+                |document| (version.api_version(), document.clone()),
+            )
+        };
+        let v3: BTreeMap<String, Document> = all.iter().map(document).collect();
+        Self { v2: open_api_v2(all), index: Document::new(&open_api_index(&v3)), v3 }
+    }
+}
+
+/// Returns the OpenAPI v3 document of a group-version.
+fn open_api_document(version: &GroupVersion) -> (String, Document) {
+    let kinds: Vec<Patchable<'_>> = patchable(version).collect();
+    (version.api_version(), Document::new(&open_api::document(&kinds)))
 }
 
 impl Documents {
@@ -156,10 +195,6 @@ impl Documents {
                 aggregated.insert((core, version), document);
             }
         }
-        let openapi: BTreeMap<String, Document> = all
-            .iter()
-            .map(|version| (version.api_version(), Document::new(&open_api::document(patchable(version)))))
-            .collect();
         Self {
             root: Document::new(&json!({"paths": root_paths(&all)})),
             version: Document::new(&version_info(version)),
@@ -183,9 +218,8 @@ impl Documents {
                 .iter()
                 .map(|version| (version.api_version(), Document::new(&resource_list(version))))
                 .collect(),
-            openapi_v2: open_api_v2(&all),
-            openapi_index: Document::new(&open_api_index(&openapi)),
-            openapi,
+            all,
+            open_api: OnceLock::new(),
         }
     }
 
@@ -220,18 +254,27 @@ impl Documents {
     /// Response for `/openapi/v2`, which is served only as protobuf.
     pub(super) fn open_api_v2(&self, accept: &str, headers: &HeaderMap) -> Result<ApiResponse, ApiStatus> {
         if accept.contains(open_api_v2::ACCEPTED) {
-            return Ok(self.openapi_v2.response(headers));
+            return Ok(self.open_api_documents().v2.response(headers));
         }
         let message = format!("only the following media types are accepted: {}", open_api_v2::ACCEPTED);
         Err(ApiStatus::new(StatusReason::NotAcceptable, message))
     }
 
+    fn open_api_documents(&self) -> &OpenApiDocuments {
+        self.open_api.get_or_init(|| OpenApiDocuments::new(&self.all))
+    }
+
     pub(super) fn open_api_index(&self, headers: &HeaderMap) -> ApiResponse {
-        self.openapi_index.response(headers)
+        self.open_api_documents().index.response(headers)
     }
 
     pub(super) fn open_api(&self, api_version: &str, headers: &HeaderMap) -> Result<ApiResponse, ApiStatus> {
-        Ok(self.openapi.get(api_version).ok_or_else(ApiStatus::unknown_path)?.response(headers))
+        Ok(self
+            .open_api_documents()
+            .v3
+            .get(api_version)
+            .ok_or_else(ApiStatus::unknown_path)?
+            .response(headers))
     }
 }
 
@@ -273,6 +316,7 @@ fn group_versions(custom: &CustomResources) -> Vec<GroupVersion> {
             short_names: Vec::new(),
             categories: Vec::new(),
             subresources: Vec::new(),
+            custom: None,
         };
         add(group, version, entry);
     }
@@ -290,7 +334,7 @@ fn group_versions(custom: &CustomResources) -> Vec<GroupVersion> {
     all
 }
 
-fn custom_entry(custom: &CustomResource, version: &CustomVersion) -> ResourceEntry {
+fn custom_entry(custom: &CustomResource, version: &Arc<CustomVersion>) -> ResourceEntry {
     let group = custom.resource.group();
     let status =
         (Subresource::Status, group, version.version.as_str(), custom.resource.kind(), version.has_status);
@@ -313,6 +357,7 @@ fn custom_entry(custom: &CustomResource, version: &CustomVersion) -> ResourceEnt
                 verbs: &["get", "patch", "update"],
             })
             .collect(),
+        custom: Some(Arc::clone(version)),
     }
 }
 
@@ -338,6 +383,7 @@ fn entry(definition: &'static Definition, group: &'static str, version: &'static
         short_names: definition.short_names.iter().map(|name| (*name).to_owned()).collect(),
         categories: definition.categories.iter().map(|name| (*name).to_owned()).collect(),
         subresources: definition.subresources.iter().map(part).collect(),
+        custom: None,
     }
 }
 
@@ -488,11 +534,14 @@ fn patchable(version: &GroupVersion) -> impl Iterator<Item = Patchable<'_>> {
     let prefix = if version.group.is_empty() { "/api" } else { "/apis" };
     version.entries.iter().filter(|entry| entry.verbs.contains(&"patch")).map(move |entry| {
         let scope = if entry.namespaced { "/namespaces/{namespace}" } else { "" };
+        let path = |scope: &str| format!("{prefix}/{}{scope}/{}", version.api_version(), entry.plural);
         Patchable {
-            path: format!("{prefix}/{}{scope}/{}/{{name}}", version.api_version(), entry.plural),
+            all: entry.namespaced.then(|| path("")),
+            collection: path(scope),
             group: version.group,
             version: &version.version,
             kind: entry.kind,
+            custom: entry.custom.as_deref(),
         }
     })
 }

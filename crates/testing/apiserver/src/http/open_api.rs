@@ -1,6 +1,8 @@
 //! OpenAPI v3 documents.
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
+
+use crate::{custom::CustomVersion, schema::open_api};
 
 /// Query parameters of a patch and their types.
 pub(super) const PATCH_PARAMETERS: [(&str, &str); 4] =
@@ -8,32 +10,73 @@ pub(super) const PATCH_PARAMETERS: [(&str, &str); 4] =
 
 /// A kind that can be patched.
 pub(super) struct Patchable<'a> {
-    pub(super) path: String,
+    /// Path of the objects of all namespaces, for kinds with namespaces.
+    pub(super) all: Option<String>,
+    /// Path of the objects.
+    pub(super) collection: String,
     pub(super) group: &'static str,
     pub(super) version: &'a str,
     pub(super) kind: &'static str,
+    /// `None` for built-in kinds.
+    pub(super) custom: Option<&'a CustomVersion>,
 }
 
-/// Minimal OpenAPI v3 document: a patch operation with its parameters for each kind.
+impl Patchable<'_> {
+    /// Path of an object.
+    pub(super) fn object_path(&self) -> String {
+        format!("{}/{{name}}", self.collection)
+    }
+
+    fn api_version(&self) -> String {
+        if self.group.is_empty() {
+            self.version.to_owned()
+        } else {
+            format!("{}/{}", self.group, self.version)
+        }
+    }
+}
+
+/// OpenAPI v3 document of a group-version: schemas, and for each kind the operations that clients read.
 ///
-/// It suffices for kubectl to rely on server-side field validation. Without schemas, `kubectl explain` is unsupported.
-pub(super) fn document<'a>(kinds: impl Iterator<Item = Patchable<'a>>) -> Value {
+/// `kubectl` finds a kind by the GET of its objects, and the support of server-side field validation by the parameters
+/// of the PATCH. Other operations are not listed.
+pub(super) fn document(kinds: &[Patchable<'_>]) -> Value {
     let parameter = |(name, type_)| json!({"name": name, "in": "query", "schema": {"type": type_}});
     let parameters: Vec<Value> = PATCH_PARAMETERS.map(parameter).into();
-    let mut paths = serde_json::Map::new();
-    for Patchable { path, group, version, kind } in kinds {
-        let operation = json!({
-            "x-kubernetes-action": "patch",
-            "x-kubernetes-group-version-kind": {"group": group, "version": version, "kind": kind},
-            "parameters": parameters,
-            "responses": {"200": {"description": "OK"}},
-        });
-        paths.insert(path, json!({"patch": operation}));
+    let mut paths = Map::new();
+    for kind in kinds {
+        let Patchable { all, collection, group, version, kind: name, .. } = kind;
+        let operation = |action: &str, parameters: &[Value]| {
+            json!({
+                "x-kubernetes-action": action,
+                "x-kubernetes-group-version-kind": {"group": group, "version": version, "kind": name},
+                "parameters": parameters,
+                "responses": {"200": {"description": "OK"}},
+            })
+        };
+        let list = json!({"get": operation("list", &[])});
+        paths.extend(all.iter().map(|all| (all.clone(), list.clone())));
+        paths.insert(collection.clone(), list);
+        let object = json!({"get": operation("get", &[]), "patch": operation("patch", &parameters)});
+        paths.insert(kind.object_path(), object);
+    }
+    let api_version = kinds.first().map(Patchable::api_version).unwrap_or_default();
+    let built_in =
+        kinds.iter().filter(|kind| kind.custom.is_none()).map(|kind| (api_version.as_str(), kind.kind));
+    let mut schemas = open_api::components(built_in);
+    for custom in kinds.iter().filter_map(|kind| kind.custom) {
+        // The metadata of every kind has the same schema.
+        for (name, schema) in open_api::components([("v1", "ConfigMap")]) {
+            if name.starts_with("io.k8s.apimachinery.") {
+                schemas.entry(name).or_insert(schema);
+            }
+        }
+        schemas.insert(custom.open_api_name(), custom.open_api_schema());
     }
     json!({
         "openapi": "3.0.0",
         "info": {"title": "Kubernetes", "version": "v1"},
-        "components": {"schemas": {}},
+        "components": {"schemas": schemas},
         "paths": paths,
     })
 }

@@ -17,7 +17,7 @@ pub(super) fn document<'a>(kinds: impl Iterator<Item = Patchable<'a>>) -> Vec<u8
     let mut paths = Message::default();
     for kind in kinds {
         let path_item = Message::default().message(8, &patch_operation(&kind));
-        paths = paths.message(2, &Message::default().text(1, &kind.path).message(2, &path_item));
+        paths = paths.message(2, &Message::default().text(1, &kind.object_path()).message(2, &path_item));
     }
     let info = Message::default().text(1, "Kubernetes").text(2, "v1");
     Message::default().text(1, "2.0").message(2, &info).message(8, &paths).0
@@ -84,10 +84,12 @@ mod tests {
     #[test]
     fn document_contains_kinds_and_parameters() {
         let kind = Patchable {
-            path: "/apis/apps/v1/namespaces/{namespace}/deployments/{name}".to_owned(),
+            all: None,
+            collection: "/apis/apps/v1/namespaces/{namespace}/deployments".to_owned(),
             group: "apps",
             version: "v1",
             kind: "Deployment",
+            custom: None,
         };
         let document = document(std::iter::once(kind));
         let has = |text: &str| document.windows(text.len()).any(|window| window == text.as_bytes());

@@ -41,8 +41,16 @@ pub(super) struct ResourceRequest<'a> {
 }
 
 impl ResourceRequest<'_> {
-    /// Serves the request.
-    pub(super) async fn serve(mut self) -> Result<ApiResponse, ApiStatus> {
+    /// Serves the request. Requests for a deprecated version of a custom resource cause a warning.
+    pub(super) async fn serve(self) -> Result<ApiResponse, ApiStatus> {
+        let custom = self.target.kind.custom.as_ref();
+        let deprecation = custom.and_then(|custom| custom.deprecation.clone());
+        let mut response = self.serve_verb().await?;
+        response::warn(&mut response, deprecation.as_slice());
+        Ok(response)
+    }
+
+    async fn serve_verb(mut self) -> Result<ApiResponse, ApiStatus> {
         let target = self.target;
         match (self.method, &target.name, target.subresource) {
             (&Method::GET, None, _) if self.is_watch() => self.watch(),
@@ -109,9 +117,7 @@ impl ResourceRequest<'_> {
     fn object(&self, options: &WriteOptions) -> Result<(Value, Vec<String>), ApiStatus> {
         let Target { kind, served_version, .. } = self.target;
         let Some(served_version) = served_version else {
-            let (object, mut warnings) = decode_as(&self.content, kind, options.field_validation)?;
-            warnings.extend(kind.custom.as_ref().and_then(|custom| custom.deprecation.clone()));
-            return Ok((object, warnings));
+            return decode_as(&self.content, kind, options.field_validation);
         };
         let api_version = served_version.api_version();
         let (object, warnings) =

@@ -12,6 +12,7 @@ use std::{collections::HashMap, sync::LazyLock};
 pub(crate) mod arbitrary;
 mod facts;
 mod kinds;
+pub(crate) mod open_api;
 #[cfg(test)]
 mod tests;
 mod trace;

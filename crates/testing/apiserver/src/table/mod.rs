@@ -84,6 +84,7 @@ fn printer(kind: &str) -> &'static Printer {
         "ReplicationController" => &workload::REPLICATION_CONTROLLER,
         "Pod" => &pod::POD,
         "PodDisruptionBudget" => &policy::POD_DISRUPTION_BUDGET,
+        "CustomResourceDefinition" => &policy::CUSTOM_RESOURCE_DEFINITION,
         "ResourceQuota" => &policy::RESOURCE_QUOTA,
         "PriorityClass" => &policy::PRIORITY_CLASS,
         "HorizontalPodAutoscaler" => &policy::HORIZONTAL_POD_AUTOSCALER,

@@ -24,6 +24,17 @@ pub(super) const POD_DISRUPTION_BUDGET: Printer = Printer {
     },
 };
 
+pub(super) const CUSTOM_RESOURCE_DEFINITION: Printer = Printer {
+    columns: &[
+        NAME,
+        Column { kind: "date", ..Column::text("Created At", "Time of the creation of the object.") },
+    ],
+    row: |object, _| {
+        let text = |field| Value::from(str_at(object, &["metadata", field]));
+        vec![text("name"), text("creationTimestamp")]
+    },
+};
+
 pub(super) const RESOURCE_QUOTA: Printer = Printer {
     columns: &[
         NAME,

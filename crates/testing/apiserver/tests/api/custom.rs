@@ -931,3 +931,31 @@ async fn discovery_lists_custom_resources() {
     client.delete(DEFINITION, &Value::Null).await.expect(200);
     assert_eq!(client.get("/apis/example.com/v1").await.code, 404);
 }
+
+#[tokio::test]
+async fn open_api_has_the_schema() {
+    let client = with_definition().await;
+    let index = client.get("/openapi/v3").await.expect(200);
+    let url = index["paths"]["apis/example.com/v1"]["serverRelativeURL"].as_str().unwrap();
+    let document = client.get(url).await.expect(200);
+    let object = &document["paths"]["/apis/example.com/v1/namespaces/{namespace}/websites/{name}"];
+    assert_eq!(
+        object["patch"]["x-kubernetes-group-version-kind"],
+        json!({"group": "example.com", "version": "v1", "kind": "Website"})
+    );
+    let schemas = &document["components"]["schemas"];
+    let website = &schemas["com.example.v1.Website"];
+    assert_eq!(website["description"], "A website.");
+    assert_eq!(website["properties"]["spec"]["required"], json!(["host"]));
+    let metadata = website["properties"]["metadata"]["allOf"][0]["$ref"].as_str().unwrap();
+    assert!(schemas[metadata.rsplit('/').next().unwrap()]["properties"]["labels"].is_object());
+    let template = &website["properties"]["spec"]["properties"]["template"]["properties"];
+    assert_eq!(template["kind"]["type"], "string");
+
+    // A changed schema has another address.
+    let mut changed = client.get(DEFINITION).await.expect(200);
+    changed["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["description"] = json!("Another.");
+    client.put(DEFINITION, &changed).await.expect(200);
+    let index = client.get("/openapi/v3").await.expect(200);
+    assert_ne!(index["paths"]["apis/example.com/v1"]["serverRelativeURL"], url);
+}
