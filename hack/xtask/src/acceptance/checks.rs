@@ -1,7 +1,8 @@
-//! The 72 acceptance checks.
+//! The 112 acceptance checks.
 
 mod applying;
 mod creating;
+mod custom;
 mod deleting;
 mod discovery;
 mod nodes;
@@ -151,6 +152,46 @@ checks! {
     70 OwnServer servers::restart, "restart with `--data-dir`";
     71 Versions servers::versions, "results are equal for all `kubectl` versions";
     72 OwnServer servers::faults, "fault injection";
+    73 Nothing custom::create_definition, "`create -f` of a CustomResourceDefinition, `wait`";
+    74 Nothing custom::api_resources, "`api-resources` lists a custom kind";
+    75 Nothing custom::get_definitions, "`get crd`";
+    76 Nothing custom::describe_definition, "`describe crd`";
+    77 Nothing custom::invalid_definition, "invalid CustomResourceDefinitions are rejected";
+    78 Nothing custom::unknown_keyword, "unknown keywords in schemas are rejected";
+    79 Nothing custom::taken_names, "names that another CustomResourceDefinition has accepted";
+    80 Nothing custom::immutable_definition, "changes of scope, kind and stored versions are rejected";
+    81 Nothing custom::create, "`create -f` and `get` of a custom resource";
+    82 Nothing custom::printer_columns, "printer columns, `-o wide`";
+    83 Nothing custom::age_column, "a custom kind without printer columns";
+    84 Nothing custom::short_names, "short names, categories and full names of a custom kind";
+    85 Nothing custom::apply, "`apply -f` of a custom resource";
+    86 Nothing custom::diff, "`diff -f` of a custom resource";
+    87 Nothing custom::dry_run, "`--dry-run=server` of a custom resource and of a definition";
+    88 Nothing custom::validate_less, "`--validate=warn` of a custom resource";
+    89 Nothing custom::schema_violations, "violations of a schema are rejected";
+    90 Nothing custom::list_types, "duplicates in sets and keyed lists are rejected";
+    91 Nothing custom::extensions, "`int-or-string`, `nullable`, `preserve-unknown-fields`";
+    92 Nothing custom::patch, "`patch` of a custom resource, three types";
+    93 Nothing custom::edit, "`edit` of a custom resource";
+    94 Nothing custom::label, "`label`, `annotate` and selectors of a custom resource";
+    95 Nothing custom::replace, "`replace` of a custom resource";
+    96 Nothing custom::scale, "`scale` of a custom resource";
+    97 Nothing custom::status, "`--subresource=status` of a custom resource";
+    98 Nothing custom::wait, "`wait` for a custom resource";
+    99 Nothing custom::get_watch, "`get -w` of a custom kind";
+    100 Nothing custom::delete, "`delete`, `delete --all` and finalizers of custom resources";
+    101 Nothing custom::server_side_apply, "`apply --server-side` of a custom resource";
+    102 Nothing custom::explain, "`explain` of a custom kind";
+    103 Nothing custom::explain_recursive, "`explain --recursive` of a custom kind";
+    104 Nothing custom::explain_built_in, "`explain deployment.spec.strategy`";
+    105 Nothing custom::explain_others, "`explain` of other built-in kinds";
+    106 Nothing custom::versions, "several versions of a custom kind";
+    107 Nothing custom::deprecated_version, "a deprecated version of a custom kind";
+    108 Nothing custom::update_definition, "`apply` of a changed CustomResourceDefinition";
+    109 Nothing custom::delete_definition, "`delete crd` with a custom resource";
+    110 Nothing custom::namespace, "`delete ns` with a custom resource";
+    111 Nothing custom::owners, "custom resources as owners and as dependents";
+    112 Nothing custom::cluster_scoped, "a cluster-scoped custom kind";
 }
 
 #[cfg(test)]
@@ -158,7 +199,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn checks_are_numbered_from_1_to_72() {
-        assert!(all().iter().map(|check| check.number).eq(1..=72));
+    fn checks_are_numbered_without_gaps() {
+        assert!(all().iter().map(|check| check.number).eq(1..=112));
     }
 }

@@ -1,4 +1,4 @@
-//! kubectl acceptance checks: 72 checks of a cluster with stock `kubectl`.
+//! kubectl acceptance checks: 112 checks of a cluster with stock `kubectl`.
 //!
 //! A check runs commands in its own namespace and verifies their output, exit code and requests, and the stored objects.
 //! By default, the checks run on a sandbox for each installed `kubectl` version, with that version advertised. If

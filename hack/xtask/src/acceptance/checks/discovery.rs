@@ -101,6 +101,10 @@ pub(super) async fn plain_discovery(env: &TestEnv) -> CheckResult {
     }
     for item in aggregated {
         let group = item["metadata"]["name"].as_str().unwrap_or_default();
+        // Groups of other checks may be deleted meanwhile.
+        if group.ends_with(".example.com") {
+            continue;
+        }
         ensure(group.is_empty() || groups.iter().any(|name| name == group), || {
             format!("/apis has no group {group}")
         })?;
