@@ -88,6 +88,57 @@ impl fmt::Display for ApiResource {
 /// that derive `CustomResource`, and `PartialObjectMeta` of both. For a `DynamicObject`, a client requires an
 /// [`ApiResource`] instead.
 ///
+/// Other types implement it:
+///
+/// ```
+/// use kcm_meta::{ApiResource, ControllerRef, JsonDecoder, Kind, Object, ObjectKey, Timestamp};
+///
+/// /// The parts of a Website that an operator needs. Clients require serde's `Deserialize` of it.
+/// struct Website {
+///     key: ObjectKey,
+///     uid: String,
+///     resource_version: String,
+/// }
+///
+/// impl Kind for Website {
+///     type Decoder = JsonDecoder;
+///
+///     fn resource() -> ApiResource {
+///         ApiResource::namespaced("example.com", "v1", "Website", "websites")
+///     }
+/// }
+///
+/// impl Object for Website {
+///     fn key(&self) -> ObjectKey {
+///         self.key.clone()
+///     }
+///
+///     fn uid(&self) -> &str {
+///         &self.uid
+///     }
+///
+///     fn resource_version(&self) -> &str {
+///         &self.resource_version
+///     }
+///
+///     // This operator does not use the rest.
+///     fn label(&self, _: &str) -> Option<&str> {
+///         None
+///     }
+///     fn creation_timestamp(&self) -> Option<Timestamp> {
+///         None
+///     }
+///     fn deletion_timestamp(&self) -> Option<Timestamp> {
+///         None
+///     }
+///     fn controller(&self) -> Option<ControllerRef<'_>> {
+///         None
+///     }
+/// }
+///
+/// assert_eq!(Website::resource().to_string(), "websites.example.com");
+/// ```
+///
 /// Upstream counterpart: `runtime.Scheme`, which maps Go types to kinds.
 pub trait Kind: Object {
     /// State for decoding that objects of one list or watch share: [`JsonDecoder`] if there is none.

@@ -49,8 +49,9 @@ pub(crate) enum FailureKind {
 /// after a broken connection.
 ///
 /// DEVIATION: a create with a name, a delete with a precondition and a server-side apply are retried after a broken
-/// connection, because they are idempotent. A request that is not idempotent is retried after 429 only, which is returned before the request is processed;
-/// upstream also retries it after 5xx with `Retry-After` (kube-rs/kube#2082 shows the consequences).
+/// connection, because they are idempotent. A request that is not idempotent is retried after 429 only, which is
+/// returned before the request is processed; upstream also retries it after 5xx with `Retry-After` (kube-rs/kube#2082
+/// shows the consequences).
 pub(crate) fn wait_before_retry(
     idempotency: Idempotency,
     sent: u32,

@@ -73,6 +73,7 @@ impl<K> Api<K> {
     ) -> Result<&'a str, ApiError> {
         let own = self.namespace.as_deref().unwrap_or_default();
         match (self.resource.namespaced, own, namespace) {
+            (true, "", "") if name.is_empty() => Err(self.invalid("no namespace")),
             (true, "", "") => Err(self.invalid(format_args!("no namespace for {name:?}"))),
             (true, own, "") => Ok(own),
             (true, own, given) if own.is_empty() || own == given => Ok(given),
