@@ -1,7 +1,8 @@
 //! Embedded API server: Kubernetes' API machinery for the resources that Deployments depend on.
 //!
 //! *Upstream counterpart:* `k8s.io/apiserver` (generic registry, endpoints, watch cache) with the strategies of
-//! `k8s.io/kubernetes/pkg/registry` for the kinds in [`Resource`].
+//! `k8s.io/kubernetes/pkg/registry` for the kinds in [`Resource`], and `k8s.io/apiextensions-apiserver` for custom
+//! resources.
 //!
 //! The server starts in microseconds. It needs no installation and no socket. [`ApiServer::new`] creates a server in
 //! memory, [`ApiServer::open`] one that stores its objects in a directory. The same objects are served in three ways:
@@ -12,6 +13,33 @@
 //!   the next watch event. The simulated scheduler, kubelet and garbage collector use them.
 //! * [`ApiServer::service`], a `tower` service of HTTP requests that `kube_client::Client::new` accepts.
 //! * [`serve`], which serves that service on a listener, for `kubectl` and other processes.
+//!
+//! Custom resources are served from the creation of their CustomResourceDefinition on
+//! ([`Resource::CUSTOM_RESOURCE_DEFINITIONS`]). [`ApiServer::resource`] returns them:
+//!
+//! ```
+//! use kcm_apiserver::{ApiServer, ApiServerConfig, Resource, WriteOptions};
+//! use serde_json::json;
+//!
+//! let server = ApiServer::new(ApiServerConfig::default());
+//! let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+//! let definition = json!({
+//!     "metadata": {"name": "websites.example.com"},
+//!     "spec": {
+//!         "group": "example.com",
+//!         "scope": "Namespaced",
+//!         "names": {"plural": "websites", "kind": "Website"},
+//!         "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}}],
+//!     },
+//! });
+//! let options = WriteOptions::default();
+//! server.create(Resource::CUSTOM_RESOURCE_DEFINITIONS, "", definition, &options)?;
+//! let websites = server.resource("example.com", "websites").expect("the definition is established");
+//! let website = json!({"metadata": {"name": "home"}, "spec": {"host": "example.org"}});
+//! let created = server.create(websites, "default", website, &options)?;
+//! assert_eq!(created.api_version(), "example.com/v1");
+//! # Ok::<(), kcm_apiserver::ApiStatus>(())
+//! ```
 //!
 //! For tests, [`Faults`] inject errors and delays, [`AuditLog`] records requests, and [`Tokens`] authenticate
 //! clients.

@@ -216,6 +216,6 @@ pub(crate) fn check_default(default: &Value, schema: &Value) -> DefaultErrors {
     let removed = values::prune_value(&mut pruned, &schema);
     DefaultErrors {
         has_unknown_fields: !removed.is_empty(),
-        errors: validate::against_schema(default, &schema, ""),
+        errors: validate::against_schema(default, None, &schema, ""),
     }
 }

@@ -22,10 +22,18 @@ use crate::{
 /// Field of an error that belongs to no field.
 const NO_FIELD: &str = "<nil>";
 
-/// Returns the errors of `value` at `path` (empty for the whole object) against its schema.
-pub(super) fn against_schema(value: &Value, schema: &Schema, path: &str) -> Vec<FieldError> {
+/// Returns the errors of `value` at `path` (empty for the whole object) against its schema. What is equal in `old` is
+/// valid, so that objects can be updated after a schema has become stricter.
+///
+/// Upstream counterpart: `RatchetingSchemaValidator`.
+pub(super) fn against_schema(
+    value: &Value,
+    old: Option<&Value>,
+    schema: &Schema,
+    path: &str,
+) -> Vec<FieldError> {
     let mut errors = Vec::new();
-    check(value, schema, path, &mut errors);
+    check(value, old, schema, path, &mut errors);
     errors
 }
 
@@ -56,7 +64,10 @@ fn type_of(value: &Value) -> &'static str {
     }
 }
 
-fn check(value: &Value, schema: &Schema, path: &str, errors: &mut Vec<FieldError>) {
+fn check(value: &Value, old: Option<&Value>, schema: &Schema, path: &str, errors: &mut Vec<FieldError>) {
+    if old == Some(value) {
+        return;
+    }
     check_type(value, schema, path, errors);
     if value.is_null() {
         check_enum(value, &schema.constraints, path, errors);
@@ -66,12 +77,12 @@ fn check(value: &Value, schema: &Schema, path: &str, errors: &mut Vec<FieldError
     match value {
         Value::String(text) => check_string(text, schema, path, errors),
         Value::Number(number) => check_number(number, schema, path, errors),
-        Value::Array(items) => check_items(items, schema, path, errors),
+        Value::Array(items) => check_items(items, old, schema, path, errors),
         _ => {}
     }
     check_enum(value, &schema.constraints, path, errors);
     if let Value::Object(members) = value {
-        check_members(members, schema, path, errors);
+        check_members(members, old, schema, path, errors);
     }
 }
 
@@ -126,7 +137,7 @@ fn wrong_type(path: &str, expected: &str, found: &str) -> FieldError {
 
 /// Checks `anyOf`, `oneOf`, `allOf` and `not`.
 fn check_junctors(value: &Value, constraints: &Constraints, path: &str, errors: &mut Vec<FieldError>) {
-    let against = |schema: &Schema| against_schema(value, schema, path);
+    let against = |schema: &Schema| against_schema(value, None, schema, path);
     if !constraints.any_of.is_empty() {
         let results: Vec<_> = constraints.any_of.iter().map(against).collect();
         if results.iter().all(|errors| !errors.is_empty()) {
@@ -285,10 +296,17 @@ fn check_number(number: &Number, schema: &Schema, path: &str, errors: &mut Vec<F
     }
 }
 
-fn check_items(items: &[Value], schema: &Schema, path: &str, errors: &mut Vec<FieldError>) {
+fn check_items(
+    items: &[Value],
+    old: Option<&Value>,
+    schema: &Schema,
+    path: &str,
+    errors: &mut Vec<FieldError>,
+) {
+    let list_type = &schema.list_type;
     if let Some(schema) = &schema.items {
         for (index, item) in items.iter().enumerate() {
-            check(item, schema, &format!("{path}[{index}]"), errors);
+            check(item, same_item(item, old, list_type), schema, &format!("{path}[{index}]"), errors);
         }
     }
     let size = i64::try_from(items.len()).unwrap_or(i64::MAX);
@@ -299,6 +317,13 @@ fn check_items(items: &[Value], schema: &Schema, path: &str, errors: &mut Vec<Fi
     if let Some(max) = schema.constraints.max_items.filter(|max| size > *max) {
         errors.push(too_many(path, size, max));
     }
+}
+
+/// Returns the item of the old list with the same keys. Items of other lists have no identity.
+fn same_item<'a>(item: &Value, old: Option<&'a Value>, list_type: &ListType) -> Option<&'a Value> {
+    let ListType::Map(keys) = list_type else { return None };
+    let key = key_of(item, keys);
+    old?.as_array()?.iter().find(|old| key_of(old, keys) == key)
 }
 
 fn too_many(path: &str, size: i64, max: i64) -> FieldError {
@@ -327,6 +352,7 @@ fn check_enum(value: &Value, constraints: &Constraints, path: &str, errors: &mut
 
 fn check_members(
     members: &serde_json::Map<String, Value>,
+    old: Option<&Value>,
     schema: &Schema,
     path: &str,
     errors: &mut Vec<FieldError>,
@@ -342,12 +368,12 @@ fn check_members(
     }
     if let Additional::Schema(additional) = &schema.additional {
         for (name, member) in members.iter().filter(|(name, _)| !schema.properties.contains_key(*name)) {
-            check(member, additional, &child(path, name), errors);
+            check(member, old.and_then(|old| old.get(name)), additional, &child(path, name), errors);
         }
     }
     for (name, schema) in &schema.properties {
         if let Some(member) = members.get(name) {
-            check(member, schema, &child(path, name), errors);
+            check(member, old.and_then(|old| old.get(name)), schema, &child(path, name), errors);
         }
     }
     for name in constraints.required.iter().filter(|name| !members.contains_key(*name)) {
@@ -355,8 +381,20 @@ fn check_members(
     }
 }
 
+/// As [`list_types`], if there were no such items before.
+pub(super) fn new_duplicates(
+    value: &Value,
+    old: Option<&Value>,
+    schema: &Schema,
+    path: &str,
+) -> Vec<FieldError> {
+    let errors = list_types(value, schema, path);
+    let existed = old.is_some_and(|old| !errors.is_empty() && !list_types(old, schema, path).is_empty());
+    if existed { Vec::new() } else { errors }
+}
+
 /// Returns the duplicate items of sets and keyed lists.
-pub(super) fn list_types(value: &Value, schema: &Schema, path: &str) -> Vec<FieldError> {
+fn list_types(value: &Value, schema: &Schema, path: &str) -> Vec<FieldError> {
     let mut errors = Vec::new();
     check_list_types(value, schema, path, &mut errors);
     errors
@@ -551,11 +589,12 @@ fn accessor_error(path: &str, zero: Value, found: &Value, expected: &str) -> Fie
 }
 
 /// Returns the errors of `status` against the schema of the object.
-pub(super) fn status(object: &Value, schema: &Schema) -> Vec<FieldError> {
+pub(super) fn status(object: &Value, old: &Value, schema: &Schema) -> Vec<FieldError> {
     match (at(object, &["status"]), schema.properties.get("status")) {
         (Some(status), Some(schema)) => {
-            let mut errors = against_schema(status, schema, "status");
-            errors.extend(list_types(status, schema, "status"));
+            let old = at(old, &["status"]);
+            let mut errors = against_schema(status, old, schema, "status");
+            errors.extend(new_duplicates(status, old, schema, "status"));
             errors.extend(embedded_resources(status, schema, "status"));
             errors
         }

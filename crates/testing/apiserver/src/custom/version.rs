@@ -187,27 +187,27 @@ impl CustomVersion {
 
     pub(crate) fn validate_create(&self, object: &Value) -> Vec<FieldError> {
         let mut errors = custom_metadata(object, self.resource.is_namespaced());
-        errors.extend(self.validate_content(object));
+        errors.extend(self.validate_content(object, None));
         errors
     }
 
     pub(crate) fn validate_update(&self, new: &Value, old: &Value) -> Vec<FieldError> {
         let mut errors = custom_metadata_update(new, old);
-        errors.extend(self.validate_content(new));
+        errors.extend(self.validate_content(new, Some(old)));
         errors
     }
 
-    fn validate_content(&self, object: &Value) -> Vec<FieldError> {
-        let mut errors = validate::against_schema(object, &self.schema, "");
+    fn validate_content(&self, object: &Value, old: Option<&Value>) -> Vec<FieldError> {
+        let mut errors = validate::against_schema(object, old, &self.schema, "");
         errors.extend(self.scale.iter().flat_map(|scale| validate::scale(object, scale, true)));
         errors.extend(validate::embedded_resources(object, &self.schema, ""));
-        errors.extend(validate::list_types(object, &self.schema, ""));
+        errors.extend(validate::new_duplicates(object, old, &self.schema, ""));
         errors
     }
 
     pub(crate) fn validate_status_update(&self, new: &Value, old: &Value) -> Vec<FieldError> {
         let mut errors = custom_metadata_update(new, old);
-        errors.extend(validate::status(new, &self.schema));
+        errors.extend(validate::status(new, old, &self.schema));
         errors.extend(self.scale.iter().flat_map(|scale| validate::scale(new, scale, false)));
         errors
     }

@@ -275,8 +275,9 @@ fn next_state(
         (_, Some(managed)) => set(&mut new, MANAGED_FIELDS, managed),
         (_, None) => {}
     }
-    // Without conversion and defaulting, `shown` is the stored object.
-    if new == *shown && std::ptr::eq(shown, old.value()) {
+    // A converted or defaulted object is compared again after its conversion to the storage version.
+    let is_stored_form = std::ptr::eq(shown, old.value());
+    if is_stored_form && new == *shown {
         return Ok(Decision::Keep);
     }
 
@@ -290,7 +291,7 @@ fn next_state(
     }
     check_size(&new)?;
     kind.convert_to_storage(&mut new);
-    if new == *old.value() {
+    if !is_stored_form && new == *old.value() {
         return Ok(Decision::Keep);
     }
     if should_delete_during_update(resource, old, &new) {

@@ -679,6 +679,42 @@ mod objects {
     }
 
     #[tokio::test]
+    async fn with_invalid_fields_can_be_updated_elsewhere() {
+        let client = with_definition().await;
+        let spec = json!({"host": "abc", "tier": "paid", "paths": [{"path": "a", "weight": 1}]});
+        client.post(WEBSITES, &website("a", spec)).await.expect(201);
+        let mut stricter = client.get(DEFINITION).await.expect(200);
+        let properties = stricter
+            .pointer_mut("/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties")
+            .unwrap();
+        properties["tier"]["enum"] = json!(["free"]);
+        properties["paths"]["items"]["properties"]["weight"]["minimum"] = json!(2);
+        client.put(DEFINITION, &stricter).await.expect(200);
+        let path = format!("{WEBSITES}/a");
+        let second = json!({"spec": {"paths": [{"path": "b", "weight": 2}, {"path": "a", "weight": 1}]}});
+        client.patch(&path, &second).await.expect(200);
+        client.patch(&path, &json!({"spec": {"tier": "gold"}})).await.refused(422, "Invalid");
+        let third = json!({"spec": {"paths": [{"path": "a", "weight": 0}]}});
+        client.patch(&path, &third).await.refused(422, "Invalid");
+        client
+            .post(WEBSITES, &website("b", json!({"host": "abc", "tier": "paid"})))
+            .await
+            .refused(422, "Invalid");
+    }
+
+    #[tokio::test]
+    async fn without_version_are_not_replaced() {
+        let client = with_definition().await;
+        let mut created = client.post(WEBSITES, &website("a", json!({"host": "abc"}))).await.expect(201);
+        created["metadata"].as_object_mut().unwrap().remove("resourceVersion");
+        assert_eq!(
+            client.put(&format!("{WEBSITES}/a"), &created).await.refused(422, "Invalid"),
+            "Website.example.com \"a\" is invalid: metadata.resourceVersion: Invalid value: 0: must be specified for an \
+             update"
+        );
+    }
+
+    #[tokio::test]
     async fn are_pruned_and_defaulted() {
         let client = with_definition().await;
         let kept = json!({"x": null, "y": [null, {"z": 1}]});
