@@ -68,7 +68,7 @@ pub fn watcher<K: Object + Clone>(
 
 /// Returns the objects of an informer that exist, change or are deleted, without copying them.
 ///
-/// For `Controller::owns_shared_stream` and `watches_shared_stream`. As [`watcher`], the stream holds at most one change
+/// For `Controller::owns_shared_stream` and `watches_shared_stream`. As [`watcher`](fn@watcher), the stream holds at most one change
 /// per object, and never ends.
 ///
 /// # Cancel safety
