@@ -18,6 +18,9 @@ pub fn api_error(error: Error) -> ApiError {
         }
         Error::SerdeError(_) | Error::FromUtf8(_) => ApiError::Decode(error.to_string()),
         Error::HttpError(_) | Error::BuildRequest(_) => ApiError::InvalidRequest(error.to_string()),
+        Error::Service(cause) if cause.is::<ApiError>() => {
+            cause.downcast().map_or_else(|cause| ApiError::Transport(cause.to_string()), |error| *error)
+        }
         Error::Auth(_) => ApiError::NotSent(error.to_string()),
         _ => match io_error(&error) {
             Some(io::ErrorKind::ConnectionRefused) => ApiError::NotSent(error.to_string()),

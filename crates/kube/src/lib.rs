@@ -2,10 +2,11 @@
 //!
 //! For operators that use kube-rs: they keep their client, its configuration and its middleware.
 //!
-//! | Item | Implements | Of crate |
+//! | Item | Implements | Crate |
 //! |---|---|---|
 //! | [`list_watch`], [`sources`] | [`ListWatch`](kcm_informer::ListWatch) | `kcm-informer` |
 //! | [`LeaseClient`] | [`LeaseLock`](kcm_leader_election::LeaseLock) | `kcm-leader-election` |
+//! | [`LeaderGateLayer`] | refusal of writes while another process leads | `kcm-leader-election` |
 //! | [`EventClient`] | [`EventSink`](kcm_events::EventSink) | `kcm-events` |
 //! | [`ApiOwnerControl`] | [`OwnerControl`](kcm_controller_ref_manager::OwnerControl) | `kcm-controller-ref-manager` |
 //! | `watcher`, `touched_objects` | streams for `kube_runtime::Controller`; feature `runtime`, on by default | `kcm-informer` |
@@ -41,6 +42,7 @@
 
 mod error;
 mod event_sink;
+mod leader_gate;
 mod lease_lock;
 mod list_watch;
 mod owner_control;
@@ -50,6 +52,7 @@ mod watcher;
 
 pub use error::api_error;
 pub use event_sink::EventClient;
+pub use leader_gate::{GatedService, LeaderGateLayer};
 pub use lease_lock::LeaseClient;
 pub use list_watch::{list_watch, sources};
 pub use owner_control::ApiOwnerControl;

@@ -18,17 +18,18 @@ use kcm_informer::{
     InformerOptions, ListOptions, ListWatchErrorKind, Object, ObjectKey, SharedInformer, Sources,
     WatchOptions, testing::RecordingHandler,
 };
-use kcm_kube::{ApiOwnerControl, EventClient, LeaseClient, list_watch, sources};
+use kcm_kube::{ApiOwnerControl, EventClient, LeaderGateLayer, LeaseClient, api_error, list_watch, sources};
 use kcm_leader_election::{LeaderElectionConfig, LeaderElector, LeaseLock};
 use kcm_testkit::{FakeApiServer, FakeResponse};
 use kube_client::{
     Api, Client,
-    api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams},
+    api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams},
     core::{ApiResource, PartialObjectMeta},
 };
 use serde_json::{Value, json};
-use support::{clock, cluster, config_map, create, names, pass, run, settle, synced};
+use support::{clock, cluster, cluster_and_server, config_map, create, names, pass, run, settle, synced};
 use tokio_util::sync::CancellationToken;
+use tower::Layer;
 
 mod informer {
     use super::*;
@@ -222,6 +223,39 @@ async fn lease_client_elects_a_leader() {
     let mut changed = stale.clone();
     changed.metadata.resource_version = "1".to_owned();
     assert!(lock.update(&changed).await.unwrap_err().is_conflict());
+}
+
+#[tokio::test(start_paused = true)]
+async fn leader_gate_refuses_writes_of_a_process_that_does_not_lead() {
+    let (client, server) = cluster_and_server().await;
+    let config = LeaderElectionConfig::new(
+        ObjectKey::new("default", "operator"),
+        "pod-1".to_owned(),
+        Arc::new(LeaseClient::new(client)),
+        clock(),
+        Arc::new(SeededRandom::new(1)),
+    );
+    let mut elector = LeaderElector::new(config).unwrap();
+    let gated = LeaderGateLayer::new(elector.gate()).layer(server.service());
+    let gated = Client::new(gated, "default");
+    let api = Api::<ConfigMap>::namespaced(gated, "a");
+    let write = async |name: &str| {
+        let object = serde_json::from_value(config_map("a", name)).unwrap();
+        api.create(&PostParams::default(), &object).await.map(drop).map_err(api_error)
+    };
+    let refused = write("early").await.unwrap_err();
+    assert!(refused.is_not_leading(), "{refused:?}");
+    assert_eq!(refused.to_string(), "POST /api/v1/namespaces/a/configmaps: this process does not lead");
+    assert!(api.list(&ListParams::default()).await.unwrap().items.is_empty());
+    let cancel = CancellationToken::new();
+    elector
+        .run(&cancel, async |_| {
+            write("leader").await.unwrap();
+            cancel.cancel();
+        })
+        .await;
+    assert!(write("late").await.unwrap_err().is_not_leading());
+    assert_eq!(api.list(&ListParams::default()).await.unwrap().items.len(), 1);
 }
 
 #[tokio::test(start_paused = true)]

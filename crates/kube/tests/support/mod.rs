@@ -20,17 +20,22 @@ pub(crate) fn clock() -> Arc<dyn Clock> {
 
 /// Client of a new API server with the namespaces `a` and `b`.
 pub(crate) async fn cluster() -> Client {
+    cluster_and_server().await.0
+}
+
+pub(crate) async fn cluster_and_server() -> (Client, Arc<ApiServer>) {
     let config = ApiServerConfig {
         clock: clock(),
         random: Arc::new(SeededRandom::new(1)),
         ..ApiServerConfig::default()
     };
-    let client = Client::new(ApiServer::new(config).service(), "default");
+    let server = ApiServer::new(config);
+    let client = Client::new(server.service(), "default");
     for name in ["a", "b"] {
         let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
         create::<k8s_openapi::api::core::v1::Namespace>(&Api::all(client.clone()), namespace).await;
     }
-    client
+    (client, server)
 }
 
 pub(crate) async fn create<K>(api: &Api<K>, object: Value) -> K
