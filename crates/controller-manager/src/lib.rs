@@ -66,3 +66,7 @@ pub use readiness::InformerSync;
 pub use run::{Runtime, run};
 pub use selection::{ControllerSelection, UnknownControllers};
 pub use version::{KUBERNETES_VERSION, VERSION, user_agent};
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct ReadmeDoctests;

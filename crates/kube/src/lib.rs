@@ -58,3 +58,7 @@ pub use list_watch::{list_watch, sources};
 pub use owner_control::ApiOwnerControl;
 #[cfg(feature = "runtime")]
 pub use watcher::{touched_objects, watcher};
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct ReadmeDoctests;

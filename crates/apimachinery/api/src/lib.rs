@@ -33,6 +33,10 @@ mod micro_time;
 mod object;
 pub mod pod;
 pub mod quantity;
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct ReadmeDoctests;
+
 #[cfg(test)]
 mod recorded;
 pub mod replica_set;

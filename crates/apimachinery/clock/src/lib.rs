@@ -26,3 +26,7 @@ pub use name::{generate_name, is_generated_name};
 pub use random::{Random, SeededRandom, jitter};
 pub use real::RealClock;
 pub use simulated::SimulatedClock;
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct ReadmeDoctests;

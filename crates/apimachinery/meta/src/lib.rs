@@ -27,3 +27,7 @@ pub use kind::{ApiResource, JsonDecoder, Kind, StrategicMerge};
 pub use object::{ControllerRef, Object, SetResourceVersion};
 pub use object_key::ObjectKey;
 pub use resource_version::{compare_versions, is_comparable, is_newer};
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct ReadmeDoctests;

@@ -87,3 +87,7 @@ pub use transport::{ClientConfigError, ProxyEnvironment, Server};
 
 /// Body of a request to a [service in this process](ClientFactory::in_process).
 pub use kube_client::client::Body;
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct ReadmeDoctests;

@@ -38,3 +38,7 @@ pub use fake::FakeRecorder;
 pub use object_reference::ObjectReference;
 pub use recorder::{EventRecorder, EventType};
 pub use sink::EventSink;
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct ReadmeDoctests;

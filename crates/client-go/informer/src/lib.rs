@@ -33,6 +33,10 @@ mod relist;
 pub mod source;
 pub mod store;
 mod table;
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct ReadmeDoctests;
+
 #[cfg(test)]
 mod test_object;
 pub mod testing;

@@ -70,3 +70,7 @@ pub use memory::MemoryLock;
 pub use metrics::{ElectionMetrics, NoElectionMetrics};
 pub use record::ElectionRecord;
 pub use status::{ElectionStatus, HEALTH_CHECK_NAME, HEALTH_TOLERANCE, NotRenewed};
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct ReadmeDoctests;

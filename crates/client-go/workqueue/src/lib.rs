@@ -51,3 +51,7 @@ pub use queue::Queue;
 pub use rate_limiter::{MaxOfRateLimiter, RateLimiter};
 pub use rate_limiting_queue::{QueueConfig, RateLimitingQueue};
 pub use work_item::WorkItem;
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct ReadmeDoctests;

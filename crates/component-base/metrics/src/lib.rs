@@ -26,3 +26,7 @@ pub use registry::{
     ScrapeHook, Spec, Stability, Value,
 };
 pub use slis::{HealthStatus, SliMetrics};
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct ReadmeDoctests;

@@ -53,3 +53,7 @@ pub use pages::{StatuszInfo, configz, debug_flags, flagz, profiling, statusz};
 pub use routes::Routes;
 pub use server::SecureServer;
 pub use tls::SelfSigned;
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct ReadmeDoctests;

@@ -18,5 +18,9 @@ pub use classify::{Claim, Ignored, OwnerIdentity, classify};
 pub use error::{AdoptionRefused, ClaimError, ClaimErrors};
 pub use patch::OwnerPatch;
 
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct ReadmeDoctests;
+
 #[cfg(test)]
 mod tests;

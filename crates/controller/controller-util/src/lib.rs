@@ -29,5 +29,9 @@ pub use index::{
 pub use pod_manifest::{ManifestError, PodManifest};
 pub use slow_start::slow_start_batch;
 
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct ReadmeDoctests;
+
 #[cfg(test)]
 mod testing;

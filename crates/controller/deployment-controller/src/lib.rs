@@ -60,6 +60,10 @@ pub use plan::{
 pub use status::StatusChange;
 pub use view::View;
 
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct ReadmeDoctests;
+
 #[cfg(test)]
 mod testing;
 #[cfg(test)]

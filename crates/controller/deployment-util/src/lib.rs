@@ -28,5 +28,9 @@ pub mod revisions;
 pub mod rollout;
 pub mod sort;
 
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct ReadmeDoctests;
+
 #[cfg(test)]
 mod fixtures;

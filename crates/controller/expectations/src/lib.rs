@@ -29,3 +29,7 @@ use std::{fmt::Display, hash::Hash};
 pub trait Key: Clone + Eq + Hash + Display + Send + Sync + 'static {}
 
 impl<K: Clone + Eq + Hash + Display + Send + Sync + 'static> Key for K {}
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct ReadmeDoctests;

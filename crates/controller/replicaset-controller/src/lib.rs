@@ -57,5 +57,9 @@ pub use plan::{DeletionReason, Plan, PlanReason, PodDeletion, plan};
 pub use status::calculate_status;
 pub use view::{ManageBlock, View};
 
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct ReadmeDoctests;
+
 #[cfg(test)]
 mod testing;

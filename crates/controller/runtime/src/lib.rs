@@ -73,3 +73,7 @@ pub use reconciler::Reconciler;
 pub use sync_metrics::{NoSyncMetrics, SyncMetrics, SyncResult};
 pub use watch::{Change, Watch};
 pub use worker::RunOutcome;
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct ReadmeDoctests;

@@ -91,3 +91,7 @@ pub use server::{ApiServer, ApiServerConfig, LogSource};
 pub use status::{ApiStatus, StatusCause, StatusDetails, StatusReason};
 pub use store::{DataError, HistoryLimits, ObjectList, WatchCacheLag, WatchEvent, WatchStart, Watcher};
 pub use subresource::Subresource;
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct ReadmeDoctests;
