@@ -9,6 +9,17 @@ use crate::clock::{Clock, Sleep};
 /// Clock that advances only when it is stepped. Clones share the same time.
 ///
 /// Upstream counterpart: `clock/testing.FakeClock`.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use kcm_clock::{Clock, FakeClock, Timestamp};
+///
+/// let clock = FakeClock::new(Timestamp::UNIX_EPOCH);
+/// clock.step(Duration::from_secs(90));
+/// assert_eq!(clock.monotonic(), Duration::from_secs(90));
+/// assert_eq!(clock.now().to_string(), "1970-01-01T00:01:30Z");
+/// ```
 #[derive(Debug, Clone)]
 pub struct FakeClock {
     state: Arc<Mutex<State>>,

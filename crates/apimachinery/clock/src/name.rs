@@ -17,6 +17,14 @@ const ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
 /// Example: `web-` may become `web-7k2xd`.
 ///
 /// Upstream counterparts: `names.SimpleNameGenerator`, `rand.String`.
+///
+/// ```
+/// use kcm_clock::{SeededRandom, generate_name, is_generated_name};
+///
+/// let name = generate_name(&SeededRandom::new(1), "web-");
+/// assert!(is_generated_name(&name, "web-"));
+/// assert_eq!(name.len(), "web-".len() + 5);
+/// ```
 pub fn generate_name(random: &dyn Random, base: &str) -> String {
     let mut name: String = base.chars().take(MAX_GENERATED_NAME_LENGTH).collect();
     let mut number = random.next_u64();

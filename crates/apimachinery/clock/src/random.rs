@@ -15,6 +15,12 @@ pub trait Random: fmt::Debug + Send + Sync + 'static {
 }
 
 /// Pseudo-random number generator: the same seed gives the same numbers.
+///
+/// ```
+/// use kcm_clock::{Random, SeededRandom};
+///
+/// assert_eq!(SeededRandom::new(7).next_u64(), SeededRandom::new(7).next_u64());
+/// ```
 #[derive(Debug)]
 pub struct SeededRandom(Mutex<fastrand::Rng>);
 
@@ -41,6 +47,15 @@ impl Random for SeededRandom {
 /// Example: 10 s with a factor of 0.5 is at least 10 s and less than 15 s.
 ///
 /// Upstream counterpart: `wait.Jitter`.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use kcm_clock::{SeededRandom, jitter};
+///
+/// let delay = jitter(&SeededRandom::new(1), Duration::from_secs(10), 0.5);
+/// assert!((10..15).contains(&delay.as_secs()));
+/// ```
 pub fn jitter(random: &dyn Random, duration: Duration, factor: f64) -> Duration {
     let seconds = duration.as_secs_f64() * random.unit().mul_add(factor, 1.0);
     Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)

@@ -5,6 +5,16 @@ use jiff::Timestamp;
 use crate::clock::{Clock, Sleep};
 
 /// Clock of the operating system.
+///
+/// ```
+/// use std::{sync::Arc, time::Duration};
+///
+/// use kcm_clock::{Clock, RealClock};
+///
+/// let clock: Arc<dyn Clock> = Arc::new(RealClock::new());
+/// let start = clock.monotonic();
+/// assert!(clock.monotonic() - start < Duration::from_secs(60));
+/// ```
 #[derive(Debug, Clone)]
 pub struct RealClock {
     origin: tokio::time::Instant,

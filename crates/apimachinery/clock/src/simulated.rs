@@ -8,6 +8,18 @@ use crate::clock::{Clock, Sleep};
 ///
 /// With `#[tokio::test(start_paused = true)]`, time advances to the next timer when all tasks wait. A progress deadline of
 /// ten minutes passes in microseconds, and timers expire in the same order in every run.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use kcm_clock::{Clock, SimulatedClock, Timestamp};
+///
+/// # tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap().block_on(async {
+/// let clock = SimulatedClock::new(Timestamp::UNIX_EPOCH);
+/// clock.sleep(Duration::from_secs(600)).await;
+/// assert_eq!(clock.now().to_string(), "1970-01-01T00:10:00Z");
+/// # });
+/// ```
 #[derive(Debug, Clone)]
 pub struct SimulatedClock {
     start: Timestamp,

@@ -22,6 +22,40 @@ pub const MAX_QUEUED_EVENTS: usize = 1000;
 /// Creates recorders, and writes the events of all of them to a sink.
 ///
 /// Upstream counterpart: `record.EventBroadcaster`.
+///
+/// ```
+/// use std::{sync::Arc, time::Duration};
+///
+/// use async_trait::async_trait;
+/// use kcm_api::ApiError;
+/// use kcm_clock::{RealClock, SeededRandom};
+/// use kcm_events::{EventBroadcaster, EventSink, EventType, ObjectReference};
+/// use serde_json::Value;
+///
+/// /// Prints events. In a cluster, the sink sends requests.
+/// struct Printer;
+///
+/// #[async_trait]
+/// impl EventSink for Printer {
+///     async fn create(&self, namespace: &str, event: &Value) -> Result<Value, ApiError> {
+///         println!("{namespace}: {}", event["message"]);
+///         Ok(event.clone())
+///     }
+///
+///     async fn patch(&self, namespace: &str, name: &str, patch: &Value) -> Result<Value, ApiError> {
+///         println!("{namespace}/{name}: {patch}");
+///         Ok(patch.clone())
+///     }
+/// }
+///
+/// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
+/// let random = Arc::new(SeededRandom::from_entropy());
+/// let broadcaster = EventBroadcaster::start(Arc::new(Printer), Arc::new(RealClock::new()), random);
+/// let recorder = broadcaster.recorder("website-operator");
+/// recorder.event(&ObjectReference::default(), EventType::Normal, "Published", "Published web".to_owned());
+/// broadcaster.shutdown(Duration::from_secs(5)).await;
+/// # });
+/// ```
 #[derive(Debug)]
 pub struct EventBroadcaster {
     queue: mpsc::Sender<Event>,

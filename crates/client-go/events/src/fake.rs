@@ -8,6 +8,14 @@ use crate::{
 /// Recorder for tests. Keeps each event as text: type, reason and message, separated by spaces.
 ///
 /// Upstream counterpart: `record.FakeRecorder`.
+///
+/// ```
+/// use kcm_events::{EventRecorder, EventType, FakeRecorder, ObjectReference};
+///
+/// let recorder = FakeRecorder::new();
+/// recorder.event(&ObjectReference::default(), EventType::Warning, "FailedCreate", "exceeded quota".to_owned());
+/// assert_eq!(recorder.take(), ["Warning FailedCreate exceeded quota"]);
+/// ```
 #[derive(Debug, Default)]
 pub struct FakeRecorder {
     events: Mutex<Vec<String>>,

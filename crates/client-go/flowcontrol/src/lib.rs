@@ -19,6 +19,17 @@ use std::time::Duration;
 ///
 /// where `full_at` is the time at which the bucket is full again. Example: 10 tokens per second, burst 2. Four
 /// reservations at 0 ms move `full_at` to 100, 200, 300 and 400 ms, so their delays are 0, 0, 100 and 200 ms.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use kcm_flowcontrol::TokenBucket;
+///
+/// let mut bucket = TokenBucket::new(10.0, 1);
+/// assert!(bucket.try_take(Duration::ZERO));
+/// assert!(!bucket.try_take(Duration::from_millis(50)));
+/// assert!(bucket.try_take(Duration::from_millis(100)));
+/// ```
 #[derive(Debug, Clone)]
 pub struct TokenBucket {
     /// Time in which one token is added.
@@ -67,6 +78,10 @@ impl TokenBucket {
         }
     }
 }
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct ReadmeDoctests;
 
 #[cfg(test)]
 mod tests {

@@ -12,6 +12,16 @@ use tokio::sync::Notify;
 /// ignores it.
 ///
 /// DEVIATION: upstream has no such trigger.
+///
+/// ```
+/// use kcm_api::Lease;
+/// use kcm_leader_election::AcquireTrigger;
+///
+/// /// Event handler of a watch on the Lease.
+/// fn on_update(trigger: &AcquireTrigger, lease: &Lease) {
+///     trigger.lease_changed(Some(lease));
+/// }
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct AcquireTrigger(Arc<Notify>);
 

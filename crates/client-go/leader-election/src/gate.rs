@@ -16,6 +16,18 @@ use tokio_util::sync::CancellationToken;
 ///
 /// It closes by the monotonic clock alone, without a running task or a response. It is therefore closed when a
 /// stopped process resumes after the deadline.
+///
+/// ```
+/// use kcm_leader_election::LeaderGate;
+///
+/// fn write(gate: &LeaderGate) -> Result<(), &'static str> {
+///     if !gate.is_leader() {
+///         return Err("not the leader");
+///     }
+///     // Send the request, with a timeout of at most `gate.remaining()`.
+///     Ok(())
+/// }
+/// ```
 #[derive(Clone)]
 pub struct LeaderGate(Arc<Inner>);
 

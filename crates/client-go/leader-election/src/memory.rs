@@ -8,6 +8,19 @@ use crate::LeaseLock;
 
 /// Lease in memory, with the API server's rules for resource versions. For tests, examples, and elections among tasks
 /// of one process.
+///
+/// ```
+/// use kcm_api::{Lease, ObjectKey};
+/// use kcm_leader_election::{LeaseLock, MemoryLock};
+///
+/// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+/// let lock = MemoryLock::new();
+/// assert!(lock.get(&ObjectKey::new("default", "operator")).await.unwrap_err().is_not_found());
+/// lock.create(&Lease::default()).await.unwrap();
+/// lock.edit(|lease| lease.spec.holder_identity = Some("node-a".to_owned()));
+/// assert_eq!(lock.lease().unwrap().holder(), Some("node-a"));
+/// # });
+/// ```
 #[derive(Debug, Default)]
 pub struct MemoryLock {
     state: Mutex<State>,

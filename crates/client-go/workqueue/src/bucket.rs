@@ -10,6 +10,18 @@ use crate::{item::Item, rate_limiter::RateLimiter};
 /// available, and returns the time until then.
 ///
 /// Upstream counterpart: `workqueue.BucketRateLimiter`, with `rate.Limiter.Reserve`.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use kcm_clock::{FakeClock, Timestamp};
+/// use kcm_workqueue::{BucketRateLimiter, RateLimiter};
+///
+/// let clock = Arc::new(FakeClock::new(Timestamp::UNIX_EPOCH));
+/// let limiter = BucketRateLimiter::new(10.0, 2, clock);
+/// let delays = ["a", "b", "c"].map(|item| limiter.when(&item).as_millis());
+/// assert_eq!(delays, [0, 0, 100]);
+/// ```
 pub struct BucketRateLimiter<T> {
     bucket: Mutex<TokenBucket>,
     clock: Arc<dyn Clock>,

@@ -30,6 +30,20 @@ use crate::{
 ///
 /// While all workers are busy, items that become due are queued by the first worker that calls a method. Until then the
 /// [depth metric](crate::QueueMetrics::depth) is too low; [`refresh_metrics`](Self::refresh_metrics) updates it.
+///
+/// ```
+/// use std::{sync::Arc, time::Duration};
+///
+/// use kcm_clock::{FakeClock, Timestamp};
+/// use kcm_workqueue::{DelayingQueue, NoQueueMetrics};
+///
+/// let clock = FakeClock::new(Timestamp::UNIX_EPOCH);
+/// let queue = DelayingQueue::new("websites", Arc::new(clock.clone()), &NoQueueMetrics);
+/// queue.add_after("default/web", Duration::from_secs(30));
+/// assert!(queue.is_empty());
+/// clock.step(Duration::from_secs(30));
+/// assert_eq!(queue.len(), 1);
+/// ```
 #[derive(Debug)]
 pub struct DelayingQueue<T> {
     queue: Queue<T>,

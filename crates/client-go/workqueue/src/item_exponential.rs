@@ -10,6 +10,16 @@ use crate::{item::Item, rate_limiter::RateLimiter};
 /// from the 19th on it is 1000 s.
 ///
 /// Upstream counterpart: `workqueue.ItemExponentialFailureRateLimiter`.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use kcm_workqueue::{ItemExponentialFailureRateLimiter, RateLimiter};
+///
+/// let limiter = ItemExponentialFailureRateLimiter::new(Duration::from_millis(5), Duration::from_millis(12));
+/// let delays = [(); 3].map(|()| limiter.when(&"default/web").as_millis());
+/// assert_eq!(delays, [5, 10, 12]);
+/// ```
 #[derive(Debug)]
 pub struct ItemExponentialFailureRateLimiter<T> {
     /// Number of failures per item; only items with failures.

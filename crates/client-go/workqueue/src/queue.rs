@@ -17,6 +17,24 @@ use crate::{
 /// First-in, first-out queue that gives each item to one worker at a time.
 ///
 /// Upstream counterpart: `workqueue.Interface`.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use kcm_clock::RealClock;
+/// use kcm_workqueue::{NoQueueMetrics, Queue};
+///
+/// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+/// let queue = Queue::new("websites", Arc::new(RealClock::new()), &NoQueueMetrics);
+/// queue.add("default/web");
+/// let web = queue.get().await.unwrap();
+/// // Queued again when `web` is dropped.
+/// queue.add("default/web");
+/// assert!(queue.is_empty());
+/// drop(web);
+/// assert_eq!(queue.len(), 1);
+/// # });
+/// ```
 #[derive(Debug)]
 pub struct Queue<T> {
     state: Mutex<State<T>>,

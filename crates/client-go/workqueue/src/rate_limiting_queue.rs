@@ -39,6 +39,25 @@ impl<T: Item> QueueConfig<T> {
 /// [`DelayingQueue`] whose delays for retries are determined by a [`RateLimiter`]. Clones share the same queue.
 ///
 /// Upstream counterpart: `workqueue.RateLimitingInterface`.
+///
+/// ```
+/// use std::{sync::Arc, time::Duration};
+///
+/// use kcm_clock::{FakeClock, Timestamp};
+/// use kcm_workqueue::{QueueConfig, RateLimitingQueue};
+///
+/// let clock = FakeClock::new(Timestamp::UNIX_EPOCH);
+/// let queue = RateLimitingQueue::new(QueueConfig::new("websites", Arc::new(clock.clone())));
+/// queue.add("default/web");
+/// let web = queue.try_get().unwrap();
+/// // The first failure is retried after 5 ms.
+/// queue.add_rate_limited(*web);
+/// drop(web);
+/// assert!(queue.try_get().is_none());
+/// clock.step(Duration::from_millis(5));
+/// let web = queue.try_get().unwrap();
+/// queue.forget(&web);
+/// ```
 #[derive(Debug)]
 pub struct RateLimitingQueue<T> {
     shared: Arc<Shared<T>>,

@@ -11,6 +11,16 @@ use crate::{
 ///
 /// Upstream counterpart: `metrics/prometheus/version`, `metrics/prometheus/feature` and `metrics/metric.go` in
 /// `k8s.io/component-base`.
+///
+/// ```
+/// use kcm_metrics::{BuildInfo, ComponentMetrics, MetricsOptions, Registry};
+///
+/// let options = MetricsOptions::default();
+/// let registry = Registry::new(&options);
+/// let component = ComponentMetrics::new(&registry, &options, &BuildInfo::default());
+/// component.set_feature("WatchList", "BETA", true);
+/// assert!(registry.text().contains("kubernetes_feature_enabled{name=\"WatchList\",stage=\"BETA\"} 1"));
+/// ```
 pub struct ComponentMetrics {
     features: Family<Gauge, 2>,
     registered: Family<Counter, 2>,

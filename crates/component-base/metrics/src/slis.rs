@@ -18,6 +18,14 @@ pub enum HealthStatus {
 /// Metrics for service level indicators, in a separate registry.
 ///
 /// Upstream counterpart: `k8s.io/component-base/metrics/prometheus/slis`.
+///
+/// ```
+/// use kcm_metrics::{HealthStatus, MetricsOptions, SliMetrics};
+///
+/// let slis = SliMetrics::new(&MetricsOptions::default());
+/// slis.record("etcd", "readyz", HealthStatus::Success);
+/// assert!(slis.text().contains("kubernetes_healthcheck{name=\"etcd\",type=\"readyz\"} 1"));
+/// ```
 #[derive(Debug)]
 pub struct SliMetrics {
     registry: Registry,

@@ -19,6 +19,12 @@ use crate::User;
 pub type Handler = Arc<dyn Fn(&Request<'_>) -> Response + Send + Sync>;
 
 /// Creates a [`Handler`] from a function.
+///
+/// ```
+/// use kcm_serving::{Response, handler};
+///
+/// let hello = handler(|request| Response::text(format!("hello, {}\n", request.user.name)));
+/// ```
 pub fn handler(function: impl Fn(&Request<'_>) -> Response + Send + Sync + 'static) -> Handler {
     Arc::new(function)
 }

@@ -19,6 +19,15 @@ pub trait HealthMetrics: Send + Sync + 'static {
 }
 
 /// Health checks of a component. Checks can be added at any time. Clones share the checks.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use kcm_serving::HealthChecks;
+///
+/// let health = HealthChecks::new();
+/// health.add("queue", Arc::new(|| Err("no key was processed for 10m".to_owned())));
+/// ```
 #[derive(Clone, Default)]
 pub struct HealthChecks(Arc<Inner>);
 

@@ -9,6 +9,17 @@ use crate::{Handler, HealthChecks};
 /// Paths of a server.
 ///
 /// Upstream counterpart: `mux.PathRecorderMux`.
+///
+/// ```
+/// use kcm_serving::{HealthChecks, Response, Routes, handler};
+///
+/// let health = HealthChecks::new();
+/// health.add_ping("operator");
+/// let routes = Routes::new()
+///     .health("/healthz", &health)
+///     .exact("/metrics", handler(|_| Response::text("up 1\n")));
+/// assert!(routes.paths().contains(&"/metrics".to_owned()));
+/// ```
 #[derive(Clone, Default)]
 pub struct Routes {
     exact: BTreeMap<String, Route>,

@@ -59,6 +59,17 @@ pub fn new(
 /// A replaced condition moves to the end of the list (US-4.11).
 ///
 /// Upstream counterpart: `SetDeploymentCondition`.
+///
+/// ```
+/// use kcm_api::{DeploymentStatus, Time};
+/// use kcm_deployment_util::conditions;
+///
+/// let now = Time::from_unix(1_800_000_000);
+/// let mut status = DeploymentStatus::default();
+/// let paused = conditions::new("Progressing", "Unknown", "DeploymentPaused", "Deployment is paused", now);
+/// conditions::set(&mut status, paused);
+/// assert_eq!(status.conditions[0].reason, "DeploymentPaused");
+/// ```
 pub fn set(status: &mut DeploymentStatus, mut condition: DeploymentCondition) {
     if let Some(current) = status.condition(&condition.type_)
         && current.status == condition.status

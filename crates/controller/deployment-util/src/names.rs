@@ -11,6 +11,10 @@ const MAX_NAME_LENGTH: usize = 253;
 /// Example: a Deployment name of 250 bytes and a hash of 10 bytes give 242 + 1 + 10 = 253 bytes.
 ///
 /// Upstream counterpart: `generateReplicaSetName`.
+///
+/// ```
+/// assert_eq!(kcm_deployment_util::names::replica_set_name("web", "889dd49f5"), "web-889dd49f5");
+/// ```
 pub fn replica_set_name(deployment: &str, hash: &str) -> String {
     let max_length = MAX_NAME_LENGTH.saturating_sub(1 + hash.len());
     let prefix = if deployment.len() > max_length && max_length > 0 {

@@ -28,6 +28,15 @@ pub fn revision(metadata: &ObjectMeta) -> Result<i64, ParseIntError> {
 /// Returns the highest revision, or 0 if there is none. Invalid revisions are skipped.
 ///
 /// Upstream counterpart: `MaxRevision`.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use kcm_api::ReplicaSet;
+/// use kcm_deployment_util::revisions::max_revision;
+///
+/// assert_eq!(max_revision(&[Arc::new(ReplicaSet::default())]), 0);
+/// ```
 pub fn max_revision<'a>(replica_sets: impl IntoIterator<Item = &'a Arc<ReplicaSet>>) -> i64 {
     valid_revisions(replica_sets).fold(0, i64::max)
 }

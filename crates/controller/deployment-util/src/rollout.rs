@@ -26,6 +26,16 @@ pub fn revision_history_limit(deployment: &Deployment) -> Option<i32> {
 /// generation.
 ///
 /// Upstream counterpart: `DeploymentComplete`.
+///
+/// ```
+/// use kcm_api::{Deployment, DeploymentStatus};
+/// use kcm_deployment_util::rollout::is_complete;
+///
+/// let mut deployment = Deployment::default();
+/// deployment.spec.replicas = Some(3);
+/// let status = DeploymentStatus { replicas: 3, updated_replicas: 3, available_replicas: 3, ..Default::default() };
+/// assert!(is_complete(&deployment, &status));
+/// ```
 pub fn is_complete(deployment: &Deployment, status: &DeploymentStatus) -> bool {
     let desired = deployment.replicas();
     status.updated_replicas == desired

@@ -14,6 +14,21 @@ pub const EXPECTATIONS_TIMEOUT: Duration = Duration::from_secs(5 * 60);
 /// Numbers of expected creations and deletions, by key.
 ///
 /// Upstream counterpart: `controller.ControllerExpectations`.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use kcm_clock::{FakeClock, Timestamp};
+/// use kcm_expectations::{ControllerExpectations, EXPECTATIONS_TIMEOUT};
+///
+/// let clock = FakeClock::new(Timestamp::UNIX_EPOCH);
+/// let expectations = ControllerExpectations::new(Arc::new(clock.clone()));
+/// expectations.expect_deletions(&"default/web", 1);
+/// assert!(!expectations.satisfied(&"default/web"));
+/// // No event arrives.
+/// clock.step(EXPECTATIONS_TIMEOUT * 2);
+/// assert!(expectations.satisfied(&"default/web"));
+/// ```
 #[derive(Debug)]
 pub struct ControllerExpectations<K: Key> {
     records: DashMap<K, Record>,

@@ -13,6 +13,22 @@ use crate::{ControllerExpectations, Key};
 /// `D` identifies the deleted object. Upstream uses `namespace/name`, despite the name of the type (US-3.1).
 ///
 /// Upstream counterpart: `controller.UIDTrackingControllerExpectations`.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use kcm_clock::RealClock;
+/// use kcm_expectations::UidTrackingExpectations;
+///
+/// let expectations = UidTrackingExpectations::new(Arc::new(RealClock::new()));
+/// let key = "default/web";
+/// expectations.expect_deletions(&key, ["default/web-1"]);
+/// // The deletion of another pod.
+/// expectations.deletion_observed(&key, &"default/web-2");
+/// assert!(!expectations.satisfied(&key));
+/// expectations.deletion_observed(&key, &"default/web-1");
+/// assert!(expectations.satisfied(&key));
+/// ```
 #[derive(Debug)]
 pub struct UidTrackingExpectations<K: Key, D: Eq + Hash> {
     counts: ControllerExpectations<K>,
