@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 use super::{columns::Columns, schema::Schema, validate, values};
 use crate::{
     Object, Resource,
-    json::{at, bool_at, i64_at, map_at_mut, set, str_at},
+    json::{at, bool_at, i64_at, list_at, map_at_mut, set, str_at},
     registry::strategy::Strategy,
     schema::open_api,
     selector::LabelSelector,
@@ -260,6 +260,27 @@ fn add_object_fields(schema: &mut Value, is_object: bool) {
     }
 }
 
+/// Returns warnings about the names of added finalizers.
+///
+/// Upstream counterpart: `validateKubeFinalizerName`.
+fn finalizer_warnings(new: &Value, old: &Value) -> Vec<String> {
+    const FINALIZERS: [&str; 2] = ["metadata", "finalizers"];
+    const STANDARD: [&str; 3] = ["orphan", "foregroundDeletion", "kubernetes"];
+    let before = list_at(old, &FINALIZERS);
+    let added = list_at(new, &FINALIZERS).iter().filter(|finalizer| !before.contains(finalizer));
+    added
+        .filter_map(Value::as_str)
+        .filter(|name| !name.contains('/') && !STANDARD.contains(name))
+        .map(|name| {
+            let path = if name.contains('.') { " including a path (/)" } else { "" };
+            format!(
+                "metadata.finalizers: {name:?}: prefer a domain-qualified finalizer name{path} to avoid accidental \
+                 conflicts with other finalizer writers"
+            )
+        })
+        .collect()
+}
+
 impl Strategy for CustomVersion {
     fn is_custom(&self) -> bool {
         true
@@ -302,6 +323,14 @@ impl Strategy for CustomVersion {
         if let Some(managed) = managed {
             set(new, &["metadata", "managedFields"], managed);
         }
+    }
+
+    fn warnings(&self, object: &Value) -> Vec<String> {
+        finalizer_warnings(object, &Value::Null)
+    }
+
+    fn update_warnings(&self, new: &Value, old: &Value) -> Vec<String> {
+        finalizer_warnings(new, old)
     }
 
     fn scale_selector(&self, _: &Value) -> LabelSelector {

@@ -190,6 +190,7 @@ impl Registry {
                 let (mut new, found) = change(old, &shown)?;
                 warnings = found;
                 warnings.extend(deduplicate_owners(&mut new));
+                warnings.extend(kind.strategy().update_warnings(&new, &shown));
                 let manage = |new: &Value, sent: Option<Value>| match operation {
                     ManagedFieldsOperation::Apply => sent,
                     ManagedFieldsOperation::Update(subresource) => {

@@ -703,6 +703,24 @@ mod objects {
     }
 
     #[tokio::test]
+    async fn with_short_finalizer_names_cause_warnings() {
+        let client = with_definition().await;
+        let mut object = website("a", json!({"host": "abc"}));
+        object["metadata"]["finalizers"] = json!(["short", "example.com/long"]);
+        let warnings = |answer: &crate::client::Answer| answer.warnings().join("\n");
+        let prefer = |name: &str, path: &str| {
+            format!(
+                "299 - \"metadata.finalizers: \\\"{name}\\\": prefer a domain-qualified finalizer name{path} to avoid \
+                 accidental conflicts with other finalizer writers\""
+            )
+        };
+        assert_eq!(warnings(&client.post(WEBSITES, &object).await), prefer("short", ""));
+        let added = json!({"metadata": {"finalizers": ["short", "example.com"]}});
+        let patched = client.patch(&format!("{WEBSITES}/a"), &added).await;
+        assert_eq!(warnings(&patched), prefer("example.com", " including a path (/)"));
+    }
+
+    #[tokio::test]
     async fn without_version_are_not_replaced() {
         let client = with_definition().await;
         let mut created = client.post(WEBSITES, &website("a", json!({"host": "abc"}))).await.expect(201);

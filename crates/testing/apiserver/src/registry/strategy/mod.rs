@@ -108,6 +108,11 @@ pub(crate) trait Strategy: Sync {
         Vec::new()
     }
 
+    /// Warnings returned to the writer of an update.
+    fn update_warnings(&self, _new: &Value, _old: &Value) -> Vec<String> {
+        Vec::new()
+    }
+
     /// Time after its last write at which an object expires.
     fn time_to_live(&self) -> Option<jiff::SignedDuration> {
         None
