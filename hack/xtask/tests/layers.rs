@@ -179,9 +179,9 @@ fn all_dependencies(packages: &BTreeMap<String, Package>, name: &str) -> BTreeSe
 }
 
 #[test]
-fn informer_and_workqueue_depend_on_no_api_type() {
+fn informer_workqueue_and_runtime_depend_on_no_api_type() {
     let packages = packages();
-    for name in ["kcm-informer", "kcm-workqueue"] {
+    for name in ["kcm-informer", "kcm-workqueue", "kcm-runtime"] {
         let dependencies = all_dependencies(&packages, name);
         assert!(dependencies.contains("kcm-clock"), "{name}: {dependencies:?}");
         for api in ["kcm-api", "k8s-openapi"] {

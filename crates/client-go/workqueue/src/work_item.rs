@@ -7,6 +7,25 @@ use crate::{delaying_queue::DelayingQueue, item::Item, queue::Queue, rate_limiti
 /// If the item was added while the worker processed it, it is queued again when this is dropped. This includes a worker
 /// that panics or is cancelled, so no worker can withhold an item.
 ///
+/// ```
+/// # use std::sync::Arc;
+/// # use kcm_clock::RealClock;
+/// use kcm_workqueue::{QueueConfig, RateLimitingQueue};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// let queue = RateLimitingQueue::new(QueueConfig::new("example", Arc::new(RealClock::new())));
+/// queue.add("a");
+/// let item = queue.get().await.unwrap();
+/// assert_eq!(*item, "a");
+/// // Added while it is processed, and queued when the worker is done.
+/// queue.add("a");
+/// assert!(queue.try_get().is_none());
+/// drop(item);
+/// assert!(queue.try_get().is_some());
+/// # }
+/// ```
+///
 /// Dereferences to the item. Work items of a [`RateLimitingQueue`](crate::RateLimitingQueue) have the lifetime
 /// `'static` and can be moved to another task.
 ///

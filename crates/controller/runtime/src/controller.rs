@@ -177,6 +177,37 @@ impl<R: Reconciler> Controller<R> {
     ///
     /// For tests: with a fake clock, they determine the time at which delayed keys are due.
     ///
+    /// ```
+    /// use std::{convert::Infallible, sync::Arc, time::Duration};
+    ///
+    /// use kcm_clock::{FakeClock, Timestamp};
+    /// use kcm_runtime::{Action, Controller, ObjectKey, Outcome, Reconciler};
+    ///
+    /// const MINUTE: Duration = Duration::from_secs(60);
+    ///
+    /// struct EveryMinute;
+    ///
+    /// impl Reconciler for EveryMinute {
+    ///     type Error = Infallible;
+    ///
+    ///     async fn reconcile(&self, _: &ObjectKey) -> Result<Action, Infallible> {
+    ///         Ok(Action::RequeueAfter(MINUTE))
+    ///     }
+    /// }
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// let clock = FakeClock::new(Timestamp::UNIX_EPOCH);
+    /// let controller = Controller::builder("example", Arc::new(clock.clone())).build(EveryMinute);
+    /// controller.queue().add(ObjectKey::new("shop", "web"));
+    /// let step = controller.step().await.unwrap();
+    /// assert_eq!(step.outcome, Outcome::Reconciled(Action::RequeueAfter(MINUTE)));
+    /// assert!(controller.step().await.is_none());
+    /// clock.step(MINUTE);
+    /// assert!(controller.step().await.is_some());
+    /// # }
+    /// ```
+    ///
     /// # Cancel safety
     ///
     /// If the future is dropped, the key returns to the queue.
