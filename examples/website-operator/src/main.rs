@@ -4,6 +4,8 @@
 //! website-operator crd           # prints the CustomResourceDefinition
 //! website-operator [KUBECONFIG]  # runs the operator; without a kubeconfig as a pod of the cluster
 //! ```
+//!
+//! Environment: `POD_NAMESPACE` (namespace of the Lease), `POD_NAME` (name of this process), `PORT` (secure port).
 
 use std::{env, error::Error, path::PathBuf, sync::Arc, time::Duration};
 
@@ -26,7 +28,7 @@ use website_operator::{
     website::Website,
 };
 
-/// Port of `/metrics`, `/healthz` and `/readyz`.
+/// Default port of `/metrics`, `/healthz` and `/readyz`.
 const PORT: u16 = 8443;
 /// Time after which a worker counts as stuck.
 const STUCK: Duration = Duration::from_secs(300);
@@ -77,7 +79,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
         &options,
     )
     .await?;
-    let serving = ServingOptions { secure_port: PORT, ..ServingOptions::default() };
+    let secure_port = env::var("PORT").map_or(Ok(PORT), |port| port.parse())?;
+    let serving = ServingOptions { secure_port, ..ServingOptions::default() };
     let port = SecureServer::bind(&serving, NAME, access, routes, clock).await?;
 
     let stop = CancellationToken::new();

@@ -2,7 +2,7 @@
 //! `KUBEBUILDER_ASSETS` names a folder with them.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test may fail in its helpers, too")]
 
-use std::{env, io::Write as _, path::PathBuf, sync::Arc, time::Duration};
+use std::{env, fs, io::Write as _, path::PathBuf, process::Stdio, sync::Arc, time::Duration};
 
 use k8s_openapi::{
     api::{
@@ -14,15 +14,16 @@ use k8s_openapi::{
 };
 use kcm_apiserver::{ApiServer, ApiServerConfig};
 use kcm_client::{
-    Api, ApiClient, ClientFactory, ClientOptions, DeleteOptions, ListParams, Patch, RateLimit, Server,
-    UserAgent,
+    Api, ApiClient, ApiResource, ClientFactory, ClientOptions, DeleteOptions, ListParams, Patch, RateLimit,
+    Request, Server, UserAgent,
 };
 use kcm_clock::{Clock, RealClock, SeededRandom, SimulatedClock, Timestamp};
 use kcm_controller_manager::Metrics;
 use kcm_metrics::{BuildInfo, MetricsOptions};
 use kcm_stories::external::{Authorization, ControlPlane};
-use kube_core::{CustomResourceExt, ResourceExt};
-use serde_json::json;
+use kube_core::{CustomResourceExt, DynamicObject, ResourceExt, TypeMeta};
+use serde_json::{Value, json};
+use tokio::process::Command;
 use tokio_util::sync::CancellationToken;
 use website_operator::{
     dns::FakeDns,
@@ -46,13 +47,12 @@ struct TestEnv {
 }
 
 impl TestEnv {
-    /// Creates the CustomResourceDefinition and the namespace `shop`.
+    /// Creates the CustomResourceDefinition and the namespace `shop`. The namespace `website-operator` must exist.
     async fn new(clients: ClientFactory, clock: Arc<dyn Clock>) -> Self {
         let api = clients.client("test", LIMIT);
         let definitions = api.api::<CustomResourceDefinition>();
         let name = definitions.create(&Website::crd()).await.unwrap().name_any();
-        let namespace: Namespace = serde_json::from_value(json!({"metadata": {"name": "shop"}})).unwrap();
-        api.api::<Namespace>().create(&namespace).await.unwrap();
+        create_namespace(&api, "shop").await;
         let websites = api.api::<Website>().namespaced("shop");
         let deployments = api.api::<Deployment>().namespaced("shop");
         let env = Self { clients, api, clock, dns: Arc::default(), websites, deployments };
@@ -74,7 +74,7 @@ impl TestEnv {
             clock: Arc::clone(&self.clock),
             random: Arc::new(SeededRandom::new(1)),
             metrics: Arc::new(metrics),
-            namespace: "shop".to_owned(),
+            namespace: "website-operator".to_owned(),
             host: "host".to_owned(),
         })
         .unwrap()
@@ -166,6 +166,28 @@ impl TestEnv {
     }
 }
 
+async fn create_namespace(api: &ApiClient, name: &str) {
+    let namespace = serde_json::from_value(json!({"metadata": {"name": name}})).unwrap();
+    api.api::<Namespace>().create(&namespace).await.unwrap();
+}
+
+/// Creates the objects in `deploy/rbac.yaml`.
+async fn create_roles(api: &ApiClient) {
+    for document in include_str!("../deploy/rbac.yaml").split("\n---\n") {
+        let object: DynamicObject = serde_saphyr::from_str(document).unwrap();
+        let TypeMeta { api_version, kind } = object.types.clone().unwrap();
+        let (group, version) = api_version.split_once('/').unwrap_or(("", &api_version));
+        let resource = ApiResource {
+            group: group.to_owned().into(),
+            version: version.to_owned().into(),
+            plural: format!("{}s", kind.to_lowercase()).into(),
+            kind: kind.into(),
+            namespaced: object.metadata.namespace.is_some(),
+        };
+        api.api_for::<DynamicObject>(resource).create(&object).await.unwrap();
+    }
+}
+
 /// `true` if the status is for `generation`.
 fn is_observed(website: &Website, generation: i64) -> bool {
     website.status.as_ref().and_then(|status| status.observed_generation) == Some(generation)
@@ -186,6 +208,7 @@ async fn embedded() -> (Arc<ApiServer>, TestEnv) {
         ..ApiServerConfig::default()
     });
     let clients = ClientFactory::in_process(server.service(), options(&clock));
+    create_namespace(&clients.client("test", LIMIT), "website-operator").await;
     let env = TestEnv::new(clients, clock).await;
     (server, env)
 }
@@ -250,14 +273,53 @@ async fn lifecycle_on_kube_apiserver() {
     };
     let clock: Arc<dyn Clock> = Arc::new(RealClock::new());
     let folder = tempfile::tempdir().unwrap();
-    let mut plane = ControlPlane::start(&assets, folder.path(), Authorization::AlwaysAllow).unwrap();
-    let server = Server::Kubeconfig { path: plane.kubeconfig("admin"), master: None };
-    let clients = ClientFactory::connect(server, options(&clock)).await.unwrap();
-    plane.ready(&clients.client("test", LIMIT), &*clock).await.unwrap();
-    let env = TestEnv::new(clients, clock).await;
+    let mut plane = ControlPlane::start(&assets, folder.path(), Authorization::Rbac).unwrap();
+    let admin = connect(plane.kubeconfig("admin"), &clock).await;
+    plane.ready(&admin.client("test", LIMIT), &*clock).await.unwrap();
+
+    // The permissions of the operator are those of its manifests.
+    let mut account: Value = serde_json::from_slice(&fs::read(plane.kubeconfig("admin")).unwrap()).unwrap();
+    account["users"][0]["user"]["as"] = "system:serviceaccount:website-operator:website-operator".into();
+    let kubeconfig = folder.path().join("operator.kubeconfig");
+    fs::write(&kubeconfig, account.to_string()).unwrap();
+    create_roles(&admin.client("test", LIMIT)).await;
+    let mut env = TestEnv::new(admin, Arc::clone(&clock)).await;
+    env.clients = connect(kubeconfig.clone(), &clock).await;
     let stop = CancellationToken::new();
     let operator = tokio::spawn(env.operator().run(stop.clone()));
     env.lifecycle().await;
     stop.cancel();
     operator.await.unwrap();
+
+    // The program, with a secure port.
+    let address = kcm_testkit::unused_address();
+    let _program = Command::new(env!("CARGO_BIN_EXE_website-operator"))
+        .arg(&kubeconfig)
+        .env("PORT", address.port().to_string())
+        .env("POD_NAMESPACE", "website-operator")
+        .stderr(Stdio::null())
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap();
+    account["clusters"][0]["cluster"]["server"] = format!("https://{address}").into();
+    let mut user = |name: &str, credentials: Value| {
+        account["users"][0]["user"] = credentials;
+        let kubeconfig = folder.path().join(name);
+        fs::write(&kubeconfig, account.to_string()).unwrap();
+        kubeconfig
+    };
+    let admin =
+        connect(user("port-admin", json!({"token": "admintoken"})), &clock).await.client("test", LIMIT);
+    let anonymous = connect(user("port-anonymous", json!({})), &clock).await.client("test", LIMIT);
+    env.eventually("the program is ready", async || admin.send(&Request::get("/readyz")).await.is_ok()).await;
+    let metrics = admin.send(&Request::get("/metrics")).await.unwrap();
+    assert!(String::from_utf8_lossy(&metrics).contains("workqueue_depth{name=\"website\"} 0"));
+    assert!(anonymous.send(&Request::get("/healthz")).await.is_ok());
+    let error = anonymous.send(&Request::get("/metrics")).await.unwrap_err();
+    assert!(error.to_string().contains("forbidden"), "{error}");
+}
+
+async fn connect(kubeconfig: PathBuf, clock: &Arc<dyn Clock>) -> ClientFactory {
+    let server = Server::Kubeconfig { path: kubeconfig, master: None };
+    ClientFactory::connect(server, options(clock)).await.unwrap()
 }
