@@ -1,5 +1,4 @@
 //! Allocations of the control loop per key.
-#![expect(clippy::unwrap_used, reason = "a test may fail in its helpers, too")]
 
 use std::{alloc::System, convert::Infallible, sync::Arc};
 
