@@ -14,8 +14,8 @@ use thiserror::Error;
 
 use crate::{
     dns::{Dns, DnsError},
-    plan::{FINALIZER, Operation, View, plan, status},
-    website::Website,
+    plan::{FINALIZER, HostState, Operation, View, plan, status},
+    website::{Website, WebsiteStatus},
 };
 
 /// Name of the operator in events and in `metadata.managedFields`.
@@ -65,30 +65,31 @@ impl Reconciler for WebsiteReconciler {
             service: service.as_deref(),
             budget: budget.as_deref(),
         };
-        let operations = plan(&view);
-        let mut host = Ok(());
-        for operation in &operations {
-            match self.perform(key, &website, operation).await {
-                Err(Error::Dns(error)) => host = Err(error),
-                result => result?,
+        let mut recorded = website.status.as_ref().and_then(|status| status.host.as_deref());
+        let mut failure = None;
+        for operation in plan(&view, self.clock.now()) {
+            match self.perform(key, &website, &operation).await {
+                Ok(()) => {}
+                Err(Error::Dns(error)) => {
+                    failure = Some(error);
+                    break;
+                }
+                Err(error) => return Err(error),
             }
-            if host.is_err() {
-                break;
-            }
-        }
-        if website.metadata.deletion_timestamp.is_none() && !operations.contains(&Operation::AddFinalizer) {
-            let published = match &host {
-                Ok(()) => Ok(website.spec.host.as_str()),
-                Err(error) => Err(error.reason.as_str()),
-            };
-            let status = status(&view, published, self.clock.now());
-            if website.status.as_ref() != Some(&status) {
-                let patch = Patch::merge(&json!({ "status": status }));
-                self.client.api::<Website>().patch_status(key, &patch).await?;
+            match operation {
+                // The next event continues.
+                Operation::AddFinalizer | Operation::RemoveFinalizer => return Ok(Action::Done),
+                Operation::RecordHost(_) => recorded = Some(&website.spec.host),
+                Operation::WithdrawHost(_) => recorded = None,
+                _ => {}
             }
         }
-        host?;
-        Ok(Action::Done)
+        let unpublished = failure.as_ref().map(|error| error.reason.as_str());
+        let status = status(&view, HostState { recorded, unpublished }, self.clock.now());
+        if website.status.as_ref() != Some(&status) {
+            self.write_status(key, &status).await?;
+        }
+        failure.map_or(Ok(Action::Done), |error| Err(error.into()))
     }
 
     fn classify(error: &Error) -> ErrorClass {
@@ -119,6 +120,7 @@ impl WebsiteReconciler {
                 apply(&self.client.api::<PodDisruptionBudget>(), key, object).await?;
                 self.event(website, EventType::Normal, "Applied", "Applied PodDisruptionBudget".to_owned());
             }
+            Operation::RecordHost(status) => self.write_status(key, status).await?,
             Operation::WithdrawHost(host) => {
                 self.host_changed(website, "Withdrawn", host, self.dns.withdraw(host).await)?;
             }
@@ -126,6 +128,12 @@ impl WebsiteReconciler {
                 self.host_changed(website, "Published", host, self.dns.publish(host).await)?;
             }
         }
+        Ok(())
+    }
+
+    async fn write_status(&self, key: &ObjectKey, status: &WebsiteStatus) -> Result<(), Error> {
+        let patch = Patch::merge(&json!({ "status": status }));
+        self.client.api::<Website>().patch_status(key, &patch).await?;
         Ok(())
     }
 

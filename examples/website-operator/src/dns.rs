@@ -1,6 +1,9 @@
 //! DNS provider. It is outside of the cluster, so a finalizer removes its records.
 
-use std::{collections::BTreeSet, sync::Mutex};
+use std::{
+    collections::BTreeSet,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
 
 use async_trait::async_trait;
 use thiserror::Error;
@@ -33,7 +36,7 @@ pub trait Dns: Send + Sync + 'static {
     async fn withdraw(&self, host: &str) -> Result<(), DnsError>;
 }
 
-/// Provider in memory. It rejects hosts below `.invalid`.
+/// Provider in memory. It does not publish hosts below `.invalid`.
 #[derive(Debug, Default)]
 pub struct FakeDns {
     hosts: Mutex<BTreeSet<String>>,
@@ -42,26 +45,27 @@ pub struct FakeDns {
 impl FakeDns {
     /// Returns the hosts that have a record.
     pub fn hosts(&self) -> Vec<String> {
-        self.hosts.lock().map(|hosts| hosts.iter().cloned().collect()).unwrap_or_default()
+        self.lock().iter().cloned().collect()
     }
 
-    fn change(&self, host: &str, change: impl FnOnce(&mut BTreeSet<String>)) -> Result<(), DnsError> {
-        let error = |reason: &str| DnsError { host: host.to_owned(), reason: reason.to_owned() };
-        if host.ends_with(".invalid") {
-            return Err(error("not a public domain"));
-        }
-        change(&mut *self.hosts.lock().map_err(|_| error("lock is poisoned"))?);
-        Ok(())
+    fn lock(&self) -> MutexGuard<'_, BTreeSet<String>> {
+        self.hosts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 #[async_trait]
 impl Dns for FakeDns {
     async fn publish(&self, host: &str) -> Result<(), DnsError> {
-        self.change(host, |hosts| _ = hosts.insert(host.to_owned()))
+        if host.ends_with(".invalid") {
+            let reason = "not a public domain".to_owned();
+            return Err(DnsError { host: host.to_owned(), reason });
+        }
+        self.lock().insert(host.to_owned());
+        Ok(())
     }
 
     async fn withdraw(&self, host: &str) -> Result<(), DnsError> {
-        self.change(host, |hosts| _ = hosts.remove(host))
+        self.lock().remove(host);
+        Ok(())
     }
 }

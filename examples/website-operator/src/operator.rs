@@ -12,7 +12,7 @@ use kcm_controller_manager::{
 use kcm_events::EventBroadcaster;
 use kcm_informer::{InformerConfig, SharedInformer};
 use kcm_leader_election::{
-    ElectionConfigError, ElectionOutcome, ElectionStatus, LeaderElectionConfig, LeaderElector, identity,
+    ElectionConfigError, ElectionStatus, LeaderElectionConfig, LeaderElector, identity,
 };
 use kcm_runtime::{Controller, ControllerHealth, ObjectKey, Watch, predicate};
 use tokio_util::sync::CancellationToken;
@@ -22,6 +22,11 @@ use crate::{
     dns::Dns,
     website::Website,
 };
+
+/// Timeout of a request for the Lease: half of the renew deadline.
+const LEASE_TIMEOUT: Duration = Duration::from_secs(5);
+/// Time to write queued events at the end.
+const EVENT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Dependencies of the operator.
 #[derive(Clone)]
@@ -67,7 +72,9 @@ impl Operator {
         let Dependencies { clients, dns, clock, random, metrics, namespace, host } = dependencies;
         let limit = RateLimit::DEFAULT;
 
-        let lock = Arc::new(LeaseClient::new(&clients.for_election().client("leader-election", limit)));
+        // Connections of their own: other requests do not delay renewals.
+        let elections = clients.for_election().with_timeout(LEASE_TIMEOUT).without_retries();
+        let lock = Arc::new(LeaseClient::new(&elections.client("leader-election", limit)));
         let lease = ObjectKey::new(namespace, NAME);
         let elector = LeaderElector::new(LeaderElectionConfig {
             release_on_cancel: true,
@@ -147,10 +154,13 @@ impl Operator {
         };
         let lead = async {
             let controller = &self.controller;
-            let outcome = self.elector.run(&stop, |_| controller.run(stop.clone())).await;
-            // Events of a leader that lost the lease cannot be written any more.
-            let is_lost = matches!(outcome, ElectionOutcome::Lost(_));
-            self.events.shutdown(if is_lost { Duration::ZERO } else { Duration::from_secs(1) }).await;
+            let events = &self.events;
+            let lead = async |_| {
+                controller.run(stop.clone()).await;
+                // Before the Lease is released: later writes are rejected.
+                events.shutdown(EVENT_TIMEOUT).await;
+            };
+            self.elector.run(&stop, lead).await;
             stop_informers.cancel();
         };
         tokio::join!(informers, lead);

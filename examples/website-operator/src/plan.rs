@@ -14,6 +14,11 @@ use crate::website::{Website, WebsiteStatus};
 /// Finalizer of websites whose host may be published.
 pub const FINALIZER: &str = "example.org/dns";
 
+/// Condition: the specified number of pods is available.
+const AVAILABLE: &str = "Available";
+/// Condition: the host has a DNS record.
+const HOST_PUBLISHED: &str = "HostPublished";
+
 /// Cached objects of one website.
 #[derive(Debug)]
 pub struct View<'a> {
@@ -27,7 +32,7 @@ pub struct View<'a> {
     pub budget: Option<&'a PodDisruptionBudget>,
 }
 
-/// Operation of a plan. They are performed in order.
+/// Operation of a plan. They are performed in order, up to the first that fails.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Operation {
     /// Adds the finalizer. Nothing is published before.
@@ -40,26 +45,32 @@ pub enum Operation {
     ApplyBudget(Value),
     /// Deletes the DNS record of a host.
     WithdrawHost(String),
+    /// Writes the host to the status, before it is published.
+    RecordHost(WebsiteStatus),
     /// Creates the DNS record of a host.
     PublishHost(String),
     /// Removes the finalizer, so that the website can be deleted. The garbage collector deletes the owned objects.
     RemoveFinalizer,
 }
 
+/// State of the DNS record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HostState<'a> {
+    /// Host that may have a record.
+    pub recorded: Option<&'a str>,
+    /// Reason for which the specified host has no record. `None` if it has one.
+    pub unpublished: Option<&'a str>,
+}
+
 /// Returns the operations that lead to the specified state.
-pub fn plan(view: &View<'_>) -> Vec<Operation> {
+pub fn plan(view: &View<'_>, now: Timestamp) -> Vec<Operation> {
     let website = view.website;
     let has_finalizer = website.finalizers().iter().any(|finalizer| finalizer == FINALIZER);
-    let published = website.status.as_ref().and_then(|status| status.published_host.as_deref());
+    let recorded = website.status.as_ref().and_then(|status| status.host.as_deref());
+    let withdraw = |host: &str| Operation::WithdrawHost(host.to_owned());
     if website.metadata.deletion_timestamp.is_some() {
-        if !has_finalizer {
-            return Vec::new();
-        }
-        // A host that was published by an interrupted reconciliation is not in the status.
-        let specified = Some(website.spec.host.as_str()).filter(|host| published != Some(*host));
-        let hosts = published.into_iter().chain(specified);
-        let withdraw = hosts.map(|host| Operation::WithdrawHost(host.to_owned()));
-        return withdraw.chain([Operation::RemoveFinalizer]).collect();
+        let finish = has_finalizer.then_some(Operation::RemoveFinalizer);
+        return recorded.filter(|_| has_finalizer).map(withdraw).into_iter().chain(finish).collect();
     }
     if !has_finalizer {
         return vec![Operation::AddFinalizer];
@@ -73,24 +84,31 @@ pub fn plan(view: &View<'_>) -> Vec<Operation> {
     apply(view.deployment.and_then(to_json), deployment(website), Operation::ApplyDeployment);
     apply(view.service.and_then(to_json), service(website), Operation::ApplyService);
     apply(view.budget.and_then(to_json), budget(website), Operation::ApplyBudget);
-    if published != Some(website.spec.host.as_str()) {
-        operations.extend(published.map(|host| Operation::WithdrawHost(host.to_owned())));
-        operations.push(Operation::PublishHost(website.spec.host.clone()));
+    let host = website.spec.host.as_str();
+    if recorded != Some(host) {
+        operations.extend(recorded.map(withdraw));
+        let pending = HostState { recorded: Some(host), unpublished: Some("waiting for the provider") };
+        operations.push(Operation::RecordHost(status(view, pending, now)));
+    }
+    if recorded != Some(host) || !has_condition(website, HOST_PUBLISHED) {
+        operations.push(Operation::PublishHost(host.to_owned()));
     }
     operations
 }
 
-/// Returns the status. `host` is the host that is published now, or the reason for which it is not.
-pub fn status(view: &View<'_>, host: Result<&str, &str>, now: Timestamp) -> WebsiteStatus {
+/// Returns `true` if the condition is `True`.
+fn has_condition(website: &Website, type_: &str) -> bool {
+    let mut conditions = website.status.iter().flat_map(|status| &status.conditions);
+    conditions.any(|condition| condition.type_ == type_ && condition.status == "True")
+}
+
+/// Returns the status.
+pub fn status(view: &View<'_>, host: HostState<'_>, now: Timestamp) -> WebsiteStatus {
     let website = view.website;
     let generation = website.metadata.generation;
-    let old = website.status.as_ref();
-    let rollout = view.deployment.and_then(|deployment| deployment.status.as_ref());
-    let ready_replicas = rollout.and_then(|status| status.ready_replicas).unwrap_or(0);
-    let available = rollout.and_then(|status| status.available_replicas).unwrap_or(0);
     let condition = |type_: &str, is_true: bool, reason: &str, message: String| {
         let status = if is_true { "True" } else { "False" };
-        let mut known = old.into_iter().flat_map(|old| &old.conditions);
+        let mut known = website.status.iter().flat_map(|old| &old.conditions);
         let same = known.find(|known| known.type_ == type_ && known.status == status);
         Condition {
             type_: type_.to_owned(),
@@ -101,22 +119,21 @@ pub fn status(view: &View<'_>, host: Result<&str, &str>, now: Timestamp) -> Webs
             message,
         }
     };
+    let rollout = view.deployment.and_then(|deployment| deployment.status.as_ref());
+    let available = rollout.and_then(|status| status.available_replicas).unwrap_or(0);
     let specified = website.spec.replicas;
     let is_available = view.deployment.is_some() && available >= specified;
+    let reason = if is_available { "Available" } else { "Waiting" };
     let message = format!("{available} of {specified} pods are available");
     WebsiteStatus {
         observed_generation: generation,
-        ready_replicas,
-        published_host: match host {
-            Ok(host) => Some(host.to_owned()),
-            // The record of the last host was deleted.
-            Err(_) => None,
-        },
+        ready_replicas: rollout.and_then(|status| status.ready_replicas).unwrap_or(0),
+        host: host.recorded.map(str::to_owned),
         conditions: vec![
-            condition("Available", is_available, if is_available { "Available" } else { "Waiting" }, message),
-            match host {
-                Ok(host) => condition("HostPublished", true, "Published", format!("{host} is published")),
-                Err(error) => condition("HostPublished", false, "ProviderFailed", error.to_owned()),
+            condition(AVAILABLE, is_available, reason, message),
+            match host.unpublished {
+                None => condition(HOST_PUBLISHED, true, "Published", "the DNS record exists".to_owned()),
+                Some(reason) => condition(HOST_PUBLISHED, false, "Unpublished", reason.to_owned()),
             },
         ],
     }

@@ -41,8 +41,8 @@ pub struct WebsiteStatus {
     /// Number of pods that are ready.
     #[serde(default)]
     pub ready_replicas: i32,
-    /// Host name that was published last.
-    pub published_host: Option<String>,
+    /// Host name that may have a DNS record. Written before the record is created, so that no record is forgotten.
+    pub host: Option<String>,
     /// Conditions `Available` and `HostPublished`.
     #[serde(default)]
     #[schemars(schema_with = "conditions")]

@@ -21,7 +21,11 @@ fn website(status: &Value, metadata: &Value) -> Website {
 
 /// Website whose host is published.
 fn published() -> Website {
-    website(&json!({"publishedHost": "shop.example.org"}), &json!({}))
+    let condition = json!({
+        "type": HOST_PUBLISHED, "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z",
+        "reason": "Published", "message": "",
+    });
+    website(&json!({"host": "shop.example.org", "conditions": [condition]}), &json!({}))
 }
 
 fn stored<K: DeserializeOwned>(applied: Value) -> K {
@@ -32,7 +36,19 @@ fn stored<K: DeserializeOwned>(applied: Value) -> K {
 fn plan_after(settled: &Website, website: &Website) -> Vec<Operation> {
     let (deployment, service, budget) =
         (stored(deployment(settled)), stored(service(settled)), stored(budget(settled)));
-    plan(&View { website, deployment: Some(&deployment), service: Some(&service), budget: Some(&budget) })
+    let view =
+        View { website, deployment: Some(&deployment), service: Some(&service), budget: Some(&budget) };
+    plan(&view, at(1))
+}
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(second).unwrap()
+}
+
+/// Status before the host is published.
+fn pending(view: &View<'_>) -> WebsiteStatus {
+    let host = view.website.spec.host.as_str();
+    status(view, HostState { recorded: Some(host), unpublished: Some("waiting for the provider") }, at(1))
 }
 
 fn empty(website: &Website) -> View<'_> {
@@ -45,7 +61,7 @@ mod operations {
     #[test]
     fn finalizer_comes_first() {
         let website = website(&Value::Null, &json!({"finalizers": []}));
-        assert_eq!(plan(&empty(&website)), [Operation::AddFinalizer]);
+        assert_eq!(plan(&empty(&website), at(1)), [Operation::AddFinalizer]);
     }
 
     #[test]
@@ -55,9 +71,10 @@ mod operations {
             Operation::ApplyDeployment(deployment(&website)),
             Operation::ApplyService(service(&website)),
             Operation::ApplyBudget(budget(&website)),
+            Operation::RecordHost(pending(&empty(&website))),
             Operation::PublishHost("shop.example.org".to_owned()),
         ];
-        assert_eq!(plan(&empty(&website)), expected);
+        assert_eq!(plan(&empty(&website), at(1)), expected);
     }
 
     #[test]
@@ -81,7 +98,7 @@ mod operations {
         applied["metadata"]["annotations"] = json!({"a": "b"});
         applied["spec"]["strategy"] = json!({"type": "Recreate"});
         let deployment = stored(applied);
-        let operations = plan(&View { deployment: Some(&deployment), ..empty(&website) });
+        let operations = plan(&View { deployment: Some(&deployment), ..empty(&website) }, at(1));
         assert!(!operations.iter().any(|operation| matches!(operation, Operation::ApplyDeployment(_))));
     }
 
@@ -93,14 +110,24 @@ mod operations {
     }
 
     #[test]
-    fn old_host_is_withdrawn_before_the_new_one_is_published() {
+    fn old_host_is_withdrawn_before_the_new_one_is_recorded_and_published() {
         let mut changed = published();
         changed.spec.host = "www.example.org".to_owned();
-        let expected = [
-            Operation::WithdrawHost("shop.example.org".to_owned()),
-            Operation::PublishHost("www.example.org".to_owned()),
-        ];
-        assert_eq!(plan_after(&published(), &changed), expected);
+        let operations = plan_after(&published(), &changed);
+        let [withdraw, Operation::RecordHost(status), publish] = operations.as_slice() else {
+            panic!("{operations:?}")
+        };
+        assert_eq!(*withdraw, Operation::WithdrawHost("shop.example.org".to_owned()));
+        assert_eq!(status.host.as_deref(), Some("www.example.org"));
+        assert_eq!(*publish, Operation::PublishHost("www.example.org".to_owned()));
+    }
+
+    #[test]
+    fn recorded_host_is_published_until_the_provider_accepts_it() {
+        let mut interrupted = published();
+        interrupted.status = Some(pending(&empty(&interrupted)));
+        let publish = Operation::PublishHost("shop.example.org".to_owned());
+        assert_eq!(plan_after(&published(), &interrupted), [publish]);
     }
 }
 
@@ -110,31 +137,26 @@ mod deletion {
     const DELETED: &str = "2026-01-01T00:00:00Z";
 
     #[test]
-    fn withdraws_hosts_that_may_be_published_and_removes_the_finalizer() {
-        let withdraw = |host: &str| Operation::WithdrawHost(host.to_owned());
+    fn withdraws_the_recorded_host_and_removes_the_finalizer() {
         let deleted = json!({"deletionTimestamp": DELETED});
-        let unknown = website(&Value::Null, &deleted);
-        assert_eq!(plan(&empty(&unknown)), [withdraw("shop.example.org"), Operation::RemoveFinalizer]);
-        let other = website(&json!({"publishedHost": "old.example.org"}), &deleted);
-        assert_eq!(
-            plan(&empty(&other)),
-            [withdraw("old.example.org"), withdraw("shop.example.org"), Operation::RemoveFinalizer]
-        );
+        let unpublished = website(&Value::Null, &deleted);
+        assert_eq!(plan(&empty(&unpublished), at(1)), [Operation::RemoveFinalizer]);
+        let recorded = website(&json!({"host": "old.example.org"}), &deleted);
+        let withdraw = Operation::WithdrawHost("old.example.org".to_owned());
+        assert_eq!(plan(&empty(&recorded), at(1)), [withdraw, Operation::RemoveFinalizer]);
     }
 
     #[test]
     fn without_finalizer_needs_nothing() {
         let website = website(&Value::Null, &json!({"deletionTimestamp": DELETED, "finalizers": []}));
-        assert_eq!(plan(&empty(&website)), []);
+        assert_eq!(plan(&empty(&website), at(1)), []);
     }
 }
 
 mod conditions {
     use super::*;
 
-    fn at(second: i64) -> Timestamp {
-        Timestamp::from_second(second).unwrap()
-    }
+    const PUBLISHED: HostState<'_> = HostState { recorded: Some("shop.example.org"), unpublished: None };
 
     fn summary(status: &WebsiteStatus) -> Vec<String> {
         let line = |condition: &Condition| {
@@ -148,11 +170,11 @@ mod conditions {
     fn change_when_pods_become_available() {
         let mut website = published();
         let mut deployment: Deployment = stored(deployment(&website));
-        let first = status(&View { deployment: Some(&deployment), ..empty(&website) }, Ok("a"), at(1));
+        let first = status(&View { deployment: Some(&deployment), ..empty(&website) }, PUBLISHED, at(1));
         assert_eq!((first.observed_generation, first.ready_replicas), (Some(3), 0));
         assert_eq!(
             summary(&first),
-            ["Available=False Waiting since 1", "HostPublished=True Published since 1"]
+            ["Available=False Waiting since 1", "HostPublished=True Published since 1767225600"]
         );
 
         website.status = Some(first);
@@ -161,20 +183,21 @@ mod conditions {
             ready_replicas: Some(2),
             ..DeploymentStatus::default()
         });
-        let second = status(&View { deployment: Some(&deployment), ..empty(&website) }, Ok("a"), at(9));
+        let second = status(&View { deployment: Some(&deployment), ..empty(&website) }, PUBLISHED, at(9));
         assert_eq!(second.ready_replicas, 2);
         assert_eq!(
             summary(&second),
-            ["Available=True Available since 9", "HostPublished=True Published since 1"]
+            ["Available=True Available since 9", "HostPublished=True Published since 1767225600"]
         );
     }
 
     #[test]
     fn report_the_error_of_the_provider() {
         let website = published();
-        let failed = status(&empty(&website), Err("no quota"), at(1));
-        assert_eq!(failed.published_host, None);
+        let host = HostState { recorded: Some("old.example.org"), unpublished: Some("no quota") };
+        let failed = status(&empty(&website), host, at(1));
+        assert_eq!(failed.host.as_deref(), Some("old.example.org"));
         assert_eq!(failed.conditions[1].message, "no quota");
-        assert_eq!(summary(&failed)[1], "HostPublished=False ProviderFailed since 1");
+        assert_eq!(summary(&failed)[1], "HostPublished=False Unpublished since 1");
     }
 }
