@@ -83,6 +83,7 @@ impl DeploymentController {
     /// Registers the event handlers. Syncs start with [`run`](Self::run).
     pub fn new(config: DeploymentControllerConfig) -> Self {
         let DeploymentControllerConfig { clock, deployments, replica_sets, pods, .. } = config;
+        let written_objects = Arc::new(WrittenObjects::default());
         let syncer = Syncer {
             clock: Arc::clone(&clock),
             deployments: deployments.store(),
@@ -93,7 +94,7 @@ impl DeploymentController {
                 replica_set_control: config.replica_set_control,
                 recorder: config.recorder,
                 replica_sets: replica_sets.store(),
-                written_objects: WrittenObjects::default(),
+                written_objects: Arc::clone(&written_objects),
             },
             terminating_replicas: config.terminating_replicas,
         };
@@ -106,6 +107,7 @@ impl DeploymentController {
             deployments: deployments.store(),
             replica_sets: replica_sets.store(),
             pods: pods.store(),
+            written_objects,
         });
         controller.watch(&deployments, Arc::clone(&handlers) as _);
         controller.watch(&replica_sets, Arc::clone(&handlers) as _);

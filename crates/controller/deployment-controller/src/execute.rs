@@ -25,7 +25,7 @@ pub(crate) struct Executor {
     /// Cache that is read if the name of a new ReplicaSet exists.
     pub(crate) replica_sets: Store<ReplicaSet>,
     /// Objects that the API server returned.
-    pub(crate) written_objects: WrittenObjects,
+    pub(crate) written_objects: Arc<WrittenObjects>,
 }
 
 impl Executor {

@@ -16,12 +16,15 @@ use kcm_informer::{Deleted, EventHandler, Store};
 use kcm_workqueue::RateLimitingQueue;
 use tracing::trace;
 
+use crate::written_objects::WrittenObjects;
+
 /// Event handlers of Deployments, ReplicaSets and pods.
 pub(crate) struct Handlers {
     pub(crate) queue: RateLimitingQueue<ObjectKey>,
     pub(crate) deployments: Store<Deployment>,
     pub(crate) replica_sets: Store<ReplicaSet>,
     pub(crate) pods: Store<Pod>,
+    pub(crate) written_objects: Arc<WrittenObjects>,
 }
 
 /// Each event enqueues the Deployment, including resyncs and events of own writes.
@@ -74,6 +77,13 @@ impl EventHandler<ReplicaSet> for Handlers {
 
     fn on_delete(&self, deleted: &Deleted<ReplicaSet>) {
         self.replica_set_deleted(deleted.object());
+    }
+
+    /// DEVIATION: if a ReplicaSet was created and deleted between two lists, upstream waits until the progress deadline.
+    fn on_replace(&self) {
+        for key in self.written_objects.with_replica_sets() {
+            self.queue.add(key);
+        }
     }
 }
 

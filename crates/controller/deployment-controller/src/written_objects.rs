@@ -47,6 +47,13 @@ impl WrittenObjects {
         sets.push(Arc::clone(set));
     }
 
+    /// Returns the Deployments with ReplicaSets that the cache did not contain at the last sync.
+    pub(crate) fn with_replica_sets(&self) -> Vec<ObjectKey> {
+        let records = self.0.lock();
+        let waiting = records.iter().filter(|(_, written)| !written.replica_sets.is_empty());
+        waiting.map(|(key, _)| key.clone()).collect()
+    }
+
     /// Removes a ReplicaSet that does not exist any more.
     pub(crate) fn forget_replica_set(&self, key: &ObjectKey, replica_set: &ObjectKey) {
         let mut records = self.0.lock();

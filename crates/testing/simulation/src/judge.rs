@@ -380,6 +380,8 @@ impl State {
             // A ReplicaSet that is written late says that it was scaled for another size: all are then scaled in proportion,
             // whatever is available (US-4.8b).
             Invariant::Availability | Invariant::SurplusReplicas if self.has_late_set => true,
+            // Revisions follow from the ReplicaSets that exist (US-4.8).
+            Invariant::Revisions if self.has_late_set => true,
             // The available pods in the status of a ReplicaSet that was scaled down or deleted count until the status is
             // updated (US-4.9). With old caches that takes longer.
             Invariant::Availability => {

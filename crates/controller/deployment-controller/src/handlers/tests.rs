@@ -13,6 +13,7 @@ fn handlers(caches: &Caches) -> Handlers {
         deployments: caches.deployments.reader(),
         replica_sets: caches.replica_sets.reader(),
         pods: caches.pods.reader(),
+        written_objects: Arc::default(),
     }
 }
 
@@ -305,4 +306,15 @@ async fn pod_that_finishes_enqueues_recreate_deployment() {
     assert_eq!(queued(&handlers).await, ["d1"]);
     EventHandler::<Pod>::on_update(&handlers, &Arc::new(new.clone()), &Arc::new(new));
     assert_eq!(queued(&handlers).await, [""; 0]);
+}
+
+#[tokio::test]
+async fn relist_enqueues_deployments_whose_replica_sets_were_not_observed() {
+    let d = deployment_named("d1");
+    let handlers = handlers(&Caches::with(&[&d], &[]));
+    EventHandler::<ReplicaSet>::on_replace(&handlers);
+    assert_eq!(queued(&handlers).await, [""; 0]);
+    handlers.written_objects.replica_set(&d.metadata.key(), &Arc::new(owned_by(&d, "rs")));
+    EventHandler::<ReplicaSet>::on_replace(&handlers);
+    assert_eq!(queued(&handlers).await, ["d1"]);
 }

@@ -8,7 +8,6 @@ use super::*;
 use crate::testing::{
     Caches, FakeApiServer, FakeCluster, START, deployment, pod_of, replica_set, set_recreate,
 };
-use crate::written_objects::WrittenObjects;
 
 fn clock() -> FakeClock {
     FakeClock::new(kcm_api::Time::from_unix(START).timestamp())
@@ -27,7 +26,7 @@ fn syncer(caches: &Caches, cluster: FakeCluster) -> (Syncer, Arc<FakeApiServer>,
             replica_set_control: Arc::clone(&server) as _,
             recorder: Arc::clone(&recorder) as _,
             replica_sets: caches.replica_sets.reader(),
-            written_objects: WrittenObjects::default(),
+            written_objects: Arc::default(),
         },
         terminating_replicas: true,
     };
