@@ -8,8 +8,6 @@ use std::{
     process::Command,
 };
 
-use serde_json::Value;
-
 /// Code block of the tutorial.
 struct Block {
     /// File that the paragraph before the block names last, relative to this crate.
@@ -92,22 +90,80 @@ fn shell_blocks_print_what_the_text_says() {
 /// The manifest of the tutorial has the dependencies of this crate, with versions in place of the workspace's paths.
 #[test]
 fn manifest_has_the_dependencies_of_this_crate() {
-    let block = blocks().into_iter().find(|block| block.file == "Cargo.toml").unwrap();
-    let own = dependencies(&read("Cargo.toml"));
-    assert_eq!(dependencies(&block.text), own);
+    let block = manifest();
+    let own = read("Cargo.toml");
+    for table in ["dependencies", "dev-dependencies"] {
+        assert_eq!(dependencies(&block, table), dependencies(&own, table), "{table}");
+    }
     let version = env!("CARGO_PKG_VERSION");
-    for line in block.text.lines().filter(|line| line.starts_with("kcm-")) {
+    for line in block.lines().filter(|line| line.starts_with("kcm-")) {
         assert!(line.contains(&format!("\"{version}\"")), "{line}");
     }
 }
 
-/// Returns the dependencies of a manifest with their features.
-fn dependencies(manifest: &str) -> BTreeMap<String, Value> {
-    let table = manifest.split_once("[dependencies]\n").unwrap().1.split("\n[").next().unwrap();
-    let features = |line: &str| {
+/// Builds the crate from the blocks alone, outside of the workspace. Ignored because it compiles all dependencies again:
+///
+/// `cargo test -p website-operator --test tutorial -- --ignored`
+#[test]
+#[ignore = "compiles all dependencies"]
+fn crate_of_the_blocks_builds() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let mut manifest = manifest();
+    manifest.push_str("\n[workspace]\n\n[patch.crates-io]\n");
+    for line in fs::read_to_string(root.join("Cargo.toml")).unwrap().lines() {
+        if let Some((name, path)) = line.split_once(" = { path = \"crates/") {
+            let path = root.join("crates").join(path.trim_end_matches("\" }"));
+            manifest.push_str(&format!("{name} = {{ path = {path:?} }}\n"));
+        }
+    }
+    fs::create_dir(folder.path().join("src")).unwrap();
+    fs::write(folder.path().join("Cargo.toml"), manifest).unwrap();
+    fs::copy(root.join("Cargo.lock"), folder.path().join("Cargo.lock")).unwrap();
+    let mut files = BTreeMap::<String, String>::new();
+    for Block { file, text, .. } in blocks() {
+        if file.starts_with("src/") && !file.ends_with("/tests.rs") {
+            files.entry(file).or_default().push_str(&format!("{text}\n"));
+        }
+    }
+    for (file, text) in files {
+        fs::write(folder.path().join(file), text).unwrap();
+    }
+    let status = Command::new(env!("CARGO"))
+        .args(["check", "--offline"])
+        .env("CARGO_TARGET_DIR", root.join("target/tutorial"))
+        .current_dir(&folder)
+        .status()
+        .unwrap();
+    assert!(status.success());
+}
+
+/// Returns the manifest in the tutorial.
+fn manifest() -> String {
+    blocks().into_iter().find(|block| block.file == "Cargo.toml").unwrap().text
+}
+
+/// Returns the dependencies in a table of a manifest with their features. Those of the workspace are included.
+fn dependencies(manifest: &str, table: &str) -> BTreeMap<String, BTreeSet<String>> {
+    let workspace =
+        fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../Cargo.toml")).unwrap();
+    let inherited = |name: &str| {
+        workspace.lines().find(|line| line.starts_with(&format!("{name} = "))).unwrap_or_default().to_owned()
+    };
+    let features = |line: &str| -> BTreeSet<String> {
         let list = line.split_once(" features = ").map_or("[]", |(_, list)| list.trim_end_matches(" }"));
         serde_json::from_str(list).unwrap()
     };
-    let lines = table.lines().filter(|line| line.contains(" = "));
-    lines.map(|line| (line.split(['.', ' ']).next().unwrap().to_owned(), features(line))).collect()
+    let body = manifest.split_once(&format!("[{table}]\n")).unwrap().1.split("\n[").next().unwrap();
+    let lines = body.lines().filter(|line| line.contains(" = "));
+    lines
+        .map(|line| {
+            let name = line.split(['.', ' ']).next().unwrap();
+            let mut all = features(line);
+            if line.contains("workspace") {
+                all.extend(features(&inherited(name)));
+            }
+            (name.to_owned(), all)
+        })
+        .collect()
 }
