@@ -9,3 +9,7 @@ pub mod measure;
 pub mod planted_bugs;
 pub mod record;
 pub mod simulate;
+
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/coming-from.md")]
+struct ComingFromDoctests;
