@@ -79,6 +79,7 @@ impl Options {
 
 /// Invalid command line. The message is one line.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum CommandError {
     /// An argument or the value of a flag is invalid.
     #[error(transparent)]

@@ -31,6 +31,7 @@ const LOG_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Failure of a running controller or informer.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum ControllerError {
     /// The task panicked.
     #[error("{0} panicked")]

@@ -10,6 +10,7 @@ use crate::controllers::ControllerError;
 
 /// Reason why a manager did not start, or exited. Each message is one line.
 #[derive(Debug, Error)]
+#[non_exhaustive]
 pub enum RunError {
     /// The kubeconfig or the credentials cannot be used.
     #[error(transparent)]

@@ -23,6 +23,7 @@ pub(crate) use value::{CertKey, Value};
 
 /// Invalid command line. The messages are pflag's.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum FlagError {
     /// The flag does not exist.
     #[error("unknown flag: --{0}")]

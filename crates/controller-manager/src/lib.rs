@@ -25,6 +25,8 @@
 //!
 //! Not part of this crate: the logic of controllers, HTTP, signals and exit codes.
 
+#![warn(missing_debug_implementations)]
+
 pub mod adapters;
 mod aggregate;
 mod command;

@@ -40,6 +40,8 @@
 //!
 //! [`kube_runtime::Controller`]: https://docs.rs/kube-runtime/latest/kube_runtime/struct.Controller.html
 
+#![warn(missing_debug_implementations)]
+
 mod error;
 mod event_sink;
 mod leader_gate;

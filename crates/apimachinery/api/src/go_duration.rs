@@ -12,6 +12,7 @@ pub struct GoDuration(i64);
 
 /// Invalid duration. The messages are Go's.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum GoDurationError {
     /// The text is not a sequence of numbers with units, or the duration is too long.
     #[error("time: invalid duration {0:?}")]

@@ -14,6 +14,8 @@
 //!
 //! HTTP, async code, clocks, caches and decisions of controllers belong to other crates.
 
+#![warn(missing_debug_implementations)]
+
 #[macro_use]
 mod lossless;
 

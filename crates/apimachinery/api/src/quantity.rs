@@ -52,6 +52,7 @@ pub enum Format {
 
 /// Invalid quantity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum QuantityError {
     /// Not a number with a suffix.
     #[error("quantity is not a number followed by a suffix")]

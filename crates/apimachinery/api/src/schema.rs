@@ -77,6 +77,7 @@ pub(crate) struct Field {
 
 /// Invalid schema file.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum SchemaError {
     /// The line has none of the four forms.
     #[error("schema line {0}: not understood")]

@@ -33,6 +33,7 @@ lossless! {
 
 /// Invalid selector. API servers reject such objects.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum SelectorError {
     /// The operator is unknown.
     #[error("\"{0}\" is not a valid label selector operator")]

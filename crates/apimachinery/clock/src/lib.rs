@@ -13,6 +13,8 @@
 //!
 //! *Not part of this crate:* Kubernetes types; policies such as back-off and timeouts.
 
+#![warn(missing_debug_implementations)]
+
 mod clock;
 mod fake;
 mod name;

@@ -13,6 +13,8 @@
 //!
 //! *Not part of this crate:* types of objects, decoding.
 
+#![warn(missing_debug_implementations)]
+
 mod kind;
 #[cfg(feature = "kube")]
 mod kube;

@@ -45,6 +45,8 @@
 //! Caches, queues, decisions of controllers and command-line flags belong to other crates. Bodies and tokens are never
 //! logged.
 
+#![warn(missing_debug_implementations)]
+
 mod agent;
 mod api;
 mod api_client;

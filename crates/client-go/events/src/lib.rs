@@ -18,6 +18,8 @@
 //!
 //! *Not part of this crate:* the texts of events, HTTP.
 
+#![warn(missing_debug_implementations)]
+
 mod aggregate;
 mod broadcaster;
 mod correlator;

@@ -6,6 +6,8 @@
 //!
 //! *Not part of this crate:* clocks, waiting, anything that needs a dependency.
 
+#![warn(missing_debug_implementations)]
+
 use std::time::Duration;
 
 /// Token bucket with reservations.

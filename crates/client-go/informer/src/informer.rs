@@ -46,6 +46,15 @@ impl<K> Sources<K> {
     }
 }
 
+impl<K> fmt::Debug for Sources<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::One(_) => f.debug_tuple("One").finish_non_exhaustive(),
+            Self::Namespaces(sources) => f.debug_tuple("Namespaces").field(&sources.keys()).finish(),
+        }
+    }
+}
+
 /// Configuration of a [`SharedInformer`].
 pub struct InformerConfig<K> {
     /// Name in logs and metrics; by convention the resource, such as `pods`.
@@ -109,6 +118,7 @@ impl<K> fmt::Debug for InformerConfig<K> {
         f.debug_struct("InformerConfig")
             .field("name", &self.name)
             .field("indexers", &self.indexers)
+            .field("sources", &self.sources)
             .field("resync", &self.resync)
             .finish_non_exhaustive()
     }

@@ -17,6 +17,8 @@
 //!
 //! *Not part of this crate:* API types, HTTP and decoding, work queues. Cached objects are never modified.
 
+#![warn(missing_debug_implementations)]
+
 // Model tests replace the locks with shuttle's.
 #[cfg(feature = "shuttle")]
 extern crate shuttle_parking_lot as parking_lot;

@@ -56,6 +56,7 @@ pub struct LeaderElectionConfig {
 
 /// Invalid configuration. `Display` gives the text of upstream's validation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum ElectionConfigError {
     /// The leader would still lead when a standby acquires the Lease.
     #[error("leaseDuration must be greater than renewDeadline")]

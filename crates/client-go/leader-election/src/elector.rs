@@ -49,6 +49,7 @@ pub enum ElectionOutcome<T> {
 
 /// Reason for the loss of the leadership.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum LossReason {
     /// The Lease could not be renewed in time.
     #[error("the lease could not be renewed within the deadline")]

@@ -49,6 +49,8 @@
 //!
 //! HTTP, the watch on the Lease, exit codes, and the work of the leader belong to other crates.
 
+#![warn(missing_debug_implementations)]
+
 mod acquire_trigger;
 mod candidate;
 mod config;

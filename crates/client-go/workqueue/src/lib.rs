@@ -29,6 +29,8 @@
 //!
 //! *Not part of this crate:* Kubernetes types, the contents of keys, and the processing of items.
 
+#![warn(missing_debug_implementations)]
+
 mod bucket;
 mod default_rate_limiter;
 mod delaying_queue;

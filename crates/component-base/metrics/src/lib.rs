@@ -10,6 +10,8 @@
 //!
 //! Not part of this crate: HTTP, and metrics of clients, informers, queues or controllers.
 
+#![warn(missing_debug_implementations)]
+
 mod component;
 mod lint;
 mod options;

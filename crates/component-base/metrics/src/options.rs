@@ -15,6 +15,7 @@ pub struct MetricsOptions {
 
 /// Invalid [`MetricsOptions`].
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum MetricsOptionsError {
     /// A disabled metric is not a metric name.
     #[error("invalid disabled metric {0:?}: not a metric name")]

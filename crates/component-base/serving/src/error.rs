@@ -6,6 +6,7 @@ use thiserror::Error;
 
 /// Reason why a port cannot be served. Each message is one line and names the file, address or option.
 #[derive(Debug, Error)]
+#[non_exhaustive]
 pub enum ServingError {
     /// The address is in use or not local.
     #[error("failed to listen on {address}: {cause}")]

@@ -28,6 +28,8 @@
 //!
 //! Not part of this crate: flags, the contents of metrics, controllers.
 
+#![warn(missing_debug_implementations)]
+
 mod access;
 mod error;
 mod files;

@@ -5,6 +5,7 @@ use thiserror::Error;
 
 /// Error of the adoption or release of one object.
 #[derive(Debug, Clone, Error)]
+#[non_exhaustive]
 pub enum ClaimError {
     /// The owner must not adopt.
     #[error("can't adopt {kind} {key} ({uid}): {source}")]
@@ -26,6 +27,7 @@ pub enum ClaimError {
 
 /// Reason why an owner must not adopt.
 #[derive(Debug, Clone, Error)]
+#[non_exhaustive]
 pub enum AdoptionRefused {
     /// The owner could not be read.
     #[error("can't recheck DeletionTimestamp: {0}")]

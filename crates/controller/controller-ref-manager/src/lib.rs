@@ -8,6 +8,8 @@
 //!
 //! Not part of this crate: the number of objects, caches, HTTP, events.
 
+#![warn(missing_debug_implementations)]
+
 mod claim;
 mod classify;
 mod error;

@@ -14,6 +14,8 @@
 //!
 //! Not part of this crate: the control loop (`kcm-runtime`), HTTP, decisions of one controller, conditions, statuses.
 
+#![warn(missing_debug_implementations)]
+
 pub mod availability;
 pub mod control;
 pub mod filters;

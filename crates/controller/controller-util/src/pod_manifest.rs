@@ -22,6 +22,7 @@ const HEAD: &str = r#"{"kind":"Pod","apiVersion":"v1","metadata":{"#;
 
 /// A template or an owner cannot be converted to a pod.
 #[derive(Debug, Error)]
+#[non_exhaustive]
 pub enum ManifestError {
     /// The template has no labels, so that no selector can match its pods.
     #[error("unable to create pods, no labels")]

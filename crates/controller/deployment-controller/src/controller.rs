@@ -1,6 +1,6 @@
 //! Configuration of the controller, and its place in the control loop.
 
-use std::sync::Arc;
+use std::{fmt, sync::Arc};
 
 use kcm_api::{Deployment, ObjectKey, Pod, ReplicaSet};
 use kcm_clock::Clock;
@@ -74,9 +74,18 @@ impl DeploymentControllerConfig {
     }
 }
 
+impl fmt::Debug for DeploymentControllerConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DeploymentControllerConfig")
+            .field("terminating_replicas", &self.terminating_replicas)
+            .finish_non_exhaustive()
+    }
+}
+
 /// Replaces the pods of each Deployment when its template changes, and scales its ReplicaSets.
 ///
 /// Upstream counterpart: `DeploymentController`.
+#[derive(Debug)]
 pub struct DeploymentController(Controller<Syncer>);
 
 impl DeploymentController {

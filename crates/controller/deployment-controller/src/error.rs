@@ -9,6 +9,7 @@ use thiserror::Error;
 
 /// Error of a sync of a Deployment. The controller retries the sync with back-off.
 #[derive(Debug, Clone, Error)]
+#[non_exhaustive]
 pub enum SyncError {
     /// The selector is invalid.
     #[error("deployment {deployment} has invalid label selector: {source}")]

@@ -41,6 +41,8 @@
 //! If the API server returns an object with another resource version, the sync continues with that object. Upstream
 //! continues with the object that it read, and its next write of that object fails with 409 (US-4.6, US-4.8).
 
+#![warn(missing_debug_implementations)]
+
 mod controller;
 mod error;
 mod execute;

@@ -68,6 +68,7 @@ pub fn rollback_to(deployment: &Deployment) -> Option<i64> {
 
 /// Annotation of a ReplicaSet that is not a number of replicas.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum AnnotationError {
     /// The value does not consist of decimal digits.
     #[error("invalid annotation {key} {value:?} of replica set {replica_set}: invalid syntax")]

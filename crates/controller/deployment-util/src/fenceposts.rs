@@ -14,6 +14,7 @@ pub const RECREATE: &str = "Recreate";
 
 /// Strategy that API server validation does not permit.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum StrategyError {
     /// `maxSurge` is missing.
     #[error("nil value for IntOrString")]

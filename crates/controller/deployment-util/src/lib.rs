@@ -18,6 +18,8 @@
 //!
 //! This crate contains no I/O and no logging. The current time is a parameter.
 
+#![warn(missing_debug_implementations)]
+
 pub mod annotations;
 pub mod conditions;
 pub mod fenceposts;

@@ -17,6 +17,8 @@
 //!
 //! Not part of this crate: the reaction to unfulfilled expectations, caches, types of objects.
 
+#![warn(missing_debug_implementations)]
+
 mod counting;
 mod uid_tracking;
 

@@ -1,6 +1,6 @@
 //! Configuration of the controller, and its place in the control loop.
 
-use std::sync::Arc;
+use std::{fmt, sync::Arc};
 
 use kcm_api::{ObjectKey, Pod, ReplicaSet};
 use kcm_clock::{Clock, Random};
@@ -83,9 +83,19 @@ impl ReplicaSetControllerConfig {
     }
 }
 
+impl fmt::Debug for ReplicaSetControllerConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ReplicaSetControllerConfig")
+            .field("kind_config", &self.kind_config)
+            .field("burst_replicas", &self.burst_replicas)
+            .finish_non_exhaustive()
+    }
+}
+
 /// Creates and deletes pods so that each ReplicaSet has the requested number.
 ///
 /// Upstream counterpart: `ReplicaSetController`.
+#[derive(Debug)]
 pub struct ReplicaSetController(Controller<Syncer>);
 
 impl ReplicaSetController {

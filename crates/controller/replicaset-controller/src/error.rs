@@ -8,6 +8,7 @@ use thiserror::Error;
 
 /// Error of a sync. The sync is retried with back-off.
 #[derive(Debug, Clone, Error)]
+#[non_exhaustive]
 pub enum SyncError {
     /// A cache does not contain the writes of an earlier sync yet.
     #[error(transparent)]
@@ -25,6 +26,7 @@ pub enum SyncError {
 
 /// Error of the creation or deletion of pods. `Display` gives the message of the `ReplicaFailure` condition.
 #[derive(Debug, Clone, Error)]
+#[non_exhaustive]
 pub enum ManageError {
     /// The template cannot be converted to a pod.
     #[error(transparent)]

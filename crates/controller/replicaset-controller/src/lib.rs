@@ -33,6 +33,8 @@
 //!
 //! [`ReplicaSet`]: kcm_api::ReplicaSet
 
+#![warn(missing_debug_implementations)]
+
 mod controller;
 mod create;
 mod error;

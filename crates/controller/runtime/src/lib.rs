@@ -47,6 +47,8 @@
 //!
 //! *Not part of this crate:* API types, HTTP, and the election; [`ControllerBuilder::leader_gate`] takes its result.
 
+#![warn(missing_debug_implementations)]
+
 // In model tests, shuttle chooses the thread that takes a lock.
 #[cfg(feature = "shuttle")]
 extern crate shuttle_dashmap as dashmap;

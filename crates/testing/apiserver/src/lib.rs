@@ -52,6 +52,8 @@
 //!
 //! *Out of scope:* controllers, and every crate of the workspace above `api` and `clock`.
 
+#![warn(missing_debug_implementations)]
+
 mod apply;
 mod custom;
 pub mod defaults;

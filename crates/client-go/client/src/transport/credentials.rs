@@ -55,6 +55,7 @@ impl fmt::Display for Server {
 
 /// Invalid client configuration.
 #[derive(Debug, Clone, Error)]
+#[non_exhaustive]
 pub enum ClientConfigError {
     /// The configuration or one of its files cannot be read or is invalid.
     #[error("{server}: {cause}")]

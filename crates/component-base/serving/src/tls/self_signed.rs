@@ -1,6 +1,6 @@
 //! Self-signed certificates.
 
-use std::{net::IpAddr, sync::Arc, time::Duration};
+use std::{fmt, net::IpAddr, sync::Arc, time::Duration};
 
 use kcm_clock::Timestamp;
 use rcgen::{
@@ -33,6 +33,16 @@ pub struct SelfSigned {
     pub authority_pem: String,
     /// Private key, PKCS #8, PEM.
     pub key_pem: String,
+}
+
+/// Omits the private key.
+impl fmt::Debug for SelfSigned {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SelfSigned")
+            .field("certificate_pem", &self.certificate_pem)
+            .field("authority_pem", &self.authority_pem)
+            .finish_non_exhaustive()
+    }
 }
 
 impl SelfSigned {

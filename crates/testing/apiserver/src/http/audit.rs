@@ -77,6 +77,7 @@ struct PolicyFile {
 
 /// Invalid audit policy.
 #[derive(Debug, Error)]
+#[non_exhaustive]
 pub enum AuditPolicyError {
     /// The file is not valid YAML or has unknown fields.
     #[error(transparent)]

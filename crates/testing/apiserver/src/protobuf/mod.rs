@@ -33,6 +33,7 @@ const PREFIX: &[u8] = b"k8s\0";
 
 /// Invalid protobuf body.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum ProtobufError {
     /// The magic number is missing.
     #[error("provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]")]

@@ -33,6 +33,7 @@ const CACHE: usize = 8 << 20;
 
 /// Unusable data directory.
 #[derive(Debug, Error)]
+#[non_exhaustive]
 pub enum DataError {
     /// The directory or the file cannot be created, opened or read.
     #[error("cannot use {path}: {why}")]

@@ -1,4 +1,4 @@
-use std::{collections::VecDeque, sync::Arc};
+use std::{collections::VecDeque, fmt, sync::Arc};
 
 use super::{Store, WatchCache, as_str, history::Change, keys_in, list::objects_at, signal::Listener};
 use crate::{ApiStatus, Object, Resource, Selection, StatusReason, json::set};
@@ -69,6 +69,16 @@ pub struct Watcher {
     signal: Listener,
     /// Source of the events. `None` for the store.
     cache: Option<Arc<WatchCache>>,
+}
+
+impl fmt::Debug for Watcher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Watcher")
+            .field("resource", &self.resource)
+            .field("namespace", &self.namespace)
+            .field("position", &self.position)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Store {
