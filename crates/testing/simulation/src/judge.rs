@@ -363,6 +363,7 @@ impl State {
         };
         let key = format!("{} {}/{}", write.resource, write.namespace, write.name);
         let is_unseen = self.touched.get(&key).is_some_and(|touched| *touched >= basis.since);
+        let is_old = basis.since.saturating_add(INSTANT).is_ok_and(|seen| seen < basis.now);
         match violation.invariant {
             // What was done and not answered, or not seen, is done again. Each time that a ReplicaSet cannot be created, the status of
             // the Deployment is written, also if it says so already (US-4.8). Times in a status are exact in memory and
@@ -375,8 +376,9 @@ impl State {
             }
             // A creation that was not answered is repeated.
             Invariant::CreatedTwice => failed("replicasets"),
-            // A pod may be orphaned while its deletion is on its way.
-            Invariant::DeletedInUse => write.resource == "pods" && is_unseen,
+            // A pod may be orphaned while its deletion is on its way. A ReplicaSet may get pods, too, but with current caches
+            // none is deleted that has some.
+            Invariant::DeletedInUse => is_unseen && (write.resource == "pods" || is_old),
             // A ReplicaSet that is written late says that it was scaled for another size: all are then scaled in proportion,
             // whatever is available (US-4.8b).
             Invariant::Availability | Invariant::SurplusReplicas if self.has_late_set => true,
@@ -384,9 +386,7 @@ impl State {
             Invariant::Revisions if self.has_late_set => true,
             // The available pods in the status of a ReplicaSet that was scaled down or deleted count until the status is
             // updated (US-4.9). With old caches that takes longer.
-            Invariant::Availability => {
-                is_unseen && basis.since.saturating_add(INSTANT).is_ok_and(|seen| seen < basis.now)
-            }
+            Invariant::Availability => is_unseen && is_old,
             _ => false,
         }
     }
