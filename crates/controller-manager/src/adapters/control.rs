@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use kcm_api::{ApiError, Deployment, ObjectKey, Pod, ReplicaSet};
-use kcm_client::{Api, ApiClient, DeleteOptions, Patch};
+use kcm_client::{Api, ApiClient, DeleteOptions, Patch, WriteOptions};
 use kcm_controller_ref_manager::OwnerPatch;
 use kcm_controller_util::{DeploymentControl, PodControl, PodManifest, ReplicaSetControl};
 
@@ -19,7 +19,13 @@ pub struct ClusterClient {
 impl ClusterClient {
     /// Creates a client that sends requests through `client` and shares its rate limit.
     pub fn new(client: &ApiClient) -> Self {
-        Self { pods: client.api(), replica_sets: client.api(), deployments: client.api() }
+        // Controllers read only the metadata of the pods that they write.
+        let metadata_only = WriteOptions { metadata_only: true, ..WriteOptions::default() };
+        Self {
+            pods: client.api().with_write_options(metadata_only),
+            replica_sets: client.api(),
+            deployments: client.api(),
+        }
     }
 }
 
@@ -88,6 +94,7 @@ impl DeploymentControl for ClusterClient {
 
 #[cfg(test)]
 mod tests {
+    use kcm_testkit::RecordedRequest;
     use serde_json::json;
 
     use super::*;
@@ -135,6 +142,20 @@ mod tests {
                 "PATCH /apis/apps/v1/namespaces/shop/replicasets/web-1",
                 "DELETE /apis/apps/v1/namespaces/shop/replicasets/web-1",
                 "GET /api/v1/namespaces/shop/pods?fieldSelector=metadata.name%3Dweb-1-x&limit=500",
+                "PATCH /api/v1/namespaces/shop/pods/web-1-x",
+                "DELETE /api/v1/namespaces/shop/pods/web-1-x",
+            ]
+        );
+        let accepts = |request: &RecordedRequest| {
+            let accept = request.header("accept").unwrap();
+            accept.starts_with("application/json;as=PartialObjectMetadata;")
+        };
+        let metadata_only: Vec<_> =
+            server.requests().into_iter().filter(accepts).map(|request| request.to_string()).collect();
+        assert_eq!(
+            metadata_only,
+            [
+                "DELETE /apis/apps/v1/namespaces/shop/replicasets/web-1",
                 "PATCH /api/v1/namespaces/shop/pods/web-1-x",
                 "DELETE /api/v1/namespaces/shop/pods/web-1-x",
             ]

@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use kcm_api::{ApiError, ObjectKey};
-use kcm_client::{Api, ApiClient, ApiResource, Patch, StrategicMerge};
+use kcm_client::{Api, ApiClient, ApiResource, Patch, StrategicMerge, WriteOptions};
 use kcm_events::EventSink;
 use serde::Deserialize;
 use serde_json::Value;
@@ -25,7 +25,9 @@ pub struct EventClient(Api<Event>);
 impl EventClient {
     /// Creates a sink that writes through `client`.
     pub fn new(client: &ApiClient) -> Self {
-        Self(client.api_for(EVENTS))
+        // The recorder reads only the name of a stored event.
+        let metadata_only = WriteOptions { metadata_only: true, ..WriteOptions::default() };
+        Self(client.api_for(EVENTS).with_write_options(metadata_only))
     }
 }
 

@@ -14,7 +14,7 @@ use crate::PodManifest;
 /// Upstream counterpart: `controller.PodControlInterface`, without events.
 #[async_trait]
 pub trait PodControl: Send + Sync + 'static {
-    /// Creates the pod `key` from `manifest`.
+    /// Creates the pod `key` from `manifest`. Returns the created pod, of which only the metadata is complete.
     ///
     /// The request can be repeated: if the pod exists, the API server returns `AlreadyExists`. After any other error the
     /// pod may exist or be created later, because an earlier request for the same name may have taken effect.
@@ -38,7 +38,7 @@ pub trait PodControl: Send + Sync + 'static {
     /// If the request fails.
     async fn delete_pod(&self, pod: &ObjectKey) -> Result<(), ApiError>;
 
-    /// Patches the owner references of a pod. Returns the patched pod.
+    /// Patches the owner references of a pod. Returns the patched pod, of which only the metadata is complete.
     ///
     /// # Errors
     ///

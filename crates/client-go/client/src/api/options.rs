@@ -85,6 +85,11 @@ pub struct WriteOptions {
     pub dry_run: bool,
     /// Handling of unknown and duplicate fields. If `None`, the API server's default, which is `Warn`.
     pub field_validation: Option<FieldValidation>,
+    /// If `true`, the API server returns only the metadata of written objects, with the kind `PartialObjectMetadata`. For
+    /// callers that do not read the rest, and types that accept another kind, see
+    /// [`ListParams::metadata_only`](ListParams::metadata_only). API servers without this representation return whole
+    /// objects.
+    pub metadata_only: bool,
 }
 
 /// Handling of unknown and duplicate fields by the API server.

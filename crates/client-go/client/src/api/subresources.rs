@@ -102,7 +102,7 @@ impl<K: Send + Sync + 'static> Api<K> {
         name: impl Into<ObjectName<'_>>,
         patch: &Patch<K>,
     ) -> Result<K, ApiError> {
-        self.send_for_object(&self.patch_request(name.into(), STATUS, patch)?).await
+        self.write_for_object(self.patch_request(name.into(), STATUS, patch)?).await
     }
 
     /// Returns the scale of an object.

@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 use super::{Api, DeleteOptions, ListParams, ObjectName, Patch};
 use crate::{
     decode::Decode,
-    request::{METADATA, Query, Request},
+    request::{METADATA, METADATA_LIST, Query, Request},
 };
 
 impl<K: Send + Sync + 'static> Api<K> {
@@ -49,7 +49,7 @@ impl<K: Send + Sync + 'static> Api<K> {
         let json = self.typed_json(object)?;
         let request =
             if key.name.is_empty() { Request::post(path, json) } else { Request::create(path, json) };
-        self.send_for_object(&request).await
+        self.write_for_object(request).await
     }
 
     /// Creates an object from JSON in the namespace of the [`Api`], as [`create`](Self::create).
@@ -76,7 +76,7 @@ impl<K: Send + Sync + 'static> Api<K> {
     /// Those of [`create`](Self::create).
     pub async fn create_json(&self, json: impl Into<Bytes>) -> Result<K, ApiError> {
         let path = self.write_path(self.create_path(ObjectName::from(""))?);
-        self.send_for_object(&Request::create(path, json)).await
+        self.write_for_object(Request::create(path, json)).await
     }
 
     /// Replaces an object and returns it as stored.
@@ -117,11 +117,8 @@ impl<K: Send + Sync + 'static> Api<K> {
     ///
     /// Those of [`get`](Self::get), and [`ApiError::InvalidRequest`] if the patch cannot be encoded.
     pub async fn patch(&self, name: impl Into<ObjectName<'_>>, patch: &Patch<K>) -> Result<K, ApiError> {
-        let mut request = self.patch_request(name.into(), "", patch)?;
-        if self.metadata_only {
-            request.accept = METADATA;
-        }
-        self.send_for_object(&request).await
+        let request = self.patch_request(name.into(), "", patch)?;
+        self.write_for_object(request).await
     }
 
     /// Deletes an object. It remains until its grace period and its finalizers have ended.
@@ -154,7 +151,9 @@ impl<K: Send + Sync + 'static> Api<K> {
         name: impl Into<ObjectName<'_>>,
         options: &DeleteOptions,
     ) -> Result<(), ApiError> {
-        let request = Request::delete(self.object_path(name.into())?, self.delete_body(options));
+        // The response is not read, so it should be small.
+        let mut request = Request::delete(self.object_path(name.into())?, self.delete_body(options));
+        request.accept = METADATA;
         self.client.send(&request.with_idempotency(options.idempotency())).await.map(drop)
     }
 
@@ -187,7 +186,8 @@ impl<K: Send + Sync + 'static> Api<K> {
     ) -> Result<(), ApiError> {
         let mut query = Query::new(self.create_path(ObjectName::from(""))?);
         params.add_selectors(&mut query);
-        let request = Request::delete(query.into_path(), self.delete_body(options));
+        let mut request = Request::delete(query.into_path(), self.delete_body(options));
+        request.accept = METADATA_LIST;
         self.client.send(&request).await.map(drop)
     }
 
@@ -198,7 +198,7 @@ impl<K: Send + Sync + 'static> Api<K> {
     {
         let path = self.subresource_path(ObjectName::from(&object.key()), subresource)?;
         let request = Request::json(Method::PUT, self.write_path(path), self.typed_json(object)?);
-        self.send_for_object(&request).await
+        self.write_for_object(request).await
     }
 
     /// Returns the request of a patch of an object, or of its subresource if `subresource` is not empty.
@@ -242,6 +242,14 @@ impl<K: Send + Sync + 'static> Api<K> {
 
     fn delete_body(&self, options: &DeleteOptions) -> String {
         options.to_json(self.write_options.dry_run)
+    }
+
+    /// Sends a write and decodes the response.
+    pub(super) async fn write_for_object(&self, mut request: Request) -> Result<K, ApiError> {
+        if self.metadata_only || self.write_options.metadata_only {
+            request.accept = METADATA;
+        }
+        self.send_for_object(&request).await
     }
 
     pub(super) async fn send_for_object(&self, request: &Request) -> Result<K, ApiError> {

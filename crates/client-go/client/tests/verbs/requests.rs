@@ -38,6 +38,7 @@ async fn paths_media_types_and_bodies() {
         field_manager: Some("a b".to_owned()),
         dry_run: true,
         field_validation: Some(kcm_client::FieldValidation::Strict),
+        ..WriteOptions::default()
     };
     let lease = Lease::new(&ObjectKey::new("shop", "a"));
     leases.with_write_options(writer.clone()).create(&lease).await.unwrap();
@@ -133,6 +134,30 @@ async fn selectors_and_accepted_media_types() {
     {
         let accept = format!("application/json;as={kind};g=meta.k8s.io;v=v1,application/json");
         assert_eq!(request.header("accept"), Some(&*accept));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn accepted_media_types_of_writes() {
+    const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
+    let server = FakeApiServer::new(|_| FakeResponse::ok(r#"{"metadata": {}}"#));
+    let whole = leases(&server);
+    let metadata_only =
+        whole.with_write_options(WriteOptions { metadata_only: true, ..WriteOptions::default() });
+    let lease = Lease::new(&ObjectKey::new("shop", "a"));
+    for (api, accept) in [(whole, "application/json"), (metadata_only, METADATA)] {
+        api.create(&lease).await.unwrap();
+        api.create_json("{}").await.unwrap();
+        api.replace(&lease).await.unwrap();
+        api.replace_status(&lease).await.unwrap();
+        api.patch("a", &Patch::merge(&json!({}))).await.unwrap();
+        api.patch_status("a", &Patch::merge(&json!({}))).await.unwrap();
+        for request in server.requests().iter().rev().take(6) {
+            assert_eq!(request.header("accept"), Some(accept), "{request}");
+        }
+        // The response is not read.
+        api.delete("a", &uid()).await.unwrap();
+        assert_eq!(server.requests().last().unwrap().header("accept"), Some(METADATA));
     }
 }
 
