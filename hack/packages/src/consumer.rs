@@ -1,4 +1,4 @@
-//! A crate outside the workspace that depends on the packaged crates.
+//! A crate outside the workspace that depends on all packaged crates.
 
 use std::{fmt::Write as _, fs, path::Path, process::Command};
 
@@ -10,8 +10,8 @@ use crate::{
 /// Program of the crate.
 const PROGRAM: &str = include_str!("../consumer/main.rs");
 
-/// Dependencies of the crate that are packages of this workspace.
-const DEPENDENCIES: [&str; 4] = ["kcm-client", "kcm-clock", "kcm-informer", "kcm-workqueue"];
+/// Published crates whose feature `kube` the program uses.
+const WITH_KUBE: [&str; 2] = ["kcm-client", "kcm-informer"];
 
 /// Packages all published crates, and builds and runs the crate.
 pub(crate) fn check(workspace: &Workspace) -> Result<(), TaskError> {
@@ -53,16 +53,15 @@ fn write(workspace: &Workspace, folder: &Path) -> Result<(), TaskError> {
          tokio = { version = \"*\", features = [\"macros\", \"rt\"] }\ntokio-util = \"*\"\n\
          tower = { version = \"*\", features = [\"util\"] }\n",
     );
-    let is_dependency = |name: &str| DEPENDENCIES.contains(&name);
-    let dependencies = workspace.published.iter().filter(|published| is_dependency(&published.name));
-    for published in dependencies {
+    // All, so that all packages are compiled.
+    for published in &workspace.published {
         // Writing to a string does not fail.
         let _ = writeln!(
             manifest,
             "{} = {{ version = \"{}\", features = {} }}",
             published.name,
             published.version,
-            if matches!(&*published.name, "kcm-client" | "kcm-informer") { "[\"kube\"]" } else { "[]" },
+            if WITH_KUBE.contains(&&*published.name) { "[\"kube\"]" } else { "[]" },
         );
     }
     manifest.push_str("\n[patch.crates-io]\n");

@@ -2,12 +2,7 @@
 //!
 //! rustdoc's JSON is unstable. The version of the crate `public-api` belongs to the toolchain in `rust-toolchain.toml`.
 
-use std::{
-    collections::BTreeSet,
-    fmt::Write as _,
-    fs,
-    path::PathBuf,
-};
+use std::{collections::BTreeSet, fmt::Write as _, fs, path::PathBuf};
 
 use public_api::Builder;
 
