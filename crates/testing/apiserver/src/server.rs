@@ -148,6 +148,18 @@ impl ApiServer {
         Ok(self.registry.create(&kind, namespace, object, options)?.object)
     }
 
+    /// Stores a copy of an object of another cluster, with its UID, timestamps, generation and status.
+    ///
+    /// The object is neither defaulted nor admitted nor validated, and only gets a new `resourceVersion`. The resource is
+    /// built in, and the object is in its storage version; `apiVersion` and `kind` are set.
+    ///
+    /// # Errors
+    ///
+    /// 409 if the name exists, 400 if the object has no name.
+    pub fn restore(&self, resource: Resource, object: Value) -> Result<Arc<Object>, ApiStatus> {
+        self.registry.restore(resource, object)
+    }
+
     /// Returns an object.
     ///
     /// # Errors
