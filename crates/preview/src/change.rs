@@ -1,0 +1,242 @@
+//! Changes of a Deployment, as kubectl sends them.
+
+use kcm_apiserver::PatchType;
+use serde_json::{Map, Value, json};
+
+use crate::{
+    PreviewError, Snapshot,
+    json::{list, members, remove, set, text},
+};
+
+/// Annotation of `kubectl apply` with the file that was applied last.
+const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+/// Annotation of `kubectl rollout restart`.
+const RESTARTED_AT: &str = "kubectl.kubernetes.io/restartedAt";
+/// Annotation with the revision of a ReplicaSet.
+const REVISION: &str = "deployment.kubernetes.io/revision";
+
+/// Annotations that `kubectl rollout undo` leaves as they are.
+const KEPT_BY_UNDO: &[&str] = &[
+    LAST_APPLIED,
+    REVISION,
+    "deployment.kubernetes.io/revision-history",
+    "deployment.kubernetes.io/desired-replicas",
+    "deployment.kubernetes.io/max-replicas",
+    "deprecated.deployment.rollback.to",
+];
+
+/// Requested change of a Deployment.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Change {
+    /// Applies a manifest, as `kubectl apply -f`. Creates the Deployment if it does not exist.
+    Apply(Value),
+    /// Sets the image of a container, as `kubectl set image`. Without a name, the Deployment must have one container.
+    Image {
+        /// Name of the container.
+        container: Option<String>,
+        /// Image.
+        image: String,
+    },
+    /// Sets the number of replicas, as `kubectl scale`.
+    Replicas(i32),
+    /// Restarts all pods, as `kubectl rollout restart`.
+    Restart,
+    /// Restores the template of an old revision, as `kubectl rollout undo`.
+    Undo {
+        /// Revision. `None` for the one before the current one.
+        revision: Option<i64>,
+    },
+    /// Replaces spec, labels and annotations by those of this Deployment, which a server returned for a dry run.
+    Desired(Value),
+}
+
+/// Request that makes a [`Change`].
+#[derive(Debug, Clone, PartialEq)]
+pub enum ChangeRequest {
+    /// Creates the Deployment.
+    Create(Value),
+    /// Patches the Deployment.
+    Patch {
+        /// Format of the patch.
+        type_: PatchType,
+        /// Patch.
+        body: Value,
+    },
+    /// Replaces the Deployment.
+    Replace(Value),
+}
+
+impl Change {
+    /// Returns the request that makes this change of the Deployment in `snapshot`.
+    ///
+    /// A client can send it to the API server as a dry run.
+    ///
+    /// # Errors
+    ///
+    /// If the Deployment, the container or the revision does not exist, or a manifest is of another object.
+    pub fn request(&self, snapshot: &Snapshot) -> Result<ChangeRequest, PreviewError> {
+        let Some(live) = &snapshot.deployment else {
+            return match self {
+                Self::Apply(manifest) | Self::Desired(manifest) => {
+                    Ok(ChangeRequest::Create(checked(manifest, snapshot)?))
+                }
+                _ => Err(PreviewError::NotFound {
+                    namespace: snapshot.namespace.clone(),
+                    name: snapshot.name.clone(),
+                }),
+            };
+        };
+        let strategic = |body| Ok(ChangeRequest::Patch { type_: PatchType::Strategic, body });
+        match self {
+            Self::Apply(manifest) => strategic(apply_patch(live, checked(manifest, snapshot)?)),
+            Self::Image { container, image } => {
+                let name = container_name(live, container.as_deref())?;
+                let container = json!({ "name": name, "image": image });
+                strategic(json!({ "spec": { "template": { "spec": { "containers": [container] } } } }))
+            }
+            Self::Replicas(replicas) => strategic(json!({ "spec": { "replicas": replicas } })),
+            Self::Restart => {
+                let annotations = json!({ RESTARTED_AT: snapshot.taken.to_string() });
+                strategic(json!({ "spec": { "template": { "metadata": { "annotations": annotations } } } }))
+            }
+            Self::Undo { revision } => undo(snapshot, live, *revision),
+            Self::Desired(desired) => Ok(ChangeRequest::Replace(replacement(live, desired))),
+        }
+    }
+}
+
+/// Checks that a manifest is of the Deployment in `snapshot`, and removes the fields that the API server sets.
+fn checked(manifest: &Value, snapshot: &Snapshot) -> Result<Value, PreviewError> {
+    let (kind, name) = (text(manifest, "/kind"), text(manifest, "/metadata/name"));
+    let namespace = text(manifest, "/metadata/namespace");
+    if kind != "Deployment" || name != snapshot.name || !["", &*snapshot.namespace].contains(&namespace) {
+        return Err(PreviewError::OtherObject {
+            found: format!("{kind} {namespace}/{name}"),
+            expected: format!("Deployment {}/{}", snapshot.namespace, snapshot.name),
+        });
+    }
+    let mut manifest = manifest.clone();
+    for field in ["uid", "resourceVersion", "generation", "creationTimestamp", "managedFields", "selfLink"] {
+        remove(&mut manifest, "/metadata", field);
+    }
+    remove(&mut manifest, "", "status");
+    Ok(manifest)
+}
+
+fn container_name(live: &Value, container: Option<&str>) -> Result<String, PreviewError> {
+    let containers = list(live, "/spec/template/spec/containers");
+    let names = || containers.iter().map(|container| text(container, "/name").to_owned());
+    match container {
+        Some(name) if names().any(|other| other == name) => Ok(name.to_owned()),
+        None if containers.len() == 1 => Ok(names().collect()),
+        _ => Err(PreviewError::Container {
+            container: container.unwrap_or_default().to_owned(),
+            containers: names().collect::<Vec<_>>().join(", "),
+        }),
+    }
+}
+
+fn undo(snapshot: &Snapshot, live: &Value, revision: Option<i64>) -> Result<ChangeRequest, PreviewError> {
+    let revision_of = |set: &Value| set["metadata"]["annotations"][REVISION].as_str()?.parse::<i64>().ok();
+    let mut sets: Vec<(i64, &Value)> =
+        snapshot.own_replica_sets().into_iter().filter_map(|set| Some((revision_of(set)?, set))).collect();
+    sets.sort_by_key(|(revision, _)| *revision);
+    let found = match revision.filter(|revision| *revision != 0) {
+        Some(revision) => sets.iter().find(|(other, _)| *other == revision),
+        None => sets.len().checked_sub(2).and_then(|at| sets.get(at)),
+    };
+    let (_, set) = found.ok_or(PreviewError::Revision { revision })?;
+    let mut template = set["spec"]["template"].clone();
+    remove(&mut template, "/metadata/labels", kcm_api::POD_TEMPLATE_HASH_LABEL);
+    let is_kept = |name: &str| KEPT_BY_UNDO.contains(&name);
+    let kept = members(live, "/metadata/annotations").filter(|(name, _)| is_kept(name));
+    let restored = members(set, "/metadata/annotations").filter(|(name, _)| !is_kept(name));
+    let annotations: Map<String, Value> =
+        kept.chain(restored).map(|(name, value)| (name.clone(), value.clone())).collect();
+    Ok(ChangeRequest::Patch {
+        type_: PatchType::Json,
+        body: json!([
+            { "op": "replace", "path": "/spec/template", "value": template },
+            { "op": "add", "path": "/metadata/annotations", "value": annotations },
+        ]),
+    })
+}
+
+fn replacement(live: &Value, desired: &Value) -> Value {
+    let mut replaced = live.clone();
+    replaced["spec"] = desired["spec"].clone();
+    for field in ["labels", "annotations"] {
+        remove(&mut replaced, "/metadata", field);
+        if let Some(value) = desired["metadata"].get(field) {
+            set(&mut replaced, &["metadata", field], value.clone());
+        }
+    }
+    remove(&mut replaced, "/metadata", "resourceVersion");
+    replaced
+}
+
+/// Returns the strategic merge patch of `kubectl apply`: sets the fields of `manifest`, and deletes those that the last
+/// applied manifest contains and this one does not.
+///
+/// Upstream counterpart: `strategicpatch.CreateThreeWayMergePatch`.
+fn apply_patch(live: &Value, manifest: Value) -> Value {
+    let last = live["metadata"]["annotations"][LAST_APPLIED].as_str();
+    let last: Value = last.and_then(|last| serde_json::from_str(last).ok()).unwrap_or(Value::Null);
+    let applied = manifest.to_string();
+    let mut patch = manifest;
+    remove(&mut patch, "", "status");
+    add_deletions(&mut patch, &last);
+    set(&mut patch, &["metadata", "annotations", LAST_APPLIED], applied.into());
+    patch
+}
+
+/// Adds deletions of the fields of `last` to `patch` that it does not contain, and the order of lists.
+fn add_deletions(patch: &mut Value, last: &Value) {
+    let Value::Object(fields) = patch else { return };
+    let mut orders = Vec::new();
+    for (name, new) in fields.iter_mut() {
+        let old = &last[name];
+        match (merge_key(name), &mut *new) {
+            (Some(key), Value::Array(elements)) => {
+                let order: Vec<Value> = elements.iter().map(|element| json!({ key: element[key] })).collect();
+                orders.push((format!("$setElementOrder/{name}"), Value::Array(order)));
+                merge_list(elements, old.as_array().map_or(&[], Vec::as_slice), key);
+            }
+            _ => add_deletions(new, old),
+        }
+    }
+    for (name, _) in last.as_object().into_iter().flatten() {
+        fields.entry(name).or_insert(Value::Null);
+    }
+    fields.extend(orders);
+}
+
+/// Completes the elements of a list that is merged by `key`.
+fn merge_list(elements: &mut Vec<Value>, old: &[Value], key: &str) {
+    for element in elements.iter_mut() {
+        let old = old.iter().find(|old| old[key] == element[key]);
+        add_deletions(element, old.unwrap_or(&Value::Null));
+    }
+    for old in old {
+        if elements.iter().all(|element| element[key] != old[key]) {
+            elements.push(json!({ "$patch": "delete", key: old[key] }));
+        }
+    }
+}
+
+/// Key by which the elements of a list in a pod template are merged.
+fn merge_key(field: &str) -> Option<&'static str> {
+    match field {
+        "containers" | "initContainers" | "env" | "volumes" | "imagePullSecrets" | "resourceClaims"
+        | "schedulingGates" => Some("name"),
+        "ports" => Some("containerPort"),
+        "volumeMounts" => Some("mountPath"),
+        "volumeDevices" => Some("devicePath"),
+        "hostAliases" => Some("ip"),
+        "topologySpreadConstraints" => Some("topologyKey"),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,121 @@
+use super::*;
+
+fn deployment(containers: &Value) -> Value {
+    json!({
+        "apiVersion": "apps/v1", "kind": "Deployment",
+        "metadata": { "name": "web", "namespace": "shop", "uid": "d" },
+        "spec": { "replicas": 3, "template": { "spec": { "containers": containers } } },
+    })
+}
+
+fn snapshot(deployment: Option<Value>) -> Snapshot {
+    let (namespace, name) = ("shop".to_owned(), "web".to_owned());
+    Snapshot { namespace, name, deployment, ..Snapshot::default() }
+}
+
+fn patch(change: &Change, snapshot: &Snapshot) -> Value {
+    match change.request(snapshot).unwrap() {
+        ChangeRequest::Patch { body, .. } => body,
+        other => panic!("{other:?}"),
+    }
+}
+
+mod apply {
+    use super::*;
+
+    #[test]
+    fn creates_a_missing_deployment() {
+        let manifest = deployment(&json!([]));
+        let request = Change::Apply(manifest).request(&snapshot(None)).unwrap();
+        let ChangeRequest::Create(created) = request else { panic!("{request:?}") };
+        assert!(created["metadata"].get("uid").is_none());
+    }
+
+    #[test]
+    fn deletes_what_was_applied_before() {
+        let last = deployment(&json!([
+            { "name": "app", "image": "web:1", "command": ["a"], "env": [{ "name": "A" }, { "name": "B" }] },
+            { "name": "proxy" },
+        ]));
+        let mut live = last.clone();
+        set(&mut live, &["metadata", "annotations", LAST_APPLIED], last.to_string().into());
+        let manifest = deployment(&json!([{ "name": "app", "image": "web:2", "env": [{ "name": "B" }] }]));
+        let patch = patch(&Change::Apply(manifest), &snapshot(Some(live)));
+        let spec = &patch["spec"]["template"]["spec"];
+        assert_eq!(spec["containers"][1], json!({ "$patch": "delete", "name": "proxy" }));
+        assert_eq!(spec["$setElementOrder/containers"], json!([{ "name": "app" }]));
+        let app = &spec["containers"][0];
+        assert_eq!((&app["image"], app.get("command")), (&json!("web:2"), Some(&Value::Null)));
+        assert_eq!(app["env"], json!([{ "name": "B" }, { "$patch": "delete", "name": "A" }]));
+        assert_eq!(app["$setElementOrder/env"], json!([{ "name": "B" }]));
+    }
+
+    #[test]
+    fn rejects_a_manifest_of_another_object() {
+        let mut manifest = deployment(&json!([]));
+        manifest["metadata"]["name"] = "api".into();
+        let error = Change::Apply(manifest).request(&snapshot(None)).unwrap_err();
+        assert_eq!(error.to_string(), "manifest is of Deployment shop/api, expected Deployment shop/web");
+    }
+}
+
+mod image {
+    use super::*;
+
+    #[test]
+    fn only_container_needs_no_name() {
+        let change = Change::Image { container: None, image: "web:2".to_owned() };
+        let patch = patch(&change, &snapshot(Some(deployment(&json!([{ "name": "app" }])))));
+        let containers = json!([{ "name": "app", "image": "web:2" }]);
+        assert_eq!(patch["spec"]["template"]["spec"]["containers"], containers);
+    }
+
+    #[test]
+    fn one_of_several_containers_needs_a_name() {
+        let live = deployment(&json!([{ "name": "app" }, { "name": "proxy" }]));
+        for container in [None, Some("other".to_owned())] {
+            let change = Change::Image { container, image: "web:2".to_owned() };
+            let error = change.request(&snapshot(Some(live.clone()))).unwrap_err().to_string();
+            assert!(error.ends_with("containers: app, proxy"), "{error}");
+        }
+    }
+}
+
+mod undo {
+    use super::*;
+
+    fn history() -> Snapshot {
+        let set = |revision: &str, image: &str| {
+            json!({
+                "metadata": {
+                    "annotations": { REVISION: revision, "kubernetes.io/change-cause": image },
+                    "ownerReferences": [{ "uid": "d", "controller": true }],
+                },
+                "spec": { "template": {
+                    "metadata": { "labels": { "app": "web", kcm_api::POD_TEMPLATE_HASH_LABEL: image } },
+                    "spec": { "containers": [{ "name": "app", "image": image }] },
+                } },
+            })
+        };
+        Snapshot {
+            replica_sets: vec![set("10", "c"), set("9", "b"), set("2", "a")],
+            ..snapshot(Some(deployment(&json!([]))))
+        }
+    }
+
+    #[test]
+    fn restores_template_and_annotations_of_the_previous_revision() {
+        let patch = patch(&Change::Undo { revision: None }, &history());
+        assert_eq!(patch[0]["value"]["spec"]["containers"][0]["image"], "b");
+        assert_eq!(patch[0]["value"]["metadata"]["labels"], json!({ "app": "web" }));
+        assert_eq!(patch[1]["value"], json!({ "kubernetes.io/change-cause": "b" }));
+    }
+
+    #[test]
+    fn restores_a_given_revision() {
+        let patch = patch(&Change::Undo { revision: Some(2) }, &history());
+        assert_eq!(patch[0]["value"]["spec"]["containers"][0]["image"], "a");
+        let error = Change::Undo { revision: Some(3) }.request(&history()).unwrap_err();
+        assert_eq!(error.to_string(), "revision 3 is not in the history of the Deployment");
+    }
+}

@@ -1,0 +1,366 @@
+//! Runs a change in the embedded cluster, in simulated time.
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::{Arc, OnceLock, Weak},
+    time::Duration,
+};
+
+use kcm_api::Deployment;
+use kcm_apiserver::{
+    ApiServer, ApiServerConfig, ApiStatus, AuditEvent, HistoryLimits, ListOptions, Object, PatchType,
+    Resource, WatchEvent, WatchStart, WriteOptions,
+};
+use kcm_client::{ClientFactory, ClientOptions};
+use kcm_clock::{Clock, Random, SeededRandom, SimulatedClock, Timestamp};
+use kcm_controller_manager::{Controllers, Dependencies, KUBERNETES_VERSION, ManagerConfig};
+use kcm_deployment_util::{annotations::REVISION, rollout};
+use kcm_sandbox::{KubeletConfig, Sandbox, SandboxConfig};
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    PreviewError, Snapshot,
+    change::ChangeRequest,
+    import::import,
+    json::{list, number, text},
+    timings::Timings,
+};
+
+/// Time for the controllers to fill their caches before the change.
+const WARM_UP: Duration = Duration::from_millis(200);
+/// Time without writes after which a complete rollout has ended.
+const QUIET_COMPLETE: Duration = Duration::from_secs(5);
+/// Time without writes, in addition to all delays of the rollout, after which it is stuck.
+const QUIET_STUCK: Duration = Duration::from_secs(60);
+/// Longest simulated time.
+const LIMIT: Duration = Duration::from_secs(7 * 24 * 3600);
+/// Default of `progressDeadlineSeconds` that disables the deadline.
+const NO_DEADLINE: i64 = i32::MAX as i64;
+
+/// New pods that never become ready.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Unready {
+    /// The first ones that are created.
+    First(usize),
+    /// All.
+    All,
+}
+
+/// Input of a run.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RunConfig<'a> {
+    pub(crate) snapshot: &'a Snapshot,
+    pub(crate) request: &'a ChangeRequest,
+    pub(crate) timings: &'a Timings,
+    pub(crate) unready: Unready,
+}
+
+/// Everything that happened in a run.
+#[derive(Debug)]
+pub(crate) struct Run {
+    /// Wall-clock time of the change.
+    pub(crate) changed_at: Timestamp,
+    /// Objects before the change.
+    pub(crate) initial: Vec<Arc<Object>>,
+    /// Writes of the API server, in order.
+    pub(crate) events: Vec<Observed>,
+    /// Writes that the controllers requested, in order.
+    pub(crate) requests: Vec<ControllerWrite>,
+    /// End of the run.
+    pub(crate) end: RunEnd,
+}
+
+/// End of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum RunEnd {
+    /// The rollout is complete, and no pod is terminating.
+    Complete,
+    /// Nothing happens any more.
+    Stuck,
+    /// The longest simulated time has passed.
+    Unfinished,
+}
+
+/// State of an object after a write.
+#[derive(Debug)]
+pub(crate) struct Observed {
+    /// Time since the change.
+    pub(crate) at: Duration,
+    pub(crate) object: Arc<Object>,
+    pub(crate) deleted: bool,
+}
+
+/// Write that a controller requested.
+#[derive(Debug, Clone)]
+pub(crate) struct ControllerWrite {
+    /// Time since the change.
+    pub(crate) at: Duration,
+    pub(crate) verb: &'static str,
+    pub(crate) resource: String,
+    pub(crate) subresource: String,
+    pub(crate) name: String,
+    /// Name of the first owner in the request body.
+    pub(crate) owner: String,
+    /// `spec.replicas` in the request body.
+    pub(crate) replicas: Option<i64>,
+    /// Error of the API server, if any.
+    pub(crate) error: Option<String>,
+}
+
+/// Runs the change on a separate thread until the rollout is complete or stuck.
+pub(crate) fn run(config: RunConfig<'_>) -> Result<Run, PreviewError> {
+    let runtime = || {
+        let builder = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
+        builder.map_err(PreviewError::Runtime)?.block_on(simulate(config))
+    };
+    // A runtime cannot be entered on a thread of another runtime.
+    std::thread::scope(|scope| scope.spawn(runtime).join()).unwrap_or(Err(PreviewError::Panicked))
+}
+
+/// Random numbers of the simulated kubelet: no jitter.
+#[derive(Debug)]
+struct NoJitter;
+
+impl Random for NoJitter {
+    fn next_u64(&self) -> u64 {
+        0
+    }
+}
+
+async fn simulate(config: RunConfig<'_>) -> Result<Run, PreviewError> {
+    let RunConfig { snapshot, request, timings, unready } = config;
+    // The change is made at the time of the snapshot.
+    let begin = snapshot.taken.saturating_sub(WARM_UP).unwrap_or(snapshot.taken);
+    let clock: Arc<dyn Clock> = Arc::new(SimulatedClock::new(begin));
+    let random: Arc<dyn Random> = Arc::new(SeededRandom::new(1));
+    let recorder = Arc::new(Recorder::new(Arc::clone(&clock), unready));
+    let audit = Arc::clone(&recorder);
+    let server = ApiServer::new(ApiServerConfig {
+        clock: Arc::clone(&clock),
+        random: Arc::clone(&random),
+        advertise_version: KUBERNETES_VERSION.to_owned(),
+        audit: Some(Arc::new(move |event| audit.handle(event))),
+        history: HistoryLimits { events: usize::MAX, bytes: usize::MAX },
+        ..ApiServerConfig::default()
+    });
+    // Set once, here.
+    let _ = recorder.server.set(Arc::downgrade(&server));
+    import(&server, snapshot, timings, begin).map_err(PreviewError::Import)?;
+    let initial = [Resource::DEPLOYMENTS, Resource::REPLICA_SETS, Resource::PODS].map(|r| all(&server, r));
+    let mut watcher = server.watch_everything(WatchStart::Now);
+    let sandbox = Sandbox::new(SandboxConfig {
+        server: Arc::clone(&server),
+        clock: Arc::clone(&clock),
+        random: Arc::new(NoJitter),
+        nodes: 0,
+        kubelet: KubeletConfig {
+            pod_ready_delay: timings.ready_after(),
+            pod_stop_delay: timings.stop_after(),
+        },
+    })
+    .map_err(PreviewError::Import)?;
+    let stop = CancellationToken::new();
+    let _stop = stop.clone().drop_guard();
+    tokio::spawn(async move { sandbox.run(stop).await });
+    let options = ClientOptions::new(kcm_controller_manager::user_agent(), Arc::clone(&clock));
+    let clients = ClientFactory::in_process(server.service(), options);
+    let dependencies = Dependencies::new(&clients, &clock, &random);
+    let _controllers = Controllers::start_in(&ManagerConfig::default(), dependencies);
+
+    clock.sleep(WARM_UP).await;
+    let (changed_at, started) = (clock.now(), clock.monotonic());
+    *recorder.started.lock() = started;
+    perform(&server, snapshot, request).map_err(PreviewError::Rejected)?;
+
+    let mut events = Vec::new();
+    let mut progress = Progress::default();
+    let end = loop {
+        let at = clock.monotonic().saturating_sub(started);
+        if at > LIMIT {
+            break RunEnd::Unfinished;
+        }
+        let quiet = progress.quiet(timings);
+        let event = tokio::select! {
+            biased;
+            event = watcher.next() => event.map_err(PreviewError::Import)?,
+            () = clock.sleep(quiet) => {
+                break if progress.is_complete() { RunEnd::Complete } else { RunEnd::Stuck };
+            }
+        };
+        let (object, deleted) = match event {
+            WatchEvent::Added(object) | WatchEvent::Modified(object) => (object, false),
+            WatchEvent::Deleted(object) => (object, true),
+            WatchEvent::InitialEventsEnd(_) => continue,
+        };
+        let at = clock.monotonic().saturating_sub(started);
+        progress.observe(snapshot, &object, deleted);
+        events.push(Observed { at, object, deleted });
+    };
+    let requests = std::mem::take(&mut *recorder.requests.lock());
+    let initial = initial.into_iter().flatten().collect();
+    Ok(Run { changed_at, initial, events, requests, end })
+}
+
+fn all(server: &ApiServer, resource: Resource) -> Vec<Arc<Object>> {
+    // A list of the newest state cannot expire.
+    server.list(resource, None, &ListOptions::default()).map_or_else(|_| Vec::new(), |list| list.items)
+}
+
+/// Makes the change, as the API server does for a client's request.
+fn perform(server: &ApiServer, snapshot: &Snapshot, request: &ChangeRequest) -> Result<(), ApiStatus> {
+    let (resource, options) = (Resource::DEPLOYMENTS, WriteOptions::default());
+    let (namespace, name) = (&snapshot.namespace, &snapshot.name);
+    match request {
+        ChangeRequest::Create(object) => server.create(resource, namespace, object.clone(), &options),
+        ChangeRequest::Patch { type_, body } => {
+            server.patch(resource, namespace, name, None, *type_, body.clone(), &options)
+        }
+        ChangeRequest::Replace(object) => server.update(resource, namespace, object.clone(), &options),
+    }
+    .map(drop)
+}
+
+/// Progress of the rollout, from the observed objects.
+#[derive(Debug, Default)]
+struct Progress {
+    deployment: Option<Deployment>,
+    /// UIDs of terminating pods.
+    terminating: HashSet<String>,
+}
+
+impl Progress {
+    fn observe(&mut self, snapshot: &Snapshot, object: &Object, deleted: bool) {
+        match object.resource() {
+            Resource::DEPLOYMENTS if object.name() == snapshot.name => {
+                self.deployment = serde_json::from_value(object.value().clone()).ok();
+            }
+            Resource::PODS if deleted => {
+                self.terminating.remove(object.uid());
+            }
+            Resource::PODS if object.is_deleting() => {
+                self.terminating.insert(object.uid().to_owned());
+            }
+            _ => {}
+        }
+    }
+
+    fn is_complete(&self) -> bool {
+        self.terminating.is_empty() && self.deployment.as_ref().is_some_and(is_complete)
+    }
+
+    /// Time without events after which the run ends.
+    fn quiet(&self, timings: &Timings) -> Duration {
+        if self.is_complete() {
+            return QUIET_COMPLETE;
+        }
+        let spec = self.deployment.as_ref().map(|deployment| &deployment.spec);
+        let seconds = |seconds: Option<i32>| u64::try_from(seconds.unwrap_or(0)).unwrap_or(0);
+        let deadline = spec.and_then(|spec| spec.progress_deadline_seconds);
+        let deadline = seconds(deadline.filter(|deadline| i64::from(*deadline) != NO_DEADLINE));
+        let min_ready = seconds(spec.map(|spec| spec.min_ready_seconds));
+        let delays = [Duration::from_secs(deadline), Duration::from_secs(min_ready)];
+        delays.into_iter().fold(timings.ready_after().max(timings.stop_after()), Duration::max) + QUIET_STUCK
+    }
+}
+
+/// `true` if the controller has finished the rollout of the current generation.
+pub(crate) fn is_complete(deployment: &Deployment) -> bool {
+    deployment.status.observed_generation >= deployment.metadata.generation
+        && rollout::is_complete(deployment, &deployment.status)
+}
+
+/// Records the writes of the controllers, and chooses the pods that never become ready.
+struct Recorder {
+    clock: Arc<dyn Clock>,
+    unready: Unready,
+    /// Set after the server is created. Weak, because the server owns the recorder.
+    server: OnceLock<Weak<ApiServer>>,
+    /// Monotonic time of the change.
+    started: Mutex<Duration>,
+    requests: Mutex<Vec<ControllerWrite>>,
+    state: Mutex<RecorderState>,
+}
+
+#[derive(Default)]
+struct RecorderState {
+    /// Number of pods that were chosen.
+    chosen: usize,
+    /// `true` for the UIDs of ReplicaSets with the new template.
+    is_new: HashMap<String, bool>,
+}
+
+impl Recorder {
+    fn new(clock: Arc<dyn Clock>, unready: Unready) -> Self {
+        Self {
+            clock,
+            unready,
+            server: OnceLock::new(),
+            started: Mutex::default(),
+            requests: Mutex::default(),
+            state: Mutex::default(),
+        }
+    }
+
+    /// All HTTP requests are those of the controllers.
+    fn handle(&self, event: &AuditEvent) {
+        let Some(object) = &event.object else { return };
+        if !matches!(event.verb, "create" | "update" | "patch" | "delete") || object.resource == "events" {
+            return;
+        }
+        let body = event.request_object.as_ref().unwrap_or(&Value::Null);
+        let owner = list(body, "/metadata/ownerReferences").first();
+        let name = if object.name.is_empty() { text(body, "/metadata/name") } else { &object.name };
+        self.requests.lock().push(ControllerWrite {
+            at: self.clock.monotonic().saturating_sub(*self.started.lock()),
+            verb: event.verb,
+            resource: object.resource.clone(),
+            subresource: object.subresource.clone(),
+            name: name.to_owned(),
+            owner: owner.map(|owner| text(owner, "/name").to_owned()).unwrap_or_default(),
+            replicas: number(body, "/spec/replicas"),
+            error: event.failure.as_ref().map(|failure| failure.message.clone()),
+        });
+        let created_pod = event.verb == "create" && object.resource == "pods" && event.failure.is_none();
+        if let (true, Some(owner)) = (created_pod, owner)
+            && let Some(server) = self.server.get().and_then(Weak::upgrade)
+            && self.chooses(&server, text(owner, "/uid"))
+        {
+            let never = json!({ "metadata": { "annotations": { "kube-sandbox/ready": "never" } } });
+            let (resource, namespace) = (Resource::PODS, &object.namespace);
+            let options = WriteOptions::default();
+            // The pod exists, and annotations are valid.
+            let _ = server.patch(resource, namespace, name, None, PatchType::Strategic, never, &options);
+        }
+    }
+
+    /// Returns `true` if a pod that the ReplicaSet `uid` has created must never become ready.
+    fn chooses(&self, server: &ApiServer, uid: &str) -> bool {
+        let mut state = self.state.lock();
+        if let Unready::First(count) = self.unready
+            && state.chosen >= count
+        {
+            return false;
+        }
+        let is_new = match state.is_new.get(uid) {
+            Some(is_new) => *is_new,
+            None => {
+                let is_new = is_newest(server, uid);
+                state.is_new.insert(uid.to_owned(), is_new);
+                is_new
+            }
+        };
+        state.chosen += usize::from(is_new);
+        is_new
+    }
+}
+
+/// Returns `true` if no ReplicaSet has a higher revision than `uid`. The controller sets the revision of the new
+/// ReplicaSet before it scales it.
+fn is_newest(server: &ApiServer, uid: &str) -> bool {
+    let revision = |set: &Object| set.annotation(REVISION).and_then(|text| text.parse::<i64>().ok());
+    let sets = all(server, Resource::REPLICA_SETS);
+    let own = sets.iter().find(|set| set.uid() == uid).and_then(|set| revision(set));
+    sets.iter().all(|set| revision(set) <= own)
+}

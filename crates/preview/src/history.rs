@@ -1,0 +1,400 @@
+//! Course of a rollout, computed from the observed objects.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+    time::Duration,
+};
+
+use kcm_api::{Deployment, ReplicaSet, condition_type::PROGRESSING};
+use kcm_apiserver::{Object, Resource};
+use kcm_clock::Timestamp;
+use kcm_deployment_util::{replica_sets::ReplicaSetSplit, sort};
+use serde_json::Value;
+
+use crate::{
+    cluster::{ControllerWrite, Run, RunEnd, is_complete},
+    report::{Peak, Step, StepReplicaSet, WriteGroup},
+    timings::{is_finished, ready_since},
+    usage::{Amounts, PodResources, add, maximize},
+};
+
+/// Changes within this time of a step belong to it.
+const STEP: Duration = Duration::from_secs(1);
+
+/// Reason of the condition `Progressing` of a failed rollout.
+const TIMED_OUT: &str = "ProgressDeadlineExceeded";
+
+/// Course of a run.
+#[derive(Debug)]
+pub(crate) struct History {
+    pub(crate) before: Totals,
+    pub(crate) steps: Vec<Step>,
+    pub(crate) writes: Vec<WriteGroup>,
+    pub(crate) most_pods: Peak,
+    pub(crate) most_with_terminating: Peak,
+    pub(crate) fewest_available: Peak,
+    /// Number of available pods after each change of it.
+    pub(crate) availability: Vec<(f64, i32)>,
+    pub(crate) pods_created: usize,
+    pub(crate) pods_deleted: usize,
+    pub(crate) completed_at: Option<f64>,
+    pub(crate) settled_at: f64,
+    /// Time of the last change of the number of pods.
+    pub(crate) last_pod_change: f64,
+    pub(crate) deadline_exceeded_at: Option<f64>,
+    /// Longest time without progress until completion.
+    pub(crate) longest_wait: f64,
+    /// Requests and limits of the pods before the change, and at their peak.
+    pub(crate) resources_before: PodResources,
+    pub(crate) resources_peak: PodResources,
+    /// ReplicaSets and Deployment at the end.
+    pub(crate) deployment: Deployment,
+    pub(crate) replica_sets: Vec<Arc<ReplicaSet>>,
+    pub(crate) end: RunEnd,
+}
+
+/// Numbers of pods.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Totals {
+    pub(crate) pods: i32,
+    pub(crate) ready: i32,
+    pub(crate) available: i32,
+    pub(crate) terminating: i32,
+}
+
+/// Pod at a time.
+#[derive(Debug)]
+struct PodState {
+    /// UID of the ReplicaSet.
+    set: String,
+    terminating: bool,
+    finished: bool,
+    ready_since: Option<Timestamp>,
+    resources: PodResources,
+}
+
+/// State while the events are read.
+struct Reader<'a> {
+    deployment_name: &'a str,
+    limit_ranges: &'a [Value],
+    min_ready: i64,
+    pods: BTreeMap<String, PodState>,
+    names: HashMap<String, String>,
+    sets: BTreeMap<String, Arc<ReplicaSet>>,
+    deployment: Deployment,
+    resources: PodResources,
+}
+
+impl History {
+    /// Reads `run` of the Deployment `name`.
+    pub(crate) fn read(run: &Run, name: &str, limit_ranges: &[Value]) -> Self {
+        let mut reader = Reader::new(name, limit_ranges);
+        for object in &run.initial {
+            reader.apply(object, false);
+        }
+        let before = reader.sample(run.changed_at).totals;
+        let resources_before = reader.resources.clone();
+        let mut history = Self {
+            before,
+            steps: Vec::new(),
+            writes: Vec::new(),
+            most_pods: Peak { pods: before.pods, seconds: 0.0 },
+            most_with_terminating: Peak { pods: before.pods + before.terminating, seconds: 0.0 },
+            fewest_available: Peak { pods: before.available, seconds: 0.0 },
+            availability: vec![(0.0, before.available)],
+            pods_created: 0,
+            pods_deleted: 0,
+            completed_at: None,
+            settled_at: 0.0,
+            last_pod_change: 0.0,
+            deadline_exceeded_at: None,
+            longest_wait: 0.0,
+            resources_peak: resources_before.clone(),
+            resources_before,
+            deployment: Deployment::default(),
+            replica_sets: Vec::new(),
+            end: run.end,
+        };
+        history.read_events(run, &mut reader);
+        history.writes = writes(&run.requests, &reader);
+        history.deployment = reader.deployment;
+        history.replica_sets = reader.sets.into_values().collect();
+        sort::by_creation(&mut history.replica_sets);
+        history.mark_new();
+        history
+    }
+
+    fn read_events(&mut self, run: &Run, reader: &mut Reader<'_>) {
+        let mut samples = vec![Sample { at: Duration::ZERO, state: reader.sample(run.changed_at) }];
+        let mut last_progress = 0.0;
+        let mut totals = self.before;
+        for event in &run.events {
+            let (object, at) = (&event.object, event.at.as_secs_f64());
+            let resource = object.resource();
+            if resource == Resource::EVENTS {
+                continue;
+            }
+            let is_new_pod = resource == Resource::PODS && !reader.pods.contains_key(object.uid());
+            let was_terminating = reader.pods.get(object.uid()).is_some_and(|pod| pod.terminating);
+            let progress_before = progress_time(&reader.deployment);
+            if !reader.apply(object, event.deleted) {
+                continue;
+            }
+            self.settled_at = at;
+            if resource == Resource::PODS {
+                self.pods_created += usize::from(is_new_pod && !event.deleted);
+                let is_terminating = event.deleted || object.is_deleting();
+                self.pods_deleted += usize::from(is_terminating && !was_terminating);
+            }
+            if resource == Resource::DEPLOYMENTS {
+                if progress_time(&reader.deployment) != progress_before && self.completed_at.is_none() {
+                    let exceeded = progressing_reason(&reader.deployment) == TIMED_OUT;
+                    if exceeded {
+                        self.deadline_exceeded_at.get_or_insert(at);
+                    }
+                    self.longest_wait = self.longest_wait.max(at - last_progress);
+                    last_progress = at;
+                }
+                if self.completed_at.is_none() && is_complete(&reader.deployment) {
+                    self.completed_at = Some(at);
+                }
+            }
+            let now = run.changed_at.saturating_add(jiff::SignedDuration::from_nanos(
+                i64::try_from(event.at.as_nanos()).unwrap_or(i64::MAX),
+            ));
+            let now = now.unwrap_or(run.changed_at);
+            let state = reader.sample(now);
+            let new = state.totals;
+            if new != totals {
+                self.record(at, &new, &totals);
+                totals = new;
+            }
+            let resources = &reader.resources;
+            maximize(&mut self.resources_peak.requests, &resources.requests);
+            maximize(&mut self.resources_peak.limits, &resources.limits);
+            match samples.last_mut() {
+                Some(last) if last.state == state => {}
+                // The state before the change is a separate step.
+                Some(last) if last.at > Duration::ZERO && event.at < last.at + STEP => last.state = state,
+                _ => samples.push(Sample { at: event.at, state }),
+            }
+        }
+        self.steps = samples.into_iter().map(Sample::into_step).collect();
+    }
+
+    fn record(&mut self, at: f64, new: &Totals, old: &Totals) {
+        let with_terminating = new.pods + new.terminating;
+        for (peak, pods) in
+            [(&mut self.most_pods, new.pods), (&mut self.most_with_terminating, with_terminating)]
+        {
+            if pods > peak.pods {
+                *peak = Peak { pods, seconds: at };
+            }
+        }
+        if new.available < self.fewest_available.pods {
+            self.fewest_available = Peak { pods: new.available, seconds: at };
+        }
+        if new.available != old.available {
+            self.availability.push((at, new.available));
+        }
+        if new.pods != old.pods {
+            self.last_pod_change = at;
+        }
+    }
+
+    /// New ReplicaSet at the end.
+    pub(crate) fn new_replica_set(&self) -> Option<Arc<ReplicaSet>> {
+        ReplicaSetSplit::find(&self.deployment, &self.replica_sets).new
+    }
+
+    fn mark_new(&mut self) {
+        let Some(new) = self.new_replica_set() else { return };
+        let sets = self.steps.iter_mut().flat_map(|step| &mut step.replica_sets);
+        for set in sets {
+            set.is_new = *set.name == *new.metadata.name;
+        }
+    }
+}
+
+/// Numbers at a time.
+struct Sample {
+    at: Duration,
+    state: State,
+}
+
+#[derive(PartialEq)]
+struct State {
+    totals: Totals,
+    sets: Vec<StepReplicaSet>,
+}
+
+impl Sample {
+    fn into_step(self) -> Step {
+        let State { totals, sets } = self.state;
+        Step {
+            seconds: self.at.as_secs_f64(),
+            pods: totals.pods,
+            available: totals.available,
+            terminating: totals.terminating,
+            replica_sets: sets,
+        }
+    }
+}
+
+impl<'a> Reader<'a> {
+    fn new(deployment_name: &'a str, limit_ranges: &'a [Value]) -> Self {
+        Self {
+            deployment_name,
+            limit_ranges,
+            min_ready: 0,
+            pods: BTreeMap::new(),
+            names: HashMap::new(),
+            sets: BTreeMap::new(),
+            deployment: Deployment::default(),
+            resources: PodResources::default(),
+        }
+    }
+
+    /// Applies an event. Returns `false` if it does not concern the Deployment.
+    fn apply(&mut self, object: &Object, deleted: bool) -> bool {
+        let uid = object.uid().to_owned();
+        match object.resource() {
+            Resource::DEPLOYMENTS if object.name() == self.deployment_name => {
+                self.deployment = serde_json::from_value(object.value().clone()).unwrap_or_default();
+                self.min_ready = i64::from(self.deployment.spec.min_ready_seconds);
+                true
+            }
+            Resource::REPLICA_SETS if deleted => self.sets.remove(&uid).is_some(),
+            Resource::REPLICA_SETS => {
+                let set: ReplicaSet = serde_json::from_value(object.value().clone()).unwrap_or_default();
+                self.sets.insert(uid, Arc::new(set));
+                true
+            }
+            Resource::PODS => self.apply_pod(object, deleted, uid),
+            _ => false,
+        }
+    }
+
+    fn apply_pod(&mut self, object: &Object, deleted: bool, uid: String) -> bool {
+        let pod = object.value();
+        let Some(owner) = crate::snapshot::controller(pod) else { return false };
+        if let Some(old) = self.pods.remove(&uid) {
+            self.count(&old, -1.0);
+        }
+        self.names.insert(object.name().to_owned(), owner.to_owned());
+        if deleted {
+            return true;
+        }
+        let state = PodState {
+            set: owner.to_owned(),
+            terminating: object.is_deleting(),
+            finished: is_finished(pod),
+            ready_since: ready_since(pod),
+            resources: PodResources::of(pod, self.limit_ranges),
+        };
+        self.count(&state, 1.0);
+        self.pods.insert(uid, state);
+        true
+    }
+
+    /// Adds the resources of a pod to the sum. A finished pod uses none.
+    fn count(&mut self, pod: &PodState, factor: f64) {
+        if !pod.finished {
+            let one = Amounts::from([("pods".to_owned(), 1.0)]);
+            add(&mut self.resources.requests, &pod.resources.requests, factor);
+            add(&mut self.resources.requests, &one, factor);
+            add(&mut self.resources.limits, &pod.resources.limits, factor);
+        }
+    }
+
+    fn add_pod(&self, totals: &mut Totals, pod: &PodState, now: Timestamp) {
+        if pod.finished {
+            return;
+        }
+        if pod.terminating {
+            totals.terminating += 1;
+            return;
+        }
+        totals.pods += 1;
+        if let Some(since) = pod.ready_since {
+            totals.ready += 1;
+            let age = now.duration_since(since).as_millis();
+            totals.available += i32::from(age >= i128::from(self.min_ready) * 1000);
+        }
+    }
+
+    fn sample(&self, now: Timestamp) -> State {
+        let mut by_set: HashMap<&str, Totals> = HashMap::new();
+        let mut totals = Totals::default();
+        for pod in self.pods.values() {
+            self.add_pod(by_set.entry(&pod.set).or_default(), pod, now);
+            self.add_pod(&mut totals, pod, now);
+        }
+        let mut sets: Vec<Arc<ReplicaSet>> = self.sets.values().cloned().collect();
+        sort::by_creation(&mut sets);
+        let sets = sets.iter().filter_map(|set| {
+            let pods = by_set.get(&*set.metadata.uid).copied().unwrap_or_default();
+            let step = StepReplicaSet {
+                name: set.metadata.name.to_string(),
+                is_new: false,
+                desired: set.replicas(),
+                pods: pods.pods,
+                ready: pods.ready,
+                available: pods.available,
+            };
+            (step.desired > 0 || step.pods > 0 || pods.terminating > 0).then_some(step)
+        });
+        State { totals, sets: sets.collect() }
+    }
+}
+
+fn progressing_reason(deployment: &Deployment) -> &str {
+    deployment.condition(PROGRESSING).map_or("", |condition| &condition.reason)
+}
+
+/// Time of the last update of the condition `Progressing`, with its reason.
+fn progress_time(deployment: &Deployment) -> Option<(Option<kcm_api::Time>, String)> {
+    let condition = deployment.condition(PROGRESSING)?;
+    Some((condition.last_update_time, condition.reason.clone()))
+}
+
+/// Groups consecutive writes of the controllers. Pods are named by their ReplicaSet.
+fn writes(requests: &[ControllerWrite], reader: &Reader<'_>) -> Vec<WriteGroup> {
+    let mut groups: Vec<WriteGroup> = Vec::new();
+    for request in requests.iter().filter(|request| request.subresource.is_empty()) {
+        let is_pod = request.resource == "pods";
+        let uid = reader.names.get(&request.name);
+        let set = uid.and_then(|uid| reader.sets.get(uid)).map(|set| set.metadata.name.to_string());
+        let name = match (is_pod, request.owner.is_empty()) {
+            (true, false) => request.owner.clone(),
+            (true, true) => set.unwrap_or_default(),
+            (false, _) => request.name.clone(),
+        };
+        let group = WriteGroup {
+            seconds: request.at.as_secs_f64(),
+            verb: request.verb.to_owned(),
+            resource: request.resource.clone(),
+            name,
+            replicas: request.replicas.filter(|_| request.resource == "replicasets"),
+            count: 1,
+            error: request.error.clone(),
+        };
+        match groups.last_mut() {
+            Some(last) if is_pod && is_same(last, &group) => last.count += 1,
+            _ => groups.push(group),
+        }
+    }
+    groups
+}
+
+fn is_same(a: &WriteGroup, b: &WriteGroup) -> bool {
+    a.verb == b.verb && a.resource == b.resource && a.name == b.name && a.error == b.error
+}
+
+/// Message of the condition that explains why a rollout is stuck.
+pub(crate) fn stuck_message(deployment: &Deployment) -> Option<String> {
+    let failure = deployment.condition(kcm_api::condition_type::REPLICA_FAILURE);
+    let condition = failure.or_else(|| deployment.condition(PROGRESSING))?;
+    Some(condition.message.clone()).filter(|message| !message.is_empty())
+}

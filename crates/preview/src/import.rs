@@ -1,0 +1,145 @@
+//! Copies objects of a cluster into the embedded API server.
+
+use std::sync::Arc;
+
+use kcm_apiserver::{ApiServer, ApiStatus, Resource, WriteOptions};
+use kcm_clock::Timestamp;
+use serde_json::{Value, json};
+
+use crate::{
+    Snapshot,
+    json::{condition, members, number, remove, set, text, time},
+    timings::{Timings, is_finished, ready_since},
+};
+
+/// Stores the objects of `snapshot` in `server`.
+///
+/// Pods that are not ready keep their place in the course of a pod: a young pod becomes ready when its time to readiness
+/// is over, an older one and one that cannot be scheduled stay as they are.
+pub(crate) fn import(
+    server: &Arc<ApiServer>,
+    snapshot: &Snapshot,
+    timings: &Timings,
+    now: Timestamp,
+) -> Result<(), ApiStatus> {
+    let namespace = &snapshot.namespace;
+    let body = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": namespace } });
+    match server.create(Resource::NAMESPACES, "", body, &WriteOptions::default()) {
+        Err(error) if !error.is_already_exists() => return Err(error),
+        _ => {}
+    }
+    for node in nodes(snapshot) {
+        server.restore(Resource::NODES, node)?;
+    }
+    for quota in &snapshot.quotas {
+        server.restore(Resource::RESOURCE_QUOTAS, without_history(quota))?;
+    }
+    if let Some(deployment) = &snapshot.deployment {
+        server.restore(Resource::DEPLOYMENTS, without_history(deployment))?;
+    }
+    for set in snapshot.own_replica_sets() {
+        server.restore(Resource::REPLICA_SETS, without_history(set))?;
+    }
+    let (own, others) = snapshot.split_pods();
+    for pod in own {
+        server.restore(Resource::PODS, simulated(pod, timings, now))?;
+    }
+    if !snapshot.quotas.is_empty() {
+        for pod in others {
+            server.restore(Resource::PODS, placeholder(pod))?;
+        }
+    }
+    Ok(())
+}
+
+/// Returns the nodes of the cluster without their large parts. If none could be read, returns those that the pods run on, and at
+/// least one.
+fn nodes(snapshot: &Snapshot) -> Vec<Value> {
+    if !snapshot.nodes.is_empty() {
+        let node = |node: &Value| {
+            json!({
+                "metadata": {
+                    "name": node["metadata"]["name"], "uid": node["metadata"]["uid"],
+                    "labels": node["metadata"]["labels"],
+                },
+                "spec": { "unschedulable": node["spec"]["unschedulable"] },
+                "status": {
+                    "allocatable": node["status"]["allocatable"], "conditions": node["status"]["conditions"],
+                },
+            })
+        };
+        return snapshot.nodes.iter().map(node).collect();
+    }
+    let mut names: Vec<&str> = snapshot.pods.iter().map(|pod| text(pod, "/spec/nodeName")).collect();
+    names.sort_unstable();
+    names.dedup();
+    names.retain(|name| !name.is_empty());
+    if names.is_empty() {
+        names.push("node");
+    }
+    let node = |name: &&str| {
+        json!({
+            "metadata": { "name": name, "uid": format!("node-{name}") },
+            "status": { "conditions": [{ "type": "Ready", "status": "True" }] },
+        })
+    };
+    names.iter().map(node).collect()
+}
+
+fn without_history(object: &Value) -> Value {
+    let mut object = object.clone();
+    remove(&mut object, "/metadata", "managedFields");
+    object
+}
+
+/// Returns a pod of the Deployment as of `now`, such that the simulated kubelet continues its course.
+fn simulated(pod: &Value, timings: &Timings, now: Timestamp) -> Value {
+    let mut pod = without_history(pod);
+    let seconds_since = |time: Timestamp| now.duration_since(time).as_secs_f64();
+    if let Some(end) = time(&pod, "/metadata/deletionTimestamp") {
+        let grace = number(&pod, "/metadata/deletionGracePeriodSeconds").unwrap_or(0);
+        let elapsed = seconds_since(end) + grace as f64;
+        // The simulated kubelet removes the pod after this time.
+        #[expect(clippy::cast_possible_truncation, reason = "saturates")]
+        let left = (timings.stop_after_seconds - elapsed).ceil().max(0.0) as i64;
+        set(&mut pod, &["metadata", "deletionGracePeriodSeconds"], left.min(grace).into());
+        return pod;
+    }
+    if ready_since(&pod).is_some() || is_finished(&pod) {
+        return pod;
+    }
+    if text(&pod, "/spec/nodeName").is_empty() {
+        let scheduled = condition(&pod, "PodScheduled");
+        if scheduled.is_some_and(|scheduled| scheduled["reason"] == "Unschedulable") {
+            set(&mut pod, &["spec", "schedulingGates"], json!([{ "name": "preview/unschedulable" }]));
+        }
+        return pod;
+    }
+    let age = time(&pod, "/metadata/creationTimestamp").map_or(0.0, seconds_since);
+    let left = timings.ready_after_seconds - age;
+    if left > 0.0 {
+        annotate(&mut pod, "ready-delay", format!("{left:.3}s"));
+        // The simulated kubelet starts pods that are pending.
+        set(&mut pod, &["status", "phase"], json!("Pending"));
+    } else {
+        annotate(&mut pod, "image-pull", "fail".to_owned());
+    }
+    pod
+}
+
+fn annotate(pod: &mut Value, name: &str, value: String) {
+    set(pod, &["metadata", "annotations", &format!("kube-sandbox/{name}")], value.into());
+}
+
+/// Returns a pod that only counts for quotas: without owner and labels, no controller adopts it.
+fn placeholder(pod: &Value) -> Value {
+    let mut pod = without_history(pod);
+    for field in ["ownerReferences", "labels", "finalizers", "deletionTimestamp"] {
+        remove(&mut pod, "/metadata", field);
+    }
+    if !is_finished(&pod) && members(&pod, "/status").next().is_some() {
+        set(&mut pod, &["status", "phase"], json!("Running"));
+    }
+    set(&mut pod, &["spec", "schedulingGates"], json!([{ "name": "preview/other" }]));
+    pod
+}

@@ -1,0 +1,46 @@
+//! Preview of a change of a Deployment: the real controllers, in an embedded cluster and in simulated time.
+//!
+//! *Upstream counterpart:* none.
+//!
+//! [`preview`] copies objects of a cluster ([`Snapshot`]) into an embedded API server, makes a [`Change`] there, and returns a
+//! [`Preview`]: the effect, each step, peaks, duration, quotas, node capacity and warnings. It sends nothing to a cluster.
+//!
+//! | Part | File |
+//! |---|---|
+//! | objects of the cluster, pod timings | `snapshot.rs`, `timings.rs` |
+//! | requests of a change | `change.rs` |
+//! | simulated cluster | `import.rs`, `cluster.rs` |
+//! | course of the rollout from the observed objects | `history.rs`, `usage.rs` |
+//! | quotas, nodes, warnings | `capacity.rs`, `warnings.rs` |
+//! | result and its JSON form | `report.rs`, `preview.rs`, `diff.rs` |
+//! | text and SVG | `render/` |
+//!
+//! *Not in this crate:* access to a cluster.
+
+#![warn(missing_debug_implementations)]
+
+mod capacity;
+mod change;
+mod cluster;
+mod diff;
+mod error;
+mod history;
+mod import;
+mod json;
+mod preview;
+pub mod render;
+mod report;
+mod snapshot;
+mod timings;
+mod usage;
+mod warnings;
+
+pub use change::{Change, ChangeRequest};
+pub use error::PreviewError;
+pub use preview::preview;
+pub use report::{
+    API_VERSION, Bounds, Deadline, Effect, End, FieldChange, NeverReady, NewReplicaSet, NodesCheck, Outcome,
+    Peak, Preview, QuotaCheck, Replicas, Step, StepReplicaSet, Warning, WarningCode, WriteGroup,
+};
+pub use snapshot::{Snapshot, Unreadable};
+pub use timings::{ReadyAfterSource, StopAfterSource, TimingOptions, Timings};

@@ -1,0 +1,193 @@
+//! Preview of a change: two runs of the embedded cluster, and the answers from them.
+
+use kcm_api::Deployment;
+use kcm_deployment_util::{annotations::REVISION, fenceposts, rollout};
+
+use crate::{
+    PreviewError, Snapshot,
+    capacity::{check_nodes, check_quotas},
+    change::{Change, ChangeRequest},
+    cluster::{Run, RunConfig, RunEnd, Unready, run},
+    diff::diff,
+    history::{History, stuck_message},
+    report::{
+        API_VERSION, Bounds, Deadline, Effect, End, NeverReady, NewReplicaSet, Outcome, Preview, Replicas,
+    },
+    timings::{TimingOptions, Timings},
+    warnings::{Facts, warnings},
+};
+
+/// Predicts the course of `change`, starting from the objects in `snapshot`.
+///
+/// The objects are copied into an embedded API server. The change is made there, and the real controllers run in simulated
+/// time until the rollout is complete or stuck. A second run assumes that no new pod becomes ready.
+///
+/// Nothing is sent to the cluster.
+///
+/// # Errors
+///
+/// If the change is not possible, the API server rejects it, or the simulation cannot be run.
+pub fn preview(
+    snapshot: &Snapshot,
+    change: &Change,
+    options: &TimingOptions,
+) -> Result<Preview, PreviewError> {
+    let request = change.request(snapshot)?;
+    let (pods, _) = snapshot.split_pods();
+    let template = match (&request, &snapshot.deployment) {
+        (ChangeRequest::Create(object), _) | (_, Some(object)) => Some(&object["spec"]["template"]),
+        _ => None,
+    };
+    let timings = Timings::resolve(options, &pods, template);
+    let config = |unready| RunConfig { snapshot, request: &request, timings: &timings, unready };
+    // Each run has a separate thread.
+    let (expected, never_ready) = std::thread::scope(|scope| {
+        let never_ready = scope.spawn(|| run(config(Unready::All)));
+        let expected = run(config(Unready::First(timings.unready)));
+        (expected, never_ready.join().unwrap_or(Err(PreviewError::Panicked)))
+    });
+    let (expected, never_ready) = (expected?, never_ready?);
+    let read = |run: &Run| History::read(run, &snapshot.name, &snapshot.limit_ranges);
+    Ok(report(snapshot, &timings, read(&expected), &read(&never_ready)))
+}
+
+fn report(snapshot: &Snapshot, timings: &Timings, history: History, never_ready: &History) -> Preview {
+    let before: Option<Deployment> =
+        snapshot.deployment.as_ref().and_then(|live| serde_json::from_value(live.clone()).ok());
+    let after = &history.deployment;
+    let replica_set = new_replica_set(snapshot, &history);
+    let effect = effect(before.as_ref(), after, replica_set.as_ref());
+    let template_changes = match &before {
+        Some(before) if !before.spec.template.equal_ignore_hash(&after.spec.template) => {
+            diff(&before.spec.template.to_value(), &after.spec.template.to_value())
+        }
+        _ => Vec::new(),
+    };
+    let deadline = deadline(&history);
+    let (quotas, nodes) = (check_quotas(snapshot, &history), check_nodes(snapshot, &history));
+    let facts = Facts {
+        snapshot,
+        before: before.as_ref(),
+        effect,
+        history: &history,
+        deadline: &deadline,
+        quotas: &quotas,
+        nodes: &nodes,
+    };
+    let warnings = warnings(&facts);
+    Preview {
+        api_version: API_VERSION,
+        kind: "RolloutPreview",
+        namespace: snapshot.namespace.clone(),
+        name: snapshot.name.clone(),
+        effect,
+        replica_set,
+        template_changes,
+        replicas: Replicas { before: before.map_or(0, |before| before.replicas()), after: after.replicas() },
+        bounds: bounds(after),
+        timings: *timings,
+        outcome: outcome(&history),
+        deadline,
+        quotas,
+        nodes,
+        never_ready: (history.pods_created > 0).then(|| never_ready_report(never_ready)),
+        warnings,
+        unreadable: snapshot.unreadable.clone(),
+        steps: history.steps,
+        writes: history.writes,
+    }
+}
+
+fn effect(before: Option<&Deployment>, after: &Deployment, new: Option<&NewReplicaSet>) -> Effect {
+    let Some(before) = before else { return Effect::Create };
+    if !before.spec.template.equal_ignore_hash(&after.spec.template) {
+        return match new {
+            _ if after.spec.paused => Effect::Paused,
+            Some(NewReplicaSet { previous_revision: Some(_), .. }) => Effect::ReusedReplicaSet,
+            _ => Effect::NewReplicaSet,
+        };
+    }
+    if before.replicas() != after.replicas() {
+        Effect::Scale
+    } else if before.metadata.generation == after.metadata.generation {
+        Effect::Nothing
+    } else {
+        Effect::Settings
+    }
+}
+
+fn new_replica_set(snapshot: &Snapshot, history: &History) -> Option<NewReplicaSet> {
+    let set = history.new_replica_set()?;
+    let name = set.metadata.name.to_string();
+    let old = snapshot.own_replica_sets().into_iter().find(|old| old["metadata"]["name"] == *name);
+    let previous = old.map(|old| old["metadata"]["annotations"][REVISION].as_str().unwrap_or("0"));
+    Some(NewReplicaSet {
+        hash: set
+            .spec
+            .template
+            .labels()
+            .get(kcm_api::POD_TEMPLATE_HASH_LABEL)
+            .map(ToString::to_string)
+            .unwrap_or_default(),
+        revision: set.metadata.annotations.get(REVISION).and_then(|revision| revision.parse().ok()),
+        previous_revision: previous.and_then(|revision| revision.parse().ok()),
+        name,
+    })
+}
+
+fn bounds(deployment: &Deployment) -> Bounds {
+    Bounds {
+        strategy: deployment.spec.strategy.type_.clone(),
+        max_surge: fenceposts::max_surge(deployment),
+        max_unavailable: fenceposts::max_unavailable(deployment),
+        max_pods: fenceposts::max_total_replicas(deployment),
+        min_available: fenceposts::min_available(deployment),
+    }
+}
+
+fn outcome(history: &History) -> Outcome {
+    let end = match history.end {
+        RunEnd::Complete => End::Complete,
+        _ if history.deployment.spec.paused => End::Paused,
+        RunEnd::Stuck => End::Stuck,
+        RunEnd::Unfinished => End::Unfinished,
+    };
+    Outcome {
+        end,
+        duration_seconds: history.completed_at.filter(|_| end == End::Complete),
+        settled_seconds: history.settled_at,
+        most_pods: history.most_pods,
+        most_pods_with_terminating: history.most_with_terminating,
+        fewest_available: history.fewest_available,
+        available_before: history.before.available,
+        available_after: history.steps.last().map_or(0, |step| step.available),
+        pods_created: history.pods_created,
+        pods_deleted: history.pods_deleted,
+        message: stuck_message(&history.deployment).filter(|_| end == End::Stuck),
+    }
+}
+
+fn deadline(history: &History) -> Deadline {
+    let seconds = rollout::progress_deadline(&history.deployment);
+    let longest = history.longest_wait;
+    let at_risk = seconds.is_some_and(|seconds| longest > f64::from(seconds) / 2.0);
+    Deadline {
+        seconds,
+        longest_wait_seconds: longest,
+        exceeded_at_seconds: history.deadline_exceeded_at,
+        at_risk: at_risk || history.deadline_exceeded_at.is_some(),
+    }
+}
+
+fn never_ready_report(history: &History) -> NeverReady {
+    let last = history.steps.last();
+    let replica_sets = last.map(|step| step.replica_sets.clone()).unwrap_or_default();
+    let new = replica_sets.iter().filter(|set| set.is_new);
+    NeverReady {
+        new_pods: new.map(|set| set.pods - set.ready).sum(),
+        available: last.map_or(0, |step| step.available),
+        stuck_seconds: history.last_pod_change,
+        deadline_exceeded_seconds: history.deadline_exceeded_at,
+        replica_sets,
+    }
+}

@@ -1,0 +1,86 @@
+//! Picture of a rollout in characters: pods of each ReplicaSet, stacked, over time.
+
+use std::fmt::Write as _;
+
+use super::seconds;
+use crate::report::{Preview, Step};
+
+/// Columns of the picture.
+const WIDTH: usize = 60;
+/// Maximum number of rows.
+const HEIGHT: usize = 12;
+
+/// Characters of the new ReplicaSet, the old ones, terminating pods, and the bounds.
+const NEW: char = '█';
+const NEW_UNAVAILABLE: char = '▓';
+const OLD: char = '▒';
+const TERMINATING: char = '·';
+const MAX_PODS: char = '╌';
+
+/// Draws the steps until the end of the rollout.
+///
+/// From the bottom, each column has the available pods of old ReplicaSets, then the available ones of the new
+/// ReplicaSet, then unavailable and terminating pods.
+pub(super) fn picture(preview: &Preview) -> String {
+    let end = preview.steps.last().map_or(0.0, |step| step.seconds).max(1.0);
+    let most = preview.steps.iter().map(|step| step.pods + step.terminating).max().unwrap_or(0);
+    let bounds = &preview.bounds;
+    let top = most.max(bounds.max_pods).max(1);
+    let rows = usize::try_from(top).unwrap_or(HEIGHT).min(HEIGHT);
+    let per_row = f64::from(top) / rows as f64;
+    let row_of = |pods: i32| (f64::from(pods) / per_row).round();
+    let mut text = String::new();
+    for row in (1..=rows).rev() {
+        let level = row as f64;
+        let label = (level * per_row).round();
+        let is_max = is_row(row_of(bounds.max_pods), level);
+        let is_min = bounds.min_available > 0 && is_row(row_of(bounds.min_available), level);
+        let line: String = (0..WIDTH)
+            .map(|column| {
+                let time = end * (column as f64 + 0.5) / WIDTH as f64;
+                let cell = step_at(&preview.steps, time).map_or(' ', |step| cell(step, level, &row_of));
+                if cell == ' ' && is_max { MAX_PODS } else { cell }
+            })
+            .collect();
+        let bound = match (is_max, is_min) {
+            (true, _) => " max pods",
+            (_, true) => " min avail.",
+            _ => "",
+        };
+        let _ =
+            writeln!(text, "{label:>5} ┤{}{bound}", if bound.is_empty() { line.trim_end() } else { &line });
+    }
+    let (middle, last) = (seconds(end / 2.0), seconds(end));
+    let half = WIDTH / 2;
+    let _ = writeln!(text, "    0 └{}", "─".repeat(WIDTH));
+    let _ = writeln!(text, "       0s{middle:>width$}{last:>half$}", width = half - 2);
+    let _ = writeln!(
+        text,
+        "       {OLD} old   {NEW} new   {NEW_UNAVAILABLE} not available   {TERMINATING} terminating"
+    );
+    text
+}
+
+fn is_row(row: f64, level: f64) -> bool {
+    (row - level).abs() < 0.5
+}
+
+/// Last step at `time`.
+fn step_at(steps: &[Step], time: f64) -> Option<&Step> {
+    steps.iter().rev().find(|step| step.seconds <= time)
+}
+
+fn cell(step: &Step, level: f64, row_of: &impl Fn(i32) -> f64) -> char {
+    let of = |is_new: bool| {
+        let sets = step.replica_sets.iter().filter(move |set| set.is_new == is_new);
+        sets.map(|set| set.available).sum::<i32>()
+    };
+    let (old, new) = (of(false), of(true));
+    let layers = [
+        (old, OLD),
+        (old + new, NEW),
+        (step.pods, NEW_UNAVAILABLE),
+        (step.pods + step.terminating, TERMINATING),
+    ];
+    layers.iter().find(|(pods, _)| level <= row_of(*pods)).map_or(' ', |(_, character)| *character)
+}

@@ -1,0 +1,219 @@
+//! Text for a terminal, in 80 columns.
+
+use std::fmt::Write as _;
+
+use super::{amount, picture::picture, seconds, short_name};
+use crate::{
+    report::{Effect, End, FieldChange, NeverReady, Preview, Step},
+    timings::{ReadyAfterSource, StopAfterSource},
+};
+
+/// Maximum number of rows of the table of steps.
+const ROWS: usize = 20;
+/// Maximum number of ReplicaSets in the table.
+const COLUMNS: usize = 3;
+/// Maximum width of a value of a changed field.
+const VALUE: usize = 32;
+
+/// Text of a preview: answer, changed fields, numbers, steps, picture, and warnings.
+pub fn text(preview: &Preview) -> String {
+    let mut text = String::new();
+    head(&mut text, preview);
+    if !matches!(preview.effect, Effect::Nothing | Effect::Paused) && preview.steps.len() > 1 {
+        numbers(&mut text, preview);
+        text.push('\n');
+        table(&mut text, preview);
+        text.push('\n');
+        text.push_str(&picture(preview));
+    }
+    notes(&mut text, preview);
+    text
+}
+
+/// Writing to a string does not fail.
+macro_rules! line {
+    ($text:expr, $($arg:tt)*) => { let _ = writeln!($text, $($arg)*); };
+}
+
+fn head(text: &mut String, preview: &Preview) {
+    let Preview { namespace, name, replicas, .. } = preview;
+    let answer = match preview.effect {
+        Effect::Create => "is created".to_owned(),
+        Effect::NewReplicaSet => "starts a rollout".to_owned(),
+        Effect::ReusedReplicaSet => "starts a rollout of an old revision".to_owned(),
+        Effect::Paused => "changes its template, and is paused: no rollout".to_owned(),
+        Effect::Scale => {
+            format!("only scales from {} to {}; no new rollout", replicas.before, replicas.after)
+        }
+        Effect::Settings => "changes other fields; no new rollout".to_owned(),
+        Effect::Nothing => "does not change".to_owned(),
+    };
+    line!(text, "Deployment {namespace}/{name} {answer}");
+    if let Some(set) = &preview.replica_set {
+        let revision = set.revision.map_or_else(String::new, |revision| format!(", revision {revision}"));
+        match preview.effect {
+            Effect::NewReplicaSet | Effect::Create => {
+                line!(text, "  creates ReplicaSet {} (hash {}{revision})", set.name, set.hash);
+            }
+            Effect::ReusedReplicaSet => {
+                let old = set.previous_revision.unwrap_or_default();
+                line!(
+                    text,
+                    "  reuses ReplicaSet {} of revision {old} (hash {}{revision})",
+                    set.name,
+                    set.hash
+                );
+            }
+            _ => {}
+        }
+    }
+    for FieldChange { path, before, after } in &preview.template_changes {
+        line!(text, "  {path}: {} -> {}", value(before.as_ref()), value(after.as_ref()));
+    }
+}
+
+/// Value of a field, shortened.
+fn value(value: Option<&serde_json::Value>) -> String {
+    let text = value.map_or_else(|| "(none)".to_owned(), ToString::to_string);
+    if text.chars().count() <= VALUE {
+        return text;
+    }
+    let kept: String = text.chars().take(VALUE - 1).collect();
+    format!("{kept}…")
+}
+
+fn numbers(text: &mut String, preview: &Preview) {
+    let Preview { outcome, bounds, timings, .. } = preview;
+    let end = match (outcome.end, outcome.duration_seconds) {
+        (End::Complete, Some(duration)) => format!("complete after {}", seconds(duration)),
+        (End::Stuck, _) => "does not complete".to_owned(),
+        (End::Paused, _) => "paused".to_owned(),
+        (End::Complete | End::Unfinished, _) => "does not complete in 7 days".to_owned(),
+    };
+    line!(text, "\n{end}: {} pods created, {} deleted", outcome.pods_created, outcome.pods_deleted);
+    if let Some(message) = &outcome.message {
+        line!(text, "  {message}");
+    }
+    let (most, all) = (outcome.most_pods, outcome.most_pods_with_terminating);
+    let (fewest, is_rolling) = (outcome.fewest_available, bounds.strategy == "RollingUpdate");
+    let limit = if is_rolling { format!(", at most {}", bounds.max_pods) } else { String::new() };
+    line!(
+        text,
+        "  most pods         {:>5} at {}{limit}; {} with terminating pods",
+        most.pods,
+        seconds(most.seconds),
+        all.pods
+    );
+    let limit = if is_rolling { format!(", at least {}", bounds.min_available) } else { String::new() };
+    line!(text, "  fewest available  {:>5} at {}{limit}", fewest.pods, seconds(fewest.seconds));
+    let ready_source = match timings.ready_after_source {
+        ReadyAfterSource::Given => "given",
+        ReadyAfterSource::ExistingPods => "from the existing pods",
+        ReadyAfterSource::Assumed => "assumed",
+    };
+    let stop_source = match timings.stop_after_source {
+        StopAfterSource::Given => "given",
+        StopAfterSource::GracePeriod => "grace period",
+    };
+    line!(
+        text,
+        "  pod timings       ready after {} ({ready_source}), removed after {} ({stop_source})",
+        seconds(timings.ready_after_seconds),
+        seconds(timings.stop_after_seconds)
+    );
+    if timings.unready > 0 {
+        line!(text, "                    {} new pods never become ready", timings.unready);
+    }
+}
+
+fn table(text: &mut String, preview: &Preview) {
+    let names = columns(preview);
+    let _ = write!(text, "{:>8} {:>6} {:>9} {:>11}", "TIME", "PODS", "AVAILABLE", "TERMINATING");
+    for name in &names {
+        let _ = write!(text, " {:>11}", short_name(&preview.name, name));
+    }
+    text.push('\n');
+    for step in rows(&preview.steps) {
+        let _ = write!(
+            text,
+            "{:>8} {:>6} {:>9} {:>11}",
+            seconds(step.seconds),
+            step.pods,
+            step.available,
+            step.terminating
+        );
+        for name in &names {
+            let set = step.replica_sets.iter().find(|set| set.name == *name);
+            let cell = set.map_or_else(|| "-".to_owned(), |set| format!("{}/{}", set.available, set.desired));
+            let _ = write!(text, " {cell:>11}");
+        }
+        text.push('\n');
+    }
+    if !names.is_empty() {
+        line!(text, "{:>36}  ReplicaSets: available/desired", "");
+    }
+}
+
+/// Names of the ReplicaSets in the table, oldest first. The new one is always among them.
+fn columns(preview: &Preview) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    for set in preview.steps.iter().flat_map(|step| &step.replica_sets) {
+        if !names.contains(&set.name) {
+            names.push(set.name.clone());
+        }
+    }
+    let surplus = names.len().saturating_sub(COLUMNS);
+    names.drain(..surplus);
+    names
+}
+
+/// Steps of the table: all, or evenly distributed ones with the first and the last.
+fn rows(steps: &[Step]) -> Vec<&Step> {
+    if steps.len() <= ROWS {
+        return steps.iter().collect();
+    }
+    let last = steps.len() - 1;
+    (0..ROWS).filter_map(|row| steps.get(row * last / (ROWS - 1))).collect()
+}
+
+fn notes(text: &mut String, preview: &Preview) {
+    if let Some(never) = &preview.never_ready {
+        never_ready(text, never);
+    }
+    for check in &preview.quotas {
+        let [used, peak, hard] =
+            [check.used, check.peak, check.hard].map(|number| amount(&check.resource, number));
+        let verdict = if check.fits { "fits" } else { "DOES NOT FIT" };
+        line!(
+            text,
+            "Quota {} {}: {used} used, {peak} at the peak of {hard}: {verdict}",
+            check.quota,
+            check.resource
+        );
+    }
+    if let (Some(fits), true) = (preview.nodes.fits, preview.nodes.needed > 0) {
+        let (needed, free, nodes) = (preview.nodes.needed, preview.nodes.free, preview.nodes.nodes);
+        let verdict = if fits { "fits" } else { "DOES NOT FIT" };
+        line!(text, "Nodes: {needed} more pods at the peak, room for {free} on {nodes} nodes: {verdict}");
+    }
+    for warning in &preview.warnings {
+        line!(text, "Warning: {}", warning.message);
+    }
+    for unreadable in &preview.unreadable {
+        line!(text, "Not read: {} ({})", unreadable.resource, unreadable.reason);
+    }
+}
+
+fn never_ready(text: &mut String, never: &NeverReady) {
+    let NeverReady { new_pods, available, stuck_seconds, .. } = never;
+    line!(
+        text,
+        "\nIf no new pod becomes ready: stuck after {} with {new_pods} new pods waiting,",
+        seconds(*stuck_seconds)
+    );
+    let deadline = match never.deadline_exceeded_seconds {
+        Some(at) => format!("the progress deadline fails after {}", seconds(at)),
+        None => "there is no progress deadline".to_owned(),
+    };
+    line!(text, "  {available} pods available; {deadline}");
+}

@@ -1,0 +1,74 @@
+//! Objects of the cluster that a preview starts from.
+
+use std::collections::HashSet;
+
+use kcm_clock::Timestamp;
+use serde_json::Value;
+
+use crate::json::{list, text};
+
+/// Objects of the cluster around one Deployment, as the API server returned them.
+///
+/// Lists that the caller could not read are empty, and named in [`unreadable`](Self::unreadable).
+#[derive(Debug, Clone, Default)]
+pub struct Snapshot {
+    /// Time at which the objects were read.
+    pub taken: Timestamp,
+    /// Namespace of the Deployment.
+    pub namespace: String,
+    /// Name of the Deployment.
+    pub name: String,
+    /// The Deployment. `None` if it does not exist.
+    pub deployment: Option<Value>,
+    /// ReplicaSets of the namespace.
+    pub replica_sets: Vec<Value>,
+    /// Pods of the namespace.
+    pub pods: Vec<Value>,
+    /// Pods of other namespaces. Only their resource requests are used.
+    pub other_pods: Vec<Value>,
+    /// Nodes.
+    pub nodes: Vec<Value>,
+    /// ResourceQuotas of the namespace.
+    pub quotas: Vec<Value>,
+    /// LimitRanges of the namespace.
+    pub limit_ranges: Vec<Value>,
+    /// PodDisruptionBudgets of the namespace.
+    pub disruption_budgets: Vec<Value>,
+    /// HorizontalPodAutoscalers of the namespace.
+    pub autoscalers: Vec<Value>,
+    /// Resources that could not be read, with the reason.
+    pub unreadable: Vec<Unreadable>,
+}
+
+/// Resource that the caller could not read.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Unreadable {
+    /// Plural name of the resource, such as `nodes`.
+    pub resource: String,
+    /// Error of the request.
+    pub reason: String,
+}
+
+impl Snapshot {
+    /// ReplicaSets that the Deployment controls or may adopt.
+    pub(crate) fn own_replica_sets(&self) -> Vec<&Value> {
+        let Some(deployment) = &self.deployment else { return Vec::new() };
+        let uid = text(deployment, "/metadata/uid");
+        let own = |set: &&Value| controller(set).is_none_or(|owner| owner == uid);
+        self.replica_sets.iter().filter(own).collect()
+    }
+
+    /// Pods of those ReplicaSets, and the other pods of the namespace.
+    pub(crate) fn split_pods(&self) -> (Vec<&Value>, Vec<&Value>) {
+        let sets = self.own_replica_sets();
+        let uids: HashSet<&str> = sets.iter().map(|set| text(set, "/metadata/uid")).collect();
+        self.pods.iter().partition(|pod| controller(pod).is_some_and(|owner| uids.contains(owner)))
+    }
+}
+
+/// UID of the managing controller.
+pub(crate) fn controller(object: &Value) -> Option<&str> {
+    let owners = list(object, "/metadata/ownerReferences").iter();
+    owners.filter(|owner| owner["controller"] == true).find_map(|owner| owner["uid"].as_str())
+}
