@@ -34,6 +34,7 @@ pub mod meta;
 mod micro_time;
 mod object;
 pub mod pod;
+pub mod protobuf;
 pub mod quantity;
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
@@ -62,6 +63,7 @@ pub use lossless::{Dropped, Extra};
 pub use meta::{Annotations, Labels, ObjectMeta, OwnerReference, PodControllerRef};
 pub use micro_time::MicroTime;
 pub use pod::{Phase, Pod, PodDecoder, Ready};
+pub use protobuf::ProtobufError;
 pub use replica_set::{ReplicaSet, ReplicaSetCondition, ReplicaSetSpec, ReplicaSetStatus};
 pub use replication_controller::{
     ReplicationController, ReplicationControllerSpec, ReplicationControllerStatus,

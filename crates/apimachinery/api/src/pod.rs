@@ -1,6 +1,7 @@
 //! Pods, with the fields that the controllers use.
 
 mod decode;
+mod protobuf;
 mod wire;
 
 use std::sync::Arc;

@@ -10,7 +10,8 @@ use std::fmt::Debug;
 use jiff::Timestamp;
 use kcm_api::{
     Deployment, IntOrString, LabelSelector, Labels, Lease, MicroTime, PodDecoder, PodTemplate, ReplicaSet,
-    ReplicationController, Selector, Status, Time, int_or_string::Round, object_name, quantity::Quantity,
+    ReplicationController, Selector, Status, Time, int_or_string::Round, object_name, protobuf,
+    quantity::Quantity,
 };
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
@@ -102,6 +103,8 @@ fn selector(selector: Option<&LabelSelector>) {
 
 /// A pod decodes, or is named in the error.
 pub fn pod(data: &[u8]) {
+    // Both encodings are decoded, whatever the bytes are meant to be.
+    drop(PodDecoder::default().decode_protobuf(data));
     let Ok(text) = std::str::from_utf8(data) else { return };
     let decoder = PodDecoder::default();
     let (name, _) = object_name(text);
@@ -145,6 +148,8 @@ pub fn text(data: &[u8]) {
 
 /// A refusal that decodes encodes to text that decodes to an equal refusal.
 pub fn status(data: &[u8]) {
+    drop(protobuf::open_envelope(data).and_then(Status::decode_protobuf));
+    drop(Status::decode_protobuf(data));
     let Ok(status) = serde_json::from_slice::<Status>(data) else { return };
     let text = serde_json::to_string(&status).unwrap();
     assert_eq!(serde_json::from_str::<Status>(&text).unwrap(), status);

@@ -2,19 +2,22 @@
 
 use std::{
     borrow::Cow,
+    fmt,
     hash::{Hash, Hasher},
     sync::Arc,
 };
 
+use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::{
-    Phase, Pod, PodDecodeError, Ready,
-    wire::{Item, WireContainerStatus, WireOwner, WirePod, WireSpec, WireStatus},
+    Phase, Pod, PodDecodeError, Ready, protobuf,
+    wire::{Item, WireContainerStatus, WireOwner, WirePod, WireSpec, WireStatus, WireTime},
 };
 use crate::{
-    Labels, ObjectKey, PodControllerRef, Time, identify::object_name, intern::Interner, json::Object,
+    Labels, ObjectKey, PodControllerRef, ProtobufError, Time, identify::object_name, intern::Interner,
+    json::Object,
 };
 
 /// Decodes pods. Pods of one decoder share equal parts.
@@ -46,7 +49,7 @@ impl PodDecoder {
     /// If `json` is not a JSON object, or a field of [`Pod`] has the wrong type.
     pub fn decode(&self, json: &str) -> Result<Pod, PodDecodeError> {
         serde_json::from_str(json)
-            .and_then(|Object(wire)| self.assemble(&wire))
+            .and_then(|Object(wire)| self.assemble(&wire).map_err(serde::de::Error::custom))
             .map_err(|source| PodDecodeError { name: object_name(json).0, source })
     }
 
@@ -57,11 +60,24 @@ impl PodDecoder {
     /// Those of [`decode`](Self::decode).
     pub fn decode_value(&self, value: &Value) -> Result<Pod, PodDecodeError> {
         Object::deserialize(value)
-            .and_then(|Object(wire)| self.assemble(&wire))
+            .and_then(|Object(wire)| self.assemble(&wire).map_err(serde::de::Error::custom))
             .map_err(|source| PodDecodeError { name: object_name(&value.to_string()).0, source })
     }
 
-    fn assemble(&self, wire: &WirePod<'_>) -> Result<Pod, serde_json::Error> {
+    /// Decodes a pod from its protobuf message, without envelope. Also accepts the metadata of a pod:
+    /// `PartialObjectMetadata` has the metadata in the same field.
+    ///
+    /// Fields that [`Pod`] does not have are skipped, even if they are invalid.
+    ///
+    /// # Errors
+    ///
+    /// If `message` is not a protobuf message, or a field of [`Pod`] has the wrong type.
+    pub fn decode_protobuf(&self, message: &[u8]) -> Result<Pod, ProtobufError> {
+        let wire = protobuf::pod(message)?;
+        self.assemble(&wire).map_err(|InvalidTime(error)| ProtobufError::Time(error))
+    }
+
+    fn assemble(&self, wire: &WirePod<'_>) -> Result<Pod, InvalidTime> {
         let WirePod { metadata, spec, status } = wire;
         Ok(Pod {
             key: ObjectKey {
@@ -126,13 +142,30 @@ impl PodDecoder {
     }
 }
 
-/// The empty string and Go's zero time, which some clients write, are `None`.
-fn time(text: &str) -> Result<Option<Time>, serde_json::Error> {
-    const ZERO: &str = "0001-01-01T00:00:00Z";
-    if text.is_empty() || text == ZERO {
-        return Ok(None);
+/// Time that cannot be decoded.
+#[derive(Debug)]
+struct InvalidTime(String);
+
+impl fmt::Display for InvalidTime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "time {}", self.0)
     }
-    text.parse().map(Some).map_err(|error| serde::de::Error::custom(format_args!("time {text:?}: {error}")))
+}
+
+/// The empty string and Go's zero time, which some clients write, are `None`. So is 1970 in protobuf, as upstream.
+fn time(time: &WireTime<'_>) -> Result<Option<Time>, InvalidTime> {
+    const ZERO: &str = "0001-01-01T00:00:00Z";
+    match time {
+        WireTime::Unix(0) => Ok(None),
+        WireTime::Unix(seconds) => {
+            let valid = Timestamp::from_second(*seconds);
+            valid.map(|time| Some(Time::new(time))).map_err(|error| InvalidTime(error.to_string()))
+        }
+        WireTime::Text(text) if text.is_empty() || &**text == ZERO => Ok(None),
+        WireTime::Text(text) => {
+            text.parse().map(Some).map_err(|error| InvalidTime(format!("{:?}: {error}", &**text)))
+        }
+    }
 }
 
 fn phase(text: &str) -> Phase {
@@ -147,7 +180,7 @@ fn phase(text: &str) -> Phase {
 }
 
 /// Uses the first condition of type `Ready`, as upstream (US-5.6).
-fn ready(status: &WireStatus<'_>) -> Result<Ready, serde_json::Error> {
+fn ready(status: &WireStatus<'_>) -> Result<Ready, InvalidTime> {
     let mut conditions = status.conditions.iter().map(|condition| &condition.0);
     let Some(condition) = conditions.find(|condition| &*condition.type_ == "Ready") else {
         return Ok(Ready::default());

@@ -1,6 +1,7 @@
-//! JSON of a pod, reduced to the fields that are used and borrowed from the text where possible.
+//! A pod as it is received, reduced to the fields that are used and borrowed from the input where possible. The `serde`
+//! implementations read JSON, `protobuf.rs` reads protobuf.
 //!
-//! `null` is the default value everywhere, as in Go.
+//! In JSON, `null` is the default value everywhere, as in Go.
 
 use std::{borrow::Cow, fmt, marker::PhantomData};
 
@@ -13,7 +14,7 @@ use smallvec::SmallVec;
 use crate::json::{Text, object_or_default, or_default};
 
 /// Annotation with the deletion cost of a pod.
-const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
+pub(super) const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 
 #[derive(Deserialize, Default)]
 #[serde(default)]
@@ -38,9 +39,9 @@ pub(super) struct WireMeta<'a> {
     #[serde(borrow)]
     pub(super) resource_version: Text<'a>,
     #[serde(borrow)]
-    pub(super) creation_timestamp: Text<'a>,
+    pub(super) creation_timestamp: WireTime<'a>,
     #[serde(borrow)]
-    pub(super) deletion_timestamp: Text<'a>,
+    pub(super) deletion_timestamp: WireTime<'a>,
     #[serde(borrow)]
     pub(super) labels: WireLabels<'a>,
     #[serde(borrow)]
@@ -103,7 +104,7 @@ pub(super) struct WireCondition<'a> {
     #[serde(borrow)]
     pub(super) status: Text<'a>,
     #[serde(borrow)]
-    pub(super) last_transition_time: Text<'a>,
+    pub(super) last_transition_time: WireTime<'a>,
 }
 
 #[derive(Deserialize, Default)]
@@ -124,11 +125,44 @@ impl<'de, T: Default + Deserialize<'de>> Deserialize<'de> for Item<T> {
     }
 }
 
+/// Time. It is parsed if it is used.
+#[derive(Debug)]
+pub(super) enum WireTime<'a> {
+    Text(Text<'a>),
+    /// Seconds since 1970.
+    Unix(i64),
+}
+
+impl Default for WireTime<'_> {
+    fn default() -> Self {
+        Self::Text(Text::default())
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for WireTime<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Text::deserialize(deserializer).map(WireTime::Text)
+    }
+}
+
 type Pair<'a> = (Cow<'a, str>, Cow<'a, str>);
 
 /// Labels sorted by key, without duplicates.
 #[derive(Default)]
 pub(super) struct WireLabels<'a>(pub(super) SmallVec<[Pair<'a>; 8]>);
+
+impl WireLabels<'_> {
+    /// Sorts the labels and removes duplicates.
+    pub(super) fn sort(&mut self) {
+        let Self(pairs) = self;
+        if !pairs.is_sorted_by(|a, b| a.0 < b.0) {
+            // Go writes sorted maps, other clients may not. The last duplicate is used.
+            pairs.reverse();
+            pairs.sort_by(|a, b| a.0.cmp(&b.0));
+            pairs.dedup_by(|a, b| a.0 == b.0);
+        }
+    }
+}
 
 impl<'de: 'a, 'a> Deserialize<'de> for WireLabels<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -145,17 +179,12 @@ impl<'de: 'a, 'a> Deserialize<'de> for WireLabels<'a> {
             }
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-                let mut pairs: SmallVec<[Pair<'a>; 8]> = SmallVec::new();
+                let mut labels = WireLabels::default();
                 while let Some((key, value)) = map.next_entry::<Text<'a>, Text<'a>>()? {
-                    pairs.push((key.0, value.0));
+                    labels.0.push((key.0, value.0));
                 }
-                if !pairs.is_sorted_by(|a, b| a.0 < b.0) {
-                    // Go writes sorted maps, other clients may not. The last duplicate is used.
-                    pairs.reverse();
-                    pairs.sort_by(|a, b| a.0.cmp(&b.0));
-                    pairs.dedup_by(|a, b| a.0 == b.0);
-                }
-                Ok(WireLabels(pairs))
+                labels.sort();
+                Ok(labels)
             }
         }
         deserializer.deserialize_any(LabelsVisitor(PhantomData))
