@@ -106,6 +106,17 @@ pub(super) fn negotiate_discovery(accept: &str) -> Result<Option<&'static str>, 
         .ok_or_else(not_acceptable)
 }
 
+/// `true` if the first clause of `accept` is protobuf, of whole objects or of metadata.
+pub(super) fn prefers_protobuf(accept: &str) -> bool {
+    clauses(accept).first().is_some_and(|clause| {
+        clause.media == "application/vnd.kubernetes.protobuf"
+            && matches!(
+                clause.parameter("as"),
+                None | Some("PartialObjectMetadata" | "PartialObjectMetadataList")
+            )
+    })
+}
+
 fn essence(content_type: &str) -> String {
     content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
 }

@@ -17,6 +17,7 @@ mod media;
 mod open_api;
 mod open_api_v2;
 mod options;
+mod protobuf;
 mod query;
 mod response;
 mod reviews;

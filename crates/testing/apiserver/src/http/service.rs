@@ -20,7 +20,7 @@ use super::{
     audit_event::{AuditEvent, ObjectReference},
     body::{self, Content},
     fault::{self, FaultAction, FaultDecision},
-    freshness,
+    freshness, protobuf,
     query::Query,
     response::{self, ApiBody, ApiResponse},
     reviews::{self, Caller},
@@ -244,7 +244,12 @@ impl Exchange {
             Err(status) => (response::failure(&status), Some(status)),
         };
         self.report(response.status().as_u16(), failure, revision_before, revision_after);
-        response
+        match &self.route {
+            Ok(Route::Object(target)) if protobuf::is_requested(&accepted(&self.parts.headers), target) => {
+                protobuf::convert(response, self.is_watch()).await
+            }
+            _ => response,
+        }
     }
 
     /// Waits until the watch cache is fresh enough for the request. `None` if the store serves it.
@@ -353,6 +358,10 @@ fn may_have_body(method: &Method) -> bool {
     [Method::POST, Method::PUT, Method::PATCH, Method::DELETE].contains(method)
 }
 
+fn accepted(headers: &HeaderMap) -> String {
+    text_header(headers, header::ACCEPT)
+}
+
 fn text_header(headers: &HeaderMap, name: header::HeaderName) -> String {
     let values = headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
     values.collect::<Vec<_>>().join(",")
@@ -385,9 +394,12 @@ async fn dispatch(
     caller: Caller<'_>,
 ) -> Result<ApiResponse, ApiStatus> {
     let Parts { method, headers, extensions, .. } = parts;
-    let accept = text_header(headers, header::ACCEPT);
+    let mut accept = accepted(headers);
     match route {
         Route::Object(target) => {
+            if protobuf::is_requested(&accept, target) {
+                accept = protobuf::as_json(&accept);
+            }
             // Set by `serve`. Without a socket there is no shutdown.
             let shutdown = extensions.get::<CancellationToken>().cloned().unwrap_or_default();
             let request = verbs::ResourceRequest {

@@ -1,4 +1,4 @@
-//! Decoder of protobuf request bodies.
+//! Decoder of protobuf request bodies, and encoder of responses.
 //!
 //! Since 1.32 kubectl commands with a typed client (`create deployment`, `autoscale`, `auth can-i` etc.) send protobuf
 //! without fallback to JSON. They accept JSON responses.
@@ -22,10 +22,13 @@ use thiserror::Error;
 
 use crate::schema::{Field, Presence, SCHEMA, Schema, Struct, StructId, Type, Wire};
 
+mod encode;
 #[cfg(test)]
 mod tests;
 mod wire;
 
+pub use encode::encode;
+pub(crate) use encode::{Message, is_encodable};
 use wire::{Payload, Reader};
 
 /// Magic number at the start of a body.

@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 use serde_json::json;
 
-use super::*;
+use super::{encode::envelope, *};
 use crate::{
     defaults,
     schema::{
@@ -25,7 +25,7 @@ fn bytes(hex: &str) -> Vec<u8> {
 
 #[test]
 fn custom_resource_definition_is_refused() {
-    let body = enveloped("apiextensions.k8s.io/v1", "CustomResourceDefinition", Vec::new());
+    let body = envelope("apiextensions.k8s.io/v1", "CustomResourceDefinition", Vec::new());
     assert!(matches!(decode(&body), Err(ProtobufError::UnknownKind { .. })));
 }
 
@@ -65,60 +65,52 @@ fn kubectl_body_is_decoded() {
     assert_eq!(decoded.object["spec"]["template"]["spec"]["containers"][0]["ports"][0]["protocol"], "TCP");
 }
 
-/// Builds a message of fields.
-#[derive(Default)]
-struct Message(Vec<u8>);
-
-impl Message {
-    fn varint(mut self, number: u32, value: u64) -> Self {
-        put(&mut self.0, u64::from(number) << 3);
-        put(&mut self.0, value);
-        self
-    }
-
-    fn bytes(mut self, number: u32, bytes: impl AsRef<[u8]>) -> Self {
-        put(&mut self.0, u64::from(number) << 3 | 2);
-        put(&mut self.0, bytes.as_ref().len() as u64);
-        self.0.extend_from_slice(bytes.as_ref());
-        self
-    }
-}
-
-impl AsRef<[u8]> for Message {
-    fn as_ref(&self) -> &[u8] {
-        &self.0
-    }
-}
-
-fn put(into: &mut Vec<u8>, mut value: u64) {
-    while value > 0x7f {
-        into.push((value & 0x7f) as u8 | 0x80);
-        value >>= 7;
-    }
-    into.push(value as u8);
-}
-
-fn enveloped(api_version: &str, kind: &str, object: impl AsRef<[u8]>) -> Vec<u8> {
-    let meta = Message::default().bytes(1, api_version).bytes(2, kind);
-    let unknown = Message::default().bytes(1, meta).bytes(2, object).bytes(3, "").bytes(4, "");
-    [PREFIX, unknown.as_ref()].concat()
-}
-
 fn pod(spec: Message) -> Vec<u8> {
-    enveloped("v1", "Pod", Message::default().bytes(2, spec))
+    envelope("v1", "Pod", Message::default().bytes(2, spec))
 }
 
 /// Namespace with a managed fields entry that has these `fieldsV1`.
 fn with_fields_v1(json: &str) -> Vec<u8> {
     let entry = Message::default().bytes(7, Message::default().bytes(1, json));
     let metadata = Message::default().bytes(17, entry);
-    enveloped("v1", "Namespace", Message::default().bytes(1, metadata))
+    envelope("v1", "Namespace", Message::default().bytes(1, metadata))
+}
+
+#[test]
+fn lists_metadata_and_failures_are_encoded() {
+    let namespace = json!({"metadata": {"name": "team"}});
+    let message = |object: &Value| decode_raw(&encode(object).unwrap());
+    let list = json!({"apiVersion": "v1", "kind": "NamespaceList",
+                      "metadata": {"resourceVersion": "7", "continue": "c", "remainingItemCount": 2}, "items": [namespace]});
+    let list = message(&list);
+    let page = kcm_api::protobuf::ListPage::read(&list).unwrap();
+    assert_eq!((page.resource_version, page.continue_token), ("7", "c"));
+    assert_eq!((page.items.len(), page.remaining_item_count), (1, Some(2)));
+    assert_eq!(kcm_api::protobuf::object_name(page.items[0]).0, "team");
+
+    let mut partial = namespace;
+    partial["apiVersion"] = json!("meta.k8s.io/v1");
+    partial["kind"] = json!("PartialObjectMetadata");
+    assert_eq!(kcm_api::protobuf::object_name(&message(&partial)).0, "team");
+
+    let failure = json!({
+        "apiVersion": "v1", "kind": "Status", "status": "Failure", "message": "m", "reason": "Invalid", "code": 422,
+        "details": {"name": "n", "group": "g", "kind": "k", "uid": "u", "retryAfterSeconds": 3,
+                    "causes": [{"reason": "r", "message": "m", "field": "f"}]},
+    });
+    let status = kcm_api::Status::decode_protobuf(&message(&failure)).unwrap();
+    assert_eq!(status, serde_json::from_value(failure).unwrap());
+    assert_eq!(encode(&json!({"apiVersion": "example.com/v1", "kind": "Pod"})), None);
+}
+
+fn decode_raw(body: &[u8]) -> Vec<u8> {
+    kcm_api::protobuf::open_envelope(body).unwrap().to_vec()
 }
 
 #[test]
 fn zero_is_absent_unless_behind_pointer() {
     let spec = Message::default().varint(1, 0).varint(5, 0).varint(7, 0);
-    let object = decode(&enveloped("apps/v1", "Deployment", Message::default().bytes(2, spec))).unwrap();
+    let object = decode(&envelope("apps/v1", "Deployment", Message::default().bytes(2, spec))).unwrap();
     assert_eq!(object["spec"], json!({"replicas": 0}));
 }
 
@@ -157,17 +149,17 @@ fn special_types_have_json_form() {
         json!({"overhead": {"cpu": "500m"}, "terminationGracePeriodSeconds": -1})
     );
     let data = Message::default().bytes(1, "k").bytes(2, b"\xff\x00");
-    let secret = decode(&enveloped("v1", "Secret", Message::default().bytes(2, data))).unwrap();
+    let secret = decode(&envelope("v1", "Secret", Message::default().bytes(2, data))).unwrap();
     assert_eq!(secret["data"], json!({"k": "/wA="}));
 
     let time = Message::default().varint(1, 1_767_323_045).varint(2, 123_456_000);
     let lease = Message::default().bytes(2, Message::default().bytes(4, time).bytes(1, ""));
-    let lease = decode(&enveloped("coordination.k8s.io/v1", "Lease", lease)).unwrap();
+    let lease = decode(&envelope("coordination.k8s.io/v1", "Lease", lease)).unwrap();
     assert_eq!(lease["spec"], json!({"renewTime": "2026-01-02T03:04:05.123456Z", "holderIdentity": ""}));
 
     let groups = Message::default().bytes(1, "a").bytes(2, Message::default().bytes(1, "x").bytes(1, "y"));
     let review = Message::default().bytes(2, Message::default().bytes(5, groups));
-    let review = decode(&enveloped("authorization.k8s.io/v1", "SubjectAccessReview", review)).unwrap();
+    let review = decode(&envelope("authorization.k8s.io/v1", "SubjectAccessReview", review)).unwrap();
     assert_eq!(review["spec"], json!({"extra": {"a": ["x", "y"]}}));
 
     let namespace = decode(&with_fields_v1("{\"f:spec\":{}}")).unwrap();
@@ -181,7 +173,7 @@ fn unknown_field_numbers_are_skipped() {
     object.0.extend([0xb9, 0x3f, 1, 2, 3, 4, 5, 6, 7, 8, 0xbd, 0x3f, 1, 2, 3, 4]);
     let object = object.bytes(1, Message::default().bytes(1, "n"));
     assert_eq!(
-        decode(&enveloped("v1", "Namespace", object)).unwrap(),
+        decode(&envelope("v1", "Namespace", object)).unwrap(),
         json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "n"}})
     );
 }
@@ -212,101 +204,21 @@ fn malformed_bodies_are_rejected() {
     assert_eq!(decode(b"k8s\0\x0b"), Err(WireType { number: 1, wire_type: 3 }));
     assert_eq!(decode(b"k8s\0\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"), Err(CutOff));
     assert_eq!(
-        decode(&enveloped("v1", "Widget", "")),
+        decode(&envelope("v1", "Widget", "")),
         Err(UnknownKind { api_version: "v1".to_owned(), kind: "Widget".to_owned() })
     );
     assert_eq!(
-        decode(&enveloped("v1", "Pod", Message::default().varint(1, 1))),
+        decode(&envelope("v1", "Pod", Message::default().varint(1, 1))),
         Err(WireType { number: 1, wire_type: 0 })
     );
     assert_eq!(decode(&pod(Message::default().bytes(3, b"\xff"))), Err(Text { number: 3 }));
     assert_eq!(decode(&pod(Message::default().bytes(4, "5"))), Err(WireType { number: 4, wire_type: 2 }));
     let meta = Message::default().bytes(8, Message::default().varint(1, i64::MAX as u64));
-    assert_eq!(decode(&enveloped("v1", "Pod", Message::default().bytes(1, meta))), Err(Time { number: 8 }));
+    assert_eq!(decode(&envelope("v1", "Pod", Message::default().bytes(1, meta))), Err(Time { number: 8 }));
     assert_eq!(decode(&with_fields_v1("{")), Err(Json { number: 7 }));
     let envelope = Message::default().bytes(4, "application/json");
     let foreign = decode(&[PREFIX, envelope.as_ref()].concat()).unwrap_err();
     assert_eq!(foreign, Encoding { encoding: "application/json".to_owned() });
-}
-
-// Encoder with Go's behaviour: plain scalars are written even if they are zero.
-
-fn encode_struct(id: StructId, object: &Map<String, Value>) -> Message {
-    let within = SCHEMA.get(id);
-    encode_fields(within, &within.wire, object)
-}
-
-fn encode_fields(within: &Struct, wire: &HashMap<u32, Wire>, object: &Map<String, Value>) -> Message {
-    let mut message = Message::default();
-    for (number, wire) in wire {
-        match wire {
-            Wire::Inline(_, inner) => message = message.bytes(*number, encode_fields(within, inner, object)),
-            Wire::Field(position) => {
-                let field = &within.fields[*position];
-                match (object.get(field.name), &field.ty) {
-                    (Some(Value::Array(list)), Type::List(ty)) => {
-                        for value in list {
-                            message = encode(message, *number, ty, value);
-                        }
-                    }
-                    (Some(Value::Object(map)), Type::Map(ty)) => {
-                        for (key, value) in map {
-                            let entry = Message::default().bytes(1, key);
-                            let entry = match (&**ty, value) {
-                                (Type::List(ty), Value::Array(list)) => {
-                                    let items = list
-                                        .iter()
-                                        .fold(Message::default(), |items, value| encode(items, 1, ty, value));
-                                    entry.bytes(2, items)
-                                }
-                                (ty, value) => encode(entry, 2, ty, value),
-                            };
-                            message = message.bytes(*number, entry);
-                        }
-                    }
-                    (Some(value), ty) => message = encode(message, *number, ty, value),
-                    (None, Type::Bool | Type::Int32 | Type::Int64) if field.presence != Presence::Given => {
-                        message = message.varint(*number, 0);
-                    }
-                    (None, Type::Text | Type::Time | Type::MicroTime)
-                        if field.presence != Presence::Given =>
-                    {
-                        message = message.bytes(*number, "");
-                    }
-                    (None, _) => {}
-                }
-            }
-        }
-    }
-    message
-}
-
-fn encode(message: Message, number: u32, ty: &Type, value: &Value) -> Message {
-    match (ty, value) {
-        (Type::Bool, value) => message.varint(number, u64::from(value.as_bool().unwrap())),
-        (Type::Int32 | Type::Int64, value) => message.varint(number, value.as_i64().unwrap() as u64),
-        (Type::Text, value) => message.bytes(number, value.as_str().unwrap()),
-        (Type::Bytes, value) => message.bytes(number, STANDARD.decode(value.as_str().unwrap()).unwrap()),
-        (Type::Time | Type::MicroTime, value) => {
-            let time: Timestamp = value.as_str().unwrap().parse().unwrap();
-            let inner = Message::default().varint(1, time.as_second() as u64);
-            message.bytes(number, inner.varint(2, time.subsec_nanosecond() as u64))
-        }
-        (Type::Quantity, value) => {
-            message.bytes(number, Message::default().bytes(1, value.as_str().unwrap()))
-        }
-        (Type::IntOrString, Value::String(text)) => {
-            message.bytes(number, Message::default().varint(1, 1).varint(2, 0).bytes(3, text))
-        }
-        (Type::IntOrString, value) => {
-            let inner =
-                Message::default().varint(1, 0).varint(2, value.as_i64().unwrap() as u64).bytes(3, "");
-            message.bytes(number, inner)
-        }
-        (Type::Any, value) => message.bytes(number, Message::default().bytes(1, value.to_string())),
-        (Type::Struct(id), value) => message.bytes(number, encode_struct(*id, value.as_object().unwrap())),
-        (ty, value) => panic!("{ty:?} {value}"),
-    }
 }
 
 /// Removes values that protobuf cannot express: the time 1970-01-01T00:00:00Z and empty lists and maps.
@@ -342,11 +254,23 @@ proptest! {
             let id = SCHEMA.kind(api_version, kind).unwrap();
             make_sayable(&mut object, &Type::Struct(id));
             let object = strict::decode_value(api_version, kind, object).unwrap().object;
-            let body = enveloped(api_version, kind, encode_struct(id, object.as_object().unwrap()));
+            let body = encode(&object).unwrap();
             let decoded = strict::decode_value(api_version, kind, decode(&body).unwrap()).unwrap();
             prop_assert_eq!(&decoded.object, &object);
             prop_assert!(decoded.strict_errors.is_empty());
         }
+    }
+
+    /// The lean pod of the controllers is the same from both encodings.
+    #[test]
+    fn pod_in_protobuf_is_the_same_lean_pod(seed in any::<u64>()) {
+        let mut pod = Arbitrary::new(seed).object("v1", "Pod");
+        make_sayable(&mut pod, &Type::Struct(SCHEMA.kind("v1", "Pod").unwrap()));
+        let pod = strict::decode_value("v1", "Pod", pod).unwrap().object;
+        let decoder = kcm_api::PodDecoder::default();
+        let body = encode(&pod).unwrap();
+        let from_protobuf = decoder.decode_protobuf(kcm_api::protobuf::open_envelope(&body).unwrap());
+        prop_assert_eq!(from_protobuf.unwrap(), decoder.decode_value(&pod).unwrap());
     }
 
     #[test]
@@ -354,7 +278,7 @@ proptest! {
         let _ = decode(&bytes);
         let _ = decode(&[PREFIX, &bytes].concat());
         for (api_version, kind) in ALL_KINDS {
-            let _ = decode(&enveloped(api_version, kind, &bytes));
+            let _ = decode(&envelope(api_version, kind, &bytes));
         }
     }
 
