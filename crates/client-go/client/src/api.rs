@@ -21,7 +21,11 @@ pub use self::{
     patch::{ApplyOptions, Patch, PatchBody},
     subresources::{Scale, ScaleSpec, ScaleStatus},
 };
-use crate::{ApiClient, decode::Decode};
+use crate::{
+    ApiClient,
+    decode::Decode,
+    request::{ContentType, Representation},
+};
 
 /// Objects of one resource, in all namespaces or in one. Cheap to clone.
 ///
@@ -191,10 +195,6 @@ impl<K> Api<K> {
         &self.client
     }
 
-    pub(crate) fn is_metadata_only(&self) -> bool {
-        self.metadata_only
-    }
-
     pub(crate) fn decoder(&self) -> &Arc<dyn Decode<K>> {
         &self.decoder
     }
@@ -202,6 +202,25 @@ impl<K> Api<K> {
     /// Returns an error of a request that is not sent. It names the resource.
     fn invalid(&self, why: impl fmt::Display) -> ApiError {
         ApiError::InvalidRequest(format!("invalid request for {}: {why}", self.resource))
+    }
+}
+
+impl<K: 'static> Api<K> {
+    /// Returns the accepted media types of a response with an object.
+    pub(crate) fn accept(&self, metadata_only: bool) -> &'static str {
+        self.accept_as(metadata_only, Representation::Metadata)
+    }
+
+    /// Returns the accepted media types of a response with a list.
+    pub(crate) fn accept_list(&self, metadata_only: bool) -> &'static str {
+        self.accept_as(metadata_only, Representation::MetadataList)
+    }
+
+    fn accept_as(&self, metadata_only: bool, metadata: Representation) -> &'static str {
+        let content_type =
+            if self.decoder.supports_protobuf() { self.client.content_type() } else { ContentType::Json };
+        let metadata_only = metadata_only || self.metadata_only;
+        content_type.accept(if metadata_only { metadata } else { Representation::Whole })
     }
 }
 

@@ -17,7 +17,7 @@ use crate::{
     causes, failure,
     limiter::RateLimiter,
     metrics::{ClientMetrics, RequestInfo},
-    request::Request,
+    request::{ContentType, Request},
     retry::{self, FailureKind},
     throttle::ThrottleLog,
     write_gate::{Closed, WriteGate},
@@ -49,6 +49,7 @@ pub(crate) struct Parts {
     pub(crate) metrics: Arc<dyn ClientMetrics>,
     pub(crate) gate: WriteGate,
     pub(crate) retries: bool,
+    pub(crate) content_type: ContentType,
     /// Authenticates the requests. `None` uses the credentials of the connections.
     pub(crate) authenticator: Option<Arc<dyn Authenticator>>,
 }
@@ -72,6 +73,10 @@ impl ApiClient {
     /// Returns the address of the API server, such as `https://10.0.0.1:6443`.
     pub fn server(&self) -> &str {
         &self.0.server
+    }
+
+    pub(crate) fn content_type(&self) -> ContentType {
+        self.0.content_type
     }
 
     pub(crate) fn clock(&self) -> &Arc<dyn Clock> {

@@ -1,6 +1,6 @@
 //! Decoding of objects.
 
-use kcm_api::{Pod, PodDecoder};
+use kcm_api::{Pod, PodDecoder, ProtobufError, protobuf};
 use kcm_informer::Undecodable;
 use kcm_meta::JsonDecoder;
 use serde::de::DeserializeOwned;
@@ -16,6 +16,22 @@ pub trait Decode<K>: Send + Sync + 'static {
     ///
     /// If `json` is not such an object. The error is logged, so it must not quote the whole object.
     fn decode(&self, json: &str) -> Result<K, serde_json::Error>;
+
+    /// `true` if [`decode_protobuf`](Self::decode_protobuf) is implemented. Clients with
+    /// [`ContentType::Protobuf`](crate::ContentType::Protobuf) then request protobuf, and accept JSON nevertheless.
+    fn supports_protobuf(&self) -> bool {
+        false
+    }
+
+    /// Decodes an object from its protobuf message, without envelope.
+    ///
+    /// # Errors
+    ///
+    /// If `message` is not such an object. The error is logged, so it must not quote the whole object.
+    fn decode_protobuf(&self, message: &[u8]) -> Result<K, ProtobufError> {
+        let _ = message;
+        Err(ProtobufError::Unsupported)
+    }
 }
 
 impl<K: DeserializeOwned> Decode<K> for JsonDecoder {
@@ -29,6 +45,14 @@ impl Decode<Pod> for PodDecoder {
     fn decode(&self, json: &str) -> Result<Pod, serde_json::Error> {
         Self::decode(self, json).map_err(|error| error.source)
     }
+
+    fn supports_protobuf(&self) -> bool {
+        true
+    }
+
+    fn decode_protobuf(&self, message: &[u8]) -> Result<Pod, ProtobufError> {
+        Self::decode_protobuf(self, message)
+    }
 }
 
 /// Decodes an object of `kind`. If that fails, returns its name and version as far as they can be read.
@@ -39,6 +63,18 @@ pub(crate) fn decode_or_identify<K: 'static>(
 ) -> Result<K, Undecodable> {
     decoder.decode(json).map_err(|error| {
         let (name, resource_version) = kcm_api::object_name(json);
+        Undecodable { name, resource_version, error: format!("cannot decode {kind}: {error}") }
+    })
+}
+
+/// Same as [`decode_or_identify`], for a protobuf message.
+pub(crate) fn decode_message_or_identify<K: 'static>(
+    decoder: &dyn Decode<K>,
+    kind: &str,
+    message: &[u8],
+) -> Result<K, Undecodable> {
+    decoder.decode_protobuf(message).map_err(|error| {
+        let (name, resource_version) = protobuf::object_name(message);
         Undecodable { name, resource_version, error: format!("cannot decode {kind}: {error}") }
     })
 }

@@ -16,6 +16,7 @@ use crate::{
     api_client::{ApiClient, Parts},
     limiter::{RateLimit, RateLimiter},
     metrics::{ClientMetrics, NoClientMetrics},
+    request::ContentType,
     service_account::ServiceAccounts,
     throttle::ThrottleLog,
     transport::{ClientConfigError, Lane, ProxyEnvironment, Server, Transport},
@@ -35,6 +36,8 @@ pub struct ClientOptions {
     pub metrics: Arc<dyn ClientMetrics>,
     /// Proxy settings of the environment. None by default.
     pub proxy: ProxyEnvironment,
+    /// Encoding of objects. Default: JSON.
+    pub content_type: ContentType,
 }
 
 impl ClientOptions {
@@ -49,6 +52,7 @@ impl ClientOptions {
             clock,
             metrics: Arc::new(NoClientMetrics),
             proxy: ProxyEnvironment::default(),
+            content_type: ContentType::default(),
         }
     }
 }
@@ -276,6 +280,7 @@ impl ClientFactory {
             metrics: Arc::clone(&self.options.metrics),
             gate: self.gate.clone(),
             retries: self.retries,
+            content_type: self.options.content_type,
             authenticator: None,
         }
     }

@@ -3,7 +3,7 @@
 use std::error::Error;
 
 use http::StatusCode;
-use kcm_api::{ApiError, Status, StatusDetails, error::reason};
+use kcm_api::{ApiError, Status, StatusDetails, error::reason, protobuf};
 
 use crate::{
     causes::causes,
@@ -19,10 +19,9 @@ pub(crate) fn error_response(
     what: &str,
     retry_after: Option<u64>,
 ) -> ApiError {
-    let mut status = match serde_json::from_slice::<Status>(body) {
-        Ok(status) if status.status == "Failure" => status,
-        _ => generic(code, what),
-    };
+    let mut status = decode_status(body)
+        .filter(|status| status.status == "Failure")
+        .unwrap_or_else(|| generic(code, what));
     if status.code == 0 {
         status.code = code.as_u16();
     }
@@ -31,6 +30,13 @@ pub(crate) fn error_response(
         details.retry_after_seconds.get_or_insert(u32::try_from(seconds).unwrap_or(u32::MAX));
     }
     ApiError::Status(Box::new(status))
+}
+
+fn decode_status(body: &[u8]) -> Option<Status> {
+    if protobuf::is_enveloped(body) {
+        return protobuf::open_envelope(body).and_then(Status::decode_protobuf).ok();
+    }
+    serde_json::from_slice(body).ok()
 }
 
 /// Returns a [`Status`] for a response without one, for example from a proxy. It does not contain the body, which may
@@ -81,6 +87,16 @@ mod tests {
         let error = error_response(StatusCode::CONFLICT, body, "PUT /x", None);
         assert!(error.is_conflict());
         assert_eq!(error.to_string(), "m");
+    }
+
+    #[test]
+    fn body_is_a_status_in_protobuf() {
+        let body = b"k8s\0\x0a\x0c\x0a\x02v1\x12\x06Status\x12\x16\x12\x07Failure\x1a\x01m\x22\x08Conflict";
+        let error = error_response(StatusCode::CONFLICT, body, "PUT /x", None);
+        assert!(error.is_conflict());
+        assert_eq!(error.to_string(), "m");
+        let error = error_response(StatusCode::CONFLICT, &body[..body.len() - 1], "PUT /x", None);
+        assert_eq!(error.to_string(), "PUT /x: the server answered 409 Conflict without an explanation");
     }
 
     #[test]

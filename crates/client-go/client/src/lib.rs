@@ -57,6 +57,7 @@ mod decode;
 pub mod der;
 mod factory;
 mod failure;
+mod frames;
 mod limiter;
 mod lines;
 mod list;
@@ -79,12 +80,12 @@ pub use api_client::ApiClient;
 pub use ca_bundle::CaBundle;
 pub use decode::Decode;
 pub use factory::{ClientFactory, ClientOptions, InProcessServer};
-pub use kcm_api::{ApiError, ObjectKey};
+pub use kcm_api::{ApiError, ObjectKey, ProtobufError};
 pub use kcm_informer::{List, ListOptions, ListWatch, Undecodable, WatchEvent, WatchOptions};
 pub use kcm_meta::{ApiResource, JsonDecoder, Kind, StrategicMerge};
 pub use limiter::{RateLimit, RateLimiter};
 pub use metrics::{ClientMetrics, NoClientMetrics, RequestInfo};
-pub use request::{Idempotency, Request};
+pub use request::{ContentType, Idempotency, Request};
 pub use transport::{ClientConfigError, ProxyEnvironment, Server};
 
 /// Body of a request to a [service in this process](ClientFactory::in_process).

@@ -1,15 +1,18 @@
 //! Lists in pages.
 
 use bytes::Bytes;
-use kcm_api::ApiError;
+use kcm_api::{
+    ApiError,
+    protobuf::{self, ListPage},
+};
 use kcm_informer::{List, Undecodable};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::{
     api::{Api, ListParams, Page},
-    decode::decode_or_identify,
-    request::{METADATA_LIST, Query, Request},
+    decode::{decode_message_or_identify, decode_or_identify},
+    request::{Query, Request},
 };
 
 /// Lists objects, page by page. `resource_version` is the freshness of the list.
@@ -60,7 +63,7 @@ pub(crate) async fn page<K: Send + Sync + 'static>(
     Ok(Page { list: collected.into_list(), continue_token: meta.next_page(), remaining_item_count })
 }
 
-fn page_request<K>(
+fn page_request<K: 'static>(
     api: &Api<K>,
     params: &ListParams,
     resource_version: Option<&str>,
@@ -78,9 +81,7 @@ fn page_request<K>(
         query.add("resourceVersion", version);
     }
     let mut request = Request::get(query.into_path());
-    if api.is_metadata_only() || params.metadata_only {
-        request.accept = METADATA_LIST;
-    }
+    request.accept = api.accept_list(params.metadata_only);
     request
 }
 
@@ -128,6 +129,11 @@ impl<K: Send + Sync + 'static> Collected<K> {
         let not_a_list = |error: &dyn std::fmt::Display| {
             ApiError::Decode(format!("{}: not a list: {error}", api.client().describe(request)))
         };
+        if protobuf::is_enveloped(body) {
+            let message = protobuf::open_envelope(body).map_err(|error| not_a_list(&error))?;
+            let page = ListPage::read(message).map_err(|error| not_a_list(&error))?;
+            return Ok(self.add_messages(api, &page));
+        }
         let text = std::str::from_utf8(body).map_err(|error| not_a_list(&error))?;
         let mut page: WirePage<'_> = serde_json::from_str(text).map_err(|error| not_a_list(&error))?;
         let items = page.items.unwrap_or_default();
@@ -141,6 +147,23 @@ impl<K: Send + Sync + 'static> Collected<K> {
         // All pages have the same version.
         self.resource_version = std::mem::take(&mut page.metadata.resource_version);
         Ok(page.metadata)
+    }
+
+    /// Adds a page in protobuf. Returns its metadata.
+    fn add_messages(&mut self, api: &Api<K>, page: &ListPage<'_>) -> PageMeta {
+        self.items.reserve(page.items.len());
+        for message in &page.items {
+            match decode_message_or_identify(&**api.decoder(), &api.resource().kind, message) {
+                Ok(object) => self.items.push(object),
+                Err(undecodable) => self.undecodable.push(undecodable),
+            }
+        }
+        page.resource_version.clone_into(&mut self.resource_version);
+        PageMeta {
+            resource_version: String::new(),
+            next: Some(page.continue_token.to_owned()),
+            remaining_item_count: page.remaining_item_count.and_then(|count| count.try_into().ok()),
+        }
     }
 
     fn into_list(self) -> List<K> {

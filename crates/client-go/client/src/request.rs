@@ -16,12 +16,56 @@ pub(crate) const JSON_PATCH: &str = "application/json-patch+json";
 pub(crate) const APPLY_PATCH: &str = "application/apply-patch+yaml";
 /// Media type of objects.
 pub(crate) const JSON: &str = "application/json";
-/// Accepted media types of the metadata of objects. Servers without it send whole objects.
-pub(crate) const METADATA: &str =
-    "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
-/// As [`METADATA`], for lists.
-pub(crate) const METADATA_LIST: &str =
-    "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
+
+/// Encoding of objects in requests and responses.
+///
+/// Upstream counterpart: `rest.ContentConfig`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ContentType {
+    /// `application/json`.
+    #[default]
+    Json,
+    /// `application/vnd.kubernetes.protobuf` for types with a protobuf decoder, see
+    /// [`Decode::supports_protobuf`](crate::Decode::supports_protobuf), and JSON for others. API servers that do not have
+    /// protobuf for a type send JSON.
+    Protobuf,
+}
+
+/// Part of objects that a response contains.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Representation {
+    /// Whole objects.
+    Whole,
+    /// The metadata of an object. Servers without this representation send the whole object.
+    Metadata,
+    /// The metadata of the objects of a list.
+    MetadataList,
+}
+
+impl ContentType {
+    /// Returns the accepted media types of a response.
+    pub(crate) const fn accept(self, representation: Representation) -> &'static str {
+        match (self, representation) {
+            (Self::Json, Representation::Whole) => JSON,
+            (Self::Json, Representation::Metadata) => {
+                "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
+            }
+            (Self::Json, Representation::MetadataList) => {
+                "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
+            }
+            (Self::Protobuf, Representation::Whole) => "application/vnd.kubernetes.protobuf,application/json",
+            (Self::Protobuf, Representation::Metadata) => {
+                "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,\
+                 application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
+            }
+            (Self::Protobuf, Representation::MetadataList) => {
+                "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,\
+                 application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
+            }
+        }
+    }
+}
 
 /// Effect of sending a request more than once. It determines after which failures the request is retried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

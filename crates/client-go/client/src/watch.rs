@@ -2,10 +2,14 @@
 
 use std::{borrow::Cow, time::Duration};
 
+use bytes::Bytes;
 use futures_util::{Stream, stream};
-use http::Response;
+use http::{HeaderValue, Response, header::CONTENT_TYPE};
 use http_body_util::BodyExt;
-use kcm_api::{ApiError, Status};
+use kcm_api::{
+    ApiError, ProtobufError, Status,
+    protobuf::{self, Identity, WatchFrame},
+};
 use kcm_clock::Sleep;
 use kcm_informer::{WatchEvent, WatchOptions};
 use kube_client::client::Body;
@@ -16,9 +20,10 @@ use std::sync::Arc;
 use crate::{
     api::{Api, ListParams},
     causes,
-    decode::{Decode, decode_or_identify},
-    lines::Lines,
-    request::{METADATA, Query, Request},
+    decode::{Decode, decode_message_or_identify, decode_or_identify},
+    frames::Frames,
+    lines::{Lines, TooLong},
+    request::{Query, Request},
 };
 
 /// Maximum length of an event. The limit of etcd is far lower.
@@ -55,8 +60,8 @@ pub(crate) async fn watch<K: Send + Sync + 'static>(
     let answer = client.open(&request).await?;
     let watching = Watching::<K> {
         what: client.describe(&request),
+        events: Events::of(&answer),
         body: answer,
-        lines: Lines::new(MAX_EVENT_SIZE),
         deadline: client.clock().sleep(timeout.saturating_add(TIMEOUT_MARGIN)),
         decoder: Arc::clone(api.decoder()),
         kind: api.resource().kind.clone(),
@@ -72,7 +77,7 @@ pub(crate) async fn watch<K: Send + Sync + 'static>(
     Ok(events)
 }
 
-fn watch_request<K>(
+fn watch_request<K: 'static>(
     api: &Api<K>,
     params: &ListParams,
     options: &WatchOptions,
@@ -93,16 +98,14 @@ fn watch_request<K>(
     }
     query.add("timeoutSeconds", &options.timeout.as_secs().to_string());
     let mut request = Request::get(query.into_path());
-    if api.is_metadata_only() || params.metadata_only {
-        request.accept = METADATA;
-    }
+    request.accept = api.accept(params.metadata_only);
     request
 }
 
 struct Watching<K> {
     what: String,
     body: Response<Body>,
-    lines: Lines,
+    events: Events,
     deadline: Sleep,
     decoder: Arc<dyn Decode<K>>,
     kind: Cow<'static, str>,
@@ -112,8 +115,8 @@ struct Watching<K> {
 impl<K: 'static> Watching<K> {
     async fn next(&mut self) -> Option<Result<WatchEvent<K>, ApiError>> {
         loop {
-            match self.lines.next() {
-                Ok(Some(line)) => return Some(self.event(&line)),
+            match self.events.next() {
+                Ok(Some(event)) => return Some(self.decode(&event)),
                 Ok(None) if self.over => return self.rest(),
                 Ok(None) => {}
                 Err(_) => {
@@ -133,7 +136,7 @@ impl<K: 'static> Watching<K> {
                 None => self.over = true,
                 Some(Ok(frame)) => {
                     if let Ok(piece) = frame.into_data() {
-                        self.lines.push(&piece);
+                        self.events.push(&piece);
                     }
                 }
                 Some(Err(error)) => {
@@ -147,12 +150,46 @@ impl<K: 'static> Watching<K> {
     /// Returns an error if the stream ended within an event.
     fn rest(&self) -> Option<Result<WatchEvent<K>, ApiError>> {
         let cut = || Err(ApiError::Transport(format!("{}: the stream ended within an event", self.what)));
-        self.lines.has_rest().then(cut)
+        self.events.has_rest().then(cut)
     }
 
-    fn event(&self, line: &[u8]) -> Result<WatchEvent<K>, ApiError> {
-        let not_an_event =
-            |error: &dyn std::fmt::Display| ApiError::Decode(format!("{}: not an event: {error}", self.what));
+    fn decode(&self, event: &[u8]) -> Result<WatchEvent<K>, ApiError> {
+        match self.events {
+            Events::Json(_) => self.line(event),
+            Events::Protobuf(_) => self.frame(event),
+        }
+    }
+
+    fn not_an_event(&self, error: &dyn std::fmt::Display) -> ApiError {
+        ApiError::Decode(format!("{}: not an event: {error}", self.what))
+    }
+
+    fn frame(&self, frame: &[u8]) -> Result<WatchEvent<K>, ApiError> {
+        let not_an_event = |error: ProtobufError| self.not_an_event(&error);
+        let WatchFrame { type_, object } = WatchFrame::read(frame).map_err(not_an_event)?;
+        let object = protobuf::open_envelope(object).map_err(not_an_event)?;
+        let decode = || decode_message_or_identify(&*self.decoder, &self.kind, object);
+        match type_ {
+            "ADDED" => Ok(decode().map_or_else(WatchEvent::Undecodable, WatchEvent::Added)),
+            "MODIFIED" => Ok(decode().map_or_else(WatchEvent::Undecodable, WatchEvent::Modified)),
+            "DELETED" => Ok(decode().map_or_else(WatchEvent::UndecodableDeleted, WatchEvent::Deleted)),
+            "BOOKMARK" => {
+                let identity = Identity::read(object).map_err(not_an_event)?;
+                Ok(WatchEvent::Bookmark {
+                    resource_version: identity.resource_version.to_owned(),
+                    initial_events_end: identity.annotations.contains(&(INITIAL_EVENTS_END, "true")),
+                })
+            }
+            "ERROR" => {
+                let status = Status::decode_protobuf(object).map_err(not_an_event)?;
+                Err(ApiError::Status(Box::new(status)))
+            }
+            other => Err(self.not_an_event(&format_args!("unknown type {other:?}"))),
+        }
+    }
+
+    fn line(&self, line: &[u8]) -> Result<WatchEvent<K>, ApiError> {
+        let not_an_event = |error: &dyn std::fmt::Display| self.not_an_event(error);
         let line = std::str::from_utf8(line).map_err(|error| not_an_event(&error))?;
         if let Some(event) = self.usual_event(line) {
             return Ok(event);
@@ -186,6 +223,45 @@ impl<K: 'static> Watching<K> {
             _ => return None,
         };
         self.decoder.decode(object).ok().map(event)
+    }
+}
+
+/// Splits the stream of a watch into events.
+enum Events {
+    Json(Lines),
+    Protobuf(Frames),
+}
+
+impl Events {
+    /// The encoding of the response determines the separation of events.
+    fn of(response: &Response<Body>) -> Self {
+        let content_type = response.headers().get(CONTENT_TYPE).map_or(&[][..], HeaderValue::as_bytes);
+        if content_type.starts_with(protobuf::CONTENT_TYPE.as_bytes()) {
+            Self::Protobuf(Frames::new(MAX_EVENT_SIZE))
+        } else {
+            Self::Json(Lines::new(MAX_EVENT_SIZE))
+        }
+    }
+
+    fn push(&mut self, piece: &[u8]) {
+        match self {
+            Self::Json(lines) => lines.push(piece),
+            Self::Protobuf(frames) => frames.push(piece),
+        }
+    }
+
+    fn next(&mut self) -> Result<Option<Bytes>, TooLong> {
+        match self {
+            Self::Json(lines) => lines.next(),
+            Self::Protobuf(frames) => frames.next(),
+        }
+    }
+
+    fn has_rest(&self) -> bool {
+        match self {
+            Self::Json(lines) => lines.has_rest(),
+            Self::Protobuf(frames) => frames.has_rest(),
+        }
     }
 }
 

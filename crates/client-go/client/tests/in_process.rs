@@ -379,7 +379,14 @@ mod objects {
                 agent.starts_with("test-binary/v1.2.3 (") && agent.ends_with(") kubernetes/abcdef0/test"),
                 "{agent}"
             );
-            assert_eq!(header("accept"), Some("application/json"));
+            let accept = match seen.method {
+                // The response is not read.
+                Method::DELETE => {
+                    "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
+                }
+                _ => "application/json",
+            };
+            assert_eq!(header("accept"), Some(accept));
             assert_eq!(header("accept-encoding"), None);
             assert_eq!(header("content-type"), (seen.method != Method::GET).then_some("application/json"));
         }

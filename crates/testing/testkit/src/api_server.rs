@@ -118,8 +118,8 @@ impl FakeApiServer {
     }
 }
 
-fn frames(chunks: Vec<String>) -> impl futures_util::Stream<Item = Result<Frame<Bytes>, Infallible>> {
-    stream::iter(chunks.into_iter().map(|chunk| Ok(Frame::data(Bytes::from(chunk)))))
+fn frames(chunks: Vec<Bytes>) -> impl futures_util::Stream<Item = Result<Frame<Bytes>, Infallible>> {
+    stream::iter(chunks.into_iter().map(|chunk| Ok(Frame::data(chunk))))
 }
 
 /// Request that a [`FakeApiServer`] received. Its text is the method and the URI.
@@ -175,9 +175,9 @@ pub struct FakeResponse {
 
 #[derive(Debug, Clone)]
 enum Content {
-    Complete(String),
-    Stream(Vec<String>),
-    Endless(Vec<String>),
+    Complete(Bytes),
+    Stream(Vec<Bytes>),
+    Endless(Vec<Bytes>),
     Pending,
     Reset,
 }
@@ -190,7 +190,7 @@ impl FakeResponse {
     /// Response with a complete body.
     #[expect(clippy::needless_pass_by_value, reason = "callers pass literals and values alike")]
     pub fn new(code: u16, body: impl ToString) -> Self {
-        Self::with(code, Content::Complete(body.to_string()))
+        Self::with(code, Content::Complete(body.to_string().into()))
     }
 
     /// Response 200 with a complete body.
@@ -207,14 +207,26 @@ impl FakeResponse {
         Self::new(code, status)
     }
 
+    /// Response with a complete body in protobuf.
+    pub fn protobuf(code: u16, body: impl Into<Bytes>) -> Self {
+        let response = Self::with(code, Content::Complete(body.into()));
+        response.header("content-type", "application/vnd.kubernetes.protobuf")
+    }
+
     /// Response 200 whose body arrives in chunks.
     pub fn stream(chunks: impl IntoIterator<Item = String>) -> Self {
-        Self::with(200, Content::Stream(chunks.into_iter().collect()))
+        Self::with(200, Content::Stream(chunks.into_iter().map(Into::into).collect()))
+    }
+
+    /// Response 200 to a watch in protobuf. The body arrives in chunks.
+    pub fn protobuf_stream(chunks: impl IntoIterator<Item = Vec<u8>>) -> Self {
+        let response = Self::with(200, Content::Stream(chunks.into_iter().map(Into::into).collect()));
+        response.header("content-type", "application/vnd.kubernetes.protobuf;stream=watch")
     }
 
     /// Response 200 whose body arrives in chunks and does not end.
     pub fn endless(chunks: impl IntoIterator<Item = String>) -> Self {
-        Self::with(200, Content::Endless(chunks.into_iter().collect()))
+        Self::with(200, Content::Endless(chunks.into_iter().map(Into::into).collect()))
     }
 
     /// No response; the request waits until the client cancels it.

@@ -13,7 +13,7 @@ use super::{Api, ListParams, ObjectName, Page};
 use crate::{
     list,
     list_watch::Collection,
-    request::{METADATA, Request},
+    request::Request,
     watch::{self, Bookmarks},
 };
 
@@ -51,9 +51,7 @@ impl<K: Send + Sync + 'static> Api<K> {
     /// [`ApiError::InvalidRequest`] for a name without a namespace, if the resource has namespaces.
     pub async fn get(&self, name: impl Into<ObjectName<'_>>) -> Result<K, ApiError> {
         let mut request = Request::get(self.object_path(name.into())?);
-        if self.metadata_only {
-            request.accept = METADATA;
-        }
+        request.accept = self.accept(false);
         self.send_for_object(&request).await
     }
 

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use http::Method;
-use kcm_api::{ApiError, ObjectKey};
+use kcm_api::{ApiError, ObjectKey, protobuf};
 use kcm_meta::{ApiResource, Object};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 use super::{Api, DeleteOptions, ListParams, ObjectName, Patch};
 use crate::{
     decode::Decode,
-    request::{METADATA, METADATA_LIST, Query, Request},
+    request::{Query, Representation, Request},
 };
 
 impl<K: Send + Sync + 'static> Api<K> {
@@ -153,7 +153,7 @@ impl<K: Send + Sync + 'static> Api<K> {
     ) -> Result<(), ApiError> {
         // The response is not read, so it should be small.
         let mut request = Request::delete(self.object_path(name.into())?, self.delete_body(options));
-        request.accept = METADATA;
+        request.accept = self.client.content_type().accept(Representation::Metadata);
         self.client.send(&request.with_idempotency(options.idempotency())).await.map(drop)
     }
 
@@ -187,7 +187,7 @@ impl<K: Send + Sync + 'static> Api<K> {
         let mut query = Query::new(self.create_path(ObjectName::from(""))?);
         params.add_selectors(&mut query);
         let mut request = Request::delete(query.into_path(), self.delete_body(options));
-        request.accept = METADATA_LIST;
+        request.accept = self.client.content_type().accept(Representation::MetadataList);
         self.client.send(&request).await.map(drop)
     }
 
@@ -246,9 +246,7 @@ impl<K: Send + Sync + 'static> Api<K> {
 
     /// Sends a write and decodes the response.
     pub(super) async fn write_for_object(&self, mut request: Request) -> Result<K, ApiError> {
-        if self.metadata_only || self.write_options.metadata_only {
-            request.accept = METADATA;
-        }
+        request.accept = self.accept(self.write_options.metadata_only);
         self.send_for_object(&request).await
     }
 
@@ -267,6 +265,10 @@ impl<K: Send + Sync + 'static> Api<K> {
             let request = self.client.describe(request);
             ApiError::Decode(format!("{request}: failed to decode the response: {error}"))
         };
+        if protobuf::is_enveloped(&body) {
+            let decode = |body| decoder.decode_protobuf(protobuf::open_envelope(body)?);
+            return decode(&body).map_err(|error| undecodable(&error));
+        }
         let text = std::str::from_utf8(&body).map_err(|error| undecodable(&error))?;
         decoder.decode(text).map_err(|error| undecodable(&error))
     }
