@@ -2,7 +2,7 @@
 
 use std::{ffi::OsString, fmt};
 
-use kcm_client::Server;
+use kcm_client::{ContentType, Server};
 use kcm_metrics::MetricsOptions;
 use kcm_serving::{AuthenticationOptions, AuthorizationOptions, ServingOptions};
 use thiserror::Error;
@@ -33,6 +33,8 @@ pub enum Command {
 pub struct Options {
     /// API server.
     pub server: Server,
+    /// Encoding of requests to the API server.
+    pub content_type: ContentType,
     /// Configuration of the controllers and of leader election.
     pub manager: ManagerConfig,
     /// Options of the secure port.
@@ -119,6 +121,7 @@ impl Command {
         let logging = config::logging(&flags, &features, &mut diagnostics);
         diagnostics = diagnostics.into_result()?;
         let manager = ManagerConfig::from_flags(&flags, &features, &mut diagnostics);
+        let content_type = config::content_type(&flags, &mut diagnostics);
         config::check_foreign(&flags, &mut diagnostics);
         let serving = config::serving(&flags, &mut diagnostics);
         let authentication = config::authentication(&flags, &mut diagnostics);
@@ -127,6 +130,7 @@ impl Command {
         diagnostics = diagnostics.into_result()?;
         Ok(Self::Run(Box::new(Options {
             server: config::server(&flags),
+            content_type,
             manager,
             serving,
             authentication,

@@ -60,6 +60,7 @@ pub async fn run(options: &Options, runtime: Runtime) -> Result<(), RunError> {
     let client_options = ClientOptions {
         metrics: metrics.clients(),
         proxy,
+        content_type: options.content_type,
         ..ClientOptions::new(user_agent(), Arc::clone(&clock))
     };
     let clients = connect(options, &client_options).await?;

@@ -309,7 +309,7 @@ fn warns_of_flags_without_effect() {
         "--node-sync-period=1s --concurrent-gc-syncs=30 --cluster-name=x --controllers=*,-job,tokencleaner \
                    --feature-gates=ContextualLogging=false --tls-min-version=VersionTLS10 \
                    --tls-cipher-suites=TLS_RSA_WITH_AES_128_CBC_SHA --tls-curve-preferences=29 \
-                   --enable-leader-migration --kube-api-content-type=application/vnd.kubernetes.protobuf",
+                   --enable-leader-migration --kube-api-content-type=application/cbor",
     );
     assert_eq!(run.ignored, ["cluster-name", "node-sync-period", "concurrent-gc-syncs"]);
     assert_eq!(
@@ -319,11 +319,19 @@ fn warns_of_flags_without_effect() {
             "feature gate ContextualLogging=false has no effect, ContextualLogging=true is always used",
             "--controllers selects controllers that are not part of this binary: token-cleaner-controller",
             "--enable-leader-migration has no effect: no controller of this binary supports it",
-            "--kube-api-content-type has no effect: requests are encoded as JSON",
+            "--kube-api-content-type=application/cbor is not supported, using application/json",
             "--tls-curve-preferences has no effect: the TLS library chooses",
             "--tls-min-version=VersionTLS10 is not supported, using VersionTLS12",
         ]
     );
+}
+
+#[test]
+fn content_type_defaults_to_protobuf() {
+    let content_type = |line: &str| run(line).content_type;
+    assert_eq!(content_type(""), ContentType::Protobuf);
+    assert_eq!(content_type("--kube-api-content-type=application/json"), ContentType::Json);
+    assert_eq!(content_type("--kube-api-content-type="), ContentType::Json);
 }
 
 #[test]

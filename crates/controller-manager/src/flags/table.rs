@@ -87,7 +87,8 @@ pub static FLAGS: &[Flag] = flags! {
         "kube-api-burst": Int32 = "30",
             "Burst of requests to the API server, per controller.";
         "kube-api-content-type": Text = "application/vnd.kubernetes.protobuf",
-            "Content type of requests to the API server. No effect: requests are encoded as JSON.";
+            "Content type of requests to the API server: application/vnd.kubernetes.protobuf or \
+             application/json.";
         "kube-api-qps": Float32 = "20",
             "Requests per second to the API server, per controller. Negative: no limit.";
         "leader-elect": Bool = "true",
