@@ -112,6 +112,11 @@ impl Kind {
         }
     }
 
+    /// `true` if [`shown`](Self::shown) returns the object as it is stored.
+    pub(crate) fn is_stored_form(&self, object: &Object) -> bool {
+        self.custom.as_ref().is_none_or(|custom| custom.is_stored_form(object))
+    }
+
     /// Returns a stored object in this version. A built-in object is returned in the storage version.
     pub(crate) fn shown<'a>(&self, object: &'a Object) -> Cow<'a, Value> {
         match &self.custom {

@@ -164,12 +164,17 @@ impl CustomVersion {
         values::apply_defaults(object, &self.schema);
     }
 
+    /// `true` if the object is shown in this version as it is stored.
+    pub(crate) fn is_stored_form(&self, object: &Object) -> bool {
+        object.api_version() == self.api_version && object.revision() > self.since
+    }
+
     /// Returns a stored object in this version.
     pub(crate) fn shown<'a>(&self, object: &'a Object) -> Cow<'a, Value> {
-        let is_same_version = object.api_version() == self.api_version;
-        if is_same_version && object.revision() > self.since {
+        if self.is_stored_form(object) {
             return Cow::Borrowed(object.value());
         }
+        let is_same_version = object.api_version() == self.api_version;
         let mut value = object.value().clone();
         set(&mut value, &["apiVersion"], self.api_version.as_str());
         values::prune(&mut value, &self.schema);

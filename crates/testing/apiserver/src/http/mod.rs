@@ -13,6 +13,7 @@ mod body;
 pub(crate) mod documents;
 mod fault;
 mod freshness;
+mod list;
 mod media;
 mod open_api;
 mod open_api_v2;

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::{ApiStatus, object::write_json};
 
-/// Response body: complete, or a stream for a watch.
+/// Response body: complete, or a stream for a watch or a long list.
 pub type ApiBody = UnsyncBoxBody<Bytes, Infallible>;
 
 /// HTTP response.
@@ -41,7 +41,7 @@ pub(super) fn text(words: impl Into<Bytes>) -> ApiResponse {
     with_type(StatusCode::OK, TEXT, Full::new(words.into()).boxed_unsync())
 }
 
-/// Response with a stream of JSON lines.
+/// Response with a streamed JSON body.
 pub(super) fn stream(body: ApiBody) -> ApiResponse {
     with_type(StatusCode::OK, JSON, body)
 }

@@ -8,6 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     body::{Content, decode_any, decode_as, decode_object},
+    list,
     media::{Encoding, Representation, is_apply, patch_type},
     options::{
         delete_options, eviction_options, force, list_options, minimum_revision, refuse_force, watch_options,
@@ -102,7 +103,7 @@ impl ResourceRequest<'_> {
         let store = &self.server.registry.store;
         let (resource, namespace) = (self.target.resource(), &self.target.namespace);
         let list = store.list_from(self.cache.as_deref(), resource, namespace, &options)?;
-        Ok(response::json_text(StatusCode::OK, view.list(&list)))
+        Ok(list::respond(view, list))
     }
 
     fn watch(&mut self) -> Result<ApiResponse, ApiStatus> {
@@ -247,7 +248,7 @@ impl ResourceRequest<'_> {
         let items = deletion.into_deleted();
         let list =
             crate::ObjectList { revision: self.server.revision(), items, ..crate::ObjectList::default() };
-        Ok(response::json_text(StatusCode::OK, view.list(&list)))
+        Ok(list::respond(view, list))
     }
 
     fn get_scale(&self) -> Result<ApiResponse, ApiStatus> {

@@ -1,13 +1,11 @@
 //! Representations of objects in responses.
 
-use std::borrow::Cow;
-
 use bytes::Bytes;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{media::Representation, query::Query, response::json_bytes, route::Target};
-use crate::{ApiStatus, Object, ObjectList, object::write_json, table};
+use crate::{ApiStatus, Object, ObjectList, kind::Kind, object::write_json, table};
 
 /// Part of an object that a table row contains.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -48,32 +46,26 @@ impl View {
     /// Serializes an object in the requested representation and version.
     pub(super) fn object(&self, object: &Object) -> Bytes {
         match (self.representation, self.target.served_version) {
-            (Representation::Plain, None) => match self.target.kind.shown(object) {
-                Cow::Borrowed(_) => object.json().clone(),
-                Cow::Owned(value) => json_bytes(&value),
-            },
+            (Representation::Plain, None) if self.target.kind.is_stored_form(object) => object.json().clone(),
+            (Representation::Plain, None) => json_bytes(&self.target.kind.shown(object)),
             (Representation::Plain, Some(served_version)) => {
                 json_bytes(&served_version.convert_from_storage(object.value()))
             }
             (Representation::Metadata(version), _) => json_bytes(&metadata_only(object, version)),
-            (Representation::Table(version), _) => {
-                json_bytes(&self.table([object], version, object.revision(), true))
-            }
+            (Representation::Table(version), _) => json_bytes(&self.table(object, version, true)),
         }
     }
 
     /// Serializes an object of a watch event. `first` includes the column definitions of a table.
     pub(super) fn event_object(&self, object: &Object, first: bool) -> Bytes {
         match self.representation {
-            Representation::Table(version) => {
-                json_bytes(&self.table([object], version, object.revision(), first))
-            }
+            Representation::Table(version) => json_bytes(&self.table(object, version, first)),
             _ => self.object(object),
         }
     }
 
-    /// Serializes a list.
-    pub(super) fn list(&self, list: &ObjectList) -> Bytes {
+    /// Serializes the beginning of a list, up to its first item.
+    pub(super) fn list_start(&self, list: &ObjectList, text: &mut Vec<u8>) {
         let mut metadata = json!({"resourceVersion": list.revision.to_string()});
         if let Some(token) = &list.continue_token {
             metadata["continue"] = json!(token);
@@ -81,42 +73,37 @@ impl View {
         if let Some(remaining) = list.remaining {
             metadata["remainingItemCount"] = json!(remaining);
         }
-        let items = list.items.iter().map(AsRef::as_ref);
         let (kind, api_version) = match self.representation {
-            Representation::Table(version) => {
-                let mut table = self.table(items, version, list.revision, true);
-                table["metadata"] = metadata;
-                return json_bytes(&table);
-            }
+            Representation::Table(version) => ("Table".to_owned(), version),
             Representation::Metadata(version) => ("PartialObjectMetadataList".to_owned(), version),
             Representation::Plain => (self.target.kind.list_name(), self.target.api_version()),
         };
-        let size: usize = list.items.iter().map(|object| object.size()).sum();
-        let mut text = Vec::with_capacity(size + size / 8 + 128);
         text.extend_from_slice(
             format!("{{\"kind\":\"{kind}\",\"apiVersion\":\"{api_version}\",\"metadata\":").as_bytes(),
         );
-        write_json(&mut text, &metadata);
-        text.extend_from_slice(b",\"items\":[");
-        for (index, object) in items.enumerate() {
-            if index > 0 {
-                text.push(b',');
-            }
-            match (self.representation, self.target.served_version) {
-                (Representation::Metadata(version), _) => {
-                    write_json(&mut text, &metadata_only(object, version));
-                }
-                (_, Some(served_version)) => {
-                    write_json(&mut text, &served_version.convert_from_storage(object.value()));
-                }
-                (_, None) => match self.target.kind.shown(object) {
-                    Cow::Borrowed(_) => object.write_item(&mut text),
-                    Cow::Owned(value) => write_json(&mut text, &value),
-                },
-            }
+        write_json(text, &metadata);
+        if let Representation::Table(_) = self.representation {
+            text.extend_from_slice(b",\"columnDefinitions\":");
+            write_json(text, &self.columns());
+            text.extend_from_slice(b",\"rows\":[");
+        } else {
+            text.extend_from_slice(b",\"items\":[");
         }
-        text.extend_from_slice(b"]}\n");
-        text.into()
+    }
+
+    /// Serializes an item of a list.
+    pub(super) fn list_item(&self, object: &Object, text: &mut Vec<u8>) {
+        match (self.representation, self.target.served_version) {
+            (Representation::Table(version), _) => write_json(text, &self.row(object, version)),
+            (Representation::Metadata(version), _) => write_json(text, &metadata_only(object, version)),
+            (Representation::Plain, Some(served_version)) => {
+                write_json(text, &served_version.convert_from_storage(object.value()));
+            }
+            (Representation::Plain, None) if self.target.kind.is_stored_form(object) => {
+                object.write_item(text);
+            }
+            (Representation::Plain, None) => write_json(text, &*self.target.kind.shown(object)),
+        }
     }
 
     /// Returns the object of a bookmark, which contains only the revision.
@@ -137,47 +124,43 @@ impl View {
         bookmark
     }
 
-    fn table<'a>(
-        &self,
-        objects: impl IntoIterator<Item = &'a Object>,
-        version: &str,
-        revision: u64,
-        columns: bool,
-    ) -> Value {
-        let (kind, custom) = (self.target.kind.name(), &self.target.kind.custom);
-        let cells = |object: &Object| match custom {
-            Some(custom) => custom.columns.row(&custom.shown(object), self.now),
-            None => table::row(kind, object.value(), self.now),
-        };
-        let rows: Vec<Value> = objects
-            .into_iter()
-            .map(|object| {
-                let mut row = json!({"cells": cells(object)});
-                match self.include {
-                    IncludeObject::None => {}
-                    IncludeObject::Metadata => row["object"] = metadata_only(object, version),
-                    IncludeObject::Object => {
-                        row["object"] = match self.target.served_version {
-                            Some(served_version) => served_version.convert_from_storage(object.value()),
-                            None => self.target.kind.shown(object).into_owned(),
-                        };
-                    }
-                }
-                row
-            })
-            .collect();
-        let definitions = match custom {
-            _ if !columns => json!([]),
-            Some(custom) => custom.columns.definitions(),
-            None => json!(table::columns(kind)),
-        };
+    /// Returns a table with one object.
+    fn table(&self, object: &Object, version: &str, columns: bool) -> Value {
         json!({
             "kind": "Table",
             "apiVersion": version,
-            "metadata": {"resourceVersion": revision.to_string()},
-            "columnDefinitions": definitions,
-            "rows": rows,
+            "metadata": {"resourceVersion": object.revision().to_string()},
+            "columnDefinitions": if columns { self.columns() } else { json!([]) },
+            "rows": [self.row(object, version)],
         })
+    }
+
+    fn columns(&self) -> Value {
+        let Kind { custom, .. } = &self.target.kind;
+        match custom {
+            Some(custom) => custom.columns.definitions(),
+            None => json!(table::columns(self.target.kind.name())),
+        }
+    }
+
+    fn row(&self, object: &Object, version: &str) -> Value {
+        let kind = &self.target.kind;
+        let cells = match &kind.custom {
+            Some(custom) => custom.columns.row(&custom.shown(object), self.now),
+            None => table::row(kind.name(), object.value(), self.now),
+        };
+        let mut row = json!({"cells": cells});
+        match self.include {
+            IncludeObject::None => {}
+            IncludeObject::Metadata => row["object"] = metadata_only(object, version),
+            IncludeObject::Object => {
+                row["object"] = match self.target.served_version {
+                    Some(served_version) => served_version.convert_from_storage(object.value()),
+                    None => kind.shown(object).into_owned(),
+                };
+            }
+        }
+        row
     }
 }
 
