@@ -65,6 +65,7 @@ pub mod strict;
 pub mod table;
 pub mod validate;
 
+mod encoded;
 mod json;
 mod kind;
 mod object;

@@ -1,4 +1,7 @@
-use std::{fmt, sync::OnceLock};
+use std::{
+    fmt,
+    sync::{Arc, OnceLock},
+};
 
 use bytes::Bytes;
 use jiff::Timestamp;
@@ -6,25 +9,37 @@ use serde_json::Value;
 
 use crate::{
     Resource,
+    encoded::{Encoded, Index, SharedTexts},
     json::{at, i64_at, list_at, str_at},
 };
 
 /// Immutable version of an object.
 ///
-/// The JSON text is produced on first use and cached, so that one serialization serves all watchers.
+/// The server stores objects as compact JSON text. The [value](Self::value) and the contiguous [text](Self::json) are
+/// produced on first use and cached until this `Object` is dropped, so that one decoding and one serialization serve
+/// all watchers. Names, UID, labels and revision are available without decoding.
 pub struct Object {
+    version: Arc<Version>,
+    cached: OnceLock<Box<Cached>>,
+}
+
+/// Forms of an object that are produced on demand.
+#[derive(Default)]
+struct Cached {
+    value: OnceLock<Value>,
+    json: OnceLock<Bytes>,
+}
+
+/// Stored form of a version of an object.
+#[derive(Clone)]
+pub(crate) struct Version {
     resource: Resource,
     revision: u64,
     written: Timestamp,
-    size: usize,
-    value: Value,
-    json: OnceLock<Json>,
-}
-
-struct Json {
-    text: Bytes,
-    /// Length of the leading `apiVersion` and `kind`, which list items of built-in kinds do not have.
-    header: usize,
+    /// `namespace/name`, or `name` for cluster-scoped objects.
+    key: Arc<str>,
+    index: Index,
+    encoded: Encoded,
 }
 
 /// Owner reference of an object.
@@ -46,34 +61,37 @@ pub struct OwnerReference<'a> {
     pub block_owner_deletion: bool,
 }
 
-impl Object {
+impl Version {
+    /// Encodes `object`. Its resource version is that of the version, not that in `object`. Key and UID are shared with
+    /// `old`, the version before.
     pub(crate) fn new(
         resource: Resource,
-        value: Value,
-        revision: u64,
+        key: &Arc<str>,
+        object: &Value,
+        old: Option<&Self>,
         written: Timestamp,
-        size: usize,
+        texts: &SharedTexts,
     ) -> Self {
-        Self { resource, revision, written, size, value, json: OnceLock::new() }
+        Self {
+            resource,
+            revision: 0,
+            written,
+            key: Arc::clone(old.map_or(key, |old| &old.key)),
+            index: Index::new(object, old.map(|old| &old.index), texts),
+            encoded: Encoded::new(resource, object, texts),
+        }
     }
 
-    /// Resource of the object.
-    pub fn resource(&self) -> Resource {
+    /// The same object under another revision.
+    pub(crate) fn with_revision(self, revision: u64) -> Self {
+        Self { revision, ..self }
+    }
+
+    pub(crate) fn resource(&self) -> Resource {
         self.resource
     }
 
-    /// `apiVersion`. A custom resource is stored in the version that was the storage version when it was written.
-    pub fn api_version(&self) -> &str {
-        str_at(&self.value, &["apiVersion"])
-    }
-
-    /// The whole object, with `apiVersion` and `kind`.
-    pub fn value(&self) -> &Value {
-        &self.value
-    }
-
-    /// Revision of the write that created this version; the numeric `resourceVersion`.
-    pub fn revision(&self) -> u64 {
+    pub(crate) fn revision(&self) -> u64 {
         self.revision
     }
 
@@ -82,54 +100,140 @@ impl Object {
         self.written
     }
 
+    pub(crate) fn key(&self) -> &Arc<str> {
+        &self.key
+    }
+
+    pub(crate) fn index(&self) -> &Index {
+        &self.index
+    }
+
+    /// `metadata.name`.
+    pub(crate) fn name(&self) -> &str {
+        self.key.split_once('/').map_or(&*self.key, |(_, name)| name)
+    }
+
+    /// `metadata.namespace`, empty for cluster-scoped objects.
+    pub(crate) fn namespace(&self) -> &str {
+        self.key.split_once('/').map_or("", |(namespace, _)| namespace)
+    }
+
+    /// JSON text of the object.
+    pub(crate) fn text(&self) -> Vec<u8> {
+        let mut text = Vec::with_capacity(self.encoded.len());
+        self.encoded.write(self.revision, &mut text);
+        text
+    }
+
+    /// Approximate memory in bytes that is used if the version is kept beside `successor`.
+    pub(crate) fn memory(&self, successor: Option<&Self>) -> usize {
+        size_of::<Self>() + self.encoded.memory(successor.map(|successor| &successor.encoded))
+    }
+}
+
+impl Object {
+    pub(crate) fn new(version: Arc<Version>) -> Self {
+        Self { version, cached: OnceLock::new() }
+    }
+
+    /// An object whose value is already decoded.
+    pub(crate) fn with_value(version: Arc<Version>, value: Value) -> Self {
+        let cached = Cached { value: OnceLock::from(value), json: OnceLock::new() };
+        Self { version, cached: OnceLock::from(Box::new(cached)) }
+    }
+
+    /// Returns the same version without the cached value and text, for callers that keep many objects.
+    pub fn compact(&self) -> Arc<Self> {
+        Arc::new(Self::new(Arc::clone(&self.version)))
+    }
+
+    pub(crate) fn version(&self) -> &Arc<Version> {
+        &self.version
+    }
+
+    /// Resource of the object.
+    pub fn resource(&self) -> Resource {
+        self.version.resource
+    }
+
+    /// `apiVersion`. A custom resource is stored in the version that was the storage version when it was written.
+    pub fn api_version(&self) -> &str {
+        self.version.encoded.api_version()
+    }
+
+    fn cached(&self) -> &Cached {
+        self.cached.get_or_init(Box::default)
+    }
+
+    /// The whole object, with `apiVersion` and `kind`.
+    pub fn value(&self) -> &Value {
+        self.cached().value.get_or_init(|| {
+            // The text was written by `Encoded`.
+            serde_json::from_slice(&self.version.text()).unwrap_or_else(|error| {
+                tracing::error!(%error, object = ?self, "Failed to decode stored object");
+                Value::Null
+            })
+        })
+    }
+
+    /// Revision of the write that created this version; the numeric `resourceVersion`.
+    pub fn revision(&self) -> u64 {
+        self.version.revision
+    }
+
+    /// Time of the write.
+    pub(crate) fn written(&self) -> Timestamp {
+        self.version.written
+    }
+
     /// Approximate size of the JSON text in bytes.
     pub(crate) fn size(&self) -> usize {
-        self.size
+        self.version.encoded.len()
     }
 
     /// `metadata.name`.
     pub fn name(&self) -> &str {
-        str_at(&self.value, &["metadata", "name"])
+        self.version.name()
     }
 
     /// `metadata.namespace`, empty for cluster-scoped objects.
     pub fn namespace(&self) -> &str {
-        str_at(&self.value, &["metadata", "namespace"])
+        self.version.namespace()
     }
 
     /// `metadata.uid`.
     pub fn uid(&self) -> &str {
-        str_at(&self.value, &["metadata", "uid"])
+        &self.version.index.uid
     }
 
     /// `metadata.generation`, 0 for kinds that have none.
     pub fn generation(&self) -> i64 {
-        i64_at(&self.value, &["metadata", "generation"]).unwrap_or_default()
+        i64_at(self.value(), &["metadata", "generation"]).unwrap_or_default()
     }
 
     /// Value of a label.
     pub fn label(&self, key: &str) -> Option<&str> {
-        at(&self.value, &["metadata", "labels", key]).and_then(Value::as_str)
+        self.version.index.label(key)
     }
 
     /// Value of an annotation.
     pub fn annotation(&self, key: &str) -> Option<&str> {
-        at(&self.value, &["metadata", "annotations", key]).and_then(Value::as_str)
+        at(self.value(), &["metadata", "annotations", key]).and_then(Value::as_str)
     }
 
     /// `metadata.deletionTimestamp`. For a pod, the time at which its grace period ends.
     pub fn deletion_timestamp(&self) -> Option<&str> {
-        at(&self.value, &["metadata", "deletionTimestamp"]).and_then(Value::as_str)
+        at(self.value(), &["metadata", "deletionTimestamp"]).and_then(Value::as_str)
     }
 
     /// `true` if the object has a deletion timestamp.
     pub fn is_deleting(&self) -> bool {
-        self.deletion_timestamp().is_some()
+        self.version.index.is_deleting
     }
 
     /// `metadata.finalizers`.
     pub fn finalizers(&self) -> impl Iterator<Item = &str> {
-        list_at(&self.value, &["metadata", "finalizers"]).iter().filter_map(Value::as_str)
+        list_at(self.value(), &["metadata", "finalizers"]).iter().filter_map(Value::as_str)
     }
 
     /// `true` if the object has this finalizer.
@@ -139,7 +243,7 @@ impl Object {
 
     /// `metadata.ownerReferences`.
     pub fn owner_references(&self) -> impl Iterator<Item = OwnerReference<'_>> {
-        list_at(&self.value, &["metadata", "ownerReferences"]).iter().map(|owner| OwnerReference {
+        list_at(self.value(), &["metadata", "ownerReferences"]).iter().map(|owner| OwnerReference {
             api_version: str_at(owner, &["apiVersion"]),
             kind: str_at(owner, &["kind"]),
             name: str_at(owner, &["name"]),
@@ -151,43 +255,17 @@ impl Object {
 
     /// JSON text of the object.
     pub fn json(&self) -> &Bytes {
-        &self.serialised().text
+        self.cached().json.get_or_init(|| self.version.text().into())
     }
 
     /// Appends the object to `list` as a list item: without `apiVersion` and `kind` if the kind is built in.
     pub(crate) fn write_item(&self, list: &mut Vec<u8>) {
-        let Json { text, header } = self.serialised();
-        if self.resource.is_custom() {
-            list.extend_from_slice(text);
-            return;
+        let Version { resource, revision, encoded, .. } = &*self.version;
+        if resource.is_custom() {
+            encoded.write(*revision, list);
+        } else {
+            encoded.write_without_header(*revision, list);
         }
-        list.push(b'{');
-        // The byte after the header is the comma before the next member.
-        list.extend_from_slice(text.get(header + 1..).unwrap_or(b"}"));
-    }
-
-    fn serialised(&self) -> &Json {
-        self.json.get_or_init(|| {
-            let mut text = Vec::with_capacity(self.size + self.size / 8);
-            if self.resource.is_custom() {
-                text.extend_from_slice(b"{\"apiVersion\":");
-                write_json(&mut text, self.api_version());
-                text.extend_from_slice(b",\"kind\":");
-                write_json(&mut text, self.resource.kind());
-            } else {
-                text.extend_from_slice(self.resource.type_header().as_bytes());
-            }
-            let header = text.len();
-            let members = self.value.as_object().into_iter().flatten();
-            for (key, member) in members.filter(|(key, _)| *key != "apiVersion" && *key != "kind") {
-                text.push(b',');
-                write_json(&mut text, key);
-                text.push(b':');
-                write_json(&mut text, member);
-            }
-            text.push(b'}');
-            Json { text: text.into(), header }
-        })
     }
 }
 
@@ -201,12 +279,15 @@ pub(crate) fn write_json<T: serde::Serialize + ?Sized>(text: &mut Vec<u8>, value
 
 impl fmt::Debug for Object {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}/{} @{}", self.resource, self.namespace(), self.name(), self.revision)
+        write!(f, "{} {}/{} @{}", self.resource(), self.namespace(), self.name(), self.revision())
     }
 }
 
 impl PartialEq for Object {
     fn eq(&self, other: &Self) -> bool {
-        self.resource == other.resource && self.revision == other.revision && self.value == other.value
+        Arc::ptr_eq(&self.version, &other.version)
+            || (self.resource() == other.resource()
+                && self.revision() == other.revision()
+                && self.version.text() == other.version.text())
     }
 }

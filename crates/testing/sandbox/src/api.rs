@@ -303,7 +303,8 @@ impl Changes {
                 if let Some(missing) = &mut self.missing {
                     missing.remove(object.uid());
                 }
-                let old = self.reported.insert(object.uid().to_owned(), Arc::clone(&object));
+                // Compact, because all objects are kept.
+                let old = self.reported.insert(object.uid().to_owned(), object.compact());
                 Some(Change { object, old, deleted: false })
             }
             WatchEvent::Deleted(object) => {

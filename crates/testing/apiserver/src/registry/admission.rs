@@ -137,7 +137,7 @@ fn set_priority(state: &State, requested_name: &str, pod: &mut Value) -> Result<
     let (value, policy) = match name {
         "" => match state.iter(Resource::PRIORITY_CLASSES, "").find(|class| is_global_default(class)) {
             Some(class) => {
-                let (priority, name) = (priority_of(class), class.name().to_owned());
+                let (priority, name) = (priority_of(&class), class.name().to_owned());
                 set(pod, &["spec", "priorityClassName"], name);
                 priority
             }
@@ -146,7 +146,7 @@ fn set_priority(state: &State, requested_name: &str, pod: &mut Value) -> Result<
         "system-node-critical" => (json!(2_000_001_000), json!("PreemptLowerPriority")),
         "system-cluster-critical" => (json!(2_000_000_000), json!("PreemptLowerPriority")),
         name => match state.get(Resource::PRIORITY_CLASSES, name) {
-            Some(class) => priority_of(class),
+            Some(class) => priority_of(&class),
             None => {
                 let why = format!("no PriorityClass with name {name} was found");
                 return Err(ApiStatus::forbidden(Resource::PODS, requested_name, why));

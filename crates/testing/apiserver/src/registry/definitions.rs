@@ -74,7 +74,7 @@ impl Registry {
     }
 
     fn all_definitions(&self) -> Vec<Arc<Object>> {
-        self.store.read(|state| state.iter(DEFINITIONS, "").cloned().collect())
+        self.store.read(|state| state.iter(DEFINITIONS, "").collect())
     }
 
     /// Writes the new state of a definition, unless it was changed concurrently. `change` returns `None` to remove it.

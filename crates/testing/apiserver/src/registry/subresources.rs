@@ -245,7 +245,7 @@ impl Registry {
                 at(budget.value(), &["spec", "selector"])
                     .is_some_and(|selector| LabelSelector::from_object(selector).matches(pod.value()))
             };
-            budgets.filter(|budget| covers(budget)).cloned().collect()
+            budgets.filter(|budget| covers(budget)).collect()
         });
         let budget = match budgets.as_slice() {
             [] => return Ok(()),

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::{error::SelectorError, selectable::SelectableField};
-use crate::Resource;
+use crate::{Object, Resource};
 
 /// Field selector.
 ///
@@ -47,6 +47,18 @@ impl FieldSelector {
     /// `true` if the fields of `object` match.
     pub fn matches(&self, object: &Value) -> bool {
         self.0.iter().all(|term| term.field.matches(object, &term.value) == term.equal)
+    }
+
+    /// As [`matches`](Self::matches). Decodes the object only if a field other than its name is selected.
+    pub(super) fn matches_object(&self, object: &Object) -> bool {
+        self.0.iter().all(|FieldRequirement { field, equal, value }| {
+            let is_match = match field.name {
+                "metadata.name" => object.name() == value,
+                "metadata.namespace" => object.namespace() == value,
+                _ => field.matches(object.value(), value),
+            };
+            is_match == *equal
+        })
     }
 
     /// `true` if every object matches.

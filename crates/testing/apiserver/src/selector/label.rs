@@ -124,14 +124,13 @@ impl LabelSelector {
 
     /// `true` if the labels of `object` match.
     pub fn matches(&self, object: &Value) -> bool {
-        if self.0.is_empty() {
-            return true;
-        }
         let labels = at(object, &["metadata", "labels"]);
-        self.0.iter().all(|requirement| {
-            let value = labels.and_then(|labels| labels.get(&requirement.key)).and_then(Value::as_str);
-            requirement.matches(value)
-        })
+        self.matches_labels(|key| labels.and_then(|labels| labels.get(key)).and_then(Value::as_str))
+    }
+
+    /// `true` if the values returned by `label` match.
+    pub(crate) fn matches_labels<'a>(&self, label: impl Fn(&str) -> Option<&'a str>) -> bool {
+        self.0.iter().all(|requirement| requirement.matches(label(&requirement.key)))
     }
 }
 

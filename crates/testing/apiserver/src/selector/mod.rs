@@ -37,6 +37,6 @@ impl Selection {
     }
 
     pub(crate) fn matches(&self, object: &Object) -> bool {
-        self.labels.matches(object.value()) && self.fields.matches(object.value())
+        self.labels.matches_labels(|key| object.label(key)) && self.fields.matches_object(object)
     }
 }

@@ -86,7 +86,7 @@ impl WatchCache {
                 due = Some(left);
                 break;
             }
-            reached = change.revision;
+            reached = change.revision();
         }
         // A concurrent reader may have advanced further with a shorter lag.
         let before = self.reached.fetch_max(reached, Ordering::AcqRel);

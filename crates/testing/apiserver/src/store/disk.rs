@@ -14,10 +14,7 @@ use serde_json::Value;
 use thiserror::Error;
 
 use super::{Change, Key};
-use crate::{
-    Object, Resource,
-    json::{estimated_len, str_at},
-};
+use crate::{Object, Resource, encoded::SharedTexts, json::str_at, object::Version};
 
 /// `resource.group/key` → time of the write (microseconds since 1970) and the object's JSON text.
 const OBJECTS: TableDefinition<'_, &str, (i64, &[u8])> = TableDefinition::new("objects");
@@ -60,7 +57,7 @@ pub enum DataError {
 }
 
 /// Last revision and all objects.
-pub(super) type Contents = (u64, Vec<(Key, Arc<Object>)>);
+pub(super) type Contents = (u64, Vec<Arc<Version>>);
 
 type Opener = Box<dyn Fn() -> Result<Database, DatabaseError> + Send>;
 
@@ -136,8 +133,8 @@ impl Disk {
     /// # Errors
     ///
     /// The file cannot be read or contains invalid data.
-    pub(super) fn load(&mut self) -> Result<Contents, DataError> {
-        match catch_unwind(AssertUnwindSafe(|| self.read())) {
+    pub(super) fn load(&mut self, texts: &SharedTexts) -> Result<Contents, DataError> {
+        match catch_unwind(AssertUnwindSafe(|| self.read(texts))) {
             Ok(Ok(read)) => read.map_err(|why| self.damaged(why)),
             Ok(Err(error)) => Err(self.damaged(error)),
             Err(_) => Err(self.damaged("not a database")),
@@ -145,7 +142,7 @@ impl Disk {
     }
 
     /// Reads the file. The inner error describes invalid data.
-    fn read(&self) -> Result<Result<Contents, String>, redb::Error> {
+    fn read(&self, texts: &SharedTexts) -> Result<Result<Contents, String>, redb::Error> {
         let Some(database) = &self.database else { return Ok(Ok((0, Vec::new()))) };
         let transaction = redb::ReadableDatabase::begin_read(database)?;
         let numbers = match transaction.open_table(NUMBERS) {
@@ -164,7 +161,9 @@ impl Disk {
         for row in transaction.open_table(OBJECTS)?.iter()? {
             let (name, value) = row?;
             let (written, text) = value.value();
-            match resource_of(name.value()).map(|resource| decode(resource, name.value(), written, text)) {
+            match resource_of(name.value())
+                .map(|resource| decode(resource, name.value(), written, text, texts))
+            {
                 Some(Some(read)) => objects.push(read),
                 // Objects of custom resources may precede their definitions.
                 None => custom.push((name.value().to_owned(), written, text.to_vec())),
@@ -174,7 +173,7 @@ impl Disk {
         let defined = defined_resources(&objects);
         for (name, written, text) in custom {
             let resource = name.split_once('/').and_then(|(qualified, _)| defined.get(qualified));
-            match resource.and_then(|resource| decode(*resource, &name, written, &text)) {
+            match resource.and_then(|resource| decode(*resource, &name, written, &text, texts)) {
                 Some(read) => objects.push(read),
                 None => return Ok(Err(format!("invalid object {name:?}"))),
             }
@@ -190,7 +189,7 @@ impl Disk {
     pub(super) fn commit(
         &mut self,
         changes: &[Change],
-        present: impl Fn(Resource, &Key) -> Option<Arc<Object>>,
+        present: impl Fn(Resource, &Key) -> Option<Arc<Version>>,
     ) -> Result<(), String> {
         let written = self.write(changes, present);
         if written.is_ok() {
@@ -198,7 +197,8 @@ impl Disk {
         } else {
             // After an error redb rejects all operations until the file is reopened.
             self.database = None;
-            self.uncertain.extend(changes.iter().map(|change| (change.resource(), Arc::clone(&change.key))));
+            self.uncertain
+                .extend(changes.iter().map(|change| (change.resource(), Arc::clone(change.object.key()))));
         }
         written.map_err(|error| format!("failed to write {}: {error}", self.path.display()))
     }
@@ -206,7 +206,7 @@ impl Disk {
     fn write(
         &mut self,
         changes: &[Change],
-        present: impl Fn(Resource, &Key) -> Option<Arc<Object>>,
+        present: impl Fn(Resource, &Key) -> Option<Arc<Version>>,
     ) -> Result<(), redb::Error> {
         let database = match &mut self.database {
             Some(database) => database,
@@ -217,14 +217,15 @@ impl Disk {
         {
             let mut numbers = transaction.open_table(NUMBERS)?;
             numbers.insert(FORMAT, THIS_FORMAT)?;
-            numbers.insert(REVISION, changes.last().map_or(0, |change| change.revision))?;
+            numbers.insert(REVISION, changes.last().map_or(0, Change::revision))?;
             let mut objects = transaction.open_table(OBJECTS)?;
             let mut put =
-                |resource: Resource, key: &Key, object: Option<&Object>| -> Result<(), redb::Error> {
+                |resource: Resource, key: &Key, version: Option<&Version>| -> Result<(), redb::Error> {
                     let name = format!("{}/{key}", resource.qualified());
-                    match object {
-                        Some(object) => {
-                            let value = (object.written().as_microsecond(), object.json().as_ref());
+                    match version {
+                        Some(version) => {
+                            let text = version.text();
+                            let value = (version.written().as_microsecond(), text.as_slice());
                             objects.insert(name.as_str(), value)?;
                         }
                         None => {
@@ -237,7 +238,7 @@ impl Disk {
                 put(*resource, key, present(*resource, key).as_deref())?;
             }
             for change in changes {
-                put(change.resource(), &change.key, (!change.removed).then_some(&*change.object))?;
+                put(change.resource(), change.object.key(), (!change.removed).then_some(&*change.object))?;
             }
         }
         Ok(transaction.commit()?)
@@ -252,21 +253,31 @@ fn resource_of(name: &str) -> Option<Resource> {
 }
 
 /// Returns the custom resources that are defined in `objects`, by qualified name.
-fn defined_resources(objects: &[(Key, Arc<Object>)]) -> HashMap<String, Resource> {
+fn defined_resources(objects: &[Arc<Version>]) -> HashMap<String, Resource> {
     let definitions =
-        objects.iter().filter(|(_, object)| object.resource() == Resource::CUSTOM_RESOURCE_DEFINITIONS);
+        objects.iter().filter(|version| version.resource() == Resource::CUSTOM_RESOURCE_DEFINITIONS);
     definitions
-        .filter_map(|(_, definition)| {
-            Some((definition.name().to_owned(), crate::custom::resource_of(definition)?))
+        .filter_map(|version| {
+            let definition = Object::new(Arc::clone(version));
+            Some((definition.name().to_owned(), crate::custom::resource_of(&definition)?))
         })
         .collect()
 }
 
-fn decode(resource: Resource, name: &str, written: i64, text: &[u8]) -> Option<(Key, Arc<Object>)> {
+fn decode(
+    resource: Resource,
+    name: &str,
+    written: i64,
+    text: &[u8],
+    texts: &SharedTexts,
+) -> Option<Arc<Version>> {
     let (_, key) = name.split_once('/')?;
     let value: Value = serde_json::from_slice(text).ok()?;
-    let revision = str_at(&value, &["metadata", "resourceVersion"]).parse().ok()?;
-    let size = estimated_len(&value);
-    let object = Object::new(resource, value, revision, Timestamp::from_microsecond(written).ok()?, size);
-    (*super::key(object.namespace(), object.name()) == *key).then(|| (key.into(), Arc::new(object)))
+    let metadata = |field| str_at(&value, &["metadata", field]);
+    if *super::key(metadata("namespace"), metadata("name")) != *key {
+        return None;
+    }
+    let revision = metadata("resourceVersion").parse().ok()?;
+    let written = Timestamp::from_microsecond(written).ok()?;
+    Some(Arc::new(Version::new(resource, &key.into(), &value, None, written, texts).with_revision(revision)))
 }

@@ -54,8 +54,8 @@ impl Durable {
             return Ok(None);
         }
         guard(&head.state)?;
-        let change = head.state.next_change(write);
-        let object = Arc::clone(&change.object);
+        let (change, object) = head.state.next_change(write);
+        shared.recent.insert(&object);
         head.state.install(change.clone());
         let ticket = Ticket::default();
         head.queue.push((change, Arc::clone(&ticket)));
@@ -80,7 +80,7 @@ impl Durable {
         if changes.is_empty() {
             return;
         }
-        let present = |resource, key: &Key| shared.state.read().get(resource, key).cloned();
+        let present = |resource, key: &Key| shared.state.read().version(resource, key).cloned();
         let outcome = match disk.commit(&changes, present) {
             Ok(()) => {
                 let mut state = shared.state.write();

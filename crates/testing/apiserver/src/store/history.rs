@@ -1,32 +1,33 @@
 use std::{collections::VecDeque, sync::Arc};
 
-use super::Key;
-use crate::{Object, Resource};
+use crate::{Resource, object::Version};
+
+/// Approximate memory in bytes of a change without the versions that it refers to.
+const CHANGE: usize = size_of::<Change>() + 32;
 
 /// Limits of the history from which watches and older lists are served. Requests for older revisions fail with 410.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HistoryLimits {
     /// Maximum number of events.
     pub events: usize,
-    /// Approximate maximum size in bytes of the JSON of versions that only the history refers to.
+    /// Approximate maximum memory in bytes of the history: of the events, and of the versions and parts of objects that
+    /// only they refer to.
     pub bytes: usize,
 }
 
 impl Default for HistoryLimits {
     fn default() -> Self {
-        Self { events: 100_000, bytes: 64 << 20 }
+        Self { events: 100_000, bytes: 32 << 20 }
     }
 }
 
 /// A write.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(super) struct Change {
-    pub(super) revision: u64,
-    pub(super) key: Key,
     /// Version before the write, if the object existed.
-    pub(super) old: Option<Arc<Object>>,
+    pub(super) old: Option<Arc<Version>>,
     /// Version after the write. For a removal, the last version under the removal's revision.
-    pub(super) object: Arc<Object>,
+    pub(super) object: Arc<Version>,
     pub(super) removed: bool,
 }
 
@@ -35,10 +36,18 @@ impl Change {
         self.object.resource()
     }
 
-    /// Bytes that only the history refers to: the replaced version, and for a removal the last version.
+    pub(super) fn revision(&self) -> u64 {
+        self.object.revision()
+    }
+
+    /// Approximate memory in bytes that only the history uses: for the event, for the replaced version without the parts
+    /// that the new version contains, too, and for the last version of a removed object.
+    ///
+    /// A part of a removed object is counted although other objects may contain it, so the limit is never exceeded.
     fn size(&self) -> usize {
-        let last = if self.removed { self.object.size() } else { 0 };
-        self.old.as_ref().map_or(0, |old| old.size()) + last
+        let replaced = self.old.as_ref().map_or(0, |old| old.memory(Some(&self.object)));
+        let last = if self.removed { self.object.memory(None) } else { 0 };
+        CHANGE + replaced + last
     }
 }
 
@@ -75,13 +84,13 @@ impl History {
         let mut gone = Vec::new();
         while self.changes.len() > self.limits.events || self.bytes > self.limits.bytes {
             let Some(oldest) = self.changes.pop_front() else { break };
-            self.first = oldest.revision + 1;
+            self.first = oldest.revision() + 1;
             self.bytes -= oldest.size();
             let index = oldest.resource().index();
             if index >= self.forgotten.len() {
                 self.forgotten.resize(index + 1, self.start);
             }
-            self.forgotten[index] = oldest.revision;
+            self.forgotten[index] = oldest.revision();
             gone.push(oldest);
         }
         gone

@@ -9,7 +9,7 @@ use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
 use serde::{Deserialize, Serialize};
 
 use super::{Key, State, Store, WatchCache, as_str, key, keys_in};
-use crate::{ApiStatus, ListOptions, Object, Resource, ResourceVersionMatch, StatusReason};
+use crate::{ApiStatus, ListOptions, Object, Resource, ResourceVersionMatch, StatusReason, object::Version};
 
 /// A list of objects, or a page of one.
 #[derive(Debug, Clone, Default)]
@@ -105,7 +105,7 @@ impl Store {
             && namespace.is_empty() != resource.is_namespaced()
         {
             let found = state.get(resource, &key(namespace, name)).filter(|object| selection.matches(object));
-            let items = found.cloned().into_iter().collect();
+            let items = found.into_iter().collect();
             return Ok(ObjectList { revision, items, ..ObjectList::default() });
         }
 
@@ -119,34 +119,38 @@ impl Store {
         if matches!((&from, &to), (Bound::Included(from), Bound::Excluded(to)) if from >= to) {
             return Ok(ObjectList { revision, ..ObjectList::default() });
         }
-        let objects = objects_at(&state, resource, revision, (as_str(&from), as_str(&to)));
-        Ok(page(objects, revision, options))
+        let mut versions = objects_at(&state, resource, revision, (as_str(&from), as_str(&to)));
+        if selection.is_everything() && options.limit > 0 {
+            let page: Vec<_> = versions.by_ref().take(options.limit).cloned().collect();
+            let remaining = versions.count();
+            drop(state);
+            let items = page.iter().map(|version| self.0.recent.peek(version)).collect();
+            return Ok(page_of(items, remaining > 0, Some(remaining), revision));
+        }
+        // Objects are selected after the lock is released, because field selectors decode them.
+        let versions: Vec<_> = versions.cloned().collect();
+        drop(state);
+        let mut selected = versions
+            .iter()
+            .map(|version| self.0.recent.peek(version))
+            .filter(|object| selection.matches(object));
+        if options.limit == 0 {
+            return Ok(ObjectList { revision, items: selected.collect(), ..ObjectList::default() });
+        }
+        let items = selected.by_ref().take(options.limit).collect();
+        Ok(page_of(items, selected.next().is_some(), None, revision))
     }
 }
 
-/// Returns the first page of `objects`.
-fn page<'a>(
-    mut objects: impl Iterator<Item = (&'a Key, &'a Arc<Object>)>,
-    revision: u64,
-    options: &ListOptions,
-) -> ObjectList {
-    let mut list = ObjectList { revision, ..ObjectList::default() };
-    let mut last = None;
-    for (key, object) in objects.by_ref() {
-        if !options.selection.matches(object) {
-            continue;
-        }
-        if options.limit > 0 && list.items.len() == options.limit {
-            // In bytewise order, the successor of a key is the key with a zero byte appended.
-            let start = last.map(|last: &Key| format!("{last}\0")).unwrap_or_default();
-            list.continue_token = Some(Token::encode(i64::try_from(revision).unwrap_or(i64::MAX), &start));
-            list.remaining = options.selection.is_everything().then(|| objects.count() + 1);
-            break;
-        }
-        list.items.push(Arc::clone(object));
-        last = Some(key);
-    }
-    list
+/// Returns a page. If `more`, it has a token of the next page.
+fn page_of(items: Vec<Arc<Object>>, more: bool, remaining: Option<usize>, revision: u64) -> ObjectList {
+    let token = || {
+        // In bytewise order, the successor of a key is the key with a zero byte appended.
+        let start = items.last().map(|last| format!("{}\0", last.version().key())).unwrap_or_default();
+        Token::encode(i64::try_from(revision).unwrap_or(i64::MAX), &start)
+    };
+    let continue_token = more.then(token);
+    ObjectList { revision, items, continue_token, remaining: remaining.filter(|_| more) }
 }
 
 fn expired(token: Option<&Token>, revision: u64, oldest: u64) -> ApiStatus {
@@ -168,40 +172,40 @@ pub(super) fn objects_at<'a>(
     resource: Resource,
     revision: u64,
     bounds: (Bound<&str>, Bound<&str>),
-) -> impl Iterator<Item = (&'a Key, &'a Arc<Object>)> {
+) -> impl Iterator<Item = &'a Arc<Version>> {
     let mut undone = BTreeMap::new();
     for change in state.history.after(revision).rev().filter(|change| change.resource() == resource) {
         // In reverse order, the oldest change of a key is inserted last.
-        undone.insert(&change.key, change.old.as_ref());
+        undone.insert(change.object.key(), change.old.as_ref());
     }
     let outside = |key: &str| {
         let before = matches!(bounds.0, Bound::Included(from) if key < from);
         before || matches!(bounds.1, Bound::Excluded(to) if key >= to)
     };
     undone.retain(|key, _| !outside(key));
-    let now = state.objects(resource).map(|objects| objects.range::<str, _>(bounds));
+    let now = state.versions(resource).map(|objects| objects.range::<str, _>(bounds));
     Merged { now: now.unwrap_or_default().peekable(), undone: undone.into_iter().peekable() }
 }
 
 struct Merged<'a> {
-    now: Peekable<btree_map::Range<'a, Key, Arc<Object>>>,
-    undone: Peekable<btree_map::IntoIter<&'a Key, Option<&'a Arc<Object>>>>,
+    now: Peekable<btree_map::Range<'a, Key, Arc<Version>>>,
+    undone: Peekable<btree_map::IntoIter<&'a Key, Option<&'a Arc<Version>>>>,
 }
 
 impl<'a> Iterator for Merged<'a> {
-    type Item = (&'a Key, &'a Arc<Object>);
+    type Item = &'a Arc<Version>;
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {
             let Some((key, before)) =
                 self.undone.next_if(|(undone, _)| self.now.peek().is_none_or(|(now, _)| undone <= now))
             else {
-                return self.now.next();
+                return self.now.next().map(|(_, version)| version);
             };
             // The earlier version replaces the current one.
             self.now.next_if(|(now, _)| *now == key);
             if let Some(before) = before {
-                return Some((key, before));
+                return Some(before);
             }
         }
     }

@@ -6,6 +6,9 @@
 //! kine#759). No code awaits while the lock is held. Serialization and deallocation happen outside of it.
 //!
 //! The store is independent of the kinds. Of an object it reads the resource, key, labels, UID and owner references.
+//!
+//! Objects are stored as compact JSON text ([`Version`]), of which parts are shared between objects and between versions.
+//! Readers get an [`Object`], which decodes on demand. The decoded forms of [recent](Recent) objects are kept.
 //! With a [`Disk`] a write is durable before it is published ([`durable`]).
 
 mod cache;
@@ -13,6 +16,7 @@ mod disk;
 mod durable;
 mod history;
 mod list;
+mod recent;
 mod signal;
 mod watcher;
 
@@ -26,13 +30,11 @@ use jiff::Timestamp;
 use parking_lot::RwLock;
 use serde_json::Value;
 
-use crate::{
-    ApiStatus, Object, Resource,
-    json::{estimated_len, set},
-};
+use crate::{ApiStatus, Object, Resource, encoded::SharedTexts, json::set, object::Version};
 
 use durable::Durable;
 use history::{Change, History};
+use recent::Recent;
 use signal::Signal;
 
 pub(crate) use cache::WatchCache;
@@ -48,6 +50,8 @@ pub use watcher::{WatchEvent, WatchStart, Watcher};
 /// An attempt fails only if another write of the same object succeeds. The limit exceeds the number of concurrent
 /// writes that kube-apiserver admits by default (200, `--max-mutating-requests-inflight`).
 const MAX_ATTEMPTS: usize = 256;
+
+const RESOURCE_VERSION: &[&str] = &["metadata", "resourceVersion"];
 
 /// `namespace/name`, or `name` for cluster-scoped objects. Lists are in bytewise order of keys.
 pub(crate) type Key = Arc<str>;
@@ -84,16 +88,19 @@ struct Shared {
     any: Signal,
     /// Disk and queue of writes. `None` for a store in memory.
     durable: Option<Durable>,
+    texts: SharedTexts,
+    recent: Arc<Recent>,
 }
 
 /// State protected by the lock.
 pub(crate) struct State {
     revision: u64,
-    objects: Vec<BTreeMap<Key, Arc<Object>>>,
-    uids: HashMap<Box<str>, (Resource, Key)>,
+    objects: Vec<BTreeMap<Key, Arc<Version>>>,
+    uids: HashMap<Arc<str>, (Resource, Key)>,
     /// Owner's UID → keys of its dependents.
     dependents: HashMap<Box<str>, BTreeSet<(Resource, Key)>>,
     history: History,
+    recent: Arc<Recent>,
 }
 
 /// Change of an object, decided from its current state.
@@ -128,7 +135,7 @@ pub(crate) enum Commit {
 impl Store {
     /// Creates an empty store in memory. The first write gets revision `revision + 1`.
     pub(crate) fn new(revision: u64, limits: HistoryLimits) -> Self {
-        Self::with(State::new(revision, limits), None)
+        Self::with(State::new(revision, limits), SharedTexts::default(), None)
     }
 
     /// Opens a store on `disk`. The history starts empty: older revisions are expired.
@@ -137,22 +144,30 @@ impl Store {
     ///
     /// The disk cannot be read or contains invalid data.
     pub(crate) fn open(mut disk: Disk, revision: u64, limits: HistoryLimits) -> Result<Self, DataError> {
-        let (last, objects) = disk.load()?;
+        let texts = SharedTexts::default();
+        let (last, objects) = disk.load(&texts)?;
         let mut state = State::new(revision.max(last), limits);
-        for (key, object) in objects {
-            state.restore(key, object);
+        for version in objects {
+            state.restore(version);
         }
         let durable = Durable::new(&state, disk);
-        Ok(Self::with(state, Some(durable)))
+        Ok(Self::with(state, texts, Some(durable)))
     }
 
-    fn with(state: State, durable: Option<Durable>) -> Self {
+    fn with(state: State, texts: SharedTexts, durable: Option<Durable>) -> Self {
         Self(Arc::new(Shared {
+            recent: Arc::clone(&state.recent),
+            texts,
             state: RwLock::new(state),
             signals: Resource::all().map(|_| Signal::default()).collect(),
             any: Signal::default(),
             durable,
         }))
+    }
+
+    /// `true` if writes wait for a disk.
+    pub(crate) fn is_durable(&self) -> bool {
+        self.0.durable.is_some()
     }
 
     /// Revision of the latest write.
@@ -161,19 +176,21 @@ impl Store {
     }
 
     pub(crate) fn get(&self, resource: Resource, key: &str) -> Option<Arc<Object>> {
-        self.0.state.read().get(resource, key).cloned()
+        self.0.state.read().get(resource, key)
     }
 
     pub(crate) fn by_uid(&self, uid: &str) -> Option<Arc<Object>> {
         let state = self.0.state.read();
         let (resource, key) = state.uids.get(uid)?;
-        state.get(*resource, key).cloned()
+        state.get(*resource, key)
     }
 
     pub(crate) fn dependents(&self, uid: &str) -> Vec<Arc<Object>> {
         let state = self.0.state.read();
         let keys = state.dependents.get(uid).into_iter().flatten();
-        keys.filter_map(|(resource, key)| state.get(*resource, key).cloned()).collect()
+        keys.filter_map(|(resource, key)| state.version(*resource, key))
+            .map(|version| state.recent.peek(version))
+            .collect()
     }
 
     /// Calls `read` under the lock. `read` must be short.
@@ -203,21 +220,28 @@ impl Store {
     ) -> Result<UpdateResult, ApiStatus> {
         for _ in 0..MAX_ATTEMPTS {
             let old = self.get(resource, key);
-            let (value, removed) = match decide(old.as_ref())? {
+            let (mut value, removed) = match decide(old.as_ref())? {
                 Decision::Keep => return Ok(UpdateResult::Unchanged(old)),
                 Decision::Put(value) => (value, false),
                 Decision::Remove(value) => (value, true),
             };
-            let size = estimated_len(&value);
             let result =
                 |object| if removed { UpdateResult::Removed(object) } else { UpdateResult::Put(object) };
+            let old = old.as_ref().map(|old| old.version());
+            let mut encode = |revision: u64| {
+                // The revision is not known before the write.
+                set(&mut value, RESOURCE_VERSION, revision.to_string());
+                Version::new(resource, key, &value, old.map(AsRef::as_ref), now, &self.0.texts)
+            };
             if commit == Commit::Dry {
                 self.read(&guard)?;
-                let revision = old.as_ref().map_or(0, |old| old.revision());
-                return Ok(result(Arc::new(Object::new(resource, value, revision, now, size))));
+                let revision = old.map_or(0, |old| old.revision());
+                let version = encode(revision).with_revision(revision);
+                return Ok(result(Arc::new(Object::with_value(Arc::new(version), value))));
             }
 
-            let write = Write { resource, key, old, value, removed, now, size };
+            let version = encode(0);
+            let write = Write { resource, key, old: old.cloned(), version, value, removed };
             let written = match &self.0.durable {
                 None => self.0.commit(write, &guard)?,
                 Some(durable) => durable.commit(&self.0, write, &guard)?,
@@ -241,9 +265,9 @@ impl Store {
         let (from, to) = keys_in(namespace);
         let from = after.map_or(from, |after| Bound::Excluded(after.to_string()));
         let state = self.0.state.read();
-        let objects = state.objects(resource).into_iter();
+        let objects = state.versions(resource).into_iter();
         let range = objects.flat_map(|objects| objects.range::<str, _>((as_str(&from), as_str(&to))));
-        range.take(limit).map(|(_, object)| Arc::clone(object)).collect()
+        range.take(limit).map(|(_, version)| state.recent.peek(version)).collect()
     }
 }
 
@@ -251,11 +275,11 @@ impl Store {
 struct Write<'a> {
     resource: Resource,
     key: &'a Key,
-    old: Option<Arc<Object>>,
+    old: Option<Arc<Version>>,
+    /// Encoded `value`, without its revision.
+    version: Version,
     value: Value,
     removed: bool,
-    now: Timestamp,
-    size: usize,
 }
 
 impl Shared {
@@ -270,8 +294,9 @@ impl Shared {
             return Ok(None);
         }
         guard(&state)?;
-        let change = state.next_change(write);
-        let object = Arc::clone(&change.object);
+        let (change, object) = state.next_change(write);
+        // Before watchers are woken, so that they share the decoded form.
+        self.recent.insert(&object);
         let forgotten = self.publish(&mut state, change);
         drop(state);
         drop(forgotten);
@@ -305,6 +330,7 @@ impl State {
             uids: HashMap::new(),
             dependents: HashMap::new(),
             history: History::new(revision, limits, resources),
+            recent: Arc::default(),
         }
     }
 
@@ -317,68 +343,72 @@ impl State {
             uids: self.uids.clone(),
             dependents: self.dependents.clone(),
             history: History::new(self.revision, none, self.objects.len()),
+            recent: Arc::clone(&self.recent),
         }
     }
 
-    pub(crate) fn get(&self, resource: Resource, key: &str) -> Option<&Arc<Object>> {
-        self.objects(resource)?.get(key)
+    pub(crate) fn get(&self, resource: Resource, key: &str) -> Option<Arc<Object>> {
+        Some(self.recent.get(self.version(resource, key)?))
+    }
+
+    fn version(&self, resource: Resource, key: &str) -> Option<&Arc<Version>> {
+        self.versions(resource)?.get(key)
     }
 
     /// Iterates over the objects of `resource` in `namespace` (empty for all) in key order.
-    pub(crate) fn iter(&self, resource: Resource, namespace: &str) -> impl Iterator<Item = &Arc<Object>> {
+    pub(crate) fn iter(&self, resource: Resource, namespace: &str) -> impl Iterator<Item = Arc<Object>> {
         let (from, to) = keys_in(namespace);
-        let objects = self.objects(resource).into_iter();
-        objects
-            .flat_map(move |objects| objects.range::<str, _>((as_str(&from), as_str(&to))))
-            .map(|(_, object)| object)
+        let versions = self.versions(resource).into_iter();
+        versions
+            .flat_map(move |versions| versions.range::<str, _>((as_str(&from), as_str(&to))))
+            .map(|(_, version)| self.recent.peek(version))
     }
 
-    fn objects(&self, resource: Resource) -> Option<&BTreeMap<Key, Arc<Object>>> {
+    fn versions(&self, resource: Resource) -> Option<&BTreeMap<Key, Arc<Version>>> {
         self.objects.get(resource.index())
     }
 
     /// `true` if the object is still at the version that the write is based on.
     fn is_current(&self, write: &Write<'_>) -> bool {
-        match (self.get(write.resource, write.key), &write.old) {
+        match (self.version(write.resource, write.key), &write.old) {
             (Some(current), Some(old)) => Arc::ptr_eq(current, old),
             (None, None) => true,
             _ => false,
         }
     }
 
-    /// Returns the change that `write` makes to the current state.
-    fn next_change(&self, write: Write<'_>) -> Change {
-        let Write { resource, key, old, mut value, removed, now, size } = write;
+    /// Returns the change that `write` makes to the current state, and the new version of the object.
+    fn next_change(&self, write: Write<'_>) -> (Change, Arc<Object>) {
+        let Write { old, version, mut value, removed, .. } = write;
         let revision = self.revision + 1;
-        set(&mut value, &["metadata", "resourceVersion"], revision.to_string());
-        let object = Arc::new(Object::new(resource, value, revision, now, size));
-        Change { revision, key: Arc::clone(key), old, object, removed }
+        set(&mut value, RESOURCE_VERSION, revision.to_string());
+        let version = Arc::new(version.with_revision(revision));
+        let object = Arc::new(Object::with_value(Arc::clone(&version), value));
+        (Change { old, object: version, removed }, object)
     }
 
     /// Applies a change to objects, indexes and history. Returns the evicted history.
     fn install(&mut self, change: Change) -> Vec<Change> {
-        self.revision = change.revision;
-        let resource = change.resource();
-        let new = (!change.removed).then_some(&change.object);
-        self.index(resource, &change.key, change.old.as_deref(), new);
-        let objects = self.objects_mut(resource);
+        self.revision = change.revision();
+        let new = (!change.removed).then_some(&*change.object);
+        self.index(change.old.as_deref(), new);
+        let objects = self.versions_mut(change.resource());
         if change.removed {
-            objects.remove(&change.key);
+            objects.remove(change.object.key());
         } else {
-            objects.insert(Arc::clone(&change.key), Arc::clone(&change.object));
+            objects.insert(Arc::clone(change.object.key()), Arc::clone(&change.object));
         }
         self.history.push(change)
     }
 
     /// Inserts an object read from disk, without an event.
-    fn restore(&mut self, key: Key, object: Arc<Object>) {
-        let resource = object.resource();
-        self.index(resource, &key, None, Some(&object));
-        self.objects_mut(resource).insert(key, object);
+    fn restore(&mut self, version: Arc<Version>) {
+        self.index(None, Some(&version));
+        self.versions_mut(version.resource()).insert(Arc::clone(version.key()), version);
     }
 
     /// Returns the objects of a resource. The first object of a custom resource extends the table.
-    fn objects_mut(&mut self, resource: Resource) -> &mut BTreeMap<Key, Arc<Object>> {
+    fn versions_mut(&mut self, resource: Resource) -> &mut BTreeMap<Key, Arc<Version>> {
         let index = resource.index();
         if index >= self.objects.len() {
             self.objects.resize_with(index + 1, BTreeMap::new);
@@ -394,20 +424,22 @@ impl State {
         resources
     }
 
-    fn index(&mut self, resource: Resource, key: &Key, old: Option<&Object>, new: Option<&Arc<Object>>) {
-        let uid = |object: Option<&Object>| object.map(Object::uid).unwrap_or_default().to_owned();
-        let new = new.map(Arc::as_ref);
-        if uid(old) != uid(new) {
-            self.uids.remove(uid(old).as_str());
-            if let Some(new) = new {
-                self.uids.insert(new.uid().into(), (resource, Arc::clone(key)));
+    fn index(&mut self, old: Option<&Version>, new: Option<&Version>) {
+        let Some((resource, key)) = new.or(old).map(|version| (version.resource(), version.key())) else {
+            return;
+        };
+        let uid = |version: Option<&Version>| version.map(|version| Arc::clone(&version.index().uid));
+        let (old_uid, new_uid) = (uid(old), uid(new));
+        if old_uid != new_uid {
+            if let Some(old_uid) = old_uid {
+                self.uids.remove(&old_uid);
+            }
+            if let Some(new_uid) = new_uid {
+                self.uids.insert(new_uid, (resource, Arc::clone(key)));
             }
         }
-        let owners = |object: Option<&Object>| -> BTreeSet<Box<str>> {
-            object
-                .into_iter()
-                .flat_map(|object| object.owner_references().map(|owner| owner.uid.into()))
-                .collect()
+        let owners = |version: Option<&Version>| -> BTreeSet<Box<str>> {
+            version.into_iter().flat_map(|version| version.index().owners().map(Into::into)).collect()
         };
         let (before, after) = (owners(old), owners(new));
         for gone in before.difference(&after) {

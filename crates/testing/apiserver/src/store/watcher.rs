@@ -1,7 +1,9 @@
 use std::{collections::VecDeque, fmt, sync::Arc};
 
-use super::{Store, WatchCache, as_str, history::Change, keys_in, list::objects_at, signal::Listener};
-use crate::{ApiStatus, Object, Resource, Selection, StatusReason, json::set};
+use super::{
+    Store, WatchCache, as_str, history::Change, keys_in, list::objects_at, recent::Recent, signal::Listener,
+};
+use crate::{ApiStatus, Object, Resource, Selection, StatusReason, object::Version};
 
 /// Maximum number of events that a watcher buffers, and of changes that it scans for them under the lock.
 const BATCH: usize = 256;
@@ -50,6 +52,26 @@ impl WatchEvent {
     }
 }
 
+/// A buffered event. The object is not decoded, so a watcher that is not read uses little memory.
+enum Pending {
+    Added(Arc<Version>),
+    Modified(Arc<Version>),
+    Deleted(Arc<Version>),
+    InitialEventsEnd(u64),
+}
+
+impl Pending {
+    fn into_event(self, recent: &Recent) -> WatchEvent {
+        match self {
+            Self::Added(version) => WatchEvent::Added(recent.get(&version)),
+            Self::Modified(version) => WatchEvent::Modified(recent.get(&version)),
+            // May be an earlier version under the revision of a later one.
+            Self::Deleted(version) => WatchEvent::Deleted(recent.peek(&version)),
+            Self::InitialEventsEnd(revision) => WatchEvent::InitialEventsEnd(revision),
+        }
+    }
+}
+
 /// Reader of watch events.
 ///
 /// A watcher reads the store's history at its own position, so a slow watcher does not delay others. If its position
@@ -65,7 +87,7 @@ pub struct Watcher {
     position: u64,
     /// Revision up to which changes were returned. 0 before the end of the initial events.
     reported: u64,
-    pending: VecDeque<WatchEvent>,
+    pending: VecDeque<Pending>,
     signal: Listener,
     /// Source of the events. `None` for the store.
     cache: Option<Arc<WatchCache>>,
@@ -105,6 +127,7 @@ impl Store {
         let signal = self.0.signal(resource).listen();
         let mut pending = VecDeque::new();
         let state = self.0.state.read();
+        let mut initial: Vec<Arc<Version>> = Vec::new();
         let position = match start {
             WatchStart::Initial => {
                 let resources =
@@ -112,19 +135,20 @@ impl Store {
                 let newest = cache.as_ref().map_or(state.revision, |cache| cache.revision_in(&state));
                 let (from, to) = keys_in(namespace);
                 let bounds = (as_str(&from), as_str(&to));
-                for (_, object) in resources.flat_map(|resource| objects_at(&state, resource, newest, bounds))
-                {
-                    if selection.matches(object) {
-                        pending.push_back(WatchEvent::Added(Arc::clone(object)));
-                    }
-                }
-                pending.push_back(WatchEvent::InitialEventsEnd(newest));
+                initial.extend(
+                    resources.flat_map(|resource| objects_at(&state, resource, newest, bounds)).cloned(),
+                );
                 newest
             }
             WatchStart::Now => state.revision,
             WatchStart::After(revision) => revision,
         };
         drop(state);
+        if start == WatchStart::Initial {
+            initial.retain(|version| selection.matches(&Object::new(Arc::clone(version))));
+            pending.extend(initial.into_iter().map(Pending::Added));
+            pending.push_back(Pending::InitialEventsEnd(position));
+        }
         let reported = if start == WatchStart::Initial { 0 } else { position };
         Watcher {
             reported,
@@ -177,7 +201,12 @@ impl Watcher {
                 break;
             }
         }
-        let event = self.pending.pop_front();
+        let initial = self.reported == 0;
+        let event = self.pending.pop_front().map(|pending| match pending {
+            // Not kept, because there may be many.
+            Pending::Added(version) if initial => WatchEvent::Added(self.store.0.recent.peek(&version)),
+            pending => pending.into_event(&self.store.0.recent),
+        });
         match &event {
             // Initial events are in key order, not in order of revisions.
             Some(WatchEvent::InitialEventsEnd(revision)) => self.reported = *revision,
@@ -205,39 +234,47 @@ impl Watcher {
         if *position < oldest {
             return Err(ApiStatus::expired(*position, oldest));
         }
-        let visible = state.history.after(*position).take_while(|change| change.revision <= newest);
+        let visible = state.history.after(*position).take_while(|change| change.revision() <= newest);
+        let (mut changes, mut complete) = (Vec::new(), true);
         for (scanned, change) in visible.enumerate() {
-            if pending.len() == BATCH || scanned == SCAN {
-                return Ok(false);
+            if changes.len() == BATCH || scanned == SCAN {
+                complete = false;
+                break;
             }
-            *position = change.revision;
+            *position = change.revision();
             if resource.is_none_or(|resource| resource == change.resource())
                 && (namespace.is_empty() || *change.object.namespace() == **namespace)
             {
-                pending.extend(watch_event(change, selection));
+                changes.push(change.clone());
             }
         }
-        *position = (*position).max(newest);
-        Ok(true)
+        if complete {
+            *position = (*position).max(newest);
+        }
+        drop(state);
+        // Selected after the lock is released, because field selectors decode objects.
+        let recent = &store.0.recent;
+        pending.extend(changes.into_iter().filter_map(|change| watch_event(change, selection, recent)));
+        Ok(complete)
     }
 }
 
 /// Returns the event of a change for a watcher with this selection.
-fn watch_event(change: &Change, selection: &Selection) -> Option<WatchEvent> {
-    let before = change.old.as_ref().filter(|old| selection.matches(old));
-    let after = Some(&change.object).filter(|object| !change.removed && selection.matches(object));
-    match (before, after) {
-        (None, None) => None,
-        (None, Some(new)) => Some(WatchEvent::Added(Arc::clone(new))),
-        (Some(_), Some(new)) => Some(WatchEvent::Modified(Arc::clone(new))),
-        (Some(_), None) if change.removed => Some(WatchEvent::Deleted(Arc::clone(&change.object))),
-        (Some(old), None) => {
-            // The object left the selection: the last matching version, with the revision of the change so that the
-            // client resumes after it.
-            let mut last = old.value().clone();
-            set(&mut last, &["metadata", "resourceVersion"], change.revision.to_string());
-            let object = Object::new(old.resource(), last, change.revision, old.written(), old.size());
-            Some(WatchEvent::Deleted(Arc::new(object)))
+fn watch_event(change: Change, selection: &Selection, recent: &Recent) -> Option<Pending> {
+    let Change { old, object, removed } = change;
+    let matches =
+        |version: &Arc<Version>| selection.is_everything() || selection.matches(&recent.peek(version));
+    let before = old.filter(matches);
+    match (before, !removed && matches(&object)) {
+        (None, false) => None,
+        (None, true) => Some(Pending::Added(object)),
+        (Some(_), true) => Some(Pending::Modified(object)),
+        (Some(_), false) if removed => Some(Pending::Deleted(object)),
+        // The object left the selection: the last matching version, with the revision of the change so that the client
+        // resumes after it.
+        (Some(old), false) => {
+            let last = Version::clone(&old).with_revision(object.revision());
+            Some(Pending::Deleted(Arc::new(last)))
         }
     }
 }
