@@ -25,8 +25,9 @@ use tokio_util::sync::CancellationToken;
 use tower::{BoxError, Service, ServiceExt, service_fn};
 
 use super::{
+    fair_queue::{FairQueue, Flow},
     response,
-    service::{ApiService, BrokenConnection},
+    service::{ApiService, BrokenConnection, may_have_body},
 };
 use crate::{ApiStatus, StatusReason};
 
@@ -68,6 +69,7 @@ async fn accept(
     shutdown: CancellationToken,
 ) {
     let connections = GracefulShutdown::new();
+    let writes = FairQueue::new(service.write_seats());
     // Also ends the watches when this future is dropped.
     let watches = shutdown.child_token();
     let _guard = watches.clone().drop_guard();
@@ -90,7 +92,7 @@ async fn accept(
             tracing::debug!(%error, %peer, "Failed to set TCP_NODELAY");
         }
         let max_streams = service.max_concurrent_streams();
-        let service = socket_service(service.clone(), watches.clone());
+        let service = socket_service(service.clone(), watches.clone(), writes.flow());
         // Created before the handshake, so that a shutdown waits for accepted connections.
         let watcher = connections.watcher();
         let tls = tls.clone();
@@ -134,10 +136,11 @@ where
     watcher.watch(connection.into_owned()).await
 }
 
-/// Wraps the service for requests from the socket: checks the origin and passes the shutdown token.
+/// Wraps the service for requests from a connection: checks the origin, and passes the shutdown token and the flow.
 fn socket_service(
     service: ApiService,
     watches: CancellationToken,
+    flow: Flow,
 ) -> impl Service<
     Request<Incoming>,
     Response = http::Response<response::ApiBody>,
@@ -148,8 +151,11 @@ fn socket_service(
 + 'static {
     service_fn(move |mut request: Request<Incoming>| {
         let service = service.clone();
-        let watches = watches.clone();
+        let (watches, flow) = (watches.clone(), flow.clone());
+        // Counted before the first request of a burst is served.
+        let received = may_have_body(request.method()).then(|| flow.receive());
         async move {
+            let _received = received;
             // Browsers do not send tokens across sites.
             if !service.has_tokens()
                 && let Err(status) = check_origin(&request)
@@ -157,6 +163,7 @@ fn socket_service(
                 return Ok(response::failure(&status));
             }
             request.extensions_mut().insert(watches);
+            request.extensions_mut().insert(flow);
             service.oneshot(request).await
         }
     })

@@ -19,6 +19,7 @@ use tower::{BoxError, Service};
 use super::{
     audit_event::{AuditEvent, ObjectReference},
     body::{self, Content},
+    fair_queue::Flow,
     fault::{self, FaultAction, FaultDecision},
     freshness, protobuf,
     query::Query,
@@ -34,6 +35,10 @@ use crate::{ApiServer, ApiStatus, WatchCacheLag, json::str_at, store::WatchCache
 /// Maximum number of concurrent streams on an HTTP/2 connection, as kube-apiserver without
 /// `--http2-max-streams-per-connection`.
 pub const DEFAULT_MAX_CONCURRENT_STREAMS: u32 = 100;
+
+/// Number of writes that are served at a time by a server with a data directory, as kube-apiserver's
+/// `--max-mutating-requests-inflight`.
+const MAX_MUTATING_REQUESTS: usize = 200;
 
 /// An [`ApiServer`] as a `tower` service of HTTP requests. Clones share the server.
 ///
@@ -69,6 +74,17 @@ impl ApiService {
     #[must_use]
     pub fn with_max_concurrent_streams(self, max: u32) -> Self {
         Self { max_concurrent_streams: max, ..self }
+    }
+
+    /// Number of writes that are served at a time on sockets.
+    ///
+    /// In memory a write occupies a thread. On disk it mostly waits for a transaction, which it shares with other writes.
+    pub(super) fn write_seats(&self) -> usize {
+        if self.server.registry.store.is_durable() {
+            MAX_MUTATING_REQUESTS
+        } else {
+            std::thread::available_parallelism().map_or(1, usize::from)
+        }
     }
 
     pub(super) fn max_concurrent_streams(&self) -> u32 {
@@ -149,6 +165,11 @@ where
     if !delay.is_zero() {
         exchange.clock().sleep(delay).await;
     }
+    // After the body was read: a slow client takes no seat.
+    let _seat = match exchange.flow() {
+        Some(flow) => Some(flow.seat().await),
+        None => None,
+    };
     match action {
         FaultAction::Break { served_after: None } => Err(BrokenConnection),
         FaultAction::Break { served_after: Some(Duration::ZERO) } => {
@@ -203,6 +224,18 @@ impl Exchange {
 
     fn server(&self) -> &ApiServer {
         &self.service.server
+    }
+
+    /// Flow in which the request waits for its turn: a write of one object, on a socket. A deletion of a collection yields
+    /// between batches instead.
+    fn flow(&self) -> Option<&Flow> {
+        let is_collection = matches!(&self.route, Ok(Route::Object(target)) if target.name.is_none());
+        let waits = match self.parts.method {
+            Method::POST | Method::PUT | Method::PATCH => true,
+            Method::DELETE => !is_collection,
+            _ => false,
+        };
+        self.parts.extensions.get().filter(|_| waits)
     }
 
     fn clock(&self) -> &dyn Clock {
@@ -354,7 +387,7 @@ fn audit_id(server: &ApiServer, received: Timestamp) -> String {
         .to_string()
 }
 
-fn may_have_body(method: &Method) -> bool {
+pub(super) fn may_have_body(method: &Method) -> bool {
     [Method::POST, Method::PUT, Method::PATCH, Method::DELETE].contains(method)
 }
 

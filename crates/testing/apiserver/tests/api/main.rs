@@ -11,6 +11,7 @@ mod client;
 mod custom;
 mod deletes;
 mod faults;
+mod isolation;
 mod kube;
 mod lagging;
 mod negotiation;
