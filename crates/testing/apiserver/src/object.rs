@@ -136,7 +136,7 @@ impl Object {
         Self { version, cached: OnceLock::new() }
     }
 
-    /// An object whose value is already decoded.
+    /// Creates an object whose value is already decoded.
     pub(crate) fn with_value(version: Arc<Version>, value: Value) -> Self {
         let cached = Cached { value: OnceLock::from(value), json: OnceLock::new() };
         Self { version, cached: OnceLock::from(Box::new(cached)) }

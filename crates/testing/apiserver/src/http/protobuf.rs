@@ -34,8 +34,7 @@ pub(super) async fn convert(response: ApiResponse, is_watch: bool) -> ApiRespons
         return ApiResponse::from_parts(parts, frames.boxed_unsync());
     }
     let Ok(body) = body.collect().await.map(http_body_util::Collected::to_bytes);
-    let encoded = serde_json::from_slice::<Value>(&body).ok().and_then(|object| protobuf::encode(&object));
-    let body = match encoded {
+    let body = match protobuf::encode_text(&body).await {
         Some(encoded) => {
             parts.headers.insert(CONTENT_TYPE, PROTOBUF);
             Bytes::from(encoded)

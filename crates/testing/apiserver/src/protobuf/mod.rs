@@ -28,7 +28,7 @@ mod tests;
 mod wire;
 
 pub use encode::encode;
-pub(crate) use encode::{Message, is_encodable};
+pub(crate) use encode::{Message, encode_text, is_encodable};
 use wire::{Payload, Reader};
 
 /// Magic number at the start of a body.

@@ -56,7 +56,7 @@ impl Cluster {
         self.server.create(Resource::CONFIG_MAPS, "default", object, &WriteOptions::default()).unwrap();
     }
 
-    /// Sends a request on a connection of its own and returns its status and the number of writes before its response.
+    /// Sends a request. Returns its status and the number of writes before its response.
     async fn probe(
         &self,
         client: &mut SendRequest<Full<Bytes>>,
@@ -145,7 +145,7 @@ async fn long_list_is_serialized_as_it_is_read() {
     assert!(length > OBJECTS * SIZE && chunks > 100, "{length} bytes in {chunks} chunks");
 }
 
-/// A watcher that does not read keeps no more events than the window, and is told to relist when it reads again.
+/// A watcher that does not read keeps no events beyond the window. When it reads again, it gets 410.
 #[tokio::test]
 async fn watcher_that_does_not_read_expires() {
     const WRITES: usize = 20_000;
