@@ -87,7 +87,9 @@ async fn connect(options: &Options, client_options: &ClientOptions) -> Result<Cl
     let clients = ClientFactory::connect(options.server.clone(), client_options.clone()).await;
     let clients = clients.map_err(|error| match options.server {
         Server::InCluster => RunError::NotInCluster(error),
-        Server::Kubeconfig { .. } | Server::Master(_) => RunError::Connect(error),
+        Server::Kubeconfig { .. } | Server::KubeconfigFiles { .. } | Server::Master(_) => {
+            RunError::Connect(error)
+        }
     })?;
     if !options.service_account_credentials {
         return Ok(clients);

@@ -37,6 +37,15 @@ pub enum Server {
         /// Address that overrides the one in the file.
         master: Option<String>,
     },
+    /// Merged kubeconfig files and one of their contexts, as `kubectl` uses them.
+    ///
+    /// Upstream counterpart: `clientcmd.NewNonInteractiveDeferredLoadingClientConfig`.
+    KubeconfigFiles {
+        /// Paths of the files. The first file that sets a value takes precedence. Missing files are ignored.
+        paths: Vec<PathBuf>,
+        /// Name of the context. `None` uses the current context.
+        context: Option<String>,
+    },
     /// An address, without credentials.
     Master(String),
     /// The service account of the pod that this process runs in.
@@ -47,6 +56,10 @@ impl fmt::Display for Server {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Kubeconfig { path, .. } => write!(f, "kubeconfig {path:?}"),
+            Self::KubeconfigFiles { paths, .. } => {
+                let paths: Vec<_> = paths.iter().map(|path| path.to_string_lossy()).collect();
+                write!(f, "kubeconfig {:?}", paths.join(":"))
+            }
             Self::Master(address) => write!(f, "master {address:?}"),
             Self::InCluster => f.write_str("in-cluster configuration"),
         }
@@ -107,7 +120,16 @@ impl Credentials {
     pub(super) fn load(server: &Server, environment: &ProxyEnvironment) -> Result<Self, ClientConfigError> {
         match server {
             Server::Kubeconfig { path, master } => {
-                Self::from_kubeconfig(server, environment, path, master.as_deref())
+                let text = std::fs::read(path).map_err(|error| ClientConfigError::broken(server, error))?;
+                let kubeconfig = Kubeconfig::read_from(path).map_err(|error| unreadable(server, &error))?;
+                Self::from_kubeconfig(server, environment, kubeconfig, print(&text), master.as_deref())
+            }
+            Server::KubeconfigFiles { paths, context } => {
+                let (mut kubeconfig, texts) = merged(server, paths)?;
+                if let Some(context) = context {
+                    kubeconfig.current_context = Some(context.clone());
+                }
+                Self::from_kubeconfig(server, environment, kubeconfig, print(&texts), None)
             }
             Server::Master(address) => {
                 let url = server::parse(address, false)
@@ -150,11 +172,10 @@ impl Credentials {
     fn from_kubeconfig(
         server: &Server,
         environment: &ProxyEnvironment,
-        path: &Path,
+        mut kubeconfig: Kubeconfig,
+        base_print: u64,
         master: Option<&str>,
     ) -> Result<Self, ClientConfigError> {
-        let text = std::fs::read(path).map_err(|error| ClientConfigError::broken(server, error))?;
-        let mut kubeconfig = Kubeconfig::read_from(path).map_err(|error| unreadable(server, &error))?;
         let cluster = current_cluster(&kubeconfig).cloned().unwrap_or_default();
         for named in &mut kubeconfig.clusters {
             // kube-client reads environment variables if a cluster has none.
@@ -176,7 +197,7 @@ impl Credentials {
             None => environment.proxy_for(&config.cluster_url),
         };
         let proxy = proxy.map_err(|error| ClientConfigError::broken(server, error))?;
-        let mut this = Self::finish(server, proxy, config, print(&text), authority)?;
+        let mut this = Self::finish(server, proxy, config, base_print, authority)?;
         // As upstream, other credentials take precedence.
         if let Some(exec) = exec.filter(|_| !has_own) {
             let address = server::show(&this.config.cluster_url);
@@ -282,6 +303,24 @@ fn current_cluster(kubeconfig: &Kubeconfig) -> Option<&Cluster> {
     let name = kubeconfig.current_context.as_ref()?;
     let context = kubeconfig.contexts.iter().find(|named| named.name == *name)?.context.as_ref()?;
     kubeconfig.clusters.iter().find(|named| named.name == context.cluster)?.cluster.as_ref()
+}
+
+/// Reads and merges kubeconfig files. Also returns their texts.
+fn merged(server: &Server, paths: &[PathBuf]) -> Result<(Kubeconfig, Vec<u8>), ClientConfigError> {
+    let (mut merged, mut texts) = (Kubeconfig::default(), Vec::new());
+    for path in paths {
+        match std::fs::read(path) {
+            Ok(text) => texts.extend(text),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
+            Err(error) => return Err(ClientConfigError::broken(server, format_args!("{path:?}: {error}"))),
+        }
+        let next = Kubeconfig::read_from(path).map_err(|error| unreadable(server, &error))?;
+        merged = merged.merge(next).map_err(|error| unreadable(server, &error))?;
+    }
+    if texts.is_empty() {
+        return Err(ClientConfigError::broken(server, "no kubeconfig file found"));
+    }
+    Ok((merged, texts))
 }
 
 /// Returns the error of an invalid kubeconfig. YAML errors quote the file, which may contain a token, so only the
