@@ -32,6 +32,7 @@ const MAY_KNOW_HTTP: &[&str] = &[
     "kcm-testkit",
     "kube-controller-manager",
     "kube-sandbox",
+    "kubectl-rollouts",
     "xtask",
 ];
 
