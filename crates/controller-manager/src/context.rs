@@ -10,7 +10,9 @@ use kcm_runtime::{NoSyncMetrics, SyncMetrics};
 use kcm_workqueue::MetricsProvider;
 use parking_lot::Mutex;
 
-use crate::{ManagerConfig, Metrics, adapters::EventClient, readiness::InformerSync};
+use crate::{
+    DebugControllers, ManagerConfig, Metrics, adapters::EventClient, debug::SYNC_LOG, readiness::InformerSync,
+};
 
 /// Dependencies of a manager.
 #[derive(Clone)]
@@ -28,6 +30,8 @@ pub struct Dependencies {
     pub informer_sync: InformerSync,
     /// Metrics of syncs by name of the controller. Replaces those of `metrics`.
     pub syncs: Option<SyncMetricsFactory>,
+    /// Receives the running controllers, for `/debug/controllers/`. `None` disables it.
+    pub debug: Option<DebugControllers>,
 }
 
 /// Creates the sync metrics of the controller with this name.
@@ -44,6 +48,7 @@ impl Dependencies {
             metrics: None,
             informer_sync: InformerSync::default(),
             syncs: None,
+            debug: None,
         }
     }
 }
@@ -98,6 +103,16 @@ impl Context {
             (None, Some(metrics)) => metrics.syncs(controller),
             (None, None) => Arc::new(NoSyncMetrics),
         }
+    }
+
+    /// Controllers that can be inspected. `None` if that is disabled.
+    pub(crate) fn debug(&self) -> Option<&DebugControllers> {
+        self.dependencies.debug.as_ref()
+    }
+
+    /// Maximum number of recorded last syncs per controller, one per key.
+    pub(crate) fn sync_log(&self) -> usize {
+        if self.dependencies.debug.is_some() { SYNC_LOG } else { 0 }
     }
 
     /// Metrics of the ReplicaSet controller.

@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     adapters::{ClusterClient, ReplicationControllerClient},
     context::Context,
-    controller_names,
+    controller_names, debug,
     informer_factory::InformerFactory,
 };
 
@@ -70,8 +70,14 @@ fn deployment(informers: &InformerFactory) -> Constructor {
             terminating_replicas: context.config().features.deployment_replica_set_terminating_replicas,
             queue_metrics: context.queue_metrics(),
             sync_metrics: context.sync_metrics(controller_names::DEPLOYMENT),
+            sync_log: context.sync_log(),
             ..config
         });
+        let controller = Arc::new(controller);
+        if let Some(debug) = context.debug() {
+            let inspected = Arc::clone(&controller);
+            debug.add("deployment", move |key| debug::deployment(&inspected.inspect(key)));
+        }
         let workers = context.config().concurrent_deployment_syncs;
         Box::new(move |stop| Box::pin(async move { controller.run(workers, stop).await }))
     })
@@ -136,18 +142,26 @@ fn replica_set_controller(
     pods: SharedInformer<Pod>,
     owners: SharedInformer<ReplicaSet>,
     control: Arc<dyn ReplicaSetControl>,
-) -> ReplicaSetController {
+) -> Arc<ReplicaSetController> {
     let recorder = context.recorder(client, kind_config.component);
     let pod_control = Arc::new(ClusterClient::new(client));
     let (clock, random) = (context.clock(), context.random());
     let config = ReplicaSetControllerConfig::new(clock, random, pods, owners, pod_control, control, recorder);
-    ReplicaSetController::new(ReplicaSetControllerConfig {
+    let controller = ReplicaSetController::new(ReplicaSetControllerConfig {
         kind_config,
         metrics: context.replica_set_metrics(),
         queue_metrics: context.queue_metrics(),
         sync_metrics: context.sync_metrics(name),
+        sync_log: context.sync_log(),
         ..config
-    })
+    });
+    let controller = Arc::new(controller);
+    if let Some(debug) = context.debug() {
+        let inspected = Arc::clone(&controller);
+        let kind = if name == controller_names::REPLICA_SET { "replicaset" } else { "replicationcontroller" };
+        debug.add(kind, move |key| debug::replica_set(&inspected.inspect(key)));
+    }
+    controller
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    KUBERNETES_VERSION, Metrics, Options, RunError, VERSION,
+    DebugControllers, KUBERNETES_VERSION, Metrics, Options, RunError, VERSION,
     context::Dependencies,
     logging,
     manager::Manager,
@@ -69,14 +69,18 @@ pub async fn run(options: &Options, runtime: Runtime) -> Result<(), RunError> {
     let informer_sync = InformerSync::default();
     let caches = informer_sync.clone();
     readiness.add(INFORMER_SYNC, Arc::new(move || caches.check()));
+    let debug = options.profiling.then(DebugControllers::default);
     // Dropping the set stops the server.
     let mut port = JoinSet::new();
-    if let Some(server) = serving::bind(options, &metrics, &health, &readiness, log, &client_options).await? {
+    if let Some(server) =
+        serving::bind(options, &metrics, &health, &readiness, log, debug.as_ref(), &client_options).await?
+    {
         port.spawn(server.run(CancellationToken::new()));
     }
     let dependencies = Dependencies {
         metrics: Some(metrics),
         informer_sync,
+        debug,
         ..Dependencies::new(&clients, &clock, &random)
     };
     Manager::new(options.manager.clone(), dependencies, host).with_health(health).run(shutdown).await

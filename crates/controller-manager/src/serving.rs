@@ -11,8 +11,9 @@ use kcm_serving::{
 };
 
 use crate::{
-    KUBERNETES_VERSION, Metrics, Options,
+    DebugControllers, KUBERNETES_VERSION, Metrics, Options,
     configz::{CONFIGZ_NAME, configz as configuration},
+    debug,
     logging::Handle,
     version::BINARY,
 };
@@ -43,6 +44,7 @@ pub(crate) async fn bind(
     health: &HealthChecks,
     readiness: &HealthChecks,
     log: Option<Handle>,
+    debug: Option<&DebugControllers>,
     client: &ClientOptions,
 ) -> Result<Option<SecureServer>, ServingError> {
     if options.serving.secure_port == 0 {
@@ -50,7 +52,7 @@ pub(crate) async fn bind(
     }
     let clock = &client.clock;
     let access = Access::connect(&options.authentication, &options.authorization, client).await?;
-    let routes = routes(options, metrics, health, readiness, log, clock);
+    let routes = routes(options, metrics, health, readiness, log, debug, clock);
     SecureServer::bind(&options.serving, BINARY, access, routes, Arc::clone(clock)).await.map(Some)
 }
 
@@ -60,6 +62,7 @@ fn routes(
     health: &HealthChecks,
     readiness: &HealthChecks,
     log: Option<Handle>,
+    debug: Option<&DebugControllers>,
     clock: &Arc<dyn Clock>,
 ) -> Routes {
     let (all, slis) = (metrics.clone(), metrics.clone());
@@ -79,6 +82,9 @@ fn routes(
                 log.set_verbosity(u8::try_from(verbosity).unwrap_or(u8::MAX));
             }
         });
+    }
+    if let Some(debug) = debug {
+        routes = routes.prefix(debug::PREFIX, debug.handler());
     }
     if options.features.is_enabled("ComponentStatusz") {
         let version = KUBERNETES_VERSION.trim_start_matches('v');

@@ -4,6 +4,8 @@
 #[cfg(unix)]
 mod cluster;
 #[cfg(unix)]
+mod debug;
+#[cfg(unix)]
 mod hand_over;
 #[cfg(unix)]
 mod port;

@@ -8,6 +8,7 @@ use std::{
 use kcm_clock::Clock;
 
 use crate::{
+    ItemPhase,
     item::Item,
     metrics::MetricsProvider,
     queue::{Queue, TryGet},
@@ -208,6 +209,14 @@ impl<T: Item> DelayingQueue<T> {
     /// Returns `true` if [`len`](Self::len) is zero.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// Returns the place of `item`, and the time until it is added.
+    pub(crate) fn state_of(&self, item: &T) -> (ItemPhase, Option<Duration>) {
+        self.move_due();
+        let deadline = self.waiting.lock().deadlines.get(item).map(|(deadline, _)| *deadline);
+        let delay = deadline.map(|deadline| deadline.saturating_sub(self.clock.monotonic()));
+        (self.queue.phase_of(item), delay)
     }
 
     /// See [`Queue::shut_down`]. Items that are not due are dropped.

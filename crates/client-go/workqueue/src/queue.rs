@@ -8,6 +8,7 @@ use std::{
 use kcm_clock::Clock;
 
 use crate::{
+    ItemPhase,
     item::Item,
     metrics::{MetricsProvider, QueueMetrics},
     sync::{Mutex, Notify},
@@ -299,6 +300,16 @@ impl<T: Item> Queue<T> {
         metrics.unfinished_work(total);
         metrics.longest_running_processor(longest);
         metrics.depth(state.depth());
+    }
+
+    /// Returns the place of `item`.
+    pub(crate) fn phase_of(&self, item: &T) -> ItemPhase {
+        match self.state.lock().items.get(item) {
+            None => ItemPhase::Absent,
+            Some(Phase::Queued { .. }) => ItemPhase::Queued,
+            Some(Phase::Processing { .. }) => ItemPhase::Processing,
+            Some(Phase::ProcessingDirty { .. }) => ItemPhase::ProcessingDirty,
+        }
     }
 
     pub(crate) fn count_retry(&self) {

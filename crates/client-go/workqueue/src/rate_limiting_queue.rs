@@ -3,6 +3,7 @@ use std::{sync::Arc, time::Duration};
 use kcm_clock::Clock;
 
 use crate::{
+    ItemState,
     default_rate_limiter::default_controller_rate_limiter,
     delaying_queue::DelayingQueue,
     item::Item,
@@ -108,6 +109,12 @@ impl<T: Item> RateLimitingQueue<T> {
     /// Returns the number of recorded failures of `item`.
     pub fn num_requeues(&self, item: &T) -> u32 {
         self.shared.limiter.num_requeues(item)
+    }
+
+    /// Returns the state of `item`, for debugging. The state may change before the caller uses it.
+    pub fn state_of(&self, item: &T) -> ItemState {
+        let (phase, delay) = self.shared.queue.state_of(item);
+        ItemState { phase, delay, requeues: self.num_requeues(item) }
     }
 
     /// Adds `item`. See [`Queue::add`](crate::Queue::add).

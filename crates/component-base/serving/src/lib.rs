@@ -47,7 +47,7 @@ pub use error::ServingError;
 pub use handler::{Handler, Request, Response, handler};
 pub use health::{HealthCheck, HealthChecks, HealthMetrics};
 /// Parameter types of [`Response::with`] and [`Routes::exact_with_body`].
-pub use http::{HeaderName, HeaderValue, Method};
+pub use http::{HeaderName, HeaderValue, Method, StatusCode};
 pub use options::{
     AuthenticationOptions, AuthorizationOptions, RequestHeaderOptions, ServingOptions, SniCertKey, TlsVersion,
 };

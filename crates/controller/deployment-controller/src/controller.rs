@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{Span, error_span, field::Empty, trace};
 
 use crate::{
-    error::SyncError, execute::Executor, handlers::Handlers, plan::SyncOutcome, sync::Syncer,
+    Inspection, error::SyncError, execute::Executor, handlers::Handlers, plan::SyncOutcome, sync::Syncer,
     written_objects::WrittenObjects,
 };
 
@@ -43,6 +43,8 @@ pub struct DeploymentControllerConfig {
     pub queue_metrics: Option<Arc<dyn MetricsProvider>>,
     /// Sync metrics.
     pub sync_metrics: Arc<dyn SyncMetrics>,
+    /// Maximum number of last syncs, one per key, that are kept for [`DeploymentController::inspect`]. 0 disables them.
+    pub sync_log: usize,
 }
 
 impl DeploymentControllerConfig {
@@ -70,6 +72,7 @@ impl DeploymentControllerConfig {
             terminating_replicas: true,
             queue_metrics: None,
             sync_metrics: Arc::new(NoSyncMetrics),
+            sync_log: 0,
         }
     }
 }
@@ -110,6 +113,7 @@ impl DeploymentController {
         let mut controller = Controller::builder(NAME, clock)
             .queue_metrics(config.queue_metrics.unwrap_or_else(|| Arc::new(NoQueueMetrics)))
             .sync_metrics(config.sync_metrics)
+            .sync_log(config.sync_log)
             .build(syncer);
         let handlers = Arc::new(Handlers {
             queue: controller.queue(),
@@ -151,6 +155,13 @@ impl DeploymentController {
     /// If the future is dropped, one write may take effect without a response. The next sync starts from the caches.
     pub async fn sync(&self, key: &ObjectKey) -> Result<Option<SyncOutcome>, SyncError> {
         self.0.reconciler().sync_deployment(key).await
+    }
+
+    /// Returns the state of the Deployment at `key` in the caches and the queue, and the plan of its next sync.
+    ///
+    /// Nothing is written. It takes as long as the planning of a sync.
+    pub fn inspect(&self, key: &ObjectKey) -> Inspection {
+        self.0.reconciler().inspect(key, self.0.key_state(key))
     }
 }
 

@@ -47,6 +47,7 @@ mod controller;
 mod error;
 mod execute;
 mod handlers;
+mod inspect;
 mod plan;
 mod status;
 mod sync;
@@ -55,6 +56,7 @@ mod written_objects;
 
 pub use controller::{DeploymentController, DeploymentControllerConfig};
 pub use error::SyncError;
+pub use inspect::Inspection;
 pub use plan::{
     Action, ActionResult, BlockedOn, Event, Notice, Plan, PlanEnd, PlannedAction, ProgressCheck, Reason,
     SyncOutcome, plan, plan_assuming_success,

@@ -75,7 +75,7 @@ impl Syncer {
         Ok(claim(&owner, &selector, candidates, &control).await.into_result()?)
     }
 
-    fn has_running_pod(&self, replica_set: &ReplicaSet) -> bool {
+    pub(crate) fn has_running_pod(&self, replica_set: &ReplicaSet) -> bool {
         pods_of(&self.pods.read(), &OwnerIdentity::from(replica_set)).any(|pod| !pod.is_finished())
     }
 }

@@ -17,9 +17,9 @@ use tokio_util::sync::CancellationToken;
 use tracing::{Span, error_span, field::Empty};
 
 use crate::{
-    KindConfig, NoReplicaSetMetrics, REPLICA_SET, ReplicaSetMetrics, SyncError, create::PodCreator,
-    events::ReplicaSetEvents, execute::Executor, handlers::Handlers, own_writes::OwnWrites,
-    pending_creates::PendingCreates, sync::Syncer,
+    Inspection, KindConfig, NoReplicaSetMetrics, REPLICA_SET, ReplicaSetMetrics, SyncError,
+    create::PodCreator, events::ReplicaSetEvents, execute::Executor, handlers::Handlers,
+    own_writes::OwnWrites, pending_creates::PendingCreates, sync::Syncer,
 };
 
 /// Maximum number of pods that one sync creates or deletes.
@@ -53,6 +53,8 @@ pub struct ReplicaSetControllerConfig {
     pub queue_metrics: Option<Arc<dyn MetricsProvider>>,
     /// Sync metrics.
     pub sync_metrics: Arc<dyn SyncMetrics>,
+    /// Maximum number of last syncs, one per key, that are kept for [`ReplicaSetController::inspect`]. 0 disables them.
+    pub sync_log: usize,
 }
 
 impl ReplicaSetControllerConfig {
@@ -79,6 +81,7 @@ impl ReplicaSetControllerConfig {
             metrics: Arc::new(NoReplicaSetMetrics),
             queue_metrics: None,
             sync_metrics: Arc::new(NoSyncMetrics),
+            sync_log: 0,
         }
     }
 }
@@ -142,6 +145,7 @@ impl ReplicaSetController {
             .queue_name(kind_config.queue_name)
             .queue_metrics(config.queue_metrics.unwrap_or_else(|| Arc::new(NoQueueMetrics)))
             .sync_metrics(config.sync_metrics)
+            .sync_log(config.sync_log)
             .build(syncer);
         let handlers = Arc::new(Handlers {
             kind_config,
@@ -181,6 +185,13 @@ impl ReplicaSetController {
     /// until they expire.
     pub async fn sync(&self, key: &ObjectKey) -> Result<Action, SyncError> {
         self.0.reconciler().sync_replica_set(key).await
+    }
+
+    /// Returns the state of the ReplicaSet at `key` in the caches and the queue, and the plan of its next sync.
+    ///
+    /// Nothing is written. It takes as long as the planning of a sync.
+    pub fn inspect(&self, key: &ObjectKey) -> Inspection {
+        self.0.reconciler().inspect(key, self.0.key_state(key))
     }
 
     /// Returns the number of creations and deletions that the ReplicaSet at `key` still expects.

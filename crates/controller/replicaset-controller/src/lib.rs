@@ -41,6 +41,7 @@ mod error;
 mod events;
 mod execute;
 mod handlers;
+mod inspect;
 mod kind_config;
 mod lookup;
 mod metrics;
@@ -53,6 +54,7 @@ mod view;
 
 pub use controller::{DEFAULT_BURST_REPLICAS, ReplicaSetController, ReplicaSetControllerConfig};
 pub use error::{ManageError, SyncError};
+pub use inspect::Inspection;
 pub use kind_config::{KindConfig, REPLICA_SET, REPLICATION_CONTROLLER};
 pub use metrics::{NoReplicaSetMetrics, ReplicaSetMetrics};
 pub use plan::{DeletionReason, Plan, PlanReason, PodDeletion, plan};

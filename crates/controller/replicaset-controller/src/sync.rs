@@ -102,7 +102,7 @@ impl Syncer {
         }
     }
 
-    fn view(
+    pub(crate) fn view(
         &self,
         replica_set: Arc<ReplicaSet>,
         active: Vec<Arc<Pod>>,

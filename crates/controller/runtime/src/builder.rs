@@ -12,6 +12,7 @@ use crate::{
     ConsistencyStore, Controller, NoSyncMetrics, Queue, Reconciler, SyncMetrics, Watch,
     handlers::{Handler, Mapped, Mapping, Owned, Primary},
     health::Cache,
+    sync_log::SyncLog,
 };
 
 /// Watched types and options of a [`Controller`].
@@ -49,6 +50,7 @@ pub(crate) struct Options {
     pub(crate) leader_gate: Option<LeaderGate>,
     pub(crate) expectations: Option<Arc<ControllerExpectations<ObjectKey>>>,
     pub(crate) own_writes: Option<Arc<ConsistencyStore>>,
+    pub(crate) sync_log: Option<SyncLog>,
 }
 
 /// Returns `true` while this process leads.
@@ -68,6 +70,7 @@ impl ControllerBuilder {
             leader_gate: None,
             expectations: None,
             own_writes: None,
+            sync_log: None,
         };
         Self { options, primary: NoPrimary, watches: Vec::new() }
     }
@@ -189,6 +192,12 @@ impl<P> ControllerBuilder<P> {
     /// ([`ConsistencyStore::wrote_at`]).
     pub fn own_writes(mut self, own_writes: Arc<ConsistencyStore>) -> Self {
         self.options.own_writes = Some(own_writes);
+        self
+    }
+
+    /// Keeps the last sync of up to `keys` keys for [`Controller::key_state`]. 0 disables it. Default: 0.
+    pub fn sync_log(mut self, keys: usize) -> Self {
+        self.options.sync_log = (keys > 0).then(|| SyncLog::new(keys));
         self
     }
 

@@ -124,15 +124,25 @@ impl ConsistencyStore {
     pub fn ensure_ready(&self, owner: &ObjectKey) -> Result<(), NotReady> {
         // Compared and removed under one lock, so that no write that is recorded meanwhile is lost.
         let Entry::Occupied(entry) = self.records.entry(owner.clone()) else { return Ok(()) };
-        for (resource, written) in &entry.get().written {
-            let read = self.caches.iter().find(|(cached, _)| cached == resource).and_then(|(_, read)| read());
-            let Some(read) = read else { continue };
-            if is_newer(written, &read) {
-                return Err(NotReady { resource: *resource, read, written: written.clone() });
-            }
+        if let Some(behind) = self.first_behind(entry.get()) {
+            return Err(behind);
         }
         entry.remove();
         Ok(())
+    }
+
+    /// Returns the first cache that does not contain a write for `owner`. As [`ensure_ready`](Self::ensure_ready), without
+    /// removing the record.
+    pub fn not_ready(&self, owner: &ObjectKey) -> Option<NotReady> {
+        self.records.get(owner).and_then(|record| self.first_behind(&record))
+    }
+
+    fn first_behind(&self, record: &Record) -> Option<NotReady> {
+        record.written.iter().find_map(|(resource, written)| {
+            let (_, read) = self.caches.iter().find(|(cached, _)| cached == resource)?;
+            let read = read()?;
+            is_newer(written, &read).then(|| NotReady { resource: *resource, read, written: written.clone() })
+        })
     }
 
     /// Removes the record of `owner`. If `owner_uid` is given, only the record of that UID.

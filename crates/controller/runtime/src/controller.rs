@@ -11,11 +11,12 @@ use tokio_util::sync::CancellationToken;
 use tracing::{Instrument, Level, Span, debug, enabled, error, info, trace};
 
 use crate::{
-    Action, ConsistencyStore, ControllerBuilder, ControllerHealth, ErrorClass, Reconciler, RunOutcome,
-    SyncMetrics, SyncResult,
+    Action, ConsistencyStore, ControllerBuilder, ControllerHealth, ErrorClass, KeyState, Reconciler,
+    RunOutcome, SyncMetrics, SyncRecord, SyncResult,
     builder::{LeaderGate, Options},
     consistency::NotReady,
     health::{Busy, Cache, Running},
+    sync_log::SyncLog,
     worker::run_workers,
 };
 
@@ -46,6 +47,7 @@ struct Shared<R> {
     leader_gate: Option<LeaderGate>,
     expectations: Option<Arc<ControllerExpectations<ObjectKey>>>,
     own_writes: Option<Arc<ConsistencyStore>>,
+    sync_log: Option<SyncLog>,
 }
 
 /// Key that [`Controller::step`] has processed.
@@ -82,10 +84,27 @@ impl Controller<()> {
 
 impl<R: Reconciler> Controller<R> {
     pub(crate) fn new(options: Options, queue: Queue, caches: Vec<Arc<dyn Cache>>, reconciler: R) -> Self {
-        let Options { name, clock, sync_metrics: metrics, leader_gate, expectations, own_writes, .. } =
-            options;
-        let shared =
-            Shared { name, reconciler, queue, clock, metrics, leader_gate, expectations, own_writes };
+        let Options {
+            name,
+            clock,
+            sync_metrics: metrics,
+            leader_gate,
+            expectations,
+            own_writes,
+            sync_log,
+            ..
+        } = options;
+        let shared = Shared {
+            name,
+            reconciler,
+            queue,
+            clock,
+            metrics,
+            leader_gate,
+            expectations,
+            own_writes,
+            sync_log,
+        };
         Self {
             shared: Arc::new(shared),
             workers: options.workers,
@@ -103,6 +122,13 @@ impl<R: Reconciler> Controller<R> {
     /// Returns the reconciler.
     pub fn reconciler(&self) -> &R {
         &self.shared.reconciler
+    }
+
+    /// Returns the state of `key` in the queue, and its last sync if the controller has a
+    /// [log](ControllerBuilder::sync_log).
+    pub fn key_state(&self, key: &ObjectKey) -> KeyState {
+        let last_sync = self.shared.sync_log.as_ref().and_then(|log| log.get(key));
+        KeyState { queue: self.shared.queue.state_of(key), last_sync }
     }
 
     /// Registers `handler` with `informer`. Workers start only after the informer has synced.
@@ -314,8 +340,20 @@ impl<R: Reconciler> Shared<R> {
             }
         };
         self.metrics.ended(duration, result);
+        self.log_sync(key, duration, result, &outcome);
         mem::forget(unfinished);
         outcome
+    }
+
+    fn log_sync(&self, key: &ObjectKey, duration: Duration, result: SyncResult, outcome: &Outcome<R::Error>) {
+        let Some(log) = &self.sync_log else { return };
+        let error = match outcome {
+            Outcome::Reconciled(_) => None,
+            Outcome::Failed(error) => Some(error.to_string()),
+            Outcome::NotReady(error) => Some(error.to_string()),
+            Outcome::ExpectationsUnfulfilled => Some("expectations are not fulfilled".to_owned()),
+        };
+        log.record(key, SyncRecord { ended: self.clock.now(), duration, result, error });
     }
 
     /// Returns the reason for which the key cannot be reconciled yet.

@@ -2,7 +2,10 @@ use kcm_clock::{FakeClock, Timestamp};
 use parking_lot::Mutex;
 
 use super::*;
-use crate::metrics::{QueueMetrics, Refresh};
+use crate::{
+    ItemPhase,
+    metrics::{QueueMetrics, Refresh},
+};
 
 fn queue() -> (FakeClock, RateLimitingQueue<u32>) {
     let clock = FakeClock::new(Timestamp::UNIX_EPOCH);
@@ -91,6 +94,24 @@ async fn clones_share_one_queue() {
     other.shut_down_with_drain().await;
     assert!(queue.is_shutting_down());
     assert_eq!(process(&queue).await, None);
+}
+
+#[tokio::test]
+async fn state_of_an_item() {
+    let (clock, queue) = queue();
+    let state = |phase, delay, requeues| ItemState { phase, delay, requeues };
+    assert_eq!(queue.state_of(&1), state(ItemPhase::Absent, None, 0));
+    queue.add_rate_limited(1);
+    let delay = Duration::from_millis(5);
+    assert_eq!(queue.state_of(&1), state(ItemPhase::Absent, Some(delay), 1));
+    clock.step(delay);
+    assert_eq!(queue.state_of(&1), state(ItemPhase::Queued, None, 1));
+    let item = queue.get().await;
+    assert_eq!(queue.state_of(&1), state(ItemPhase::Processing, None, 1));
+    queue.add(1);
+    assert_eq!(queue.state_of(&1), state(ItemPhase::ProcessingDirty, None, 1));
+    drop(item);
+    assert_eq!(queue.state_of(&1), state(ItemPhase::Queued, None, 1));
 }
 
 mod metrics {

@@ -187,6 +187,15 @@ fn test_consistency_store_clear() {
 }
 
 #[test]
+fn not_ready_keeps_the_record() {
+    let (store, caches) = after_write(Some("1"));
+    let behind = store.not_ready(&owner()).unwrap();
+    assert_eq!(store.ensure_ready(&owner()), Err(behind));
+    caches.read(GroupResource::PODS, "1000000");
+    assert_eq!((store.not_ready(&owner()), store.records.len()), (None, 1));
+}
+
+#[test]
 fn ignores_writes_of_other_resources() {
     let store = Caches::default().store();
     store.wrote_at(&owner(), uid("u"), OTHER, "100");
