@@ -13,8 +13,12 @@ use thiserror::Error;
 
 use crate::{Status, StatusCause, StatusDetails};
 
+mod builder;
+pub(crate) mod pod_spec;
 #[cfg(test)]
 mod tests;
+
+pub use builder::{MessageBuilder, envelope};
 
 /// Media type of the encoding.
 pub const CONTENT_TYPE: &str = "application/vnd.kubernetes.protobuf";
@@ -30,8 +34,8 @@ pub enum ProtobufError {
     #[error("not a protobuf object: the prefix is missing")]
     Prefix,
     /// The input is malformed, or a field has the wrong type.
-    #[error("{0}")]
-    Malformed(#[from] DecodeError),
+    #[error(transparent)]
+    Malformed(MalformedMessage),
     /// The object in the envelope is encoded or compressed in another way.
     #[error("encoding {0:?} of the object in the protobuf envelope is not supported")]
     Encoding(String),
@@ -41,6 +45,15 @@ pub enum ProtobufError {
     /// The type is decoded from JSON only.
     #[error("the type has no protobuf decoder")]
     Unsupported,
+}
+
+/// Error in the wire format.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error(transparent)]
+pub struct MalformedMessage(DecodeError);
+
+fn malformed(error: DecodeError) -> ProtobufError {
+    ProtobufError::Malformed(MalformedMessage(error))
 }
 
 /// Fields of a message in the order of the input, as number and value. Ends after an error.
@@ -81,7 +94,7 @@ impl<'a> Iterator for Message<'a> {
         if field.is_err() {
             self.rest = &[];
         }
-        Some(field.map_err(Into::into))
+        Some(field.map_err(malformed))
     }
 }
 
@@ -155,7 +168,7 @@ impl<'a> Value<'a> {
     ///
     /// If it has another wire type or is not UTF-8.
     pub fn text(self) -> Result<&'a str, ProtobufError> {
-        std::str::from_utf8(self.bytes()?).map_err(|_| DecodeError::InvalidUtf8.into())
+        std::str::from_utf8(self.bytes()?).map_err(|_| malformed(DecodeError::InvalidUtf8))
     }
 
     /// Returns the fields of a message.
@@ -168,7 +181,7 @@ impl<'a> Value<'a> {
     }
 
     fn mismatch(self, expected: WireType) -> ProtobufError {
-        buffa::encoding::wire_type_mismatch(self.tag, expected).into()
+        malformed(buffa::encoding::wire_type_mismatch(self.tag, expected))
     }
 }
 

@@ -73,6 +73,8 @@ pub(crate) struct Field {
     /// `None` for an embedded struct, whose fields are members of the parent's JSON object.
     pub(crate) json: Option<Box<str>>,
     pub(crate) type_: TypeId,
+    /// Protobuf field number, if it is known.
+    pub(crate) number: Option<u32>,
 }
 
 /// Invalid schema file.
@@ -100,12 +102,50 @@ impl Schema {
     /// Returns the types of `version`.
     pub fn of(version: Version) -> &'static Self {
         static V1_36: OnceLock<Schema> = OnceLock::new();
-        let (cell, text) = match version {
-            Version::V1_36 => (&V1_36, include_str!("../schema/v1.36.txt")),
+        let (cell, text, numbers) = match version {
+            Version::V1_36 => {
+                (&V1_36, include_str!("../schema/v1.36.txt"), include_str!("../schema/v1.36.protobuf.txt"))
+            }
         };
         // A test parses every file, so this does not fail. Otherwise all fields would be unknown: templates would be
         // compared as JSON.
-        cell.get_or_init(|| Self::parse(text).unwrap_or_else(|_| Self::unknown()))
+        cell.get_or_init(|| {
+            let mut schema = Self::parse(text).unwrap_or_else(|_| Self::unknown());
+            schema.number_fields(numbers);
+            schema
+        })
+    }
+
+    /// Adds protobuf field numbers. `schema/v1.36.protobuf.txt` documents the format. Fields that are not listed have none,
+    /// which a test excludes.
+    fn number_fields(&mut self, numbers: &str) {
+        let mut by_field: HashMap<(&str, &str), u32> = HashMap::new();
+        let mut type_ = "";
+        for line in numbers.lines().filter(|line| !line.starts_with('#')) {
+            let fields = match line.split_once(": ") {
+                Some((name, fields)) if !line.starts_with(' ') => {
+                    type_ = name;
+                    fields
+                }
+                _ => line,
+            };
+            for (number, field) in fields.split(',').filter_map(|field| field.trim().split_once(' ')) {
+                if let Ok(number) = number.parse() {
+                    by_field.insert((type_, field), number);
+                }
+            }
+        }
+        let names: Vec<_> = self.types.iter().map(|type_| type_.name.clone()).collect();
+        for (index, type_) in self.types.iter_mut().enumerate() {
+            let Shape::Struct(shape) = &mut type_.shape else { continue };
+            for field in &mut shape.fields {
+                let key = match &field.json {
+                    Some(json) => json.to_string(),
+                    None => format!("+{}", names[usize::from(field.type_.0)]),
+                };
+                field.number = by_field.get(&(&*names[index], &*key)).copied();
+            }
+        }
     }
 
     /// Parses a schema file. `schema/v1.36.txt` documents the format.
@@ -171,7 +211,7 @@ impl Parser {
                     let json = (*json != ",inline").then(|| Box::from(*json));
                     let fields =
                         current.and_then(|id| self.fields_mut(id)).ok_or(SchemaError::Line(index + 1))?;
-                    fields.push(Field { name: Box::from(*name), json, type_ });
+                    fields.push(Field { name: Box::from(*name), json, type_, number: None });
                 }
                 ["string", name] if !is_field => {
                     self.define(name, Shape::Text)?;
@@ -306,6 +346,17 @@ mod tests {
         let schema = Schema::parse(include_str!("../schema/v1.36.txt")).unwrap();
         assert_eq!(&*schema.type_(schema.root()).name, "v1.PodTemplateSpec");
         assert_eq!(&*Schema::of(Version::default()).type_(schema.root()).name, "v1.PodTemplateSpec");
+    }
+
+    #[test]
+    fn every_field_has_a_number() {
+        for type_ in &Schema::of(Version::V1_36).types {
+            if let Shape::Struct(shape) = &type_.shape {
+                let mut numbers: Vec<_> = shape.fields.iter().map(|field| field.number).collect();
+                numbers.sort_unstable();
+                assert!(numbers.is_sorted_by(|a, b| a < b) && !numbers.contains(&None), "{}", type_.name);
+            }
+        }
     }
 
     #[test]

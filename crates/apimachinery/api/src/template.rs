@@ -18,6 +18,7 @@ use crate::{
     Annotations, Labels, POD_TEMPLATE_HASH_LABEL,
     hash::{self, HashError},
     json::{object_or_default, or_default},
+    protobuf,
     semantic::{self, Digest},
 };
 
@@ -113,6 +114,12 @@ impl PodTemplate {
             Ok(Parts { spec: Some(spec), .. }) => spec.get(),
             _ => "{}",
         }
+    }
+
+    /// Returns the protobuf message of the pods' spec. `None` if the spec has a field or a value that this version does not
+    /// define: only the JSON text carries it.
+    pub fn spec_protobuf(&self) -> Option<Vec<u8>> {
+        protobuf::pod_spec::encode(self.json())
     }
 
     /// Returns the template with label `key` set to `value`, or removed. All other text is unchanged.

@@ -75,7 +75,8 @@ impl ApiClient {
         &self.0.server
     }
 
-    pub(crate) fn content_type(&self) -> ContentType {
+    /// Returns the encoding of objects.
+    pub fn content_type(&self) -> ContentType {
         self.0.content_type
     }
 

@@ -1,8 +1,13 @@
 //! Pods, ReplicaSets and Deployments.
 
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+
 use async_trait::async_trait;
 use kcm_api::{ApiError, Deployment, ObjectKey, Pod, ReplicaSet};
-use kcm_client::{Api, ApiClient, DeleteOptions, Patch, WriteOptions};
+use kcm_client::{Api, ApiClient, ContentType, DeleteOptions, Patch, WriteOptions};
 use kcm_controller_ref_manager::OwnerPatch;
 use kcm_controller_util::{DeploymentControl, PodControl, PodManifest, ReplicaSetControl};
 
@@ -12,6 +17,8 @@ use kcm_controller_util::{DeploymentControl, PodControl, PodManifest, ReplicaSet
 #[derive(Debug, Clone)]
 pub struct ClusterClient {
     pods: Api<Pod>,
+    /// `true` if pods are created in protobuf. Becomes `false` when the API server refuses that.
+    protobuf: Arc<AtomicBool>,
     replica_sets: Api<ReplicaSet>,
     deployments: Api<Deployment>,
 }
@@ -23,6 +30,7 @@ impl ClusterClient {
         let metadata_only = WriteOptions { metadata_only: true, ..WriteOptions::default() };
         Self {
             pods: client.api().with_write_options(metadata_only),
+            protobuf: Arc::new(AtomicBool::new(client.content_type() == ContentType::Protobuf)),
             replica_sets: client.api(),
             deployments: client.api(),
         }
@@ -32,7 +40,17 @@ impl ClusterClient {
 #[async_trait]
 impl PodControl for ClusterClient {
     async fn create_pod(&self, key: &ObjectKey, manifest: &PodManifest) -> Result<Pod, ApiError> {
-        self.pods.namespaced(&key.namespace).create_json(manifest.to_json(&key.name)).await
+        let pods = self.pods.namespaced(&key.namespace);
+        if self.protobuf.load(Ordering::Relaxed)
+            && let Some(body) = manifest.to_protobuf(&key.name)
+        {
+            match pods.create_protobuf(body).await {
+                // The API server has not processed the request.
+                Err(error) if error.code() == Some(415) => self.protobuf.store(false, Ordering::Relaxed),
+                result => return result,
+            }
+        }
+        pods.create_json(manifest.to_json(&key.name)).await
     }
 
     /// Lists, because upstream's roles allow controllers to list pods, but not to get one.
@@ -94,11 +112,59 @@ impl DeploymentControl for ClusterClient {
 
 #[cfg(test)]
 mod tests {
-    use kcm_testkit::RecordedRequest;
-    use serde_json::json;
+    use kcm_api::{OwnerReference, PodTemplate};
+    use kcm_client::{ClientFactory, ClientOptions, RateLimit, UserAgent};
+    use kcm_testkit::{FakeApiServer, FakeResponse, RecordedRequest};
+    use serde_json::{Value, json};
 
     use super::*;
     use crate::adapters::testing::{client, scripted};
+
+    fn manifest(spec: &Value) -> PodManifest {
+        let template = json!({"metadata": {"labels": {"app": "web"}}, "spec": spec});
+        let owner = OwnerReference {
+            api_version: "apps/v1".to_owned(),
+            kind: "ReplicaSet".to_owned(),
+            name: "web-1".into(),
+            uid: "u".into(),
+            controller: Some(true),
+            block_owner_deletion: Some(true),
+            ..OwnerReference::default()
+        };
+        PodManifest::from_template(&PodTemplate::from_value(&template).unwrap(), &owner).unwrap()
+    }
+
+    /// Creates pods with known fields, with an unknown field, and with known fields again. Returns the media types.
+    async fn media_of_creations(
+        content_type: ContentType,
+        responses: impl IntoIterator<Item = FakeResponse>,
+    ) -> Vec<String> {
+        let server = FakeApiServer::scripted(responses);
+        let options = ClientOptions::new(UserAgent::new("test", "v1", ""), server.clock());
+        let options = ClientOptions { content_type, ..options };
+        let factory = ClientFactory::in_process(server.service(), options);
+        let client = ClusterClient::new(&factory.client("test", RateLimit::UNLIMITED));
+        let key = ObjectKey::new("shop", "web-1-x");
+        for spec in [json!({"nodeName": "n"}), json!({"futureField": 1}), json!({"nodeName": "n"})] {
+            assert_eq!(client.create_pod(&key, &manifest(&spec)).await.unwrap().key, key);
+        }
+        let media = |request: &RecordedRequest| request.header("content-type").unwrap().to_owned();
+        server.requests().iter().map(media).collect()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn pods_are_created_in_protobuf_if_it_carries_all_fields() {
+        let pod = || FakeResponse::ok(json!({"metadata": {"namespace": "shop", "name": "web-1-x"}}));
+        let (protobuf, json) = ("application/vnd.kubernetes.protobuf", "application/json");
+        let media = media_of_creations(ContentType::Protobuf, [pod(), pod(), pod()]).await;
+        assert_eq!(media, [protobuf, json, protobuf]);
+        let media = media_of_creations(ContentType::Json, [pod(), pod(), pod()]).await;
+        assert_eq!(media, [json, json, json]);
+        // A server without protobuf.
+        let refused = FakeResponse::failure(415, "UnsupportedMediaType", "no protobuf");
+        let media = media_of_creations(ContentType::Protobuf, [refused, pod(), pod(), pod()]).await;
+        assert_eq!(media, [protobuf, json, json, json]);
+    }
 
     #[tokio::test(start_paused = true)]
     async fn sends_requests_of_upstream() {

@@ -1,8 +1,12 @@
 //! Body of pod create requests.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use kcm_api::{Annotations, Labels, OwnerReference, PodTemplate, selector::is_dns_subdomain};
+use kcm_api::{
+    Annotations, Labels, OwnerReference, PodTemplate,
+    protobuf::{self, MessageBuilder},
+    selector::is_dns_subdomain,
+};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use thiserror::Error;
@@ -10,11 +14,22 @@ use thiserror::Error;
 /// Body of a pod create request without the name. It is serialized once for all pods of a ReplicaSet.
 ///
 /// Upstream counterpart: `controller.GetPodFromTemplate` (US-3.3).
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct PodManifest {
     generate_name: Arc<str>,
     /// Body from the first field of the metadata to the end.
     tail: Arc<str>,
+    template: PodTemplate,
+    owner: OwnerReference,
+    /// Encoded on first use. `None` if protobuf cannot carry the template.
+    protobuf: OnceLock<Option<Arc<ProtobufParts>>>,
+}
+
+/// Fields of the pod and of its metadata, without the name.
+#[derive(Debug)]
+struct ProtobufParts {
+    metadata: MessageBuilder,
+    pod: MessageBuilder,
 }
 
 /// Start of each body.
@@ -108,7 +123,13 @@ impl PodManifest {
         };
         let body = serde_json::to_string(&body)?;
         let tail = body.strip_prefix(r#"{"metadata":{"#).unwrap_or_default();
-        Ok(Self { generate_name: generate_name.into(), tail: tail.into() })
+        Ok(Self {
+            generate_name: generate_name.into(),
+            tail: tail.into(),
+            template: template.clone(),
+            owner: owner.clone(),
+            protobuf: OnceLock::new(),
+        })
     }
 
     /// Returns `metadata.generateName`.
@@ -122,6 +143,57 @@ impl PodManifest {
     /// name, the API server rejects a repeated request with `AlreadyExists`.
     pub fn to_json(&self, name: &str) -> String {
         format!("{HEAD}\"name\":{},{}", serde_json::Value::from(name), self.tail)
+    }
+
+    /// Returns the body in protobuf, as [`to_json`](Self::to_json). `None` if the template has a field or a value that this
+    /// version does not define, which only JSON carries.
+    ///
+    /// The spec is encoded once for all pods.
+    pub fn to_protobuf(&self, name: &str) -> Option<Vec<u8>> {
+        let new = || ProtobufParts::new(&self.template, &self.owner, &self.generate_name).map(Arc::new);
+        let parts = self.protobuf.get_or_init(new).as_ref()?;
+        let mut metadata = MessageBuilder::default();
+        metadata.bytes(1, name).fields(&parts.metadata);
+        let mut pod = MessageBuilder::default();
+        pod.bytes(1, &metadata).fields(&parts.pod);
+        Some(protobuf::envelope("v1", "Pod", &pod))
+    }
+}
+
+impl ProtobufParts {
+    /// Field numbers are those of `ObjectMeta`, `OwnerReference` and `Pod`.
+    fn new(template: &PodTemplate, owner: &OwnerReference, generate_name: &str) -> Option<Self> {
+        // A field that this version does not define.
+        if owner.extra.iter().next().is_some() {
+            return None;
+        }
+        let mut metadata = MessageBuilder::default();
+        metadata.bytes(2, generate_name);
+        for (number, map) in [(11, template.labels()), (12, template.annotations())] {
+            for (key, value) in map {
+                let mut entry = MessageBuilder::default();
+                entry.bytes(1, key).bytes(2, value);
+                metadata.bytes(number, &entry);
+            }
+        }
+        let mut reference = MessageBuilder::default();
+        reference
+            .bytes(1, &owner.kind)
+            .bytes(3, &*owner.name)
+            .bytes(4, &*owner.uid)
+            .bytes(5, &owner.api_version);
+        for (number, flag) in [(6, owner.controller), (7, owner.block_owner_deletion)] {
+            if let Some(flag) = flag {
+                reference.varint(number, u64::from(flag));
+            }
+        }
+        metadata.bytes(13, &reference);
+        for finalizer in template.finalizers() {
+            metadata.bytes(14, finalizer);
+        }
+        let mut pod = MessageBuilder::default();
+        pod.bytes(2, template.spec_protobuf()?);
+        Some(Self { metadata, pod })
     }
 }
 
@@ -196,6 +268,29 @@ mod tests {
         let explicit: Value = serde_json::from_str(&explicit.to_json("\"x")).unwrap();
         assert_eq!(explicit["metadata"]["generateName"], "hello-");
         assert_eq!(explicit["metadata"]["name"], "\"x");
+    }
+
+    #[test]
+    fn protobuf_has_the_fields_of_json() {
+        let template = template(&json!({
+            "metadata": {"labels": {"a": "b"}, "annotations": {"n": "x"}, "finalizers": ["f/g"], "name": "dropped"},
+            "spec": {"containers": [{"name": "c"}]},
+        }));
+        let manifest = PodManifest::from_template(&template, &owner("rs")).unwrap();
+        let body = manifest.to_protobuf("rs-x7k2p").unwrap();
+        let mut decoded = kcm_apiserver::protobuf::decode(&body).unwrap();
+        decoded["status"] = json!({});
+        let json: Value = serde_json::from_str(&manifest.to_json("rs-x7k2p")).unwrap();
+        assert_eq!(decoded, json);
+    }
+
+    #[test]
+    fn templates_with_unknown_fields_have_no_protobuf() {
+        let template = template(&json!({
+            "metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "futureField": 1}]},
+        }));
+        let manifest = PodManifest::from_template(&template, &owner("rs")).unwrap();
+        assert_eq!(manifest.to_protobuf("rs-x7k2p"), None);
     }
 
     #[test]

@@ -97,7 +97,7 @@ impl FakeApiServer {
             method: head.method,
             uri: head.uri.to_string(),
             headers: head.headers,
-            body: String::from_utf8(body.to_vec()).unwrap(),
+            body: String::from_utf8_lossy(&body).into_owned(),
             at: self.clock.monotonic(),
         };
         self.requests.lock().unwrap().push(request.clone());
@@ -131,7 +131,7 @@ pub struct RecordedRequest {
     pub uri: String,
     /// Headers.
     pub headers: HeaderMap,
-    /// Body.
+    /// Body, if it is text.
     pub body: String,
     /// Time at which it was received, on the server's clock.
     pub at: Duration,

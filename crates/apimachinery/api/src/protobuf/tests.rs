@@ -14,7 +14,7 @@ fn number(number: u8, value: u8) -> Vec<u8> {
     vec![number << 3, value]
 }
 
-fn envelope(fields: &[Vec<u8>]) -> Vec<u8> {
+fn enveloped(fields: &[Vec<u8>]) -> Vec<u8> {
     [PREFIX, &fields.concat()].concat()
 }
 
@@ -24,7 +24,7 @@ mod envelopes {
     #[test]
     fn content_is_returned() {
         let type_meta = field(1, &field(2, b"Pod"));
-        let body = envelope(&[type_meta, field(2, b"content"), field(3, b""), field(4, b"")]);
+        let body = enveloped(&[type_meta, field(2, b"content"), field(3, b""), field(4, b"")]);
         assert!(is_enveloped(&body));
         assert_eq!(open_envelope(&body), Ok(&b"content"[..]));
         assert_eq!(open_envelope(PREFIX), Ok(&b""[..]));
@@ -34,9 +34,9 @@ mod envelopes {
     fn other_content_is_an_error() {
         assert!(!is_enveloped(b"{}"));
         assert_eq!(open_envelope(b"{}"), Err(ProtobufError::Prefix));
-        let json = envelope(&[field(2, b"{}"), field(4, b"application/json")]);
+        let json = enveloped(&[field(2, b"{}"), field(4, b"application/json")]);
         assert_eq!(open_envelope(&json), Err(ProtobufError::Encoding("application/json".to_owned())));
-        let compressed = envelope(&[field(2, b"x"), field(3, b"gzip")]);
+        let compressed = enveloped(&[field(2, b"x"), field(3, b"gzip")]);
         assert_eq!(open_envelope(&compressed), Err(ProtobufError::Encoding("gzip".to_owned())));
     }
 }
@@ -161,7 +161,7 @@ proptest! {
         drop(Status::decode_protobuf(&bytes));
         drop(ListPage::read(&bytes));
         drop(WatchFrame::read(&bytes));
-        drop(open_envelope(&envelope(std::slice::from_ref(&bytes))));
+        drop(open_envelope(&enveloped(std::slice::from_ref(&bytes))));
         object_name(&bytes);
     }
 }

@@ -79,6 +79,18 @@ impl<K: Send + Sync + 'static> Api<K> {
         self.write_for_object(Request::create(path, json)).await
     }
 
+    /// Creates an object from an object in protobuf with envelope, as [`create_json`](Self::create_json).
+    ///
+    /// # Errors
+    ///
+    /// Those of [`create`](Self::create). API servers without protobuf for the type return 415.
+    pub async fn create_protobuf(&self, body: impl Into<Bytes>) -> Result<K, ApiError> {
+        let path = self.write_path(self.create_path(ObjectName::from(""))?);
+        let mut request = Request::create(path, body);
+        request.content_type = protobuf::CONTENT_TYPE;
+        self.write_for_object(request).await
+    }
+
     /// Replaces an object and returns it as stored.
     ///
     /// ```

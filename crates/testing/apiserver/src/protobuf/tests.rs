@@ -273,6 +273,18 @@ proptest! {
         prop_assert_eq!(from_protobuf.unwrap(), decoder.decode_value(&pod).unwrap());
     }
 
+    /// Pods are created with the spec of a template in either encoding.
+    #[test]
+    fn template_in_protobuf_has_the_same_spec(seed in any::<u64>()) {
+        let mut pod = Arbitrary::new(seed).object("v1", "Pod");
+        make_sayable(&mut pod, &Type::Struct(SCHEMA.kind("v1", "Pod").unwrap()));
+        let spec = &strict::decode_value("v1", "Pod", pod).unwrap().object["spec"];
+        let template = kcm_api::PodTemplate::from_value(&json!({"spec": spec})).unwrap();
+        let body = envelope("v1", "Pod", Message::default().bytes(2, template.spec_protobuf().unwrap()));
+        let decoded = strict::decode_value("v1", "Pod", decode(&body).unwrap()).unwrap();
+        prop_assert_eq!(&decoded.object["spec"], spec);
+    }
+
     #[test]
     fn any_bytes_are_an_object_or_an_error(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
         let _ = decode(&bytes);
