@@ -26,6 +26,9 @@ pub(crate) struct Flags {
     pub(crate) pod_stop_delay: Duration,
     pub(crate) advertise_version: Option<String>,
     pub(crate) with_controllers: bool,
+    /// Runs the API server without simulated components.
+    pub(crate) bare: bool,
+    pub(crate) missing_image_tags: Vec<String>,
     pub(crate) verbosity: u8,
     pub(crate) data_dir: Option<PathBuf>,
     pub(crate) tls: bool,
@@ -55,7 +58,14 @@ impl From<&ArgMatches> for Flags {
             pod_ready_delay: duration("pod-ready-delay"),
             pod_stop_delay: duration("pod-stop-delay"),
             advertise_version: matches.get_one("advertise-version").cloned(),
-            with_controllers: !matches.get_flag("without-controllers"),
+            with_controllers: !matches.get_flag("without-controllers") && !matches.get_flag("bare"),
+            bare: matches.get_flag("bare"),
+            missing_image_tags: matches
+                .get_many("missing-image-tag")
+                .into_iter()
+                .flatten()
+                .cloned()
+                .collect(),
             verbosity: matches.get_one("v").copied().unwrap_or(0),
             data_dir: path("data-dir"),
             tls: matches.get_flag("tls"),
@@ -161,10 +171,28 @@ fn command() -> Command {
             .default_value("500ms")
             .value_parser(duration),
         )
-        .arg(flag("advertise-version", "VERSION", "Version that /version reports, for example v1.32.0"))
+        .arg(flag("advertise-version", "VERSION", "Version that /version reports, for example v1.35.0 [default: v1.36.0]"))
         .arg(
             flag("without-controllers", "", "Do not run controllers, for use with another controller manager")
                 .action(ArgAction::SetTrue),
+        )
+        .arg(
+            flag(
+                "bare",
+                "",
+                "Run the API server alone: no controllers, nodes, scheduler, kubelets, garbage collector, namespace, \
+                 service account, disruption and quota controllers, and no published Service and ConfigMaps",
+            )
+            .action(ArgAction::SetTrue)
+            .conflicts_with_all(["nodes", "missing-image-tag"]),
+        )
+        .arg(
+            flag(
+                "missing-image-tag",
+                "TAG",
+                "Tag of images that cannot be pulled, in addition to broken, 404 and does-not-exist. Can be repeated",
+            )
+            .action(ArgAction::Append),
         )
         .arg(
             Arg::new("v")

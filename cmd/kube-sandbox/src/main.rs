@@ -15,11 +15,11 @@ use std::{
 };
 
 use flags::{Flags, Task};
-use kcm_apiserver::{ApiServer, ApiStatus, AuditLog, AuditPolicy, DataError, Faults, Tokens};
+use kcm_apiserver::{ApiServer, ApiStatus, AuditLog, AuditPolicy, DataError, Faults, PodServer, Tokens};
 use kcm_client::RateLimit;
 use kcm_clock::{Clock, Random, RealClock, SeededRandom};
 use kcm_controller_manager::{ControllerSelection, Controllers, ManagerConfig};
-use kcm_sandbox::{KubeletConfig, Sandbox, SandboxConfig, demo};
+use kcm_sandbox::{KubeletConfig, Sandbox, SandboxConfig, demo, serve_pod};
 use kubeconfig::Access;
 use thiserror::Error;
 use tokio::{
@@ -96,35 +96,52 @@ async fn run(flags: Flags) -> Result<(), SandboxError> {
         config.audit = Some(log.into_sink());
     }
     config.faults = Faults::new(flags.faults.iter().cloned());
+    config.pod_server = (!flags.bare).then(|| Arc::new(serve_pod) as PodServer);
     let server = match &flags.data_dir {
         Some(directory) => ApiServer::open(config, directory)?,
         None => ApiServer::new(config),
     };
+    let (tls, root_ca) = tls::for_address(flags.listen.ip(), clock.now())?;
+    let stop = CancellationToken::new();
+    let components = if flags.bare {
+        None
+    } else {
+        let sandbox = new_sandbox(&flags, &server, &clock, &random)?.with_publishers(root_ca.clone());
+        let stop = stop.clone();
+        Some(tokio::spawn(async move { sandbox.run(stop).await }))
+    };
+    let controllers = flags.with_controllers.then(|| start_controllers(&server, &clock, &random));
+    let result = match flags.task {
+        Task::Demo => run_demo(server, clock).await,
+        Task::Serve => serve(&server, &flags, flags.tls.then_some((tls, root_ca)), &stop).await,
+    };
+    // No graceful shutdown: controllers and components rebuild their state at the next start.
+    drop(controllers);
+    stop.cancel();
+    if let Some(components) = components {
+        components.abort();
+    }
+    result
+}
+
+/// Creates the simulated nodes and components.
+fn new_sandbox(
+    flags: &Flags,
+    server: &Arc<ApiServer>,
+    clock: &Arc<dyn Clock>,
+    random: &Arc<dyn Random>,
+) -> Result<Sandbox, SandboxError> {
     let sandbox = Sandbox::new(SandboxConfig {
-        server: Arc::clone(&server),
-        clock: Arc::clone(&clock),
-        random: Arc::clone(&random),
+        server: Arc::clone(server),
+        clock: Arc::clone(clock),
+        random: Arc::clone(random),
         nodes: flags.nodes,
         kubelet: KubeletConfig {
             pod_ready_delay: flags.pod_ready_delay,
             pod_stop_delay: flags.pod_stop_delay,
         },
     })?;
-    let stop = CancellationToken::new();
-    let components = tokio::spawn({
-        let stop = stop.clone();
-        async move { sandbox.run(stop).await }
-    });
-    let controllers = flags.with_controllers.then(|| start_controllers(&server, &clock, &random));
-    let result = match flags.task {
-        Task::Demo => run_demo(server, clock).await,
-        Task::Serve => serve(&server, &flags, &*clock, &stop).await,
-    };
-    // No graceful shutdown: controllers and components rebuild their state at the next start.
-    drop(controllers);
-    stop.cancel();
-    components.abort();
-    result
+    Ok(sandbox.with_missing_image_tags(flags.missing_image_tags.iter().cloned()))
 }
 
 /// Starts all controllers on the embedded API server, without a client-side rate limit.
@@ -151,7 +168,7 @@ async fn run_demo(server: Arc<ApiServer>, clock: Arc<dyn Clock>) -> Result<(), S
 async fn serve(
     server: &Arc<ApiServer>,
     flags: &Flags,
-    clock: &dyn Clock,
+    certificate: Option<(Arc<rustls::ServerConfig>, String)>,
     stop: &CancellationToken,
 ) -> Result<(), SandboxError> {
     let address = flags.listen;
@@ -166,12 +183,10 @@ async fn serve(
         access.token = tokens.first().map(str::to_owned);
         service = service.with_tokens(tokens);
     }
-    let mut tls = None;
-    if flags.tls {
-        let (config, certificate) = tls::for_address(address.ip(), clock.now())?;
-        tls = Some(config);
-        access.certificate = Some(certificate);
-    }
+    let tls = certificate.map(|(config, authority)| {
+        access.certificate = Some(authority);
+        config
+    });
     let listen = |source| SandboxError::Listen { address, source };
     let listener = TcpListener::bind(address).await.map_err(listen)?;
     let url =

@@ -117,7 +117,7 @@ macro_rules! api_version {
     };
 }
 
-use Subresource::{Binding, Eviction, Finalize, Log, Scale, Status};
+use Subresource::{Binding, Eviction, Finalize, Log, Proxy, Scale, Status};
 
 resources! {
     /// `apps/v1` Deployments.
@@ -143,7 +143,7 @@ resources! {
         names: "pods", "pod", ["po"],
         categories: ["all"],
         namespaced: true,
-        subresources: [Binding, Eviction, Log, Status],
+        subresources: [Binding, Eviction, Log, Proxy, Status],
         served_versions: [],
         strategy: strategy::pod::Pod,
     }
@@ -210,12 +210,12 @@ resources! {
         served_versions: [],
         strategy: strategy::core::Secret,
     }
-    /// `v1` Services. They are stored without effect: no traffic is routed.
+    /// `v1` Services. No traffic is routed; their `proxy` subresource reaches the pods that they select.
     SERVICES = "" / "v1" "Service" {
         names: "services", "service", ["svc"],
         categories: ["all"],
         namespaced: true,
-        subresources: [Status],
+        subresources: [Proxy, Status],
         served_versions: [],
         strategy: strategy::stored_only::Service,
     }
@@ -228,7 +228,7 @@ resources! {
         served_versions: [],
         strategy: strategy::core::ReplicationController,
     }
-    /// `v1` ResourceQuotas. Only the pod count is enforced.
+    /// `v1` ResourceQuotas.
     RESOURCE_QUOTAS = "" / "v1" "ResourceQuota" {
         names: "resourcequotas", "resourcequota", ["quota"],
         categories: [],

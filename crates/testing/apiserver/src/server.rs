@@ -6,16 +6,16 @@ use std::{
 
 use kcm_clock::{Clock, Random, RealClock, SeededRandom};
 use parking_lot::Mutex;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::{
     ApiStatus, AuditSink, DataError, DeleteOptions, Faults, HistoryLimits, ListOptions, Object, ObjectList,
-    PatchType, Resource, Selection, Subresource, WatchStart, Watcher, WriteOptions,
+    PatchType, PodServer, Resource, Selection, Subresource, WatchStart, Watcher, WriteOptions,
     custom::CustomResources,
     http::documents::Documents,
     json::str_at,
     kind::Kind,
-    registry::{Patch, Registry, WriteScope, scale_of},
+    registry::{Patch, Registry, WriteScope, quota, scale_of},
     store::{Disk, Store},
 };
 
@@ -43,6 +43,8 @@ pub struct ApiServerConfig {
     pub faults: Faults,
     /// Source of container logs.
     pub logs: LogSource,
+    /// Server of the pods' ports, reached by the subresource `proxy`. `None` responds with 501.
+    pub pod_server: Option<PodServer>,
 }
 
 impl Default for ApiServerConfig {
@@ -50,7 +52,7 @@ impl Default for ApiServerConfig {
         Self {
             clock: Arc::new(RealClock::new()),
             random: Arc::new(SeededRandom::from_entropy()),
-            advertise_version: format!("v1.32.0+kcm.{}", env!("CARGO_PKG_VERSION")),
+            advertise_version: format!("v1.36.0+kcm.{}", env!("CARGO_PKG_VERSION")),
             history: HistoryLimits::default(),
             audit: None,
             faults: Faults::default(),
@@ -61,6 +63,7 @@ impl Default for ApiServerConfig {
                     pod.name()
                 )
             }),
+            pod_server: None,
         }
     }
 }
@@ -338,6 +341,19 @@ impl ApiServer {
     /// 429 if a budget forbids it; otherwise as [`delete`](Self::delete).
     pub fn evict(&self, namespace: &str, pod: &str, options: &DeleteOptions) -> Result<(), ApiStatus> {
         self.registry.evict(namespace, pod, options, &WriteOptions::default())
+    }
+
+    /// Returns the amounts that `quota` limits and that are in use, as in `status.used` of a ResourceQuota.
+    ///
+    /// Upstream counterpart: `quota.CalculateUsage`.
+    pub fn quota_usage(&self, quota: &Object) -> Map<String, Value> {
+        let now = self.config.clock.now();
+        let custom = self.registry.custom();
+        let find = |group: &str, plural: &str| {
+            let custom = || custom.find(group, plural).map(|custom| custom.resource);
+            Resource::find(group, plural).or_else(custom)
+        };
+        self.registry.store.read(|state| quota::usage(state, quota, now, find))
     }
 
     /// Watches a resource, in one namespace or with `None` in all namespaces.

@@ -13,11 +13,13 @@ pub enum Subresource {
     Finalize,
     /// `/log`: log of a container.
     Log,
+    /// `/proxy` and paths below it: requests to a pod, or to a pod of a Service.
+    Proxy,
 }
 
 impl Subresource {
-    pub(crate) const ALL: [Self; 6] =
-        [Self::Status, Self::Scale, Self::Binding, Self::Eviction, Self::Finalize, Self::Log];
+    pub(crate) const ALL: [Self; 7] =
+        [Self::Status, Self::Scale, Self::Binding, Self::Eviction, Self::Finalize, Self::Log, Self::Proxy];
 
     /// Last segment of its path.
     pub const fn name(self) -> &'static str {
@@ -28,6 +30,7 @@ impl Subresource {
             Self::Eviction => "eviction",
             Self::Finalize => "finalize",
             Self::Log => "log",
+            Self::Proxy => "proxy",
         }
     }
 }

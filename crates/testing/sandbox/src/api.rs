@@ -8,7 +8,7 @@ use kcm_apiserver::{
     Subresource, WatchEvent, WatchStart, Watcher, WriteOptions,
 };
 use kcm_clock::Clock;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use tracing::debug;
 
 use crate::yield_budget::YieldBudget;
@@ -86,6 +86,11 @@ impl Api {
     /// Returns the objects that have an owner reference to `uid`.
     pub(crate) fn dependents(&self, uid: &str) -> Vec<Arc<Object>> {
         self.server.dependents(uid)
+    }
+
+    /// Returns `status.used` of a ResourceQuota.
+    pub(crate) fn quota_usage(&self, quota: &Object) -> Map<String, Value> {
+        self.server.quota_usage(quota)
     }
 
     /// Returns all objects in a namespace.

@@ -1,7 +1,7 @@
-//! Simulated kubelet: starts pods, makes them ready, crashes and stops them.
+//! Simulated kubelets: start the pods of the simulated nodes, make them ready, crash and stop them.
 //!
 //! The model follows KWOK: the behaviour of a pod depends on the pod and on a few delays. Annotations on the pod
-//! template simulate failures, and so does the image tag `broken`:
+//! template simulate failures, and so do the image tags in [`MISSING_IMAGE_TAGS`]:
 //!
 //! | annotation | effect |
 //! |---|---|
@@ -13,7 +13,11 @@
 
 mod status;
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::Arc,
+    time::Duration,
+};
 
 use kcm_api::GoDuration;
 use kcm_apiserver::{Object, Resource};
@@ -31,6 +35,9 @@ use crate::{
 const INITIAL_BACK_OFF: Duration = Duration::from_secs(10);
 /// Maximum delay before a crashed container is restarted.
 const MAX_BACK_OFF: Duration = Duration::from_secs(300);
+
+/// Image tags that cannot be pulled. Test suites use them for images that must not exist.
+pub const MISSING_IMAGE_TAGS: [&str; 3] = ["broken", "404", "does-not-exist"];
 
 /// Delays of the simulated kubelet.
 #[derive(Debug, Clone, Copy)]
@@ -50,6 +57,9 @@ impl Default for KubeletConfig {
 #[derive(Debug)]
 pub(crate) struct Kubelet {
     config: KubeletConfig,
+    /// Names of the simulated nodes. Pods of other nodes are ignored.
+    nodes: BTreeSet<String>,
+    missing_image_tags: Vec<String>,
     random: Arc<dyn Random>,
     /// State of each bound pod, by UID.
     pods: HashMap<String, PodState>,
@@ -81,8 +91,22 @@ enum Transition {
 }
 
 impl Kubelet {
-    pub(crate) fn new(config: KubeletConfig, clock: Arc<dyn Clock>, random: Arc<dyn Random>) -> Self {
-        Self { config, random, pods: HashMap::new(), timers: Timers::new(clock), addresses: 0 }
+    pub(crate) fn new(
+        config: KubeletConfig,
+        nodes: BTreeSet<String>,
+        missing_image_tags: Vec<String>,
+        clock: Arc<dyn Clock>,
+        random: Arc<dyn Random>,
+    ) -> Self {
+        Self {
+            config,
+            nodes,
+            missing_image_tags,
+            random,
+            pods: HashMap::new(),
+            timers: Timers::new(clock),
+            addresses: 0,
+        }
     }
 
     /// Runs pods until the server has stopped.
@@ -107,7 +131,7 @@ impl Kubelet {
             self.pods.remove(uid);
             return;
         }
-        if field(pod.value(), "/spec/nodeName").is_empty() {
+        if !self.nodes.contains(field(pod.value(), "/spec/nodeName")) {
             return;
         }
         if !self.pods.contains_key(uid) {
@@ -151,7 +175,8 @@ impl Kubelet {
         let mut next = None;
         let container = match timer.transition {
             Transition::Start | Transition::Restart
-                if pull_fails(pod.value()) || annotation(pod, "image-pull") == Some("fail") =>
+                if pull_fails(pod.value(), &self.missing_image_tags)
+                    || annotation(pod, "image-pull") == Some("fail") =>
             {
                 ContainerState::ImagePullBackOff
             }
@@ -207,8 +232,12 @@ fn annotated_duration(pod: &Object, name: &str) -> Option<Duration> {
     GoDuration::parse(annotation(pod, name)?).ok()?.to_std()
 }
 
-fn pull_fails(pod: &Value) -> bool {
-    let broken = |container: &Value| field(container, "/image").ends_with(":broken");
+/// `true` if a container's image has one of `missing_tags`.
+fn pull_fails(pod: &Value, missing_tags: &[String]) -> bool {
+    let broken = |container: &Value| {
+        let tag = field(container, "/image").rsplit_once(':').map(|(_, tag)| tag);
+        tag.is_some_and(|tag| missing_tags.iter().any(|missing| missing == tag))
+    };
     pod.pointer("/spec/containers").and_then(Value::as_array).is_some_and(|all| all.iter().any(broken))
 }
 
@@ -217,10 +246,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn image_tag_broken_fails_to_pull() {
-        let pod = |image: &str| json!({ "spec": { "containers": [{ "name": "c", "image": image }] } });
-        assert!(pull_fails(&pod("nginx:broken")));
-        assert!(!pull_fails(&pod("broken")));
-        assert!(!pull_fails(&pod("broken:1")));
+    fn missing_image_tags_fail_to_pull() {
+        let tags = MISSING_IMAGE_TAGS.map(str::to_owned);
+        let fails = |image: &str| {
+            let pod = json!({ "spec": { "containers": [{ "name": "c", "image": image }] } });
+            pull_fails(&pod, &tags)
+        };
+        for image in ["nginx:broken", "webserver:404", "localhost:5000/a/b:does-not-exist"] {
+            assert!(fails(image), "{image}");
+        }
+        for image in ["broken", "broken:1", "nginx:1.404", "localhost:404/nginx"] {
+            assert!(!fails(image), "{image}");
+        }
     }
 }

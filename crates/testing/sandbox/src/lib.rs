@@ -1,8 +1,8 @@
 //! Simulated cluster in one process: the embedded API server and the components around it.
 //!
 //! *Upstream counterpart:* none. The components simulate kube-scheduler, the kubelet (after KWOK's model), the garbage
-//! collector, and the namespace, service account and disruption controllers, as far as Deployments and `kubectl` need
-//! them.
+//! collector, the publishers of the root CA and of the Service `kubernetes`, and the namespace, service account,
+//! disruption and resource quota controllers, as far as Deployments and `kubectl` need them.
 //!
 //! The components call the embedded API server in process, and write nothing once the cluster is settled. Delays are in
 //! [`KubeletConfig`]. All timers use the given clock, so a sandbox also runs in simulated time. Each component does a
@@ -17,11 +17,14 @@ mod garbage_collector;
 mod kubelet;
 mod namespaces;
 mod nodes;
+mod publishers;
+mod quota;
 mod scheduler;
+mod servers;
 mod timers;
 mod yield_budget;
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use kcm_apiserver::{ApiServer, ApiStatus};
 use kcm_clock::{Clock, Random};
@@ -29,10 +32,13 @@ use tokio_util::sync::CancellationToken;
 
 use self::{
     api::Api, disruption::Disruption, garbage_collector::GarbageCollector, kubelet::Kubelet,
-    namespaces::Namespaces, scheduler::Scheduler,
+    namespaces::Namespaces, publishers::Publishers, quota::Quotas, scheduler::Scheduler,
 };
 
-pub use self::kubelet::KubeletConfig;
+pub use self::{
+    kubelet::{KubeletConfig, MISSING_IMAGE_TAGS},
+    servers::serve_pod,
+};
 
 /// Configuration of a [`Sandbox`].
 #[derive(Debug)]
@@ -56,6 +62,10 @@ pub struct Sandbox {
     clock: Arc<dyn Clock>,
     random: Arc<dyn Random>,
     kubelet: KubeletConfig,
+    /// Names of the simulated nodes.
+    nodes: BTreeSet<String>,
+    missing_image_tags: Vec<String>,
+    root_ca: Option<String>,
 }
 
 impl Sandbox {
@@ -67,8 +77,23 @@ impl Sandbox {
     pub fn new(config: SandboxConfig) -> Result<Self, ApiStatus> {
         let SandboxConfig { server, clock, random, nodes, kubelet } = config;
         let api = Arc::new(Api::new(server, Arc::clone(&clock)));
-        nodes::create(&api, nodes)?;
-        Ok(Self { api, clock, random, kubelet })
+        let nodes = nodes::create(&api, nodes)?;
+        let missing_image_tags = MISSING_IMAGE_TAGS.map(str::to_owned).into();
+        Ok(Self { api, clock, random, kubelet, nodes, missing_image_tags, root_ca: None })
+    }
+
+    /// Adds tags to [`MISSING_IMAGE_TAGS`]. Images with these tags cannot be pulled.
+    #[must_use]
+    pub fn with_missing_image_tags(mut self, tags: impl IntoIterator<Item = String>) -> Self {
+        self.missing_image_tags.extend(tags);
+        self
+    }
+
+    /// Publishes `root_ca`, PEM-encoded, as ConfigMap `kube-root-ca.crt` in each namespace, and the Service
+    /// `default/kubernetes`.
+    #[must_use]
+    pub fn with_publishers(self, root_ca: String) -> Self {
+        Self { root_ca: Some(root_ca), ..self }
     }
 
     /// Runs the components until `stop` is cancelled.
@@ -78,7 +103,13 @@ impl Sandbox {
     /// Cancel safe: the components rebuild their state from the API server at the next start.
     pub async fn run(&self, stop: CancellationToken) {
         let api = || Arc::clone(&self.api);
-        let kubelet = Kubelet::new(self.kubelet, Arc::clone(&self.clock), Arc::clone(&self.random));
+        let (config, nodes, tags) = (self.kubelet, self.nodes.clone(), self.missing_image_tags.clone());
+        let kubelet = Kubelet::new(config, nodes, tags, Arc::clone(&self.clock), Arc::clone(&self.random));
+        let publishers = async {
+            if let Some(root_ca) = self.root_ca.clone() {
+                Publishers::new(root_ca).run(api()).await;
+            }
+        };
         tokio::select! {
             biased;
             () = stop.cancelled() => {}
@@ -89,6 +120,8 @@ impl Sandbox {
                     kubelet.run(api()),
                     GarbageCollector::default().run(api()),
                     Disruption::default().run(api()),
+                    Quotas::default().run(api()),
+                    publishers,
                 );
             } => {}
         }

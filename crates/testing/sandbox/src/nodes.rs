@@ -3,13 +3,24 @@
 //! Nodes and their leases are written once. A kubelet renews its lease every ten seconds; a simulated node does not, so
 //! that a settled sandbox writes nothing.
 
+use std::collections::BTreeSet;
+
 use kcm_apiserver::{ApiStatus, Object, Resource};
 use serde_json::{Value, json};
 
-use crate::api::Api;
+use crate::api::{Api, field};
 
-/// Creates `count` nodes named `sim-node-0` and so on. Existing nodes are kept.
-pub(crate) fn create(api: &Api, count: usize) -> Result<(), ApiStatus> {
+/// Prefix of the container runtime version of a simulated node.
+const RUNTIME: &str = "sandbox://";
+
+/// Creates `count` nodes named `sim-node-0` and so on. Existing nodes are kept. Returns the names of all simulated
+/// nodes, including nodes that an earlier process has stored.
+pub(crate) fn create(api: &Api, count: usize) -> Result<BTreeSet<String>, ApiStatus> {
+    let stored = api.list(Resource::NODES, "");
+    let stored = stored
+        .iter()
+        .filter(|node| field(node.value(), "/status/nodeInfo/containerRuntimeVersion").starts_with(RUNTIME));
+    let mut names: BTreeSet<String> = stored.map(|node| node.name().to_owned()).collect();
     for number in 0..count {
         let name = format!("sim-node-{number}");
         match api.create(Resource::NODES, "", node(&name)) {
@@ -20,8 +31,9 @@ pub(crate) fn create(api: &Api, count: usize) -> Result<(), ApiStatus> {
             Err(error) if error.is_already_exists() => {}
             Err(error) => return Err(error),
         }
+        names.insert(name);
     }
-    Ok(())
+    Ok(names)
 }
 
 fn node(name: &str) -> Value {
@@ -65,7 +77,7 @@ fn status(api: &Api, name: &str, number: usize) -> Value {
             { "type": "Hostname", "address": name },
         ],
         "nodeInfo": {
-            "kubeletVersion": "sandbox", "osImage": "simulated", "kernelVersion": "", "containerRuntimeVersion": "sandbox://",
+            "kubeletVersion": "sandbox", "osImage": "simulated", "kernelVersion": "", "containerRuntimeVersion": RUNTIME,
             "architecture": "amd64", "operatingSystem": "linux", "bootID": "", "machineID": "", "systemUUID": "",
             "kubeProxyVersion": "",
         },

@@ -361,6 +361,14 @@ fn custom_entry(custom: &CustomResource, version: &Arc<CustomVersion>) -> Resour
     }
 }
 
+/// Verbs of the subresource `proxy`.
+const PROXY_VERBS: &[&str] = &["create", "delete", "get", "patch", "update"];
+
+/// Kind of the subresource `proxy`.
+fn proxy_options(definition: &Definition) -> &'static str {
+    if definition.kind == "Service" { "ServiceProxyOptions" } else { "PodProxyOptions" }
+}
+
 fn entry(definition: &'static Definition, group: &'static str, version: &'static str) -> ResourceEntry {
     let part = |part: &Subresource| {
         let (group, version, kind, verbs): (_, _, _, &'static [&'static str]) = match part {
@@ -371,6 +379,7 @@ fn entry(definition: &'static Definition, group: &'static str, version: &'static
             Subresource::Eviction => ("policy", "v1", "Eviction", &["create"]),
             Subresource::Finalize => (group, version, definition.kind, &["update"]),
             Subresource::Log => (group, version, definition.kind, &["get"]),
+            Subresource::Proxy => (group, version, proxy_options(definition), PROXY_VERBS),
         };
         SubresourceEntry { name: part.name(), group, version: version.to_owned(), kind, verbs }
     };

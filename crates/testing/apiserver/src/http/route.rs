@@ -141,8 +141,7 @@ impl ReviewKind {
 }
 
 /// Upstream's subresources of pods that are not implemented.
-const NOT_IMPLEMENTED: [&str; 6] =
-    ["attach", "ephemeralcontainers", "exec", "portforward", "proxy", "resize"];
+const NOT_IMPLEMENTED: [&str; 5] = ["attach", "ephemeralcontainers", "exec", "portforward", "resize"];
 
 impl Route {
     /// Parses a path. `custom` is called for paths that are not of a built-in resource.
@@ -214,6 +213,7 @@ fn parse_in_group_version(
             let message = format!("pods/{part} is not implemented by the embedded API server");
             return Err(ApiStatus::new(StatusReason::NotImplemented, message));
         }
+        [name, "proxy", ..] if kind.has(Subresource::Proxy) => (Some(*name), Some(Subresource::Proxy)),
         [name, part] => {
             let known = Subresource::ALL.into_iter().find(|known| known.name() == *part && kind.has(*known));
             (Some(*name), Some(known.ok_or_else(ApiStatus::unknown_path)?))
@@ -281,6 +281,8 @@ mod tests {
         assert_eq!(scale.subresource, Some(Subresource::Scale));
         assert_eq!(target("/api/v1/pods").name, None);
         assert_eq!(target("/api/v1/namespaces/a").resource(), Resource::NAMESPACES);
+        let proxy = target("/api/v1/namespaces/a/services/https:web:http/proxy/a/b");
+        assert_eq!((proxy.name(), proxy.subresource), ("https:web:http", Some(Subresource::Proxy)));
         assert_eq!(target("/api/v1/namespaces/a/finalize").subresource, Some(Subresource::Finalize));
         assert_eq!(target("/api/v1/namespaces/a/pods/status").name(), "status");
         assert_eq!(target("/apis/events.k8s.io/v1/events").served_version, Some(ServedVersion::EventsV1));

@@ -21,7 +21,7 @@ use super::{
     body::{self, Content},
     fair_queue::Flow,
     fault::{self, FaultAction, FaultDecision},
-    freshness, protobuf,
+    freshness, protobuf, proxy,
     query::Query,
     response::{self, ApiBody, ApiResponse},
     reviews::{self, Caller},
@@ -30,7 +30,7 @@ use super::{
     user::{Tokens, User},
     verbs,
 };
-use crate::{ApiServer, ApiStatus, WatchCacheLag, json::str_at, store::WatchCache};
+use crate::{ApiServer, ApiStatus, Subresource, WatchCacheLag, json::str_at, store::WatchCache};
 
 /// Maximum number of concurrent streams on an HTTP/2 connection, as kube-apiserver without
 /// `--http2-max-streams-per-connection`.
@@ -429,6 +429,9 @@ async fn dispatch(
     let Parts { method, headers, extensions, .. } = parts;
     let mut accept = accepted(headers);
     match route {
+        Route::Object(target) if target.subresource == Some(Subresource::Proxy) => {
+            return proxy::proxy(server, target, method, &parts.uri, headers, &content.bytes);
+        }
         Route::Object(target) => {
             if protobuf::is_requested(&accept, target) {
                 accept = protobuf::as_json(&accept);

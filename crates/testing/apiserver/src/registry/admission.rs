@@ -1,7 +1,7 @@
 //! Admission: checks and defaults that depend on other objects.
 //!
-//! Upstream counterpart: the admission plugins NamespaceLifecycle, ServiceAccount, DefaultTolerationSeconds, Priority
-//! and ResourceQuota.
+//! Upstream counterpart: the admission plugins NamespaceLifecycle, ServiceAccount, DefaultTolerationSeconds and Priority.
+//! For ResourceQuota, see [`quota`](super::quota).
 
 use serde_json::{Value, json};
 
@@ -37,55 +37,6 @@ pub(super) fn namespace_lifecycle(
         message,
         "metadata.namespace",
     ))
-}
-
-/// Rejects a pod that exceeds a quota of its namespace. Only pods are counted.
-pub(super) fn resource_quota(
-    state: &State,
-    resource: Resource,
-    namespace: &str,
-    name: &str,
-) -> Result<(), ApiStatus> {
-    if resource != Resource::PODS {
-        return Ok(());
-    }
-    let mut used = None;
-    for quota in state.iter(Resource::RESOURCE_QUOTAS, namespace) {
-        let hard = at(quota.value(), &["spec", "hard"]);
-        for (what, every) in [("pods", false), ("count/pods", true)] {
-            let Some(limit) = hard.and_then(|hard| hard.get(what)).and_then(integer_quantity) else {
-                continue;
-            };
-            let (running, all) = *used.get_or_insert_with(|| count_pods(state, namespace));
-            let used = if every { all } else { running };
-            if used + 1 > limit {
-                let why = format!(
-                    "exceeded quota: {}, requested: {what}=1, used: {what}={used}, limited: {what}={limit}",
-                    quota.name()
-                );
-                return Err(ApiStatus::forbidden(resource, name, why));
-            }
-        }
-    }
-    Ok(())
-}
-
-fn integer_quantity(quantity: &Value) -> Option<u64> {
-    match quantity {
-        Value::String(text) => text.strip_suffix('k').map_or_else(
-            || text.parse().ok(),
-            |thousands| thousands.parse::<u64>().ok().and_then(|thousands| thousands.checked_mul(1000)),
-        ),
-        other => other.as_u64(),
-    }
-}
-
-/// Returns the number of non-terminal pods and the number of all pods.
-fn count_pods(state: &State, namespace: &str) -> (u64, u64) {
-    state.iter(Resource::PODS, namespace).fold((0, 0), |(running, all), pod| {
-        let done = matches!(str_at(pod.value(), &["status", "phase"]), "Succeeded" | "Failed");
-        (running + u64::from(!done), all + 1)
-    })
 }
 
 /// Sets the fields of a new pod that upstream's admission plugins set.

@@ -3,7 +3,7 @@ use serde_json::Value;
 
 use super::{
     Registry, Written, admission, check_address, check_size, deduplicate_owners, definitions,
-    drop_server_fields, strategy,
+    drop_server_fields, quota, strategy,
 };
 use crate::{
     ApiStatus, Resource, StatusReason, WriteOptions,
@@ -122,12 +122,13 @@ impl Registry {
         kind.convert_to_storage(&mut object);
         let commit = if options.dry_run { Commit::Dry } else { Commit::Real };
         let key = store::key(namespace, &name);
-        let mut object = Some(object);
+        let request = self.store.read(|state| quota::Request::new(state, resource, namespace, &object));
+        let (now, mut object) = (self.clock.now(), Some(object));
         let outcome = self.store.update(
             resource,
             &key,
             commit,
-            self.clock.now(),
+            now,
             |old| match (old, object.take()) {
                 (None, Some(object)) => Ok(Decision::Put(object)),
                 (old, _) => {
@@ -143,7 +144,7 @@ impl Registry {
             |state| {
                 definitions::check_definition(state, resource)?;
                 admission::namespace_lifecycle(state, resource, namespace, &name)?;
-                admission::resource_quota(state, resource, namespace, &name)
+                request.as_ref().map_or(Ok(()), |request| request.admit(state, namespace, &name, now))
             },
         )?;
         match outcome {

@@ -12,6 +12,7 @@ mod create;
 pub(crate) mod definitions;
 mod delete;
 mod modify;
+pub(crate) mod quota;
 mod restore;
 pub(crate) mod served_versions;
 pub(crate) mod strategy;

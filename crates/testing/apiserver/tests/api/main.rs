@@ -16,6 +16,8 @@ mod kube;
 mod lagging;
 mod negotiation;
 mod pods;
+mod proxy;
+mod quotas;
 mod reads;
 mod socket;
 mod watches;

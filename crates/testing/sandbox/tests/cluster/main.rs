@@ -10,4 +10,5 @@ mod ownership_cycles;
 mod probe;
 mod replication_controllers;
 mod test_server;
+mod test_suites;
 mod upstream;

@@ -48,11 +48,20 @@ impl TestServer {
 
     /// Runs the sandbox until the returned value is dropped. The API server must answer `/readyz` during that time.
     pub(crate) fn run_sandbox(&self, nodes: usize) -> RunningSandbox {
+        self.run_sandbox_with(nodes, |sandbox| sandbox)
+    }
+
+    /// As [`run_sandbox`](Self::run_sandbox), after `configure`.
+    pub(crate) fn run_sandbox_with(
+        &self,
+        nodes: usize,
+        configure: impl FnOnce(Sandbox) -> Sandbox,
+    ) -> RunningSandbox {
         let Self { server, clock, random } = self;
         let probe = ReadinessProbe::start(server, clock);
         let (server, clock, random) = (Arc::clone(server), Arc::clone(clock), Arc::clone(random));
         let config = SandboxConfig { server, clock, random, nodes, kubelet: KubeletConfig::default() };
-        let (sandbox, stop) = (Sandbox::new(config).unwrap(), CancellationToken::new());
+        let (sandbox, stop) = (configure(Sandbox::new(config).unwrap()), CancellationToken::new());
         let stopped = stop.clone();
         tokio::spawn(async move { sandbox.run(stopped).await });
         RunningSandbox { _stop: stop.drop_guard(), _probe: probe }

@@ -1,0 +1,179 @@
+//! `pods/proxy` and `services/proxy`.
+//!
+//! Upstream counterpart: `registry/core/pod/rest.ProxyREST` and `registry/core/service.ProxyREST`. No connection is
+//! opened: [`ApiServerConfig::pod_server`](crate::ApiServerConfig::pod_server) answers for the pods.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, Uri, header};
+use http_body_util::{BodyExt as _, Full};
+use serde_json::Value;
+
+use super::{response::ApiResponse, route::Target};
+use crate::{
+    ApiServer, ApiStatus, LabelSelector, ListOptions, Object, Resource, StatusReason,
+    json::{at, bool_at, list_at, str_at},
+};
+
+/// Server of the pods' ports: returns the response of a pod, or `None` if nothing listens on the port.
+pub type PodServer = Arc<dyn Fn(&PodRequest<'_>) -> Option<Response<Bytes>> + Send + Sync>;
+
+/// Request to a port of a pod.
+#[derive(Debug)]
+pub struct PodRequest<'a> {
+    /// Running pod.
+    pub pod: &'a Object,
+    /// Number of the port.
+    pub port: u16,
+    /// Method.
+    pub method: &'a Method,
+    /// Path and query as the pod receives them; the path begins with `/`.
+    pub uri: &'a Uri,
+    /// Header of the client.
+    pub headers: &'a HeaderMap,
+    /// Body.
+    pub body: &'a Bytes,
+}
+
+/// Number of segments before the path of the pod, including the empty one before the first slash.
+const PREFIX: usize = 8;
+
+/// Serves a request for the subresource `proxy`.
+pub(super) fn proxy(
+    server: &ApiServer,
+    target: &Target,
+    method: &Method,
+    uri: &Uri,
+    headers: &HeaderMap,
+    body: &Bytes,
+) -> Result<ApiResponse, ApiStatus> {
+    let Some(pod_server) = &server.config.pod_server else {
+        let plural = target.resource().plural();
+        let message = format!("{plural}/proxy is not implemented by the embedded API server");
+        return Err(ApiStatus::new(StatusReason::NotImplemented, message));
+    };
+    let (name, port) = split_name(target)?;
+    let (pod, port) = if target.resource() == Resource::SERVICES {
+        endpoint(server, &target.namespace, name, port)?
+    } else {
+        let pod = server.get(Resource::PODS, &target.namespace, name)?;
+        let port = pod_port(&pod, port).ok_or_else(|| ApiStatus::bad_request("invalid port"))?;
+        (pod, port)
+    };
+    let Some(path) = uri.path().splitn(PREFIX + 1, '/').nth(PREFIX) else {
+        return Ok(redirect(uri));
+    };
+    let path = format!("/{path}{}", uri.query().map_or(String::new(), |query| format!("?{query}")));
+    let uri: Uri = path.parse().map_err(|error| ApiStatus::bad_request(format!("invalid path: {error}")))?;
+    if str_at(pod.value(), &["status", "podIP"]).is_empty() {
+        return Err(ApiStatus::bad_request("address not allowed"));
+    }
+    let request = PodRequest { pod: &pod, port, method, uri: &uri, headers, body };
+    let answer = Some(&pod).filter(|pod| is_running(pod)).and_then(|_| pod_server(&request));
+    let Some(answer) = answer else {
+        let address = str_at(pod.value(), &["status", "podIP"]);
+        return Err(ApiStatus::new(
+            StatusReason::ServiceUnavailable,
+            format!("error trying to reach service: dial tcp {address}:{port}: connect: connection refused"),
+        ));
+    };
+    Ok(answer.map(|body| Full::new(body).boxed_unsync()))
+}
+
+/// Splits `[scheme:]name[:port]`.
+fn split_name(target: &Target) -> Result<(&str, &str), ApiStatus> {
+    let parts: Vec<&str> = target.name().split(':').collect();
+    match parts.as_slice() {
+        [name] => Ok((name, "")),
+        [name, port] => Ok((name, port)),
+        ["http" | "https" | "", name, port] => Ok((name, port)),
+        _ => {
+            let kind = target.resource().kind().to_lowercase();
+            Err(ApiStatus::bad_request(format!("invalid {kind} request {:?}", target.name())))
+        }
+    }
+}
+
+/// Redirects a request without a path to the root of the pod, so that relative links work.
+fn redirect(uri: &Uri) -> ApiResponse {
+    let query = uri.query().map_or(String::new(), |query| format!("?{query}"));
+    let mut response = Response::new(Full::new(Bytes::new()).boxed_unsync());
+    *response.status_mut() = StatusCode::MOVED_PERMANENTLY;
+    if let Ok(location) = HeaderValue::from_str(&format!("{}/{query}", uri.path())) {
+        response.headers_mut().insert(header::LOCATION, location);
+    }
+    response
+}
+
+/// Port of a pod by number. Without a number, the first port of its containers, or 80.
+fn pod_port(pod: &Object, port: &str) -> Option<u16> {
+    if !port.is_empty() {
+        return port.parse().ok();
+    }
+    let first = container_ports(pod).next().and_then(|port| number(port, "containerPort"));
+    Some(first.unwrap_or(80))
+}
+
+fn container_ports(pod: &Object) -> impl Iterator<Item = &Value> {
+    let containers = list_at(pod.value(), &["spec", "containers"]).iter();
+    containers.flat_map(|container| list_at(container, &["ports"]))
+}
+
+fn number(value: &Value, name: &str) -> Option<u16> {
+    value.get(name)?.as_u64()?.try_into().ok()
+}
+
+fn is_running(pod: &Object) -> bool {
+    str_at(pod.value(), &["status", "phase"]) == "Running"
+}
+
+fn is_ready(pod: &Object) -> bool {
+    let conditions = list_at(pod.value(), &["status", "conditions"]);
+    conditions.iter().any(|condition| condition["type"] == "Ready" && condition["status"] == "True")
+}
+
+/// Returns a ready pod behind a port of a Service, and the pod's port.
+fn endpoint(
+    server: &ApiServer,
+    namespace: &str,
+    name: &str,
+    port: &str,
+) -> Result<(Arc<Object>, u16), ApiStatus> {
+    let unavailable = |message: String| ApiStatus::new(StatusReason::ServiceUnavailable, message);
+    let service = server.get(Resource::SERVICES, namespace, name)?;
+    let ports = list_at(service.value(), &["spec", "ports"]);
+    let is_asked = |entry: &&Value| {
+        let given = str_at(entry, &["name"]);
+        (port.is_empty() && ports.len() == 1)
+            || given == port
+            || number(entry, "port").is_some_and(|number| number.to_string() == port)
+    };
+    let entry = ports
+        .iter()
+        .find(is_asked)
+        .ok_or_else(|| unavailable(format!("no service port {port:?} found for service {name:?}")))?;
+    let no_endpoints = || unavailable(format!("no endpoints available for service {name:?}"));
+    let selector = at(service.value(), &["spec", "selector"])
+        .filter(|selector| selector.as_object().is_some_and(|labels| !labels.is_empty()))
+        .map(LabelSelector::from_labels)
+        .ok_or_else(no_endpoints)?;
+    let pods = server.list(Resource::PODS, Some(namespace), &ListOptions::default())?.items;
+    let publishes_unready = bool_at(service.value(), &["spec", "publishNotReadyAddresses"]);
+    pods.into_iter()
+        .filter(|pod| is_running(pod) && !pod.is_deleting() && (publishes_unready || is_ready(pod)))
+        .filter(|pod| selector.matches(pod.value()))
+        .find_map(|pod| target_port(entry, &pod).map(|port| (pod, port)))
+        .ok_or_else(no_endpoints)
+}
+
+/// Resolves `targetPort` of a Service's port.
+fn target_port(entry: &Value, pod: &Object) -> Option<u16> {
+    match entry.get("targetPort") {
+        Some(Value::String(name)) => {
+            let port = container_ports(pod).find(|port| port["name"] == name.as_str())?;
+            number(port, "containerPort")
+        }
+        _ => number(entry, "targetPort").or_else(|| number(entry, "port")),
+    }
+}

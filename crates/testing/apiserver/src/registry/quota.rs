@@ -1,0 +1,219 @@
+//! Resource quotas: usage of a namespace, and enforcement on creation.
+//!
+//! Upstream counterpart: `k8s.io/apiserver/pkg/quota`, `pkg/quota/v1/evaluator/core` and the admission plugin
+//! ResourceQuota.
+//!
+//! DEVIATION: upstream charges new objects to the status of the quota. Here, the objects are counted under the lock of
+//! the write, so a quota is exact and is enforced before its status is set. Updates are not refused.
+
+mod amount;
+mod pod;
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
+
+use self::amount::Amount;
+use crate::{
+    ApiStatus, Object, Resource,
+    json::{at, bool_at, list_at, str_at},
+    store::State,
+};
+
+/// Amounts by name of the quota's resource.
+type Amounts = BTreeMap<String, Amount>;
+
+/// Quotas on kinds that are not served. Nothing is used.
+const UNSERVED: [&str; 3] = ["persistentvolumeclaims", "requests.storage", "count/persistentvolumeclaims"];
+
+/// An object to be created, as far as quotas concern it.
+pub(super) struct Request {
+    resource: Resource,
+    object: Value,
+}
+
+impl Request {
+    /// Returns `None` if no quota can apply to the object.
+    pub(super) fn new(state: &State, resource: Resource, namespace: &str, object: &Value) -> Option<Self> {
+        let has_quotas = state.iter(Resource::RESOURCE_QUOTAS, namespace).next().is_some();
+        (resource.is_namespaced() && has_quotas).then(|| Self { resource, object: object.clone() })
+    }
+
+    /// Rejects the object if it exceeds a quota of its namespace.
+    pub(super) fn admit(
+        &self,
+        state: &State,
+        namespace: &str,
+        name: &str,
+        now: Timestamp,
+    ) -> Result<(), ApiStatus> {
+        for quota in state.iter(Resource::RESOURCE_QUOTAS, namespace) {
+            self.check(state, quota, now).map_err(|why| ApiStatus::forbidden(self.resource, name, why))?;
+        }
+        Ok(())
+    }
+
+    fn check(&self, state: &State, quota: &Object, now: Timestamp) -> Result<(), String> {
+        let spec = &quota.value()["spec"];
+        let hard: Amounts = hard(spec)
+            .filter(|(name, _)| resource_of(name, Resource::find) == Some(self.resource) || self.counts(name))
+            .filter_map(|(name, limit)| Some((name.clone(), Amount::parse(limit)?)))
+            .collect();
+        if hard.is_empty() || !is_in_scope(self.resource, &self.object, spec) {
+            return Ok(());
+        }
+        if self.resource == Resource::PODS
+            && let Some(missing) = pod::missing_amounts(&self.object, &hard)
+        {
+            return Err(format!("failed quota: {}: {missing}", quota.name()));
+        }
+        let names: Vec<String> = hard.keys().cloned().collect();
+        let requested = amounts(self.resource, &self.object, &names, now);
+        if requested.values().all(Amount::is_zero) {
+            return Ok(());
+        }
+        let used = usage_of(state, self.resource, quota.namespace(), spec, &names, now);
+        let exceeds = |name: &&String| {
+            let (requested, used) = (&requested[*name], &used[*name]);
+            !requested.is_zero() && used.plus(requested) > hard[*name]
+        };
+        let exceeded: Vec<&String> = hard.keys().filter(exceeds).collect();
+        if exceeded.is_empty() {
+            return Ok(());
+        }
+        let list = |amounts: &Amounts| {
+            let pairs = exceeded.iter().map(|name| format!("{name}={}", amounts[*name]));
+            pairs.collect::<Vec<_>>().join(",")
+        };
+        let (requested, used, limited) = (list(&requested), list(&used), list(&hard));
+        let quota = quota.name();
+        Err(format!("exceeded quota: {quota}, requested: {requested}, used: {used}, limited: {limited}"))
+    }
+
+    /// `true` if `name` is the object count of the request's resource.
+    fn counts(&self, name: &str) -> bool {
+        name.strip_prefix("count/").is_some_and(|counted| counted == count_name(self.resource))
+    }
+}
+
+/// Returns `status.used` of a quota. `find` returns the served resource of a group and a plural.
+pub(crate) fn usage(
+    state: &State,
+    quota: &Object,
+    now: Timestamp,
+    find: impl Fn(&str, &str) -> Option<Resource>,
+) -> Map<String, Value> {
+    let spec = &quota.value()["spec"];
+    let mut names: BTreeMap<usize, (Resource, Vec<String>)> = BTreeMap::new();
+    let mut used = Map::new();
+    for (name, _) in hard(spec) {
+        if let Some(resource) = resource_of(name, &find) {
+            let entry = names.entry(resource.index()).or_insert_with(|| (resource, Vec::new()));
+            entry.1.push(name.clone());
+        } else if UNSERVED.contains(&name.as_str()) || name.contains(".storageclass.storage.k8s.io/") {
+            used.insert(name.clone(), json!("0"));
+        }
+    }
+    for (resource, names) in names.into_values() {
+        let amounts = usage_of(state, resource, quota.namespace(), spec, &names, now);
+        used.extend(amounts.into_iter().map(|(name, amount)| (name, json!(amount.to_string()))));
+    }
+    used
+}
+
+fn hard(spec: &Value) -> impl Iterator<Item = (&String, &Value)> {
+    spec.get("hard").and_then(Value::as_object).into_iter().flatten()
+}
+
+/// Name of a resource after `count/`.
+fn count_name(resource: Resource) -> String {
+    match resource.group() {
+        "" => resource.plural().to_owned(),
+        group => format!("{}.{group}", resource.plural()),
+    }
+}
+
+/// Returns the resource that the name in `hard` limits.
+fn resource_of(name: &str, find: impl Fn(&str, &str) -> Option<Resource>) -> Option<Resource> {
+    if let Some(counted) = name.strip_prefix("count/") {
+        let (plural, group) = counted.split_once('.').unwrap_or((counted, ""));
+        return find(group, plural).filter(|resource| resource.is_namespaced());
+    }
+    Some(match name {
+        "configmaps" => Resource::CONFIG_MAPS,
+        "secrets" => Resource::SECRETS,
+        "replicationcontrollers" => Resource::REPLICATION_CONTROLLERS,
+        "resourcequotas" => Resource::RESOURCE_QUOTAS,
+        "services" | "services.loadbalancers" | "services.nodeports" => Resource::SERVICES,
+        name if pod::is_measured(name) => Resource::PODS,
+        _ => return None,
+    })
+}
+
+/// Returns the amounts that the objects of `resource` in the scopes of the quota use.
+fn usage_of(
+    state: &State,
+    resource: Resource,
+    namespace: &str,
+    spec: &Value,
+    names: &[String],
+    now: Timestamp,
+) -> Amounts {
+    let mut used: Amounts = names.iter().map(|name| (name.clone(), Amount::default())).collect();
+    for object in state.iter(resource, namespace) {
+        if is_in_scope(resource, object.value(), spec) {
+            for (name, amount) in amounts(resource, object.value(), names, now) {
+                if let Some(total) = used.get_mut(&name) {
+                    *total = total.plus(&amount);
+                }
+            }
+        }
+    }
+    used
+}
+
+/// Returns the amounts that one object uses.
+fn amounts(resource: Resource, object: &Value, names: &[String], now: Timestamp) -> Amounts {
+    let amount = |name: &str| match name {
+        name if name.starts_with("count/") => Amount::from(1),
+        "services.loadbalancers" => Amount::from(u64::from(service_type(object) == "LoadBalancer")),
+        "services.nodeports" => Amount::from(node_ports(object)),
+        name if resource == Resource::PODS => pod::amount(name, object, now),
+        _ => Amount::from(1),
+    };
+    names.iter().map(|name| (name.clone(), amount(name))).collect()
+}
+
+fn service_type(service: &Value) -> &str {
+    str_at(service, &["spec", "type"])
+}
+
+fn node_ports(service: &Value) -> u64 {
+    let ports = list_at(service, &["spec", "ports"]).len();
+    match service_type(service) {
+        "NodePort" => ports as u64,
+        "LoadBalancer" if bool_at(service, &["spec", "allocateLoadBalancerNodePorts"]) => ports as u64,
+        _ => 0,
+    }
+}
+
+/// `true` if the object is in all scopes of the quota. Only pods have scopes.
+fn is_in_scope(resource: Resource, object: &Value, spec: &Value) -> bool {
+    let scopes =
+        list_at(spec, &["scopes"]).iter().map(|scope| (scope.as_str().unwrap_or(""), "Exists", &[][..]));
+    let expressions = list_at(spec, &["scopeSelector", "matchExpressions"]).iter();
+    let selectors = expressions.map(|expression| {
+        let text = |name| str_at(expression, &[name]);
+        (text("scopeName"), text("operator"), list_at(expression, &["values"]))
+    });
+    let is_pod = resource == Resource::PODS;
+    scopes
+        .chain(selectors)
+        .all(|(scope, operator, values)| is_pod && pod::is_in_scope(object, scope, operator, values))
+}
+
+/// `true` if the object has the field.
+fn has(object: &Value, path: &[&str]) -> bool {
+    at(object, path).is_some_and(|value| !value.is_null())
+}

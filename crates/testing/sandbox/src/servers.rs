@@ -1,0 +1,115 @@
+//! Simulated servers in containers, for images that test suites use. The `proxy` subresource reaches them.
+//!
+//! | image | response |
+//! |---|---|
+//! | `agnhost serve-hostname` | name of the pod |
+//! | `agnhost netexec` | name of the pod for `/hostname`, the parameter `msg` for `/echo`, `ok` for `/healthz` |
+//! | `agnhost porter` | value of the container's environment variable `SERVE_PORT_<port>` |
+//! | `httpd`, `nginx` | a line with the name of the pod |
+
+use bytes::Bytes;
+use http::{Response, StatusCode, header};
+use kcm_apiserver::PodRequest;
+use serde_json::Value;
+
+use crate::api::field;
+
+/// Simulated server of a container.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Server {
+    ServeHostname,
+    Netexec,
+    Porter,
+    Web,
+}
+
+/// Returns the response of the pod's simulated server. `None` if no container has one at this port.
+///
+/// A value for [`ApiServerConfig::pod_server`](kcm_apiserver::ApiServerConfig::pod_server).
+pub fn serve_pod(request: &PodRequest<'_>) -> Option<Response<Bytes>> {
+    let containers = request.pod.value().pointer("/spec/containers")?.as_array()?;
+    let (container, server) = containers
+        .iter()
+        .filter_map(|container| Some((container, Server::of(container)?)))
+        .find(|(container, server)| server.listens(container, request.port))?;
+    Some(server.respond(container, request))
+}
+
+impl Server {
+    /// Server of a container, by its image and arguments.
+    fn of(container: &Value) -> Option<Self> {
+        let image = field(container, "/image");
+        let name = image.rsplit('/').next().unwrap_or_default();
+        let name = name.split([':', '@']).next().unwrap_or_default();
+        match name {
+            "httpd" | "nginx" => Some(Self::Web),
+            "agnhost" => arguments(container).find_map(|argument| match argument {
+                "serve-hostname" => Some(Self::ServeHostname),
+                "netexec" => Some(Self::Netexec),
+                "porter" => Some(Self::Porter),
+                _ => None,
+            }),
+            _ => None,
+        }
+    }
+
+    /// `true` if the container listens on the port: one that it declares, or its server's default.
+    fn listens(self, container: &Value, port: u16) -> bool {
+        let ports = container.get("ports").and_then(Value::as_array).into_iter().flatten();
+        let mut declared = ports.filter_map(|entry| entry["containerPort"].as_u64());
+        declared.any(|declared| declared == u64::from(port)) || self.default_port(container) == Some(port)
+    }
+
+    fn default_port(self, container: &Value) -> Option<u16> {
+        let flag =
+            |name: &str| arguments(container).find_map(|argument| argument.strip_prefix(name)?.parse().ok());
+        match self {
+            Self::ServeHostname => Some(flag("--port=").unwrap_or(9376)),
+            Self::Netexec => Some(flag("--http-port=").unwrap_or(8080)),
+            Self::Porter => None,
+            Self::Web => Some(80),
+        }
+    }
+
+    fn respond(self, container: &Value, request: &PodRequest<'_>) -> Response<Bytes> {
+        let pod = request.pod.name();
+        match self {
+            Self::ServeHostname => text(StatusCode::OK, pod),
+            Self::Web => text(StatusCode::OK, &format!("Simulated response of pod {pod}\n")),
+            Self::Porter => {
+                let name = format!("SERVE_PORT_{}", request.port);
+                let variables = container.get("env").and_then(Value::as_array).into_iter().flatten();
+                let variable = variables.into_iter().find(|variable| variable["name"] == name.as_str());
+                text(StatusCode::OK, variable.map_or("", |variable| field(variable, "/value")))
+            }
+            Self::Netexec => match request.uri.path().to_ascii_lowercase().as_str() {
+                "/" => text(StatusCode::OK, "simulated\n"),
+                "/hostname" => text(StatusCode::OK, pod),
+                "/echo" => text(StatusCode::OK, &parameter(request, "msg")),
+                "/healthz" => text(StatusCode::OK, "ok"),
+                _ => text(StatusCode::NOT_FOUND, "404 page not found\n"),
+            },
+        }
+    }
+}
+
+/// Command and arguments of a container.
+fn arguments(container: &Value) -> impl Iterator<Item = &str> {
+    let lists = ["command", "args"].into_iter().filter_map(|list| container.get(list)?.as_array());
+    lists.flatten().filter_map(Value::as_str)
+}
+
+/// Value of a query parameter without escapes other than `+`.
+fn parameter(request: &PodRequest<'_>, name: &str) -> String {
+    let pairs = request.uri.query().unwrap_or_default().split('&').filter_map(|pair| pair.split_once('='));
+    let value = pairs.filter(|(key, _)| *key == name).map(|(_, value)| value).next();
+    value.unwrap_or_default().replace('+', " ")
+}
+
+fn text(code: StatusCode, body: &str) -> Response<Bytes> {
+    let mut response = Response::new(Bytes::copy_from_slice(body.as_bytes()));
+    *response.status_mut() = code;
+    let content_type = http::HeaderValue::from_static("text/plain; charset=utf-8");
+    response.headers_mut().insert(header::CONTENT_TYPE, content_type);
+    response
+}

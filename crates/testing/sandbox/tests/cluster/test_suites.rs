@@ -1,0 +1,163 @@
+//! Behaviour that test suites of other projects require, in simulated time: nodes without a kubelet, missing images,
+//! quota status, simulated servers.
+
+use std::{sync::Arc, time::Duration};
+
+use http::{Method, Uri};
+use kcm_apiserver::{ApiServer, Object, PatchType, PodRequest, Resource, Subresource, WriteOptions};
+use serde_json::{Value, json};
+
+use crate::test_server::TestServer;
+
+/// Time after which all pods have started.
+const STARTED: Duration = Duration::from_secs(5);
+
+fn pod(name: &str, image: &str) -> Value {
+    json!({ "metadata": { "name": name }, "spec": { "containers": [{ "name": "c", "image": image }] } })
+}
+
+fn create(server: &ApiServer, resource: Resource, object: Value) -> Arc<Object> {
+    let namespace = if resource.is_namespaced() { "default" } else { "" };
+    server.create(resource, namespace, object, &WriteOptions::default()).unwrap()
+}
+
+fn get(server: &ApiServer, resource: Resource, name: &str) -> Value {
+    server.get(resource, "default", name).unwrap().value().clone()
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_of_other_nodes_are_ignored() {
+    let test = TestServer::new();
+    let _sandbox = test.run_sandbox(1);
+    let TestServer { server, clock, .. } = &test;
+    create(server, Resource::NODES, json!({ "metadata": { "name": "real" } }));
+    for node in ["real", "absent", "sim-node-0"] {
+        let mut pod = pod(node, "nginx:1");
+        pod["spec"]["nodeName"] = json!(node);
+        create(server, Resource::PODS, pod);
+    }
+    clock.sleep(STARTED).await;
+    let phase = |name: &str| get(server, Resource::PODS, name)["status"]["phase"].clone();
+    assert_eq!((phase("real"), phase("absent")), (json!("Pending"), json!("Pending")));
+    assert_eq!(phase("sim-node-0"), "Running");
+
+    // Only the kubelet of its node removes a terminating pod.
+    for name in ["real", "sim-node-0"] {
+        server.delete(Resource::PODS, "default", name, &kcm_apiserver::DeleteOptions::default()).unwrap();
+    }
+    clock.sleep(STARTED).await;
+    assert!(get(server, Resource::PODS, "real")["metadata"]["deletionTimestamp"].is_string());
+    assert!(server.get(Resource::PODS, "default", "sim-node-0").unwrap_err().is_not_found());
+}
+
+#[tokio::test(start_paused = true)]
+async fn stored_simulated_nodes_keep_their_kubelet() {
+    let test = TestServer::new();
+    drop(test.run_sandbox(2));
+    let _sandbox = test.run_sandbox(0);
+    let TestServer { server, clock, .. } = &test;
+    create(server, Resource::PODS, pod("p", "nginx:1"));
+    clock.sleep(STARTED).await;
+    assert_eq!(get(server, Resource::PODS, "p")["status"]["phase"], "Running");
+}
+
+#[tokio::test(start_paused = true)]
+async fn images_with_missing_tags_are_not_pulled() {
+    let test = TestServer::new();
+    let _sandbox = test.run_sandbox_with(1, |sandbox| sandbox.with_missing_image_tags(["v0".to_owned()]));
+    let TestServer { server, clock, .. } = &test;
+    let images = ["nginx:1", "a:broken", "a:404", "a:does-not-exist", "a:v0"];
+    for (number, image) in images.iter().enumerate() {
+        create(server, Resource::PODS, pod(&format!("p{number}"), image));
+    }
+    clock.sleep(STARTED).await;
+    let reason = |number: usize| {
+        let pod = get(server, Resource::PODS, &format!("p{number}"));
+        pod["status"]["containerStatuses"][0]["state"]["waiting"]["reason"].clone()
+    };
+    assert_eq!(reason(0), Value::Null);
+    for (number, image) in images.iter().enumerate().skip(1) {
+        assert_eq!(reason(number), "ImagePullBackOff", "{image}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn quota_status_follows_objects() {
+    let test = TestServer::new();
+    let _sandbox = test.run_sandbox(1);
+    let TestServer { server, clock, .. } = &test;
+    let settle = || clock.sleep(Duration::from_secs(1));
+    let hard = json!({ "pods": "2", "configmaps": "5" });
+    create(
+        server,
+        Resource::RESOURCE_QUOTAS,
+        json!({ "metadata": { "name": "q" }, "spec": { "hard": hard } }),
+    );
+    settle().await;
+    let status = || get(server, Resource::RESOURCE_QUOTAS, "q")["status"].clone();
+    assert_eq!(status(), json!({ "hard": hard, "used": { "pods": "0", "configmaps": "0" } }));
+
+    create(server, Resource::PODS, pod("p", "nginx:1"));
+    settle().await;
+    assert_eq!(status()["used"], json!({ "pods": "1", "configmaps": "0" }));
+
+    let patch = |part, patch| {
+        let options = WriteOptions::default();
+        let (resource, namespace) = (Resource::RESOURCE_QUOTAS, "default");
+        server.patch(resource, namespace, "q", part, PatchType::Merge, patch, &options).unwrap()
+    };
+    patch(None, json!({ "spec": { "hard": { "configmaps": null } } }));
+    settle().await;
+    assert_eq!(status(), json!({ "hard": { "pods": "2" }, "used": { "pods": "1" } }));
+    // A status of another client is corrected.
+    patch(Some(Subresource::Status), json!({ "status": { "hard": { "pods": "9" } } }));
+    settle().await;
+    assert_eq!(status()["hard"], json!({ "pods": "2" }));
+
+    server.delete(Resource::PODS, "default", "p", &kcm_apiserver::DeleteOptions::default()).unwrap();
+    settle().await;
+    assert_eq!(status()["used"], json!({ "pods": "0" }));
+    let settled = server.revision();
+    settle().await;
+    assert_eq!(server.revision(), settled);
+}
+
+#[test]
+fn images_of_test_suites_have_servers() {
+    struct Case {
+        image: &'static str,
+        args: &'static [&'static str],
+        port: u16,
+        uri: &'static str,
+        answer: Option<&'static str>,
+    }
+    let case = |image, args, port, uri, answer| Case { image, args, port, uri, answer };
+    let cases = [
+        case("registry.example/e2e/agnhost:2.1", &["serve-hostname"], 9376, "/", Some("p")),
+        case("agnhost", &["serve-hostname", "--port=80"], 80, "/", Some("p")),
+        case("agnhost", &["serve-hostname"], 7777, "/", Some("p")),
+        case("agnhost", &["serve-hostname"], 80, "/", None),
+        case("agnhost", &["pause"], 7777, "/", None),
+        case("agnhost", &["netexec", "--http-port=81"], 81, "/hostName", Some("p")),
+        case("agnhost", &["netexec"], 8080, "/echo?msg=a+b", Some("a b")),
+        case("agnhost", &["porter"], 7777, "/", Some("answer")),
+        case("localhost:5000/nginx@sha256:1", &[], 80, "/", Some("Simulated response of pod p\n")),
+        case("httpd:2.4", &[], 80, "/", Some("Simulated response of pod p\n")),
+        case("busybox", &[], 80, "/", None),
+    ];
+    for Case { image, args, port, uri, answer } in cases {
+        let test = TestServer::new();
+        let mut object = pod("p", image);
+        object["spec"]["containers"][0]["args"] = json!(args);
+        object["spec"]["containers"][0]["ports"] = json!([{ "containerPort": 7777 }]);
+        object["spec"]["containers"][0]["env"] = json!([{ "name": "SERVE_PORT_7777", "value": "answer" }]);
+        let pod = create(&test.server, Resource::PODS, object);
+        let (method, parsed) = (Method::GET, uri.parse::<Uri>().unwrap());
+        let (headers, body) = Default::default();
+        let request =
+            PodRequest { pod: &pod, port, method: &method, uri: &parsed, headers: &headers, body: &body };
+        let response = kcm_sandbox::serve_pod(&request);
+        let text = response.map(|response| String::from_utf8(response.body().to_vec()).unwrap());
+        assert_eq!(text.as_deref(), answer, "{image} {args:?} {port} {uri}");
+    }
+}
