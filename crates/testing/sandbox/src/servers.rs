@@ -7,9 +7,7 @@
 //! | `agnhost porter` | value of the container's environment variable `SERVE_PORT_<port>` |
 //! | `httpd`, `nginx` | a line with the name of the pod |
 
-use bytes::Bytes;
-use http::{Response, StatusCode, header};
-use kcm_apiserver::PodRequest;
+use kcm_apiserver::{PodRequest, PodResponse};
 use serde_json::Value;
 
 use crate::api::field;
@@ -26,7 +24,7 @@ enum Server {
 /// Returns the response of the pod's simulated server. `None` if no container has one at this port.
 ///
 /// A value for [`ApiServerConfig::pod_server`](kcm_apiserver::ApiServerConfig::pod_server).
-pub fn serve_pod(request: &PodRequest<'_>) -> Option<Response<Bytes>> {
+pub fn serve_pod(request: &PodRequest<'_>) -> Option<PodResponse> {
     let containers = request.pod.value().pointer("/spec/containers")?.as_array()?;
     let (container, server) = containers
         .iter()
@@ -71,23 +69,23 @@ impl Server {
         }
     }
 
-    fn respond(self, container: &Value, request: &PodRequest<'_>) -> Response<Bytes> {
+    fn respond(self, container: &Value, request: &PodRequest<'_>) -> PodResponse {
         let pod = request.pod.name();
         match self {
-            Self::ServeHostname => text(StatusCode::OK, pod),
-            Self::Web => text(StatusCode::OK, &format!("Simulated response of pod {pod}\n")),
+            Self::ServeHostname => text(200, pod),
+            Self::Web => text(200, &format!("Simulated response of pod {pod}\n")),
             Self::Porter => {
                 let name = format!("SERVE_PORT_{}", request.port);
                 let variables = container.get("env").and_then(Value::as_array).into_iter().flatten();
                 let variable = variables.into_iter().find(|variable| variable["name"] == name.as_str());
-                text(StatusCode::OK, variable.map_or("", |variable| field(variable, "/value")))
+                text(200, variable.map_or("", |variable| field(variable, "/value")))
             }
-            Self::Netexec => match request.uri.path().to_ascii_lowercase().as_str() {
-                "/" => text(StatusCode::OK, "simulated\n"),
-                "/hostname" => text(StatusCode::OK, pod),
-                "/echo" => text(StatusCode::OK, &parameter(request, "msg")),
-                "/healthz" => text(StatusCode::OK, "ok"),
-                _ => text(StatusCode::NOT_FOUND, "404 page not found\n"),
+            Self::Netexec => match request.path.to_ascii_lowercase().as_str() {
+                "/" => text(200, "simulated\n"),
+                "/hostname" => text(200, pod),
+                "/echo" => text(200, &parameter(request, "msg")),
+                "/healthz" => text(200, "ok"),
+                _ => text(404, "404 page not found\n"),
             },
         }
     }
@@ -101,15 +99,11 @@ fn arguments(container: &Value) -> impl Iterator<Item = &str> {
 
 /// Value of a query parameter without escapes other than `+`.
 fn parameter(request: &PodRequest<'_>, name: &str) -> String {
-    let pairs = request.uri.query().unwrap_or_default().split('&').filter_map(|pair| pair.split_once('='));
+    let pairs = request.query.split('&').filter_map(|pair| pair.split_once('='));
     let value = pairs.filter(|(key, _)| *key == name).map(|(_, value)| value).next();
     value.unwrap_or_default().replace('+', " ")
 }
 
-fn text(code: StatusCode, body: &str) -> Response<Bytes> {
-    let mut response = Response::new(Bytes::copy_from_slice(body.as_bytes()));
-    *response.status_mut() = code;
-    let content_type = http::HeaderValue::from_static("text/plain; charset=utf-8");
-    response.headers_mut().insert(header::CONTENT_TYPE, content_type);
-    response
+fn text(code: u16, body: &str) -> PodResponse {
+    PodResponse { code, body: body.to_owned() }
 }

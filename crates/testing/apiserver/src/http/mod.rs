@@ -36,7 +36,7 @@ mod watch;
 pub use audit::{AuditLog, AuditPolicy, AuditPolicyError};
 pub use audit_event::{AuditEvent, AuditSink, ObjectReference};
 pub use fault::{Fault, FaultError, Faults};
-pub use proxy::{PodRequest, PodServer};
+pub use proxy::{PodRequest, PodResponse, PodServer};
 pub use response::ApiBody;
 pub use serve::{serve, serve_tls};
 pub use service::{ApiService, BrokenConnection, DEFAULT_MAX_CONCURRENT_STREAMS};

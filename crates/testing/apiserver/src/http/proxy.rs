@@ -6,18 +6,21 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, Uri, header};
+use http::{HeaderValue, Method, Response, StatusCode, Uri, header};
 use http_body_util::{BodyExt as _, Full};
 use serde_json::Value;
 
-use super::{response::ApiResponse, route::Target};
+use super::{
+    response::{self, ApiResponse},
+    route::Target,
+};
 use crate::{
     ApiServer, ApiStatus, LabelSelector, ListOptions, Object, Resource, StatusReason,
     json::{at, bool_at, list_at, str_at},
 };
 
 /// Server of the pods' ports: returns the response of a pod, or `None` if nothing listens on the port.
-pub type PodServer = Arc<dyn Fn(&PodRequest<'_>) -> Option<Response<Bytes>> + Send + Sync>;
+pub type PodServer = Arc<dyn Fn(&PodRequest<'_>) -> Option<PodResponse> + Send + Sync>;
 
 /// Request to a port of a pod.
 #[derive(Debug)]
@@ -26,14 +29,23 @@ pub struct PodRequest<'a> {
     pub pod: &'a Object,
     /// Number of the port.
     pub port: u16,
-    /// Method.
-    pub method: &'a Method,
-    /// Path and query as the pod receives them; the path begins with `/`.
-    pub uri: &'a Uri,
-    /// Header of the client.
-    pub headers: &'a HeaderMap,
+    /// HTTP method.
+    pub method: &'a str,
+    /// Path as the pod receives it. Begins with `/`; not decoded.
+    pub path: &'a str,
+    /// Query without `?`; not decoded.
+    pub query: &'a str,
     /// Body.
-    pub body: &'a Bytes,
+    pub body: &'a [u8],
+}
+
+/// Response of a pod, as plain text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PodResponse {
+    /// HTTP status code.
+    pub code: u16,
+    /// Body.
+    pub body: String,
 }
 
 /// Number of segments before the path of the pod, including the empty one before the first slash.
@@ -45,8 +57,7 @@ pub(super) fn proxy(
     target: &Target,
     method: &Method,
     uri: &Uri,
-    headers: &HeaderMap,
-    body: &Bytes,
+    body: &[u8],
 ) -> Result<ApiResponse, ApiStatus> {
     let Some(pod_server) = &server.config.pod_server else {
         let plural = target.resource().plural();
@@ -64,12 +75,11 @@ pub(super) fn proxy(
     let Some(path) = uri.path().splitn(PREFIX + 1, '/').nth(PREFIX) else {
         return Ok(redirect(uri));
     };
-    let path = format!("/{path}{}", uri.query().map_or(String::new(), |query| format!("?{query}")));
-    let uri: Uri = path.parse().map_err(|error| ApiStatus::bad_request(format!("invalid path: {error}")))?;
     if str_at(pod.value(), &["status", "podIP"]).is_empty() {
         return Err(ApiStatus::bad_request("address not allowed"));
     }
-    let request = PodRequest { pod: &pod, port, method, uri: &uri, headers, body };
+    let (path, query) = (format!("/{path}"), uri.query().unwrap_or_default());
+    let request = PodRequest { pod: &pod, port, method: method.as_str(), path: &path, query, body };
     let answer = Some(&pod).filter(|pod| is_running(pod)).and_then(|_| pod_server(&request));
     let Some(answer) = answer else {
         let address = str_at(pod.value(), &["status", "podIP"]);
@@ -78,7 +88,9 @@ pub(super) fn proxy(
             format!("error trying to reach service: dial tcp {address}:{port}: connect: connection refused"),
         ));
     };
-    Ok(answer.map(|body| Full::new(body).boxed_unsync()))
+    let mut response = response::text(answer.body);
+    *response.status_mut() = StatusCode::from_u16(answer.code).unwrap_or(StatusCode::BAD_GATEWAY);
+    Ok(response)
 }
 
 /// Splits `[scheme:]name[:port]`.

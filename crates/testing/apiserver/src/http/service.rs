@@ -430,7 +430,7 @@ async fn dispatch(
     let mut accept = accepted(headers);
     match route {
         Route::Object(target) if target.subresource == Some(Subresource::Proxy) => {
-            return proxy::proxy(server, target, method, &parts.uri, headers, &content.bytes);
+            return proxy::proxy(server, target, method, &parts.uri, &content.bytes);
         }
         Route::Object(target) => {
             if protobuf::is_requested(&accept, target) {

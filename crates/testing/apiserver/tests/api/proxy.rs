@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
-use http::Response;
-use kcm_apiserver::PodRequest;
+use kcm_apiserver::{PodRequest, PodResponse};
 use serde_json::{Value, json};
 
 use crate::client::{Client, PODS};
@@ -13,10 +11,10 @@ const P: &str = "/api/v1/namespaces/default/pods/p";
 const SERVICES: &str = "/api/v1/namespaces/default/services";
 
 /// Responds at port 8080 with the request as text.
-fn echo(request: &PodRequest<'_>) -> Option<Response<Bytes>> {
-    let PodRequest { pod, port, method, uri, body, .. } = request;
-    let text = format!("{} {method} {uri} {}", pod.name(), String::from_utf8_lossy(body));
-    (*port == 8080).then(|| Response::new(text.into()))
+fn echo(request: &PodRequest<'_>) -> Option<PodResponse> {
+    let PodRequest { pod, port, method, path, query, body } = request;
+    let body = format!("{} {method} {path} {query} {}", pod.name(), String::from_utf8_lossy(body));
+    (*port == 8080).then_some(PodResponse { code: 200, body })
 }
 
 /// A client of a server with the pod `p`, which declares the port `web`.
@@ -43,17 +41,17 @@ async fn pod_receives_requests() {
     assert_eq!(message, "address not allowed");
     start(&client).await;
     for (path, answer) in [
-        ("p/proxy/", "p GET / "),
-        ("p/proxy/a/b?c=d", "p GET /a/b?c=d "),
-        ("p:8080/proxy/", "p GET / "),
-        ("http:p:8080/proxy/", "p GET / "),
-        ("https%3Ap%3A/proxy/a%2Fb/", "p GET /a%2Fb/ "),
+        ("p/proxy/", "p GET /  "),
+        ("p/proxy/a/b?c=d", "p GET /a/b c=d "),
+        ("p:8080/proxy/", "p GET /  "),
+        ("http:p:8080/proxy/", "p GET /  "),
+        ("https%3Ap%3A/proxy/a%2Fb/", "p GET /a%2Fb/  "),
     ] {
         let answered = client.get(&format!("{PODS}/{path}")).await;
         assert_eq!((answered.code, answered.text.as_str()), (200, answer), "{path}");
     }
     let posted = client.post(&format!("{P}/proxy/x"), &json!({})).await;
-    assert_eq!(posted.text, "p POST /x {}");
+    assert_eq!(posted.text, "p POST /x  {}");
 
     let redirect = client.get(&format!("{P}/proxy?a=b")).await;
     assert_eq!((redirect.code, redirect.header("location")), (301, format!("{P}/proxy/?a=b").as_str()));
@@ -82,7 +80,7 @@ async fn service_selects_a_ready_pod() {
     assert_eq!(message, "no endpoints available for service \"s\"");
     start(&client).await;
     for name in ["s:http", "s:80", "http:s:80"] {
-        assert_eq!(client.get(&path(name)).await.text, "p GET / ", "{name}");
+        assert_eq!(client.get(&path(name)).await.text, "p GET /  ", "{name}");
     }
     client.get(&path("s:closed")).await.refused(503, "ServiceUnavailable");
     let message = client.get(&path("s:other")).await.refused(503, "ServiceUnavailable");
