@@ -49,7 +49,7 @@ impl Request {
         now: Timestamp,
     ) -> Result<(), ApiStatus> {
         for quota in state.iter(Resource::RESOURCE_QUOTAS, namespace) {
-            self.check(state, quota, now).map_err(|why| ApiStatus::forbidden(self.resource, name, why))?;
+            self.check(state, &quota, now).map_err(|why| ApiStatus::forbidden(self.resource, name, why))?;
         }
         Ok(())
     }
@@ -160,6 +160,11 @@ fn usage_of(
     names: &[String],
     now: Timestamp,
 ) -> Amounts {
+    let has_scopes = has(spec, &["scopes"]) || has(spec, &["scopeSelector"]);
+    if !has_scopes && names.iter().all(|name| is_count(resource, name)) {
+        let count = state.iter(resource, namespace).count() as u64;
+        return names.iter().map(|name| (name.clone(), Amount::from(count))).collect();
+    }
     let mut used: Amounts = names.iter().map(|name| (name.clone(), Amount::default())).collect();
     for object in state.iter(resource, namespace) {
         if is_in_scope(resource, object.value(), spec) {
@@ -173,10 +178,15 @@ fn usage_of(
     used
 }
 
+/// `true` if every object uses 1 of `name`.
+fn is_count(resource: Resource, name: &str) -> bool {
+    name.starts_with("count/") || resource.plural() == name && resource != Resource::PODS
+}
+
 /// Returns the amounts that one object uses.
 fn amounts(resource: Resource, object: &Value, names: &[String], now: Timestamp) -> Amounts {
     let amount = |name: &str| match name {
-        name if name.starts_with("count/") => Amount::from(1),
+        name if is_count(resource, name) => Amount::from(1),
         "services.loadbalancers" => Amount::from(u64::from(service_type(object) == "LoadBalancer")),
         "services.nodeports" => Amount::from(node_ports(object)),
         name if resource == Resource::PODS => pod::amount(name, object, now),
