@@ -29,6 +29,12 @@ const PING_INTERVAL: Duration = Duration::from_secs(30);
 /// Timeout of a ping. A dead connection is detected within 45 s, as upstream.
 const PING_TIMEOUT: Duration = Duration::from_secs(15);
 
+/// Bytes of one response that the server may send before they are read, as Go. An adaptive window would be probed with a
+/// ping per response.
+const STREAM_WINDOW: u32 = 4 << 20;
+/// The same for all responses on a connection.
+const CONNECTION_WINDOW: u32 = 64 << 20;
+
 /// Timeout of the server's first HTTP/2 settings.
 const SETTINGS_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -96,7 +102,8 @@ impl Connection {
             .keep_alive_interval(PING_INTERVAL)
             .keep_alive_timeout(PING_TIMEOUT)
             .keep_alive_while_idle(true)
-            .adaptive_window(true)
+            .initial_stream_window_size(STREAM_WINDOW)
+            .initial_connection_window_size(CONNECTION_WINDOW)
             .handshake(stream.io)
             .await?;
         let connection = Arc::new(Mutex::new(connection));
