@@ -264,11 +264,11 @@ fn fault(dice: &Dice, end: u64) -> Fault {
         let harm = match dice.below(5) {
             0 => Harm::CutWatch { chunks: dice.small(0, 6), torn: true },
             1 => Harm::CutWatch { chunks: dice.small(0, 6), torn: false },
-            2 => Harm::ExpireWatch,
+            2 => Harm::ExpireWatch { time: dice.between(1, dice.pick(&[2, 10_000]).unwrap_or(2)) },
             3 => Harm::NoBookmarks,
             _ => Harm::DelayWatch { time: dice.between(20, 6_000) },
         };
-        (Requests::Watches, harm)
+        (dice.pick(&[Requests::Watches, Requests::PodWatches]).unwrap_or(Requests::Watches), harm)
     } else {
         let code = dice.pick(&[409, 429, 500, 503, 504]).unwrap_or(500);
         let harm = match dice.below(19) {

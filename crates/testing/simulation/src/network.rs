@@ -3,7 +3,7 @@
 use std::{
     convert::Infallible,
     future::{pending, poll_fn},
-    io,
+    io, iter,
     pin::{Pin, pin},
     sync::{
         Arc,
@@ -298,13 +298,19 @@ impl Link {
         };
         let cut = match harm {
             Some(Harm::CutWatch { chunks, torn }) => Some((chunks, torn)),
-            Some(Harm::ExpireWatch) => {
-                // The list that follows is not watched.
+            Some(Harm::ExpireWatch { time }) => {
                 self.process.saw(path, number, Seen::UpTo(seen));
                 let status = status(410, "Expired", "too old resource version: 1 (2)", None);
                 let line = format!("{}\n", json!({"type": "ERROR", "object": status}));
-                let body = Full::new(Bytes::from(line)).map_err(|never| match never {}).boxed_unsync();
-                return Response::from_parts(parts, body);
+                let (network, process) = (Arc::clone(&self.network), Arc::clone(&self.process));
+                let silence = self.duration(time);
+                let frame = stream::once(async move {
+                    network.clock.sleep(silence).await;
+                    process.host.connected().await;
+                    process.running().await;
+                    Ok(Frame::data(Bytes::from(line)))
+                });
+                return Response::from_parts(parts, StreamBody::new(frame).boxed_unsync());
             }
             _ => None,
         };
@@ -471,10 +477,11 @@ fn is_watch(parts: &http::request::Parts) -> bool {
 
 /// The kinds of requests that a request belongs to.
 fn kinds(parts: &http::request::Parts, is_watch: bool) -> Vec<Requests> {
-    if is_watch {
-        return vec![Requests::Watches];
-    }
     let path = parts.uri.path();
+    if is_watch {
+        let is_pods = path.ends_with("/pods");
+        return iter::once(Requests::Watches).chain(is_pods.then_some(Requests::PodWatches)).collect();
+    }
     let mut words = path.rsplit('/');
     let last = words.next().unwrap_or_default();
     let (before, second) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
@@ -527,6 +534,8 @@ mod tests {
         ] {
             assert_eq!(kinds_of(method, &uri), [Requests::All, expected], "{uri}");
         }
-        assert_eq!(kinds_of(Method::GET, "/api/v1/pods?watch=true&x=y"), [Requests::Watches]);
+        let pods = kinds_of(Method::GET, "/api/v1/pods?watch=true&x=y");
+        assert_eq!(pods, [Requests::Watches, Requests::PodWatches]);
+        assert_eq!(kinds_of(Method::GET, "/apis/apps/v1/deployments?watch=true"), [Requests::Watches]);
     }
 }

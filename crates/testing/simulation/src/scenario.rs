@@ -266,6 +266,8 @@ pub enum Requests {
     Lists,
     /// Watches, streaming lists among them.
     Watches,
+    /// Watches of pods.
+    PodWatches,
 }
 
 /// Something that happens to one request.
@@ -295,8 +297,8 @@ pub enum Harm {
     Stop { time: u64 },
     /// The watch ends after so many chunks, in the middle of a line if `torn`.
     CutWatch { chunks: u32, torn: bool },
-    /// The watch answers 200 and then says that its version has expired.
-    ExpireWatch,
+    /// The watch answers 200, delivers nothing for a time, and ends with 410. Only a list shows the changes of that time.
+    ExpireWatch { time: u64 },
     /// The server ignores the wish for bookmarks, and refuses streaming lists.
     NoBookmarks,
     /// The watch delivers later.

@@ -261,7 +261,11 @@ impl Cluster {
         let is_long = is_large
             || !steps.is_zero()
             || self.scenario.actions.iter().any(is_quota)
-            || self.scenario.faults.iter().any(|fault| fault.requests != Requests::Watches);
+            || self
+                .scenario
+                .faults
+                .iter()
+                .any(|fault| !matches!(fault.requests, Requests::Watches | Requests::PodWatches));
         let deadline = self.clock.monotonic() + if is_long { LONG_PATIENCE } else { PATIENCE } + steps;
         if self
             .scenario
