@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::{
     judge::replicas,
     ledger::selects,
-    scenario::{DOOMED, Scenario, Workload, WorkloadKind},
+    scenario::{DELETABLE_NAMESPACE, Scenario, Workload, WorkloadKind},
 };
 
 /// Effect of a workload that depends on the order of events: a Deployment that is held (see [`is_held`]), or a workload
@@ -49,8 +49,9 @@ impl<'a> Snapshot<'a> {
         if let Some(namespace) = self.namespaces.iter().find(|namespace| namespace.is_deleting()) {
             return Some(format!("namespace {} is still there", namespace.name()));
         }
-        if self.namespaces.iter().all(|namespace| namespace.name() != DOOMED) {
-            let left = self.sets.iter().chain(&self.pods).find(|object| object.namespace() == DOOMED);
+        if self.namespaces.iter().all(|namespace| namespace.name() != DELETABLE_NAMESPACE) {
+            let left =
+                self.sets.iter().chain(&self.pods).find(|object| object.namespace() == DELETABLE_NAMESPACE);
             if let Some(left) = left {
                 return Some(format!("{} is left in a namespace that is gone", left.name()));
             }

@@ -21,7 +21,7 @@ use kcm_runtime::{SyncMetrics, SyncResult};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use crate::draw::Dice;
+use crate::draw::ScenarioRandom;
 
 /// A machine that runs one manager at a time.
 #[derive(Debug)]
@@ -51,7 +51,7 @@ impl Host {
         self.cuts.lower();
     }
 
-    pub(crate) fn heal(&self) {
+    pub(crate) fn end_faults(&self) {
         self.cuts.clear();
         *self.skew.lock() = SignedDuration::ZERO;
     }
@@ -106,25 +106,25 @@ pub(crate) struct Process {
     /// Number of the life, from 1.
     pub(crate) life: u32,
     pub(crate) host: Arc<Host>,
-    pub(crate) dice: Dice,
+    pub(crate) random: ScenarioRandom,
     is_dead: AtomicBool,
     /// Number of reasons for which the process is stopped.
     stops: Count,
     /// Identity under which the process holds the lease.
     identity: Mutex<Option<String>>,
-    views: Mutex<Views>,
+    views: Mutex<WatchedCollections>,
 }
 
 /// Part of a collection's history that a process has seen.
 #[derive(Debug, Clone)]
-pub(crate) enum Seen {
+pub(crate) enum ObservedHistory {
     /// Everything up to this time.
     UpTo(Timestamp),
     /// Everything that the watch cache with this lag shows.
     Cached(WatchCacheLag),
 }
 
-impl Seen {
+impl ObservedHistory {
     fn time(&self, now: Timestamp) -> Timestamp {
         match self {
             Self::UpTo(time) => *time,
@@ -135,9 +135,9 @@ impl Seen {
 
 /// Progress of a process in watching the cluster.
 #[derive(Debug, Default)]
-struct Views {
+struct WatchedCollections {
     /// Progress by path of the collection.
-    seen: BTreeMap<String, Seen>,
+    seen: BTreeMap<String, ObservedHistory>,
     /// Number of watches begun, by path of the collection. Only the last one counts.
     watches: BTreeMap<String, u64>,
     /// Syncs under way, and the state that the first of them began with, by controller.
@@ -151,7 +151,7 @@ impl Process {
             manager,
             life,
             host: Arc::clone(host),
-            dice: Dice::new(seed),
+            random: ScenarioRandom::new(seed),
             is_dead: AtomicBool::new(false),
             stops: Count::default(),
             identity: Mutex::default(),
@@ -159,7 +159,7 @@ impl Process {
         })
     }
 
-    pub(crate) fn die(&self) {
+    pub(crate) fn exit(&self) {
         self.is_dead.store(true, Ordering::Relaxed);
     }
 
@@ -175,7 +175,7 @@ impl Process {
         self.stops.lower();
     }
 
-    pub(crate) fn resume_for_good(&self) {
+    pub(crate) fn resume_permanently(&self) {
         self.stops.clear();
     }
 
@@ -204,7 +204,7 @@ impl Process {
     }
 
     /// Notes how much of the collection at `path` has been seen by a watch.
-    pub(crate) fn saw(&self, path: &str, watch: u64, what: Seen) {
+    pub(crate) fn record_observed(&self, path: &str, watch: u64, what: ObservedHistory) {
         let mut views = self.views.lock();
         if views.watches.get(path) != Some(&watch) {
             return;
@@ -223,13 +223,13 @@ impl Process {
     }
 
     /// Notes that a watch on the collection at `path` is over: the process does not receive changes from `now` on.
-    pub(crate) fn lost_sight(&self, path: &str, watch: u64, now: Timestamp) {
+    pub(crate) fn watch_ended(&self, path: &str, watch: u64, now: Timestamp) {
         let mut views = self.views.lock();
         if views.watches.get(path) != Some(&watch) {
             return;
         }
         if let Some(seen) = views.seen.get_mut(path) {
-            *seen = Seen::UpTo(seen.time(now));
+            *seen = ObservedHistory::UpTo(seen.time(now));
         }
     }
 
@@ -256,7 +256,7 @@ impl Process {
     }
 }
 
-impl Views {
+impl WatchedCollections {
     fn seen_until(&self, now: Timestamp) -> Timestamp {
         // No decision is based on the Lease. A leader does not watch it.
         let seen = self.seen.iter().filter(|(path, _)| !path.ends_with("/leases"));

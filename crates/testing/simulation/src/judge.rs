@@ -27,7 +27,7 @@ use crate::{
 
 /// Origin of a request.
 #[derive(Debug, Clone)]
-pub(crate) struct Sender {
+pub(crate) struct RequestOrigin {
     pub(crate) process: Arc<Process>,
     /// Oldest state that the request may be based on.
     pub(crate) basis: Timestamp,
@@ -59,7 +59,7 @@ pub(crate) struct Judge {
     /// `true` if wall clocks step in the scenario.
     steps_clocks: bool,
     state: Mutex<State>,
-    exhausted: Notify,
+    write_limit_reached: Notify,
 }
 
 #[derive(Default)]
@@ -68,7 +68,7 @@ struct State {
     invariants: Invariants,
     ledger: Ledger,
     /// Sender of the request that is being executed.
-    sender: Option<Sender>,
+    sender: Option<RequestOrigin>,
     /// Identity of the holder of the lease and time of its last renewal.
     holder: (String, Timestamp),
     /// Paths of requests that were refused by a fault, or were not answered in time.
@@ -100,7 +100,7 @@ impl Judge {
             exempt,
             steps_clocks,
             state: Mutex::default(),
-            exhausted: Notify::new(),
+            write_limit_reached: Notify::new(),
         })
     }
 
@@ -143,7 +143,7 @@ impl Judge {
     }
 
     /// The request that is executed next is that of `sender`.
-    pub(crate) fn begin(&self, sender: Sender) {
+    pub(crate) fn begin(&self, sender: RequestOrigin) {
         self.catch_up();
         self.state.lock().sender = Some(sender);
     }
@@ -170,9 +170,9 @@ impl Judge {
         }
         // Events may be written long after what they are about, and requests executed long after they were sent.
         state.writes += u64::from(entry.resource != "events" && !sender.is_abandoned);
-        if state.writes == MOST_WRITES {
-            state.find("effort", format!("{MOST_WRITES} writes"), now);
-            self.exhausted.notify_one();
+        if state.writes == MAX_WRITES {
+            state.find("effort", format!("{MAX_WRITES} writes"), now);
+            self.write_limit_reached.notify_one();
         }
         let is_new_name = entry.resource != "pods"
             || entry.verb != "create"
@@ -192,7 +192,7 @@ impl Judge {
         let changes: Vec<Change<'_>> = caused.iter().filter_map(change).collect();
         // A sync may have begun right before what others did within the same millisecond.
         let since = sender.basis.min(now);
-        let since = since.saturating_sub(INSTANT).unwrap_or(since);
+        let since = since.saturating_sub(RESOLUTION).unwrap_or(since);
         let basis = Basis { now, since };
         state.invariants.check_write(&entry, &changes, basis);
         self.take_violations(&mut state, &entry, basis);
@@ -218,7 +218,7 @@ impl Judge {
         }
     }
 
-    fn note_lease(&self, state: &mut State, sender: &Sender, entry: &Entry, now: Timestamp) {
+    fn note_lease(&self, state: &mut State, sender: &RequestOrigin, entry: &Entry, now: Timestamp) {
         let holder = entry.body.as_ref().and_then(|body| body["spec"]["holderIdentity"].as_str());
         if entry.code >= 300 {
             return;
@@ -262,8 +262,8 @@ impl Judge {
     }
 
     /// Waits until managers have written more than any scenario requires. They may do so without an end, at one instant.
-    pub(crate) async fn exhausted(&self) {
-        self.exhausted.notified().await;
+    pub(crate) async fn write_limit_reached(&self) {
+        self.write_limit_reached.notified().await;
     }
 
     pub(crate) fn find(&self, rule: &str, what: impl Into<String>) {
@@ -363,7 +363,7 @@ impl State {
         };
         let key = format!("{} {}/{}", write.resource, write.namespace, write.name);
         let is_unseen = self.touched.get(&key).is_some_and(|touched| *touched >= basis.since);
-        let is_old = basis.since.saturating_add(INSTANT).is_ok_and(|seen| seen < basis.now);
+        let is_old = basis.since.saturating_add(RESOLUTION).is_ok_and(|seen| seen < basis.now);
         match violation.invariant {
             // What was done and not answered, or not seen, is done again. Each time that a ReplicaSet cannot be created, the status of
             // the Deployment is written, also if it says so already (US-4.8). Times in a status are exact in memory and
@@ -397,7 +397,7 @@ impl State {
         changed.is_some_and(|changed| changed.as_second() == basis.now.as_second() || *changed >= basis.since)
     }
 
-    fn log(&mut self, sender: &Sender, entry: &Entry, revision: u64, now: Timestamp) {
+    fn log(&mut self, sender: &RequestOrigin, entry: &Entry, revision: u64, now: Timestamp) {
         let Entry { verb, resource, subresource, namespace, name, code, .. } = entry;
         let part = if subresource.is_empty() { "" } else { "/" };
         let late = if sender.is_abandoned { " (late)" } else { "" };
@@ -417,10 +417,10 @@ impl State {
 }
 
 /// Writes in one run after which it ends. Runs with 300 pods have some thousands.
-const MOST_WRITES: u64 = 20_000;
+const MAX_WRITES: u64 = 20_000;
 
 /// Resolution of simulated time.
-const INSTANT: SignedDuration = SignedDuration::from_millis(1);
+const RESOLUTION: SignedDuration = SignedDuration::from_millis(1);
 
 /// Start of every simulation, in milliseconds since 1970.
 pub(crate) const START_MILLISECOND: i64 = 1_767_225_600_000;
@@ -442,7 +442,7 @@ fn needs_leader(path: &str) -> bool {
 
 /// Invariants that upstream's controllers do not hold in such a scenario either, each for a reason.
 fn exemptions(scenario: &Scenario) -> BTreeSet<Invariant> {
-    use crate::scenario::Action;
+    use crate::scenario::UserAction;
     let mut exempt = BTreeSet::from([
         // Counts requests and syncs between the steps of a story. Here, actions overlap.
         Invariant::Effort,
@@ -450,17 +450,17 @@ fn exemptions(scenario: &Scenario) -> BTreeSet<Invariant> {
     let (mut deletes_sets, mut scales_sets, mut pauses, mut sets_strategy) = (false, false, false, false);
     for action in &scenario.actions {
         match action.event {
-            Action::DeleteSet { .. }
-            | Action::ReleaseSet { .. }
-            | Action::OrphanSet { .. }
-            | Action::Delete { .. } => deletes_sets = true,
-            Action::ScaleSet { .. } => scales_sets = true,
+            UserAction::DeleteSet { .. }
+            | UserAction::ReleaseSet { .. }
+            | UserAction::OrphanSet { .. }
+            | UserAction::Delete { .. } => deletes_sets = true,
+            UserAction::ScaleSet { .. } => scales_sets = true,
             // The strategy Recreate does not apply to a sync that scales (US-4.7).
-            Action::Scale { .. } => {
+            UserAction::Scale { .. } => {
                 exempt.insert(Invariant::RecreateOverlap);
             }
-            Action::Pause { .. } => pauses = true,
-            Action::SetStrategy { .. } => sets_strategy = true,
+            UserAction::Pause { .. } => pauses = true,
+            UserAction::SetStrategy { .. } => sets_strategy = true,
             _ => {}
         }
     }

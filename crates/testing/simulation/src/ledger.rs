@@ -14,7 +14,7 @@ const SECOND: SignedDuration = SignedDuration::from_secs(1);
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
     pods: BTreeMap<String, Pod>,
-    objects: BTreeMap<String, Known>,
+    objects: BTreeMap<String, TrackedObject>,
 }
 
 #[derive(Debug, Default)]
@@ -28,7 +28,7 @@ struct Pod {
 
 /// An object that owns others, or is owned.
 #[derive(Debug)]
-struct Known {
+struct TrackedObject {
     name: String,
     owner: Option<String>,
     labels: Value,
@@ -109,7 +109,7 @@ impl Ledger {
         let is_deleting = is_gone || object.is_deleting();
         let deleting = old.and_then(|old| old.deleting).or(is_deleting.then_some(now));
         let paused = old.and_then(|old| old.paused).unwrap_or(now);
-        let known = Known {
+        let known = TrackedObject {
             name: format!("{} {}/{}", object.resource().plural(), object.namespace(), object.name()),
             owner,
             labels,

@@ -38,7 +38,7 @@ mod users;
 
 pub use judge::Finding;
 pub use scenario::{
-    Action, At, DOOMED, Fault, Harm, Incident, Managers, NAMESPACE, Nodes, Policy, Requests, Scenario,
-    ScenarioError, Strategy, Workload, WorkloadKind,
+    At, DELETABLE_NAMESPACE, FaultEffect, Incident, ManagerSettings, NAMESPACE, Nodes, Policy, RequestFault,
+    Requests, Scenario, ScenarioError, Strategy, UserAction, Workload, WorkloadKind,
 };
 pub use simulate::{Outcome, SimulationError};

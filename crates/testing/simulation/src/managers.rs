@@ -19,15 +19,15 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     host::{Host, Process},
-    network::{Link, Network},
-    scenario::{Incident, Managers},
+    network::{Network, ProcessConnection},
+    scenario::{Incident, ManagerSettings},
 };
 
 const CONTROLLERS: [&str; 3] =
     ["deployment-controller", "replicaset-controller", "replicationcontroller-controller"];
 
 /// All managers of a cluster.
-pub(crate) struct Fleet {
+pub(crate) struct ManagerGroup {
     clock: Arc<dyn Clock>,
     config: ManagerConfig,
     seed: u64,
@@ -38,21 +38,21 @@ pub(crate) struct Fleet {
 
 struct Slot {
     host: Arc<Host>,
-    state: Mutex<Life>,
+    state: Mutex<ManagerState>,
 }
 
 #[derive(Default)]
-struct Life {
+struct ManagerState {
     number: u32,
     process: Option<Arc<Process>>,
     task: Option<AbortHandle>,
     shutdown: CancellationToken,
 }
 
-impl Fleet {
+impl ManagerGroup {
     pub(crate) fn new(
         clock: &Arc<dyn Clock>,
-        settings: &Managers,
+        settings: &ManagerSettings,
         seed: u64,
     ) -> Result<Arc<Self>, UnknownControllers> {
         let lease = Duration::from_secs(settings.lease);
@@ -100,8 +100,11 @@ impl Fleet {
         life.number += 1;
         let seed = self.seed ^ (u64::from(life.number) << 32) ^ ((manager as u64 + 1) << 56);
         let process = Process::new(manager, life.number, &slot.host, seed);
-        let link =
-            Link { process: Arc::clone(&process), network: Arc::clone(network), fleet: Arc::clone(self) };
+        let link = ProcessConnection {
+            process: Arc::clone(&process),
+            network: Arc::clone(network),
+            managers_of_cluster: Arc::clone(self),
+        };
         let clock = process.clock();
         let clients = ClientFactory::in_process(link, ClientOptions::new(user_agent(), Arc::clone(&clock)));
         let random: Arc<dyn Random> = Arc::new(SeededRandom::new(!seed));
@@ -113,16 +116,20 @@ impl Fleet {
         let shutdown = CancellationToken::new();
         let run =
             Manager::new(self.config.clone(), dependencies, format!("m{manager}")).run(shutdown.clone());
-        let (fleet, own) = (Arc::clone(self), Arc::clone(&process));
+        let (managers_of_cluster, own) = (Arc::clone(self), Arc::clone(&process));
         let task = tokio::spawn(async move {
             let outcome = run.await;
-            if let (Err(error), Some(network)) = (&outcome, fleet.network.get()) {
+            if let (Err(error), Some(network)) = (&outcome, managers_of_cluster.network.get()) {
                 network.judge.note(&format!("{own:?} exits: {error}"));
             }
-            fleet.end(&own);
+            managers_of_cluster.end(&own);
         });
-        *life =
-            Life { number: life.number, process: Some(process), task: Some(task.abort_handle()), shutdown };
+        *life = ManagerState {
+            number: life.number,
+            process: Some(process),
+            task: Some(task.abort_handle()),
+            shutdown,
+        };
     }
 
     /// Ends a process if it is not over yet, and starts the next one later.
@@ -133,15 +140,15 @@ impl Fleet {
             if life.process.take_if(|running| Arc::ptr_eq(running, process)).is_none() {
                 return;
             }
-            process.die();
+            process.exit();
             if let Some(task) = life.task.take() {
                 task.abort();
             }
         }
-        let (fleet, manager) = (Arc::clone(self), process.manager);
+        let (managers_of_cluster, manager) = (Arc::clone(self), process.manager);
         tokio::spawn(async move {
-            fleet.clock.sleep(fleet.restart_after).await;
-            fleet.start_one(manager);
+            managers_of_cluster.clock.sleep(managers_of_cluster.restart_after).await;
+            managers_of_cluster.start_one(manager);
         });
     }
 
@@ -166,8 +173,8 @@ impl Fleet {
         });
     }
 
-    /// Lets an incident happen.
-    pub(crate) fn suffer(self: &Arc<Self>, incident: &Incident) {
+    /// Applies an incident.
+    pub(crate) fn apply_incident(self: &Arc<Self>, incident: &Incident) {
         let slot = |manager: usize| self.slots.get(manager);
         let process = |manager: usize| slot(manager).and_then(|slot| slot.state.lock().process.clone());
         match *incident {
@@ -210,11 +217,11 @@ impl Fleet {
     }
 
     /// Continues what is stopped, and reconnects what is cut off.
-    pub(crate) fn heal(&self) {
+    pub(crate) fn end_faults(&self) {
         for slot in &self.slots {
-            slot.host.heal();
+            slot.host.end_faults();
             if let Some(process) = &slot.state.lock().process {
-                process.resume_for_good();
+                process.resume_permanently();
             }
         }
     }
@@ -226,8 +233,8 @@ impl Fleet {
     }
 }
 
-impl fmt::Debug for Fleet {
+impl fmt::Debug for ManagerGroup {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Fleet").finish_non_exhaustive()
+        f.debug_struct("ManagerGroup").finish_non_exhaustive()
     }
 }

@@ -1,4 +1,4 @@
-//! The network between a process and the API server, which harms requests.
+//! The network between a process and the API server, which applies faults to requests.
 
 use std::{
     convert::Infallible,
@@ -27,10 +27,10 @@ use tokio::sync::oneshot;
 use tower::{BoxError, Service};
 
 use crate::{
-    host::{Process, Seen},
-    judge::{Judge, Sender},
-    managers::Fleet,
-    scenario::{Fault, Harm, Incident, Requests, Scenario},
+    host::{ObservedHistory, Process},
+    judge::{Judge, RequestOrigin},
+    managers::ManagerGroup,
+    scenario::{FaultEffect, Incident, RequestFault, Requests, Scenario},
 };
 
 /// Body of an answer as it reaches a process.
@@ -52,7 +52,7 @@ pub(crate) struct Network {
     /// API servers, and the lags of their watch caches.
     front_ends: Vec<(ApiService, WatchCacheLag)>,
     pub(crate) judge: Arc<Judge>,
-    faults: Vec<Fault>,
+    faults: Vec<RequestFault>,
     is_healed: AtomicBool,
 }
 
@@ -80,31 +80,31 @@ impl Network {
 
     /// Draws the front end that serves a request.
     fn front_end(&self, process: &Process) -> Option<&(ApiService, WatchCacheLag)> {
-        self.front_ends.get(process.dice.index(self.front_ends.len()))
+        self.front_ends.get(process.random.index(self.front_ends.len()))
     }
 
-    /// Harms no more requests.
-    pub(crate) fn heal(&self) {
+    /// Ends all faults.
+    pub(crate) fn end_faults(&self) {
         self.is_healed.store(true, Ordering::Relaxed);
         for (_, lag) in &self.front_ends {
             lag.set(Duration::ZERO);
         }
     }
 
-    fn draw(&self, process: &Process, requests: &[Requests], is_write: bool) -> Option<Harm> {
+    fn draw(&self, process: &Process, requests: &[Requests], is_write: bool) -> Option<FaultEffect> {
         if self.is_healed.load(Ordering::Relaxed) {
             return None;
         }
         let now = u64::try_from(self.clock.monotonic().as_millis()).unwrap_or(u64::MAX);
-        let due = |fault: &&Fault| {
-            let suits = is_write || !matches!(fault.harm, Harm::Webhook { .. });
+        let due = |fault: &&RequestFault| {
+            let suits = is_write || !matches!(fault.effect, FaultEffect::Webhook { .. });
             suits && (fault.from..fault.until).contains(&now) && requests.contains(&fault.requests)
         };
-        let hits = |fault: &&Fault| process.dice.below(1000) < fault.per_mille.into();
-        self.faults.iter().filter(due).find(hits).map(|fault| fault.harm)
+        let hits = |fault: &&RequestFault| process.random.below(1000) < fault.per_mille.into();
+        self.faults.iter().filter(due).find(hits).map(|fault| fault.effect)
     }
 
-    async fn execute(&self, sender: Sender, request: Request<Full<Bytes>>) -> Answer {
+    async fn execute(&self, sender: RequestOrigin, request: Request<Full<Bytes>>) -> Answer {
         let Some((service, _)) = self.front_end(&sender.process) else { return Err(broken()) };
         // The server executes a write without waiting, so no other request comes between.
         if request.method().is_safe() {
@@ -122,15 +122,15 @@ impl Network {
     }
 }
 
-/// The way of one process to the API server.
+/// Connection of one process to the API server.
 #[derive(Debug, Clone)]
-pub(crate) struct Link {
+pub(crate) struct ProcessConnection {
     pub(crate) process: Arc<Process>,
     pub(crate) network: Arc<Network>,
-    pub(crate) fleet: Arc<Fleet>,
+    pub(crate) managers_of_cluster: Arc<ManagerGroup>,
 }
 
-impl Service<Request<Body>> for Link {
+impl Service<Request<Body>> for ProcessConnection {
     type Response = Response<AnswerBody>;
     type Error = BoxError;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, BoxError>> + Send>>;
@@ -145,7 +145,7 @@ impl Service<Request<Body>> for Link {
     }
 }
 
-impl Link {
+impl ProcessConnection {
     async fn send(self, request: Request<Body>) -> Result<Response<AnswerBody>, BoxError> {
         let Self { process, network, .. } = &self;
         let (mut parts, body) = request.into_parts();
@@ -154,24 +154,24 @@ impl Link {
         let is_watch = is_watch(&parts);
         let kinds = kinds(&parts, is_watch);
         let is_write = !parts.method.is_safe();
-        let mut harm = network.draw(process, &kinds, is_write);
-        if let Some(Harm::Stop { time }) = harm {
-            let time = Duration::from_millis(process.dice.between(time / 2, time));
-            self.fleet.stop(process, time);
+        let mut effect = network.draw(process, &kinds, is_write);
+        if let Some(FaultEffect::Stop { time }) = effect {
+            let time = Duration::from_millis(process.random.between(time / 2, time));
+            self.managers_of_cluster.stop(process, time);
             process.running().await;
-            harm = None;
+            effect = None;
         }
         if is_write {
             network.judge.sent(process, &parts.method, parts.uri.path());
         }
-        let mut sender = Sender {
+        let mut sender = RequestOrigin {
             process: Arc::clone(process),
             basis: process.basis(network.clock.now()),
             is_abandoned: false,
         };
         process.host.connected().await;
         if is_watch {
-            if matches!(harm, Some(Harm::NoBookmarks)) {
+            if matches!(effect, Some(FaultEffect::NoBookmarks)) {
                 let query = parts.uri.query().unwrap_or_default();
                 if query.contains("sendInitialEvents") {
                     return Ok(refusal(422, "Invalid", "sendInitialEvents is forbidden for watch", None));
@@ -182,57 +182,57 @@ impl Link {
             }
             let path = parts.uri.path().to_owned();
             let Some((service, lag)) = network.front_end(process) else { return Err(broken()) };
-            network.judge.note(&format!("{process:?} watches {path}, {harm:?}, lag {:?}", lag.get()));
+            network.judge.note(&format!("{process:?} watches {path}, {effect:?}, lag {:?}", lag.get()));
             let answer = network.read(service, Request::from_parts(parts, Full::new(body))).await?;
-            return Ok(self.watch(&path, answer, harm, lag));
+            return Ok(self.watch(&path, answer, effect, lag));
         }
         let path = parts.uri.path().to_owned();
         let request = Request::from_parts(parts, Full::new(body));
-        let answer = match harm {
-            Some(Harm::LoseRequest) => return Err(broken()),
-            Some(Harm::LoseAnswer) => {
+        let answer = match effect {
+            Some(FaultEffect::LoseRequest) => return Err(broken()),
+            Some(FaultEffect::LoseAnswer) => {
                 network.judge.failed(&path);
                 network.execute(sender, request).await?;
                 return Err(broken());
             }
-            Some(Harm::Late { time }) => {
+            Some(FaultEffect::Late { time }) => {
                 network.judge.failed(&path);
                 sender.is_abandoned = true;
                 self.execute_later(self.duration(time), sender, request);
                 return Err(broken());
             }
-            Some(Harm::Silence { executed }) => {
+            Some(FaultEffect::Silence { executed }) => {
                 network.judge.failed(&path);
                 if executed {
                     network.execute(sender, request).await?;
                 }
                 return pending().await;
             }
-            Some(Harm::Crash { executed }) => {
+            Some(FaultEffect::Crash { executed }) => {
                 network.judge.failed(&path);
                 if executed {
                     network.execute(sender, request).await?;
                 }
-                self.fleet.kill(process);
+                self.managers_of_cluster.kill(process);
                 return pending().await;
             }
-            Some(Harm::Refuse { code, retry_after }) => {
+            Some(FaultEffect::Refuse { code, retry_after }) => {
                 network.judge.failed(&path);
                 refusal(code, reason(code), "injected fault", retry_after)
             }
-            Some(Harm::Webhook { code: 403 }) => {
+            Some(FaultEffect::Webhook { code: 403 }) => {
                 network.judge.failed(&path);
                 refusal(403, "Forbidden", "admission webhook \"w.example.com\" denied the request: no", None)
             }
-            Some(Harm::Webhook { code }) => {
+            Some(FaultEffect::Webhook { code }) => {
                 network.judge.failed(&path);
                 let message = "Internal error occurred: failed calling webhook \"w.example.com\": timeout";
                 refusal(code, "InternalError", message, None)
             }
-            Some(Harm::DelayRequest { time }) => {
+            Some(FaultEffect::DelayRequest { time }) => {
                 network.judge.failed(&path);
                 let time = self.duration(time);
-                if process.dice.once_in(2) {
+                if process.random.once_in(2) {
                     sender.is_abandoned = true;
                     let answer = self.execute_later(time, sender, request);
                     let Ok(answer) = answer.await else { return pending().await };
@@ -243,7 +243,7 @@ impl Link {
                     whole(network.execute(sender, request).await?)
                 }
             }
-            Some(Harm::DelayAnswer { time }) => {
+            Some(FaultEffect::DelayAnswer { time }) => {
                 network.judge.failed(&path);
                 let answer = network.execute(sender, request).await?;
                 network.clock.sleep(self.duration(time)).await;
@@ -257,14 +257,14 @@ impl Link {
     }
 
     fn duration(&self, most: u64) -> Duration {
-        Duration::from_millis(self.process.dice.between(1, most))
+        Duration::from_millis(self.process.random.between(1, most))
     }
 
     /// Executes a request when the time has come, whatever has become of the process.
     fn execute_later(
         &self,
         time: Duration,
-        sender: Sender,
+        sender: RequestOrigin,
         request: Request<Full<Bytes>>,
     ) -> oneshot::Receiver<Answer> {
         let (tell, answer) = oneshot::channel();
@@ -282,7 +282,7 @@ impl Link {
         &self,
         path: &str,
         answer: Response<ApiBody>,
-        harm: Option<Harm>,
+        effect: Option<FaultEffect>,
         cached: &WatchCacheLag,
     ) -> Response<AnswerBody> {
         if !answer.status().is_success() {
@@ -292,14 +292,14 @@ impl Link {
         let number = self.process.begin_watch(path);
         let now = self.network.clock.now();
         let seen = self.process.seen(path, now).unwrap_or(now);
-        let delay = match harm {
-            Some(Harm::DelayWatch { time }) => self.duration(time),
+        let delay = match effect {
+            Some(FaultEffect::DelayWatch { time }) => self.duration(time),
             _ => Duration::ZERO,
         };
-        let cut = match harm {
-            Some(Harm::CutWatch { chunks, torn }) => Some((chunks, torn)),
-            Some(Harm::ExpireWatch { time }) => {
-                self.process.saw(path, number, Seen::UpTo(seen));
+        let cut = match effect {
+            Some(FaultEffect::CutWatch { chunks, torn }) => Some((chunks, torn)),
+            Some(FaultEffect::ExpireWatch { time }) => {
+                self.process.record_observed(path, number, ObservedHistory::UpTo(seen));
                 let status = status(410, "Expired", "too old resource version: 1 (2)", None);
                 let line = format!("{}\n", json!({"type": "ERROR", "object": status}));
                 let (network, process) = (Arc::clone(&self.network), Arc::clone(&self.process));
@@ -336,7 +336,7 @@ impl Link {
 
 /// A watch under way.
 struct Stream {
-    link: Link,
+    link: ProcessConnection,
     path: String,
     /// Number of the watch among those of its process on this path.
     number: u64,
@@ -366,13 +366,17 @@ impl Stream {
         let frame = match available {
             // There is more to see than what has been seen.
             Poll::Ready(frame) => {
-                process.saw(&self.path, self.number, Seen::UpTo(self.seen));
+                process.record_observed(&self.path, self.number, ObservedHistory::UpTo(self.seen));
                 frame
             }
             Poll::Pending => {
-                process.saw(&self.path, self.number, Seen::Cached(self.cached.clone()));
+                process.record_observed(
+                    &self.path,
+                    self.number,
+                    ObservedHistory::Cached(self.cached.clone()),
+                );
                 let frame = self.body.frame().await;
-                process.lost_sight(&self.path, self.number, clock.now());
+                process.watch_ended(&self.path, self.number, clock.now());
                 frame
             }
         };
@@ -427,7 +431,7 @@ async fn poll_now(body: &mut ApiBody) -> Poll<Chunk> {
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        self.link.process.lost_sight(&self.path, self.number, self.link.network.clock.now());
+        self.link.process.watch_ended(&self.path, self.number, self.link.network.clock.now());
     }
 }
 

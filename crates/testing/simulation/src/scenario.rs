@@ -12,7 +12,7 @@ use thiserror::Error;
 pub const NAMESPACE: &str = "sim";
 
 /// Namespace that a scenario may delete.
-pub const DOOMED: &str = "doomed";
+pub const DELETABLE_NAMESPACE: &str = "doomed";
 
 /// A whole cluster and what happens to it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -23,7 +23,7 @@ pub struct Scenario {
     /// Time of the last event. Faults end here.
     pub end: u64,
     /// Controller managers and their settings.
-    pub managers: Managers,
+    pub managers: ManagerSettings,
     /// API servers over one store. Each list and each watch goes to one of them.
     pub front_ends: usize,
     /// Events that the API server keeps for watches. Fewer events mean more watches that end with 410.
@@ -34,19 +34,19 @@ pub struct Scenario {
     pub workloads: Vec<Workload>,
     /// Actions of users and other controllers.
     #[serde(default)]
-    pub actions: Vec<At<Action>>,
+    pub actions: Vec<At<UserAction>>,
     /// Incidents of managers, their hosts and their network.
     #[serde(default)]
     pub incidents: Vec<At<Incident>>,
     /// Faults of single requests of managers.
     #[serde(default)]
-    pub faults: Vec<Fault>,
+    pub faults: Vec<RequestFault>,
 }
 
 /// Controller managers that compete for one lease.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Managers {
+pub struct ManagerSettings {
     /// Number of managers.
     pub count: usize,
     /// Workers of each controller.
@@ -118,7 +118,7 @@ pub enum Strategy {
 pub struct Workload {
     /// Its kind.
     pub kind: WorkloadKind,
-    /// `true` if its namespace is [`DOOMED`].
+    /// `true` if its namespace is [`DELETABLE_NAMESPACE`].
     #[serde(default)]
     pub doomed: bool,
     /// Initial replicas.
@@ -160,7 +160,7 @@ pub enum Policy {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
 #[expect(missing_docs, reason = "fields are explained above or named as in the API")]
-pub enum Action {
+pub enum UserAction {
     /// Sets the image of the pod template.
     SetImage { workload: usize, image: u32 },
     /// Sets `spec.replicas` through the `scale` subresource, as an autoscaler does.
@@ -207,7 +207,7 @@ pub enum Action {
     SetQuota { pods: u32 },
     /// Removes the limit.
     RemoveQuota,
-    /// Deletes [`DOOMED`].
+    /// Deletes [`DELETABLE_NAMESPACE`].
     DeleteNamespace,
     /// Marks a node as unschedulable.
     Cordon { node: usize },
@@ -270,11 +270,11 @@ pub enum Requests {
     PodWatches,
 }
 
-/// Something that happens to one request.
+/// Effect of a fault on one request.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
 #[expect(missing_docs, reason = "times are milliseconds and upper bounds; each hit draws its own")]
-pub enum Harm {
+pub enum FaultEffect {
     /// The request arrives later.
     DelayRequest { time: u64 },
     /// The answer arrives later.
@@ -305,14 +305,15 @@ pub enum Harm {
     DelayWatch { time: u64 },
 }
 
-/// Requests that are harmed.
+/// Fault of some requests.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Fault {
-    /// Requests that are harmed.
+pub struct RequestFault {
+    /// Requests that it may affect.
     pub requests: Requests,
-    /// Harm done to them.
-    pub harm: Harm,
+    /// Effect on a request.
+    #[serde(rename = "harm")]
+    pub effect: FaultEffect,
     /// Share of the requests, in thousandths.
     pub per_mille: u32,
     /// Time of the first.
@@ -369,7 +370,11 @@ impl Scenario {
 
     /// Namespace of a workload.
     pub fn namespace(&self, workload: usize) -> &'static str {
-        if self.workloads.get(workload).is_some_and(|one| one.doomed) { DOOMED } else { NAMESPACE }
+        if self.workloads.get(workload).is_some_and(|one| one.doomed) {
+            DELETABLE_NAMESPACE
+        } else {
+            NAMESPACE
+        }
     }
 }
 

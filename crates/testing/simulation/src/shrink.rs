@@ -1,12 +1,12 @@
 //! Makes a scenario that fails as small as it can be.
 
 use crate::{
-    scenario::{Managers, Scenario},
+    scenario::{ManagerSettings, Scenario},
     simulate::SimulationError,
 };
 
 /// Runs after which shrinking ends.
-const RUNS: usize = 400;
+const MAX_RUNS: usize = 400;
 
 impl Scenario {
     /// The same scenario with as little in it as violates one of `rules`.
@@ -15,7 +15,7 @@ impl Scenario {
     ///
     /// Returns an error if the simulation itself cannot be run.
     pub fn shrunk(self, rules: &[&str]) -> Result<Self, SimulationError> {
-        let mut shrinker = Shrinker { best: self, rules, left: RUNS };
+        let mut shrinker = Shrinker { best: self, rules, left: MAX_RUNS };
         while shrinker.round()? {}
         Ok(shrinker.best)
     }
@@ -53,7 +53,7 @@ impl Shrinker<'_> {
         is_smaller |=
             self.adopt(|scenario| scenario.workloads.len() > 1 && scenario.workloads.pop().is_some())?;
         is_smaller |= self.adopt(|scenario| {
-            let Managers { count, .. } = &mut scenario.managers;
+            let ManagerSettings { count, .. } = &mut scenario.managers;
             *count > 1 && {
                 *count -= 1;
                 true

@@ -14,36 +14,36 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     effect::{NOT_COMPARED, Snapshot},
     judge::{Finding, Judge, START_MILLISECOND},
-    managers::Fleet,
+    managers::ManagerGroup,
     network::Network,
-    scenario::{Action, At, Harm, Incident, Requests, Scenario, Workload},
+    scenario::{At, FaultEffect, Incident, Requests, Scenario, UserAction, Workload},
     users::Users,
 };
 
 /// Time without writes, besides that of a lease, after which controllers are taken to have nothing to do: by then there is
 /// a leader.
-const QUIET: Duration = Duration::from_secs(10);
+const QUIET_PERIOD: Duration = Duration::from_secs(10);
 
 /// Longest time that controllers may take once nothing goes wrong any more. It is shorter than the time after which
 /// expectations expire: nothing may rest on that.
-const PATIENCE: Duration = Duration::from_secs(280);
+const SETTLE_TIMEOUT: Duration = Duration::from_secs(280);
 
-/// As [`PATIENCE`], if writes have failed, whose repetitions back off up to 1000 s, or wall clocks have stepped: they
+/// As [`SETTLE_TIMEOUT`], if writes have failed, whose repetitions back off up to 1000 s, or wall clocks have stepped: they
 /// decide when pods become available.
-const LONG_PATIENCE: Duration = Duration::from_secs(30 * 60);
+const LONG_SETTLE_TIMEOUT: Duration = Duration::from_secs(30 * 60);
 
 /// Replicas from which a workload is large.
-const LARGE: u32 = 20;
+const LARGE_WORKLOAD: u32 = 20;
 
 /// Time after which a client gives up a request that is not answered, and the API server executes none any more.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(61);
 
 /// Time for which controllers must be silent in the end.
-const SILENCE: Duration = Duration::from_secs(60);
+const IDLE_CHECK: Duration = Duration::from_secs(60);
 
 /// One scenario in so many waits in the end for longer than a progress deadline.
-const LONG_SILENCES: u64 = 16;
-const LONG_SILENCE: Duration = Duration::from_secs(11 * 60);
+const LONG_IDLE_CHECK_INTERVAL: u64 = 16;
+const LONG_IDLE_CHECK: Duration = Duration::from_secs(11 * 60);
 
 /// Result of a scenario.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -74,7 +74,7 @@ pub enum SimulationError {
 
 impl Outcome {
     /// `true` if nothing was found.
-    pub fn is_good(&self) -> bool {
+    pub fn has_no_findings(&self) -> bool {
         self.findings.is_empty()
     }
 
@@ -102,7 +102,7 @@ impl Scenario {
     pub fn run(&self) -> Result<Outcome, SimulationError> {
         let mut outcome = self.run_once()?;
         let has_faults = !self.incidents.is_empty() || !self.faults.is_empty();
-        if has_faults && outcome.is_good() {
+        if has_faults && outcome.has_no_findings() {
             let calm = self.without_faults().run_once()?;
             for finding in calm.findings {
                 let rule = format!("without-faults-{}", finding.rule);
@@ -137,13 +137,13 @@ struct Cluster {
     server: Arc<ApiServer>,
     judge: Arc<Judge>,
     network: Arc<Network>,
-    fleet: Arc<Fleet>,
+    managers_of_cluster: Arc<ManagerGroup>,
     users: Users,
 }
 
 /// An action or an incident.
 enum Event<'a> {
-    Action(&'a Action),
+    UserAction(&'a UserAction),
     Incident(&'a Incident),
 }
 
@@ -175,13 +175,13 @@ async fn simulate(scenario: Arc<Scenario>) -> Result<Outcome, SimulationError> {
     tokio::spawn(async move { sandbox.run(CancellationToken::new()).await });
     let users = Users::new(&server, &clock, &scenario);
     users.begin()?;
-    let fleet = Fleet::new(&clock, &scenario.managers, scenario.seed)?;
+    let managers_of_cluster = ManagerGroup::new(&clock, &scenario.managers, scenario.seed)?;
     let network = Arc::new(Network::new(Arc::clone(&clock), &server, Arc::clone(&judge), &scenario));
-    fleet.start(&network);
-    let cluster = Cluster { scenario, clock, server, judge, network, fleet, users };
+    managers_of_cluster.start(&network);
+    let cluster = Cluster { scenario, clock, server, judge, network, managers_of_cluster, users };
     let not_created = tokio::select! {
         biased;
-        () = cluster.judge.exhausted() => Vec::new(),
+        () = cluster.judge.write_limit_reached() => Vec::new(),
         not_created = cluster.run() => not_created,
     };
     cluster.judge.catch_up();
@@ -199,18 +199,18 @@ fn random(scenario: &Scenario, part: u64) -> Arc<dyn Random> {
 impl Cluster {
     /// Runs the scenario to its end. Returns the workloads that could not be created again.
     async fn run(&self) -> Vec<usize> {
-        let not_created = self.take_course().await;
-        self.heal();
+        let not_created = self.run_events().await;
+        self.end_faults();
         if self.settle().await {
-            self.be_silent().await;
+            self.check_idle().await;
         }
         not_created
     }
 
     /// Lets everything happen that the scenario has. Returns the workloads that could not be created again.
-    async fn take_course(&self) -> Vec<usize> {
+    async fn run_events(&self) -> Vec<usize> {
         let mut not_created = Vec::new();
-        let actions = self.scenario.actions.iter().map(|one| (one.at, Event::Action(&one.event)));
+        let actions = self.scenario.actions.iter().map(|one| (one.at, Event::UserAction(&one.event)));
         let incidents = self.scenario.incidents.iter().map(|one| (one.at, Event::Incident(&one.event)));
         let mut events: Vec<(u64, Event<'_>)> = actions.chain(incidents).collect();
         events.sort_by_key(|(at, _)| *at);
@@ -218,16 +218,16 @@ impl Cluster {
             self.sleep_until(at).await;
             self.judge.catch_up();
             match event {
-                Event::Action(action) => {
+                Event::UserAction(action) => {
                     let done = self.users.act(action);
-                    if let (Action::Create { workload }, Err(_)) = (action, &done) {
+                    if let (UserAction::Create { workload }, Err(_)) = (action, &done) {
                         not_created.push(*workload);
                     }
                     self.judge.note(&format!("{action:?}{}", if done.is_ok() { "" } else { ": no effect" }));
                 }
                 Event::Incident(incident) => {
                     self.judge.note(&format!("{incident:?}"));
-                    self.fleet.suffer(incident);
+                    self.managers_of_cluster.apply_incident(incident);
                 }
             }
         }
@@ -240,11 +240,11 @@ impl Cluster {
         self.clock.sleep(left).await;
     }
 
-    fn heal(&self) {
+    fn end_faults(&self) {
         self.judge.note("all faults end");
-        self.network.heal();
-        self.fleet.heal();
-        self.users.heal();
+        self.network.end_faults();
+        self.managers_of_cluster.end_faults();
+        self.users.end_faults();
     }
 
     /// Waits until controllers have done all that there is to do. Returns `false` if they do not get there.
@@ -255,9 +255,9 @@ impl Cluster {
             _ => 0,
         };
         let steps = Duration::from_millis(self.scenario.incidents.iter().map(step).sum());
-        let is_quota = |one: &At<Action>| matches!(one.event, Action::SetQuota { .. });
+        let is_quota = |one: &At<UserAction>| matches!(one.event, UserAction::SetQuota { .. });
         // A rollout of some hundred pods one by one takes its time, too.
-        let is_large = self.scenario.workloads.iter().any(|one| one.replicas > LARGE);
+        let is_large = self.scenario.workloads.iter().any(|one| one.replicas > LARGE_WORKLOAD);
         let is_long = is_large
             || !steps.is_zero()
             || self.scenario.actions.iter().any(is_quota)
@@ -266,18 +266,19 @@ impl Cluster {
                 .faults
                 .iter()
                 .any(|fault| !matches!(fault.requests, Requests::Watches | Requests::PodWatches));
-        let deadline = self.clock.monotonic() + if is_long { LONG_PATIENCE } else { PATIENCE } + steps;
+        let deadline =
+            self.clock.monotonic() + if is_long { LONG_SETTLE_TIMEOUT } else { SETTLE_TIMEOUT } + steps;
         if self
             .scenario
             .faults
             .iter()
-            .any(|fault| matches!(fault.harm, Harm::Silence { .. } | Harm::Late { .. }))
+            .any(|fault| matches!(fault.effect, FaultEffect::Silence { .. } | FaultEffect::Late { .. }))
         {
             self.clock.sleep(REQUEST_TIMEOUT).await;
         }
         loop {
             let before = self.judge.writes();
-            self.clock.sleep(Duration::from_secs(self.scenario.managers.lease) + QUIET).await;
+            self.clock.sleep(Duration::from_secs(self.scenario.managers.lease) + QUIET_PERIOD).await;
             self.judge.catch_up();
             if self.judge.has_findings() {
                 return false;
@@ -292,18 +293,19 @@ impl Cluster {
                 self.judge.find("converged", unfinished);
                 return false;
             }
-            self.users.heal_pods();
+            self.users.restore_pods();
         }
     }
 
     /// Holds controllers to writing nothing without need.
-    async fn be_silent(&self) {
-        let (writes, syncs) = (self.judge.writes(), self.fleet.syncs());
+    async fn check_idle(&self) {
+        let (writes, syncs) = (self.judge.writes(), self.managers_of_cluster.syncs());
         // A rollout of some hundred pods one by one takes its time, too.
-        let is_large = self.scenario.workloads.iter().any(|one| one.replicas > LARGE);
-        let is_long = is_large || self.scenario.seed.is_multiple_of(LONG_SILENCES);
-        self.clock.sleep(if is_long { LONG_SILENCE } else { SILENCE }).await;
-        let (more, synced) = (self.judge.writes() - writes, self.fleet.syncs().saturating_sub(syncs));
+        let is_large = self.scenario.workloads.iter().any(|one| one.replicas > LARGE_WORKLOAD);
+        let is_long = is_large || self.scenario.seed.is_multiple_of(LONG_IDLE_CHECK_INTERVAL);
+        self.clock.sleep(if is_long { LONG_IDLE_CHECK } else { IDLE_CHECK }).await;
+        let (more, synced) =
+            (self.judge.writes() - writes, self.managers_of_cluster.syncs().saturating_sub(syncs));
         if more > 0 {
             self.judge.find("silence", format!("{more} writes after everything was done"));
         }

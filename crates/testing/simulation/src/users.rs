@@ -12,7 +12,9 @@ use serde_json::{Value, json};
 use crate::{
     effect::is_of_template,
     judge::replicas,
-    scenario::{Action, DOOMED, NAMESPACE, Policy, Scenario, Strategy, Workload, WorkloadKind},
+    scenario::{
+        DELETABLE_NAMESPACE, NAMESPACE, Policy, Scenario, Strategy, UserAction, Workload, WorkloadKind,
+    },
 };
 
 /// Time from the loss of a node until its pods are deleted.
@@ -39,7 +41,7 @@ impl Users {
 
     /// Creates namespaces and workloads.
     pub(crate) fn begin(&self) -> Result<(), ApiStatus> {
-        for name in [NAMESPACE, DOOMED] {
+        for name in [NAMESPACE, DELETABLE_NAMESPACE] {
             let namespace = json!({"metadata": {"name": name}});
             self.server.create(Resource::NAMESPACES, "", namespace, &WriteOptions::default())?;
         }
@@ -50,20 +52,22 @@ impl Users {
     }
 
     /// Performs an action. One that is impossible has no effect.
-    pub(crate) fn act(&self, action: &Action) -> Result<(), ApiStatus> {
+    pub(crate) fn act(&self, action: &UserAction) -> Result<(), ApiStatus> {
         match action {
-            Action::SetImage { workload, image } => {
+            UserAction::SetImage { workload, image } => {
                 let container = json!({"name": "c", "image": format!("app:{image}")});
                 self.patch(*workload, json!({"spec": {"template": {"spec": {"containers": [container]}}}}))
             }
-            Action::Scale { workload, replicas } => {
+            UserAction::Scale { workload, replicas } => {
                 self.patch_part(*workload, Some(Subresource::Scale), json!({"spec": {"replicas": replicas}}))
             }
-            Action::Pause { workload } => self.patch_deployment(*workload, json!({"spec": {"paused": true}})),
-            Action::Resume { workload } => {
+            UserAction::Pause { workload } => {
+                self.patch_deployment(*workload, json!({"spec": {"paused": true}}))
+            }
+            UserAction::Resume { workload } => {
                 self.patch_deployment(*workload, json!({"spec": {"paused": null}}))
             }
-            Action::SetStrategy { workload, strategy: to } => {
+            UserAction::SetStrategy { workload, strategy: to } => {
                 let mut to = strategy(to);
                 // A merge must not leave the parameters of the other type behind.
                 if to["type"] == "Recreate" {
@@ -71,46 +75,46 @@ impl Users {
                 }
                 self.patch_deployment(*workload, json!({"spec": {"strategy": to}}))
             }
-            Action::SetHistoryLimit { workload, limit } => {
+            UserAction::SetHistoryLimit { workload, limit } => {
                 self.patch_deployment(*workload, json!({"spec": {"revisionHistoryLimit": limit}}))
             }
-            Action::Annotate { workload, value } => self.patch_deployment(
+            UserAction::Annotate { workload, value } => self.patch_deployment(
                 *workload,
                 json!({"metadata": {"annotations": {"note": value.to_string()}}}),
             ),
-            Action::Delete { workload, policy } => {
+            UserAction::Delete { workload, policy } => {
                 let (resource, namespace, name) = self.address(*workload)?;
                 self.delete(resource, namespace, &name, *policy)
             }
-            Action::Create { workload } => self.create(*workload),
-            Action::DeletePod { pod, grace } => self.with_pod(*pod, |pod| {
+            UserAction::Create { workload } => self.create(*workload),
+            UserAction::DeletePod { pod, grace } => self.with_pod(*pod, |pod| {
                 let options = DeleteOptions {
                     grace_period_seconds: Some((*grace).into()),
                     ..DeleteOptions::with_uid(pod.uid())
                 };
                 self.server.delete(Resource::PODS, NAMESPACE, pod.name(), &options).map(drop)
             }),
-            Action::EvictPod { pod } => self.with_pod(*pod, |pod| {
+            UserAction::EvictPod { pod } => self.with_pod(*pod, |pod| {
                 self.server.evict(NAMESPACE, pod.name(), &DeleteOptions::with_uid(pod.uid()))
             }),
-            Action::FailPod { pod } => self.with_pod(*pod, |pod| {
+            UserAction::FailPod { pod } => self.with_pod(*pod, |pod| {
                 self.report(pod, &json!({"phase": "Failed", "conditions": [self.ready(false)]}))
             }),
-            Action::UnreadyPod { pod } => {
+            UserAction::UnreadyPod { pod } => {
                 self.with_pod(*pod, |pod| self.report(pod, &json!({"conditions": [self.ready(false)]})))
             }
-            Action::ReleasePod { pod } => self.with_pod(*pod, |pod| self.label_pod(pod, STRAY)),
-            Action::ReturnPod { pod } => {
+            UserAction::ReleasePod { pod } => self.with_pod(*pod, |pod| self.label_pod(pod, STRAY)),
+            UserAction::ReturnPod { pod } => {
                 let mut released = self.list(Resource::PODS, Some(NAMESPACE));
                 released.retain(|pod| pod.label("app") == Some(STRAY));
                 with_one(released, *pod, |pod| {
                     self.label_pod(pod, pod.name().split('-').next().unwrap_or_default())
                 })
             }
-            Action::OrphanPod { pod } => {
+            UserAction::OrphanPod { pod } => {
                 self.with_pod(*pod, |pod| self.merge(pod, json!({"metadata": {"ownerReferences": null}})))
             }
-            Action::StrayPod { workload } => {
+            UserAction::StrayPod { workload } => {
                 let (_, namespace, name) = self.address(*workload)?;
                 let pod = json!({
                     "metadata": {"generateName": "stray-", "labels": {"app": name}},
@@ -118,45 +122,47 @@ impl Users {
                 });
                 self.server.create(Resource::PODS, namespace, pod, &WriteOptions::default()).map(drop)
             }
-            Action::ScaleSet { set, replicas } => self
+            UserAction::ScaleSet { set, replicas } => self
                 .with_set(*set, |set| self.patch_object(set, None, json!({"spec": {"replicas": replicas}}))),
-            Action::DeleteSet { set, policy } => {
+            UserAction::DeleteSet { set, policy } => {
                 self.with_set(*set, |set| self.delete(Resource::REPLICA_SETS, NAMESPACE, set.name(), *policy))
             }
-            Action::ReleaseSet { set } => self.with_set(*set, |set| {
+            UserAction::ReleaseSet { set } => self.with_set(*set, |set| {
                 self.patch_object(set, None, json!({"metadata": {"labels": {"app": STRAY}}}))
             }),
-            Action::OrphanSet { set } => {
+            UserAction::OrphanSet { set } => {
                 self.with_set(*set, |set| self.merge(set, json!({"metadata": {"ownerReferences": null}})))
             }
-            Action::SetQuota { pods } => self.set_quota(*pods),
-            Action::RemoveQuota => self.remove_quota(),
-            Action::DeleteNamespace => self.delete(Resource::NAMESPACES, "", DOOMED, Policy::Background),
-            Action::Cordon { node } => self.cordon(*node, true),
-            Action::Uncordon { node } => self.cordon(*node, false),
-            Action::LoseNode { node } => self.lose_node(*node),
+            UserAction::SetQuota { pods } => self.set_quota(*pods),
+            UserAction::RemoveQuota => self.remove_quota(),
+            UserAction::DeleteNamespace => {
+                self.delete(Resource::NAMESPACES, "", DELETABLE_NAMESPACE, Policy::Background)
+            }
+            UserAction::Cordon { node } => self.cordon(*node, true),
+            UserAction::Uncordon { node } => self.cordon(*node, false),
+            UserAction::LoseNode { node } => self.lose_node(*node),
         }
     }
 
     /// Ends what keeps workloads from becoming complete.
-    pub(crate) fn heal(&self) {
+    pub(crate) fn end_faults(&self) {
         // What is not there need not be removed.
         let _ = self.remove_quota();
         for node in 0..self.nodes().len() {
             let _ = self.cordon(node, false);
         }
         for at in 0..self.scenario.workloads.len() {
-            let _ = self.act(&Action::Resume { workload: at });
+            let _ = self.act(&UserAction::Resume { workload: at });
         }
-        if self.scenario.actions.iter().any(|action| matches!(action.event, Action::ScaleSet { .. })) {
-            self.heal_sets();
+        if self.scenario.actions.iter().any(|action| matches!(action.event, UserAction::ScaleSet { .. })) {
+            self.restore_replica_sets();
         }
-        self.heal_pods();
+        self.restore_pods();
     }
 
     /// Takes back that users have scaled old ReplicaSets. With the strategy Recreate and another size of the Deployment,
     /// two ReplicaSets that want pods stand still, as upstream: neither scaling nor rolling out is done (US-4.8b).
-    fn heal_sets(&self) {
+    fn restore_replica_sets(&self) {
         for set in self.list(Resource::REPLICA_SETS, None) {
             let owner =
                 set.owner_references().find(|owner| owner.controller).map(|owner| owner.name.to_owned());
@@ -170,7 +176,7 @@ impl Users {
     }
 
     /// Reports pods as ready that a user has reported as not ready.
-    pub(crate) fn heal_pods(&self) {
+    pub(crate) fn restore_pods(&self) {
         for pod in self.list(Resource::PODS, None) {
             let status = &pod.value()["status"];
             let is_running = status["phase"] == "Running" && !pod.is_deleting();

@@ -26,7 +26,7 @@ fn seeds_violate_no_rule() {
                 for seed in seeds.filter(|seed| seed % THREADS == first) {
                     let scenario = Scenario::draw(seed);
                     let outcome = scenario.run().unwrap();
-                    if outcome.is_good() {
+                    if outcome.has_no_findings() {
                         continue;
                     }
                     let small = scenario.shrunk(&outcome.rules()).unwrap();
@@ -61,6 +61,6 @@ fn scenarios_that_were_found_violate_no_rule() {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         let outcome = Scenario::read(&path).unwrap().run().unwrap();
-        assert!(outcome.is_good(), "{}: {outcome}", path.display());
+        assert!(outcome.has_no_findings(), "{}: {outcome}", path.display());
     }
 }

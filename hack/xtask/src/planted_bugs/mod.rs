@@ -146,7 +146,7 @@ pub fn find(jobs: usize) -> Result<(), TaskError> {
         run,
         |Seed { seed, outcome }| match outcome {
             Err(error) => Some(Err(error)),
-            Ok(outcome) if outcome.is_good() => None,
+            Ok(outcome) if outcome.has_no_findings() => None,
             Ok(outcome) => Some(Ok((seed, outcome.rules().join(", ")))),
         },
         || false,

@@ -109,7 +109,7 @@ impl Task {
                 };
                 done += 1;
                 writes += outcome.writes;
-                if !outcome.is_good() {
+                if !outcome.has_no_findings() {
                     println!("seed {seed} violates {}:\n{outcome}", outcome.rules().join(", "));
                     failed.push((seed, outcome));
                 }
@@ -154,7 +154,7 @@ impl Task {
             }
         }
         print!("{outcome}");
-        if outcome.is_good() { Ok(()) } else { Err(TaskError::Found(1)) }
+        if outcome.has_no_findings() { Ok(()) } else { Err(TaskError::Found(1)) }
     }
 }
 
