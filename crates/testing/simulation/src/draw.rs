@@ -277,7 +277,10 @@ fn fault(random: &ScenarioRandom, end: u64) -> RequestFault {
         let effect = match random.below(5) {
             0 => FaultEffect::CutWatch { chunks: random.small(0, 6), torn: true },
             1 => FaultEffect::CutWatch { chunks: random.small(0, 6), torn: false },
-            2 => FaultEffect::ExpireWatch { time: random.between(1, random.pick(&[2, 10_000]).unwrap_or(2)) },
+            2 => FaultEffect::ExpireWatch {
+                chunks: random.small(0, 12),
+                time: random.between(1, random.pick(&[2, 10_000]).unwrap_or(2)),
+            },
             3 => FaultEffect::NoBookmarks,
             _ => FaultEffect::DelayWatch { time: random.between(20, 6_000) },
         };

@@ -297,20 +297,10 @@ impl ProcessConnection {
             _ => Duration::ZERO,
         };
         let cut = match effect {
-            Some(FaultEffect::CutWatch { chunks, torn }) => Some((chunks, torn)),
-            Some(FaultEffect::ExpireWatch { time }) => {
-                self.process.record_observed(path, number, ObservedHistory::UpTo(seen));
-                let status = status(410, "Expired", "too old resource version: 1 (2)", None);
-                let line = format!("{}\n", json!({"type": "ERROR", "object": status}));
-                let (network, process) = (Arc::clone(&self.network), Arc::clone(&self.process));
-                let silence = self.duration(time);
-                let frame = stream::once(async move {
-                    network.clock.sleep(silence).await;
-                    process.host.connected().await;
-                    process.running().await;
-                    Ok(Frame::data(Bytes::from(line)))
-                });
-                return Response::from_parts(parts, StreamBody::new(frame).boxed_unsync());
+            Some(FaultEffect::CutWatch { chunks, torn: true }) => Some((chunks, WatchEnd::Torn)),
+            Some(FaultEffect::CutWatch { chunks, torn: false }) => Some((chunks, WatchEnd::Closed)),
+            Some(FaultEffect::ExpireWatch { chunks, time }) => {
+                Some((chunks, WatchEnd::Expired(self.duration(time))))
             }
             _ => None,
         };
@@ -348,9 +338,19 @@ struct Stream {
     cached: WatchCacheLag,
     /// Time up to which everything has been delivered.
     seen: Timestamp,
-    /// Chunks until it is cut.
-    cut: Option<(u32, bool)>,
+    /// Chunks until the watch ends, and how it ends.
+    cut: Option<(u32, WatchEnd)>,
     is_over: bool,
+}
+
+/// End of a watch.
+#[derive(Clone, Copy)]
+enum WatchEnd {
+    Closed,
+    /// In the middle of a line.
+    Torn,
+    /// With 410, after a time without events.
+    Expired(Duration),
 }
 
 impl Stream {
@@ -359,6 +359,16 @@ impl Stream {
             return None;
         }
         let (process, clock) = (Arc::clone(&self.link.process), Arc::clone(&self.link.network.clock));
+        if let Some((0, WatchEnd::Expired(silence))) = self.cut {
+            self.is_over = true;
+            process.record_observed(&self.path, self.number, ObservedHistory::UpTo(self.seen));
+            clock.sleep(silence).await;
+            process.host.connected().await;
+            process.running().await;
+            let status = status(410, "Expired", "too old resource version: 1 (2)", None);
+            let line = format!("{}\n", json!({"type": "ERROR", "object": status}));
+            return Some(Ok(Frame::data(Bytes::from(line))));
+        }
         let available = match self.ahead.take() {
             Some(frame) => Poll::Ready(frame),
             None => poll_now(&mut self.body).await,
@@ -408,11 +418,10 @@ impl Stream {
             return None;
         };
         match &mut self.cut {
-            Some((0, torn)) => {
+            Some((0, end)) => {
                 self.is_over = true;
                 let data = frame.into_data().unwrap_or_default();
-                let torn = (*torn).then(|| data.slice(..data.len() * 2 / 3));
-                torn.map(|data| Ok(Frame::data(data)))
+                matches!(end, WatchEnd::Torn).then(|| Ok(Frame::data(data.slice(..data.len() * 2 / 3))))
             }
             Some((chunks, _)) => {
                 *chunks -= 1;

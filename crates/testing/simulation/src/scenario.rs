@@ -297,8 +297,9 @@ pub enum FaultEffect {
     Stop { time: u64 },
     /// The watch ends after so many chunks, in the middle of a line if `torn`.
     CutWatch { chunks: u32, torn: bool },
-    /// The watch answers 200, delivers nothing for a time, and ends with 410. Only a list shows the changes of that time.
-    ExpireWatch { time: u64 },
+    /// The watch delivers so many chunks, then nothing for a time, and ends with 410. Only a list reports the changes of
+    /// that time.
+    ExpireWatch { chunks: u32, time: u64 },
     /// The server ignores the wish for bookmarks, and refuses streaming lists.
     NoBookmarks,
     /// The watch delivers later.
