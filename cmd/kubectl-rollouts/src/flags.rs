@@ -4,6 +4,8 @@ use std::{ffi::OsString, path::PathBuf};
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 
+use crate::preview::{self, flags::PreviewFlags};
+
 /// Parsed command line.
 #[derive(Debug)]
 pub(crate) struct Flags {
@@ -25,6 +27,7 @@ pub(crate) struct ConnectionFlags {
 #[derive(Debug)]
 pub(crate) enum Task {
     Why(WhyFlags),
+    Preview(PreviewFlags),
 }
 
 /// Flags of `why`.
@@ -52,6 +55,7 @@ impl Flags {
         let matches = command.try_get_matches_from_mut(arguments)?;
         let task = match matches.subcommand() {
             Some(("why", matches)) => Task::Why(WhyFlags::from(matches)),
+            Some(("preview", matches)) => Task::Preview(PreviewFlags::from(matches)),
             _ => {
                 return Err(
                     command.error(clap::error::ErrorKind::MissingSubcommand, "a subcommand is required")
@@ -86,7 +90,7 @@ impl From<&ArgMatches> for WhyFlags {
 }
 
 /// Name without the prefix of its resource, as in `deployment/web`.
-fn deployment_name(text: &str) -> &str {
+pub(crate) fn deployment_name(text: &str) -> &str {
     match text.split_once('/') {
         Some(("deployment" | "deployments" | "deploy" | "deployment.apps" | "deployments.apps", name)) => {
             name
@@ -104,6 +108,7 @@ fn command() -> Command {
         .about("Explains rollouts of Deployments. Reads only.")
         .subcommand_required(true)
         .subcommand(why())
+        .subcommand(preview::flags::command())
         .arg(
             global("kubeconfig", "FILE", "Kubeconfig file [default: $KUBECONFIG, ~/.kube/config]")
                 .value_parser(value_parser!(PathBuf)),
@@ -160,7 +165,7 @@ mod tests {
         let flags = parse("kubectl-rollouts why deployment/web -n shop --context=c -o json").unwrap();
         assert_eq!(flags.connection.namespace.as_deref(), Some("shop"));
         assert_eq!(flags.connection.context.as_deref(), Some("c"));
-        let Task::Why(why) = flags.task;
+        let Task::Why(why) = flags.task else { panic!("{flags:?}") };
         assert_eq!((why.name.as_deref(), why.output), (Some("web"), Output::Json));
     }
 

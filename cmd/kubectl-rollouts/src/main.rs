@@ -2,6 +2,7 @@
 
 mod connection;
 mod flags;
+mod preview;
 mod reader;
 mod why;
 
@@ -19,6 +20,8 @@ enum CommandError {
     Connect(#[from] ClientConfigError),
     #[error(transparent)]
     Why(#[from] why::WhyError),
+    #[error(transparent)]
+    Preview(#[from] preview::CommandError),
 }
 
 #[tokio::main(flavor = "current_thread")]
@@ -50,5 +53,6 @@ async fn run(flags: &Flags) -> Result<u8, CommandError> {
     let connection = Connection::open(&flags.connection, &clock).await?;
     match &flags.task {
         Task::Why(why) => Ok(why::run(&connection, why, &*clock).await?),
+        Task::Preview(flags) => Ok(preview::run(&connection, flags, &*clock).await?),
     }
 }

@@ -36,6 +36,9 @@ const QUIET_COMPLETE: Duration = Duration::from_secs(5);
 const QUIET_STUCK: Duration = Duration::from_secs(60);
 /// Longest simulated time.
 const LIMIT: Duration = Duration::from_secs(7 * 24 * 3600);
+/// Seed of UIDs and names, so that equal previews have equal results. Objects of the cluster must not have UIDs from
+/// the same seed.
+const SEED: u64 = 0x7072_6576_6965_7773;
 /// Default of `progressDeadlineSeconds` that disables the deadline.
 const NO_DEADLINE: i64 = i32::MAX as i64;
 
@@ -134,7 +137,7 @@ async fn simulate(config: RunConfig<'_>) -> Result<Run, PreviewError> {
     // The change is made at the time of the snapshot.
     let begin = snapshot.taken.saturating_sub(WARM_UP).unwrap_or(snapshot.taken);
     let clock: Arc<dyn Clock> = Arc::new(SimulatedClock::new(begin));
-    let random: Arc<dyn Random> = Arc::new(SeededRandom::new(1));
+    let random: Arc<dyn Random> = Arc::new(SeededRandom::new(SEED));
     let recorder = Arc::new(Recorder::new(Arc::clone(&clock), unready));
     let audit = Arc::clone(&recorder);
     let server = ApiServer::new(ApiServerConfig {

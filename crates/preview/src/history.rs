@@ -173,10 +173,11 @@ impl History {
             let resources = &reader.resources;
             maximize(&mut self.resources_peak.requests, &resources.requests);
             maximize(&mut self.resources_peak.limits, &resources.limits);
+            // The first sample is the state before the change. It is a separate step.
+            let is_first = samples.len() == 1;
             match samples.last_mut() {
                 Some(last) if last.state == state => {}
-                // The state before the change is a separate step.
-                Some(last) if last.at > Duration::ZERO && event.at < last.at + STEP => last.state = state,
+                Some(last) if !is_first && event.at < last.at + STEP => last.state = state,
                 _ => samples.push(Sample { at: event.at, state }),
             }
         }

@@ -37,10 +37,12 @@ mod warnings;
 
 pub use change::{Change, ChangeRequest};
 pub use error::PreviewError;
+pub use kcm_apiserver::PatchType;
+pub use kcm_rollouts::Unreadable;
 pub use preview::preview;
 pub use report::{
-    API_VERSION, Bounds, Deadline, Effect, End, FieldChange, NeverReady, NewReplicaSet, NodesCheck, Outcome,
-    Peak, Preview, QuotaCheck, Replicas, Step, StepReplicaSet, Warning, WarningCode, WriteGroup,
+    API_VERSION, Bounds, Deadline, DryRun, Effect, End, FieldChange, NeverReady, NewReplicaSet, NodesCheck,
+    Outcome, Peak, Preview, QuotaCheck, Replicas, Step, StepReplicaSet, Warning, WarningCode, WriteGroup,
 };
-pub use snapshot::{Snapshot, Unreadable};
+pub use snapshot::Snapshot;
 pub use timings::{ReadyAfterSource, StopAfterSource, TimingOptions, Timings};

@@ -11,7 +11,8 @@ use crate::{
     diff::diff,
     history::{History, stuck_message},
     report::{
-        API_VERSION, Bounds, Deadline, Effect, End, NeverReady, NewReplicaSet, Outcome, Preview, Replicas,
+        API_VERSION, Bounds, Deadline, DryRun, Effect, End, NeverReady, NewReplicaSet, Outcome, Preview,
+        Replicas,
     },
     timings::{TimingOptions, Timings},
     warnings::{Facts, warnings},
@@ -80,6 +81,7 @@ fn report(snapshot: &Snapshot, timings: &Timings, history: History, never_ready:
         kind: "RolloutPreview",
         namespace: snapshot.namespace.clone(),
         name: snapshot.name.clone(),
+        dry_run: DryRun::default(),
         effect,
         replica_set,
         template_changes,

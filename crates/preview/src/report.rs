@@ -4,7 +4,9 @@
 
 use serde::Serialize;
 
-use crate::{snapshot::Unreadable, timings::Timings};
+use kcm_rollouts::Unreadable;
+
+use crate::timings::Timings;
 
 /// Version of the JSON form.
 pub const API_VERSION: &str = "rollouts/v1alpha1";
@@ -21,6 +23,8 @@ pub struct Preview {
     pub namespace: String,
     /// Name of the Deployment.
     pub name: String,
+    /// Check of the change by the API server. Set by the caller.
+    pub dry_run: DryRun,
     /// Effect of the change.
     pub effect: Effect,
     /// ReplicaSet of the resulting template. `None` if the change creates none.
@@ -51,6 +55,16 @@ pub struct Preview {
     pub warnings: Vec<Warning>,
     /// Resources that could not be read.
     pub unreadable: Vec<Unreadable>,
+}
+
+/// Check of a change by the API server of the cluster, without a write.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DryRun {
+    /// `true` if the API server has checked the change. Otherwise the embedded one has.
+    pub performed: bool,
+    /// Reason why the API server has not checked it.
+    pub reason: Option<String>,
 }
 
 /// Effect of a change.

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 
 use kcm_clock::Timestamp;
+use kcm_rollouts::Unreadable;
 use serde_json::Value;
 
 use crate::json::{list, text};
@@ -38,16 +39,6 @@ pub struct Snapshot {
     pub autoscalers: Vec<Value>,
     /// Resources that could not be read, with the reason.
     pub unreadable: Vec<Unreadable>,
-}
-
-/// Resource that the caller could not read.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Unreadable {
-    /// Plural name of the resource, such as `nodes`.
-    pub resource: String,
-    /// Error of the request.
-    pub reason: String,
 }
 
 impl Snapshot {

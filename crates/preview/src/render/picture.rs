@@ -8,7 +8,7 @@ use crate::report::{Preview, Step};
 /// Columns of the picture.
 const WIDTH: usize = 60;
 /// Maximum number of rows.
-const HEIGHT: usize = 12;
+const HEIGHT: usize = 16;
 
 /// Characters of the new ReplicaSet, the old ones, terminating pods, and the bounds.
 const NEW: char = '█';
@@ -32,7 +32,6 @@ pub(super) fn picture(preview: &Preview) -> String {
     let mut text = String::new();
     for row in (1..=rows).rev() {
         let level = row as f64;
-        let label = (level * per_row).round();
         let is_max = is_row(row_of(bounds.max_pods), level);
         let is_min = bounds.min_available > 0 && is_row(row_of(bounds.min_available), level);
         let line: String = (0..WIDTH)
@@ -42,10 +41,10 @@ pub(super) fn picture(preview: &Preview) -> String {
                 if cell == ' ' && is_max { MAX_PODS } else { cell }
             })
             .collect();
-        let bound = match (is_max, is_min) {
-            (true, _) => " max pods",
-            (_, true) => " min avail.",
-            _ => "",
+        let (label, bound) = match (is_max, is_min) {
+            (true, _) => (f64::from(bounds.max_pods), " max pods"),
+            (_, true) => (f64::from(bounds.min_available), " min avail."),
+            _ => ((level * per_row).round(), ""),
         };
         let _ =
             writeln!(text, "{label:>5} ┤{}{bound}", if bound.is_empty() { line.trim_end() } else { &line });

@@ -8,6 +8,8 @@ use crate::{
     timings::{ReadyAfterSource, StopAfterSource},
 };
 
+/// Columns of the text.
+const WIDTH: usize = 80;
 /// Maximum number of rows of the table of steps.
 const ROWS: usize = 20;
 /// Maximum number of ReplicaSets in the table.
@@ -35,6 +37,26 @@ macro_rules! line {
     ($text:expr, $($arg:tt)*) => { let _ = writeln!($text, $($arg)*); };
 }
 
+/// Adds `line`, broken between words to fit [`WIDTH`]. Further lines are indented.
+fn wrap(text: &mut String, line: &str) {
+    let indent = if line.starts_with(' ') { "    " } else { "  " };
+    let mut width = 0;
+    for (at, word) in line.split(' ').enumerate() {
+        let length = word.chars().count();
+        if at > 0 && width > indent.len() && width + 1 + length > WIDTH {
+            text.push('\n');
+            text.push_str(indent);
+            width = indent.len();
+        } else if at > 0 {
+            text.push(' ');
+            width += 1;
+        }
+        text.push_str(word);
+        width += length;
+    }
+    text.push('\n');
+}
+
 fn head(text: &mut String, preview: &Preview) {
     let Preview { namespace, name, replicas, .. } = preview;
     let answer = match preview.effect {
@@ -48,7 +70,7 @@ fn head(text: &mut String, preview: &Preview) {
         Effect::Settings => "changes other fields; no new rollout".to_owned(),
         Effect::Nothing => "does not change".to_owned(),
     };
-    line!(text, "Deployment {namespace}/{name} {answer}");
+    wrap(text, &format!("Deployment {namespace}/{name} {answer}"));
     if let Some(set) = &preview.replica_set {
         let revision = set.revision.map_or_else(String::new, |revision| format!(", revision {revision}"));
         match preview.effect {
@@ -68,7 +90,7 @@ fn head(text: &mut String, preview: &Preview) {
         }
     }
     for FieldChange { path, before, after } in &preview.template_changes {
-        line!(text, "  {path}: {} -> {}", value(before.as_ref()), value(after.as_ref()));
+        wrap(text, &format!("  {path}: {} -> {}", value(before.as_ref()), value(after.as_ref())));
     }
 }
 
@@ -92,7 +114,7 @@ fn numbers(text: &mut String, preview: &Preview) {
     };
     line!(text, "\n{end}: {} pods created, {} deleted", outcome.pods_created, outcome.pods_deleted);
     if let Some(message) = &outcome.message {
-        line!(text, "  {message}");
+        wrap(text, &format!("  {message}"));
     }
     let (most, all) = (outcome.most_pods, outcome.most_pods_with_terminating);
     let (fewest, is_rolling) = (outcome.fewest_available, bounds.strategy == "RollingUpdate");
@@ -115,14 +137,10 @@ fn numbers(text: &mut String, preview: &Preview) {
         StopAfterSource::Given => "given",
         StopAfterSource::GracePeriod => "grace period",
     };
-    line!(
-        text,
-        "  pod timings       ready after {} ({ready_source}), removed after {} ({stop_source})",
-        seconds(timings.ready_after_seconds),
-        seconds(timings.stop_after_seconds)
-    );
+    line!(text, "  ready after       {:>5} ({ready_source})", seconds(timings.ready_after_seconds));
+    line!(text, "  removed after     {:>5} ({stop_source})", seconds(timings.stop_after_seconds));
     if timings.unready > 0 {
-        line!(text, "                    {} new pods never become ready", timings.unready);
+        line!(text, "  never ready       {:>5} new pods (given)", timings.unready);
     }
 }
 
@@ -196,11 +214,14 @@ fn notes(text: &mut String, preview: &Preview) {
         let verdict = if fits { "fits" } else { "DOES NOT FIT" };
         line!(text, "Nodes: {needed} more pods at the peak, room for {free} on {nodes} nodes: {verdict}");
     }
+    if let Some(reason) = &preview.dry_run.reason {
+        wrap(text, &format!("Checked by an embedded API server ({reason})"));
+    }
     for warning in &preview.warnings {
-        line!(text, "Warning: {}", warning.message);
+        wrap(text, &format!("Warning: {}", warning.message));
     }
     for unreadable in &preview.unreadable {
-        line!(text, "Not read: {} ({})", unreadable.resource, unreadable.reason);
+        wrap(text, &format!("Not read: {} ({})", unreadable.resource, unreadable.reason));
     }
 }
 
@@ -216,4 +237,19 @@ fn never_ready(text: &mut String, never: &NeverReady) {
         None => "there is no progress deadline".to_owned(),
     };
     line!(text, "  {available} pods available; {deadline}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_lines_are_broken_between_words() {
+        let mut text = String::new();
+        wrap(&mut text, &format!("Warning: {} end", "word ".repeat(20).trim_end()));
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines.len(), 2, "{text}");
+        assert!(lines.iter().all(|line| line.chars().count() <= WIDTH), "{text}");
+        assert!(lines[1].starts_with("  word ") && lines[1].ends_with(" end"), "{text}");
+    }
 }

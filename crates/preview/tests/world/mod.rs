@@ -1,4 +1,5 @@
 //! Embedded cluster in simulated time, in which changes are made for real.
+#![allow(dead_code, reason = "each test uses a part of it")]
 
 use std::{
     collections::HashMap,

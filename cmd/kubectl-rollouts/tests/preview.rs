@@ -1,0 +1,217 @@
+//! `kubectl rollouts preview` with the embedded API server.
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test may fail in its helpers, too")]
+
+use std::{
+    io::Write as _,
+    process::{Command, Output, Stdio},
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use kcm_apiserver::{ApiServer, ApiServerConfig, AuditEvent, Faults, Resource, WriteOptions};
+use kcm_clock::{Clock, Random, RealClock, SeededRandom};
+use kcm_controller_manager::{Controllers, ManagerConfig};
+use kcm_sandbox::{KubeletConfig, Sandbox, SandboxConfig};
+use serde_json::{Value, json};
+use tokio::{net::TcpListener, runtime::Runtime};
+use tokio_util::sync::CancellationToken;
+
+/// User agent of the program.
+const AGENT: &str = "kubectl-rollouts";
+
+/// Refuses all writes of the program, as for a user who may only read.
+const READ_ONLY: [&str; 4] = [
+    "POST /** 403 agent=kubectl-rollouts*",
+    "PUT /** 403 agent=kubectl-rollouts*",
+    "PATCH /** 403 agent=kubectl-rollouts*",
+    "DELETE /** 403 agent=kubectl-rollouts*",
+];
+
+type Requests = Arc<Mutex<Vec<AuditEvent>>>;
+
+struct Cluster {
+    server: Arc<ApiServer>,
+    url: String,
+    /// Requests of the program.
+    requests: Requests,
+    _controllers: Controllers,
+    _runtime: Runtime,
+}
+
+impl Cluster {
+    /// Cluster with a settled Deployment `web`.
+    fn start(faults: &[&str]) -> Self {
+        let runtime = Runtime::new().unwrap();
+        let _entered = runtime.enter();
+        let clock: Arc<dyn Clock> = Arc::new(RealClock::new());
+        let random: Arc<dyn Random> = Arc::new(SeededRandom::new(1));
+        let requests = Requests::default();
+        let sink = Arc::clone(&requests);
+        let server = ApiServer::new(ApiServerConfig {
+            clock: Arc::clone(&clock),
+            random: Arc::clone(&random),
+            audit: Some(Arc::new(move |event: &AuditEvent| {
+                if event.user_agent.starts_with(AGENT) {
+                    sink.lock().unwrap().push(event.clone());
+                }
+            })),
+            faults: Faults::new(faults.iter().map(|fault| fault.parse().unwrap())),
+            ..ApiServerConfig::default()
+        });
+        let sandbox = Sandbox::new(SandboxConfig {
+            server: Arc::clone(&server),
+            clock: Arc::clone(&clock),
+            random: Arc::clone(&random),
+            nodes: 2,
+            kubelet: KubeletConfig { pod_ready_delay: Duration::ZERO, pod_stop_delay: Duration::ZERO },
+        })
+        .unwrap();
+        runtime.spawn(async move { sandbox.run(CancellationToken::new()).await });
+        let controllers =
+            Controllers::in_process(&ManagerConfig::default(), server.service(), &clock, &random);
+        let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        runtime.spawn(kcm_apiserver::serve(listener, server.service(), CancellationToken::new()));
+        let manifest = manifest("web:1");
+        server.create(Resource::DEPLOYMENTS, "default", manifest, &WriteOptions::default()).unwrap();
+        let cluster = Self { server, url, requests, _controllers: controllers, _runtime: runtime };
+        cluster.wait_until_complete();
+        cluster
+    }
+
+    fn wait_until_complete(&self) {
+        let deadline = RealClock::new();
+        loop {
+            let web = self.server.get(Resource::DEPLOYMENTS, "default", "web").unwrap();
+            if web.value()["status"]["availableReplicas"] == 4 {
+                return;
+            }
+            assert!(deadline.monotonic() < Duration::from_secs(60), "{}", web.value());
+            std::thread::yield_now();
+        }
+    }
+
+    /// Runs the program with `arguments` and this standard input.
+    fn run(&self, arguments: &str, input: &str) -> Output {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_kubectl-rollouts"))
+            .args(arguments.split(' '))
+            .args(["--server", &self.url])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+        child.wait_with_output().unwrap()
+    }
+
+    fn preview(&self, arguments: &str) -> Value {
+        let output = self.run(&format!("preview {arguments} -o json"), "");
+        let error = String::from_utf8_lossy(&output.stderr);
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{error}"))
+    }
+
+    /// Writes of the program that are not a dry run, or that took effect.
+    fn writes(&self) -> Vec<String> {
+        let requests = self.requests.lock().unwrap();
+        let writes = requests.iter().filter(|event| !matches!(event.verb, "get" | "list" | "watch"));
+        let real = writes.filter(|event| {
+            !event.uri.contains("dryRun=All") || event.revision_before != event.revision_after
+        });
+        real.map(|event| format!("{} {}", event.verb, event.uri)).collect()
+    }
+
+    /// Number of dry runs that the API server has performed.
+    fn dry_runs(&self) -> usize {
+        let requests = self.requests.lock().unwrap();
+        requests.iter().filter(|event| event.uri.contains("dryRun=All") && event.code < 300).count()
+    }
+}
+
+fn manifest(image: &str) -> Value {
+    json!({
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": { "name": "web" },
+        "spec": {
+            "replicas": 4,
+            "selector": { "matchLabels": { "app": "web" } },
+            "template": {
+                "metadata": { "labels": { "app": "web" } },
+                "spec": { "containers": [{ "name": "app", "image": image }] },
+            },
+        },
+    })
+}
+
+#[test]
+fn reads_only() {
+    let cluster = Cluster::start(&READ_ONLY);
+    let revision = cluster.server.revision();
+    for change in ["--image=web:2", "--replicas=9", "--restart"] {
+        let preview = cluster.preview(&format!("web {change} --stop-after 1s"));
+        assert_eq!(preview["outcome"]["end"], "complete", "{change}: {preview}");
+        assert_eq!(preview["dryRun"]["performed"], false, "{change}");
+        assert!(preview["dryRun"]["reason"].as_str().unwrap().contains("Forbidden"), "{}", preview["dryRun"]);
+    }
+    assert_eq!((cluster.writes(), cluster.dry_runs()), (Vec::<String>::new(), 0));
+    assert_eq!(cluster.server.revision(), revision);
+}
+
+#[test]
+fn sends_dry_runs_and_writes_nothing() {
+    let cluster = Cluster::start(&[]);
+    let revision = cluster.server.revision();
+    let preview = cluster.preview("web --image=app=web:2 --ready-after 20s --stop-after 5s");
+    assert_eq!((&preview["kind"], &preview["effect"]), (&json!("RolloutPreview"), &json!("newReplicaSet")));
+    assert_eq!(preview["dryRun"], json!({ "performed": true, "reason": null }));
+    assert_eq!(preview["timings"]["readyAfterSeconds"], 20.0);
+    assert_eq!(preview["outcome"]["podsCreated"], 4);
+    assert_eq!(cluster.dry_runs(), 1);
+    cluster.preview("web --restart --dry-run=none");
+    assert_eq!(cluster.dry_runs(), 1);
+    assert_eq!((cluster.writes(), cluster.server.revision()), (Vec::<String>::new(), revision));
+}
+
+#[test]
+fn manifest_from_standard_input() {
+    let cluster = Cluster::start(&[]);
+    let output = cluster.run("preview -f -", &manifest("web:3").to_string());
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.starts_with("Deployment default/web starts a rollout\n  creates ReplicaSet web-"), "{text}");
+    assert!(text.contains("  spec.containers[app].image: \"web:1\" -> \"web:3\"\n"), "{text}");
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    assert_eq!(output.status.code(), Some(0));
+    let invalid = manifest("web:3").to_string().replace("\"replicas\":4", "\"replicas\":-1");
+    let output = cluster.run("preview -f -", &invalid);
+    assert_eq!(output.status.code(), Some(1));
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert!(error.starts_with("error: the API server rejects the change: "), "{error}");
+}
+
+#[test]
+fn exit_code_of_a_rollout_that_exceeds_its_deadline() {
+    let cluster = Cluster::start(&[]);
+    let output = cluster.run("preview web --restart --unready 4 -o json", "");
+    assert_eq!(output.status.code(), Some(4));
+    let preview: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(preview["outcome"]["end"], "stuck", "{preview}");
+    assert_eq!(preview["outcome"]["durationSeconds"], Value::Null);
+    assert_eq!(preview["warnings"][0]["code"], "deadline_at_risk", "{preview}");
+}
+
+#[test]
+fn svg_is_well_formed() {
+    let cluster = Cluster::start(&[]);
+    let output = cluster.run("preview web --replicas 6 -o svg", "");
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.starts_with("<svg ") && text.ends_with("</svg>\n"), "{text}");
+    assert!(text.contains("<title id=\"t\">Rollout of default/web</title>"), "{text}");
+}
+
+#[test]
+fn missing_deployment_is_an_error() {
+    let cluster = Cluster::start(&[]);
+    let output = cluster.run("preview api --restart", "");
+    assert_eq!(output.status.code(), Some(1));
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(error, "error: deployments.apps \"api\" not found in namespace default\n");
+}
