@@ -163,7 +163,8 @@ async fn simulate(config: RunConfig<'_>) -> Result<Run, PreviewError> {
             pod_stop_delay: timings.stop_after(),
         },
     })
-    .map_err(PreviewError::Import)?;
+    .map_err(PreviewError::Import)?
+    .with_existing_nodes(all(&server, Resource::NODES).iter().map(|node| node.name().to_owned()));
     let stop = CancellationToken::new();
     let _stop = stop.clone().drop_guard();
     tokio::spawn(async move { sandbox.run(stop).await });

@@ -89,6 +89,13 @@ impl Sandbox {
         self
     }
 
+    /// Adds nodes that exist already, such as copies of another cluster's. Their pods run in the sandbox, too.
+    #[must_use]
+    pub fn with_existing_nodes(mut self, names: impl IntoIterator<Item = String>) -> Self {
+        self.nodes.extend(names);
+        self
+    }
+
     /// Publishes `root_ca`, PEM-encoded, as ConfigMap `kube-root-ca.crt` in each namespace, and the Service
     /// `default/kubernetes`.
     #[must_use]
