@@ -22,7 +22,7 @@ use kcm_stories::{
 };
 use serde_json::{Value, json};
 use thiserror::Error;
-use tokio::{task::JoinError, time::timeout};
+use tokio::{io::AsyncWriteExt as _, net::TcpStream, task::JoinError, time::timeout};
 
 use crate::measure::{
     Measure, ProgramError,
@@ -54,6 +54,13 @@ const TIMEOUT: Duration = Duration::from_secs(300);
 /// Interval of readiness checks.
 const POLL_INTERVAL: Duration = Duration::from_millis(1);
 const NAMESPACE: &str = "load";
+/// Number of times that pods are created and deleted, and number of pods.
+const CYCLES: usize = 12;
+const CYCLE_PODS: usize = 2_000;
+/// Load during which the requests of another client are measured.
+const BURST: usize = 5_000;
+const IDLE_CONNECTIONS: usize = 1_000;
+const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
 /// Flags of the task.
 #[derive(Debug)]
@@ -146,19 +153,22 @@ impl Task {
         let start = clock.monotonic();
         let ready = async {
             let (child, address) = program::sandbox(&program, folder, &["--nodes=0"]).await?;
-            let clients = program::connect(Server::Master(address), clock).await?;
+            let clients = program::connect(Server::Master(address.clone()), clock).await?;
             let api = clients.client("load", RateLimit::UNLIMITED);
             while api.send(&Request::get("/readyz")).await.is_err() {
                 clock.sleep(POLL_INTERVAL).await;
             }
-            Ok::<_, TaskError>((child, clients))
+            Ok::<_, TaskError>((child, address, clients))
         };
-        let (mut child, clients) =
+        let (mut child, address, clients) =
             timeout(START, ready).await.map_err(|_| TaskError::Late("start of the sandbox"))??;
         let ready = clock.monotonic().saturating_sub(start);
-        let measured = self.server(&clients, clock, ready).await;
+        let mut measured = self.server(&clients, clock, ready).await?;
+        let load = Load { api: clients.client("load", RateLimit::UNLIMITED), clock: Arc::clone(clock) };
+        let other = program::connect(Server::Master(address.clone()), clock).await?;
+        measured.extend(load.isolation(&address, &other.client("other", RateLimit::UNLIMITED)).await?);
         child.kill().await.map_err(failed("killing the sandbox"))?;
-        measured
+        Ok(measured)
     }
 
     async fn real(
@@ -219,6 +229,15 @@ impl Task {
             let what = format!("deliver {WRITES} writes to {watchers} watchers");
             measures.push(Measure { what, unit: "events/s", value });
         }
+        load.delete_all().await?;
+        for cycle in 0..CYCLES {
+            load.create(&format!("cycle-{cycle}"), CYCLE_PODS, CLIENTS).await?;
+            load.delete_all().await?;
+        }
+        let left = resident_children(process::id())?;
+        let what = format!("memory without pods, after {CYCLES} times {CYCLE_PODS}");
+        measures.push(Measure { what, unit: "KiB", value: left as f64 / 1024.0 });
+        load.create("again", self.pods, CLIENTS).await?;
         Ok(measures)
     }
 }
@@ -264,6 +283,74 @@ impl Load {
             }
         }
         Ok(quickest)
+    }
+
+    /// Deletes all pods. They have no node, so they are removed at once.
+    async fn delete_all(&self) -> Result<(), TaskError> {
+        let path = format!("/api/v1/namespaces/{NAMESPACE}/pods");
+        self.api.send(&Request::delete(path, json!({"gracePeriodSeconds": 0}).to_string())).await?;
+        Ok(())
+    }
+
+    /// Measures the slowest request of `other` beside idle connections, a watcher that does not read, lists of all pods
+    /// and a burst of creates.
+    async fn isolation(&self, address: &str, other: &ApiClient) -> Result<Vec<Measure>, TaskError> {
+        let host = address.trim_start_matches("http://").to_owned();
+        let connect = || async { TcpStream::connect(&host).await.map_err(failed(host.clone())) };
+        let mut idle = Vec::with_capacity(IDLE_CONNECTIONS);
+        for _ in 0..IDLE_CONNECTIONS {
+            idle.push(connect().await?);
+        }
+        let mut stuck = connect().await?;
+        let watch = format!("GET /api/v1/pods?watch=true&resourceVersion=0 HTTP/1.1\r\nhost: {host}\r\n\r\n");
+        stuck.write_all(watch.as_bytes()).await.map_err(failed(host.clone()))?;
+
+        let before = resident_children(process::id())?;
+        let load = async {
+            let list = Request::get(format!("/api/v1/namespaces/{NAMESPACE}/pods"));
+            let (created, listed) = tokio::join!(self.create("burst", BURST, BURST), self.api.send(&list));
+            created?;
+            listed?;
+            Ok::<_, TaskError>(())
+        };
+        let mut load = std::pin::pin!(load);
+        let namespace = format!("/api/v1/namespaces/{NAMESPACE}");
+        let (mut slowest, mut number) = (Duration::ZERO, 0);
+        loop {
+            let start = self.clock.monotonic();
+            let object = json!({"metadata": {"name": format!("other-{number}")}}).to_string();
+            let requests = async {
+                let (read, write) = (Request::get(namespace.as_str()), Request::post(CONFIG_MAPS, object));
+                other.send(&read).await?;
+                let between = self.clock.monotonic();
+                other.send(&write).await?;
+                Ok::<_, ApiError>((
+                    between.saturating_sub(start),
+                    self.clock.monotonic().saturating_sub(between),
+                ))
+            };
+            tokio::select! {
+                loaded = &mut load => break loaded?,
+                times = requests => {
+                    let (read, write) = times?;
+                    slowest = slowest.max(read).max(write);
+                    number += 1;
+                }
+            }
+        }
+        let after = resident_children(process::id())?;
+        drop((idle, stuck));
+        Ok(vec![
+            Measure::new(
+                format!(
+                    "slowest of {} requests beside {BURST} creates at once, a list of all pods, {IDLE_CONNECTIONS} idle connections and a watcher that does not read",
+                    2 * number
+                ),
+                "ms",
+                slowest.as_secs_f64() * 1e3,
+            ),
+            Measure::new("memory for them", "KiB", after.saturating_sub(before) as f64 / 1024.0),
+        ])
     }
 
     /// Creates pods while `watchers` watch, until all events are received. Returns events per second over all watchers.

@@ -13,8 +13,10 @@ use super::{
 };
 use crate::{Object, ObjectList};
 
-/// Approximate maximum size of a chunk in bytes.
-const CHUNK: usize = 64 << 10;
+/// Approximate maximum size of a chunk in bytes. Smaller chunks cost more system calls.
+const CHUNK: usize = 256 << 10;
+/// Maximum number of items in a chunk. Rows of a table are short, and each requires decoding of an object.
+const CHUNK_ITEMS: usize = 256;
 
 /// Items of a list that are not serialized yet.
 struct Rest {
@@ -57,7 +59,10 @@ pub(super) fn respond(view: View, list: ObjectList) -> ApiResponse {
 impl Rest {
     /// Appends items until the chunk is full, and the end of the list after the last one.
     fn write_chunk(&mut self, text: &mut Vec<u8>) {
-        while text.len() < CHUNK {
+        for _ in 0..CHUNK_ITEMS {
+            if text.len() >= CHUNK {
+                return;
+            }
             let Some(object) = self.items.next() else {
                 text.extend_from_slice(b"]}\n");
                 self.ended = true;

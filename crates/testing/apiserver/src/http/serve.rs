@@ -34,6 +34,9 @@ use crate::{ApiStatus, StatusReason};
 /// Maximum duration of a TLS handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// Time until the next attempt to accept a connection, if the process has no file descriptors left.
+const ACCEPT_BACKOFF: Duration = Duration::from_millis(50);
+
 /// Serves HTTP/1.1 and HTTP/2 (without TLS by prior knowledge) on `listener` until `shutdown` is cancelled. Then it
 /// ends all watches, waits for pending requests and returns.
 ///
@@ -83,8 +86,10 @@ async fn accept(
             Err(error) => {
                 // Out of file descriptors, or the peer has closed the connection.
                 tracing::warn!(%error, "Failed to accept connection");
-                tokio::task::yield_now().await;
-                continue;
+                tokio::select! {
+                    () = service.clock().sleep(ACCEPT_BACKOFF) => continue,
+                    () = shutdown.cancelled() => break,
+                }
             }
         };
         // Watch events are small and must not be delayed.

@@ -87,6 +87,10 @@ impl ApiService {
         }
     }
 
+    pub(super) fn clock(&self) -> &dyn Clock {
+        &*self.server.config.clock
+    }
+
     pub(super) fn max_concurrent_streams(&self) -> u32 {
         self.max_concurrent_streams
     }
@@ -239,7 +243,7 @@ impl Exchange {
     }
 
     fn clock(&self) -> &dyn Clock {
-        &*self.server().config.clock
+        self.service.clock()
     }
 
     fn user_agent(&self) -> String {

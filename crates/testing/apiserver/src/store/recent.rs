@@ -11,8 +11,8 @@ use crate::{Object, object::Version};
 
 /// Maximum number of objects, and of bytes of their JSON texts. A decoded object takes five to ten times the size of its
 /// text.
-const OBJECTS: usize = 512;
-const BYTES: usize = 1 << 20;
+const OBJECTS: usize = 256;
+const BYTES: usize = 512 << 10;
 
 /// Objects that were written or read most recently. All readers of a version share its decoded form while it is here.
 #[derive(Default)]

@@ -177,7 +177,7 @@ async fn idle_connections_do_not_delay_others() {
     let cluster = Cluster::start(HistoryLimits::default()).await;
     let mut idle = Vec::new();
     for _ in 0..1000 {
-        // An accepted connection without a request, and one that has sent half of it.
+        // Half of a request.
         let mut stream = TcpStream::connect(cluster.address).await.unwrap();
         stream
             .write_all(b"POST /api/v1/namespaces HTTP/1.1\r\nhost: localhost\r\ncontent-length: 9\r\n\r\n{")
