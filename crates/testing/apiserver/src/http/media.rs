@@ -88,6 +88,16 @@ impl Representation {
     }
 }
 
+/// Checks that a complete object is acceptable.
+///
+/// # Errors
+///
+/// 406 if it is not.
+pub(super) fn negotiate_object(accept: &str) -> Result<(), ApiStatus> {
+    let is_plain = |clause: &Clause<'_>| clause.is_json() && clause.parameter("as").is_none_or(str::is_empty);
+    clauses(accept).iter().any(is_plain).then_some(()).ok_or_else(not_acceptable)
+}
+
 /// Returns the requested version of aggregated discovery, `v2` or `v2beta1`, if any.
 ///
 /// # Errors

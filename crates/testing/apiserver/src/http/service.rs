@@ -21,7 +21,9 @@ use super::{
     body::{self, Content},
     fair_queue::Flow,
     fault::{self, FaultAction, FaultDecision},
-    freshness, protobuf, proxy,
+    freshness,
+    media::negotiate_object,
+    protobuf, proxy,
     query::Query,
     response::{self, ApiBody, ApiResponse},
     reviews::{self, Caller},
@@ -455,7 +457,11 @@ async fn dispatch(
             };
             return request.serve().await;
         }
-        Route::Review(review) => return reviews::review(server, method, review, query, &content, caller),
+        Route::Review(review) => {
+            // Reviews have no metadata and no table.
+            negotiate_object(&protobuf::as_json(&accept))?;
+            return reviews::review(server, method, review, query, &content, caller);
+        }
         _ if method != Method::GET => return Err(ApiStatus::method_not_allowed()),
         _ => {}
     }

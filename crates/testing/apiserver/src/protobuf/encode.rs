@@ -217,9 +217,8 @@ fn fields(
                     (_, Type::Bool | Type::Int32 | Type::Int64) if field.presence != Presence::Given => {
                         message.varint(number, 0)
                     }
-                    (_, Type::Text | Type::Time | Type::MicroTime) if field.presence != Presence::Given => {
-                        message.bytes(number, "")
-                    }
+                    // An absent time is not written: an empty one sets pointers such as `deletionTimestamp`.
+                    (_, Type::Text) if field.presence != Presence::Given => message.bytes(number, ""),
                     _ => message,
                 },
             },
@@ -278,6 +277,17 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    /// Clients treat an object with an empty `deletionTimestamp` as terminating.
+    #[test]
+    fn absent_time_is_not_written() {
+        let object = json!({"kind": "ConfigMap", "apiVersion": "v1", "metadata": {"name": "a"}});
+        let body = encode(&object).unwrap();
+        // Tags of `creationTimestamp` and `deletionTimestamp` with length 0.
+        for field in [[8 << 3 | 2, 0], [9 << 3 | 2, 0]] {
+            assert!(!body.windows(2).any(|bytes| bytes == field), "{body:x?}");
+        }
+    }
 
     #[tokio::test]
     async fn text_is_encoded_as_its_value() {

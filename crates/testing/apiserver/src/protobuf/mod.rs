@@ -23,6 +23,7 @@ use thiserror::Error;
 use crate::schema::{Field, Presence, SCHEMA, Schema, Struct, StructId, Type, Wire};
 
 mod encode;
+mod json_schema;
 #[cfg(test)]
 mod tests;
 mod wire;
@@ -84,6 +85,9 @@ pub enum ProtobufError {
         /// Kind in the envelope.
         kind: String,
     },
+    /// The schemas of a definition are nested too deeply.
+    #[error("schemas are nested too deeply")]
+    TooDeep,
     /// A volume has an unknown source.
     #[error("the source of a volume (protobuf field {number}) is not supported")]
     UnknownVolume {
@@ -111,10 +115,9 @@ pub fn decode(body: &[u8]) -> Result<Value, ProtobufError> {
     if let Some(encoding) = envelope.foreign_encoding() {
         return Err(ProtobufError::Encoding { encoding: encoding.to_owned() });
     }
-    // DEVIATION: upstream decodes definitions. No known client sends one in protobuf.
-    let is_definition = *kind == "CustomResourceDefinition";
-    let id = SCHEMA.kind(api_version, kind).filter(|_| !is_definition).ok_or_else(|| {
-        ProtobufError::UnknownKind { api_version: (*api_version).to_owned(), kind: (*kind).to_owned() }
+    let id = SCHEMA.kind(api_version, kind).ok_or_else(|| ProtobufError::UnknownKind {
+        api_version: (*api_version).to_owned(),
+        kind: (*kind).to_owned(),
     })?;
     let mut object = message(&SCHEMA, id, raw)?;
     object.insert("apiVersion".to_owned(), Value::from(*api_version));
@@ -166,7 +169,7 @@ impl<'b> Envelope<'b> {
     }
 }
 
-/// Decodes a message. Types are not recursive, so the depth is bounded.
+/// Decodes a message. Types other than schemas are not recursive, so the depth is bounded.
 fn message(schema: &Schema, id: StructId, bytes: &[u8]) -> Result<Map<String, Value>, ProtobufError> {
     let within = schema.get(id);
     let mut object = Map::new();
@@ -233,6 +236,13 @@ fn read_field(
                 let (key, value) = entry(schema, element, payload.bytes(number)?)?;
                 map.insert(key, value);
             }
+        }
+        Type::Any if field.name == "openAPIV3Schema" => {
+            object.insert(field.name.to_owned(), json_schema::decode(payload.bytes(number)?)?);
+        }
+        // The subresource of a definition: a message without fields.
+        Type::Any if field.name == "status" => {
+            object.insert(field.name.to_owned(), Value::Object(Map::new()));
         }
         ty => {
             let value = single(schema, ty, number, payload)?;

@@ -23,10 +23,76 @@ fn bytes(hex: &str) -> Vec<u8> {
     digits.chunks(2).map(|pair| u8::try_from(pair[0] * 16 + pair[1]).unwrap()).collect()
 }
 
+/// A length-delimited field.
+fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
+    // The tag of a number above 15 has two bytes, and so has a length above 127.
+    let varint = |value: usize| match value {
+        0..128 => vec![u8::try_from(value).unwrap()],
+        _ => vec![u8::try_from(value % 128).unwrap() | 0x80, u8::try_from(value / 128).unwrap()],
+    };
+    [varint(usize::from(number) * 8 + 2), varint(bytes.len()), bytes.to_vec()].concat()
+}
+
+/// A CustomResourceDefinition with this schema, in protobuf.
+fn definition(schema: &[u8]) -> Vec<u8> {
+    let subresources = field(1, b"");
+    let version = [field(1, b"v1"), field(4, &field(1, schema)), field(5, &subresources)].concat();
+    let spec = [field(1, b"example.com"), field(7, &version)].concat();
+    envelope("apiextensions.k8s.io/v1", "CustomResourceDefinition", field(2, &spec))
+}
+
 #[test]
-fn custom_resource_definition_is_refused() {
-    let body = envelope("apiextensions.k8s.io/v1", "CustomResourceDefinition", Vec::new());
-    assert!(matches!(decode(&body), Err(ProtobufError::UnknownKind { .. })));
+fn schemas_of_definitions_are_decoded() {
+    let leaf = |ty: &str| field(5, ty.as_bytes());
+    let property =
+        |name: &str, schema: &[u8]| field(29, &[field(1, name.as_bytes()), field(2, schema)].concat());
+    let minimum = [&[0x59][..], &1.5_f64.to_le_bytes()].concat();
+    let maximum = [&[0x49][..], &3.0_f64.to_le_bytes()].concat();
+    // Tag 30 << 3 | 2: a boolean in `additionalProperties`.
+    let (allowed, refused) = (field(30, &[8, 1]), field(30, &[8, 0]));
+    let schema = [
+        leaf("object"),
+        field(6, b""),
+        property("number", &[leaf("number"), minimum, maximum].concat()),
+        property("default", &field(8, &field(1, br#"{"a":[1]}"#))),
+        property("enum", &[field(20, &field(1, b"1")), field(20, &field(1, br#""b""#))].concat()),
+        property("list", &field(24, &field(1, &leaf("string")))),
+        property("map", &field(30, &field(2, &leaf("string")))),
+        property("open", &allowed),
+        property("closed", &refused),
+        property("preserved", &[0xb0, 0x02, 0x01]),
+        field(23, b"number"),
+        field(44, &[field(1, b"true"), field(2, b"why")].concat()),
+    ];
+    let object = decode(&definition(&schema.concat())).unwrap();
+    assert_eq!(
+        object["spec"]["versions"][0],
+        json!({
+            "name": "v1",
+            "subresources": {"status": {}},
+            "schema": {"openAPIV3Schema": {
+                "type": "object",
+                "properties": {
+                    "number": {"type": "number", "minimum": 1.5, "maximum": 3},
+                    "default": {"default": {"a": [1]}},
+                    "enum": {"enum": [1, "b"]},
+                    "list": {"items": {"type": "string"}},
+                    "map": {"additionalProperties": {"type": "string"}},
+                    "open": {"additionalProperties": true},
+                    "closed": {"additionalProperties": false},
+                    "preserved": {"x-kubernetes-preserve-unknown-fields": true},
+                },
+                "required": ["number"],
+                "x-kubernetes-validations": [{"rule": "true", "message": "why"}],
+            }},
+        })
+    );
+}
+
+#[test]
+fn deeply_nested_schema_is_refused() {
+    let nested = (0..70).fold(Vec::new(), |inner, _| field(28, &inner));
+    assert_eq!(decode(&definition(&nested)), Err(ProtobufError::TooDeep));
 }
 
 #[test]
@@ -248,7 +314,7 @@ proptest! {
 
     #[test]
     fn object_in_protobuf_is_the_same_object(seed in any::<u64>()) {
-        // Definitions are refused.
+        // Definitions are not encoded.
         for (api_version, kind) in ALL_KINDS.iter().filter(|(_, kind)| *kind != "CustomResourceDefinition") {
             let mut object = Arbitrary::new(seed).object(api_version, kind);
             let id = SCHEMA.kind(api_version, kind).unwrap();

@@ -3,14 +3,14 @@
 use super::ProtobufError;
 
 /// Value of a field on the wire.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Payload<'b> {
     Varint(u64),
     Bytes(&'b [u8]),
-    /// Four or eight bytes. No Kubernetes type has such fields. They are skipped.
-    Fixed {
-        wire_type: u8,
-    },
+    /// Eight bytes: a floating-point number.
+    Double(f64),
+    /// Four bytes. No Kubernetes type has such fields. They are skipped.
+    Fixed,
 }
 
 impl<'b> Payload<'b> {
@@ -28,6 +28,13 @@ impl<'b> Payload<'b> {
         }
     }
 
+    pub(super) fn double(self, number: u32) -> Result<f64, ProtobufError> {
+        match self {
+            Self::Double(value) => Ok(value),
+            other => Err(other.unexpected(number)),
+        }
+    }
+
     pub(super) fn text(self, number: u32) -> Result<&'b str, ProtobufError> {
         std::str::from_utf8(self.bytes(number)?).map_err(|_| ProtobufError::Text { number })
     }
@@ -36,7 +43,8 @@ impl<'b> Payload<'b> {
         let wire_type = match self {
             Self::Varint(_) => 0,
             Self::Bytes(_) => 2,
-            Self::Fixed { wire_type } => wire_type,
+            Self::Double(_) => 1,
+            Self::Fixed => 5,
         };
         ProtobufError::WireType { number, wire_type }
     }
@@ -66,8 +74,8 @@ impl<'b> Reader<'b> {
         let payload = match tag & 7 {
             0 => Payload::Varint(self.varint()?),
             1 => {
-                self.take(8)?;
-                Payload::Fixed { wire_type: 1 }
+                let bytes = self.take(8)?.try_into().map_err(|_| ProtobufError::CutOff)?;
+                Payload::Double(f64::from_le_bytes(bytes))
             }
             2 => {
                 let length = self.varint()?;
@@ -75,7 +83,7 @@ impl<'b> Reader<'b> {
             }
             5 => {
                 self.take(4)?;
-                Payload::Fixed { wire_type: 5 }
+                Payload::Fixed
             }
             #[expect(clippy::cast_possible_truncation, reason = "three bits")]
             other => return Err(ProtobufError::WireType { number, wire_type: other as u8 }),

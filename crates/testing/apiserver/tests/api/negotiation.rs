@@ -258,3 +258,21 @@ async fn browsers_are_redirected_to_the_page() {
     client.call("POST", "/ui", &[html], "{}").await.refused(405, "MethodNotAllowed");
     client.get("/ui/other").await.refused(404, "NotFound");
 }
+
+#[tokio::test]
+async fn review_is_not_a_table() {
+    let client = Client::new();
+    let (path, body) = (
+        "/apis/authentication.k8s.io/v1/selfsubjectreviews",
+        "{\"kind\":\"SelfSubjectReview\",\"apiVersion\":\"authentication.k8s.io/v1\"}",
+    );
+    for (accept, code) in [
+        ("application/json;as=Table;g=meta.k8s.io;v=v1", 406),
+        ("application/json;as=Table;g=meta.k8s.io;v=v1,application/json", 201),
+        ("application/vnd.kubernetes.protobuf,application/json", 201),
+        ("application/json", 201),
+    ] {
+        let headers = [("accept", accept), ("content-type", "application/json")];
+        assert_eq!(client.call("POST", path, &headers, body).await.code, code, "{accept}");
+    }
+}
