@@ -16,7 +16,10 @@ use kcm_controller_util::{DeploymentControl, PodControl, PodManifest, ReplicaSet
 /// Upstream counterpart: `controller.RealPodControl`, `RealRSControl` and the typed clients.
 #[derive(Debug, Clone)]
 pub struct ClusterClient {
+    /// Responds with the metadata of the pods that are written.
     pods: Api<Pod>,
+    /// Responds with whole pods.
+    adopted_pods: Api<Pod>,
     /// `true` if pods are created in protobuf. Becomes `false` when the API server refuses that.
     protobuf: Arc<AtomicBool>,
     replica_sets: Api<ReplicaSet>,
@@ -26,10 +29,11 @@ pub struct ClusterClient {
 impl ClusterClient {
     /// Creates a client that sends requests through `client` and shares its rate limit.
     pub fn new(client: &ApiClient) -> Self {
-        // Controllers read only the metadata of the pods that they write.
+        // Controllers read only the metadata of the pods that they create.
         let metadata_only = WriteOptions { metadata_only: true, ..WriteOptions::default() };
         Self {
             pods: client.api().with_write_options(metadata_only),
+            adopted_pods: client.api(),
             protobuf: Arc::new(AtomicBool::new(client.content_type() == ContentType::Protobuf)),
             replica_sets: client.api(),
             deployments: client.api(),
@@ -64,7 +68,8 @@ impl PodControl for ClusterClient {
     }
 
     async fn patch_pod(&self, pod: &ObjectKey, patch: &OwnerPatch) -> Result<Pod, ApiError> {
-        self.pods.patch(pod, &Patch::strategic(patch.strategic_merge())).await
+        // An adopted pod replaces the cached one, so its spec and status are needed, too.
+        self.adopted_pods.patch(pod, &Patch::strategic(patch.strategic_merge())).await
     }
 }
 
@@ -222,7 +227,6 @@ mod tests {
             metadata_only,
             [
                 "DELETE /apis/apps/v1/namespaces/shop/replicasets/web-1",
-                "PATCH /api/v1/namespaces/shop/pods/web-1-x",
                 "DELETE /api/v1/namespaces/shop/pods/web-1-x",
             ]
         );
