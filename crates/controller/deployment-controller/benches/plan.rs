@@ -102,6 +102,7 @@ fn view(revision: i64) -> View {
         replica_sets: sets.collect(),
         running: BTreeSet::new(),
         terminating_replicas: true,
+        coalesce_status_writes: true,
     }
 }
 

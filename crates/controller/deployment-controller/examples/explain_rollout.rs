@@ -15,6 +15,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         replica_sets: vec![Arc::new(replica_set("web-old", "web:1", 10, 10)?)],
         running: BTreeSet::new(),
         terminating_replicas: true,
+        coalesce_status_writes: true,
     };
     println!("New image, 10 replicas, maxSurge 3, maxUnavailable 2:\n");
     println!("{}\n", plan_assuming_success(&view, now));

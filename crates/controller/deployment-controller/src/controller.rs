@@ -39,6 +39,9 @@ pub struct DeploymentControllerConfig {
     /// If `false`, `status.terminatingReplicas` of Deployments is removed (feature gate
     /// `DeploymentReplicaSetTerminatingReplicas`).
     pub terminating_replicas: bool,
+    /// If `true`, as by default, updates of a Deployment's status in one sync are combined. If `false`, each is written,
+    /// as upstream.
+    pub coalesce_status_writes: bool,
     /// Work queue metrics. `None` disables them.
     pub queue_metrics: Option<Arc<dyn MetricsProvider>>,
     /// Sync metrics.
@@ -70,6 +73,7 @@ impl DeploymentControllerConfig {
             replica_set_control,
             recorder,
             terminating_replicas: true,
+            coalesce_status_writes: true,
             queue_metrics: None,
             sync_metrics: Arc::new(NoSyncMetrics),
             sync_log: 0,
@@ -81,6 +85,7 @@ impl fmt::Debug for DeploymentControllerConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("DeploymentControllerConfig")
             .field("terminating_replicas", &self.terminating_replicas)
+            .field("coalesce_status_writes", &self.coalesce_status_writes)
             .finish_non_exhaustive()
     }
 }
@@ -109,6 +114,7 @@ impl DeploymentController {
                 written_objects: Arc::clone(&written_objects),
             },
             terminating_replicas: config.terminating_replicas,
+            coalesce_status_writes: config.coalesce_status_writes,
         };
         let mut controller = Controller::builder(NAME, clock)
             .queue_metrics(config.queue_metrics.unwrap_or_else(|| Arc::new(NoQueueMetrics)))

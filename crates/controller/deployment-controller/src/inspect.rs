@@ -45,6 +45,7 @@ impl Syncer {
             replica_sets: Vec::new(),
             running: BTreeSet::new(),
             terminating_replicas: self.terminating_replicas,
+            coalesce_status_writes: self.coalesce_status_writes,
         };
         let selector = view.deployment.spec.selector.as_ref();
         if let (false, Ok(selector)) = (selects_everything(selector), Selector::new(selector)) {

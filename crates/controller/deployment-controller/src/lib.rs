@@ -25,16 +25,20 @@
 //!
 //! | Write | The result is required because |
 //! |---|---|
-//! | PUT status: paused, resumed | later writes of the Deployment need the new resource version |
 //! | PUT annotations or `minReadySeconds` of the new ReplicaSet | the ReplicaSet may be scaled next |
-//! | PUT status: revision, or new ReplicaSet found | as for paused |
 //! | POST the new ReplicaSet | it may fail, or its name may exist |
-//! | PUT status: ReplicaSet created | as for paused |
+//! | PUT status before a rollback | the update of the spec needs the new resource version |
 //! | PUT an old ReplicaSet without its unhealthy pods | the ReplicaSet may be scaled again |
 //!
 //! After other writes planning continues, and only a failure requires a new plan. The effect of a failure depends on the
 //! write: it ends the sync; it ends a step of a rolling update, and the sync is retried; or, for a deletion with
 //! `NotFound`, it is success.
+//!
+//! # Status updates
+//!
+//! The status is updated once in a sync, at its end: that a Deployment is paused or resumed, its revision, and the
+//! creation or discovery of its new ReplicaSet are part of that update. Before a rollback they are written separately. If
+//! [`View::coalesce_status_writes`] is `false`, each is written separately, as upstream.
 //!
 //! # Objects after a write
 //!

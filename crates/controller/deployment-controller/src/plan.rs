@@ -36,9 +36,9 @@ pub use notice::Notice;
 pub use outcome::{BlockedOn, ProgressCheck, SyncOutcome};
 pub use reason::Reason;
 
-#[cfg(test)]
-pub(crate) use builder::PlanResult;
 pub(crate) use builder::{Interrupt, PlanBuilder};
+#[cfg(test)]
+pub(crate) use builder::{PlanResult, Requires};
 
 use std::fmt;
 

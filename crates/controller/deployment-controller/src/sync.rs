@@ -21,6 +21,7 @@ pub(crate) struct Syncer {
     pub(crate) pods: Store<Pod>,
     pub(crate) executor: Executor,
     pub(crate) terminating_replicas: bool,
+    pub(crate) coalesce_status_writes: bool,
 }
 
 impl Syncer {
@@ -44,6 +45,7 @@ impl Syncer {
             replica_sets: Vec::new(),
             running: BTreeSet::new(),
             terminating_replicas: self.terminating_replicas,
+            coalesce_status_writes: self.coalesce_status_writes,
         };
         let deployment = &*view.deployment;
         // The plan rejects an empty selector, which would match every ReplicaSet.

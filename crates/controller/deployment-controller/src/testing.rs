@@ -20,7 +20,7 @@ use serde_json::json;
 
 use crate::{
     error::SyncError,
-    plan::{Interrupt, PlanBuilder, PlanResult, PlannedAction},
+    plan::{Interrupt, PlanBuilder, PlanResult, PlannedAction, Requires},
     view::View,
 };
 
@@ -75,6 +75,7 @@ pub(crate) fn view_of(deployment: Deployment) -> View {
         replica_sets: Vec::new(),
         running: BTreeSet::new(),
         terminating_replicas: true,
+        coalesce_status_writes: true,
     }
 }
 
@@ -86,7 +87,10 @@ pub(crate) fn decide<T>(
     let mut results = Vec::new();
     loop {
         let mut plan = PlanBuilder::new(view, &results, Time::from_unix(START).timestamp());
-        let result = decide(&mut plan);
+        let mut result = decide(&mut plan);
+        if result.is_ok() {
+            result = plan.write_deferred_status(Requires::Success).and(result);
+        }
         let (actions, _) = plan.into_parts();
         match result {
             Ok(value) => return (Ok(value), actions),

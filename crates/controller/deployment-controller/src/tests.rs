@@ -1,4 +1,5 @@
 //! Tests of the plan as a whole.
 
+mod coalescing;
 mod properties;
 mod stories;

@@ -18,4 +18,6 @@ pub struct View {
     /// If `false`, the status does not contain `terminatingReplicas` (feature gate
     /// `DeploymentReplicaSetTerminatingReplicas`).
     pub terminating_replicas: bool,
+    /// If `true`, updates of the Deployment's status in one sync are combined. If `false`, each is written, as upstream.
+    pub coalesce_status_writes: bool,
 }

@@ -40,7 +40,7 @@ async fn sync_once(case: &Value) -> Result<Value, Box<dyn Error>> {
     let key = deployment.metadata.key();
     let deployments = informer("deployments", vec![deployment], deployment_indexers(), &clock);
     let caches = Caches::new(pods, replica_sets, &clock);
-    let controller = DeploymentController::new(DeploymentControllerConfig::new(
+    let config = DeploymentControllerConfig::new(
         Arc::new(clock.clone()),
         deployments.clone(),
         caches.replica_sets.clone(),
@@ -48,7 +48,9 @@ async fn sync_once(case: &Value) -> Result<Value, Box<dyn Error>> {
         Arc::clone(&client) as _,
         Arc::clone(&client) as _,
         Arc::clone(&events) as _,
-    ));
+    );
+    let controller =
+        DeploymentController::new(DeploymentControllerConfig { coalesce_status_writes: false, ..config });
     fill(&deployments).await;
     caches.fill().await;
 

@@ -1,6 +1,6 @@
 //! State of a plan under construction.
 
-use std::{slice, sync::Arc};
+use std::{mem, slice, sync::Arc};
 
 use kcm_api::{ApiError, Deployment, DeploymentStatus, ObjectKey, ReplicaSet};
 use kcm_clock::Timestamp;
@@ -56,10 +56,12 @@ pub(crate) struct PlanBuilder<'a> {
     pub(crate) replica_sets: Vec<Arc<ReplicaSet>>,
     pub(crate) view: &'a View,
     pub(crate) now: Timestamp,
-    /// `true` if this sync has written that the Deployment is resumed.
+    /// `true` if this sync has written, or will write, that the Deployment is resumed.
     pub(crate) resumed: bool,
     /// First write error that was ignored.
     pub(crate) ignored_error: Option<SyncError>,
+    /// Reasons of the status updates that the next one includes.
+    deferred: Vec<Reason>,
     /// Results of the first actions.
     results: slice::Iter<'a, ActionResult>,
     actions: Vec<PlannedAction>,
@@ -75,6 +77,7 @@ impl<'a> PlanBuilder<'a> {
             now,
             resumed: false,
             ignored_error: None,
+            deferred: Vec::new(),
             results: results.iter(),
             actions: Vec::new(),
             notices: Vec::new(),
@@ -172,6 +175,26 @@ impl<'a> PlanBuilder<'a> {
     /// DEVIATION: the sync continues with the Deployment that the API server returns. Upstream continues with its own
     /// copy, whose resource version is out of date, and its next write fails with 409 (US-4.6, US-4.8).
     pub(crate) fn update_deployment_status(&mut self, requires: Requires, reason: Reason) -> PlanResult<()> {
+        self.deferred.push(reason);
+        self.write_deferred_status(requires)
+    }
+
+    /// Plans an update of the Deployment's status and annotations that later decisions do not require. The next update
+    /// of the status in this sync includes it.
+    ///
+    /// DEVIATION: upstream updates the status at once, and again at the end of the sync. The second update fails with
+    /// 409 (US-4.6, US-4.8).
+    pub(crate) fn defer_status_update(&mut self, reason: Reason) -> PlanResult<()> {
+        if self.view.coalesce_status_writes {
+            self.deferred.push(reason);
+            return Ok(());
+        }
+        self.update_deployment_status(Requires::Object, reason)
+    }
+
+    /// Plans the update of the Deployment's status for all deferred updates, if there are any.
+    pub(crate) fn write_deferred_status(&mut self, requires: Requires) -> PlanResult<()> {
+        let Some(reason) = Reason::combine(mem::take(&mut self.deferred)) else { return Ok(()) };
         let action = Action::UpdateDeploymentStatus(Arc::clone(&self.deployment));
         self.write_deployment("update status of deployment", action, requires, reason)
     }

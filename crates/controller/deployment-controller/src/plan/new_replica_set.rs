@@ -131,7 +131,7 @@ fn record_found(plan: &mut PlanBuilder<'_>, new_rs: &ReplicaSet) -> PlanResult<(
         replica_set: Arc::clone(&new_rs.metadata.name),
         revision: revision_differs.then(|| revision.to_owned()),
     };
-    plan.update_deployment_status(Requires::Object, reason)
+    plan.defer_status_update(reason)
 }
 
 fn create(plan: &mut PlanBuilder<'_>, old: &[Arc<ReplicaSet>], revision: i64) -> PlanResult<Arc<ReplicaSet>> {
@@ -258,7 +258,7 @@ fn record_created(plan: &mut PlanBuilder<'_>, revision: i64, message: Option<Str
     if !changed {
         return Ok(());
     }
-    plan.update_deployment_status(Requires::Object, Reason::RolloutStarted { revision })
+    plan.defer_status_update(Reason::RolloutStarted { revision })
 }
 
 /// Increases `collisionCount`, so that the next sync computes another hash and name.

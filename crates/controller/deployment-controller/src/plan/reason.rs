@@ -134,6 +134,15 @@ pub enum Reason {
     RollbackTemplateUnchanged,
     /// The status of the Deployment differs from the computed status.
     StatusChanged(Vec<StatusChange>),
+    /// Several reasons for one update of the status.
+    Combined(Vec<Self>),
+}
+
+impl Reason {
+    /// Returns the reason of a write that has `reasons`, or `None` if there are none.
+    pub(crate) fn combine(mut reasons: Vec<Self>) -> Option<Self> {
+        if reasons.len() > 1 { Some(Self::Combined(reasons)) } else { reasons.pop() }
+    }
 }
 
 impl fmt::Display for Reason {
@@ -197,6 +206,15 @@ impl fmt::Display for Reason {
                         f.write_str(", ")?;
                     }
                     write!(f, "{change}")?;
+                }
+                Ok(())
+            }
+            Self::Combined(reasons) => {
+                for (position, reason) in reasons.iter().enumerate() {
+                    if position > 0 {
+                        f.write_str("; ")?;
+                    }
+                    write!(f, "{reason}")?;
                 }
                 Ok(())
             }

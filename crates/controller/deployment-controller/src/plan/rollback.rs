@@ -11,7 +11,7 @@ use kcm_deployment_util::{
 };
 
 use super::{
-    builder::{PlanBuilder, PlanResult},
+    builder::{PlanBuilder, PlanResult, Requires},
     event::Event,
     new_replica_set::get_or_create_new_replica_set,
     outcome::{BlockedOn, SyncOutcome},
@@ -26,6 +26,8 @@ use crate::error::SyncError;
 /// Upstream counterpart: `rollback`.
 pub(super) fn rollback(plan: &mut PlanBuilder<'_>, to: i64) -> PlanResult<SyncOutcome> {
     let (replica_sets, _) = get_or_create_new_replica_set(plan)?;
+    // The update of the spec requires the resource version of the status.
+    plan.write_deferred_status(Requires::Object)?;
     let to = if to == 0 { last_revision(replica_sets.all()) } else { to };
     if to == 0 {
         return reject(plan, Event::LastRevisionNotFound, Reason::RollbackRevisionNotFound);

@@ -10,7 +10,7 @@ use kcm_deployment_util::{
 };
 
 use super::{
-    builder::{PlanBuilder, PlanResult, Requires, ignore_write_error},
+    builder::{Interrupt, PlanBuilder, PlanResult, Requires, ignore_write_error},
     cleanup::cleanup_deployment,
     event::Event,
     new_replica_set::get_all_replica_sets_and_sync_revision,
@@ -26,6 +26,18 @@ use crate::error::SyncError;
 ///
 /// Upstream counterpart: `syncDeployment`, after it has claimed the ReplicaSets.
 pub(super) fn sync_deployment(plan: &mut PlanBuilder<'_>) -> PlanResult<SyncOutcome> {
+    let outcome = decide(plan);
+    if matches!(outcome, Err(Interrupt::ResultRequired)) {
+        return outcome;
+    }
+    // A sync that fails also writes its deferred status: upstream wrote it before the failure.
+    let written = plan.write_deferred_status(Requires::Success);
+    let outcome = outcome?;
+    written?;
+    Ok(outcome)
+}
+
+fn decide(plan: &mut PlanBuilder<'_>) -> PlanResult<SyncOutcome> {
     if selects_everything(plan.deployment.spec.selector.as_ref()) {
         return reject_empty_selector(plan);
     }
@@ -87,8 +99,9 @@ fn check_paused_conditions(plan: &mut PlanBuilder<'_>) -> PlanResult<()> {
     let condition = conditions::new(PROGRESSING, UNKNOWN, condition_reason, message, plan.now.into());
     conditions::set(&mut plan.deployment_mut().status, condition);
     let version = plan.deployment.metadata.resource_version.clone();
-    plan.update_deployment_status(Requires::Object, reason)?;
-    plan.resumed = resumed && plan.deployment.metadata.resource_version != version;
+    plan.defer_status_update(reason)?;
+    let is_newer = plan.deployment.metadata.resource_version != version;
+    plan.resumed = resumed && (plan.view.coalesce_status_writes || is_newer);
     Ok(())
 }
 

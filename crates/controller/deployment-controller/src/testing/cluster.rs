@@ -20,6 +20,8 @@ pub(crate) struct FakeCluster {
     pub(crate) write_errors: Vec<(&'static str, ApiError)>,
     /// Errors of the next writes, by the beginning of the action's text. The writes are executed.
     pub(crate) lost_responses: Vec<(&'static str, ApiError)>,
+    /// See [`View::coalesce_status_writes`].
+    pub(crate) coalesce_status_writes: bool,
     /// If `true`, the cache does not contain the ReplicaSets.
     pub(crate) cache_is_stale: bool,
     /// If `true`, a ReplicaSet whose name prevents a create cannot be read.
@@ -41,6 +43,7 @@ impl FakeCluster {
             sets: BTreeMap::new(),
             write_errors: Vec::new(),
             lost_responses: Vec::new(),
+            coalesce_status_writes: true,
             cache_is_stale: false,
             existing_is_unreadable: false,
             conflicts: 0,
@@ -110,6 +113,7 @@ impl FakeCluster {
             running: running.map(|set| Arc::clone(&set.metadata.uid)).collect(),
             replica_sets: sets.cloned().map(Arc::new).collect(),
             terminating_replicas: true,
+            coalesce_status_writes: self.coalesce_status_writes,
         }
     }
 

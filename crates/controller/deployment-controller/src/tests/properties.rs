@@ -225,6 +225,7 @@ proptest! {
             replica_sets: sets.collect(),
             running: BTreeSet::new(),
             terminating_replicas: true,
+            coalesce_status_writes: true,
         };
         let plan = plan_assuming_success(&view, kcm_api::Time::from_unix(START).timestamp());
         prop_assert!(matches!(plan.end, PlanEnd::Done(_)));
@@ -239,6 +240,7 @@ fn empty_objects_do_not_panic() {
         replica_sets: vec![Arc::default()],
         running: BTreeSet::new(),
         terminating_replicas: true,
+        coalesce_status_writes: true,
     };
     let plan = plan_assuming_success(&view, kcm_api::Time::from_unix(START).timestamp());
     assert!(matches!(plan.end, PlanEnd::Done(Err(_))), "{plan}");
