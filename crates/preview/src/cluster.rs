@@ -151,8 +151,6 @@ async fn simulate(config: RunConfig<'_>) -> Result<Run, PreviewError> {
     // Set once, here.
     let _ = recorder.server.set(Arc::downgrade(&server));
     import(&server, snapshot, timings, begin).map_err(PreviewError::Import)?;
-    let initial = [Resource::DEPLOYMENTS, Resource::REPLICA_SETS, Resource::PODS].map(|r| all(&server, r));
-    let mut watcher = server.watch_everything(WatchStart::Now);
     let sandbox = Sandbox::new(SandboxConfig {
         server: Arc::clone(&server),
         clock: Arc::clone(&clock),
@@ -176,10 +174,16 @@ async fn simulate(config: RunConfig<'_>) -> Result<Run, PreviewError> {
     clock.sleep(WARM_UP).await;
     let (changed_at, started) = (clock.now(), clock.monotonic());
     *recorder.started.lock() = started;
+    // At their start, controllers may write statuses, which is no part of the change.
+    recorder.requests.lock().clear();
+    let initial = [Resource::DEPLOYMENTS, Resource::REPLICA_SETS, Resource::PODS].map(|r| all(&server, r));
+    let initial: Vec<Arc<Object>> = initial.into_iter().flatten().collect();
+    let mut watcher = server.watch_everything(WatchStart::Now);
     perform(&server, snapshot, request).map_err(PreviewError::Rejected)?;
 
     let mut events = Vec::new();
     let mut progress = Progress::default();
+    initial.iter().for_each(|object| progress.observe(snapshot, object, false));
     let end = loop {
         let at = clock.monotonic().saturating_sub(started);
         if at > LIMIT {
@@ -203,7 +207,6 @@ async fn simulate(config: RunConfig<'_>) -> Result<Run, PreviewError> {
         events.push(Observed { at, object, deleted });
     };
     let requests = std::mem::take(&mut *recorder.requests.lock());
-    let initial = initial.into_iter().flatten().collect();
     Ok(Run { changed_at, initial, events, requests, end })
 }
 

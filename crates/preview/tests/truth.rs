@@ -164,6 +164,21 @@ fn recreate_leaves_a_gap() {
     });
 }
 
+/// A manager of another version has written a status without a condition that this one adds.
+#[test]
+fn writes_before_the_change_are_no_part_of_it() {
+    simulate(async {
+        let timing = timing(6, 3);
+        let world = World::new(timing);
+        world.create(deployment(3, "web:1")).await;
+        let mut snapshot = world.snapshot();
+        snapshot.deployment.as_mut().unwrap()["status"]["conditions"] = json!([]);
+        let preview = preview(&snapshot, &Change::Restart, &options(timing)).unwrap();
+        assert!(preview.outcome.duration_seconds.unwrap() > 17.0, "{:?}", preview.outcome);
+        assert_eq!(preview.writes[0].verb, "create");
+    });
+}
+
 #[test]
 fn quota_stops_the_rollout() {
     simulate(async {
