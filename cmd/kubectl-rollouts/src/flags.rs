@@ -38,6 +38,7 @@ pub(crate) struct WhyFlags {
     pub(crate) all_namespaces: bool,
     pub(crate) selector: Option<String>,
     pub(crate) output: Output,
+    pub(crate) watch: bool,
 }
 
 /// Output format.
@@ -85,6 +86,7 @@ impl From<&ArgMatches> for WhyFlags {
                 Some("yaml") => Output::Yaml,
                 _ => Output::Text,
             },
+            watch: matches.get_flag("watch"),
         }
     }
 }
@@ -150,6 +152,7 @@ fn why() -> Command {
                 .help("Output format")
                 .value_parser(["json", "yaml"]),
         )
+        .arg(switch("watch", "Print again on each change, until interrupted").short('w'))
 }
 
 #[cfg(test)]
@@ -162,11 +165,11 @@ mod tests {
 
     #[test]
     fn name_and_flags_of_kubectl() {
-        let flags = parse("kubectl-rollouts why deployment/web -n shop --context=c -o json").unwrap();
+        let flags = parse("kubectl-rollouts why deployment/web -n shop --context=c -o json --watch").unwrap();
         assert_eq!(flags.connection.namespace.as_deref(), Some("shop"));
         assert_eq!(flags.connection.context.as_deref(), Some("c"));
         let Task::Why(why) = flags.task else { panic!("{flags:?}") };
-        assert_eq!((why.name.as_deref(), why.output), (Some("web"), Output::Json));
+        assert_eq!((why.name.as_deref(), why.output, why.watch), (Some("web"), Output::Json, true));
     }
 
     #[test]

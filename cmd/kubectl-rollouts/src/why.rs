@@ -1,8 +1,17 @@
 //! Subcommand `why`.
 
+use std::{
+    io::{self, IsTerminal as _, Write as _},
+    time::Duration,
+};
+
 use kcm_api::ApiError;
 use kcm_clock::Clock;
-use kcm_rollouts::{Diagnosis, Snapshot, State, diagnose};
+use kcm_rollouts::{
+    DiagnoseError, Diagnosis, Snapshot, diagnose,
+    render::{self, Style},
+};
+use serde::Serialize;
 use serde_json::Value;
 use thiserror::Error;
 
@@ -12,28 +21,68 @@ use crate::{
     reader::{Reader, escape, path, read_snapshots},
 };
 
+/// Interval in which `--watch` reads the cluster.
+const WATCH_INTERVAL: Duration = Duration::from_secs(2);
+
 /// Failure of `why`.
 #[derive(Debug, Error)]
 pub(crate) enum WhyError {
     /// A required object could not be read.
     #[error("failed to read deployments: {0}")]
     Read(#[from] ApiError),
+    /// An object could not be decoded.
+    #[error(transparent)]
+    Diagnose(#[from] DiagnoseError),
     /// The result could not be encoded.
     #[error("failed to encode the result: {0}")]
     Encode(String),
+    /// The output could not be written.
+    #[error("failed to write the result: {0}")]
+    Write(#[from] io::Error),
+}
+
+/// List of diagnoses in JSON and YAML.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct DiagnosisList<'a> {
+    api_version: &'static str,
+    kind: &'static str,
+    items: &'a [Diagnosis],
 }
 
 /// Prints the diagnosis. Returns the exit code.
+///
+/// With `--watch`, prints again when the text changes, until the process is interrupted.
 pub(crate) async fn run(
     connection: &Connection,
     flags: &WhyFlags,
     clock: &dyn Clock,
 ) -> Result<u8, WhyError> {
-    let found = read(connection, flags, clock).await?;
-    for diagnosis in &found {
-        print!("{}", encode(diagnosis, flags.output)?);
+    let style = style();
+    let redraws = flags.watch && io::stdout().is_terminal();
+    let mut last = String::new();
+    loop {
+        let found = read(connection, flags, clock).await?;
+        let text = show(&found, flags, clock, style)?;
+        if text != last {
+            // Clears the screen, so that one screen shows one state.
+            let clear = if redraws { "\x1b[H\x1b[2J" } else { "" };
+            let mut out = io::stdout().lock();
+            write!(out, "{clear}{text}")?;
+            out.flush()?;
+            last = text;
+        }
+        if !flags.watch {
+            return Ok(found.iter().map(|diagnosis| diagnosis.state.exit_code()).max().unwrap_or(0));
+        }
+        clock.sleep(WATCH_INTERVAL).await;
     }
-    Ok(found.iter().map(exit_code).max().unwrap_or(0))
+}
+
+/// Colours on a terminal only, unless `NO_COLOR` is set.
+fn style() -> Style {
+    let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    if io::stdout().is_terminal() && !no_color { Style::Colour } else { Style::Plain }
 }
 
 /// Reads the cluster and explains the selected rollouts.
@@ -57,25 +106,27 @@ async fn read(
     let empty = Snapshot { unreadable: reader.unreadable, ..Snapshot::default() };
     let explain = |deployment: &Value| {
         let namespace = deployment["metadata"]["namespace"].as_str().unwrap_or_default();
-        diagnose(snapshots.get(namespace).unwrap_or(&empty), deployment, now)
+        diagnose(snapshots.get(namespace).unwrap_or(&empty), deployment, now).map_err(WhyError::from)
     };
-    Ok(deployments.iter().map(explain).collect())
+    deployments.iter().map(explain).collect()
 }
 
-fn encode(diagnosis: &Diagnosis, output: Output) -> Result<String, WhyError> {
-    let encoded = |error: String| WhyError::Encode(error);
-    match output {
-        Output::Text => Ok(format!("{}: {}\n", diagnosis.name, diagnosis.summary)),
-        Output::Json => serde_json::to_string_pretty(diagnosis)
-            .map(|text| text + "\n")
-            .map_err(|error| encoded(error.to_string())),
-        Output::Yaml => serde_saphyr::to_string(diagnosis).map_err(|error| encoded(error.to_string())),
+fn show(found: &[Diagnosis], flags: &WhyFlags, clock: &dyn Clock, style: Style) -> Result<String, WhyError> {
+    let list =
+        DiagnosisList { api_version: kcm_rollouts::API_VERSION, kind: "RolloutDiagnosisList", items: found };
+    match (flags.output, found) {
+        (Output::Text, [one]) if flags.name.is_some() => Ok(render::text(one, clock.now(), style)),
+        (Output::Text, all) => Ok(render::table(all, style)),
+        (output, [one]) if flags.name.is_some() => encode(one, output),
+        (output, _) => encode(&list, output),
     }
 }
 
-fn exit_code(diagnosis: &Diagnosis) -> u8 {
-    match diagnosis.state {
-        State::Complete => 0,
-        State::Progressing => 2,
+fn encode(value: &impl Serialize, output: Output) -> Result<String, WhyError> {
+    match output {
+        Output::Yaml => serde_saphyr::to_string(value).map_err(|error| WhyError::Encode(error.to_string())),
+        Output::Json | Output::Text => serde_json::to_string_pretty(value)
+            .map(|text| text + "\n")
+            .map_err(|error| WhyError::Encode(error.to_string())),
     }
 }

@@ -1,26 +1,88 @@
-//! Diagnosis of a rollout.
+//! Result of a diagnosis and its JSON form.
 
 use kcm_clock::Timestamp;
 use serde::Serialize;
-use serde_json::Value;
 
-use crate::{
-    cause::Cause,
-    json::{number, text},
-    snapshot::{Snapshot, Unreadable},
-};
+use crate::{cause::Cause, finding::Finding, snapshot::Unreadable};
 
 /// Version of the JSON form of a [`Diagnosis`].
 pub const API_VERSION: &str = "rollouts/v1alpha1";
 
 /// State of a rollout.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
     /// All pods have the current template and are available, and no old pod is left.
     Complete,
     /// The rollout continues without intervention.
     Progressing,
+    /// The Deployment is paused before its rollout is complete.
+    Paused,
+    /// The rollout does not continue without intervention.
+    Stuck,
+    /// The progress deadline is exceeded, and the rollout has made no progress since.
+    DeadlineExceeded,
+}
+
+impl State {
+    /// Exit code of `kubectl rollouts why`.
+    pub const fn exit_code(self) -> u8 {
+        match self {
+            Self::Complete => 0,
+            Self::Progressing => 2,
+            Self::Paused | Self::Stuck => 3,
+            Self::DeadlineExceeded => 4,
+        }
+    }
+
+    /// Name in text.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Complete => "complete",
+            Self::Progressing => "progressing",
+            Self::Paused => "paused",
+            Self::Stuck => "stuck",
+            Self::DeadlineExceeded => "deadline exceeded",
+        }
+    }
+}
+
+/// Number of pods of a rollout.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Replicas {
+    /// Desired.
+    pub desired: i32,
+    /// With the current template.
+    pub updated: i32,
+    /// Available, with any template.
+    pub available: i32,
+    /// All, without terminating ones.
+    pub total: i32,
+}
+
+/// Bound that stops the ReplicaSets at their sizes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Bounds {
+    /// `maxSurge` is used up: the new ReplicaSet cannot grow.
+    pub surge_used_up: bool,
+    /// No pod can be removed without more than `maxUnavailable` unavailable pods.
+    pub no_availability_to_spare: bool,
+    /// Both values resolve to zero. The controller then uses 1 for `maxUnavailable`.
+    pub both_zero: bool,
+    /// Explanation.
+    pub message: String,
+}
+
+/// Suggested command.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Command {
+    /// Purpose.
+    pub purpose: String,
+    /// Command line.
+    pub command: String,
 }
 
 /// State of a rollout and its explanation.
@@ -37,29 +99,32 @@ pub struct Diagnosis {
     pub name: String,
     /// State.
     pub state: State,
-    /// Most important cause.
+    /// Most important cause. `None` if the rollout is complete.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub cause: Option<Cause>,
     /// The state in one sentence.
     pub summary: String,
+    /// Number of pods.
+    pub replicas: Replicas,
+    /// Time of the last progress, from the condition `Progressing`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_progress: Option<Timestamp>,
+    /// Time at which the progress deadline passes, if the rollout makes no progress until then.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub deadline: Option<Timestamp>,
+    /// Time at which the current step is expected to end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expected: Option<Timestamp>,
+    /// Bounds of the rolling update that hold the ReplicaSets.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bounds: Option<Bounds>,
+    /// Causes, the most important first.
+    pub findings: Vec<Finding>,
+    /// Writes of the controllers for the objects as they are, with reasons.
+    pub next: Vec<String>,
+    /// Commands that inspect or resolve the causes.
+    pub commands: Vec<Command>,
     /// Resources that could not be read.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unreadable: Vec<Unreadable>,
-}
-
-/// Explains the state of the rollout of `deployment` at `now`, the time at which `snapshot` of its namespace was read.
-pub fn diagnose(snapshot: &Snapshot, deployment: &Value, _now: Timestamp) -> Diagnosis {
-    let status = |field: &str| number(deployment, &format!("/status/{field}")).unwrap_or(0);
-    let desired = number(deployment, "/spec/replicas").unwrap_or(1);
-    let current = status("observedGeneration") >= number(deployment, "/metadata/generation").unwrap_or(0);
-    let (updated, available) = (status("updatedReplicas"), status("availableReplicas"));
-    let complete = current && updated == desired && available == desired && status("replicas") == desired;
-    Diagnosis {
-        api_version: API_VERSION,
-        kind: "RolloutDiagnosis",
-        namespace: text(deployment, "/metadata/namespace").to_owned(),
-        name: text(deployment, "/metadata/name").to_owned(),
-        state: if complete { State::Complete } else { State::Progressing },
-        cause: None,
-        summary: format!("{updated} of {desired} replicas updated, {available} available"),
-        unreadable: snapshot.unreadable.clone(),
-    }
 }

@@ -1,23 +1,40 @@
-//! Diagnosis of rollouts: the state of a Deployment's rollout, the causes that hold it, and the controller's next writes.
+//! Diagnosis of rollouts: the state of a Deployment's rollout, the causes that hold it, and the controllers' next writes.
 //!
 //! *Upstream counterpart:* none. `kubectl rollout status` reports the state without causes.
 //!
-//! [`diagnose`] is pure. Its input is a [`Snapshot`] of objects as the API server returned them.
+//! [`diagnose`] is pure. Its input is a [`Snapshot`] of objects as the API server returned them. The next writes come from
+//! the plan of `kcm-deployment-controller`.
 //!
 //! | Part | File |
 //! |---|---|
 //! | objects | `snapshot.rs` |
-//! | result and its JSON form | `diagnosis.rs`, `cause.rs` |
+//! | state, causes of the Deployment and its ReplicaSets | `diagnose.rs` |
+//! | causes in pods | `pods.rs` |
+//! | refused creations | `refusal.rs` |
+//! | other controllers | `others.rs` |
+//! | commands | `commands.rs` |
+//! | result and its JSON form | `diagnosis.rs`, `finding.rs`, `cause.rs` |
+//! | text | `render.rs` |
 //!
 //! *Not in this crate:* access to a cluster.
 
 #![warn(missing_debug_implementations)]
 
 mod cause;
+mod commands;
+mod diagnose;
 mod diagnosis;
+mod duration;
+mod finding;
 mod json;
+mod others;
+mod pods;
+mod refusal;
+pub mod render;
 mod snapshot;
 
 pub use cause::Cause;
-pub use diagnosis::{API_VERSION, Diagnosis, State, diagnose};
+pub use diagnose::{DiagnoseError, diagnose};
+pub use diagnosis::{API_VERSION, Bounds, Command, Diagnosis, Replicas, State};
+pub use finding::{Effect, Finding};
 pub use snapshot::{Snapshot, Unreadable};

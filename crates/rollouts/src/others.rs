@@ -1,0 +1,90 @@
+//! Other controllers and clients that act on the same objects.
+
+use kcm_api::{LabelSelector, Labels, Selector};
+use serde_json::Value;
+
+use crate::{
+    cause::Cause,
+    finding::Finding,
+    json::{list, members, text},
+    snapshot::Snapshot,
+};
+
+/// Managers of `spec.replicas` that are persons or tools.
+const CLIENTS: [&str; 4] = ["kubectl", "helm", "Mozilla", "kubectl-rollouts"];
+
+/// Notes about other controllers: overlapping selectors, and writers of `spec.replicas`.
+pub(crate) fn notes(snapshot: &Snapshot, deployment: &Value) -> Vec<Finding> {
+    overlaps(snapshot, deployment).into_iter().chain(writers(snapshot, deployment)).collect()
+}
+
+fn overlaps(snapshot: &Snapshot, deployment: &Value) -> Option<Finding> {
+    let uid = text(deployment, "/metadata/uid");
+    let labels: Labels = members(deployment, "/spec/template/metadata/labels")
+        .filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned())))
+        .collect();
+    let others = snapshot.deployments.iter().filter(|other| text(other, "/metadata/uid") != uid);
+    let matching: Vec<String> = others
+        .filter(|other| selects(other, &labels))
+        .map(|other| format!("Deployment {}", text(other, "/metadata/name")))
+        .collect();
+    let selector = selector(deployment)?;
+    let own_sets: Vec<&str> = snapshot
+        .replica_sets
+        .iter()
+        .filter(|set| crate::diagnose::controller(set) == Some(uid))
+        .map(|set| text(set, "/metadata/uid"))
+        .collect();
+    let foreign = snapshot.pods.iter().filter_map(|pod| {
+        let owner =
+            list(pod, "/metadata/ownerReferences").iter().find(|owner| owner["controller"] == true)?;
+        let labels: Labels = members(pod, "/metadata/labels")
+            .filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned())))
+            .collect();
+        let is_foreign = !own_sets.contains(&text(owner, "/uid")) && selector.matches(&labels);
+        is_foreign.then(|| format!("pods of {} {}", text(owner, "/kind"), text(owner, "/name")))
+    });
+    let mut names: Vec<String> = matching.into_iter().chain(foreign).collect();
+    names.sort();
+    names.dedup();
+    (!names.is_empty()).then(|| {
+        let text = format!("The selector or the labels overlap with {}.", names.join(", "));
+        Finding::note(Cause::SelectorOverlap, text)
+    })
+}
+
+fn selector(object: &Value) -> Option<Selector> {
+    let selector: LabelSelector = serde_json::from_value(object.pointer("/spec/selector")?.clone()).ok()?;
+    Selector::new(Some(&selector)).ok()
+}
+
+fn selects(object: &Value, labels: &Labels) -> bool {
+    selector(object).is_some_and(|selector| !selector.is_empty() && selector.matches(labels))
+}
+
+fn writers(snapshot: &Snapshot, deployment: &Value) -> Option<Finding> {
+    let name = text(deployment, "/metadata/name");
+    let targets = |autoscaler: &&Value| {
+        text(autoscaler, "/spec/scaleTargetRef/kind") == "Deployment"
+            && text(autoscaler, "/spec/scaleTargetRef/name") == name
+    };
+    if let Some(autoscaler) = snapshot.autoscalers.iter().find(targets) {
+        let autoscaler_name = text(autoscaler, "/metadata/name");
+        let limits = |field: &str| autoscaler["spec"][field].as_i64().unwrap_or(1);
+        let text = format!(
+            "HorizontalPodAutoscaler {autoscaler_name} writes spec.replicas ({} to {}).",
+            limits("minReplicas"),
+            limits("maxReplicas"),
+        );
+        return Some(Finding::note(Cause::ReplicasOverwritten, text).object(autoscaler_name));
+    }
+    let writes = |entry: &&Value| entry.pointer("/fieldsV1/f:spec/f:replicas").is_some();
+    let managers = list(deployment, "/metadata/managedFields").iter().filter(writes);
+    let scaled = managers.filter(|entry| text(entry, "/subresource") == "scale");
+    let mut foreign = scaled
+        .map(|entry| text(entry, "/manager"))
+        .filter(|manager| !CLIENTS.iter().any(|client| manager.starts_with(client)));
+    let manager = foreign.next()?;
+    let text = format!("{manager} writes spec.replicas through the scale subresource.");
+    Some(Finding::note(Cause::ReplicasOverwritten, text).object(manager))
+}
