@@ -19,7 +19,7 @@ use std::{
     time::Duration,
 };
 
-use kcm_api::GoDuration;
+use kcm_api::{GoDuration, Time};
 use kcm_apiserver::{Object, Resource};
 use kcm_clock::{Clock, Random};
 use serde_json::{Value, json};
@@ -73,6 +73,8 @@ struct PodState {
     address: u32,
     restarts: i32,
     stopping: bool,
+    /// Time of the last start of the containers.
+    started: Option<Time>,
 }
 
 #[derive(Debug)]
@@ -181,6 +183,7 @@ impl Kubelet {
                 ContainerState::ImagePullBackOff
             }
             Transition::Start | Transition::Restart => {
+                state.started = Some(api.now());
                 next = annotated_duration(pod, "crash-after").map(|delay| (delay, Transition::Crash));
                 if annotation(pod, "ready") == Some("never") {
                     ContainerState::Running
@@ -201,8 +204,14 @@ impl Kubelet {
             }
             Transition::Stop => return,
         };
-        let status =
-            PodStatus { container, restarts: state.restarts, address: state.address, now: api.now() };
+        let now = api.now();
+        let status = PodStatus {
+            container,
+            restarts: state.restarts,
+            address: state.address,
+            started: state.started.unwrap_or(now),
+            now,
+        };
         let patch = json!({ "status": status.of(pod.value()) });
         if let Err(error) = api.patch_status(pod, &patch) {
             warn!(?pod, %error, "Failed to update pod status");

@@ -38,6 +38,8 @@ pub(super) struct PodStatus {
     pub(super) restarts: i32,
     /// Number of the pod's address.
     pub(super) address: u32,
+    /// Time of the last start of the containers.
+    pub(super) started: Time,
     pub(super) now: Time,
 }
 
@@ -98,12 +100,12 @@ impl PodStatus {
         let image = field(container, "/image");
         let ended = || {
             json!({ "terminated": {
-                "exitCode": 1, "reason": "Error", "startedAt": self.now, "finishedAt": self.now,
+                "exitCode": 1, "reason": "Error", "startedAt": self.started, "finishedAt": self.now,
             } })
         };
         let (state, last) = match self.container {
             ContainerState::Ready | ContainerState::Running => {
-                (json!({ "running": { "startedAt": self.now } }), json!({}))
+                (json!({ "running": { "startedAt": self.started } }), json!({}))
             }
             ContainerState::CrashLoopBackOff => (
                 json!({ "waiting": { "reason": "CrashLoopBackOff", "message": "back-off restarting failed container" } }),
