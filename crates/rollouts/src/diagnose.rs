@@ -109,6 +109,7 @@ impl<'a> Rollout<'a> {
         let complete = self.is_observed()
             && rollout::is_complete(&self.deployment, &self.deployment.status)
             && !self.writes_replica_sets()
+            && (!self.deployment.spec.paused || self.is_rolled_out())
             && !findings.iter().any(ignored);
         if complete {
             findings.clear();
@@ -203,7 +204,7 @@ impl<'a> Rollout<'a> {
         })
     }
 
-    /// ReplicaSets whose controller has not processed them yet, and whose creations are not refused.
+    /// ReplicaSets that their controller has not processed yet, without those with refused creations.
     fn replica_sets_pending(&self) -> impl Iterator<Item = &Arc<ReplicaSet>> {
         self.sets.all().filter(|set| {
             let behind = set.status.observed_generation < set.metadata.generation;

@@ -256,7 +256,7 @@ fn volumes(pod: &Value, context: PodContext<'_>) -> Option<Finding> {
     (!has_started).then(|| Finding::blocks(Cause::VolumeMount, message.to_owned()))
 }
 
-/// Explains a pod whose containers can run, and that is not available.
+/// Explains a pod that is not available although its containers can run.
 fn readiness(pod: &Value, context: PodContext<'_>) -> Finding {
     if let Some(since) = ready_since(pod) {
         let until = since.saturating_add(context.min_ready).unwrap_or(since);

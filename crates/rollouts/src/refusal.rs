@@ -77,7 +77,7 @@ fn numbers(snapshot: &Snapshot, name: &str, details: &str) -> String {
     if now.is_empty() { details.to_owned() } else { format!("{details}; now {}", now.join(", ")) }
 }
 
-/// Number of pods of the namespace whose removal frees quota.
+/// Number of terminating pods of the namespace. Their removal frees quota.
 pub(crate) fn terminating(snapshot: &Snapshot) -> usize {
     let is_terminating = |pod: &&Value| pod.pointer("/metadata/deletionTimestamp").is_some();
     let held = |pod: &&Value| !list(pod, "/metadata/finalizers").is_empty();

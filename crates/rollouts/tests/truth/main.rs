@@ -1,6 +1,7 @@
 //! Scenarios in the embedded cluster that make each cause happen, and the diagnosis of each.
 #![expect(clippy::unwrap_used, reason = "a test may fail in its helpers, too")]
 
+mod docs;
 mod property;
 mod world;
 
@@ -55,7 +56,7 @@ async fn changed(annotations: &Value) -> World {
     world
 }
 
-/// A rollout whose new pods report nothing by themselves.
+/// A rollout in which the simulated kubelet reports nothing about new pods.
 async fn silent() -> World {
     let world = changed(&json!({ "kube-sandbox/ready-delay": SILENT })).await;
     world.advance(5).await;
@@ -306,7 +307,7 @@ fn min_ready_seconds() {
     });
 }
 
-/// A Recreate rollout whose old pods are terminating.
+/// A Recreate rollout with terminating old pods.
 async fn recreated(metadata: &Value, grace: i64) -> World {
     let world = World::new(READY);
     let mut manifest = deployment(2, "app:1");

@@ -1,4 +1,4 @@
-//! Property of diagnoses over simulated rollouts: a stuck rollout does not move by itself, a progressing one does.
+//! Property of diagnoses over simulated rollouts: a stuck rollout does not move, and a progressing rollout moves.
 
 use std::time::Duration;
 

@@ -39,7 +39,7 @@ pub(crate) fn simulate<T>(test: impl Future<Output = T>) -> T {
     builder.unwrap().block_on(test)
 }
 
-/// Manifest of a Deployment whose pods have the annotation.
+/// Manifest of a Deployment.
 pub(crate) fn deployment(replicas: i64, image: &str) -> Value {
     json!({
         "apiVersion": "apps/v1", "kind": "Deployment",
