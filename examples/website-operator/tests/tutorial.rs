@@ -112,8 +112,9 @@ fn crate_of_the_blocks_builds() {
     let mut manifest = manifest();
     manifest.push_str("\n[workspace]\n\n[patch.crates-io]\n");
     for line in fs::read_to_string(root.join("Cargo.toml")).unwrap().lines() {
-        if let Some((name, path)) = line.split_once(" = { path = \"crates/") {
-            let path = root.join("crates").join(path.trim_end_matches("\" }"));
+        if let Some((head, path)) = line.split_once("path = \"crates/") {
+            let (name, path) = (head.split(' ').next().unwrap(), path.split('"').next().unwrap());
+            let path = root.join("crates").join(path);
             manifest.push_str(&format!("{name} = {{ path = {path:?} }}\n"));
         }
     }

@@ -38,7 +38,7 @@ pub trait PodControl: Send + Sync + 'static {
     /// If the request fails.
     async fn delete_pod(&self, pod: &ObjectKey) -> Result<(), ApiError>;
 
-    /// Patches the owner references of a pod. Returns the patched pod, of which only the metadata is complete.
+    /// Patches the owner references of a pod. Returns the patched pod.
     ///
     /// # Errors
     ///
