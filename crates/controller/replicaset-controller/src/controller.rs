@@ -149,6 +149,7 @@ impl ReplicaSetController {
             .build(syncer);
         let handlers = Arc::new(Handlers {
             kind_config,
+            pods: pods.store(),
             replica_sets: replica_sets.store(),
             own_writes,
             queue: controller.queue(),

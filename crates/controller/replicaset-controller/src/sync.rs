@@ -59,13 +59,6 @@ impl Syncer {
         if consistency.is_enabled() {
             expectations.observe_answered_creations(key);
         }
-        // DEVIATION: upstream waits until the expectations expire. The last known state of a pod that was adopted and deleted
-        // between two lists has no owner, so the handler cannot lower the expectation.
-        for pod in expectations.pending_deletions(key) {
-            if self.pods.get(&pod).is_none() {
-                expectations.deletion_observed(key, &pod);
-            }
-        }
         // Before the pods are listed: if a pod was observed after the list, the sync would create it again.
         let expectations_met = expectations.satisfied(key);
 

@@ -388,6 +388,7 @@ impl World {
         };
         let handlers = Handlers {
             kind_config: REPLICA_SET,
+            pods: pods.reader(),
             replica_sets: replica_sets.reader(),
             own_writes: own_writes.clone(),
             queue: RateLimitingQueue::new(QueueConfig::new("replicaset", Arc::new(clock.clone()))),

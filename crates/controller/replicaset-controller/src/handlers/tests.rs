@@ -278,6 +278,21 @@ async fn relist_enqueues_unfulfilled_expectations() {
 }
 
 #[tokio::test]
+async fn relist_lowers_expected_deletions_of_pods_that_it_lacks() {
+    let (mut world, web, _) = world();
+    let web = web.metadata.key();
+    let deletions = |world: &World| world.own_writes.expectations.get(&web).map(|(_, deletions)| deletions);
+    world.add_pods([pod("p")]);
+    EventHandler::<Pod>::on_replace(&world.handlers);
+    assert_eq!(deletions(&world), Some(1));
+
+    world.pods.lock().remove(&pod("p").key, None);
+    EventHandler::<Pod>::on_replace(&world.handlers);
+    assert_eq!(deletions(&world), Some(0));
+    assert_eq!(world.take_queued().await, ["other", "web"]);
+}
+
+#[tokio::test]
 async fn pod_update_of_the_same_version_is_ignored() {
     let (world, web, _) = world();
     let mine = owned_by(&web, pod("p"));
