@@ -119,7 +119,14 @@ impl Scenario {
                 faults.extend((0..random.between(1, 5)).map(|_| fault(&random, end)));
             }
         }
+        let lags: Vec<_> =
+            incidents.iter().filter_map(|incident| lag_at_takeover(&random, incident, front_ends)).collect();
+        incidents.extend(lags);
+        actions.extend(
+            incidents.iter().filter_map(|incident| change_at_takeover(&random, incident, &workloads)),
+        );
         actions.extend(faults.iter().filter_map(|fault| unreported(&random, fault)));
+        actions.extend(faults.iter().filter_map(|fault| refused_rollout(&random, fault, &workloads)));
         actions.sort_by_key(|action| action.at);
         incidents.sort_by_key(|incident| incident.at);
         let short = if large { 3_000 } else { 60 };
@@ -237,11 +244,49 @@ fn unreported(random: &ScenarioRandom, fault: &RequestFault) -> Option<At<UserAc
     Some(At { at, event: UserAction::DeletePod { pod: random.index(64), grace: 0 } })
 }
 
+/// Old caches of the standby at a takeover, which follows a SIGTERM at once.
+fn lag_at_takeover(
+    random: &ScenarioRandom,
+    incident: &At<Incident>,
+    front_ends: usize,
+) -> Option<At<Incident>> {
+    let is_takeover = matches!(incident.event, Incident::Terminate { .. });
+    let at = (is_takeover && random.once_in(2)).then(|| incident.at.saturating_sub(random.below(3_000)))?;
+    let lag = random.between(500, 5_000);
+    Some(At { at, event: Incident::Lag { front_end: random.index(front_ends), lag } })
+}
+
+/// A change that the manager carries out right before it is terminated.
+fn change_at_takeover(
+    random: &ScenarioRandom,
+    incident: &At<Incident>,
+    workloads: &[Workload],
+) -> Option<At<UserAction>> {
+    let is_takeover = matches!(incident.event, Incident::Terminate { .. });
+    let at = (is_takeover && random.once_in(2)).then(|| incident.at.saturating_sub(random.below(500)))?;
+    let event = UserAction::Scale { workload: random.index(workloads.len()), replicas: random.small(1, 9) };
+    Some(At { at, event })
+}
+
+/// A rollout whose first writes are refused.
+fn refused_rollout(
+    random: &ScenarioRandom,
+    fault: &RequestFault,
+    workloads: &[Workload],
+) -> Option<At<UserAction>> {
+    let is_refusal = matches!(fault.effect, FaultEffect::Refuse { .. } | FaultEffect::Webhook { .. });
+    let applies = is_refusal && fault.requests == Requests::UpdateReplicaSets;
+    let latest = fault.until.min(fault.from + 2_000);
+    let at = (applies && random.once_in(2)).then(|| random.between(fault.from, latest))?;
+    let event = UserAction::SetImage { workload: random.index(workloads.len()), image: random.small(0, 4) };
+    Some(At { at, event })
+}
+
 fn incident(random: &ScenarioRandom, managers: usize, front_ends: usize) -> Incident {
     let manager = random.index(managers);
-    match random.below(12) {
+    match random.below(13) {
         0..=2 => Incident::Kill { manager },
-        3 => Incident::Terminate { manager },
+        3 | 12 => Incident::Terminate { manager },
         4..=5 => Incident::Stop { manager, time: random.between(500, 40_000) },
         6..=7 => Incident::Cut { manager, time: random.between(500, 40_000) },
         8 => {

@@ -22,8 +22,8 @@ struct Pod {
     owner: Option<String>,
     /// Time since which the pod is ready and active.
     ready: Option<Timestamp>,
-    /// Time at which it was ready and active last, and since when it was so.
-    lost: Option<(Timestamp, Timestamp)>,
+    /// Times at which it stopped being ready and active, with the time since which it was so.
+    lost: Vec<(Timestamp, Timestamp)>,
 }
 
 /// An object that owns others, or is owned.
@@ -133,7 +133,7 @@ impl Ledger {
         let is_same_owner = pod.owner == owner;
         match (pod.ready, counts && is_same_owner) {
             (Some(since), false) => {
-                pod.lost = Some((now, since));
+                pod.lost.push((now, since));
                 pod.ready = None;
             }
             (None, true) => pod.ready = Some(now),
@@ -192,9 +192,9 @@ impl Ledger {
         let reported = |field: &str| value["status"][field].as_u64().unwrap_or(0);
         let wait = value["spec"]["minReadySeconds"].as_i64().unwrap_or(0);
         let own = || self.pods.values().filter(|pod| pod.owner.as_deref() == Some(set.uid()));
-        // A pod that was lost since may be unknown to the writer.
+        // The writer may not have received a loss since.
         let since = |pod: &Pod| {
-            let lost = pod.lost.filter(|(lost, _)| *lost >= basis.since).map(|(_, since)| since);
+            let lost = pod.lost.iter().filter(|(lost, _)| *lost >= basis.since).map(|(_, since)| *since);
             pod.ready.into_iter().chain(lost).min()
         };
         let ready = own().filter_map(since).count() as u64;
