@@ -34,7 +34,7 @@ pub(crate) fn write(url: &str, access: &Access, path: Option<PathBuf>) -> Result
         format!("\n    certificate-authority-data: {}", base64::engine::general_purpose::STANDARD.encode(pem))
     });
     // Tokens contain no quotes: the token file is CSV.
-    // Over TLS, `kubectl --server` asks for a password if there are no credentials. A server without tokens ignores them.
+    // Over TLS, `kubectl --server` prompts for a password if there are no credentials. A server without tokens ignores them.
     let token = access.token.as_deref().or(access.certificate.as_ref().map(|_| "anonymous"));
     let user = token.map_or("{}".to_owned(), |token| format!("{{token: {token:?}}}"));
     let text = format!(

@@ -97,7 +97,7 @@ async fn root_ca_verifies_the_server() {
         base64::engine::general_purpose::STANDARD.encode(published["data"]["ca.crt"].as_str().unwrap())
     };
     assert_eq!(encoded, trusted);
-    // Without credentials, `kubectl --server` asks for a password.
+    // Without credentials, `kubectl --server` prompts for a password.
     assert!(kubeconfig.auth_infos[0].auth_info.as_ref().unwrap().token.is_some());
 }
 

@@ -10,7 +10,7 @@ use crate::request::{JSON, send};
 
 /// Lease of an election, read and written with a kube client. Unknown fields of the Lease are kept.
 ///
-/// Give it a client of its own: requests for other objects must not delay a renewal. Set the timeouts of that client to
+/// Use a separate client: requests for other objects must not delay a renewal. Set the timeouts of that client to
 /// [`request_timeout`](kcm_leader_election::LeaderElectionConfig::request_timeout).
 ///
 /// Upstream counterpart: the Lease client of `resourcelock.LeaseLock`.

@@ -14,8 +14,8 @@ use crate::{
 
 /// Stores the objects of `snapshot` in `server`.
 ///
-/// Pods that are not ready keep their place in the course of a pod: a young pod becomes ready when its time to readiness
-/// is over, an older one and one that cannot be scheduled stay as they are.
+/// A pod that is not ready becomes ready when its time to readiness has elapsed since its creation. An older one, and one
+/// that cannot be scheduled, stays as it is.
 pub(crate) fn import(
     server: &Arc<ApiServer>,
     snapshot: &Snapshot,

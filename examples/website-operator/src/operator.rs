@@ -72,7 +72,7 @@ impl Operator {
         let Dependencies { clients, dns, clock, random, metrics, namespace, host } = dependencies;
         let limit = RateLimit::DEFAULT;
 
-        // Connections of their own: other requests do not delay renewals.
+        // Separate connections: other requests do not delay renewals.
         let elections = clients.for_election().with_timeout(LEASE_TIMEOUT).without_retries();
         let lock = Arc::new(LeaseClient::new(&elections.client("leader-election", limit)));
         let lease = ObjectKey::new(namespace, NAME);

@@ -7,8 +7,8 @@ use serde::de::DeserializeOwned;
 
 /// Decodes objects of type `K`.
 ///
-/// [`JsonDecoder`] decodes all types that implement serde's `Deserialize`. A decoder of its own lets the objects of a type
-/// share equal parts.
+/// [`JsonDecoder`] decodes all types that implement serde's `Deserialize`. Objects of a type with
+/// another decoder can share equal parts.
 pub trait Decode<K>: Send + Sync + 'static {
     /// Decodes an object.
     ///

@@ -6,7 +6,7 @@
 //!
 //! * [`ClientFactory`]: the connections that the clients of a process share. It uses HTTP/2 if the server supports it, and
 //!   opens further connections when the stream limit is reached. Watches and [leader
-//!   election](ClientFactory::for_election) have connections of their own. Dead connections are closed after 45 s, and
+//!   election](ClientFactory::for_election) have separate connections. Dead connections are closed after 45 s, and
 //!   changed credential files are read again. A factory can also send requests to a [service in this
 //!   process](ClientFactory::in_process).
 //! * [`ApiClient`]: the client of a controller, with a name for the user agent, a rate limit, a timeout, and upstream's

@@ -183,7 +183,7 @@ fn reads_return_complete_states_in_order() {
 
 /// A store at a version contains all changes up to that version.
 ///
-/// Fails if a write changes the version before it changes the objects, or after, under a lock of its own.
+/// Fails if a write changes the version before it changes the objects, or after, under a separate lock.
 #[test]
 fn version_and_objects_change_together() {
     check(|store| {

@@ -54,11 +54,11 @@ pub struct Plan {
     pub actions: Vec<PlannedAction>,
     /// Facts to be logged when the plan has been carried out.
     pub notices: Vec<Notice>,
-    /// What follows the actions.
+    /// State of the sync after the actions.
     pub end: PlanEnd,
 }
 
-/// End of a [`Plan`].
+/// State of the sync after the actions of a [`Plan`].
 #[derive(Debug, Clone)]
 pub enum PlanEnd {
     /// The result of the last action is required to continue.

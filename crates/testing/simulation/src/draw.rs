@@ -135,8 +135,8 @@ impl Scenario {
     }
 }
 
-/// Replicas from which a workload is a large one, which has its scenario to itself.
-const LARGE_WORKLOAD: u32 = 20;
+/// Replicas above which a workload is large. A large workload is the only one of its scenario.
+pub(crate) const LARGE_WORKLOAD: u32 = 20;
 
 fn workloads(random: &ScenarioRandom) -> Vec<Workload> {
     let one = |kind, replicas| Workload {

@@ -12,6 +12,7 @@ use thiserror::Error;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    draw::LARGE_WORKLOAD,
     effect::{NOT_COMPARED, Snapshot},
     judge::{Finding, Judge, START_MILLISECOND},
     managers::ManagerGroup,
@@ -20,28 +21,25 @@ use crate::{
     users::Users,
 };
 
-/// Time without writes, besides that of a lease, after which controllers are taken to have nothing to do: by then there is
-/// a leader.
+/// Time without writes, except of Leases, after which the managers are considered settled. It is longer than a renewal
+/// interval, so there is a leader.
 const QUIET_PERIOD: Duration = Duration::from_secs(10);
 
-/// Longest time that controllers may take once nothing goes wrong any more. It is shorter than the time after which
-/// expectations expire: nothing may rest on that.
+/// Time in which controllers must converge after the last fault. Shorter than the time after which expectations expire,
+/// because no progress may depend on that.
 const SETTLE_TIMEOUT: Duration = Duration::from_secs(280);
 
-/// As [`SETTLE_TIMEOUT`], if writes have failed, whose repetitions back off up to 1000 s, or wall clocks have stepped: they
-/// decide when pods become available.
+/// [`SETTLE_TIMEOUT`] of scenarios in which writes fail, because retries back off up to 1000 s, or wall clocks step, because
+/// they determine when pods become available.
 const LONG_SETTLE_TIMEOUT: Duration = Duration::from_secs(30 * 60);
 
-/// Replicas from which a workload is large.
-const LARGE_WORKLOAD: u32 = 20;
-
-/// Time after which a client gives up a request that is not answered, and the API server executes none any more.
+/// Time after which clients have given up requests without a response, and the API server executes no request late.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(61);
 
-/// Time for which controllers must be silent in the end.
+/// Time without writes at the end of a run.
 const IDLE_CHECK: Duration = Duration::from_secs(60);
 
-/// One scenario in so many waits in the end for longer than a progress deadline.
+/// Seeds that are multiples of this number use an idle check longer than the progress deadline.
 const LONG_IDLE_CHECK_INTERVAL: u64 = 16;
 const LONG_IDLE_CHECK: Duration = Duration::from_secs(11 * 60);
 

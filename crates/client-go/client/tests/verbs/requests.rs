@@ -216,7 +216,7 @@ async fn invalid_patches_are_not_sent() {
     assert!(server.requests().is_empty());
 }
 
-/// Which requests are sent again after a broken connection: see the table at `Api`.
+/// Requests that are sent again after a broken connection: see the table at `Api`.
 #[tokio::test(start_paused = true)]
 async fn repetition_after_a_broken_connection() {
     async fn times(send: impl AsyncFnOnce(Api<Lease>) -> Result<(), ApiError>) -> usize {

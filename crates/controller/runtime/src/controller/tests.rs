@@ -113,7 +113,7 @@ async fn rate_limited_requeues_do_not_grow_the_back_off() {
     assert!(starts[5] < 0.1, "{starts:?}");
 }
 
-/// Object of a type that has no crate of its own.
+/// Object of a type without a crate.
 #[derive(Debug, Clone, PartialEq)]
 struct Thing {
     name: &'static str,

@@ -1,6 +1,6 @@
 //! Checks 73 to 112: CustomResourceDefinitions and custom resources.
 //!
-//! Each check defines a kind `Website` in a group of its own.
+//! Each check defines a kind `Website` in a separate group.
 
 use http::{Method, header};
 use serde_json::{Value, json};
