@@ -1,6 +1,10 @@
 //! Course of a rollout, computed from the observed objects.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+    time::Duration,
+};
 
 use kcm_api::{Deployment, ReplicaSet, condition_type::PROGRESSING};
 use kcm_apiserver::{Object, Resource};
@@ -62,23 +66,12 @@ pub(crate) struct Totals {
 /// Pod at a time.
 #[derive(Debug)]
 struct PodState {
-    /// Index of the ReplicaSet.
-    set: usize,
+    /// UID of the ReplicaSet.
+    set: String,
     terminating: bool,
     finished: bool,
-    /// Time of readiness in milliseconds.
-    ready_since: Option<i64>,
-    resources: Arc<PodResources>,
-}
-
-/// ReplicaSet at a time.
-#[derive(Debug)]
-struct SetState {
-    uid: String,
-    /// Name, also after the deletion.
-    name: String,
-    /// `None` after the deletion.
-    set: Option<Arc<ReplicaSet>>,
+    ready_since: Option<Timestamp>,
+    resources: PodResources,
 }
 
 /// State while the events are read.
@@ -86,10 +79,9 @@ struct Reader<'a> {
     deployment_name: &'a str,
     limit_ranges: &'a [Value],
     min_ready: i64,
-    pods: HashMap<String, PodState>,
-    /// Indexes of ReplicaSets by names of pods.
-    owners: HashMap<String, usize>,
-    sets: Vec<SetState>,
+    pods: BTreeMap<String, PodState>,
+    names: HashMap<String, String>,
+    sets: BTreeMap<String, Arc<ReplicaSet>>,
     deployment: Deployment,
     resources: PodResources,
 }
@@ -127,7 +119,7 @@ impl History {
         history.read_events(run, &mut reader);
         history.writes = writes(&run.requests, &reader);
         history.deployment = reader.deployment;
-        history.replica_sets = reader.sets.into_iter().filter_map(|state| state.set).collect();
+        history.replica_sets = reader.sets.into_values().collect();
         sort::by_creation(&mut history.replica_sets);
         history.mark_new();
         history
@@ -257,9 +249,9 @@ impl<'a> Reader<'a> {
             deployment_name,
             limit_ranges,
             min_ready: 0,
-            pods: HashMap::new(),
-            owners: HashMap::new(),
-            sets: Vec::new(),
+            pods: BTreeMap::new(),
+            names: HashMap::new(),
+            sets: BTreeMap::new(),
             deployment: Deployment::default(),
             resources: PodResources::default(),
         }
@@ -267,56 +259,43 @@ impl<'a> Reader<'a> {
 
     /// Applies an event. Returns `false` if it does not concern the Deployment.
     fn apply(&mut self, object: &Object, deleted: bool) -> bool {
+        let uid = object.uid().to_owned();
         match object.resource() {
             Resource::DEPLOYMENTS if object.name() == self.deployment_name => {
                 self.deployment = serde_json::from_value(object.value().clone()).unwrap_or_default();
                 self.min_ready = i64::from(self.deployment.spec.min_ready_seconds);
                 true
             }
+            Resource::REPLICA_SETS if deleted => self.sets.remove(&uid).is_some(),
             Resource::REPLICA_SETS => {
-                let set = (!deleted).then(|| serde_json::from_value(object.value().clone()));
-                let set = set.map(|set| Arc::new(set.unwrap_or_default()));
-                let (uid, name) = (object.uid().to_owned(), object.name().to_owned());
-                let index = self.set_index(&uid);
-                self.sets.splice(index..=index, [SetState { uid, name, set }]);
+                let set: ReplicaSet = serde_json::from_value(object.value().clone()).unwrap_or_default();
+                self.sets.insert(uid, Arc::new(set));
                 true
             }
-            Resource::PODS => self.apply_pod(object, deleted),
+            Resource::PODS => self.apply_pod(object, deleted, uid),
             _ => false,
         }
     }
 
-    /// Index of the ReplicaSet with this UID.
-    fn set_index(&mut self, uid: &str) -> usize {
-        self.sets.iter().position(|state| state.uid == uid).unwrap_or_else(|| {
-            self.sets.push(SetState { uid: uid.to_owned(), name: String::new(), set: None });
-            self.sets.len() - 1
-        })
-    }
-
-    fn apply_pod(&mut self, object: &Object, deleted: bool) -> bool {
+    fn apply_pod(&mut self, object: &Object, deleted: bool, uid: String) -> bool {
         let pod = object.value();
         let Some(owner) = crate::snapshot::controller(pod) else { return false };
-        let set = self.set_index(owner);
-        self.owners.insert(object.name().to_owned(), set);
-        let old = self.pods.remove(object.uid());
-        if let Some(old) = &old {
-            self.count(old, -1.0);
+        if let Some(old) = self.pods.remove(&uid) {
+            self.count(&old, -1.0);
         }
+        self.names.insert(object.name().to_owned(), owner.to_owned());
         if deleted {
             return true;
         }
-        // Resources of a pod do not change.
-        let resources = || Arc::new(PodResources::of(pod, self.limit_ranges));
         let state = PodState {
-            set,
+            set: owner.to_owned(),
             terminating: object.is_deleting(),
             finished: is_finished(pod),
-            ready_since: ready_since(pod).map(Timestamp::as_millisecond),
-            resources: old.map_or_else(resources, |old| old.resources),
+            ready_since: ready_since(pod),
+            resources: PodResources::of(pod, self.limit_ranges),
         };
         self.count(&state, 1.0);
-        self.pods.insert(object.uid().to_owned(), state);
+        self.pods.insert(uid, state);
         true
     }
 
@@ -330,8 +309,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Adds a pod to `totals`. `now` is in milliseconds.
-    fn add_pod(&self, totals: &mut Totals, pod: &PodState, now: i64) {
+    fn add_pod(&self, totals: &mut Totals, pod: &PodState, now: Timestamp) {
         if pod.finished {
             return;
         }
@@ -342,28 +320,22 @@ impl<'a> Reader<'a> {
         totals.pods += 1;
         if let Some(since) = pod.ready_since {
             totals.ready += 1;
-            totals.available += i32::from(now - since >= self.min_ready * 1000);
+            let age = now.duration_since(since).as_millis();
+            totals.available += i32::from(age >= i128::from(self.min_ready) * 1000);
         }
     }
 
     fn sample(&self, now: Timestamp) -> State {
-        let now = now.as_millisecond();
-        let mut by_set = vec![Totals::default(); self.sets.len()];
+        let mut by_set: HashMap<&str, Totals> = HashMap::new();
         let mut totals = Totals::default();
         for pod in self.pods.values() {
-            if let Some(of_set) = by_set.get_mut(pod.set) {
-                self.add_pod(of_set, pod, now);
-            }
+            self.add_pod(by_set.entry(&pod.set).or_default(), pod, now);
             self.add_pod(&mut totals, pod, now);
         }
-        let mut sets: Vec<(&Arc<ReplicaSet>, Totals)> = self
-            .sets
-            .iter()
-            .zip(by_set)
-            .filter_map(|(state, pods)| Some((state.set.as_ref()?, pods)))
-            .collect();
-        sets.sort_by(|(a, _), (b, _)| sort::creation_order(a, b));
-        let sets = sets.into_iter().filter_map(|(set, pods)| {
+        let mut sets: Vec<Arc<ReplicaSet>> = self.sets.values().cloned().collect();
+        sort::by_creation(&mut sets);
+        let sets = sets.iter().filter_map(|set| {
+            let pods = by_set.get(&*set.metadata.uid).copied().unwrap_or_default();
             let step = StepReplicaSet {
                 name: set.metadata.name.to_string(),
                 is_new: false,
@@ -393,8 +365,8 @@ fn writes(requests: &[ControllerWrite], reader: &Reader<'_>) -> Vec<WriteGroup> 
     let mut groups: Vec<WriteGroup> = Vec::new();
     for request in requests.iter().filter(|request| request.subresource.is_empty()) {
         let is_pod = request.resource == "pods";
-        let set = reader.owners.get(&request.name).and_then(|index| reader.sets.get(*index));
-        let set = set.map(|state| state.name.clone());
+        let uid = reader.names.get(&request.name);
+        let set = uid.and_then(|uid| reader.sets.get(uid)).map(|set| set.metadata.name.to_string());
         let name = match (is_pod, request.owner.is_empty()) {
             (true, false) => request.owner.clone(),
             (true, true) => set.unwrap_or_default(),

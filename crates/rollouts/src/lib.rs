@@ -26,7 +26,7 @@ mod diagnose;
 mod diagnosis;
 mod duration;
 mod finding;
-mod json;
+pub mod json;
 mod others;
 mod pods;
 mod refusal;
