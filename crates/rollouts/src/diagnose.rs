@@ -26,6 +26,7 @@ use crate::{
     pods::{self, PodContext},
     refusal,
     snapshot::Snapshot,
+    summary::summary,
 };
 
 /// Time without changes after which a pending write means that the controller does not run.
@@ -150,7 +151,7 @@ impl<'a> Rollout<'a> {
             findings,
             unreadable: self.snapshot.unreadable.clone(),
         };
-        diagnosis.summary = self.summary(&diagnosis);
+        diagnosis.summary = summary(&diagnosis, self.now, self.moves());
         diagnosis.commands = commands(&diagnosis);
         diagnosis
     }
@@ -513,43 +514,6 @@ impl<'a> Rollout<'a> {
         }
         next
     }
-
-    fn summary(&self, diagnosis: &Diagnosis) -> String {
-        let Replicas { desired, updated, available, .. } = diagnosis.replicas;
-        let ago = |at: Timestamp| short(self.now.duration_since(at));
-        let until = |at: Timestamp| short(at.duration_since(self.now));
-        let counts = format!("{updated} of {desired} pods updated, {available} available");
-        let first = diagnosis.findings.iter().find(|finding| finding.effect != Effect::Note);
-        let what = first.map_or_else(String::new, phrase);
-        let since =
-            diagnosis.last_progress.map(|at| format!(", last progress {} ago", ago(at))).unwrap_or_default();
-        match diagnosis.state {
-            State::Complete => format!("Complete: {counts}."),
-            State::Paused => format!("Paused: {counts}."),
-            State::Stuck => {
-                let deadline = diagnosis.deadline.filter(|at| *at > self.now);
-                let deadline = deadline.map(|at| format!("; will fail its deadline in {}", until(at)));
-                format!("Stuck because {what}{}: {counts}.", deadline.unwrap_or_default())
-            }
-            State::DeadlineExceeded if what.is_empty() => {
-                format!("Progress deadline exceeded: {counts}{since}.")
-            }
-            State::DeadlineExceeded => format!("Progress deadline exceeded because {what}: {counts}{since}."),
-            State::Progressing => {
-                let expected = diagnosis
-                    .expected
-                    .map(|at| format!("; next step expected in {}", until(at)))
-                    .unwrap_or_default();
-                let blocked = first.filter(|finding| finding.effect == Effect::Blocks);
-                match (blocked, first) {
-                    (None, Some(_)) if !self.moves() => {
-                        format!("Waiting because {what}{expected}: {counts}{since}.")
-                    }
-                    _ => format!("Progressing: {counts}{since}{expected}."),
-                }
-            }
-        }
-    }
 }
 
 /// `true` if the cause holds the rollout even if pods become available.
@@ -563,46 +527,6 @@ fn holds_all(cause: Cause) -> bool {
             | Cause::DesiredReplicasAnnotation
             | Cause::ReplicaSetCreateFailed
     )
-}
-
-/// Finding as a clause of a sentence.
-fn phrase(finding: &Finding) -> String {
-    let count = finding.pods.len();
-    let pods = if count == 1 { "1 pod".to_owned() } else { format!("{count} pods") };
-    let verb = |one: &'static str, many: &'static str| if count == 1 { one } else { many };
-    match finding.cause {
-        Cause::DeploymentDeleted => "the Deployment is being deleted".to_owned(),
-        Cause::EmptySelector => "the selector is empty".to_owned(),
-        Cause::ControllerNotRunning => "the Deployment controller does not run or lead".to_owned(),
-        Cause::ReplicaSetControllerNotRunning => "the ReplicaSet controller does not run or lead".to_owned(),
-        Cause::Paused => "the Deployment is paused".to_owned(),
-        Cause::ReplicaSetCreateFailed => "the new ReplicaSet cannot be created".to_owned(),
-        Cause::DesiredReplicasAnnotation => "an annotation of a ReplicaSet is wrong".to_owned(),
-        Cause::QuotaExceeded => "a quota refuses new pods".to_owned(),
-        Cause::LimitRange => "a limit range refuses new pods".to_owned(),
-        Cause::AdmissionWebhook => "an admission webhook refuses new pods".to_owned(),
-        Cause::PodSecurity => "Pod Security refuses new pods".to_owned(),
-        Cause::CreateRefused => "the API server refuses new pods".to_owned(),
-        Cause::Unschedulable => format!("{pods} cannot be scheduled"),
-        Cause::SchedulingGated => format!("{pods} {} a scheduling gate", verb("has", "have")),
-        Cause::SchedulerNotRunning => format!("no scheduler processes {pods}"),
-        Cause::NodeLost => format!("the node of {pods} is lost"),
-        Cause::ImagePull => format!("{pods} cannot pull {} image", verb("its", "their")),
-        Cause::ContainerConfig => format!("{pods} cannot create a container"),
-        Cause::VolumeMount => format!("{pods} cannot mount a volume"),
-        Cause::InitContainer => format!("an init container of {pods} has not completed"),
-        Cause::CrashLoop => format!("{pods} {}", verb("crashes", "crash")),
-        Cause::PodFailed => format!("{pods} failed"),
-        Cause::ProbeFailing => format!("{pods} {} not become ready", verb("does", "do")),
-        Cause::ReadinessGate => format!("a readiness gate of {pods} is not true"),
-        Cause::PodStarting => format!("{pods} {}", verb("starts", "start")),
-        Cause::MinReadySeconds => format!("{pods} must be ready for minReadySeconds"),
-        Cause::TerminatingFinalizer => format!("a finalizer holds {pods}"),
-        Cause::TerminatingGracePeriod => format!("{pods} {} terminating", verb("is", "are")),
-        Cause::SelectorOverlap => "selectors overlap".to_owned(),
-        Cause::ReplicasOverwritten => "another client writes spec.replicas".to_owned(),
-        Cause::Unknown => "of an unknown cause".to_owned(),
-    }
 }
 
 /// Times of the changes of an object, from its metadata and conditions.

@@ -13,6 +13,7 @@
 //! | refused creations | `refusal.rs` |
 //! | other controllers | `others.rs` |
 //! | commands | `commands.rs` |
+//! | state in one sentence | `summary.rs` |
 //! | result and its JSON form | `diagnosis.rs`, `finding.rs`, `cause.rs` |
 //! | text | `render.rs` |
 //!
@@ -32,6 +33,7 @@ mod pods;
 mod refusal;
 pub mod render;
 mod snapshot;
+mod summary;
 
 pub use cause::Cause;
 pub use diagnose::{DiagnoseError, diagnose};

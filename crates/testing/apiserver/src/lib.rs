@@ -88,7 +88,6 @@ pub use options::{
     DeleteOptions, DeletionPropagation, FieldValidation, ListOptions, PatchType, Preconditions,
     ResourceVersionMatch, WriteOptions,
 };
-pub use registry::pod_resources;
 pub use resource::Resource;
 pub use selector::{FieldSelector, LabelSelector, Selection, SelectorError};
 pub use server::{ApiServer, ApiServerConfig, LogSource};
