@@ -18,7 +18,7 @@ use super::{
     route::ReviewKind,
 };
 use crate::{
-    ApiStatus, Resource, StatusReason, Subresource,
+    ApiStatus, Resource, Subresource,
     custom::{CustomResource, CustomResources, CustomVersion, priority},
     resource::Definition,
 };
@@ -126,6 +126,7 @@ pub(crate) struct Documents {
 #[derive(Debug)]
 struct OpenApiDocuments {
     v2: Document,
+    v2_protobuf: Document,
     index: Document,
     /// By group-version.
     v3: BTreeMap<String, Document>,
@@ -146,7 +147,16 @@ impl OpenApiDocuments {
             )
         };
         let v3: BTreeMap<String, Document> = all.iter().map(document).collect();
-        Self { v2: open_api_v2(all), index: Document::new(&open_api_index(&v3)), v3 }
+        let bytes = open_api_v2::protobuf_document(all.iter().flat_map(patchable));
+        let content_type = HeaderValue::from_static(open_api_v2::CONTENT_TYPE);
+        let schemas =
+            all.iter().flat_map(|version| open_api::schemas(&patchable(version).collect::<Vec<_>>()));
+        Self {
+            v2: Document::new(&open_api_v2::json_document(schemas.collect())),
+            v2_protobuf: Document::of_bytes(bytes.into(), content_type),
+            index: Document::new(&open_api_index(&v3)),
+            v3,
+        }
     }
 }
 
@@ -251,13 +261,10 @@ impl Documents {
         Ok(self.resources.get(api_version).ok_or_else(ApiStatus::unknown_path)?.response(headers))
     }
 
-    /// Response for `/openapi/v2`, which is served only as protobuf.
-    pub(super) fn open_api_v2(&self, accept: &str, headers: &HeaderMap) -> Result<ApiResponse, ApiStatus> {
-        if accept.contains(open_api_v2::ACCEPTED) {
-            return Ok(self.open_api_documents().v2.response(headers));
-        }
-        let message = format!("only the following media types are accepted: {}", open_api_v2::ACCEPTED);
-        Err(ApiStatus::new(StatusReason::NotAcceptable, message))
+    /// Response for `/openapi/v2`: JSON, or protobuf if the client accepts it.
+    pub(super) fn open_api_v2(&self, accept: &str, headers: &HeaderMap) -> ApiResponse {
+        let OpenApiDocuments { v2, v2_protobuf, .. } = self.open_api_documents();
+        if accept.contains(open_api_v2::ACCEPTED) { v2_protobuf } else { v2 }.response(headers)
     }
 
     fn open_api_documents(&self) -> &OpenApiDocuments {
@@ -488,7 +495,7 @@ fn resource_list(version: &GroupVersion) -> Value {
 
 fn root_paths(all: &[GroupVersion]) -> Vec<String> {
     let mut paths: Vec<String> =
-        ["/api", "/apis", "/healthz", "/livez", "/openapi/v3", "/readyz", "/version"]
+        ["/api", "/apis", "/healthz", "/livez", "/openapi/v2", "/openapi/v3", "/readyz", "/version"]
             .map(str::to_owned)
             .to_vec();
     for version in all {
@@ -530,12 +537,6 @@ fn open_api_index(documents: &BTreeMap<String, Document>) -> Value {
         })
         .collect();
     json!({"paths": paths})
-}
-
-/// The same document in OpenAPI v2.
-fn open_api_v2(versions: &[GroupVersion]) -> Document {
-    let bytes = open_api_v2::document(versions.iter().flat_map(patchable));
-    Document::of_bytes(bytes.into(), HeaderValue::from_static(open_api_v2::CONTENT_TYPE))
 }
 
 /// Returns the kinds that can be patched.

@@ -60,6 +60,16 @@ pub(super) fn document(kinds: &[Patchable<'_>]) -> Value {
         let object = json!({"get": operation("get", &[]), "patch": operation("patch", &parameters)});
         paths.insert(kind.object_path(), object);
     }
+    json!({
+        "openapi": "3.0.0",
+        "info": {"title": "Kubernetes", "version": "v1"},
+        "components": {"schemas": schemas(kinds)},
+        "paths": paths,
+    })
+}
+
+/// Schemas of the kinds of a group-version and of all types that they use, by name.
+pub(super) fn schemas(kinds: &[Patchable<'_>]) -> Map<String, Value> {
     let api_version = kinds.first().map(Patchable::api_version).unwrap_or_default();
     let built_in =
         kinds.iter().filter(|kind| kind.custom.is_none()).map(|kind| (api_version.as_str(), kind.kind));
@@ -73,10 +83,5 @@ pub(super) fn document(kinds: &[Patchable<'_>]) -> Value {
         }
         schemas.insert(custom.open_api_name(), custom.open_api_schema());
     }
-    json!({
-        "openapi": "3.0.0",
-        "info": {"title": "Kubernetes", "version": "v1"},
-        "components": {"schemas": schemas},
-        "paths": paths,
-    })
+    schemas
 }

@@ -475,7 +475,7 @@ async fn dispatch(
         Route::Groups => documents.discovery(false, &accept, headers),
         Route::Group(group) => documents.group(group, headers),
         Route::GroupVersion(api_version) => documents.resources(api_version, headers),
-        Route::OpenApiV2 => documents.open_api_v2(&accept, headers),
+        Route::OpenApiV2 => Ok(documents.open_api_v2(&accept, headers)),
         Route::OpenApiIndex => Ok(documents.open_api_index(headers)),
         Route::OpenApi(api_version) => documents.open_api(api_version, headers),
         Route::Health | Route::Object(_) | Route::Review(_) => Ok(response::text("ok")),

@@ -1006,6 +1006,13 @@ async fn open_api_has_the_schema() {
     let template = &website["properties"]["spec"]["properties"]["template"]["properties"];
     assert_eq!(template["kind"]["type"], "string");
 
+    let v2 = client.get("/openapi/v2").await.expect(200);
+    let website = &v2["definitions"]["com.example.v1.Website"];
+    assert_eq!(website["properties"]["spec"]["required"], json!(["host"]));
+    let metadata = website["properties"]["metadata"]["$ref"].as_str().unwrap();
+    let name = metadata.strip_prefix("#/definitions/").unwrap();
+    assert!(v2["definitions"][name]["properties"]["labels"].is_object());
+
     // A changed schema has another address.
     let mut changed = client.get(DEFINITION).await.expect(200);
     changed["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["description"] = json!("Another.");
