@@ -107,6 +107,41 @@ pub(super) fn decode_any(content: &Content) -> Result<Value, ApiStatus> {
     parse(Encoding::of(&content.content_type)?, &content.bytes)
 }
 
+/// Decodes the configuration of a server-side apply. Returns it with warnings. JSON is a subset of YAML.
+///
+/// # Errors
+///
+/// The text is not YAML, or has a duplicate key and validation is strict.
+pub(super) fn decode_configuration(
+    bytes: &[u8],
+    validation: FieldValidation,
+) -> Result<(Value, Vec<String>), ApiStatus> {
+    let bad = |error: &dyn std::fmt::Display| ApiStatus::bad_request(format!("error decoding YAML: {error}"));
+    let error = match serde_saphyr::from_slice(bytes) {
+        Ok(configuration) => return Ok((configuration, Vec::new())),
+        Err(error) => error,
+    };
+    let serde_saphyr::Error::DuplicateMappingKey { key, location } = error.without_snippet() else {
+        return Err(bad(&error));
+    };
+    let duplicate = format!(
+        "error converting YAML to JSON: yaml: unmarshal errors:\n  line {}: key {:?} already set in map",
+        location.line(),
+        key.as_deref().unwrap_or_default()
+    );
+    let warnings = match validation {
+        FieldValidation::Strict => {
+            return Err(ApiStatus::bad_request(format!("error strict decoding YAML: {duplicate}")));
+        }
+        FieldValidation::Warn => vec![duplicate],
+        FieldValidation::Ignore => Vec::new(),
+    };
+    let last_wins = serde_saphyr::options! { duplicate_keys: serde_saphyr::DuplicateKeyPolicy::LastWins };
+    let configuration =
+        serde_saphyr::from_slice_with_options(bytes, last_wins).map_err(|error| bad(&error))?;
+    Ok((configuration, warnings))
+}
+
 fn parse(encoding: Encoding, bytes: &[u8]) -> Result<Value, ApiStatus> {
     let unreadable = |error: &dyn std::fmt::Display| {
         ApiStatus::bad_request(format!("the object provided is unrecognized: {error}"))

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    body::{Content, decode_any, decode_as, decode_object},
+    body::{Content, decode_any, decode_as, decode_configuration, decode_object},
     list,
     media::{Encoding, Representation, is_apply, patch_type},
     options::{
@@ -169,9 +169,7 @@ impl ResourceRequest<'_> {
         let view = self.view()?;
         let options = write_options(self.query, "PatchOptions")?;
         let force = force(self.query, options.field_manager.as_deref())?;
-        // JSON is a subset of YAML.
-        let config = serde_saphyr::from_slice(&self.content.bytes)
-            .map_err(|error| ApiStatus::bad_request(format!("error decoding YAML: {error}")))?;
+        let (config, warnings) = decode_configuration(&self.content.bytes, options.field_validation)?;
         let Target { kind, served_version, namespace, .. } = self.target;
         let name = self.target.name();
         let (written, created) = self.server.registry.apply(
@@ -185,7 +183,7 @@ impl ResourceRequest<'_> {
             &options,
         )?;
         let code = if created { StatusCode::CREATED } else { StatusCode::OK };
-        Ok(write_response(code, &view, &written, Vec::new()))
+        Ok(write_response(code, &view, &written, warnings))
     }
 
     fn patch(&self, part: WriteScope) -> Result<ApiResponse, ApiStatus> {

@@ -272,6 +272,29 @@ async fn patch_formats() {
 }
 
 #[tokio::test]
+async fn duplicate_keys_of_an_applied_configuration_are_reported() {
+    let client = Client::new();
+    let apply = async |validation: &str| {
+        let uri =
+            format!("/api/v1/namespaces/default/configmaps/c?fieldManager=m&fieldValidation={validation}");
+        let body = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\ndata:\n  a: one\n  a: two\n";
+        client.call("PATCH", &uri, &[("content-type", "application/apply-patch+yaml")], body).await
+    };
+    let strict = apply("Strict").await;
+    assert_eq!(strict.code, 400);
+    assert_eq!(
+        strict.json()["message"],
+        "error strict decoding YAML: error converting YAML to JSON: yaml: unmarshal errors:\n  line 6: key \"a\" \
+         already set in map"
+    );
+    let warned = apply("Warn").await;
+    assert_eq!(warned.json()["data"]["a"], "two");
+    assert!(warned.header("warning").contains("line 6: key"), "{}", warned.header("warning"));
+    let ignored = apply("Ignore").await;
+    assert_eq!((ignored.code, ignored.header("warning")), (200, ""));
+}
+
+#[tokio::test]
 async fn apply_conflicts_with_other_managers() {
     let client = Client::new();
     let apply = async |query: &str, replicas: u32, managed: Value| {
