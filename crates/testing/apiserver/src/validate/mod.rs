@@ -69,6 +69,7 @@ pub fn update(kind: &str, new: &Value, old: &Value) -> Vec<FieldError> {
             plain::immutable_data(new, old, &mut errors);
         }
         "ConfigMap" => plain::immutable_data(new, old, &mut errors),
+        "PriorityClass" => plain::priority_class_immutable(new, old, &mut errors),
         "CustomResourceDefinition" => definition::update(new, old, &mut errors),
         _ => {}
     }

@@ -41,6 +41,18 @@ fn is_name(text: &str) -> bool {
     )
 }
 
+/// Name of a kernel parameter. The separators are dots or slashes.
+pub(super) fn sysctl(text: &str) -> Vec<String> {
+    let inner = |byte| lower_alphanumeric(byte) || matches!(byte, b'-' | b'_');
+    if text.len() <= 253
+        && text.split(['.', '/']).all(|segment| is_framed(segment, lower_alphanumeric, inner))
+    {
+        return Vec::new();
+    }
+    const SEGMENT: &str = "[a-z0-9]([-_a-z0-9]*[a-z0-9])?";
+    vec![format!("must have at most 253 characters and match regex ^({SEGMENT}[\\./])*{SEGMENT}$")]
+}
+
 /// DNS label: names of namespaces, containers, volumes.
 pub(super) fn dns_label(text: &str) -> Vec<String> {
     let mut wrong = Vec::new();

@@ -1,4 +1,4 @@
-//! ConfigMaps, Secrets, Leases and Events.
+//! ConfigMaps, Secrets, PriorityClasses, Leases and Events.
 
 use serde_json::Value;
 
@@ -80,6 +80,15 @@ pub(super) fn immutable_data(new: &Value, old: &Value, errors: &mut Errors) {
             errors.forbidden(&Path::new(field), DETAIL);
         }
     }
+}
+
+/// Rejects changes of a PriorityClass's value and preemption policy.
+pub(super) fn priority_class_immutable(new: &Value, old: &Value, errors: &mut Errors) {
+    if integer(new, "value") != integer(old, "value") {
+        errors.forbidden(&Path::new("value"), "may not be changed in an update.");
+    }
+    let policy = "preemptionPolicy";
+    errors.immutable(&Path::new(policy), get(new, policy), get(old, policy));
 }
 
 /// Validates the spec of a Lease. An empty holder means that the lease was released.

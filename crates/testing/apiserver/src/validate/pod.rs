@@ -13,7 +13,7 @@ use super::{
     metadata, names,
     path::{Errors, Path},
     read::{entries, get, given, integer, list, map, text},
-    security_context::security_context,
+    security_context::{security_context, sysctls},
     volume,
 };
 
@@ -167,7 +167,9 @@ fn pod_spec(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
             errors.rule(&path.child(field), name, rule);
         }
     }
-    security_context(get(spec, "securityContext"), &path.child("securityContext"), errors);
+    let (context, context_path) = (get(spec, "securityContext"), path.child("securityContext"));
+    security_context(context, &context_path, errors);
+    sysctls(context, &context_path, errors);
     tolerations(list(spec, "tolerations"), &path.child("tolerations"), errors);
     spread(list(spec, "topologySpreadConstraints"), &path.child("topologySpreadConstraints"), errors);
     gates(spec, path, errors);

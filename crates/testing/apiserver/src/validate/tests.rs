@@ -453,6 +453,20 @@ fn service_port_errors() {
 }
 
 #[test]
+fn priority_class_is_immutable() {
+    let class = |value: i32, policy: &str| json!({"metadata": {"name": "a", "resourceVersion": "1"}, "value": value, "preemptionPolicy": policy});
+    let old = class(1, "Never");
+    assert_eq!(
+        lines(&update("PriorityClass", &class(2, "Never"), &old)),
+        ["value: Forbidden: may not be changed in an update."]
+    );
+    assert_eq!(
+        lines(&update("PriorityClass", &class(1, "PreemptLowerPriority"), &old)),
+        ["preemptionPolicy: Invalid value: \"PreemptLowerPriority\": field is immutable"]
+    );
+}
+
+#[test]
 fn data_key_and_immutability_errors() {
     let map = |fields: Value| {
         let mut object = json!({"metadata": {"name": "a", "namespace": "b"}});

@@ -103,6 +103,15 @@ fn pod_errors() {
             json!({"activeDeadlineSeconds": 0}),
             "spec.activeDeadlineSeconds: Invalid value: 0: must be between 1 and 2147483647, inclusive",
         ),
+        (
+            json!({"securityContext": {"sysctls": [{"name": "kernel/shm_rmid_forced", "value": "1"}, {"name": "bar..", "value": "1"}]}}),
+            "spec.securityContext.sysctls[1].name: Invalid value: \"bar..\": must have at most 253 characters and match \
+             regex ^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$",
+        ),
+        (
+            json!({"securityContext": {"sysctls": [{"name": "a.b", "value": "1"}, {"name": "a.b", "value": "2"}]}}),
+            "spec.securityContext.sysctls[1].name: Duplicate value: \"a.b\"",
+        ),
         (volume(json!({"name": ""})), "spec.volumes[0].name: Required value"),
         (
             volume(json!({"name": "v", "emptyDir": {}, "hostPath": {"path": "/x"}})),
