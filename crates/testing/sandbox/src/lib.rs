@@ -15,6 +15,7 @@ pub mod demo;
 mod disruption;
 mod garbage_collector;
 mod kubelet;
+mod namespace_conditions;
 mod namespaces;
 mod nodes;
 mod publishers;

@@ -14,6 +14,7 @@ use tracing::{debug, warn};
 
 use crate::{
     api::{Api, Change},
+    namespace_conditions,
     timers::Timers,
     yield_budget::YieldBudget,
 };
@@ -84,22 +85,33 @@ impl Namespaces {
     }
 }
 
-/// Deletes all objects in the namespace, or finalizes the namespace if it is empty.
+/// Deletes all objects in the namespace, pods first, or finalizes the namespace if it is empty.
 async fn delete_content(api: &Api, name: &str, budget: &mut YieldBudget) {
     let Some(namespace) = get(api, name) else { return };
-    let left = api.all_in(name);
-    if left.is_empty()
-        && let Err(error) = api.finalize(&namespace)
-    {
-        debug!(?namespace, %error, "Failed to finalize namespace");
+    let content = api.all_in(name);
+    if content.is_empty() {
+        if let Err(error) = api.finalize(&namespace) {
+            debug!(?namespace, %error, "Failed to finalize namespace");
+        }
+        return;
     }
-    for object in left {
+    let has_pods = content.iter().any(|object| object.resource() == Resource::PODS);
+    for object in &content {
         budget.spend(1).await;
-        if !object.is_deleting()
-            && let Err(error) = api.delete(&object, DeletionPropagation::Background)
+        let is_next = !has_pods || object.resource() == Resource::PODS;
+        if is_next
+            && !object.is_deleting()
+            && let Err(error) = api.delete(object, DeletionPropagation::Background)
         {
             debug!(?object, %error, "Failed to delete object of a terminating namespace");
         }
+    }
+    let remaining =
+        content.iter().map(AsRef::as_ref).filter(|object: &&Object| api.by_uid(object.uid()).is_some());
+    if let Some(patch) = namespace_conditions::patch(namespace.value(), remaining, api.now())
+        && let Err(error) = api.patch_status(&namespace, &patch)
+    {
+        debug!(?namespace, %error, "Failed to update conditions of a terminating namespace");
     }
 }
 
@@ -118,10 +130,11 @@ fn create_default_service_account(api: &Api, namespace: &str) {
 
 #[cfg(test)]
 mod tests {
-    use kcm_apiserver::{ApiServer, ApiServerConfig, DeleteOptions, WriteOptions};
+    use kcm_apiserver::{ApiServer, ApiServerConfig, DeleteOptions, PatchType, WriteOptions};
     use kcm_clock::SimulatedClock;
 
     use super::*;
+    use crate::api::condition;
 
     #[tokio::test(start_paused = true)]
     async fn terminating_namespace_is_emptied_after_a_second() {
@@ -143,6 +156,48 @@ mod tests {
         server.get(Resource::CONFIG_MAPS, "team", "settings").unwrap();
         clock.sleep(Duration::from_millis(200)).await;
         assert!(server.get(Resource::CONFIG_MAPS, "team", "settings").unwrap_err().is_not_found());
+        assert!(server.get(Resource::NAMESPACES, "", "team").unwrap_err().is_not_found());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn pods_are_deleted_first_and_what_remains_is_reported() {
+        let clock: Arc<dyn Clock> = Arc::new(SimulatedClock::new("2026-01-01T00:00:00Z".parse().unwrap()));
+        let server =
+            ApiServer::new(ApiServerConfig { clock: Arc::clone(&clock), ..ApiServerConfig::default() });
+        let api = Arc::new(Api::new(Arc::clone(&server), Arc::clone(&clock)));
+        tokio::spawn(Namespaces::new(Arc::clone(&clock)).run(api));
+
+        let named = |name: &str| json!({ "metadata": { "name": name } });
+        let options = WriteOptions::default();
+        server.create(Resource::NAMESPACES, "", named("team"), &options).unwrap();
+        server.create(Resource::CONFIG_MAPS, "team", named("settings"), &options).unwrap();
+        let pod = json!({
+            "metadata": { "name": "web", "finalizers": ["example.com/wait"] },
+            "spec": { "containers": [{ "name": "c", "image": "nginx" }] },
+        });
+        server.create(Resource::PODS, "team", pod, &options).unwrap();
+        server.delete(Resource::NAMESPACES, "", "team", &DeleteOptions::default()).unwrap();
+        clock.sleep(Duration::from_secs(2)).await;
+        server.get(Resource::CONFIG_MAPS, "team", "settings").unwrap();
+        assert!(server.get(Resource::PODS, "team", "web").unwrap().is_deleting());
+        let namespace = server.get(Resource::NAMESPACES, "", "team").unwrap();
+        let message = |type_: &str| condition(namespace.value(), type_).unwrap()["message"].clone();
+        assert_eq!(
+            message("NamespaceContentRemaining"),
+            "Some resources are remaining: configmaps. has 1 resource instances, pods. has 1 resource instances"
+        );
+        assert_eq!(
+            message("NamespaceFinalizersRemaining"),
+            "Some content in the namespace has finalizers remaining: example.com/wait in 1 resource instances"
+        );
+        assert_eq!(
+            condition(namespace.value(), "NamespaceDeletionContentFailure").unwrap()["status"],
+            "False"
+        );
+
+        let without = json!({ "metadata": { "finalizers": null } });
+        server.patch(Resource::PODS, "team", "web", None, PatchType::Merge, without, &options).unwrap();
+        clock.sleep(Duration::from_secs(1)).await;
         assert!(server.get(Resource::NAMESPACES, "", "team").unwrap_err().is_not_found());
     }
 }
