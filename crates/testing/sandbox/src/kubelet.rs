@@ -119,7 +119,7 @@ impl Kubelet {
                 // Changes take precedence over timers, so that a deleted pod is not started.
                 biased;
                 change = changes.next() => match change {
-                    Some(change) => self.handle_change(&change),
+                    Some(change) => self.handle_change(&api, &change),
                     None => return,
                 },
                 timer = self.timers.next() => self.handle_timer(&api, &timer),
@@ -127,7 +127,7 @@ impl Kubelet {
         }
     }
 
-    fn handle_change(&mut self, change: &Change) {
+    fn handle_change(&mut self, api: &Api, change: &Change) {
         let (pod, uid) = (&change.object, change.object.uid());
         if change.deleted {
             self.pods.remove(uid);
@@ -144,6 +144,8 @@ impl Kubelet {
             let grace = pod.value().pointer("/metadata/deletionGracePeriodSeconds").and_then(Value::as_u64);
             let delay = self.config.pod_stop_delay.min(Duration::from_secs(grace.unwrap_or(0)));
             self.timers.add(delay, Timer { uid: uid.to_owned(), transition: Transition::Stop });
+        } else {
+            observe_generation(api, pod);
         }
     }
 
@@ -222,6 +224,18 @@ impl Kubelet {
         }
         if let Some((reason, message)) = container.warning_event(pod.value()) {
             api.event(pod, "Warning", reason, &message, "kubelet");
+        }
+    }
+}
+
+/// Reports the generation of a pod that has changed since its start.
+fn observe_generation(api: &Api, pod: &Object) {
+    let generation = |path| pod.value().pointer(path).and_then(Value::as_i64);
+    let (current, observed) = (generation("/metadata/generation"), generation("/status/observedGeneration"));
+    if observed.is_some_and(|observed| Some(observed) < current) {
+        let patch = json!({ "status": { "observedGeneration": current } });
+        if let Err(error) = api.patch_status(pod, &patch) {
+            debug!(?pod, %error, "Failed to update pod status");
         }
     }
 }

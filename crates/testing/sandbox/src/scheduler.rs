@@ -1,4 +1,4 @@
-//! Simulated scheduler: binds each pod to the node with the fewest pods.
+//! Simulated scheduler: binds each pod to the node with the fewest pods that matches the pod's node selector.
 //!
 //! Resources, affinity and taints are ignored, except `spec.unschedulable`: rollouts do not depend on them.
 
@@ -22,14 +22,29 @@ const UNSCHEDULABLE: &str = "Unschedulable";
 
 #[derive(Debug, Default)]
 pub(crate) struct Scheduler {
-    /// Number of pods on each schedulable node.
-    nodes: BTreeMap<String, usize>,
+    /// Schedulable nodes.
+    nodes: BTreeMap<String, NodeState>,
     /// Names of all nodes.
     all_nodes: BTreeSet<String>,
     /// Node of each bound pod, by pod UID.
     assigned: HashMap<String, String>,
     /// Pods without a node. Sorted, so that runs are reproducible.
     pending: BTreeSet<ObjectKey>,
+}
+
+#[derive(Debug)]
+struct NodeState {
+    /// Number of pods.
+    pods: usize,
+    node: Arc<Object>,
+}
+
+impl NodeState {
+    /// `true` if the node has the labels that the pod selects.
+    fn matches(&self, pod: &Value) -> bool {
+        let selector = pod.pointer("/spec/nodeSelector").and_then(Value::as_object);
+        selector.into_iter().flatten().all(|(key, value)| self.node.label(key) == value.as_str())
+    }
 }
 
 impl Scheduler {
@@ -63,7 +78,7 @@ impl Scheduler {
         }
         if takes_pods {
             let pods = self.assigned.values().filter(|at| **at == name).count();
-            self.nodes.insert(name, pods);
+            self.nodes.insert(name, NodeState { pods, node: Arc::clone(&change.object) });
         } else {
             self.nodes.remove(&name);
         }
@@ -74,8 +89,8 @@ impl Scheduler {
         let (key, node) = (key_of(pod), field(pod.value(), "/spec/nodeName"));
         if change.deleted {
             self.pending.remove(&key);
-            if let Some(count) = self.assigned.remove(pod.uid()).and_then(|at| self.nodes.get_mut(&at)) {
-                *count = count.saturating_sub(1);
+            if let Some(node) = self.assigned.remove(pod.uid()).and_then(|at| self.nodes.get_mut(&at)) {
+                node.pods = node.pods.saturating_sub(1);
             }
         } else if !node.is_empty() {
             self.pending.remove(&key);
@@ -87,9 +102,9 @@ impl Scheduler {
 
     fn record_assignment(&mut self, pod: &Object, node: &str) {
         if self.assigned.insert(pod.uid().to_owned(), node.to_owned()).is_none()
-            && let Some(count) = self.nodes.get_mut(node)
+            && let Some(node) = self.nodes.get_mut(node)
         {
-            *count += 1;
+            node.pods += 1;
         }
     }
 
@@ -101,7 +116,8 @@ impl Scheduler {
                 self.pending.remove(&key);
                 continue;
             };
-            let least_used = self.nodes.iter().min_by_key(|(_, pods)| **pods).map(|(name, _)| name.clone());
+            let matching = self.nodes.iter().filter(|(_, node)| node.matches(pod.value()));
+            let least_used = matching.min_by_key(|(_, node)| node.pods).map(|(name, _)| name.clone());
             let Some(node) = least_used else {
                 self.report_unschedulable(api, &pod);
                 continue;
@@ -122,8 +138,20 @@ impl Scheduler {
         {
             return;
         }
-        let all = self.all_nodes.len();
-        let message = format!("0/{all} nodes are available: {all} node(s) were unschedulable.");
+        let (all, schedulable) = (self.all_nodes.len(), self.nodes.len());
+        let reasons = [
+            (schedulable, "didn't match Pod's node affinity/selector"),
+            (all.saturating_sub(schedulable), "were unschedulable"),
+        ];
+        let reasons: Vec<String> = reasons
+            .iter()
+            .filter(|(count, _)| *count > 0)
+            .map(|(count, reason)| format!("{count} node(s) {reason}"))
+            .collect();
+        let message = match all {
+            0 => "no nodes available to schedule pods".to_owned(),
+            _ => format!("0/{all} nodes are available: {}.", reasons.join(", ")),
+        };
         let unscheduled = json!({
             "type": "PodScheduled", "status": "False", "reason": UNSCHEDULABLE, "message": message,
             "lastProbeTime": null, "lastTransitionTime": api.now(),

@@ -6,6 +6,7 @@
 //! | `agnhost netexec` | name of the pod for `/hostname`, the parameter `msg` for `/echo`, `ok` for `/healthz` |
 //! | `agnhost porter` | value of the container's environment variable `SERVE_PORT_<port>` |
 //! | `httpd`, `nginx` | a line with the name of the pod |
+//! | `nautilus` | `{"image": "nautilus.jpg"}` for `/data.json` |
 
 use kcm_apiserver::{PodRequest, PodResponse};
 use serde_json::Value;
@@ -19,6 +20,7 @@ enum Server {
     Netexec,
     Porter,
     Web,
+    Nautilus,
 }
 
 /// Returns the response of the pod's simulated server. `None` if no container has one at this port.
@@ -41,6 +43,7 @@ impl Server {
         let name = name.split([':', '@']).next().unwrap_or_default();
         match name {
             "httpd" | "nginx" => Some(Self::Web),
+            "nautilus" => Some(Self::Nautilus),
             "agnhost" => arguments(container).find_map(|argument| match argument {
                 "serve-hostname" => Some(Self::ServeHostname),
                 "netexec" => Some(Self::Netexec),
@@ -65,7 +68,7 @@ impl Server {
             Self::ServeHostname => Some(flag("--port=").unwrap_or(9376)),
             Self::Netexec => Some(flag("--http-port=").unwrap_or(8080)),
             Self::Porter => None,
-            Self::Web => Some(80),
+            Self::Web | Self::Nautilus => Some(80),
         }
     }
 
@@ -74,6 +77,8 @@ impl Server {
         match self {
             Self::ServeHostname => text(200, pod),
             Self::Web => text(200, &format!("Simulated response of pod {pod}\n")),
+            Self::Nautilus if request.path == "/data.json" => text(200, r#"{"image": "nautilus.jpg"}"#),
+            Self::Nautilus => text(404, "404 page not found\n"),
             Self::Porter => {
                 let name = format!("SERVE_PORT_{}", request.port);
                 let variables = container.get("env").and_then(Value::as_array).into_iter().flatten();

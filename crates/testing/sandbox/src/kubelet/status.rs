@@ -57,6 +57,7 @@ impl PodStatus {
         let unready = if started { "ContainersNotReady" } else { "ContainersNotInitialized" };
         let condition = |type_: &str, holds: bool| self.condition(pod, type_, holds, unready);
         let mut status = json!({
+            "observedGeneration": pod.pointer("/metadata/generation"),
             "phase": if started { "Running" } else { "Pending" },
             "conditions": [
                 condition("PodReadyToStartContainers", true),

@@ -61,6 +61,45 @@ async fn stored_simulated_nodes_keep_their_kubelet() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn pods_are_bound_to_nodes_that_their_selector_matches() {
+    let test = TestServer::new();
+    let _sandbox = test.run_sandbox(2);
+    let TestServer { server, clock, .. } = &test;
+    for (name, node) in [("matched", "sim-node-1"), ("unmatched", "sim-node-2")] {
+        let mut pod = pod(name, "nginx:1");
+        pod["spec"]["nodeSelector"] = json!({ "kubernetes.io/hostname": node });
+        create(server, Resource::PODS, pod);
+    }
+    clock.sleep(STARTED).await;
+    assert_eq!(get(server, Resource::PODS, "matched")["spec"]["nodeName"], "sim-node-1");
+    let condition = get(server, Resource::PODS, "unmatched")["status"]["conditions"][0].clone();
+    assert_eq!(condition["reason"], "Unschedulable");
+    assert_eq!(
+        condition["message"],
+        "0/2 nodes are available: 2 node(s) didn't match Pod's node affinity/selector."
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn kubelets_report_the_observed_generation() {
+    let test = TestServer::new();
+    let _sandbox = test.run_sandbox(1);
+    let TestServer { server, clock, .. } = &test;
+    create(server, Resource::PODS, pod("p", "nginx:1"));
+    clock.sleep(STARTED).await;
+    let generations = || {
+        let pod = get(server, Resource::PODS, "p");
+        (pod["metadata"]["generation"].clone(), pod["status"]["observedGeneration"].clone())
+    };
+    assert_eq!(generations(), (json!(1), json!(1)));
+    let patch = json!({ "spec": { "activeDeadlineSeconds": 5000 } });
+    let options = WriteOptions::default();
+    server.patch(Resource::PODS, "default", "p", None, PatchType::Merge, patch, &options).unwrap();
+    clock.sleep(STARTED).await;
+    assert_eq!(generations(), (json!(2), json!(2)));
+}
+
+#[tokio::test(start_paused = true)]
 async fn images_with_missing_tags_are_not_pulled() {
     let test = TestServer::new();
     let _sandbox = test.run_sandbox_with(1, |sandbox| sandbox.with_missing_image_tags(["v0".to_owned()]));
@@ -142,6 +181,7 @@ fn images_of_test_suites_have_servers() {
         case("agnhost", &["porter"], 7777, "/", Some("answer")),
         case("localhost:5000/nginx@sha256:1", &[], 80, "/", Some("Simulated response of pod p\n")),
         case("httpd:2.4", &[], 80, "/", Some("Simulated response of pod p\n")),
+        case("nautilus:1.7", &[], 80, "/data.json", Some(r#"{"image": "nautilus.jpg"}"#)),
         case("busybox", &[], 80, "/", None),
     ];
     for Case { image, args, port, uri, answer } in cases {
