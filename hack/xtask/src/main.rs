@@ -3,13 +3,14 @@
 use std::{
     env,
     io::{self, BufWriter, Write as _},
+    path::Path,
     process::ExitCode,
 };
 
 use serde_json::json;
 use thiserror::Error;
 use xtask::{
-    acceptance, answer,
+    acceptance, answer, e2e_report,
     input::{self, InputError},
     load, manager_load, planted_bugs, record, simulate,
 };
@@ -24,6 +25,9 @@ Tasks:
   apiserver-load [--pods N] [--sandbox PATH]
       Benchmark the sandbox over HTTP. If KUBEBUILDER_ASSETS is set, benchmark its etcd and kube-apiserver, too.
       Run with cargo run --release -p xtask -- apiserver-load.
+
+  e2e-report DIR
+      Write docs/e2e.md from the results of hack/upstream-tests/run in DIR.
 
   kubectl-acceptance [--update-docs] [--newest] [--only N,N,...]
       Run the kubectl acceptance checks against the sandbox with every installed kubectl version and print the
@@ -73,6 +77,8 @@ enum TaskError {
     #[error("failed to write the output: {0}")]
     Output(#[from] io::Error),
     #[error(transparent)]
+    E2eReport(#[from] e2e_report::TaskError),
+    #[error(transparent)]
     Acceptance(#[from] acceptance::TaskError),
     #[error(transparent)]
     Record(#[from] record::TaskError),
@@ -101,6 +107,7 @@ fn run() -> Result<(), TaskError> {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words.as_slice() {
         ["answer", kind @ ("deployment" | "replicaset" | "hash"), file] => print_answers(kind, file),
+        ["e2e-report", folder] => Ok(e2e_report::run(Path::new(folder))?),
         ["apiserver-load", flags @ ..] => {
             let task = load::Task::parse(flags).ok_or(TaskError::Usage)?;
             Ok(task.run()?)
