@@ -1,10 +1,6 @@
 //! Course of a rollout, computed from the observed objects.
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use kcm_api::{Deployment, ReplicaSet, condition_type::PROGRESSING};
 use kcm_apiserver::{Object, Resource};
@@ -66,12 +62,23 @@ pub(crate) struct Totals {
 /// Pod at a time.
 #[derive(Debug)]
 struct PodState {
-    /// UID of the ReplicaSet.
-    set: String,
+    /// Index of the ReplicaSet.
+    set: usize,
     terminating: bool,
     finished: bool,
-    ready_since: Option<Timestamp>,
-    resources: PodResources,
+    /// Time of readiness in milliseconds.
+    ready_since: Option<i64>,
+    resources: Arc<PodResources>,
+}
+
+/// ReplicaSet at a time.
+#[derive(Debug)]
+struct SetState {
+    uid: String,
+    /// Name, also after the deletion.
+    name: String,
+    /// `None` after the deletion.
+    set: Option<Arc<ReplicaSet>>,
 }
 
 /// State while the events are read.
@@ -79,9 +86,10 @@ struct Reader<'a> {
     deployment_name: &'a str,
     limit_ranges: &'a [Value],
     min_ready: i64,
-    pods: BTreeMap<String, PodState>,
-    names: HashMap<String, String>,
-    sets: BTreeMap<String, Arc<ReplicaSet>>,
+    pods: HashMap<String, PodState>,
+    /// Indexes of ReplicaSets by names of pods.
+    owners: HashMap<String, usize>,
+    sets: Vec<SetState>,
     deployment: Deployment,
     resources: PodResources,
 }
@@ -119,7 +127,7 @@ impl History {
         history.read_events(run, &mut reader);
         history.writes = writes(&run.requests, &reader);
         history.deployment = reader.deployment;
-        history.replica_sets = reader.sets.into_values().collect();
+        history.replica_sets = reader.sets.into_iter().filter_map(|state| state.set).collect();
         sort::by_creation(&mut history.replica_sets);
         history.mark_new();
         history
@@ -249,9 +257,9 @@ impl<'a> Reader<'a> {
             deployment_name,
             limit_ranges,
             min_ready: 0,
-            pods: BTreeMap::new(),
-            names: HashMap::new(),
-            sets: BTreeMap::new(),
+            pods: HashMap::new(),
+            owners: HashMap::new(),
+            sets: Vec::new(),
             deployment: Deployment::default(),
             resources: PodResources::default(),
         }
@@ -259,43 +267,56 @@ impl<'a> Reader<'a> {
 
     /// Applies an event. Returns `false` if it does not concern the Deployment.
     fn apply(&mut self, object: &Object, deleted: bool) -> bool {
-        let uid = object.uid().to_owned();
         match object.resource() {
             Resource::DEPLOYMENTS if object.name() == self.deployment_name => {
                 self.deployment = serde_json::from_value(object.value().clone()).unwrap_or_default();
                 self.min_ready = i64::from(self.deployment.spec.min_ready_seconds);
                 true
             }
-            Resource::REPLICA_SETS if deleted => self.sets.remove(&uid).is_some(),
             Resource::REPLICA_SETS => {
-                let set: ReplicaSet = serde_json::from_value(object.value().clone()).unwrap_or_default();
-                self.sets.insert(uid, Arc::new(set));
+                let set = (!deleted).then(|| serde_json::from_value(object.value().clone()));
+                let set = set.map(|set| Arc::new(set.unwrap_or_default()));
+                let (uid, name) = (object.uid().to_owned(), object.name().to_owned());
+                let index = self.set_index(&uid);
+                self.sets.splice(index..=index, [SetState { uid, name, set }]);
                 true
             }
-            Resource::PODS => self.apply_pod(object, deleted, uid),
+            Resource::PODS => self.apply_pod(object, deleted),
             _ => false,
         }
     }
 
-    fn apply_pod(&mut self, object: &Object, deleted: bool, uid: String) -> bool {
+    /// Index of the ReplicaSet with this UID.
+    fn set_index(&mut self, uid: &str) -> usize {
+        self.sets.iter().position(|state| state.uid == uid).unwrap_or_else(|| {
+            self.sets.push(SetState { uid: uid.to_owned(), name: String::new(), set: None });
+            self.sets.len() - 1
+        })
+    }
+
+    fn apply_pod(&mut self, object: &Object, deleted: bool) -> bool {
         let pod = object.value();
         let Some(owner) = crate::snapshot::controller(pod) else { return false };
-        if let Some(old) = self.pods.remove(&uid) {
-            self.count(&old, -1.0);
+        let set = self.set_index(owner);
+        self.owners.insert(object.name().to_owned(), set);
+        let old = self.pods.remove(object.uid());
+        if let Some(old) = &old {
+            self.count(old, -1.0);
         }
-        self.names.insert(object.name().to_owned(), owner.to_owned());
         if deleted {
             return true;
         }
+        // Resources of a pod do not change.
+        let resources = || Arc::new(PodResources::of(pod, self.limit_ranges));
         let state = PodState {
-            set: owner.to_owned(),
+            set,
             terminating: object.is_deleting(),
             finished: is_finished(pod),
-            ready_since: ready_since(pod),
-            resources: PodResources::of(pod, self.limit_ranges),
+            ready_since: ready_since(pod).map(Timestamp::as_millisecond),
+            resources: old.map_or_else(resources, |old| old.resources),
         };
         self.count(&state, 1.0);
-        self.pods.insert(uid, state);
+        self.pods.insert(object.uid().to_owned(), state);
         true
     }
 
@@ -309,7 +330,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn add_pod(&self, totals: &mut Totals, pod: &PodState, now: Timestamp) {
+    /// Adds a pod to `totals`. `now` is in milliseconds.
+    fn add_pod(&self, totals: &mut Totals, pod: &PodState, now: i64) {
         if pod.finished {
             return;
         }
@@ -320,22 +342,28 @@ impl<'a> Reader<'a> {
         totals.pods += 1;
         if let Some(since) = pod.ready_since {
             totals.ready += 1;
-            let age = now.duration_since(since).as_millis();
-            totals.available += i32::from(age >= i128::from(self.min_ready) * 1000);
+            totals.available += i32::from(now - since >= self.min_ready * 1000);
         }
     }
 
     fn sample(&self, now: Timestamp) -> State {
-        let mut by_set: HashMap<&str, Totals> = HashMap::new();
+        let now = now.as_millisecond();
+        let mut by_set = vec![Totals::default(); self.sets.len()];
         let mut totals = Totals::default();
         for pod in self.pods.values() {
-            self.add_pod(by_set.entry(&pod.set).or_default(), pod, now);
+            if let Some(of_set) = by_set.get_mut(pod.set) {
+                self.add_pod(of_set, pod, now);
+            }
             self.add_pod(&mut totals, pod, now);
         }
-        let mut sets: Vec<Arc<ReplicaSet>> = self.sets.values().cloned().collect();
-        sort::by_creation(&mut sets);
-        let sets = sets.iter().filter_map(|set| {
-            let pods = by_set.get(&*set.metadata.uid).copied().unwrap_or_default();
+        let mut sets: Vec<(&Arc<ReplicaSet>, Totals)> = self
+            .sets
+            .iter()
+            .zip(by_set)
+            .filter_map(|(state, pods)| Some((state.set.as_ref()?, pods)))
+            .collect();
+        sets.sort_by(|(a, _), (b, _)| sort::creation_order(a, b));
+        let sets = sets.into_iter().filter_map(|(set, pods)| {
             let step = StepReplicaSet {
                 name: set.metadata.name.to_string(),
                 is_new: false,
@@ -365,8 +393,8 @@ fn writes(requests: &[ControllerWrite], reader: &Reader<'_>) -> Vec<WriteGroup> 
     let mut groups: Vec<WriteGroup> = Vec::new();
     for request in requests.iter().filter(|request| request.subresource.is_empty()) {
         let is_pod = request.resource == "pods";
-        let uid = reader.names.get(&request.name);
-        let set = uid.and_then(|uid| reader.sets.get(uid)).map(|set| set.metadata.name.to_string());
+        let set = reader.owners.get(&request.name).and_then(|index| reader.sets.get(*index));
+        let set = set.map(|state| state.name.clone());
         let name = match (is_pod, request.owner.is_empty()) {
             (true, false) => request.owner.clone(),
             (true, true) => set.unwrap_or_default(),

@@ -97,12 +97,9 @@ fn simulated(pod: &Value, timings: &Timings, now: Timestamp) -> Value {
     let mut pod = without_history(pod);
     let seconds_since = |time: Timestamp| now.duration_since(time).as_secs_f64();
     if let Some(end) = time(&pod, "/metadata/deletionTimestamp") {
-        let grace = number(&pod, "/metadata/deletionGracePeriodSeconds").unwrap_or(0);
-        let elapsed = seconds_since(end) + grace as f64;
-        // The simulated kubelet removes the pod after this time.
-        #[expect(clippy::cast_possible_truncation, reason = "saturates")]
-        let left = (timings.stop_after_seconds - elapsed).ceil().max(0.0) as i64;
-        set(&mut pod, &["metadata", "deletionGracePeriodSeconds"], left.min(grace).into());
+        let grace = number(&pod, "/metadata/deletionGracePeriodSeconds").unwrap_or(0) as f64;
+        let left = timings.stop_after_seconds.min(grace) - grace - seconds_since(end);
+        annotate(&mut pod, "stop-delay", format!("{:.3}s", left.max(0.0)));
         return pod;
     }
     if ready_since(&pod).is_some() || is_finished(&pod) {

@@ -7,7 +7,7 @@ use crate::{
     PreviewError, Snapshot,
     capacity::{check_nodes, check_quotas},
     change::{Change, ChangeRequest},
-    cluster::{Run, RunConfig, RunEnd, Unready, run},
+    cluster::{RunConfig, RunEnd, Unready, run},
     diff::diff,
     history::{History, stuck_message},
     report::{
@@ -40,16 +40,17 @@ pub fn preview(
         _ => None,
     };
     let timings = Timings::resolve(options, &pods, template);
-    let config = |unready| RunConfig { snapshot, request: &request, timings: &timings, unready };
+    let simulate = |unready| {
+        let run = run(RunConfig { snapshot, request: &request, timings: &timings, unready })?;
+        Ok(History::read(&run, &snapshot.name, &snapshot.limit_ranges))
+    };
     // Each run has a separate thread.
     let (expected, never_ready) = std::thread::scope(|scope| {
-        let never_ready = scope.spawn(|| run(config(Unready::All)));
-        let expected = run(config(Unready::First(timings.unready)));
+        let never_ready = scope.spawn(|| simulate(Unready::All));
+        let expected = simulate(Unready::First(timings.unready));
         (expected, never_ready.join().unwrap_or(Err(PreviewError::Panicked)))
     });
-    let (expected, never_ready) = (expected?, never_ready?);
-    let read = |run: &Run| History::read(run, &snapshot.name, &snapshot.limit_ranges);
-    Ok(report(snapshot, &timings, read(&expected), &read(&never_ready)))
+    Ok(report(snapshot, &timings, expected?, &never_ready?))
 }
 
 fn report(snapshot: &Snapshot, timings: &Timings, history: History, never_ready: &History) -> Preview {

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 
 use kcm_api::quantity::Quantity;
-use serde_json::Value;
+use kcm_apiserver::pod_resources;
+use serde_json::{Map, Value};
 
-use crate::json::{list, members, text};
+use crate::json::{list, members, set};
 
 /// Amounts by name of the resource: cores, bytes, numbers of objects.
 pub(crate) type Amounts = BTreeMap<String, f64>;
@@ -50,31 +51,36 @@ impl PodResources {
     ///
     /// Upstream counterpart: `PodRequests` and `PodLimits`, and the admission plugin LimitRanger.
     pub(crate) fn of(pod: &Value, limit_ranges: &[Value]) -> Self {
-        let (requests, limits) =
-            (defaults(limit_ranges, "defaultRequest"), defaults(limit_ranges, "default"));
-        let mut total = Self::default();
-        for container in list(pod, "/spec/containers") {
-            add(&mut total.requests, &of_container(container, "requests", &requests), 1.0);
-            add(&mut total.limits, &of_container(container, "limits", &limits), 1.0);
+        let pod = with_defaults(pod, limit_ranges);
+        let part = |part| {
+            let amounts = pod_resources(&pod, part).into_iter();
+            amounts.map(|(name, billionths)| (name, billionths as f64 / 1e9)).collect()
+        };
+        Self { requests: part("requests"), limits: part("limits") }
+    }
+}
+
+/// Sets missing requests to the limits, as the API server does, and other missing amounts to those of `limit_ranges`.
+fn with_defaults(pod: &Value, limit_ranges: &[Value]) -> Value {
+    let (requests, limits) = (defaults(limit_ranges, "defaultRequest"), defaults(limit_ranges, "default"));
+    let mut pod = pod.clone();
+    for list in ["/spec/containers", "/spec/initContainers"] {
+        for container in pod.pointer_mut(list).and_then(Value::as_array_mut).into_iter().flatten() {
+            let own = container.pointer("/resources/limits").and_then(Value::as_object).cloned();
+            complete(container, "requests", &own.unwrap_or_default());
+            complete(container, "requests", &requests);
+            complete(container, "limits", &limits);
         }
-        let mut init = Self::default();
-        for container in list(pod, "/spec/initContainers") {
-            let (own_requests, own_limits) =
-                (of_container(container, "requests", &requests), of_container(container, "limits", &limits));
-            if text(container, "/restartPolicy") == "Always" {
-                add(&mut total.requests, &own_requests, 1.0);
-                add(&mut total.limits, &own_limits, 1.0);
-            } else {
-                maximize(&mut init.requests, &own_requests);
-                maximize(&mut init.limits, &own_limits);
-            }
+    }
+    pod
+}
+
+/// Adds the amounts of `defaults` that the container does not have.
+fn complete(container: &mut Value, part: &str, defaults: &Map<String, Value>) {
+    for (name, amount) in defaults {
+        if container.pointer(&format!("/resources/{part}")).and_then(|own| own.get(name)).is_none() {
+            set(container, &["resources", part, name], amount.clone());
         }
-        maximize(&mut total.requests, &init.requests);
-        maximize(&mut total.limits, &init.limits);
-        let overhead = amounts(pod, "/spec/overhead");
-        add(&mut total.requests, &overhead, 1.0);
-        add(&mut total.limits, &overhead, 1.0);
-        total
     }
 }
 
@@ -83,22 +89,11 @@ pub(crate) fn amounts(object: &Value, pointer: &str) -> Amounts {
     members(object, pointer).map(|(name, quantity)| (name.clone(), amount(quantity))).collect()
 }
 
-fn of_container(container: &Value, part: &str, defaults: &Amounts) -> Amounts {
-    let mut own = amounts(container, &format!("/resources/{part}"));
-    let limits = amounts(container, "/resources/limits");
-    // The API server sets a missing request to the limit.
-    let fallback =
-        if part == "requests" { limits.iter().chain(defaults) } else { defaults.iter().chain(&limits) };
-    for (name, amount) in fallback {
-        own.entry(name.clone()).or_insert(*amount);
-    }
-    own
-}
-
-fn defaults(limit_ranges: &[Value], part: &str) -> Amounts {
+fn defaults(limit_ranges: &[Value], part: &str) -> Map<String, Value> {
     let limits = limit_ranges.iter().flat_map(|range| list(range, "/spec/limits"));
     let containers = limits.filter(|limit| limit["type"] == "Container");
-    containers.flat_map(|limit| amounts(limit, &format!("/{part}"))).collect()
+    let amounts = containers.filter_map(|limit| limit[part].as_object());
+    amounts.flatten().map(|(name, amount)| (name.clone(), amount.clone())).collect()
 }
 
 #[cfg(test)]
@@ -136,5 +131,18 @@ mod tests {
         assert!((resources.requests["memory"] / mebi - 5.0).abs() < 1e-9, "{resources:?}");
         assert!((resources.requests["cpu"] - 2.0).abs() < 1e-9, "{resources:?}");
         assert!((resources.limits["memory"] / mebi - 9.0).abs() < 1e-9, "{resources:?}");
+    }
+
+    /// A sidecar runs during the init containers that follow it.
+    #[test]
+    fn sidecar_counts_toward_the_init_containers_after_it() {
+        let container = |cpu: &str| json!({ "resources": { "requests": { "cpu": cpu } } });
+        let sidecar = json!({ "restartPolicy": "Always", "resources": { "requests": { "cpu": "1" } } });
+        let cpu = |init: [&Value; 2]| {
+            let pod = json!({ "spec": { "containers": [container("500m")], "initContainers": init } });
+            PodResources::of(&pod, &[]).requests["cpu"]
+        };
+        assert!((cpu([&sidecar, &container("2")]) - 3.0).abs() < 1e-9);
+        assert!((cpu([&container("2"), &sidecar]) - 2.0).abs() < 1e-9);
     }
 }

@@ -27,6 +27,10 @@ fn options(timing: Timing) -> TimingOptions {
     TimingOptions { ready_after: Some(timing.ready), stop_after: Some(timing.stop), unready: 0 }
 }
 
+fn image(image: &str) -> Change {
+    Change::Image { container: None, image: image.to_owned() }
+}
+
 /// Previews `change`, makes it, and compares both.
 async fn compare(world: &World, change: &Change, timing: Timing) -> Result<Preview, String> {
     let snapshot = world.snapshot();
@@ -86,7 +90,7 @@ fn rolling_update() {
         let timing = timing(6, 3);
         let world = World::new(timing);
         world.create(deployment(10, "web:1")).await;
-        let change = Change::Image { container: None, image: "web:2".to_owned() };
+        let change = image("web:2");
         let preview = compare(&world, &change, timing).await.unwrap();
         assert_eq!((preview.effect, preview.outcome.end), (Effect::NewReplicaSet, End::Complete));
         let outcome = &preview.outcome;
@@ -109,7 +113,7 @@ fn undo_reuses_the_old_replica_set() {
         let timing = timing(2, 1);
         let world = World::new(timing);
         world.create(deployment(3, "web:1")).await;
-        world.change(&Change::Image { container: None, image: "web:2".to_owned() }).await;
+        world.change(&image("web:2")).await;
         let preview = compare(&world, &Change::Undo { revision: None }, timing).await.unwrap();
         assert_eq!(preview.effect, Effect::ReusedReplicaSet);
         let set = preview.replica_set.unwrap();
@@ -209,6 +213,39 @@ fn create_of_a_new_deployment() {
     });
 }
 
+/// A rollout of `web:2` is half-way when the change is made.
+#[test]
+fn change_in_the_middle_of_a_rollout() {
+    simulate(async {
+        let timing = timing(6, 3);
+        let world = World::new(timing);
+        world.create(deployment(10, "web:1")).await;
+        world.begin(&image("web:2"), Duration::from_millis(8_500)).await;
+        let preview = compare(&world, &image("web:3"), timing).await.unwrap();
+        assert_eq!(preview.effect, Effect::NewReplicaSet);
+        let codes: Vec<_> = preview.warnings.iter().map(|warning| warning.code).collect();
+        assert!(codes.contains(&WarningCode::RolloutInProgress), "{codes:?}");
+        let first = &preview.steps[0];
+        assert_eq!(first.replica_sets.len(), 2, "{first:?}");
+    });
+}
+
+/// A change that does not concern the rollout has the course of the rollout.
+#[test]
+fn rollout_continues_after_a_change_of_nothing() {
+    simulate(async {
+        let timing = timing(6, 3);
+        let world = World::new(timing);
+        world.create(deployment(10, "web:1")).await;
+        world.begin(&image("web:2"), Duration::from_millis(3_500)).await;
+        let preview = compare(&world, &Change::Replicas(10), timing).await.unwrap();
+        assert_eq!((preview.effect, preview.outcome.end), (Effect::Nothing, End::Complete));
+        assert!(preview.outcome.pods_created > 0, "{:?}", preview.outcome);
+        let text = kcm_preview::render::text(&preview);
+        assert!(text.contains("complete after "), "{text}");
+    });
+}
+
 /// Deployment and change of a property.
 #[derive(Debug, Clone)]
 struct Case {
@@ -236,14 +273,7 @@ fn cases() -> impl Strategy<Value = Case> {
         })),
         1 => Just(json!({ "type": "Recreate" })),
     ];
-    let change = prop_oneof![
-        3 => Just(Change::Image { container: None, image: "web:new".to_owned() }),
-        1 => Just(Change::Restart),
-        1 => Just(Change::Undo { revision: None }),
-        2 => (0..14_i32).prop_map(Change::Replicas),
-        2 => (0..14_u8).prop_map(|replicas| Change::Apply(deployment(replicas.into(), "web:applied"))),
-    ];
-    (0..12_u8, strategy, 0..4_u8, 1..20_u64, 0..20_u64, 0..3_u8, change).prop_map(
+    (0..12_u8, strategy, 0..4_u8, 1..20_u64, 0..20_u64, 0..3_u8, changes("web:new")).prop_map(
         |(replicas, strategy, min_ready, ready, stop, history, change)| Case {
             replicas,
             strategy,
@@ -256,6 +286,30 @@ fn cases() -> impl Strategy<Value = Case> {
     )
 }
 
+fn changes(new: &'static str) -> impl Strategy<Value = Change> {
+    prop_oneof![
+        3 => Just(image(new)),
+        1 => Just(Change::Restart),
+        1 => Just(Change::Undo { revision: None }),
+        2 => (0..14_i32).prop_map(Change::Replicas),
+        2 => (0..14_u8).prop_map(|replicas| Change::Apply(deployment(replicas.into(), "web:applied"))),
+    ]
+}
+
+/// Cluster with the settled Deployment of the case. `None` if the change is not possible.
+async fn settled(case: &Case) -> Option<World> {
+    let world = World::new(timing(case.ready, case.stop));
+    let mut manifest = deployment(case.replicas.into(), "web:0");
+    manifest["spec"]["strategy"] = case.strategy.clone();
+    manifest["spec"]["minReadySeconds"] = case.min_ready.into();
+    world.create(manifest).await;
+    for number in 1..=case.history {
+        world.change(&image(&format!("web:{number}"))).await;
+    }
+    let is_possible = case.history > 0 || !matches!(case.change, Change::Undo { .. });
+    is_possible.then_some(world)
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
 
@@ -263,20 +317,27 @@ proptest! {
     #[test]
     fn preview_is_what_happens(case in cases()) {
         let result = simulate(async {
-            let timing = timing(case.ready, case.stop);
-            let world = World::new(timing);
-            let mut manifest = deployment(case.replicas.into(), "web:0");
-            manifest["spec"]["strategy"] = case.strategy.clone();
-            manifest["spec"]["minReadySeconds"] = case.min_ready.into();
-            world.create(manifest).await;
-            for number in 1..=case.history {
-                let image = format!("web:{number}");
-                world.change(&Change::Image { container: None, image }).await;
-            }
-            if case.history == 0 && matches!(case.change, Change::Undo { .. }) {
+            let Some(world) = settled(&case).await else { return Ok(()) };
+            compare(&world, &case.change, timing(case.ready, case.stop)).await.map(drop)
+        });
+        prop_assert!(result.is_ok(), "{}", result.unwrap_err());
+    }
+
+    /// So does a preview from the middle of a rollout, which the change of the case has started.
+    #[test]
+    fn preview_from_the_middle_of_a_rollout_is_what_happens(
+        case in cases(),
+        wait in 0..60_u64,
+        change in changes("web:newer"),
+    ) {
+        let result = simulate(async {
+            let Some(world) = settled(&case).await else { return Ok(()) };
+            // API objects have times in seconds; in the middle of a second, no time is rounded across an event.
+            world.begin(&case.change, SECOND * u32::try_from(wait).unwrap() + SECOND / 2).await;
+            if case.history == 0 && matches!(change, Change::Undo { .. }) {
                 return Ok(());
             }
-            compare(&world, &case.change, timing).await.map(drop)
+            compare(&world, &change, timing(case.ready, case.stop)).await.map(drop)
         });
         prop_assert!(result.is_ok(), "{}", result.unwrap_err());
     }

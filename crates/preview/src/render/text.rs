@@ -21,7 +21,7 @@ const VALUE: usize = 32;
 pub fn text(preview: &Preview) -> String {
     let mut text = String::new();
     head(&mut text, preview);
-    if !matches!(preview.effect, Effect::Nothing | Effect::Paused) && preview.steps.len() > 1 {
+    if preview.steps.len() > 1 {
         numbers(&mut text, preview);
         text.push('\n');
         table(&mut text, preview);

@@ -146,6 +146,12 @@ impl World {
         self.make(&change.request(&self.snapshot()).unwrap()).await;
     }
 
+    /// Makes a change and waits for some time.
+    pub(crate) async fn begin(&self, change: &Change, wait: Duration) {
+        self.perform(&change.request(&self.snapshot()).unwrap());
+        self.clock.sleep(wait).await;
+    }
+
     /// Limits the number of pods.
     pub(crate) fn quota(&self, pods: u32) {
         let quota =
@@ -183,11 +189,27 @@ impl World {
 
     /// Makes a change, and returns everything that happens.
     pub(crate) async fn make(&self, request: &ChangeRequest) -> Observed {
-        let (resource, options) = (Resource::DEPLOYMENTS, WriteOptions::default());
         let mut watcher = self.server.watch_everything(WatchStart::Now);
         let mut counts = Counts::new(&self.list(Resource::PODS));
+        counts.count(self.clock.now(), self.min_ready());
         self.requests.lock().unwrap().clear();
         let started = self.clock.monotonic();
+        self.perform(request);
+        let min_ready = self.min_ready();
+        while let Some(event) = self.next_event(&mut watcher).await {
+            counts.observe(&event, self.clock.now(), min_ready);
+        }
+        let mut observed = counts.observed;
+        for (at, event) in &*self.requests.lock().unwrap() {
+            if event.object.as_ref().unwrap().subresource.is_empty() {
+                observed.push(at.saturating_sub(started), event, &counts.owners);
+            }
+        }
+        observed
+    }
+
+    fn perform(&self, request: &ChangeRequest) {
+        let (resource, options) = (Resource::DEPLOYMENTS, WriteOptions::default());
         match request {
             ChangeRequest::Create(object) => {
                 self.server.create(resource, NAMESPACE, object.clone(), &options)
@@ -200,20 +222,12 @@ impl World {
             }
         }
         .unwrap();
-        let min_ready =
-            self.server.get(resource, NAMESPACE, NAME).unwrap().value()["spec"]["minReadySeconds"]
-                .as_i64()
-                .unwrap_or(0);
-        while let Some(event) = self.next_event(&mut watcher).await {
-            counts.observe(&event, self.clock.now(), min_ready);
-        }
-        let mut observed = counts.observed;
-        for (at, event) in &*self.requests.lock().unwrap() {
-            if event.object.as_ref().unwrap().subresource.is_empty() {
-                observed.push(at.saturating_sub(started), event, &counts.owners);
-            }
-        }
-        observed
+    }
+
+    /// `minReadySeconds` of the Deployment, or 0 if it does not exist.
+    fn min_ready(&self) -> i64 {
+        let deployment = self.server.get(Resource::DEPLOYMENTS, NAMESPACE, NAME);
+        deployment.ok().and_then(|object| object.value()["spec"]["minReadySeconds"].as_i64()).unwrap_or(0)
     }
 
     async fn next_event(&self, watcher: &mut Watcher) -> Option<WatchEvent> {
@@ -251,7 +265,6 @@ impl Counts {
         let mut counts = Self { pods: HashMap::new(), owners: HashMap::new(), observed: Observed::default() };
         pods.iter().for_each(|pod| counts.insert(pod));
         counts.observed.fewest_available = i32::MAX;
-        counts.count("2026-12-01T00:00:00Z".parse().unwrap(), 0);
         counts
     }
 

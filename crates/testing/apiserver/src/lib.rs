@@ -88,6 +88,7 @@ pub use options::{
     DeleteOptions, DeletionPropagation, FieldValidation, ListOptions, PatchType, Preconditions,
     ResourceVersionMatch, WriteOptions,
 };
+pub use registry::pod_resources;
 pub use resource::Resource;
 pub use selector::{FieldSelector, LabelSelector, Selection, SelectorError};
 pub use server::{ApiServer, ApiServerConfig, LogSource};

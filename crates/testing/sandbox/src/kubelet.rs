@@ -7,6 +7,7 @@
 //! |---|---|
 //! | `kube-sandbox/ready: never` | the pod runs and never becomes ready |
 //! | `kube-sandbox/ready-delay: 5s` | time until the pod is ready, instead of the default |
+//! | `kube-sandbox/stop-delay: 5s` | time from deletion to removal, instead of the default |
 //! | `kube-sandbox/unready-after: 30s` | the pod becomes unready this long after it became ready |
 //! | `kube-sandbox/crash-after: 10s` | the container crashes this long after each start |
 //! | `kube-sandbox/image-pull: fail` | the image cannot be pulled, the container never starts |
@@ -142,7 +143,8 @@ impl Kubelet {
         let Some(state) = self.pods.get_mut(uid) else { return };
         if pod.is_deleting() && !std::mem::replace(&mut state.stopping, true) {
             let grace = pod.value().pointer("/metadata/deletionGracePeriodSeconds").and_then(Value::as_u64);
-            let delay = self.config.pod_stop_delay.min(Duration::from_secs(grace.unwrap_or(0)));
+            let delay = annotated_duration(pod, "stop-delay").unwrap_or(self.config.pod_stop_delay);
+            let delay = delay.min(Duration::from_secs(grace.unwrap_or(0)));
             self.timers.add(delay, Timer { uid: uid.to_owned(), transition: Transition::Stop });
         } else {
             observe_generation(api, pod);

@@ -34,6 +34,7 @@ use crate::{
 
 pub(crate) use delete::Deleted;
 pub(crate) use modify::{Patch, WriteScope};
+pub use quota::pod_resources;
 pub(crate) use subresources::scale_of;
 
 /// Maximum size of an object in bytes, as etcd's request limit.

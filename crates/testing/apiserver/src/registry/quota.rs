@@ -15,6 +15,7 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use self::amount::Amount;
+pub use self::pod::pod_resources;
 use crate::{
     ApiStatus, Object, Resource,
     json::{at, bool_at, list_at, str_at},

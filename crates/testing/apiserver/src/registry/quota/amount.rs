@@ -43,6 +43,10 @@ impl Amount {
         self.billionths == 0
     }
 
+    pub(super) fn billionths(&self) -> i128 {
+        self.billionths
+    }
+
     pub(super) fn plus(&self, other: &Self) -> Self {
         // The format of a zero is replaced, as in upstream's `Quantity.Add`.
         let format = if self.is_zero() { other.format } else { self.format };

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::{Amounts, amount::Amount, has};
 use crate::json::{at, i64_at, list_at, str_at};
@@ -72,6 +72,21 @@ fn containers_amount(pod: &Value, part: &str, resource: &str) -> Amount {
         }
     }
     total.max(initial).plus(&amount_at(pod, &["spec", "overhead", resource]))
+}
+
+/// Requests (`part` is `requests`) or limits (`limits`) of a pod, by name of the resource, in billionths.
+///
+/// Each is the sum over the containers and sidecars, or the largest amount during initialization if that is more; with the
+/// overhead.
+///
+/// Upstream counterpart: `PodRequests` and `PodLimits` of `k8s.io/component-helpers/resource`.
+pub fn pod_resources(pod: &Value, part: &str) -> BTreeMap<String, i128> {
+    let lists = ["containers", "initContainers"].into_iter().flat_map(|list| list_at(pod, &["spec", list]));
+    let of_containers = lists.filter_map(|container| at(container, &["resources", part]));
+    let all = of_containers.chain(at(pod, &["spec", "overhead"])).filter_map(Value::as_object);
+    let names: BTreeSet<&String> = all.flat_map(Map::keys).collect();
+    let amount = |name: &String| (name.clone(), containers_amount(pod, part, name).billionths());
+    names.into_iter().map(amount).collect()
 }
 
 fn amount_at(value: &Value, path: &[&str]) -> Amount {
