@@ -42,10 +42,11 @@ async fn compare(world: &World, change: &Change, timing: Timing) -> Result<Previ
 /// First difference between a preview and the observed course.
 ///
 /// The two controllers run concurrently, so only the order of the writes of each is compared: the writes of all
-/// ReplicaSets, and those of the pods of each ReplicaSet.
+/// ReplicaSets, and those of the pods of each ReplicaSet. Conflicts, which are retried, are not compared.
 fn difference(preview: &Preview, observed: &Observed) -> Option<String> {
     let outcome = &preview.outcome;
-    let predicted = preview.writes.iter().map(|group| Write {
+    let performed = preview.writes.iter().filter(|group| group.error.is_none());
+    let predicted = performed.map(|group| Write {
         seconds: group.seconds,
         verb: group.verb.clone(),
         resource: group.resource.clone(),

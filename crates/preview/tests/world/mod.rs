@@ -201,7 +201,7 @@ impl World {
         }
         let mut observed = counts.observed;
         for (at, event) in &*self.requests.lock().unwrap() {
-            if event.object.as_ref().unwrap().subresource.is_empty() {
+            if event.failure.is_none() && event.object.as_ref().unwrap().subresource.is_empty() {
                 observed.push(at.saturating_sub(started), event, &counts.owners);
             }
         }
