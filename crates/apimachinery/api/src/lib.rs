@@ -62,7 +62,7 @@ pub use lease::{Lease, LeaseSpec};
 pub use lossless::{Dropped, Extra};
 pub use meta::{Annotations, Labels, ObjectMeta, OwnerReference, PodControllerRef};
 pub use micro_time::MicroTime;
-pub use pod::{Phase, Pod, PodDecoder, Ready};
+pub use pod::{Phase, Pod, PodDecoder, Ready, Waiting};
 pub use protobuf::ProtobufError;
 pub use replica_set::{ReplicaSet, ReplicaSetCondition, ReplicaSetSpec, ReplicaSetStatus};
 pub use replication_controller::{

@@ -45,6 +45,8 @@ pub struct Pod {
     pub max_restarts: i32,
     /// Maximum restart count of the init containers with `restartPolicy: Always`.
     pub max_sidecar_restarts: i32,
+    /// First container that waits for a reason that is a failure.
+    pub waiting: Waiting,
 }
 
 /// Phase of a pod.
@@ -63,6 +65,46 @@ pub enum Phase {
     Unknown,
     /// A phase that this version does not define. Ranked as `Pending` (US-5.6).
     Other,
+}
+
+/// Failure for which a container waits, from `state.waiting.reason` of its status.
+///
+/// The controllers do not use it. Metrics of stuck rollouts do.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Waiting {
+    /// No container waits, or it waits for another reason, such as `ContainerCreating`.
+    #[default]
+    NoFailure,
+    /// The image cannot be pulled, such as `ImagePullBackOff`.
+    ImagePull,
+    /// The container cannot be created or started, such as `CreateContainerConfigError`.
+    ContainerConfig,
+    /// The container crashes repeatedly: `CrashLoopBackOff`.
+    CrashLoop,
+    /// An init container crashes repeatedly.
+    InitCrashLoop,
+}
+
+impl Waiting {
+    /// Failure with this reason of the kubelet.
+    pub fn from_reason(reason: &str) -> Self {
+        match reason {
+            "ImagePullBackOff"
+            | "ErrImagePull"
+            | "InvalidImageName"
+            | "ErrImageNeverPull"
+            | "ImageInspectError"
+            | "RegistryUnavailable"
+            | "SignatureValidationFailed" => Self::ImagePull,
+            "CreateContainerConfigError"
+            | "CreateContainerError"
+            | "RunContainerError"
+            | "PreStartHookError"
+            | "PostStartHookError" => Self::ContainerConfig,
+            "CrashLoopBackOff" => Self::CrashLoop,
+            _ => Self::NoFailure,
+        }
+    }
 }
 
 /// Condition of type `Ready`.

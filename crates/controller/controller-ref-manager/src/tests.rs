@@ -56,6 +56,7 @@ fn pod(name: &str, type_: Option<&str>, controller_uid: Option<&str>) -> Pod {
         deletion_cost: 0,
         max_restarts: 0,
         max_sidecar_restarts: 0,
+        waiting: kcm_api::Waiting::NoFailure,
     }
 }
 

@@ -38,6 +38,7 @@ fn pod(number: usize, equal_rank: bool) -> Pod {
         deletion_cost: 0,
         max_restarts: i32::from(scattered.is_multiple_of(5)),
         max_sidecar_restarts: 0,
+        waiting: kcm_api::Waiting::NoFailure,
     }
 }
 

@@ -92,6 +92,7 @@ pub(crate) fn pod(name: &str) -> Pod {
         deletion_cost: 0,
         max_restarts: 0,
         max_sidecar_restarts: 0,
+        waiting: kcm_api::Waiting::NoFailure,
     }
 }
 

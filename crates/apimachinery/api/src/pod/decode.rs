@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::{
-    Phase, Pod, PodDecodeError, Ready, protobuf,
+    Phase, Pod, PodDecodeError, Ready, Waiting, protobuf,
     wire::{Item, WireContainerStatus, WireOwner, WirePod, WireSpec, WireStatus, WireTime},
 };
 use crate::{
@@ -101,6 +101,7 @@ impl PodDecoder {
             deletion_cost: deletion_cost(&metadata.annotations.0),
             max_restarts: most_restarts(&status.container_statuses, |_| true),
             max_sidecar_restarts: most_sidecar_restarts(spec, status),
+            waiting: waiting(status),
         })
     }
 
@@ -213,4 +214,16 @@ fn most_sidecar_restarts(spec: &WireSpec<'_>, status: &WireStatus<'_>) -> i32 {
         let mut containers = spec.init_containers.iter().map(|container| &container.0);
         containers.any(|container| container.name == status.name && &*container.restart_policy == "Always")
     })
+}
+
+/// Init containers run first, so their failures come first.
+fn waiting(status: &WireStatus<'_>) -> Waiting {
+    let failure =
+        |status: &Item<WireContainerStatus<'_>>| Waiting::from_reason(&status.0.state.waiting.reason);
+    let init = status.init_container_statuses.iter().map(failure).map(|failure| match failure {
+        Waiting::CrashLoop => Waiting::InitCrashLoop,
+        failure => failure,
+    });
+    let containers = status.container_statuses.iter().map(failure);
+    init.chain(containers).find(|failure| *failure != Waiting::NoFailure).unwrap_or_default()
 }

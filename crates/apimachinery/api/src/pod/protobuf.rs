@@ -122,11 +122,27 @@ fn container_status(message: Message<'_>) -> Result<WireContainerStatus<'_>, Pro
     for field in message {
         match field? {
             (1, value) => status.name = text(value)?,
+            (2, value) => status.state.waiting.reason = waiting_reason(value.message()?)?,
             (5, value) => status.restart_count = value.int32()?,
             _ => {}
         }
     }
     Ok(status)
+}
+
+/// Reason in `ContainerState{1 waiting}`, `ContainerStateWaiting{1 reason}`. Empty if the container does not wait.
+fn waiting_reason(state: Message<'_>) -> Result<Text<'_>, ProtobufError> {
+    let mut reason = Text::default();
+    for field in state {
+        if let (1, value) = field? {
+            for field in value.message()? {
+                if let (1, value) = field? {
+                    reason = text(value)?;
+                }
+            }
+        }
+    }
+    Ok(reason)
 }
 
 fn text(value: Value<'_>) -> Result<Text<'_>, ProtobufError> {

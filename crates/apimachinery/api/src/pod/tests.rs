@@ -86,6 +86,7 @@ fn decodes_every_field() {
             deletion_cost: -5,
             max_restarts: 3,
             max_sidecar_restarts: 2,
+            waiting: Waiting::NoFailure,
         }
     );
 }
@@ -258,6 +259,38 @@ fn restarts_of_containers_and_sidecars() {
     assert_eq!(restarts(json!([{"name": "b", "restartPolicy": "OnFailure"}]), statuses()), (3, 0));
     let negative = json!([{"name": "a", "restartCount": -4}]);
     assert_eq!(restarts(json!([{"name": "a", "restartPolicy": "Always"}]), negative), (3, 0));
+}
+
+#[test]
+fn failure_of_the_first_container_that_waits() {
+    let waiting = |init: &str, first: &str, second: &str| {
+        let status = |name: &str, reason: &str| match reason {
+            "" => json!({"name": name, "state": {"running": {"startedAt": "2026-01-01T00:00:00Z"}}}),
+            reason => json!({"name": name, "state": {"waiting": {"reason": reason, "message": "m"}}}),
+        };
+        let mut pod = web("web-1");
+        pod["status"]["initContainerStatuses"] = json!([status("setup", init)]);
+        pod["status"]["containerStatuses"] = json!([status("web", first), status("log", second)]);
+        decode(&pod).waiting
+    };
+    assert_eq!(waiting("", "", ""), Waiting::NoFailure);
+    assert_eq!(waiting("", "ContainerCreating", ""), Waiting::NoFailure);
+    assert_eq!(waiting("", "", "ImagePullBackOff"), Waiting::ImagePull);
+    assert_eq!(waiting("", "CrashLoopBackOff", "ImagePullBackOff"), Waiting::CrashLoop);
+    assert_eq!(waiting("CrashLoopBackOff", "PodInitializing", "PodInitializing"), Waiting::InitCrashLoop);
+    assert_eq!(waiting("ErrImagePull", "PodInitializing", ""), Waiting::ImagePull);
+    assert_eq!(waiting("", "CreateContainerConfigError", ""), Waiting::ContainerConfig);
+    let null = with(
+        "/status/containerStatuses",
+        json!([{"name": "web", "state": {"waiting": null}}, {"state": null}]),
+    );
+    assert_eq!(decode(&null).waiting, Waiting::NoFailure);
+}
+
+/// The failure takes no memory in the cache.
+#[test]
+fn size_of_a_cached_pod() {
+    assert!(size_of::<Pod>() <= 168, "{}", size_of::<Pod>());
 }
 
 #[test]

@@ -114,6 +114,22 @@ pub(super) struct WireContainerStatus<'a> {
     pub(super) name: Text<'a>,
     #[serde(deserialize_with = "or_default")]
     pub(super) restart_count: i32,
+    #[serde(borrow, deserialize_with = "object_or_default")]
+    pub(super) state: WireState<'a>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+pub(super) struct WireState<'a> {
+    #[serde(borrow, deserialize_with = "object_or_default")]
+    pub(super) waiting: WireWaiting<'a>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+pub(super) struct WireWaiting<'a> {
+    #[serde(borrow)]
+    pub(super) reason: Text<'a>,
 }
 
 /// Item of a list. `null` is the default value.
