@@ -145,6 +145,24 @@ impl Cause {
             Self::Unknown => "unknown",
         }
     }
+
+    /// Cause that [`cached_cause`](crate::cached_cause) finds for a rollout that this cause holds.
+    pub const fn in_caches(self) -> Self {
+        match self {
+            Self::SchedulingGated | Self::SchedulerNotRunning => Self::Unschedulable,
+            // `ProbeFailing` if the containers of a lost node ran.
+            Self::VolumeMount | Self::NodeLost => Self::PodStarting,
+            Self::ReadinessGate => Self::ProbeFailing,
+            Self::TerminatingFinalizer => Self::TerminatingGracePeriod,
+            Self::EmptySelector
+            | Self::ControllerNotRunning
+            | Self::ReplicaSetControllerNotRunning
+            | Self::DesiredReplicasAnnotation
+            | Self::SelectorOverlap
+            | Self::ReplicasOverwritten => Self::Unknown,
+            found => found,
+        }
+    }
 }
 
 impl fmt::Display for Cause {

@@ -12,6 +12,7 @@
 //! | causes in pods | `pods.rs` |
 //! | refused creations | `refusal.rs` |
 //! | other controllers | `others.rs` |
+//! | causes from the caches of a manager | `cached.rs` |
 //! | commands | `commands.rs` |
 //! | state in one sentence | `summary.rs` |
 //! | result and its JSON form | `diagnosis.rs`, `finding.rs`, `cause.rs` |
@@ -21,6 +22,7 @@
 
 #![warn(missing_debug_implementations)]
 
+mod cached;
 mod cause;
 mod commands;
 mod diagnose;
@@ -35,8 +37,13 @@ pub mod render;
 mod snapshot;
 mod summary;
 
+pub use cached::cached_cause;
 pub use cause::Cause;
 pub use diagnose::{DiagnoseError, diagnose};
 pub use diagnosis::{API_VERSION, Bounds, Command, Diagnosis, Replicas, State};
 pub use finding::{Effect, Finding};
 pub use snapshot::{Snapshot, Unreadable};
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct ReadmeDoctests;

@@ -1,6 +1,7 @@
 //! Causes in pods.
 
 use jiff::SignedDuration;
+use kcm_api::Waiting;
 use kcm_clock::Timestamp;
 use serde_json::Value;
 
@@ -170,14 +171,8 @@ fn container(pod: &Value, status: &Value, context: PodContext<'_>) -> Option<Fin
     let name = text(status, "/name");
     let waiting = text(status, "/state/waiting/reason");
     let message = text(status, "/state/waiting/message");
-    let finding = match waiting {
-        "ImagePullBackOff"
-        | "ErrImagePull"
-        | "InvalidImageName"
-        | "ErrImageNeverPull"
-        | "ImageInspectError"
-        | "RegistryUnavailable"
-        | "SignatureValidationFailed" => {
+    let finding = match Waiting::from_reason(waiting) {
+        Waiting::ImagePull => {
             let image = list(pod, "/spec/containers")
                 .iter()
                 .chain(list(pod, "/spec/initContainers"))
@@ -188,15 +183,11 @@ fn container(pod: &Value, status: &Value, context: PodContext<'_>) -> Option<Fin
                 .map_or_else(|| message.to_owned(), str::to_owned);
             Finding::blocks(Cause::ImagePull, format!("Image {image} cannot be pulled ({waiting}): {reason}"))
         }
-        "CreateContainerConfigError"
-        | "CreateContainerError"
-        | "RunContainerError"
-        | "PreStartHookError"
-        | "PostStartHookError" => Finding::blocks(
+        Waiting::ContainerConfig => Finding::blocks(
             Cause::ContainerConfig,
             format!("Container {name} cannot start ({waiting}): {message}"),
         ),
-        "CrashLoopBackOff" => crash(pod, status, context),
+        Waiting::CrashLoop => crash(pod, status, context),
         _ => {
             let terminated = status.pointer("/state/terminated");
             let failed = terminated.and_then(|end| end["exitCode"].as_i64()).is_some_and(|code| code != 0);

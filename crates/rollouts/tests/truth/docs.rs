@@ -36,3 +36,15 @@ fn every_cause_is_listed() {
         assert!(PAGE.contains(&format!("| `{cause}` |")), "{cause}");
     }
 }
+
+#[test]
+fn coarser_causes_are_listed() {
+    let (_, section) = PAGE.split_once("## The metric of stuck rollouts").unwrap();
+    let rows = || section.split("\n## ").next().unwrap().lines().filter(|line| line.starts_with("| `"));
+    for cause in Cause::ALL {
+        let row = rows().find(|row| row.split(" | ").next().unwrap().contains(&format!("`{cause}`")));
+        let expected = (*cause != cause.in_caches()).then(|| format!(" | `{}` |", cause.in_caches()));
+        assert_eq!(row.is_some(), expected.is_some(), "{cause}");
+        assert!(row.zip(expected).is_none_or(|(row, expected)| row.ends_with(&expected)), "{cause}");
+    }
+}

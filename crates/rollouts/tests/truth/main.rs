@@ -34,6 +34,9 @@ fn check(world: &World, expected: &Expected) -> Diagnosis {
     assert_eq!((diagnosis.state, diagnosis.cause), (expected.state, Some(expected.cause)), "{shown}");
     let messages = diagnosis.findings.iter().filter(|finding| finding.cause == expected.cause);
     assert!(messages.clone().any(|finding| finding.message.contains(expected.message)), "{shown}");
+    if diagnosis.state == State::Stuck {
+        assert_eq!(world.cached_cause(), expected.cause.in_caches(), "in the caches of a manager");
+    }
     for line in shown.lines().filter(|line| !line.starts_with("  kubectl")) {
         assert!(line.chars().count() <= WIDTH, "{line}");
     }

@@ -5,15 +5,18 @@ use std::{convert::Infallible, sync::Arc, time::Duration};
 use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode, header::CONTENT_TYPE};
 use http_body_util::{Either, Full};
+use kcm_api::{Deployment, Pod, PodDecoder, ReplicaSet};
 use kcm_apiserver::{
     ApiServer, ApiServerConfig, ListOptions, PatchType, Resource, Subresource, WriteOptions,
 };
 use kcm_client::{Body, ClientFactory, ClientOptions};
 use kcm_clock::{Clock, Random, SeededRandom, SimulatedClock, Timestamp};
 use kcm_controller_manager::{Controllers, Dependencies, ManagerConfig};
-use kcm_rollouts::{Diagnosis, Snapshot, diagnose};
+use kcm_deployment_util::replica_sets::ReplicaSetSplit;
+use kcm_rollouts::{Cause, Diagnosis, Snapshot, cached_cause, diagnose};
 use kcm_sandbox::{KubeletConfig, Sandbox, SandboxConfig};
 use parking_lot::Mutex;
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tower::ServiceExt as _;
@@ -208,6 +211,29 @@ impl World {
             autoscalers: self.list_named("autoscaling", "horizontalpodautoscalers"),
             ..Snapshot::default()
         }
+    }
+
+    /// Cause that a controller manager finds in its caches.
+    pub(crate) fn cached_cause(&self) -> Cause {
+        fn decode<T: DeserializeOwned>(object: &Value) -> Arc<T> {
+            Arc::new(serde_json::from_value(object.clone()).unwrap())
+        }
+        let deployment: Arc<Deployment> = decode(&self.deployment());
+        let own = |set: &Arc<ReplicaSet>| {
+            set.metadata.controller().is_some_and(|owner| owner.uid == deployment.metadata.uid)
+        };
+        let sets: Vec<Arc<ReplicaSet>> =
+            self.list(Resource::REPLICA_SETS).iter().map(decode).filter(own).collect();
+        let decoder = PodDecoder::default();
+        let pods: Vec<Arc<Pod>> = self
+            .list(Resource::PODS)
+            .iter()
+            .map(|pod| Arc::new(decoder.decode_value(pod).unwrap()))
+            .collect();
+        let pods = pods.iter().filter(|pod| {
+            pod.controller.as_ref().is_some_and(|owner| sets.iter().any(|set| set.metadata.uid == owner.uid))
+        });
+        cached_cause(&deployment, &ReplicaSetSplit::find(&deployment, &sets), pods)
     }
 
     pub(crate) fn diagnose(&self) -> Diagnosis {
