@@ -52,6 +52,7 @@ fn deployment(informers: &InformerFactory) -> Constructor {
     let deployments = informers.deployments();
     let replica_sets = informers.replica_sets();
     let pods = informers.pods();
+    informers.explain_rollouts(&deployments, &replica_sets, &pods);
     Box::new(move |context| {
         let client = context.client(controller_names::DEPLOYMENT);
         let recorder = context.recorder(&client, DeploymentControllerConfig::COMPONENT);

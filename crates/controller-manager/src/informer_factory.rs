@@ -48,6 +48,18 @@ impl InformerFactory {
         })
     }
 
+    /// Sets the caches in which the causes of stuck rollouts are found.
+    pub(crate) fn explain_rollouts(
+        &self,
+        deployments: &SharedInformer<Deployment>,
+        replica_sets: &SharedInformer<ReplicaSet>,
+        pods: &SharedInformer<Pod>,
+    ) {
+        if let Some(metrics) = &self.dependencies.metrics {
+            metrics.rollout_caches(deployments.store(), replica_sets.store(), pods.store());
+        }
+    }
+
     /// Informer of ReplicationControllers, converted to ReplicaSets.
     pub(crate) fn replication_controllers(&self) -> SharedInformer<ReplicaSet> {
         let source = ReplicationControllerClient::new(&self.reader).list_watch();

@@ -17,7 +17,7 @@ mod rollouts;
 
 use std::{fmt, sync::Arc};
 
-use kcm_api::Deployment;
+use kcm_api::{Deployment, Pod, ReplicaSet};
 use kcm_client::ClientMetrics;
 use kcm_clock::Clock;
 use kcm_informer::{EventHandler, InformerMetrics, Store};
@@ -87,7 +87,7 @@ impl Metrics {
             elections: Arc::new(Elections::new(&registry)),
             syncs: Syncs::new(&registry),
             replica_sets: Arc::new(ReplicaSets::new(&registry)),
-            rollouts: Arc::new(Rollouts::new(&registry)),
+            rollouts: Rollouts::new(&registry),
             slis: SliMetrics::new(options),
             registry,
         };
@@ -164,6 +164,18 @@ impl Metrics {
     /// Event handler that counts stuck rollouts, for the informer of Deployments.
     pub fn rollouts(&self) -> Arc<dyn EventHandler<Deployment>> {
         Arc::clone(&self.0.rollouts) as _
+    }
+
+    /// Sets the caches in which each scrape finds the causes of stuck rollouts. Without them, causes are `unknown`.
+    ///
+    /// The stores require the indexes of `kcm-controller-util`.
+    pub fn rollout_caches(
+        &self,
+        deployments: Store<Deployment>,
+        replica_sets: Store<ReplicaSet>,
+        pods: Store<Pod>,
+    ) {
+        self.0.rollouts.set_caches(deployments, replica_sets, pods);
     }
 
     /// Exports the estimated size of the objects in the cache called `name`. Each scrape samples the objects.
