@@ -78,14 +78,52 @@ fn dry_run(target: &Target, request: &ChangeRequest) -> Option<Request> {
 /// Parts of the messages with which admission rejects a change. Admission and authorization both respond with 403.
 const ADMISSION: [&str; 3] = ["admission webhook", "ValidatingAdmissionPolicy", "exceeded quota"];
 
+/// Part of the message with which the API server refuses dry runs because of a webhook with side effects.
+const NO_DRY_RUN: &str = "does not support dry run";
+
 /// `true` if the API server has processed the change and rejects it.
 fn is_invalid(error: &ApiError) -> bool {
+    let message = error.to_string();
     match error.code() {
-        Some(400 | 413 | 422) => true,
-        Some(403) => {
-            let message = error.to_string();
-            ADMISSION.iter().any(|part| message.contains(part))
-        }
+        Some(400) => !message.contains(NO_DRY_RUN),
+        Some(413 | 422) => true,
+        Some(403) => ADMISSION.iter().any(|part| message.contains(part)),
         _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kcm_api::Status;
+
+    use super::*;
+
+    #[test]
+    fn rejected_and_unchecked_changes() {
+        struct Case {
+            code: u16,
+            message: &'static str,
+            is_invalid: bool,
+        }
+        for Case { code, message, is_invalid: expected } in [
+            Case { code: 422, message: "spec.replicas: Invalid value: -1", is_invalid: true },
+            Case { code: 400, message: "unknown field \"spec.replica\"", is_invalid: true },
+            Case { code: 403, message: "admission webhook \"a.b\" denied the request: no", is_invalid: true },
+            Case {
+                code: 403,
+                message: "User \"u\" cannot patch resource \"deployments\"",
+                is_invalid: false,
+            },
+            Case {
+                code: 400,
+                message: "admission webhook \"a.b\" does not support dry run",
+                is_invalid: false,
+            },
+            Case { code: 500, message: "failed calling webhook \"a.b\"", is_invalid: false },
+        ] {
+            let message = message.to_owned();
+            let error = ApiError::Status(Box::new(Status { code, message, ..Status::default() }));
+            assert_eq!(is_invalid(&error), expected, "{error}");
+        }
     }
 }
