@@ -73,29 +73,44 @@ const SINGLE_NODES: usize = 20;
 /// Lease of the leader election of kube-controller-manager.
 const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/kube-controller-manager";
 
-/// Reads the objects of a namespace, or of all namespaces, by namespace. Records what cannot be read.
-pub(crate) async fn read_snapshots(
+/// List of a [`Snapshot`].
+type Field = fn(&mut Snapshot) -> &mut Vec<Value>;
+
+/// Lists of a [`Snapshot`]: version, resource and field.
+const LISTS: [(&str, &str, Field); 8] = [
+    ("apps/v1", "deployments", |snapshot| &mut snapshot.deployments),
+    ("apps/v1", "replicasets", |snapshot| &mut snapshot.replica_sets),
+    ("v1", "pods", |snapshot| &mut snapshot.pods),
+    ("v1", "events", |snapshot| &mut snapshot.events),
+    ("v1", "resourcequotas", |snapshot| &mut snapshot.quotas),
+    ("v1", "limitranges", |snapshot| &mut snapshot.limit_ranges),
+    ("policy/v1", "poddisruptionbudgets", |snapshot| &mut snapshot.disruption_budgets),
+    ("autoscaling/v2", "horizontalpodautoscalers", |snapshot| &mut snapshot.autoscalers),
+];
+
+/// Reads the lists of a namespace, or of all namespaces, except those of `skipped` resources. Records what cannot be read.
+pub(crate) async fn read_lists(
     reader: &mut Reader<'_>,
     namespace: Option<&str>,
+    skipped: &[&str],
 ) -> BTreeMap<String, Snapshot> {
-    type Field = fn(&mut Snapshot) -> &mut Vec<Value>;
-    const LISTS: [(&str, &str, Field); 8] = [
-        ("apps/v1", "deployments", |snapshot| &mut snapshot.deployments),
-        ("apps/v1", "replicasets", |snapshot| &mut snapshot.replica_sets),
-        ("v1", "pods", |snapshot| &mut snapshot.pods),
-        ("v1", "events", |snapshot| &mut snapshot.events),
-        ("v1", "resourcequotas", |snapshot| &mut snapshot.quotas),
-        ("v1", "limitranges", |snapshot| &mut snapshot.limit_ranges),
-        ("policy/v1", "poddisruptionbudgets", |snapshot| &mut snapshot.disruption_budgets),
-        ("autoscaling/v2", "horizontalpodautoscalers", |snapshot| &mut snapshot.autoscalers),
-    ];
     let mut snapshots: BTreeMap<String, Snapshot> = BTreeMap::new();
-    for (version, resource, field) in LISTS {
+    for (version, resource, field) in LISTS.into_iter().filter(|(_, resource, _)| !skipped.contains(resource))
+    {
         for object in reader.list_if_allowed(&path(version, namespace, resource)).await {
             let namespace = object["metadata"]["namespace"].as_str().unwrap_or_default().to_owned();
             field(snapshots.entry(namespace).or_default()).push(object);
         }
     }
+    snapshots
+}
+
+/// Reads the objects of a namespace, or of all namespaces, by namespace. Records what cannot be read.
+pub(crate) async fn read_snapshots(
+    reader: &mut Reader<'_>,
+    namespace: Option<&str>,
+) -> BTreeMap<String, Snapshot> {
+    let mut snapshots = read_lists(reader, namespace, &[]).await;
     let pods = snapshots.values().flat_map(|snapshot| &snapshot.pods);
     let names: BTreeSet<String> =
         pods.filter_map(|pod| pod["spec"]["nodeName"].as_str()).map(str::to_owned).collect();

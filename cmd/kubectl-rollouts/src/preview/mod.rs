@@ -20,12 +20,12 @@ use flags::{ChangeFlag, Output, PreviewFlags};
 #[derive(Debug, Error)]
 pub(crate) enum CommandError {
     /// A required object could not be read.
-    #[error("failed to read {resource}: {source}")]
+    #[error("failed to read {resource}: {reason}")]
     Read {
         /// Resource.
-        resource: &'static str,
+        resource: String,
         /// Error of the request.
-        source: ApiError,
+        reason: String,
     },
     /// The manifest could not be read.
     #[error("failed to read {path}: {reason}")]

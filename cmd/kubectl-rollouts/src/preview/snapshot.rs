@@ -1,6 +1,5 @@
 //! Reads the objects around a Deployment.
 
-use kcm_api::ApiError;
 use kcm_clock::Clock;
 use kcm_preview::{Snapshot, Unreadable};
 use serde_json::Value;
@@ -8,11 +7,14 @@ use serde_json::Value;
 use super::{CommandError, Target};
 use crate::{
     connection::Connection,
-    reader::{Reader, path},
+    reader::{Reader, path, read_lists},
 };
 
 /// Selector of the pods that use resources of their node.
 const RUNNING: &str = "pods?fieldSelector=status.phase!%3DSucceeded,status.phase!%3DFailed";
+
+/// Resources without which there is no preview.
+const REQUIRED: [&str; 2] = ["replicasets", "pods"];
 
 /// Reads the Deployment, its namespace and, if `nodes` is `true`, the nodes and all pods.
 ///
@@ -31,25 +33,25 @@ pub(super) async fn read(
     let deployment = reader.get(&path("apps/v1", in_namespace, &format!("deployments/{name}"))).await;
     let deployment = match deployment {
         Err(error) if error.is_not_found() => None,
-        other => Some(other.map_err(failed("deployments"))?),
+        Err(error) => return Err(unreadable("deployments", &error.to_string())),
+        Ok(object) => Some(object),
     };
-    let replica_sets = reader.list(&path("apps/v1", in_namespace, "replicasets")).await;
-    let pods = reader.list(&path("v1", in_namespace, "pods")).await;
+    let lists = read_lists(&mut reader, in_namespace, &["deployments", "events"]).await.remove(namespace);
+    let lists = lists.unwrap_or_default();
+    if let Some(list) = reader.unreadable.iter().find(|list| REQUIRED.contains(&&*list.resource)) {
+        return Err(unreadable(&list.resource, &list.reason));
+    }
     let mut snapshot = Snapshot {
         taken: clock.now(),
         namespace: namespace.clone(),
         name: name.clone(),
         deployment,
-        replica_sets: replica_sets.map_err(failed("replicasets"))?,
-        pods: pods.map_err(failed("pods"))?,
-        quotas: reader.list_if_allowed(&path("v1", in_namespace, "resourcequotas")).await,
-        limit_ranges: reader.list_if_allowed(&path("v1", in_namespace, "limitranges")).await,
-        disruption_budgets: reader
-            .list_if_allowed(&path("policy/v1", in_namespace, "poddisruptionbudgets"))
-            .await,
-        autoscalers: reader
-            .list_if_allowed(&path("autoscaling/v2", in_namespace, "horizontalpodautoscalers"))
-            .await,
+        replica_sets: lists.replica_sets,
+        pods: lists.pods,
+        quotas: lists.quotas,
+        limit_ranges: lists.limit_ranges,
+        disruption_budgets: lists.disruption_budgets,
+        autoscalers: lists.autoscalers,
         ..Snapshot::default()
     };
     if nodes {
@@ -66,8 +68,8 @@ pub(super) async fn read(
     Ok(snapshot)
 }
 
-fn failed(resource: &'static str) -> impl Fn(ApiError) -> CommandError {
-    move |source| CommandError::Read { resource, source }
+fn unreadable(resource: &str, reason: &str) -> CommandError {
+    CommandError::Read { resource: resource.to_owned(), reason: reason.to_owned() }
 }
 
 fn elsewhere(mut pods: Vec<Value>, namespace: &str) -> Vec<Value> {
