@@ -9,7 +9,7 @@ use crate::{
 };
 
 /// Annotation of `kubectl apply` with the file that was applied last.
-const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+pub(crate) const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 /// Annotation of `kubectl rollout restart`.
 const RESTARTED_AT: &str = "kubectl.kubernetes.io/restartedAt";
 /// Annotation with the revision of a ReplicaSet.
@@ -64,6 +64,15 @@ pub enum ChangeRequest {
     },
     /// Replaces the Deployment.
     Replace(Value),
+}
+
+impl ChangeRequest {
+    /// Object or patch.
+    pub(crate) fn body(&self) -> &Value {
+        match self {
+            Self::Create(body) | Self::Patch { body, .. } | Self::Replace(body) => body,
+        }
+    }
 }
 
 impl Change {
@@ -185,24 +194,26 @@ fn apply_patch(live: &Value, manifest: Value) -> Value {
     let applied = manifest.to_string();
     let mut patch = manifest;
     remove(&mut patch, "", "status");
-    add_deletions(&mut patch, &last);
+    add_deletions(&mut patch, &last, live);
     set(&mut patch, &["metadata", "annotations", LAST_APPLIED], applied.into());
     patch
 }
 
-/// Adds deletions of the fields of `last` to `patch` that it does not contain, and the order of lists.
-fn add_deletions(patch: &mut Value, last: &Value) {
+/// Adds deletions of the fields of `last` to `patch` that it does not contain, the order of lists, and the keys that
+/// changed unions retain.
+fn add_deletions(patch: &mut Value, last: &Value, live: &Value) {
     let Value::Object(fields) = patch else { return };
     let mut orders = Vec::new();
     for (name, new) in fields.iter_mut() {
-        let old = &last[name];
+        let (last, live) = (&last[name], &live[name]);
         match (merge_key(name), &mut *new) {
             (Some(key), Value::Array(elements)) => {
                 let order: Vec<Value> = elements.iter().map(|element| json!({ key: element[key] })).collect();
                 orders.push((format!("$setElementOrder/{name}"), Value::Array(order)));
-                merge_list(elements, old.as_array().map_or(&[], Vec::as_slice), key);
+                let of = |list: &'_ Value| list.as_array().cloned().unwrap_or_default();
+                merge_list(elements, &of(last), &of(live), key, name == "volumes");
             }
-            _ => add_deletions(new, old),
+            _ => merge(new, last, live, name == "strategy"),
         }
     }
     for (name, _) in last.as_object().into_iter().flatten() {
@@ -211,15 +222,42 @@ fn add_deletions(patch: &mut Value, last: &Value) {
     fields.extend(orders);
 }
 
-/// Completes the elements of a list that is merged by `key`.
-fn merge_list(elements: &mut Vec<Value>, old: &[Value], key: &str) {
-    for element in elements.iter_mut() {
-        let old = old.iter().find(|old| old[key] == element[key]);
-        add_deletions(element, old.unwrap_or(&Value::Null));
+/// Completes the patch of a field. A union, of which only one member may be set, keeps only the keys of the manifest if it
+/// changes.
+fn merge(new: &mut Value, last: &Value, live: &Value, is_union: bool) {
+    let is_removed = |(name, _): (&String, &Value)| new.get(name).is_none();
+    let changes = || !is_part(new, live) || last.as_object().into_iter().flatten().any(is_removed);
+    let retained: Option<Vec<&String>> =
+        new.as_object().filter(|_| is_union && changes()).map(|members| members.keys().collect());
+    let retained = retained.map(|keys| json!(keys));
+    add_deletions(new, last, live);
+    if let Some(keys) = retained {
+        set(new, &["$retainKeys"], keys);
     }
-    for old in old {
-        if elements.iter().all(|element| element[key] != old[key]) {
-            elements.push(json!({ "$patch": "delete", key: old[key] }));
+}
+
+/// `true` if `whole` contains all fields of `part`.
+fn is_part(part: &Value, whole: &Value) -> bool {
+    match part {
+        Value::Object(members) if whole.is_object() => {
+            members.iter().all(|(name, member)| is_part(member, &whole[name]))
+        }
+        _ => part == whole,
+    }
+}
+
+/// Completes the elements of a list that is merged by `key`.
+fn merge_list(elements: &mut Vec<Value>, last: &[Value], live: &[Value], key: &str, is_union: bool) {
+    let find = |list: &'_ [Value], element: &Value| {
+        list.iter().find(|other| other[key] == element[key]).cloned().unwrap_or(Value::Null)
+    };
+    for element in elements.iter_mut() {
+        let (last, live) = (find(last, element), find(live, element));
+        merge(element, &last, &live, is_union && live.is_object());
+    }
+    for last in last {
+        if elements.iter().all(|element| element[key] != last[key]) {
+            elements.push(json!({ "$patch": "delete", key: last[key] }));
         }
     }
 }

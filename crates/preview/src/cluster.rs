@@ -150,7 +150,7 @@ async fn simulate(config: RunConfig<'_>) -> Result<Run, PreviewError> {
     });
     // Set once, here.
     let _ = recorder.server.set(Arc::downgrade(&server));
-    import(&server, snapshot, timings, begin).map_err(PreviewError::Import)?;
+    import(&server, snapshot, request, timings, begin).map_err(PreviewError::Import)?;
     let sandbox = Sandbox::new(SandboxConfig {
         server: Arc::clone(&server),
         clock: Arc::clone(&clock),

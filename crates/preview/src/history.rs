@@ -72,13 +72,15 @@ struct PodState {
 }
 
 /// ReplicaSet at a time.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct SetState {
     uid: String,
     /// Name, also after the deletion.
     name: String,
     /// `None` after the deletion.
     set: Option<Arc<ReplicaSet>>,
+    /// Resources of a pod of the template.
+    resources: PodResources,
 }
 
 /// State while the events are read.
@@ -178,7 +180,7 @@ impl History {
                 self.record(at, &new, &totals);
                 totals = new;
             }
-            let resources = &reader.resources;
+            let resources = reader.requested_resources(&state);
             maximize(&mut self.resources_peak.requests, &resources.requests);
             maximize(&mut self.resources_peak.limits, &resources.limits);
             // The first sample is the state before the change. It is a separate step.
@@ -276,9 +278,10 @@ impl<'a> Reader<'a> {
             Resource::REPLICA_SETS => {
                 let set = (!deleted).then(|| serde_json::from_value(object.value().clone()));
                 let set = set.map(|set| Arc::new(set.unwrap_or_default()));
+                let resources = PodResources::of(&object.value()["spec"]["template"], self.limit_ranges);
                 let (uid, name) = (object.uid().to_owned(), object.name().to_owned());
                 let index = self.set_index(&uid);
-                self.sets.splice(index..=index, [SetState { uid, name, set }]);
+                self.sets.splice(index..=index, [SetState { uid, name, set, resources }]);
                 true
             }
             Resource::PODS => self.apply_pod(object, deleted),
@@ -289,7 +292,7 @@ impl<'a> Reader<'a> {
     /// Index of the ReplicaSet with this UID.
     fn set_index(&mut self, uid: &str) -> usize {
         self.sets.iter().position(|state| state.uid == uid).unwrap_or_else(|| {
-            self.sets.push(SetState { uid: uid.to_owned(), name: String::new(), set: None });
+            self.sets.push(SetState { uid: uid.to_owned(), ..SetState::default() });
             self.sets.len() - 1
         })
     }
@@ -323,9 +326,8 @@ impl<'a> Reader<'a> {
     /// Adds the resources of a pod to the sum. A finished pod uses none.
     fn count(&mut self, pod: &PodState, factor: f64) {
         if !pod.finished {
-            let one = Amounts::from([("pods".to_owned(), 1.0)]);
             add(&mut self.resources.requests, &pod.resources.requests, factor);
-            add(&mut self.resources.requests, &one, factor);
+            add(&mut self.resources.requests, &one_pod(), factor);
             add(&mut self.resources.limits, &pod.resources.limits, factor);
         }
     }
@@ -344,6 +346,23 @@ impl<'a> Reader<'a> {
             totals.ready += 1;
             totals.available += i32::from(now - since >= self.min_ready * 1000);
         }
+    }
+
+    /// Resources of the pods, and of those that the ReplicaSets are to create. A quota may refuse the latter.
+    fn requested_resources(&self, state: &State) -> PodResources {
+        let mut resources = self.resources.clone();
+        for set in &state.sets {
+            let missing = set.desired - set.pods;
+            if missing > 0
+                && let Some(of) = self.sets.iter().find(|of| of.name == set.name)
+            {
+                let missing = f64::from(missing);
+                add(&mut resources.requests, &of.resources.requests, missing);
+                add(&mut resources.requests, &one_pod(), missing);
+                add(&mut resources.limits, &of.resources.limits, missing);
+            }
+        }
+        resources
     }
 
     fn sample(&self, now: Timestamp) -> State {
@@ -376,6 +395,11 @@ impl<'a> Reader<'a> {
         });
         State { totals, sets: sets.collect() }
     }
+}
+
+/// Number of pods, as an amount of a quota.
+fn one_pod() -> Amounts {
+    Amounts::from([("pods".to_owned(), 1.0)])
 }
 
 fn progressing_reason(deployment: &Deployment) -> &str {

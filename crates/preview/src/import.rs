@@ -1,6 +1,6 @@
 //! Copies objects of a cluster into the embedded API server.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use kcm_apiserver::{ApiServer, ApiStatus, Resource, WriteOptions};
 use kcm_clock::Timestamp;
@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 
 use crate::{
     Snapshot,
-    json::{condition, members, number, remove, set, text, time},
+    change::ChangeRequest,
+    json::{condition, list, members, number, remove, set, text, time},
     timings::{Timings, is_finished, ready_since},
 };
 
@@ -19,6 +20,7 @@ use crate::{
 pub(crate) fn import(
     server: &Arc<ApiServer>,
     snapshot: &Snapshot,
+    request: &ChangeRequest,
     timings: &Timings,
     now: Timestamp,
 ) -> Result<(), ApiStatus> {
@@ -31,8 +33,12 @@ pub(crate) fn import(
     for node in nodes(snapshot) {
         server.restore(Resource::NODES, node)?;
     }
+    for name in priority_classes(snapshot, request) {
+        let class = json!({ "metadata": { "name": name, "uid": format!("class-{name}") }, "value": 0 });
+        server.restore(Resource::PRIORITY_CLASSES, class)?;
+    }
     for quota in &snapshot.quotas {
-        server.restore(Resource::RESOURCE_QUOTAS, without_history(quota))?;
+        server.restore(Resource::RESOURCE_QUOTAS, enforced(quota, &snapshot.limit_ranges))?;
     }
     if let Some(deployment) = &snapshot.deployment {
         server.restore(Resource::DEPLOYMENTS, without_history(deployment))?;
@@ -50,6 +56,44 @@ pub(crate) fn import(
         }
     }
     Ok(())
+}
+
+/// Names of the priority classes of the templates. Pods with another class are rejected.
+fn priority_classes(snapshot: &Snapshot, request: &ChangeRequest) -> BTreeSet<String> {
+    let mut names = BTreeSet::new();
+    let live = snapshot.own_replica_sets().into_iter().chain(&snapshot.deployment);
+    live.chain([request.body()]).for_each(|object| find_priority_classes(object, &mut names));
+    names.retain(|name| !name.is_empty() && !name.starts_with("system-"));
+    names
+}
+
+/// Adds the values of all fields `priorityClassName`. The place of the template depends on the format of a patch.
+fn find_priority_classes(value: &Value, names: &mut BTreeSet<String>) {
+    match value {
+        Value::Object(members) => {
+            names.extend(members.get("priorityClassName").and_then(Value::as_str).map(str::to_owned));
+            members.values().for_each(|member| find_priority_classes(member, names));
+        }
+        Value::Array(elements) => elements.iter().for_each(|element| find_priority_classes(element, names)),
+        _ => {}
+    }
+}
+
+/// Returns the quota as the embedded API server enforces it.
+///
+/// The embedded API server does not set the defaults of limit ranges. If there are some, the quota has no limits on
+/// requests and limits, which [`check_quotas`](crate::capacity::check_quotas) compares with the peak.
+fn enforced(quota: &Value, limit_ranges: &[Value]) -> Value {
+    let mut quota = without_history(quota);
+    let has_defaults = |limit: &Value| limit.get("default").or(limit.get("defaultRequest")).is_some();
+    if limit_ranges.iter().flat_map(|range| list(range, "/spec/limits")).any(has_defaults) {
+        for pointer in ["/spec/hard", "/status/hard"] {
+            if let Some(Value::Object(hard)) = quota.pointer_mut(pointer) {
+                hard.retain(|name, _| name == "pods" || name.starts_with("count/"));
+            }
+        }
+    }
+    quota
 }
 
 /// Returns the nodes of the cluster without their large parts. If none could be read, returns those that the pods run on, and at

@@ -6,7 +6,7 @@ use kcm_deployment_util::{annotations::REVISION, fenceposts, rollout};
 use crate::{
     PreviewError, Snapshot,
     capacity::{check_nodes, check_quotas},
-    change::{Change, ChangeRequest},
+    change::{Change, ChangeRequest, LAST_APPLIED},
     cluster::{RunConfig, RunEnd, Unready, run},
     diff::diff,
     history::{History, stuck_message},
@@ -112,11 +112,19 @@ fn effect(before: Option<&Deployment>, after: &Deployment, new: Option<&NewRepli
     }
     if before.replicas() != after.replicas() {
         Effect::Scale
-    } else if before.metadata.generation == after.metadata.generation {
+    } else if before.metadata.generation == after.metadata.generation && metadata(before) == metadata(after) {
         Effect::Nothing
     } else {
         Effect::Settings
     }
+}
+
+/// Labels and annotations that users set.
+fn metadata(deployment: &Deployment) -> Vec<(&str, &str)> {
+    let is_set = |name: &str| !name.starts_with("deployment.kubernetes.io/") && name != LAST_APPLIED;
+    let metadata = &deployment.metadata;
+    let all = metadata.labels.iter().chain(metadata.annotations.iter());
+    all.map(|(name, value)| (&**name, &**value)).filter(|(name, _)| is_set(name)).collect()
 }
 
 fn new_replica_set(snapshot: &Snapshot, history: &History) -> Option<NewReplicaSet> {

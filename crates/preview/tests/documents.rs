@@ -8,7 +8,7 @@ use std::{fs, path::Path, time::Duration};
 use kcm_preview::{Change, TimingOptions, preview, render};
 use serde_json::json;
 
-use self::world::{Timing, World, deployment};
+use self::world::{Timing, World, deployment, simulate};
 
 /// Document with the output, and its picture.
 const DOCUMENT: &str = "docs/rollouts-preview.md";
@@ -20,8 +20,7 @@ fn read(path: &str) -> String {
 
 #[test]
 fn document_contains_the_output() {
-    let builder = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
-    builder.unwrap().block_on(async {
+    simulate(async {
         let timing = Timing { ready: Duration::from_secs(12), stop: Duration::from_secs(5) };
         let world = World::new(timing);
         let mut manifest = deployment(10, "web:1");

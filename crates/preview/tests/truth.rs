@@ -9,15 +9,9 @@ use kcm_preview::{Change, Effect, End, Preview, TimingOptions, WarningCode, prev
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use self::world::{Observed, Timing, World, Write, deployment};
+use self::world::{Observed, Timing, World, Write, deployment, simulate};
 
 const SECOND: Duration = Duration::from_secs(1);
-
-/// Runs a test in simulated time.
-fn simulate<T>(test: impl Future<Output = T>) -> T {
-    let builder = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
-    builder.unwrap().block_on(test)
-}
 
 fn timing(ready: u64, stop: u64) -> Timing {
     Timing { ready: SECOND * u32::try_from(ready).unwrap(), stop: SECOND * u32::try_from(stop).unwrap() }
@@ -312,7 +306,7 @@ async fn settled(case: &Case) -> Option<World> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 32, failure_persistence: None, ..ProptestConfig::default() })]
 
     /// A preview from a settled cluster predicts the writes of each controller, their times to the second, and the peaks.
     #[test]

@@ -16,6 +16,8 @@ pub(crate) struct Case {
     /// Number of images that were rolled out before.
     pub(crate) history: u64,
     pub(crate) change: Change,
+    /// If `true`, the strategy of the changed manifest is `Recreate`.
+    pub(crate) recreates: bool,
 }
 
 /// Change of a Deployment.
@@ -54,8 +56,9 @@ impl Case {
             5 => Change::Undo(Some(1 + below(history))),
             _ => Change::Apply,
         };
+        let recreates = below(2) == 0;
         let timing = Timing { ready: 2 + below(8), stop: 1 + below(6) };
-        Self { replicas: 1 + below(7), strategy, timing, history, change }
+        Self { replicas: 1 + below(7), strategy, timing, history, change, recreates }
     }
 
     /// Manifest with this image.
@@ -85,6 +88,9 @@ impl Case {
         container["env"] = json!([{ "name": "B", "value": "3" }, { "name": "C", "value": "4" }]);
         container["resources"] = json!({ "requests": { "cpu": "100m" } });
         container.as_object_mut().unwrap().remove("ports");
+        if self.recreates {
+            manifest["spec"]["strategy"] = json!({ "type": "Recreate" });
+        }
         manifest
     }
 }

@@ -50,6 +50,35 @@ mod apply {
         assert_eq!(app["$setElementOrder/env"], json!([{ "name": "B" }]));
     }
 
+    /// The API server rejects `rollingUpdate`, which it has set by default, with `Recreate`.
+    #[test]
+    fn changed_strategy_retains_the_keys_of_the_manifest() {
+        let mut live = deployment(&json!([]));
+        let rolling = json!({ "type": "RollingUpdate", "rollingUpdate": { "maxSurge": "25%" } });
+        set(&mut live, &["spec", "strategy"], rolling);
+        let patch_of = |type_: &str| {
+            let mut manifest = deployment(&json!([]));
+            set(&mut manifest, &["spec", "strategy", "type"], type_.into());
+            patch(&Change::Apply(manifest), &snapshot(Some(live.clone())))["spec"]["strategy"].clone()
+        };
+        assert_eq!(patch_of("Recreate"), json!({ "type": "Recreate", "$retainKeys": ["type"] }));
+        assert_eq!(patch_of("RollingUpdate"), json!({ "type": "RollingUpdate" }));
+    }
+
+    #[test]
+    fn changed_volume_retains_the_keys_of_the_manifest() {
+        let with_volume = |volume: Value| {
+            let mut deployment = deployment(&json!([]));
+            set(&mut deployment, &["spec", "template", "spec", "volumes"], json!([volume]));
+            deployment
+        };
+        let live = with_volume(json!({ "name": "v", "configMap": { "name": "a", "defaultMode": 420 } }));
+        let manifest = with_volume(json!({ "name": "v", "emptyDir": {} }));
+        let patch = patch(&Change::Apply(manifest), &snapshot(Some(live)));
+        let volume = json!({ "name": "v", "emptyDir": {}, "$retainKeys": ["emptyDir", "name"] });
+        assert_eq!(patch["spec"]["template"]["spec"]["volumes"], json!([volume]));
+    }
+
     #[test]
     fn rejects_a_manifest_of_another_object() {
         let mut manifest = deployment(&json!([]));

@@ -82,6 +82,12 @@ impl Random for NoJitter {
     }
 }
 
+/// Runs a test in simulated time.
+pub(crate) fn simulate<T>(test: impl Future<Output = T>) -> T {
+    let builder = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
+    builder.unwrap().block_on(test)
+}
+
 /// Manifest of a Deployment.
 pub(crate) fn deployment(replicas: i64, image: &str) -> Value {
     json!({
