@@ -120,6 +120,7 @@ pub(super) fn is_in_scope(pod: &Value, scope: &str, operator: &str, values: &[Va
         "NotTerminating" => !has(pod, &["spec", "activeDeadlineSeconds"]),
         "BestEffort" => is_best_effort(pod),
         "NotBestEffort" => !is_best_effort(pod),
+        "CrossNamespacePodAffinity" => has_cross_namespace_affinity(pod),
         "PriorityClass" => {
             let class = str_at(pod, &["spec", "priorityClassName"]);
             let is_listed = values.iter().any(|value| value == class);
@@ -143,4 +144,40 @@ fn is_best_effort(pod: &Value) -> bool {
             parts.flat_map(|part| ["cpu", "memory"].map(|resource| ["resources", part, resource]));
         paths.any(|path| !amount_at(container, &path).is_zero())
     })
+}
+
+/// `true` if a term of the pod's affinity or anti-affinity selects namespaces.
+///
+/// Upstream counterpart: `usesCrossNamespacePodAffinity`.
+fn has_cross_namespace_affinity(pod: &Value) -> bool {
+    let selects =
+        |term: &Value| !list_at(term, &["namespaces"]).is_empty() || has(term, &["namespaceSelector"]);
+    ["podAffinity", "podAntiAffinity"].iter().any(|kind| {
+        let terms = |list| list_at(pod, &["spec", "affinity", kind, list]);
+        terms("requiredDuringSchedulingIgnoredDuringExecution").iter().any(selects)
+            || terms("preferredDuringSchedulingIgnoredDuringExecution")
+                .iter()
+                .filter_map(|weighted| weighted.get("podAffinityTerm"))
+                .any(selects)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn scope_of_cross_namespace_affinity() {
+        let in_scope = |affinity: Value| {
+            is_in_scope(&json!({"spec": {"affinity": affinity}}), "CrossNamespacePodAffinity", "Exists", &[])
+        };
+        let required = |term: Value| json!({"requiredDuringSchedulingIgnoredDuringExecution": [term]});
+        let preferred = |term: Value| json!({"preferredDuringSchedulingIgnoredDuringExecution": [{"podAffinityTerm": term}]});
+        assert!(!in_scope(Value::Null));
+        assert!(!in_scope(json!({"podAffinity": required(json!({"topologyKey": "region"}))})));
+        assert!(in_scope(json!({"podAntiAffinity": required(json!({"namespaces": ["a"]}))})));
+        assert!(in_scope(json!({"podAffinity": preferred(json!({"namespaceSelector": {}}))})));
+    }
 }
