@@ -118,6 +118,11 @@ impl CustomVersion {
         }
     }
 
+    /// Group and version of stored objects.
+    pub(crate) fn storage_api_version(&self) -> &str {
+        &self.storage_api_version
+    }
+
     /// Cancelled when the definition changes.
     pub(crate) fn retired(&self) -> &CancellationToken {
         &self.retired

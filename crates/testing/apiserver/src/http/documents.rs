@@ -6,9 +6,11 @@ use std::{
     sync::{Arc, LazyLock, OnceLock},
 };
 
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
 
 use super::{
     media::negotiate_discovery,
@@ -34,6 +36,8 @@ struct ResourceEntry {
     short_names: Vec<String>,
     categories: Vec<String>,
     subresources: Vec<SubresourceEntry>,
+    /// Group, version and kind of the stored objects, such as `apps/v1/Deployment`. `None` for reviews.
+    storage: Option<String>,
     custom: Option<Arc<CustomVersion>>,
 }
 
@@ -323,6 +327,7 @@ fn group_versions(custom: &CustomResources) -> Vec<GroupVersion> {
             short_names: Vec::new(),
             categories: Vec::new(),
             subresources: Vec::new(),
+            storage: None,
             custom: None,
         };
         add(group, version, entry);
@@ -364,6 +369,7 @@ fn custom_entry(custom: &CustomResource, version: &Arc<CustomVersion>) -> Resour
                 verbs: &["get", "patch", "update"],
             })
             .collect(),
+        storage: Some(format!("{}/{}", version.storage_api_version(), custom.resource.kind())),
         custom: Some(Arc::clone(version)),
     }
 }
@@ -399,6 +405,7 @@ fn entry(definition: &'static Definition, group: &'static str, version: &'static
         short_names: definition.short_names.iter().map(|name| (*name).to_owned()).collect(),
         categories: definition.categories.iter().map(|name| (*name).to_owned()).collect(),
         subresources: definition.subresources.iter().map(part).collect(),
+        storage: Some(format!("{}/{}/{}", definition.group, definition.version, definition.kind)),
         custom: None,
     }
 }
@@ -469,6 +476,9 @@ fn resource_list(version: &GroupVersion) -> Value {
             "verbs": entry.verbs,
         });
         add_names(&mut resource, entry);
+        if let Some(storage) = &entry.storage {
+            resource["storageVersionHash"] = json!(storage_version_hash(storage));
+        }
         resources.push(resource);
         for part in &entry.subresources {
             let mut resource = json!({
@@ -491,6 +501,11 @@ fn resource_list(version: &GroupVersion) -> Value {
         "groupVersion": version.api_version(),
         "resources": resources,
     })
+}
+
+/// Upstream counterpart: `discovery.StorageVersionHash`.
+fn storage_version_hash(group_version_kind: &str) -> String {
+    STANDARD.encode(&Sha256::digest(group_version_kind)[..8])
 }
 
 fn root_paths(all: &[GroupVersion]) -> Vec<String> {

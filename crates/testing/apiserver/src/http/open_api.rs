@@ -47,12 +47,16 @@ pub(super) fn document(kinds: &[Patchable<'_>]) -> Value {
     for kind in kinds {
         let Patchable { all, collection, group, version, kind: name, .. } = kind;
         let operation = |action: &str, parameters: &[Value]| {
-            json!({
+            let mut operation = json!({
                 "x-kubernetes-action": action,
                 "x-kubernetes-group-version-kind": {"group": group, "version": version, "kind": name},
-                "parameters": parameters,
                 "responses": {"200": {"description": "OK"}},
-            })
+            });
+            // Go clients omit empty lists.
+            if !parameters.is_empty() {
+                operation["parameters"] = json!(parameters);
+            }
+            operation
         };
         let list = json!({"get": operation("list", &[])});
         paths.extend(all.iter().map(|all| (all.clone(), list.clone())));

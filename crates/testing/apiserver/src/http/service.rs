@@ -11,6 +11,7 @@ use std::{
 
 use http::{HeaderMap, Method, Request, Response, header, request::Parts};
 use jiff::Timestamp;
+use kcm_api::GoDuration;
 use kcm_clock::Clock;
 use thiserror::Error;
 use tokio_util::sync::CancellationToken;
@@ -433,6 +434,11 @@ async fn dispatch(
     caller: Caller<'_>,
 ) -> Result<ApiResponse, ApiStatus> {
     let Parts { method, headers, extensions, .. } = parts;
+    if let Some(Err(error)) = query.get("timeout").map(GoDuration::parse) {
+        return Err(ApiStatus::bad_request(format!(
+            "invalid timeout specified in the request URL - {error}"
+        )));
+    }
     let mut accept = accepted(headers);
     match route {
         Route::Object(target) if target.subresource == Some(Subresource::Proxy) => {

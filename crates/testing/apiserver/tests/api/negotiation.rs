@@ -186,6 +186,27 @@ async fn openapi_has_what_kubectl_requires() {
 }
 
 #[tokio::test]
+async fn discovery_has_hashes_of_storage_versions() {
+    let client = Client::new();
+    let hash = async |path: &str, name: &str| {
+        let list = client.get(path).await.expect(200);
+        let resources = list["resources"].as_array().unwrap();
+        let resource = resources.iter().find(|resource| resource["name"] == name).unwrap();
+        resource["storageVersionHash"].clone()
+    };
+    // As kube-apiserver.
+    assert_eq!(hash("/apis/apps/v1", "deployments").await, "8aSe+NMegvE=");
+    assert_eq!(hash("/api/v1", "pods").await, "xPOwRZ+Yhw8=");
+    assert_eq!(hash("/apis/apps/v1", "deployments/scale").await, Value::Null);
+}
+
+#[tokio::test]
+async fn invalid_timeout_is_refused() {
+    let message = Client::new().get("/version?timeout=soon").await.refused(400, "BadRequest");
+    assert_eq!(message, "invalid timeout specified in the request URL - time: invalid duration \"soon\"");
+}
+
+#[tokio::test]
 async fn version_and_health() {
     let client = Client::with(|config| config.advertise_version = "v1.31.4+x".to_owned());
     let version = client.get("/version?timeout=5s").await.expect(200);
