@@ -74,6 +74,8 @@ struct PodState {
     address: u32,
     restarts: i32,
     stopping: bool,
+    /// End of the pod's active deadline for which a timer exists, in seconds since 1970.
+    deadline: Option<i64>,
     /// Time of the last start of the containers.
     started: Option<Time>,
 }
@@ -90,6 +92,7 @@ enum Transition {
     LoseReadiness,
     Crash,
     Restart,
+    ExceedDeadline,
     Stop,
 }
 
@@ -148,6 +151,13 @@ impl Kubelet {
             self.timers.add(delay, Timer { uid: uid.to_owned(), transition: Transition::Stop });
         } else {
             observe_generation(api, pod);
+            let deadline = deadline_of(pod.value());
+            if let Some(deadline) = deadline.filter(|deadline| state.deadline != Some(*deadline)) {
+                state.deadline = Some(deadline);
+                let left = deadline.saturating_sub(api.now().unix());
+                let timer = Timer { uid: uid.to_owned(), transition: Transition::ExceedDeadline };
+                self.timers.add(Duration::from_secs(u64::try_from(left).unwrap_or(0)), timer);
+            }
         }
     }
 
@@ -199,6 +209,13 @@ impl Kubelet {
                 }
             }
             Transition::LoseReadiness => ContainerState::Running,
+            // The deadline may have been changed since the timer was set.
+            Transition::ExceedDeadline
+                if deadline_of(pod.value()).is_some_and(|end| end <= api.now().unix()) =>
+            {
+                ContainerState::DeadlineExceeded
+            }
+            Transition::ExceedDeadline => return,
             Transition::Crash => {
                 let doublings = u32::try_from(state.restarts).unwrap_or(0).min(8);
                 next =
@@ -240,6 +257,13 @@ fn observe_generation(api: &Api, pod: &Object) {
             debug!(?pod, %error, "Failed to update pod status");
         }
     }
+}
+
+/// Time at which a started pod has been active for `activeDeadlineSeconds`, in seconds since 1970.
+fn deadline_of(pod: &Value) -> Option<i64> {
+    let seconds = pod.pointer("/spec/activeDeadlineSeconds")?.as_i64()?;
+    let started: Time = serde_json::from_value(pod.pointer("/status/startTime")?.clone()).ok()?;
+    started.unix().checked_add(seconds)
 }
 
 /// `true` if the pod has a terminal phase; such a pod never runs again.

@@ -5,6 +5,9 @@ use serde_json::{Value, json};
 
 use crate::api::{condition, field};
 
+/// Message of a pod that has exceeded its deadline, as upstream.
+const DEADLINE_EXCEEDED: &str = "Pod was active on the node longer than the specified deadline";
+
 /// State of the containers of a pod. All containers have the same state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ContainerState {
@@ -12,6 +15,8 @@ pub(super) enum ContainerState {
     Running,
     CrashLoopBackOff,
     ImagePullBackOff,
+    /// Stopped because the pod has exceeded `activeDeadlineSeconds`.
+    DeadlineExceeded,
 }
 
 impl ContainerState {
@@ -20,6 +25,7 @@ impl ContainerState {
         let name = field(pod, "/spec/containers/0/name");
         match self {
             Self::Ready | Self::Running => None,
+            Self::DeadlineExceeded => Some(("DeadlineExceeded", DEADLINE_EXCEEDED.to_owned())),
             Self::CrashLoopBackOff => {
                 Some(("BackOff", format!("Back-off restarting failed container {name}")))
             }
@@ -71,6 +77,11 @@ impl PodStatus {
             "podIPs": [{ "ip": address }],
             "containerStatuses": self.containers(pod, "/spec/containers"),
         });
+        if self.container == ContainerState::DeadlineExceeded {
+            status["phase"] = json!("Failed");
+            status["reason"] = json!("DeadlineExceeded");
+            status["message"] = json!(DEADLINE_EXCEEDED);
+        }
         if pod.pointer("/status/startTime").is_none() {
             status["startTime"] = json!(self.now);
         }
@@ -108,6 +119,7 @@ impl PodStatus {
             ContainerState::Ready | ContainerState::Running => {
                 (json!({ "running": { "startedAt": self.started } }), json!({}))
             }
+            ContainerState::DeadlineExceeded => (ended(), json!({})),
             ContainerState::CrashLoopBackOff => (
                 json!({ "waiting": { "reason": "CrashLoopBackOff", "message": "back-off restarting failed container" } }),
                 ended(),

@@ -100,6 +100,26 @@ async fn kubelets_report_the_observed_generation() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn pods_fail_after_their_active_deadline() {
+    let test = TestServer::new();
+    let _sandbox = test.run_sandbox(1);
+    let TestServer { server, clock, .. } = &test;
+    let mut object = pod("p", "nginx:1");
+    object["spec"]["activeDeadlineSeconds"] = json!(100);
+    create(server, Resource::PODS, object);
+    clock.sleep(STARTED).await;
+    let patch = json!({ "spec": { "activeDeadlineSeconds": 20 } });
+    let options = WriteOptions::default();
+    server.patch(Resource::PODS, "default", "p", None, PatchType::Merge, patch, &options).unwrap();
+    clock.sleep(Duration::from_secs(10)).await;
+    let status = || get(server, Resource::PODS, "p")["status"].clone();
+    assert_eq!(status()["phase"], "Running");
+    clock.sleep(Duration::from_secs(10)).await;
+    assert_eq!((&status()["phase"], &status()["reason"]), (&json!("Failed"), &json!("DeadlineExceeded")));
+    assert!(status()["containerStatuses"][0]["state"]["terminated"].is_object());
+}
+
+#[tokio::test(start_paused = true)]
 async fn images_with_missing_tags_are_not_pulled() {
     let test = TestServer::new();
     let _sandbox = test.run_sandbox_with(1, |sandbox| sandbox.with_missing_image_tags(["v0".to_owned()]));
