@@ -2,22 +2,28 @@
 //!
 //! The messages are those of upstream, including its `<nil>` for errors without a field.
 //!
-//! Upstream counterpart: `kube-openapi/pkg/validation/validate`, the packages `listtype` and `objectmeta` of
-//! `apiextensions-apiserver/pkg/apiserver/schema`, and `registry/customresource/validator.go`.
+//! Upstream counterpart: `kube-openapi/pkg/validation/validate` and `registry/customresource/validator.go`.
 
-use std::{cmp::Ordering, collections::BTreeSet};
+use std::cmp::Ordering;
 
-use jiff::Timestamp;
-use serde_json::{Number, Value, json};
+use serde_json::{Number, Value};
 
-use super::{
-    ScalePaths,
-    schema::{Additional, Constraints, ListType, Schema, SchemaType},
-};
+use super::schema::{Additional, Constraints, ListType, Schema, SchemaType};
 use crate::{
     json::at,
-    validate::{self, ErrorType, FieldError},
+    validate::{ErrorType, FieldError},
 };
+
+mod embedded;
+mod format;
+mod list_types;
+mod scale;
+
+pub(super) use embedded::embedded_resources;
+use format::{has_format, is_known_format};
+use list_types::key_of;
+pub(super) use list_types::new_duplicates;
+pub(super) use scale::scale;
 
 /// Field of an error that belongs to no field.
 const NO_FIELD: &str = "<nil>";
@@ -197,57 +203,6 @@ fn check_string(text: &str, schema: &Schema, path: &str, errors: &mut Vec<FieldE
     }
 }
 
-/// Formats of strings that are checked. Others are accepted.
-///
-/// DEVIATION: upstream checks about twenty more formats, such as `isbn` and `creditcard`.
-fn is_known_format(format: &str) -> bool {
-    matches!(format, "date-time" | "date" | "duration" | "byte" | "uuid" | "ipv4" | "ipv6" | "cidr" | "email")
-}
-
-fn has_format(text: &str, format: &str) -> bool {
-    match format {
-        "date-time" => text.parse::<Timestamp>().is_ok(),
-        "date" => text.parse::<jiff::civil::Date>().is_ok() && text.len() == 10,
-        "duration" => is_go_duration(text),
-        "byte" => {
-            use base64::Engine;
-            base64::prelude::BASE64_STANDARD.decode(text).is_ok()
-        }
-        "uuid" => uuid::Uuid::try_parse(text).is_ok() && text.len() != 32 + 2,
-        "ipv4" => text.parse::<std::net::Ipv4Addr>().is_ok(),
-        "ipv6" => text.parse::<std::net::Ipv6Addr>().is_ok(),
-        "cidr" => text.split_once('/').is_some_and(|(address, bits)| {
-            address.parse::<std::net::IpAddr>().is_ok_and(|address| {
-                bits.parse::<u8>().is_ok_and(|bits| bits <= if address.is_ipv4() { 32 } else { 128 })
-            })
-        }),
-        "email" => text.split_once('@').is_some_and(|(user, host)| {
-            !user.is_empty() && !host.is_empty() && !text.contains(char::is_whitespace) && !host.contains('@')
-        }),
-        _ => true,
-    }
-}
-
-/// `true` for a duration such as `1h30m` or `-1.5s`.
-fn is_go_duration(text: &str) -> bool {
-    let text = text.strip_prefix(['-', '+']).unwrap_or(text);
-    if text == "0" {
-        return true;
-    }
-    let mut rest = text;
-    while !rest.is_empty() {
-        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
-        let (number, unit) = rest.split_at(digits);
-        if number.parse::<f64>().is_err() {
-            return false;
-        }
-        let units = ["ns", "us", "µs", "ms", "s", "m", "h", "d", "w"];
-        let Some(found) = units.iter().find(|known| unit.starts_with(**known)) else { return false };
-        rest = &unit[found.len()..];
-    }
-    !text.is_empty()
-}
-
 fn check_number(number: &Number, schema: &Schema, path: &str, errors: &mut Vec<FieldError>) {
     let constraints = &schema.constraints;
     let Some(value) = number.as_f64() else { return };
@@ -379,213 +334,6 @@ fn check_members(
     for name in constraints.required.iter().filter(|name| !members.contains_key(*name)) {
         errors.push(error(ErrorType::Required, &child(path, name), "", String::new()));
     }
-}
-
-/// As [`list_types`], if there were no such items before.
-pub(super) fn new_duplicates(
-    value: &Value,
-    old: Option<&Value>,
-    schema: &Schema,
-    path: &str,
-) -> Vec<FieldError> {
-    let errors = list_types(value, schema, path);
-    let existed = old.is_some_and(|old| !errors.is_empty() && !list_types(old, schema, path).is_empty());
-    if existed { Vec::new() } else { errors }
-}
-
-/// Returns the duplicate items of sets and keyed lists.
-fn list_types(value: &Value, schema: &Schema, path: &str) -> Vec<FieldError> {
-    let mut errors = Vec::new();
-    check_list_types(value, schema, path, &mut errors);
-    errors
-}
-
-fn check_list_types(value: &Value, schema: &Schema, path: &str, errors: &mut Vec<FieldError>) {
-    match value {
-        Value::Object(members) => {
-            for (name, member) in members {
-                match (schema.properties.get(name), &schema.additional) {
-                    (Some(schema), _) => check_list_types(member, schema, &child(path, name), errors),
-                    (None, Additional::Schema(schema)) => {
-                        check_list_types(member, schema, &format!("{path}[{name}]"), errors);
-                    }
-                    _ => {}
-                }
-            }
-        }
-        Value::Array(items) => {
-            let at = |index: usize| format!("{path}[{index}]");
-            match &schema.list_type {
-                ListType::Atomic => {}
-                ListType::Set => {
-                    for index in duplicates(items) {
-                        errors.push(error(
-                            ErrorType::Duplicate,
-                            &at(index),
-                            items[index].clone(),
-                            String::new(),
-                        ));
-                    }
-                }
-                ListType::Map(keys) => {
-                    if let Some(index) = items.iter().position(|item| !item.is_object() && !item.is_null()) {
-                        let detail = "must be an object for an array of list-type map".to_owned();
-                        errors.push(error(ErrorType::Invalid, &at(index), items[index].clone(), detail));
-                    } else {
-                        let keys: Vec<Value> = items.iter().map(|item| key_of(item, keys)).collect();
-                        for index in duplicates(&keys) {
-                            errors.push(error(
-                                ErrorType::Duplicate,
-                                &at(index),
-                                keys[index].clone(),
-                                String::new(),
-                            ));
-                        }
-                    }
-                }
-            }
-            if let Some(schema) = &schema.items {
-                for (index, item) in items.iter().enumerate() {
-                    check_list_types(item, schema, &at(index), errors);
-                }
-            }
-        }
-        _ => {}
-    }
-}
-
-fn key_of(item: &Value, keys: &[String]) -> Value {
-    let members = keys.iter().filter_map(|key| Some((key.clone(), item.get(key)?.clone())));
-    Value::Object(members.collect())
-}
-
-/// Returns the index of the second occurrence of each repeated value.
-fn duplicates(values: &[Value]) -> Vec<usize> {
-    let (mut seen, mut repeated) = (BTreeSet::new(), BTreeSet::new());
-    let mut indexes = Vec::new();
-    for (index, value) in values.iter().enumerate() {
-        let text = value.to_string();
-        if !seen.insert(text.clone()) && repeated.insert(text) {
-            indexes.push(index);
-        }
-    }
-    indexes
-}
-
-/// Returns the errors of the resources embedded below `value`.
-pub(super) fn embedded_resources(value: &Value, schema: &Schema, path: &str) -> Vec<FieldError> {
-    let mut errors = Vec::new();
-    check_embedded(value, schema, path, &mut errors);
-    errors
-}
-
-fn check_embedded(value: &Value, schema: &Schema, path: &str, errors: &mut Vec<FieldError>) {
-    match value {
-        Value::Object(members) => {
-            if schema.is_embedded_resource && !path.is_empty() {
-                for name in ["apiVersion", "kind"] {
-                    match members.get(name) {
-                        None => {
-                            errors.push(error(ErrorType::Required, &child(path, name), "", String::new()));
-                        }
-                        Some(Value::String(text)) if !text.is_empty() => {}
-                        Some(value) => {
-                            let detail = "must not be empty".to_owned();
-                            errors.push(error(ErrorType::Invalid, &child(path, name), value.clone(), detail));
-                        }
-                    }
-                }
-                for mut found in validate::embedded_metadata(value) {
-                    found.field = child(path, &found.field);
-                    errors.push(found);
-                }
-            }
-            for (name, member) in members {
-                match (schema.properties.get(name), &schema.additional) {
-                    (Some(schema), _) => check_embedded(member, schema, &child(path, name), errors),
-                    (None, Additional::Schema(schema)) => {
-                        check_embedded(member, schema, &format!("{path}[{name}]"), errors);
-                    }
-                    _ => {}
-                }
-            }
-        }
-        Value::Array(items) => {
-            if let Some(schema) = &schema.items {
-                for (index, item) in items.iter().enumerate() {
-                    check_embedded(item, schema, &format!("{path}[{index}]"), errors);
-                }
-            }
-        }
-        _ => {}
-    }
-}
-
-/// Returns the errors of the fields that the scale subresource reads. `spec` includes the requested replicas.
-pub(super) fn scale(object: &Value, paths: &ScalePaths, spec: bool) -> Vec<FieldError> {
-    let mut errors = Vec::new();
-    if spec {
-        replicas(object, &paths.spec_replicas, &mut errors);
-    }
-    replicas(object, &paths.status_replicas, &mut errors);
-    if let Some(path) = &paths.label_selector {
-        match nested(object, path) {
-            Ok(None | Some(Value::String(_))) => {}
-            Ok(Some(value)) => errors.push(accessor_error(path, json!(""), value, "string")),
-            Err(value) => errors.push(accessor_error(path, json!(""), value, "map[string]interface{}")),
-        }
-    }
-    errors
-}
-
-fn replicas(object: &Value, path: &str, errors: &mut Vec<FieldError>) {
-    let value = match nested(object, path) {
-        Ok(None) => return,
-        Ok(Some(value)) => value,
-        Err(value) => return errors.push(accessor_error(path, json!(0), value, "map[string]interface{}")),
-    };
-    let integral = value.as_f64().filter(|number| number.fract() == 0.0);
-    let invalid = |detail: String| error(ErrorType::Invalid, path, value.clone(), detail);
-    match value.as_i64().or(integral.map(|number| number as i64)) {
-        None => errors.push(accessor_error(path, json!(0), value, "int64")),
-        Some(number) if number < 0 => errors.push(invalid("should be a non-negative integer".to_owned())),
-        Some(number) if number > i64::from(i32::MAX) => {
-            errors.push(invalid(format!("should be less than or equal to {}", i32::MAX)));
-        }
-        Some(_) => {}
-    }
-}
-
-/// Returns the value at a path such as `.spec.replicas`.
-///
-/// # Errors
-///
-/// A parent is not an object. Contains the parent.
-fn nested<'a>(object: &'a Value, path: &str) -> Result<Option<&'a Value>, &'a Value> {
-    let mut value = object;
-    for name in path.trim_start_matches('.').split('.') {
-        let Value::Object(members) = value else { return Err(value) };
-        match members.get(name) {
-            None => return Ok(None),
-            Some(member) => value = member,
-        }
-    }
-    Ok(Some(value))
-}
-
-fn accessor_error(path: &str, zero: Value, found: &Value, expected: &str) -> FieldError {
-    let go_type = match found {
-        Value::Null => "<nil>",
-        Value::Bool(_) => "bool",
-        Value::Number(number) if number.is_f64() => "float64",
-        Value::Number(_) => "int64",
-        Value::String(_) => "string",
-        Value::Array(_) => "[]interface {}",
-        Value::Object(_) => "map[string]interface {}",
-    };
-    let text = found.as_str().map_or_else(|| found.to_string(), str::to_owned);
-    let detail = format!("{path} accessor error: {text} is of the type {go_type}, expected {expected}");
-    error(ErrorType::Invalid, path, zero, detail)
 }
 
 /// Returns the errors of `status` against the schema of the object.
