@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use jiff::Timestamp;
+use kcm_api::protobuf::MessageBuilder;
 use serde::Deserialize;
 use serde_json::{Map, Value, value::RawValue};
 
@@ -16,44 +17,32 @@ use crate::{
 /// Number of items of a list that are encoded before other tasks run.
 const ITEMS: usize = 100;
 
-/// Message under construction. A message that contains another one copies it.
+/// Message under construction, with methods that can be chained by value.
 #[derive(Debug, Default)]
-pub(crate) struct Message(pub(super) Vec<u8>);
+pub(crate) struct Message(MessageBuilder);
 
 impl Message {
     /// Adds a number.
     pub(crate) fn varint(mut self, number: u32, value: u64) -> Self {
-        put(&mut self.0, u64::from(number) << 3);
-        put(&mut self.0, value);
+        self.0.varint(number, value);
         self
     }
 
     /// Adds text, bytes or a message.
     pub(crate) fn bytes(mut self, number: u32, bytes: impl AsRef<[u8]>) -> Self {
-        put(&mut self.0, u64::from(number) << 3 | 2);
-        put(&mut self.0, bytes.as_ref().len() as u64);
-        self.0.extend_from_slice(bytes.as_ref());
+        self.0.bytes(number, bytes);
         self
     }
 
     pub(crate) fn into_vec(self) -> Vec<u8> {
-        self.0
+        self.0.into_vec()
     }
 }
 
 impl AsRef<[u8]> for Message {
     fn as_ref(&self) -> &[u8] {
-        &self.0
+        self.0.as_ref()
     }
-}
-
-#[expect(clippy::cast_possible_truncation, reason = "the low bits are meant")]
-fn put(into: &mut Vec<u8>, mut value: u64) {
-    while value > 0x7f {
-        into.push((value & 0x7f) as u8 | 0x80);
-        value >>= 7;
-    }
-    into.push(value as u8);
 }
 
 /// Encodes an object with `apiVersion` and `kind` in an envelope: an object of a built-in kind, a list of such objects, a
