@@ -57,7 +57,7 @@ impl Request {
 
     fn check(&self, state: &State, quota: &Object, now: Timestamp) -> Result<(), String> {
         let spec = &quota.value()["spec"];
-        let hard: Amounts = hard(spec)
+        let mut hard: Amounts = hard(spec)
             .filter(|(name, _)| resource_of(name, Resource::find) == Some(self.resource) || self.counts(name))
             .filter_map(|(name, limit)| Some((name.clone(), Amount::parse(limit)?)))
             .collect();
@@ -69,6 +69,12 @@ impl Request {
         {
             return Err(format!("failed quota: {}: {missing}", quota.name()));
         }
+        // An object uses at most one of these, so no object is decoded while their number is below the limit.
+        let objects = state.iter(self.resource, quota.namespace()).count() as u64;
+        let is_below = |name: &str, limit: &Amount| {
+            (name == "pods" || is_count(self.resource, name)) && Amount::from(objects + 1) <= *limit
+        };
+        hard.retain(|name, limit| !is_below(name, limit));
         let names: Vec<String> = hard.keys().cloned().collect();
         let requested = amounts(self.resource, &self.object, &names, now);
         if requested.values().all(Amount::is_zero) {
