@@ -3,8 +3,8 @@
 //! Upstream counterpart: `/openapi/v2`.
 //!
 //! The JSON document has the schemas of all kinds. The protobuf document, with gnostic's `openapi.v2` messages, is what
-//! `kubectl` 1.28 requires for apply and create. It has no definitions, only a patch operation per kind. Its parameters
-//! indicate server-side field validation, as in the OpenAPI v3 document.
+//! `kubectl` 1.28 requires for apply and create. It has a patch operation per kind, whose parameters indicate server-side
+//! field validation, as in the OpenAPI v3 document. Its definitions are those of custom resources, without fields.
 
 use serde_json::{Map, Value, json};
 
@@ -89,13 +89,22 @@ fn downgrade(schema: &mut Value, is_definition: bool) {
 
 /// Builds the protobuf document.
 pub(super) fn protobuf_document<'a>(kinds: impl Iterator<Item = Patchable<'a>>) -> Vec<u8> {
-    let mut paths = Message::default();
+    let (mut paths, mut definitions) = (Message::default(), Message::default());
     for kind in kinds {
+        if let Some(custom) = kind.custom {
+            let yaml =
+                format!("- group: {:?}\n  version: {}\n  kind: {}\n", kind.group, kind.version, kind.kind);
+            let schema = Message::default()
+                .bytes(22, Message::default().bytes(1, "object"))
+                .bytes(31, kinds_extension(&yaml));
+            definitions =
+                definitions.bytes(1, Message::default().bytes(1, custom.open_api_name()).bytes(2, schema));
+        }
         let path_item = Message::default().bytes(8, patch_operation(&kind));
         paths = paths.bytes(2, Message::default().bytes(1, kind.object_path()).bytes(2, path_item));
     }
     let info = Message::default().bytes(1, "Kubernetes").bytes(2, "v1");
-    Message::default().bytes(1, "2.0").bytes(2, info).bytes(8, paths).into_vec()
+    Message::default().bytes(1, "2.0").bytes(2, info).bytes(8, paths).bytes(9, definitions).into_vec()
 }
 
 fn patch_operation(kind: &Patchable<'_>) -> Message {
@@ -108,10 +117,12 @@ fn patch_operation(kind: &Patchable<'_>) -> Message {
     }
     let Patchable { group, version, kind, .. } = kind;
     let yaml = format!("group: {group:?}\nversion: {version}\nkind: {kind}\n");
-    let extension = Message::default()
-        .bytes(1, "x-kubernetes-group-version-kind")
-        .bytes(2, Message::default().bytes(2, yaml));
-    operation.bytes(9, Message::default()).bytes(13, extension)
+    operation.bytes(9, Message::default()).bytes(13, kinds_extension(&yaml))
+}
+
+/// `NamedAny` with the kinds of an operation or a schema.
+fn kinds_extension(yaml: &str) -> Message {
+    Message::default().bytes(1, "x-kubernetes-group-version-kind").bytes(2, Message::default().bytes(2, yaml))
 }
 
 #[cfg(test)]
