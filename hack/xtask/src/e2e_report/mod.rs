@@ -69,11 +69,20 @@ pub fn run(folder: &Path) -> Result<(), TaskError> {
     }
     let mut workloads = Vec::new();
     for round in 1..=ROUNDS {
-        workloads.push(tests(&folder.join(format!("workloads-{round}.json")))?);
+        let results = tests(&folder.join(format!("workloads-{round}.json")))?;
+        workloads.push(Suite { selected: results.iter().map(|test| test.name.clone()).collect(), results });
     }
     let conformance = suite(folder, "conformance")?;
     let others = suite(folder, "others")?;
-    let names: Vec<&str> = conformance.selected.iter().chain(&others.selected).map(String::as_str).collect();
+    let integration_tests = integration.iter().flat_map(|run| run.results.iter().map(|(name, _)| name));
+    let names: Vec<&str> = conformance
+        .selected
+        .iter()
+        .chain(&others.selected)
+        .chain(integration_tests)
+        .chain(workloads.iter().flat_map(|run| &run.selected))
+        .map(String::as_str)
+        .collect();
     if let Some(unused) = scope.unused(&names).first() {
         return Err(TaskError::Unused((*unused).to_owned()));
     }

@@ -14,7 +14,7 @@ pub(super) struct Page<'a> {
     pub(super) versions: Vec<&'a str>,
     pub(super) integration: Vec<Integration>,
     /// E2e tests of workloads, by run.
-    pub(super) workloads: Vec<Vec<Test>>,
+    pub(super) workloads: Vec<Suite>,
     pub(super) conformance: Suite,
     pub(super) others: Suite,
     pub(super) scope: &'a OutOfScope,
@@ -31,12 +31,21 @@ pub(super) struct Integration {
 }
 
 impl Integration {
-    fn passed(&self) -> usize {
-        self.results.iter().filter(|(_, result)| result == "PASS").count()
+    /// Returns the result of each test. A failed test that is listed is out of scope.
+    fn outcomes<'a>(&'a self, scope: &'a OutOfScope) -> BTreeSet<(Outcome<'a>, &'a str)> {
+        let outcome = |(name, result): &'a (String, String)| {
+            let outcome = match (result.as_str(), scope.reason(name)) {
+                ("PASS", _) => Outcome::Passed,
+                (_, Some(reason)) => Outcome::OutOfScope(reason),
+                _ => Outcome::Failed(""),
+            };
+            (outcome, name.as_str())
+        };
+        self.results.iter().map(outcome).collect()
     }
 }
 
-/// E2e tests, of which those in scope were run.
+/// Results of e2e tests.
 #[derive(Debug)]
 pub(super) struct Suite {
     pub(super) selected: Vec<String>,
@@ -54,6 +63,7 @@ enum Outcome<'a> {
 impl fmt::Display for Outcome<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Failed("") => f.write_str("**fail**"),
             Self::Failed(message) => write!(f, "**fail**: {}", message.replace('|', "\\|")),
             Self::Passed => f.write_str("pass"),
             Self::OutOfScope(reason) => write!(f, "out of scope: {reason}"),
@@ -110,27 +120,22 @@ scope: they require a kind that the sandbox does not serve, running containers, 
             self.conformance.selected.len(),
         )?;
         for run in &self.integration {
-            let Integration { package, controllers, server, results } = run;
-            let passed = run.passed();
-            let failed = results.len() - passed;
+            let Integration { package, controllers, server, .. } = run;
+            let [passed, failed, out_of_scope] = counts(&run.outcomes(self.scope));
             writeln!(
                 f,
-                "| integration tests, `{package}` | {controllers} | {server} | {passed} | {failed} | |"
+                "| integration tests, `{package}` | {controllers} | {server} | {passed} | {failed} | {out_of_scope} |"
             )?;
         }
-        for (at, tests) in self.workloads.iter().enumerate() {
-            let passed = tests.iter().filter(|test| test.failure.is_none()).count();
-            let failed = tests.len() - passed;
-            writeln!(
-                f,
-                "| e2e tests of workloads, run {} | this manager | sandbox | {passed} | {failed} | |",
-                at + 1
-            )?;
+        let e2e = |f: &mut fmt::Formatter<'_>, name: &str, [passed, failed, out_of_scope]: [usize; 3]| {
+            writeln!(f, "| {name} | this manager | sandbox | {passed} | {failed} | {out_of_scope} |")
+        };
+        for (at, run) in self.workloads.iter().enumerate() {
+            let name = format!("e2e tests of workloads, run {}", at + 1);
+            e2e(f, &name, counts(&run.outcomes(self.scope)))?;
         }
-        for (name, outcomes) in [("conformance tests", &conformance), ("other e2e tests", &others)] {
-            let [passed, failed, out_of_scope] = counts(outcomes);
-            writeln!(f, "| {name} | this manager | sandbox | {passed} | {failed} | {out_of_scope} |")?;
-        }
+        e2e(f, "conformance tests", counts(&conformance))?;
+        e2e(f, "other e2e tests", counts(&others))?;
         writeln!(f, "\n{}", HOW_TO_RUN.trim())?;
         writeln!(f, "\nVersions: {}.", self.versions.join(", "))?;
         self.write_integration(f)?;
@@ -172,8 +177,7 @@ impl Page<'_> {
                 self.integration.iter().filter(|run| run.package == package).collect();
             let columns: Vec<String> =
                 runs.iter().map(|run| format!("{}, {}", run.controllers, run.server)).collect();
-            let results =
-                runs.iter().map(|run| run.results.iter().map(|(n, r)| (n.as_str(), lower(r)))).collect();
+            let results = runs.iter().map(|run| in_columns(run.outcomes(self.scope))).collect();
             writeln!(f, "\n### `test/integration/{package}`\n")?;
             write_columns(f, &columns, results)?;
         }
@@ -183,25 +187,21 @@ impl Page<'_> {
     fn write_workloads(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "\n## Workloads\n")?;
         let columns: Vec<String> = (1..=self.workloads.len()).map(|round| format!("Run {round}")).collect();
-        let result = |test: &'_ Test| match &test.failure {
-            None => "pass".to_owned(),
-            Some(message) => Outcome::Failed(message).to_string(),
-        };
-        let results =
-            self.workloads.iter().map(|run| run.iter().map(move |t| (t.name.as_str(), result(t)))).collect();
+        let results = self.workloads.iter().map(|run| in_columns(run.outcomes(self.scope))).collect();
         write_columns(f, &columns, results)
     }
 }
 
-fn lower(result: &str) -> String {
-    if result == "FAIL" { "**fail**".to_owned() } else { result.to_lowercase() }
+/// Results of a run by name.
+fn in_columns<'a>(outcomes: BTreeSet<(Outcome<'_>, &'a str)>) -> Vec<(&'a str, String)> {
+    outcomes.into_iter().map(|(outcome, name)| (name, outcome.to_string())).collect()
 }
 
 /// Writes a table with a row per test and a column per run.
-fn write_columns<'a, R: Iterator<Item = (&'a str, String)>>(
+fn write_columns(
     f: &mut fmt::Formatter<'_>,
     columns: &[String],
-    results: Vec<R>,
+    results: Vec<Vec<(&str, String)>>,
 ) -> fmt::Result {
     let mut rows: BTreeMap<&str, BTreeMap<usize, String>> = BTreeMap::new();
     for (column, results) in results.into_iter().enumerate() {
@@ -268,16 +268,21 @@ mod tests {
 
     #[test]
     fn first_lines_count_the_conformance_tests() {
-        let scope = OutOfScope::parse("storage\n\t[sig-storage] b\n");
+        let scope = OutOfScope::parse("storage\n\t[sig-storage] b\nswitches a gate\n\tTestC\n");
         let page = Page {
             versions: vec!["Kubernetes v1.36.2", "kubectl v1.36.4"],
             integration: vec![Integration {
                 package: "deployment",
                 controllers: "this manager",
                 server: "sandbox",
-                results: vec![("TestA".into(), "PASS".into()), ("TestB".into(), "FAIL".into())],
+                results: [("TestA", "PASS"), ("TestB", "FAIL"), ("TestC", "FAIL")]
+                    .map(|(name, result)| (name.to_owned(), result.to_owned()))
+                    .into(),
             }],
-            workloads: vec![vec![test("[sig-apps] a", None)], vec![]],
+            workloads: vec![
+                Suite { selected: vec!["[sig-apps] a".into()], results: vec![test("[sig-apps] a", None)] },
+                Suite { selected: vec![], results: vec![] },
+            ],
             conformance: Suite {
                 selected: vec!["[sig-apps] a [Conformance]".into(), "[sig-storage] b [Conformance]".into()],
                 results: vec![test("[sig-apps] a [Conformance]", None)],
@@ -293,8 +298,9 @@ mod tests {
             "{text}"
         );
         for line in [
-            "| integration tests, `deployment` | this manager | sandbox | 1 | 1 | |",
+            "| integration tests, `deployment` | this manager | sandbox | 1 | 1 | 1 |",
             "| TestB | **fail** |",
+            "| TestC | out of scope: switches a gate |",
             "| [sig-apps] a | pass | **fail**: not run |",
             "| [sig-storage] b | out of scope: storage |",
             "Versions: Kubernetes v1.36.2, kubectl v1.36.4.",
