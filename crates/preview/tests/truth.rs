@@ -222,6 +222,10 @@ fn change_in_the_middle_of_a_rollout() {
         assert!(codes.contains(&WarningCode::RolloutInProgress), "{codes:?}");
         let first = &preview.steps[0];
         assert_eq!(first.replica_sets.len(), 2, "{first:?}");
+        // The picture distinguishes both old ReplicaSets.
+        let text = kcm_preview::render::text(&preview);
+        assert!(text.contains("       ░ older   ▒ old   █ new"), "{text}");
+        assert!(text.contains("┤░") && text.contains('▒'), "{text}");
     });
 }
 
