@@ -2,7 +2,9 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test may fail in its helpers, too")]
 
 use std::{
+    env,
     io::Write as _,
+    path::Path,
     process::{Command, Output, Stdio},
     sync::{Arc, Mutex},
     time::Duration,
@@ -214,4 +216,27 @@ fn missing_deployment_is_an_error() {
     assert_eq!(output.status.code(), Some(1));
     let error = String::from_utf8(output.stderr).unwrap();
     assert_eq!(error, "error: deployments.apps \"api\" not found in namespace default\n");
+}
+
+/// `kubectl` runs the program as a plugin.
+#[test]
+fn plugin_of_kubectl() {
+    let cluster = Cluster::start(&[]);
+    let folder = Path::new(env!("CARGO_BIN_EXE_kubectl-rollouts")).parent().unwrap().to_owned();
+    let others = env::var_os("PATH").unwrap_or_default();
+    let path = env::join_paths([folder].into_iter().chain(env::split_paths(&others))).unwrap();
+    let kubectl = |arguments: &str| {
+        let mut command = Command::new("kubectl");
+        command.args(arguments.split(' ')).args(["--server", &cluster.url]).env("PATH", &path).output()
+    };
+    let Ok(output) = kubectl("rollouts preview web --replicas=6 -o json") else {
+        // Written to stderr directly, because the test harness captures the output of `eprintln!`.
+        let _ = writeln!(std::io::stderr(), "SKIPPED: the plugin in kubectl (no kubectl)");
+        return;
+    };
+    let preview: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{output:?}"));
+    assert_eq!((&preview["effect"], &preview["outcome"]["podsCreated"]), (&json!("scale"), &json!(2)));
+    assert_eq!(kubectl("rollouts why web").unwrap().status.code(), Some(0));
+    let help = String::from_utf8(kubectl("rollouts preview --help").unwrap().stdout).unwrap();
+    assert!(help.contains("--ready-after"), "{help}");
 }
