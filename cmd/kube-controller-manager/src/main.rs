@@ -4,19 +4,13 @@
 //!
 //! Upstream counterpart: `cmd/kube-controller-manager`.
 
-use std::{
-    error::Error, io::Write, num::NonZero, process::ExitCode, sync::Arc, thread::available_parallelism,
-};
+use std::{error::Error, io::Write, process::ExitCode, sync::Arc};
 
 use kcm_client::ProxyEnvironment;
 use kcm_clock::{Clock, Random, RealClock, SeededRandom};
 use kcm_controller_manager::{Command, Options, RunError, Runtime, logging};
 
 mod signals;
-
-/// Maximum number of worker threads. An event takes about 25 µs of CPU time and a pod 150 µs, so more threads would mainly
-/// add memory and wake-ups.
-const MAX_THREADS: usize = 4;
 
 fn main() -> ExitCode {
     let Err(error) = run() else { return ExitCode::SUCCESS };
@@ -30,12 +24,9 @@ fn run() -> Result<(), Box<dyn Error>> {
         // The reader may close the pipe at any time.
         Command::Print(text) => drop(std::io::stdout().write_all(text.as_bytes())),
         Command::Run(options) => {
-            let threads = available_parallelism().map_or(1, NonZero::get).min(MAX_THREADS);
-            tokio::runtime::Builder::new_multi_thread()
-                .worker_threads(threads)
-                .enable_all()
-                .build()?
-                .block_on(manage(&options))?;
+            // One thread: an event takes about 25 µs of CPU time and a pod 150 µs, most of it in the kernel. Further threads
+            // would not increase the throughput of an API server, and each wake-up of another thread costs CPU time.
+            tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(manage(&options))?;
         }
     }
     Ok(())

@@ -13,8 +13,9 @@ use serde::{
 use serde_json::{Value, value::RawValue};
 
 use crate::{
-    IntOrString,
+    IntOrString, ProtobufError,
     json::Text,
+    protobuf,
     quantity::Quantity,
     schema::{Schema, Shape, Struct, TypeId},
 };
@@ -63,6 +64,17 @@ impl<'a> Decoded<'a> {
         Ok(template)
     }
 
+    /// Decodes a pod template from its protobuf message.
+    ///
+    /// # Errors
+    ///
+    /// If the message is malformed, or has a field or a value that this version does not define.
+    pub(crate) fn template_message(schema: &Schema, message: &'a [u8]) -> Result<Self, ProtobufError> {
+        let mut template = Self::Unset;
+        protobuf::pod_template::decode(schema, message, &mut template)?;
+        Ok(template)
+    }
+
     /// Returns the value at a path of JSON names. `None` if a part of the path is unset.
     pub(crate) fn at_mut(&mut self, schema: &Schema, path: &[&str]) -> Option<&mut Self> {
         let (mut value, mut type_) = (self, schema.root());
@@ -75,7 +87,7 @@ impl<'a> Decoded<'a> {
     }
 
     /// Returns the struct, or an empty one if it is unset.
-    fn take_struct(&mut self, shape: &Struct) -> Box<DecodedStruct<'a>> {
+    pub(crate) fn take_struct(&mut self, shape: &Struct) -> Box<DecodedStruct<'a>> {
         match std::mem::take(self) {
             Self::Struct(object) => object,
             _ => {

@@ -64,9 +64,15 @@ pub(crate) fn compute_json(json: &str, collision_count: Option<i32>) -> Result<S
     finish(schema, template, collision_count)
 }
 
+/// Same as [`compute`], for a protobuf message.
+pub(crate) fn compute_message(message: &[u8], collision_count: Option<i32>) -> Result<String, HashError> {
+    let schema = Schema::of(Version::default());
+    finish(schema, Decoded::template_message(schema, message), collision_count)
+}
+
 fn finish(
     schema: &Schema,
-    template: Result<Decoded<'_>, serde_json::Error>,
+    template: Result<Decoded<'_>, impl fmt::Display>,
     collision_count: Option<i32>,
 ) -> Result<String, HashError> {
     let template =

@@ -2,6 +2,7 @@
 
 use std::{
     collections::HashMap,
+    convert::Infallible,
     fmt,
     hash::{BuildHasher, BuildHasherDefault, DefaultHasher, Hash},
     sync::{Arc, Weak},
@@ -33,19 +34,32 @@ impl<T: ?Sized> Interner<T> {
         same: impl Fn(&T) -> bool,
         make: impl FnOnce() -> Arc<T>,
     ) -> Arc<T> {
+        match self.try_intern(key, same, || Ok::<_, Infallible>(make())) {
+            Ok(value) => value,
+            Err(never) => match never {},
+        }
+    }
+
+    /// Same as [`intern`](Self::intern), with a `make` that can fail.
+    pub(crate) fn try_intern<K: Hash + ?Sized, E>(
+        &self,
+        key: &K,
+        same: impl Fn(&T) -> bool,
+        make: impl FnOnce() -> Result<Arc<T>, E>,
+    ) -> Result<Arc<T>, E> {
         let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one(key);
         let mut table = self.0.lock();
         match table.by_hash.get(&hash).and_then(Weak::upgrade) {
-            Some(found) if same(&found) => found,
+            Some(found) if same(&found) => Ok(found),
             Some(_) => {
                 drop(table);
                 make()
             }
             // `make` runs under the lock, so that concurrent callers get the same value.
             None => {
-                let made = make();
+                let made = make()?;
                 table.insert(hash, &made);
-                made
+                Ok(made)
             }
         }
     }

@@ -4,6 +4,10 @@ use kcm_meta::{ApiResource, JsonDecoder, Kind, StrategicMerge};
 
 use crate::{Deployment, Lease, Pod, PodDecoder, ReplicaSet, ReplicationController};
 
+/// Decoder of [`Deployment`]s and [`ReplicaSet`]s. It has no state.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct LosslessDecoder;
+
 macro_rules! kinds {
     ($($type:ident = $group:literal / $version:literal $plural:literal, decoder: $decoder:ty;)*) => { $(
         impl Kind for $type {
@@ -19,8 +23,8 @@ macro_rules! kinds {
 }
 
 kinds! {
-    Deployment = "apps" / "v1" "deployments", decoder: JsonDecoder;
-    ReplicaSet = "apps" / "v1" "replicasets", decoder: JsonDecoder;
+    Deployment = "apps" / "v1" "deployments", decoder: LosslessDecoder;
+    ReplicaSet = "apps" / "v1" "replicasets", decoder: LosslessDecoder;
     ReplicationController = "" / "v1" "replicationcontrollers", decoder: JsonDecoder;
     Lease = "coordination.k8s.io" / "v1" "leases", decoder: JsonDecoder;
     Pod = "" / "v1" "pods", decoder: PodDecoder;

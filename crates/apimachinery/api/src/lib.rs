@@ -4,7 +4,7 @@
 //!
 //! * [`Deployment`], [`ReplicaSet`], [`ReplicationController`] and [`Lease`] are written back with PUT. They are
 //!   **lossless**: unknown fields are kept and written as they were read (`lossless.rs`). A pod template is a
-//!   [`PodTemplate`], which keeps the JSON text.
+//!   [`PodTemplate`], which keeps the JSON text or the protobuf message.
 //! * [`Pod`] is only read. It has only the fields that the controllers use.
 //! * [`LabelSelector`] is the declaration of a selector, [`Selector`] its compiled form.
 //! * [`ApiError`] is the error of a request.
@@ -58,6 +58,7 @@ pub use go_duration::{GoDuration, GoDurationError};
 pub use identify::object_name;
 pub use int_or_string::IntOrString;
 pub use kcm_meta::ObjectKey;
+pub use kind::LosslessDecoder;
 pub use lease::{Lease, LeaseSpec};
 pub use lossless::{Dropped, Extra};
 pub use meta::{Annotations, Labels, ObjectMeta, OwnerReference, PodControllerRef};

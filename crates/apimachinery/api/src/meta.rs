@@ -22,6 +22,8 @@ lossless! {
         pub generate_name: String = "generateName",
         /// Namespace. Empty for cluster-scoped objects.
         pub namespace: Arc<str> = "namespace",
+        /// Unused. Kubernetes has not set it since 1.20.
+        pub self_link: String = "selfLink",
         /// UID. Identifies the object; it is never reused.
         pub uid: Arc<str> = "uid",
         /// Opaque version of the stored object.

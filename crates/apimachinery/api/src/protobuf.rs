@@ -4,6 +4,8 @@
 //!
 //! Upstream counterpart: `runtime/serializer/protobuf`.
 
+use std::borrow::Cow;
+
 use buffa::{
     DecodeError,
     encoding::{Tag, WireType, decode_varint, skip_field},
@@ -14,7 +16,8 @@ use thiserror::Error;
 use crate::{Status, StatusCause, StatusDetails};
 
 mod builder;
-pub(crate) mod pod_spec;
+mod objects;
+pub(crate) mod pod_template;
 #[cfg(test)]
 mod tests;
 
@@ -39,6 +42,17 @@ pub enum ProtobufError {
     /// The object in the envelope is encoded or compressed in another way.
     #[error("encoding {0:?} of the object in the protobuf envelope is not supported")]
     Encoding(String),
+    /// The message has a field that this version does not define. It would be lost.
+    #[error("unknown field {number} of {message}")]
+    UnknownField {
+        /// Type of the message.
+        message: Box<str>,
+        /// Field number.
+        number: u32,
+    },
+    /// A value has no counterpart in JSON.
+    #[error("invalid value of {0}")]
+    Value(Box<str>),
     /// A time is out of range.
     #[error("time {0}")]
     Time(String),
@@ -66,6 +80,11 @@ impl<'a> Message<'a> {
     /// Reads the fields of `message`.
     pub fn new(message: &'a [u8]) -> Self {
         Self { rest: message }
+    }
+
+    /// Fields that were not yet read.
+    pub(crate) fn rest(&self) -> &'a [u8] {
+        self.rest
     }
 
     fn read(&mut self) -> Result<(u32, Value<'a>), DecodeError> {
@@ -169,6 +188,15 @@ impl<'a> Value<'a> {
     /// If it has another wire type or is not UTF-8.
     pub fn text(self) -> Result<&'a str, ProtobufError> {
         std::str::from_utf8(self.bytes()?).map_err(|_| malformed(DecodeError::InvalidUtf8))
+    }
+
+    /// Returns the content of a `string`. Replaces bytes that are not UTF-8 by U+FFFD, as the JSON of an API server does.
+    ///
+    /// # Errors
+    ///
+    /// If it has another wire type.
+    pub fn lossy_text(self) -> Result<Cow<'a, str>, ProtobufError> {
+        self.bytes().map(String::from_utf8_lossy)
     }
 
     /// Returns the fields of a message.

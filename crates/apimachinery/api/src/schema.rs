@@ -182,6 +182,11 @@ impl Schema {
 }
 
 impl Struct {
+    /// Returns the index of the field with the protobuf field number `number`.
+    pub(crate) fn by_number(&self, number: u32) -> Option<usize> {
+        self.fields.iter().position(|field| field.number == Some(number))
+    }
+
     /// Returns the path to the field with the JSON name `name`.
     pub(crate) fn path(&self, name: &str) -> Option<&[u8]> {
         let index = self.by_json.binary_search_by(|(json, _)| (**json).cmp(name)).ok()?;

@@ -44,6 +44,15 @@ pub(crate) fn digest_json(json: &str, label: &str) -> Digest {
     }
 }
 
+/// Same as [`digest_ignoring_label`], for a protobuf message.
+pub(crate) fn digest_message(message: &[u8], label: &str) -> Digest {
+    let schema = Schema::of(Version::default());
+    match Decoded::template_message(schema, message) {
+        Ok(decoded) => digest(schema, decoded, label),
+        Err(_) => Sha256::digest(message).into(),
+    }
+}
+
 fn digest(schema: &Schema, mut template: Decoded<'_>, label: &str) -> Digest {
     if let Some(Decoded::Map(labels)) = template.at_mut(schema, &["metadata", "labels"]) {
         labels.retain(|(key, _)| key != label);

@@ -1,13 +1,14 @@
 //! Pod templates.
 
 use std::{
+    borrow::Cow,
     fmt,
-    sync::{Arc, OnceLock},
+    sync::{Arc, LazyLock, OnceLock},
 };
 
 use serde::{
     Deserialize, Deserializer, Serialize, Serializer,
-    de::{Error as _, MapAccess, Visitor},
+    de::{MapAccess, Visitor},
 };
 use serde_json::{
     Value,
@@ -15,36 +16,44 @@ use serde_json::{
 };
 
 use crate::{
-    Annotations, Labels, POD_TEMPLATE_HASH_LABEL,
+    Annotations, Labels, POD_TEMPLATE_HASH_LABEL, ProtobufError,
     hash::{self, HashError},
+    intern::Interner,
     json::{object_or_default, or_default},
-    protobuf,
+    protobuf::pod_template,
     semantic::{self, Digest},
 };
 
 /// Pod template of a workload.
 ///
-/// The JSON text is kept as it was read, so no field is lost. Labels, annotations and finalizers are parsed at once;
-/// the digest for comparisons is computed on first use. Clones share all of it.
+/// The JSON text or the protobuf message is kept as it was read, so no field is lost. Labels, annotations and finalizers are
+/// parsed at once; the digest for comparisons is computed on first use. Clones share all of it, and so do equal templates
+/// that were read from protobuf.
 #[derive(Clone)]
 pub struct PodTemplate(Arc<Inner>);
 
 struct Inner {
-    json: Box<RawValue>,
+    content: Content,
     metadata: TemplateMeta,
     digest: OnceLock<Digest>,
+}
+
+enum Content {
+    Json(Box<RawValue>),
+    /// Message that has only fields that this version defines.
+    Protobuf(Box<[u8]>),
 }
 
 /// Metadata of a template that pods inherit.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct TemplateMeta {
+pub(crate) struct TemplateMeta {
     #[serde(deserialize_with = "or_default")]
-    labels: Labels,
+    pub(crate) labels: Labels,
     #[serde(deserialize_with = "or_default")]
-    annotations: Annotations,
+    pub(crate) annotations: Annotations,
     #[serde(deserialize_with = "or_default")]
-    finalizers: Vec<String>,
+    pub(crate) finalizers: Vec<String>,
 }
 
 #[derive(Default, Deserialize)]
@@ -70,7 +79,33 @@ impl PodTemplate {
     /// If `json` is not an object, or its metadata has the wrong type.
     pub fn new(json: Box<RawValue>) -> Result<Self, serde_json::Error> {
         let metadata = Parts::of(json.get())?.metadata;
-        Ok(Self(Arc::new(Inner { json, metadata, digest: OnceLock::new() })))
+        Ok(Self(Arc::new(Inner { content: Content::Json(json), metadata, digest: OnceLock::new() })))
+    }
+
+    /// Reads a `PodTemplateSpec`. Equal messages share one template.
+    ///
+    /// # Errors
+    ///
+    /// If `message` is malformed, or has a field or a value that this version does not define.
+    pub fn from_protobuf(message: &[u8]) -> Result<Self, ProtobufError> {
+        static TEMPLATES: LazyLock<Interner<Inner>> = LazyLock::new(Interner::default);
+        let same =
+            |found: &Inner| matches!(&found.content, Content::Protobuf(content) if **content == *message);
+        let make = || {
+            let metadata = pod_template::metadata(message)?;
+            let content = Content::Protobuf(message.into());
+            Ok(Arc::new(Inner { content, metadata, digest: OnceLock::new() }))
+        };
+        TEMPLATES.try_intern(message, same, make).map(Self)
+    }
+
+    /// Returns the message of the template. `None` if the template has a field or a value that this version does not
+    /// define: only JSON carries it.
+    pub fn to_protobuf(&self) -> Option<Cow<'_, [u8]>> {
+        match &self.0.content {
+            Content::Json(json) => pod_template::encode(json.get()).map(Cow::Owned),
+            Content::Protobuf(message) => Some(Cow::Borrowed(message)),
+        }
     }
 
     /// Creates a template from a JSON value.
@@ -85,12 +120,23 @@ impl PodTemplate {
     /// Returns the template as a JSON value, to create a changed template with [`from_value`](Self::from_value).
     pub fn to_value(&self) -> Value {
         // The text was parsed before, so this does not fail.
-        serde_json::from_str(self.0.json.get()).unwrap_or_default()
+        serde_json::from_str(&self.json()).unwrap_or_default()
     }
 
-    /// Returns the JSON text as it was read.
-    pub fn json(&self) -> &str {
-        self.0.json.get()
+    /// Returns the JSON text, as it was read if it was read from JSON.
+    pub fn json(&self) -> Cow<'_, str> {
+        match &self.0.content {
+            Content::Json(json) => Cow::Borrowed(json.get()),
+            Content::Protobuf(message) => Cow::Owned(pod_template::to_json(message)),
+        }
+    }
+
+    /// Returns the number of bytes of the JSON text or of the protobuf message that is kept.
+    pub fn size(&self) -> usize {
+        match &self.0.content {
+            Content::Json(json) => json.get().len(),
+            Content::Protobuf(message) => message.len(),
+        }
     }
 
     /// Returns the labels of the pods.
@@ -109,17 +155,26 @@ impl PodTemplate {
     }
 
     /// Returns the JSON text of the pods' spec.
-    pub fn spec_json(&self) -> &str {
-        match Parts::of(self.json()) {
-            Ok(Parts { spec: Some(spec), .. }) => spec.get(),
-            _ => "{}",
+    pub fn spec_json(&self) -> Cow<'_, str> {
+        fn spec(json: &str) -> &str {
+            match Parts::of(json) {
+                Ok(Parts { spec: Some(spec), .. }) => spec.get(),
+                _ => "{}",
+            }
+        }
+        match self.json() {
+            Cow::Borrowed(json) => Cow::Borrowed(spec(json)),
+            Cow::Owned(json) => Cow::Owned(spec(&json).to_owned()),
         }
     }
 
     /// Returns the protobuf message of the pods' spec. `None` if the spec has a field or a value that this version does not
     /// define: only the JSON text carries it.
-    pub fn spec_protobuf(&self) -> Option<Vec<u8>> {
-        protobuf::pod_spec::encode(self.json())
+    pub fn spec_protobuf(&self) -> Option<Cow<'_, [u8]>> {
+        match &self.0.content {
+            Content::Json(json) => pod_template::encode_spec(json.get()).map(Cow::Owned),
+            Content::Protobuf(message) => Some(pod_template::spec(message)),
+        }
     }
 
     /// Returns the template with label `key` set to `value`, or removed. All other text is unchanged.
@@ -128,7 +183,16 @@ impl PodTemplate {
     ///
     /// If the template has the wrong type.
     pub fn with_label(&self, key: &str, value: Option<&str>) -> Result<Self, serde_json::Error> {
-        let template = Members::parse(self.json())?;
+        let json = match &self.0.content {
+            Content::Json(json) => json.get(),
+            Content::Protobuf(message) => {
+                let labelled = pod_template::with_label(message, key, value);
+                return labelled
+                    .and_then(|message| Self::from_protobuf(&message))
+                    .map_err(serde::de::Error::custom);
+            }
+        };
+        let template = Members::parse(json)?;
         let metadata = Members::parse(template.get("metadata"))?;
         let labels = Members::parse(metadata.get("labels"))?;
         let value = value.map(to_raw_value).transpose()?;
@@ -149,7 +213,10 @@ impl PodTemplate {
 
     /// Returns a digest of the semantic content, ignoring the label `pod-template-hash`.
     pub fn digest(&self) -> &Digest {
-        self.0.digest.get_or_init(|| semantic::digest_json(self.json(), POD_TEMPLATE_HASH_LABEL))
+        self.0.digest.get_or_init(|| match &self.0.content {
+            Content::Json(json) => semantic::digest_json(json.get(), POD_TEMPLATE_HASH_LABEL),
+            Content::Protobuf(message) => semantic::digest_message(message, POD_TEMPLATE_HASH_LABEL),
+        })
     }
 
     /// Returns the value of the label `pod-template-hash`, which is also part of the ReplicaSet's name.
@@ -160,7 +227,10 @@ impl PodTemplate {
     ///
     /// If a field has the wrong type.
     pub fn compute_hash(&self, collision_count: Option<i32>) -> Result<String, HashError> {
-        hash::compute_json(self.json(), collision_count)
+        match &self.0.content {
+            Content::Json(json) => hash::compute_json(json.get(), collision_count),
+            Content::Protobuf(message) => hash::compute_message(message, collision_count),
+        }
     }
 }
 
@@ -225,36 +295,49 @@ impl Default for PodTemplate {
         static EMPTY: OnceLock<PodTemplate> = OnceLock::new();
         EMPTY
             .get_or_init(|| {
-                let json = RawValue::NULL.to_owned();
-                Self(Arc::new(Inner { json, metadata: TemplateMeta::default(), digest: OnceLock::new() }))
+                let content = Content::Json(RawValue::NULL.to_owned());
+                Self(Arc::new(Inner { content, metadata: TemplateMeta::default(), digest: OnceLock::new() }))
             })
             .clone()
     }
 }
 
 impl PartialEq for PodTemplate {
-    /// Compares the JSON text. See [`equal_ignore_hash`](PodTemplate::equal_ignore_hash) for semantic equality.
+    /// Compares the JSON text, or the protobuf message. If only one of the two was read from JSON, compares all labels and
+    /// the meaning. See [`equal_ignore_hash`](PodTemplate::equal_ignore_hash) for semantic equality.
     fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.0, &other.0) || self.json() == other.json()
+        match (&self.0.content, &other.0.content) {
+            _ if Arc::ptr_eq(&self.0, &other.0) => true,
+            (Content::Json(one), Content::Json(other)) => one.get() == other.get(),
+            (Content::Protobuf(one), Content::Protobuf(other)) => one == other,
+            _ => self.labels() == other.labels() && self.equal_ignore_hash(other),
+        }
     }
 }
 
 impl fmt::Debug for PodTemplate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.json())
+        f.write_str(&self.json())
     }
 }
 
 impl Serialize for PodTemplate {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.0.json.serialize(serializer)
+        match &self.0.content {
+            Content::Json(json) => json.serialize(serializer),
+            Content::Protobuf(message) => {
+                let json = RawValue::from_string(pod_template::to_json(message))
+                    .map_err(serde::ser::Error::custom)?;
+                json.serialize(serializer)
+            }
+        }
     }
 }
 
 impl<'de> Deserialize<'de> for PodTemplate {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let json = Box::<RawValue>::deserialize(deserializer)?;
-        Self::new(json).map_err(D::Error::custom)
+        Self::new(json).map_err(serde::de::Error::custom)
     }
 }
 

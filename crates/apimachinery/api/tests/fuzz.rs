@@ -88,7 +88,7 @@ fn template(template: &PodTemplate) {
         assert!(copy.equal_ignore_hash(template));
         assert_eq!(copy.compute_hash(Some(1)).ok(), hash.ok());
     }
-    assert!(serde_json::from_str::<Value>(template.spec_json()).is_ok() || template.to_value().is_null());
+    assert!(serde_json::from_str::<Value>(&template.spec_json()).is_ok() || template.to_value().is_null());
     if let Ok(labelled) = template.with_label("pod-template-hash", Some("abc")) {
         assert_eq!(labelled.labels().get("pod-template-hash").map(String::as_str), Some("abc"));
         assert!(labelled.equal_ignore_hash(template) || template.to_value().is_null());

@@ -9,7 +9,13 @@ mod subresources;
 mod tests;
 mod write;
 
-use std::{fmt, sync::Arc};
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
 use kcm_api::ApiError;
 use kcm_meta::{ApiResource, JsonDecoder, Kind};
@@ -83,6 +89,8 @@ pub struct Api<K> {
     decoder: Arc<dyn Decode<K>>,
     metadata_only: bool,
     write_options: WriteOptions,
+    /// `true` if objects are protobuf. Becomes `false` when only JSON carries an object, or the API server refuses it.
+    protobuf: Arc<AtomicBool>,
 }
 
 impl ApiClient {
@@ -125,14 +133,14 @@ impl ApiClient {
 }
 
 impl<K> Api<K> {
-    fn new(
-        client: ApiClient,
-        resource: ApiResource,
-        decoder: Arc<dyn Decode<K>>,
-        metadata_only: bool,
-    ) -> Self {
+    fn new(client: ApiClient, resource: ApiResource, decoder: Arc<dyn Decode<K>>, metadata_only: bool) -> Self
+    where
+        K: 'static,
+    {
         let (resource, write_options) = (Arc::new(resource), WriteOptions::default());
-        Self { client, resource, namespace: None, decoder, metadata_only, write_options }
+        let protobuf = client.content_type() == ContentType::Protobuf && decoder.supports_protobuf();
+        let protobuf = Arc::new(AtomicBool::new(protobuf));
+        Self { client, resource, namespace: None, decoder, metadata_only, write_options, protobuf }
     }
 
     /// Returns the objects in `namespace`. An empty `namespace` selects all namespaces.
@@ -216,9 +224,26 @@ impl<K: 'static> Api<K> {
         self.accept_as(metadata_only, Representation::MetadataList)
     }
 
+    /// `true` if objects are read and written in protobuf.
+    pub(crate) fn uses_protobuf(&self) -> bool {
+        self.protobuf.load(Ordering::Relaxed)
+    }
+
+    /// Reads and writes objects in JSON from now on, if the type needs that to keep all fields. Returns `true` if the
+    /// request can be repeated for that reason.
+    pub(crate) fn fall_back_to_json(&self, cause: &dyn fmt::Display) -> bool {
+        if !self.decoder.falls_back_to_json() {
+            return false;
+        }
+        if self.protobuf.swap(false, Ordering::Relaxed) {
+            let resource = format_args!("{}", self.resource);
+            tracing::info!(%resource, err = %cause, "Requesting JSON, because protobuf does not carry all fields");
+        }
+        true
+    }
+
     fn accept_as(&self, metadata_only: bool, metadata: Representation) -> &'static str {
-        let content_type =
-            if self.decoder.supports_protobuf() { self.client.content_type() } else { ContentType::Json };
+        let content_type = if self.uses_protobuf() { ContentType::Protobuf } else { ContentType::Json };
         let metadata_only = metadata_only || self.metadata_only;
         content_type.accept(if metadata_only { metadata } else { Representation::Whole })
     }
@@ -233,6 +258,7 @@ impl<K> Clone for Api<K> {
             decoder: Arc::clone(&self.decoder),
             metadata_only: self.metadata_only,
             write_options: self.write_options.clone(),
+            protobuf: Arc::clone(&self.protobuf),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Decoding of objects.
 
-use kcm_api::{Pod, PodDecoder, ProtobufError, protobuf};
+use kcm_api::{Deployment, LosslessDecoder, Pod, PodDecoder, ProtobufError, ReplicaSet, protobuf};
 use kcm_informer::Undecodable;
 use kcm_meta::JsonDecoder;
 use serde::de::DeserializeOwned;
@@ -32,6 +32,19 @@ pub trait Decode<K>: Send + Sync + 'static {
         let _ = message;
         Err(ProtobufError::Unsupported)
     }
+
+    /// `true` if only JSON carries all fields of some objects. When [`decode_protobuf`](Self::decode_protobuf) fails, the
+    /// client requests JSON from then on.
+    fn falls_back_to_json(&self) -> bool {
+        false
+    }
+
+    /// Encodes an object in protobuf, with envelope. Returns `None` for a type that is written in JSON, and for an object
+    /// that only JSON carries.
+    fn encode_protobuf(&self, object: &K) -> Option<Vec<u8>> {
+        let _ = object;
+        None
+    }
 }
 
 impl<K: DeserializeOwned> Decode<K> for JsonDecoder {
@@ -54,6 +67,34 @@ impl Decode<Pod> for PodDecoder {
         Self::decode_protobuf(self, message)
     }
 }
+
+macro_rules! lossless {
+    ($($type:ty),*) => { $(
+        impl Decode<$type> for LosslessDecoder {
+            fn decode(&self, json: &str) -> Result<$type, serde_json::Error> {
+                serde_json::from_str(json)
+            }
+
+            fn supports_protobuf(&self) -> bool {
+                true
+            }
+
+            fn decode_protobuf(&self, message: &[u8]) -> Result<$type, ProtobufError> {
+                <$type>::decode_protobuf(message)
+            }
+
+            fn falls_back_to_json(&self) -> bool {
+                true
+            }
+
+            fn encode_protobuf(&self, object: &$type) -> Option<Vec<u8>> {
+                object.encode_protobuf()
+            }
+        }
+    )* };
+}
+
+lossless!(Deployment, ReplicaSet);
 
 /// Decodes an object of `kind`. If that fails, returns its name and version as far as they can be read.
 pub(crate) fn decode_or_identify<K: 'static>(

@@ -38,12 +38,19 @@ pub(crate) async fn list<K: Send + Sync + 'static>(
                 so_far = Collected::default();
                 let whole = client.send(&page_request(api, params, resource_version, 0, None)).await?;
                 so_far.add_page(api, &request, &whole)?;
+                if so_far.falls_back {
+                    (so_far, next) = (Collected::default(), None);
+                    continue;
+                }
                 return Ok(so_far.into_list());
             }
             Err(error) => return Err(error),
         };
         next = so_far.add_page(api, &request, &body)?.next_page();
-        if next.is_none() {
+        if so_far.falls_back {
+            // What was decoded from JSON and from protobuf is not mixed.
+            (so_far, next) = (Collected::default(), None);
+        } else if next.is_none() {
             return Ok(so_far.into_list());
         }
     }
@@ -55,10 +62,16 @@ pub(crate) async fn page<K: Send + Sync + 'static>(
     params: &ListParams,
     continue_token: Option<&str>,
 ) -> Result<Page<K>, ApiError> {
-    let request = page_request(api, params, params.resource_version.as_deref(), params.limit, continue_token);
-    let body = api.client().send(&request).await?;
-    let mut collected = Collected::default();
-    let meta = collected.add_page(api, &request, &body)?;
+    let (collected, meta) = loop {
+        let request =
+            page_request(api, params, params.resource_version.as_deref(), params.limit, continue_token);
+        let body = api.client().send(&request).await?;
+        let mut collected = Collected::default();
+        let meta = collected.add_page(api, &request, &body)?;
+        if !collected.falls_back {
+            break (collected, meta);
+        }
+    };
     let remaining_item_count = meta.remaining_item_count;
     Ok(Page { list: collected.into_list(), continue_token: meta.next_page(), remaining_item_count })
 }
@@ -90,11 +103,18 @@ struct Collected<K> {
     items: Vec<K>,
     undecodable: Vec<Undecodable>,
     resource_version: String,
+    /// `true` if an object must be requested in JSON.
+    falls_back: bool,
 }
 
 impl<K> Default for Collected<K> {
     fn default() -> Self {
-        Self { items: Vec::new(), undecodable: Vec::new(), resource_version: String::new() }
+        Self {
+            items: Vec::new(),
+            undecodable: Vec::new(),
+            resource_version: String::new(),
+            falls_back: false,
+        }
     }
 }
 
@@ -155,6 +175,7 @@ impl<K: Send + Sync + 'static> Collected<K> {
         for message in &page.items {
             match decode_message_or_identify(&**api.decoder(), &api.resource().kind, message) {
                 Ok(object) => self.items.push(object),
+                Err(undecodable) if api.fall_back_to_json(&undecodable.error) => self.falls_back = true,
                 Err(undecodable) => self.undecodable.push(undecodable),
             }
         }
@@ -167,7 +188,7 @@ impl<K: Send + Sync + 'static> Collected<K> {
     }
 
     fn into_list(self) -> List<K> {
-        let Self { items, undecodable, resource_version } = self;
+        let Self { items, undecodable, resource_version, falls_back: _ } = self;
         List { items, undecodable, resource_version }
     }
 }

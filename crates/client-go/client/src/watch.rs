@@ -15,12 +15,11 @@ use kcm_informer::{WatchEvent, WatchOptions};
 use kube_client::client::Body;
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use std::sync::Arc;
 
 use crate::{
     api::{Api, ListParams},
     causes,
-    decode::{Decode, decode_message_or_identify, decode_or_identify},
+    decode::{decode_message_or_identify, decode_or_identify},
     frames::Frames,
     lines::{Lines, TooLong},
     request::{Query, Request},
@@ -63,8 +62,7 @@ pub(crate) async fn watch<K: Send + Sync + 'static>(
         events: Events::of(&answer),
         body: answer,
         deadline: client.clock().sleep(timeout.saturating_add(TIMEOUT_MARGIN)),
-        decoder: Arc::clone(api.decoder()),
-        kind: api.resource().kind.clone(),
+        api: api.clone(),
         over: false,
     };
     // An error ends the stream.
@@ -107,8 +105,7 @@ struct Watching<K> {
     body: Response<Body>,
     events: Events,
     deadline: Sleep,
-    decoder: Arc<dyn Decode<K>>,
-    kind: Cow<'static, str>,
+    api: Api<K>,
     over: bool,
 }
 
@@ -168,11 +165,21 @@ impl<K: 'static> Watching<K> {
         let not_an_event = |error: ProtobufError| self.not_an_event(&error);
         let WatchFrame { type_, object } = WatchFrame::read(frame).map_err(not_an_event)?;
         let object = protobuf::open_envelope(object).map_err(not_an_event)?;
-        let decode = || decode_message_or_identify(&*self.decoder, &self.kind, object);
+        let decode = || {
+            let decoded =
+                decode_message_or_identify(&**self.api.decoder(), &self.api.resource().kind, object);
+            match decoded {
+                // The next watch resumes before this event.
+                Err(undecodable) if self.api.fall_back_to_json(&undecodable.error) => {
+                    Err(ApiError::Transport(format!("{}: {}", self.what, undecodable.error)))
+                }
+                decoded => Ok(decoded),
+            }
+        };
         match type_ {
-            "ADDED" => Ok(decode().map_or_else(WatchEvent::Undecodable, WatchEvent::Added)),
-            "MODIFIED" => Ok(decode().map_or_else(WatchEvent::Undecodable, WatchEvent::Modified)),
-            "DELETED" => Ok(decode().map_or_else(WatchEvent::UndecodableDeleted, WatchEvent::Deleted)),
+            "ADDED" => Ok(decode()?.map_or_else(WatchEvent::Undecodable, WatchEvent::Added)),
+            "MODIFIED" => Ok(decode()?.map_or_else(WatchEvent::Undecodable, WatchEvent::Modified)),
+            "DELETED" => Ok(decode()?.map_or_else(WatchEvent::UndecodableDeleted, WatchEvent::Deleted)),
             "BOOKMARK" => {
                 let identity = Identity::read(object).map_err(not_an_event)?;
                 Ok(WatchEvent::Bookmark {
@@ -196,7 +203,7 @@ impl<K: 'static> Watching<K> {
         }
         let Line { type_, object } = serde_json::from_str(line).map_err(|error| not_an_event(&error))?;
         let object = object.get();
-        let decode = || decode_or_identify(&*self.decoder, &self.kind, object);
+        let decode = || decode_or_identify(&**self.api.decoder(), &self.api.resource().kind, object);
         match &*type_ {
             "ADDED" => Ok(decode().map_or_else(WatchEvent::Undecodable, WatchEvent::Added)),
             "MODIFIED" => Ok(decode().map_or_else(WatchEvent::Undecodable, WatchEvent::Modified)),
@@ -222,7 +229,7 @@ impl<K: 'static> Watching<K> {
             "DELETED" => WatchEvent::Deleted,
             _ => return None,
         };
-        self.decoder.decode(object).ok().map(event)
+        self.api.decoder().decode(object).ok().map(event)
     }
 }
 

@@ -5,7 +5,7 @@
 mod support;
 
 use futures_util::StreamExt;
-use kcm_api::{ApiError, Deployment, ObjectKey, Pod};
+use kcm_api::{ApiError, Deployment, Lease, ObjectKey, Pod, ReplicaSet};
 use kcm_apiserver::{ApiServer, ApiServerConfig, protobuf};
 use kcm_client::{
     Api, ApiClient, ClientFactory, ClientOptions, ContentType, ListParams, Patch, RateLimit, WatchEvent,
@@ -101,7 +101,7 @@ async fn json_remains_accepted() {
     let mut events =
         Box::pin(pods(&client).watch(&ListParams::default(), &WatchOptions::default()).await.unwrap());
     assert!(matches!(events.next().await, Some(Ok(WatchEvent::Added(pod))) if &*pod.key.name == "b"));
-    client.api::<Deployment>().get(&ObjectKey::new("default", "web")).await.unwrap();
+    client.api::<Lease>().get(&ObjectKey::new("default", "web")).await.unwrap();
     let accepted: Vec<_> =
         server.requests().iter().map(|request| request.header("accept").unwrap().to_owned()).collect();
     assert_eq!(accepted, [ACCEPT, ACCEPT, "application/json"]);
@@ -114,9 +114,9 @@ async fn watches() {
     let expired =
         json!({"apiVersion": "v1", "kind": "Status", "status": "Failure", "reason": "Expired", "code": 410});
     let mut undecodable = encode(&pod("bad", "11"));
-    // The phase is not UTF-8.
+    // The phase is a number.
     let at = undecodable.windows(7).position(|bytes| bytes == b"Running").unwrap();
-    undecodable[at] = 0xff;
+    undecodable[at - 2] = 1 << 3;
     let stream = [
         frame("ADDED", &encode(&pod("a", "10"))),
         frame("MODIFIED", &undecodable),
@@ -138,7 +138,7 @@ async fn watches() {
             (&*undecodable.name, undecodable.resource_version.as_deref()),
             ("default/bad", Some("11"))
         );
-        assert_eq!(undecodable.error, "cannot decode Pod: invalid UTF-8 in string field");
+        assert_eq!(undecodable.error, "cannot decode Pod: wire type mismatch on field 1: expected 2, got 0");
         assert!(matches!(next().await, Ok(WatchEvent::Deleted(pod)) if &*pod.resource_version == "11"));
         let Ok(WatchEvent::Bookmark { resource_version, initial_events_end }) = next().await else {
             panic!()
@@ -182,6 +182,166 @@ async fn malformed_responses_are_errors() {
             assert!(matches!(pods.list(&ListParams::default()).await, Err(ApiError::Decode(_))));
             assert!(matches!(pods.get("a").await, Err(ApiError::Decode(_))));
         }
+    }
+}
+
+mod lossless {
+    use super::*;
+
+    const JSON: &str = "application/json";
+    const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
+
+    fn deployment(version: &str) -> Value {
+        json!({
+            "apiVersion": "apps/v1", "kind": "Deployment",
+            "metadata": {"namespace": "default", "name": "web", "resourceVersion": version},
+            "spec": {"replicas": 2, "template": {"spec": {"containers": [{"name": "c"}]}}}, "status": {},
+        })
+    }
+
+    /// The same object with a field of a newer version.
+    fn newer(version: &str) -> Value {
+        let mut newer = deployment(version);
+        newer["spec"]["futureField"] = json!("x");
+        newer
+    }
+
+    /// Protobuf of [`newer`].
+    fn newer_protobuf(version: &str) -> Vec<u8> {
+        let object = deployment(version);
+        let metadata = [field(1, b"web"), field(3, b"default"), field(6, version.as_bytes())].concat();
+        let message = [field(1, &metadata), field(2, &[field(15, b"x")].concat())].concat();
+        kcm_api::protobuf::envelope(
+            object["apiVersion"].as_str().unwrap(),
+            object["kind"].as_str().unwrap(),
+            message,
+        )
+    }
+
+    fn headers(server: &FakeApiServer) -> Vec<(String, String, String)> {
+        let header = |request: &kcm_testkit::RecordedRequest, name| {
+            request.header(name).unwrap_or_default().to_owned()
+        };
+        let of = |request: &kcm_testkit::RecordedRequest| {
+            let method = request.to_string().split(' ').next().unwrap_or_default().to_owned();
+            (method, header(request, "accept"), header(request, "content-type"))
+        };
+        server.requests().iter().map(of).collect()
+    }
+
+    fn line(method: &str, accept: &str, content_type: &str) -> (String, String, String) {
+        (method.to_owned(), accept.to_owned(), content_type.to_owned())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn objects_are_read_and_written_in_protobuf() {
+        let server = FakeApiServer::new(|_| FakeResponse::protobuf(200, encode(&deployment("7"))));
+        let deployments = client(&server).api::<Deployment>();
+        let web = deployments.get(&ObjectKey::new("default", "web")).await.unwrap();
+        assert_eq!(web, serde_json::from_value(deployment("7")).unwrap());
+        assert_eq!(deployments.replace_status(&web).await.unwrap(), web);
+        assert_eq!(headers(&server), [line("GET", ACCEPT, ""), line("PUT", ACCEPT, PROTOBUF)]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn list_with_an_unknown_field_is_requested_in_json() {
+        let item = newer_protobuf("7");
+        let item = kcm_api::protobuf::open_envelope(&item).unwrap();
+        let page = [field(1, &field(2, b"9")), field(2, item)].concat();
+        let page = kcm_api::protobuf::envelope("apps/v1", "DeploymentList", page);
+        let server = FakeApiServer::scripted([
+            FakeResponse::protobuf(200, page),
+            FakeResponse::ok(list(&[newer("7")])),
+            FakeResponse::ok(newer("8")),
+        ]);
+        let deployments = client(&server).api::<Deployment>();
+        let list = deployments.list(&ListParams::default()).await.unwrap();
+        assert_eq!(list.items[0].spec.extra.get("futureField"), Some(&json!("x")));
+        deployments.replace(&list.items[0]).await.unwrap();
+        assert_eq!(server.requests()[2].json()["spec"]["futureField"], "x");
+        assert_eq!(
+            headers(&server),
+            [line("GET", ACCEPT, ""), line("GET", JSON, ""), line("PUT", JSON, JSON)]
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn watch_with_an_unknown_field_is_resumed_in_json() {
+        let event = format!("{{\"type\":\"MODIFIED\",\"object\":{}}}\n", newer("8"));
+        let stream =
+            [frame("ADDED", &encode(&deployment("7"))), frame("MODIFIED", &newer_protobuf("8"))].concat();
+        let server =
+            FakeApiServer::scripted([FakeResponse::protobuf_stream([stream]), FakeResponse::stream([event])]);
+        let deployments = client(&server).api::<Deployment>();
+        let watch = async || {
+            Box::pin(deployments.watch(&ListParams::default(), &WatchOptions::default()).await.unwrap())
+        };
+        let mut events = watch().await;
+        assert!(matches!(events.next().await, Some(Ok(WatchEvent::Added(_)))));
+        // The reflector watches again from the last version that it received.
+        assert!(matches!(events.next().await, Some(Err(ApiError::Transport(_)))));
+        assert!(events.next().await.is_none());
+        let Some(Ok(WatchEvent::Modified(web))) = watch().await.next().await else { panic!() };
+        assert_eq!(web.spec.extra.get("futureField"), Some(&json!("x")));
+        assert_eq!(headers(&server), [line("GET", ACCEPT, ""), line("GET", JSON, "")]);
+    }
+
+    /// The write is not repeated.
+    #[tokio::test(start_paused = true)]
+    async fn response_with_an_unknown_field_is_requested_in_json() {
+        let server = FakeApiServer::scripted([
+            FakeResponse::protobuf(200, newer_protobuf("8")),
+            FakeResponse::ok(newer("8")),
+        ]);
+        let deployments = client(&server).api::<Deployment>();
+        let web: Deployment = serde_json::from_value(deployment("7")).unwrap();
+        let stored = deployments.replace(&web).await.unwrap();
+        assert_eq!(stored, serde_json::from_value(newer("8")).unwrap());
+        assert_eq!(headers(&server), [line("PUT", ACCEPT, PROTOBUF), line("GET", JSON, "")]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn object_with_an_unknown_field_and_server_without_protobuf_get_json() {
+        let refused = || FakeResponse::failure(415, "UnsupportedMediaType", "no protobuf");
+        let stored = || FakeResponse::ok(deployment("8"));
+        let server = FakeApiServer::scripted([stored(), refused(), stored(), stored()]);
+        let deployments = client(&server).api::<Deployment>();
+        let (known, newer) = (deployment("7"), newer("7"));
+        for object in [newer, known.clone(), known] {
+            deployments.replace(&serde_json::from_value(object).unwrap()).await.unwrap();
+        }
+        let put = |accept, content_type| line("PUT", accept, content_type);
+        assert_eq!(
+            headers(&server),
+            [put(ACCEPT, JSON), put(ACCEPT, PROTOBUF), put(JSON, JSON), put(JSON, JSON)]
+        );
+    }
+
+    /// All fields survive both ways with the embedded server.
+    #[tokio::test]
+    async fn embedded_server() {
+        let server = ApiServer::new(ApiServerConfig::default());
+        let clock: std::sync::Arc<dyn kcm_clock::Clock> = std::sync::Arc::new(kcm_clock::RealClock::new());
+        let factory = ClientFactory::in_process(server.service(), protobuf_options(options(clock.clone())));
+        let protobuf = factory.client("test", RateLimit::UNLIMITED).api::<ReplicaSet>().namespaced("default");
+        let json = ClientFactory::in_process(server.service(), options(clock));
+        let json = json.client("test", RateLimit::UNLIMITED).api::<ReplicaSet>().namespaced("default");
+        let web: ReplicaSet = serde_json::from_value(json!({
+            "metadata": {"name": "web", "labels": {"app": "web"}},
+            "spec": {
+                "replicas": 0, "selector": {"matchLabels": {"app": "web"}},
+                "template": {"metadata": {"labels": {"app": "web"}},
+                             "spec": {"containers": [{"name": "web", "image": "nginx:1"}]}},
+            },
+        }))
+        .unwrap();
+        let mut created = protobuf.create(&web).await.unwrap();
+        assert_eq!(created, json.get("web").await.unwrap());
+        created.status.observed_generation = 1;
+        let updated = protobuf.replace_status(&created).await.unwrap();
+        assert_eq!(updated.status.observed_generation, 1);
+        assert_eq!(updated, json.get("web").await.unwrap());
+        assert_eq!(protobuf.list(&ListParams::default()).await.unwrap().items, [updated]);
     }
 }
 

@@ -63,8 +63,8 @@ fn map(map: &BTreeMap<String, String>) -> usize {
 }
 
 fn template(template: &PodTemplate) -> usize {
-    // The JSON text and the decoded fields.
-    template.json().len() + map(template.labels()) + map(template.annotations()) + 2 * ALLOCATION
+    // The text or message and the decoded fields.
+    template.size() + map(template.labels()) + map(template.annotations()) + 2 * ALLOCATION
 }
 
 fn metadata(metadata: &ObjectMeta) -> usize {
@@ -88,7 +88,7 @@ impl CacheSize for Deployment {
         let selector = self.spec.selector.as_ref().map_or(0, |selector| map(&selector.match_labels));
         let conditions = self.status.conditions.capacity() * size_of::<DeploymentCondition>();
         let parts = metadata(&self.metadata) + template(&self.spec.template) + selector + conditions;
-        parts + rest(self, &[self.spec.template.json()])
+        parts + rest(self, &[&self.spec.template.json()])
     }
 }
 
@@ -97,7 +97,7 @@ impl CacheSize for ReplicaSet {
         let selector = self.spec.selector.as_ref().map_or(0, |selector| map(&selector.match_labels));
         let conditions = self.status.conditions.capacity() * size_of::<ReplicaSetCondition>();
         let parts = metadata(&self.metadata) + template(&self.spec.template) + selector + conditions;
-        parts + rest(self, &[self.spec.template.json()])
+        parts + rest(self, &[&self.spec.template.json()])
     }
 }
 

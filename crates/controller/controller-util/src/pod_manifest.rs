@@ -11,14 +11,14 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use thiserror::Error;
 
-/// Body of a pod create request without the name. It is serialized once for all pods of a ReplicaSet.
+/// Body of a pod create request without the name. It is encoded once for all pods of a ReplicaSet.
 ///
 /// Upstream counterpart: `controller.GetPodFromTemplate` (US-3.3).
 #[derive(Debug, Clone)]
 pub struct PodManifest {
     generate_name: Arc<str>,
-    /// Body from the first field of the metadata to the end.
-    tail: Arc<str>,
+    /// JSON body from the first field of the metadata to the end. Encoded on first use.
+    tail: OnceLock<Arc<str>>,
     template: PodTemplate,
     owner: OwnerReference,
     /// Encoded on first use. `None` if protobuf cannot carry the template.
@@ -54,9 +54,6 @@ pub enum ManifestError {
     /// The owner reference does not block the deletion of the owner.
     #[error("controllerRef.BlockOwnerDeletion is not set")]
     NotBlocking,
-    /// The pod cannot be serialized.
-    #[error("failed to serialize the pod: {0}")]
-    Json(#[from] serde_json::Error),
 }
 
 /// Fields in upstream's order, after kind and version.
@@ -110,25 +107,33 @@ impl PodManifest {
         if template.labels().is_empty() {
             return Err(ManifestError::NoLabels);
         }
-        let body = Body {
-            metadata: Metadata {
-                generate_name,
-                labels: template.labels(),
-                annotations: template.annotations(),
-                owner_references: [owner],
-                finalizers: template.finalizers(),
-            },
-            spec: serde_json::from_str(template.spec_json())?,
-            status: Empty {},
-        };
-        let body = serde_json::to_string(&body)?;
-        let tail = body.strip_prefix(r#"{"metadata":{"#).unwrap_or_default();
         Ok(Self {
             generate_name: generate_name.into(),
-            tail: tail.into(),
+            tail: OnceLock::new(),
             template: template.clone(),
             owner: owner.clone(),
             protobuf: OnceLock::new(),
+        })
+    }
+
+    /// Returns the JSON body from the first field of the metadata to the end.
+    fn tail(&self) -> &str {
+        self.tail.get_or_init(|| {
+            let spec = self.template.spec_json();
+            let body = Body {
+                metadata: Metadata {
+                    generate_name: &self.generate_name,
+                    labels: self.template.labels(),
+                    annotations: self.template.annotations(),
+                    owner_references: [&self.owner],
+                    finalizers: self.template.finalizers(),
+                },
+                // The spec was parsed before, so neither fails.
+                spec: serde_json::from_str(&spec).unwrap_or(RawValue::NULL),
+                status: Empty {},
+            };
+            let body = serde_json::to_string(&body).unwrap_or_default();
+            body.strip_prefix(r#"{"metadata":{"#).unwrap_or_default().into()
         })
     }
 
@@ -142,7 +147,7 @@ impl PodManifest {
     /// DEVIATION: in upstream, the API server generates the name, so that a repeated request creates another pod. With a
     /// name, the API server rejects a repeated request with `AlreadyExists`.
     pub fn to_json(&self, name: &str) -> String {
-        format!("{HEAD}\"name\":{},{}", serde_json::Value::from(name), self.tail)
+        format!("{HEAD}\"name\":{},{}", serde_json::Value::from(name), self.tail())
     }
 
     /// Returns the body in protobuf, as [`to_json`](Self::to_json). `None` if the template has a field or a value that this

@@ -36,14 +36,11 @@ fn metadata<'a>(message: Message<'a>, metadata: &mut WireMeta<'a>) -> Result<(),
             (6, value) => metadata.resource_version = text(value)?,
             (8, value) => metadata.creation_timestamp = time(value)?,
             (9, value) => metadata.deletion_timestamp = time(value)?,
-            (11, value) => {
-                let (key, value) = entry(value)?;
-                metadata.labels.0.push((Cow::Borrowed(key), Cow::Borrowed(value)));
-            }
+            (11, value) => metadata.labels.0.push(entry(value)?),
             (12, value) => {
                 let (key, value) = entry(value)?;
                 if key == DELETION_COST {
-                    metadata.annotations.0 = Text(Cow::Borrowed(value));
+                    metadata.annotations.0 = Text(value);
                 }
             }
             (13, value) => metadata.owner_references.push(Item(owner(value.message()?)?)),
@@ -145,17 +142,18 @@ fn waiting_reason(state: Message<'_>) -> Result<Text<'_>, ProtobufError> {
     Ok(reason)
 }
 
+/// Text as the API server's JSON has it: bytes that are not UTF-8 are replaced.
 fn text(value: Value<'_>) -> Result<Text<'_>, ProtobufError> {
-    Ok(Text(Cow::Borrowed(value.text()?)))
+    value.lossy_text().map(Text)
 }
 
 /// Entry of a map of strings.
-fn entry(value: Value<'_>) -> Result<(&str, &str), ProtobufError> {
-    let (mut key, mut content) = ("", "");
+fn entry(value: Value<'_>) -> Result<(Cow<'_, str>, Cow<'_, str>), ProtobufError> {
+    let (mut key, mut content) = (Cow::Borrowed(""), Cow::Borrowed(""));
     for field in value.message()? {
         match field? {
-            (1, value) => key = value.text()?,
-            (2, value) => content = value.text()?,
+            (1, value) => key = value.lossy_text()?,
+            (2, value) => content = value.lossy_text()?,
             _ => {}
         }
     }

@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::PodDecoder;
+use crate::{Deployment, PodDecoder};
 
 /// Encodes a field with bytes.
 fn field(number: u8, content: &[u8]) -> Vec<u8> {
@@ -99,8 +99,23 @@ fn wrong_wire_types_are_errors() {
     let decoder = PodDecoder::default();
     let error = |message: &[u8]| decoder.decode_protobuf(message).unwrap_err().to_string();
     assert_eq!(error(&number(1, 0)), "wire type mismatch on field 1: expected 2, got 0");
-    assert_eq!(error(&field(1, &field(1, b"\xff"))), "invalid UTF-8 in string field");
     assert_eq!(error(b"\x0a\x05ab"), "unexpected end of buffer");
+}
+
+/// As in the JSON of the same pod.
+#[test]
+fn invalid_utf8_of_pods_is_replaced() {
+    let entry = [field(1, b"a"), field(2, b"x\xff")].concat();
+    let metadata = [field(1, b"web\xff"), field(11, &entry), field(12, &entry)].concat();
+    let pod = PodDecoder::default().decode_protobuf(&field(1, &metadata)).unwrap();
+    assert_eq!((&*pod.key.name, &*pod.labels["a"]), ("web\u{fffd}", "x\u{fffd}"));
+}
+
+/// The JSON is requested instead.
+#[test]
+fn invalid_utf8_of_lossless_objects_is_an_error() {
+    let error = Deployment::decode_protobuf(&field(1, &field(1, b"\xff"))).unwrap_err();
+    assert_eq!(error.to_string(), "invalid UTF-8 in string field");
 }
 
 #[test]

@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 use super::{Api, DeleteOptions, ListParams, ObjectName, Patch};
 use crate::{
     decode::Decode,
-    request::{Query, Representation, Request},
+    request::{Query, Representation, Request, object_path},
 };
 
 impl<K: Send + Sync + 'static> Api<K> {
@@ -46,10 +46,11 @@ impl<K: Send + Sync + 'static> Api<K> {
     {
         let key = object.key();
         let path = self.write_path(self.create_path(ObjectName::from(&key))?);
-        let json = self.typed_json(object)?;
-        let request =
-            if key.name.is_empty() { Request::post(path, json) } else { Request::create(path, json) };
-        self.write_for_object(request).await
+        self.write_object(object, |body| {
+            let path = path.clone();
+            if key.name.is_empty() { Request::post(path, body) } else { Request::create(path, body) }
+        })
+        .await
     }
 
     /// Creates an object from JSON in the namespace of the [`Api`], as [`create`](Self::create).
@@ -208,9 +209,27 @@ impl<K: Send + Sync + 'static> Api<K> {
     where
         K: Object + Serialize,
     {
-        let path = self.subresource_path(ObjectName::from(&object.key()), subresource)?;
-        let request = Request::json(Method::PUT, self.write_path(path), self.typed_json(object)?);
-        self.write_for_object(request).await
+        let path = self.write_path(self.subresource_path(ObjectName::from(&object.key()), subresource)?);
+        self.write_object(object, |body| Request::json(Method::PUT, path.clone(), body)).await
+    }
+
+    /// Sends a request with `object` as its body, in protobuf if that carries all of the object.
+    async fn write_object(&self, object: &K, request: impl Fn(Bytes) -> Request) -> Result<K, ApiError>
+    where
+        K: Object + Serialize,
+    {
+        if self.uses_protobuf()
+            && let Some(body) = self.decoder.encode_protobuf(object)
+        {
+            let mut request = request(body.into());
+            request.content_type = protobuf::CONTENT_TYPE;
+            match self.write_for_object(request).await {
+                // The API server has not processed the request.
+                Err(error) if error.code() == Some(415) && self.fall_back_to_json(&error) => {}
+                result => return result,
+            }
+        }
+        self.write_for_object(request(self.typed_json(object)?)).await
     }
 
     /// Returns the request of a patch of an object, or of its subresource if `subresource` is not empty.
@@ -263,7 +282,19 @@ impl<K: Send + Sync + 'static> Api<K> {
     }
 
     pub(super) async fn send_for_object(&self, request: &Request) -> Result<K, ApiError> {
-        self.send_for(request, &*self.decoder).await
+        let body = self.client.send(request).await?;
+        let result = self.decode_response(request, &body, &*self.decoder);
+        if let Err(error) = &result
+            && let Ok(message) = protobuf::open_envelope(&body)
+            && self.fall_back_to_json(error)
+        {
+            // The request was processed. Only the object is requested again.
+            let identity = protobuf::Identity::read(message).unwrap_or_default();
+            let mut get = Request::get(object_path(&self.resource, identity.namespace, identity.name));
+            get.accept = self.accept(false);
+            return self.send_for(&get, &*self.decoder).await;
+        }
+        result
     }
 
     /// Sends `request` and decodes the response.
@@ -273,15 +304,24 @@ impl<K: Send + Sync + 'static> Api<K> {
         decoder: &dyn Decode<T>,
     ) -> Result<T, ApiError> {
         let body = self.client.send(request).await?;
+        self.decode_response(request, &body, decoder)
+    }
+
+    fn decode_response<T: 'static>(
+        &self,
+        request: &Request,
+        body: &[u8],
+        decoder: &dyn Decode<T>,
+    ) -> Result<T, ApiError> {
         let undecodable = |error: &dyn std::fmt::Display| {
             let request = self.client.describe(request);
             ApiError::Decode(format!("{request}: failed to decode the response: {error}"))
         };
-        if protobuf::is_enveloped(&body) {
+        if protobuf::is_enveloped(body) {
             let decode = |body| decoder.decode_protobuf(protobuf::open_envelope(body)?);
-            return decode(&body).map_err(|error| undecodable(&error));
+            return decode(body).map_err(|error| undecodable(&error));
         }
-        let text = std::str::from_utf8(&body).map_err(|error| undecodable(&error))?;
+        let text = std::str::from_utf8(body).map_err(|error| undecodable(&error))?;
         decoder.decode(text).map_err(|error| undecodable(&error))
     }
 

@@ -164,7 +164,7 @@ fn annotation<'a>(annotations: &'a kcm_api::Annotations, key: &str) -> &'a str {
 }
 
 fn image(template: &PodTemplate) -> String {
-    let spec: Value = serde_json::from_str(template.spec_json()).unwrap_or_default();
+    let spec: Value = serde_json::from_str(&template.spec_json()).unwrap_or_default();
     spec["containers"][0]["image"].as_str().unwrap_or("-").to_owned()
 }
 
