@@ -1,11 +1,11 @@
-use std::{collections::HashSet, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use kcm_api::Time;
 use kcm_clock::Clock;
 
 use crate::{
     event::Event,
-    key::{SameKey, SimilarKey},
+    key::{Fingerprint, SameKey, SimilarKey},
     lru::{Lru, MAX_CACHE_ENTRIES},
     name::Names,
 };
@@ -29,7 +29,8 @@ pub(crate) struct Aggregator {
 #[derive(Debug)]
 struct Similar {
     /// Different messages, less than [`MAX_SIMILAR`]. Messages of combined events are not added.
-    messages: HashSet<Arc<str>>,
+    /// At most [`MAX_SIMILAR`].
+    messages: Vec<Fingerprint>,
     /// Monotonic time of the last similar event.
     last: Duration,
 }
@@ -52,16 +53,17 @@ impl Aggregator {
 
     fn exceeds_limit(&mut self, key: &SimilarKey, message: &str) -> bool {
         let now = self.clock.monotonic();
+        let message = Fingerprint::of(message);
         let Some(similar) = self.similar.get_mut(key) else {
-            let messages = HashSet::from([message.into()]);
-            self.similar.insert(key.clone(), Similar { messages, last: now });
+            let messages = vec![message];
+            self.similar.insert(*key, Similar { messages, last: now });
             return false;
         };
         if now.saturating_sub(similar.last) > WINDOW {
             similar.messages.clear();
         }
         similar.last = now;
-        if similar.messages.contains(message) {
+        if similar.messages.contains(&message) {
             return false;
         }
         // Upstream adds the message and then removes an arbitrary one, so that later one of the first nine messages may be
@@ -69,7 +71,7 @@ impl Aggregator {
         if similar.messages.len() + 1 >= MAX_SIMILAR {
             return true;
         }
-        similar.messages.insert(message.into());
+        similar.messages.push(message);
         false
     }
 

@@ -20,12 +20,12 @@ pub(crate) struct Deduplicator {
 struct Observed {
     count: i32,
     first_timestamp: Time,
-    name: String,
+    name: Box<str>,
 }
 
 impl Observed {
     fn of(event: &Event) -> Self {
-        Self { count: event.count, first_timestamp: event.first_timestamp, name: event.name.clone() }
+        Self { count: event.count, first_timestamp: event.first_timestamp, name: event.name.as_str().into() }
     }
 }
 
@@ -40,11 +40,11 @@ impl Deduplicator {
         match self.observed.get_mut(key) {
             Some(observed) => {
                 observed.count = observed.count.saturating_add(1);
-                event.name.clone_from(&observed.name);
+                event.name = observed.name.to_string();
                 event.first_timestamp = observed.first_timestamp;
                 event.count = observed.count;
             }
-            None => self.observed.insert(key.clone(), Observed::of(&event)),
+            None => self.observed.insert(*key, Observed::of(&event)),
         }
         event
     }
@@ -55,7 +55,7 @@ impl Deduplicator {
     pub(crate) fn update_state(&mut self, key: &SameKey, event: &Event, stored: &Value) {
         let mut observed = Observed::of(event);
         if let Some(name) = stored["metadata"]["name"].as_str() {
-            name.clone_into(&mut observed.name);
+            observed.name = name.into();
         }
         if let Some(count) = stored["count"].as_i64().and_then(|count| i32::try_from(count).ok()) {
             observed.count = count;
@@ -63,7 +63,7 @@ impl Deduplicator {
         if let Some(first) = stored["firstTimestamp"].as_str().and_then(|time| time.parse().ok()) {
             observed.first_timestamp = first;
         }
-        self.observed.insert(key.clone(), observed);
+        self.observed.insert(*key, observed);
     }
 }
 

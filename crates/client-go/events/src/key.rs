@@ -1,68 +1,66 @@
 //! Keys by which events are correlated. Each key is the one above it and one field more.
 //!
 //! Upstream's keys are strings. They also contain the reporting controller and instance, which recorders derive from the
-//! source.
+//! source. The keys here are hashes of 128 bits, because the correlator keeps thousands of them.
 
-use std::sync::Arc;
+use std::hash::{DefaultHasher, Hash, Hasher};
 
-use crate::{event::Event, recorder::EventType};
+use crate::event::Event;
+
+/// Hash whose collisions are improbable: of 10,000 keys, two are equal with a probability of 10⁻³¹.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Fingerprint(u128);
+
+impl Fingerprint {
+    pub(crate) fn of(value: impl Hash) -> Self {
+        let half = |number: u8| {
+            let mut hasher = DefaultHasher::new();
+            (number, &value).hash(&mut hasher);
+            u128::from(hasher.finish())
+        };
+        Self(half(0) << 64 | half(1))
+    }
+}
 
 /// Key of the spam filter: source, object and type.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) struct OriginKey {
-    component: Arc<str>,
-    kind: Arc<str>,
-    namespace: Arc<str>,
-    name: Arc<str>,
-    uid: Arc<str>,
-    api_version: Arc<str>,
-    type_: EventType,
-}
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct OriginKey(Fingerprint);
 
 /// Key of the aggregator: events that differ only in their messages.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) struct SimilarKey {
-    origin: OriginKey,
-    reason: Arc<str>,
-}
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct SimilarKey(Fingerprint);
 
 /// Key of the deduplicator: events that are counted as one.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) struct SameKey {
-    similar: SimilarKey,
-    /// `None` for combined events, which are counted as one whatever their messages are.
-    message: Option<Arc<str>>,
-}
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct SameKey(Fingerprint);
 
 impl OriginKey {
     pub(crate) fn of(event: &Event) -> Self {
         let regarding = &event.regarding;
-        Self {
-            component: Arc::clone(&event.component),
-            kind: Arc::clone(&regarding.kind),
-            namespace: Arc::clone(&regarding.namespace),
-            name: Arc::clone(&regarding.name),
-            uid: Arc::clone(&regarding.uid),
-            api_version: Arc::clone(&regarding.api_version),
-            type_: event.type_,
-        }
+        Self(Fingerprint::of((
+            &event.component,
+            &regarding.kind,
+            &regarding.namespace,
+            &regarding.name,
+            &regarding.uid,
+            &regarding.api_version,
+            event.type_,
+        )))
     }
 }
 
 impl SimilarKey {
     pub(crate) fn of(event: &Event) -> Self {
-        Self { origin: OriginKey::of(event), reason: Arc::clone(&event.reason) }
+        Self(Fingerprint::of((OriginKey::of(event), &event.reason)))
     }
 }
 
 impl SameKey {
-    /// Returns the key of an event that is not combined.
     pub(crate) fn plain(similar: SimilarKey, event: &Event) -> Self {
-        Self { similar, message: Some(event.message.as_str().into()) }
+        Self(Fingerprint::of((similar, Some(&event.message))))
     }
 
-    /// Returns the key of a combined event.
     pub(crate) fn combined(similar: SimilarKey) -> Self {
-        Self { similar, message: None }
+        Self(Fingerprint::of((similar, None::<&String>)))
     }
 }
