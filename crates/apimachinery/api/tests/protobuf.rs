@@ -247,8 +247,11 @@ fn with_unknown_field(message: &[u8]) -> Vec<Vec<u8>> {
     copies
 }
 
-/// Returns number, content and rest of the first field. `None` if `message` is empty or no message.
-fn split(message: &[u8]) -> Option<(u32, Option<&[u8]>, &[u8])> {
+/// Number of a field, its content if it has a length, and the rest of the message.
+type Field<'a> = (u32, Option<&'a [u8]>, &'a [u8]);
+
+/// Splits the first field off. `None` if `message` is empty or no message.
+fn split(message: &[u8]) -> Option<Field<'_>> {
     let mut rest = message.iter();
     let mut varint = || {
         let mut value = 0_u64;
