@@ -1,9 +1,12 @@
-//! Fair queuing of writes: connections take turns.
+//! Fair queuing of writes: clients take turns.
 //!
-//! Upstream counterpart: API Priority and Fairness, with one priority level and a flow per connection.
+//! Upstream counterpart: API Priority and Fairness, with one priority level and a flow per client: a connection of
+//! HTTP/2, or all HTTP/1.1 connections with the same user agent. An HTTP/1.1 client has a connection per concurrent
+//! request.
 
 use std::{
     collections::{HashMap, VecDeque},
+    hash::{DefaultHasher, Hash, Hasher},
     sync::{
         Arc,
         atomic::{AtomicU64, AtomicUsize, Ordering},
@@ -13,18 +16,18 @@ use std::{
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
-/// Connection of a request on a socket.
+/// Client of a request on a socket.
 #[derive(Debug, Clone)]
 pub(super) struct Flow {
     number: u64,
     queue: Arc<FairQueue>,
 }
 
-/// Queue of the writes of all connections. Reads do not wait.
+/// Queue of the writes of all clients. Reads do not wait.
 ///
-/// If more writes were received than can be served at a time, each is appended to the queue of its connection, and
-/// connections take turns. So a burst on one connection delays a write on another by about one write per connection, and
-/// a read by the writes that are being served.
+/// If more writes were received than can be served at a time, each is appended to the queue of its client, and clients
+/// take turns. So a burst of one client delays a write of another by about one write per client, and a read by the writes
+/// that are being served.
 #[derive(Debug)]
 pub(super) struct FairQueue {
     seats: usize,
@@ -38,9 +41,9 @@ pub(super) struct FairQueue {
 struct State {
     /// Number of further writes that can be served now.
     free: usize,
-    /// Waiting writes by connection.
+    /// Waiting writes by flow.
     waiting: HashMap<u64, VecDeque<oneshot::Sender<Seat>>>,
-    /// Connections with waiting writes, the next one first.
+    /// Flows with waiting writes, the next one first.
     turns: VecDeque<u64>,
 }
 
@@ -100,6 +103,15 @@ impl State {
 }
 
 impl Flow {
+    /// Returns the flow of the HTTP/1.1 connections with this user agent.
+    pub(super) fn of_user_agent(&self, user_agent: &[u8]) -> Self {
+        /// Connections have smaller numbers.
+        const USER_AGENT: u64 = 1 << 63;
+        let mut hasher = DefaultHasher::new();
+        user_agent.hash(&mut hasher);
+        Self { number: hasher.finish() | USER_AGENT, queue: Arc::clone(&self.queue) }
+    }
+
     /// Counts a write as received until the returned value is dropped.
     pub(super) fn receive(&self) -> Received {
         self.queue.received.fetch_add(1, Ordering::Relaxed);
@@ -193,6 +205,21 @@ mod tests {
         let first = poll(&mut burst[0]).unwrap();
         assert!(poll(&mut single).is_none());
         drop(first);
+        assert!(poll(&mut single).is_some(), "after one write of the burst");
+    }
+
+    #[test]
+    fn connections_of_a_user_agent_have_one_turn() {
+        let queue = FairQueue::new(1);
+        let seat = write(&queue.flow()).now_or_never().unwrap();
+        let flows: Vec<Flow> = (0..100).map(|_| queue.flow().of_user_agent(b"busy")).collect();
+        let mut burst: Vec<_> = flows.iter().map(write).collect();
+        assert!(burst.iter_mut().all(|write| poll(write).is_none()));
+        let other = queue.flow().of_user_agent(b"other");
+        let mut single = write(&other);
+        assert!(poll(&mut single).is_none());
+        drop(seat);
+        drop(poll(&mut burst[0]).unwrap());
         assert!(poll(&mut single).is_some(), "after one write of the burst");
     }
 

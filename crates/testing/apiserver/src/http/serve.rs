@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use http::{HeaderMap, Request, header, uri::Authority};
+use http::{HeaderMap, Request, Version, header, uri::Authority};
 use hyper::body::Incoming;
 use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
@@ -156,7 +156,13 @@ fn socket_service(
 + 'static {
     service_fn(move |mut request: Request<Incoming>| {
         let service = service.clone();
-        let (watches, flow) = (watches.clone(), flow.clone());
+        let watches = watches.clone();
+        let flow = if request.version() < Version::HTTP_2 {
+            let user_agent = request.headers().get(header::USER_AGENT);
+            flow.of_user_agent(user_agent.map_or(b"", |user_agent| user_agent.as_bytes()))
+        } else {
+            flow.clone()
+        };
         // Counted before the first request of a burst is served.
         let received = may_have_body(request.method()).then(|| flow.receive());
         async move {
