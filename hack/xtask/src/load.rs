@@ -152,7 +152,7 @@ impl Task {
         let program = program::release("kube-sandbox", self.sandbox.as_deref())?;
         let start = clock.monotonic();
         let ready = async {
-            let (child, address) = program::sandbox(&program, folder, &["--nodes=0"]).await?;
+            let (child, address) = program::sandbox(&program, folder, &["--bare"]).await?;
             let clients = program::connect(Server::Master(address.clone()), clock).await?;
             let api = clients.client("load", RateLimit::UNLIMITED);
             while api.send(&Request::get("/readyz")).await.is_err() {
@@ -305,6 +305,8 @@ impl Load {
         let watch = format!("GET /api/v1/pods?watch=true&resourceVersion=0 HTTP/1.1\r\nhost: {host}\r\n\r\n");
         stuck.write_all(watch.as_bytes()).await.map_err(failed(host.clone()))?;
 
+        // Connects.
+        other.send(&Request::get("/readyz")).await?;
         let before = resident_children(process::id())?;
         let load = async {
             let list = Request::get(format!("/api/v1/namespaces/{NAMESPACE}/pods"));
