@@ -261,7 +261,8 @@ const REPEATS_CREATE: &str = "- invariant: created-twice
 const CLEANS_UP: &str = "- invariant: deleted-in-use
   reason: >-
     A paused Deployment with the strategy Recreate and no active ReplicaSet scales the newest old one up, and deletes
-    it in the same sync, because the cleanup uses the state from before the sync (US-4.7, US-4.13).";
+    it in the same sync, because the cleanup uses the state from before the sync (US-4.7, US-4.13).
+- {invariant: revisions, reason: 'The cleanup can delete all ReplicaSets, and revisions are computed from them (US-4.8).'}";
 
 /// Exemptions of stories with a rollback by annotation.
 const ROLLS_BACK: &str = "- invariant: recreate-overlap
