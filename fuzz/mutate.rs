@@ -159,8 +159,8 @@ pub(crate) fn check_within(fixed: usize, name: &str, cases: usize, property: fn(
     let cases = std::env::var("FUZZ_CASES").map_or(cases, |cases| cases.parse().unwrap());
     let mut random = Random(name.bytes().fold(7, |seed, byte| seed * 31 + u64::from(byte)));
     let _guard = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
-    // The first run initializes statics, which are not counted.
-    property(&seeds[0]);
+    // The first runs initialize statics, which are not counted.
+    seeds.iter().for_each(|seed| property(seed));
     for seed in &seeds {
         run(fixed, property, seed);
     }
