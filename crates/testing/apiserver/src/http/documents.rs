@@ -122,25 +122,25 @@ pub(crate) struct Documents {
     group: BTreeMap<String, Document>,
     resources: BTreeMap<String, Document>,
     all: Vec<GroupVersion>,
-    /// Built with the first request for one.
-    open_api: OnceLock<OpenApiDocuments>,
+    // The OpenAPI documents are built with the first request for them.
+    open_api_v2: OnceLock<Document>,
+    open_api_v2_protobuf: OnceLock<Document>,
+    open_api_v3: OnceLock<OpenApiV3>,
 }
 
-/// OpenAPI documents.
+/// OpenAPI v3 documents.
 #[derive(Debug)]
-struct OpenApiDocuments {
-    v2: Document,
-    v2_protobuf: Document,
+struct OpenApiV3 {
     index: Document,
     /// By group-version.
-    v3: BTreeMap<String, Document>,
+    documents: BTreeMap<String, Document>,
 }
 
 /// Documents of the group-versions without custom resources. They are the same in every server.
 static BUILT_IN: LazyLock<BTreeMap<String, Document>> =
     LazyLock::new(|| group_versions(&CustomResources::default()).iter().map(open_api_document).collect());
 
-impl OpenApiDocuments {
+impl OpenApiV3 {
     fn new(all: &[GroupVersion]) -> Self {
         let document = |version: &GroupVersion| {
             let is_built_in = version.entries.iter().all(|entry| entry.custom.is_none());
@@ -150,18 +150,21 @@ impl OpenApiDocuments {
                 |document| (version.api_version(), document.clone()),
             )
         };
-        let v3: BTreeMap<String, Document> = all.iter().map(document).collect();
-        let bytes = open_api_v2::protobuf_document(all.iter().flat_map(patchable));
-        let content_type = HeaderValue::from_static(open_api_v2::CONTENT_TYPE);
-        let schemas =
-            all.iter().flat_map(|version| open_api::schemas(&patchable(version).collect::<Vec<_>>()));
-        Self {
-            v2: Document::new(&open_api_v2::json_document(schemas.collect())),
-            v2_protobuf: Document::of_bytes(bytes.into(), content_type),
-            index: Document::new(&open_api_index(&v3)),
-            v3,
-        }
+        let documents: BTreeMap<String, Document> = all.iter().map(document).collect();
+        Self { index: Document::new(&open_api_index(&documents)), documents }
     }
+}
+
+/// Returns the OpenAPI v2 document in JSON.
+fn open_api_v2_json(all: &[GroupVersion]) -> Document {
+    let schemas = all.iter().flat_map(|version| open_api::schemas(&patchable(version).collect::<Vec<_>>()));
+    Document::new(&open_api_v2::json_document(schemas.collect()))
+}
+
+/// Returns the OpenAPI v2 document in protobuf.
+fn open_api_v2_protobuf(all: &[GroupVersion]) -> Document {
+    let bytes = open_api_v2::protobuf_document(all.iter().flat_map(patchable));
+    Document::of_bytes(bytes.into(), HeaderValue::from_static(open_api_v2::CONTENT_TYPE))
 }
 
 /// Returns the OpenAPI v3 document of a group-version.
@@ -233,7 +236,9 @@ impl Documents {
                 .map(|version| (version.api_version(), Document::new(&resource_list(version))))
                 .collect(),
             all,
-            open_api: OnceLock::new(),
+            open_api_v2: OnceLock::new(),
+            open_api_v2_protobuf: OnceLock::new(),
+            open_api_v3: OnceLock::new(),
         }
     }
 
@@ -267,22 +272,26 @@ impl Documents {
 
     /// Response for `/openapi/v2`: JSON, or protobuf if the client accepts it.
     pub(super) fn open_api_v2(&self, accept: &str, headers: &HeaderMap) -> ApiResponse {
-        let OpenApiDocuments { v2, v2_protobuf, .. } = self.open_api_documents();
-        if accept.contains(open_api_v2::ACCEPTED) { v2_protobuf } else { v2 }.response(headers)
+        let document = if accept.contains(open_api_v2::ACCEPTED) {
+            self.open_api_v2_protobuf.get_or_init(|| open_api_v2_protobuf(&self.all))
+        } else {
+            self.open_api_v2.get_or_init(|| open_api_v2_json(&self.all))
+        };
+        document.response(headers)
     }
 
-    fn open_api_documents(&self) -> &OpenApiDocuments {
-        self.open_api.get_or_init(|| OpenApiDocuments::new(&self.all))
+    fn open_api_v3(&self) -> &OpenApiV3 {
+        self.open_api_v3.get_or_init(|| OpenApiV3::new(&self.all))
     }
 
     pub(super) fn open_api_index(&self, headers: &HeaderMap) -> ApiResponse {
-        self.open_api_documents().index.response(headers)
+        self.open_api_v3().index.response(headers)
     }
 
     pub(super) fn open_api(&self, api_version: &str, headers: &HeaderMap) -> Result<ApiResponse, ApiStatus> {
         Ok(self
-            .open_api_documents()
-            .v3
+            .open_api_v3()
+            .documents
             .get(api_version)
             .ok_or_else(ApiStatus::unknown_path)?
             .response(headers))
