@@ -112,11 +112,19 @@ fn effect(before: Option<&Deployment>, after: &Deployment, new: Option<&NewRepli
     }
     if before.replicas() != after.replicas() {
         Effect::Scale
-    } else if before.metadata.generation == after.metadata.generation && metadata(before) == metadata(after) {
+    } else if has_same_settings(before, after) {
         Effect::Nothing
     } else {
         Effect::Settings
     }
+}
+
+/// `true` if the Deployments differ at most in the template, the status, and annotations of the controller and of
+/// `kubectl apply`.
+fn has_same_settings(before: &Deployment, after: &Deployment) -> bool {
+    let mut spec = before.spec.clone();
+    spec.template.clone_from(&after.spec.template);
+    spec == after.spec && metadata(before) == metadata(after)
 }
 
 /// Labels and annotations that users set.

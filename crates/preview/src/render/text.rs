@@ -1,6 +1,6 @@
 //! Text for a terminal, in 80 columns.
 
-use std::fmt::Write as _;
+use std::fmt::{Display, Write as _};
 
 use super::{amount, picture::picture, seconds, short_name};
 use crate::{
@@ -212,7 +212,8 @@ fn notes(text: &mut String, preview: &Preview) {
     if let (Some(fits), true) = (preview.nodes.fits, preview.nodes.needed > 0) {
         let (needed, free, nodes) = (preview.nodes.needed, preview.nodes.free, preview.nodes.nodes);
         let verdict = if fits { "fits" } else { "DOES NOT FIT" };
-        line!(text, "Nodes: {needed} more pods at the peak, room for {free} on {nodes} nodes: {verdict}");
+        let (pods, nodes) = (count(needed, "more pod"), count(nodes, "node"));
+        line!(text, "Nodes: {pods} at the peak, room for {free} on {nodes}: {verdict}");
     }
     if let Some(reason) = &preview.dry_run.reason {
         wrap(text, &format!("Checked by an embedded API server ({reason})"));
@@ -229,14 +230,21 @@ fn never_ready(text: &mut String, never: &NeverReady) {
     let NeverReady { new_pods, available, stuck_seconds, .. } = never;
     line!(
         text,
-        "\nIf no new pod becomes ready: stuck after {} with {new_pods} new pods waiting,",
-        seconds(*stuck_seconds)
+        "\nIf no new pod becomes ready: stuck after {} with {} waiting,",
+        seconds(*stuck_seconds),
+        count(*new_pods, "new pod")
     );
     let deadline = match never.deadline_exceeded_seconds {
         Some(at) => format!("the progress deadline fails after {}", seconds(at)),
         None => "there is no progress deadline".to_owned(),
     };
-    line!(text, "  {available} pods available; {deadline}");
+    line!(text, "  {} available; {deadline}", count(*available, "pod"));
+}
+
+/// Number with its noun in singular or plural.
+fn count<N: Display + Copy + PartialEq + From<u8>>(number: N, noun: &str) -> String {
+    let plural = if number == N::from(1) { "" } else { "s" };
+    format!("{number} {noun}{plural}")
 }
 
 #[cfg(test)]
