@@ -69,6 +69,8 @@ pub enum Cause {
     SelectorOverlap,
     /// Another client writes `spec.replicas`, such as a HorizontalPodAutoscaler.
     ReplicasOverwritten,
+    /// A PodDisruptionBudget refuses evictions of the pods while the rollout is not complete.
+    DisruptionBudget,
     /// No cause was found in the objects that could be read.
     Unknown,
 }
@@ -106,6 +108,7 @@ impl Cause {
         Self::TerminatingGracePeriod,
         Self::SelectorOverlap,
         Self::ReplicasOverwritten,
+        Self::DisruptionBudget,
         Self::Unknown,
     ];
 
@@ -142,6 +145,7 @@ impl Cause {
             Self::TerminatingGracePeriod => "terminating_grace_period",
             Self::SelectorOverlap => "selector_overlap",
             Self::ReplicasOverwritten => "replicas_overwritten",
+            Self::DisruptionBudget => "disruption_budget",
             Self::Unknown => "unknown",
         }
     }
@@ -159,7 +163,8 @@ impl Cause {
             | Self::ReplicaSetControllerNotRunning
             | Self::DesiredReplicasAnnotation
             | Self::SelectorOverlap
-            | Self::ReplicasOverwritten => Self::Unknown,
+            | Self::ReplicasOverwritten
+            | Self::DisruptionBudget => Self::Unknown,
             found => found,
         }
     }

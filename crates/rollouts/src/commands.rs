@@ -79,6 +79,9 @@ pub(crate) fn commands(diagnosis: &Diagnosis) -> Vec<Command> {
                 push("see the finalizers", namespaced(format!("get deployment {name} -o yaml")));
             }
             Cause::ReplicasOverwritten => push("see the autoscaler", namespaced("get hpa".to_owned())),
+            Cause::DisruptionBudget => {
+                push("see the budget", namespaced(format!("describe poddisruptionbudget {object}")));
+            }
             Cause::SelectorOverlap => {
                 push("compare the selectors", namespaced("get deployments -o wide".to_owned()));
             }

@@ -122,6 +122,9 @@ impl<'a> Rollout<'a> {
             self.hold_pods(&mut findings);
         }
         findings.extend(others::notes(self.snapshot, self.object));
+        if !complete {
+            findings.extend(others::disruption_budgets(self.snapshot, self.object));
+        }
         let state = self.state(complete, &mut findings);
         findings.sort_by_key(|finding| (finding.effect, finding.cause));
         let deadline = self.deadline().filter(|_| state == State::Progressing || state == State::Stuck);
@@ -147,6 +150,7 @@ impl<'a> Rollout<'a> {
             expected: expected.filter(|_| state == State::Progressing),
             bounds: self.bounds().filter(|_| !complete),
             next: self.next(),
+            controllers: Vec::new(),
             commands: Vec::new(),
             findings,
             unreadable: self.snapshot.unreadable.clone(),

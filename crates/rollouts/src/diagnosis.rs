@@ -3,7 +3,7 @@
 use kcm_clock::Timestamp;
 use serde::Serialize;
 
-use crate::{cause::Cause, finding::Finding, snapshot::Unreadable};
+use crate::{cause::Cause, controller::ControllerState, finding::Finding, snapshot::Unreadable};
 
 /// Version of the JSON form of a [`Diagnosis`].
 pub const API_VERSION: &str = "rollouts/v1alpha1";
@@ -122,9 +122,21 @@ pub struct Diagnosis {
     pub findings: Vec<Finding>,
     /// Writes of the controllers for the objects as they are, with reasons.
     pub next: Vec<String>,
+    /// Queue state of the controllers, if the caller has read it. [`diagnose`](crate::diagnose) leaves it empty.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub controllers: Vec<ControllerState>,
     /// Commands that inspect or resolve the causes.
     pub commands: Vec<Command>,
     /// Resources that could not be read.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unreadable: Vec<Unreadable>,
+}
+
+impl Diagnosis {
+    /// Returns the sentence without the numbers of pods, if a cause holds the rollout, such as
+    /// `Stuck because 2 pods cannot pull their image`.
+    pub fn reason(&self) -> Option<&str> {
+        self.cause?;
+        self.summary.split(": ").next()
+    }
 }

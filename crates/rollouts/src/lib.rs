@@ -13,6 +13,7 @@
 //! | refused creations | `refusal.rs` |
 //! | other controllers | `others.rs` |
 //! | causes from the caches of a manager | `cached.rs` |
+//! | queue state from the debug endpoint of a manager | `controller.rs` |
 //! | commands | `commands.rs` |
 //! | state in one sentence | `summary.rs` |
 //! | result and its JSON form | `diagnosis.rs`, `finding.rs`, `cause.rs` |
@@ -25,6 +26,7 @@
 mod cached;
 mod cause;
 mod commands;
+mod controller;
 mod diagnose;
 mod diagnosis;
 mod duration;
@@ -39,6 +41,7 @@ mod summary;
 
 pub use cached::cached_cause;
 pub use cause::Cause;
+pub use controller::ControllerState;
 pub use diagnose::{DiagnoseError, diagnose};
 pub use diagnosis::{API_VERSION, Bounds, Command, Diagnosis, Replicas, State};
 pub use finding::{Effect, Finding};

@@ -18,11 +18,36 @@ pub(crate) fn notes(snapshot: &Snapshot, deployment: &Value) -> Vec<Finding> {
     overlaps(snapshot, deployment).into_iter().chain(writers(snapshot, deployment)).collect()
 }
 
+/// Notes the budgets that refuse each eviction of the Deployment's pods. They do not hold the rollout itself: the
+/// controllers delete pods and do not evict them. But a rollout that stays incomplete holds drains of nodes.
+pub(crate) fn disruption_budgets(snapshot: &Snapshot, deployment: &Value) -> Vec<Finding> {
+    let labels = labels(deployment, "/spec/template/metadata/labels");
+    let number = |budget: &Value, field: &str| budget["status"][field].as_i64().unwrap_or(0);
+    let refuses = |budget: &&Value| {
+        // The status of a new budget is not written yet.
+        let observed = number(budget, "observedGeneration") >= 1 && number(budget, "expectedPods") > 0;
+        observed && number(budget, "disruptionsAllowed") == 0 && selects(budget, &labels)
+    };
+    let note = |budget: &Value| {
+        let name = text(budget, "/metadata/name");
+        let text = format!(
+            "PodDisruptionBudget {name} refuses evictions, such as those of kubectl drain: {} healthy, {} required.",
+            number(budget, "currentHealthy"),
+            number(budget, "desiredHealthy"),
+        );
+        Finding::note(Cause::DisruptionBudget, text).object(name)
+    };
+    snapshot.disruption_budgets.iter().filter(refuses).map(note).collect()
+}
+
+fn labels(object: &Value, pointer: &str) -> Labels {
+    let pairs = members(object, pointer);
+    pairs.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned()))).collect()
+}
+
 fn overlaps(snapshot: &Snapshot, deployment: &Value) -> Option<Finding> {
     let uid = text(deployment, "/metadata/uid");
-    let labels: Labels = members(deployment, "/spec/template/metadata/labels")
-        .filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned())))
-        .collect();
+    let labels = labels(deployment, "/spec/template/metadata/labels");
     let others = snapshot.deployments.iter().filter(|other| text(other, "/metadata/uid") != uid);
     let matching: Vec<String> = others
         .filter(|other| selects(other, &labels))
@@ -38,10 +63,8 @@ fn overlaps(snapshot: &Snapshot, deployment: &Value) -> Option<Finding> {
     let foreign = snapshot.pods.iter().filter_map(|pod| {
         let owner =
             list(pod, "/metadata/ownerReferences").iter().find(|owner| owner["controller"] == true)?;
-        let labels: Labels = members(pod, "/metadata/labels")
-            .filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned())))
-            .collect();
-        let is_foreign = !own_sets.contains(&text(owner, "/uid")) && selector.matches(&labels);
+        let is_foreign = !own_sets.contains(&text(owner, "/uid"))
+            && selector.matches(&self::labels(pod, "/metadata/labels"));
         is_foreign.then(|| format!("pods of {} {}", text(owner, "/kind"), text(owner, "/name")))
     });
     let mut names: Vec<String> = matching.into_iter().chain(foreign).collect();

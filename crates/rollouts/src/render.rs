@@ -63,10 +63,12 @@ pub fn text(diagnosis: &Diagnosis, now: Timestamp, style: Style) -> String {
     for held in held {
         finding(&mut out, held, now);
     }
-    if diagnosis.state != State::Complete && !diagnosis.next.is_empty() {
+    if diagnosis.state != State::Complete && !(diagnosis.next.is_empty() && diagnosis.controllers.is_empty())
+    {
         out.push_str("\nNext, by the controllers\n");
-        for step in &diagnosis.next {
-            wrap(&mut out, "  - ", "    ", step);
+        let queued = diagnosis.controllers.iter().map(|controller| controller.describe(now));
+        for step in diagnosis.next.iter().cloned().chain(queued) {
+            wrap(&mut out, "  - ", "    ", &step);
         }
     }
     if !diagnosis.commands.is_empty() {

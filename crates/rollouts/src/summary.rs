@@ -83,6 +83,7 @@ fn phrase(finding: &Finding) -> String {
         Cause::TerminatingGracePeriod => format!("{pods} {} terminating", verb("is", "are")),
         Cause::SelectorOverlap => "selectors overlap".to_owned(),
         Cause::ReplicasOverwritten => "another client writes spec.replicas".to_owned(),
+        Cause::DisruptionBudget => "a disruption budget refuses evictions".to_owned(),
         Cause::Unknown => "of an unknown cause".to_owned(),
     }
 }
