@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 
+use kcm_rollouts::{Cause, State};
 use kcm_sandbox::demo::{DemoOutput, Frame};
 
 /// Returns the output that suits stdout: a table for terminals, lines otherwise.
@@ -50,6 +51,7 @@ impl DemoOutput for Table {
 #[derive(Default)]
 struct Lines {
     last: String,
+    cause: Option<(State, Cause)>,
 }
 
 impl DemoOutput for Lines {
@@ -62,6 +64,13 @@ impl DemoOutput for Lines {
         if line != self.last {
             print(&format!("  {line}\n"));
             self.last = line;
+        }
+        let cause = frame.cause();
+        if cause != self.cause {
+            self.cause = cause;
+            if let Some(why) = frame.why() {
+                print(&format!("  {why}\n"));
+            }
         }
     }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use kcm_apiserver::Resource;
 use kcm_rollouts::{
-    Cause, Diagnosis, Effect, State,
+    Cause, Diagnosis, Effect, State, Unreadable,
     render::{Style, WIDTH, text},
 };
 use serde_json::{Value, json};
@@ -579,5 +579,84 @@ fn bounds_that_round_to_zero() {
         world.advance(60).await;
         let bounds = stuck(&world, Cause::ImagePull, "app:broken").bounds.unwrap();
         assert!(bounds.both_zero && bounds.surge_used_up, "{bounds:?}");
+    });
+}
+
+#[test]
+fn writer_of_replicas_from_managed_fields() {
+    simulate(async {
+        let world = World::new(READY);
+        world.roll_out(deployment(2, "app:1")).await;
+        let note = |manager: &str, subresource: &str| {
+            let mut object = world.deployment();
+            // As kube-apiserver records a write of the scale.
+            object["metadata"]["managedFields"] = json!([{
+                "manager": manager, "operation": "Update", "subresource": subresource, "apiVersion": "apps/v1",
+                "time": "2026-01-15T00:00:30Z", "fieldsType": "FieldsV1",
+                "fieldsV1": { "f:spec": { "f:replicas": {} } },
+            }]);
+            let diagnosis = kcm_rollouts::diagnose(&world.snapshot(), &object, world.now()).unwrap();
+            diagnosis.findings.into_iter().find(|finding| finding.cause == Cause::ReplicasOverwritten)
+        };
+        assert_eq!(note("kubectl-scale", "scale"), None, "a person scales");
+        assert_eq!(note("argocd-controller", ""), None, "a person changes the manifest");
+        let note = note("keda-operator", "scale").unwrap();
+        assert_eq!((note.effect, note.object.as_deref()), (Effect::Note, Some("keda-operator")));
+        assert_eq!(note.message, "keda-operator writes spec.replicas through the scale subresource.");
+    });
+}
+
+#[test]
+fn unknown_if_pods_cannot_be_read() {
+    simulate(async {
+        let world = silent().await;
+        let diagnose = || {
+            let mut snapshot = world.snapshot();
+            snapshot.pods.clear();
+            snapshot.unreadable = vec![Unreadable { resource: "pods".into(), reason: "forbidden".into() }];
+            kcm_rollouts::diagnose(&snapshot, &world.deployment(), world.now()).unwrap()
+        };
+        assert_eq!((diagnose().state, diagnose().cause), (State::Progressing, None));
+        world.advance(100).await;
+        let diagnosis = diagnose();
+        assert_eq!((diagnosis.state, diagnosis.cause), (State::Stuck, Some(Cause::Unknown)));
+        let shown = text(&diagnosis, world.now(), Style::Plain);
+        assert!(
+            shown.contains("Stuck because of an unknown cause") && shown.contains("- pods: forbidden"),
+            "{shown}"
+        );
+    });
+}
+
+#[test]
+fn disruption_budget_is_a_note_until_the_rollout_is_complete() {
+    simulate(async {
+        let world = World::new(READY);
+        world.roll_out(deployment(4, "app:1")).await;
+        let budget = json!({
+            "metadata": { "name": "web" },
+            "spec": { "minAvailable": 3, "selector": { "matchLabels": { "app": "web" } } },
+        });
+        world.create(Resource::POD_DISRUPTION_BUDGETS, budget);
+        world.advance(5).await;
+        let note = || {
+            let findings = world.diagnose().findings;
+            findings.into_iter().find(|finding| finding.cause == Cause::DisruptionBudget)
+        };
+        assert_eq!(note(), None, "one eviction is allowed");
+        world.change(template("app:broken", &json!({})));
+        world.advance(60).await;
+        let diagnosis = stuck(&world, Cause::ImagePull, "cannot be pulled");
+        assert!(
+            diagnosis.commands.iter().any(|one| one.command.contains("describe poddisruptionbudget web"))
+        );
+        let note = note().unwrap();
+        assert_eq!(
+            (note.effect, &*note.message),
+            (
+                Effect::Note,
+                "PodDisruptionBudget web refuses evictions, such as those of kubectl drain: 3 healthy, 3 required."
+            )
+        );
     });
 }

@@ -14,7 +14,7 @@ use kcm_clock::{Clock, Random, SeededRandom, SimulatedClock, Timestamp};
 use kcm_controller_manager::{Controllers, Dependencies, ManagerConfig};
 use kcm_deployment_util::replica_sets::ReplicaSetSplit;
 use kcm_rollouts::{Cause, Diagnosis, Snapshot, cached_cause, diagnose};
-use kcm_sandbox::{KubeletConfig, Sandbox, SandboxConfig};
+use kcm_sandbox::{KubeletConfig, Sandbox, SandboxConfig, rollout_snapshot};
 use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -196,21 +196,8 @@ impl World {
         list.items.iter().map(|object| object.value().clone()).collect()
     }
 
-    fn list_named(&self, group: &str, plural: &str) -> Vec<Value> {
-        self.server.resource(group, plural).map(|resource| self.list(resource)).unwrap_or_default()
-    }
-
     pub(crate) fn snapshot(&self) -> Snapshot {
-        Snapshot {
-            deployments: self.list(Resource::DEPLOYMENTS),
-            replica_sets: self.list(Resource::REPLICA_SETS),
-            pods: self.list(Resource::PODS),
-            events: self.list(Resource::EVENTS),
-            nodes: self.list(Resource::NODES),
-            quotas: self.list(Resource::RESOURCE_QUOTAS),
-            autoscalers: self.list_named("autoscaling", "horizontalpodautoscalers"),
-            ..Snapshot::default()
-        }
+        rollout_snapshot(&self.server, NAMESPACE)
     }
 
     /// Cause that a controller manager finds in its caches.

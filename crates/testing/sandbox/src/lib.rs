@@ -20,6 +20,7 @@ mod namespaces;
 mod nodes;
 mod publishers;
 mod quota;
+mod rollouts;
 mod scheduler;
 mod servers;
 mod timers;
@@ -38,6 +39,7 @@ use self::{
 
 pub use self::{
     kubelet::{KubeletConfig, MISSING_IMAGE_TAGS},
+    rollouts::rollout_snapshot,
     servers::serve_pod,
 };
 

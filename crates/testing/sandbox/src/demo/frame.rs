@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use kcm_api::{Deployment, IntOrString, PodTemplate, ReplicaSet, int_or_string::Round};
+use kcm_rollouts::{Cause, Diagnosis, State};
 use serde_json::Value;
 
 /// Observed state of a Deployment.
@@ -16,6 +17,8 @@ pub struct Frame {
     pub pods: usize,
     /// Number of terminating pods.
     pub terminating: usize,
+    /// Diagnosis of the rollout. `None` after the Deployment is deleted.
+    pub diagnosis: Option<Diagnosis>,
 }
 
 /// RolloutBounds of a rolling update.
@@ -90,7 +93,9 @@ impl Frame {
                 condition.type_, condition.status, condition.reason, condition.message
             )?;
         }
-        self.write_replica_sets(out)
+        self.write_replica_sets(out)?;
+        // Always a line, so that the table does not jump.
+        writeln!(out, "  {}", self.why().unwrap_or_default())
     }
 
     fn write_replica_sets(&self, out: &mut String) -> std::fmt::Result {
@@ -118,6 +123,17 @@ impl Frame {
             )?;
         }
         Ok(())
+    }
+
+    /// State and cause of a rollout that a cause holds.
+    pub fn cause(&self) -> Option<(State, Cause)> {
+        let diagnosis = self.diagnosis.as_ref()?;
+        Some((diagnosis.state, diagnosis.cause?))
+    }
+
+    /// The reason for which the rollout waits, on one line.
+    pub fn why(&self) -> Option<String> {
+        self.diagnosis.as_ref()?.reason().map(|reason| format!("why: {reason}"))
     }
 
     /// The state on one line, for output that is not a terminal.
@@ -214,7 +230,13 @@ mod tests {
         }))
         .unwrap();
         let deployment = deployment(4, json!(1), json!(1));
-        let frame = Frame { deployment: Some(deployment), replica_sets: vec![set], pods: 4, terminating: 0 };
+        let frame = Frame {
+            deployment: Some(deployment),
+            replica_sets: vec![set],
+            pods: 4,
+            terminating: 0,
+            diagnosis: None,
+        };
         let table = frame.table();
         for part in ["(min 3)", "(max 5)", "web-1", "nginx:1.26", "███░", "Progressing=True"] {
             assert!(table.contains(part), "no {part:?} in:\n{table}");

@@ -55,6 +55,9 @@ pub enum DemoError {
         /// Last state.
         last: String,
     },
+    /// The rollout cannot be explained.
+    #[error(transparent)]
+    Diagnose(#[from] kcm_rollouts::DiagnoseError),
     /// An object cannot be decoded.
     #[error("failed to decode {what}: {source}")]
     Decode {

@@ -7,6 +7,7 @@ use kcm_apiserver::{
     ApiServer, ApiStatus, DeleteOptions, DeletionPropagation, Object, PatchType, Resource, WriteOptions,
 };
 use kcm_clock::Clock;
+use kcm_rollouts::diagnose;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -14,7 +15,10 @@ use super::{
     frame::{Frame, RolloutBounds},
     output::{DemoError, DemoOutput, NAME, NAMESPACE, RolloutStats, STEP_TIMEOUT, Summary},
 };
-use crate::api::{Api, Change, Changes};
+use crate::{
+    api::{Api, Change, Changes},
+    rollouts::rollout_snapshot,
+};
 
 pub(super) struct DemoRunner<'a> {
     server: Arc<ApiServer>,
@@ -160,9 +164,13 @@ impl<'a> DemoRunner<'a> {
     }
 
     fn observe(&self) -> Result<Frame, DemoError> {
-        let deployment = match self.server.get(Resource::DEPLOYMENTS, NAMESPACE, NAME) {
-            Ok(object) => Some(decode::<Deployment>(&object)?),
-            Err(error) if error.is_not_found() => None,
+        let (deployment, diagnosis) = match self.server.get(Resource::DEPLOYMENTS, NAMESPACE, NAME) {
+            Ok(object) => {
+                let snapshot = rollout_snapshot(&self.server, NAMESPACE);
+                let diagnosis = diagnose(&snapshot, object.value(), self.clock.now())?;
+                (Some(decode::<Deployment>(&object)?), Some(diagnosis))
+            }
+            Err(error) if error.is_not_found() => (None, None),
             Err(error) => return Err(error.into()),
         };
         let sets = self.api.list(Resource::REPLICA_SETS, NAMESPACE);
@@ -173,7 +181,7 @@ impl<'a> DemoRunner<'a> {
         });
         let pods = self.api.list(Resource::PODS, NAMESPACE);
         let terminating = pods.iter().filter(|pod| pod.is_deleting()).count();
-        Ok(Frame { deployment, replica_sets, pods: pods.len(), terminating })
+        Ok(Frame { deployment, replica_sets, pods: pods.len(), terminating, diagnosis })
     }
 }
 

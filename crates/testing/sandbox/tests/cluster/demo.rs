@@ -16,7 +16,11 @@ use tracing::level_filters::LevelFilter;
 
 use crate::test_server::TestServer;
 
-struct SilentOutput;
+/// Records the reasons for which the rollout waits.
+#[derive(Default)]
+struct SilentOutput {
+    whys: Vec<String>,
+}
 
 impl DemoOutput for SilentOutput {
     fn step(&mut self, title: &str) {
@@ -29,6 +33,7 @@ impl DemoOutput for SilentOutput {
         if std::env::var_os("SHOW").is_some() {
             println!("{}", frame.line());
         }
+        self.whys.extend(frame.why());
     }
 
     fn frame_interval(&self) -> Duration {
@@ -63,12 +68,19 @@ async fn demo_completes_within_bounds_and_without_warnings() {
     let _sandbox = test.run_sandbox(2);
     let controllers = start_controllers(&test);
 
-    let summary = demo::run(test.server, test.clock, &mut SilentOutput).await.unwrap();
+    let mut output = SilentOutput::default();
+    let summary = demo::run(test.server, test.clock, &mut output).await.unwrap();
     println!("{summary}");
     assert_eq!((summary.stats.above_max, summary.stats.below_min), (0, 0), "{summary}");
     // Each rollout creates one set of pods: 6, 6, 3 that never start, and the remainder of the last two.
     let pods = summary.stats.pods_created;
     assert!(pods <= 6 + 6 + 3 + 2 + 6 + 9, "{pods} pods were created");
+    for reason in
+        ["Waiting because", "pods start", "Progress deadline exceeded because 3 pods cannot pull their image"]
+    {
+        let found = output.whys.iter().any(|why| why.starts_with("why: ") && why.contains(reason));
+        assert!(found, "{reason}: {:#?}", output.whys);
+    }
     assert_eq!(conflicts.load(Ordering::Relaxed), 0, "an object was created twice");
     assert_eq!(warnings.text(), "");
     controllers.stop().await.unwrap();
