@@ -67,8 +67,8 @@ impl DebugControllers {
         })
     }
 
-    /// Response for the path `KIND/NAMESPACE/NAME`.
-    fn respond(&self, path: &str) -> Response {
+    /// Response for the path `KIND/NAMESPACE/NAME`, for programs that embed the controllers.
+    pub fn respond(&self, path: &str) -> Response {
         let parts: Vec<&str> = path.split('/').collect();
         let [kind, namespace, name] = parts[..] else {
             let message = format!("expected {PREFIX}KIND/NAMESPACE/NAME");

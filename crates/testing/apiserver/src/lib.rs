@@ -80,8 +80,9 @@ mod subresource;
 
 pub use http::{
     ApiBody, ApiService, AuditEvent, AuditLog, AuditPolicy, AuditPolicyError, AuditSink, BrokenConnection,
-    DEFAULT_MAX_CONCURRENT_STREAMS, Fault, FaultError, Faults, ObjectReference, PodRequest, PodResponse,
-    PodServer, TokenFileError, Tokens, User, serve, serve_tls,
+    DEFAULT_MAX_CONCURRENT_STREAMS, Extension, ExtensionFuture, ExtensionRequest, ExtensionResponse, Fault,
+    FaultError, Faults, ObjectReference, PodRequest, PodResponse, PodServer, TokenFileError, Tokens, User,
+    serve, serve_tls,
 };
 pub use object::{Object, OwnerReference};
 pub use options::{

@@ -11,6 +11,7 @@ mod audit;
 mod audit_event;
 mod body;
 pub(crate) mod documents;
+mod extension;
 mod fair_queue;
 mod fault;
 mod freshness;
@@ -35,6 +36,7 @@ mod watch;
 
 pub use audit::{AuditLog, AuditPolicy, AuditPolicyError};
 pub use audit_event::{AuditEvent, AuditSink, ObjectReference};
+pub use extension::{Extension, ExtensionFuture, ExtensionRequest, ExtensionResponse};
 pub use fault::{Fault, FaultError, Faults};
 pub use proxy::{PodRequest, PodResponse, PodServer};
 pub use response::ApiBody;

@@ -15,6 +15,8 @@ pub(super) enum Route {
     Root,
     /// `/ui`
     Ui,
+    /// Below `/ui/` and `/debug/`: served by the [`Extension`](super::Extension).
+    Extension,
     /// `/version`
     Version,
     /// `/healthz`, `/livez`, `/readyz` and paths below them.
@@ -154,6 +156,7 @@ impl Route {
         match parts.as_slice() {
             [] => Ok(Self::Root),
             ["ui"] => Ok(Self::Ui),
+            ["ui" | "debug", _, ..] => Ok(Self::Extension),
             ["version"] => Ok(Self::Version),
             ["healthz" | "livez" | "readyz", ..] => Ok(Self::Health),
             ["openapi", "v2"] => Ok(Self::OpenApiV2),

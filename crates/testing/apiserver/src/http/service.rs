@@ -20,6 +20,7 @@ use tower::{BoxError, Service};
 use super::{
     audit_event::{AuditEvent, ObjectReference},
     body::{self, Content},
+    extension::{self, Extension, ExtensionRequest},
     fair_queue::Flow,
     fault::{self, FaultAction, FaultDecision},
     freshness,
@@ -55,6 +56,7 @@ const MAX_MUTATING_REQUESTS: usize = 200;
 pub struct ApiService {
     server: Arc<ApiServer>,
     tokens: Option<Arc<Tokens>>,
+    extension: Option<Extension>,
     max_concurrent_streams: u32,
     /// Watch cache that lags behind the store. `None` if lists and watches are served from the store.
     cache: Option<Arc<WatchCache>>,
@@ -62,13 +64,25 @@ pub struct ApiService {
 
 impl ApiService {
     pub(crate) fn new(server: Arc<ApiServer>, cache: Option<Arc<WatchCache>>) -> Self {
-        Self { server, tokens: None, max_concurrent_streams: DEFAULT_MAX_CONCURRENT_STREAMS, cache }
+        Self {
+            server,
+            tokens: None,
+            extension: None,
+            max_concurrent_streams: DEFAULT_MAX_CONCURRENT_STREAMS,
+            cache,
+        }
     }
 
     /// Requires one of `tokens` from clients of this service. Other services of the same server are not affected.
     #[must_use]
     pub fn with_tokens(self, tokens: Tokens) -> Self {
         Self { tokens: Some(Arc::new(tokens)), ..self }
+    }
+
+    /// Serves paths below `/ui/` and `/debug/` by `extension`.
+    #[must_use]
+    pub fn with_extension(self, extension: Extension) -> Self {
+        Self { extension: Some(extension), ..self }
     }
 
     /// Sets the maximum number of concurrent streams on an HTTP/2 connection.
@@ -329,6 +343,16 @@ impl Exchange {
         let route = route.map_err(ApiStatus::clone)?;
         // Cloning shares the bytes.
         let content = content.clone()?;
+        if *route == Route::Extension {
+            let Parts { method, uri, headers, .. } = parts;
+            let request = ExtensionRequest {
+                method: method.clone(),
+                path: uri.path().to_owned(),
+                headers: headers.clone(),
+                body: content.bytes,
+            };
+            return extension::serve(self.service.extension.as_ref(), request).await;
+        }
         let caller = Caller { user, tokens: self.service.tokens.as_deref() };
         dispatch(self.server(), cache, parts, route, query, content, caller).await
     }
@@ -484,6 +508,8 @@ async fn dispatch(
         Route::OpenApiV2 => Ok(documents.open_api_v2(&accept, headers)),
         Route::OpenApiIndex => Ok(documents.open_api_index(headers)),
         Route::OpenApi(api_version) => documents.open_api(api_version, headers),
+        // Served before.
+        Route::Extension => Err(ApiStatus::unknown_path()),
         Route::Health | Route::Object(_) | Route::Review(_) => Ok(response::text("ok")),
     }
 }
