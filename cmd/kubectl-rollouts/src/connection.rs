@@ -16,6 +16,8 @@ use crate::flags::ConnectionFlags;
 pub(crate) struct Connection {
     pub(crate) client: ApiClient,
     pub(crate) namespace: String,
+    paths: Vec<PathBuf>,
+    options: ClientOptions,
 }
 
 /// Parts of a kubeconfig that select the namespace.
@@ -53,11 +55,19 @@ impl Connection {
         let namespace = flags.namespace.clone().or_else(|| namespace(&paths, flags.context.as_deref()));
         let server = match &flags.server {
             Some(address) => Server::Master(address.clone()),
-            None => Server::KubeconfigFiles { paths, context: flags.context.clone() },
+            None => Server::KubeconfigFiles { paths: paths.clone(), context: flags.context.clone() },
         };
-        let factory = ClientFactory::connect(server, options).await?;
+        let factory = ClientFactory::connect(server, options.clone()).await?;
         let client = factory.client("why", RateLimit::UNLIMITED);
-        Ok(Self { client, namespace: namespace.unwrap_or_else(|| "default".to_owned()) })
+        let namespace = namespace.unwrap_or_else(|| "default".to_owned());
+        Ok(Self { client, namespace, paths, options })
+    }
+
+    /// Client of the cluster of another context, with its credentials.
+    pub(crate) async fn other(&self, context: &str) -> Result<ApiClient, ClientConfigError> {
+        let server = Server::KubeconfigFiles { paths: self.paths.clone(), context: Some(context.to_owned()) };
+        let factory = ClientFactory::connect(server, self.options.clone()).await?;
+        Ok(factory.without_retries().client("why", RateLimit::UNLIMITED))
     }
 }
 

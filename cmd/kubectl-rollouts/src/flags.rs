@@ -39,6 +39,8 @@ pub(crate) struct WhyFlags {
     pub(crate) selector: Option<String>,
     pub(crate) output: Output,
     pub(crate) watch: bool,
+    /// Context whose cluster is the secure port of the controller manager.
+    pub(crate) manager_context: Option<String>,
 }
 
 /// Output format.
@@ -87,6 +89,7 @@ impl From<&ArgMatches> for WhyFlags {
                 _ => Output::Text,
             },
             watch: matches.get_flag("watch"),
+            manager_context: matches.get_one("manager-context").cloned(),
         }
     }
 }
@@ -152,6 +155,16 @@ fn why() -> Command {
                 .help("Output format")
                 .value_parser(["json", "yaml"]),
         )
+        .arg(
+            Arg::new("manager-context")
+                .long("manager-context")
+                .value_name("NAME")
+                .help(
+                    "Context whose cluster is the secure port of the controller manager, for the state of its queues \
+                     [default: the API server, which kube-sandbox serves it on]",
+                )
+                .conflicts_with_all(["all-namespaces", "selector"]),
+        )
         .arg(switch("watch", "Print again on each change, until interrupted").short('w'))
 }
 
@@ -174,7 +187,12 @@ mod tests {
 
     #[test]
     fn invalid_command_lines() {
-        for line in ["kubectl-rollouts", "kubectl-rollouts why web -A", "kubectl-rollouts why web -o xml"] {
+        for line in [
+            "kubectl-rollouts",
+            "kubectl-rollouts why web -A",
+            "kubectl-rollouts why web -o xml",
+            "kubectl-rollouts why -A --manager-context c",
+        ] {
             assert!(parse(line).is_err(), "{line}");
         }
     }

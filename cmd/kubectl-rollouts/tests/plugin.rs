@@ -2,17 +2,17 @@
 #![expect(clippy::unwrap_used, reason = "a test may fail in its helpers, too")]
 
 use std::{
-    io::Write as _,
+    io::{BufRead as _, BufReader, Write as _},
     path::{Path, PathBuf},
-    process::{Command, Output},
-    sync::Arc,
+    process::{Child, Command, Output, Stdio},
+    sync::{Arc, mpsc},
     time::Duration,
 };
 
-use kcm_apiserver::{ApiServer, ApiServerConfig, Faults};
+use kcm_apiserver::{ApiServer, ApiServerConfig, Extension, ExtensionResponse, Faults};
 use kcm_client::{ApiClient, ClientFactory, ClientOptions, RateLimit, Request, Server, UserAgent};
 use kcm_clock::{Clock, Random, RealClock, SeededRandom};
-use kcm_controller_manager::{Controllers, Dependencies, ManagerConfig};
+use kcm_controller_manager::{Controllers, DebugControllers, Dependencies, ManagerConfig};
 use kcm_sandbox::{KubeletConfig, Sandbox, SandboxConfig};
 use kcm_stories::external::{Authorization, ControlPlane};
 use serde_json::{Value, json};
@@ -42,11 +42,23 @@ async fn connect(kubeconfig: &Path) -> ClientFactory {
     ClientFactory::connect(server, options).await.unwrap()
 }
 
-fn start_controllers(factory: &ClientFactory) -> Controllers {
+fn start_controllers(factory: &ClientFactory, debug: DebugControllers) -> Controllers {
     let random: Arc<dyn Random> = Arc::new(SeededRandom::new(1));
     let clock = clock();
     let config = ManagerConfig { rate_limit: RateLimit::UNLIMITED, ..ManagerConfig::default() };
-    Controllers::start_in(&config, Dependencies::new(factory, &clock, &random))
+    let dependencies = Dependencies { debug: Some(debug), ..Dependencies::new(factory, &clock, &random) };
+    Controllers::start_in(&config, dependencies)
+}
+
+/// Serves `/debug/controllers/` of the controllers, as `kube-sandbox` does.
+fn serve_debug(debug: DebugControllers) -> Extension {
+    Arc::new(move |request| {
+        let path = request.path.strip_prefix("/debug/controllers/").map(str::to_owned);
+        let response = path.map(|path| debug.respond(&path));
+        Box::pin(async move {
+            response.map(|response| ExtensionResponse { status: response.status, body: response.body })
+        })
+    })
 }
 
 impl Cluster {
@@ -70,7 +82,8 @@ impl Cluster {
         tokio::spawn(async move { sandbox.run(components).await });
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
-        let service = server.service();
+        let debug = DebugControllers::default();
+        let service = server.service().with_extension(serve_debug(debug.clone()));
         tokio::spawn(async move { kcm_apiserver::serve(listener, service, serving).await });
         let folder = tempfile::tempdir().unwrap();
         let kubeconfig = folder.path().join("config");
@@ -86,7 +99,7 @@ impl Cluster {
         });
         std::fs::write(&kubeconfig, text.to_string()).unwrap();
         let factory = connect(&kubeconfig).await;
-        Self::new(factory, kubeconfig, None, folder, stop).await
+        Self::new(factory, kubeconfig, None, folder, stop, debug).await
     }
 
     /// kube-apiserver, without nodes. `None` without `KUBEBUILDER_ASSETS`.
@@ -102,7 +115,8 @@ impl Cluster {
         let kubeconfig = plane.kubeconfig("admin");
         let factory = connect(&kubeconfig).await;
         plane.ready(&factory.client("test", RateLimit::UNLIMITED), &RealClock::new()).await.unwrap();
-        Some(Self::new(factory, kubeconfig, Some(plane), folder, CancellationToken::new()).await)
+        let debug = DebugControllers::default();
+        Some(Self::new(factory, kubeconfig, Some(plane), folder, CancellationToken::new(), debug).await)
     }
 
     async fn new(
@@ -111,9 +125,10 @@ impl Cluster {
         plane: Option<ControlPlane>,
         folder: TempDir,
         stop: CancellationToken,
+        debug: DebugControllers,
     ) -> Self {
         let api = factory.client("test", RateLimit::UNLIMITED);
-        let controllers = start_controllers(&factory);
+        let controllers = start_controllers(&factory, debug);
         let cluster = Self {
             api,
             kubeconfig,
@@ -229,6 +244,96 @@ async fn exit_codes_and_formats() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn queue_state_of_the_controller_manager() {
+    let cluster = Cluster::embedded(&[]).await;
+    let quota = json!({ "metadata": { "name": "small" }, "spec": { "hard": { "pods": "1" } } });
+    cluster.create("/api/v1/namespaces/shop/resourcequotas", &quota).await;
+    cluster.deploy("web", "app:1", 3).await;
+    // The API server serves the endpoint, as that of kube-sandbox.
+    cluster.until_cause("web", 3, "quota_exceeded").await;
+    let diagnosis = cluster.json("web", 3).await;
+    let controllers = diagnosis["controllers"].as_array().unwrap();
+    let retried = controllers.iter().find(|one| one["kind"] == "replicaset").unwrap();
+    assert!(retried["retries"].as_i64().unwrap() > 0, "{diagnosis:#}");
+    assert!(retried["lastError"].as_str().unwrap().contains("exceeded quota: small"), "{diagnosis:#}");
+    let text = cluster.until("web -n shop", 3).await;
+    assert!(text.contains("the controller's queue: replicaset web-"), "{text}");
+
+    // Another context, whose server is the manager's.
+    let text = cluster.until("web -n shop --manager-context shop", 3).await;
+    assert!(text.contains("the controller's queue: replicaset web-"), "{text}");
+    let missing = cluster.why("web -n shop --manager-context missing").await;
+    assert_eq!(missing.status.code(), Some(1), "{missing:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_manager_that_refuses_is_named() {
+    let cluster = Cluster::embedded(&["GET /debug/controllers/deployment/shop/web 403"]).await;
+    cluster.deploy("web", "app:1", 1).await;
+    let text = cluster.until("web -n shop", 0).await;
+    assert!(!text.contains("debug/controllers"), "{text}");
+    let text = cluster.until("web -n shop --manager-context shop", 0).await;
+    assert!(text.contains("  - debug/controllers: "), "{text}");
+}
+
+/// Process that prints until it is killed.
+struct Watching {
+    process: Child,
+    lines: mpsc::Receiver<String>,
+}
+
+impl Watching {
+    fn start(cluster: &Cluster, arguments: &str) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_kubectl-rollouts"));
+        command.arg("why").args(arguments.split_whitespace()).arg("--kubeconfig").arg(&cluster.kubeconfig);
+        let mut process = command.stdout(Stdio::piped()).spawn().unwrap();
+        let output = BufReader::new(process.stdout.take().unwrap());
+        let (sender, lines) = mpsc::channel();
+        std::thread::spawn(move || {
+            output.lines().map_while(Result::ok).for_each(|line| drop(sender.send(line)));
+        });
+        Self { process, lines }
+    }
+
+    /// Waits until a line contains `part`.
+    fn until(&self, part: &str, timeout: Duration) {
+        let clock = RealClock::new();
+        let deadline = clock.monotonic() + timeout;
+        loop {
+            let left = deadline.saturating_sub(clock.monotonic());
+            if self.lines.recv_timeout(left).unwrap().contains(part) {
+                return;
+            }
+        }
+    }
+}
+
+impl Drop for Watching {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn watch_prints_after_a_change() {
+    let cluster = Cluster::embedded(&[]).await;
+    cluster.deploy("web", "app:1", 2).await;
+    cluster.until("web -n shop", 0).await;
+    let watching = Watching::start(&cluster, "web -n shop --watch");
+    let started = tokio::task::spawn_blocking(move || {
+        watching.until("Complete", Duration::from_secs(30));
+        watching
+    });
+    let watching = started.await.unwrap();
+    let change = json!({ "spec": { "template": { "spec": { "containers": [{ "name": "app", "image": "app:broken" }] } } } });
+    cluster.patch("/apis/apps/v1/namespaces/shop/deployments/web", &change).await;
+    // Without watches, the cluster is read every 10 seconds.
+    let stuck = tokio::task::spawn_blocking(move || watching.until("Stuck because", Duration::from_secs(8)));
+    stuck.await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn unreadable_resources_are_named() {
     let cluster = Cluster::embedded(&["GET /api/v1/namespaces/shop/resourcequotas 403"]).await;
     cluster.deploy("good", "app:1", 1).await;
@@ -243,6 +348,10 @@ async fn causes_on_a_real_api_server() {
     let namespace = "/api/v1/namespaces/shop";
     cluster.deploy("none", "app:1", 0).await;
     cluster.json("none", 0).await;
+    let scale = "/apis/apps/v1/namespaces/shop/deployments/none/scale?fieldManager=keda-operator";
+    cluster.patch(scale, &json!({ "spec": { "replicas": 1 } })).await;
+    let notes = cluster.until("none -n shop", 2).await;
+    assert!(notes.contains("keda-operator writes spec.replicas through the scale"), "{notes}");
 
     cluster.deploy("paused", "app:1", 0).await;
     cluster.json("paused", 0).await;

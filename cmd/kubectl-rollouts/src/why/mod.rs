@@ -1,14 +1,19 @@
 //! Subcommand `why`.
 
+mod changes;
+mod queues;
+
 use std::{
     io::{self, IsTerminal as _, Write as _},
     time::Duration,
 };
 
+use changes::Changes;
 use kcm_api::ApiError;
+use kcm_client::ClientConfigError;
 use kcm_clock::Clock;
 use kcm_rollouts::{
-    DiagnoseError, Diagnosis, Snapshot, diagnose,
+    DiagnoseError, Diagnosis, Snapshot, Unreadable, diagnose,
     render::{self, Style},
 };
 use serde::Serialize;
@@ -21,8 +26,10 @@ use crate::{
     reader::{Reader, escape, path, read_snapshots},
 };
 
-/// Interval in which `--watch` reads the cluster.
-const WATCH_INTERVAL: Duration = Duration::from_secs(2);
+/// Time for which `--watch` collects changes before it reads the cluster.
+const SETTLE: Duration = Duration::from_millis(250);
+/// Time after which `--watch` reads the cluster without a change: times in the text, events, quotas and nodes.
+const REFRESH: Duration = Duration::from_secs(10);
 
 /// Failure of `why`.
 #[derive(Debug, Error)]
@@ -30,6 +37,9 @@ pub(crate) enum WhyError {
     /// A required object could not be read.
     #[error("failed to read deployments: {0}")]
     Read(#[from] ApiError),
+    /// The context of the controller manager is invalid.
+    #[error(transparent)]
+    Manager(#[from] ClientConfigError),
     /// An object could not be decoded.
     #[error(transparent)]
     Diagnose(#[from] DiagnoseError),
@@ -52,7 +62,8 @@ struct DiagnosisList<'a> {
 
 /// Prints the diagnosis. Returns the exit code.
 ///
-/// With `--watch`, prints again when the text changes, until the process is interrupted.
+/// With `--watch`, reads the cluster after each change of a Deployment, ReplicaSet or pod, and prints again if the text
+/// differs, until the process is interrupted.
 pub(crate) async fn run(
     connection: &Connection,
     flags: &WhyFlags,
@@ -60,6 +71,8 @@ pub(crate) async fn run(
 ) -> Result<u8, WhyError> {
     let style = style();
     let redraws = flags.watch && io::stdout().is_terminal();
+    let namespace = (!flags.all_namespaces).then_some(&*connection.namespace);
+    let changes = flags.watch.then(|| Changes::watch(&connection.client, namespace));
     let mut last = String::new();
     loop {
         let found = read(connection, flags, clock).await?;
@@ -72,10 +85,13 @@ pub(crate) async fn run(
             out.flush()?;
             last = text;
         }
-        if !flags.watch {
+        let Some(changes) = &changes else {
             return Ok(found.iter().map(|diagnosis| diagnosis.state.exit_code()).max().unwrap_or(0));
+        };
+        tokio::select! {
+            () = changes.next() => clock.sleep(SETTLE).await,
+            () = clock.sleep(REFRESH) => {}
         }
-        clock.sleep(WATCH_INTERVAL).await;
     }
 }
 
@@ -108,7 +124,32 @@ async fn read(
         let namespace = deployment["metadata"]["namespace"].as_str().unwrap_or_default();
         diagnose(snapshots.get(namespace).unwrap_or(&empty), deployment, now).map_err(WhyError::from)
     };
-    deployments.iter().map(explain).collect()
+    let mut found: Vec<Diagnosis> = deployments.iter().map(explain).collect::<Result<_, _>>()?;
+    if let ([one], Some(_)) = (&mut *found, &flags.name) {
+        read_queues(connection, flags.manager_context.as_deref(), one).await?;
+    }
+    Ok(found)
+}
+
+/// Adds the state of the controllers' queues, if a manager can be reached.
+async fn read_queues(
+    connection: &Connection,
+    context: Option<&str>,
+    diagnosis: &mut Diagnosis,
+) -> Result<(), WhyError> {
+    let client = match context {
+        Some(context) => connection.other(context).await?,
+        None => connection.client.clone(),
+    };
+    match queues::read(&client, &diagnosis.namespace, &diagnosis.name).await {
+        Ok(controllers) => diagnosis.controllers = controllers,
+        // An API server has no such path, except that of kube-sandbox.
+        Err(_) if context.is_none() => {}
+        Err(error) => diagnosis
+            .unreadable
+            .push(Unreadable { resource: "debug/controllers".to_owned(), reason: error.to_string() }),
+    }
+    Ok(())
 }
 
 fn show(found: &[Diagnosis], flags: &WhyFlags, clock: &dyn Clock, style: Style) -> Result<String, WhyError> {
