@@ -3,6 +3,7 @@
 mod flags;
 mod kubeconfig;
 mod output;
+mod rollouts;
 mod tls;
 
 use std::{
@@ -15,12 +16,17 @@ use std::{
 };
 
 use flags::{Flags, Task};
-use kcm_apiserver::{ApiServer, ApiStatus, AuditLog, AuditPolicy, DataError, Faults, PodServer, Tokens};
-use kcm_client::RateLimit;
+use kcm_apiserver::{
+    ApiServer, ApiStatus, AuditLog, AuditPolicy, DataError, Extension, Faults, PodServer, Tokens,
+};
+use kcm_client::{ClientOptions, InProcessServer as _, RateLimit};
 use kcm_clock::{Clock, Random, RealClock, SeededRandom};
-use kcm_controller_manager::{ControllerSelection, Controllers, ManagerConfig};
+use kcm_controller_manager::{
+    ControllerSelection, Controllers, DebugControllers, Dependencies, ManagerConfig,
+};
 use kcm_sandbox::{KubeletConfig, Sandbox, SandboxConfig, demo, serve_pod};
 use kubeconfig::Access;
+use rollouts::Rollouts;
 use thiserror::Error;
 use tokio::{
     net::TcpListener,
@@ -110,10 +116,15 @@ async fn run(flags: Flags) -> Result<(), SandboxError> {
         let stop = stop.clone();
         Some(tokio::spawn(async move { sandbox.run(stop).await }))
     };
-    let controllers = flags.with_controllers.then(|| start_controllers(&server, &clock, &random));
+    let debug = DebugControllers::default();
+    let controllers = flags.with_controllers.then(|| start_controllers(&server, &clock, &random, &debug));
     let result = match flags.task {
         Task::Demo => run_demo(server, clock).await,
-        Task::Serve => serve(&server, &flags, flags.tls.then_some((tls, root_ca)), &stop).await,
+        Task::Serve => {
+            let rollouts = Rollouts::new(Arc::clone(&server), clock, debug);
+            let certificate = flags.tls.then_some((tls, root_ca));
+            serve(&server, &flags, rollouts.into_extension(), certificate, &stop).await
+        }
     };
     // No graceful shutdown: controllers and components rebuild their state at the next start.
     drop(controllers);
@@ -149,13 +160,18 @@ fn start_controllers(
     server: &Arc<ApiServer>,
     clock: &Arc<dyn Clock>,
     random: &Arc<dyn Random>,
+    debug: &DebugControllers,
 ) -> Controllers {
     let config = ManagerConfig {
         controllers: ControllerSelection::all(),
         rate_limit: RateLimit::UNLIMITED,
         ..ManagerConfig::default()
     };
-    Controllers::in_process(&config, server.service(), clock, random)
+    let options = ClientOptions::new(kcm_controller_manager::user_agent(), Arc::clone(clock));
+    let clients = server.service().clients(options);
+    let dependencies =
+        Dependencies { debug: Some(debug.clone()), ..Dependencies::new(&clients, clock, random) };
+    Controllers::start_in(&config, dependencies)
 }
 
 async fn run_demo(server: Arc<ApiServer>, clock: Arc<dyn Clock>) -> Result<(), SandboxError> {
@@ -168,6 +184,7 @@ async fn run_demo(server: Arc<ApiServer>, clock: Arc<dyn Clock>) -> Result<(), S
 async fn serve(
     server: &Arc<ApiServer>,
     flags: &Flags,
+    extension: Extension,
     certificate: Option<(Arc<rustls::ServerConfig>, String)>,
     stop: &CancellationToken,
 ) -> Result<(), SandboxError> {
@@ -177,7 +194,8 @@ async fn serve(
         return Err(SandboxError::NotLoopback(address));
     }
     let mut access = Access::default();
-    let mut service = server.service().with_max_concurrent_streams(flags.max_concurrent_streams);
+    let service = server.service().with_extension(extension);
+    let mut service = service.with_max_concurrent_streams(flags.max_concurrent_streams);
     if let Some(path) = &flags.token_auth_file {
         let tokens = read(path, Tokens::parse)?;
         access.token = tokens.first().map(str::to_owned);

@@ -1,11 +1,11 @@
 //! The `/ui` page in headless Chromium: a rollout, a stuck rollout, a deleted Deployment.
 //!
 //! Requires `chromedriver` and Chromium (Debian: `chromium-driver`); the test is skipped without them. If
-//! `UI_SCREENSHOT=DIR` is set, pods take longer to become ready, and `ui.png`, `ui-dark.png` and `ui-narrow.png` are written
-//! to that directory. The documentation contains the first:
+//! `UI_SCREENSHOT=DIR` is set, pods take longer to become ready, and `ui.png`, `ui-dark.png`, `ui-narrow.png`, `ui-why.png`
+//! and `ui-why-dark.png` are written to that directory. The documentation contains the first and the last two:
 //!
 //! ```sh
-//! UI_SCREENSHOT=$PWD/target/ui cargo test -p kube-sandbox --test page && cp target/ui/ui.png docs/images/
+//! UI_SCREENSHOT=$PWD/target/ui cargo test -p kube-sandbox --test page && cp target/ui/ui{,-why,-why-dark}.png docs/images/
 //! ```
 #![allow(
     clippy::unwrap_used,
@@ -29,17 +29,129 @@ use serde_json::{Value, json};
 /// Image name that would remove the page if it were interpreted as markup.
 const MARKUP_IMAGE: &str = "x<img/src=x/onerror=document.body.remove()>";
 
-#[test]
-fn page_shows_rollouts() {
-    let Some(driver) = Program::start(Command::new("chromedriver").arg("--port=0"), |line| {
+/// Starts chromedriver. Returns `None` if it is not installed.
+fn start_driver() -> Option<Program> {
+    let driver = Program::start(Command::new("chromedriver").arg("--port=0"), |line| {
         Some(format!(
             "127.0.0.1:{}",
             line.split(" successfully on port ").nth(1)?.trim_end_matches('.').parse::<u16>().ok()?
         ))
-    }) else {
+    });
+    if driver.is_none() {
         println!("skipped: chromedriver is not in the path");
-        return;
-    };
+    }
+    driver
+}
+
+#[test]
+fn page_explains_and_previews() {
+    let Some(driver) = start_driver() else { return };
+    let pictures = env::var_os("UI_SCREENSHOT").map(PathBuf::from);
+    let folder = tempfile::tempdir().unwrap();
+    let ready_delay = if pictures.is_some() { "2s" } else { "200ms" };
+    let sandbox = start_sandbox("127.0.0.1:0", ready_delay, &folder.path().join("kubeconfig"));
+    let mut web = deployment("web", "nginx:1.27", 10);
+    web["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] = json!(1);
+    sandbox.call("POST", DEPLOYMENTS, &web);
+    let page = Browser::open(&driver.address, &format!("http://{}/ui#default/web", sandbox.address));
+    page.until("!$('why').hidden && $('why-live').textContent === 'Complete'");
+
+    // Why: the diagnosis of `kubectl rollouts why`.
+    sandbox.call("PATCH", WEB, &image("nginx:broken"));
+    page.until("$('why-live').textContent === 'Stuck: image pull'");
+    page.until("$('why-sentence').textContent.startsWith('Stuck because 5 pods cannot pull their image')");
+    page.until("$('why-causes').textContent.includes('image_pull: Image nginx:broken cannot be pulled')");
+    page.until("$('why-next').textContent.includes('wait for new pods: 0 of 5 available')");
+    page.until("$('why-next').textContent.includes(\"the controller's queue: deployment web\")");
+    page.until("$('why-commands').textContent.includes('kubectl -n default rollout undo deployment/web')");
+    assert_eq!(page.role_and_name("#why-live").0, "status");
+    assert_eq!(page.role_and_name("#why"), ("region".to_owned(), "Why".to_owned()));
+    assert_eq!(page.role_and_name("#why-commands"), ("list".to_owned(), "Commands".to_owned()));
+
+    // What if: only with the keyboard, from the first control of the form.
+    assert_eq!(page.role_and_name("#if-kind").1, "Change");
+    assert_eq!(page.role_and_name("#if-image").1, "Image");
+    assert_eq!(page.role_and_name("#if-button"), ("button".to_owned(), "Preview".to_owned()));
+    page.until("($('if-kind').focus(), document.activeElement === $('if-kind'))");
+    page.keys(TAB);
+    page.until("document.activeElement === $('if-image')");
+    page.keys("nginx:1.28");
+    page.keys(TAB);
+    page.until("document.activeElement === $('if-button')");
+    page.keys(ENTER);
+    page.until(
+        "$('if-live').textContent.startsWith('Deployment default/web starts a rollout. Complete after ')",
+    );
+    page.until("document.querySelector('#if-figure img').naturalWidth > 0");
+    let (role, name) = page.role_and_name("#if-figure img");
+    assert!(
+        name.starts_with("Pods of each ReplicaSet over time. Deployment default/web starts a rollout"),
+        "{role} {name}"
+    );
+    // The focus stays, and continues with the text.
+    page.until("document.activeElement === $('if-button')");
+    page.keys(TAB);
+    page.until("document.activeElement.localName === 'summary'");
+    page.keys(ENTER);
+    page.until("$('if-details').open && $('if-text').textContent.includes('AVAILABLE')");
+    page.keys(TAB);
+    page.until("document.activeElement === $('if-text')");
+    // Nothing was changed.
+    page.until("deployments.objects.get(chosen).spec.template.spec.containers[0].image === 'nginx:broken'");
+
+    // Other changes, and errors.
+    page.until("($('if-kind').value = 'replicas', $('if-kind').dispatchEvent(new Event('change')), !$('if-replicas-label').hidden)");
+    page.until("($('if-replicas').value = '3', $('if').requestSubmit(), true)");
+    page.until("$('if-live').textContent.startsWith('Deployment default/web only scales from 10 to 3')");
+    page.until("($('if-kind').value = 'image', $('if-kind').dispatchEvent(new Event('change')), true)");
+    page.until("($('if-image').value = ' ', $('if').requestSubmit(), true)");
+    page.until("$('if-live').textContent.includes('image') && !document.querySelector('#if-figure img')");
+
+    for (scheme, name) in [("light", "ui-why.png"), ("dark", "ui-why-dark.png")] {
+        page.until("($('if-image').value = 'nginx:1.28', $('if').requestSubmit(), true)");
+        page.until("document.querySelector('#if-figure img')?.naturalWidth > 0");
+        page.show(960, 900, scheme);
+        page.until(CONTRAST);
+        if let Some(folder) = &pictures {
+            page.until("($('if-details').open = false, $('why').scrollIntoView(), true)");
+            page.picture(&folder.join(name), 960, 900, scheme);
+        }
+    }
+    let messages = page.console_messages();
+    assert!(
+        messages.iter().all(|message| message.contains("status of 422")),
+        "only the rejected change: {messages:?}"
+    );
+}
+
+/// `true` if all text in both panels has a contrast of at least 4.5 to its background, as WCAG 2.2 AA requires.
+const CONTRAST: &str = r"(() => {
+  const rgb = colour => colour.match(/[\d.]+/g).map(Number);
+  const luminance = colour => {
+    const [r, g, b] = rgb(colour).map(value => value / 255).map(value => value <= 0.04045 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4);
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  const behind = node => {
+    for (; node; node = node.parentElement) {
+      const colour = getComputedStyle(node).backgroundColor;
+      if ((rgb(colour)[3] ?? 1) === 1) return colour;
+    }
+  };
+  const nodes = [...document.querySelectorAll('#why *, #what-if *')].filter(node =>
+    [...node.childNodes].some(child => child.nodeType === 3 && child.data.trim()) && node.getClientRects().length);
+  return nodes.length > 10 && nodes.every(node => {
+    const [light, dark] = [getComputedStyle(node).color, behind(node)].map(luminance).sort((a, b) => b - a);
+    return (light + 0.05) / (dark + 0.05) >= 4.5;
+  });
+})()";
+
+/// Keys of the WebDriver protocol.
+const TAB: &str = "\u{e004}";
+const ENTER: &str = "\u{e007}";
+
+#[test]
+fn page_shows_rollouts() {
+    let Some(driver) = start_driver() else { return };
     let pictures = env::var_os("UI_SCREENSHOT").map(PathBuf::from);
     let ready_delay = if pictures.is_some() { "2s" } else { "200ms" };
     let folder = tempfile::tempdir().unwrap();
@@ -234,8 +346,32 @@ impl Browser {
         log.as_array().unwrap().iter().map(|entry| entry["message"].to_string()).collect()
     }
 
-    /// Writes a screenshot of the page to `file`.
-    fn picture(&self, file: &Path, width: u32, height: u32, scheme: &str) {
+    /// Sends keys to the element with the focus.
+    fn keys(&self, keys: &str) {
+        let pressed = keys.chars().flat_map(|key| {
+            ["keyDown", "keyUp"].map(|action| json!({"type": action, "value": key.to_string()}))
+        });
+        let pressed: Vec<Value> = pressed.collect();
+        self.execute(
+            "/actions",
+            &json!({"actions": [{"type": "key", "id": "keyboard", "actions": pressed}]}),
+        );
+    }
+
+    /// Role and name of an element in the accessibility tree.
+    fn role_and_name(&self, selector: &str) -> (String, String) {
+        let found = self.execute("/element", &json!({"using": "css selector", "value": selector}));
+        let id = found.as_object().unwrap().values().next().unwrap().as_str().unwrap().to_owned();
+        let get = |property: &str| {
+            let path = format!("/session/{}/element/{id}/{property}", self.session);
+            let answer = call(&self.driver, "GET", &path, "application/json", &Value::Null);
+            answer["value"].as_str().unwrap_or_else(|| panic!("{selector}: {answer}")).to_owned()
+        };
+        (get("computedrole"), get("computedlabel"))
+    }
+
+    /// Sets the size and the colour scheme of the page.
+    fn show(&self, width: u32, height: u32, scheme: &str) {
         let command = |cmd: &str, params: Value| {
             self.execute("/goog/cdp/execute", &json!({"cmd": cmd, "params": params}));
         };
@@ -243,6 +379,11 @@ impl Browser {
         command("Emulation.setDeviceMetricsOverride", size);
         let scheme = json!({"features": [{"name": "prefers-color-scheme", "value": scheme}]});
         command("Emulation.setEmulatedMedia", scheme);
+    }
+
+    /// Writes a screenshot of the page to `file`.
+    fn picture(&self, file: &Path, width: u32, height: u32, scheme: &str) {
+        self.show(width, height, scheme);
         // The chart is redrawn with the next frame.
         self.until("Math.abs($('svg').viewBox.baseVal.width - $('svg').getBoundingClientRect().width) < 1");
         let path = format!("/session/{}/screenshot", self.session);
