@@ -31,6 +31,9 @@ fn document_contains_the_output() {
         let preview = preview(&world.snapshot(), &change, &timings).unwrap();
         let text = render::text(&preview);
         assert!(read(DOCUMENT).contains(&text), "{DOCUMENT} does not contain:\n{text}");
+        // The README has the first two paragraphs.
+        let (head, _) = text.split_once("\n\n    TIME").unwrap();
+        assert!(read("README.md").contains(head), "README.md does not contain:\n{head}");
         let svg = render::svg(&preview);
         assert!(read(PICTURE) == svg, "{PICTURE} must be:\n{svg}");
     });
