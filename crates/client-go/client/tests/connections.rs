@@ -161,6 +161,17 @@ mod pool {
     }
 
     #[tokio::test]
+    async fn keeps_25_idle_connections_without_streams() {
+        let world = World::plain().await;
+        let held = world.hold(40).await;
+        assert_eq!(world.server.open(), 40);
+        world.server.release();
+        join_all(held).await;
+        world.server.wait_for(|log| log.open == 25).await;
+        world.close_idle().await;
+    }
+
+    #[tokio::test]
     async fn watch_uses_a_stream_until_dropped() {
         let world = World::tls(ONE_STREAM).await;
         let client = world.client();

@@ -37,6 +37,11 @@ use crate::write_gate::WriteGate;
 /// Time after which an idle connection is closed.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
 
+/// Number of idle HTTP/1.1 connections that are kept. Each has buffers of 28 KB.
+///
+/// Upstream counterpart: `idleConnsPerHost` in `k8s.io/client-go/transport`.
+const MAX_IDLE_CONNECTIONS: usize = 25;
+
 /// Requests that one new connection is expected to carry until the first one is open. Go expects the same.
 const EXPECTED_STREAMS: usize = 100;
 
@@ -215,7 +220,8 @@ impl Shared {
                 if entry.sender.is_none() {
                     entry.sender = sender.filter(Sender::is_ready);
                     // An HTTP/1.1 connection with an answer that was not read to its end is not used again.
-                    closed = entry.sender.is_none().then(|| state.connections.remove(at));
+                    let unusable = entry.sender.is_none();
+                    closed = (unusable || state.has_too_many_idle()).then(|| state.connections.remove(at));
                 }
             }
         }
@@ -339,6 +345,14 @@ async fn drive(pool: Weak<Shared>, id: u64, mut driver: BoxFuture<'static, ()>) 
     }
     // The pool no longer has its sender. Requests in flight continue.
     driver.await;
+}
+
+impl State {
+    /// `true` if more HTTP/1.1 connections are idle than are kept.
+    fn has_too_many_idle(&self) -> bool {
+        let is_idle = |entry: &&Entry| entry.in_flight == 0 && entry.streams.limit() == 1;
+        self.waiting.is_empty() && self.connections.iter().filter(is_idle).count() > MAX_IDLE_CONNECTIONS
+    }
 }
 
 impl Entry {
