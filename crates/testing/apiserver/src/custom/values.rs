@@ -3,9 +3,10 @@
 //! Upstream counterpart: the packages `pruning`, `defaulting` and `objectmeta` of
 //! `apiextensions-apiserver/pkg/apiserver/schema`.
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::schema::{Additional, Schema};
+use crate::strict;
 
 /// Members of an object that a schema does not describe.
 const META_FIELDS: [&str; 3] = ["apiVersion", "kind", "metadata"];
@@ -63,6 +64,21 @@ impl Pruner {
         }
     }
 
+    /// Brings the metadata of an embedded object into normal form. Metadata of another type is left to the validation.
+    fn embedded_metadata(&mut self, metadata: &mut Value) {
+        // Every kind has the same metadata.
+        let Ok(mut decoded) = strict::decode_value("v1", "ConfigMap", json!({"metadata": metadata})) else {
+            return;
+        };
+        *metadata = decoded.object["metadata"].take();
+        for error in &decoded.strict_errors {
+            let path = error.strip_prefix("unknown field \"").and_then(|path| path.strip_suffix('"'));
+            if let Some(path) = path {
+                self.remove(path);
+            }
+        }
+    }
+
     fn object(&mut self, value: &mut Value, schema: Option<&Schema>, is_root: bool) {
         let Value::Object(members) = value else { return };
         members.retain(|name, member| {
@@ -71,6 +87,9 @@ impl Pruner {
                 return false;
             };
             if (is_root || schema.is_embedded_resource) && META_FIELDS.contains(&name.as_str()) {
+                if !is_root && name == "metadata" {
+                    self.embedded_metadata(member);
+                }
                 return true;
             }
             match (schema.properties.get(name), &schema.additional) {
@@ -139,8 +158,6 @@ fn replace_null(value: &mut Value, schema: &Schema) {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     fn schema() -> Schema {
@@ -172,6 +189,27 @@ mod tests {
             object["spec"],
             json!({"ports": [{"name": "a"}], "labels": {"a": "b"}, "any": {"free": {"x": 1}, "known": {"a": "b"}}})
         );
+    }
+
+    #[test]
+    fn unknown_metadata_of_embedded_objects_is_removed() {
+        let schema = Schema::parse(&json!({"type": "object", "properties": {
+            "template": {"type": "object", "x-kubernetes-embedded-resource": true},
+        }}));
+        let template =
+            |metadata: Value| json!({"template": {"apiVersion": "v1", "kind": "K", "metadata": metadata}});
+        let mut object =
+            template(json!({"name": "x", "other": 1, "ownerReferences": [{"uid": "u", "more": 2}]}));
+        assert_eq!(
+            prune(&mut object, &schema),
+            ["template.metadata.other", "template.metadata.ownerReferences[0].more"]
+        );
+        assert_eq!(object["template"]["metadata"]["name"], "x");
+        assert_eq!(object["template"]["metadata"].get("other"), None);
+
+        let mut invalid = template(json!({"labels": 1}));
+        assert_eq!(prune(&mut invalid, &schema), Vec::<String>::new());
+        assert_eq!(invalid, template(json!({"labels": 1})));
     }
 
     #[test]
