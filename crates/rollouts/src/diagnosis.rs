@@ -134,9 +134,10 @@ pub struct Diagnosis {
 
 impl Diagnosis {
     /// Returns the sentence without the numbers of pods, if a cause holds the rollout, such as
-    /// `Stuck because 2 pods cannot pull their image`.
+    /// `Stuck because 2 pods cannot pull their image`. `None` if the rollout progresses.
     pub fn reason(&self) -> Option<&str> {
         self.cause?;
-        self.summary.split(": ").next()
+        let reason = self.summary.split(": ").next()?;
+        (reason != "Progressing").then_some(reason)
     }
 }

@@ -19,10 +19,12 @@ const STYLE: &str = "\
 .bg{fill:#ffffff}text{font:12px system-ui,sans-serif;fill:#1f2328}.axis{stroke:#59636e;fill:none}\
 .new{fill:#1a7f37}.old0{fill:#0969da}.old1{fill:#8250df}.old2{fill:#bf3989}.old3{fill:#9a6700}\
 .terminating{fill:#afb8c1}.available{stroke:#1f2328;stroke-width:2;fill:none}\
-.bound{stroke:#cf222e;stroke-dasharray:6 4;fill:none}.bound-text{fill:#cf222e}\
+.bound{stroke:#cf222e;stroke-dasharray:6 4;fill:none}.bound-text{fill:#cf222e;\
+paint-order:stroke;stroke:#fff;stroke-width:4px}\
 @media (prefers-color-scheme:dark){.bg{fill:#0d1117}text{fill:#e6edf3}.axis{stroke:#8b949e}\
 .new{fill:#3fb950}.old0{fill:#58a6ff}.old1{fill:#bc8cff}.old2{fill:#ff7bcb}.old3{fill:#d29922}\
-.terminating{fill:#484f58}.available{stroke:#e6edf3}.bound{stroke:#ff7b72}.bound-text{fill:#ff7b72}}";
+.terminating{fill:#484f58}.available{stroke:#e6edf3}.bound{stroke:#ff7b72}.bound-text{fill:#ff7b72;\
+stroke:#0d1117}}";
 
 /// Scales of the axes.
 struct Scale {
