@@ -35,10 +35,12 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Lists the objects of `path`. If that fails, records it and returns an empty list.
+    /// Lists the objects of `path`. If that fails, records it and returns an empty list. A resource that the API server does
+    /// not serve has no objects.
     pub(crate) async fn list_if_allowed(&mut self, path: &str) -> Vec<Value> {
         match self.list(path).await {
             Ok(items) => items,
+            Err(error) if error.is_not_found() => Vec::new(),
             Err(error) => {
                 self.record(path, &error);
                 Vec::new()
