@@ -12,6 +12,7 @@ use serde_json::Value;
 
 /// Crates of HTTP.
 const HTTP: &[&str] = &[
+    "h2",
     "http",
     "http-body",
     "http-body-util",

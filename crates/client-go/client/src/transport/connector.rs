@@ -18,7 +18,7 @@ use rustls::{
 };
 use thiserror::Error;
 use tokio::{
-    io::{AsyncRead, AsyncWrite},
+    io::{AsyncRead, AsyncWrite, BufReader},
     net::TcpStream,
 };
 use tokio_rustls::TlsConnector;
@@ -53,6 +53,9 @@ const ESTABLISH_TIMEOUT: Duration = Duration::from_secs(60);
 /// Timeout of the TLS handshake, as upstream.
 const TLS_HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// Bytes that are read at once. rustls reads 4 KB.
+const READ_BUFFER: usize = 16 << 10;
+
 /// Address of an API server and the way to connect to it. Clones share the TLS configuration.
 #[derive(Clone)]
 pub(super) struct Endpoint {
@@ -64,7 +67,7 @@ pub(super) struct Endpoint {
 
 /// Byte stream on which HTTP is spoken.
 pub(super) struct Stream {
-    pub(super) io: TokioIo<Box<dyn Io>>,
+    pub(super) io: Box<dyn Io>,
     /// `true` if HTTP/2 was negotiated by ALPN.
     pub(super) is_http2: bool,
 }
@@ -101,17 +104,17 @@ impl Endpoint {
         };
         let socket = Fenced::new(socket, fence);
         let Some((connector, name)) = &self.tls else {
-            return Ok(Stream { io: TokioIo::new(Box::new(socket)), is_http2: false });
+            return Ok(Stream { io: Box::new(socket), is_http2: false });
         };
         let stream = tokio::select! {
             biased;
-            stream = connector.connect(name.clone(), socket) => stream?,
+            stream = connector.connect(name.clone(), BufReader::with_capacity(READ_BUFFER, socket)) => stream?,
             () = self.clock.sleep(TLS_HANDSHAKE_TIMEOUT) => {
                 return Err(timed_out("TLS handshake timeout").into());
             }
         };
         let is_http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
-        Ok(Stream { io: TokioIo::new(Box::new(stream)), is_http2 })
+        Ok(Stream { io: Box::new(stream), is_http2 })
     }
 }
 

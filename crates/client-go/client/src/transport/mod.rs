@@ -5,6 +5,7 @@ mod connector;
 mod credentials;
 mod exec;
 mod fence;
+mod http2;
 mod issued;
 mod pool;
 mod proxy;

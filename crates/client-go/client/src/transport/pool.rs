@@ -18,17 +18,16 @@ use std::{
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use http::{Request, Response};
-use http_body::{Frame, SizeHint};
-use hyper::body::Incoming;
+use http_body::Frame;
 use kube_client::client::Body;
 use parking_lot::Mutex;
 use thiserror::Error;
 use tokio::sync::oneshot;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
-use tower::Service;
+use tower::{BoxError, Service};
 
 use super::{
-    connection::{Connection, SendFailure, Sender, Streams},
+    connection::{Connection, ConnectionError, Incoming, SendFailure, Sender},
     connector::Endpoint,
     fence::Fence,
 };
@@ -75,7 +74,6 @@ struct Entry {
     id: u64,
     /// `None` while an HTTP/1.1 connection is in use.
     sender: Option<Sender>,
-    streams: Streams,
     fence: Arc<Fence>,
     in_flight: usize,
     /// Time since which no request is in flight, on the monotonic clock.
@@ -96,7 +94,10 @@ pub(crate) enum SendError {
     NotLeading,
     /// The connection broke after the request, or a part of it, may have been sent.
     #[error(transparent)]
-    Broken(hyper::Error),
+    Broken(ConnectionError),
+    /// The request cannot be sent. No part of it was sent.
+    #[error(transparent)]
+    Unsendable(BoxError),
 }
 
 impl SendError {
@@ -161,6 +162,7 @@ impl Pool {
                 Ok(answer) => return Ok(answer),
                 Err(SendFailure::NotSent(unsent)) => request = *unsent,
                 Err(SendFailure::Broken(error)) => return Err(SendError::Broken(error)),
+                Err(SendFailure::Unsendable(error)) => return Err(SendError::Unsendable(error)),
             }
         }
         Err(SendError::Closed)
@@ -218,7 +220,7 @@ impl Shared {
                 entry.in_flight -= 1;
                 entry.idle_since = now;
                 if entry.sender.is_none() {
-                    entry.sender = sender.filter(Sender::is_ready);
+                    entry.sender = sender.and_then(|mut sender| sender.is_ready().then_some(sender));
                     // An HTTP/1.1 connection with an answer that was not read to its end is not used again.
                     let unusable = entry.sender.is_none();
                     closed = (unusable || state.has_too_many_idle()).then(|| state.connections.remove(at));
@@ -266,14 +268,14 @@ impl Shared {
     }
 
     fn add(self: &Arc<Self>, connection: Connection) {
-        let Connection { sender, streams, fence, driver } = connection;
+        let Connection { sender, fence, driver } = connection;
         let now = self.endpoint.clock().monotonic();
         let mut state = self.state.lock();
         let id = state.next_id;
         state.next_id += 1;
         state.dialing -= 1;
-        state.expected_streams = streams.limit().max(1);
-        let entry = Entry { id, sender: Some(sender), streams, fence, in_flight: 0, idle_since: now };
+        state.expected_streams = sender.limit().max(1);
+        let entry = Entry { id, sender: Some(sender), fence, in_flight: 0, idle_since: now };
         state.connections.push(entry);
         drop(state);
         tokio::spawn(drive(Arc::downgrade(self), id, driver));
@@ -350,16 +352,20 @@ async fn drive(pool: Weak<Shared>, id: u64, mut driver: BoxFuture<'static, ()>) 
 impl State {
     /// `true` if more HTTP/1.1 connections are idle than are kept.
     fn has_too_many_idle(&self) -> bool {
-        let is_idle = |entry: &&Entry| entry.in_flight == 0 && entry.streams.limit() == 1;
+        let is_idle = |entry: &&Entry| entry.in_flight == 0 && entry.limit() == 1;
         self.waiting.is_empty() && self.connections.iter().filter(is_idle).count() > MAX_IDLE_CONNECTIONS
     }
 }
 
 impl Entry {
+    fn limit(&self) -> usize {
+        self.sender.as_ref().map_or(1, Sender::limit)
+    }
+
     /// A sender for one more request, if there is room.
     fn sender(&mut self) -> Option<Sender> {
-        let sender = self.sender.as_ref().filter(|sender| !sender.is_closed())?;
-        if self.in_flight >= self.streams.limit() || !self.fence.is_open() {
+        let sender = self.sender.as_mut()?;
+        if self.in_flight >= sender.limit() || sender.is_closed() || !self.fence.is_open() {
             return None;
         }
         sender.share().or_else(|| self.sender.take())
@@ -422,16 +428,16 @@ fn is_watch(request: &Request<Body>) -> bool {
 
 impl http_body::Body for PooledBody {
     type Data = Bytes;
-    type Error = hyper::Error;
+    type Error = ConnectionError;
 
     fn poll_frame(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, ConnectionError>>> {
         let this = self.get_mut();
         let Some(body) = &mut this.body else { return Poll::Ready(None) };
         let is_retired = this.retired.as_mut().is_some_and(|retired| retired.as_mut().poll(cx).is_ready());
-        let frame = if is_retired { None } else { ready!(Pin::new(body).poll_frame(cx)) };
+        let frame = if is_retired { None } else { ready!(body.poll_frame(cx)) };
         if !matches!(frame, Some(Ok(_))) {
             // This resets an HTTP/2 stream, and closes an HTTP/1.1 connection.
             this.body = None;
@@ -442,9 +448,5 @@ impl http_body::Body for PooledBody {
 
     fn is_end_stream(&self) -> bool {
         self.body.as_ref().is_none_or(Incoming::is_end_stream)
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.as_ref().map(Incoming::size_hint).unwrap_or_default()
     }
 }
