@@ -9,8 +9,13 @@ use std::{error::Error, io::Write, process::ExitCode, sync::Arc};
 use kcm_client::ProxyEnvironment;
 use kcm_clock::{Clock, Random, RealClock, SeededRandom};
 use kcm_controller_manager::{Command, Options, RunError, Runtime, logging};
+use tikv_jemallocator::Jemalloc;
 
 mod signals;
+
+/// See `docs/adr/0013-memory-allocator.md`.
+#[global_allocator]
+static ALLOCATOR: Jemalloc = Jemalloc;
 
 fn main() -> ExitCode {
     let Err(error) = run() else { return ExitCode::SUCCESS };

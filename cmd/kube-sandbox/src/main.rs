@@ -28,12 +28,17 @@ use kcm_sandbox::{KubeletConfig, Sandbox, SandboxConfig, demo, serve_pod};
 use kubeconfig::Access;
 use rollouts::Rollouts;
 use thiserror::Error;
+use tikv_jemallocator::Jemalloc;
 use tokio::{
     net::TcpListener,
     signal::unix::{SignalKind, signal},
 };
 use tokio_util::sync::CancellationToken;
 use tracing_subscriber::EnvFilter;
+
+/// See `docs/adr/0013-memory-allocator.md`.
+#[global_allocator]
+static ALLOCATOR: Jemalloc = Jemalloc;
 
 #[derive(Debug, Error)]
 enum SandboxError {
