@@ -15,6 +15,10 @@ use serde_json::{
     value::{RawValue, to_raw_value},
 };
 
+mod shared_message;
+
+use shared_message::SharedMessage;
+
 use crate::{
     Annotations, Labels, POD_TEMPLATE_HASH_LABEL, ProtobufError,
     hash::{self, HashError},
@@ -27,21 +31,27 @@ use crate::{
 /// Pod template of a workload.
 ///
 /// The JSON text or the protobuf message is kept as it was read, so no field is lost. Labels, annotations and finalizers are
-/// parsed at once; the digest for comparisons is computed on first use. Clones share all of it, and so do equal templates
-/// that were read from protobuf.
+/// decoded on first use, and so is the digest for comparisons. Clones share all of it, and so do equal templates that were
+/// read from protobuf. Templates that differ share the equal parts of their messages.
 #[derive(Clone)]
 pub struct PodTemplate(Arc<Inner>);
 
 struct Inner {
     content: Content,
-    metadata: TemplateMeta,
+    metadata: OnceLock<Box<TemplateMeta>>,
     digest: OnceLock<Digest>,
+}
+
+impl From<Content> for Inner {
+    fn from(content: Content) -> Self {
+        Self { content, metadata: OnceLock::new(), digest: OnceLock::new() }
+    }
 }
 
 enum Content {
     Json(Box<RawValue>),
     /// Message that has only fields that this version defines.
-    Protobuf(Box<[u8]>),
+    Protobuf(SharedMessage),
 }
 
 /// Metadata of a template that pods inherit.
@@ -78,8 +88,8 @@ impl PodTemplate {
     ///
     /// If `json` is not an object, or its metadata has the wrong type.
     pub fn new(json: Box<RawValue>) -> Result<Self, serde_json::Error> {
-        let metadata = Parts::of(json.get())?.metadata;
-        Ok(Self(Arc::new(Inner { content: Content::Json(json), metadata, digest: OnceLock::new() })))
+        Parts::of(json.get())?;
+        Ok(Self(Arc::new(Content::Json(json).into())))
     }
 
     /// Reads a `PodTemplateSpec`. Equal messages share one template.
@@ -90,21 +100,20 @@ impl PodTemplate {
     pub fn from_protobuf(message: &[u8]) -> Result<Self, ProtobufError> {
         static TEMPLATES: LazyLock<Interner<Inner>> = LazyLock::new(Interner::default);
         let same =
-            |found: &Inner| matches!(&found.content, Content::Protobuf(content) if **content == *message);
+            |found: &Inner| matches!(&found.content, Content::Protobuf(content) if content.is(message));
         let make = || {
-            let metadata = pod_template::metadata(message)?;
-            let content = Content::Protobuf(message.into());
-            Ok(Arc::new(Inner { content, metadata, digest: OnceLock::new() }))
+            pod_template::metadata(message)?;
+            Ok(Arc::new(Content::Protobuf(SharedMessage::new(message)).into()))
         };
         TEMPLATES.try_intern(message, same, make).map(Self)
     }
 
     /// Returns the message of the template. `None` if the template has a field or a value that this version does not
     /// define: only JSON carries it.
-    pub fn to_protobuf(&self) -> Option<Cow<'_, [u8]>> {
+    pub fn to_protobuf(&self) -> Option<Vec<u8>> {
         match &self.0.content {
-            Content::Json(json) => pod_template::encode(json.get()).map(Cow::Owned),
-            Content::Protobuf(message) => Some(Cow::Borrowed(message)),
+            Content::Json(json) => pod_template::encode(json.get()),
+            Content::Protobuf(message) => Some(message.to_vec()),
         }
     }
 
@@ -127,31 +136,42 @@ impl PodTemplate {
     pub fn json(&self) -> Cow<'_, str> {
         match &self.0.content {
             Content::Json(json) => Cow::Borrowed(json.get()),
-            Content::Protobuf(message) => Cow::Owned(pod_template::to_json(message)),
+            Content::Protobuf(message) => Cow::Owned(pod_template::to_json(&message.to_vec())),
         }
     }
 
-    /// Returns the number of bytes of the JSON text or of the protobuf message that is kept.
+    /// Returns the number of bytes of the JSON text or of the protobuf message that is kept. Bytes that `n` templates share
+    /// count `1/n`.
     pub fn size(&self) -> usize {
         match &self.0.content {
             Content::Json(json) => json.get().len(),
-            Content::Protobuf(message) => message.len(),
+            Content::Protobuf(message) => message.size(),
         }
+    }
+
+    fn metadata(&self) -> &TemplateMeta {
+        // The content was checked before, so decoding does not fail.
+        self.0.metadata.get_or_init(|| match &self.0.content {
+            Content::Json(json) => Box::new(Parts::of(json.get()).unwrap_or_default().metadata),
+            Content::Protobuf(message) => {
+                Box::new(pod_template::metadata(&message.to_vec()).unwrap_or_default())
+            }
+        })
     }
 
     /// Returns the labels of the pods.
     pub fn labels(&self) -> &Labels {
-        &self.0.metadata.labels
+        &self.metadata().labels
     }
 
     /// Returns the annotations of the pods.
     pub fn annotations(&self) -> &Annotations {
-        &self.0.metadata.annotations
+        &self.metadata().annotations
     }
 
     /// Returns the finalizers of the pods.
     pub fn finalizers(&self) -> &[String] {
-        &self.0.metadata.finalizers
+        &self.metadata().finalizers
     }
 
     /// Returns the JSON text of the pods' spec.
@@ -170,10 +190,10 @@ impl PodTemplate {
 
     /// Returns the protobuf message of the pods' spec. `None` if the spec has a field or a value that this version does not
     /// define: only the JSON text carries it.
-    pub fn spec_protobuf(&self) -> Option<Cow<'_, [u8]>> {
+    pub fn spec_protobuf(&self) -> Option<Vec<u8>> {
         match &self.0.content {
-            Content::Json(json) => pod_template::encode_spec(json.get()).map(Cow::Owned),
-            Content::Protobuf(message) => Some(pod_template::spec(message)),
+            Content::Json(json) => pod_template::encode_spec(json.get()),
+            Content::Protobuf(message) => Some(pod_template::spec(&message.to_vec()).into_owned()),
         }
     }
 
@@ -186,7 +206,7 @@ impl PodTemplate {
         let json = match &self.0.content {
             Content::Json(json) => json.get(),
             Content::Protobuf(message) => {
-                let labelled = pod_template::with_label(message, key, value);
+                let labelled = pod_template::with_label(&message.to_vec(), key, value);
                 return labelled
                     .and_then(|message| Self::from_protobuf(&message))
                     .map_err(serde::de::Error::custom);
@@ -215,7 +235,9 @@ impl PodTemplate {
     pub fn digest(&self) -> &Digest {
         self.0.digest.get_or_init(|| match &self.0.content {
             Content::Json(json) => semantic::digest_json(json.get(), POD_TEMPLATE_HASH_LABEL),
-            Content::Protobuf(message) => semantic::digest_message(message, POD_TEMPLATE_HASH_LABEL),
+            Content::Protobuf(message) => {
+                semantic::digest_message(&message.to_vec(), POD_TEMPLATE_HASH_LABEL)
+            }
         })
     }
 
@@ -229,7 +251,7 @@ impl PodTemplate {
     pub fn compute_hash(&self, collision_count: Option<i32>) -> Result<String, HashError> {
         match &self.0.content {
             Content::Json(json) => hash::compute_json(json.get(), collision_count),
-            Content::Protobuf(message) => hash::compute_message(message, collision_count),
+            Content::Protobuf(message) => hash::compute_message(&message.to_vec(), collision_count),
         }
     }
 }
@@ -293,12 +315,7 @@ impl Serialize for Members<'_> {
 impl Default for PodTemplate {
     fn default() -> Self {
         static EMPTY: OnceLock<PodTemplate> = OnceLock::new();
-        EMPTY
-            .get_or_init(|| {
-                let content = Content::Json(RawValue::NULL.to_owned());
-                Self(Arc::new(Inner { content, metadata: TemplateMeta::default(), digest: OnceLock::new() }))
-            })
-            .clone()
+        EMPTY.get_or_init(|| Self(Arc::new(Content::Json(RawValue::NULL.to_owned()).into()))).clone()
     }
 }
 
@@ -326,7 +343,7 @@ impl Serialize for PodTemplate {
         match &self.0.content {
             Content::Json(json) => json.serialize(serializer),
             Content::Protobuf(message) => {
-                let json = RawValue::from_string(pod_template::to_json(message))
+                let json = RawValue::from_string(pod_template::to_json(&message.to_vec()))
                     .map_err(serde::ser::Error::custom)?;
                 json.serialize(serializer)
             }

@@ -1,17 +1,32 @@
-//! A cached pod is to stay below 1 KB of heap. Alone in its binary, because it counts what the process allocates.
+//! Heap per cached object. Alone in its binary, because it counts what the process allocates.
 
-use std::{alloc::System, sync::Arc};
+#![allow(clippy::unwrap_used, reason = "a test fails that way")]
 
-use kcm_api::PodDecoder;
+use std::{alloc::System, collections::HashSet, sync::Arc};
+
+use kcm_api::{PodDecoder, ReplicaSet, protobuf::open_envelope};
+use serde_json::{Value, json};
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
-#[test]
+const POD_3K: &str = include_str!("../testdata/pod-3k.json");
+const POD_12K: &str = include_str!("../testdata/pod-12k.json");
+
+/// Decodes all inputs. Returns the objects and the bytes on the heap for each.
+fn decoded<I, T>(inputs: &[I], decode: impl Fn(&I) -> T) -> (Vec<T>, usize) {
+    let mut objects = Vec::with_capacity(inputs.len());
+    let region = Region::new(ALLOCATOR);
+    objects.extend(inputs.iter().map(decode));
+    let change = region.change();
+    let each = (change.bytes_allocated - change.bytes_deallocated) / inputs.len();
+    (objects, each)
+}
+
 fn pod_takes_less_than_400_bytes() {
     const PODS: usize = 1_000;
-    for json in [include_str!("../testdata/pod-3k.json"), include_str!("../testdata/pod-12k.json")] {
+    for json in [POD_3K, POD_12K] {
         let decoder = PodDecoder::default();
         // Ten ReplicaSets with 100 pods each.
         let texts: Vec<String> = (0..PODS)
@@ -22,13 +37,62 @@ fn pod_takes_less_than_400_bytes() {
                     .replace("3f1f0e6f1c11", &format!("3f1f0e{n:06}"))
             })
             .collect();
-        let mut pods = Vec::with_capacity(PODS);
-        let region = Region::new(ALLOCATOR);
-        pods.extend(texts.iter().map(|text| Arc::new(decoder.decode(text).unwrap())));
-        let change = region.change();
-        let each = (change.bytes_allocated - change.bytes_deallocated) / PODS;
-        assert_eq!(pods.iter().map(|pod| &pod.key).collect::<std::collections::HashSet<_>>().len(), PODS);
+        let (pods, each) = decoded(&texts, |text| Arc::new(decoder.decode(text).unwrap()));
+        assert_eq!(pods.iter().map(|pod| &pod.key).collect::<HashSet<_>>().len(), PODS);
         // Lower bound of the parts that are not shared: checks that allocations are counted.
         assert!((200..400).contains(&each), "{each} bytes a pod");
     }
+}
+
+/// ReplicaSet of revision `n` of a Deployment: another image and another hash.
+fn revision(n: usize) -> Value {
+    let pod: Value = serde_json::from_str(POD_12K).unwrap();
+    let mut labels = pod["metadata"]["labels"].clone();
+    labels["pod-template-hash"] = format!("5d4f8c{n:04}").into();
+    let annotations = &pod["metadata"]["annotations"];
+    let mut template =
+        json!({"metadata": {"labels": labels, "annotations": annotations}, "spec": pod["spec"]});
+    template["spec"]["containers"][0]["image"] = format!("registry.example/shop/web:1.{n}").into();
+    json!({
+        "metadata": {
+            "name": format!("web-5d4f8c{n:04}"), "namespace": "shop", "generation": 3, "labels": labels,
+            "uid": format!("0b1c2d3e-0000-4000-8000-{n:012}"), "resourceVersion": format!("{}", 100_000 + n),
+            "creationTimestamp": "2026-01-02T03:04:05Z",
+            "annotations": {
+                "deployment.kubernetes.io/revision": n.to_string(), "deployment.kubernetes.io/desired-replicas": "10",
+                "deployment.kubernetes.io/max-replicas": "13",
+            },
+            "ownerReferences": [{
+                "apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "controller": true,
+                "uid": "0b1c2d3e-0000-4000-8000-000000000000", "blockOwnerDeletion": true,
+            }],
+        },
+        "spec": {"replicas": 0, "selector": {"matchLabels": labels}, "template": template},
+        "status": {"replicas": 0, "observedGeneration": 3},
+    })
+}
+
+fn revisions_of_a_deployment_share_their_template() {
+    let protobuf: Vec<Vec<u8>> = (0..10)
+        .map(|n| serde_json::from_value::<ReplicaSet>(revision(n)).unwrap().encode_protobuf().unwrap())
+        .collect();
+    let decode = |object: &Vec<u8>| ReplicaSet::decode_protobuf(open_envelope(object).unwrap()).unwrap();
+    let (sets, each) = decoded(&protobuf, |object| Arc::new(decode(object)));
+    assert!((3_000..4_000).contains(&each), "{each} bytes a ReplicaSet");
+    let (_, template) = decoded(&sets, |set| {
+        let message = set.spec.template.with_label("copy", Some("x")).unwrap();
+        assert!(message.size() < 700, "{} of {} bytes", message.size(), protobuf[0].len());
+        message
+    });
+    assert!(template < 1_000, "{template} bytes a template");
+    for (set, object) in sets.iter().zip(&protobuf) {
+        assert_eq!(&set.encode_protobuf().unwrap(), object);
+    }
+}
+
+#[test]
+fn memory_of_cached_objects() {
+    // In one test, because the allocator counts for the whole process.
+    revisions_of_a_deployment_share_their_template();
+    pod_takes_less_than_400_bytes();
 }

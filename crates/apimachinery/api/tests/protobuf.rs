@@ -59,7 +59,7 @@ fn recorded_hashes_are_the_same_from_either_encoding() {
 
 /// Reads a recorded template from protobuf.
 fn message(template: &Value) -> PodTemplate {
-    let message = PodTemplate::from_value(template).unwrap().to_protobuf().unwrap().into_owned();
+    let message = PodTemplate::from_value(template).unwrap().to_protobuf().unwrap();
     PodTemplate::from_protobuf(&message).unwrap()
 }
 

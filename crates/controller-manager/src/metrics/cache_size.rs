@@ -63,8 +63,8 @@ fn map(map: &BTreeMap<String, String>) -> usize {
 }
 
 fn template(template: &PodTemplate) -> usize {
-    // The text or message and the decoded fields.
-    template.size() + map(template.labels()) + map(template.annotations()) + 2 * ALLOCATION
+    // Labels and annotations are decoded only for templates that have pods.
+    template.size() + 2 * ALLOCATION
 }
 
 fn metadata(metadata: &ObjectMeta) -> usize {

@@ -16,15 +16,17 @@ use crate::{ManageError, View};
 /// Upstream counterpart: `calculateStatus`, with the generation that `updateReplicaSetStatus` sets.
 pub fn calculate_status(view: &View, error: Option<&ManageError>, now: Timestamp) -> ReplicaSetStatus {
     let replica_set = &*view.replica_set;
-    let template_labels = replica_set.spec.template.labels();
     let count =
         |test: &dyn Fn(&kcm_api::Pod) -> bool| number(view.active.iter().filter(|pod| test(pod)).count());
 
     // Fields that this version does not have are kept.
     let mut status = replica_set.status.clone();
     status.replicas = number(view.active.len());
-    status.fully_labeled_replicas =
-        count(&|pod| template_labels.iter().all(|(key, value)| pod.labels.get(key) == Some(value)));
+    status.fully_labeled_replicas = count(&|pod| {
+        // Not before: they are decoded on first use, which most old ReplicaSets do not need.
+        let template_labels = replica_set.spec.template.labels();
+        template_labels.iter().all(|(key, value)| pod.labels.get(key) == Some(value))
+    });
     status.ready_replicas = count(&|pod| pod.ready.is_ready);
     status.available_replicas = count(&|pod| is_pod_available(pod, replica_set.spec.min_ready_seconds, now));
     status.terminating_replicas = view.terminating.map(number);

@@ -305,7 +305,7 @@ pub(crate) fn spec(message: &[u8]) -> Cow<'_, [u8]> {
 
 /// Field numbers of `PodTemplateSpec` and `ObjectMeta`.
 const METADATA: u32 = 1;
-const SPEC: u32 = 2;
+pub(crate) const SPEC: u32 = 2;
 const LABELS: u32 = 11;
 
 /// Contents of the field `number`, which is a message.
