@@ -22,7 +22,14 @@ use kcm_stories::{
 };
 use serde_json::{Value, json};
 use thiserror::Error;
-use tokio::{io::AsyncWriteExt as _, net::TcpStream, task::JoinError, time::timeout};
+use tokio::{
+    io::AsyncWriteExt as _,
+    net::TcpStream,
+    runtime,
+    task::{JoinError, JoinHandle},
+    time::timeout,
+};
+use tokio_util::sync::CancellationToken;
 
 use crate::measure::{
     Measure, ProgramError,
@@ -165,8 +172,7 @@ impl Task {
         let ready = clock.monotonic().saturating_sub(start);
         let mut measured = self.server(&clients, clock, ready).await?;
         let load = Load { api: clients.client("load", RateLimit::UNLIMITED), clock: Arc::clone(clock) };
-        let other = program::connect(Server::Master(address.clone()), clock).await?;
-        measured.extend(load.isolation(&address, &other.client("other", RateLimit::UNLIMITED)).await?);
+        measured.extend(load.isolation(&address).await?);
         child.kill().await.map_err(failed("killing the sandbox"))?;
         Ok(measured)
     }
@@ -292,9 +298,9 @@ impl Load {
         Ok(())
     }
 
-    /// Measures the slowest request of `other` beside idle connections, a watcher that does not read, lists of all pods
-    /// and a burst of creates.
-    async fn isolation(&self, address: &str, other: &ApiClient) -> Result<Vec<Measure>, TaskError> {
+    /// Measures the slowest request of another client beside idle connections, a watcher that does not read, a list of all
+    /// pods and a burst of creates.
+    async fn isolation(&self, address: &str) -> Result<Vec<Measure>, TaskError> {
         let host = address.trim_start_matches("http://").to_owned();
         let connect = || async { TcpStream::connect(&host).await.map_err(failed(host.clone())) };
         let mut idle = Vec::with_capacity(IDLE_CONNECTIONS);
@@ -305,52 +311,25 @@ impl Load {
         let watch = format!("GET /api/v1/pods?watch=true&resourceVersion=0 HTTP/1.1\r\nhost: {host}\r\n\r\n");
         stuck.write_all(watch.as_bytes()).await.map_err(failed(host.clone()))?;
 
-        // Connects.
-        other.send(&Request::get("/readyz")).await?;
         let before = resident_children(process::id())?;
-        let load = async {
-            let list = Request::get(format!("/api/v1/namespaces/{NAMESPACE}/pods"));
-            let (created, listed) = tokio::join!(self.create("burst", BURST, BURST), self.api.send(&list));
-            created?;
-            listed?;
-            Ok::<_, TaskError>(())
-        };
-        let mut load = std::pin::pin!(load);
-        let namespace = format!("/api/v1/namespaces/{NAMESPACE}");
-        let (mut slowest, mut number) = (Duration::ZERO, 0);
-        loop {
-            let start = self.clock.monotonic();
-            let object = json!({"metadata": {"name": format!("other-{number}")}}).to_string();
-            let requests = async {
-                let (read, write) = (Request::get(namespace.as_str()), Request::post(CONFIG_MAPS, object));
-                other.send(&read).await?;
-                let between = self.clock.monotonic();
-                other.send(&write).await?;
-                Ok::<_, ApiError>((
-                    between.saturating_sub(start),
-                    self.clock.monotonic().saturating_sub(between),
-                ))
-            };
-            tokio::select! {
-                loaded = &mut load => break loaded?,
-                times = requests => {
-                    let (read, write) = times?;
-                    slowest = slowest.max(read).max(write);
-                    number += 1;
-                }
-            }
-        }
+        let other = Other::start(address, &self.clock)?;
+        let list = Request::get(format!("/api/v1/namespaces/{NAMESPACE}/pods"));
+        let (created, listed) = tokio::join!(self.create("burst", BURST, BURST), self.api.send(&list));
+        created?;
+        listed?;
+        let Slowest { requests, connected, new } = other.stop().await?;
         let after = resident_children(process::id())?;
         drop((idle, stuck));
+        let load = format!(
+            "{BURST} creates at once, a list of all pods, {IDLE_CONNECTIONS} idle connections and a watcher that does not read"
+        );
         Ok(vec![
             Measure::new(
-                format!(
-                    "slowest of {} requests beside {BURST} creates at once, a list of all pods, {IDLE_CONNECTIONS} idle connections and a watcher that does not read",
-                    2 * number
-                ),
+                format!("slowest of {requests} requests beside {load}"),
                 "ms",
-                slowest.as_secs_f64() * 1e3,
+                connected.as_secs_f64() * 1e3,
             ),
+            Measure::new("slowest of as many with a new connection", "ms", new.as_secs_f64() * 1e3),
             Measure::new("memory for them", "KiB", after.saturating_sub(before) as f64 / 1024.0),
         ])
     }
@@ -388,6 +367,77 @@ impl Load {
         let all = timeout(TIMEOUT, try_join_all(tasks)).await.map_err(|_| TaskError::Late("watching"))??;
         all.into_iter().collect::<Result<(), _>>()?;
         Ok(per_second(WRITES * watchers, self.clock.monotonic().saturating_sub(start)))
+    }
+}
+
+/// Client that is measured beside others. It has a thread, so that its requests do not wait for the other
+/// clients of this process.
+struct Other {
+    stop: CancellationToken,
+    thread: JoinHandle<Result<Slowest, TaskError>>,
+}
+
+/// Slowest requests.
+#[derive(Default)]
+struct Slowest {
+    /// Number of requests on an existing connection.
+    requests: usize,
+    connected: Duration,
+    /// Slowest request with the time to connect.
+    new: Duration,
+}
+
+impl Other {
+    fn start(address: &str, clock: &Arc<dyn Clock>) -> Result<Self, TaskError> {
+        let stop = CancellationToken::new();
+        let runtime =
+            runtime::Builder::new_current_thread().enable_all().build().map_err(failed("async runtime"))?;
+        let (address, clock, stopped) = (address.to_owned(), Arc::clone(clock), stop.clone());
+        let thread =
+            tokio::task::spawn_blocking(move || runtime.block_on(Self::run(&address, &clock, &stopped)));
+        Ok(Self { stop, thread })
+    }
+
+    async fn stop(self) -> Result<Slowest, TaskError> {
+        self.stop.cancel();
+        self.thread.await?
+    }
+
+    /// Alternates reads and writes, on an existing connection and on new ones, until `stop` is cancelled.
+    async fn run(
+        address: &str,
+        clock: &Arc<dyn Clock>,
+        stop: &CancellationToken,
+    ) -> Result<Slowest, TaskError> {
+        let connect = || async {
+            let clients = program::connect(Server::Master(address.to_owned()), clock).await?;
+            Ok::<_, TaskError>(clients.client("other", RateLimit::UNLIMITED))
+        };
+        let time = async |api: &ApiClient, request: Request| {
+            let start = clock.monotonic();
+            api.send(&request).await?;
+            Ok::<_, ApiError>(clock.monotonic().saturating_sub(start))
+        };
+        let read = || Request::get(format!("/api/v1/namespaces/{NAMESPACE}"));
+        let connected = connect().await?;
+        time(&connected, read()).await?;
+        let mut slowest = Slowest::default();
+        while !stop.is_cancelled() {
+            let number = slowest.requests;
+            let write = |prefix: &str| {
+                let object = json!({"metadata": {"name": format!("{prefix}-{number}")}});
+                Request::post(CONFIG_MAPS, object.to_string())
+            };
+            for request in [read(), write("connected")] {
+                slowest.connected = slowest.connected.max(time(&connected, request).await?);
+            }
+            for request in [read(), write("new")] {
+                // The client connects with its first request.
+                slowest.new = slowest.new.max(time(&connect().await?, request).await?);
+            }
+            slowest.requests += 2;
+        }
+        Ok(slowest)
     }
 }
 

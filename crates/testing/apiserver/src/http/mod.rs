@@ -11,6 +11,7 @@ mod audit;
 mod audit_event;
 mod body;
 pub(crate) mod documents;
+mod executor;
 mod extension;
 mod fair_queue;
 mod fault;

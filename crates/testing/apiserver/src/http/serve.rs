@@ -6,28 +6,33 @@ use std::{
     time::Duration,
 };
 
-use http::{HeaderMap, Request, Version, header, uri::Authority};
-use hyper::body::Incoming;
+use http::{HeaderMap, Request, header, uri::Authority};
+use hyper::{
+    body::Incoming,
+    service::{Service, service_fn},
+};
 use hyper_util::{
-    rt::{TokioExecutor, TokioIo, TokioTimer},
+    rt::{TokioIo, TokioTimer},
     server::{
         conn::auto,
         graceful::{GracefulShutdown, Watcher},
     },
-    service::TowerToHyperService,
 };
+use socket2::SockRef;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::TcpListener,
+    task::{unconstrained, yield_now},
 };
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
-use tower::{BoxError, Service, ServiceExt, service_fn};
+use tower::{BoxError, ServiceExt};
 
 use super::{
+    executor::{Executor, Spawner, end_turn},
     fair_queue::{FairQueue, Flow},
     response,
-    service::{ApiService, BrokenConnection, may_have_body},
+    service::{ApiService, BrokenConnection, WriteQueue},
 };
 use crate::{ApiStatus, StatusReason};
 
@@ -36,6 +41,13 @@ const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Time until the next attempt to accept a connection, if the process has no file descriptors left.
 const ACCEPT_BACKOFF: Duration = Duration::from_millis(50);
+
+/// Maximum number of connections that wait to be accepted. The kernel limits it to `net.core.somaxconn`. If the queue is
+/// full, a new client waits for a second, the time of a retransmission.
+const BACKLOG: i32 = 4096;
+
+/// Number of connections that are accepted before other tasks run.
+const ACCEPTED_AT_ONCE: u64 = 256;
 
 /// Serves HTTP/1.1 and HTTP/2 (without TLS by prior knowledge) on `listener` until `shutdown` is cancelled. Then it
 /// ends all watches, waits for pending requests and returns.
@@ -48,7 +60,7 @@ const ACCEPT_BACKOFF: Duration = Duration::from_millis(50);
 /// Dropping the future closes the listener. Connections continue until their clients close them, watches end. Cancel
 /// `shutdown` for a graceful shutdown.
 pub async fn serve(listener: TcpListener, service: ApiService, shutdown: CancellationToken) {
-    accept(listener, service, None, shutdown).await;
+    unconstrained(accept(listener, service, None, shutdown)).await;
 }
 
 /// As [`serve`], over TLS. `tls` should offer `h2` and `http/1.1` by ALPN.
@@ -62,9 +74,11 @@ pub async fn serve_tls(
     tls: Arc<rustls::ServerConfig>,
     shutdown: CancellationToken,
 ) {
-    accept(listener, service, Some(TlsAcceptor::from(tls)), shutdown).await;
+    unconstrained(accept(listener, service, Some(TlsAcceptor::from(tls)), shutdown)).await;
 }
 
+/// Accepts connections. To be polled without tokio's budget, which is smaller than [`ACCEPTED_AT_ONCE`]: the queue of
+/// connections must not fill up while other tasks run.
 async fn accept(
     listener: TcpListener,
     service: ApiService,
@@ -72,11 +86,19 @@ async fn accept(
     shutdown: CancellationToken,
 ) {
     let connections = GracefulShutdown::new();
-    let writes = FairQueue::new(service.write_seats());
+    let executor = Executor::start();
+    let writes = service.max_writes().map(FairQueue::new);
     // Also ends the watches when this future is dropped.
     let watches = shutdown.child_token();
     let _guard = watches.clone().drop_guard();
-    loop {
+    // Applies to a socket that is listening already.
+    if let Err(error) = SockRef::from(&listener).listen(BACKLOG) {
+        tracing::debug!(%error, "Failed to extend the queue of connections");
+    }
+    for number in 1_u64.. {
+        if number.is_multiple_of(ACCEPTED_AT_ONCE) {
+            yield_now().await;
+        }
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
             () = shutdown.cancelled() => break,
@@ -97,15 +119,18 @@ async fn accept(
             tracing::debug!(%error, %peer, "Failed to set TCP_NODELAY");
         }
         let max_streams = service.max_concurrent_streams();
-        let service = socket_service(service.clone(), watches.clone(), writes.flow());
+        let requests = executor.spawner(Flow::new(peer.ip(), number));
+        let spawner = requests.clone();
+        let service =
+            socket_service(service.clone(), watches.clone(), requests.flow().clone(), writes.clone());
         // Created before the handshake, so that a shutdown waits for accepted connections.
         let watcher = connections.watcher();
         let tls = tls.clone();
-        tokio::spawn(async move {
+        let connection = async move {
             let ended = match tls {
-                None => serve_connection(stream, service, max_streams, watcher).await,
+                None => serve_connection(stream, service, requests, max_streams, watcher).await,
                 Some(tls) => match tokio::time::timeout(HANDSHAKE_TIMEOUT, tls.accept(stream)).await {
-                    Ok(Ok(stream)) => serve_connection(stream, service, max_streams, watcher).await,
+                    Ok(Ok(stream)) => serve_connection(stream, service, requests, max_streams, watcher).await,
                     Ok(Err(error)) => Err(error.into()),
                     Err(elapsed) => Err(elapsed.into()),
                 },
@@ -113,7 +138,8 @@ async fn accept(
             if let Err(error) = ended {
                 tracing::debug!(%error, %peer, "Connection failed");
             }
-        });
+        };
+        spawner.spawn(connection);
     }
     drop(listener);
     connections.shutdown().await;
@@ -123,50 +149,51 @@ async fn accept(
 async fn serve_connection<I, S>(
     stream: I,
     service: S,
+    requests: Spawner,
     max_streams: u32,
     watcher: Watcher,
 ) -> Result<(), BoxError>
 where
     I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    S: Service<Request<Incoming>, Response = http::Response<response::ApiBody>, Error = BrokenConnection>
-        + Clone
-        + Send
+    S: Service<
+            Request<Incoming>,
+            Response = http::Response<response::ApiBody>,
+            Error = BrokenConnection,
+            Future: Send,
+        > + Send
         + 'static,
-    S::Future: Send + 'static,
 {
-    let mut builder = auto::Builder::new(TokioExecutor::new());
+    let mut builder = auto::Builder::new(requests);
     builder.http1().timer(TokioTimer::new());
     builder.http2().timer(TokioTimer::new()).max_concurrent_streams(max_streams);
-    let connection = builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(service));
+    let connection = builder.serve_connection(TokioIo::new(stream), service);
     watcher.watch(connection.into_owned()).await
 }
 
-/// Wraps the service for requests from a connection: checks the origin, and passes the shutdown token and the flow.
+/// Wraps the service for requests from a connection: assigns the connection to its client, checks the origin, and passes
+/// the shutdown token and the queue of writes.
 fn socket_service(
     service: ApiService,
     watches: CancellationToken,
     flow: Flow,
+    writes: Option<Arc<FairQueue>>,
 ) -> impl Service<
     Request<Incoming>,
     Response = http::Response<response::ApiBody>,
     Error = BrokenConnection,
     Future: Send,
-> + Clone
-+ Send
+> + Send
 + 'static {
     service_fn(move |mut request: Request<Incoming>| {
         let service = service.clone();
         let watches = watches.clone();
-        let flow = if request.version() < Version::HTTP_2 {
-            let user_agent = request.headers().get(header::USER_AGENT);
-            flow.of_user_agent(user_agent.map_or(b"", |user_agent| user_agent.as_bytes()))
-        } else {
-            flow.clone()
-        };
-        // Counted before the first request of a burst is served.
-        let received = may_have_body(request.method()).then(|| flow.receive());
+        let writes = writes.clone().map(|queue| WriteQueue { queue, flow: flow.clone() });
+        let is_assigned = flow.assign(&request);
         async move {
-            let _received = received;
+            if is_assigned {
+                // The turn was that of another flow.
+                end_turn().await;
+            }
             // Browsers do not send tokens across sites.
             if !service.has_tokens()
                 && let Err(status) = check_origin(&request)
@@ -174,7 +201,9 @@ fn socket_service(
                 return Ok(response::failure(&status));
             }
             request.extensions_mut().insert(watches);
-            request.extensions_mut().insert(flow);
+            if let Some(writes) = writes {
+                request.extensions_mut().insert(writes);
+            }
             service.oneshot(request).await
         }
     })

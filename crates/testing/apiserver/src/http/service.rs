@@ -21,7 +21,7 @@ use super::{
     audit_event::{AuditEvent, ObjectReference},
     body::{self, Content},
     extension::{self, Extension, ExtensionRequest},
-    fair_queue::Flow,
+    fair_queue::{FairQueue, Flow},
     fault::{self, FaultAction, FaultDecision},
     freshness,
     media::negotiate_object,
@@ -93,15 +93,11 @@ impl ApiService {
         Self { max_concurrent_streams: max, ..self }
     }
 
-    /// Number of writes that are served at a time on sockets.
+    /// Maximum number of writes that are served at a time on sockets. `None` if writes do not wait.
     ///
-    /// In memory a write occupies a thread. On disk it mostly waits for a transaction, which it shares with other writes.
-    pub(super) fn write_seats(&self) -> usize {
-        if self.server.registry.store.is_durable() {
-            MAX_MUTATING_REQUESTS
-        } else {
-            std::thread::available_parallelism().map_or(1, usize::from)
-        }
+    /// In memory a write is served in one turn. On disk it waits for a transaction, which it shares with other writes.
+    pub(super) fn max_writes(&self) -> Option<usize> {
+        self.server.registry.store.is_durable().then_some(MAX_MUTATING_REQUESTS)
     }
 
     pub(super) fn clock(&self) -> &dyn Clock {
@@ -187,8 +183,8 @@ where
         exchange.clock().sleep(delay).await;
     }
     // After the body was read: a slow client takes no seat.
-    let _seat = match exchange.flow() {
-        Some(flow) => Some(flow.seat().await),
+    let _seat = match exchange.write_queue() {
+        Some(WriteQueue { queue, flow }) => Some(queue.seat(flow).await),
         None => None,
     };
     match action {
@@ -206,6 +202,13 @@ where
         }
         action => Ok(exchange.serve(action).await),
     }
+}
+
+/// Queue of the writes on a socket, an extension of requests.
+#[derive(Clone)]
+pub(super) struct WriteQueue {
+    pub(super) queue: Arc<FairQueue>,
+    pub(super) flow: Flow,
 }
 
 /// A complete request and its user.
@@ -247,9 +250,9 @@ impl Exchange {
         &self.service.server
     }
 
-    /// Flow in which the request waits for its turn: a write of one object, on a socket. A deletion of a collection yields
-    /// between batches instead.
-    fn flow(&self) -> Option<&Flow> {
+    /// Queue in which the request waits if it is a write of one object. A deletion of a collection yields between batches
+    /// instead.
+    fn write_queue(&self) -> Option<&WriteQueue> {
         let is_collection = matches!(&self.route, Ok(Route::Object(target)) if target.name.is_none());
         let waits = match self.parts.method {
             Method::POST | Method::PUT | Method::PATCH => true,
@@ -418,7 +421,7 @@ fn audit_id(server: &ApiServer, received: Timestamp) -> String {
         .to_string()
 }
 
-pub(super) fn may_have_body(method: &Method) -> bool {
+fn may_have_body(method: &Method) -> bool {
     [Method::POST, Method::PUT, Method::PATCH, Method::DELETE].contains(method)
 }
 

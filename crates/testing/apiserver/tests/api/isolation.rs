@@ -115,6 +115,68 @@ async fn burst_of_creates_delays_others_by_few_writes() {
     }
 }
 
+/// 1,000 creates are sent at once, each on its own connection. Requests of another client wait for a few of them at most,
+/// also on a new connection.
+#[tokio::test]
+async fn burst_of_connections_delays_others_by_few_writes() {
+    const CONNECTIONS: usize = 1000;
+    const MAX_WRITES: u64 = 50;
+
+    let cluster = Cluster::start(HistoryLimits::default()).await;
+    let mut burst = Vec::new();
+    for number in 0..CONNECTIONS {
+        let mut stream = TcpStream::connect(cluster.address).await.unwrap();
+        let object = json!({"metadata": {"name": format!("burst-{number}")}}).to_string();
+        let request = http_1("POST", CONFIG_MAPS, "burst", &object);
+        stream.write_all(request.strip_suffix('}').unwrap().as_bytes()).await.unwrap();
+        burst.push(stream);
+    }
+    let mut connected = TcpStream::connect(cluster.address).await.unwrap();
+    send(&mut connected, &http_1("GET", NAMESPACE, "other", "")).await;
+    let first = cluster.server.revision();
+    for stream in &burst {
+        assert_eq!(stream.try_write(b"}").unwrap(), 1);
+    }
+    let mut probes = 0;
+    while cluster.server.revision() - first < CONNECTIONS as u64 / 2 {
+        let before = cluster.server.revision();
+        send(&mut connected, &http_1("GET", NAMESPACE, "other", "")).await;
+        let writes = cluster.server.revision() - before;
+        assert!(writes <= MAX_WRITES, "{writes} writes before a read");
+        let mut new = TcpStream::connect(cluster.address).await.unwrap();
+        send(&mut new, &http_1("GET", NAMESPACE, "other", "")).await;
+        let writes = cluster.server.revision() - before - writes;
+        assert!(writes <= MAX_WRITES, "{writes} writes before a read on a new connection");
+        probes += 1;
+    }
+    assert!(probes >= 3, "{probes}");
+    for mut stream in burst {
+        assert!(receive(&mut stream).await.starts_with("HTTP/1.1 201 "));
+    }
+}
+
+fn http_1(method: &str, path: &str, user_agent: &str, body: &str) -> String {
+    let length = body.len();
+    format!(
+        "{method} {path} HTTP/1.1\r\nhost: localhost\r\nuser-agent: {user_agent}\r\ncontent-length: {length}\r\n\r\n{body}"
+    )
+}
+
+/// Sends a request and waits for its response.
+async fn send(stream: &mut TcpStream, request: &str) {
+    stream.write_all(request.as_bytes()).await.unwrap();
+    assert!(receive(stream).await.starts_with("HTTP/1.1 200 "));
+}
+
+/// Receives the response to a request for one object.
+async fn receive(stream: &mut TcpStream) -> String {
+    let mut response = Vec::new();
+    while !response.ends_with(b"}\n") && !response.ends_with(b"}") {
+        assert!(stream.read_buf(&mut response).await.unwrap() > 0);
+    }
+    String::from_utf8(response).unwrap()
+}
+
 /// The response is serialized only as far as the client reads, and in chunks between which others are served.
 #[tokio::test]
 async fn long_list_is_serialized_as_it_is_read() {
