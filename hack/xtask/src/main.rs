@@ -10,7 +10,7 @@ use std::{
 use serde_json::json;
 use thiserror::Error;
 use xtask::{
-    acceptance, answer, e2e_report,
+    acceptance, answer, budget, e2e_report,
     input::{self, InputError},
     load, manager_load, planted_bugs, record, simulate,
 };
@@ -25,6 +25,14 @@ Tasks:
   apiserver-load [--pods N] [--sandbox PATH]
       Benchmark the sandbox over HTTP. If KUBEBUILDER_ASSETS is set, benchmark its etcd and kube-apiserver, too.
       Run with cargo run --release -p xtask -- apiserver-load.
+
+  budget [--release] [--update] [--growth]
+      Count the instructions of the manager for a fixed script with valgrind, and compare them with
+      cmd/kube-controller-manager/tests/budget/instructions.txt. Skipped if valgrind is not installed, or the file has
+      no numbers of this compiler.
+        --release      use the release profile
+        --update       write the file
+        --growth       print the instructions per object for 1, 3 and 10 times the objects
 
   e2e-report DIR
       Write docs/e2e.md from the results of hack/upstream-tests/run in DIR.
@@ -77,6 +85,8 @@ enum TaskError {
     #[error("failed to write the output: {0}")]
     Output(#[from] io::Error),
     #[error(transparent)]
+    Budget(#[from] budget::TaskError),
+    #[error(transparent)]
     E2eReport(#[from] e2e_report::TaskError),
     #[error(transparent)]
     Acceptance(#[from] acceptance::TaskError),
@@ -107,6 +117,7 @@ fn run() -> Result<(), TaskError> {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words.as_slice() {
         ["answer", kind @ ("deployment" | "replicaset" | "hash"), file] => print_answers(kind, file),
+        ["budget", flags @ ..] => Ok(budget::Task::parse(flags).ok_or(TaskError::Usage)?.run()?),
         ["e2e-report", folder] => Ok(e2e_report::run(Path::new(folder))?),
         ["apiserver-load", flags @ ..] => {
             let task = load::Task::parse(flags).ok_or(TaskError::Usage)?;

@@ -1,7 +1,6 @@
 //! Two managers with one lease in simulated time: the API server's record of their requests.
 #![allow(clippy::unwrap_used, unreachable_pub, reason = "a test fails that way")]
 
-mod budget;
 mod connection;
 mod failures;
 mod freshness;
