@@ -44,10 +44,19 @@ Tasks:
         --newest       use the newest kubectl version only
         --only         run these checks only
 
-  manager-load [--pods N[,N...]] [--manager PATH] [--sandbox PATH] [--no-takeover]
+  manager-load [--pods N[,N...]] [--no-takeover] [--manager PATH] [--sandbox PATH]
       Measure startup time, memory, CPU time and takeover time of the manager on the sandbox. If
       KUBE_CONTROLLER_MANAGER is set, measure that program, too.
       Run with cargo run --release -p xtask -- manager-load.
+
+  manager-load --workloads all|NAME[,NAME...] [--scale N[,N...]] [--rounds N] [--kube-apiserver] [--manager PATH]
+      [--sandbox PATH]
+      Measure wall time, CPU time of manager and API server, peak memory and writes of workloads. If
+      KUBE_CONTROLLER_MANAGER is set, measure that program, too.
+        --workloads       burst5000, down5000, small500, roll500, mass_roll300, ten_by_1000, idle
+        --scale           factors of the number of pods or Deployments, up to 10 [default: 1]
+        --rounds          number of rounds; the median counts [default: 1]
+        --kube-apiserver  run on etcd and kube-apiserver in KUBEBUILDER_ASSETS instead of the sandbox
 
   planted-bugs [--jobs N] [--dir DIR] [NAME...]
       Apply the patches in test/planted-bugs to a copy of the source tree and check that the simulation finds each

@@ -2,6 +2,7 @@
 
 use kcm_api::ApiError;
 use kcm_informer::ListWatchError;
+use kcm_stories::ClusterError;
 use thiserror::Error;
 
 use crate::measure::ProgramError;
@@ -27,4 +28,10 @@ pub enum TaskError {
     /// A manager exited during a measurement.
     #[error("{0} exited: {1}")]
     Exited(&'static str, String),
+    /// `--kube-apiserver` requires the programs.
+    #[error("--kube-apiserver requires KUBEBUILDER_ASSETS, a directory with etcd and kube-apiserver")]
+    NoServer,
+    /// kube-apiserver does not start.
+    #[error(transparent)]
+    Cluster(#[from] ClusterError),
 }

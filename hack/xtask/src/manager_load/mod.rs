@@ -1,7 +1,12 @@
 //! Benchmark of the manager, and of upstream's manager for comparison.
 //!
-//! Both run on the sandbox with the same flags and are measured from outside, by their writes and by the process
-//! statistics of the operating system.
+//! Both run on the same API server with the same flags and are measured from outside, by their writes and by the process
+//! statistics of the operating system. There are two kinds of measurements.
+//!
+//! *Workloads* (`--workloads`): time, CPU time of manager and API server, peak memory and writes of a change of many
+//! objects. The API server is the sandbox, or kube-apiserver with etcd. `--scale` multiplies the number of objects.
+//!
+//! *Single events*, on the sandbox:
 //!
 //! | | measurement | method |
 //! |---|---|---|
@@ -12,11 +17,15 @@
 //! | pod | CPU time per pod from creation to availability | creation of a Deployment |
 //! | takeover | time from the end of the leader to the first write of the standby, after SIGTERM also with many pods | as for start |
 
+mod bench;
 mod error;
 mod load_cluster;
 mod manager;
+mod server;
+mod steady;
+mod workload;
 
-use std::{env, path::PathBuf, sync::Arc, time::Duration};
+use std::{env, path::PathBuf, sync::Arc};
 
 use kcm_client::Server;
 use kcm_clock::{Clock, RealClock};
@@ -26,18 +35,21 @@ use crate::measure::{
     program::{self, failed},
     table,
 };
+use bench::Bench;
 pub use error::TaskError;
 use load_cluster::{LoadCluster, PODS_EACH};
 use manager::ManagerProgram;
+use server::ServerProgram;
+use steady::{steady, takeover, takeover_time};
+use workload::{Scaled, WORKLOADS, Workload};
 
 /// Default numbers of pods.
 const PODS: [usize; 2] = [10_000, 50_000];
 /// Maximum number of pods; bounds the memory of a run.
 const MAX_PODS: usize = 100_000;
-/// Number of events per measurement. Large enough that other work of the manager is negligible.
-const EVENTS: usize = 5_000;
-/// Number of pods created per measurement.
-const CREATED: usize = 1_000;
+/// Maximum scale; bounds the memory of a run.
+const MAX_SCALE: usize = 10;
+
 /// Flags of the task.
 #[derive(Debug)]
 pub struct Task {
@@ -45,59 +57,120 @@ pub struct Task {
     manager: Option<PathBuf>,
     sandbox: Option<PathBuf>,
     takeover: bool,
+    workloads: Vec<&'static Workload>,
+    scales: Vec<usize>,
+    rounds: usize,
+    kube_apiserver: bool,
 }
 
 impl Task {
     /// Parses the arguments of `manager-load`. Returns `None` if they are invalid.
     pub fn parse(words: &[&str]) -> Option<Self> {
-        let mut task = Self { pods: PODS.to_vec(), manager: None, sandbox: None, takeover: true };
+        let mut task = Self {
+            pods: PODS.to_vec(),
+            manager: None,
+            sandbox: None,
+            takeover: true,
+            workloads: Vec::new(),
+            scales: vec![1],
+            rounds: 1,
+            kube_apiserver: false,
+        };
         let mut words = words.iter();
         while let Some(word) = words.next() {
             match *word {
-                "--pods" => {
-                    let each = words
-                        .next()?
-                        .split(',')
-                        .map(|pods| pods.parse().ok().filter(|pods| (PODS_EACH..=MAX_PODS).contains(pods)));
-                    task.pods = each.collect::<Option<_>>()?;
-                }
+                "--pods" => task.pods = numbers(words.next()?, PODS_EACH, MAX_PODS)?,
                 "--manager" => task.manager = Some((*words.next()?).into()),
                 "--sandbox" => task.sandbox = Some((*words.next()?).into()),
                 "--no-takeover" => task.takeover = false,
+                "--workloads" => task.workloads = workloads(words.next()?)?,
+                "--scale" => task.scales = numbers(words.next()?, 1, MAX_SCALE)?,
+                "--rounds" => task.rounds = words.next()?.parse().ok().filter(|rounds| *rounds > 0)?,
+                "--kube-apiserver" => task.kube_apiserver = true,
                 _ => return None,
             }
         }
         Some(task)
     }
 
-    /// Runs the benchmark and prints the table.
+    /// Runs the benchmark and prints the tables.
     ///
     /// # Errors
     ///
     /// Returns an error if a program does not start, exits, or is too slow.
     pub fn run(&self) -> Result<(), TaskError> {
-        program::runtime()?.block_on(self.measure())
+        program::runtime()?.block_on(async {
+            let clock: Arc<dyn Clock> = Arc::new(RealClock::new());
+            let program = program::release("kube-controller-manager", self.manager.as_deref())?;
+            let mut managers = vec![ManagerProgram { name: "this manager", program }];
+            let theirs = env::var_os("KUBE_CONTROLLER_MANAGER").map(PathBuf::from);
+            managers.extend(theirs.map(|program| ManagerProgram { name: "upstream's manager", program }));
+            if self.workloads.is_empty() {
+                self.measure_events(&clock, &managers).await?;
+            } else {
+                self.measure_workloads(&clock, &managers).await?;
+            }
+            if managers.len() == 1 {
+                println!("\nSKIPPED: upstream's manager (KUBE_CONTROLLER_MANAGER is not set)");
+            }
+            Ok(())
+        })
     }
 
-    async fn measure(&self) -> Result<(), TaskError> {
-        let clock: Arc<dyn Clock> = Arc::new(RealClock::new());
-        let manager = program::release("kube-controller-manager", self.manager.as_deref())?;
-        let ours = ManagerProgram { name: "this manager", program: manager };
-        let theirs = env::var_os("KUBE_CONTROLLER_MANAGER")
-            .map(|program| ManagerProgram { name: "upstream's manager", program: program.into() });
-        let programs: Vec<_> = [Some(&ours), theirs.as_ref()].into_iter().flatten().collect();
-        let mut columns: Vec<Vec<Measure>> = programs.iter().map(|_| Vec::new()).collect();
+    async fn measure_workloads(
+        &self,
+        clock: &Arc<dyn Clock>,
+        managers: &[ManagerProgram],
+    ) -> Result<(), TaskError> {
+        let server = if self.kube_apiserver {
+            ServerProgram::Kubebuilder(env::var_os("KUBEBUILDER_ASSETS").ok_or(TaskError::NoServer)?.into())
+        } else {
+            ServerProgram::Sandbox(program::release("kube-sandbox", self.sandbox.as_deref())?)
+        };
+        println!("API server: {server}");
+        let bench = Bench { server: &server, managers, clock, rounds: self.rounds };
+        let mut growth = String::new();
+        for workload in &self.workloads {
+            let mut costs = Vec::new();
+            for scale in &self.scales {
+                let scaled = Scaled { workload, scale: *scale };
+                if let (Some(cost), Some((count, unit))) = (bench.run(scaled).await?, scaled.units()) {
+                    let ratio = cost / costs.first().copied().unwrap_or(cost);
+                    costs.push(cost);
+                    growth.push_str(&format!(
+                        "| {} | {scale}× | {count} {unit}s | {cost:.0} µs | {ratio:.2} |\n",
+                        workload.name
+                    ));
+                }
+            }
+        }
+        if self.scales.len() > 1 {
+            println!("\n## Growth\n");
+            println!(
+                "| Workload | Scale | Objects | CPU of this manager per object | Ratio |\n|---|--:|--:|--:|--:|"
+            );
+            print!("{growth}");
+        }
+        Ok(())
+    }
 
+    async fn measure_events(
+        &self,
+        clock: &Arc<dyn Clock>,
+        managers: &[ManagerProgram],
+    ) -> Result<(), TaskError> {
+        let mut columns: Vec<Vec<Measure>> = managers.iter().map(|_| Vec::new()).collect();
+        let [ours, ..] = managers else { return Ok(()) };
         for pods in std::iter::once(&0).chain(&self.pods) {
             eprintln!("{pods} pods: creating");
-            let mut cluster = self.cluster(&clock).await?;
-            cluster.fill(*pods, &ours).await?;
-            for (manager, column) in programs.iter().zip(&mut columns) {
+            let mut cluster = self.cluster(clock).await?;
+            cluster.fill(*pods, ours).await?;
+            for (manager, column) in managers.iter().zip(&mut columns) {
                 eprintln!("{pods} pods: {}", manager.name);
                 column.append(&mut steady(&mut cluster, manager, *pods).await?);
             }
             if self.takeover && *pods > 0 {
-                for (manager, column) in programs.iter().zip(&mut columns) {
+                for (manager, column) in managers.iter().zip(&mut columns) {
                     eprintln!("{pods} pods: takeover: {}", manager.name);
                     let duration = takeover_time(&mut cluster, manager, false).await?;
                     let name = format!("takeover after SIGTERM, {pods} pods");
@@ -106,8 +179,8 @@ impl Task {
             }
         }
         if self.takeover {
-            let mut cluster = self.cluster(&clock).await?;
-            for (manager, column) in programs.iter().zip(&mut columns) {
+            let mut cluster = self.cluster(clock).await?;
+            for (manager, column) in managers.iter().zip(&mut columns) {
                 eprintln!("takeover: {}", manager.name);
                 column.append(&mut takeover(&mut cluster, manager).await?);
             }
@@ -115,9 +188,6 @@ impl Task {
         let mut columns = columns.into_iter();
         let (ours, theirs) = (columns.next().unwrap_or_default(), columns.next());
         print!("{}", table(["This manager", "Upstream's"], &ours, theirs.as_deref()));
-        if theirs.is_none() {
-            println!("\nupstream's manager not measured: KUBE_CONTROLLER_MANAGER is not set");
-        }
         Ok(())
     }
 
@@ -131,95 +201,17 @@ impl Task {
     }
 }
 
-/// Measures one manager without a standby.
-async fn steady(
-    cluster: &mut LoadCluster,
-    manager: &ManagerProgram,
-    pods: usize,
-) -> Result<Vec<Measure>, TaskError> {
-    const MIB: f64 = 1024.0 * 1024.0;
-    let with = match pods {
-        0 => "0 pods".to_owned(),
-        pods => format!("{pods} pods"),
-    };
-    let probe = cluster.probe().await?;
-    let manager = cluster.start(manager, &["--leader-elect=false"])?;
-    let start = probe.seen().await?;
-    let busy = manager.idle(cluster.clock()).await?;
-    let (now, most) = manager.resident()?;
-    let mut measures = vec![
-        Measure::new(format!("start to first write, {with}"), "ms", start.as_secs_f64() * 1e3),
-        Measure::new(format!("CPU time until idle, {with}"), "ms", busy.as_secs_f64() * 1e3),
-        Measure::new(format!("memory, {with}"), "MiB", now as f64 / MIB),
-        Measure::new(format!("maximum memory, {with}"), "MiB", most as f64 / MIB),
-    ];
-    if pods > 0 {
-        let each = |time: Duration, count: usize| time.as_secs_f64() * 1e6 / count as f64;
-        let before = manager.processor_time()?;
-        cluster.patch_unowned_pod(EVENTS).await?;
-        let irrelevant = manager.idle(cluster.clock()).await?.saturating_sub(before);
-        let before = manager.processor_time()?;
-        cluster.patch_owned_pod(EVENTS).await?;
-        let empty = manager.idle(cluster.clock()).await?.saturating_sub(before);
-        let before = manager.processor_time()?;
-        let start = cluster.now();
-        cluster.grow(CREATED).await?;
-        let took = cluster.now().saturating_sub(start);
-        let created = manager.idle(cluster.clock()).await?.saturating_sub(before);
-        measures.extend([
-            Measure::new(
-                format!("CPU time per irrelevant pod event, {with}"),
-                "µs",
-                each(irrelevant, EVENTS),
-            ),
-            Measure::new(format!("CPU time per empty pod event, {with}"), "µs", each(empty, EVENTS)),
-            Measure::new(format!("CPU time per pod created, {with}"), "µs", each(created, CREATED)),
-            Measure::new(
-                format!("{CREATED} pods created and available, {with}"),
-                "ms",
-                took.as_secs_f64() * 1e3,
-            ),
-        ]);
-        cluster.shrink().await?;
-    }
-    manager.end().await?;
-    Ok(measures)
+/// Parses a comma-separated list of numbers within bounds.
+fn numbers(list: &str, min: usize, max: usize) -> Option<Vec<usize>> {
+    list.split(',').map(|number| number.parse().ok().filter(|number| (min..=max).contains(number))).collect()
 }
 
-/// Measures takeovers from a leader to a standby.
-async fn takeover(cluster: &mut LoadCluster, manager: &ManagerProgram) -> Result<Vec<Measure>, TaskError> {
-    let mut measures = Vec::new();
-    for (signal, kill) in [("SIGTERM", false), ("SIGKILL", true)] {
-        let duration = takeover_time(cluster, manager, kill).await?;
-        measures.push(Measure::new(format!("takeover after {signal}"), "ms", duration.as_secs_f64() * 1e3));
+/// Parses a comma-separated list of workloads, or `all`.
+fn workloads(list: &str) -> Option<Vec<&'static Workload>> {
+    match list {
+        "all" => Some(WORKLOADS.iter().collect()),
+        list => list.split(',').map(|name| WORKLOADS.iter().find(|workload| workload.name == name)).collect(),
     }
-    Ok(measures)
-}
-
-/// Returns the time from the end of the leader to the first write of the standby.
-async fn takeover_time(
-    cluster: &mut LoadCluster,
-    manager: &ManagerProgram,
-    kill: bool,
-) -> Result<Duration, TaskError> {
-    let probe = cluster.probe().await?;
-    let leader = cluster.start(manager, &["--leader-elect=true"])?;
-    probe.seen().await?;
-    let standby = cluster.start(manager, &["--leader-elect=true"])?;
-    standby.idle(cluster.clock()).await?;
-    let start = cluster.now();
-    if kill {
-        leader.end().await?;
-    } else {
-        leader.terminate()?;
-    }
-    // Created after the end of the leader, which would otherwise handle it.
-    let probe = cluster.probe().await?.from(start);
-    let duration = probe.seen().await?;
-    standby.end().await?;
-    // The next leader must not find a lease that is held.
-    cluster.delete_lease().await?;
-    Ok(duration)
 }
 
 #[cfg(test)]
@@ -234,5 +226,17 @@ mod tests {
         assert!(Task::parse(&["--pods", "500,100001"]).is_none());
         assert!(Task::parse(&["--pods"]).is_none());
         assert!(!Task::parse(&["--no-takeover"]).unwrap().takeover);
+    }
+
+    #[test]
+    fn parse_workloads() {
+        let task =
+            Task::parse(&["--workloads", "burst5000,idle", "--scale", "1,10", "--rounds", "3"]).unwrap();
+        assert_eq!(task.workloads, [&WORKLOADS[0], &WORKLOADS[6]]);
+        assert_eq!((task.scales, task.rounds), (vec![1, 10], 3));
+        assert_eq!(Task::parse(&["--workloads", "all"]).unwrap().workloads.len(), WORKLOADS.len());
+        assert!(Task::parse(&["--workloads", "burst"]).is_none());
+        assert!(Task::parse(&["--scale", "11"]).is_none());
+        assert!(Task::parse(&["--rounds", "0"]).is_none());
     }
 }

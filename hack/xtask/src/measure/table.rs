@@ -21,6 +21,7 @@ pub(crate) fn table(columns: [&str; 2], ours: &[Measure], theirs: Option<&[Measu
     for (at, measure) in ours.iter().enumerate() {
         let Measure { what, unit, value } = measure;
         let (other, ratio) = match theirs.and_then(|theirs| theirs.get(at)) {
+            Some(other) if other.value == 0.0 => (number(0.0), "–".to_owned()),
             Some(other) => (number(other.value), format!("{:.3}", value / other.value)),
             None => ("–".to_owned(), "–".to_owned()),
         };

@@ -81,6 +81,11 @@ impl Program {
         Ok(Self { name, log: log.to_owned(), child, group, processes: OnceLock::new() })
     }
 
+    /// Process ID.
+    pub fn id(&self) -> Option<u32> {
+        self.group
+    }
+
     /// Checks that the process is running.
     ///
     /// # Errors
