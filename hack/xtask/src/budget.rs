@@ -23,7 +23,7 @@ const FILE: &str = "cmd/kube-controller-manager/tests/budget/instructions.txt";
 /// Budget of the requests. Its headings are the sections of the script.
 const SECTIONS: &str = "cmd/kube-controller-manager/tests/budget/requests.txt";
 const TEST: &str = "costs_stay_within_the_budget";
-/// Test of a workload, whose name and scale the environment contains. Its sections are setup and workload.
+/// Test of the workload `BUDGET_WORKLOAD` at the scale `BUDGET_SCALE`. Its sections are setup and workload.
 const GROWTH_TEST: &str = "growth::workload";
 const GROWTH_WORKLOADS: [&str; 3] = ["burst5000", "small500", "mass_roll300"];
 const SCALES: [u64; 3] = [1, 3, 10];

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::scope::uncounted_future;
 
-/// API server whose pods become available at once.
+/// API server and nodes. Pods become available at once.
 pub struct Cluster {
     pub server: Arc<ApiServer>,
     pub clock: Arc<dyn Clock>,

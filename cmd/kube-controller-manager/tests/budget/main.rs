@@ -174,7 +174,7 @@ fn costs_stay_within_the_budget() {
     }
 }
 
-/// Checks the comparison. Not a test of its own, because the allocator would count it.
+/// Checks the comparison. The test of the costs calls it, because the allocator counts for the whole process.
 fn tolerance() {
     let budget = "PUT deployments/status: 40 requests, 10000 bytes sent, 0 received";
     assert!(is_within(budget, "PUT deployments/status: 42 requests, 10500 bytes sent, 0 received"));
