@@ -161,6 +161,12 @@ impl Object {
         self.version.encoded.api_version()
     }
 
+    /// `true` if the value or the text is cached.
+    #[cfg(test)]
+    pub(crate) fn is_decoded(&self) -> bool {
+        self.cached.get().is_some()
+    }
+
     fn cached(&self) -> &Cached {
         self.cached.get_or_init(Box::default)
     }
