@@ -353,7 +353,7 @@ impl ApiServer {
             let custom = || custom.find(group, plural).map(|custom| custom.resource);
             Resource::find(group, plural).or_else(custom)
         };
-        self.registry.store.read(|state| quota::usage(state, quota, now, find))
+        quota::usage(&self.registry.store, quota, now, find)
     }
 
     /// Watches a resource, in one namespace or with `None` in all namespaces.

@@ -122,8 +122,9 @@ impl Registry {
         kind.convert_to_storage(&mut object);
         let commit = if options.dry_run { Commit::Dry } else { Commit::Real };
         let key = store::key(namespace, &name);
-        let request = self.store.read(|state| quota::Request::new(state, resource, namespace, &object));
-        let (now, mut object) = (self.clock.now(), Some(object));
+        let now = self.clock.now();
+        let request = quota::Request::new(&self.store, resource, namespace, &object, now);
+        let mut object = Some(object);
         let outcome = self.store.update(
             resource,
             &key,

@@ -4,12 +4,16 @@
 //! ResourceQuota.
 //!
 //! DEVIATION: upstream charges new objects to the status of the quota. Here, the objects are counted under the lock of
-//! the write, so a quota is exact and is enforced before its status is set. Updates are not refused.
+//! the write, so a quota is exact and is enforced before its status is set. Updates are not refused. Amounts are read
+//! from the objects before the lock is taken.
 
 mod amount;
 mod pod;
 
-use std::collections::BTreeMap;
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
 
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
@@ -19,11 +23,17 @@ pub use self::pod::pod_resources;
 use crate::{
     ApiStatus, Object, Resource,
     json::{at, bool_at, list_at, str_at},
-    store::State,
+    store::{State, Store},
 };
 
 /// Amounts by name of the quota's resource.
 type Amounts = BTreeMap<String, Amount>;
+
+/// Amounts of objects in the scopes of a quota, by revision. `None` for objects in no scope.
+type Measured = HashMap<u64, Option<Amounts>>;
+
+/// Number of objects that may be created while a request is measured, without measuring under the lock.
+const CONCURRENT: usize = 200;
 
 /// Quotas on kinds that are not served. Nothing is used.
 const UNSERVED: [&str; 3] = ["persistentvolumeclaims", "requests.storage", "count/persistentvolumeclaims"];
@@ -32,13 +42,42 @@ const UNSERVED: [&str; 3] = ["persistentvolumeclaims", "requests.storage", "coun
 pub(super) struct Request {
     resource: Resource,
     object: Value,
+    /// Quotas of the namespace, by revision, with the amounts of the existing objects.
+    quotas: HashMap<u64, (Arc<Object>, Measured)>,
 }
 
 impl Request {
-    /// Returns `None` if no quota can apply to the object.
-    pub(super) fn new(state: &State, resource: Resource, namespace: &str, object: &Value) -> Option<Self> {
-        let has_quotas = state.iter(Resource::RESOURCE_QUOTAS, namespace).next().is_some();
-        (resource.is_namespaced() && has_quotas).then(|| Self { resource, object: object.clone() })
+    /// Returns `None` if no quota can apply to the object. Reads the amounts of the existing objects if necessary.
+    pub(super) fn new(
+        store: &Store,
+        resource: Resource,
+        namespace: &str,
+        object: &Value,
+        now: Timestamp,
+    ) -> Option<Self> {
+        if !resource.is_namespaced() {
+            return None;
+        }
+        let quotas = store.scan(Resource::RESOURCE_QUOTAS, namespace, None, usize::MAX);
+        if quotas.is_empty() {
+            return None;
+        }
+        let mut request = Self { resource, object: object.clone(), quotas: HashMap::new() };
+        let count = store.read(|state| state.iter(resource, namespace).count());
+        for quota in quotas {
+            let spec = &quota.value()["spec"];
+            let reached: Vec<String> = request.limits(spec, count + CONCURRENT).into_keys().collect();
+            let mut measured = Measured::new();
+            if !is_counted(resource, spec, &reached) {
+                let names: Vec<String> = request.all_limits(spec).into_keys().collect();
+                // Decoded one after the other, because a decoded object takes ten times the memory.
+                for object in store.scan(resource, namespace, None, usize::MAX) {
+                    measured.insert(object.revision(), measure(&object, spec, &names, now));
+                }
+            }
+            request.quotas.insert(quota.revision(), (quota, measured));
+        }
+        Some(request)
     }
 
     /// Rejects the object if it exceeds a quota of its namespace.
@@ -56,31 +95,27 @@ impl Request {
     }
 
     fn check(&self, state: &State, quota: &Object, now: Timestamp) -> Result<(), String> {
+        let (quota, measured) = match self.quotas.get(&quota.revision()) {
+            Some((quota, measured)) => (&**quota, Some(measured)),
+            None => (quota, None),
+        };
         let spec = &quota.value()["spec"];
-        let mut hard: Amounts = hard(spec)
-            .filter(|(name, _)| resource_of(name, Resource::find) == Some(self.resource) || self.counts(name))
-            .filter_map(|(name, limit)| Some((name.clone(), Amount::parse(limit)?)))
-            .collect();
-        if hard.is_empty() || !is_in_scope(self.resource, &self.object, spec) {
-            return Ok(());
-        }
         if self.resource == Resource::PODS
-            && let Some(missing) = pod::missing_amounts(&self.object, &hard)
+            && let Some(missing) = pod::missing_amounts(&self.object, &self.all_limits(spec))
         {
             return Err(format!("failed quota: {}: {missing}", quota.name()));
         }
-        // An object uses at most one of these, so no object is decoded while their number is below the limit.
-        let objects = state.iter(self.resource, quota.namespace()).count() as u64;
-        let is_below = |name: &str, limit: &Amount| {
-            (name == "pods" || is_count(self.resource, name)) && Amount::from(objects + 1) <= *limit
-        };
-        hard.retain(|name, limit| !is_below(name, limit));
+        let hard = self.limits(spec, state.iter(self.resource, quota.namespace()).count());
         let names: Vec<String> = hard.keys().cloned().collect();
         let requested = amounts(self.resource, &self.object, &names, now);
         if requested.values().all(Amount::is_zero) {
             return Ok(());
         }
-        let used = usage_of(state, self.resource, quota.namespace(), spec, &names, now);
+        let known = |object: &Object| measured.and_then(|measured| measured.get(&object.revision()).cloned());
+        // Decodes only objects that were written since the others were measured.
+        let amounts = |object: &Object| known(object).unwrap_or_else(|| measure(object, spec, &names, now));
+        let used =
+            usage_of(self.resource, state.iter(self.resource, quota.namespace()), spec, &names, amounts);
         let exceeds = |name: &&String| {
             let (requested, used) = (&requested[*name], &used[*name]);
             !requested.is_zero() && used.plus(requested) > hard[*name]
@@ -98,6 +133,28 @@ impl Request {
         Err(format!("exceeded quota: {quota}, requested: {requested}, used: {used}, limited: {limited}"))
     }
 
+    /// Returns the limits that apply to the object. Empty if it is not in the scopes of the quota.
+    fn all_limits(&self, spec: &Value) -> Amounts {
+        if !is_in_scope(self.resource, &self.object, spec) {
+            return Amounts::new();
+        }
+        hard(spec)
+            .filter(|(name, _)| resource_of(name, Resource::find) == Some(self.resource) || self.counts(name))
+            .filter_map(|(name, limit)| Some((name.clone(), Amount::parse(limit)?)))
+            .collect()
+    }
+
+    /// Returns the limits that one more than `objects` objects may exceed.
+    fn limits(&self, spec: &Value, objects: usize) -> Amounts {
+        // An object uses at most one of these, so no object is decoded while their number is below the limit.
+        let is_below = |name: &str, limit: &Amount| {
+            (name == "pods" || is_count(self.resource, name)) && Amount::from(objects as u64 + 1) <= *limit
+        };
+        let mut limits = self.all_limits(spec);
+        limits.retain(|name, limit| !is_below(name, limit));
+        limits
+    }
+
     /// `true` if `name` is the object count of the request's resource.
     fn counts(&self, name: &str) -> bool {
         name.strip_prefix("count/").is_some_and(|counted| counted == count_name(self.resource))
@@ -106,7 +163,7 @@ impl Request {
 
 /// Returns `status.used` of a quota. `find` returns the served resource of a group and a plural.
 pub(crate) fn usage(
-    state: &State,
+    store: &Store,
     quota: &Object,
     now: Timestamp,
     find: impl Fn(&str, &str) -> Option<Resource>,
@@ -123,7 +180,8 @@ pub(crate) fn usage(
         }
     }
     for (resource, names) in names.into_values() {
-        let amounts = usage_of(state, resource, quota.namespace(), spec, &names, now);
+        let objects = store.scan(resource, quota.namespace(), None, usize::MAX).into_iter();
+        let amounts = usage_of(resource, objects, spec, &names, |object| measure(object, spec, &names, now));
         used.extend(amounts.into_iter().map(|(name, amount)| (name, json!(amount.to_string()))));
     }
     used
@@ -158,31 +216,39 @@ fn resource_of(name: &str, find: impl Fn(&str, &str) -> Option<Resource>) -> Opt
     })
 }
 
-/// Returns the amounts that the objects of `resource` in the scopes of the quota use.
+/// Returns the amounts that the objects in the scopes of the quota use. `amounts` returns those of one object.
 fn usage_of(
-    state: &State,
     resource: Resource,
-    namespace: &str,
+    objects: impl Iterator<Item = Arc<Object>>,
     spec: &Value,
     names: &[String],
-    now: Timestamp,
+    amounts: impl Fn(&Object) -> Option<Amounts>,
 ) -> Amounts {
-    let has_scopes = has(spec, &["scopes"]) || has(spec, &["scopeSelector"]);
-    if !has_scopes && names.iter().all(|name| is_count(resource, name)) {
-        let count = state.iter(resource, namespace).count() as u64;
+    if is_counted(resource, spec, names) {
+        let count = objects.count() as u64;
         return names.iter().map(|name| (name.clone(), Amount::from(count))).collect();
     }
     let mut used: Amounts = names.iter().map(|name| (name.clone(), Amount::default())).collect();
-    for object in state.iter(resource, namespace) {
-        if is_in_scope(resource, object.value(), spec) {
-            for (name, amount) in amounts(resource, object.value(), names, now) {
-                if let Some(total) = used.get_mut(&name) {
-                    *total = total.plus(&amount);
-                }
+    for object in objects {
+        for (name, amount) in amounts(&object).into_iter().flatten() {
+            if let Some(total) = used.get_mut(&name) {
+                *total = total.plus(&amount);
             }
         }
     }
     used
+}
+
+/// `true` if the usage is the number of objects.
+fn is_counted(resource: Resource, spec: &Value, names: &[String]) -> bool {
+    let has_scopes = has(spec, &["scopes"]) || has(spec, &["scopeSelector"]);
+    !has_scopes && names.iter().all(|name| is_count(resource, name))
+}
+
+/// Returns the amounts that an object uses if it is in the scopes of the quota.
+fn measure(object: &Object, spec: &Value, names: &[String], now: Timestamp) -> Option<Amounts> {
+    let resource = object.resource();
+    is_in_scope(resource, object.value(), spec).then(|| amounts(resource, object.value(), names, now))
 }
 
 /// `true` if every object uses 1 of `name`.
@@ -233,4 +299,43 @@ fn is_in_scope(resource: Resource, object: &Value, spec: &Value) -> bool {
 /// `true` if the object has the field.
 fn has(object: &Value, path: &[&str]) -> bool {
     at(object, path).is_some_and(|value| !value.is_null())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{ApiServer, ApiServerConfig, WriteOptions};
+
+    /// Reading the amounts of all pods under the lock would delay all other requests.
+    #[test]
+    fn existing_pods_are_measured_before_the_write() {
+        struct Case {
+            limit: (&'static str, &'static str),
+            measured: usize,
+        }
+        for Case { limit: (name, limit), measured } in [
+            Case { limit: ("requests.cpu", "10"), measured: 3 },
+            Case { limit: ("pods", "10"), measured: 3 },
+            Case { limit: ("pods", "1000"), measured: 0 },
+            Case { limit: ("count/pods", "10"), measured: 0 },
+            Case { limit: ("configmaps", "10"), measured: 0 },
+        ] {
+            let server = ApiServer::new(ApiServerConfig::default());
+            let create = |resource, object| {
+                server.create(resource, "default", object, &WriteOptions::default()).unwrap()
+            };
+            let resources = json!({"requests": {"cpu": "1"}});
+            let spec = json!({"containers": [{"name": "c", "image": "nginx:1", "resources": resources}]});
+            let pod = |name| json!({"metadata": {"name": name}, "spec": spec});
+            let quota = json!({"metadata": {"name": "few"}, "spec": {"hard": {name: limit}}});
+            create(Resource::RESOURCE_QUOTAS, quota);
+            for name in ["a", "b", "c"] {
+                create(Resource::PODS, pod(name));
+            }
+            let (store, now) = (&server.registry.store, server.config.clock.now());
+            let request = Request::new(store, Resource::PODS, "default", &pod("d"), now).unwrap();
+            let amounts: Vec<usize> = request.quotas.values().map(|(_, measured)| measured.len()).collect();
+            assert_eq!(amounts, [measured], "{name}");
+        }
+    }
 }
