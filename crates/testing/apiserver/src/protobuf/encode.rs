@@ -1,6 +1,6 @@
 //! Encoder of protobuf responses.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use jiff::Timestamp;
@@ -80,13 +80,18 @@ pub(crate) async fn encode_text(text: &[u8]) -> Option<Vec<u8>> {
         return encode(&serde_json::from_slice(text).ok()?);
     };
     let element = kind.strip_suffix("List")?;
+    let element_type = struct_of(api_version, element);
     let mut list = Message::default().bytes(1, list_meta(&metadata));
     for (index, item) in items.into_iter().enumerate() {
         if index % ITEMS == ITEMS - 1 {
             tokio::task::yield_now().await;
         }
         let item: Value = serde_json::from_str(item.get()).ok()?;
-        list = list.bytes(2, message(api_version, element, &item)?);
+        let item = match element_type {
+            Some(id) => structure(&SCHEMA, id, item.as_object()?),
+            None => message(api_version, element, &item)?,
+        };
+        list = list.bytes(2, item);
     }
     Some(envelope(api_version, kind, list))
 }
@@ -182,13 +187,11 @@ fn structure(schema: &Schema, id: StructId, object: &Map<String, Value>) -> Mess
 fn fields(
     schema: &Schema,
     within: &Struct,
-    wire: &HashMap<u32, Wire>,
+    wire: &BTreeMap<u32, Wire>,
     object: &Map<String, Value>,
 ) -> Message {
-    let mut numbers: Vec<_> = wire.iter().collect();
-    numbers.sort_by_key(|(number, _)| **number);
     let mut message = Message::default();
-    for (&number, wire) in numbers {
+    for (&number, wire) in wire {
         message = match wire {
             Wire::Inline(_, inner) => message.bytes(number, fields(schema, within, inner, object)),
             Wire::Field(position) => match within.fields.get(*position) {

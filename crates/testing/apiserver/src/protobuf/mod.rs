@@ -13,7 +13,7 @@
 //!
 //! Upstream counterpart: `runtime/serializer/protobuf`.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use jiff::Timestamp;
@@ -181,7 +181,7 @@ fn message(schema: &Schema, id: StructId, bytes: &[u8]) -> Result<Map<String, Va
 fn fields(
     schema: &Schema,
     within: &Struct,
-    wire: &HashMap<u32, Wire>,
+    wire: &BTreeMap<u32, Wire>,
     bytes: &[u8],
     object: &mut Map<String, Value>,
 ) -> Result<(), ProtobufError> {
@@ -206,7 +206,7 @@ fn fields(
     Ok(())
 }
 
-fn known_source(wire: &HashMap<u32, Wire>, bytes: &[u8]) -> Result<(), ProtobufError> {
+fn known_source(wire: &BTreeMap<u32, Wire>, bytes: &[u8]) -> Result<(), ProtobufError> {
     let mut reader = Reader::new(bytes);
     while let Some((number, _)) = reader.next()? {
         if !wire.contains_key(&number) {

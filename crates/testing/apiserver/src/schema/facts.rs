@@ -3,7 +3,7 @@
 //! The data is in `facts.txt`, which explains its format. Fields that are not listed are decoded as optional fields
 //! without protobuf number. Tests check that all fields are listed.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use super::{Field, Presence, Schema, Type, Wire, find};
 
@@ -26,8 +26,8 @@ pub(super) fn apply(schema: &mut Schema) {
 }
 
 /// Parses the protobuf message `name`. Its fields belong to the struct with `fields`.
-fn message(facts: &Facts, package: &str, name: &str, fields: &mut [Field]) -> HashMap<u32, Wire> {
-    let mut wire = HashMap::new();
+fn message(facts: &Facts, package: &str, name: &str, fields: &mut [Field]) -> BTreeMap<u32, Wire> {
+    let mut wire = BTreeMap::new();
     for (number, entry) in facts.get(&(package, name)).into_iter().flatten() {
         match entry {
             Entry::Inline(inlined) => {

@@ -6,7 +6,7 @@
 //!
 //! Decoding ([`crate::strict`], [`crate::protobuf`]) and strategic merges ([`crate::patch`]) are driven by this schema.
 
-use std::{collections::HashMap, sync::LazyLock};
+use std::{collections::BTreeMap, sync::LazyLock};
 
 #[cfg(test)]
 pub(crate) mod arbitrary;
@@ -76,7 +76,7 @@ pub(crate) enum Wire {
     /// Field with this index.
     Field(usize),
     /// Message embedded in Go, with its name. Its fields belong to the enclosing struct.
-    Inline(&'static str, HashMap<u32, Self>),
+    Inline(&'static str, BTreeMap<u32, Self>),
 }
 
 /// Struct type.
@@ -88,8 +88,8 @@ pub(crate) struct Struct {
     pub(crate) name: String,
     /// Fields sorted by [`order`].
     pub(crate) fields: Vec<Field>,
-    /// Fields by protobuf number.
-    pub(crate) wire: HashMap<u32, Wire>,
+    /// Fields by protobuf number, which is the order in which they are encoded.
+    pub(crate) wire: BTreeMap<u32, Wire>,
 }
 
 /// Order of a struct's fields: by length, then by name. Lookups mostly compare lengths.

@@ -20,7 +20,7 @@ fn every_field_has_facts() {
     }
 }
 
-fn collect(wire: &HashMap<u32, Wire>, into: &mut Vec<usize>) {
+fn collect(wire: &BTreeMap<u32, Wire>, into: &mut Vec<usize>) {
     for wire in wire.values() {
         match wire {
             Wire::Field(position) => into.push(*position),

@@ -3,7 +3,7 @@
 //! A [`Tracer`] is a serde deserializer without input. It offers each field of a struct once, one element of a list,
 //! `Some` for an `Option`, and a valid value for everything else. The requested types form the schema.
 
-use std::{any::type_name, collections::HashMap};
+use std::{any::type_name, collections::BTreeMap};
 
 use k8s_openapi::ByteString;
 use serde::{
@@ -144,7 +144,7 @@ impl<'de> Deserializer<'de> for Tracer<'_> {
         let known = structs.iter().position(|known| known.name == name && known.package == package);
         let index = known.unwrap_or(structs.len());
         if known.is_none() {
-            let (name, fields, wire) = (name.to_owned(), Vec::new(), HashMap::new());
+            let (name, fields, wire) = (name.to_owned(), Vec::new(), BTreeMap::new());
             structs.push(Struct { package, name, fields, wire });
         }
         self.found(Type::Struct(u16::try_from(index).map(StructId).map_err(Error::custom)?));
