@@ -108,6 +108,10 @@ impl<K: Object> Table<K> {
         for index in indexes {
             index.update(id, Some(&object), None, scratch);
         }
+        if ids.is_empty() {
+            // A burst of objects leaves no memory behind.
+            (*slots, *free, *ids) = (Vec::new(), Vec::new(), HashTable::new());
+        }
         Some(object)
     }
 
@@ -149,4 +153,25 @@ fn at<K>(slots: &[Option<Slot<K>>], id: SlotId) -> Option<&Slot<K>> {
 
 fn holds<K>(slots: &[Option<Slot<K>>], id: SlotId, key: &ObjectKey) -> bool {
     at(slots, id).is_some_and(|slot| slot.key == *key)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_object::{indexers, key, object};
+
+    #[test]
+    fn an_empty_table_keeps_no_memory() {
+        let mut table = Table::new(&indexers());
+        let names: Vec<String> = (0..1000).map(|n| format!("object-{n}")).collect();
+        for name in &names {
+            table.insert(Arc::new(object(name)));
+        }
+        for name in &names {
+            assert!(table.remove(&key(name)).is_some());
+        }
+        assert_eq!((table.slots.capacity(), table.free.capacity(), table.ids.capacity()), (0, 0, 0));
+        table.insert(Arc::new(object("again")));
+        assert_eq!(table.iter().count(), 1);
+    }
 }
