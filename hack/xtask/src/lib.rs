@@ -7,6 +7,7 @@ pub mod e2e_report;
 pub mod input;
 pub mod load;
 pub mod manager_load;
+pub mod manager_memory;
 pub mod measure;
 pub mod planted_bugs;
 pub mod record;

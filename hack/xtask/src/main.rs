@@ -12,7 +12,7 @@ use thiserror::Error;
 use xtask::{
     acceptance, answer, budget, e2e_report,
     input::{self, InputError},
-    load, manager_load, planted_bugs, record, simulate,
+    load, manager_load, manager_memory, planted_bugs, record, simulate,
 };
 
 const USAGE: &str = "Usage: cargo xtask TASK
@@ -57,6 +57,14 @@ Tasks:
         --scale           factors of the number of pods or Deployments, up to 10 [default: 1]
         --rounds          number of rounds; the median counts [default: 1]
         --kube-apiserver  run on etcd and kube-apiserver in KUBEBUILDER_ASSETS instead of the sandbox
+
+  manager-size [--deployments N] [--revisions N] [--pods-each N] [--manager PATH] [--sandbox PATH]
+      Create Deployments with this number of ReplicaSets and pods each, and print the resident memory of the manager.
+      Run with cargo run --release -p xtask -- manager-size.
+
+  manager-soak [--cycles N] [--pods N] [--manager PATH] [--sandbox PATH]
+      Scale a Deployment from 0 to N pods, change its image and scale it to 0, in each cycle, and print the resident
+      memory of the manager. Run with cargo run --release -p xtask -- manager-soak.
 
   planted-bugs [--jobs N] [--dir DIR] [NAME...]
       Apply the patches in test/planted-bugs to a copy of the source tree and check that the simulation finds each
@@ -134,6 +142,14 @@ fn run() -> Result<(), TaskError> {
         }
         ["manager-load", flags @ ..] => {
             let task = manager_load::Task::parse(flags).ok_or(TaskError::Usage)?;
+            Ok(task.run()?)
+        }
+        ["manager-size", flags @ ..] => {
+            let task = manager_memory::SizeTask::parse(flags).ok_or(TaskError::Usage)?;
+            Ok(task.run()?)
+        }
+        ["manager-soak", flags @ ..] => {
+            let task = manager_memory::SoakTask::parse(flags).ok_or(TaskError::Usage)?;
             Ok(task.run()?)
         }
         ["kubectl-acceptance", flags @ ..] => {
