@@ -25,7 +25,7 @@ const SECTIONS: &str = "cmd/kube-controller-manager/tests/budget/requests.txt";
 const TEST: &str = "costs_stay_within_the_budget";
 /// Test of the workload `BUDGET_WORKLOAD` at the scale `BUDGET_SCALE`. Its sections are setup and workload.
 const GROWTH_TEST: &str = "growth::workload";
-const GROWTH_WORKLOADS: [&str; 3] = ["burst5000", "small500", "mass_roll300"];
+const GROWTH_WORKLOADS: [&str; 3] = ["burst500", "small50", "mass_roll10"];
 const SCALES: [u64; 3] = [1, 3, 10];
 /// Part of a number by which it may differ.
 const TOLERANCE: u64 = 20;
@@ -203,7 +203,7 @@ fn growth(program: &Path) -> Result<(), TaskError> {
             let objects = workload.trim_start_matches(|char: char| !char.is_ascii_digit());
             each.push(spent / (scale * objects.parse::<u64>().unwrap_or(1)));
         }
-        let per = if workload == "burst5000" { "pod" } else { "Deployment" };
+        let per = if workload == "burst500" { "pod" } else { "Deployment" };
         let ratio = each[2] as f64 / each[0] as f64;
         println!("| {workload} | {per} | {} | {} | {} | {ratio:.2} |", each[0], each[1], each[2]);
     }
