@@ -25,16 +25,13 @@ impl Candidates {
     /// `FilterClaimedPods`.
     pub(crate) fn find(pods: &Store<Pod>, owner: &OwnerIdentity, selector: &Selector) -> Self {
         // Both lookups read one state of the store. A pod that is adopted or released meanwhile is in one of the two.
-        let (owned, orphans): (Vec<_>, Vec<_>) = {
-            let pods = pods.read();
-            (
-                index::pods_of(&pods, owner).cloned().collect(),
-                index::orphan_pods(&pods, &owner.namespace).cloned().collect(),
-            )
-        };
-        let claimed = owned.iter().filter(|pod| selector.matches(&pod.labels));
-        let terminating = filters::count_terminating_pods(claimed);
-        Self { active: filters::active_pods(owned.iter().chain(&orphans)), terminating }
+        let pods = pods.read();
+        let owned = || index::pods_of(&pods, owner);
+        let terminating = owned().filter(|pod| pod.is_terminating() && selector.matches(&pod.labels));
+        Self {
+            terminating: filters::count_terminating_pods(terminating),
+            active: filters::active_pods(owned().chain(index::orphan_pods(&pods, &owner.namespace))),
+        }
     }
 }
 

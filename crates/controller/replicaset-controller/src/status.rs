@@ -1,5 +1,7 @@
 //! Status of a ReplicaSet.
 
+use std::{cell::Cell, ptr, sync::Arc};
+
 use kcm_api::{
     ReplicaSetCondition, ReplicaSetStatus, Time, condition_status, condition_type::REPLICA_FAILURE,
 };
@@ -22,10 +24,17 @@ pub fn calculate_status(view: &View, error: Option<&ManageError>, now: Timestamp
     // Fields that this version does not have are kept.
     let mut status = replica_set.status.clone();
     status.replicas = number(view.active.len());
+    // Pods that were created from one template share their labels, which are compared once.
+    let compared = Cell::new((ptr::null(), false));
     status.fully_labeled_replicas = count(&|pod| {
-        // Not before: they are decoded on first use, which most old ReplicaSets do not need.
-        let template_labels = replica_set.spec.template.labels();
-        template_labels.iter().all(|(key, value)| pod.labels.get(key) == Some(value))
+        let labels = Arc::as_ptr(&pod.labels);
+        if compared.get().0 != labels {
+            // Not before: they are decoded on first use, which most old ReplicaSets do not need.
+            let template_labels = replica_set.spec.template.labels();
+            let is_labeled = template_labels.iter().all(|(key, value)| pod.labels.get(key) == Some(value));
+            compared.set((labels, is_labeled));
+        }
+        compared.get().1
     });
     status.ready_replicas = count(&|pod| pod.ready.is_ready);
     status.available_replicas = count(&|pod| is_pod_available(pod, replica_set.spec.min_ready_seconds, now));
