@@ -10,7 +10,8 @@ use http::{
 use http_body_util::{BodyExt, Limited};
 use kcm_api::ApiError;
 use kcm_clock::Clock;
-use kube_client::{Client, client::Body};
+use kube_client::client::Body;
+use tower::BoxError;
 
 use crate::{
     authenticator::Authenticator,
@@ -20,6 +21,7 @@ use crate::{
     request::{ContentType, Request},
     retry::{self, FailureKind},
     throttle::ThrottleLog,
+    transport::{Channel, ResponseBody},
     write_gate::{Closed, WriteGate},
 };
 
@@ -40,8 +42,8 @@ pub(crate) struct Parts {
     pub(crate) name: String,
     pub(crate) agent: HeaderValue,
     pub(crate) server: Arc<str>,
-    pub(crate) requests: Client,
-    pub(crate) watches: Client,
+    pub(crate) requests: Channel,
+    pub(crate) watches: Channel,
     pub(crate) rate_limiter: RateLimiter,
     pub(crate) throttle_log: Arc<ThrottleLog>,
     pub(crate) clock: Arc<dyn Clock>,
@@ -156,7 +158,7 @@ impl ApiClient {
     }
 
     /// Opens a watch. The timeout applies to the head of the response. The rate limit does not apply.
-    pub(crate) async fn open(&self, request: &Request) -> Result<Response<Body>, ApiError> {
+    pub(crate) async fn open(&self, request: &Request) -> Result<Response<ResponseBody>, ApiError> {
         let first_sent = self.0.clock.monotonic();
         let mut sent = 0;
         loop {
@@ -218,10 +220,10 @@ impl ApiClient {
 
     async fn head(
         &self,
-        client: &Client,
+        channel: &Channel,
         request: &Request,
         attempt: u32,
-    ) -> Result<Response<Body>, Failure> {
+    ) -> Result<Response<ResponseBody>, Failure> {
         let mut wire = self.on_the_wire(request)?;
         let authorization = match &self.0.authenticator {
             None => None,
@@ -240,7 +242,7 @@ impl ApiClient {
         }
         let in_flight = InFlightRequest { client: self, request, attempt, start: self.0.clock.monotonic() };
         self.0.metrics.sent(self.request_info(request, attempt), request.body.len());
-        let outcome = client.send(wire).await;
+        let outcome = channel.send(wire).await;
         let code = outcome.as_ref().ok().map(Response::status);
         in_flight.end(code);
         if let (Some((authenticator, header)), Some(StatusCode::UNAUTHORIZED)) = (&authorization, code) {
@@ -268,8 +270,8 @@ impl ApiClient {
         &self,
         request: &Request,
         attempt: u32,
-        answer: Response<Body>,
-    ) -> Result<Response<Body>, Failure> {
+        answer: Response<ResponseBody>,
+    ) -> Result<Response<ResponseBody>, Failure> {
         let code = answer.status();
         if code.is_success() {
             return Ok(answer);
@@ -287,9 +289,9 @@ impl ApiClient {
         Err(Failure { error, kind: FailureKind::Refused { code, retry_after } })
     }
 
-    fn broken(&self, request: &Request, error: &kube_client::Error) -> Failure {
-        let what = format!("{}: {}", self.describe(request), causes::describe(error));
-        if failure::is_not_sent(error) {
+    fn broken(&self, request: &Request, error: &BoxError) -> Failure {
+        let what = format!("{}: {}", self.describe(request), causes::describe(&**error));
+        if failure::is_not_sent(&**error) {
             Failure { error: ApiError::NotSent(what), kind: FailureKind::NotConnected }
         } else {
             Failure { error: ApiError::Transport(what), kind: FailureKind::Broken }

@@ -5,10 +5,7 @@ use std::{fmt, sync::Arc, time::Duration};
 use bytes::Bytes;
 use http::{Request, Response};
 use kcm_clock::Clock;
-use kube_client::{
-    Client,
-    client::{Body, ClientBuilder},
-};
+use kube_client::client::{Body, ClientBuilder};
 use tower::{BoxError, Service};
 
 use crate::{
@@ -19,7 +16,7 @@ use crate::{
     request::ContentType,
     service_account::ServiceAccounts,
     throttle::ThrottleLog,
-    transport::{ClientConfigError, Lane, ProxyEnvironment, Server, Transport},
+    transport::{Channel, ClientConfigError, Lane, ProxyEnvironment, Server, Transport},
     write_gate::WriteGate,
 };
 
@@ -63,8 +60,8 @@ impl ClientOptions {
 #[derive(Clone)]
 pub struct ClientFactory {
     server: Arc<str>,
-    requests: Client,
-    watches: Client,
+    requests: Channel,
+    watches: Channel,
     options: ClientOptions,
     throttle_log: Arc<ThrottleLog>,
     gate: WriteGate,
@@ -102,8 +99,8 @@ impl ClientFactory {
         let transport = Transport::new(server, options.proxy.clone(), Arc::clone(&options.clock)).await?;
         Ok(Self {
             server: transport.address().into(),
-            requests: transport.client(Lane::Requests),
-            watches: transport.client(Lane::Watches),
+            requests: Channel::Server(Arc::clone(&transport), Lane::Requests),
+            watches: Channel::Server(Arc::clone(&transport), Lane::Watches),
             options,
             throttle_log: Arc::default(),
             gate: WriteGate::default(),
@@ -127,13 +124,12 @@ impl ClientFactory {
         B: http_body::Body<Data = Bytes> + Send + 'static,
         B::Error: Into<BoxError>,
     {
-        let client = ClientBuilder::new(service, "default").build();
+        let channel = Channel::InProcess(ClientBuilder::new(service, "default").build());
         let gate = WriteGate::default();
-        let (requests, watches) = (client.clone(), client);
         Self {
             server: "".into(),
-            requests,
-            watches,
+            requests: channel.clone(),
+            watches: channel,
             options,
             throttle_log: Arc::default(),
             gate,
@@ -160,7 +156,8 @@ impl ClientFactory {
             None => (self.requests.clone(), self.watches.clone()),
             Some(transport) => {
                 let anonymous = transport.anonymous().await?;
-                (anonymous.client(Lane::Requests), anonymous.client(Lane::Watches))
+                let requests = Channel::Server(Arc::clone(&anonymous), Lane::Requests);
+                (requests, Channel::Server(anonymous, Lane::Watches))
             }
         };
         let accounts = ServiceAccounts { namespace: namespace.into(), client, requests, watches };
@@ -240,16 +237,12 @@ impl ClientFactory {
 
     /// Returns a factory for the clients of leader election. They share no connection with other clients, so a
     /// renewal does not wait for other requests.
-    ///
-    /// # Panics
-    ///
-    /// Outside a tokio runtime.
     #[must_use]
     pub fn for_election(&self) -> Self {
         let mut this = self.clone();
         if let Some(transport) = &self.transport {
-            let client = transport.client(Lane::Election);
-            (this.requests, this.watches) = (client.clone(), client);
+            let channel = Channel::Server(Arc::clone(transport), Lane::Election);
+            (this.requests, this.watches) = (channel.clone(), channel);
         }
         this
     }

@@ -7,7 +7,6 @@ use http::{HeaderValue, StatusCode};
 use kcm_api::{ApiError, ObjectKey, Time};
 use kcm_clock::Clock;
 use kcm_meta::ApiResource;
-use kube_client::Client;
 use serde::Deserialize;
 use serde_json::json;
 use tokio::sync::Mutex;
@@ -16,6 +15,7 @@ use crate::{
     ApiClient,
     authenticator::Authenticator,
     request::{Request, collection_path, object_path},
+    transport::Channel,
 };
 
 const SERVICE_ACCOUNTS: ApiResource = ApiResource::namespaced("", "v1", "ServiceAccount", "serviceaccounts");
@@ -39,8 +39,8 @@ pub(crate) struct ServiceAccounts {
     /// Client that requests tokens.
     pub(crate) client: ApiClient,
     /// Connections without a client certificate, which would take precedence over the token.
-    pub(crate) requests: Client,
-    pub(crate) watches: Client,
+    pub(crate) requests: Channel,
+    pub(crate) watches: Channel,
 }
 
 impl ServiceAccounts {

@@ -12,7 +12,6 @@ use kcm_api::{
 };
 use kcm_clock::Sleep;
 use kcm_informer::{WatchEvent, WatchOptions};
-use kube_client::client::Body;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -23,6 +22,7 @@ use crate::{
     frames::Frames,
     lines::{Lines, TooLong},
     request::{Query, Request},
+    transport::ResponseBody,
 };
 
 /// Maximum length of an event. The limit of etcd is far lower.
@@ -102,7 +102,7 @@ fn watch_request<K: 'static>(
 
 struct Watching<K> {
     what: String,
-    body: Response<Body>,
+    body: Response<ResponseBody>,
     events: Events,
     deadline: Sleep,
     api: Api<K>,
@@ -137,7 +137,7 @@ impl<K: 'static> Watching<K> {
                     }
                 }
                 Some(Err(error)) => {
-                    let cause = causes::describe(&error);
+                    let cause = causes::describe(&*error);
                     return Some(Err(ApiError::Transport(format!("{}: {cause}", self.what))));
                 }
             }
@@ -241,7 +241,7 @@ enum Events {
 
 impl Events {
     /// The encoding of the response determines the separation of events.
-    fn of(response: &Response<Body>) -> Self {
+    fn of(response: &Response<ResponseBody>) -> Self {
         let content_type = response.headers().get(CONTENT_TYPE).map_or(&[][..], HeaderValue::as_bytes);
         if content_type.starts_with(protobuf::CONTENT_TYPE.as_bytes()) {
             Self::Protobuf(Frames::new(MAX_EVENT_SIZE))

@@ -110,11 +110,11 @@ impl Sender {
         }
     }
 
-    /// Waits until the last answer has been read, if requests share the connection in turns.
-    pub(super) async fn ready(&mut self) {
-        if let Self::Http1(sender) = self {
-            // An error means that the connection is closed.
-            drop(sender.ready().await);
+    /// Waits until an HTTP/1.1 connection can be used again after its last answer, or is closed.
+    pub(super) fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        match self {
+            Self::Http1(sender) => sender.poll_ready(cx).map(drop),
+            Self::Http2(_) => Poll::Ready(()),
         }
     }
 

@@ -1,5 +1,6 @@
 //! Connections, TLS and credentials.
 
+mod channel;
 mod connection;
 mod connector;
 mod credentials;
@@ -9,11 +10,12 @@ mod http2;
 mod issued;
 mod pool;
 mod proxy;
+mod route;
 mod server;
 mod server_verifier;
 mod service;
-mod stack;
 
+pub(crate) use channel::{Channel, ResponseBody};
 pub use credentials::{ClientConfigError, Server};
 pub(crate) use pool::SendError;
 pub use proxy::ProxyEnvironment;

@@ -24,7 +24,7 @@ use parking_lot::Mutex;
 use thiserror::Error;
 use tokio::sync::oneshot;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
-use tower::{BoxError, Service};
+use tower::BoxError;
 
 use super::{
     connection::{Connection, ConnectionError, Incoming, SendFailure, Sender},
@@ -148,7 +148,7 @@ impl Pool {
     /// # Cancel safety
     ///
     /// Dropping the future removes the request from the queue. A request that was sent may take effect nevertheless.
-    async fn send(&self, mut request: Request<Body>) -> Result<Response<PooledBody>, SendError> {
+    pub(super) async fn send(&self, mut request: Request<Body>) -> Result<Response<PooledBody>, SendError> {
         let gate = request.extensions_mut().remove::<WriteGate>();
         for _ in 0..MAX_ATTEMPTS {
             let slot = self.0.slot().await?;
@@ -166,21 +166,6 @@ impl Pool {
             }
         }
         Err(SendError::Closed)
-    }
-}
-
-impl Service<Request<Body>> for Pool {
-    type Response = Response<PooledBody>;
-    type Error = SendError;
-    type Future = BoxFuture<'static, Result<Self::Response, SendError>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), SendError>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let pool = self.clone();
-        Box::pin(async move { pool.send(request).await })
     }
 }
 
@@ -390,19 +375,7 @@ impl Slot {
         };
         let (head, body) = answer.into_parts();
         let retired = is_watch.then(|| Box::pin(self.pool.retired.clone().cancelled_owned()));
-        let slot = match &self.sender {
-            Some(Sender::Http1(_)) => {
-                // The connection is ready again when the answer has been read.
-                tokio::spawn(async move {
-                    if let Some(sender) = &mut self.sender {
-                        sender.ready().await;
-                    }
-                });
-                None
-            }
-            _ => Some(self),
-        };
-        Ok(Response::from_parts(head, PooledBody { body: Some(body), slot, retired }))
+        Ok(Response::from_parts(head, PooledBody { body: Some(body), slot: Some(self), retired }))
     }
 }
 
@@ -413,7 +386,7 @@ impl Drop for Slot {
 }
 
 /// Body of an answer. Its request is in flight until the end of the body was read, or the body is dropped.
-pub(super) struct PooledBody {
+pub(crate) struct PooledBody {
     /// `None` after the end.
     body: Option<Incoming>,
     slot: Option<Slot>,
@@ -435,15 +408,25 @@ impl http_body::Body for PooledBody {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, ConnectionError>>> {
         let this = self.get_mut();
-        let Some(body) = &mut this.body else { return Poll::Ready(None) };
-        let is_retired = this.retired.as_mut().is_some_and(|retired| retired.as_mut().poll(cx).is_ready());
-        let frame = if is_retired { None } else { ready!(body.poll_frame(cx)) };
-        if !matches!(frame, Some(Ok(_))) {
-            // This resets an HTTP/2 stream, and closes an HTTP/1.1 connection.
+        if let Some(body) = &mut this.body {
+            let is_retired =
+                this.retired.as_mut().is_some_and(|retired| retired.as_mut().poll(cx).is_ready());
+            let frame = if is_retired { None } else { ready!(body.poll_frame(cx)) };
+            if matches!(frame, Some(Ok(_))) {
+                return Poll::Ready(frame);
+            }
+            // This resets an HTTP/2 stream, and closes an HTTP/1.1 connection, if the answer is not complete.
             this.body = None;
-            this.slot = None;
+            if is_retired || frame.is_some() {
+                this.slot = None;
+                return Poll::Ready(frame);
+            }
         }
-        Poll::Ready(frame)
+        if let Some(sender) = this.slot.as_mut().and_then(|slot| slot.sender.as_mut()) {
+            ready!(sender.poll_ready(cx));
+        }
+        this.slot = None;
+        Poll::Ready(None)
     }
 
     fn is_end_stream(&self) -> bool {

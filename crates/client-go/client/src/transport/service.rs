@@ -1,12 +1,6 @@
 //! Connections of a process, replaced when credentials change.
 
-use std::{
-    fmt,
-    pin::Pin,
-    sync::Arc,
-    task::{Context, Poll},
-    time::Duration,
-};
+use std::{fmt, sync::Arc, time::Duration};
 
 use futures_util::{
     FutureExt,
@@ -14,13 +8,10 @@ use futures_util::{
 };
 use http::{Request, Response, StatusCode};
 use kcm_clock::Clock;
-use kube_client::{
-    Client, Config,
-    client::{Body, ClientBuilder},
-};
+use kube_client::client::Body;
 use parking_lot::Mutex;
 use tokio::task::AbortHandle;
-use tower::{BoxError, Service, ServiceExt};
+use tower::BoxError;
 
 use super::{
     credentials::{ClientConfigError, Credentials, Server},
@@ -28,8 +19,8 @@ use super::{
     issued::{Issued, IssuedState, Now, RefreshNeed},
     pool::{Pool, PooledBody},
     proxy::ProxyEnvironment,
+    route::{self, Route},
     server,
-    stack::{self, Channel},
 };
 
 /// Interval at which credential files are read again. Upstream reads tokens every minute and certificates every five
@@ -84,18 +75,12 @@ struct Run {
     outcome: Shared<BoxFuture<'static, Result<(), ClientConfigError>>>,
 }
 
-#[derive(Clone)]
-struct Route {
-    pool: Pool,
-    channel: Channel,
-}
-
 /// The route of each [`Lane`].
 #[derive(Clone)]
 struct Routes {
-    requests: Route,
-    watches: Route,
-    election: Route,
+    requests: Arc<Route>,
+    watches: Arc<Route>,
+    election: Arc<Route>,
 }
 
 impl Transport {
@@ -138,14 +123,26 @@ impl Transport {
         server::show(&self.state.lock().credentials.config.cluster_url)
     }
 
-    /// Returns a client that uses the connections of one lane.
+    /// Sends a request with a relative URI on a connection of `lane`.
     ///
-    /// # Panics
+    /// # Errors
     ///
-    /// Outside a tokio runtime.
-    pub(crate) fn client(self: &Arc<Self>, lane: Lane) -> Client {
-        let namespace = self.state.lock().credentials.config.default_namespace.clone();
-        ClientBuilder::new(LaneService { transport: Arc::clone(self), lane }, namespace).build()
+    /// [`ClientConfigError`] if there are no credentials, otherwise [`SendError`](super::SendError).
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future cancels the request, which may take effect nevertheless.
+    pub(super) async fn send(
+        self: &Arc<Self>,
+        lane: Lane,
+        request: Request<Body>,
+    ) -> Result<Response<PooledBody>, BoxError> {
+        let (route, issued) = self.route(lane).await?;
+        let answer = route.send(request).await?;
+        if let Some(issued) = issued.filter(|_| answer.status() == StatusCode::UNAUTHORIZED) {
+            self.refuse(&issued);
+        }
+        Ok(answer)
     }
 
     fn now(&self) -> Now {
@@ -153,7 +150,10 @@ impl Transport {
     }
 
     /// Returns the route of a lane, with the credentials of the exec plugin that it uses.
-    async fn route(self: &Arc<Self>, lane: Lane) -> Result<(Route, Option<Arc<Issued>>), ClientConfigError> {
+    async fn route(
+        self: &Arc<Self>,
+        lane: Lane,
+    ) -> Result<(Arc<Route>, Option<Arc<Issued>>), ClientConfigError> {
         self.recheck_if_due(lane).await;
         loop {
             let run = {
@@ -329,13 +329,13 @@ impl Transport {
 }
 
 impl State {
-    fn route(&self, lane: Lane) -> (Route, Option<Arc<Issued>>) {
+    fn route(&self, lane: Lane) -> (Arc<Route>, Option<Arc<Issued>>) {
         let route = match lane {
             Lane::Requests => &self.routes.requests,
             Lane::Watches => &self.routes.watches,
             Lane::Election => &self.routes.election,
         };
-        (route.clone(), self.issued.current().cloned())
+        (Arc::clone(route), self.issued.current().cloned())
     }
 }
 
@@ -357,8 +357,8 @@ impl Routes {
         clock: &Arc<dyn Clock>,
     ) -> Result<Self, ClientConfigError> {
         let config = credentials.with_issued(issued);
-        let endpoint = stack::endpoint(server, &config, credentials.proxy.as_ref(), clock)?;
-        let route = || Route::new(server, &config, Pool::new(endpoint.clone()));
+        let endpoint = route::endpoint(server, &config, credentials.proxy.as_ref(), clock)?;
+        let route = || Route::new(server, &config, Pool::new(endpoint.clone())).map(Arc::new);
         Ok(Self { requests: route()?, watches: route()?, election: route()? })
     }
 
@@ -370,7 +370,7 @@ impl Routes {
         issued: Option<&ExecCredential>,
     ) -> Result<Self, ClientConfigError> {
         let config = credentials.with_issued(issued);
-        let route = |old: &Route| Route::new(server, &config, old.pool.clone());
+        let route = |old: &Route| Route::new(server, &config, old.pool().clone()).map(Arc::new);
         Ok(Self {
             requests: route(&self.requests)?,
             watches: route(&self.watches)?,
@@ -381,15 +381,8 @@ impl Routes {
     /// Lets the connections close.
     fn retire(&self) {
         for route in [&self.requests, &self.watches, &self.election] {
-            route.pool.retire();
+            route.pool().retire();
         }
-    }
-}
-
-impl Route {
-    fn new(server: &Server, config: &Config, pool: Pool) -> Result<Self, ClientConfigError> {
-        let channel = stack::channel(server, config, pool.clone())?;
-        Ok(Self { pool, channel })
     }
 }
 
@@ -401,35 +394,6 @@ async fn off_the_runtime<T: Send + 'static>(
     match tokio::task::spawn_blocking(work).await {
         Ok(outcome) => outcome,
         Err(error) => Err(ClientConfigError::broken(server, error)),
-    }
-}
-
-#[derive(Clone)]
-struct LaneService {
-    transport: Arc<Transport>,
-    lane: Lane,
-}
-
-impl Service<Request<Body>> for LaneService {
-    type Response = Response<PooledBody>;
-    type Error = BoxError;
-    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, BoxError>> + Send>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
-        // An error here would close the client: kube's buffer does not call `poll_ready` again.
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let Self { transport, lane } = self.clone();
-        Box::pin(async move {
-            let (route, issued) = transport.route(lane).await?;
-            let answer = route.channel.oneshot(request).await?;
-            if let Some(issued) = issued.filter(|_| answer.status() == StatusCode::UNAUTHORIZED) {
-                transport.refuse(&issued);
-            }
-            Ok(answer)
-        })
     }
 }
 

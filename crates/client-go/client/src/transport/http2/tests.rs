@@ -9,6 +9,9 @@ use tokio::{
 
 use super::*;
 
+/// The frame of a server's default settings.
+const SETTINGS: &[u8] = &[0, 0, 0, 4, 0, 0, 0, 0, 0];
+
 /// Byte stream that counts the writes to it.
 struct Counted {
     io: DuplexStream,
@@ -110,8 +113,7 @@ async fn connection_is_closed_after_the_last_sender() {
 #[tokio::test(start_paused = true)]
 async fn silent_connection_is_closed() {
     let (io, mut peer) = duplex(1 << 20);
-    // The server's settings, then silence.
-    peer.write_all(&[0, 0, 0, 4, 0, 0, 0, 0, 0]).await.unwrap();
+    peer.write_all(SETTINGS).await.unwrap();
     let (mut sender, driver) = Http2Sender::open(Box::new(io)).await.unwrap();
     let start = tokio::time::Instant::now();
     let driver = tokio::spawn(driver);
@@ -132,7 +134,7 @@ async fn idle_connection_is_kept() {
 #[tokio::test]
 async fn request_that_the_server_does_not_process_is_returned() {
     let (io, mut peer) = duplex(1 << 20);
-    peer.write_all(&[0, 0, 0, 4, 0, 0, 0, 0, 0]).await.unwrap();
+    peer.write_all(SETTINGS).await.unwrap();
     let (mut sender, driver) = Http2Sender::open(Box::new(io)).await.unwrap();
     tokio::spawn(driver);
     let server = tokio::spawn(async move {
@@ -183,7 +185,7 @@ async fn error_of_a_write_reaches_the_requests() {
         }
     }
     let (io, mut peer) = duplex(1 << 20);
-    peer.write_all(&[0, 0, 0, 4, 0, 0, 0, 0, 0]).await.unwrap();
+    peer.write_all(SETTINGS).await.unwrap();
     let (mut sender, driver) = Http2Sender::open(Box::new(Failing(io))).await.unwrap();
     let driver = tokio::spawn(driver);
     let Err(SendFailure::Broken(error)) = sender.send(request(vec![0; 200])).await else {

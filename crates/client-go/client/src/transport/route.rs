@@ -1,0 +1,135 @@
+//! The way of requests to an API server.
+
+use std::{future::ready, sync::Arc};
+
+use futures_util::FutureExt;
+use http::{
+    HeaderMap, Request, Response, Uri,
+    uri::{Authority, PathAndQuery, Scheme},
+};
+use kcm_clock::Clock;
+use kube_client::{
+    Config,
+    client::{Body, ConfigExt},
+};
+use tower::{BoxError, ServiceBuilder, ServiceExt, service_fn};
+
+use super::{
+    connector::{self, Endpoint},
+    credentials::{ClientConfigError, Server},
+    pool::{Pool, PooledBody, SendError},
+    proxy::Proxy,
+};
+
+/// Connections, and the address and credentials of the requests on them.
+pub(super) struct Route {
+    pool: Pool,
+    address: Address,
+    /// Credentials, and headers of the configuration.
+    headers: HeaderMap,
+}
+
+/// URI without the path of a request.
+struct Address {
+    scheme: Option<Scheme>,
+    authority: Option<Authority>,
+    /// Path to which those of requests are appended. Does not end with a slash.
+    root: String,
+}
+
+/// The API server of `config`, through `proxy` if there is one.
+pub(super) fn endpoint(
+    server: &Server,
+    config: &Config,
+    proxy: Option<&Arc<Proxy>>,
+    clock: &Arc<dyn Clock>,
+) -> Result<Endpoint, ClientConfigError> {
+    let connector = match proxy {
+        None => connector::tcp(),
+        Some(proxy) => connector::through(server, config, proxy, clock)?,
+    };
+    Endpoint::new(server, config, connector, Arc::clone(clock))
+}
+
+impl Route {
+    /// The route to the server of `config` with its credentials, on the connections of `pool`.
+    pub(super) fn new(server: &Server, config: &Config, pool: Pool) -> Result<Self, ClientConfigError> {
+        Ok(Self { pool, address: Address::new(&config.cluster_url), headers: headers(server, config)? })
+    }
+
+    pub(super) fn pool(&self) -> &Pool {
+        &self.pool
+    }
+
+    /// Sends a request with a relative URI.
+    pub(super) async fn send(&self, mut request: Request<Body>) -> Result<Response<PooledBody>, SendError> {
+        self.address.prepend_to(request.uri_mut()).map_err(|error| SendError::Unsendable(error.into()))?;
+        request.headers_mut().extend(self.headers.clone());
+        self.pool.send(request).await
+    }
+}
+
+/// Returns the headers that `config` adds to each request.
+fn headers(server: &Server, config: &Config) -> Result<HeaderMap, ClientConfigError> {
+    let failed = |error: &kube_client::Error| ClientConfigError::caused(server, error);
+    let auth = config.auth_layer().map_err(|error| failed(&error))?;
+    let extra = config.extra_headers_layer().map_err(|error| failed(&error))?;
+    let echo = service_fn(|request: Request<Body>| {
+        let mut answer = Response::new(());
+        *answer.headers_mut() = request.into_parts().0.headers;
+        ready(Ok::<_, BoxError>(answer))
+    });
+    let service = ServiceBuilder::new().option_layer(auth).layer(extra).service(echo);
+    // Pending only for tokens that kube-client renews itself. They are read or rejected with the configuration.
+    let answer = service.oneshot(Request::new(Body::empty())).now_or_never();
+    let answer = answer.unwrap_or_else(|| Err("the credentials are not constant".into()));
+    answer
+        .map(|answer| answer.into_parts().0.headers)
+        .map_err(|error| ClientConfigError::broken(server, error))
+}
+
+impl Address {
+    fn new(uri: &Uri) -> Self {
+        Self {
+            scheme: uri.scheme().cloned(),
+            authority: uri.authority().cloned(),
+            root: uri.path().trim_end_matches('/').to_owned(),
+        }
+    }
+
+    /// Makes `uri` absolute.
+    fn prepend_to(&self, uri: &mut Uri) -> Result<(), http::Error> {
+        let mut parts = std::mem::take(uri).into_parts();
+        if !self.root.is_empty() {
+            let path = parts.path_and_query.as_ref().map_or("/", PathAndQuery::as_str);
+            parts.path_and_query = Some(PathAndQuery::try_from(format!("{}{path}", self.root))?);
+        }
+        (parts.scheme, parts.authority) = (self.scheme.clone(), self.authority.clone());
+        *uri = Uri::from_parts(parts)?;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn path_is_appended_to_that_of_the_server() {
+        struct Case {
+            server: &'static str,
+            expected: &'static str,
+        }
+        let cases = [
+            Case { server: "https://a:6443", expected: "https://a:6443/api/v1/pods?watch=true" },
+            Case { server: "https://a:6443/", expected: "https://a:6443/api/v1/pods?watch=true" },
+            Case { server: "http://[::1]/k8s/c", expected: "http://[::1]/k8s/c/api/v1/pods?watch=true" },
+            Case { server: "https://a/k8s/c//", expected: "https://a/k8s/c/api/v1/pods?watch=true" },
+        ];
+        for Case { server, expected } in cases {
+            let mut uri = Uri::from_static("/api/v1/pods?watch=true");
+            Address::new(&server.parse().unwrap()).prepend_to(&mut uri).unwrap();
+            assert_eq!(uri, expected);
+        }
+    }
+}
