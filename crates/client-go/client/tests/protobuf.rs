@@ -5,11 +5,11 @@
 mod support;
 
 use futures_util::StreamExt;
-use kcm_api::{ApiError, Deployment, Lease, ObjectKey, Pod, ReplicaSet};
+use kcm_api::{ApiError, Deployment, Lease, ObjectKey, Pod, ReplicaSet, protobuf::open_envelope};
 use kcm_apiserver::{ApiServer, ApiServerConfig, protobuf};
 use kcm_client::{
-    Api, ApiClient, ClientFactory, ClientOptions, ContentType, ListParams, Patch, RateLimit, WatchEvent,
-    WatchOptions, WriteOptions,
+    Api, ApiClient, ClientFactory, ClientOptions, ContentType, DeleteOptions, ListParams, Patch,
+    Preconditions, RateLimit, WatchEvent, WatchOptions, WriteOptions,
 };
 use kcm_testkit::{FakeApiServer, FakeResponse};
 use serde_json::{Value, json};
@@ -246,7 +246,7 @@ mod lossless {
     #[tokio::test(start_paused = true)]
     async fn list_with_an_unknown_field_is_requested_in_json() {
         let item = newer_protobuf("7");
-        let item = kcm_api::protobuf::open_envelope(&item).unwrap();
+        let item = open_envelope(&item).unwrap();
         let page = [field(1, &field(2, b"9")), field(2, item)].concat();
         let page = kcm_api::protobuf::envelope("apps/v1", "DeploymentList", page);
         let server = FakeApiServer::scripted([
@@ -343,6 +343,26 @@ mod lossless {
         assert_eq!(updated, json.get("web").await.unwrap());
         assert_eq!(protobuf.list(&ListParams::default()).await.unwrap().items, [updated]);
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn options_of_deletions() {
+    let server = FakeApiServer::scripted([
+        FakeResponse::ok("{}"),
+        FakeResponse::failure(415, "UnsupportedMediaType", "JSON only"),
+        FakeResponse::ok("{}"),
+    ]);
+    let pods = pods(&client(&server));
+    let preconditions = Preconditions { uid: Some("u".to_owned()), resource_version: None };
+    let options = DeleteOptions { preconditions, ..DeleteOptions::default() };
+    pods.delete("a", &options).await.unwrap();
+    pods.delete("a", &options).await.unwrap();
+    let json = json!({"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": {"uid": "u"}});
+    let requests = server.requests();
+    for request in &requests[..2] {
+        assert_eq!(open_envelope(request.body.as_bytes()).unwrap(), open_envelope(&encode(&json)).unwrap());
+    }
+    assert_eq!(requests[2].json(), json);
 }
 
 /// All verbs against the embedded server, which responds in protobuf.

@@ -1,5 +1,6 @@
 //! Options of requests.
 
+use kcm_api::protobuf::{self, MessageBuilder};
 use kcm_informer::List;
 use kcm_meta::Object;
 use serde_json::{Value, json};
@@ -170,6 +171,16 @@ pub enum Propagation {
     Foreground,
 }
 
+impl Propagation {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Orphan => "Orphan",
+            Self::Background => "Background",
+            Self::Foreground => "Foreground",
+        }
+    }
+}
+
 impl DeleteOptions {
     /// Effect of a second request.
     pub(super) fn idempotency(&self) -> Idempotency {
@@ -206,17 +217,73 @@ impl DeleteOptions {
             add("preconditions", conditions.into());
         }
         if let Some(propagation) = propagation {
-            let value = match propagation {
-                Propagation::Orphan => "Orphan",
-                Propagation::Background => "Background",
-                Propagation::Foreground => "Foreground",
-            };
-            add("propagationPolicy", json!(value));
+            add("propagationPolicy", json!(propagation.as_str()));
         }
         if dry_run {
             add("dryRun", json!(["All"]));
         }
         json.push('}');
         json
+    }
+
+    /// Returns the options as protobuf. `dry_run` is that of the [`WriteOptions`].
+    pub(super) fn to_protobuf(&self, dry_run: bool) -> Vec<u8> {
+        let Self {
+            preconditions: Preconditions { uid, resource_version },
+            grace_period_seconds,
+            propagation,
+        } = self;
+        let mut message = MessageBuilder::default();
+        if let Some(seconds) = grace_period_seconds {
+            message.varint(1, seconds.cast_unsigned());
+        }
+        let mut conditions = MessageBuilder::default();
+        for (number, value) in [(1, uid), (2, resource_version)] {
+            if let Some(value) = value {
+                conditions.bytes(number, value);
+            }
+        }
+        if uid.is_some() || resource_version.is_some() {
+            message.bytes(2, &conditions);
+        }
+        if let Some(propagation) = propagation {
+            message.bytes(4, propagation.as_str());
+        }
+        if dry_run {
+            message.bytes(5, "All");
+        }
+        protobuf::envelope("v1", "DeleteOptions", &message)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn delete_options_are_equal_in_both_encodings() {
+        let some = |text: &str| Some(text.to_owned());
+        let options = [
+            DeleteOptions::default(),
+            DeleteOptions {
+                preconditions: Preconditions { uid: some("u"), resource_version: None },
+                ..DeleteOptions::default()
+            },
+            DeleteOptions {
+                preconditions: Preconditions { uid: some("u"), resource_version: some("7") },
+                grace_period_seconds: Some(0),
+                propagation: Some(Propagation::Foreground),
+            },
+            DeleteOptions { grace_period_seconds: Some(-1), ..DeleteOptions::default() },
+        ];
+        for options in options {
+            for dry_run in [false, true] {
+                let json: Value = serde_json::from_str(&options.to_json(dry_run)).unwrap();
+                let expected = kcm_apiserver::protobuf::encode(&json).unwrap();
+                let message = options.to_protobuf(dry_run);
+                let open = protobuf::open_envelope;
+                assert_eq!(open(&message).unwrap(), open(&expected).unwrap(), "{json}");
+            }
+        }
     }
 }

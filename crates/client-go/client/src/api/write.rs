@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 use super::{Api, DeleteOptions, ListParams, ObjectName, Patch};
 use crate::{
     decode::Decode,
-    request::{Query, Representation, Request, object_path},
+    request::{Idempotency, JSON, Query, Representation, Request, object_path},
 };
 
 impl<K: Send + Sync + 'static> Api<K> {
@@ -165,9 +165,8 @@ impl<K: Send + Sync + 'static> Api<K> {
         options: &DeleteOptions,
     ) -> Result<(), ApiError> {
         // The response is not read, so it should be small.
-        let mut request = Request::delete(self.object_path(name.into())?, self.delete_body(options));
-        request.accept = self.client.content_type().accept(Representation::Metadata);
-        self.client.send(&request.with_idempotency(options.idempotency())).await.map(drop)
+        let path = self.object_path(name.into())?;
+        self.send_delete(path, options, options.idempotency(), Representation::Metadata).await
     }
 
     /// Deletes all objects that `params` selects in the namespace of the [`Api`].
@@ -199,9 +198,7 @@ impl<K: Send + Sync + 'static> Api<K> {
     ) -> Result<(), ApiError> {
         let mut query = Query::new(self.create_path(ObjectName::from(""))?);
         params.add_selectors(&mut query);
-        let mut request = Request::delete(query.into_path(), self.delete_body(options));
-        request.accept = self.client.content_type().accept(Representation::MetadataList);
-        self.client.send(&request).await.map(drop)
+        self.send_delete(query.into_path(), options, Idempotency::Change, Representation::MetadataList).await
     }
 
     /// Replaces an object, or its subresource if `subresource` is not empty.
@@ -271,8 +268,28 @@ impl<K: Send + Sync + 'static> Api<K> {
         self.write_options.add_to(path, None).into_path()
     }
 
-    fn delete_body(&self, options: &DeleteOptions) -> String {
-        options.to_json(self.write_options.dry_run)
+    async fn send_delete(
+        &self,
+        path: String,
+        options: &DeleteOptions,
+        idempotency: Idempotency,
+        accepted: Representation,
+    ) -> Result<(), ApiError> {
+        let dry_run = self.write_options.dry_run;
+        let send = async |body: Vec<u8>, content_type| {
+            let mut request = Request::delete(path.clone(), body).with_idempotency(idempotency);
+            request.content_type = content_type;
+            request.accept = self.client.content_type().accept(accepted);
+            self.client.send(&request).await.map(drop)
+        };
+        if self.uses_protobuf() {
+            match send(options.to_protobuf(dry_run), protobuf::CONTENT_TYPE).await {
+                // The API server has not processed the request.
+                Err(error) if error.code() == Some(415) => {}
+                result => return result,
+            }
+        }
+        send(options.to_json(dry_run).into_bytes(), JSON).await
     }
 
     /// Sends a write and decodes the response.
