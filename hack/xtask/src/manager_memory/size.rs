@@ -47,6 +47,7 @@ impl Task {
     async fn measure(&self, cluster: &Cluster) -> Result<(), TaskError> {
         print_header();
         let manager = cluster.manager()?;
+        idle(cluster, &manager).await?;
         manager.print("no Deployments")?;
         for n in 0..self.deployments {
             cluster.create(&name(n), 0).await?;
