@@ -133,11 +133,11 @@ mod pool {
         let held = world.hold(5).await;
         world.server.release();
         join(held).await;
-        world.clock.step(Duration::from_secs(60));
         ok(&world.client()).await;
         assert_eq!(world.connections_of("/ok"), [1], "the oldest connection is used first");
         world.clock.step(Duration::from_secs(30));
         world.server.wait_for(|log| log.open == 1).await;
+        world.clock.step(Duration::from_secs(59));
         ok(&world.client()).await;
         assert_eq!((world.server.connections(), world.connections_of("/ok")), (3, vec![1, 1]));
         world.clock.step(Duration::from_secs(90));

@@ -36,6 +36,10 @@ use crate::write_gate::WriteGate;
 /// Time after which an idle connection is closed.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
 
+/// The same for an HTTP/2 connection that is not the oldest one. It was opened for a burst of requests, and its buffers are
+/// as large as the burst.
+const SURPLUS_IDLE_TIMEOUT: Duration = Duration::from_secs(30);
+
 /// Number of idle HTTP/1.1 connections that are kept. Each has buffers of 28 KB.
 ///
 /// Upstream counterpart: `idleConnsPerHost` in `k8s.io/client-go/transport`.
@@ -293,17 +297,17 @@ impl Shared {
         drop(closed);
     }
 
-    /// Closes a connection that was idle for [`IDLE_TIMEOUT`]. Returns the time until it should be checked again, or
-    /// `None` if it is closed.
+    /// Closes a connection that was idle for its [timeout](State::idle_timeout). Returns the time until it should be checked
+    /// again, or `None` if it is closed.
     fn close_if_idle(&self, id: u64) -> Option<Duration> {
         let now = self.endpoint.clock().monotonic();
         let mut state = self.state.lock();
         let at = state.connections.iter().position(|entry| entry.id == id)?;
-        let entry = &state.connections[at];
+        let (entry, timeout) = (&state.connections[at], state.idle_timeout(at));
         if entry.in_flight > 0 {
-            return Some(IDLE_TIMEOUT);
+            return Some(timeout);
         }
-        let left = IDLE_TIMEOUT.saturating_sub(now.saturating_sub(entry.idle_since));
+        let left = timeout.saturating_sub(now.saturating_sub(entry.idle_since));
         if !left.is_zero() {
             return Some(left);
         }
@@ -316,7 +320,7 @@ impl Shared {
 
 /// Drives a connection to its end, and closes it when it is idle.
 async fn drive(pool: Weak<Shared>, id: u64, mut driver: BoxFuture<'static, ()>) {
-    let mut wait = Some(IDLE_TIMEOUT);
+    let mut wait = Some(SURPLUS_IDLE_TIMEOUT);
     while let (Some(next), Some(clock)) = (wait, pool.upgrade().map(|pool| Arc::clone(pool.endpoint.clock())))
     {
         tokio::select! {
@@ -335,6 +339,12 @@ async fn drive(pool: Weak<Shared>, id: u64, mut driver: BoxFuture<'static, ()>) 
 }
 
 impl State {
+    /// Time after which the connection at this position is closed if it is idle.
+    fn idle_timeout(&self, at: usize) -> Duration {
+        let is_surplus = at > 0 && self.connections[at].limit() > 1;
+        if is_surplus { SURPLUS_IDLE_TIMEOUT } else { IDLE_TIMEOUT }
+    }
+
     /// `true` if more HTTP/1.1 connections are idle than are kept.
     fn has_too_many_idle(&self) -> bool {
         let is_idle = |entry: &&Entry| entry.in_flight == 0 && entry.limit() == 1;
