@@ -147,8 +147,8 @@ impl Task {
     /// Builds the test. Returns the path of the program.
     fn build_test(&self) -> Result<PathBuf, TaskError> {
         let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-        let arguments =
-            ["test", "--package=kube-controller-manager", "--test=budget", "--no-run", "--locked"];
+        // All packages: a build of one has other features, which compiles its dependencies again.
+        let arguments = ["test", "--workspace", "--test=budget", "--no-run", "--locked"];
         cargo.args(arguments).arg("--message-format=json").current_dir(ROOT);
         if self.release {
             cargo.arg("--release");
