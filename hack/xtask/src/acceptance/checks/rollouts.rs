@@ -13,11 +13,13 @@ use crate::acceptance::{
 pub(super) async fn status(env: &TestEnv) -> CheckResult {
     env.apply_web(WEB).await?;
     env.run("rollout status deploy/web").await?.prints("deployment \"web\" successfully rolled out")?;
+    // Paused, so that the rollout does not complete before kubectl has read the status.
+    env.run("rollout pause deploy/web").await?.prints("*paused")?;
     env.run("set image deploy/web nginx=nginx:2").await?.prints("*updated")?;
-    env.run("rollout status deploy/web").await?.prints(
-        "Waiting for deployment \"web\" rollout to finish: *
-         deployment \"web\" successfully rolled out",
-    )?;
+    let mut status = env.start("rollout status deploy/web")?;
+    status.until("Waiting for deployment \"web\" rollout to finish: *").await?;
+    env.run("rollout resume deploy/web").await?.prints("*resumed")?;
+    status.until("deployment \"web\" successfully rolled out").await?;
     let web = env.object("deployments/web").await?;
     same("the ready replicas", &web["status"]["readyReplicas"], &json!(3))
 }
