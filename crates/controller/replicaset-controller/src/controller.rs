@@ -47,6 +47,9 @@ pub struct ReplicaSetControllerConfig {
     pub recorder: Arc<dyn EventRecorder>,
     /// Maximum number of pods that one sync creates or deletes.
     pub burst_replicas: usize,
+    /// If `true`, a new `observedGeneration` of a sync that creates or deletes pods is written together with their counts,
+    /// in the sync that their watch events start, except the first one. If `false`, it is written at once, as upstream.
+    pub coalesce_status_writes: bool,
     /// Metrics of the controller.
     pub metrics: Arc<dyn ReplicaSetMetrics>,
     /// Work queue metrics. `None` disables them.
@@ -78,6 +81,7 @@ impl ReplicaSetControllerConfig {
             replica_set_control,
             recorder,
             burst_replicas: DEFAULT_BURST_REPLICAS,
+            coalesce_status_writes: true,
             metrics: Arc::new(NoReplicaSetMetrics),
             queue_metrics: None,
             sync_metrics: Arc::new(NoSyncMetrics),
@@ -91,6 +95,7 @@ impl fmt::Debug for ReplicaSetControllerConfig {
         f.debug_struct("ReplicaSetControllerConfig")
             .field("kind_config", &self.kind_config)
             .field("burst_replicas", &self.burst_replicas)
+            .field("coalesce_status_writes", &self.coalesce_status_writes)
             .finish_non_exhaustive()
     }
 }
@@ -140,6 +145,7 @@ impl ReplicaSetController {
             own_writes: Arc::clone(&own_writes),
             executor,
             burst_replicas: config.burst_replicas,
+            coalesce_status_writes: config.coalesce_status_writes,
         };
         let mut controller = Controller::builder(kind_config.controller_name, clock)
             .queue_name(kind_config.queue_name)

@@ -1,6 +1,12 @@
 //! Creation of pods. `pending_creates.rs` describes when a pod is created at most once.
 
-use std::{collections::HashSet, sync::Arc};
+use std::{
+    collections::HashSet,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
 use kcm_api::{ApiError, ObjectKey, Pod, ReplicaSet};
 use kcm_clock::{Random, generate_name};
@@ -11,7 +17,10 @@ use kcm_informer::Store;
 use parking_lot::Mutex;
 use tracing::debug;
 
-use crate::{ManageError, events::ReplicaSetEvents, own_writes::OwnWrites, pending_creates::PendingCreates};
+use crate::{
+    ManageError, events::ReplicaSetEvents, execute::Performed, own_writes::OwnWrites,
+    pending_creates::PendingCreates,
+};
 
 /// Size of the first batch of creates. Each following batch is twice as large.
 ///
@@ -40,6 +49,8 @@ struct Creation<'a> {
     manifest: PodManifest,
     /// Names that were pending before, and names that this sync has generated. The cache may not contain their pods.
     names: Mutex<HashSet<Arc<str>>>,
+    /// `true` if the API server has returned one of the pods.
+    has_pod: AtomicBool,
 }
 
 /// Name of a pod to create.
@@ -61,7 +72,7 @@ enum Existing {
 }
 
 impl PodCreator {
-    /// Creates `count` pods and returns the first error.
+    /// Creates `count` pods.
     ///
     /// # Cancel safety
     ///
@@ -71,16 +82,18 @@ impl PodCreator {
         replica_set: &ReplicaSet,
         owner: &OwnerIdentity,
         count: usize,
-    ) -> Option<ManageError> {
+    ) -> Performed {
         let key = owner.key();
         // Set before the first request, because the watch event may precede the response.
         self.own_writes.expectations.expect_creations(&key, count);
+        let mut has_events = false;
         let (created, error) =
             match PodManifest::from_template(&replica_set.spec.template, &owner.controller_reference()) {
                 Ok(manifest) => {
                     let pending = self.pending_creates.names(owner);
                     let names = Mutex::new(pending.iter().cloned().collect());
-                    let creation = Creation { replica_set, owner, manifest, names };
+                    let has_pod = AtomicBool::new(false);
+                    let creation = Creation { replica_set, owner, manifest, names, has_pod };
                     let mut pending = pending.into_iter();
                     let create = || {
                         let name = match pending.next() {
@@ -89,7 +102,9 @@ impl PodCreator {
                         };
                         self.create_pod(&creation, name)
                     };
-                    slow_start_batch(count, SLOW_START_INITIAL_BATCH_SIZE, create).await
+                    let result = slow_start_batch(count, SLOW_START_INITIAL_BATCH_SIZE, create).await;
+                    has_events = creation.has_pod.into_inner();
+                    result
                 }
                 Err(error) => (0, Some(ManageError::Manifest(Arc::new(error)))),
             };
@@ -99,7 +114,7 @@ impl PodCreator {
             debug!(skipped, "Slow-start failure. Skipping creation of pods, decrementing expectations");
             self.own_writes.expectations.lower(&key, i64::try_from(skipped).unwrap_or(i64::MAX), 0);
         }
-        error
+        Performed { error, has_events }
     }
 
     /// Generates a name that this sync has not used and no cached pod has, and marks it as pending.
@@ -120,6 +135,7 @@ impl PodCreator {
     async fn create_pod(&self, creation: &Creation<'_>, name: PodName) -> Result<(), ManageError> {
         match self.request_pod(creation, name).await {
             Ok(pod) => {
+                creation.has_pod.store(true, Ordering::Relaxed);
                 self.own_writes.pod_written(creation.owner, &pod);
                 self.own_writes.expectations.creation_answered(&creation.owner.key());
                 let message = format!("Created pod: {}", pod.key.name);

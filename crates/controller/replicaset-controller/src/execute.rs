@@ -24,13 +24,22 @@ pub(crate) struct Executor {
     pub(crate) events: Arc<ReplicaSetEvents>,
 }
 
+/// Result of the creations or deletions of a sync.
+#[derive(Debug, Default)]
+pub(crate) struct Performed {
+    /// First error.
+    pub(crate) error: Option<ManageError>,
+    /// `true` if a pod was created or deleted. Its watch event starts another sync.
+    pub(crate) has_events: bool,
+}
+
 /// Number of retries of a rejected status update.
 ///
 /// Upstream counterpart: `statusUpdateRetries`.
 const STATUS_UPDATE_RETRIES: usize = 1;
 
 impl Executor {
-    /// Performs `plan` and returns the first error.
+    /// Performs `plan`.
     ///
     /// Upstream counterpart: the writes of `manageReplicas`.
     ///
@@ -43,10 +52,10 @@ impl Executor {
         replica_set: &ReplicaSet,
         owner: &OwnerIdentity,
         plan: &Plan,
-    ) -> Option<ManageError> {
+    ) -> Performed {
         let need = replica_set.replicas();
         match plan {
-            Plan::Nothing { .. } => None,
+            Plan::Nothing { .. } => Performed::default(),
             Plan::CreatePods { count, .. } => {
                 debug!(need, creating = count, "Too few replicas");
                 self.creator.create_pods(replica_set, owner, *count).await
@@ -63,7 +72,7 @@ impl Executor {
         replica_set: &ReplicaSet,
         owner: &OwnerIdentity,
         deletions: &[PodDeletion],
-    ) -> Option<ManageError> {
+    ) -> Performed {
         let key = owner.key();
         let pods = deletions.iter().map(|deletion| deletion.pod.key.clone());
         self.own_writes.expectations.expect_deletions(&key, pods);
@@ -72,11 +81,13 @@ impl Executor {
         }
         let requests = deletions.iter().map(|deletion| self.delete_pod(replica_set, &key, deletion));
         let mut requests: FuturesUnordered<_> = requests.collect();
-        let mut first_error = None;
+        let mut performed = Performed::default();
         while let Some(result) = requests.next().await {
-            first_error = first_error.or(result.err());
+            // A pod that did not exist any more has an event as well.
+            performed.has_events |= result.is_ok();
+            performed.error = performed.error.or(result.err());
         }
-        first_error
+        performed
     }
 
     async fn delete_pod(

@@ -24,6 +24,12 @@
 //! * The status, because it reports failed creations and deletions. [`calculate_status`] takes the error.
 //! * The time of the next sync, because it depends on the status that the API server returned.
 //!
+//! # Status writes
+//!
+//! If nothing but `observedGeneration` has changed, and the sync has created or deleted pods, the status is not written: the
+//! watch events of the pods start another sync, which writes it with the new counts. The first `observedGeneration` of a
+//! ReplicaSet is written at once. With [`ReplicaSetControllerConfig::coalesce_status_writes`] `false`, each is, as upstream.
+//!
 //! # Kinds
 //!
 //! The controller also manages ReplicationControllers, converted to [`ReplicaSet`]s (US-5.11). [`KindConfig`] contains the

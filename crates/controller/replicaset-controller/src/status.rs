@@ -57,6 +57,12 @@ pub fn calculate_status(view: &View, error: Option<&ManageError>, now: Timestamp
     status
 }
 
+/// Returns `true` if only `observedGeneration` differs, and is not the first one.
+pub(crate) fn only_generation_differs(current: &ReplicaSetStatus, next: &ReplicaSetStatus) -> bool {
+    let observed_generation = current.observed_generation;
+    observed_generation != 0 && *current == ReplicaSetStatus { observed_generation, ..next.clone() }
+}
+
 fn failure(reason: &str, message: String, now: Timestamp) -> ReplicaSetCondition {
     ReplicaSetCondition {
         type_: REPLICA_FAILURE.to_owned(),

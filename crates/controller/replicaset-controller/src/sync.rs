@@ -13,11 +13,11 @@ use tracing::{Span, error, trace};
 
 use crate::{
     KindConfig, ManageBlock, SyncError, View,
-    execute::Executor,
+    execute::{Executor, Performed},
     lookup::{Candidates, related_pods},
     own_writes::OwnWrites,
     plan::plan,
-    status::calculate_status,
+    status::{calculate_status, only_generation_differs},
 };
 
 /// Dependencies of a sync.
@@ -29,6 +29,7 @@ pub(crate) struct Syncer {
     pub(crate) own_writes: Arc<OwnWrites>,
     pub(crate) executor: Executor,
     pub(crate) burst_replicas: usize,
+    pub(crate) coalesce_status_writes: bool,
 }
 
 impl Syncer {
@@ -89,9 +90,16 @@ impl Syncer {
         let now = self.clock.now();
         let view = self.view(replica_set, active, terminating, expectations_met);
         let plan = plan(&view, now);
-        let error = self.executor.execute(&view.replica_set, &owner, &plan).await;
+        let Performed { error, has_events } = self.executor.execute(&view.replica_set, &owner, &plan).await;
 
         let status = calculate_status(&view, error.as_ref(), now);
+        let is_deferred = self.coalesce_status_writes
+            && has_events
+            && error.is_none()
+            && only_generation_differs(&view.replica_set.status, &status);
+        if is_deferred {
+            return Ok(self.requeue(&view.replica_set, &view, now));
+        }
         let updated = self.executor.update_status(&view.replica_set, status).await?;
         let version = &updated.metadata.resource_version;
         consistency.wrote_at(key, Arc::clone(&owner.uid), GroupResource::REPLICA_SETS, version);

@@ -386,6 +386,7 @@ impl World {
             own_writes: own_writes.clone(),
             executor,
             burst_replicas,
+            coalesce_status_writes: true,
         };
         let handlers = Handlers {
             kind_config: REPLICA_SET,

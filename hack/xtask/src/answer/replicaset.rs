@@ -43,7 +43,7 @@ async fn sync_once(case: &Value) -> Result<Value, Box<dyn Error>> {
     });
     let events = Arc::new(FakeRecorder::new());
     let caches = Caches::new(pods, replica_sets, &clock);
-    let controller = ReplicaSetController::new(ReplicaSetControllerConfig::new(
+    let config = ReplicaSetControllerConfig::new(
         Arc::new(clock.clone()),
         Arc::new(SeededRandom::new(0)),
         caches.pods.clone(),
@@ -51,7 +51,9 @@ async fn sync_once(case: &Value) -> Result<Value, Box<dyn Error>> {
         Arc::clone(&client) as _,
         Arc::clone(&client) as _,
         Arc::clone(&events) as _,
-    ));
+    );
+    let controller =
+        ReplicaSetController::new(ReplicaSetControllerConfig { coalesce_status_writes: false, ..config });
     caches.fill().await;
 
     let key = subject.metadata.key();

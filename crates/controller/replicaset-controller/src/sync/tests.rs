@@ -1,5 +1,6 @@
 //! Upstream's `replica_set_test.go` for syncs, and the adoption rules of its integration tests.
 
+mod coalescing;
 mod related;
 
 use std::time::Duration;
@@ -131,16 +132,21 @@ async fn adopted_pod_that_is_being_deleted_is_not_active() {
     assert_eq!((statuses[0].status.replicas, statuses[0].status.terminating_replicas), (2, Some(1)));
 }
 
-#[tokio::test]
-async fn creation_in_a_terminating_namespace_keeps_its_expectation() {
-    let mut world = World::new();
-    let key = world.add_replica_set(&settled(2));
+/// Refusal of pods in a namespace that is being deleted.
+fn namespace_terminating() -> ApiError {
     let mut error = ApiError::status(403, reason::FORBIDDEN, "namespace is being terminated");
     if let ApiError::Status(status) = &mut error {
         let cause = kcm_api::StatusCause { reason: "NamespaceTerminating".to_owned(), ..Default::default() };
         status.details = Some(kcm_api::StatusDetails { causes: vec![cause], ..Default::default() });
     }
-    *world.cluster.refuse_creates.lock() = Some((0, error));
+    error
+}
+
+#[tokio::test]
+async fn creation_in_a_terminating_namespace_keeps_its_expectation() {
+    let mut world = World::new();
+    let key = world.add_replica_set(&settled(2));
+    *world.cluster.refuse_creates.lock() = Some((0, namespace_terminating()));
     let (outcome, requests) = sync(&world, &key).await;
     assert_eq!((outcome, requests.as_str()), (Ok(Action::Done), "create x2, status"));
     assert_eq!(expectations(&world, &key), (2, 0));
