@@ -36,12 +36,11 @@ struct Cluster {
     url: String,
     /// Requests of the program.
     requests: Requests,
-    _controllers: Controllers,
     _runtime: Runtime,
 }
 
 impl Cluster {
-    /// Cluster with a settled Deployment `web`.
+    /// Cluster with a settled Deployment `web`. Its controllers and nodes have stopped, so that only the program writes.
     fn start(faults: &[&str]) -> Self {
         let runtime = Runtime::new().unwrap();
         let _entered = runtime.enter();
@@ -68,7 +67,11 @@ impl Cluster {
             kubelet: KubeletConfig { pod_ready_delay: Duration::ZERO, pod_stop_delay: Duration::ZERO },
         })
         .unwrap();
-        runtime.spawn(async move { sandbox.run(CancellationToken::new()).await });
+        let stop = CancellationToken::new();
+        let nodes = runtime.spawn({
+            let stop = stop.clone();
+            async move { sandbox.run(stop).await }
+        });
         let controllers =
             Controllers::in_process(&ManagerConfig::default(), server.service(), &clock, &random);
         let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
@@ -76,21 +79,13 @@ impl Cluster {
         runtime.spawn(kcm_apiserver::serve(listener, server.service(), CancellationToken::new()));
         let manifest = manifest("web:1");
         server.create(Resource::DEPLOYMENTS, "default", manifest, &WriteOptions::default()).unwrap();
-        let cluster = Self { server, url, requests, _controllers: controllers, _runtime: runtime };
-        cluster.wait_until_complete();
-        cluster
-    }
-
-    fn wait_until_complete(&self) {
-        let deadline = RealClock::new();
-        loop {
-            let web = self.server.get(Resource::DEPLOYMENTS, "default", "web").unwrap();
-            if web.value()["status"]["availableReplicas"] == 4 {
-                return;
-            }
-            assert!(deadline.monotonic() < Duration::from_secs(60), "{}", web.value());
-            std::thread::yield_now();
-        }
+        wait_until_complete(&server);
+        stop.cancel();
+        runtime.block_on(async {
+            controllers.stop().await.unwrap();
+            nodes.await.unwrap();
+        });
+        Self { server, url, requests, _runtime: runtime }
     }
 
     /// Runs the program with `arguments` and this standard input.
@@ -127,6 +122,18 @@ impl Cluster {
     fn dry_runs(&self) -> usize {
         let requests = self.requests.lock().unwrap();
         requests.iter().filter(|event| event.uri.contains("dryRun=All") && event.code < 300).count()
+    }
+}
+
+fn wait_until_complete(server: &ApiServer) {
+    let deadline = RealClock::new();
+    loop {
+        let web = server.get(Resource::DEPLOYMENTS, "default", "web").unwrap();
+        if web.value()["status"]["availableReplicas"] == 4 {
+            return;
+        }
+        assert!(deadline.monotonic() < Duration::from_secs(60), "{}", web.value());
+        std::thread::yield_now();
     }
 }
 
