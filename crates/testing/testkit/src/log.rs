@@ -2,10 +2,14 @@
 
 use std::{
     io,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, OnceLock},
 };
 
-use tracing::{level_filters::LevelFilter, subscriber::DefaultGuard};
+use tracing::{
+    Dispatch,
+    level_filters::LevelFilter,
+    subscriber::{DefaultGuard, NoSubscriber},
+};
 use tracing_subscriber::fmt::MakeWriter;
 
 /// Log in memory. Clones share it.
@@ -16,6 +20,10 @@ impl CapturedLog {
     /// Captures the lines that the current thread logs at `level` and above, until the guard is dropped.
     #[must_use]
     pub fn of_this_thread(level: LevelFilter) -> (Self, DefaultGuard) {
+        // If a process has a single dispatcher, `tracing` asks that of the thread that logs a line first, which may be none,
+        // and disables the line for all threads.
+        static SECOND: OnceLock<Dispatch> = OnceLock::new();
+        SECOND.get_or_init(|| Dispatch::new(NoSubscriber::new()));
         let log = Self::default();
         let format = tracing_subscriber::fmt().with_max_level(level).with_ansi(false);
         let guard = tracing::subscriber::set_default(format.with_writer(log.clone()).finish());
@@ -49,5 +57,21 @@ impl MakeWriter<'_> for CapturedLog {
 
     fn make_writer(&self) -> Self {
         self.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn contains_lines_that_another_thread_has_logged_first() {
+        fn log() {
+            tracing::warn!("same line");
+        }
+        let (captured, _guard) = CapturedLog::of_this_thread(LevelFilter::INFO);
+        std::thread::spawn(log).join().unwrap();
+        log();
+        assert_eq!(captured.text().matches("same line").count(), 1);
     }
 }
