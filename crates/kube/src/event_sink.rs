@@ -33,6 +33,11 @@ impl EventSink for EventClient {
         let path = format!("/api/v1/namespaces/{namespace}/events/{name}");
         send(&self.0, Method::PATCH, &path, STRATEGIC_MERGE_PATCH, patch.to_string().into_bytes()).await
     }
+
+    /// A kube client has no rate limit.
+    fn max_concurrent_writes(&self) -> usize {
+        usize::MAX
+    }
 }
 
 impl fmt::Debug for EventClient {

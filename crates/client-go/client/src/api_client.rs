@@ -82,6 +82,11 @@ impl ApiClient {
         self.0.content_type
     }
 
+    /// Returns the number of requests that the rate limit would not delay; `u32::MAX` without a rate limit.
+    pub fn available_requests(&self) -> u32 {
+        self.0.rate_limiter.available()
+    }
+
     pub(crate) fn clock(&self) -> &Arc<dyn Clock> {
         &self.0.clock
     }

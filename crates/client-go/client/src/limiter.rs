@@ -69,6 +69,11 @@ impl RateLimiter {
         Self { clock, bucket }
     }
 
+    /// Returns the number of tokens; `u32::MAX` without a limit.
+    pub fn available(&self) -> u32 {
+        self.bucket.as_ref().map_or(u32::MAX, |bucket| bucket.lock().available(self.clock.monotonic()))
+    }
+
     /// Waits for a token and takes it. Returns the time that it waited.
     ///
     /// Callers are served in the order of their calls.
@@ -172,6 +177,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn unlimited() {
         let (limiter, clock) = limiter(0.0, 0);
+        assert_eq!(limiter.available(), u32::MAX);
         for _ in 0..1000 {
             assert_eq!(limiter.acquire().await, Duration::ZERO);
         }

@@ -80,14 +80,8 @@ impl EventBroadcaster {
     pub fn start(sink: Arc<dyn EventSink>, clock: Arc<dyn Clock>, random: Arc<dyn Random>) -> Self {
         let (queue, queued) = mpsc::channel(MAX_QUEUED_EVENTS);
         let names = Arc::new(Names::new(Arc::clone(&random)));
-        let writer = Writer {
-            queue: queued,
-            correlator: Correlator::new(&clock, Arc::clone(&names)),
-            sink,
-            clock: Arc::clone(&clock),
-            random,
-            is_writing: false,
-        };
+        let correlator = Correlator::new(&clock, Arc::clone(&names));
+        let writer = Writer::new(queued, correlator, sink, Arc::clone(&clock), random);
         let (closing, abandon, finished) =
             (CancellationToken::new(), CancellationToken::new(), CancellationToken::new());
         let running = writer.run(closing.clone(), abandon.clone());

@@ -5,7 +5,7 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use crate::event::Event;
+use crate::{event::Event, object_reference::ObjectReference};
 
 /// Hash whose collisions are improbable: of 10,000 keys, two are equal with a probability of 10⁻³¹.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -22,7 +22,11 @@ impl Fingerprint {
     }
 }
 
-/// Key of the spam filter: source, object and type.
+/// Key of an object. The writer writes the events about one object one after the other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct RegardingKey(Fingerprint);
+
+/// Key of the spam filter: object, source and type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct OriginKey(Fingerprint);
 
@@ -34,18 +38,16 @@ pub(crate) struct SimilarKey(Fingerprint);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct SameKey(Fingerprint);
 
+impl RegardingKey {
+    pub(crate) fn of(regarding: &ObjectReference) -> Self {
+        let ObjectReference { api_version, kind, namespace, name, uid, resource_version: _ } = regarding;
+        Self(Fingerprint::of((api_version, kind, namespace, name, uid)))
+    }
+}
+
 impl OriginKey {
     pub(crate) fn of(event: &Event) -> Self {
-        let regarding = &event.regarding;
-        Self(Fingerprint::of((
-            &event.component,
-            &regarding.kind,
-            &regarding.namespace,
-            &regarding.name,
-            &regarding.uid,
-            &regarding.api_version,
-            event.type_,
-        )))
+        Self(Fingerprint::of((RegardingKey::of(&event.regarding), &event.component, event.type_)))
     }
 }
 

@@ -20,4 +20,12 @@ pub trait EventSink: Send + Sync + 'static {
     ///
     /// If the request fails.
     async fn patch(&self, namespace: &str, name: &str, patch: &Value) -> Result<Value, ApiError>;
+
+    /// Returns the number of events that may be written at the same time now; at least one is written. More than 16 have
+    /// no effect.
+    ///
+    /// A sink that shares a rate limit with other writers returns 1 while requests of the other writers could be delayed.
+    fn max_concurrent_writes(&self) -> usize {
+        1
+    }
 }

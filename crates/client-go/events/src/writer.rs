@@ -1,7 +1,14 @@
-use std::{fmt, ops::ControlFlow, sync::Arc, time::Duration};
+use std::{
+    collections::{HashMap, VecDeque},
+    fmt,
+    sync::Arc,
+    time::Duration,
+};
 
+use futures_util::{StreamExt, stream::FuturesUnordered};
 use kcm_api::ApiError;
 use kcm_clock::{Clock, Random};
+use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, warn};
@@ -9,6 +16,7 @@ use tracing::{debug, error, warn};
 use crate::{
     correlator::{Correlated, Correlator},
     event::Event,
+    key::RegardingKey,
     sink::EventSink,
 };
 
@@ -18,20 +26,53 @@ const MAX_TRIES: u32 = 12;
 /// Delay between attempts. The first one is random, less than this.
 const RETRY_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Correlates and writes queued events, one after the other.
+/// Maximum number of events that are written at the same time.
+const MAX_CONCURRENT_WRITES: usize = 16;
+
+/// Maximum number of events that are received from the queue and not yet written. Some of them wait for an earlier event
+/// about the same object.
+const MAX_RECEIVED: usize = 64;
+
+/// Correlates and writes queued events: those about one object one after the other, those about different objects at the
+/// same time, as far as the sink allows it.
 ///
-/// Upstream counterpart: the goroutine of `StartRecordingToSink`.
+/// While the API server does not answer, one event is written at a time, so that few events exhaust their attempts.
+///
+/// Upstream counterpart: the goroutine of `StartRecordingToSink`, which writes all events one after the other.
 pub(crate) struct Writer {
-    pub(crate) queue: mpsc::Receiver<Event>,
-    pub(crate) correlator: Correlator,
-    pub(crate) sink: Arc<dyn EventSink>,
-    pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) random: Arc<dyn Random>,
-    /// `true` while an event is written that is no longer in the queue.
-    pub(crate) is_writing: bool,
+    queue: mpsc::Receiver<Event>,
+    correlator: Correlator,
+    random: Arc<dyn Random>,
+    sender: Sender,
+    /// Objects about which an event is being written, with their next events.
+    waiting: HashMap<RegardingKey, VecDeque<Event>>,
+    /// Number of events that are received and not yet written.
+    received: usize,
+    /// `true` after an attempt that must be retried, until the next answer of the API server.
+    is_failing: bool,
+}
+
+/// Write of an event.
+struct Write {
+    correlated: Correlated,
+    regarding: RegardingKey,
+    /// Number of attempts that have ended.
+    tries: u32,
 }
 
 impl Writer {
+    pub(crate) fn new(
+        queue: mpsc::Receiver<Event>,
+        correlator: Correlator,
+        sink: Arc<dyn EventSink>,
+        clock: Arc<dyn Clock>,
+        random: Arc<dyn Random>,
+    ) -> Self {
+        let sender = Sender { sink, clock };
+        let waiting = HashMap::new();
+        Self { queue, correlator, random, sender, waiting, received: 0, is_failing: false }
+    }
+
     /// Writes events until all senders are dropped, until `closing` is cancelled and the queue is empty, or until
     /// `abandon` is cancelled.
     pub(crate) async fn run(mut self, closing: CancellationToken, abandon: CancellationToken) {
@@ -43,7 +84,7 @@ impl Writer {
         if abandoned {
             self.queue.close();
             let queued = std::iter::from_fn(|| self.queue.try_recv().ok()).count();
-            let unwritten = queued + usize::from(self.is_writing);
+            let unwritten = queued + self.received;
             if unwritten > 0 {
                 warn!(unwritten, "Events dropped at shutdown");
             }
@@ -51,79 +92,134 @@ impl Writer {
     }
 
     async fn write_all(&mut self, closing: &CancellationToken) {
+        let sender = self.sender.clone();
+        let mut writes = FuturesUnordered::new();
+        let mut at_end = false;
         loop {
-            let event = tokio::select! {
+            let has_room = writes.len() < self.limit() && self.received < MAX_RECEIVED;
+            let next = tokio::select! {
                 biased;
-                event = self.queue.recv() => event,
+                Some((write, result)) = writes.next() => match self.handle(write, result) {
+                    Attempted::Retry { write, after } => {
+                        writes.push(sender.attempt(write, after));
+                        None
+                    }
+                    Attempted::Ended(regarding) => self.next_about(regarding),
+                },
+                event = self.queue.recv(), if has_room && !at_end => {
+                    at_end = event.is_none();
+                    event.and_then(|event| self.receive(event))
+                }
                 () = closing.cancelled(), if !self.queue.is_closed() => {
                     // The queued events are still received, then `None`.
                     self.queue.close();
-                    continue;
+                    None
                 }
+                else => return,
             };
-            let Some(event) = event else { return };
+            if let Some(write) = next {
+                writes.push(sender.attempt(write, Duration::ZERO));
+            }
+        }
+    }
+
+    /// Returns the maximum number of writes at the same time.
+    fn limit(&self) -> usize {
+        if self.is_failing {
+            1
+        } else {
+            self.sender.sink.max_concurrent_writes().clamp(1, MAX_CONCURRENT_WRITES)
+        }
+    }
+
+    /// Returns the write of an event from the queue. Returns `None` if the event is dropped, or waits for another one.
+    fn receive(&mut self, event: Event) -> Option<Write> {
+        let regarding = RegardingKey::of(&event.regarding);
+        self.received += 1;
+        if let Some(waiting) = self.waiting.get_mut(&regarding) {
+            waiting.push_back(event);
+            return None;
+        }
+        self.waiting.insert(regarding, VecDeque::from([event]));
+        self.next_about(regarding)
+    }
+
+    /// Returns the write of the next event that waits for the end of another one about the same object.
+    fn next_about(&mut self, regarding: RegardingKey) -> Option<Write> {
+        while let Some(event) = self.waiting.get_mut(&regarding).and_then(VecDeque::pop_front) {
             if let Some(correlated) = self.correlator.correlate(event) {
-                self.is_writing = true;
-                self.write(&correlated).await;
-                self.is_writing = false;
+                return Some(Write { correlated, regarding, tries: 0 });
             }
+            self.received -= 1;
         }
+        self.waiting.remove(&regarding);
+        None
     }
 
-    /// Writes an event, with retries.
-    async fn write(&mut self, correlated: &Correlated) {
-        for tries in 1..=MAX_TRIES {
-            if self.try_write(correlated).await.is_break() {
-                return;
-            }
-            if tries < MAX_TRIES {
-                // The first delay is random, so that clients do not retry together when the API server returns.
-                let share = if tries == 1 { self.random.unit() } else { 1.0 };
-                self.clock.sleep(RETRY_INTERVAL.mul_f64(share)).await;
-            }
-        }
-        error!(event = %LoggedEvent(&correlated.event), "Unable to write event (retry limit exceeded)");
-    }
-
-    /// Writes an event. Returns `Continue` if it must be retried.
-    async fn try_write(&mut self, correlated: &Correlated) -> ControlFlow<()> {
-        match self.send(correlated).await {
-            Ok(stored) => {
-                self.correlator.update_state(correlated, &stored);
-                ControlFlow::Break(())
-            }
+    /// Handles the result of an attempt.
+    fn handle(&mut self, mut write: Write, result: Result<Value, ApiError>) -> Attempted {
+        write.tries += 1;
+        let event = LoggedEvent(&write.correlated.event);
+        self.is_failing = false;
+        match result {
+            Ok(stored) => self.correlator.update_state(&write.correlated, &stored),
             Err(err @ ApiError::Status(_)) => {
-                let event = LoggedEvent(&correlated.event);
                 if err.is_already_exists() || err.is_namespace_terminating() {
                     debug!(%event, %err, "Server rejected event (will not retry)");
                 } else {
                     error!(%event, %err, "Server rejected event (will not retry)");
                 }
-                ControlFlow::Break(())
             }
             Err(err @ ApiError::InvalidRequest(_)) => {
-                error!(event = %LoggedEvent(&correlated.event), %err, "Unable to construct event (will not retry)");
-                ControlFlow::Break(())
+                error!(%event, %err, "Unable to construct event (will not retry)");
             }
             // The new leader records the events of its own writes.
-            Err(err @ ApiError::NotLeading(_)) => {
-                debug!(event = %LoggedEvent(&correlated.event), %err, "Event dropped");
-                ControlFlow::Break(())
-            }
+            Err(err @ ApiError::NotLeading(_)) => debug!(%event, %err, "Event dropped"),
             Err(
                 err @ (ApiError::NotSent(_)
                 | ApiError::Timeout(_)
                 | ApiError::Transport(_)
                 | ApiError::Decode(_)),
             ) => {
-                let event = LoggedEvent(&correlated.event);
                 error!(%event, %err, "Unable to write event (may retry after sleeping)");
-                ControlFlow::Continue(())
+                self.is_failing = true;
+                if write.tries < MAX_TRIES {
+                    // The first delay is random, so that clients do not retry together when the API server returns.
+                    let share = if write.tries == 1 { self.random.unit() } else { 1.0 };
+                    return Attempted::Retry { write, after: RETRY_INTERVAL.mul_f64(share) };
+                }
+                error!(%event, "Unable to write event (retry limit exceeded)");
             }
         }
+        self.received -= 1;
+        Attempted::Ended(write.regarding)
+    }
+}
+
+/// Consequence of an attempt to write an event.
+enum Attempted {
+    Ended(RegardingKey),
+    Retry { write: Write, after: Duration },
+}
+
+/// Sends requests.
+#[derive(Clone)]
+struct Sender {
+    sink: Arc<dyn EventSink>,
+    clock: Arc<dyn Clock>,
+}
+
+impl Sender {
+    /// Sends the request of `write` after a delay.
+    async fn attempt(&self, write: Write, after: Duration) -> (Write, Result<Value, ApiError>) {
+        if !after.is_zero() {
+            self.clock.sleep(after).await;
+        }
+        let result = self.send(&write.correlated).await;
+        (write, result)
     }
 
-    async fn send(&self, correlated: &Correlated) -> Result<serde_json::Value, ApiError> {
+    async fn send(&self, correlated: &Correlated) -> Result<Value, ApiError> {
         let event = &correlated.event;
         if correlated.is_repetition() {
             match self.sink.patch(event.namespace(), &event.name, &event.to_patch()).await {

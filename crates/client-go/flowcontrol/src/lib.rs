@@ -71,6 +71,14 @@ impl TokenBucket {
         available
     }
 
+    /// Returns the number of tokens at `now`.
+    #[must_use]
+    pub fn available(&self, now: Duration) -> u32 {
+        let tokens = self.full.saturating_sub(self.full_at.saturating_sub(now)).as_nanos();
+        let tokens = tokens.checked_div(self.interval.as_nanos()).unwrap_or(u128::MAX);
+        u32::try_from(tokens).unwrap_or(u32::MAX)
+    }
+
     /// Returns the token that was reserved for `due`, if that is after `now` and no later token is reserved. Other
     /// reservations do not change.
     pub fn cancel(&mut self, due: Duration, now: Duration) {
@@ -132,6 +140,15 @@ mod tests {
         assert_eq!(taken(&mut bucket, 1_000_000), 2);
     }
 
+    #[test]
+    fn available_tokens() {
+        let mut bucket = TokenBucket::new(10.0, 3);
+        assert_eq!(bucket.available(millis(0)), 3);
+        delays(&mut bucket, 5, 0);
+        let available = [0, 299, 300, 399, 400, 500, 9000].map(|now| bucket.available(millis(now)));
+        assert_eq!(available, [0, 0, 1, 1, 2, 3, 3], "two tokens are reserved");
+    }
+
     mod cancel {
         use super::*;
 
@@ -171,6 +188,8 @@ mod tests {
 
     #[test]
     fn infinite_rate_does_not_limit() {
-        assert_eq!(delays(&mut TokenBucket::new(f64::INFINITY, 1), 3, 0), [0, 0, 0]);
+        let mut bucket = TokenBucket::new(f64::INFINITY, 1);
+        assert_eq!(delays(&mut bucket, 3, 0), [0, 0, 0]);
+        assert_eq!(bucket.available(Duration::ZERO), u32::MAX);
     }
 }

@@ -214,6 +214,8 @@ impl<K: Object> Reflector<K> {
         let error = loop {
             let event = tokio::select! {
                 biased;
+                // The timers are polled after the last event that has arrived, not once per event.
+                event = stream.next() => event,
                 () = &mut deadline => break None,
                 () = expired(&mut first_event), if events == 0 => break Some(self.first_event_timeout()),
                 () = &mut warning, if initial.is_some() => {
@@ -229,7 +231,6 @@ impl<K: Object> Reflector<K> {
                     warning = self.clock.sleep(INITIAL_EVENTS_WARNING);
                     continue;
                 }
-                event = stream.next() => event,
             };
             match event {
                 None => break None,

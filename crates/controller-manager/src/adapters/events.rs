@@ -14,6 +14,10 @@ use kcm_events::EventSink;
 use serde::Deserialize;
 use serde_json::Value;
 
+/// Number of requests that the rate limit must allow for each event that is written at the same time as others. With the
+/// default rate limit, events are written one after the other, as upstream, so that they do not delay other writes.
+const REQUESTS_PER_EVENT: u32 = 16;
+
 const EVENTS: ApiResource = ApiResource::namespaced("", "v1", "Event", "events");
 
 /// Event as JSON.
@@ -28,6 +32,7 @@ impl StrategicMerge for Event {}
 /// Upstream counterpart: `EventSinkImpl` of the core/v1 client.
 #[derive(Debug, Clone)]
 pub struct EventClient {
+    client: ApiClient,
     events: Api<Event>,
     /// `true` if events are created in protobuf. Becomes `false` when the API server refuses that.
     protobuf: Arc<AtomicBool>,
@@ -39,6 +44,7 @@ impl EventClient {
         // The recorder reads only the name of a stored event.
         let metadata_only = WriteOptions { metadata_only: true, ..WriteOptions::default() };
         Self {
+            client: client.clone(),
             events: client.api_for(EVENTS).with_write_options(metadata_only),
             protobuf: Arc::new(AtomicBool::new(client.content_type() == ContentType::Protobuf)),
         }
@@ -66,6 +72,11 @@ impl EventSink for EventClient {
         let key = ObjectKey::new(namespace, name);
         let Event(stored) = self.events.patch(&key, &Patch::strategic(patch)).await?;
         Ok(stored)
+    }
+
+    fn max_concurrent_writes(&self) -> usize {
+        let available = self.client.available_requests() / REQUESTS_PER_EVENT;
+        usize::try_from(available).unwrap_or(usize::MAX)
     }
 }
 
@@ -95,6 +106,17 @@ mod tests {
         let media: Vec<_> = requests.iter().map(|request| request.header("content-type").unwrap()).collect();
         let (protobuf, json) = ("application/vnd.kubernetes.protobuf", "application/json");
         assert_eq!(media, [protobuf, protobuf, json, json]);
+    }
+
+    #[tokio::test]
+    async fn default_rate_limit_allows_one_write_at_a_time() {
+        let server = scripted([]);
+        let options = ClientOptions::new(UserAgent::new("test", "v1", ""), server.clock());
+        let factory = ClientFactory::in_process(server.service(), options);
+        let max = |limit| EventClient::new(&factory.client("test", limit)).max_concurrent_writes();
+        assert_eq!(max(RateLimit::DEFAULT), 1);
+        assert_eq!(max(RateLimit { qps: 100.0, burst: 200 }), 12);
+        assert!(max(RateLimit::UNLIMITED) > 16);
     }
 
     #[tokio::test(start_paused = true)]

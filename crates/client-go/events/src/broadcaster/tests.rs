@@ -1,4 +1,7 @@
-use std::collections::VecDeque;
+use std::{
+    collections::VecDeque,
+    sync::atomic::{AtomicUsize, Ordering},
+};
 
 use async_trait::async_trait;
 use kcm_api::{
@@ -17,6 +20,9 @@ struct FakeSink {
     requests: Mutex<Vec<SinkRequest>>,
     /// Name of stored events, if it is not the one that was sent.
     stored_name: Mutex<Option<&'static str>>,
+    /// Time from a request to its response.
+    latency: Mutex<Duration>,
+    max_concurrent_writes: AtomicUsize,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -36,6 +42,8 @@ impl FakeSink {
             results: Mutex::new(results.into_iter().collect()),
             requests: Mutex::default(),
             stored_name: Mutex::default(),
+            latency: Mutex::default(),
+            max_concurrent_writes: AtomicUsize::new(usize::MAX),
         })
     }
 
@@ -59,6 +67,13 @@ impl FakeSink {
         Ok(stored)
     }
 
+    async fn wait(&self) {
+        let latency = *self.latency.lock();
+        if !latency.is_zero() {
+            self.clock.sleep(latency).await;
+        }
+    }
+
     fn request_times(&self) -> Vec<u128> {
         self.requests.lock().iter().map(|request| request.at).collect()
     }
@@ -68,12 +83,20 @@ impl FakeSink {
 impl EventSink for FakeSink {
     async fn create(&self, namespace: &str, event: &Value) -> Result<Value, ApiError> {
         assert_eq!(event["metadata"]["namespace"], namespace);
-        self.handle("create", namespace, event["metadata"]["name"].as_str().unwrap(), event)
+        let result = self.handle("create", namespace, event["metadata"]["name"].as_str().unwrap(), event);
+        self.wait().await;
+        result
     }
 
     async fn patch(&self, namespace: &str, name: &str, patch: &Value) -> Result<Value, ApiError> {
         assert!(patch.get("metadata").is_none(), "{patch}");
-        self.handle("patch", namespace, name, patch)
+        let result = self.handle("patch", namespace, name, patch);
+        self.wait().await;
+        result
+    }
+
+    fn max_concurrent_writes(&self) -> usize {
+        self.max_concurrent_writes.load(Ordering::Relaxed)
     }
 }
 
@@ -96,15 +119,19 @@ impl TestEnv {
     }
 
     fn record(&self, message: impl Into<String>) {
-        let web = ObjectReference {
+        self.record_about("web", message);
+    }
+
+    fn record_about(&self, name: &str, message: impl Into<String>) {
+        let regarding = ObjectReference {
             api_version: "apps/v1".into(),
             kind: "Deployment".into(),
             namespace: "shop".into(),
-            name: "web".into(),
+            name: name.into(),
             uid: "0b1c".into(),
             resource_version: "42".to_owned(),
         };
-        self.recorder.event(&web, EventType::Normal, "ScalingReplicaSet", message.into());
+        self.recorder.event(&regarding, EventType::Normal, "ScalingReplicaSet", message.into());
     }
 
     /// Waits until all events are written. Returns verb and count of each request.
@@ -183,6 +210,102 @@ mod writes {
         let mut expected = vec![("create", 1); 10];
         expected.extend([("patch", 2), ("patch", 3)]);
         assert_eq!(env.requests().await, expected);
+    }
+}
+
+mod concurrency {
+    use super::*;
+
+    const LATENCY: Duration = Duration::from_millis(5);
+
+    fn slow_env(results: impl IntoIterator<Item = Result<(), ApiError>>) -> TestEnv {
+        let env = TestEnv::new(results);
+        *env.sink.latency.lock() = LATENCY;
+        env
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn events_about_16_objects_are_written_at_the_same_time() {
+        let env = slow_env([]);
+        for n in 0..40 {
+            env.record_about(&format!("web-{n}"), "Scaled up");
+        }
+        assert_eq!(env.requests().await.len(), 40);
+        let expected: Vec<u128> = [vec![0; 16], vec![5; 16], vec![10; 8]].concat();
+        assert_eq!(env.sink.request_times(), expected);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn sink_limits_concurrent_writes() {
+        for (max, times) in [(0, [0, 5, 10]), (1, [0, 5, 10]), (2, [0, 0, 5])] {
+            let env = slow_env([]);
+            env.sink.max_concurrent_writes.store(max, Ordering::Relaxed);
+            for n in 0..3 {
+                env.record_about(&format!("web-{n}"), "Scaled up");
+            }
+            env.requests().await;
+            assert_eq!(env.sink.request_times(), times);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn events_about_an_object_are_written_in_order() {
+        let env = slow_env([]);
+        for message in ["first", "second", "first", "second"] {
+            env.record_about("web", message);
+            env.record_about("api", message);
+        }
+        assert_eq!(env.requests().await, [[("create", 1); 4], [("patch", 2); 4]].concat());
+        assert_eq!(env.sink.request_times(), [0, 0, 5, 5, 10, 10, 15, 15]);
+        let requests = env.sink.requests.lock();
+        let about_web = requests.iter().filter(|request| request.name.starts_with("web."));
+        let names: Vec<_> = about_web.map(|request| &request.name).collect();
+        assert_eq!((names[0], names[1]), (names[2], names[3]));
+        assert_ne!(names[0], names[1]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn events_about_an_object_do_not_delay_others() {
+        let env = slow_env([]);
+        for n in 0..20 {
+            env.record(n.to_string());
+        }
+        env.record_about("api", "Scaled up");
+        env.requests().await;
+        let requests = env.sink.requests.lock();
+        let api = requests.iter().find(|request| request.name.starts_with("api.")).unwrap();
+        assert_eq!(api.at, 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn at_most_64_events_are_taken_from_the_queue() {
+        let env = slow_env([]);
+        for n in 0..64 {
+            env.record(n.to_string());
+        }
+        env.record_about("api", "Scaled up");
+        env.requests().await;
+        let requests = env.sink.requests.lock();
+        let api = requests.iter().find(|request| request.name.starts_with("api.")).unwrap();
+        assert_eq!(api.at, 5, "after the first event about the other object");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_event_at_a_time_is_written_during_an_outage() {
+        let env = slow_env((0..12).map(|_| unreachable()));
+        env.record_about("web-0", "Scaled up");
+        env.clock.sleep(LATENCY).await;
+        tokio::task::yield_now().await;
+        for n in 1..20 {
+            env.record_about(&format!("web-{n}"), "Scaled up");
+        }
+        env.requests().await;
+        let requests = env.sink.requests.lock();
+        let (outage, after) = requests.split_at(12);
+        assert!(outage.iter().all(|request| request.name == outage[0].name), "{outage:?}");
+        let start = after[0].at;
+        let times: Vec<_> = after.iter().map(|request| request.at - start).collect();
+        assert_eq!(times, [vec![0], vec![5; 16], vec![10; 2]].concat(), "the first answer ends the outage");
     }
 }
 
