@@ -3,9 +3,9 @@ use std::fmt;
 use async_trait::async_trait;
 use http::Method;
 use kcm_api::ApiError;
-use kcm_events::EventSink;
+use kcm_events::{Event, EventSink, StoredEvent};
 use kube_client::Client;
-use serde_json::Value;
+use serde::Serialize;
 
 use crate::request::{JSON, STRATEGIC_MERGE_PATCH, send};
 
@@ -24,14 +24,14 @@ impl EventClient {
 
 #[async_trait]
 impl EventSink for EventClient {
-    async fn create(&self, namespace: &str, event: &Value) -> Result<Value, ApiError> {
-        let path = format!("/api/v1/namespaces/{namespace}/events");
-        send(&self.0, Method::POST, &path, JSON, event.to_string().into_bytes()).await
+    async fn create(&self, event: &Event) -> Result<StoredEvent, ApiError> {
+        let path = format!("/api/v1/namespaces/{}/events", event.namespace());
+        send(&self.0, Method::POST, &path, JSON, to_json(event)?).await
     }
 
-    async fn patch(&self, namespace: &str, name: &str, patch: &Value) -> Result<Value, ApiError> {
-        let path = format!("/api/v1/namespaces/{namespace}/events/{name}");
-        send(&self.0, Method::PATCH, &path, STRATEGIC_MERGE_PATCH, patch.to_string().into_bytes()).await
+    async fn patch(&self, event: &Event) -> Result<StoredEvent, ApiError> {
+        let path = format!("/api/v1/namespaces/{}/events/{}", event.namespace(), event.name);
+        send(&self.0, Method::PATCH, &path, STRATEGIC_MERGE_PATCH, to_json(&event.patch())?).await
     }
 
     /// A kube client has no rate limit.
@@ -44,4 +44,8 @@ impl fmt::Debug for EventClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("EventClient").finish_non_exhaustive()
     }
+}
+
+fn to_json(body: &impl Serialize) -> Result<Vec<u8>, ApiError> {
+    serde_json::to_vec(body).map_err(|error| ApiError::InvalidRequest(error.to_string()))
 }

@@ -13,7 +13,7 @@ use k8s_openapi::api::{
 use kcm_api::{Selector, error::reason};
 use kcm_clock::SeededRandom;
 use kcm_controller_ref_manager::{OwnerIdentity, claim};
-use kcm_events::EventSink;
+use kcm_events::{EventSink, EventType, ObjectReference};
 use kcm_informer::{
     InformerOptions, ListOptions, ListWatchErrorKind, Object, ObjectKey, SharedInformer, Sources,
     WatchOptions, testing::RecordingHandler,
@@ -262,15 +262,33 @@ async fn leader_gate_refuses_writes_of_a_process_that_does_not_lead() {
 async fn event_client_creates_and_patches() {
     let client = cluster().await;
     let sink = EventClient::new(client.clone());
-    let event = json!({
-        "metadata": {"namespace": "a", "name": "web.1"}, "reason": "Scaled", "type": "Normal", "count": 1,
-        "involvedObject": {"kind": "ConfigMap", "namespace": "a", "name": "web"},
-    });
-    assert_eq!(sink.create("a", &event).await.unwrap()["count"], 1);
-    assert_eq!(sink.patch("a", "web.1", &json!({"count": 2})).await.unwrap()["count"], 2);
+    let regarding = ObjectReference {
+        kind: "ConfigMap".into(),
+        namespace: "a".into(),
+        name: "web".into(),
+        ..ObjectReference::default()
+    };
+    let time = "2026-01-01T00:00:00Z".parse().unwrap();
+    let event = kcm_events::Event {
+        name: "web.1".to_owned(),
+        regarding,
+        type_: EventType::Normal,
+        reason: "Scaled".into(),
+        message: "Scaled up".to_owned(),
+        component: "test".into(),
+        is_combined: false,
+        count: 1,
+        first_timestamp: time,
+        last_timestamp: time,
+    };
+    let stored = sink.create(&event).await.unwrap();
+    assert_eq!((stored.name.as_deref(), stored.count), (Some("web.1"), Some(1)));
+    let repeated = kcm_events::Event { count: 2, ..event };
+    assert_eq!(sink.patch(&repeated).await.unwrap().count, Some(2));
     let events = Api::<Event>::namespaced(client, "a");
     assert_eq!(events.get("web.1").await.unwrap().count, Some(2));
-    assert!(sink.patch("a", "missing", &json!({"count": 2})).await.unwrap_err().is_not_found());
+    let missing = kcm_events::Event { name: "missing".to_owned(), ..repeated };
+    assert!(sink.patch(&missing).await.unwrap_err().is_not_found());
 }
 
 mod owner_control {

@@ -7,24 +7,21 @@ use std::{sync::Arc, time::Duration};
 use async_trait::async_trait;
 use kcm_api::ApiError;
 use kcm_clock::{RealClock, SeededRandom};
-use kcm_events::{EventBroadcaster, EventSink, EventType, ObjectReference};
-use serde_json::{Value, json};
+use kcm_events::{Event, EventBroadcaster, EventSink, EventType, ObjectReference, StoredEvent};
 
 /// Sink in place of an API server.
 struct Printer;
 
 #[async_trait]
 impl EventSink for Printer {
-    async fn create(&self, namespace: &str, event: &Value) -> Result<Value, ApiError> {
-        println!("POST  {namespace}: {} {}", event["reason"], event["message"]);
-        Ok(event.clone())
+    async fn create(&self, event: &Event) -> Result<StoredEvent, ApiError> {
+        println!("POST  {}: {} {}", event.namespace(), event.reason, event.message);
+        Ok(StoredEvent::default())
     }
 
-    async fn patch(&self, namespace: &str, name: &str, patch: &Value) -> Result<Value, ApiError> {
-        println!("PATCH {namespace}/{name}: {patch}");
-        let mut stored = json!({ "metadata": { "name": name } });
-        stored["count"] = patch["count"].clone();
-        Ok(stored)
+    async fn patch(&self, event: &Event) -> Result<StoredEvent, ApiError> {
+        println!("PATCH {}: {} {} ({} times)", event.namespace(), event.reason, event.message, event.count);
+        Ok(StoredEvent::default())
     }
 }
 

@@ -80,7 +80,7 @@ impl Aggregator {
         Event {
             name: self.names.generate(&event.regarding.name, now),
             message: format!("(combined from similar events): {}", event.message),
-            reported: false,
+            is_combined: true,
             count: 1,
             first_timestamp: Time::new(now),
             last_timestamp: Time::new(now),
@@ -94,7 +94,10 @@ mod tests {
     use kcm_clock::{FakeClock, SeededRandom, Timestamp};
 
     use super::*;
-    use crate::{event::tests::event, recorder::EventType};
+    use crate::{
+        event::tests::{event, to_json},
+        recorder::EventType,
+    };
 
     fn aggregator() -> (FakeClock, Aggregator) {
         let clock = FakeClock::new("2026-01-01T00:00:01.5Z".parse::<Timestamp>().unwrap());
@@ -175,6 +178,6 @@ mod tests {
         let (combined, _) = aggregator.aggregate(event("ScalingReplicaSet", "Scaled down"));
         assert_eq!(combined.message, "Scaled down");
         let (combined, _) = aggregator.aggregate(event("Reason", "Scaled down"));
-        insta::assert_json_snapshot!(combined.to_json());
+        insta::assert_json_snapshot!(to_json(&combined));
     }
 }

@@ -29,22 +29,21 @@ pub const MAX_QUEUED_EVENTS: usize = 1000;
 /// use async_trait::async_trait;
 /// use kcm_api::ApiError;
 /// use kcm_clock::{RealClock, SeededRandom};
-/// use kcm_events::{EventBroadcaster, EventSink, EventType, ObjectReference};
-/// use serde_json::Value;
+/// use kcm_events::{Event, EventBroadcaster, EventSink, EventType, ObjectReference, StoredEvent};
 ///
 /// /// Prints events. In a cluster, the sink sends requests.
 /// struct Printer;
 ///
 /// #[async_trait]
 /// impl EventSink for Printer {
-///     async fn create(&self, namespace: &str, event: &Value) -> Result<Value, ApiError> {
-///         println!("{namespace}: {}", event["message"]);
-///         Ok(event.clone())
+///     async fn create(&self, event: &Event) -> Result<StoredEvent, ApiError> {
+///         println!("{}: {}", event.namespace(), event.message);
+///         Ok(StoredEvent::default())
 ///     }
 ///
-///     async fn patch(&self, namespace: &str, name: &str, patch: &Value) -> Result<Value, ApiError> {
-///         println!("{namespace}/{name}: {patch}");
-///         Ok(patch.clone())
+///     async fn patch(&self, event: &Event) -> Result<StoredEvent, ApiError> {
+///         println!("{}: {} ({} times)", event.namespace(), event.message, event.count);
+///         Ok(StoredEvent::default())
 ///     }
 /// }
 ///
@@ -148,7 +147,7 @@ impl EventRecorder for Recorder {
             reason: reason.into(),
             message,
             component: Arc::clone(&self.component),
-            reported: true,
+            is_combined: false,
             count: 1,
             first_timestamp: Time::new(now),
             last_timestamp: Time::new(now),

@@ -1,10 +1,13 @@
 use std::sync::Arc;
 
 use kcm_clock::Clock;
-use serde_json::Value;
 
 use crate::{
-    aggregate::Aggregator, dedupe::Deduplicator, event::Event, key::SameKey, name::Names,
+    aggregate::Aggregator,
+    dedupe::Deduplicator,
+    event::{Event, StoredEvent},
+    key::SameKey,
+    name::Names,
     spam_filter::SpamFilter,
 };
 
@@ -51,7 +54,7 @@ impl Correlator {
     }
 
     /// Updates the state to the event that the API server has stored.
-    pub(crate) fn update_state(&mut self, correlated: &Correlated, stored: &Value) {
+    pub(crate) fn update_state(&mut self, correlated: &Correlated, stored: StoredEvent) {
         self.deduplicator.update_state(&correlated.key, &correlated.event, stored);
     }
 }

@@ -1,8 +1,7 @@
 use kcm_api::Time;
-use serde_json::Value;
 
 use crate::{
-    event::Event,
+    event::{Event, StoredEvent},
     key::SameKey,
     lru::{Lru, MAX_CACHE_ENTRIES},
 };
@@ -52,25 +51,20 @@ impl Deduplicator {
     /// Updates the recorded event to the one that the API server has `stored`. Fields that are missing there are kept.
     ///
     /// DEVIATION: upstream records a combined event with a key that contains its message, and does not find it again.
-    pub(crate) fn update_state(&mut self, key: &SameKey, event: &Event, stored: &Value) {
-        let mut observed = Observed::of(event);
-        if let Some(name) = stored["metadata"]["name"].as_str() {
-            observed.name = name.into();
-        }
-        if let Some(count) = stored["count"].as_i64().and_then(|count| i32::try_from(count).ok()) {
-            observed.count = count;
-        }
-        if let Some(first) = stored["firstTimestamp"].as_str().and_then(|time| time.parse().ok()) {
-            observed.first_timestamp = first;
-        }
+    pub(crate) fn update_state(&mut self, key: &SameKey, event: &Event, stored: StoredEvent) {
+        let StoredEvent { name, count, first_timestamp } = stored;
+        let sent = Observed::of(event);
+        let observed = Observed {
+            count: count.unwrap_or(sent.count),
+            first_timestamp: first_timestamp.unwrap_or(sent.first_timestamp),
+            name: name.map_or(sent.name, String::into_boxed_str),
+        };
         self.observed.insert(*key, observed);
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
     use crate::{event::tests::event, key::SimilarKey};
 
@@ -120,24 +114,22 @@ mod tests {
         let mut deduplicator = Deduplicator::new();
         let first = observe(&mut deduplicator, event("Reason", "message"));
         let key = key(&first);
-        let stored = json!({
-            "metadata": { "name": "web.renamed" },
-            "count": 5,
-            "firstTimestamp": "2025-12-31T00:00:00Z",
-        });
-        deduplicator.update_state(&key, &first, &stored);
+        let stored = StoredEvent {
+            name: Some("web.renamed".to_owned()),
+            count: Some(5),
+            first_timestamp: Some("2025-12-31T00:00:00Z".parse().unwrap()),
+        };
+        deduplicator.update_state(&key, &first, stored);
         let next = observe(&mut deduplicator, event("Reason", "message"));
         assert_eq!((next.name.as_str(), next.count), ("web.renamed", 6));
         assert_eq!(next.first_timestamp.to_string(), "2025-12-31T00:00:00Z");
     }
 
     #[test]
-    fn invalid_fields_of_the_stored_event_are_ignored() {
+    fn fields_that_the_response_does_not_contain_are_kept() {
         let mut deduplicator = Deduplicator::new();
         let first = observe(&mut deduplicator, event("Reason", "message"));
-        for stored in [json!(null), json!({ "count": "two", "metadata": [], "firstTimestamp": "soon" })] {
-            deduplicator.update_state(&key(&first), &first, &stored);
-        }
+        deduplicator.update_state(&key(&first), &first, StoredEvent::default());
         let next = observe(&mut deduplicator, event("Reason", "message"));
         assert_eq!(next, Event { count: 2, ..event("Reason", "message") });
     }

@@ -10,8 +10,8 @@
 //! 3. a background task that creates or patches the event with an [`EventSink`], and retries if the API server is
 //!    unreachable.
 //!
-//! Events are therefore written later than the changes they describe, in no defined order. The limits are upstream's
-//! (US-2.3): from the tenth different message on, within ten minutes, events with the same reason are *combined from
+//! Events are therefore written later than the changes they describe, those about one object in their order. The limits
+//! are upstream's (US-2.3): from the tenth different message on, within ten minutes, events with the same reason are *combined from
 //! similar events*; after 25 events about an object there is one more every five minutes.
 //!
 //! [`EventBroadcaster`] combines these parts. [`FakeRecorder`] is a recorder for tests.
@@ -36,6 +36,7 @@ mod spam_filter;
 mod writer;
 
 pub use broadcaster::{EventBroadcaster, MAX_QUEUED_EVENTS};
+pub use event::{Event, EventPatch, StoredEvent};
 pub use fake::FakeRecorder;
 pub use object_reference::ObjectReference;
 pub use recorder::{EventRecorder, EventType};

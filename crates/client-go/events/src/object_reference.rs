@@ -1,23 +1,31 @@
 use std::sync::Arc;
 
 use kcm_api::{Deployment, ObjectMeta, ReplicaSet};
+use serde::Serialize;
 
-/// Object that an event is about.
+/// Object that an event is about. Empty fields are not serialized.
 ///
 /// Upstream counterpart: `v1.ObjectReference`.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct ObjectReference {
     /// Group and version of the kind, such as `apps/v1`.
+    #[serde(skip_serializing_if = "str::is_empty")]
     pub api_version: Arc<str>,
     /// Kind.
+    #[serde(skip_serializing_if = "str::is_empty")]
     pub kind: Arc<str>,
     /// Namespace; empty for an object of a cluster-scoped type.
+    #[serde(skip_serializing_if = "str::is_empty")]
     pub namespace: Arc<str>,
     /// Name.
+    #[serde(skip_serializing_if = "str::is_empty")]
     pub name: Arc<str>,
     /// UID.
+    #[serde(skip_serializing_if = "str::is_empty")]
     pub uid: Arc<str>,
     /// Resource version of the object. Events are correlated without it.
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub resource_version: String,
 }
 

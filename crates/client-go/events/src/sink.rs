@@ -1,25 +1,26 @@
 use async_trait::async_trait;
 use kcm_api::ApiError;
-use serde_json::Value;
 
-/// Writes events to an API server, as JSON of core/v1.
+use crate::event::{Event, StoredEvent};
+
+/// Writes events to an API server, as objects of `core/v1`.
 ///
 /// Upstream counterpart: `record.EventSink`.
 #[async_trait]
 pub trait EventSink: Send + Sync + 'static {
-    /// Creates an event. Returns it as stored.
+    /// Creates an event.
     ///
     /// # Errors
     ///
     /// If the request fails.
-    async fn create(&self, namespace: &str, event: &Value) -> Result<Value, ApiError>;
+    async fn create(&self, event: &Event) -> Result<StoredEvent, ApiError>;
 
-    /// Modifies an event with a strategic merge patch. Returns it as stored.
+    /// Updates the stored event of the same name with the strategic merge patch [`Event::patch`].
     ///
     /// # Errors
     ///
     /// If the request fails.
-    async fn patch(&self, namespace: &str, name: &str, patch: &Value) -> Result<Value, ApiError>;
+    async fn patch(&self, event: &Event) -> Result<StoredEvent, ApiError>;
 
     /// Returns the number of events that may be written at the same time now; at least one is written. More than 16 have
     /// no effect.

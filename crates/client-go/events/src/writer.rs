@@ -1,6 +1,7 @@
 use std::{
     collections::{HashMap, VecDeque},
     fmt,
+    ops::ControlFlow,
     sync::Arc,
     time::Duration,
 };
@@ -8,14 +9,13 @@ use std::{
 use futures_util::{StreamExt, stream::FuturesUnordered};
 use kcm_api::ApiError;
 use kcm_clock::{Clock, Random};
-use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, warn};
 
 use crate::{
     correlator::{Correlated, Correlator},
-    event::Event,
+    event::{Event, StoredEvent},
     key::RegardingKey,
     sink::EventSink,
 };
@@ -100,11 +100,11 @@ impl Writer {
             let next = tokio::select! {
                 biased;
                 Some((write, result)) = writes.next() => match self.handle(write, result) {
-                    Attempted::Retry { write, after } => {
+                    ControlFlow::Continue((write, after)) => {
                         writes.push(sender.attempt(write, after));
                         None
                     }
-                    Attempted::Ended(regarding) => self.next_about(regarding),
+                    ControlFlow::Break(regarding) => self.next_about(regarding),
                 },
                 event = self.queue.recv(), if has_room && !at_end => {
                     at_end = event.is_none();
@@ -156,13 +156,17 @@ impl Writer {
         None
     }
 
-    /// Handles the result of an attempt.
-    fn handle(&mut self, mut write: Write, result: Result<Value, ApiError>) -> Attempted {
+    /// Handles the result of an attempt. Returns the write and its delay if it must be retried, else its object.
+    fn handle(
+        &mut self,
+        mut write: Write,
+        result: Result<StoredEvent, ApiError>,
+    ) -> ControlFlow<RegardingKey, (Write, Duration)> {
         write.tries += 1;
         let event = LoggedEvent(&write.correlated.event);
         self.is_failing = false;
         match result {
-            Ok(stored) => self.correlator.update_state(&write.correlated, &stored),
+            Ok(stored) => self.correlator.update_state(&write.correlated, stored),
             Err(err @ ApiError::Status(_)) => {
                 if err.is_already_exists() || err.is_namespace_terminating() {
                     debug!(%event, %err, "Server rejected event (will not retry)");
@@ -186,20 +190,14 @@ impl Writer {
                 if write.tries < MAX_TRIES {
                     // The first delay is random, so that clients do not retry together when the API server returns.
                     let share = if write.tries == 1 { self.random.unit() } else { 1.0 };
-                    return Attempted::Retry { write, after: RETRY_INTERVAL.mul_f64(share) };
+                    return ControlFlow::Continue((write, RETRY_INTERVAL.mul_f64(share)));
                 }
                 error!(%event, "Unable to write event (retry limit exceeded)");
             }
         }
         self.received -= 1;
-        Attempted::Ended(write.regarding)
+        ControlFlow::Break(write.regarding)
     }
-}
-
-/// Consequence of an attempt to write an event.
-enum Attempted {
-    Ended(RegardingKey),
-    Retry { write: Write, after: Duration },
 }
 
 /// Sends requests.
@@ -211,7 +209,7 @@ struct Sender {
 
 impl Sender {
     /// Sends the request of `write` after a delay.
-    async fn attempt(&self, write: Write, after: Duration) -> (Write, Result<Value, ApiError>) {
+    async fn attempt(&self, write: Write, after: Duration) -> (Write, Result<StoredEvent, ApiError>) {
         if !after.is_zero() {
             self.clock.sleep(after).await;
         }
@@ -219,16 +217,16 @@ impl Sender {
         (write, result)
     }
 
-    async fn send(&self, correlated: &Correlated) -> Result<Value, ApiError> {
+    async fn send(&self, correlated: &Correlated) -> Result<StoredEvent, ApiError> {
         let event = &correlated.event;
         if correlated.is_repetition() {
-            match self.sink.patch(event.namespace(), &event.name, &event.to_patch()).await {
+            match self.sink.patch(event).await {
                 // The event has expired, or the rate limit prevented its creation.
                 Err(error) if error.is_not_found() => {}
                 result => return result,
             }
         }
-        self.sink.create(event.namespace(), &event.to_json()).await
+        self.sink.create(event).await
     }
 }
 

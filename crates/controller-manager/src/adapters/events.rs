@@ -8,11 +8,10 @@ use std::sync::{
 };
 
 use async_trait::async_trait;
-use kcm_api::{ApiError, ObjectKey};
+use kcm_api::ApiError;
 use kcm_client::{Api, ApiClient, ApiResource, ContentType, Patch, StrategicMerge, WriteOptions};
-use kcm_events::EventSink;
+use kcm_events::{Event, EventSink, StoredEvent};
 use serde::Deserialize;
-use serde_json::Value;
 
 /// Number of requests that the rate limit must allow for each event that is written at the same time as others. With the
 /// default rate limit, events are written one after the other, as upstream, so that they do not delay other writes.
@@ -20,12 +19,12 @@ const REQUESTS_PER_EVENT: u32 = 16;
 
 const EVENTS: ApiResource = ApiResource::namespaced("", "v1", "Event", "events");
 
-/// Event as JSON.
+/// Response to a write of an event.
 #[derive(Debug, Deserialize)]
 #[serde(transparent)]
-struct Event(Value);
+struct Stored(StoredEvent);
 
-impl StrategicMerge for Event {}
+impl StrategicMerge for Stored {}
 
 /// Writer of events. The events of a controller share its client, and thereby its rate limit (US-1.3).
 ///
@@ -33,7 +32,7 @@ impl StrategicMerge for Event {}
 #[derive(Debug, Clone)]
 pub struct EventClient {
     client: ApiClient,
-    events: Api<Event>,
+    events: Api<Stored>,
     /// `true` if events are created in protobuf. Becomes `false` when the API server refuses that.
     protobuf: Arc<AtomicBool>,
 }
@@ -53,25 +52,23 @@ impl EventClient {
 
 #[async_trait]
 impl EventSink for EventClient {
-    async fn create(&self, namespace: &str, event: &Value) -> Result<Value, ApiError> {
-        let events = self.events.namespaced(namespace);
-        if self.protobuf.load(Ordering::Relaxed)
-            && let Some(body) = protobuf::encode(event)
-        {
-            match events.create_protobuf(body).await {
+    async fn create(&self, event: &Event) -> Result<StoredEvent, ApiError> {
+        let events = self.events.namespaced(event.namespace());
+        if self.protobuf.load(Ordering::Relaxed) {
+            match events.create_protobuf(protobuf::encode(event)).await {
                 // The API server has not processed the request.
                 Err(error) if error.code() == Some(415) => self.protobuf.store(false, Ordering::Relaxed),
-                result => return result.map(|Event(stored)| stored),
+                result => return result.map(|Stored(stored)| stored),
             }
         }
-        let Event(stored) = events.create_json(event.to_string()).await?;
-        Ok(stored)
+        let json = serde_json::to_vec(event).map_err(|error| ApiError::InvalidRequest(error.to_string()))?;
+        events.create_json(json).await.map(|Stored(stored)| stored)
     }
 
-    async fn patch(&self, namespace: &str, name: &str, patch: &Value) -> Result<Value, ApiError> {
-        let key = ObjectKey::new(namespace, name);
-        let Event(stored) = self.events.patch(&key, &Patch::strategic(patch)).await?;
-        Ok(stored)
+    async fn patch(&self, event: &Event) -> Result<StoredEvent, ApiError> {
+        let events = self.events.namespaced(event.namespace());
+        let patch = Patch::strategic(&event.patch());
+        events.patch(event.name.as_str(), &patch).await.map(|Stored(stored)| stored)
     }
 
     fn max_concurrent_writes(&self) -> usize {
@@ -83,11 +80,35 @@ impl EventSink for EventClient {
 #[cfg(test)]
 mod tests {
     use kcm_client::{ClientFactory, ClientOptions, RateLimit, UserAgent};
+    use kcm_events::{EventType, ObjectReference};
     use kcm_testkit::{FakeApiServer, FakeResponse};
     use serde_json::json;
 
     use super::*;
     use crate::adapters::testing::{client, scripted};
+
+    /// Returns an event about a Deployment.
+    pub(super) fn event() -> Event {
+        Event {
+            name: "web.1".to_owned(),
+            regarding: ObjectReference {
+                api_version: "apps/v1".into(),
+                kind: "Deployment".into(),
+                namespace: "shop".into(),
+                name: "web".into(),
+                uid: "u".into(),
+                resource_version: "42".to_owned(),
+            },
+            type_: EventType::Normal,
+            reason: "ScalingReplicaSet".into(),
+            message: "Scaled up".to_owned(),
+            component: "deployment-controller".into(),
+            is_combined: false,
+            count: 3,
+            first_timestamp: "2026-01-01T00:00:00Z".parse().unwrap(),
+            last_timestamp: "2026-01-01T00:10:00Z".parse().unwrap(),
+        }
+    }
 
     #[tokio::test(start_paused = true)]
     async fn creates_in_protobuf_until_it_is_refused() {
@@ -98,9 +119,8 @@ mod tests {
         let options = ClientOptions { content_type: ContentType::Protobuf, ..options };
         let factory = ClientFactory::in_process(server.service(), options);
         let sink = EventClient::new(&factory.client("test", RateLimit::UNLIMITED));
-        let event = json!({"apiVersion": "v1", "kind": "Event", "metadata": {"name": "web.1"}});
         for _ in 0..3 {
-            sink.create("shop", &event).await.unwrap();
+            sink.create(&event()).await.unwrap();
         }
         let requests = server.requests();
         let media: Vec<_> = requests.iter().map(|request| request.header("content-type").unwrap()).collect();
@@ -121,11 +141,13 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn creates_and_patches() {
-        let stored = json!({"count": 2});
+        let stored = json!({"metadata": {"name": "web.1"}, "count": 2});
         let server = scripted([&stored, &stored]);
         let sink = EventClient::new(&client(&server));
-        assert_eq!(sink.create("shop", &json!({"count": 1})).await.unwrap(), stored);
-        assert_eq!(sink.patch("shop", "web.1", &json!({"count": 2})).await.unwrap(), stored);
+        let expected =
+            StoredEvent { name: Some("web.1".to_owned()), count: Some(2), ..StoredEvent::default() };
+        assert_eq!(sink.create(&event()).await.unwrap(), expected);
+        assert_eq!(sink.patch(&event()).await.unwrap(), expected);
         assert_eq!(
             server.request_lines(),
             ["POST /api/v1/namespaces/shop/events", "PATCH /api/v1/namespaces/shop/events/web.1"]

@@ -9,9 +9,9 @@ use kcm_api::{
 };
 use kcm_clock::{SeededRandom, SimulatedClock, Timestamp};
 use parking_lot::Mutex;
-use serde_json::{Value, json};
 
 use super::*;
+use crate::StoredEvent;
 
 /// Sink that records requests. It returns the queued results first, and then each event as it was sent.
 struct FakeSink {
@@ -32,7 +32,7 @@ struct SinkRequest {
     verb: &'static str,
     namespace: String,
     name: String,
-    count: i64,
+    count: i32,
 }
 
 impl FakeSink {
@@ -47,31 +47,22 @@ impl FakeSink {
         })
     }
 
-    fn handle(
-        &self,
-        verb: &'static str,
-        namespace: &str,
-        name: &str,
-        body: &Value,
-    ) -> Result<Value, ApiError> {
+    async fn handle(&self, verb: &'static str, event: &Event) -> Result<StoredEvent, ApiError> {
         self.requests.lock().push(SinkRequest {
             at: self.clock.monotonic().as_millis(),
             verb,
-            namespace: namespace.to_owned(),
-            name: name.to_owned(),
-            count: body["count"].as_i64().unwrap(),
+            namespace: event.namespace().to_owned(),
+            name: event.name.clone(),
+            count: event.count,
         });
-        self.results.lock().pop_front().unwrap_or(Ok(()))?;
-        let mut stored = body.clone();
-        stored["metadata"]["name"] = self.stored_name.lock().unwrap_or(name).into();
-        Ok(stored)
-    }
-
-    async fn wait(&self) {
+        let result = self.results.lock().pop_front().unwrap_or(Ok(()));
         let latency = *self.latency.lock();
         if !latency.is_zero() {
             self.clock.sleep(latency).await;
         }
+        result?;
+        let name = self.stored_name.lock().unwrap_or(&event.name).to_owned();
+        Ok(StoredEvent { name: Some(name), count: Some(event.count), ..StoredEvent::default() })
     }
 
     fn request_times(&self) -> Vec<u128> {
@@ -81,18 +72,12 @@ impl FakeSink {
 
 #[async_trait]
 impl EventSink for FakeSink {
-    async fn create(&self, namespace: &str, event: &Value) -> Result<Value, ApiError> {
-        assert_eq!(event["metadata"]["namespace"], namespace);
-        let result = self.handle("create", namespace, event["metadata"]["name"].as_str().unwrap(), event);
-        self.wait().await;
-        result
+    async fn create(&self, event: &Event) -> Result<StoredEvent, ApiError> {
+        self.handle("create", event).await
     }
 
-    async fn patch(&self, namespace: &str, name: &str, patch: &Value) -> Result<Value, ApiError> {
-        assert!(patch.get("metadata").is_none(), "{patch}");
-        let result = self.handle("patch", namespace, name, patch);
-        self.wait().await;
-        result
+    async fn patch(&self, event: &Event) -> Result<StoredEvent, ApiError> {
+        self.handle("patch", event).await
     }
 
     fn max_concurrent_writes(&self) -> usize {
@@ -135,7 +120,7 @@ impl TestEnv {
     }
 
     /// Waits until all events are written. Returns verb and count of each request.
-    async fn requests(&self) -> Vec<(&'static str, i64)> {
+    async fn requests(&self) -> Vec<(&'static str, i32)> {
         self.broadcaster.shutdown(Duration::from_secs(3600)).await;
         self.sink.requests.lock().iter().map(|request| (request.verb, request.count)).collect()
     }
@@ -440,12 +425,4 @@ mod shutdown {
         finished.cancelled().await;
         assert_eq!(sink.requests.lock().len(), 1);
     }
-}
-
-#[test]
-fn fake_sink_returns_the_event_as_sent() {
-    let clock = Arc::new(kcm_clock::FakeClock::new(Timestamp::UNIX_EPOCH));
-    let sink = FakeSink::new(clock, []);
-    let stored = sink.handle("patch", "shop", "web.1", &json!({ "count": 2 })).unwrap();
-    assert_eq!(stored, json!({ "count": 2, "metadata": { "name": "web.1" } }));
 }
