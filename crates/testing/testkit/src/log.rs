@@ -20,8 +20,8 @@ impl CapturedLog {
     /// Captures the lines that the current thread logs at `level` and above, until the guard is dropped.
     #[must_use]
     pub fn of_this_thread(level: LevelFilter) -> (Self, DefaultGuard) {
-        // If a process has a single dispatcher, `tracing` asks that of the thread that logs a line first, which may be none,
-        // and disables the line for all threads.
+        // With a single dispatcher in the process, a line is enabled for all threads according to the dispatcher of the
+        // thread that logs it first. That thread may have none.
         static SECOND: OnceLock<Dispatch> = OnceLock::new();
         SECOND.get_or_init(|| Dispatch::new(NoSubscriber::new()));
         let log = Self::default();
