@@ -283,10 +283,12 @@ async fn event_client_creates_and_patches() {
     };
     let stored = sink.create(&event).await.unwrap();
     assert_eq!((stored.name.as_deref(), stored.count), (Some("web.1"), Some(1)));
-    let repeated = kcm_events::Event { count: 2, ..event };
+    // Only what a repetition changes is patched.
+    let repeated = kcm_events::Event { count: 2, reason: "Other".into(), ..event };
     assert_eq!(sink.patch(&repeated).await.unwrap().count, Some(2));
     let events = Api::<Event>::namespaced(client, "a");
-    assert_eq!(events.get("web.1").await.unwrap().count, Some(2));
+    let patched = events.get("web.1").await.unwrap();
+    assert_eq!((patched.count, patched.reason.as_deref()), (Some(2), Some("Scaled")));
     let missing = kcm_events::Event { name: "missing".to_owned(), ..repeated };
     assert!(sink.patch(&missing).await.unwrap_err().is_not_found());
 }

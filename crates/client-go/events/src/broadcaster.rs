@@ -16,7 +16,7 @@ use crate::{
     writer::Writer,
 };
 
-/// Maximum number of events that wait to be written. Further events are dropped.
+/// Capacity of the queue of events. Events that are recorded while it is full are dropped.
 pub const MAX_QUEUED_EVENTS: usize = 1000;
 
 /// Creates recorders, and writes the events of all of them to a sink.

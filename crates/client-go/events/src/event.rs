@@ -137,7 +137,7 @@ impl<'de> Deserialize<'de> for StoredEvent {
         #[derive(Default, Deserialize)]
         #[serde(default, rename_all = "camelCase")]
         struct Stored {
-            metadata: StoredMetadata,
+            metadata: Option<StoredMetadata>,
             count: Option<i32>,
             first_timestamp: Option<Time>,
         }
@@ -149,7 +149,7 @@ impl<'de> Deserialize<'de> for StoredEvent {
         }
 
         let Stored { metadata, count, first_timestamp } = Stored::deserialize(deserializer)?;
-        Ok(Self { name: metadata.name, count, first_timestamp })
+        Ok(Self { name: metadata.and_then(|metadata| metadata.name), count, first_timestamp })
     }
 }
 
@@ -236,6 +236,7 @@ pub(crate) mod tests {
         assert_eq!(complete, expected);
         let metadata_only = stored(json!({ "metadata": { "name": "web.1" } }));
         assert_eq!(metadata_only, StoredEvent { name: expected.name, ..Default::default() });
-        assert_eq!(stored(json!({ "firstTimestamp": null })), StoredEvent::default());
+        let unset = json!({ "metadata": null, "count": null, "firstTimestamp": null });
+        assert_eq!(stored(unset), StoredEvent::default());
     }
 }

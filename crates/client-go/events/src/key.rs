@@ -1,4 +1,4 @@
-//! Keys by which events are correlated. Each key is the one above it and one field more.
+//! Keys by which events are ordered and correlated. Each key contains the one above it.
 //!
 //! Upstream's keys are strings. They also contain the reporting controller and instance, which recorders derive from the
 //! source. The keys here are hashes of 128 bits, because the correlator keeps thousands of them.

@@ -10,9 +10,10 @@
 //! 3. a background task that creates or patches the event with an [`EventSink`], and retries if the API server is
 //!    unreachable.
 //!
-//! Events are therefore written later than the changes they describe, those about one object in their order. The limits
-//! are upstream's (US-2.3): from the tenth different message on, within ten minutes, events with the same reason are *combined from
-//! similar events*; after 25 events about an object there is one more every five minutes.
+//! Events are therefore written later than the changes they describe. Events about one object are written in the order in
+//! which they were recorded. The limits are upstream's (US-2.3): from the tenth different message on, within ten minutes,
+//! events with the same reason are *combined from similar events*; after 25 events about an object there is one more every
+//! five minutes.
 //!
 //! [`EventBroadcaster`] combines these parts. [`FakeRecorder`] is a recorder for tests.
 //!

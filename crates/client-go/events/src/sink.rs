@@ -3,7 +3,10 @@ use kcm_api::ApiError;
 
 use crate::event::{Event, StoredEvent};
 
-/// Writes events to an API server, as objects of `core/v1`.
+/// Writes events to an API server, as objects of `core/v1` in [`Event::namespace`].
+///
+/// A write is retried after [`ApiError::NotSent`], [`ApiError::Timeout`], [`ApiError::Transport`] and
+/// [`ApiError::Decode`].
 ///
 /// Upstream counterpart: `record.EventSink`.
 #[async_trait]
@@ -19,11 +22,11 @@ pub trait EventSink: Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// If the request fails.
+    /// If the request fails. If the event is not found, it is created.
     async fn patch(&self, event: &Event) -> Result<StoredEvent, ApiError>;
 
-    /// Returns the number of events that may be written at the same time now; at least one is written. More than 16 have
-    /// no effect.
+    /// Returns the number of events that may be written at the same time now. Values below 1 are treated as 1, values
+    /// above 16 as 16.
     ///
     /// A sink that shares a rate limit with other writers returns 1 while requests of the other writers could be delayed.
     fn max_concurrent_writes(&self) -> usize {

@@ -1,7 +1,6 @@
 use std::{
     collections::{HashMap, VecDeque},
     fmt,
-    ops::ControlFlow,
     sync::Arc,
     time::Duration,
 };
@@ -38,13 +37,17 @@ const MAX_RECEIVED: usize = 64;
 ///
 /// While the API server does not answer, one event is written at a time, so that few events exhaust their attempts.
 ///
-/// Upstream counterpart: the goroutine of `StartRecordingToSink`, which writes all events one after the other.
+/// Upstream counterpart: the goroutine of `StartRecordingToSink`.
+///
+/// DEVIATION: upstream writes all events one after the other.
 pub(crate) struct Writer {
     queue: mpsc::Receiver<Event>,
     correlator: Correlator,
     random: Arc<dyn Random>,
     sender: Sender,
-    /// Objects about which an event is being written, with their next events.
+    /// Writes that are not in progress: first those that are retried, then those of objects whose last write has ended.
+    ready: VecDeque<Write>,
+    /// Objects of all writes, with their next events.
     waiting: HashMap<RegardingKey, VecDeque<Event>>,
     /// Number of events that are received and not yet written.
     received: usize,
@@ -58,6 +61,8 @@ struct Write {
     regarding: RegardingKey,
     /// Number of attempts that have ended.
     tries: u32,
+    /// Delay of the next attempt.
+    delay: Duration,
 }
 
 impl Writer {
@@ -68,27 +73,36 @@ impl Writer {
         clock: Arc<dyn Clock>,
         random: Arc<dyn Random>,
     ) -> Self {
-        let sender = Sender { sink, clock };
-        let waiting = HashMap::new();
-        Self { queue, correlator, random, sender, waiting, received: 0, is_failing: false }
+        Self {
+            queue,
+            correlator,
+            random,
+            sender: Sender { sink, clock },
+            ready: VecDeque::new(),
+            waiting: HashMap::new(),
+            received: 0,
+            is_failing: false,
+        }
     }
 
     /// Writes events until all senders are dropped, until `closing` is cancelled and the queue is empty, or until
-    /// `abandon` is cancelled.
-    pub(crate) async fn run(mut self, closing: CancellationToken, abandon: CancellationToken) {
+    /// `abandon` is cancelled. Returns the number of events that were dropped then.
+    pub(crate) async fn run(mut self, closing: CancellationToken, abandon: CancellationToken) -> usize {
         let abandoned = tokio::select! {
             biased;
             () = abandon.cancelled() => true,
             () = self.write_all(&closing) => false,
         };
-        if abandoned {
-            self.queue.close();
-            let queued = std::iter::from_fn(|| self.queue.try_recv().ok()).count();
-            let unwritten = queued + self.received;
-            if unwritten > 0 {
-                warn!(unwritten, "Events dropped at shutdown");
-            }
+        if !abandoned {
+            return 0;
         }
+        self.queue.close();
+        let queued = std::iter::from_fn(|| self.queue.try_recv().ok()).count();
+        let unwritten = queued + self.received;
+        if unwritten > 0 {
+            warn!(unwritten, "Events dropped at shutdown");
+        }
+        unwritten
     }
 
     async fn write_all(&mut self, closing: &CancellationToken) {
@@ -96,29 +110,23 @@ impl Writer {
         let mut writes = FuturesUnordered::new();
         let mut at_end = false;
         loop {
-            let has_room = writes.len() < self.limit() && self.received < MAX_RECEIVED;
-            let next = tokio::select! {
+            let limit = self.limit();
+            while writes.len() < limit
+                && let Some(write) = self.ready.pop_front()
+            {
+                writes.push(sender.attempt(write));
+            }
+            let has_room = writes.len() < limit && self.received < MAX_RECEIVED;
+            tokio::select! {
                 biased;
-                Some((write, result)) = writes.next() => match self.handle(write, result) {
-                    ControlFlow::Continue((write, after)) => {
-                        writes.push(sender.attempt(write, after));
-                        None
-                    }
-                    ControlFlow::Break(regarding) => self.next_about(regarding),
+                Some((write, result)) = writes.next() => self.handle(write, result),
+                event = self.queue.recv(), if has_room && !at_end => match event {
+                    Some(event) => self.receive(event),
+                    None => at_end = true,
                 },
-                event = self.queue.recv(), if has_room && !at_end => {
-                    at_end = event.is_none();
-                    event.and_then(|event| self.receive(event))
-                }
-                () = closing.cancelled(), if !self.queue.is_closed() => {
-                    // The queued events are still received, then `None`.
-                    self.queue.close();
-                    None
-                }
+                // The queued events are still received, then `None`.
+                () = closing.cancelled(), if !self.queue.is_closed() => self.queue.close(),
                 else => return,
-            };
-            if let Some(write) = next {
-                writes.push(sender.attempt(write, Duration::ZERO));
             }
         }
     }
@@ -132,42 +140,41 @@ impl Writer {
         }
     }
 
-    /// Returns the write of an event from the queue. Returns `None` if the event is dropped, or waits for another one.
-    fn receive(&mut self, event: Event) -> Option<Write> {
+    /// Handles an event from the queue.
+    fn receive(&mut self, event: Event) {
         let regarding = RegardingKey::of(&event.regarding);
         self.received += 1;
         if let Some(waiting) = self.waiting.get_mut(&regarding) {
             waiting.push_back(event);
-            return None;
+            return;
         }
         self.waiting.insert(regarding, VecDeque::from([event]));
-        self.next_about(regarding)
+        self.prepare_next(regarding);
     }
 
-    /// Returns the write of the next event that waits for the end of another one about the same object.
-    fn next_about(&mut self, regarding: RegardingKey) -> Option<Write> {
+    /// Prepares the write of the next event about an object of which no write is left.
+    fn prepare_next(&mut self, regarding: RegardingKey) {
         while let Some(event) = self.waiting.get_mut(&regarding).and_then(VecDeque::pop_front) {
             if let Some(correlated) = self.correlator.correlate(event) {
-                return Some(Write { correlated, regarding, tries: 0 });
+                self.ready.push_back(Write { correlated, regarding, tries: 0, delay: Duration::ZERO });
+                return;
             }
             self.received -= 1;
         }
         self.waiting.remove(&regarding);
-        None
     }
 
-    /// Handles the result of an attempt. Returns the write and its delay if it must be retried, else its object.
-    fn handle(
-        &mut self,
-        mut write: Write,
-        result: Result<StoredEvent, ApiError>,
-    ) -> ControlFlow<RegardingKey, (Write, Duration)> {
+    /// Handles the result of an attempt.
+    fn handle(&mut self, mut write: Write, result: Result<StoredEvent, ApiError>) {
         write.tries += 1;
         let event = LoggedEvent(&write.correlated.event);
-        self.is_failing = false;
         match result {
-            Ok(stored) => self.correlator.update_state(&write.correlated, stored),
+            Ok(stored) => {
+                self.is_failing = false;
+                self.correlator.update_state(&write.correlated, stored);
+            }
             Err(err @ ApiError::Status(_)) => {
+                self.is_failing = false;
                 if err.is_already_exists() || err.is_namespace_terminating() {
                     debug!(%event, %err, "Server rejected event (will not retry)");
                 } else {
@@ -190,13 +197,15 @@ impl Writer {
                 if write.tries < MAX_TRIES {
                     // The first delay is random, so that clients do not retry together when the API server returns.
                     let share = if write.tries == 1 { self.random.unit() } else { 1.0 };
-                    return ControlFlow::Continue((write, RETRY_INTERVAL.mul_f64(share)));
+                    write.delay = RETRY_INTERVAL.mul_f64(share);
+                    self.ready.push_front(write);
+                    return;
                 }
                 error!(%event, "Unable to write event (retry limit exceeded)");
             }
         }
         self.received -= 1;
-        ControlFlow::Break(write.regarding)
+        self.prepare_next(write.regarding);
     }
 }
 
@@ -208,10 +217,10 @@ struct Sender {
 }
 
 impl Sender {
-    /// Sends the request of `write` after a delay.
-    async fn attempt(&self, write: Write, after: Duration) -> (Write, Result<StoredEvent, ApiError>) {
-        if !after.is_zero() {
-            self.clock.sleep(after).await;
+    /// Sends the request of `write` after its delay.
+    async fn attempt(&self, write: Write) -> (Write, Result<StoredEvent, ApiError>) {
+        if !write.delay.is_zero() {
+            self.clock.sleep(write.delay).await;
         }
         let result = self.send(&write.correlated).await;
         (write, result)

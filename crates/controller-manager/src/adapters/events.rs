@@ -40,7 +40,7 @@ pub struct EventClient {
 impl EventClient {
     /// Creates a sink that writes through `client`.
     pub fn new(client: &ApiClient) -> Self {
-        // The recorder reads only the name of a stored event.
+        // The recorder needs only the name of a stored event.
         let metadata_only = WriteOptions { metadata_only: true, ..WriteOptions::default() };
         Self {
             client: client.clone(),
@@ -152,5 +152,9 @@ mod tests {
             server.request_lines(),
             ["POST /api/v1/namespaces/shop/events", "PATCH /api/v1/namespaces/shop/events/web.1"]
         );
+        let patch = &server.requests()[1];
+        assert_eq!(patch.header("content-type"), Some("application/strategic-merge-patch+json"));
+        let body = json!({"count": 3, "lastTimestamp": "2026-01-01T00:10:00Z", "message": "Scaled up"});
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&patch.body).unwrap(), body);
     }
 }

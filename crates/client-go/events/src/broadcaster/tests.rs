@@ -1,5 +1,5 @@
 use std::{
-    collections::VecDeque,
+    collections::{BTreeSet, VecDeque},
     sync::atomic::{AtomicUsize, Ordering},
 };
 
@@ -276,6 +276,37 @@ mod concurrency {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn outage_drops_one_event_per_twelve_attempts() {
+        // 16 writes are in progress when the outage begins. The first of them is dropped after 11 retries.
+        let env = slow_env((0..16 + 11 + 3).map(|_| unreachable()));
+        for n in 0..30 {
+            env.record_about(&format!("web-{n}"), "Scaled up");
+        }
+        assert_eq!(env.requests().await.len(), 16 + 11 + 3 + 29);
+        let requests = env.sink.requests.lock();
+        let outage = &requests[16..16 + 11 + 3];
+        let at: Vec<_> = outage.iter().map(|request| request.at).collect();
+        assert!(at.is_sorted_by(|a, b| a < b), "one at a time: {at:?}");
+        assert!(outage[..11].iter().all(|request| request.name == outage[0].name), "{outage:?}");
+        assert!(outage[11..].iter().all(|request| request.name == outage[11].name), "{outage:?}");
+        let written: BTreeSet<_> = requests[30..].iter().map(|request| &request.name).collect();
+        assert_eq!(written.len(), 29, "all but the dropped one");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn lower_limit_applies_to_waiting_events() {
+        let env = slow_env([]);
+        for n in 0..6 {
+            env.record_about(&format!("web-{}", n % 3), n.to_string());
+        }
+        env.clock.sleep(Duration::from_millis(1)).await;
+        assert_eq!(env.sink.request_times(), [0, 0, 0]);
+        env.sink.max_concurrent_writes.store(1, Ordering::Relaxed);
+        env.requests().await;
+        assert_eq!(env.sink.request_times(), [0, 0, 0, 5, 10, 15]);
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn one_event_at_a_time_is_written_during_an_outage() {
         let env = slow_env((0..12).map(|_| unreachable()));
         env.record_about("web-0", "Scaled up");
@@ -411,6 +442,28 @@ mod shutdown {
         assert!((3..=4).contains(&requests), "{requests}");
         env.clock.sleep(Duration::from_secs(600)).await;
         assert_eq!(env.sink.requests.lock().len(), requests);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn dropped_events_are_counted() {
+        let clock = Arc::new(SimulatedClock::new(Timestamp::UNIX_EPOCH));
+        let sink = FakeSink::new(clock.clone(), []);
+        *sink.latency.lock() = Duration::from_secs(60);
+        let (random, shared) = (Arc::new(SeededRandom::new(7)), clock.clone() as Arc<dyn Clock>);
+        let correlator = Correlator::new(&shared, Arc::new(Names::new(random.clone())));
+        let (queue, queued) = mpsc::channel(100);
+        let writer = Writer::new(queued, correlator, sink.clone(), shared, random);
+        // 16 in progress, 48 that wait for the first of them, and 36 in the queue.
+        for n in 0..100 {
+            let mut event = crate::event::tests::event("Reason", "message");
+            event.regarding.name = format!("web-{}", if n < 16 { n } else { 0 }).into();
+            queue.send(event).await.unwrap();
+        }
+        let (closing, abandon) = (CancellationToken::new(), CancellationToken::new());
+        let running = tokio::spawn(writer.run(closing, abandon.clone()));
+        clock.sleep(Duration::from_secs(1)).await;
+        abandon.cancel();
+        assert_eq!((running.await.unwrap(), sink.requests.lock().len()), (100, 16));
     }
 
     #[tokio::test(start_paused = true)]
