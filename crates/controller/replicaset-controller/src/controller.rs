@@ -47,8 +47,9 @@ pub struct ReplicaSetControllerConfig {
     pub recorder: Arc<dyn EventRecorder>,
     /// Maximum number of pods that one sync creates or deletes.
     pub burst_replicas: usize,
-    /// If `true`, a new `observedGeneration` of a sync that creates or deletes pods is written together with their counts,
-    /// in the sync that their watch events start, except the first one. If `false`, it is written at once, as upstream.
+    /// If `true`, as by default, the `observedGeneration` of a sync that creates or deletes pods is written by the next sync,
+    /// which the watch events of the pods start. The first `observedGeneration` of a ReplicaSet is written at once. If
+    /// `false`, each is written at once, as upstream.
     pub coalesce_status_writes: bool,
     /// Metrics of the controller.
     pub metrics: Arc<dyn ReplicaSetMetrics>,

@@ -28,7 +28,8 @@
 //!
 //! If nothing but `observedGeneration` has changed, and the sync has created or deleted pods, the status is not written: the
 //! watch events of the pods start another sync, which writes it with the new counts. The first `observedGeneration` of a
-//! ReplicaSet is written at once. With [`ReplicaSetControllerConfig::coalesce_status_writes`] `false`, each is, as upstream.
+//! ReplicaSet is written at once. If [`ReplicaSetControllerConfig::coalesce_status_writes`] is `false`, every new
+//! `observedGeneration` is written at once, as upstream.
 //!
 //! # Kinds
 //!

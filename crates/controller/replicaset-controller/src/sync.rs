@@ -93,6 +93,7 @@ impl Syncer {
         let Performed { error, has_events } = self.executor.execute(&view.replica_set, &owner, &plan).await;
 
         let status = calculate_status(&view, error.as_ref(), now);
+        // DEVIATION: upstream writes the new generation with the old counts. The events of the pods start the next sync.
         let is_deferred = self.coalesce_status_writes
             && has_events
             && error.is_none()

@@ -44,7 +44,7 @@ async fn new_generation_is_written_without_the_pods_that_it_deletes() {
     world.catch_up();
     sync(&world, &key).await.0.unwrap();
     let written = world.cluster.take_statuses().pop().unwrap();
-    assert_eq!(written.status.observed_generation, 2);
+    assert_eq!((written.status.replicas, written.status.observed_generation), (1, 2));
 }
 
 #[tokio::test]
