@@ -4,20 +4,21 @@ use std::{
     collections::HashMap,
     convert::Infallible,
     fmt,
-    hash::{BuildHasher, BuildHasherDefault, DefaultHasher, Hash},
+    hash::{BuildHasher, Hash},
     sync::{Arc, Weak},
 };
 
+use foldhash::fast::FixedState;
 use parking_lot::Mutex;
 
 /// Table of shared values. It does not keep them alive.
 ///
-/// Values whose 64-bit hashes collide are not shared. This costs memory only, and the table does not need to store
-/// keys.
+/// Values whose 64-bit hashes collide are not shared. This costs memory only. So the table does not store keys, and the hash
+/// function need not resist a client that chooses them.
 pub(crate) struct Interner<T: ?Sized>(Mutex<Table<T>>);
 
 struct Table<T: ?Sized> {
-    by_hash: HashMap<u64, Weak<T>, BuildHasherDefault<DefaultHasher>>,
+    by_hash: HashMap<u64, Weak<T>, FixedState>,
     /// Size at which dropped values are removed next. It is twice the size after the last removal, so the cost per
     /// insertion is constant, and at most half of the entries are dead.
     sweep_at: usize,
@@ -47,7 +48,7 @@ impl<T: ?Sized> Interner<T> {
         same: impl Fn(&T) -> bool,
         make: impl FnOnce() -> Result<Arc<T>, E>,
     ) -> Result<Arc<T>, E> {
-        let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one(key);
+        let hash = FixedState::default().hash_one(key);
         let mut table = self.0.lock();
         match table.by_hash.get(&hash).and_then(Weak::upgrade) {
             Some(found) if same(&found) => Ok(found),
