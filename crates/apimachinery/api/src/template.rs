@@ -6,18 +6,18 @@ use std::{
     sync::{Arc, LazyLock, OnceLock},
 };
 
-use serde::{
-    Deserialize, Deserializer, Serialize, Serializer,
-    de::{MapAccess, Visitor},
-};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{
     Value,
     value::{RawValue, to_raw_value},
 };
 
-mod shared_message;
+mod cuts;
+mod members;
+mod shared;
 
-use shared_message::SharedMessage;
+use members::Members;
+use shared::Shared;
 
 use crate::{
     Annotations, Labels, POD_TEMPLATE_HASH_LABEL, ProtobufError,
@@ -31,8 +31,8 @@ use crate::{
 /// Pod template of a workload.
 ///
 /// The JSON text or the protobuf message is kept as it was read, so no field is lost. Labels, annotations and finalizers are
-/// decoded on first use, and so is the digest for comparisons. Clones share all of it, and so do equal templates that were
-/// read from protobuf. Templates that differ share the equal parts of their messages.
+/// decoded on first use, and so is the digest for comparisons. Clones share all of it, and so do templates that were read
+/// from the same text or message. Templates that differ share the equal parts.
 #[derive(Clone)]
 pub struct PodTemplate(Arc<Inner>);
 
@@ -49,10 +49,14 @@ impl From<Content> for Inner {
 }
 
 enum Content {
-    Json(Box<RawValue>),
+    /// JSON text.
+    Json(Shared),
     /// Message that has only fields that this version defines.
-    Protobuf(SharedMessage),
+    Protobuf(Shared),
 }
+
+/// Templates in use.
+static TEMPLATES: LazyLock<Interner<Inner>> = LazyLock::new(Interner::default);
 
 /// Metadata of a template that pods inherit.
 #[derive(Debug, Default, Deserialize)]
@@ -82,14 +86,20 @@ impl<'a> Parts<'a> {
 }
 
 impl PodTemplate {
-    /// Parses a template.
+    /// Parses a template. Equal texts share one template.
     ///
     /// # Errors
     ///
     /// If `json` is not an object, or its metadata has the wrong type.
-    pub fn new(json: Box<RawValue>) -> Result<Self, serde_json::Error> {
-        Parts::of(json.get())?;
-        Ok(Self(Arc::new(Content::Json(json).into())))
+    pub fn new(json: &RawValue) -> Result<Self, serde_json::Error> {
+        let json = json.get();
+        let same =
+            |found: &Inner| matches!(&found.content, Content::Json(content) if content.is(json.as_bytes()));
+        let make = || {
+            Parts::of(json)?;
+            Ok(Arc::new(Content::Json(Shared::new(json.as_bytes(), cuts::of_json(json))).into()))
+        };
+        TEMPLATES.try_intern(json, same, make).map(Self)
     }
 
     /// Reads a `PodTemplateSpec`. Equal messages share one template.
@@ -98,12 +108,11 @@ impl PodTemplate {
     ///
     /// If `message` is malformed, or has a field or a value that this version does not define.
     pub fn from_protobuf(message: &[u8]) -> Result<Self, ProtobufError> {
-        static TEMPLATES: LazyLock<Interner<Inner>> = LazyLock::new(Interner::default);
         let same =
             |found: &Inner| matches!(&found.content, Content::Protobuf(content) if content.is(message));
         let make = || {
             pod_template::metadata(message)?;
-            Ok(Arc::new(Content::Protobuf(SharedMessage::new(message)).into()))
+            Ok(Arc::new(Content::Protobuf(Shared::new(message, cuts::of_message(message))).into()))
         };
         TEMPLATES.try_intern(message, same, make).map(Self)
     }
@@ -112,8 +121,8 @@ impl PodTemplate {
     /// define: only JSON carries it.
     pub fn to_protobuf(&self) -> Option<Vec<u8>> {
         match &self.0.content {
-            Content::Json(json) => pod_template::encode(json.get()),
-            Content::Protobuf(message) => Some(message.to_vec()),
+            Content::Json(json) => pod_template::encode(&json.text()),
+            Content::Protobuf(message) => Some(message.bytes().into_owned()),
         }
     }
 
@@ -123,7 +132,7 @@ impl PodTemplate {
     ///
     /// Those of [`new`](Self::new).
     pub fn from_value(value: &Value) -> Result<Self, serde_json::Error> {
-        Self::new(to_raw_value(value)?)
+        Self::new(&to_raw_value(value)?)
     }
 
     /// Returns the template as a JSON value, to create a changed template with [`from_value`](Self::from_value).
@@ -135,26 +144,24 @@ impl PodTemplate {
     /// Returns the JSON text, as it was read if it was read from JSON.
     pub fn json(&self) -> Cow<'_, str> {
         match &self.0.content {
-            Content::Json(json) => Cow::Borrowed(json.get()),
-            Content::Protobuf(message) => Cow::Owned(pod_template::to_json(&message.to_vec())),
+            Content::Json(json) => json.text(),
+            Content::Protobuf(message) => Cow::Owned(pod_template::to_json(&message.bytes())),
         }
     }
 
     /// Returns the number of bytes of the JSON text or of the protobuf message that is kept. Bytes that `n` templates share
-    /// count `1/n`.
+    /// count `1/n`, clones included.
     pub fn size(&self) -> usize {
-        match &self.0.content {
-            Content::Json(json) => json.get().len(),
-            Content::Protobuf(message) => message.size(),
-        }
+        let (Content::Json(content) | Content::Protobuf(content)) = &self.0.content;
+        content.size() / Arc::strong_count(&self.0)
     }
 
     fn metadata(&self) -> &TemplateMeta {
         // The content was checked before, so decoding does not fail.
         self.0.metadata.get_or_init(|| match &self.0.content {
-            Content::Json(json) => Box::new(Parts::of(json.get()).unwrap_or_default().metadata),
+            Content::Json(json) => Box::new(Parts::of(&json.text()).unwrap_or_default().metadata),
             Content::Protobuf(message) => {
-                Box::new(pod_template::metadata(&message.to_vec()).unwrap_or_default())
+                Box::new(pod_template::metadata(&message.bytes()).unwrap_or_default())
             }
         })
     }
@@ -192,8 +199,8 @@ impl PodTemplate {
     /// define: only the JSON text carries it.
     pub fn spec_protobuf(&self) -> Option<Vec<u8>> {
         match &self.0.content {
-            Content::Json(json) => pod_template::encode_spec(json.get()),
-            Content::Protobuf(message) => Some(pod_template::spec(&message.to_vec()).into_owned()),
+            Content::Json(json) => pod_template::encode_spec(&json.text()),
+            Content::Protobuf(message) => Some(pod_template::spec(&message.bytes()).into_owned()),
         }
     }
 
@@ -204,21 +211,21 @@ impl PodTemplate {
     /// If the template has the wrong type.
     pub fn with_label(&self, key: &str, value: Option<&str>) -> Result<Self, serde_json::Error> {
         let json = match &self.0.content {
-            Content::Json(json) => json.get(),
+            Content::Json(json) => json.text(),
             Content::Protobuf(message) => {
-                let labelled = pod_template::with_label(&message.to_vec(), key, value);
+                let labelled = pod_template::with_label(&message.bytes(), key, value);
                 return labelled
                     .and_then(|message| Self::from_protobuf(&message))
                     .map_err(serde::de::Error::custom);
             }
         };
-        let template = Members::parse(json)?;
+        let template = Members::parse(&json)?;
         let metadata = Members::parse(template.get("metadata"))?;
         let labels = Members::parse(metadata.get("labels"))?;
         let value = value.map(to_raw_value).transpose()?;
         let labels = labels.with(key, value.as_deref())?;
         let metadata = metadata.with("labels", Some(&labels))?;
-        Self::new(template.with("metadata", Some(&metadata))?)
+        Self::new(&template.with("metadata", Some(&metadata))?)
     }
 
     /// `true` if the templates are semantically equal, ignoring the label `pod-template-hash`.
@@ -234,10 +241,8 @@ impl PodTemplate {
     /// Returns a digest of the semantic content, ignoring the label `pod-template-hash`.
     pub fn digest(&self) -> &Digest {
         self.0.digest.get_or_init(|| match &self.0.content {
-            Content::Json(json) => semantic::digest_json(json.get(), POD_TEMPLATE_HASH_LABEL),
-            Content::Protobuf(message) => {
-                semantic::digest_message(&message.to_vec(), POD_TEMPLATE_HASH_LABEL)
-            }
+            Content::Json(json) => semantic::digest_json(&json.text(), POD_TEMPLATE_HASH_LABEL),
+            Content::Protobuf(message) => semantic::digest_message(&message.bytes(), POD_TEMPLATE_HASH_LABEL),
         })
     }
 
@@ -250,72 +255,16 @@ impl PodTemplate {
     /// If a field has the wrong type.
     pub fn compute_hash(&self, collision_count: Option<i32>) -> Result<String, HashError> {
         match &self.0.content {
-            Content::Json(json) => hash::compute_json(json.get(), collision_count),
-            Content::Protobuf(message) => hash::compute_message(&message.to_vec(), collision_count),
+            Content::Json(json) => hash::compute_json(&json.text(), collision_count),
+            Content::Protobuf(message) => hash::compute_message(&message.bytes(), collision_count),
         }
-    }
-}
-
-/// Members of a JSON object in their order, as text.
-struct Members<'a>(Vec<(String, &'a RawValue)>);
-
-impl<'a> Members<'a> {
-    /// Parses an object. `null` has no members.
-    fn parse(json: &'a str) -> Result<Self, serde_json::Error> {
-        Ok(serde_json::from_str::<Option<Self>>(json)?.unwrap_or(Self(Vec::new())))
-    }
-
-    fn get(&self, name: &str) -> &'a str {
-        self.0.iter().rfind(|(key, _)| key == name).map_or("null", |(_, value)| value.get())
-    }
-
-    /// Returns the object with the member `name` set to `value`, or removed.
-    fn with<'b>(mut self, name: &str, value: Option<&'b RawValue>) -> Result<Box<RawValue>, serde_json::Error>
-    where
-        'a: 'b,
-    {
-        let place = self.0.iter().position(|(key, _)| key == name).unwrap_or(self.0.len());
-        self.0.retain(|(key, _)| key != name);
-        let mut members: Members<'b> = self;
-        if let Some(value) = value {
-            members.0.insert(place, (name.to_owned(), value));
-        }
-        to_raw_value(&members)
-    }
-}
-
-impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct MembersVisitor;
-        impl<'de> Visitor<'de> for MembersVisitor {
-            type Value = Members<'de>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an object")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-                let mut members = Vec::new();
-                while let Some(member) = map.next_entry()? {
-                    members.push(member);
-                }
-                Ok(Members(members))
-            }
-        }
-        deserializer.deserialize_map(MembersVisitor)
-    }
-}
-
-impl Serialize for Members<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_map(self.0.iter().map(|(key, value)| (key, value)))
     }
 }
 
 impl Default for PodTemplate {
     fn default() -> Self {
         static EMPTY: OnceLock<PodTemplate> = OnceLock::new();
-        EMPTY.get_or_init(|| Self(Arc::new(Content::Json(RawValue::NULL.to_owned()).into()))).clone()
+        EMPTY.get_or_init(|| Self(Arc::new(Content::Json(Shared::new(b"null", Vec::new())).into()))).clone()
     }
 }
 
@@ -325,8 +274,8 @@ impl PartialEq for PodTemplate {
     fn eq(&self, other: &Self) -> bool {
         match (&self.0.content, &other.0.content) {
             _ if Arc::ptr_eq(&self.0, &other.0) => true,
-            (Content::Json(one), Content::Json(other)) => one.get() == other.get(),
-            (Content::Protobuf(one), Content::Protobuf(other)) => one == other,
+            (Content::Json(one), Content::Json(other))
+            | (Content::Protobuf(one), Content::Protobuf(other)) => one == other,
             _ => self.labels() == other.labels() && self.equal_ignore_hash(other),
         }
     }
@@ -340,21 +289,15 @@ impl fmt::Debug for PodTemplate {
 
 impl Serialize for PodTemplate {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match &self.0.content {
-            Content::Json(json) => json.serialize(serializer),
-            Content::Protobuf(message) => {
-                let json = RawValue::from_string(pod_template::to_json(&message.to_vec()))
-                    .map_err(serde::ser::Error::custom)?;
-                json.serialize(serializer)
-            }
-        }
+        let json = RawValue::from_string(self.json().into_owned()).map_err(serde::ser::Error::custom)?;
+        json.serialize(serializer)
     }
 }
 
 impl<'de> Deserialize<'de> for PodTemplate {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let json = Box::<RawValue>::deserialize(deserializer)?;
-        Self::new(json).map_err(serde::de::Error::custom)
+        Self::new(&json).map_err(serde::de::Error::custom)
     }
 }
 
@@ -409,6 +352,19 @@ mod tests {
         for text in ["5", r#""x""#, "{\"metadata\": []}", r#"{"metadata": {"labels": "x"}}"#] {
             assert!(serde_json::from_str::<PodTemplate>(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn shared_bytes_are_divided() {
+        let text = r#"{"metadata":{"labels":{"test":"shared_bytes_are_divided"}},"spec":{"x":1}}"#;
+        let one = template(text);
+        let size = one.size();
+        assert!(size >= text.len(), "{size}");
+        let equal = template(text);
+        assert_eq!((one.size(), equal.size()), (size / 2, size / 2));
+        let spec_is_shared = template(&text.replace("divided\"", "divided, by a label\""));
+        drop(equal);
+        assert!(spec_is_shared.size() < size && one.size() < size);
     }
 
     #[test]
