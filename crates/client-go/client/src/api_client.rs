@@ -1,6 +1,11 @@
 //! Client of a controller: rate limit, retries, timeouts.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    pin::{Pin, pin},
+    sync::Arc,
+    time::Duration,
+};
 
 use bytes::Bytes;
 use http::{
@@ -129,8 +134,8 @@ impl ApiClient {
             self.throttle(request, sent + 1).await;
             sent += 1;
             let first_sent = *first_sent.get_or_insert_with(|| self.0.clock.monotonic());
-            let attempt = self.0.gate.pass(&request.method, &*self.0.clock, self.attempt(request, sent));
-            let failure = match attempt.await {
+            let attempt = pin!(self.attempt(request, sent));
+            let failure = match self.0.gate.pass(&request.method, &*self.0.clock, attempt).await {
                 Ok(Ok(body)) => break Ok(body),
                 Ok(Err(failure)) => failure,
                 Err(Closed) => break Err(ApiError::NotLeading(self.describe(request))),
@@ -168,10 +173,10 @@ impl ApiClient {
         let mut sent = 0;
         loop {
             sent += 1;
-            let within = async {
+            let within = pin!(async {
                 let answer = self.head(&self.0.watches, request, sent).await?;
                 self.expect_success(request, sent, answer).await
-            };
+            });
             let failure = match self.in_time(request, within).await {
                 Ok(answer) => return Ok(answer),
                 Err(failure) => failure,
@@ -193,7 +198,7 @@ impl ApiClient {
     }
 
     async fn attempt(&self, request: &Request, attempt: u32) -> Result<Bytes, Failure> {
-        let within = async {
+        let within = pin!(async {
             let answer = self.head(&self.0.requests, request, attempt).await?;
             let answer = self.expect_success(request, attempt, answer).await?;
             match answer.into_body().collect().await {
@@ -204,14 +209,15 @@ impl ApiClient {
                 }
                 Err(error) => Err(self.broken(request, &error)),
             }
-        };
+        });
         self.in_time(request, within).await
     }
 
+    /// Awaits `what` until the timeout. It is pinned by the caller, because an argument takes its size twice.
     async fn in_time<T>(
         &self,
         request: &Request,
-        what: impl Future<Output = Result<T, Failure>>,
+        what: Pin<&mut impl Future<Output = Result<T, Failure>>>,
     ) -> Result<T, Failure> {
         tokio::select! {
             biased;
@@ -256,7 +262,8 @@ impl ApiClient {
         outcome.map_err(|error| self.broken(request, &error))
     }
 
-    fn on_the_wire(&self, request: &Request) -> Result<http::Request<Body>, Failure> {
+    /// Boxed, because futures that pass it on contain it several times.
+    fn on_the_wire(&self, request: &Request) -> Result<Box<http::Request<Body>>, Failure> {
         let mut builder = http::Request::builder()
             .method(request.method.clone())
             .uri(&request.path)
@@ -265,7 +272,7 @@ impl ApiClient {
         if !request.body.is_empty() {
             builder = builder.header(CONTENT_TYPE, request.content_type);
         }
-        builder.body(Body::from(request.body.clone())).map_err(|error| Failure {
+        builder.body(Body::from(request.body.clone())).map(Box::new).map_err(|error| Failure {
             error: ApiError::NotSent(format!("{}: {error}", self.describe(request))),
             kind: FailureKind::NotConnected,
         })

@@ -3,7 +3,7 @@
 use std::{
     fmt,
     future::poll_fn,
-    pin::pin,
+    pin::Pin,
     sync::Arc,
     task::{Context, Poll},
     time::Duration,
@@ -122,7 +122,7 @@ impl WriteGate {
         &self,
         method: &Method,
         clock: &dyn Clock,
-        send: impl Future<Output = T>,
+        mut send: Pin<&mut impl Future<Output = T>>,
     ) -> Result<T, Closed> {
         let gate = match &self.0 {
             Some(gate) if !method.is_safe() => gate,
@@ -132,7 +132,6 @@ impl WriteGate {
             return Err(Closed);
         }
         let mut write = WriteInFlight::start(&gate.writes).ok_or(Closed)?;
-        let mut send = pin!(send);
         let mut closing = clock.sleep(gate.remaining());
         let poll = |context: &mut Context<'_>| {
             loop {

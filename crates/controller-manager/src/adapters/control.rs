@@ -139,6 +139,19 @@ mod tests {
         PodManifest::from_template(&PodTemplate::from_value(&template).unwrap(), &owner).unwrap()
     }
 
+    /// A burst has thousands of these futures.
+    #[tokio::test]
+    async fn futures_of_pod_writes_are_small() {
+        let server = FakeApiServer::scripted([]);
+        let control = ClusterClient::new(&client(&server));
+        let key = ObjectKey::new("default", "web-1-abcde");
+        let manifest = manifest(&json!({}));
+        let create = size_of_val(&*control.create_pod(&key, &manifest));
+        let delete = size_of_val(&*control.delete_pod(&key));
+        assert!((500..2_500).contains(&create), "{create} bytes");
+        assert!((500..2_000).contains(&delete), "{delete} bytes");
+    }
+
     /// Creates pods with known fields, with an unknown field, and with known fields again. Returns the media types.
     async fn media_of_creations(
         content_type: ContentType,

@@ -30,13 +30,15 @@ impl Channel {
     /// # Cancel safety
     ///
     /// Dropping the future cancels the request, which may take effect nevertheless.
-    pub(crate) async fn send(&self, request: Request<Body>) -> Result<Response<ResponseBody>, BoxError> {
+    pub(crate) async fn send(&self, request: Box<Request<Body>>) -> Result<Response<ResponseBody>, BoxError> {
+        // Boxed, because the futures are large.
         match self {
             Self::Server(transport, lane) => {
-                // Boxed, because the future is large.
                 Ok(Box::pin(transport.send(*lane, request)).await?.map(ResponseBody::Server))
             }
-            Self::InProcess(client) => Ok(client.send(request).await?.map(ResponseBody::InProcess)),
+            Self::InProcess(client) => {
+                Ok(Box::pin(client.send(*request)).await?.map(ResponseBody::InProcess))
+            }
         }
     }
 }

@@ -125,7 +125,7 @@ impl Sender {
     /// Dropping the future resets an HTTP/2 stream, and closes an HTTP/1.1 connection.
     pub(super) async fn send(
         &mut self,
-        mut request: Request<Body>,
+        mut request: Box<Request<Body>>,
     ) -> Result<Response<Incoming>, SendFailure> {
         match self {
             Self::Http1(sender) => {
@@ -134,7 +134,7 @@ impl Sender {
                 if let Some(host) = host(&uri) {
                     request.headers_mut().insert(HOST, host);
                 }
-                let answer = sender.try_send_request(request).await;
+                let answer = sender.try_send_request(*request).await;
                 answer.map(|answer| answer.map(Incoming::Http1)).map_err(|error| {
                     let mut failure = SendFailure::from(error);
                     if let SendFailure::NotSent(request) = &mut failure {

@@ -5,7 +5,7 @@
 
 use std::{
     future::poll_fn,
-    io,
+    io, mem,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, Waker, ready},
@@ -101,18 +101,23 @@ impl Http2Sender {
     /// # Cancel safety
     ///
     /// Dropping the future resets the stream.
-    pub(super) async fn send(&mut self, request: Request<Body>) -> Result<Response<RecvStream>, SendFailure> {
-        let (mut head, body) = request.into_parts();
+    pub(super) async fn send(
+        &mut self,
+        mut request: Box<Request<Body>>,
+    ) -> Result<Response<RecvStream>, SendFailure> {
+        let body = mem::replace(request.body_mut(), Body::empty());
         let body = body.collect_bytes().await.map_err(|error| SendFailure::Unsendable(error.into()))?;
         if self.is_closed() {
-            return Err(SendFailure::NotSent(Box::new(Request::from_parts(head, body.into()))));
+            *request.body_mut() = body.into();
+            return Err(SendFailure::NotSent(request));
         }
-        if !body.is_empty() || matches!(head.method, Method::POST | Method::PUT | Method::PATCH) {
-            head.headers.entry(CONTENT_LENGTH).or_insert_with(|| HeaderValue::from(body.len()));
+        if !body.is_empty() || matches!(*request.method(), Method::POST | Method::PUT | Method::PATCH) {
+            let length = || HeaderValue::from(body.len());
+            request.headers_mut().entry(CONTENT_LENGTH).or_insert_with(length);
         }
         let (answer, mut stream) = self
             .0
-            .send_request(Request::from_parts(head.clone(), ()), body.is_empty())
+            .send_request(head(&request), body.is_empty())
             .map_err(|error| SendFailure::Unsendable(error.into()))?;
         let sent = if body.is_empty() { Ok(()) } else { stream.send_data(body.clone(), true) };
         let error = match sent {
@@ -123,11 +128,21 @@ impl Http2Sender {
             Err(error) => error,
         };
         Err(if is_unprocessed(&error) {
-            SendFailure::NotSent(Box::new(Request::from_parts(head, body.into())))
+            *request.body_mut() = body.into();
+            SendFailure::NotSent(request)
         } else {
             SendFailure::Broken(ConnectionError::Http2(error))
         })
     }
+}
+
+/// Method, URI and headers of `request`, which may have to be sent again.
+fn head(request: &Request<Body>) -> Request<()> {
+    let mut head = Request::new(());
+    request.method().clone_into(head.method_mut());
+    request.uri().clone_into(head.uri_mut());
+    request.headers().clone_into(head.headers_mut());
+    head
 }
 
 /// `true` if the server states that it has not processed the request. h2 returns a GOAWAY for streams after the last one

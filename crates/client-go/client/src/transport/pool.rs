@@ -152,7 +152,10 @@ impl Pool {
     /// # Cancel safety
     ///
     /// Dropping the future removes the request from the queue. A request that was sent may take effect nevertheless.
-    pub(super) async fn send(&self, mut request: Request<Body>) -> Result<Response<PooledBody>, SendError> {
+    pub(super) async fn send(
+        &self,
+        mut request: Box<Request<Body>>,
+    ) -> Result<Response<PooledBody>, SendError> {
         let gate = request.extensions_mut().remove::<WriteGate>();
         for _ in 0..MAX_ATTEMPTS {
             let slot = self.0.slot().await?;
@@ -164,7 +167,7 @@ impl Pool {
             }
             match slot.send(request).await {
                 Ok(answer) => return Ok(answer),
-                Err(SendFailure::NotSent(unsent)) => request = *unsent,
+                Err(SendFailure::NotSent(unsent)) => request = unsent,
                 Err(SendFailure::Broken(error)) => return Err(SendError::Broken(error)),
                 Err(SendFailure::Unsendable(error)) => return Err(SendError::Unsendable(error)),
             }
@@ -377,11 +380,11 @@ struct Slot {
 }
 
 impl Slot {
-    async fn send(mut self, request: Request<Body>) -> Result<Response<PooledBody>, SendFailure> {
+    async fn send(mut self, request: Box<Request<Body>>) -> Result<Response<PooledBody>, SendFailure> {
         let is_watch = is_watch(&request);
         let answer = match &mut self.sender {
             Some(sender) => sender.send(request).await?,
-            None => return Err(SendFailure::NotSent(Box::new(request))),
+            None => return Err(SendFailure::NotSent(request)),
         };
         let (head, body) = answer.into_parts();
         let retired = is_watch.then(|| Box::pin(self.pool.retired.clone().cancelled_owned()));

@@ -62,7 +62,10 @@ impl Route {
     }
 
     /// Sends a request with a relative URI.
-    pub(super) async fn send(&self, mut request: Request<Body>) -> Result<Response<PooledBody>, SendError> {
+    pub(super) async fn send(
+        &self,
+        mut request: Box<Request<Body>>,
+    ) -> Result<Response<PooledBody>, SendError> {
         self.address.prepend_to(request.uri_mut()).map_err(|error| SendError::Unsendable(error.into()))?;
         request.headers_mut().extend(self.headers.clone());
         self.pool.send(request).await

@@ -135,7 +135,7 @@ impl Transport {
     pub(super) async fn send(
         self: &Arc<Self>,
         lane: Lane,
-        request: Request<Body>,
+        request: Box<Request<Body>>,
     ) -> Result<Response<PooledBody>, BoxError> {
         let (route, issued) = self.route(lane).await?;
         let answer = route.send(request).await?;

@@ -43,8 +43,8 @@ impl AsyncWrite for Counted {
     }
 }
 
-fn request(body: Vec<u8>) -> Request<Body> {
-    Request::post("https://server/path").body(body.into()).unwrap()
+fn request(body: Vec<u8>) -> Box<Request<Body>> {
+    Box::new(Request::post("https://server/path").body(body.into()).unwrap())
 }
 
 /// Answers requests with their bodies.
