@@ -13,8 +13,8 @@ use parking_lot::Mutex;
 
 /// Table of shared values. It does not keep them alive.
 ///
-/// Values whose 64-bit hashes collide are not shared. This costs memory only. So the table does not store keys, and the hash
-/// function need not resist a client that chooses them.
+/// Values whose 64-bit hashes collide are not shared, which costs memory only. Therefore the table stores no keys, and the hash
+/// function does not have to resist chosen keys.
 pub(crate) struct Interner<T: ?Sized>(Mutex<Table<T>>);
 
 struct Table<T: ?Sized> {
