@@ -134,8 +134,11 @@ impl ApiClient {
             self.throttle(request, sent + 1).await;
             sent += 1;
             let first_sent = *first_sent.get_or_insert_with(|| self.0.clock.monotonic());
-            let attempt = pin!(self.attempt(request, sent));
-            let failure = match self.0.gate.pass(&request.method, &*self.0.clock, attempt).await {
+            let result = {
+                let attempt = pin!(self.attempt(request, sent));
+                self.0.gate.pass(&request.method, &*self.0.clock, attempt).await
+            };
+            let failure = match result {
                 Ok(Ok(body)) => break Ok(body),
                 Ok(Err(failure)) => failure,
                 Err(Closed) => break Err(ApiError::NotLeading(self.describe(request))),
@@ -173,11 +176,14 @@ impl ApiClient {
         let mut sent = 0;
         loop {
             sent += 1;
-            let within = pin!(async {
-                let answer = self.head(&self.0.watches, request, sent).await?;
-                self.expect_success(request, sent, answer).await
-            });
-            let failure = match self.in_time(request, within).await {
+            let result = {
+                let within = pin!(async {
+                    let answer = self.head(&self.0.watches, request, sent).await?;
+                    self.expect_success(request, sent, answer).await
+                });
+                self.in_time(request, within).await
+            };
+            let failure = match result {
                 Ok(answer) => return Ok(answer),
                 Err(failure) => failure,
             };

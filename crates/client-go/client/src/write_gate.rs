@@ -113,11 +113,12 @@ impl WriteGate {
         self.0.as_ref().is_none_or(|gate| gate.writes.borrow().have_settled())
     }
 
-    /// Awaits `send`, which sends a request with `method`, while the gate is open.
+    /// Awaits `send`, which sends a request with `method`, while the gate is open. It is pinned by the caller, which drops it
+    /// when the gate has closed, because an argument takes its size twice.
     ///
     /// # Cancel safety
     ///
-    /// As `send`, which is dropped when the gate closes.
+    /// As `send`.
     pub(crate) async fn pass<T>(
         &self,
         method: &Method,
