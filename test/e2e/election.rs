@@ -11,7 +11,8 @@ const REPLICAS: usize = 10;
 
 /// A short lease that a leader on a busy machine does not lose.
 const SHORT_LEASE: [&str; 4] = [
-    "--leader-elect=true",
+    // Upstream's Lease, because some tests run upstream's manager as the other candidate.
+    "--leader-elect-resource-name=kube-controller-manager",
     "--leader-elect-lease-duration=8s",
     "--leader-elect-renew-deadline=6s",
     "--leader-elect-retry-period=1s",
@@ -19,7 +20,7 @@ const SHORT_LEASE: [&str; 4] = [
 
 /// A lease that does not expire during a test.
 const LONG_LEASE: [&str; 4] = [
-    "--leader-elect=true",
+    "--leader-elect-resource-name=kube-controller-manager",
     "--leader-elect-lease-duration=600s",
     "--leader-elect-renew-deadline=400s",
     "--leader-elect-retry-period=1s",

@@ -59,8 +59,8 @@ async fn deployment_has_sufficient_and_minimal_roles() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn static_pod_has_sufficient_roles() {
     let priorities = [
-        ("kube-controller-manager-rs-leader-election", "leader-election"),
-        ("kube-controller-manager-rs", "workload-high"),
+        ("kube-controller-manager-rs-leader-election-static-pod", "leader-election"),
+        ("kube-controller-manager-rs-static-pod", "workload-high"),
     ];
     run_static_pod("static-pod", "kube-controller-manager-rs", priorities).await;
 }
@@ -72,16 +72,39 @@ async fn static_pod_with_upstreams_user_has_sufficient_roles() {
     run_static_pod("static-pod-old-kubeconfig", "system:kube-controller-manager", priorities).await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn variants_can_be_removed_separately() {
+    let Some(cluster) = Cluster::real_with(Authorization::Rbac).await else { return };
+    remove_rights_of_distributions(&cluster).await;
+    let variants = [
+        ("deployment", USER),
+        ("static-pod", "kube-controller-manager-rs"),
+        ("static-pod-old-kubeconfig", "system:kube-controller-manager"),
+    ];
+    let renews = async |user: &str| {
+        is_allowed(&cluster, user, ["update", "coordination.k8s.io", "leases", "kube-system", ACCOUNT]).await
+    };
+    for (folder, user) in variants {
+        apply(&cluster, folder).await;
+        until(&format!("{user} can renew the Lease"), async || renews(user).await).await;
+    }
+    for (removed, user) in variants {
+        remove(&cluster, removed).await;
+        until(&format!("{user} cannot renew the Lease"), async || !renews(user).await).await;
+        for (folder, user) in variants.iter().filter(|(folder, _)| *folder != removed) {
+            assert!(renews(user).await, "{folder} without {removed}");
+            let creates = is_allowed(&cluster, user, ["create", "", "pods", "default", ""]).await;
+            assert_eq!(creates, *folder != "static-pod-old-kubeconfig", "{folder} without {removed}");
+        }
+        apply(&cluster, removed).await;
+        until(&format!("{user} can renew the Lease again"), async || renews(user).await).await;
+    }
+}
+
 /// Runs the static pod in `folder` as `user`, with the API server's default roles and those in `folder`.
 async fn run_static_pod(folder: &str, user: &str, priorities: [(&str, &str); 2]) {
     let Some(mut cluster) = Cluster::real_with(Authorization::Rbac).await else { return };
-    // Some distributions allow upstream's user to update every Lease in kube-system. Upstream does not.
-    let binding = "/apis/rbac.authorization.k8s.io/v1/namespaces/kube-system/rolebindings/\
-                   system::leader-locking-kube-controller-manager";
-    match cluster.api.send(&Request::delete(binding, "{}")).await {
-        Ok(_) => {}
-        Err(error) => assert!(error.is_not_found(), "{error}"),
-    }
+    remove_rights_of_distributions(&cluster).await;
     apply(&cluster, folder).await;
 
     let kubeconfig = cluster.control_plane().kubeconfig(user);
@@ -107,6 +130,16 @@ async fn run_static_pod(folder: &str, user: &str, priorities: [(&str, &str); 2])
     assert!(get(&port, "/metrics").await.unwrap().contains("workqueue_adds_total"));
     assert_no_denied_requests(&manager);
     assert_eq!(manager.terminate().await, Some(0));
+}
+
+/// Some distributions allow upstream's user to update every Lease in kube-system. Upstream does not.
+async fn remove_rights_of_distributions(cluster: &Cluster) {
+    let binding = "/apis/rbac.authorization.k8s.io/v1/namespaces/kube-system/rolebindings/\
+                   system::leader-locking-kube-controller-manager";
+    match cluster.api.send(&Request::delete(binding, "{}")).await {
+        Ok(_) => {}
+        Err(error) => assert!(error.is_not_found(), "{error}"),
+    }
 }
 
 /// Asserts that each FlowSchema has matched requests and set its priority level, and that no request had the level of
@@ -150,7 +183,8 @@ async fn upstreams_roles_are_sufficient_with_service_account_credentials() {
     cluster.post(&collection(&binding), &binding).await.unwrap();
     let token = token(&cluster).await;
     let kubeconfig = cluster.kubeconfig("account", &cluster.control_plane().url(), &token);
-    let flags = ["--use-service-account-credentials=true", "--leader-elect=true"];
+    let flags =
+        ["--use-service-account-credentials=true", "--leader-elect-resource-name=kube-controller-manager"];
     let manager = cluster.manager_as("manager", &kubeconfig, &flags).await;
     roll_out(&mut cluster).await;
     assert_no_denied_requests(&manager);
@@ -200,7 +234,19 @@ async fn apply(cluster: &Cluster, folder: &str) {
     }
 }
 
-/// Objects of the kustomization in `folder`, a path below `deploy/`.
+/// Deletes the objects of the kustomization in `folder`.
+async fn remove(cluster: &Cluster, folder: &str) {
+    for object in resources(Path::new(folder)).iter().filter(|object| object["kind"] != "Deployment") {
+        let path = format!("{}/{}", collection(object), object["metadata"]["name"].as_str().unwrap());
+        cluster
+            .api
+            .send(&Request::delete(&path, "{}"))
+            .await
+            .unwrap_or_else(|error| panic!("{path}: {error}"));
+    }
+}
+
+/// Objects of the kustomization in `folder`, a path below `deploy/`, with its name suffix.
 fn resources(folder: &Path) -> Vec<Value> {
     let [kustomization] = documents(folder.join("kustomization.yaml").to_str().unwrap()).try_into().unwrap();
     let mut objects = Vec::new();
@@ -210,6 +256,15 @@ fn resources(folder: &Path) -> Vec<Value> {
             objects.extend(documents(path.to_str().unwrap()));
         } else {
             objects.extend(resources(&path));
+        }
+    }
+    let suffix = kustomization["nameSuffix"].as_str().unwrap_or_default();
+    let own: Vec<_> = objects.iter().map(|object| object["metadata"]["name"].clone()).collect();
+    for object in &mut objects {
+        for pointer in ["/metadata/name", "/roleRef/name"] {
+            if let Some(name) = object.pointer_mut(pointer).filter(|name| own.contains(name)) {
+                *name = format!("{}{suffix}", name.as_str().unwrap()).into();
+            }
         }
     }
     objects
@@ -236,21 +291,26 @@ fn collection(object: &Value) -> String {
     format!("{root}/{version}{namespace}/{resource}")
 }
 
+/// Returns `true` if `user` may send a request with this verb, group, resource, namespace and name.
+async fn is_allowed(cluster: &Cluster, user: &str, request: [&str; 5]) -> bool {
+    let [verb, group, resource, namespace, name] = request;
+    let groups: &[&str] = match user.starts_with("system:serviceaccount:") {
+        true => &["system:serviceaccounts", "system:serviceaccounts:kube-system", "system:authenticated"],
+        false => &["system:authenticated"],
+    };
+    let attributes =
+        json!({"verb": verb, "group": group, "resource": resource, "namespace": namespace, "name": name});
+    let review = json!({
+        "apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview",
+        "spec": {"user": user, "groups": groups, "resourceAttributes": attributes},
+    });
+    let review = cluster.post("/apis/authorization.k8s.io/v1/subjectaccessreviews", &review).await.unwrap();
+    review["status"]["allowed"] == true
+}
+
 async fn assert_no_other_rights(cluster: &Cluster) {
     let is_allowed = async |verb: &str, group: &str, resource: &str, namespace: &str, name: &str| {
-        let attributes =
-            json!({"verb": verb, "group": group, "resource": resource, "namespace": namespace, "name": name});
-        let review = json!({
-            "apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview",
-            "spec": {
-                "user": USER,
-                "groups": ["system:serviceaccounts", "system:serviceaccounts:kube-system", "system:authenticated"],
-                "resourceAttributes": attributes,
-            },
-        });
-        let review =
-            cluster.post("/apis/authorization.k8s.io/v1/subjectaccessreviews", &review).await.unwrap();
-        review["status"]["allowed"] == true
+        is_allowed(cluster, USER, [verb, group, resource, namespace, name]).await
     };
     // The review works.
     assert!(is_allowed("create", "", "pods", "default", "").await);

@@ -8,7 +8,7 @@ use std::{error::Error, io::Write, process::ExitCode, sync::Arc};
 
 use kcm_client::ProxyEnvironment;
 use kcm_clock::{Clock, Random, RealClock, SeededRandom};
-use kcm_controller_manager::{Command, Options, RunError, Runtime, logging};
+use kcm_controller_manager::{Command, Options, Placement, RunError, Runtime, logging};
 use tikv_jemallocator::Jemalloc;
 
 mod signals;
@@ -29,8 +29,9 @@ fn run() -> Result<(), Box<dyn Error>> {
         // The reader may close the pipe at any time.
         Command::Print(text) => drop(std::io::stdout().write_all(text.as_bytes())),
         Command::Run(options) => {
-            // One thread: an event takes about 25 µs of CPU time and a pod 150 µs, most of it in the kernel. Further threads
-            // would not increase the throughput of an API server, and each wake-up of another thread costs CPU time.
+            // One thread for the controllers: an event takes about 25 µs of CPU time and a pod 150 µs, most of it in the
+            // kernel. Further threads would not increase the throughput of an API server, and each wake-up of another
+            // thread costs CPU time.
             tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(manage(&options))?;
         }
     }
@@ -44,9 +45,7 @@ async fn manage(options: &Options) -> Result<(), RunError> {
     // The name is informational. The identity in the Lease is unique without it.
     let host = hostname::get().map_or_else(|_| "unknown".into(), |host| host.to_string_lossy().into_owned());
     let proxy = ProxyEnvironment::read(|name| std::env::var(name).ok());
-    kcm_controller_manager::run(
-        options,
-        Runtime { clock, random, host, proxy, shutdown: signals::shutdown(), log },
-    )
-    .await
+    let (shutdown, placement) = (signals::shutdown(), Placement::OwnThreads);
+    kcm_controller_manager::run(options, Runtime { clock, random, host, proxy, shutdown, log, placement })
+        .await
 }

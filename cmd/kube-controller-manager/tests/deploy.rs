@@ -179,7 +179,17 @@ fn network_policy_admits_only_the_secure_port() {
     let port = options(&pods()[0].1, &[]).serving.secure_port;
     let [rule] = policy["spec"]["ingress"].as_array().unwrap().as_slice() else { panic!("{policy}") };
     assert_eq!(rule["ports"], serde_json::json!([{"protocol": "TCP", "port": port}]));
-    assert!(!rule["from"].as_array().unwrap().is_empty(), "an empty list admits all peers");
+    let peers = rule["from"].as_array().unwrap();
+    assert!(!peers.is_empty(), "an empty list admits all peers");
+    for peer in peers {
+        for selector in ["namespaceSelector", "podSelector"] {
+            let labels = peer[selector]["matchLabels"].as_object();
+            assert!(
+                labels.is_some_and(|labels| !labels.is_empty()),
+                "{peer}: an empty {selector} admits all"
+            );
+        }
+    }
 }
 
 /// Compares with the FlowSchemas that the API server creates for upstream's manager (`kubectl get flowschema -o yaml`).
@@ -408,6 +418,55 @@ fn text(value: &Value) -> String {
 }
 
 // Kustomizations.
+
+/// Kind, namespace and name of each object of the kustomization in `folder`, without its components.
+fn names(folder: &Path) -> BTreeSet<[String; 3]> {
+    let kustomization = document(folder.join("kustomization.yaml").to_str().unwrap());
+    let suffix = kustomization["nameSuffix"].as_str().unwrap_or_default();
+    let mut found = BTreeSet::new();
+    for resource in texts(&kustomization["resources"]) {
+        let path = folder.join(resource);
+        if path.is_dir() {
+            found.extend(names(&path));
+        } else {
+            found.extend(documents(path.to_str().unwrap()).iter().map(|object| {
+                let namespace = object["metadata"]["namespace"].as_str().unwrap_or_default();
+                [text(&object["kind"]), namespace.to_owned(), text(&object["metadata"]["name"])]
+            }));
+        }
+    }
+    found.into_iter().map(|[kind, namespace, name]| [kind, namespace, name + suffix]).collect()
+}
+
+/// `kubectl delete -k` of one variant must not delete roles of another.
+#[test]
+fn variants_share_no_objects() {
+    let mut all = BTreeSet::new();
+    for variant in ["deployment", "static-pod", "static-pod-old-kubeconfig"] {
+        for name in names(&deploy().join(variant)) {
+            assert!(all.insert(name.clone()), "{variant}: {name:?}");
+        }
+    }
+    let role = |name: &str| ["ClusterRole", "", name].map(str::to_owned);
+    assert!(all.contains(&role("kube-controller-manager-rs:deployment-controller")));
+    assert!(all.contains(&role("kube-controller-manager-rs:deployment-controller-static-pod")));
+}
+
+/// A digest in place of a tag alone, and the targets of the Containerfile.
+#[test]
+fn base_image_takes_a_digest() {
+    for path in ["deploy/Containerfile", "../../examples/website-operator/deploy/Containerfile"] {
+        let file = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap();
+        let bases: Vec<_> = file.lines().filter_map(|line| line.strip_prefix("FROM ")).collect();
+        assert_eq!(bases.len(), 2, "{path}");
+        assert!(bases[0].contains("${RUST_DIGEST} AS build") && bases[1] == "scratch", "{path}: {bases:?}");
+        assert!(file.lines().any(|line| line == "ARG RUST_DIGEST=\"\""), "{path}");
+    }
+    let deny = repository_file("deny.toml");
+    for target in ["x86_64-unknown-linux-musl", "aarch64-unknown-linux-musl"] {
+        assert!(deny.contains(target), "{target}: a target of the Containerfile");
+    }
+}
 
 #[test]
 fn kustomizations_contain_all_files() {

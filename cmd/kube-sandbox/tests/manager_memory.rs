@@ -12,7 +12,7 @@ use std::{
 
 use kcm_client::{ApiClient, ClientFactory, ClientOptions, RateLimit, Request, Server, UserAgent};
 use kcm_clock::{Clock, RealClock, SeededRandom};
-use kcm_controller_manager::{Command as Arguments, Runtime};
+use kcm_controller_manager::{Command as Arguments, Placement, Runtime};
 use serde_json::{Value, json};
 use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
 use tempfile::TempDir;
@@ -82,6 +82,7 @@ async fn start_manager(kubeconfig: &str, clock: Arc<dyn Clock>, shutdown: Cancel
         proxy: Default::default(),
         shutdown,
         log: None,
+        placement: Placement::OwnThreads,
     };
     kcm_controller_manager::run(&options, runtime).await.unwrap();
 }

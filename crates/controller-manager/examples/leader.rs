@@ -25,10 +25,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         ClientFactory::connect(Server::Kubeconfig { path: path.into(), master: None }, options).await?;
     let config = ManagerConfig {
         controllers: ControllerSelection::new(&["deployment".to_owned()])?,
-        leader_election: Some(LeaderElectionSettings {
-            resource_name: "example-leader".to_owned(),
-            ..LeaderElectionSettings::default()
-        }),
+        leader_election: Some(LeaderElectionSettings::new("example-leader")),
         ..ManagerConfig::default()
     };
     let shutdown = CancellationToken::new();

@@ -63,7 +63,7 @@ pub struct ManagerConfig {
     pub leader_election: Option<LeaderElectionSettings>,
 }
 
-/// Settings of leader election (`--leader-elect-*`). The defaults are upstream's (US-1.5).
+/// Settings of leader election (`--leader-elect-*`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeaderElectionSettings {
     /// Time that a standby waits after the last observed renewal.
@@ -80,20 +80,35 @@ pub struct LeaderElectionSettings {
     pub release_on_cancel: bool,
 }
 
-impl Default for LeaderElectionSettings {
-    fn default() -> Self {
+impl LeaderElectionSettings {
+    /// Settings with upstream's periods and namespace (US-1.5), for the Lease called `resource_name`.
+    ///
+    /// DEVIATION: upstream has a default name. A manager that competes for upstream's Lease by default would stop the
+    /// controllers that are not part of it.
+    pub fn new(resource_name: impl Into<String>) -> Self {
         Self {
             lease_duration: Duration::from_secs(15),
             renew_deadline: Duration::from_secs(10),
             retry_period: Duration::from_secs(2),
-            resource_name: "kube-controller-manager".to_owned(),
+            resource_name: resource_name.into(),
             resource_namespace: "kube-system".to_owned(),
             // DEVIATION: upstream follows the gate `ControllerManagerReleaseLeaderElectionLockOnExit`, which is disabled
             // by default: the next leader waits until the lease has expired.
             release_on_cancel: true,
         }
     }
+
+    /// Returns `true` if the Lease is that of upstream's manager with default flags.
+    fn is_upstreams_lease(&self) -> bool {
+        self.resource_name == "kube-controller-manager" && self.resource_namespace == "kube-system"
+    }
 }
+
+/// Error if the name of the Lease is missing.
+const NO_LEASE_NAME: &str = "--leader-elect-resource-name must be set: either to kube-controller-manager-rs, to run beside \
+    upstream's manager, whose flag --controllers=*,-deployment-controller,-replicaset-controller then disables these \
+    controllers there; or to kube-controller-manager, to lead in place of upstream's manager, so that no process runs the \
+    controllers that are not part of this binary. --leader-elect=false disables leader election";
 
 impl Default for ManagerConfig {
     fn default() -> Self {
@@ -166,6 +181,15 @@ impl Diagnostics {
 }
 
 impl ManagerConfig {
+    /// Controllers of upstream's manager that no process runs while this one leads. Empty unless the Lease is that of
+    /// upstream's manager.
+    pub fn unserved_controllers(&self) -> Vec<&'static str> {
+        match &self.leader_election {
+            Some(settings) if settings.is_upstreams_lease() => self.controllers.unserved(),
+            _ => Vec::new(),
+        }
+    }
+
     pub(crate) fn from_flags(flags: &Flags, gates: &FeatureGates, diagnostics: &mut Diagnostics) -> Self {
         let leader_election = leader_election(flags, gates, diagnostics);
         let controllers = ControllerSelection::new(flags.list("controllers")).unwrap_or_else(|unknown| {
@@ -250,21 +274,24 @@ fn leader_election(
     } else if retry < 1 {
         diagnostics.error(ElectionConfigError::NoRetryPeriod.to_string());
     }
-    for name in ["leader-elect-resource-name", "leader-elect-resource-namespace"] {
-        if flags.text(name).is_empty() {
-            diagnostics.error(format!("--{name} must not be empty"));
-        }
+    let resource_name = flags.text("leader-elect-resource-name");
+    if resource_name.is_empty() {
+        diagnostics.error(NO_LEASE_NAME);
     }
+    if flags.text("leader-elect-resource-namespace").is_empty() {
+        diagnostics.error("--leader-elect-resource-namespace must not be empty");
+    }
+    let defaults = LeaderElectionSettings::new(resource_name);
     let duration = |name| flags.duration(name).to_std().unwrap_or_default();
     Some(LeaderElectionSettings {
         lease_duration: duration("leader-elect-lease-duration"),
         renew_deadline: duration("leader-elect-renew-deadline"),
         retry_period: duration("leader-elect-retry-period"),
-        resource_name: flags.text("leader-elect-resource-name").to_owned(),
         resource_namespace: flags.text("leader-elect-resource-namespace").to_owned(),
         release_on_cancel: gates
             .setting(feature_gates::RELEASE_ON_EXIT)
-            .unwrap_or(LeaderElectionSettings::default().release_on_cancel),
+            .unwrap_or(defaults.release_on_cancel),
+        ..defaults
     })
 }
 

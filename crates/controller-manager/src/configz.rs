@@ -216,7 +216,9 @@ mod tests {
     use crate::Command;
 
     fn shown(line: &str) -> Value {
-        let words = line.split_whitespace().map(OsString::from);
+        // Upstream's default.
+        let lease = ["--leader-elect-resource-name=kube-controller-manager"];
+        let words = lease.into_iter().chain(line.split_whitespace()).map(OsString::from);
         let Ok(Command::Run(options)) = Command::parse(words) else { panic!("{line}") };
         configz(&options)
     }

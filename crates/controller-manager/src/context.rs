@@ -11,7 +11,8 @@ use kcm_workqueue::MetricsProvider;
 use parking_lot::Mutex;
 
 use crate::{
-    DebugControllers, ManagerConfig, Metrics, adapters::EventClient, debug::SYNC_LOG, readiness::InformerSync,
+    DebugControllers, ManagerConfig, Metrics, Placement, adapters::EventClient, debug::SYNC_LOG,
+    readiness::InformerSync,
 };
 
 /// Dependencies of a manager.
@@ -32,13 +33,15 @@ pub struct Dependencies {
     pub syncs: Option<SyncMetricsFactory>,
     /// Receives the running controllers, for `/debug/controllers/`. `None` disables it.
     pub debug: Option<DebugControllers>,
+    /// Thread that leader election runs on.
+    pub placement: Placement,
 }
 
 /// Creates the sync metrics of the controller with this name.
 pub type SyncMetricsFactory = Arc<dyn Fn(&str) -> Arc<dyn SyncMetrics> + Send + Sync>;
 
 impl Dependencies {
-    /// Required dependencies, without metrics.
+    /// Required dependencies, without metrics. Leader election runs on the runtime of the caller.
     pub fn new(clients: &ClientFactory, clock: &Arc<dyn Clock>, random: &Arc<dyn Random>) -> Self {
         let (clock, random) = (Arc::clone(clock), Arc::clone(random));
         Self {
@@ -49,6 +52,7 @@ impl Dependencies {
             informer_sync: InformerSync::default(),
             syncs: None,
             debug: None,
+            placement: Placement::default(),
         }
     }
 }

@@ -9,10 +9,11 @@ use kcm_leader_election::{
     ElectionConfigError, ElectionOutcome, ElectionStatus, LeaderElectionConfig, LeaderElector, LeaderGate,
     identity,
 };
+use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    Dependencies, LeaderElectionSettings,
+    Dependencies, LeaderElectionSettings, Placement, RunError,
     adapters::{EventClient, LeaseClient},
     version::BINARY,
 };
@@ -20,19 +21,32 @@ use crate::{
 /// Name of the client of the Lease (US-1.3).
 const CLIENT: &str = "leader-election";
 
+/// Name of the thread of the election.
+const THREAD: &str = "leader-election";
+
 /// Time to write queued events about the Lease at shutdown.
 const EVENT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Leader elector with a separate client: renewals share neither connections nor a rate limit with other requests.
+///
+/// Renewals depend on nothing that runs on the thread of the controllers: the client has its own connections and
+/// credentials, and events are only queued. Their writer runs on the thread of the controllers.
 pub(crate) struct Election {
+    candidate: Candidate,
+    events: EventBroadcaster,
+    placement: Placement,
+}
+
+/// Part of an election that runs on its thread.
+struct Candidate {
     elector: LeaderElector,
     leases: Api<Lease>,
     lease: ObjectKey,
-    events: EventBroadcaster,
 }
 
 impl Election {
-    /// Creates a candidate with a unique identity that begins with `host`. [`run`](Self::run) starts it.
+    /// Creates a candidate with a unique identity that begins with `host`. [`run`](Self::run) starts it. `unserved` is the
+    /// number of [controllers](crate::ManagerConfig::unserved_controllers) that no process runs while it leads.
     ///
     /// # Errors
     ///
@@ -45,9 +59,10 @@ impl Election {
         settings: &LeaderElectionSettings,
         host: &str,
         limit: RateLimit,
+        unserved: usize,
         dependencies: &Dependencies,
     ) -> Result<Self, ElectionConfigError> {
-        let Dependencies { clients, clock, random, metrics, .. } = dependencies;
+        let Dependencies { clients, clock, random, metrics, placement, .. } = dependencies;
         let lease = ObjectKey::new(&*settings.resource_namespace, &*settings.resource_name);
         // As upstream: events use a client that can write without being the leader.
         let sink = Arc::new(EventClient::new(&clients.client(BINARY, limit)));
@@ -78,52 +93,77 @@ impl Election {
         config.lock = Arc::new(LeaseClient::new(&client));
         let elector = LeaderElector::new(config)?;
         if let Some(metrics) = metrics {
-            metrics.leader_gate(&settings.resource_name, elector.gate());
+            metrics.leader_gate(&settings.resource_name, elector.gate(), unserved);
         }
-        Ok(Self { elector, leases: client.api(), lease, events })
+        let candidate = Candidate { elector, leases: client.api(), lease };
+        Ok(Self { candidate, events, placement: *placement })
     }
 
     /// Gate that is open while this process is the leader.
     pub(crate) fn gate(&self) -> LeaderGate {
-        self.elector.gate()
+        self.candidate.elector.gate()
     }
 
     /// Status for the health check.
     pub(crate) fn status(&self) -> ElectionStatus {
-        self.elector.status()
+        self.candidate.elector.status()
     }
 
-    /// Waits until elected, then runs `lead` until it returns or the lease is lost. See [`LeaderElector::run`].
+    /// Waits until elected, cancels `elected`, and leads until `finished` is sent or the lease is lost. See
+    /// [`LeaderElector::run`].
+    ///
+    /// # Errors
+    ///
+    /// If the thread of the election cannot be started.
     ///
     /// # Cancel safety
     ///
     /// Dropping the future ends the leadership. The Lease is not released.
-    pub(crate) async fn run<F, Fut>(self, cancel: &CancellationToken, lead: F) -> ElectionOutcome<Fut::Output>
-    where
-        F: FnOnce() -> Fut,
-        Fut: Future,
-    {
-        let Self { mut elector, leases, lease, events } = self;
-        let (trigger, elected) = (elector.acquire_trigger(), CancellationToken::new());
+    pub(crate) async fn run(
+        self,
+        cancel: CancellationToken,
+        elected: CancellationToken,
+        finished: oneshot::Receiver<()>,
+    ) -> Result<ElectionOutcome<()>, RunError> {
+        let Self { candidate, events, placement } = self;
+        let outcome = placement
+            .start(THREAD, candidate.run(cancel, elected, finished))
+            .map_err(|cause| RunError::Thread { name: THREAD, cause })?
+            .await;
+        // After a lost lease, queued events are dropped.
+        let timeout =
+            if matches!(outcome, ElectionOutcome::Lost(_)) { Duration::ZERO } else { EVENT_TIMEOUT };
+        events.shutdown(timeout).await;
+        Ok(outcome)
+    }
+}
+
+impl Candidate {
+    async fn run(
+        self,
+        cancel: CancellationToken,
+        elected: CancellationToken,
+        finished: oneshot::Receiver<()>,
+    ) -> ElectionOutcome<()> {
+        let Self { mut elector, leases, lease } = self;
+        let trigger = elector.acquire_trigger();
         // A leader does not watch the Lease: every event would be its renewal.
         let follow = async {
             let watch = leases.watch_object(&lease, |lease| trigger.lease_changed(lease));
             elected.run_until_cancelled(watch).await;
             pending::<Infallible>().await
         };
-        let run = elector.run(cancel, |_| {
+        let lead = |_| async {
             elected.cancel();
-            lead()
-        });
-        let outcome = tokio::select! {
-            biased;
-            outcome = run => outcome,
-            never = follow => match never {},
+            // The sender is dropped without a signal when the election must end without a release.
+            if finished.await.is_err() {
+                pending::<()>().await;
+            }
         };
-        // After a lost lease, queued events are dropped.
-        let timeout =
-            if matches!(outcome, ElectionOutcome::Lost(_)) { Duration::ZERO } else { EVENT_TIMEOUT };
-        events.shutdown(timeout).await;
-        outcome
+        tokio::select! {
+            biased;
+            outcome = elector.run(&cancel, lead) => outcome,
+            never = follow => match never {},
+        }
     }
 }

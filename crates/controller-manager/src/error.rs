@@ -34,6 +34,14 @@ pub enum RunError {
     /// The options of metrics are invalid.
     #[error(transparent)]
     Metrics(#[from] kcm_metrics::MetricsOptionsError),
+    /// A thread cannot be started.
+    #[error("failed to start thread {name}: {cause}")]
+    Thread {
+        /// Name of the thread, such as `leader-election`.
+        name: &'static str,
+        /// Cause.
+        cause: std::io::Error,
+    },
     /// The secure port cannot be served.
     #[error(transparent)]
     Serving(#[from] kcm_serving::ServingError),

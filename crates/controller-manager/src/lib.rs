@@ -14,8 +14,9 @@
 //! | start and stop controllers | `controllers.rs` |
 //! | leader election | `election.rs` |
 //! | lifecycle of a manager | `manager.rs` |
+//! | threads of a manager | `placement.rs` |
 //! | metrics of queues, informers, clients and controllers | `metrics/` |
-//! | readiness check | `readiness.rs` |
+//! | readiness check, and health check of the controllers' thread | `readiness.rs`, `liveness.rs` |
 //! | routes of the secure port | `serving.rs` |
 //! | startup of the process | `run.rs` |
 //! | log lines in klog's format | `logging.rs` |
@@ -44,9 +45,11 @@ mod flags;
 mod go_syntax;
 mod informer_factory;
 mod informers;
+mod liveness;
 pub mod logging;
 mod manager;
 mod metrics;
+mod placement;
 mod readiness;
 mod run;
 mod selection;
@@ -66,6 +69,7 @@ pub use feature_gates::{ControllerFeatures, FeatureGates};
 pub use flags::{FLAGS, Flag, FlagError, FlagKind, Flags};
 pub use manager::Manager;
 pub use metrics::{CacheSize, Metrics};
+pub use placement::Placement;
 pub use readiness::InformerSync;
 pub use run::{Runtime, run};
 pub use selection::{ControllerSelection, UnknownControllers};

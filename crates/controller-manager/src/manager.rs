@@ -1,6 +1,6 @@
 //! Lifecycle of a manager: standby, leader, shutdown.
 
-use std::{future::pending, sync::Arc, time::Duration};
+use std::{future::pending, pin::pin, sync::Arc, time::Duration};
 
 use kcm_api::ApiError;
 use kcm_client::RateLimit;
@@ -14,6 +14,7 @@ use crate::{
     context::Dependencies,
     controllers::{ControllerError, Controllers, Standby},
     election::Election,
+    liveness::liveness,
     version::BINARY,
 };
 
@@ -67,9 +68,18 @@ impl Manager {
         let Some(settings) = self.config.leader_election.clone() else {
             return self.run_alone(shutdown).await;
         };
-        let election = Election::new(&settings, &self.host, self.config.rate_limit, &self.dependencies)?;
-        let status = election.status();
-        let check = move || status.check(HEALTH_TOLERANCE).map_err(|error| error.to_string());
+        let unserved = self.config.unserved_controllers();
+        if !unserved.is_empty() {
+            let (lease, controllers) = (&*settings.resource_name, unserved.join(","));
+            tracing::error!(lease, controllers, "Controllers that no process runs while this process leads");
+        }
+        let election =
+            Election::new(&settings, &self.host, self.config.rate_limit, unserved.len(), &self.dependencies)?;
+        let (status, alive) = (election.status(), liveness(Arc::clone(&self.dependencies.clock)));
+        let check = move || {
+            alive()?;
+            status.check(HEALTH_TOLERANCE).map_err(|error| error.to_string())
+        };
         self.health.add(HEALTH_CHECK_NAME, Arc::new(check));
 
         let clients = self.dependencies.clients.gated({
@@ -81,29 +91,33 @@ impl Manager {
         let (elected, ready) = (CancellationToken::new(), oneshot::channel());
         let standby = stand_by(standby, elected.clone(), ready.0);
         let work = self.lead(ready.1, shutdown.clone());
-        let (abandon, abandoned) = oneshot::channel();
-        let lead = || async move {
-            elected.cancel();
-            let outcome = on_own_task(work).await;
-            if !clients.writes_have_settled() {
-                // The receiver drops this future, and so ends the leadership without a release of the lease.
-                let _ = abandon.send(outcome);
-                return pending().await;
-            }
-            outcome
+        let (finish, finished) = oneshot::channel();
+        let mut election = pin!(election.run(shutdown, elected.clone(), finished));
+        let work = async {
+            elected.cancelled().await;
+            on_own_task(work).await
         };
-        tokio::select! {
+        let outcome = tokio::select! {
             biased;
-            outcome = election.run(&shutdown, lead) => match outcome {
-                ElectionOutcome::NeverLed => {
+            ended = &mut election => return match ended? {
+                ElectionOutcome::Lost(loss) => Err(RunError::LeaseLost(loss)),
+                ElectionOutcome::NeverLed | ElectionOutcome::Finished(()) => {
                     tracing::info!("Shutting down before becoming leader");
                     Ok(())
                 }
-                ElectionOutcome::Finished(outcome) => outcome,
-                ElectionOutcome::Lost(loss) => Err(RunError::LeaseLost(loss)),
             },
-            Ok(outcome) = abandoned => outcome,
-            failure = standby => Err(failure.into()),
+            outcome = work => outcome,
+            failure = standby => return Err(failure.into()),
+        };
+        if !clients.writes_have_settled() {
+            // Drops the election, which ends the leadership without a release of the lease.
+            return outcome;
+        }
+        // An error means that the lease is lost.
+        let _ = finish.send(());
+        match election.await? {
+            ElectionOutcome::Lost(loss) => Err(RunError::LeaseLost(loss)),
+            ElectionOutcome::NeverLed | ElectionOutcome::Finished(()) => outcome,
         }
     }
 
@@ -138,12 +152,13 @@ impl Manager {
         mut controllers: Controllers,
         shutdown: CancellationToken,
     ) -> Result<(), ControllerError> {
+        let alive = liveness(Arc::clone(&self.dependencies.clock));
         for name in controllers.names() {
             if let Some(metrics) = &self.dependencies.metrics {
                 metrics.controller_running(&name, true);
             }
-            // The check always passes, as upstream's.
-            self.health.add_ping(name);
+            // DEVIATION: upstream's check always passes.
+            self.health.add(name, Arc::clone(&alive));
         }
         let failure = tokio::select! {
             biased;

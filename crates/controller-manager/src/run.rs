@@ -1,15 +1,15 @@
 //! Startup of the process: clients, metrics, the secure port, then the manager.
 
-use std::sync::Arc;
+use std::{future::pending, sync::Arc};
 
 use kcm_client::{ClientFactory, ClientOptions, ProxyEnvironment, Server};
 use kcm_clock::{Clock, Random};
 use kcm_metrics::BuildInfo;
-use tokio::task::JoinSet;
+use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    DebugControllers, KUBERNETES_VERSION, Metrics, Options, RunError, VERSION,
+    DebugControllers, KUBERNETES_VERSION, Metrics, Options, Placement, RunError, VERSION,
     context::Dependencies,
     logging,
     manager::Manager,
@@ -17,6 +17,9 @@ use crate::{
     serving, user_agent,
     version::BINARY,
 };
+
+/// Name of the thread of the secure port.
+const PORT_THREAD: &str = "secure-port";
 
 /// Namespace of the controllers' service accounts.
 const SERVICE_ACCOUNT_NAMESPACE: &str = "kube-system";
@@ -36,6 +39,8 @@ pub struct Runtime {
     pub shutdown: CancellationToken,
     /// Handle that `/debug/flags/v` changes the log verbosity with.
     pub log: Option<logging::Handle>,
+    /// Threads that leader election and the secure port run on.
+    pub placement: Placement,
 }
 
 /// Runs the manager until `runtime.shutdown` is cancelled.
@@ -53,7 +58,7 @@ pub struct Runtime {
 /// Outside of a Tokio runtime.
 pub async fn run(options: &Options, runtime: Runtime) -> Result<(), RunError> {
     options.log_flags();
-    let Runtime { clock, random, host, proxy, shutdown, log } = runtime;
+    let Runtime { clock, random, host, proxy, shutdown, log, placement } = runtime;
     let build = BuildInfo { version: VERSION.to_owned(), ..BuildInfo::default() };
     let metrics = Metrics::new(&options.metrics, Arc::clone(&clock), &build)?;
     metrics.features(options.features.all());
@@ -70,20 +75,35 @@ pub async fn run(options: &Options, runtime: Runtime) -> Result<(), RunError> {
     let caches = informer_sync.clone();
     readiness.add(INFORMER_SYNC, Arc::new(move || caches.check()));
     let debug = options.profiling.then(DebugControllers::default);
-    // Dropping the set stops the server.
-    let mut port = JoinSet::new();
-    if let Some(server) =
-        serving::bind(options, &metrics, &health, &readiness, log, debug.as_ref(), &client_options).await?
-    {
-        port.spawn(server.run(CancellationToken::new()));
+    let (bound, is_bound) = oneshot::channel();
+    // Dropping the future stops the server.
+    let mut port = if options.serving.secure_port == 0 {
+        drop(bound);
+        Box::pin(pending())
+    } else {
+        let routes = serving::routes(options, &metrics, &health, &readiness, log, debug.as_ref(), &clock);
+        let port = serving::serve(options, routes, client_options, bound);
+        placement.start(PORT_THREAD, port).map_err(|cause| RunError::Thread { name: PORT_THREAD, cause })?
+    };
+    tokio::select! {
+        biased;
+        Err(error) = &mut port => return Err(error.into()),
+        // An error means that the port is not served.
+        _ = is_bound => {}
     }
     let dependencies = Dependencies {
         metrics: Some(metrics),
         informer_sync,
         debug,
+        placement,
         ..Dependencies::new(&clients, &clock, &random)
     };
-    Manager::new(options.manager.clone(), dependencies, host).with_health(health).run(shutdown).await
+    let manager = Manager::new(options.manager.clone(), dependencies, host).with_health(health);
+    tokio::select! {
+        biased;
+        Err(error) = port => Err(error.into()),
+        outcome = manager.run(shutdown) => outcome,
+    }
 }
 
 /// Connects to the API server.

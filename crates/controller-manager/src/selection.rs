@@ -61,6 +61,15 @@ impl ControllerSelection {
         unavailable.map(|known| known.name).filter(|name| self.setting(name) == Some(true)).collect()
     }
 
+    /// Controllers of upstream's manager that are neither enabled here nor disabled by name.
+    pub(crate) fn unserved(&self) -> Vec<&'static str> {
+        let is_unserved = |known: &&ControllerName| {
+            let is_run = known.is_available() && self.includes(known.name);
+            !is_run && self.setting(known.name) != Some(false)
+        };
+        KNOWN.iter().filter(is_unserved).map(|known| known.name).collect()
+    }
+
     /// Elements with canonical names.
     pub(crate) fn elements(&self) -> &[String] {
         &self.0
@@ -160,6 +169,18 @@ mod tests {
             selection(&["*", "-csrcleaner"]).unwrap().elements(),
             ["*", "-certificatesigningrequest-cleaner-controller"]
         );
+    }
+
+    #[test]
+    fn lists_unserved_controllers() {
+        let unserved = |elements: &[&str]| selection(elements).unwrap().unserved();
+        let all = unserved(&["*"]);
+        assert_eq!(all.len(), KNOWN.len() - 2);
+        assert!(all.contains(&"job-controller") && all.contains(&"replicationcontroller-controller"));
+        let fewer = unserved(&["*", "replicationcontroller", "-job", "tokencleaner"]);
+        let gone: Vec<_> = all.iter().filter(|name| !fewer.contains(name)).collect();
+        assert_eq!(gone, [&"job-controller", &"replicationcontroller-controller"], "disabled, and run");
+        assert!(unserved(&["-deployment", "replicaset"]).iter().all(|name| *name != "deployment-controller"));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Routes of the secure port (US-1.7).
 
-use std::sync::Arc;
+use std::{convert::Infallible, future::pending, sync::Arc};
 
 use kcm_client::ClientOptions;
 use kcm_clock::Clock;
@@ -9,9 +9,11 @@ use kcm_serving::{
     Access, HeaderName, HeaderValue, HealthChecks, HealthMetrics, Response, Routes, SecureServer,
     ServingError, StatuszInfo, configz, debug_flags, flagz, handler, profiling, statusz,
 };
+use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
 
 use crate::{
-    DebugControllers, KUBERNETES_VERSION, Metrics, Options,
+    DebugControllers, KUBERNETES_VERSION, ManagerConfig, Metrics, Options,
     configz::{CONFIGZ_NAME, configz as configuration},
     debug,
     logging::Handle,
@@ -33,30 +35,32 @@ impl HealthMetrics for HealthCheckMetrics {
     }
 }
 
-/// Server of the secure port. `None` if the port is 0.
+/// Serves the secure port. Sends on `bound` when it does, and returns only errors.
 ///
 /// # Errors
 ///
 /// If the port is in use, a file cannot be read, or the authenticating API server cannot be reached.
-pub(crate) async fn bind(
+pub(crate) fn serve(
     options: &Options,
-    metrics: &Metrics,
-    health: &HealthChecks,
-    readiness: &HealthChecks,
-    log: Option<Handle>,
-    debug: Option<&DebugControllers>,
-    client: &ClientOptions,
-) -> Result<Option<SecureServer>, ServingError> {
-    if options.serving.secure_port == 0 {
-        return Ok(None);
+    routes: Routes,
+    client: ClientOptions,
+    bound: oneshot::Sender<()>,
+) -> impl Future<Output = Result<Infallible, ServingError>> + Send + 'static {
+    let (serving, authentication, authorization) =
+        (options.serving.clone(), options.authentication.clone(), options.authorization.clone());
+    async move {
+        let access = Access::connect(&authentication, &authorization, &client).await?;
+        let server = SecureServer::bind(&serving, BINARY, access, routes, client.clock).await?;
+        // The receiver is dropped if the process ends.
+        let _ = bound.send(());
+        server.run(CancellationToken::new()).await;
+        // Not reached, because the token is not cancelled.
+        pending().await
     }
-    let clock = &client.clock;
-    let access = Access::connect(&options.authentication, &options.authorization, client).await?;
-    let routes = routes(options, metrics, health, readiness, log, debug, clock);
-    SecureServer::bind(&options.serving, BINARY, access, routes, Arc::clone(clock)).await.map(Some)
 }
 
-fn routes(
+/// Routes of the secure port.
+pub(crate) fn routes(
     options: &Options,
     metrics: &Metrics,
     health: &HealthChecks,
@@ -97,10 +101,20 @@ fn routes(
             emulation_version: version.to_owned(),
             compiler: concat!("rustc ", env!("CARGO_PKG_RUST_VERSION"), "+").to_owned(),
             paths,
+            notices: notices(&options.manager),
         };
         routes = routes.exact("/statusz", statusz(status, Arc::clone(clock)));
     }
     routes
+}
+
+/// Lines of `/statusz` about the configuration.
+fn notices(config: &ManagerConfig) -> Vec<String> {
+    let unserved = config.unserved_controllers();
+    if unserved.is_empty() {
+        return Vec::new();
+    }
+    vec![format!("no process runs these controllers while this process leads: {}", unserved.join(" "))]
 }
 
 fn exposition(metrics: &Metrics, text: String) -> Response {
@@ -111,5 +125,26 @@ fn exposition(metrics: &Metrics, text: String) -> Response {
             response.with(name, HeaderValue::from(start as i64))
         }
         None => response,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::LeaderElectionSettings;
+
+    #[test]
+    fn upstreams_lease_is_a_notice() {
+        let with_lease = |name| ManagerConfig {
+            leader_election: Some(LeaderElectionSettings::new(name)),
+            ..ManagerConfig::default()
+        };
+        assert!(notices(&with_lease("kube-controller-manager-rs")).is_empty());
+        let notices = notices(&with_lease("kube-controller-manager"));
+        let [notice] = notices.as_slice() else { panic!("{notices:?}") };
+        assert!(
+            notice.contains(" job-controller ") && !notice.contains(" deployment-controller "),
+            "{notice}"
+        );
     }
 }

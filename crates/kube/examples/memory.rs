@@ -20,7 +20,7 @@ use futures_util::{StreamExt, stream};
 use k8s_openapi::api::core::v1::Pod;
 use kcm_clock::{RealClock, SeededRandom};
 use kcm_informer::{
-    InformerConfig, List, ListOptions, ListWatch, ListWatchError, ListWatchErrorKind, SharedInformer,
+    InformerConfig, ListOptions, ListSink, ListWatch, ListWatchError, ListWatchErrorKind, SharedInformer,
     Transform, WatchEvent, WatchOptions, WatchStream, drop_managed_fields, shrink_to_fit,
 };
 use kube_client::{
@@ -179,7 +179,7 @@ impl Objects {
 
 #[async_trait]
 impl<K: DeserializeOwned + Send + 'static> ListWatch<K> for Objects {
-    async fn list(&self, _: &ListOptions) -> Result<List<K>, ListWatchError> {
+    async fn list_into(&self, _: &ListOptions, _: &mut dyn ListSink<K>) -> Result<String, ListWatchError> {
         Err(ListWatchError::new(ListWatchErrorKind::Unsupported, "streaming lists only"))
     }
 

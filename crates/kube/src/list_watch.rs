@@ -1,11 +1,15 @@
-use std::{borrow::Cow, collections::BTreeMap, fmt, io, marker::PhantomData, sync::Arc};
+use std::{borrow::Cow, collections::BTreeMap, fmt, io, marker::PhantomData, pin::pin, sync::Arc};
 
 use async_trait::async_trait;
 use futures_util::{AsyncBufReadExt, StreamExt, stream};
 use http::{HeaderValue, Request, header};
-use kcm_api::{ApiError, Status, object_name};
+use kcm_api::{
+    ApiError, Status,
+    list::{ListError, ListItem, ListMeta, ListSplitter},
+    object_name,
+};
 use kcm_informer::{
-    InformerOptions, List, ListOptions, ListWatch, ListWatchError, Sources, Undecodable, WatchEvent,
+    InformerOptions, ListOptions, ListSink, ListWatch, ListWatchError, Sources, Undecodable, WatchEvent,
     WatchOptions, WatchStream,
 };
 use kube_client::{Api, Client};
@@ -85,22 +89,6 @@ struct ApiListWatch<K> {
     kind: PhantomData<fn() -> K>,
 }
 
-#[derive(Deserialize)]
-struct Page<'a> {
-    #[serde(default)]
-    metadata: PageMeta,
-    #[serde(borrow)]
-    items: Option<Vec<&'a RawValue>>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-struct PageMeta {
-    resource_version: String,
-    #[serde(rename = "continue")]
-    next: Option<String>,
-}
-
 impl<K: Resource + DeserializeOwned> ApiListWatch<K> {
     fn request(&self, list: bool, query: &[(&str, &str)]) -> Result<Request<Vec<u8>>, ApiError> {
         let mut uri = form_urlencoded::Serializer::for_suffix(format!("{}?", self.path), self.path.len() + 1);
@@ -121,50 +109,57 @@ impl<K: Resource + DeserializeOwned> ApiListWatch<K> {
         request.map_err(|error| ApiError::InvalidRequest(error.to_string()))
     }
 
-    async fn page(&self, query: &[(&str, &str)]) -> Result<String, ApiError> {
-        self.client.request_text(self.request(true, query)?).await.map_err(api_error)
+    /// Adds the objects of a page to `sink` while they arrive.
+    async fn page(&self, query: &[(&str, &str)], sink: &mut dyn ListSink<K>) -> Result<ListMeta, ApiError> {
+        let not_a_list = |error: ListError| ApiError::Decode(error.to_string());
+        let body = self.client.request_stream(self.request(true, query)?).await.map_err(api_error)?;
+        let (mut body, mut splitter) = (pin!(body), ListSplitter::new());
+        loop {
+            let mut piece = body.fill_buf().await.map_err(|error| read_error(&error))?;
+            let len = piece.len();
+            if len == 0 {
+                return splitter.finish().map_err(not_a_list);
+            }
+            while let Some(item) = splitter.next(&mut piece).map_err(not_a_list)? {
+                let ListItem::Json(text) = item else { continue };
+                match decode(text) {
+                    Ok(object) => sink.add(object),
+                    Err(undecodable) => {
+                        // Invalid JSON makes the whole list invalid.
+                        serde_json::from_str::<&RawValue>(text).map_err(|error| not_a_list(error.into()))?;
+                        sink.add_undecodable(undecodable);
+                    }
+                }
+            }
+            body.consume_unpin(len);
+        }
     }
 
-    async fn pages(&self, options: &ListOptions) -> Result<List<K>, ApiError> {
+    async fn pages(&self, options: &ListOptions, sink: &mut dyn ListSink<K>) -> Result<String, ApiError> {
         let size = self.params.limit.unwrap_or(PAGE_SIZE).to_string();
         let whole: Vec<(&str, &str)> =
             options.resource_version.iter().map(|version| ("resourceVersion", version.as_str())).collect();
         // API servers ignore `limit` if they may answer from the watch cache.
         let first = if whole.is_empty() { vec![("limit", size.as_str())] } else { whole.clone() };
-        let mut list = List { items: Vec::new(), undecodable: Vec::new(), resource_version: String::new() };
-        let mut next = add_page(&mut list, &self.page(&first).await?)?;
-        while let Some(token) = next {
-            match self.page(&[("limit", &size), ("continue", &token)]).await {
-                Ok(text) => next = add_page(&mut list, &text)?,
+        let mut meta = self.page(&first, sink).await?;
+        loop {
+            let version = meta.resource_version.clone();
+            let Some(token) = meta.next_page() else { return Ok(version) };
+            meta = match self.page(&[("limit", &size), ("continue", &token)], sink).await {
                 // The continue token has expired. The rest would have another version, so all is read again.
                 Err(error) if error.is_expired() => {
-                    list.items.clear();
-                    list.undecodable.clear();
-                    next = add_page(&mut list, &self.page(&whole).await?)?;
+                    sink.clear();
+                    self.page(&whole, sink).await?
                 }
-                Err(error) => return Err(error),
-            }
+                page => page?,
+            };
         }
-        Ok(list)
     }
 }
 
-/// Adds the objects of a page. Returns the token of the next page.
-fn add_page<K: DeserializeOwned>(list: &mut List<K>, text: &str) -> Result<Option<String>, ApiError> {
-    let page: Page<'_> = serde_json::from_str(text).map_err(|error| ApiError::Decode(error.to_string()))?;
-    for item in page.items.unwrap_or_default() {
-        match decode(item) {
-            Ok(object) => list.items.push(object),
-            Err(undecodable) => list.undecodable.push(undecodable),
-        }
-    }
-    list.resource_version = page.metadata.resource_version;
-    Ok(page.metadata.next.filter(|next| !next.is_empty()))
-}
-
-fn decode<K: DeserializeOwned>(object: &RawValue) -> Result<K, Undecodable> {
-    serde_json::from_str(object.get()).map_err(|error| {
-        let (name, resource_version) = object_name(object.get());
+fn decode<K: DeserializeOwned>(object: &str) -> Result<K, Undecodable> {
+    serde_json::from_str(object).map_err(|error| {
+        let (name, resource_version) = object_name(object);
         Undecodable { name, resource_version, error: error.to_string() }
     })
 }
@@ -201,9 +196,11 @@ fn event<K: DeserializeOwned>(line: &str) -> Result<WatchEvent<K>, ApiError> {
     };
     let Line { type_, object } = serde_json::from_str(line).map_err(failed)?;
     match &*type_ {
-        "ADDED" => Ok(decode(object).map_or_else(WatchEvent::Undecodable, WatchEvent::Added)),
-        "MODIFIED" => Ok(decode(object).map_or_else(WatchEvent::Undecodable, WatchEvent::Modified)),
-        "DELETED" => Ok(decode(object).map_or_else(WatchEvent::UndecodableDeleted, WatchEvent::Deleted)),
+        "ADDED" => Ok(decode(object.get()).map_or_else(WatchEvent::Undecodable, WatchEvent::Added)),
+        "MODIFIED" => Ok(decode(object.get()).map_or_else(WatchEvent::Undecodable, WatchEvent::Modified)),
+        "DELETED" => {
+            Ok(decode(object.get()).map_or_else(WatchEvent::UndecodableDeleted, WatchEvent::Deleted))
+        }
         "BOOKMARK" => {
             let Bookmark { metadata } = serde_json::from_str(object.get()).map_err(failed)?;
             let initial_events_end =
@@ -219,7 +216,7 @@ fn event<K: DeserializeOwned>(line: &str) -> Result<WatchEvent<K>, ApiError> {
 }
 
 fn read_error(error: &io::Error) -> ApiError {
-    let message = format!("failed to read watch: {error}");
+    let message = format!("failed to read response: {error}");
     match error.kind() {
         io::ErrorKind::TimedOut => ApiError::Timeout(message),
         _ => ApiError::Transport(message),
@@ -231,8 +228,12 @@ impl<K> ListWatch<K> for ApiListWatch<K>
 where
     K: Resource + DeserializeOwned + Send + Sync + 'static,
 {
-    async fn list(&self, options: &ListOptions) -> Result<List<K>, ListWatchError> {
-        self.pages(options).await.map_err(list_watch_error)
+    async fn list_into(
+        &self,
+        options: &ListOptions,
+        sink: &mut dyn ListSink<K>,
+    ) -> Result<String, ListWatchError> {
+        self.pages(options, sink).await.map_err(list_watch_error)
     }
 
     async fn watch(&self, options: &WatchOptions) -> Result<WatchStream<K>, ListWatchError> {

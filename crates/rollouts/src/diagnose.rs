@@ -94,6 +94,7 @@ impl<'a> Rollout<'a> {
             deployment: Arc::clone(&deployment),
             replica_sets,
             running,
+            unobserved_scale_downs: BTreeSet::new(),
             terminating_replicas,
             coalesce_status_writes: false,
         };

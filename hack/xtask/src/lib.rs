@@ -2,6 +2,7 @@
 
 pub mod acceptance;
 pub mod answer;
+pub mod beside;
 pub mod budget;
 pub mod e2e_report;
 pub mod input;

@@ -10,7 +10,7 @@ use std::{
 use serde_json::json;
 use thiserror::Error;
 use xtask::{
-    acceptance, answer, budget, e2e_report,
+    acceptance, answer, beside, budget, e2e_report,
     input::{self, InputError},
     load, manager_load, manager_memory, planted_bugs, record, simulate,
 };
@@ -25,6 +25,17 @@ Tasks:
   apiserver-load [--pods N] [--sandbox PATH]
       Benchmark the sandbox over HTTP. If KUBEBUILDER_ASSETS is set, benchmark its etcd and kube-apiserver, too.
       Run with cargo run --release -p xtask -- apiserver-load.
+
+  beside-upstream [--faults NAME[,NAME...]] [--rounds N] [--jobs N] [--resume] [--page-only] [--manager PATH]
+      [--dir DIR]
+      Run the manager through the catalogue of faults in test/beside-upstream, after upstream's manager if
+      KUBE_CONTROLLER_MANAGER is set, and write docs/beside-upstream.md. The API server is etcd and kube-apiserver in
+      KUBEBUILDER_ASSETS, or the embedded one, which can produce some of the faults only. Requires root.
+        --rounds       number of rounds; the median counts [default: 3]
+        --jobs         number of API servers that are used at the same time [default: 1]
+        --resume       keep the results of an earlier task
+        --page-only    write the page only
+        --dir          directory of results and logs [default: target/beside-upstream]
 
   budget [--release] [--update] [--growth]
       Count the instructions of the manager for a fixed script with valgrind, and compare them with
@@ -102,6 +113,8 @@ enum TaskError {
     #[error("failed to write the output: {0}")]
     Output(#[from] io::Error),
     #[error(transparent)]
+    Beside(#[from] beside::TaskError),
+    #[error(transparent)]
     Budget(#[from] budget::TaskError),
     #[error(transparent)]
     E2eReport(#[from] e2e_report::TaskError),
@@ -134,6 +147,9 @@ fn run() -> Result<(), TaskError> {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words.as_slice() {
         ["answer", kind @ ("deployment" | "replicaset" | "hash"), file] => print_answers(kind, file),
+        ["beside-upstream", flags @ ..] => Ok(beside::run(flags)?.ok_or(TaskError::Usage)?),
+        // Started by `beside-upstream`.
+        ["beside-upstream-client", words @ ..] => Ok(beside::run_client(words)?.ok_or(TaskError::Usage)?),
         ["budget", flags @ ..] => Ok(budget::Task::parse(flags).ok_or(TaskError::Usage)?.run()?),
         ["e2e-report", folder] => Ok(e2e_report::run(Path::new(folder))?),
         ["apiserver-load", flags @ ..] => {

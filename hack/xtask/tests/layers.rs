@@ -23,8 +23,10 @@ const HTTP: &[&str] = &[
     "tower",
     "tower-http",
 ];
-/// Crates that may depend on them. xtask compares responses of API servers.
+/// Crates that may depend on them. xtask compares responses of API servers, and
+/// beside-upstream contains a proxy.
 const MAY_KNOW_HTTP: &[&str] = &[
+    "beside-upstream",
     "kcm-client",
     "kcm-kube",
     "kcm-serving",

@@ -12,7 +12,7 @@ use kcm_client::{ApiClient, ClientFactory, ClientOptions, RateLimit, Request, Se
 use kcm_clock::{Clock, RealClock};
 use kcm_stories::{
     Entry, WriteLog,
-    external::{Authorization, ControlPlane},
+    external::{Authorization, ControlPlane, EmbeddedServer},
 };
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -20,7 +20,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::{
     Manager, assets,
-    embedded::{Embedded, TEST},
+    embedded::{self, TEST},
     kubelet::Kubelet,
     until,
 };
@@ -39,7 +39,7 @@ pub(crate) struct Cluster {
 
 #[derive(Debug)]
 enum ApiServer {
-    Embedded(Embedded),
+    Embedded(EmbeddedServer),
     Real(Box<ControlPlane>),
 }
 
@@ -64,7 +64,7 @@ impl Cluster {
         let folder = tempfile::tempdir().unwrap();
         let clock: Arc<dyn Clock> = Arc::new(RealClock::new());
         let (sender, trail) = WriteLog::new(Arc::clone(&clock));
-        let server = Embedded::start(folder.path().join("data"), sender, faults).await;
+        let server = embedded::start(folder.path().join("data"), sender, faults).await;
         let access = Server::Master(server.url());
         Self::new(ApiServer::Embedded(server), access, trail, folder, CancellationToken::new()).await
     }
@@ -126,7 +126,7 @@ impl Cluster {
     /// Restarts the API server with the same port and objects.
     pub(crate) async fn start_server(&mut self) {
         match &mut self.server {
-            ApiServer::Embedded(server) => server.start_again().await,
+            ApiServer::Embedded(server) => server.start_again().await.unwrap(),
             ApiServer::Real(plane) => plane.start_server().unwrap(),
         }
         self.ready().await;

@@ -124,6 +124,7 @@ impl Cluster {
             .arg(format!("--kubeconfig={}", self.directory.path().join(user).display()))
             .args([
                 "--controllers=deployment,replicaset",
+                "--leader-elect-resource-name=kube-controller-manager-rs",
                 "--leader-elect-lease-duration=3s",
                 "--leader-elect-renew-deadline=2s",
                 "--leader-elect-retry-period=500ms",

@@ -2,6 +2,8 @@
 #![allow(clippy::unwrap_used, clippy::panic, unreachable_pub, reason = "a test fails that way")]
 
 #[cfg(unix)]
+mod busy;
+#[cfg(unix)]
 mod cluster;
 #[cfg(unix)]
 mod debug;
@@ -40,8 +42,9 @@ fn run(arguments: &[&str]) -> Output {
     command(arguments).output().unwrap()
 }
 
-/// The only line on stderr of a run that fails, without the program's name.
+/// The only line on stderr of a run that fails, without the program's name. The name of a Lease precedes `arguments`.
 fn error_line(arguments: &[&str]) -> String {
+    let arguments = &[&["--leader-elect-resource-name=lease"], arguments].concat();
     let output = run(arguments);
     let stderr = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1), "{arguments:?}: {stderr}");
@@ -76,6 +79,15 @@ fn invalid_command_line_is_an_error() {
     for (arguments, expected) in cases {
         assert_eq!(error_line(arguments), expected);
     }
+}
+
+#[test]
+fn missing_name_of_the_lease_is_an_error() {
+    let output = run(&["--master=http://127.0.0.1:1"]);
+    assert_eq!(output.status.code(), Some(1));
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    let expected = "kube-controller-manager: --leader-elect-resource-name must be set: ";
+    assert!(stderr.starts_with(expected) && stderr.lines().count() == 1, "{stderr}");
 }
 
 #[test]
@@ -122,7 +134,7 @@ fn invalid_kubeconfig_is_an_error() {
 
 #[test]
 fn invalid_proxy_variable_is_an_error() {
-    let mut command = command(&["--master=https://api.example"]);
+    let mut command = command(&["--master=https://api.example", "--leader-elect=false"]);
     let output =
         command.env("HTTPS_PROXY", "ftp://user:s3cr3t@proxy").env_remove("NO_PROXY").output().unwrap();
     assert_eq!(
@@ -186,7 +198,8 @@ fn sigint_stops_a_manager_that_waits_for_the_api_server() {
     // Accepts connections and sends nothing.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let flag = format!("--master={}", listener.local_addr().unwrap());
-    let mut manager = command(&[&flag, "--secure-port=0"]).spawn().unwrap();
+    let lease = "--leader-elect-resource-name=lease";
+    let mut manager = command(&[&flag, lease, "--secure-port=0"]).spawn().unwrap();
     let _connection = listener.accept().unwrap();
     signal(&manager, "INT");
     assert_eq!(manager.wait().unwrap().code(), Some(0));

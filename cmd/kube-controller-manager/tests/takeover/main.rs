@@ -13,7 +13,7 @@ use kcm_apiserver::Resource;
 use kcm_client::RateLimit;
 use kcm_controller_manager::RunError;
 use kcm_sandbox::KubeletConfig;
-use world::{RENEW_DEADLINE, World};
+use world::{LEASE_DURATION, World};
 
 /// Time from the end of a leader until the standby acquires the lease.
 ///
@@ -213,7 +213,7 @@ async fn disconnected_leader_exits_before_the_takeover() {
     let error = leader.ended().await.unwrap_err();
     assert!(matches!(error, RunError::LeaseLost(_)), "{error}");
     let ended = world.now() - cut;
-    assert!((RENEW_DEADLINE - Duration::from_secs(2)..=RENEW_DEADLINE + SLACK).contains(&ended), "{ended:?}");
+    assert!((LEASE_DURATION - Duration::from_secs(2)..=LEASE_DURATION + SLACK).contains(&ended), "{ended:?}");
     assert_eq!(world.leader(), "manager-a", "the Lease still names it");
     world.until_led_by("manager-b").await;
     let took = world.now() - cut;

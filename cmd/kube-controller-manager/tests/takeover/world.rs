@@ -23,6 +23,7 @@ use crate::connection::{Connection, Fault, ProcessClock, State, Switch};
 
 /// Default renew deadline.
 pub const RENEW_DEADLINE: Duration = Duration::from_secs(10);
+pub const LEASE_DURATION: Duration = Duration::from_secs(15);
 
 /// Served request of a manager.
 #[derive(Debug, Clone)]
@@ -131,12 +132,14 @@ impl World {
             Arc::new(ProcessClock { clock: Arc::clone(&self.clock), switch: switch.clone() });
         let seed = name.bytes().map(u64::from).sum::<u64>() + self.now().as_secs();
         let random: Arc<dyn Random> = Arc::new(SeededRandom::new(seed));
-        let options = ClientOptions::new(UserAgent::new(name, "v1", ""), Arc::clone(&clock));
+        let mut options = ClientOptions::new(UserAgent::new(name, "v1", ""), Arc::clone(&clock));
+        // In place of the pings, which find a silent connection dead.
+        options.timeout = Some(Duration::from_secs(60));
         let connection = Connection { server, switch: switch.clone(), fault };
         let dependencies = Dependencies::new(&connection.clients(options), &clock, &random);
         let config = ManagerConfig {
             rate_limit,
-            leader_election: Some(LeaderElectionSettings::default()),
+            leader_election: Some(LeaderElectionSettings::new("kube-controller-manager-rs")),
             ..ManagerConfig::default()
         };
         let shutdown = CancellationToken::new();
@@ -277,7 +280,7 @@ fn entry(event: &AuditEvent, server: &ApiServer, at: Duration) -> Option<Entry> 
 }
 
 fn holder(server: &ApiServer) -> String {
-    let lease = server.get(Resource::LEASES, "kube-system", "kube-controller-manager");
+    let lease = server.get(Resource::LEASES, "kube-system", "kube-controller-manager-rs");
     let identity =
         lease.ok().and_then(|lease| lease.value()["spec"]["holderIdentity"].as_str().map(str::to_owned));
     identity.unwrap_or_default().split('_').next().unwrap_or_default().to_owned()

@@ -49,6 +49,9 @@ pub struct Status {
     pub details: Option<StatusDetails>,
     /// HTTP status code.
     pub code: u16,
+    /// `true` if an earlier attempt of the same request had no definite answer. Set by the client.
+    #[serde(skip)]
+    pub follows_lost_attempt: bool,
 }
 
 /// Details of a [`Status`].
@@ -126,6 +129,7 @@ impl ApiError {
             reason: reason.to_owned(),
             details: None,
             code,
+            follows_lost_attempt: false,
         }))
     }
 
@@ -206,13 +210,33 @@ impl ApiError {
 
     /// `true` if the request may have taken effect, or may take effect later.
     ///
-    /// This includes 5xx responses: they can come from a proxy, or from a server whose storage did not respond in
+    /// This includes 408 and 5xx responses: they can come from a proxy, or from a server whose storage did not respond in
     /// time.
     pub fn may_have_taken_effect(&self) -> bool {
         match self {
-            Self::Status(status) => status.code >= 500,
+            Self::Status(status) => status.follows_lost_attempt || matches!(status.code, 408 | 500..),
             Self::NotSent(_) | Self::InvalidRequest(_) => false,
             Self::Timeout(_) | Self::Transport(_) | Self::Decode(_) | Self::NotLeading(_) => true,
+        }
+    }
+
+    /// `true` if the request has not taken effect and never will, because it was not sent, or was refused for its content
+    /// or its sender: 4xx except 408, 409 and 429.
+    pub fn is_definite_refusal(&self) -> bool {
+        let is_temporary = || matches!(self.code(), Some(..400 | 409 | 429));
+        !self.may_have_taken_effect() && !is_temporary()
+    }
+
+    /// Returns the error of a request of which an earlier attempt may have taken effect.
+    #[must_use]
+    pub fn after_lost_attempt(self) -> Self {
+        match self {
+            Self::Status(mut status) => {
+                status.follows_lost_attempt = true;
+                Self::Status(status)
+            }
+            Self::NotSent(description) => Self::Transport(description),
+            other => other,
         }
     }
 
@@ -372,7 +396,7 @@ mod tests {
         }
         assert!(!ApiError::NotSent(String::new()).may_have_taken_effect());
         assert!(!ApiError::InvalidRequest(String::new()).may_have_taken_effect());
-        for code in [500, 502, 503, 504] {
+        for code in [408, 500, 502, 503, 504] {
             assert!(ApiError::status(code, "", "").may_have_taken_effect(), "{code}");
         }
         for error in [
@@ -382,6 +406,36 @@ mod tests {
             ApiError::NotLeading(String::new()),
         ] {
             assert!(error.may_have_taken_effect(), "{error:?}");
+        }
+    }
+
+    #[test]
+    fn definite_refusals() {
+        for code in [400, 401, 403, 404, 413, 415, 422] {
+            assert!(ApiError::status(code, "", "").is_definite_refusal(), "{code}");
+        }
+        assert!(ApiError::NotSent(String::new()).is_definite_refusal());
+        assert!(ApiError::InvalidRequest(String::new()).is_definite_refusal());
+        for code in [302, 408, 409, 429, 500, 503, 504] {
+            assert!(!ApiError::status(code, "", "").is_definite_refusal(), "{code}");
+        }
+        for error in [
+            ApiError::Timeout(String::new()),
+            ApiError::Transport(String::new()),
+            ApiError::Decode(String::new()),
+            ApiError::NotLeading(String::new()),
+        ] {
+            assert!(!error.is_definite_refusal(), "{error:?}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_definite_after_a_lost_attempt() {
+        for error in [ApiError::status(403, "", "quota"), ApiError::NotSent("refused".to_owned())] {
+            let text = error.to_string();
+            let after = error.after_lost_attempt();
+            assert!(after.may_have_taken_effect() && !after.is_definite_refusal(), "{after:?}");
+            assert_eq!(after.to_string(), text);
         }
     }
 

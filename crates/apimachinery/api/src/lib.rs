@@ -7,6 +7,7 @@
 //!   [`PodTemplate`], which keeps the JSON text or the protobuf message.
 //! * [`Pod`] is only read. It has only the fields that the controllers use.
 //! * [`LabelSelector`] is the declaration of a selector, [`Selector`] its compiled form.
+//! * [`list::ListSplitter`] splits the body of a list into its objects.
 //! * [`ApiError`] is the error of a request.
 //! * [`GoDuration`] is a duration in Go's syntax, as in flags.
 //!
@@ -30,6 +31,7 @@ mod intern;
 mod json;
 mod kind;
 pub mod lease;
+pub mod list;
 pub mod meta;
 mod micro_time;
 mod object;

@@ -1,4 +1,4 @@
-//! Protobuf encoding of the Kubernetes API: wire format, envelopes, lists and errors.
+//! Protobuf encoding of the Kubernetes API: wire format, envelopes, events and errors.
 //!
 //! Field numbers are those of the `generated.proto` files of `k8s.io/apimachinery`.
 //!
@@ -27,7 +27,7 @@ pub use builder::{MessageBuilder, envelope};
 pub const CONTENT_TYPE: &str = "application/vnd.kubernetes.protobuf";
 
 /// Magic number at the start of an object. No JSON text starts with it.
-const PREFIX: &[u8] = b"k8s\0";
+pub(crate) const PREFIX: &[u8] = b"k8s\0";
 
 /// Input that cannot be decoded.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -66,7 +66,7 @@ pub enum ProtobufError {
 #[error(transparent)]
 pub struct MalformedMessage(DecodeError);
 
-fn malformed(error: DecodeError) -> ProtobufError {
+pub(crate) fn malformed(error: DecodeError) -> ProtobufError {
     ProtobufError::Malformed(MalformedMessage(error))
 }
 
@@ -240,49 +240,6 @@ pub fn open_envelope(body: &[u8]) -> Result<&[u8], ProtobufError> {
         }
     }
     Ok(raw)
-}
-
-/// Page of a list.
-///
-/// Upstream counterparts: the list types, such as `v1.PodList`.
-#[derive(Debug, Clone, Default)]
-pub struct ListPage<'a> {
-    /// Messages of the objects.
-    pub items: Vec<&'a [u8]>,
-    /// `metadata.resourceVersion`.
-    pub resource_version: &'a str,
-    /// `metadata.continue`. Empty on the last page.
-    pub continue_token: &'a str,
-    /// `metadata.remainingItemCount`.
-    pub remaining_item_count: Option<i64>,
-}
-
-impl<'a> ListPage<'a> {
-    /// Reads the message of a list of any kind.
-    ///
-    /// # Errors
-    ///
-    /// If it is malformed.
-    pub fn read(message: &'a [u8]) -> Result<Self, ProtobufError> {
-        let mut page = Self::default();
-        for field in Message::new(message) {
-            match field? {
-                (1, value) => {
-                    for field in value.message()? {
-                        match field? {
-                            (2, value) => page.resource_version = value.text()?,
-                            (3, value) => page.continue_token = value.text()?,
-                            (4, value) => page.remaining_item_count = Some(value.int64()?),
-                            _ => {}
-                        }
-                    }
-                }
-                (2, value) => page.items.push(value.bytes()?),
-                _ => {}
-            }
-        }
-        Ok(page)
-    }
 }
 
 /// Event of a watch.

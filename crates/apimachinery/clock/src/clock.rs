@@ -17,7 +17,8 @@ pub trait Clock: fmt::Debug + Send + Sync + 'static {
     /// Returns the time since an arbitrary origin, for durations and deadlines. It never decreases.
     fn monotonic(&self) -> Duration;
 
-    /// Waits until [`monotonic`](Self::monotonic) has advanced by `duration`.
+    /// Waits until [`monotonic`](Self::monotonic) has advanced by `duration`, or longer if the machine is suspended in
+    /// the meantime.
     ///
     /// # Cancel safety
     ///

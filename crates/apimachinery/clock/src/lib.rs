@@ -15,6 +15,8 @@
 
 #![warn(missing_debug_implementations)]
 
+#[cfg(target_os = "linux")]
+mod boot_time;
 mod clock;
 mod fake;
 mod name;

@@ -23,7 +23,7 @@ use crate::{
     causes, failure,
     limiter::RateLimiter,
     metrics::{ClientMetrics, RequestInfo},
-    request::{ContentType, Request},
+    request::{ContentType, Idempotency, Request},
     retry::{self, FailureKind},
     throttle::ThrottleLog,
     transport::{Channel, ResponseBody},
@@ -52,13 +52,38 @@ pub(crate) struct Parts {
     pub(crate) rate_limiter: RateLimiter,
     pub(crate) throttle_log: Arc<ThrottleLog>,
     pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) timeout: Duration,
+    pub(crate) timeout: Option<Duration>,
     pub(crate) metrics: Arc<dyn ClientMetrics>,
     pub(crate) gate: WriteGate,
     pub(crate) retries: bool,
     pub(crate) content_type: ContentType,
     /// Authenticates the requests. `None` uses the credentials of the connections.
     pub(crate) authenticator: Option<Arc<dyn Authenticator>>,
+}
+
+/// Reads the body of a successful response, of each attempt anew.
+pub(crate) trait ReadBody: Send {
+    type Output: Send;
+
+    /// Reads `body` and adds its length to `received`. An error is one of the connection.
+    fn read(
+        &mut self,
+        body: ResponseBody,
+        received: &mut usize,
+    ) -> impl Future<Output = Result<Self::Output, BoxError>> + Send;
+}
+
+/// Reads the body as a whole.
+struct Whole;
+
+impl ReadBody for Whole {
+    type Output = Bytes;
+
+    async fn read(&mut self, body: ResponseBody, received: &mut usize) -> Result<Bytes, BoxError> {
+        let body = body.collect().await?.to_bytes();
+        *received += body.len();
+        Ok(body)
+    }
 }
 
 /// Failed attempt.
@@ -118,8 +143,8 @@ impl ApiClient {
     ///
     /// # Errors
     ///
-    /// The error of the API server or the transport. [`ApiError::Timeout`] if the response is not complete in time,
-    /// which does not include the wait for the rate limit. [`ApiError::NotLeading`] for a write of a
+    /// The error of the API server or the transport. [`ApiError::Timeout`] if the client has a timeout and the
+    /// response is not complete in time, which does not include the wait for the rate limit. [`ApiError::NotLeading`] for a write of a
     /// [gated](crate::ClientFactory::gated) client whose process does not lead: it is not sent, or its response is
     /// not awaited any longer.
     ///
@@ -127,15 +152,25 @@ impl ApiClient {
     ///
     /// Dropping the future stops waiting. A request in flight may take effect nevertheless.
     pub async fn send(&self, request: &Request) -> Result<Bytes, ApiError> {
+        self.send_and_read(request, &mut Whole).await
+    }
+
+    /// Same as [`send`](Self::send), for a response that is read while it arrives.
+    pub(crate) async fn send_and_read<R: ReadBody>(
+        &self,
+        request: &Request,
+        reader: &mut R,
+    ) -> Result<R::Output, ApiError> {
         let start = self.0.clock.monotonic();
         let mut sent = 0;
         let mut first_sent = None;
+        let mut lost_attempt = false;
         let outcome = loop {
             self.throttle(request, sent + 1).await;
             sent += 1;
             let first_sent = *first_sent.get_or_insert_with(|| self.0.clock.monotonic());
             let result = {
-                let attempt = pin!(self.attempt(request, sent));
+                let attempt = pin!(self.attempt(request, sent, reader));
                 self.0.gate.pass(&request.method, &*self.0.clock, attempt).await
             };
             let failure = match result {
@@ -143,9 +178,12 @@ impl ApiClient {
                 Ok(Err(failure)) => failure,
                 Err(Closed) => break Err(ApiError::NotLeading(self.describe(request))),
             };
+            let is_lost = request.idempotency() != Idempotency::Read && failure.error.may_have_taken_effect();
             if let Err(error) = self.wait_or_give_up(request, sent, first_sent, failure).await {
-                break Err(error);
+                // The last response does not show whether an earlier attempt is executed.
+                break Err(if lost_attempt { error.after_lost_attempt() } else { error });
             }
+            lost_attempt |= is_lost;
         };
         let took = self.0.clock.monotonic().saturating_sub(start);
         self.0.metrics.finished(self.request_info(request, sent), took);
@@ -170,8 +208,14 @@ impl ApiClient {
         self.send(&Request::get("/healthz")).await.map(drop)
     }
 
-    /// Opens a watch. The timeout applies to the head of the response. The rate limit does not apply.
-    pub(crate) async fn open(&self, request: &Request) -> Result<Response<ResponseBody>, ApiError> {
+    /// Opens a watch. `timeout`, or that of the client if it is shorter, applies to the head of the response. The rate limit
+    /// does not apply.
+    pub(crate) async fn open(
+        &self,
+        request: &Request,
+        timeout: Duration,
+    ) -> Result<Response<ResponseBody>, ApiError> {
+        let timeout = self.0.timeout.map_or(timeout, |own| own.min(timeout));
         let first_sent = self.0.clock.monotonic();
         let mut sent = 0;
         loop {
@@ -181,7 +225,7 @@ impl ApiClient {
                     let answer = self.head(&self.0.watches, request, sent).await?;
                     self.expect_success(request, sent, answer).await
                 });
-                self.in_time(request, within).await
+                self.in_time(request, Some(timeout), within).await
             };
             let failure = match result {
                 Ok(answer) => return Ok(answer),
@@ -203,32 +247,36 @@ impl ApiClient {
         self.0.throttle_log.delayed(waited, request.method.as_str(), url, &*self.0.clock);
     }
 
-    async fn attempt(&self, request: &Request, attempt: u32) -> Result<Bytes, Failure> {
+    async fn attempt<R: ReadBody>(
+        &self,
+        request: &Request,
+        attempt: u32,
+        reader: &mut R,
+    ) -> Result<R::Output, Failure> {
         let within = pin!(async {
             let answer = self.head(&self.0.requests, request, attempt).await?;
             let answer = self.expect_success(request, attempt, answer).await?;
-            match answer.into_body().collect().await {
-                Ok(body) => {
-                    let body = body.to_bytes();
-                    self.0.metrics.received(self.request_info(request, attempt), body.len());
-                    Ok(body)
-                }
-                Err(error) => Err(self.broken(request, &error)),
-            }
+            let mut received = 0;
+            let output = reader.read(answer.into_body(), &mut received).await;
+            let output = output.map_err(|error| self.broken(request, &error))?;
+            self.0.metrics.received(self.request_info(request, attempt), received);
+            Ok(output)
         });
-        self.in_time(request, within).await
+        self.in_time(request, self.0.timeout, within).await
     }
 
     /// Awaits `what` until the timeout. It is pinned by the caller, because an argument takes its size twice.
     async fn in_time<T>(
         &self,
         request: &Request,
+        timeout: Option<Duration>,
         what: Pin<&mut impl Future<Output = Result<T, Failure>>>,
     ) -> Result<T, Failure> {
+        let Some(timeout) = timeout else { return what.await };
         tokio::select! {
             biased;
             outcome = what => outcome,
-            () = self.0.clock.sleep(self.0.timeout) => Err(Failure {
+            () = self.0.clock.sleep(timeout) => Err(Failure {
                 error: ApiError::Timeout(self.describe(request)),
                 kind: FailureKind::TimedOut,
             }),

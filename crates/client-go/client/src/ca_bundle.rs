@@ -33,10 +33,13 @@ struct Anchor {
     validity: Validity,
 }
 
+/// Time in which a certificate is valid: from `notBefore` to `notAfter`, both included.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Validity {
-    not_before: Timestamp,
-    not_after: Timestamp,
+pub struct Validity {
+    /// First second in which the certificate is valid.
+    pub not_before: Timestamp,
+    /// Last second in which the certificate is valid.
+    pub not_after: Timestamp,
 }
 
 impl CaBundle {
@@ -63,10 +66,16 @@ impl CaBundle {
         let valid = self.0.iter().filter(|anchor| anchor.validity.contains(now));
         RootCertStore { roots: valid.map(|anchor| anchor.anchor.clone()).collect() }
     }
+
+    /// Returns when the certificates are valid.
+    pub fn validities(&self) -> impl Iterator<Item = &Validity> {
+        self.0.iter().map(|anchor| &anchor.validity)
+    }
 }
 
 impl Validity {
-    fn of(certificate: &CertificateDer<'_>) -> Option<Self> {
+    /// Parses the validity of `certificate`. `None` if it cannot be parsed.
+    pub fn of(certificate: &CertificateDer<'_>) -> Option<Self> {
         let mut outer: &[u8] = certificate;
         let mut signed = expect(SEQUENCE, &mut outer)?;
         let mut fields = expect(SEQUENCE, &mut signed)?;

@@ -25,8 +25,9 @@ use crate::{
 pub struct ClientOptions {
     /// User agent.
     pub agent: UserAgent,
-    /// Timeout of a request that is not a watch, from sending it to the end of the response. Default: 60 s.
-    pub timeout: Duration,
+    /// Timeout of a request that is not a watch, from sending it to the end of the response. Default: none, as upstream. The
+    /// API server has its own (kube-apiserver: `--request-timeout`), and dead connections are detected within 45 s.
+    pub timeout: Option<Duration>,
     /// Clock for rate limits, timeouts and retries.
     pub clock: Arc<dyn Clock>,
     /// Metrics. None by default.
@@ -38,14 +39,11 @@ pub struct ClientOptions {
 }
 
 impl ClientOptions {
-    /// Equals kube-apiserver's default `--request-timeout`.
-    const TIMEOUT: Duration = Duration::from_secs(60);
-
-    /// Creates options with the default timeout, and without metrics and proxies.
+    /// Creates options without a timeout, metrics and proxies.
     pub fn new(agent: UserAgent, clock: Arc<dyn Clock>) -> Self {
         Self {
             agent,
-            timeout: Self::TIMEOUT,
+            timeout: None,
             clock,
             metrics: Arc::new(NoClientMetrics),
             proxy: ProxyEnvironment::default(),
@@ -213,11 +211,11 @@ impl ClientFactory {
         self.gate.has_settled()
     }
 
-    /// Returns a factory of clients with another timeout. They share the connections.
+    /// Returns a factory of clients with a timeout for each request. They share the connections.
     #[must_use]
     pub fn with_timeout(&self, timeout: Duration) -> Self {
         let mut this = self.clone();
-        this.options.timeout = timeout;
+        this.options.timeout = Some(timeout);
         this
     }
 
@@ -236,13 +234,19 @@ impl ClientFactory {
     }
 
     /// Returns a factory for the clients of leader election. They share no connection with other clients, so a
-    /// renewal does not wait for other requests.
+    /// renewal does not wait for other requests. After a request that is given up, as by a [timeout](Self::with_timeout),
+    /// they use a new connection.
+    ///
+    /// They read credential files and run exec plugins themselves, too. Their requests can be sent on a thread with
+    /// another runtime, and then do not wait for the thread of the other clients.
     #[must_use]
     pub fn for_election(&self) -> Self {
         let mut this = self.clone();
         if let Some(transport) = &self.transport {
-            let channel = Channel::Server(Arc::clone(transport), Lane::Election);
+            let transport = transport.separate();
+            let channel = Channel::Server(Arc::clone(&transport), Lane::Election);
             (this.requests, this.watches) = (channel.clone(), channel);
+            this.transport = Some(transport);
         }
         this
     }

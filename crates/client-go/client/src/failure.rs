@@ -66,6 +66,7 @@ fn generic(code: StatusCode, what: &str) -> Status {
         reason: reason.to_owned(),
         details: Some(StatusDetails::default()),
         code: code.as_u16(),
+        follows_lost_attempt: false,
     }
 }
 

@@ -6,8 +6,9 @@
 //!
 //! * [`ClientFactory`]: the connections that the clients of a process share. It uses HTTP/2 if the server supports it, and
 //!   opens further connections when the stream limit is reached. Watches and [leader
-//!   election](ClientFactory::for_election) have separate connections. Dead connections are closed after 45 s, and
-//!   changed credential files are read again. A factory can also send requests to a [service in this
+//!   election](ClientFactory::for_election) have separate connections. Dead connections are closed after 45 s, a
+//!   connection attempt without an answer is overtaken by another after a second, and changed credential files are read
+//!   again. A factory can also send requests to a [service in this
 //!   process](ClientFactory::in_process).
 //! * [`ApiClient`]: the client of a controller, with a name for the user agent, a rate limit, a timeout, and upstream's
 //!   rules for retries.
@@ -77,11 +78,11 @@ pub use api::{
     Preconditions, Propagation, Scale, ScaleSpec, ScaleStatus, WriteOptions,
 };
 pub use api_client::ApiClient;
-pub use ca_bundle::CaBundle;
+pub use ca_bundle::{CaBundle, Validity};
 pub use decode::Decode;
 pub use factory::{ClientFactory, ClientOptions, InProcessServer};
 pub use kcm_api::{ApiError, ObjectKey, ProtobufError};
-pub use kcm_informer::{List, ListOptions, ListWatch, Undecodable, WatchEvent, WatchOptions};
+pub use kcm_informer::{List, ListOptions, ListSink, ListWatch, Undecodable, WatchEvent, WatchOptions};
 pub use kcm_meta::{ApiResource, JsonDecoder, Kind, StrategicMerge};
 pub use limiter::{RateLimit, RateLimiter};
 pub use metrics::{ClientMetrics, NoClientMetrics, RequestInfo};

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use futures_util::{StreamExt, TryStreamExt};
 use kcm_api::ApiError;
 use kcm_informer::{
-    List, ListOptions, ListWatch, ListWatchError, ListWatchErrorKind, WatchOptions, WatchStream,
+    ListOptions, ListSink, ListWatch, ListWatchError, ListWatchErrorKind, WatchOptions, WatchStream,
 };
 
 use crate::{
@@ -24,8 +24,12 @@ pub(crate) struct Collection<K> {
 
 #[async_trait]
 impl<K: Send + Sync + 'static> ListWatch<K> for Collection<K> {
-    async fn list(&self, options: &ListOptions) -> Result<List<K>, ListWatchError> {
-        let list = list::list(&self.api, &self.params, options.resource_version.as_deref()).await;
+    async fn list_into(
+        &self,
+        options: &ListOptions,
+        sink: &mut dyn ListSink<K>,
+    ) -> Result<String, ListWatchError> {
+        let list = list::list(&self.api, &self.params, options.resource_version.as_deref(), sink).await;
         list.map_err(list_watch_error)
     }
 

@@ -32,6 +32,8 @@ const MAX_EVENT_SIZE: usize = 32 << 20;
 const DEFAULT_TIMEOUT: Duration = Duration::from_mins(5);
 
 /// Time after the requested timeout at which a watch is closed by the client.
+///
+/// DEVIATION: upstream waits for the API server to answer and end the watch.
 const TIMEOUT_MARGIN: Duration = Duration::from_secs(30);
 
 /// Annotation of the bookmark that ends the initial events.
@@ -56,12 +58,14 @@ pub(crate) async fn watch<K: Send + Sync + 'static>(
     let client = api.client();
     let timeout = if options.timeout.is_zero() { DEFAULT_TIMEOUT } else { options.timeout };
     let request = watch_request(api, params, &WatchOptions { timeout, ..options.clone() }, bookmarks);
-    let answer = client.open(&request).await?;
+    let limit = timeout.saturating_add(TIMEOUT_MARGIN);
+    let deadline = client.clock().sleep(limit);
+    let answer = client.open(&request, limit).await?;
     let watching = Watching::<K> {
         what: client.describe(&request),
         events: Events::of(&answer),
         body: answer,
-        deadline: client.clock().sleep(timeout.saturating_add(TIMEOUT_MARGIN)),
+        deadline,
         api: api.clone(),
         over: false,
     };

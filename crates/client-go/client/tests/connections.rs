@@ -299,6 +299,62 @@ mod election {
     async fn does_not_wait_for_other_requests_plain() {
         renews_while_others_wait(World::plain().await).await;
     }
+
+    /// A connection whose peer is gone without a reset costs one renewal.
+    #[tokio::test]
+    async fn uses_a_new_connection_after_a_timeout() {
+        let world = World::tls(Limits::default()).await;
+        let election = world.factory.for_election().with_timeout(Duration::from_secs(5)).without_retries();
+        let election = election.client("leader-election", RateLimit::UNLIMITED);
+        ok(&election).await;
+        let renewal = tokio::spawn({
+            let election = election.clone();
+            async move { election.send(&Request::get("/hold")).await }
+        });
+        world.server.wait_for(|log| log.requests.len() == 2).await;
+        world.clock.step(Duration::from_secs(5));
+        let error = renewal.await.unwrap().unwrap_err();
+        assert!(matches!(error, kcm_api::ApiError::Timeout(_)), "{error:?}");
+        ok(&election).await;
+        ok(&election).await;
+        assert_eq!(world.connections_of("/ok"), [1, 2, 2]);
+        world.server.wait_for(|log| log.open == 1).await;
+    }
+}
+
+/// A request is answered on another connection, while the TLS handshake of the first one has no answer.
+async fn is_answered_beside_a_silent_handshake(factory: impl FnOnce(&ClientFactory) -> ClientFactory) {
+    let world = World::tls(Limits::default()).await;
+    let client = factory(&world.factory).client("test", RateLimit::UNLIMITED);
+    world.server.fill();
+    let request = tokio::spawn(send(client, Request::post("/ok", "{}")));
+    world.server.wait_for(|log| log.connections == 1).await;
+    world.server.make_room();
+    let answered = async {
+        // The timeouts of the request and of the handshake, and the next dial.
+        while world.clock.sleepers() < 3 {
+            tokio::task::yield_now().await;
+        }
+        world.clock.step(Duration::from_secs(1));
+        request.await.unwrap();
+    };
+    let answered = tokio::time::timeout(Duration::from_secs(20), answered).await;
+    assert!(answered.is_ok(), "the request waits for the first connection");
+    assert_eq!(world.connections_of("/ok"), [2]);
+}
+
+mod silent_handshake {
+    use super::*;
+
+    #[tokio::test]
+    async fn delays_a_request_by_a_second() {
+        is_answered_beside_a_silent_handshake(ClientFactory::clone).await;
+    }
+
+    #[tokio::test]
+    async fn delays_a_renewal_by_a_second() {
+        is_answered_beside_a_silent_handshake(ClientFactory::for_election).await;
+    }
 }
 
 /// Clock of a process that is stopped: time passes, and no timer fires.

@@ -15,11 +15,12 @@ use std::{
 use futures_util::{StreamExt, future::join_all};
 use http::Version;
 use kcm_api::ApiError;
-use kcm_client::{ApiClient, ClientFactory, ClientOptions, RateLimit, Request};
+use kcm_client::{ApiClient, ClientFactory, RateLimit, Request};
 use kcm_clock::{Clock, FakeClock, Timestamp};
 use kcm_informer::WatchOptions;
 use kcm_testkit::{CapturedLog, CertificateAuthority, Identity};
 use serde_json::{Value, json};
+use tokio::runtime::Builder;
 use tracing::level_filters::LevelFilter;
 
 use support::{Sources as _, files::Files, options, socket::SocketServer};
@@ -99,9 +100,7 @@ impl World {
     }
 
     async fn factory(&self) -> ClientFactory {
-        // Steps of the clock do not end requests.
         let options = options(Arc::new(self.clock.clone()));
-        let options = ClientOptions { timeout: Duration::MAX, ..options };
         ClientFactory::connect(self.files.server(), options).await.unwrap()
     }
 
@@ -170,21 +169,44 @@ mod refresh {
         world.issue_token("a", Some(900));
         let factory = world.factory().await;
         let client = factory.client("test", RateLimit::UNLIMITED);
-        let election = factory.for_election().client("election", RateLimit::UNLIMITED);
         ok(&client).await;
         world.hold();
         world.step(840);
         world.issue_token("b", Some(900));
         for _ in 0..3 {
-            ok(&election).await;
             ok(&client).await;
         }
         drop(client.pods().watch(&WatchOptions::default()).await.unwrap());
-        assert_eq!(world.tokens(), vec!["a"; 8]);
+        assert_eq!(world.tokens(), vec!["a"; 5]);
         world.release().await;
         world.wait_for_token(&client, "b").await;
-        ok(&election).await;
-        assert_eq!(world.tokens().pop().unwrap(), "b");
+        assert_eq!(world.runs(), 2);
+    }
+
+    #[test]
+    fn election_does_not_wait_for_the_thread_of_other_clients() {
+        let runtime = || Builder::new_current_thread().enable_all().build().unwrap();
+        let (busy, own) = (runtime(), runtime());
+        let world = own.block_on(World::new());
+        world.issue_token("a", Some(900));
+        let factory = own.block_on(world.factory());
+        let election = factory.for_election().client("election", RateLimit::UNLIMITED);
+        // The thread of this client is busy from when the plugin has started.
+        let client = factory.client("test", RateLimit::UNLIMITED);
+        let started = async {
+            while world.runs() == 0 {
+                tokio::task::yield_now().await;
+            }
+        };
+        busy.block_on(async {
+            tokio::select! {
+                biased;
+                () = ok(&client) => unreachable!(),
+                () = started => {}
+            }
+        });
+        own.block_on(async { tokio::time::timeout(Duration::from_secs(10), ok(&election)).await.unwrap() });
+        assert_eq!(world.tokens(), ["a"]);
         assert_eq!(world.runs(), 2);
     }
 
@@ -307,7 +329,7 @@ mod refresh {
         };
         assert_eq!((with(&first), with(&second)), (4, 2));
         assert!(requests.iter().all(|request| request.version == Version::HTTP_2));
-        assert_eq!(world.runs(), 2);
+        assert_eq!(world.runs(), 4, "two for the election");
     }
 
     #[tokio::test]

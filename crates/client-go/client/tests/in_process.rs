@@ -87,6 +87,20 @@ mod retries {
         }
     }
 
+    /// The first attempt may have used up the quota that refuses the second one, or may be executed later.
+    #[tokio::test(start_paused = true)]
+    async fn refusal_after_a_lost_attempt_is_not_definite() {
+        let create = Request::create("/api/v1/namespaces/default/pods", r#"{"metadata":{"name":"web"}}"#);
+        for first in [FakeResponse::reset(), refused(504, Some("1"))] {
+            let server = scripted([first, refused(403, None)]);
+            let error = server.client().send(&create).await.unwrap_err();
+            assert_eq!((error.code(), error.to_string().as_str()), (Some(403), "refused"));
+            assert!(error.may_have_taken_effect() && !error.is_definite_refusal());
+        }
+        let server = scripted([refused(429, Some("1")), refused(403, None)]);
+        assert!(server.client().send(&create).await.unwrap_err().is_definite_refusal());
+    }
+
     #[tokio::test(start_paused = true)]
     async fn post_429_is_retried_after_the_requested_delay() {
         let server = scripted([refused(429, Some("3")), refused(429, Some("2")), ok("{}")]);
@@ -123,7 +137,7 @@ mod retries {
     async fn no_response_times_out() {
         let server = scripted([FakeResponse::pending()]);
         let clock = SimulatedClock::new(Timestamp::UNIX_EPOCH);
-        let error = server.client().send(&post()).await.unwrap_err();
+        let error = patient(&server).send(&post()).await.unwrap_err();
         assert!(matches!(error, ApiError::Timeout(_)), "{error:?}");
         assert_eq!(error.to_string(), "POST /api/v1/namespaces/default/pods: request timed out");
         assert_eq!(clock.monotonic(), Duration::from_secs(60));
@@ -132,8 +146,22 @@ mod retries {
     #[tokio::test(start_paused = true)]
     async fn endless_response_times_out() {
         let server = scripted([FakeResponse::endless(["{".to_owned()])]);
-        let error = server.client().send(&Request::get("/x")).await.unwrap_err();
+        let error = patient(&server).send(&Request::get("/x")).await.unwrap_err();
         assert!(matches!(error, ApiError::Timeout(_)), "{error:?}");
+    }
+
+    /// Client whose requests time out after a minute.
+    fn patient(server: &FakeApiServer) -> ApiClient {
+        server.factory().with_timeout(Duration::from_secs(60)).client("test", RateLimit::UNLIMITED)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn no_timeout_by_default() {
+        for answer in [FakeResponse::pending(), FakeResponse::endless(["{".to_owned()])] {
+            let server = scripted([answer]);
+            let (client, request) = (server.client(), post());
+            tokio::time::timeout(Duration::from_secs(3600), client.send(&request)).await.unwrap_err();
+        }
     }
 }
 
@@ -277,7 +305,7 @@ mod metrics {
     async fn dropped_request() {
         let server = scripted([FakeResponse::pending(), FakeResponse::endless([])]);
         let (recorded, client) = with_sizes(&server);
-        client.send(&post()).await.unwrap_err();
+        tokio::time::timeout(Duration::from_secs(60), client.send(&post())).await.unwrap_err();
         assert!(
             recorded.0.lock().unwrap().iter().any(|line| line.ends_with("answered None")),
             "{recorded:?}"

@@ -202,7 +202,7 @@ mod errors {
         let proxy = TestProxy::to(&world.server, Mode::Silent).await;
         world.set_proxy(&proxy.url(""));
         let clock = clock();
-        let options = ClientOptions { timeout: Duration::MAX, ..options(Arc::new(clock.clone())) };
+        let options = options(Arc::new(clock.clone()));
         let client = client(world.files.server(), options).await;
         let steps = async {
             while proxy.connects().is_empty() {

@@ -19,6 +19,10 @@ pub trait EventHandler<K>: Send + Sync + 'static {
     /// An object was deleted.
     fn on_delete(&self, deleted: &Deleted<K>);
 
+    /// The version of a relist is lower than that of the state before it: the source was restored from a backup. Versions
+    /// of earlier writes may never be reached. Called before the changes of the relist are handled.
+    fn on_restore(&self) {}
+
     /// A relist has replaced the state, and its changes have been handled. An object that was created and deleted since
     /// the state before was reported by no event.
     fn on_replace(&self) {}

@@ -144,9 +144,19 @@ impl<K: Object> HandlerFanout<K> {
 
     /// Replaces the state of the store, then calls the handlers: for the deletions first, then for all other objects of
     /// the snapshot (US-2.1). An unchanged object is an update, as upstream. `initial` is `true` for the first state.
+    ///
+    /// A lower version than before is reported first.
     pub(crate) fn replace(&self, snapshot: Snapshot<K>, resource_version: &str, initial: bool) {
         let mut locked = self.locked.lock();
         let replaced = locked.writer.commit(snapshot, resource_version);
+        if replaced.is_restore {
+            tracing::warn!(
+                informer = self.name,
+                resourceVersion = resource_version,
+                "List is older than the state before; the API server was restored from a backup"
+            );
+            locked.call_each(EventHandler::on_restore);
+        }
         for object in replaced.deleted {
             let deleted = Deleted::FinalStateUnknown(object);
             locked.call_each(|handler| handler.on_delete(&deleted));

@@ -52,7 +52,9 @@ pub use index::{IndexName, Indexers};
 pub use informer::{InformerConfig, SharedInformer, Sources, Transform};
 pub use kcm_meta::{ControllerRef, Object, ObjectKey, compare_versions, is_newer};
 pub use metrics::{InformerMetrics, NoInformerMetrics};
-pub use source::{List, ListOptions, ListWatch, Undecodable, WatchEvent, WatchOptions, WatchStream};
+pub use source::{
+    List, ListOptions, ListSink, ListWatch, Undecodable, WatchEvent, WatchOptions, WatchStream,
+};
 pub use store::{Replaced, Snapshot, Store, StoreReadGuard, StoreWriter};
 #[cfg(feature = "kube")]
 pub use transform::drop_managed_fields;

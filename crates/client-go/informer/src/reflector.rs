@@ -19,7 +19,7 @@ use crate::{
     informer::Transform,
     metrics::InformerMetrics,
     relist::Relists,
-    source::{ListOptions, ListWatch, Undecodable, WatchEvent, WatchOptions, WatchStream},
+    source::{ListOptions, ListSink, ListWatch, Undecodable, WatchEvent, WatchOptions, WatchStream},
     store::Snapshot,
 };
 
@@ -138,7 +138,7 @@ impl<K: Object> Reflector<K> {
                 Err(error) => RequestEnd::failed(error),
             },
             Request::StreamingList { from } => {
-                let snapshot = self.fanout.snapshot(self.namespace.clone());
+                let snapshot = self.snapshot();
                 self.watch(from, Some(snapshot)).await
             }
             Request::Watch { from } => self.watch(from, None).await,
@@ -167,6 +167,10 @@ impl<K: Object> Reflector<K> {
         }
     }
 
+    fn snapshot(&self) -> Snapshot<K> {
+        self.fanout.snapshot(self.namespace.clone())
+    }
+
     fn transformed(&self, mut object: K) -> K {
         if let Some(transform) = &self.transform {
             transform(&mut object);
@@ -175,16 +179,15 @@ impl<K: Object> Reflector<K> {
     }
 
     async fn list(&mut self, from: Option<String>) -> Result<(), ListWatchError> {
-        let list = self.source.list(&ListOptions { resource_version: from }).await?;
-        let mut snapshot = self.fanout.snapshot(self.namespace.clone());
-        for object in list.items {
-            snapshot.insert(self.transformed(object));
-        }
-        for undecodable in list.undecodable {
+        let mut listed = Listed { reflector: self, snapshot: self.snapshot(), undecodable: Vec::new() };
+        let options = ListOptions { resource_version: from };
+        let resource_version = self.source.list_into(&options, &mut listed).await?;
+        let Listed { mut snapshot, undecodable, .. } = listed;
+        for undecodable in undecodable {
             self.report_undecodable(&undecodable);
             snapshot.keep(key_of(&undecodable));
         }
-        self.complete_list(snapshot, &list.resource_version);
+        self.complete_list(snapshot, &resource_version);
         Ok(())
     }
 
@@ -356,6 +359,28 @@ impl<K: Object> Reflector<K> {
             }
             (None, None) => tracing::debug!(informer, namespace, "Watch closed"),
         }
+    }
+}
+
+/// Objects of a list that is not complete. The store is not changed before the end of the list.
+struct Listed<'a, K> {
+    reflector: &'a Reflector<K>,
+    snapshot: Snapshot<K>,
+    undecodable: Vec<Undecodable>,
+}
+
+impl<K: Object> ListSink<K> for Listed<'_, K> {
+    fn add(&mut self, object: K) {
+        self.snapshot.insert(self.reflector.transformed(object));
+    }
+
+    fn add_undecodable(&mut self, object: Undecodable) {
+        self.undecodable.push(object);
+    }
+
+    fn clear(&mut self) {
+        self.snapshot = self.reflector.snapshot();
+        self.undecodable.clear();
     }
 }
 

@@ -14,12 +14,35 @@ use crate::error::ListWatchError;
 /// Upstream counterpart: `cache.ListerWatcher`.
 #[async_trait]
 pub trait ListWatch<K>: Send + Sync + 'static {
+    /// Lists all objects and adds each of them to `sink`, if possible while the response arrives. Returns the resource
+    /// version of the list.
+    ///
+    /// # Errors
+    ///
+    /// If the request fails, or the response cannot be decoded as a list. The objects in `sink` are then not a list.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future ends the request.
+    async fn list_into(
+        &self,
+        options: &ListOptions,
+        sink: &mut dyn ListSink<K>,
+    ) -> Result<String, ListWatchError>;
+
     /// Lists all objects.
     ///
     /// # Errors
     ///
-    /// If the request fails, or the response cannot be decoded as a list.
-    async fn list(&self, options: &ListOptions) -> Result<List<K>, ListWatchError>;
+    /// Those of [`list_into`](Self::list_into).
+    async fn list(&self, options: &ListOptions) -> Result<List<K>, ListWatchError>
+    where
+        K: Send,
+    {
+        let mut list = List::default();
+        list.resource_version = self.list_into(options, &mut list).await?;
+        Ok(list)
+    }
 
     /// Opens a watch.
     ///
@@ -55,6 +78,21 @@ pub struct WatchOptions {
     pub timeout: Duration,
 }
 
+/// Receiver of the objects of a list, one after the other.
+///
+/// The store of an informer drops an object that it has at the same version, so a list needs memory for its other objects
+/// only.
+pub trait ListSink<K>: Send {
+    /// Adds an object.
+    fn add(&mut self, object: K);
+
+    /// Adds an object that cannot be decoded.
+    fn add_undecodable(&mut self, object: Undecodable);
+
+    /// Removes all objects. The source lists again from the start.
+    fn clear(&mut self);
+}
+
 /// Result of a list request.
 #[derive(Debug)]
 pub struct List<K> {
@@ -66,11 +104,24 @@ pub struct List<K> {
     pub resource_version: String,
 }
 
-impl<K> List<K> {
-    /// Converts the objects.
-    pub fn map<T>(self, convert: impl FnMut(K) -> T) -> List<T> {
-        let Self { items, undecodable, resource_version } = self;
-        List { items: items.into_iter().map(convert).collect(), undecodable, resource_version }
+impl<K> Default for List<K> {
+    fn default() -> Self {
+        Self { items: Vec::new(), undecodable: Vec::new(), resource_version: String::new() }
+    }
+}
+
+impl<K: Send> ListSink<K> for List<K> {
+    fn add(&mut self, object: K) {
+        self.items.push(object);
+    }
+
+    fn add_undecodable(&mut self, object: Undecodable) {
+        self.undecodable.push(object);
+    }
+
+    fn clear(&mut self) {
+        self.items.clear();
+        self.undecodable.clear();
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::{cmp::Ordering, collections::BTreeSet, fmt, sync::Arc};
 
-use kcm_meta::{Object, ObjectKey, compare_versions};
+use kcm_meta::{Object, ObjectKey, compare_versions, is_newer};
 use parking_lot::{RwLock, RwLockReadGuard};
 
 use crate::{
@@ -274,18 +274,22 @@ impl<K: Object> StoreWriter<K> {
         }
         // Indexes that were added since the snapshot was started.
         table.ensure_indexes(&self.indexers);
-        let old = {
+        let (old, is_restore) = {
             let mut state = self.state.write();
+            let is_restore = state
+                .parts_of(namespace.as_deref())
+                .any(|part| is_newer(&part.resource_version, resource_version));
             state.advance(namespace.as_deref(), resource_version);
             for part in state.parts_of(namespace.as_deref()) {
                 part.synced = true;
             }
-            std::mem::replace(&mut state.table, table)
+            (std::mem::replace(&mut state.table, table), is_restore)
         };
         let state = self.state.read();
         let deleted = old.iter().filter(|(key, _)| state.table.get(key).is_none());
         let present = state.table.iter().filter(|(key, _)| is_replaced(key));
         Replaced {
+            is_restore,
             deleted: deleted.map(|(_, object)| Arc::clone(object)).collect(),
             present: present.map(|(key, new)| (old.get(key).cloned(), Arc::clone(new))).collect(),
         }
@@ -392,6 +396,8 @@ impl<K: Object> fmt::Debug for Snapshot<K> {
 /// Changes made by a [`commit`](StoreWriter::commit).
 #[derive(Debug)]
 pub struct Replaced<K> {
+    /// `true` if the version of the store has become lower.
+    pub is_restore: bool,
     /// Last state of the objects that are no longer in the store.
     pub deleted: Vec<Arc<K>>,
     /// All objects of the snapshot, each with the object that it replaces. Includes unchanged objects.

@@ -193,7 +193,19 @@ impl Candidate {
     /// `true` if the observed record names this candidate. It may have expired.
     pub fn is_holder(&self) -> bool {
         self.observed.holder_identity == self.identity
-            && (!self.is_identity_unique || self.written.contains(&self.observed))
+            && (!self.is_identity_unique || self.has_written(&self.observed))
+    }
+
+    /// `true` if this candidate wrote the record. If its identity is unique, that includes an older renewal of the current
+    /// term, which a store that was restored from a backup returns.
+    fn has_written(&self, record: &ElectionRecord) -> bool {
+        let is_older = |own: &ElectionRecord| {
+            own.acquire_time.is_some()
+                && own.acquire_time == record.acquire_time
+                && record.renew_time < own.renew_time
+        };
+        let is_own_term = self.is_identity_unique && record.holder_identity == self.identity;
+        self.written.contains(record) || is_own_term && self.written.front().is_some_and(is_older)
     }
 
     /// `true` if this candidate may hold the Lease, possibly by a write without a response.
@@ -309,7 +321,7 @@ impl Candidate {
         }
         self.observe(read.clone(), now);
         self.last_read = Some(read.clone());
-        if read.holder_identity == self.identity && !self.written.contains(read) {
+        if read.holder_identity == self.identity && !self.has_written(read) {
             self.notices.push(AttemptNotice::IdentityShared(read.clone()));
         }
     }
@@ -319,7 +331,7 @@ impl Candidate {
         self.lease = Some(lease);
         // DEVIATION: upstream compares with the observed record instead of the one just read, so it can release the
         // Lease of another candidate.
-        if read.holder_identity != self.identity || !self.written.contains(&read) {
+        if read.holder_identity != self.identity || !self.has_written(&read) {
             return NextStep::Done(AttemptResult::NothingToRelease);
         }
         let time = Some(self.time_to_write(now));

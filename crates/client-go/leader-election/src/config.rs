@@ -119,7 +119,15 @@ impl LeaderElectionConfig {
     /// renewal, which is later than its start.
     pub fn leadership_duration(&self) -> Duration {
         // Example: a lease duration of 1.9 s is written as 1 s.
-        self.renew_deadline.min(Duration::from_secs(self.lease_duration.as_secs()))
+        self.renew_deadline.min(self.renewal_duration())
+    }
+
+    /// Time after the start of its last renewal in which the leader tries to renew the Lease, with its gate closed after
+    /// [`leadership_duration`](Self::leadership_duration).
+    ///
+    /// No standby acquires the Lease before that time has passed.
+    pub fn renewal_duration(&self) -> Duration {
+        Duration::from_secs(self.lease_duration.as_secs())
     }
 
     /// Checks the configuration, in upstream's order.

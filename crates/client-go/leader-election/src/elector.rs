@@ -51,8 +51,8 @@ pub enum ElectionOutcome<T> {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum LossReason {
-    /// The Lease could not be renewed in time.
-    #[error("the lease could not be renewed within the deadline")]
+    /// The Lease could not be renewed before it expired.
+    #[error("the lease could not be renewed before it expired")]
     Deadline,
     /// The Lease has another holder.
     #[error("the lease is held by {0:?}")]
@@ -164,7 +164,7 @@ impl LeaderElector {
             let result = tokio::select! {
                 biased;
                 () = cancel.cancelled() => return None,
-                result = self.attempt() => result,
+                result = self.attempt(Duration::MAX) => result,
             };
             self.report_transition();
             if let AttemptResult::Leading { since } = result {
@@ -201,31 +201,46 @@ impl LeaderElector {
         self.until(earliest).await;
     }
 
-    /// Renews the Lease until the deadline passes, or until it has another holder.
+    /// Renews the Lease until it has expired or has another holder. The gate closes at `until`, before the Lease expires,
+    /// and opens again with the next renewal: no other candidate has led meanwhile.
     ///
-    /// DEVIATION: upstream's deadline starts a retry period after the end of the last success, and it does not stop
-    /// when it reads another holder.
+    /// DEVIATION: upstream writes and renews until its deadline, which starts a retry period after the end of the last
+    /// success, and it does not stop when it reads another holder.
     async fn renew(&mut self, term: &Term, mut until: Duration) -> LossReason {
         let lock = self.describe();
         let clock = Arc::clone(&self.config.clock);
         let retry_period = self.config.retry_period;
+        // Time between the end of the leadership and the expiry of the Lease.
+        let grace = self.config.renewal_duration().saturating_sub(self.config.leadership_duration());
         let mut next = clock.monotonic().saturating_add(retry_period);
         loop {
+            let expiry = until.saturating_add(grace);
             tokio::select! {
                 biased;
-                () = self.until(until) => return LossReason::Deadline,
+                () = self.until(expiry) => return LossReason::Deadline,
                 () = self.until(next) => {}
             }
             let start = clock.monotonic();
+            if start >= expiry {
+                // The timers did not run while the machine was suspended.
+                return LossReason::Deadline;
+            }
             let result = tokio::select! {
                 biased;
-                () = self.until(until) => return LossReason::Deadline,
-                result = self.attempt() => result,
+                () = self.until(expiry) => return LossReason::Deadline,
+                result = self.attempt(expiry) => result,
             };
             self.report_transition();
             next = match result {
                 AttemptResult::Leading { since } => {
-                    tracing::trace!(lock, "Successfully renewed lease");
+                    if clock.monotonic() >= until {
+                        tracing::warn!(
+                            lock,
+                            "Renewed lease after its deadline; writes were rejected meanwhile"
+                        );
+                    } else {
+                        tracing::trace!(lock, "Successfully renewed lease");
+                    }
                     until = since.saturating_add(self.config.leadership_duration());
                     term.extend(until);
                     clock.monotonic().saturating_add(retry_period)
@@ -238,9 +253,10 @@ impl LeaderElector {
         }
     }
 
-    async fn attempt(&self) -> AttemptResult {
+    /// Tries once. Sends no request after `until`.
+    async fn attempt(&self, until: Duration) -> AttemptResult {
         let attempt = self.candidate.lock().try_acquire_or_renew(self.now());
-        self.finish(attempt).await
+        self.finish(attempt, until).await
     }
 
     /// Releases the Lease if this candidate holds it.
@@ -249,7 +265,7 @@ impl LeaderElector {
         let released = async {
             loop {
                 let attempt = self.candidate.lock().release(self.now());
-                let result = self.finish(attempt).await;
+                let result = self.finish(attempt, Duration::MAX).await;
                 if result != AttemptResult::ReleaseConflict {
                     return result;
                 }
@@ -272,8 +288,12 @@ impl LeaderElector {
         self.report_transition();
     }
 
-    async fn finish(&self, mut attempt: crate::Attempt) -> AttemptResult {
+    async fn finish(&self, mut attempt: crate::Attempt, until: Duration) -> AttemptResult {
         loop {
+            if self.config.clock.monotonic() >= until {
+                // The machine was suspended during the attempt. Another candidate may have led meanwhile.
+                return AttemptResult::Failed;
+            }
             let response = self.send(attempt.request()).await;
             let (step, notices) = {
                 let mut candidate = self.candidate.lock();

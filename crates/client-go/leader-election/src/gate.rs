@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 /// Reports whether this process leads at this moment. To be checked before each write. Cheap to clone and to check.
 ///
 /// It closes by the monotonic clock alone, without a running task or a response. It is therefore closed when a
-/// stopped process resumes after the deadline.
+/// stopped process or, with a clock that includes that time, a suspended machine resumes after the deadline.
 ///
 /// ```
 /// use kcm_leader_election::LeaderGate;

@@ -10,7 +10,8 @@
 //! * [`LeaderElector`] runs a candidate: acquire, lead, renew, release.
 //! * [`LeaderGate`] reports whether this process leads at this moment. **Check it before each write.** It closes
 //!   [`renew_deadline`](LeaderElectionConfig::renew_deadline) after the *start* of the last successful renewal,
-//!   before another candidate can acquire the Lease. It needs no running task.
+//!   before another candidate can acquire the Lease. It needs no running task. A renewal before the Lease expires opens it
+//!   again.
 //! * [`AcquireTrigger`] makes a standby try at once. Connected to a watch, it reduces the time to acquire a released
 //!   Lease to milliseconds.
 //! * [`Candidate`] is the state machine of the election, without I/O and without a clock.
@@ -23,9 +24,10 @@
 //!   between `renew_deadline` and `lease_duration` (5 s by default) allows for that. Where it matters, make the write
 //!   conditional on a resource version.
 //! * After the leader has died, there is no leader for up to `lease_duration`.
-//! * Clocks may jump. Their rates may differ by less than `lease_duration / renew_deadline` (1.5 by default). A
-//!   machine that is *suspended* stops its monotonic clock: writes between resume and the next renewal are not
-//!   protected. A stopped process (SIGSTOP) is protected.
+//! * Wall clocks may jump. The rates of monotonic clocks may differ by less than `lease_duration / renew_deadline` (1.5
+//!   by default). A stopped process (SIGSTOP) is protected. So is a machine that was *suspended*, if the monotonic clock
+//!   includes that time, as that of `kcm-clock` on Linux. Timers do not run meanwhile, so the loss is reported up to
+//!   `retry_period` after the machine resumes, with a closed gate.
 //! * If a user edits or deletes the Lease, there can be two leaders until the next renewal of the old one.
 //! * Two processes with the same identity both lead, as upstream, unless
 //!   [`unique_identity`](LeaderElectionConfig::unique_identity) is set. Both cases are logged.
@@ -37,7 +39,8 @@
 //!
 //! | here | upstream |
 //! |---|---|
-//! | a leader stops `renew_deadline` after the *start* of its last renewal | that long, and a retry period, after its *end* |
+//! | writes stop `renew_deadline` after the *start* of the last renewal | that long, and a retry period, after its *end* |
+//! | a leader gives up when its lease has expired; a renewal before that opens the gate again | at the same time as writes stop |
 //! | a leader that reads another holder stops at once | it continues until the deadline |
 //! | no two writes contain the same time | a write after a lost response repeats it, changes nothing, and counts as a renewal |
 //! | records are compared with microseconds | with seconds |

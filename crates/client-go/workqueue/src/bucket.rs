@@ -44,6 +44,11 @@ impl<T: Item> RateLimiter<T> for BucketRateLimiter<T> {
         bucket.reserve(self.clock.monotonic())
     }
 
+    /// Takes no token.
+    fn when_alone(&self, _item: &T) -> Duration {
+        Duration::ZERO
+    }
+
     fn forget(&self, _item: &T) {}
 
     fn num_requeues(&self, _item: &T) -> u32 {
@@ -71,6 +76,7 @@ mod tests {
         assert_eq!(limiter.when(&"b"), Duration::from_millis(100));
         limiter.forget(&"a");
         assert_eq!(limiter.num_requeues(&"a"), 0);
+        assert_eq!(limiter.when_alone(&"a"), Duration::ZERO);
         clock.step(Duration::from_millis(50));
         assert_eq!(limiter.when(&"a"), Duration::from_millis(150));
     }

@@ -9,6 +9,11 @@ pub trait RateLimiter<T>: Debug + Send + Sync + 'static {
     /// Records a failure of `item`. Returns the delay before it is retried.
     fn when(&self, item: &T) -> Duration;
 
+    /// Records that `item` has to wait. Returns its delay: as [`when`](Self::when), without the limit that all items share.
+    fn when_alone(&self, item: &T) -> Duration {
+        self.when(item)
+    }
+
     /// Clears the failures of `item`, because it succeeded or is not retried.
     fn forget(&self, item: &T);
 
@@ -34,6 +39,10 @@ impl<T: Item> MaxOfRateLimiter<T> {
 impl<T: Item> RateLimiter<T> for MaxOfRateLimiter<T> {
     fn when(&self, item: &T) -> Duration {
         self.limiters.iter().map(|limiter| limiter.when(item)).max().unwrap_or_default()
+    }
+
+    fn when_alone(&self, item: &T) -> Duration {
+        self.limiters.iter().map(|limiter| limiter.when_alone(item)).max().unwrap_or_default()
     }
 
     fn forget(&self, item: &T) {

@@ -101,6 +101,14 @@ impl<T: Item> RateLimitingQueue<T> {
         self.add_after(item, delay);
     }
 
+    /// Adds `item`, which has not failed but has to wait, after a delay that grows until [`forget`](Self::forget). As
+    /// [`add_rate_limited`](Self::add_rate_limited), without the limit that all items share: items that fail are not
+    /// delayed by those that wait.
+    pub fn add_backed_off(&self, item: T) {
+        let delay = self.shared.limiter.when_alone(&item);
+        self.add_after(item, delay);
+    }
+
     /// Clears the failures of `item`, because it succeeded or is not retried. Does not remove it from the queue.
     pub fn forget(&self, item: &T) {
         self.shared.limiter.forget(item);

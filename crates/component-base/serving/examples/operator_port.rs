@@ -56,6 +56,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         emulation_version: String::new(),
         compiler: "rustc".to_owned(),
         paths: routes.paths(),
+        notices: Vec::new(),
     };
     let routes = routes.exact("/statusz", statusz(status, Arc::clone(&clock)));
     let routes = profiling(debug_flags(routes, move |v| verbosity.store(v.into(), Ordering::Relaxed)));

@@ -5,7 +5,7 @@ use std::{borrow::Cow, fmt, sync::Arc};
 use bytes::Bytes;
 use http::{
     HeaderMap, HeaderName, HeaderValue, Method, StatusCode,
-    header::{CONTENT_TYPE, USER_AGENT, X_CONTENT_TYPE_OPTIONS},
+    header::{CONTENT_TYPE, RETRY_AFTER, USER_AGENT, X_CONTENT_TYPE_OPTIONS},
 };
 use percent_encoding::percent_decode_str;
 use serde::Serialize;
@@ -126,6 +126,12 @@ impl Response {
     /// Status 404.
     pub fn not_found() -> Self {
         Self::error(StatusCode::NOT_FOUND, "404 page not found")
+    }
+
+    /// Status 429, as upstream when too many requests are in flight.
+    pub(crate) fn too_many_requests() -> Self {
+        Self::error(StatusCode::TOO_MANY_REQUESTS, "Too many requests, please try again later.")
+            .with(RETRY_AFTER, HeaderValue::from_static("1"))
     }
 
     /// Sets a header.

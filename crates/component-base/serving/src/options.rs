@@ -9,7 +9,7 @@ use std::{
 /// Options of the server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServingOptions {
-    /// `--bind-address`.
+    /// `--bind-address`. Unspecified addresses, `0.0.0.0` and `::`, select all addresses of both families.
     pub bind_address: IpAddr,
     /// `--secure-port`. 0 disables the server.
     pub secure_port: u16,
@@ -25,7 +25,7 @@ pub struct ServingOptions {
     pub tls_cipher_suites: Vec<String>,
     /// `--tls-min-version`.
     pub tls_min_version: Option<TlsVersion>,
-    /// `--http2-max-streams-per-connection`. 0 selects the default, 100.
+    /// `--http2-max-streams-per-connection`. 0 selects the default, 10.
     pub http2_max_streams_per_connection: u32,
     /// `--disable-http2-serving`.
     pub disable_http2: bool,

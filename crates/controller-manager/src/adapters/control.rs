@@ -49,8 +49,13 @@ impl PodControl for ClusterClient {
             && let Some(body) = manifest.to_protobuf(&key.name)
         {
             match pods.create_protobuf(body).await {
-                // The API server has not processed the request.
-                Err(error) if error.code() == Some(415) => self.protobuf.store(false, Ordering::Relaxed),
+                // The API server has not processed the request, unless an attempt before was lost.
+                Err(error) if error.code() == Some(415) => {
+                    self.protobuf.store(false, Ordering::Relaxed);
+                    if error.may_have_taken_effect() {
+                        return Err(error);
+                    }
+                }
                 result => return result,
             }
         }

@@ -8,7 +8,9 @@ use kcm_api::{ApiError, ObjectKey, ReplicaSet, ReplicationController};
 use kcm_client::{Api, ApiClient, DeleteOptions, ListParams, Patch};
 use kcm_controller_ref_manager::OwnerPatch;
 use kcm_controller_util::ReplicaSetControl;
-use kcm_informer::{List, ListOptions, ListWatch, ListWatchError, WatchOptions, WatchStream};
+use kcm_informer::{
+    ListOptions, ListSink, ListWatch, ListWatchError, Undecodable, WatchOptions, WatchStream,
+};
 
 /// Client that presents every ReplicationController as a ReplicaSet. With it, the ReplicaSet controller manages
 /// ReplicationControllers. The conversion loses no field.
@@ -68,13 +70,34 @@ struct AsReplicaSets(Arc<dyn ListWatch<ReplicationController>>);
 
 #[async_trait]
 impl ListWatch<ReplicaSet> for AsReplicaSets {
-    async fn list(&self, options: &ListOptions) -> Result<List<ReplicaSet>, ListWatchError> {
-        Ok(self.0.list(options).await?.map(ReplicaSet::from))
+    async fn list_into(
+        &self,
+        options: &ListOptions,
+        sink: &mut dyn ListSink<ReplicaSet>,
+    ) -> Result<String, ListWatchError> {
+        self.0.list_into(options, &mut Converted(sink)).await
     }
 
     async fn watch(&self, options: &WatchOptions) -> Result<WatchStream<ReplicaSet>, ListWatchError> {
         let events = self.0.watch(options).await?;
         Ok(events.map(|event| event.map(|event| event.map(ReplicaSet::from))).boxed())
+    }
+}
+
+/// Adds ReplicationControllers to a list of ReplicaSets.
+struct Converted<'a>(&'a mut dyn ListSink<ReplicaSet>);
+
+impl ListSink<ReplicationController> for Converted<'_> {
+    fn add(&mut self, object: ReplicationController) {
+        self.0.add(object.into());
+    }
+
+    fn add_undecodable(&mut self, object: Undecodable) {
+        self.0.add_undecodable(object);
+    }
+
+    fn clear(&mut self) {
+        self.0.clear();
     }
 }
 

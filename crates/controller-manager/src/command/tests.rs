@@ -2,8 +2,10 @@ use std::time::Duration;
 
 use super::*;
 
+/// Parses `line` after the name of a Lease, which is required.
 fn parse(line: &str) -> Result<Command, CommandError> {
-    Command::parse(line.split_whitespace().map(OsString::from))
+    let arguments = ["--leader-elect-resource-name=lease"].into_iter().chain(line.split_whitespace());
+    Command::parse(arguments.map(OsString::from))
 }
 
 fn printed(line: &str) -> String {
@@ -41,6 +43,21 @@ fn rejects_invalid_flags() {
         parse("--version now").unwrap_err().to_string(),
         "\"kube-controller-manager\" does not take any arguments, got [\"now\"]"
     );
+}
+
+#[test]
+fn requires_the_name_of_the_lease() {
+    for line in ["", "--leader-elect=true", KUBEADM] {
+        let error = Command::parse(line.split_whitespace().map(OsString::from)).unwrap_err().to_string();
+        for choice in [
+            "--leader-elect-resource-name must be set: either to kube-controller-manager-rs,",
+            "or to kube-controller-manager,",
+            "--controllers=*,-deployment-controller,-replicaset-controller",
+            "--leader-elect=false",
+        ] {
+            assert!(error.contains(choice), "{choice} is not in {error}");
+        }
+    }
 }
 
 /// Arguments in the static pod that kubeadm v1.36 writes.

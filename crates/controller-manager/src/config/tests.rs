@@ -12,8 +12,10 @@ fn flags(line: &str) -> Flags {
     Flags::parse(line.split_whitespace().map(OsString::from)).unwrap()
 }
 
+/// Options of `line` after the name of a Lease, which is required.
 fn options(line: &str) -> Result<Box<Options>, String> {
-    match Command::parse(line.split_whitespace().map(OsString::from)) {
+    let arguments = ["--leader-elect-resource-name=lease"].into_iter().chain(line.split_whitespace());
+    match Command::parse(arguments.map(OsString::from)) {
         Ok(Command::Run(options)) => Ok(options),
         Ok(Command::Print(text)) => panic!("{text}"),
         Err(error) => Err(error.to_string()),
@@ -25,9 +27,9 @@ fn run(line: &str) -> Box<Options> {
 }
 
 #[test]
-fn no_flags_give_the_defaults_with_leader_election() {
+fn only_the_name_of_the_lease_is_required() {
     let elects = ManagerConfig {
-        leader_election: Some(LeaderElectionSettings::default()),
+        leader_election: Some(LeaderElectionSettings::new("lease")),
         ..ManagerConfig::default()
     };
     let run_without = run("");
@@ -199,7 +201,7 @@ fn rejects_invalid_options_with_upstreams_messages() {
         ("--leader-elect-lease-duration=10s", "leaseDuration must be greater than renewDeadline"),
         ("--leader-elect-renew-deadline=1s", "renewDeadline must be greater than retryPeriod*JitterFactor"),
         ("--leader-elect-retry-period=0", "retryPeriod must be greater than zero"),
-        ("--leader-elect-resource-name=", "--leader-elect-resource-name must not be empty"),
+        ("--leader-elect-resource-name=", NO_LEASE_NAME),
         ("--logging-format=xml", "format: Invalid value: \"xml\": Unsupported log format"),
         ("--log-flush-frequency=0", "flushFrequency: Invalid value: \"0s\": Must be greater than zero"),
         (
@@ -292,8 +294,20 @@ fn rejects_invalid_flags_of_other_controllers() {
 
 #[test]
 fn disabled_leader_election_is_not_validated() {
-    let line = "--leader-elect=false --leader-elect-retry-period=0 --leader-elect-resource-lock=endpoints";
+    let line = "--leader-elect=false --leader-elect-retry-period=0 --leader-elect-resource-lock=endpoints \
+                --leader-elect-resource-name=";
     assert_eq!(run(line).manager.leader_election, None);
+}
+
+#[test]
+fn controllers_are_unserved_with_upstreams_lease_only() {
+    let unserved = |line: &str| run(line).manager.unserved_controllers();
+    let upstreams = "--leader-elect-resource-name=kube-controller-manager";
+    assert!(unserved(upstreams).contains(&"job-controller"));
+    assert!(!unserved(&format!("{upstreams} --controllers=*,-job")).contains(&"job-controller"));
+    assert!(unserved(&format!("{upstreams} --leader-elect-resource-namespace=other")).is_empty());
+    assert!(unserved(&format!("{upstreams} --leader-elect=false")).is_empty());
+    assert!(unserved("").is_empty());
 }
 
 #[test]

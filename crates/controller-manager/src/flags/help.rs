@@ -214,7 +214,7 @@ mod tests {
             "  -v, --v Level",
             "      --version version[=true]",
             "      --kube-api-qps float32",
-            "          Name of the Lease. (default \"kube-controller-manager\")",
+            "          Namespace of the Lease. (default \"kube-system\")",
             "          All controllers: a, b",
         ] {
             assert!(help.lines().any(|shown| shown == line), "{line} is not in\n{help}");

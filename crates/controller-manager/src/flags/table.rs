@@ -101,8 +101,10 @@ pub static FLAGS: &[Flag] = flags! {
              lease duration.";
         "leader-elect-resource-lock": Text = "leases",
             "Type of the lock object. Only \"leases\" is supported.";
-        "leader-elect-resource-name": Text = "kube-controller-manager",
-            "Name of the Lease.";
+        "leader-elect-resource-name": Text = "",
+            "Name of the Lease. Required with --leader-elect. Choose kube-controller-manager-rs beside \
+             upstream's manager. With kube-controller-manager, this process leads in place of upstream's, \
+             and no process runs the controllers that are not part of this binary.";
         "leader-elect-resource-namespace": Text = "kube-system",
             "Namespace of the Lease.";
         "leader-elect-retry-period": Duration = "2s",

@@ -261,7 +261,10 @@ fn table_equals_upstream() {
             ]
         })
         .collect();
-    let upstream = upstream();
+    let mut upstream = upstream();
+    // DEVIATION: upstream's default is kube-controller-manager.
+    let lease = upstream.iter_mut().find(|flag| flag[1] == "leader-elect-resource-name").unwrap();
+    assert_eq!(std::mem::take(&mut lease[4]), "kube-controller-manager");
     for flag in &upstream {
         assert!(actual.contains(flag), "missing {flag:?}");
     }

@@ -94,6 +94,7 @@ fn verbosity_follows_upstream() {
             trace!(target: "kcm_client::api", "6");
             info!(target: "hyper", "foreign");
             warn!(target: "kube_client::client", "response");
+            warn!(target: "h2::proto::ping_pong", "unlimited");
         });
         text.lines().count()
     };

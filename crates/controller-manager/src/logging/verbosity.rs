@@ -13,8 +13,9 @@ use super::options::{FLAG_TARGET, LoggingOptions, ModuleVerbosity};
 /// Prefixes of the targets of this project's crates and binaries.
 const OWN_TARGETS: [&str; 2] = ["kcm_", "kube_controller_manager"];
 
-/// Crate whose warnings contain responses.
-const ERRORS_ONLY: &str = "kube_client";
+/// Crates with warnings that are not logged: they contain responses, or any client of the secure port can cause them
+/// without limit.
+const ERRORS_ONLY: [&str; 2] = ["kube_client", "h2::"];
 
 /// Verbosity of targets and levels that differs from the level's default.
 const OVERRIDES: [(&str, Level, u8); 6] = [
@@ -30,7 +31,8 @@ const OVERRIDES: [(&str, Level, u8); 6] = [
 pub(super) fn required(meta: &Metadata<'_>) -> Option<u8> {
     let (target, level) = (meta.target(), *meta.level());
     if !OWN_TARGETS.iter().any(|prefix| target.starts_with(prefix)) {
-        let max_level = if target.starts_with(ERRORS_ONLY) { Level::ERROR } else { Level::WARN };
+        let is_quiet = ERRORS_ONLY.iter().any(|prefix| target.starts_with(prefix));
+        let max_level = if is_quiet { Level::ERROR } else { Level::WARN };
         return (level <= max_level).then_some(0);
     }
     if target == FLAG_TARGET {

@@ -1,11 +1,11 @@
 use http::Method;
 use kcm_client::{ClientFactory, ClientOptions, UserAgent};
-use kcm_clock::{Clock, Random, SeededRandom};
+use kcm_clock::{Clock, Random, SeededRandom, Sleep, Timestamp};
 use kcm_metrics::{BuildInfo, MetricsOptions};
 use kcm_testkit::{FakeApiServer, FakeResponse, RecordedRequest};
 use serde_json::json;
 
-use crate::{ControllerFeatures, ControllerSelection, LeaderElectionSettings, Metrics};
+use crate::{ControllerFeatures, ControllerSelection, LeaderElectionSettings, Metrics, Placement};
 
 use super::*;
 
@@ -252,11 +252,48 @@ async fn panic_of_a_standbys_informer_is_an_error() {
     let dependencies =
         Dependencies::new(&server.clients(), &server.clock, &(Arc::new(Panicking) as Arc<dyn Random>));
     let config = ManagerConfig {
-        leader_election: Some(LeaderElectionSettings::default()),
+        leader_election: Some(LeaderElectionSettings::new("manager")),
         ..only("replicaset-controller")
     };
     // No response contains a Lease, so this process never becomes the leader.
     let error = Manager::new(config, dependencies, "host").run(CancellationToken::new()).await.unwrap_err();
     assert!(matches!(error, RunError::Controllers(ControllerError::Panicked(_))), "{error:?}");
     assert!(server.clock.monotonic() < Duration::from_secs(1));
+}
+
+/// Clock that panics on the thread of the election.
+#[derive(Debug)]
+struct PanickingClock(Arc<dyn Clock>);
+
+impl Clock for PanickingClock {
+    fn now(&self) -> Timestamp {
+        self.0.now()
+    }
+
+    fn monotonic(&self) -> Duration {
+        assert_ne!(std::thread::current().name(), Some("leader-election"), "on purpose");
+        self.0.monotonic()
+    }
+
+    fn sleep(&self, duration: Duration) -> Sleep {
+        self.0.sleep(duration)
+    }
+}
+
+#[tokio::test]
+async fn panic_on_the_thread_of_the_election_is_propagated() {
+    let server = ApiServer::new(Duration::ZERO);
+    let clock: Arc<dyn Clock> = Arc::new(PanickingClock(Arc::clone(&server.clock)));
+    let random: Arc<dyn Random> = Arc::new(SeededRandom::new(1));
+    let dependencies = Dependencies {
+        placement: Placement::OwnThreads,
+        ..Dependencies::new(&server.clients(), &clock, &random)
+    };
+    let config = ManagerConfig {
+        leader_election: Some(LeaderElectionSettings::new("manager")),
+        ..only("replicaset-controller")
+    };
+    let manager = Manager::new(config, dependencies, "host");
+    let outcome = tokio::spawn(manager.run(CancellationToken::new())).await;
+    assert!(outcome.unwrap_err().is_panic());
 }

@@ -11,6 +11,7 @@ pub(super) struct Elections {
     changes: Family<Counter, 1>,
     shared: Family<Counter, 1>,
     remaining: Family<Gauge, 1>,
+    unserved: Family<Gauge, 1>,
 }
 
 impl Elections {
@@ -44,14 +45,21 @@ impl Elections {
                 "Time until this process must stop writing unless it renews the Lease, in seconds. 0 if it is not the \
                  leader.",
             )),
+            unserved: registry.metric(Spec::own(
+                "kcm_leader_election_unserved_controllers",
+                ["name"],
+                "Controllers of upstream's manager that no process runs because this process holds its Lease, by name \
+                 of the Lease. 0 if this process is not the leader.",
+            )),
         }
     }
 
-    /// Exports the time until `gate` closes.
-    pub(super) fn watch(&self, name: &str, gate: LeaderGate, registry: &Registry) {
-        let remaining = self.remaining.with([name]);
+    /// Exports the time until `gate` closes, and until then the number of `unserved` controllers.
+    pub(super) fn watch(&self, name: &str, gate: LeaderGate, unserved: usize, registry: &Registry) {
+        let (remaining, count) = (self.remaining.with([name]), self.unserved.with([name]));
         registry.on_scrape(Box::new(move || {
             remaining.set_seconds(gate.remaining());
+            count.set(if gate.is_leader() { unserved as f64 } else { 0.0 });
             true
         }));
     }

@@ -146,9 +146,10 @@ impl Metrics {
         Arc::clone(&self.0.elections) as _
     }
 
-    /// Exports the time until `gate` closes, for the election called `name`.
-    pub fn leader_gate(&self, name: &str, gate: LeaderGate) {
-        self.0.elections.watch(name, gate, &self.0.registry);
+    /// Exports the time until `gate` closes, for the election called `name`, and until then the number of
+    /// [`unserved`](crate::ManagerConfig::unserved_controllers) controllers.
+    pub fn leader_gate(&self, name: &str, gate: LeaderGate, unserved: usize) {
+        self.0.elections.watch(name, gate, unserved, &self.0.registry);
     }
 
     /// Metrics of the ReplicaSet controller.

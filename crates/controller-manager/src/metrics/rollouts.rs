@@ -129,9 +129,8 @@ impl Caches {
         let replica_sets =
             self.replica_sets.by_index(replica_set_index::CONTROLLER_UID, &deployment.metadata.uid);
         let sets = ReplicaSetSplit::find(&deployment, &replica_sets);
-        let pods = self.pods.read();
         let of = |set: &Arc<ReplicaSet>| {
-            let uid = &set.metadata.uid;
+            let (pods, uid) = (self.pods.read(), &set.metadata.uid);
             pods.by_index(pod_index::CONTROLLER_UID, uid).take(MAX_PODS).cloned().collect::<Vec<_>>()
         };
         let pods: Vec<Arc<Pod>> = sets.all().flat_map(of).collect();

@@ -94,7 +94,7 @@ pub(crate) fn after_everything() -> Metrics {
             Arc::new(SeededRandom::new(1)),
         )
     });
-    metrics.leader_gate("kube-controller-manager", elector.unwrap().gate());
+    metrics.leader_gate("kube-controller-manager", elector.unwrap().gate(), 1);
     let election = metrics.election();
     election.slow_path("kube-controller-manager");
     election.new_leader("kube-controller-manager", "node-b");

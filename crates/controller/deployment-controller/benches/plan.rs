@@ -101,6 +101,7 @@ fn view(revision: i64) -> View {
         deployment: Arc::new(deployment(revision)),
         replica_sets: sets.collect(),
         running: BTreeSet::new(),
+        unobserved_scale_downs: BTreeSet::new(),
         terminating_replicas: true,
         coalesce_status_writes: true,
     }

@@ -14,6 +14,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         deployment: Arc::new(deployment()?),
         replica_sets: vec![Arc::new(replica_set("web-old", "web:1", 10, 10)?)],
         running: BTreeSet::new(),
+        unobserved_scale_downs: BTreeSet::new(),
         terminating_replicas: true,
         coalesce_status_writes: true,
     };

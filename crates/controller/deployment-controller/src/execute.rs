@@ -76,6 +76,12 @@ impl Executor {
 
     fn remember(&self, view: &View, action: &Action, result: &ActionResult) {
         let key = || view.deployment.metadata.key();
+        if let Action::UpdateReplicaSet(sent) = action
+            && sent.replicas() == 0
+            && !matches!(result, ActionResult::Failed(error) if !error.may_have_taken_effect())
+        {
+            self.written_objects.scaled_down(&key(), sent);
+        }
         match (result, action) {
             (ActionResult::Deployment(deployment), _) => self.written_objects.deployment(deployment),
             (ActionResult::ReplicaSet(set) | ActionResult::AlreadyExists { existing: Some(set), .. }, _) => {

@@ -44,6 +44,10 @@ impl EventHandler<Deployment> for Handlers {
         trace!(deployment = %metadata.key(), uid = %metadata.uid, "Deleting deployment");
         self.enqueue(deleted.object());
     }
+
+    fn on_restore(&self) {
+        self.written_objects.clear();
+    }
 }
 
 impl EventHandler<ReplicaSet> for Handlers {
@@ -77,6 +81,10 @@ impl EventHandler<ReplicaSet> for Handlers {
 
     fn on_delete(&self, deleted: &Deleted<ReplicaSet>) {
         self.replica_set_deleted(deleted.object());
+    }
+
+    fn on_restore(&self) {
+        self.written_objects.clear();
     }
 
     /// DEVIATION: if a ReplicaSet was created and deleted between two lists, upstream waits until the progress deadline.

@@ -44,6 +44,7 @@ impl Syncer {
             deployment,
             replica_sets: Vec::new(),
             running: BTreeSet::new(),
+            unobserved_scale_downs: BTreeSet::new(),
             terminating_replicas: self.terminating_replicas,
             coalesce_status_writes: self.coalesce_status_writes,
         };
@@ -60,8 +61,7 @@ impl Syncer {
             }
         }
         if view.deployment.spec.strategy.type_ == RECREATE {
-            let running = view.replica_sets.iter().filter(|set| self.has_running_pod(set));
-            view.running = running.map(|set| Arc::clone(&set.metadata.uid)).collect();
+            self.add_old_pods(&mut view);
         }
         inspection.plan = Some(plan_assuming_success(&view, self.clock.now()));
         inspection.view = Some(view);

@@ -44,6 +44,7 @@ impl Syncer {
             deployment,
             replica_sets: Vec::new(),
             running: BTreeSet::new(),
+            unobserved_scale_downs: BTreeSet::new(),
             terminating_replicas: self.terminating_replicas,
             coalesce_status_writes: self.coalesce_status_writes,
         };
@@ -54,10 +55,19 @@ impl Syncer {
         }
         view.replica_sets = self.claim_replica_sets(deployment).await?;
         if deployment.spec.strategy.type_ == RECREATE {
-            let running = view.replica_sets.iter().filter(|set| self.has_running_pod(set));
-            view.running = running.map(|set| Arc::clone(&set.metadata.uid)).collect();
+            self.add_old_pods(&mut view);
         }
         Ok(view)
+    }
+
+    /// Fills the fields of `view` that only Recreate uses.
+    ///
+    /// The pods are read last: once a scale-down is observed, their cache contains all that were created before it.
+    pub(crate) fn add_old_pods(&self, view: &mut View) {
+        let key = view.deployment.metadata.key();
+        view.unobserved_scale_downs = self.executor.written_objects.unobserved_scale_downs(&key);
+        let running = view.replica_sets.iter().filter(|set| self.has_running_pod(set));
+        view.running = running.map(|set| Arc::clone(&set.metadata.uid)).collect();
     }
 
     /// Adopts and releases ReplicaSets. Returns those that the Deployment then controls.
@@ -77,7 +87,7 @@ impl Syncer {
         Ok(claim(&owner, &selector, candidates, &control).await.into_result()?)
     }
 
-    pub(crate) fn has_running_pod(&self, replica_set: &ReplicaSet) -> bool {
+    fn has_running_pod(&self, replica_set: &ReplicaSet) -> bool {
         pods_of(&self.pods.read(), &OwnerIdentity::from(replica_set)).any(|pod| !pod.is_finished())
     }
 }

@@ -74,6 +74,7 @@ pub(crate) fn view_of(deployment: Deployment) -> View {
         deployment: Arc::new(deployment),
         replica_sets: Vec::new(),
         running: BTreeSet::new(),
+        unobserved_scale_downs: BTreeSet::new(),
         terminating_replicas: true,
         coalesce_status_writes: true,
     }

@@ -15,6 +15,11 @@ pub struct View {
     ///
     /// Only used for strategy Recreate.
     pub running: BTreeSet<Arc<str>>,
+    /// UIDs of ReplicaSets that this process has written with 0 replicas, until their cached version has 0 replicas and
+    /// reports its generation as observed.
+    ///
+    /// Only used for strategy Recreate.
+    pub unobserved_scale_downs: BTreeSet<Arc<str>>,
     /// If `false`, the status does not contain `terminatingReplicas` (feature gate
     /// `DeploymentReplicaSetTerminatingReplicas`).
     pub terminating_replicas: bool,

@@ -5,7 +5,7 @@
 //! its caches instead (US-3.7), because its decisions depend on pods that other clients change.
 
 use std::{
-    collections::{HashMap, hash_map::Entry},
+    collections::{BTreeSet, HashMap, hash_map::Entry},
     sync::Arc,
 };
 
@@ -24,11 +24,13 @@ pub(crate) struct WrittenObjects(Mutex<HashMap<ObjectKey, Written>>);
 struct Written {
     deployment: Option<Arc<Deployment>>,
     replica_sets: Vec<Arc<ReplicaSet>>,
+    /// ReplicaSets that were sent with 0 replicas, until the ReplicaSet controller has observed that.
+    scaled_down: Vec<Arc<ReplicaSet>>,
 }
 
 impl Written {
     fn is_empty(&self) -> bool {
-        self.deployment.is_none() && self.replica_sets.is_empty()
+        self.deployment.is_none() && self.replica_sets.is_empty() && self.scaled_down.is_empty()
     }
 }
 
@@ -42,9 +44,29 @@ impl WrittenObjects {
     /// Stores a ReplicaSet of the Deployment at `key` that the API server returned.
     pub(crate) fn replica_set(&self, key: &ObjectKey, set: &Arc<ReplicaSet>) {
         let mut records = self.0.lock();
-        let sets = &mut records.entry(key.clone()).or_default().replica_sets;
+        let Written { replica_sets: sets, scaled_down, .. } = records.entry(key.clone()).or_default();
+        if set.replicas() > 0 {
+            scaled_down.retain(|sent| sent.metadata.uid != set.metadata.uid);
+        }
         sets.retain(|written| written.metadata.uid != set.metadata.uid);
         sets.push(Arc::clone(set));
+    }
+
+    /// Records that a ReplicaSet of the Deployment at `key` was sent with 0 replicas, with or without a response.
+    pub(crate) fn scaled_down(&self, key: &ObjectKey, sent: &Arc<ReplicaSet>) {
+        let mut records = self.0.lock();
+        let sets = &mut records.entry(key.clone()).or_default().scaled_down;
+        if !sets.iter().any(|set| set.metadata.uid == sent.metadata.uid) {
+            sets.push(Arc::clone(sent));
+        }
+    }
+
+    /// Returns the UIDs of ReplicaSets that were scaled to 0, if the cache did not report that as observed at the last call
+    /// of [`claimable`](Self::claimable).
+    pub(crate) fn unobserved_scale_downs(&self, key: &ObjectKey) -> BTreeSet<Arc<str>> {
+        let records = self.0.lock();
+        let sets = records.get(key).map_or(&[][..], |written| &written.scaled_down);
+        sets.iter().map(|set| Arc::clone(&set.metadata.uid)).collect()
     }
 
     /// Returns the Deployments with ReplicaSets that the cache did not contain at the last sync.
@@ -62,6 +84,11 @@ impl WrittenObjects {
         if entry.get().is_empty() {
             entry.remove();
         }
+    }
+
+    /// Removes all objects. For a cache that was restored from a backup: its versions may never reach theirs.
+    pub(crate) fn clear(&self) {
+        self.0.lock().clear();
     }
 
     #[cfg(test)]
@@ -111,6 +138,14 @@ impl WrittenObjects {
                 seen.is_none_or(|seen| is_newer(set.resource_version(), seen))
             }
         });
+        let Written { replica_sets, scaled_down, .. } = written;
+        scaled_down.retain(|sent| {
+            let is_same = |set: &&Arc<ReplicaSet>| set.metadata.uid == sent.metadata.uid;
+            // Only the cache counts: the ReplicaSet controller reads it as well.
+            let cached = cache.get(&sent.metadata.key()).filter(is_same);
+            replica_sets.iter().any(|set| is_same(&set))
+                || cached.is_some_and(|set| !is_observed_at_zero(set))
+        });
         for set in &written.replica_sets {
             match sets.iter_mut().find(|cached| cached.metadata.name == set.metadata.name) {
                 Some(cached) => *cached = Arc::clone(set),
@@ -122,6 +157,11 @@ impl WrittenObjects {
         }
         sets
     }
+}
+
+/// Returns `true` if the ReplicaSet controller reports that it has observed 0 replicas.
+fn is_observed_at_zero(set: &ReplicaSet) -> bool {
+    set.replicas() == 0 && set.metadata.generation <= set.status.observed_generation
 }
 
 /// Returns `true` if `written` is a newer version of the object `cached`.

@@ -123,6 +123,7 @@ impl ReplicaSetController {
         });
         let events = Arc::new(ReplicaSetEvents { kind_config, recorder: config.recorder });
         let creator = PodCreator {
+            clock: Arc::clone(&clock),
             random,
             pods: pods.store(),
             pod_control: Arc::clone(&config.pod_control),

@@ -8,18 +8,21 @@ use std::{
     },
 };
 
-use kcm_api::{ApiError, ObjectKey, Pod, ReplicaSet};
-use kcm_clock::{Random, generate_name};
+use kcm_api::{ApiError, ObjectKey, Pod, ReplicaSet, Selector};
+use kcm_clock::{Clock, Random, generate_name};
 use kcm_controller_ref_manager::OwnerIdentity;
 use kcm_controller_util::{PodControl, PodManifest, slow_start_batch};
 use kcm_events::EventType;
-use kcm_informer::Store;
+use kcm_informer::{Store, is_newer};
 use parking_lot::Mutex;
 use tracing::debug;
 
 use crate::{
-    ManageError, events::ReplicaSetEvents, execute::Performed, own_writes::OwnWrites,
-    pending_creates::PendingCreates,
+    ManageError,
+    events::ReplicaSetEvents,
+    execute::Performed,
+    own_writes::OwnWrites,
+    pending_creates::{Attempts, NextStep, PendingCreates},
 };
 
 /// Size of the first batch of creates. Each following batch is twice as large.
@@ -34,6 +37,7 @@ const MAX_NAMES: usize = 8;
 
 /// Creates pods.
 pub(crate) struct PodCreator {
+    pub(crate) clock: Arc<dyn Clock>,
     pub(crate) random: Arc<dyn Random>,
     pub(crate) pods: Store<Pod>,
     pub(crate) pod_control: Arc<dyn PodControl>,
@@ -51,19 +55,22 @@ struct Creation<'a> {
     names: Mutex<HashSet<Arc<str>>>,
     /// `true` if the API server has returned one of the pods.
     has_pod: AtomicBool,
+    /// Version of the cached pods before the first request.
+    cached_version: Option<String>,
 }
 
 /// Name of a pod to create.
 struct PodName {
     key: ObjectKey,
-    /// `true` if an earlier sync has requested this pod: its event may have been handled before the expectations of
-    /// this sync were set.
-    requested_before: bool,
+    /// Requests of earlier syncs for this pod, if there are any. Its event may have been handled before the expectations
+    /// of this sync were set.
+    earlier: Option<Attempts>,
 }
 
 /// Pod that has the name of a pod to create.
 enum Existing {
-    /// The pod was created by a request of this controller.
+    /// The pod was created by a request of this controller, or is an orphan that the next sync adopts: a webhook may have
+    /// removed its owner.
     Ours(Arc<Pod>),
     /// The pod has another owner, or is being deleted.
     NotOurs,
@@ -73,6 +80,9 @@ enum Existing {
 
 impl PodCreator {
     /// Creates `count` pods.
+    ///
+    /// Pods with pending names are among them. Their requests follow those for new names, so that a name that always fails
+    /// does not stop the creation of other pods.
     ///
     /// # Cancel safety
     ///
@@ -86,58 +96,88 @@ impl PodCreator {
         let key = owner.key();
         // Set before the first request, because the watch event may precede the response.
         self.own_writes.expectations.expect_creations(&key, count);
-        let mut has_events = false;
-        let (created, error) =
-            match PodManifest::from_template(&replica_set.spec.template, &owner.controller_reference()) {
-                Ok(manifest) => {
-                    let pending = self.pending_creates.names(owner);
-                    let names = Mutex::new(pending.iter().cloned().collect());
-                    let has_pod = AtomicBool::new(false);
-                    let creation = Creation { replica_set, owner, manifest, names, has_pod };
-                    let mut pending = pending.into_iter();
-                    let create = || {
-                        let name = match pending.next() {
-                            Some(name) => PodName::new(owner, &name, true),
-                            None => self.generate_name(&creation),
-                        };
-                        self.create_pod(&creation, name)
-                    };
-                    let result = slow_start_batch(count, SLOW_START_INITIAL_BATCH_SIZE, create).await;
-                    has_events = creation.has_pod.into_inner();
-                    result
-                }
-                Err(error) => (0, Some(ManageError::Manifest(Arc::new(error)))),
-            };
+        let controller = owner.controller_reference();
+        let (created, performed) = match PodManifest::from_template(&replica_set.spec.template, &controller) {
+            Ok(manifest) => self.request_pods(replica_set, owner, manifest, count).await,
+            Err(error) => {
+                let error = Some(ManageError::Manifest(Arc::new(error)));
+                (0, Performed { error, ..Performed::default() })
+            }
+        };
         // No watch event arrives for pods whose creation failed or was skipped.
         let skipped = count - created;
         if skipped > 0 {
             debug!(skipped, "Slow-start failure. Skipping creation of pods, decrementing expectations");
             self.own_writes.expectations.lower(&key, i64::try_from(skipped).unwrap_or(i64::MAX), 0);
         }
-        Performed { error, has_events }
+        performed
     }
 
-    /// Generates a name that this sync has not used and no cached pod has, and marks it as pending.
+    /// Requests pods by slow start, those with new names first. Returns the number of pods that exist.
+    async fn request_pods(
+        &self,
+        replica_set: &ReplicaSet,
+        owner: &OwnerIdentity,
+        manifest: PodManifest,
+        count: usize,
+    ) -> (usize, Performed) {
+        let now = self.clock.monotonic();
+        let pending = self.pending_creates.names(owner);
+        let creation = Creation {
+            replica_set,
+            owner,
+            manifest,
+            names: Mutex::new(pending.iter().map(|(name, _)| Arc::clone(name)).collect()),
+            has_pod: AtomicBool::new(false),
+            cached_version: self.pods.last_sync_resource_version(),
+        };
+        let (mut waiting, mut repeated): (Vec<_>, Vec<_>) =
+            pending.into_iter().partition(|(_, attempts)| attempts.next_step(now) == NextStep::Wait);
+        waiting.truncate(count);
+        repeated.truncate(count - waiting.len());
+        let requests = count - waiting.len();
+        let mut new_names = requests - repeated.len();
+        let mut repeated = repeated.into_iter().peekable();
+        let create = || {
+            let is_new = new_names > 0;
+            new_names = new_names.saturating_sub(1);
+            let name = match repeated.next_if(|_| !is_new) {
+                Some((name, attempts)) => PodName::new(owner, &name, Some(attempts)),
+                None => self.generate_name(&creation),
+            };
+            self.create_pod(&creation, name)
+        };
+        let (created, failed) = slow_start_batch(requests, SLOW_START_INITIAL_BATCH_SIZE, create).await;
+        let base = creation.manifest.generate_name();
+        let mut performed = Performed { error: failed, ..Performed::default() };
+        if performed.error.is_none() {
+            performed.error = waiting.first().map(|name| still_pending(name, base));
+            performed.retry_after = waiting.iter().map(|(_, attempts)| attempts.wait(now)).min();
+        }
+        performed.has_events = creation.has_pod.into_inner();
+        (created, performed)
+    }
+
+    /// Generates a name that this sync has not used and no cached pod has.
     fn generate_name(&self, Creation { owner, manifest, names, .. }: &Creation<'_>) -> PodName {
         let generate = || -> Arc<str> { generate_name(&*self.random, manifest.generate_name()).into() };
         let mut name = generate();
         for _ in 1..MAX_NAMES {
-            let is_free = self.pods.get(&PodName::new(owner, &name, false).key).is_none();
+            let is_free = self.pods.get(&PodName::new(owner, &name, None).key).is_none();
             if is_free && names.lock().insert(Arc::clone(&name)) {
                 break;
             }
             name = generate();
         }
-        self.pending_creates.insert(owner, &name);
-        PodName::new(owner, &name, false)
+        PodName::new(owner, &name, None)
     }
 
-    async fn create_pod(&self, creation: &Creation<'_>, name: PodName) -> Result<(), ManageError> {
-        match self.request_pod(creation, name).await {
+    async fn create_pod(&self, creation: &Creation<'_>, mut name: PodName) -> Result<(), ManageError> {
+        match self.request_pod(creation, &mut name).await {
             Ok(pod) => {
                 creation.has_pod.store(true, Ordering::Relaxed);
-                self.own_writes.pod_written(creation.owner, &pod);
-                self.own_writes.expectations.creation_answered(&creation.owner.key());
+                let is_awaited = creation.is_owned(&pod) && creation.is_newer(&pod);
+                self.own_writes.pod_created(creation.owner, &pod, is_awaited);
                 let message = format!("Created pod: {}", pod.key.name);
                 self.events.record(creation.replica_set, EventType::Normal, "SuccessfulCreate", message);
                 Ok(())
@@ -146,6 +186,9 @@ impl PodCreator {
             // repeated until the namespace is deleted (US-5.4).
             Err(error) if error.is_namespace_terminating() => Ok(()),
             Err(error) => {
+                let (pod, base) = (&name.key.name, creation.manifest.generate_name());
+                debug!(pod = %name.key, err = error.to_string().replace(&**pod, base), "Failed to create pod");
+                let error = without_suffix(error, pod, base);
                 let message = format!("Error creating: {error}");
                 self.events.record(creation.replica_set, EventType::Warning, "FailedCreate", message);
                 Err(ManageError::Create(error))
@@ -153,60 +196,101 @@ impl PodCreator {
         }
     }
 
-    /// Requests a pod until it exists or a request fails. Uses another name if the name belongs to another pod.
-    async fn request_pod(&self, creation: &Creation<'_>, mut name: PodName) -> Result<Arc<Pod>, ApiError> {
+    /// Requests a pod until it exists or a request fails. Replaces `name` if it belongs to another pod.
+    async fn request_pod(&self, creation: &Creation<'_>, name: &mut PodName) -> Result<Arc<Pod>, ApiError> {
         let Creation { owner, manifest, .. } = creation;
+        let now = self.clock.monotonic();
+        if name.earlier.as_ref().is_some_and(|attempts| attempts.next_step(now) == NextStep::LookUp) {
+            let existing = self.existing_pod(&name.key, creation).await?;
+            debug!(pod = %name.key, ?existing, "Looked up pod with a pending name");
+            match existing {
+                Existing::Ours(pod) => return Ok(self.created_before(owner, name, pod)),
+                Existing::NotOurs | Existing::Gone => self.replace_name(creation, name),
+            }
+        }
         let mut requests = 1;
         loop {
+            let earlier = self.pending_creates.requested(owner, &name.key.name, self.clock.monotonic());
             let error = match self.pod_control.create_pod(&name.key, manifest).await {
                 Ok(pod) => {
                     self.pending_creates.remove(owner, &name.key.name);
                     return Ok(Arc::new(pod));
                 }
-                Err(error) if error.is_already_exists() => error,
-                Err(error) => return Err(without_suffix(error, &name.key.name, manifest.generate_name())),
+                Err(error) => error,
             };
-            let existing = self.existing_pod(&name.key, owner).await?;
+            if !error.is_already_exists() {
+                self.failed(owner, name, earlier, &error);
+                return Err(error);
+            }
+            let existing = self.existing_pod(&name.key, creation).await?;
             debug!(pod = %name.key, ?existing, "Pod already exists");
             match existing {
-                Existing::Ours(pod) => {
-                    self.pending_creates.remove(owner, &name.key.name);
-                    if name.requested_before {
-                        // If the event is still to come, it lowers the expectation again. This is harmless, because the
-                        // next sync waits for the version of this pod. An expectation that is not lowered would block
-                        // the ReplicaSet until it expires.
-                        self.own_writes.expectations.creation_observed(&owner.key());
-                    }
-                    return Ok(pod);
-                }
-                Existing::NotOurs if requests < MAX_NAMES => {
-                    self.pending_creates.remove(owner, &name.key.name);
-                    name = self.generate_name(creation);
-                }
-                Existing::Gone if requests < MAX_NAMES => {}
-                Existing::NotOurs | Existing::Gone => return Err(error),
+                Existing::Ours(pod) => return Ok(self.created_before(owner, name, pod)),
+                Existing::NotOurs => self.replace_name(creation, name),
+                // This request has not taken effect.
+                Existing::Gone => self.failed(owner, name, earlier, &error),
+            }
+            if requests == MAX_NAMES {
+                return Err(error);
             }
             requests += 1;
         }
     }
 
+    /// Records that the pod of `name` was created by an earlier request.
+    fn created_before(&self, owner: &OwnerIdentity, name: &PodName, pod: Arc<Pod>) -> Arc<Pod> {
+        self.pending_creates.remove(owner, &name.key.name);
+        if name.earlier.is_some() {
+            // If the event is still to come, it lowers the expectation again. This is harmless, because the next sync waits
+            // for the version of this pod. An expectation that is not lowered would block the ReplicaSet until it expires.
+            self.own_writes.expectations.creation_observed(&owner.key());
+        }
+        pod
+    }
+
+    fn failed(&self, owner: &OwnerIdentity, name: &PodName, earlier: Option<Attempts>, error: &ApiError) {
+        self.pending_creates.failed(owner, &name.key.name, earlier, error, self.clock.monotonic());
+    }
+
+    fn replace_name(&self, creation: &Creation<'_>, name: &mut PodName) {
+        self.pending_creates.remove(creation.owner, &name.key.name);
+        *name = self.generate_name(creation);
+    }
+
     /// Reads the pod that has the name of a pod to create, from the cache if possible.
-    async fn existing_pod(&self, key: &ObjectKey, owner: &OwnerIdentity) -> Result<Existing, ApiError> {
+    async fn existing_pod(&self, key: &ObjectKey, creation: &Creation<'_>) -> Result<Existing, ApiError> {
         let cached = self.pods.get(key);
         let pod = match cached {
             Some(pod) => Some(pod),
             None => self.pod_control.find_pod(key).await?.map(Arc::new),
         };
         let Some(pod) = pod else { return Ok(Existing::Gone) };
-        let is_owned = pod.controller.as_ref().is_some_and(|controller| controller.uid == owner.uid);
-        Ok(if is_owned && pod.deletion_timestamp.is_none() { Existing::Ours(pod) } else { Existing::NotOurs })
+        let is_ours = creation.is_owned(&pod) && pod.deletion_timestamp.is_none();
+        Ok(if is_ours { Existing::Ours(pod) } else { Existing::NotOurs })
+    }
+}
+
+impl Creation<'_> {
+    /// Returns `true` if the pod has this controller, or is an orphan that the next sync adopts.
+    fn is_owned(&self, pod: &Pod) -> bool {
+        match &pod.controller {
+            Some(controller) => controller.uid == self.owner.uid,
+            None => Selector::new(self.replica_set.spec.selector.as_ref())
+                .is_ok_and(|selector| selector.matches(&pod.labels) && !pod.is_finished()),
+        }
+    }
+
+    /// Returns `true` unless the pod has a version that the cache seems to contain. After a restore of etcd, that is the
+    /// case until the cache has been listed again.
+    fn is_newer(&self, pod: &Pod) -> bool {
+        self.cached_version.as_ref().is_none_or(|cached| is_newer(&pod.resource_version, cached))
     }
 }
 
 impl PodName {
-    fn new(owner: &OwnerIdentity, name: &Arc<str>, requested_before: bool) -> Self {
+    fn new(owner: &OwnerIdentity, name: &Arc<str>, earlier: Option<Attempts>) -> Self {
         let key = ObjectKey { namespace: Arc::clone(&owner.namespace), name: Arc::clone(name) };
-        Self { key, requested_before }
+        Self { key, earlier }
     }
 }
 
@@ -218,6 +302,12 @@ impl std::fmt::Debug for Existing {
             Self::Gone => "gone",
         })
     }
+}
+
+/// Returns the last error of a pod that this sync does not request, because an earlier request may still be executed.
+fn still_pending((name, attempts): &(Arc<str>, Attempts), base: &str) -> ManageError {
+    let unknown = || ApiError::Timeout(format!("creation of pod {name}"));
+    ManageError::Create(without_suffix(attempts.error.clone().unwrap_or_else(unknown), name, base))
 }
 
 /// Replaces the name of the pod in the message of a rejected request by the `generateName` prefix.

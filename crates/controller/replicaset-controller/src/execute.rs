@@ -1,6 +1,6 @@
 //! Writes of a sync.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use futures_util::{StreamExt, stream::FuturesUnordered};
 use kcm_api::{ApiError, ObjectKey, ReplicaSet, ReplicaSetStatus};
@@ -31,6 +31,8 @@ pub(crate) struct Performed {
     pub(crate) error: Option<ManageError>,
     /// `true` if a pod was created or deleted. Its watch event starts another sync.
     pub(crate) has_events: bool,
+    /// Time after which the sync can make progress, if the error is that of an earlier request.
+    pub(crate) retry_after: Option<Duration>,
 }
 
 /// Number of retries of a rejected status update.

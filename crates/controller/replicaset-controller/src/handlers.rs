@@ -46,6 +46,11 @@ impl EventHandler<ReplicaSet> for Handlers {
     fn on_delete(&self, deleted: &Deleted<ReplicaSet>) {
         self.delete_replica_set(deleted.object());
     }
+
+    /// DEVIATION: upstream waits until the cache reaches the versions from before the restore.
+    fn on_restore(&self) {
+        self.own_writes.consistency.clear_all();
+    }
 }
 
 impl EventHandler<Pod> for Handlers {
@@ -116,6 +121,10 @@ impl EventHandler<Pod> for Handlers {
 
     fn on_delete(&self, deleted: &Deleted<Pod>) {
         self.delete_pod(deleted.object());
+    }
+
+    fn on_restore(&self) {
+        self.own_writes.consistency.clear_all();
     }
 
     /// DEVIATION: if a pod was created or adopted, and deleted, between two lists, upstream waits until the expectations

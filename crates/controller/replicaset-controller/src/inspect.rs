@@ -49,7 +49,8 @@ impl Syncer {
         let Some(replica_set) = self.replica_sets.get(key) else { return inspection };
         let owner =
             OwnerIdentity::new(self.kind_config.api_version, self.kind_config.kind, &replica_set.metadata);
-        inspection.pending_creates = self.executor.creator.pending_creates.names(&owner);
+        let pending = self.executor.creator.pending_creates.names(&owner);
+        inspection.pending_creates = pending.into_iter().map(|(name, _)| name).collect();
         let Ok(selector) = Selector::new(replica_set.spec.selector.as_ref()) else { return inspection };
         let candidates = Candidates::find(&self.pods, &owner, &selector);
         let mut active = Vec::new();

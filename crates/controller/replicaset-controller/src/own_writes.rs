@@ -16,11 +16,19 @@ pub(crate) struct OwnWrites {
 }
 
 impl OwnWrites {
-    /// Records the version of a pod that the API server returned, if `owner` manages the pod (US-3.7).
-    pub(crate) fn pod_written(&self, owner: &OwnerIdentity, pod: &Pod) {
-        if pod.controller.as_ref().is_some_and(|controller| controller.uid == owner.uid) {
-            let (key, version) = (owner.key(), &pod.resource_version);
-            self.consistency.wrote_at(&key, Arc::clone(&owner.uid), GroupResource::PODS, version);
+    /// Records the version of a pod that was created for `owner`. A webhook may have removed or replaced its owner.
+    ///
+    /// If the pod is awaited, its expectation ends when the cache contains the version. Otherwise, and if the version cannot
+    /// be compared, only the event of the pod ends it, as upstream.
+    pub(crate) fn pod_created(&self, owner: &OwnerIdentity, pod: &Pod, is_awaited: bool) {
+        if self.pod_written(owner, pod) && is_awaited {
+            self.expectations.creation_answered(&owner.key());
         }
+    }
+
+    /// Records the version of a pod that was written for `owner` (US-3.7). Returns `true` if it can be compared.
+    pub(crate) fn pod_written(&self, owner: &OwnerIdentity, pod: &Pod) -> bool {
+        let (key, version) = (owner.key(), &pod.resource_version);
+        self.consistency.wrote_at(&key, Arc::clone(&owner.uid), GroupResource::PODS, version)
     }
 }

@@ -90,7 +90,8 @@ impl Syncer {
         let now = self.clock.now();
         let view = self.view(replica_set, active, terminating, expectations_met);
         let plan = plan(&view, now);
-        let Performed { error, has_events } = self.executor.execute(&view.replica_set, &owner, &plan).await;
+        let Performed { error, has_events, retry_after } =
+            self.executor.execute(&view.replica_set, &owner, &plan).await;
 
         let status = calculate_status(&view, error.as_ref(), now);
         // DEVIATION: upstream writes the new generation with the old counts. The events of the pods start the next sync.
@@ -105,9 +106,10 @@ impl Syncer {
         let version = &updated.metadata.resource_version;
         consistency.wrote_at(key, Arc::clone(&owner.uid), GroupResource::REPLICA_SETS, version);
 
-        match error {
-            Some(error) => Err(error.into()),
-            None => Ok(self.requeue(&updated, &view, now)),
+        match (error, retry_after) {
+            (Some(_), Some(delay)) => Ok(Action::RequeueAfter(delay)),
+            (Some(error), None) => Err(error.into()),
+            (None, _) => Ok(self.requeue(&updated, &view, now)),
         }
     }
 
@@ -177,7 +179,10 @@ impl OwnerControl<Pod> for PodOwnerControl<'_> {
 
     async fn patch(&self, pod: &Pod, patch: &OwnerPatch) -> Result<Pod, ApiError> {
         let pod = self.executor.pod_control.patch_pod(&pod.key, patch).await?;
-        self.executor.own_writes.pod_written(self.owner, &pod);
+        // As upstream, a sync does not wait for a released pod.
+        if patch.is_adoption() {
+            self.executor.own_writes.pod_written(self.owner, &pod);
+        }
         Ok(pod)
     }
 }

@@ -1,7 +1,7 @@
 //! Objects, caches and a fake API server for tests.
 
 use std::{
-    collections::VecDeque,
+    collections::{HashMap, VecDeque},
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicUsize, Ordering},
@@ -150,8 +150,12 @@ pub(crate) struct Cluster {
     pub(crate) refuse_creates: Mutex<Option<(usize, ApiError)>>,
     /// Errors of the next creates.
     pub(crate) create_errors: Mutex<VecDeque<ApiError>>,
+    /// Error of the creates of a pod, by its name.
+    pub(crate) name_errors: Mutex<HashMap<String, ApiError>>,
     /// Called by the first create.
     pub(crate) before_create: Mutex<Option<Box<dyn FnOnce() + Send>>>,
+    /// Change of the pods that are created, as by a webhook.
+    pub(crate) change_created: Mutex<Option<Value>>,
     /// If `true`, no create returns.
     hang_creates: AtomicBool,
     pub(crate) refuse_deletes: Mutex<Vec<(String, ApiError)>>,
@@ -213,6 +217,9 @@ impl PodControl for Cluster {
         if let Some(error) = self.create_errors.lock().pop_front() {
             return Err(error);
         }
+        if let Some(error) = self.name_errors.lock().get(&*key.name) {
+            return Err(error.clone());
+        }
         if let Some((allowed, error)) = &*self.refuse_creates.lock()
             && number >= *allowed
         {
@@ -221,6 +228,9 @@ impl PodControl for Cluster {
         let mut pod: Value = serde_json::from_str(&manifest.to_json(&key.name)).unwrap();
         pod["metadata"]["namespace"] = json!(key.namespace);
         pod["metadata"]["resourceVersion"] = json!((1000 + number).to_string());
+        if let Some(change) = &*self.change_created.lock() {
+            merge(&mut pod, change);
+        }
         Ok(PodDecoder::default().decode_value(&pod).unwrap())
     }
 
@@ -363,6 +373,7 @@ impl World {
         });
         let events = Arc::new(ReplicaSetEvents { kind_config: REPLICA_SET, recorder: recorder.clone() });
         let creator = PodCreator {
+            clock: Arc::new(clock.clone()),
             random,
             pods: pods.reader(),
             pod_control: cluster.clone(),

@@ -101,6 +101,7 @@ impl<P: Object> ControllerBuilder<Store<P>> {
             queue,
             primaries,
             expectations: options.expectations.clone(),
+            own_writes: options.own_writes.clone(),
         })
     }
 }

@@ -85,16 +85,17 @@ impl ConsistencyStore {
 
     /// Records the resource version that the API server returned for a write.
     ///
-    /// Replaces the record of an earlier owner of the same name. Invalid versions are ignored.
+    /// Replaces the record of an earlier owner of the same name. Returns `false` if the write is ignored: its version is
+    /// invalid, or the store has no cache of its resource.
     pub fn wrote_at(
         &self,
         owner: &ObjectKey,
         owner_uid: impl AsRef<str> + Into<Arc<str>>,
         resource: GroupResource,
         version: &str,
-    ) {
+    ) -> bool {
         if !is_comparable(version) || !self.caches.iter().any(|(cached, _)| *cached == resource) {
-            return;
+            return false;
         }
         let fresh = |owner_uid| Record { owner_uid, written: Vec::new() };
         let mut entry = match self.records.entry(owner.clone()) {
@@ -114,6 +115,7 @@ impl ConsistencyStore {
             }
             None => entry.written.push((resource, version.to_owned())),
         }
+        true
     }
 
     /// Checks that the caches contain all writes for `owner`, and removes their record.
@@ -148,6 +150,12 @@ impl ConsistencyStore {
     /// Removes the record of `owner`. If `owner_uid` is given, only the record of that UID.
     pub fn clear(&self, owner: &ObjectKey, owner_uid: Option<&str>) {
         self.records.remove_if(owner, |_, record| owner_uid.is_none_or(|uid| *record.owner_uid == *uid));
+    }
+
+    /// Removes all records. For a cache whose version has become lower: after a restore from a backup, the
+    /// versions of earlier writes may never be reached.
+    pub fn clear_all(&self) {
+        self.records.clear();
     }
 }
 

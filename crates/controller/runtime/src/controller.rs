@@ -330,7 +330,7 @@ impl<R: Reconciler> Shared<R> {
             }
             Outcome::Failed(error) => self.retry(span, key, error),
             Outcome::NotReady(_) => {
-                self.queue.add_rate_limited(key.clone());
+                self.queue.add_backed_off(key.clone());
                 SyncResult::Stale
             }
             Outcome::ExpectationsUnfulfilled => {
@@ -409,8 +409,14 @@ impl<R: Reconciler> Shared<R> {
             _ if retries < R::QUIET_RETRIES => debug!(err = %error, "{}", R::FAILED),
             _ => error!(retries, err = %error, "{}", R::FAILED),
         });
+        if class == ErrorClass::StaleCache {
+            // DEVIATION: upstream takes a token of the limit that all keys share, so that many skipped syncs delay the retries
+            // of failed ones.
+            self.queue.add_backed_off(key.clone());
+            return SyncResult::Stale;
+        }
         self.queue.add_rate_limited(key.clone());
-        if class == ErrorClass::StaleCache { SyncResult::Stale } else { SyncResult::Error }
+        SyncResult::Error
     }
 }
 

@@ -21,6 +21,9 @@ pub(crate) trait Mapping<K>: Send + Sync + 'static {
         let _ = change;
     }
 
+    /// Called if the source of the objects was restored from a backup.
+    fn restored(&self) {}
+
     /// Enqueues the keys of a change.
     fn enqueue(&self, change: &Change<'_, K>);
 }
@@ -45,6 +48,10 @@ impl<K: Object, M: Mapping<K>> EventHandler<K> for Handler<K, M> {
 
     fn on_delete(&self, deleted: &Deleted<K>) {
         self.handle(&Change::Deleted(deleted.object()));
+    }
+
+    fn on_restore(&self) {
+        self.mapping.restored();
     }
 }
 
@@ -71,6 +78,10 @@ impl<K: Object> Mapping<K> for Primary {
         }
     }
 
+    fn restored(&self) {
+        clear(self.own_writes.as_deref());
+    }
+
     fn enqueue(&self, change: &Change<'_, K>) {
         self.queue.add(change.object().key());
     }
@@ -81,6 +92,13 @@ pub(crate) struct Owned<P> {
     pub(crate) queue: Queue,
     pub(crate) primaries: Store<P>,
     pub(crate) expectations: Option<Arc<ControllerExpectations<ObjectKey>>>,
+    pub(crate) own_writes: Option<Arc<ConsistencyStore>>,
+}
+
+fn clear(own_writes: Option<&ConsistencyStore>) {
+    if let Some(own_writes) = own_writes {
+        own_writes.clear_all();
+    }
 }
 
 impl<P: Object> Owned<P> {
@@ -125,6 +143,10 @@ impl<K: Object, P: Object> Mapping<K> for Owned<P> {
             }
             Change::Updated { .. } => {}
         }
+    }
+
+    fn restored(&self) {
+        clear(self.own_writes.as_deref());
     }
 
     fn enqueue(&self, change: &Change<'_, K>) {

@@ -92,9 +92,11 @@ pub use options::{
 pub use registry::pod_resources;
 pub use resource::Resource;
 pub use selector::{FieldSelector, LabelSelector, Selection, SelectorError};
-pub use server::{ApiServer, ApiServerConfig, LogSource};
+pub use server::{AdmissionHook, ApiServer, ApiServerConfig, LogSource};
 pub use status::{ApiStatus, StatusCause, StatusDetails, StatusReason};
-pub use store::{DataError, HistoryLimits, ObjectList, WatchCacheLag, WatchEvent, WatchStart, Watcher};
+pub use store::{
+    Backup, DataError, HistoryLimits, ObjectList, WatchCacheLag, WatchEvent, WatchStart, Watcher,
+};
 pub use subresource::Subresource;
 
 #[cfg(doctest)]

@@ -9,8 +9,8 @@ use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 
 use crate::{
-    ApiStatus, AuditSink, DataError, DeleteOptions, Faults, HistoryLimits, ListOptions, Object, ObjectList,
-    PatchType, PodServer, Resource, Selection, Subresource, WatchStart, Watcher, WriteOptions,
+    ApiStatus, AuditSink, Backup, DataError, DeleteOptions, Faults, HistoryLimits, ListOptions, Object,
+    ObjectList, PatchType, PodServer, Resource, Selection, Subresource, WatchStart, Watcher, WriteOptions,
     custom::CustomResources,
     http::documents::Documents,
     json::str_at,
@@ -21,6 +21,9 @@ use crate::{
 
 /// Source of container logs: a function of the pod and the container's name.
 pub type LogSource = Arc<dyn Fn(&Object, &str) -> String + Send + Sync>;
+
+/// Webhook that is called for the creation of each object over HTTP. May change the object.
+pub type AdmissionHook = Arc<dyn Fn(Resource, &mut Value) -> Result<(), ApiStatus> + Send + Sync>;
 
 /// Revision of an empty store. It is above 0 because `resourceVersion: "0"` means any version.
 const FIRST_REVISION: u64 = 1;
@@ -41,6 +44,10 @@ pub struct ApiServerConfig {
     pub audit: Option<AuditSink>,
     /// Faults injected into HTTP requests.
     pub faults: Faults,
+    /// Webhook of creations over HTTP. `None` admits all.
+    pub admission: Option<AdmissionHook>,
+    /// Revision of the empty store, at least 1.
+    pub first_revision: u64,
     /// Source of container logs.
     pub logs: LogSource,
     /// Server of the pods' ports, reached by the subresource `proxy`. `None` responds with 501.
@@ -56,6 +63,8 @@ impl Default for ApiServerConfig {
             history: HistoryLimits::default(),
             audit: None,
             faults: Faults::default(),
+            admission: None,
+            first_revision: FIRST_REVISION,
             logs: Arc::new(|pod, container| {
                 format!(
                     "(simulated) container {container} of pod {}/{} runs no program\n",
@@ -95,7 +104,7 @@ pub struct ApiServer {
 impl ApiServer {
     /// Creates a server in memory that contains only the four system namespaces.
     pub fn new(config: ApiServerConfig) -> Arc<Self> {
-        Self::with(Store::new(FIRST_REVISION, config.history), config)
+        Self::with(Store::new(config.first_revision.max(FIRST_REVISION), config.history), config)
     }
 
     /// Creates a server that stores its objects in `directory`, which is created if it does not exist.
@@ -161,6 +170,19 @@ impl ApiServer {
     /// 409 if the name exists, 400 if the object has no name.
     pub fn restore(&self, resource: Resource, object: Value) -> Result<Arc<Object>, ApiStatus> {
         self.registry.restore(resource, object)
+    }
+
+    /// Returns a copy of the stored objects.
+    pub fn back_up(&self) -> Backup {
+        self.registry.store.back_up()
+    }
+
+    /// Replaces all objects with those of `backup`, as the restore of a backup of etcd. Revisions start again above 0, so
+    /// that the revisions of the objects are lower than before. All watches fail with 410.
+    ///
+    /// For a server in memory. Upstream's servers are restarted.
+    pub fn restore_backup(&self, backup: &Backup) {
+        self.registry.store.restore_backup(backup);
     }
 
     /// Returns an object.

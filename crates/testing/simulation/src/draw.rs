@@ -3,8 +3,8 @@
 use kcm_clock::{Random, SeededRandom};
 
 use crate::scenario::{
-    At, FaultEffect, Incident, ManagerSettings, Nodes, Policy, RequestFault, Requests, Scenario, Strategy,
-    UserAction, Workload, WorkloadKind,
+    At, FaultEffect, Incident, ManagerSettings, Nodes, PodWebhook, Policy, RequestFault, Requests, Scenario,
+    Strategy, UserAction, Workload, WorkloadKind,
 };
 
 /// Numbers drawn from a seed.
@@ -127,13 +127,34 @@ impl Scenario {
         );
         actions.extend(faults.iter().filter_map(|fault| unreported(&random, fault)));
         actions.extend(faults.iter().filter_map(|fault| refused_rollout(&random, fault, &workloads)));
+        actions.extend(faults.iter().flat_map(|fault| unobserved_recreate(&random, fault, &workloads)));
+        // Drawn apart, so that the rest of a seed is the same as without them.
+        let apart = ScenarioRandom::new(seed.wrapping_mul(APART));
+        let webhooks = webhooks(&apart, large);
+        faults.extend(webhooks.iter().filter_map(|webhook| late_pods(&apart, *webhook, end)));
+        incidents.extend(restore(&apart, end));
         actions.sort_by_key(|action| action.at);
         incidents.sort_by_key(|incident| incident.at);
         let short = if large { 3_000 } else { 60 };
         let history = random.pick(&[short, short * 4, 100_000]).unwrap_or(100_000);
-        Self { seed, end, managers, front_ends, history, nodes, workloads, actions, incidents, faults }
+        Self {
+            seed,
+            end,
+            managers,
+            front_ends,
+            history,
+            nodes,
+            workloads,
+            actions,
+            incidents,
+            faults,
+            webhooks,
+        }
     }
 }
+
+/// Factor of the seed for what is drawn apart.
+const APART: u64 = 0x9E37_79B9_7F4A_7C15;
 
 /// Replicas above which a workload is large. A large workload is the only one of its scenario.
 pub(crate) const LARGE_WORKLOAD: u32 = 20;
@@ -282,6 +303,22 @@ fn refused_rollout(
     Some(At { at, event })
 }
 
+/// A Recreate that begins before the ReplicaSet controller has observed the former rollout.
+fn unobserved_recreate(
+    random: &ScenarioRandom,
+    fault: &RequestFault,
+    workloads: &[Workload],
+) -> Vec<At<UserAction>> {
+    let FaultEffect::DelayWatch { time } = fault.effect else { return Vec::new() };
+    if random.once_in(2) {
+        return Vec::new();
+    }
+    let at = (fault.from + random.below(4 * time)).min(fault.until);
+    let (workload, image) = (random.index(workloads.len()), random.small(1, 4));
+    let strategy = UserAction::SetStrategy { workload, strategy: Strategy::Recreate };
+    [strategy, UserAction::SetImage { workload, image }].map(|event| At { at, event }).into()
+}
+
 fn incident(random: &ScenarioRandom, managers: usize, front_ends: usize) -> Incident {
     let manager = random.index(managers);
     match random.below(13) {
@@ -295,6 +332,38 @@ fn incident(random: &ScenarioRandom, managers: usize, front_ends: usize) -> Inci
         }
         _ => Incident::Lag { front_end: random.index(front_ends), lag: random.between(10, 5_000) },
     }
+}
+
+fn webhooks(random: &ScenarioRandom, large: bool) -> Vec<PodWebhook> {
+    let per_mille = random.pick(&[100, 260, 400]).unwrap_or(100);
+    let webhook = match random.below(32) {
+        // Each refusal doubles the delay of the next sync.
+        0..=1 => PodWebhook::RefuseNames { per_mille: if large { 20 } else { per_mille } },
+        2 => PodWebhook::RefuseKnownNames,
+        3 => PodWebhook::StripOwners { per_mille: random.pick(&[300, 1000]).unwrap_or(1000) },
+        _ => return Vec::new(),
+    };
+    vec![webhook]
+}
+
+/// A cache that contains created pods later than the ReplicaSets that report them.
+fn late_pods(random: &ScenarioRandom, webhook: PodWebhook, end: u64) -> Option<RequestFault> {
+    let applies = matches!(webhook, PodWebhook::StripOwners { .. });
+    let effect = FaultEffect::DelayWatch { time: random.between(200, 3_000) };
+    (applies && random.once_in(2)).then_some(RequestFault {
+        requests: Requests::PodWatches,
+        effect,
+        per_mille: 1000,
+        from: 0,
+        until: end,
+    })
+}
+
+fn restore(random: &ScenarioRandom, end: u64) -> Option<At<Incident>> {
+    let at = random.once_in(16).then(|| random.between(end / 4, end))?;
+    // If the backup contains the last renewal of the Lease, the leader continues.
+    let oldest = random.pick(&[1_000, 1_000, at]).unwrap_or(at);
+    Some(At { at, event: Incident::Restore { age: random.between(0, oldest) } })
 }
 
 fn fault(random: &ScenarioRandom, end: u64) -> RequestFault {
@@ -409,6 +478,10 @@ mod tests {
             "ReplicationController",
             "Foreground",
             "ReturnPod",
+            "Restore {",
+            "RefuseNames",
+            "RefuseKnownNames",
+            "StripOwners",
         ] {
             assert!(text.contains(word), "{word} is never drawn");
         }

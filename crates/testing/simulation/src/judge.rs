@@ -23,6 +23,7 @@ use crate::{
     host::Process,
     ledger::{Cause, Ledger, Rule},
     scenario::{Incident, Scenario},
+    webhooks::RemovedOwners,
 };
 
 /// Origin of a request.
@@ -81,6 +82,10 @@ struct State {
     changed: BTreeMap<String, Timestamp>,
     /// `true` if a write of a ReplicaSet was executed after its sender had given it up.
     has_late_set: bool,
+    /// `true` if the store was restored from a backup. From then on, only the end is judged: the caches of managers contain
+    /// what has never happened.
+    is_restored: bool,
+    removed_owners: RemovedOwners,
     findings: Vec<Finding>,
     taken: usize,
     log: Vec<String>,
@@ -117,6 +122,12 @@ impl Judge {
         });
     }
 
+    /// Notes that the store was restored from a backup.
+    pub(crate) fn restored(self: &Arc<Self>, server: &ApiServer) {
+        self.state.lock().is_restored = true;
+        self.watch(server);
+    }
+
     /// Notes that a process has sent a write.
     pub(crate) fn sent(&self, process: &Process, method: &Method, path: &str) {
         if !needs_leader(path) {
@@ -124,6 +135,9 @@ impl Judge {
         }
         let now = self.clock.now();
         let mut state = self.state.lock();
+        if state.is_restored {
+            return;
+        }
         let (holder, renewed) = &state.holder;
         let is_holder = process.identity().is_some_and(|own| own == *holder);
         let age = now.duration_since(*renewed).unsigned_abs();
@@ -174,6 +188,9 @@ impl Judge {
             state.find("effort", format!("{MAX_WRITES} writes"), now);
             self.write_limit_reached.notify_one();
         }
+        if state.is_restored {
+            return;
+        }
         let is_new_name = entry.resource != "pods"
             || entry.verb != "create"
             || entry.code >= 300
@@ -189,7 +206,10 @@ impl Judge {
             }
             return;
         }
-        let changes: Vec<Change<'_>> = caused.iter().filter_map(change).collect();
+        state.removed_owners.note(&entry, &caused);
+        let owned: Vec<_> = caused.iter().map(|event| state.removed_owners.put_back(event)).collect();
+        let changes: Vec<Change<'_>> =
+            caused.iter().zip(&owned).filter_map(|(event, owned)| change(event, owned.as_ref())).collect();
         // A sync may have begun right before what others did within the same millisecond.
         let since = sender.basis.min(now);
         let since = since.saturating_sub(RESOLUTION).unwrap_or(since);
@@ -333,7 +353,8 @@ impl State {
                     | Resource::REPLICATION_CONTROLLERS
             )
         });
-        if is_known && let Some(change) = change(event) {
+        let owned = self.removed_owners.put_back(event);
+        if is_known && let Some(change) = change(event, owned.as_ref()) {
             self.invariants.observe_change(change, now);
             self.ledger.apply(event, Basis::current(now), Cause::Others);
             self.touch(event, now);
@@ -376,6 +397,8 @@ impl State {
             }
             // A creation that was not answered is repeated.
             Invariant::CreatedTwice => failed("replicasets"),
+            // A creation that was given up may be executed after the ReplicaSet controller has observed the scale-down.
+            Invariant::RecreateOldPods => self.sender.as_ref().is_some_and(|sender| sender.is_abandoned),
             // A pod may be orphaned while its deletion is on its way. A ReplicaSet may get pods, too, but with current caches
             // none is deleted that has some.
             Invariant::DeletedInUse => is_unseen && (write.resource == "pods" || is_old),
@@ -425,10 +448,13 @@ const RESOLUTION: SignedDuration = SignedDuration::from_millis(1);
 /// Start of every simulation, in milliseconds since 1970.
 pub(crate) const START_MILLISECOND: i64 = 1_767_225_600_000;
 
-fn change(event: &WatchEvent) -> Option<Change<'_>> {
+/// The change of an event, or of `owned` in place of the object.
+fn change<'a>(event: &'a WatchEvent, owned: Option<&'a Value>) -> Option<Change<'a>> {
     match event {
-        WatchEvent::Added(object) | WatchEvent::Modified(object) => Some(Change::Applied(object.value())),
-        WatchEvent::Deleted(object) => Some(Change::Deleted(object.value())),
+        WatchEvent::Added(object) | WatchEvent::Modified(object) => {
+            Some(Change::Applied(owned.unwrap_or_else(|| object.value())))
+        }
+        WatchEvent::Deleted(object) => Some(Change::Deleted(owned.unwrap_or_else(|| object.value()))),
         WatchEvent::InitialEventsEnd(_) => None,
     }
 }

@@ -35,10 +35,11 @@ mod scenario;
 mod shrink;
 mod simulate;
 mod users;
+mod webhooks;
 
 pub use judge::Finding;
 pub use scenario::{
-    At, DELETABLE_NAMESPACE, FaultEffect, Incident, ManagerSettings, NAMESPACE, Nodes, Policy, RequestFault,
-    Requests, Scenario, ScenarioError, Strategy, UserAction, Workload, WorkloadKind,
+    At, DELETABLE_NAMESPACE, FaultEffect, Incident, ManagerSettings, NAMESPACE, Nodes, PodWebhook, Policy,
+    RequestFault, Requests, Scenario, ScenarioError, Strategy, UserAction, Workload, WorkloadKind,
 };
 pub use simulate::{Outcome, SimulationError};

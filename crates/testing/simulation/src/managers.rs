@@ -26,6 +26,9 @@ use crate::{
 const CONTROLLERS: [&str; 3] =
     ["deployment-controller", "replicaset-controller", "replicationcontroller-controller"];
 
+/// Timeout of requests, in place of the pings of HTTP/2, which find a silent connection dead.
+const SILENT_CONNECTION: Duration = Duration::from_secs(60);
+
 /// All managers of a cluster.
 pub(crate) struct ManagerGroup {
     clock: Arc<dyn Clock>,
@@ -66,7 +69,7 @@ impl ManagerGroup {
                 lease_duration: lease,
                 renew_deadline: lease * 2 / 3,
                 retry_period: lease * 2 / 15,
-                ..LeaderElectionSettings::default()
+                ..LeaderElectionSettings::new("kube-controller-manager-rs")
             }),
             features: ControllerFeatures {
                 deployment_replica_set_terminating_replicas: settings.terminating_replicas,
@@ -106,7 +109,11 @@ impl ManagerGroup {
             managers_of_cluster: Arc::clone(self),
         };
         let clock = process.clock();
-        let clients = ClientFactory::in_process(link, ClientOptions::new(user_agent(), Arc::clone(&clock)));
+        let options = ClientOptions {
+            timeout: Some(SILENT_CONNECTION),
+            ..ClientOptions::new(user_agent(), Arc::clone(&clock))
+        };
+        let clients = ClientFactory::in_process(link, options);
         let random: Arc<dyn Random> = Arc::new(SeededRandom::new(!seed));
         let observed = Arc::clone(&process);
         let dependencies = Dependencies {
@@ -213,6 +220,8 @@ impl ManagerGroup {
                     network.set_lag(front_end, Duration::from_millis(lag));
                 }
             }
+            // Of the store, not of a manager.
+            Incident::Restore { .. } => {}
         }
     }
 

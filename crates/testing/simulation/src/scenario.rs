@@ -41,6 +41,9 @@ pub struct Scenario {
     /// Faults of single requests of managers.
     #[serde(default)]
     pub faults: Vec<RequestFault>,
+    /// Admission webhooks for pods that managers create. They last until the end.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub webhooks: Vec<PodWebhook>,
 }
 
 /// Controller managers that compete for one lease.
@@ -234,6 +237,8 @@ pub enum Incident {
     ClockStep { manager: usize, by: i64 },
     /// The watch cache of an API server lags behind by this much from now on.
     Lag { front_end: usize, lag: u64 },
+    /// The store is replaced by a backup from this long ago, with lower revisions.
+    Restore { age: u64 },
 }
 
 /// Requests of a kind.
@@ -306,6 +311,24 @@ pub enum FaultEffect {
     DelayWatch { time: u64 },
 }
 
+/// Admission webhook for pods. Shares are in thousandths of the names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
+pub enum PodWebhook {
+    /// Refuses names.
+    RefuseNames {
+        /// Share of the names.
+        per_mille: u32,
+    },
+    /// Refuses a name that was in an earlier request, whatever its result was.
+    RefuseKnownNames,
+    /// Removes owner references.
+    StripOwners {
+        /// Share of the pods.
+        per_mille: u32,
+    },
+}
+
 /// Fault of some requests.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -366,7 +389,18 @@ impl Scenario {
     /// The same users, without anything that goes wrong.
     #[must_use]
     pub fn without_faults(&self) -> Self {
-        Self { incidents: Vec::new(), faults: Vec::new(), history: usize::MAX, ..self.clone() }
+        Self {
+            incidents: Vec::new(),
+            faults: Vec::new(),
+            webhooks: Vec::new(),
+            history: usize::MAX,
+            ..self.clone()
+        }
+    }
+
+    /// `true` if the store is restored from a backup.
+    pub(crate) fn has_restore(&self) -> bool {
+        self.incidents.iter().any(|one| matches!(one.event, Incident::Restore { .. }))
     }
 
     /// Namespace of a workload.

@@ -44,6 +44,12 @@ impl Shrinker<'_> {
             },
         )?;
         is_smaller |= self.drop_each(
+            |scenario| scenario.webhooks.len(),
+            |scenario, at| {
+                scenario.webhooks.remove(at);
+            },
+        )?;
+        is_smaller |= self.drop_each(
             |scenario| scenario.actions.len(),
             |scenario, at| {
                 scenario.actions.remove(at);

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
-use kcm_apiserver::{ApiServer, ApiServerConfig, ApiStatus, HistoryLimits};
+use kcm_apiserver::{ApiServer, ApiServerConfig, ApiStatus, Backup, HistoryLimits};
 use kcm_clock::{Clock, Random, SeededRandom, SimulatedClock};
 use kcm_controller_manager::{KUBERNETES_VERSION, UnknownControllers};
 use kcm_sandbox::{KubeletConfig, Sandbox, SandboxConfig};
@@ -17,8 +17,9 @@ use crate::{
     judge::{Finding, Judge, START_MILLISECOND},
     managers::ManagerGroup,
     network::Network,
-    scenario::{At, FaultEffect, Incident, Requests, Scenario, UserAction, Workload},
+    scenario::{At, FaultEffect, Incident, PodWebhook, Requests, Scenario, UserAction, Workload},
     users::Users,
+    webhooks::admission,
 };
 
 /// Time without writes, except of Leases, after which the managers are considered settled. It is longer than a renewal
@@ -33,8 +34,15 @@ const SETTLE_TIMEOUT: Duration = Duration::from_secs(280);
 /// they determine when pods become available.
 const LONG_SETTLE_TIMEOUT: Duration = Duration::from_secs(30 * 60);
 
+/// [`SETTLE_TIMEOUT`] of scenarios in which names are refused for good. After the longest back-off, a sync can be refused
+/// again by chance, several times.
+const CHANCE_SETTLE_TIMEOUT: Duration = Duration::from_secs(6 * 60 * 60);
+
 /// Time after which clients have given up requests without a response, and the API server executes no request late.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(61);
+
+/// First revision of a store that is restored. The revisions after the restore do not reach it.
+const REVISION_BEFORE_RESTORE: u64 = 1_000_000;
 
 /// Time without writes at the end of a run.
 const IDLE_CHECK: Duration = Duration::from_secs(60);
@@ -99,8 +107,9 @@ impl Scenario {
     /// Returns an error if the simulation itself cannot be run.
     pub fn run(&self) -> Result<Outcome, SimulationError> {
         let mut outcome = self.run_once()?;
-        let has_faults = !self.incidents.is_empty() || !self.faults.is_empty();
-        if has_faults && outcome.has_no_findings() {
+        let has_faults = !self.incidents.is_empty() || !self.faults.is_empty() || !self.webhooks.is_empty();
+        // A restore takes the actions of users back.
+        if has_faults && !self.has_restore() && outcome.has_no_findings() {
             let calm = self.without_faults().run_once()?;
             for finding in calm.findings {
                 let rule = format!("without-faults-{}", finding.rule);
@@ -143,6 +152,7 @@ struct Cluster {
 enum Event<'a> {
     UserAction(&'a UserAction),
     Incident(&'a Incident),
+    BackUp,
 }
 
 async fn simulate(scenario: Arc<Scenario>) -> Result<Outcome, SimulationError> {
@@ -155,6 +165,8 @@ async fn simulate(scenario: Arc<Scenario>) -> Result<Outcome, SimulationError> {
         random: random(&scenario, 1),
         advertise_version: KUBERNETES_VERSION.to_owned(),
         audit: Some(Arc::new(move |event| audited.audit(event))),
+        admission: admission(&scenario.webhooks),
+        first_revision: if scenario.has_restore() { REVISION_BEFORE_RESTORE } else { 1 },
         history: HistoryLimits { events: scenario.history, ..HistoryLimits::default() },
         ..ApiServerConfig::default()
     });
@@ -210,7 +222,12 @@ impl Cluster {
         let mut not_created = Vec::new();
         let actions = self.scenario.actions.iter().map(|one| (one.at, Event::UserAction(&one.event)));
         let incidents = self.scenario.incidents.iter().map(|one| (one.at, Event::Incident(&one.event)));
-        let mut events: Vec<(u64, Event<'_>)> = actions.chain(incidents).collect();
+        let backups = self.scenario.incidents.iter().filter_map(|one| match one.event {
+            Incident::Restore { age } => Some((one.at.saturating_sub(age), Event::BackUp)),
+            _ => None,
+        });
+        let mut backup = None;
+        let mut events: Vec<(u64, Event<'_>)> = backups.chain(actions).chain(incidents).collect();
         events.sort_by_key(|(at, _)| *at);
         for (at, event) in events {
             self.sleep_until(at).await;
@@ -226,11 +243,21 @@ impl Cluster {
                 Event::Incident(incident) => {
                     self.judge.note(&format!("{incident:?}"));
                     self.managers_of_cluster.apply_incident(incident);
+                    if let (Incident::Restore { .. }, Some(backup)) = (incident, &backup) {
+                        self.restore(backup);
+                    }
                 }
+                Event::BackUp => backup = Some(self.server.back_up()),
             }
         }
         self.sleep_until(self.scenario.end).await;
         not_created
+    }
+
+    fn restore(&self, backup: &Backup) {
+        self.server.restore_backup(backup);
+        self.judge.restored(&self.server);
+        self.users.remove_unready_pods();
     }
 
     async fn sleep_until(&self, millisecond: u64) {
@@ -258,14 +285,21 @@ impl Cluster {
         let is_large = self.scenario.workloads.iter().any(|one| one.replicas > LARGE_WORKLOAD);
         let is_long = is_large
             || !steps.is_zero()
+            || !self.scenario.webhooks.is_empty()
             || self.scenario.actions.iter().any(is_quota)
             || self
                 .scenario
                 .faults
                 .iter()
                 .any(|fault| !matches!(fault.requests, Requests::Watches | Requests::PodWatches));
-        let deadline =
-            self.clock.monotonic() + if is_long { LONG_SETTLE_TIMEOUT } else { SETTLE_TIMEOUT } + steps;
+        let is_by_chance =
+            self.scenario.webhooks.iter().any(|one| matches!(one, PodWebhook::RefuseNames { .. }));
+        let timeout = match (is_by_chance, is_long) {
+            (true, _) => CHANCE_SETTLE_TIMEOUT,
+            (false, true) => LONG_SETTLE_TIMEOUT,
+            (false, false) => SETTLE_TIMEOUT,
+        };
+        let deadline = self.clock.monotonic() + timeout + steps;
         if self
             .scenario
             .faults

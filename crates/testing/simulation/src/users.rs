@@ -175,6 +175,19 @@ impl Users {
         }
     }
 
+    /// Removes the pods that are not ready or are being deleted. After a restore, the simulated kubelets do not repeat what
+    /// they have reported.
+    pub(crate) fn remove_unready_pods(&self) {
+        for pod in self.list(Resource::PODS, None) {
+            let conditions = pod.value()["status"]["conditions"].as_array().map_or(&[][..], Vec::as_slice);
+            let is_ready = conditions.iter().any(|one| one["type"] == "Ready" && one["status"] == "True");
+            if !is_ready || pod.is_deleting() {
+                let options = DeleteOptions::now(pod.uid());
+                let _ = self.server.delete(Resource::PODS, pod.namespace(), pod.name(), &options);
+            }
+        }
+    }
+
     /// Reports pods as ready that a user has reported as not ready.
     pub(crate) fn restore_pods(&self) {
         for pod in self.list(Resource::PODS, None) {

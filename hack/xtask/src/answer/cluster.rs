@@ -11,7 +11,7 @@ use kcm_api::{ApiError, ObjectKey, Pod, ReplicaSet, Time};
 use kcm_clock::{Clock, FakeClock, SeededRandom, Timestamp};
 use kcm_controller_util::{pod_indexers, replica_set_indexers};
 use kcm_informer::{
-    Indexers, InformerConfig, List, ListOptions, ListWatch, ListWatchError, Object, SharedInformer,
+    Indexers, InformerConfig, ListOptions, ListSink, ListWatch, ListWatchError, Object, SharedInformer,
     WatchEvent, WatchOptions, WatchStream,
 };
 use serde_json::{Value, json};
@@ -25,12 +25,13 @@ const RESOURCE_VERSION: &str = "1000000";
 
 #[async_trait]
 impl<K: Object + Clone> ListWatch<K> for FixedObjects<K> {
-    async fn list(&self, _options: &ListOptions) -> Result<List<K>, ListWatchError> {
-        Ok(List {
-            items: self.0.clone(),
-            undecodable: Vec::new(),
-            resource_version: RESOURCE_VERSION.to_owned(),
-        })
+    async fn list_into(
+        &self,
+        _options: &ListOptions,
+        sink: &mut dyn ListSink<K>,
+    ) -> Result<String, ListWatchError> {
+        self.0.iter().cloned().for_each(|object| sink.add(object));
+        Ok(RESOURCE_VERSION.to_owned())
     }
 
     async fn watch(&self, options: &WatchOptions) -> Result<WatchStream<K>, ListWatchError> {

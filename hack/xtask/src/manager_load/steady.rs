@@ -85,9 +85,9 @@ pub(super) async fn takeover_time(
     kill: bool,
 ) -> Result<Duration, TaskError> {
     let probe = cluster.probe().await?;
-    let leader = cluster.start(manager, &["--leader-elect=true"])?;
+    let leader = cluster.start(manager, &["--leader-elect-resource-name=kube-controller-manager"])?;
     probe.seen().await?;
-    let standby = cluster.start(manager, &["--leader-elect=true"])?;
+    let standby = cluster.start(manager, &["--leader-elect-resource-name=kube-controller-manager"])?;
     standby.idle(cluster.clock()).await?;
     let start = cluster.now();
     if kill {

@@ -42,18 +42,6 @@ mod envelopes {
 }
 
 #[test]
-fn list_pages() {
-    let metadata = [field(1, b""), field(2, b"77"), field(3, b"next"), number(4, 9)].concat();
-    let list = [field(1, &metadata), field(2, b"a"), field(2, b""), field(15, b"future")].concat();
-    let page = ListPage::read(&list).unwrap();
-    assert_eq!(page.items, [&b"a"[..], b""]);
-    assert_eq!(
-        (page.resource_version, page.continue_token, page.remaining_item_count),
-        ("77", "next", Some(9))
-    );
-}
-
-#[test]
 fn watch_frames() {
     let frame = [field(1, b"ADDED"), field(2, &field(1, b"object"))].concat();
     let WatchFrame { type_, object } = WatchFrame::read(&frame).unwrap();
@@ -174,7 +162,6 @@ proptest! {
     fn arbitrary_bytes_do_not_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
         drop(PodDecoder::default().decode_protobuf(&bytes));
         drop(Status::decode_protobuf(&bytes));
-        drop(ListPage::read(&bytes));
         drop(WatchFrame::read(&bytes));
         drop(open_envelope(&enveloped(std::slice::from_ref(&bytes))));
         object_name(&bytes);

@@ -79,7 +79,8 @@ impl<K: Send + Sync + 'static> Api<K> {
         let (namespace, name) = self.resolve(name.into())?;
         let params = ListParams::fields(format!("metadata.name={name}"));
         // Without a resource version, the API server does not answer from its watch cache.
-        let mut list = list::list(&self.namespaced(namespace), &params, None).await?;
+        let mut list = List::default();
+        list::list(&self.namespaced(namespace), &params, None, &mut list).await?;
         match list.undecodable.pop() {
             Some(object) => {
                 let (kind, error) = (&self.resource.kind, object.error);
@@ -116,7 +117,10 @@ impl<K: Send + Sync + 'static> Api<K> {
     ///
     /// Upstream counterpart: `pager.ListPager`.
     pub async fn list(&self, params: &ListParams) -> Result<List<K>, ApiError> {
-        list::list(self, params, params.resource_version.as_deref()).await
+        let mut list = List::default();
+        let resource_version = params.resource_version.as_deref();
+        list.resource_version = list::list(self, params, resource_version, &mut list).await?;
+        Ok(list)
     }
 
     /// Returns the pages of a list. Ends after the last page, and after an error.

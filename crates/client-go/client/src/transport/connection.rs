@@ -59,6 +59,9 @@ impl Connection {
                 ready = sender.ready() => ready?,
                 () = &mut driver => return Err(closed().into()),
             }
+            if let Some(trial) = stream.trial {
+                trial.succeed();
+            }
             return Ok(Self { sender: Sender::Http1(sender), fence, driver });
         }
         let (sender, driver) = tokio::select! {
@@ -69,6 +72,9 @@ impl Connection {
                 return Err(io::Error::new(io::ErrorKind::TimedOut, error).into());
             }
         };
+        if let Some(trial) = stream.trial {
+            trial.succeed();
+        }
         Ok(Self { sender: Sender::Http2(sender), fence, driver: Box::pin(driver) })
     }
 }
@@ -94,11 +100,11 @@ impl Sender {
         }
     }
 
-    /// `true` if the connection accepts no more requests.
-    pub(super) fn is_closed(&mut self) -> bool {
+    /// `true` if new requests can use the connection, as far as is known.
+    pub(super) fn is_usable(&mut self) -> bool {
         match self {
-            Self::Http1(sender) => sender.is_closed(),
-            Self::Http2(sender) => sender.is_closed(),
+            Self::Http1(sender) => !sender.is_closed(),
+            Self::Http2(sender) => !sender.is_closed() && !sender.is_suspect(),
         }
     }
 
@@ -153,6 +159,8 @@ impl Sender {
 pub(super) enum SendFailure {
     /// The connection was closed before any part of the request was sent, or the server did not process it.
     NotSent(Box<Request<Body>>),
+    /// The server did not process the request, and the connection may be open.
+    Refused(Box<Request<Body>>),
     /// The connection broke after the request, or a part of it, may have been sent.
     Broken(ConnectionError),
     /// The request cannot be sent. No part of it was sent.

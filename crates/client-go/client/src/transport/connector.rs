@@ -2,12 +2,10 @@
 
 use std::{future::ready, io, sync::Arc, time::Duration};
 
+use futures_util::future::BoxFuture;
 use http::{Uri, uri::Scheme};
 use hyper_util::{
-    client::legacy::connect::{
-        HttpConnector,
-        proxy::{SocksV5, Tunnel},
-    },
+    client::legacy::connect::proxy::{SocksV5, Tunnel},
     rt::TokioIo,
 };
 use kcm_clock::Clock;
@@ -17,34 +15,29 @@ use rustls::{
     pki_types::{CertificateDer, ServerName},
 };
 use thiserror::Error;
-use tokio::{
-    io::{AsyncRead, AsyncWrite, BufReader},
-    net::TcpStream,
-};
+use tokio::io::{AsyncRead, AsyncWrite, BufReader};
 use tokio_rustls::TlsConnector;
-use tower::{BoxError, Service, ServiceExt, service_fn, util::BoxCloneSyncService};
+use tower::{BoxError, Service, ServiceExt, service_fn};
 
 use super::{
+    addresses::Trial,
     credentials::{ClientConfigError, Server},
+    dial::{Dialer, timed_out},
     fence::{Fence, Fenced, Socket},
     proxy::{self, Protocol, Proxy},
     server_verifier::ServerVerifier,
 };
 use crate::CaBundle;
 
-/// Opens a byte stream to the host and port of a URI. A connector for a proxy has the same type.
-pub(super) type Connector = BoxCloneSyncService<Uri, Box<dyn Socket>, BoxError>;
+/// Opens byte streams to the API server, through a proxy or not.
+pub(super) type Connector = Arc<dyn Fn() -> BoxFuture<'static, Result<Opened, BoxError>> + Send + Sync>;
 
-/// Silent HTTP/1.1 connections are probed by the operating system: after 15 s, then three times every 10 s. A dead one is
-/// detected after 45 s, like a dead HTTP/2 connection.
-const KEEPALIVE_AFTER: Duration = Duration::from_secs(15);
-const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
-const KEEPALIVE_PROBES: u32 = 3;
-/// The same for sent bytes that are not acknowledged, during which no probes are sent.
-#[cfg(target_os = "linux")]
-const UNACKNOWLEDGED: Duration = Duration::from_secs(45);
-
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
+/// Byte stream of a [`Connector`].
+pub(super) struct Opened {
+    pub(super) socket: Box<dyn Socket>,
+    /// Address of the API server or the proxy.
+    pub(super) trial: Option<Trial>,
+}
 
 /// Timeout for a connection to the API server that is ready for TLS, through a proxy or not. Go allows as much for the
 /// answer of a proxy.
@@ -59,7 +52,6 @@ const READ_BUFFER: usize = 16 << 10;
 /// Address of an API server and the way to connect to it. Clones share the TLS configuration.
 #[derive(Clone)]
 pub(super) struct Endpoint {
-    uri: Uri,
     connector: Connector,
     tls: Option<(TlsConnector, ServerName<'static>)>,
     clock: Arc<dyn Clock>,
@@ -70,6 +62,8 @@ pub(super) struct Stream {
     pub(super) io: Box<dyn Io>,
     /// `true` if HTTP/2 was negotiated by ALPN.
     pub(super) is_http2: bool,
+    /// Address of the API server or the proxy.
+    pub(super) trial: Option<Trial>,
 }
 
 /// Byte stream above TLS, or a plain one.
@@ -84,11 +78,19 @@ impl Endpoint {
         connector: Connector,
         clock: Arc<dyn Clock>,
     ) -> Result<Self, ClientConfigError> {
-        let uri = config.cluster_url.clone();
         // The system's root certificates are read only if they are needed: a machine may have none.
-        let tls =
-            if uri.scheme() == Some(&Scheme::HTTPS) { Some(tls(server, config, &clock)?) } else { None };
-        Ok(Self { uri, connector, tls, clock })
+        let tls = if config.cluster_url.scheme() == Some(&Scheme::HTTPS) {
+            Some(tls(server, config, &clock)?)
+        } else {
+            None
+        };
+        Ok(Self { connector, tls, clock })
+    }
+
+    /// An API server without TLS.
+    #[cfg(test)]
+    pub(super) fn plain(connector: Connector, clock: Arc<dyn Clock>) -> Self {
+        Self { connector, tls: None, clock }
     }
 
     pub(super) fn clock(&self) -> &Arc<dyn Clock> {
@@ -97,14 +99,14 @@ impl Endpoint {
 
     /// Connects to the API server, with `fence` on the socket.
     pub(super) async fn connect(&self, fence: Arc<Fence>) -> Result<Stream, BoxError> {
-        let socket = tokio::select! {
+        let Opened { socket, trial } = tokio::select! {
             biased;
-            socket = self.connector.clone().oneshot(self.uri.clone()) => socket?,
+            opened = (self.connector)() => opened?,
             () = self.clock.sleep(ESTABLISH_TIMEOUT) => return Err(timed_out("connect timeout").into()),
         };
         let socket = Fenced::new(socket, fence);
         let Some((connector, name)) = &self.tls else {
-            return Ok(Stream { io: Box::new(socket), is_http2: false });
+            return Ok(Stream { io: Box::new(socket), is_http2: false, trial });
         };
         let stream = tokio::select! {
             biased;
@@ -114,12 +116,8 @@ impl Endpoint {
             }
         };
         let is_http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
-        Ok(Stream { io: Box::new(stream), is_http2 })
+        Ok(Stream { io: Box::new(stream), is_http2, trial })
     }
-}
-
-fn timed_out(what: &'static str) -> io::Error {
-    io::Error::new(io::ErrorKind::TimedOut, what)
 }
 
 /// TLS to the API server.
@@ -159,23 +157,20 @@ fn server_name(server: &Server, host: &str) -> Result<ServerName<'static>, Clien
     ServerName::try_from(name).map_err(|error| ClientConfigError::caused(server, &error))
 }
 
-/// Connector without a proxy.
-pub(super) fn tcp() -> Connector {
-    let socket = |stream: TokioIo<TcpStream>| Box::new(stream.into_inner()) as Box<dyn Socket>;
-    BoxCloneSyncService::new(http_connector().map_response(socket).map_err(BoxError::from))
+/// Connector to the server at `uri` without a proxy.
+pub(super) fn tcp(uri: &Uri, clock: &Arc<dyn Clock>) -> Connector {
+    let dialer = dialer(uri, clock);
+    Arc::new(move || {
+        let dialer = dialer.clone();
+        Box::pin(async move {
+            let (stream, trial) = dialer.dial().await?;
+            Ok(Opened { socket: Box::new(stream), trial: Some(trial) })
+        })
+    })
 }
 
-fn http_connector() -> HttpConnector {
-    let mut connector = HttpConnector::new();
-    connector.enforce_http(false);
-    connector.set_nodelay(true);
-    connector.set_connect_timeout(Some(CONNECT_TIMEOUT));
-    connector.set_keepalive(Some(KEEPALIVE_AFTER));
-    connector.set_keepalive_interval(Some(KEEPALIVE_INTERVAL));
-    connector.set_keepalive_retries(Some(KEEPALIVE_PROBES));
-    #[cfg(target_os = "linux")]
-    connector.set_tcp_user_timeout(Some(UNACKNOWLEDGED));
-    connector
+fn dialer(uri: &Uri, clock: &Arc<dyn Clock>) -> Dialer {
+    Dialer::new(uri.host().unwrap_or_default(), proxy::port(uri), Arc::clone(clock))
 }
 
 /// Error of a connection through a proxy. Does not contain credentials.
@@ -206,37 +201,42 @@ pub(super) fn through(
             Some((TlsConnector::from(Arc::new(tls)), server_name(server, host)?))
         }
     };
-    let (proxy, connector) = (Arc::clone(proxy), http_connector());
-    Ok(BoxCloneSyncService::new(service_fn(move |target: Uri| {
-        let (proxy, connector, tls) = (Arc::clone(&proxy), connector.clone(), tls.clone());
-        async move {
-            let opened = open(&proxy, connector, tls, &target).await;
+    let (proxy, dialer) = (Arc::clone(proxy), dialer(&proxy.uri, clock));
+    // Tunnels expect port 443 if there is none.
+    let (host, port) = (config.cluster_url.host().unwrap_or_default(), proxy::port(&config.cluster_url));
+    let target: Uri = format!("https://{host}:{port}/")
+        .parse()
+        .map_err(|error: http::uri::InvalidUri| ClientConfigError::caused(server, &error))?;
+    Ok(Arc::new(move || {
+        let (proxy, dialer, tls, target) = (Arc::clone(&proxy), dialer.clone(), tls.clone(), target.clone());
+        Box::pin(async move {
+            let opened = open(&proxy, &dialer, tls, target).await;
             opened.map_err(|source| BoxError::from(ProxyError { proxy: proxy.to_string(), source }))
-        }
-    })))
+        })
+    }))
 }
 
 async fn open(
     proxy: &Proxy,
-    connector: HttpConnector,
+    dialer: &Dialer,
     tls: Option<(TlsConnector, ServerName<'static>)>,
-    target: &Uri,
-) -> Result<Box<dyn Socket>, BoxError> {
-    // Tunnels expect port 443 if there is none.
-    let target = format!("https://{}:{}/", target.host().unwrap_or_default(), proxy::port(target)).parse()?;
-    let stream = connector.oneshot(proxy.uri.clone()).await?;
-    if proxy.protocol == Protocol::Socks5 {
+    target: Uri,
+) -> Result<Opened, BoxError> {
+    let (stream, trial) = dialer.dial().await?;
+    let stream = TokioIo::new(stream);
+    let socket: Box<dyn Socket> = if proxy.protocol == Protocol::Socks5 {
         let mut socks = SocksV5::new(proxy.uri.clone(), connected(stream));
         if let Some((user, password)) = proxy.credentials.clone() {
             socks = socks.with_auth(user, password);
         }
-        return Ok(Box::new(socks.oneshot(target).await?.into_inner()));
-    }
-    let Some((tls, name)) = tls else {
-        return Ok(Box::new(tunnel(proxy, stream, target).await?.into_inner()));
+        Box::new(socks.oneshot(target).await?.into_inner())
+    } else if let Some((tls, name)) = tls {
+        let stream = TokioIo::new(tls.connect(name, stream.into_inner()).await?);
+        Box::new(tunnel(proxy, stream, target).await?.into_inner())
+    } else {
+        Box::new(tunnel(proxy, stream, target).await?.into_inner())
     };
-    let stream = TokioIo::new(tls.connect(name, stream.into_inner()).await?);
-    Ok(Box::new(tunnel(proxy, stream, target).await?.into_inner()))
+    Ok(Opened { socket, trial: Some(trial) })
 }
 
 async fn tunnel<T>(proxy: &Proxy, stream: T, target: Uri) -> Result<T, BoxError>

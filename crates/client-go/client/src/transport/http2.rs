@@ -6,7 +6,7 @@
 use std::{
     future::poll_fn,
     io, mem,
-    pin::Pin,
+    pin::{Pin, pin},
     sync::Arc,
     task::{Context, Poll, Waker, ready},
     time::Duration,
@@ -18,11 +18,13 @@ use h2::{
     client::{Builder, SendRequest},
 };
 use http::{HeaderValue, Method, Request, Response, header::CONTENT_LENGTH};
-use hyper::rt::Timer;
-use hyper_util::rt::TokioTimer;
 use kube_client::client::Body;
 use parking_lot::Mutex;
-use tokio::io::{AsyncRead, AsyncWrite, BufWriter, ReadBuf};
+use tokio::{
+    io::{AsyncRead, AsyncWrite, BufWriter, ReadBuf},
+    sync::Notify,
+    time::{Instant, sleep_until},
+};
 use tower::BoxError;
 
 use super::{
@@ -30,10 +32,18 @@ use super::{
     connector::Io,
 };
 
-/// Interval of pings.
-const PING_INTERVAL: Duration = Duration::from_secs(30);
-/// Timeout of a ping. A dead connection is detected within 45 s, as upstream.
+/// Time without a byte from the server after which a ping is sent.
+const PING_AFTER: Duration = Duration::from_secs(30);
+/// The same while a request awaits its answer.
+///
+/// DEVIATION: upstream sends a ping after 30 s in any case.
+const AWAITED_PING_AFTER: Duration = Duration::from_secs(5);
+/// Timeout of a ping. A dead connection is detected within 45 s, as upstream, and within 25 s if a request is sent on it.
 const PING_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// Time without a byte from the server, after a ping or after a request that was then given up, from which requests use
+/// other connections.
+const SUSPECT_AFTER: Duration = Duration::from_secs(5);
 
 /// Bytes of one response that the server may send before they are read, as Go.
 const STREAM_WINDOW: u32 = 4 << 20;
@@ -49,11 +59,17 @@ const WRITE_BUFFER: usize = 16 << 10;
 /// Stream limit before the server's settings arrive.
 const NO_SETTINGS: usize = 0;
 
+/// Number of the first stream that a client opens.
+const FIRST_STREAM: u32 = 1;
+
 type Connection = h2::client::Connection<Corked, Bytes>;
 
 /// Sends requests on a connection. The connection is closed after the last clone is dropped.
 #[derive(Clone)]
-pub(super) struct Http2Sender(SendRequest<Bytes>);
+pub(super) struct Http2Sender {
+    requests: SendRequest<Bytes>,
+    liveness: Arc<Liveness>,
+}
 
 impl Http2Sender {
     /// Negotiates HTTP/2 and waits for the server's first settings. Also returns the future that drives the connection to
@@ -61,7 +77,8 @@ impl Http2Sender {
     pub(super) async fn open(
         io: Box<dyn Io>,
     ) -> Result<(Self, impl Future<Output = ()> + Send + 'static), BoxError> {
-        let io = Corked::new(io);
+        let liveness = Arc::new(Liveness::new());
+        let io = Corked::new(io, Arc::clone(&liveness));
         let (sender, mut connection) = Builder::new()
             .enable_push(false)
             .initial_max_send_streams(NO_SETTINGS)
@@ -82,25 +99,31 @@ impl Http2Sender {
             }
         })
         .await?;
-        Ok((Self(sender), drive(connection, io)))
+        let driver = drive(connection, io, Arc::clone(&liveness));
+        Ok((Self { requests: sender, liveness }, driver))
     }
 
     /// Number of requests that the connection can carry at the same time.
     pub(super) fn max_streams(&self) -> usize {
-        self.0.current_max_send_streams()
+        self.requests.current_max_send_streams()
     }
 
     /// `true` if the connection accepts no more requests.
     pub(super) fn is_closed(&mut self) -> bool {
         // Never pending, because this sender has sent no request beyond the limit.
-        matches!(self.0.poll_ready(&mut Context::from_waker(Waker::noop())), Poll::Ready(Err(_)))
+        matches!(self.requests.poll_ready(&mut Context::from_waker(Waker::noop())), Poll::Ready(Err(_)))
+    }
+
+    /// `true` if the server may be gone. Ends with the next byte from it.
+    pub(super) fn is_suspect(&self) -> bool {
+        self.liveness.state.lock().is_suspect
     }
 
     /// Sends `request` and returns the head of the answer.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future resets the stream.
+    /// Dropping the future resets the stream. If the server was silent for [`SUSPECT_AFTER`], the connection is suspect.
     pub(super) async fn send(
         &mut self,
         mut request: Box<Request<Body>>,
@@ -115,23 +138,29 @@ impl Http2Sender {
             let length = || HeaderValue::from(body.len());
             request.headers_mut().entry(CONTENT_LENGTH).or_insert_with(length);
         }
+        let awaited = AwaitedAnswer::new(&self.liveness);
         let (answer, mut stream) = self
-            .0
+            .requests
             .send_request(head(&request), body.is_empty())
             .map_err(|error| SendFailure::Unsendable(error.into()))?;
+        let is_first = answer.stream_id().as_u32() == FIRST_STREAM;
         let sent = if body.is_empty() { Ok(()) } else { stream.send_data(body.clone(), true) };
         let error = match sent {
             Ok(()) => match answer.await {
-                Ok(answer) => return Ok(answer),
+                Ok(answer) => {
+                    awaited.end();
+                    return Ok(answer);
+                }
                 Err(error) => error,
             },
             Err(error) => error,
         };
-        Err(if is_unprocessed(&error) {
-            *request.body_mut() = body.into();
-            SendFailure::NotSent(request)
-        } else {
-            SendFailure::Broken(ConnectionError::Http2(error))
+        awaited.end();
+        *request.body_mut() = body.into();
+        Err(match Unprocessed::of(&error, is_first) {
+            Some(Unprocessed::Closed) => SendFailure::NotSent(request),
+            Some(Unprocessed::Refused) => SendFailure::Refused(request),
+            None => SendFailure::Broken(ConnectionError::Http2(error)),
         })
     }
 }
@@ -145,10 +174,29 @@ fn head(request: &Request<Body>) -> Request<()> {
     head
 }
 
-/// `true` if the server states that it has not processed the request. h2 returns a GOAWAY for streams after the last one
-/// that the server processes.
-fn is_unprocessed(error: &h2::Error) -> bool {
-    error.is_remote() && (error.is_go_away() || error.reason() == Some(Reason::REFUSED_STREAM))
+/// Statement of the server that it has not processed a request.
+enum Unprocessed {
+    /// The connection ends.
+    Closed,
+    /// The stream was refused.
+    Refused,
+}
+
+impl Unprocessed {
+    /// h2 returns a GOAWAY for streams after the last one that the server processes.
+    ///
+    /// As in Go, a GOAWAY with an error that answers the first request of a connection is final: the next connection would
+    /// end likewise.
+    fn of(error: &h2::Error, is_first: bool) -> Option<Self> {
+        match error.reason() {
+            _ if !error.is_remote() => None,
+            Some(reason) if error.is_go_away() => {
+                (reason == Reason::NO_ERROR || !is_first).then_some(Self::Closed)
+            }
+            Some(Reason::REFUSED_STREAM) => Some(Self::Refused),
+            _ => None,
+        }
+    }
 }
 
 /// Returns the next part of a response, or `None` after its end.
@@ -180,27 +228,130 @@ fn poll(connection: &mut Connection, io: &Corked, cx: &mut Context<'_>) -> Poll<
     Poll::Ready(())
 }
 
-/// Drives a connection until it is closed or a ping is not answered.
-async fn drive(mut connection: Connection, io: Corked) {
+/// Drives a connection until it is closed or the server is silent in spite of a ping.
+async fn drive(mut connection: Connection, io: Corked, liveness: Arc<Liveness>) {
     let pings = connection.ping_pong();
     tokio::select! {
         biased;
         () = poll_fn(|cx| poll(&mut connection, &io, cx)) => {}
-        () = unanswered_ping(pings) => {}
+        () = unanswered_ping(pings, &liveness) => {}
     }
 }
 
-/// Resolves when a ping is not answered in time.
-async fn unanswered_ping(pings: Option<PingPong>) {
+/// Resolves when the server has sent nothing within [`PING_TIMEOUT`] of a ping.
+///
+/// DEVIATION: any byte counts as an answer. On a slow network the answer waits behind the data of responses.
+async fn unanswered_ping(pings: Option<PingPong>, liveness: &Liveness) {
     // Taken once only.
     let Some(mut pings) = pings else { return };
-    let timer = TokioTimer::new();
+    let mut last = liveness.start;
     loop {
-        timer.sleep(PING_INTERVAL).await;
         tokio::select! {
             biased;
-            pong = pings.ping(Ping::opaque()) => if pong.is_err() { return },
-            () = timer.sleep(PING_TIMEOUT) => return,
+            () = liveness.suspected.notified() => {}
+            () = liveness.overdue(last) => {}
+        }
+        last = Instant::now();
+        let mut pong = pin!(pings.ping(Ping::opaque()));
+        let mut is_lost = pin!(async {
+            liveness.silence(last, SUSPECT_AFTER).await;
+            liveness.state.lock().is_suspect = true;
+            liveness.silence(last, PING_TIMEOUT).await;
+        });
+        tokio::select! {
+            biased;
+            pong = &mut pong => if pong.is_err() { return },
+            () = &mut is_lost => return,
+        }
+    }
+}
+
+/// Signs of life of the server. The driver and the senders of a connection share it.
+struct Liveness {
+    start: Instant,
+    state: Mutex<LivenessState>,
+    /// Notified when the connection is suspect, to send a ping.
+    suspected: Notify,
+}
+
+struct LivenessState {
+    /// Time of the last byte from the server.
+    heard: Instant,
+    is_suspect: bool,
+    /// Number of requests that await their answers.
+    awaited: usize,
+}
+
+impl Liveness {
+    fn new() -> Self {
+        let start = Instant::now();
+        let state = LivenessState { heard: start, is_suspect: false, awaited: 0 };
+        Self { start, state: Mutex::new(state), suspected: Notify::new() }
+    }
+
+    fn hear(&self) {
+        let mut state = self.state.lock();
+        state.heard = Instant::now();
+        state.is_suspect = false;
+    }
+
+    /// Waits until the server should be asked for a sign of life. The silence begins at `since` at the earliest.
+    async fn overdue(&self, since: Instant) {
+        loop {
+            let (heard, awaited) = {
+                let state = self.state.lock();
+                (state.heard, state.awaited)
+            };
+            let (now, limit) = (Instant::now(), if awaited > 0 { AWAITED_PING_AFTER } else { PING_AFTER });
+            let end = heard.max(since) + limit;
+            if end <= now {
+                return;
+            }
+            // A request may be sent meanwhile.
+            sleep_until(end.min(now + AWAITED_PING_AFTER)).await;
+        }
+    }
+
+    /// Waits until nothing was heard for `duration`, which begins at `since` at the earliest.
+    async fn silence(&self, since: Instant, duration: Duration) {
+        loop {
+            let end = self.state.lock().heard.max(since) + duration;
+            if end <= Instant::now() {
+                return;
+            }
+            sleep_until(end).await;
+        }
+    }
+}
+
+/// Detects requests that are given up because there is no answer.
+struct AwaitedAnswer {
+    liveness: Arc<Liveness>,
+    since: Instant,
+    has_ended: bool,
+}
+
+impl AwaitedAnswer {
+    fn new(liveness: &Arc<Liveness>) -> Self {
+        liveness.state.lock().awaited += 1;
+        Self { liveness: Arc::clone(liveness), since: Instant::now(), has_ended: false }
+    }
+
+    fn end(mut self) {
+        self.has_ended = true;
+    }
+}
+
+impl Drop for AwaitedAnswer {
+    fn drop(&mut self) {
+        let mut state = self.liveness.state.lock();
+        state.awaited -= 1;
+        if self.has_ended {
+            return;
+        }
+        if state.heard.max(self.since) + SUSPECT_AFTER <= Instant::now() {
+            state.is_suspect = true;
+            self.liveness.suspected.notify_one();
         }
     }
 }
@@ -211,14 +362,15 @@ struct Corked(Arc<Mutex<Buffered>>);
 
 struct Buffered {
     io: BufWriter<Box<dyn Io>>,
+    liveness: Arc<Liveness>,
     /// Result of the next read.
     failure: Option<io::Error>,
 }
 
 impl Corked {
-    fn new(io: Box<dyn Io>) -> Self {
+    fn new(io: Box<dyn Io>, liveness: Arc<Liveness>) -> Self {
         let io = BufWriter::with_capacity(WRITE_BUFFER, io);
-        Self(Arc::new(Mutex::new(Buffered { io, failure: None })))
+        Self(Arc::new(Mutex::new(Buffered { io, liveness, failure: None })))
     }
 
     fn poll_write_out(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -234,10 +386,12 @@ impl Corked {
 impl AsyncRead for Corked {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, to: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let mut this = self.0.lock();
-        match this.failure.take() {
-            Some(failure) => Poll::Ready(Err(failure)),
-            None => Pin::new(&mut this.io).poll_read(cx, to),
+        if let Some(failure) = this.failure.take() {
+            return Poll::Ready(Err(failure));
         }
+        ready!(Pin::new(&mut this.io).poll_read(cx, to))?;
+        this.liveness.hear();
+        Poll::Ready(Ok(()))
     }
 }
 

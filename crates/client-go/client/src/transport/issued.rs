@@ -20,7 +20,7 @@ pub(super) struct Issued {
 }
 
 /// Present credentials of a plugin.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct IssuedState {
     current: Option<Arc<Issued>>,
     /// `true` if the server answered a request with these credentials with 401.

@@ -1,9 +1,11 @@
 //! Connections, TLS and credentials.
 
+mod addresses;
 mod channel;
 mod connection;
 mod connector;
 mod credentials;
+mod dial;
 mod exec;
 mod fence;
 mod http2;

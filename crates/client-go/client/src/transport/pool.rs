@@ -4,12 +4,20 @@
 //! connection (kube-apiserver: 100), so further requests would wait inside of it. This pool opens another connection
 //! when all are full, as Go's `net/http` does. Requests wait here only, in the order in which they came, and the leader
 //! gate is checked after that.
+//!
+//! # Dials without an answer
+//!
+//! Go dials for each request that finds no connection. Here one dial serves all requests that it is expected to carry, and
+//! while requests wait, another dial begins every second beside those that have not ended. The oldest dial is never given
+//! up for that, so a server that takes seconds to answer is reached. Of the others the last two are kept.
+//!
+//! DEVIATION: in Go, a request fails with its own dial, and the number of dials has no limit.
 
 use std::{
     collections::VecDeque,
     error::Error,
     fmt,
-    pin::Pin,
+    pin::{Pin, pin},
     sync::{Arc, Weak},
     task::{Context, Poll, ready},
     time::Duration,
@@ -22,13 +30,14 @@ use http_body::Frame;
 use kube_client::client::Body;
 use parking_lot::Mutex;
 use thiserror::Error;
-use tokio::sync::oneshot;
+use tokio::{sync::oneshot, task::AbortHandle};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 use tower::BoxError;
 
 use super::{
     connection::{Connection, ConnectionError, Incoming, SendFailure, Sender},
     connector::Endpoint,
+    dial::timed_out,
     fence::Fence,
 };
 use crate::write_gate::WriteGate;
@@ -48,8 +57,31 @@ const MAX_IDLE_CONNECTIONS: usize = 25;
 /// Requests that one new connection is expected to carry until the first one is open. Go expects the same.
 const EXPECTED_STREAMS: usize = 100;
 
-/// Connections that are tried for a request if each is closed before the request was sent.
-const MAX_ATTEMPTS: usize = 3;
+/// Time after the last dial at which another one begins, if requests still wait.
+const REDIAL_AFTER: Duration = Duration::from_secs(1);
+
+/// The same when a request of an election arrives. Requests that arrive together share a dial.
+const ELECTION_REDIAL_AFTER: Duration = Duration::from_millis(100);
+
+/// Dials beyond those that the waiting requests need.
+const MAX_SURPLUS_DIALS: usize = 2;
+
+/// Time that a request waits for a connection, as long as a dial of upstream's takes.
+const MAX_WAIT: Duration = Duration::from_secs(30);
+
+/// Time for which a request is sent again if each connection is closed before the server has processed it.
+///
+/// DEVIATION: Go has no limit and no pause.
+const RESEND_FOR: Duration = MAX_WAIT;
+
+/// Number of times that such a request is sent again at once.
+const IMMEDIATE_RESENDS: u32 = 3;
+
+/// Time after which it is sent again later.
+const RESEND_PAUSE: Duration = Duration::from_millis(100);
+
+/// Number of times that a request is sent again that an open connection has refused, as Go.
+const MAX_REFUSALS: u32 = 7;
 
 /// Connections to one server under one identity. Clones share them.
 #[derive(Clone)]
@@ -57,9 +89,21 @@ pub(super) struct Pool(Arc<Shared>);
 
 struct Shared {
     endpoint: Endpoint,
+    purpose: Purpose,
     /// Cancelled to end watches.
     retired: CancellationToken,
     state: Mutex<State>,
+}
+
+/// Requests that a pool is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// Those of an election. After a request that got no answer, new connections are used.
+    ///
+    /// DEVIATION: upstream's next renewal uses the same connection.
+    Election,
+    /// All others.
+    General,
 }
 
 struct State {
@@ -67,11 +111,23 @@ struct State {
     connections: Vec<Entry>,
     /// Requests that wait for room on a connection, oldest first.
     waiting: VecDeque<oneshot::Sender<Result<Slot, ConnectError>>>,
-    /// Connections that are being opened.
-    dialing: usize,
+    /// Connections that are being opened, oldest first.
+    dials: Vec<Dial>,
+    /// Time at which the last dial began, on the monotonic clock.
+    last_dial: Duration,
+    /// Error of the last dial, with its time. `None` after a successful one.
+    last_failure: Option<(Duration, ConnectError)>,
     /// Requests that a new connection is expected to carry.
     expected_streams: usize,
+    /// Number of the next dial, and of its connection.
     next_id: u64,
+}
+
+/// Connection that is being opened.
+struct Dial {
+    id: u64,
+    began: Duration,
+    task: AbortHandle,
 }
 
 struct Entry {
@@ -93,6 +149,9 @@ pub(crate) enum SendError {
     /// The server closed several connections before the request was sent.
     #[error("the server closes its connections")]
     Closed,
+    /// The server refused the request several times without processing it.
+    #[error("the server refuses the request")]
+    Refused,
     /// The leader gate was closed before the request was sent.
     #[error("this process does not lead")]
     NotLeading,
@@ -129,15 +188,23 @@ impl Error for ConnectError {
 
 impl Pool {
     /// An empty pool.
-    pub(super) fn new(endpoint: Endpoint) -> Self {
+    pub(super) fn new(endpoint: Endpoint, purpose: Purpose) -> Self {
         let state = State {
             connections: Vec::new(),
             waiting: VecDeque::new(),
-            dialing: 0,
+            dials: Vec::new(),
+            last_dial: Duration::ZERO,
+            last_failure: None,
             expected_streams: EXPECTED_STREAMS,
             next_id: 0,
         };
-        Self(Arc::new(Shared { endpoint, retired: CancellationToken::new(), state: Mutex::new(state) }))
+        let retired = CancellationToken::new();
+        Self(Arc::new(Shared { endpoint, purpose, retired, state: Mutex::new(state) }))
+    }
+
+    /// An empty pool of connections to the same server.
+    pub(super) fn separate(&self) -> Self {
+        Self::new(self.0.endpoint.clone(), self.0.purpose)
     }
 
     /// Ends watches, as if the server had closed them. The connections close when the last request has been answered and the
@@ -157,7 +224,10 @@ impl Pool {
         mut request: Box<Request<Body>>,
     ) -> Result<Response<PooledBody>, SendError> {
         let gate = request.extensions_mut().remove::<WriteGate>();
-        for _ in 0..MAX_ATTEMPTS {
+        let clock = self.0.endpoint.clock();
+        let end = clock.monotonic().saturating_add(RESEND_FOR);
+        let (mut resends, mut refusals) = (0, 0);
+        loop {
             let slot = self.0.slot().await?;
             if let Some(gate) = &gate {
                 slot.fence.add(gate);
@@ -167,18 +237,38 @@ impl Pool {
             }
             match slot.send(request).await {
                 Ok(answer) => return Ok(answer),
-                Err(SendFailure::NotSent(unsent)) => request = unsent,
+                Err(SendFailure::NotSent(unsent)) => {
+                    if clock.monotonic() >= end {
+                        return Err(SendError::Closed);
+                    }
+                    request = unsent;
+                    resends += 1;
+                    if resends > IMMEDIATE_RESENDS {
+                        clock.sleep(RESEND_PAUSE).await;
+                    }
+                }
+                Err(SendFailure::Refused(unsent)) => {
+                    if refusals == MAX_REFUSALS {
+                        return Err(SendError::Refused);
+                    }
+                    request = unsent;
+                    // The first one is sent again at once.
+                    let pause = if refusals == 0 { 0 } else { 1 << (refusals - 1) };
+                    refusals += 1;
+                    clock.sleep(Duration::from_secs(pause)).await;
+                }
                 Err(SendFailure::Broken(error)) => return Err(SendError::Broken(error)),
                 Err(SendFailure::Unsendable(error)) => return Err(SendError::Unsendable(error)),
             }
         }
-        Err(SendError::Closed)
     }
 }
 
 impl Shared {
     /// Waits for room for one request.
     async fn slot(self: &Arc<Self>) -> Result<Slot, SendError> {
+        let clock = self.endpoint.clock();
+        let began = clock.monotonic();
         let waiting = {
             let mut state = self.state.lock();
             if let Some(slot) = self.check_out(&mut state) {
@@ -186,11 +276,24 @@ impl Shared {
             }
             let (waiter, waiting) = oneshot::channel();
             state.waiting.push_back(waiter);
+            let redial_after = match self.purpose {
+                Purpose::Election => ELECTION_REDIAL_AFTER,
+                Purpose::General => REDIAL_AFTER,
+            };
             self.dial(&mut state);
+            self.redial(&mut state, redial_after);
             waiting
         };
-        // The sender is dropped with the pool only.
-        waiting.await.map_err(|_| SendError::Closed)?.map_err(SendError::Connect)
+        tokio::select! {
+            biased;
+            // The sender is dropped with the pool only.
+            slot = waiting => slot.map_err(|_| SendError::Closed)?.map_err(SendError::Connect),
+            () = clock.sleep(MAX_WAIT) => {
+                let failure = self.state.lock().last_failure.clone().filter(|(at, _)| *at >= began);
+                let timeout = || ConnectError(Arc::new(timed_out("connect timeout")));
+                Err(SendError::Connect(failure.map_or_else(timeout, |(_, error)| error)))
+            }
+        }
     }
 
     fn check_out(self: &Arc<Self>, state: &mut State) -> Option<Slot> {
@@ -198,15 +301,19 @@ impl Shared {
             state.connections.iter_mut().find_map(|entry| entry.sender().map(|sender| (entry, sender)))?;
         entry.in_flight += 1;
         let (id, fence) = (entry.id, Arc::clone(&entry.fence));
-        Some(Slot { pool: Arc::clone(self), id, fence, sender: Some(sender) })
+        Some(Slot { pool: Arc::clone(self), id, fence, sender: Some(sender), is_answered: true })
     }
 
     /// Takes back the room of one request, with the sender of an HTTP/1.1 connection.
-    fn check_in(self: &Arc<Self>, id: u64, sender: Option<Sender>) {
+    fn check_in(self: &Arc<Self>, id: u64, sender: Option<Sender>, is_answered: bool) {
         let now = self.endpoint.clock().monotonic();
-        let mut closed = None;
+        let (mut closed, mut distrusted) = (None, Vec::new());
         {
             let mut state = self.state.lock();
+            if !is_answered && self.purpose == Purpose::Election {
+                // The request timed out. Each of the connections may be dead.
+                distrusted = std::mem::take(&mut state.connections);
+            }
             if let Some(at) = state.connections.iter().position(|entry| entry.id == id) {
                 let entry = &mut state.connections[at];
                 entry.in_flight -= 1;
@@ -219,7 +326,7 @@ impl Shared {
                 }
             }
         }
-        drop(closed);
+        drop((closed, distrusted));
         self.serve_waiting();
     }
 
@@ -245,42 +352,83 @@ impl Shared {
 
     /// Opens as many connections as the waiting requests need.
     fn dial(self: &Arc<Self>, state: &mut State) {
-        state.waiting.retain(|waiter| !waiter.is_closed());
-        let needed = state.waiting.len().div_ceil(state.expected_streams);
-        while state.dialing < needed {
-            state.dialing += 1;
-            let pool = Arc::clone(self);
-            tokio::spawn(async move {
-                match Connection::open(&pool.endpoint).await {
-                    Ok(connection) => pool.add(connection),
-                    Err(error) => pool.fail_waiting(&ConnectError(Arc::from(error))),
-                }
-            });
+        let needed = state.needed_dials();
+        while state.dials.len() < needed {
+            self.start_dial(state);
         }
     }
 
-    fn add(self: &Arc<Self>, connection: Connection) {
+    /// Opens another connection if requests wait and the last dial began at least `after` ago.
+    fn redial(self: &Arc<Self>, state: &mut State, after: Duration) {
+        let now = self.endpoint.clock().monotonic();
+        let needed = state.needed_dials();
+        if needed == 0 || now.saturating_sub(state.last_dial) < after {
+            return;
+        }
+        if state.dials.len() >= needed + MAX_SURPLUS_DIALS {
+            // The oldest one keeps all the time that a slow server may need.
+            state.dials.remove(1).task.abort();
+        }
+        self.start_dial(state);
+    }
+
+    fn start_dial(self: &Arc<Self>, state: &mut State) {
+        let (pool, id) = (Arc::clone(self), state.next_id);
+        state.next_id += 1;
+        let task = tokio::spawn(async move {
+            let mut opened = pin!(Connection::open(&pool.endpoint));
+            loop {
+                tokio::select! {
+                    biased;
+                    opened = &mut opened => return match opened {
+                        Ok(connection) => pool.add(id, connection),
+                        Err(error) => pool.fail_waiting(id, &ConnectError(Arc::from(error))),
+                    },
+                    () = pool.endpoint.clock().sleep(REDIAL_AFTER) => {
+                        // A connection that was suspect may be usable again.
+                        pool.serve_waiting();
+                        pool.redial(&mut pool.state.lock(), REDIAL_AFTER);
+                    }
+                }
+            }
+        });
+        let began = self.endpoint.clock().monotonic();
+        state.last_dial = began;
+        state.dials.push(Dial { id, began, task: task.abort_handle() });
+    }
+
+    fn add(self: &Arc<Self>, id: u64, connection: Connection) {
         let Connection { sender, fence, driver } = connection;
         let now = self.endpoint.clock().monotonic();
         let mut state = self.state.lock();
-        let id = state.next_id;
-        state.next_id += 1;
-        state.dialing -= 1;
+        state.dials.retain(|dial| dial.id != id);
+        state.last_failure = None;
         state.expected_streams = sender.limit().max(1);
         let entry = Entry { id, sender: Some(sender), fence, in_flight: 0, idle_since: now };
         state.connections.push(entry);
         drop(state);
         tokio::spawn(drive(Arc::downgrade(self), id, driver));
         self.serve_waiting();
-        self.dial(&mut self.state.lock());
+        let mut state = self.state.lock();
+        if state.needed_dials() == 0 {
+            state.dials.retain(|dial| {
+                let is_recent = now.saturating_sub(dial.began) < REDIAL_AFTER;
+                if !is_recent {
+                    dial.task.abort();
+                }
+                is_recent
+            });
+        }
+        self.dial(&mut state);
     }
 
     /// Fails the waiting requests that the remaining new connections are not expected to carry.
-    fn fail_waiting(self: &Arc<Self>, error: &ConnectError) {
+    fn fail_waiting(self: &Arc<Self>, id: u64, error: &ConnectError) {
         let failed: Vec<_> = {
             let mut state = self.state.lock();
-            state.dialing -= 1;
-            let expected = state.dialing.saturating_mul(state.expected_streams);
+            state.dials.retain(|dial| dial.id != id);
+            state.last_failure = Some((self.endpoint.clock().monotonic(), error.clone()));
+            let expected = state.dials.len().saturating_mul(state.expected_streams);
             let failed = state.waiting.len().saturating_sub(expected);
             state.waiting.drain(..failed).collect()
         };
@@ -342,6 +490,12 @@ async fn drive(pool: Weak<Shared>, id: u64, mut driver: BoxFuture<'static, ()>) 
 }
 
 impl State {
+    /// Number of dials that the waiting requests need.
+    fn needed_dials(&mut self) -> usize {
+        self.waiting.retain(|waiter| !waiter.is_closed());
+        self.waiting.len().div_ceil(self.expected_streams)
+    }
+
     /// Time after which the connection at this position is closed if it is idle.
     fn idle_timeout(&self, at: usize) -> Duration {
         let is_surplus = at > 0 && self.connections[at].limit() > 1;
@@ -363,7 +517,7 @@ impl Entry {
     /// A sender for one more request, if there is room.
     fn sender(&mut self) -> Option<Sender> {
         let sender = self.sender.as_mut()?;
-        if self.in_flight >= sender.limit() || sender.is_closed() || !self.fence.is_open() {
+        if self.in_flight >= sender.limit() || !sender.is_usable() || !self.fence.is_open() {
             return None;
         }
         sender.share().or_else(|| self.sender.take())
@@ -377,16 +531,19 @@ struct Slot {
     fence: Arc<Fence>,
     /// `None` once it was checked in.
     sender: Option<Sender>,
+    /// `false` while the answer to a request is awaited.
+    is_answered: bool,
 }
 
 impl Slot {
     async fn send(mut self, request: Box<Request<Body>>) -> Result<Response<PooledBody>, SendFailure> {
         let is_watch = is_watch(&request);
-        let answer = match &mut self.sender {
-            Some(sender) => sender.send(request).await?,
-            None => return Err(SendFailure::NotSent(request)),
-        };
-        let (head, body) = answer.into_parts();
+        let Some(sender) = &mut self.sender else { return Err(SendFailure::NotSent(request)) };
+        self.is_answered = false;
+        let answer = sender.send(request).await;
+        // An error is an answer, too: the connection is not used again if it has failed. The body of a watch has no end.
+        self.is_answered = answer.is_err() || is_watch;
+        let (head, body) = answer?.into_parts();
         let retired = is_watch.then(|| Box::pin(self.pool.retired.clone().cancelled_owned()));
         Ok(Response::from_parts(head, PooledBody { body: Some(body), slot: Some(self), retired }))
     }
@@ -394,7 +551,7 @@ impl Slot {
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        self.pool.check_in(self.id, self.sender.take());
+        self.pool.check_in(self.id, self.sender.take(), self.is_answered);
     }
 }
 
@@ -430,6 +587,9 @@ impl http_body::Body for PooledBody {
             }
             // This resets an HTTP/2 stream, and closes an HTTP/1.1 connection, if the answer is not complete.
             this.body = None;
+            if let Some(slot) = &mut this.slot {
+                slot.is_answered = true;
+            }
             if is_retired || frame.is_some() {
                 this.slot = None;
                 return Poll::Ready(frame);
@@ -446,3 +606,6 @@ impl http_body::Body for PooledBody {
         self.body.as_ref().is_none_or(Incoming::is_end_stream)
     }
 }
+
+#[cfg(test)]
+mod tests;

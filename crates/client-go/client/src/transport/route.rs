@@ -30,6 +30,7 @@ pub(super) struct Route {
 }
 
 /// URI without the path of a request.
+#[derive(Clone)]
 struct Address {
     scheme: Option<Scheme>,
     authority: Option<Authority>,
@@ -45,7 +46,7 @@ pub(super) fn endpoint(
     clock: &Arc<dyn Clock>,
 ) -> Result<Endpoint, ClientConfigError> {
     let connector = match proxy {
-        None => connector::tcp(),
+        None => connector::tcp(&config.cluster_url, clock),
         Some(proxy) => connector::through(server, config, proxy, clock)?,
     };
     Endpoint::new(server, config, connector, Arc::clone(clock))
@@ -55,6 +56,11 @@ impl Route {
     /// The route to the server of `config` with its credentials, on the connections of `pool`.
     pub(super) fn new(server: &Server, config: &Config, pool: Pool) -> Result<Self, ClientConfigError> {
         Ok(Self { pool, address: Address::new(&config.cluster_url), headers: headers(server, config)? })
+    }
+
+    /// The same route on other connections.
+    pub(super) fn separate(&self) -> Self {
+        Self { pool: self.pool.separate(), address: self.address.clone(), headers: self.headers.clone() }
     }
 
     pub(super) fn pool(&self) -> &Pool {

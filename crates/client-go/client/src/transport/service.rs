@@ -17,7 +17,7 @@ use super::{
     credentials::{ClientConfigError, Credentials, Server},
     exec::{ExecCredential, ExecPlugin},
     issued::{Issued, IssuedState, Now, RefreshNeed},
-    pool::{Pool, PooledBody},
+    pool::{Pool, PooledBody, Purpose},
     proxy::ProxyEnvironment,
     route::{self, Route},
     server,
@@ -34,7 +34,8 @@ pub(crate) enum Lane {
     Requests,
     /// Watches of informers: a burst of writes does not wait for streams that watches hold.
     Watches,
-    /// The Lease of an election: its renewal waits for no other request.
+    /// The Lease of an election: its renewal waits for no other request, and follows no other on a connection that may be
+    /// dead.
     Election,
 }
 
@@ -45,6 +46,10 @@ pub(crate) enum Lane {
 ///
 /// A new client certificate gets new connections. Requests in flight on the old ones are finished there; watches are closed,
 /// and opened again by their informers.
+///
+/// Tasks of the connections and the credentials run on the runtime of the request that starts them. Requests of other
+/// runtimes may have to wait for these tasks, so a runtime that must not wait for others uses a
+/// [separate](Self::separate) transport.
 ///
 /// DEVIATION: upstream closes the old connections with all requests on them. The outcome of their writes is then unknown.
 pub(crate) struct Transport {
@@ -96,6 +101,29 @@ impl Transport {
     /// Returns connections to the same server without credentials.
     pub(crate) async fn anonymous(&self) -> Result<Arc<Self>, ClientConfigError> {
         Self::connect(self.server.clone(), self.environment.clone(), true, Arc::clone(&self.clock)).await
+    }
+
+    /// Returns connections to the same server that share no connection, and neither runs of the plugin nor reads of the
+    /// files with these.
+    pub(crate) fn separate(&self) -> Arc<Self> {
+        let state = {
+            let State { credentials, issued, routes, checked, run: _ } = &*self.state.lock();
+            State {
+                credentials: Arc::clone(credentials),
+                issued: issued.clone(),
+                routes: routes.separate(),
+                checked: *checked,
+                run: None,
+            }
+        };
+        Arc::new(Self {
+            server: self.server.clone(),
+            is_anonymous: self.is_anonymous,
+            environment: self.environment.clone(),
+            clock: Arc::clone(&self.clock),
+            state: Mutex::new(state),
+            update: tokio::sync::Mutex::default(),
+        })
     }
 
     async fn connect(
@@ -358,8 +386,22 @@ impl Routes {
     ) -> Result<Self, ClientConfigError> {
         let config = credentials.with_issued(issued);
         let endpoint = route::endpoint(server, &config, credentials.proxy.as_ref(), clock)?;
-        let route = || Route::new(server, &config, Pool::new(endpoint.clone())).map(Arc::new);
-        Ok(Self { requests: route()?, watches: route()?, election: route()? })
+        let route = |purpose| Route::new(server, &config, Pool::new(endpoint.clone(), purpose)).map(Arc::new);
+        Ok(Self {
+            requests: route(Purpose::General)?,
+            watches: route(Purpose::General)?,
+            election: route(Purpose::Election)?,
+        })
+    }
+
+    /// New connections with the same credentials.
+    fn separate(&self) -> Self {
+        let route = |old: &Route| Arc::new(old.separate());
+        Self {
+            requests: route(&self.requests),
+            watches: route(&self.watches),
+            election: route(&self.election),
+        }
     }
 
     /// The same connections with other credentials.

@@ -122,6 +122,11 @@ impl SocketServer {
         self.shared.log.send_modify(|log| log.is_full = true);
     }
 
+    /// Serves new connections again. Those that were opened meanwhile wait until it is released.
+    pub fn make_room(&self) {
+        self.shared.log.send_modify(|log| log.is_full = false);
+    }
+
     /// Answers requests with 401 if they have another `Authorization`.
     pub fn accept(&self, authorization: &str) {
         self.shared.log.send_modify(|log| log.accepted = Some(authorization.to_owned()));

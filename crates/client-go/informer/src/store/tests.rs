@@ -166,6 +166,20 @@ mod commit {
     }
 
     #[test]
+    fn lower_version_is_a_restore() {
+        let mut writer = writer();
+        for (version, is_restore) in [("9", false), ("10", false), ("10", false), ("9", true), ("x", false)] {
+            let snapshot = writer.snapshot();
+            assert_eq!(writer.commit(snapshot, version).is_restore, is_restore, "{version}");
+        }
+        let mut writer = StoreWriter::for_namespaces(indexers(), ["a".into(), "b".into()]);
+        for (namespace, version, is_restore) in [("a", "9", false), ("b", "5", false), ("a", "8", true)] {
+            let snapshot = writer.snapshot_of(Some(namespace.into()));
+            assert_eq!(writer.commit(snapshot, version).is_restore, is_restore, "{namespace} {version}");
+        }
+    }
+
+    #[test]
     fn replaces_the_state_and_returns_the_changes() {
         let mut writer = writer();
         let store = writer.reader();

@@ -14,7 +14,7 @@ use tokio::sync::mpsc;
 
 use crate::{
     error::{ListWatchError, ListWatchErrorKind},
-    source::{List, ListOptions, ListWatch, Undecodable, WatchEvent, WatchOptions, WatchStream},
+    source::{ListOptions, ListSink, ListWatch, Undecodable, WatchEvent, WatchOptions, WatchStream},
 };
 
 /// Request sent to a [`FakeSource`].
@@ -261,23 +261,25 @@ impl<K: SetResourceVersion + Clone> FakeSource<K> {
 
 #[async_trait]
 impl<K: SetResourceVersion + Clone> ListWatch<K> for FakeSource<K> {
-    async fn list(&self, options: &ListOptions) -> Result<List<K>, ListWatchError> {
+    async fn list_into(
+        &self,
+        options: &ListOptions,
+        sink: &mut dyn ListSink<K>,
+    ) -> Result<String, ListWatchError> {
         self.receive(FakeRequest::List(options.clone())).await;
         let mut state = self.state.lock();
         if let Some(error) = state.list_errors.pop_front() {
             return Err(error);
         }
         state.parse_version(options.resource_version.as_deref())?;
-        let mut list =
-            List { items: Vec::new(), undecodable: Vec::new(), resource_version: state.version.to_string() };
         for stored in state.objects.values() {
             if stored.decodable {
-                list.items.push(stored.object.clone());
+                sink.add(stored.object.clone());
             } else {
-                list.undecodable.push(stored.undecodable());
+                sink.add_undecodable(stored.undecodable());
             }
         }
-        Ok(list)
+        Ok(state.version.to_string())
     }
 
     async fn watch(&self, options: &WatchOptions) -> Result<WatchStream<K>, ListWatchError> {

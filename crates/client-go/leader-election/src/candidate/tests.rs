@@ -508,6 +508,23 @@ mod identity {
         assert_eq!(world.try_once(&mut me), held_by("other"));
         assert_eq!(world.asked, ["update", "get"]);
     }
+
+    #[test]
+    fn older_renewal_of_restored_backup_is_own() {
+        let (mut world, mut me) = (World::held_by(""), candidate("me").with_unique_identity(true));
+        world.try_once(&mut me);
+        world.wait(2_000);
+        world.try_once(&mut me);
+        let backup = world.spec();
+        for _ in 0..2 * REMEMBERED_WRITES {
+            world.wait(2_000);
+            world.try_once(&mut me);
+        }
+        world.store(backup);
+        world.wait(2_000);
+        assert_eq!(world.try_once(&mut me), world.leading_now());
+        assert!(!reports_shared_identity(&mut me));
+    }
 }
 
 mod release {

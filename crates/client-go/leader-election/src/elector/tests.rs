@@ -204,7 +204,7 @@ mod renew {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn stops_at_deadline_after_failures() {
+    async fn stops_when_the_lease_has_expired() {
         let network = Network::good();
         let me = Running::start(config("me", &network, exact()));
         sleep(seconds(4.5)).await;
@@ -212,9 +212,13 @@ mod renew {
         sleep(seconds(9.4)).await;
         assert!(me.gate.is_leader() && !me.lost.is_cancelled());
         sleep(seconds(0.2)).await;
-        assert!(!me.gate.is_leader() && me.lost.is_cancelled());
+        assert!(!me.gate.is_leader() && !me.lost.is_cancelled());
+        sleep(seconds(4.8)).await;
+        assert!(!me.gate.is_leader() && !me.lost.is_cancelled(), "the lease has not expired");
+        sleep(seconds(0.2)).await;
+        assert!(me.lost.is_cancelled());
         let tries: Vec<_> = network.log().into_iter().filter(|(at, _)| *at > seconds(4.5)).collect();
-        let expected: Vec<_> = [6.0, 8.0, 10.0, 12.0]
+        let expected: Vec<_> = [6.0, 8.0, 10.0, 12.0, 14.0, 16.0, 18.0]
             .into_iter()
             .flat_map(|at| [(seconds(at), "update"), (seconds(at), "get")])
             .collect();
@@ -225,7 +229,7 @@ mod renew {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn stops_at_deadline_while_requests_hang() {
+    async fn stops_when_the_lease_has_expired_while_requests_hang() {
         let network = Network::good();
         let release_on_cancel = true;
         let me =
@@ -235,15 +239,33 @@ mod renew {
         sleep(seconds(8.999)).await;
         assert!(me.gate.is_leader());
         sleep(seconds(0.002)).await;
+        assert!(!me.gate.is_leader() && !me.lost.is_cancelled());
+        sleep(seconds(5.0)).await;
         assert!(!me.gate.is_leader() && me.lost.is_cancelled() && me.task.is_finished());
         let log = network.log();
         assert_eq!(
             log[2..],
-            [(2 * SECOND, "update"), (7 * SECOND, "get")],
+            [(2 * SECOND, "update"), (7 * SECOND, "get"), (12 * SECOND, "update")],
             "each is given up after five seconds"
         );
         assert_eq!(me.outcome().await, ElectionOutcome::Lost(LossReason::Deadline));
         assert_eq!(network.lease().unwrap().holder(), Some("me"));
+    }
+
+    /// Upstream's leader survives these twelve seconds as well.
+    #[tokio::test(start_paused = true)]
+    async fn gate_opens_again_if_the_lease_is_renewed_before_it_expires() {
+        let network = Network::good();
+        let me = Running::start(config("me", &network, exact()));
+        sleep(SECOND).await;
+        network.all(Trip::broken);
+        sleep(seconds(12.0)).await;
+        assert!(!me.gate.is_leader() && !me.lost.is_cancelled());
+        network.all(Trip::good);
+        sleep(seconds(2.0)).await;
+        assert!(me.gate.is_leader() && !me.lost.is_cancelled());
+        let lease = network.lease().unwrap();
+        assert_eq!((lease.holder(), lease.spec.lease_transitions), (Some("me"), Some(0)));
     }
 
     #[tokio::test(start_paused = true)]
@@ -341,6 +363,50 @@ mod renew {
         assert!(me.lost.is_cancelled());
         assert_eq!(network.log().len(), asked, "it does not renew what is no longer its own");
         assert_eq!(me.outcome().await, ElectionOutcome::Lost(LossReason::Deadline));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn gate_is_closed_after_a_suspension() {
+        let network = Network::good();
+        let clock = Arc::new(MachineClock::exact());
+        let me = Running::start(config("me", &network, Arc::clone(&clock) as _));
+        sleep(seconds(5.0)).await;
+        clock.suspend(60 * SECOND);
+        assert!(!me.gate.is_leader(), "no task had to run for that");
+        let asked = network.log().len();
+        // The timer of the next renewal was started before.
+        sleep(seconds(1.1)).await;
+        assert_eq!(network.log().len(), asked, "it does not renew what is no longer its own");
+        assert_eq!(me.outcome().await, ElectionOutcome::Lost(LossReason::Deadline));
+    }
+
+    /// A renewal gets no answer, and another candidate leads and stops while the machine is suspended.
+    #[tokio::test(start_paused = true)]
+    async fn does_not_lead_again_after_a_suspension_during_a_renewal() {
+        let network = Network::good();
+        let clock = Arc::new(MachineClock::exact());
+        let me = Running::start(config("me", &network, Arc::clone(&clock) as _));
+        sleep(seconds(1.0)).await;
+        network.all(Trip::silent);
+        sleep(seconds(1.5)).await;
+        clock.suspend(600 * SECOND);
+        network.edit(|lease| lease.spec.holder_identity = Some(String::new()));
+        network.all(Trip::good);
+        assert_eq!(me.outcome().await, ElectionOutcome::Lost(LossReason::Deadline));
+        assert_eq!(network.lease().unwrap().holder(), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn renews_after_a_suspension_that_ends_before_the_deadline() {
+        let network = Network::good();
+        let clock = Arc::new(MachineClock::exact());
+        let me = Running::start(config("me", &network, Arc::clone(&clock) as _));
+        sleep(seconds(5.0)).await;
+        clock.suspend(7 * SECOND);
+        sleep(seconds(0.9)).await;
+        assert!(me.gate.is_leader());
+        sleep(seconds(0.2)).await;
+        assert!(me.gate.remaining() > 9 * SECOND);
     }
 
     #[tokio::test(start_paused = true)]

@@ -1,13 +1,12 @@
 //! Request to be authorized, and its refusal.
 
 use http::HeaderMap;
-use rustls::pki_types::CertificateDer;
 
-use super::user::User;
+use super::{trust::ClientChain, user::User};
 
 /// Credentials and target of a request.
 pub(crate) struct Attempt<'a> {
-    pub(crate) certificates: &'a [CertificateDer<'static>],
+    pub(crate) chain: &'a ClientChain,
     pub(crate) headers: &'a HeaderMap,
     pub(crate) method: &'a str,
     pub(crate) path: &'a str,
@@ -24,6 +23,8 @@ pub(crate) enum Refusal {
         /// Reason of the authorizer. May be empty.
         reason: String,
     },
+    /// Too many other reviews are pending.
+    Busy,
     /// The authorizer failed.
     Unknown(String),
 }

@@ -8,17 +8,17 @@ use http::{HeaderMap, header::AUTHORIZATION};
 use kcm_client::ApiClient;
 use kcm_clock::Clock;
 use rustls::pki_types::CertificateDer;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use tokio_util::sync::CancellationToken;
 
 use super::{
     attempt::{Attempt, Refusal},
-    cache::{Cache, Key},
+    cache::{Cache, Key, ReviewError, ReviewQueue},
     cluster::{CONFIG_MAP, Cluster},
     proxy::{FrontProxy, ProxyHeaders},
-    review::review,
-    trust::Trust,
+    review::{Review, perform},
+    trust::{ClientChain, Trust},
     user::User,
 };
 use crate::{AuthenticationOptions, ServingError, files::Watched, tls};
@@ -42,6 +42,7 @@ impl Authentication {
     pub(super) async fn new(
         options: &AuthenticationOptions,
         client: Option<ApiClient>,
+        queue: ReviewQueue,
         clock: Arc<dyn Clock>,
     ) -> Result<Self, ServingError> {
         let watch = |what, path: &std::path::PathBuf| Trust::watch(what, path.clone(), Arc::clone(&clock));
@@ -64,7 +65,8 @@ impl Authentication {
             }
             Some(client) => Some(read_cluster(options, client, &clock).await?),
         };
-        let tokens = client.map(|client| Tokens::new(client, options.token_cache_ttl, Arc::clone(&clock)));
+        let tokens =
+            client.map(|client| Tokens::new(client, options.token_cache_ttl, queue, Arc::clone(&clock)));
         let tokens = tokens.transpose()?;
         Ok(Self { clock, clients_file, proxy_file, cluster, tokens })
     }
@@ -84,15 +86,22 @@ impl Authentication {
     ///
     /// # Errors
     ///
-    /// If the credentials are invalid.
+    /// If the credentials are invalid, or there are too many reviews of others.
     pub(super) async fn authenticate(&self, attempt: &Attempt<'_>) -> Result<User, Refusal> {
         let mut errors = Vec::new();
-        let by_certificate = self.by_certificate(attempt.certificates, attempt.headers, &mut errors);
+        let by_certificate = self.by_certificate(attempt.chain, attempt.headers, &mut errors);
         let user = match (by_certificate, &self.tokens) {
             (Some(user), _) => Some(user),
             (None, Some(tokens)) => match bearer(attempt.headers) {
                 None => None,
-                Some(token) => tokens.user(token).await.map_err(|error| errors.push(error.to_string())).ok(),
+                Some(token) => match tokens.user(token).await {
+                    Ok(user) => Some(user),
+                    Err(ReviewError::Busy) => return Err(Refusal::Busy),
+                    Err(ReviewError::Failed(error)) => {
+                        errors.push(error.to_string());
+                        None
+                    }
+                },
             },
             (None, None) => None,
         };
@@ -113,11 +122,11 @@ impl Authentication {
 
     fn by_certificate(
         &self,
-        certificates: &[CertificateDer<'static>],
+        chain: &ClientChain,
         headers: &HeaderMap,
         errors: &mut Vec<String>,
     ) -> Option<User> {
-        let certificate = certificates.first()?;
+        let certificate = chain.certificates.first()?;
         let now = self.clock.now();
         let cluster = self.cluster.as_ref().map(Cluster::current);
         let cluster = cluster.as_deref();
@@ -129,7 +138,7 @@ impl Authentication {
             None => cluster.and_then(|cluster| cluster.proxy.clone()),
         };
         if let Some(proxy) = proxy {
-            match proxy.user(certificates, headers, now) {
+            match proxy.user(chain, headers, now) {
                 Ok(Some(user)) => return Some(user),
                 Ok(None) => {}
                 Err(error) => errors.push(error),
@@ -139,7 +148,8 @@ impl Authentication {
             Some(trust) => trust.current().as_ref().clone(),
             None => cluster.and_then(|cluster| cluster.clients.clone())?,
         };
-        let user = clients.verify(certificates, now).and_then(|()| certificate_user(certificate));
+        let verified = clients.verify(&chain.certificates, &chain.as_client, now);
+        let user = verified.and_then(|()| certificate_user(certificate));
         user.unwrap_or_else(|error| {
             errors.push(format!("verifying the client certificate failed: {error}"));
             None
@@ -207,6 +217,11 @@ struct Tokens {
     cache: Cache<Option<Arc<User>>>,
 }
 
+#[derive(Serialize)]
+struct TokenReviewSpec<'a> {
+    token: &'a str,
+}
+
 #[derive(Deserialize)]
 #[serde(default)]
 #[derive(Default)]
@@ -226,11 +241,16 @@ struct TokenUser {
 }
 
 impl Tokens {
-    fn new(client: ApiClient, ttl: Duration, clock: Arc<dyn Clock>) -> Result<Self, ServingError> {
+    fn new(
+        client: ApiClient,
+        ttl: Duration,
+        queue: ReviewQueue,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self, ServingError> {
         let mut salt = [0; 32];
         let filled = tls::provider().secure_random.fill(&mut salt);
         filled.map_err(|_| ServingError::Tls("no random numbers available".to_owned()))?;
-        let cache = Cache::new(MAX_TOKENS, Arc::clone(&clock));
+        let cache = Cache::new(MAX_TOKENS, queue, Arc::clone(&clock));
         Ok(Self { client, clock, ttl, salt, cache })
     }
 
@@ -238,15 +258,14 @@ impl Tokens {
     ///
     /// # Errors
     ///
-    /// If the token is invalid, or the review fails.
-    async fn user(&self, token: &str) -> Result<User, Arc<str>> {
+    /// If the token is invalid, or the review fails or cannot be started.
+    async fn user(&self, token: &str) -> Result<User, ReviewError> {
         let key: Key = Sha256::new().chain_update(self.salt).chain_update(token).finalize().into();
         let (client, clock, ttl) = (self.client.clone(), Arc::clone(&self.clock), self.ttl);
-        let token = token.to_owned();
+        let kind = ("authentication.k8s.io", "TokenReview", "tokenreviews");
+        let review = Review::new(kind, &TokenReviewSpec { token });
         let review = async move {
-            let spec = serde_json::json!({ "token": token });
-            let kind = ("authentication.k8s.io", "TokenReview", "tokenreviews");
-            let status: TokenReviewStatus = review(&client, &*clock, kind, &spec).await?;
+            let status: TokenReviewStatus = perform(&client, &*clock, review?).await?;
             if !status.authenticated && !status.error.is_empty() {
                 // Not cached, as upstream: the API server may have failed.
                 return Err(status.error.into());
@@ -256,7 +275,7 @@ impl Tokens {
             Ok((status.authenticated.then(|| Arc::new(user)), ttl))
         };
         let user = self.cache.get(key, review).await?;
-        user.map(|user| User::clone(&user)).ok_or_else(|| "invalid bearer token".into())
+        user.map(|user| User::clone(&user)).ok_or_else(|| ReviewError::Failed("invalid bearer token".into()))
     }
 }
 

@@ -11,8 +11,8 @@ use sha2::{Digest, Sha256};
 
 use super::{
     attempt::Refusal,
-    cache::{Cache, Key},
-    review::review,
+    cache::{Cache, Key, ReviewError, ReviewQueue},
+    review::{Review, perform},
     user::User,
 };
 use crate::{AuthorizationOptions, ServingError};
@@ -73,6 +73,7 @@ impl Authorization {
     pub(super) fn new(
         options: &AuthorizationOptions,
         client: Option<ApiClient>,
+        queue: ReviewQueue,
         clock: Arc<dyn Clock>,
     ) -> Result<Self, ServingError> {
         let always_allowed = AllowedPaths::new(&options.always_allow_paths)?;
@@ -85,7 +86,7 @@ impl Authorization {
             client,
             authorized: options.authorized_ttl,
             unauthorized: options.unauthorized_ttl,
-            cache: Cache::new(MAX_DECISIONS, Arc::clone(&clock)),
+            cache: Cache::new(MAX_DECISIONS, queue, Arc::clone(&clock)),
             clock,
         });
         Ok(Self { always_allowed, delegate })
@@ -95,7 +96,7 @@ impl Authorization {
     ///
     /// # Errors
     ///
-    /// If the user is not authorized, or the API server cannot be reached.
+    /// If the user is not authorized, there are too many reviews of others, or the API server cannot be reached.
     pub(super) async fn authorize(&self, user: User, method: &str, path: &str) -> Result<User, Refusal> {
         if user.groups.iter().any(|group| group == MASTERS) || self.always_allowed.matches(path) {
             return Ok(user);
@@ -104,9 +105,12 @@ impl Authorization {
             return Err(Refusal::Forbidden { user, reason: String::new() });
         };
         let decision = delegate.decide(&user, &method.to_ascii_lowercase(), path).await;
-        let decision = decision.map_err(|error| {
-            tracing::error!(err = %error, "Failed to make webhook authorizer request");
-            Refusal::Unknown(error.to_string())
+        let decision = decision.map_err(|error| match error {
+            ReviewError::Busy => Refusal::Busy,
+            ReviewError::Failed(error) => {
+                tracing::error!(err = %error, "Failed to make webhook authorizer request");
+                Refusal::Unknown(error.to_string())
+            }
         })?;
         match *decision {
             Decision { allowed: true, denied: true, .. } => {
@@ -145,7 +149,7 @@ impl AllowedPaths {
 }
 
 impl Delegate {
-    async fn decide(&self, user: &User, verb: &str, path: &str) -> Result<Arc<Decision>, Arc<str>> {
+    async fn decide(&self, user: &User, verb: &str, path: &str) -> Result<Arc<Decision>, ReviewError> {
         let spec = Spec {
             non_resource_attributes: Attributes { path, verb },
             user: &user.name,
@@ -153,13 +157,13 @@ impl Delegate {
             extra: &user.extra,
             uid: &user.uid,
         };
-        let spec = serde_json::to_value(&spec).map_err(|error| error.to_string())?;
-        let key: Key = Sha256::digest(spec.to_string()).into();
+        let kind = ("authorization.k8s.io", "SubjectAccessReview", "subjectaccessreviews");
+        let review = Review::new(kind, &spec).map_err(|error| ReviewError::Failed(error.into()))?;
+        let key: Key = Sha256::digest(review.body()).into();
         let (client, clock) = (self.client.clone(), Arc::clone(&self.clock));
         let (authorized, unauthorized) = (self.authorized, self.unauthorized);
         let review = async move {
-            let kind = ("authorization.k8s.io", "SubjectAccessReview", "subjectaccessreviews");
-            let decision: Decision = review(&client, &*clock, kind, &spec).await?;
+            let decision: Decision = perform(&client, &*clock, review).await?;
             let ttl = if decision.allowed { authorized } else { unauthorized };
             Ok((Arc::new(decision), ttl))
         };

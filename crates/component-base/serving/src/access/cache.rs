@@ -8,6 +8,10 @@ use futures_util::{
 };
 use kcm_clock::Clock;
 use parking_lot::Mutex;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// Maximum number of reviews that have not ended. A review with the largest token takes about 20 KB.
+const MAX_PENDING: usize = 256;
 
 /// Hash of a review request.
 pub(super) type Key = [u8; 32];
@@ -15,10 +19,30 @@ pub(super) type Key = [u8; 32];
 /// Result of a review: a value with its TTL, or an error.
 pub(super) type ReviewResult<V> = Result<(V, Duration), Arc<str>>;
 
+/// Reason why a lookup has no value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum ReviewError {
+    /// There are [`MAX_PENDING`] other reviews.
+    Busy,
+    /// The review failed.
+    Failed(Arc<str>),
+}
+
+/// Limit of the number of pending reviews. Clones share it.
+#[derive(Clone)]
+pub(super) struct ReviewQueue(Arc<Semaphore>);
+
+impl ReviewQueue {
+    pub(super) fn new() -> Self {
+        Self(Arc::new(Semaphore::new(MAX_PENDING)))
+    }
+}
+
 /// Cache with a maximum number of entries. Concurrent lookups of a key share one review. Errors are not cached.
 pub(super) struct Cache<V> {
     entries: Arc<Mutex<HashMap<Key, Entry<V>>>>,
     capacity: usize,
+    queue: ReviewQueue,
     clock: Arc<dyn Clock>,
 }
 
@@ -28,15 +52,15 @@ enum Entry<V> {
 }
 
 impl<V: Clone + Send + Sync + 'static> Cache<V> {
-    pub(super) fn new(capacity: usize, clock: Arc<dyn Clock>) -> Self {
-        Self { entries: Arc::default(), capacity, clock }
+    pub(super) fn new(capacity: usize, queue: ReviewQueue, clock: Arc<dyn Clock>) -> Self {
+        Self { entries: Arc::default(), capacity, queue, clock }
     }
 
     /// Returns the value of `key`. Runs `review` if it is not cached.
     ///
     /// # Errors
     ///
-    /// The error of `review`, or if the cache is full of pending reviews.
+    /// The error of `review`, or if there are too many pending reviews.
     ///
     /// # Cancel safety
     ///
@@ -45,7 +69,7 @@ impl<V: Clone + Send + Sync + 'static> Cache<V> {
         &self,
         key: Key,
         review: impl Future<Output = ReviewResult<V>> + Send + 'static,
-    ) -> Result<V, Arc<str>> {
+    ) -> Result<V, ReviewError> {
         let result = {
             let mut entries = self.entries.lock();
             let now = self.clock.monotonic();
@@ -53,28 +77,32 @@ impl<V: Clone + Send + Sync + 'static> Cache<V> {
                 Some(Entry::Cached { value, until }) if now < *until => return Ok(value.clone()),
                 Some(Entry::Pending(result)) => result.clone(),
                 _ => {
+                    let permit = Arc::clone(&self.queue.0).try_acquire_owned();
+                    let permit = permit.map_err(|_| ReviewError::Busy)?;
                     if !make_room(&mut entries, self.capacity, now) {
-                        return Err("too many pending reviews".into());
+                        return Err(ReviewError::Busy);
                     }
-                    let result = self.start(key, review);
+                    let result = self.start(key, review, permit);
                     entries.insert(key, Entry::Pending(result.clone()));
                     result
                 }
             }
         };
-        result.await.map(|(value, _)| value)
+        result.await.map(|(value, _)| value).map_err(ReviewError::Failed)
     }
 
-    /// Runs `review` in a task that caches its result.
+    /// Runs `review` in a task that caches its result and keeps `permit`.
     fn start(
         &self,
         key: Key,
         review: impl Future<Output = ReviewResult<V>> + Send + 'static,
+        permit: OwnedSemaphorePermit,
     ) -> Shared<BoxFuture<'static, ReviewResult<V>>> {
         let entries = Arc::clone(&self.entries);
         let clock = Arc::clone(&self.clock);
         let pending = PendingGuard { entries: Arc::clone(&entries), key };
         let task = tokio::spawn(async move {
+            let _permit = permit;
             let result = review.await;
             if let Ok((value, ttl)) = &result
                 && !ttl.is_zero()
@@ -153,9 +181,13 @@ mod tests {
         }
     }
 
+    fn failed(message: &str) -> Result<u32, ReviewError> {
+        Err(ReviewError::Failed(message.into()))
+    }
+
     fn cache(capacity: usize) -> (FakeClock, Cache<u32>, Calls) {
         let clock = FakeClock::new(Timestamp::UNIX_EPOCH);
-        (clock.clone(), Cache::new(capacity, Arc::new(clock)), Calls(Arc::default()))
+        (clock.clone(), Cache::new(capacity, ReviewQueue::new(), Arc::new(clock)), Calls(Arc::default()))
     }
 
     #[tokio::test]
@@ -175,7 +207,7 @@ mod tests {
         let (_clock, cache, calls) = cache(10);
         for _ in 0..2 {
             assert_eq!(cache.get([1; 32], calls.result(Ok((7, Duration::ZERO)))).await, Ok(7));
-            assert_eq!(cache.get([2; 32], calls.result(Err("no".into()))).await, Err("no".into()));
+            assert_eq!(cache.get([2; 32], calls.result(Err("no".into()))).await, failed("no"));
         }
         assert_eq!((calls.count(), cache.len()), (4, 0));
     }
@@ -220,7 +252,49 @@ mod tests {
         let mut first = Box::pin(cache.get([1; 32], std::future::pending()));
         assert!(futures_util::poll!(&mut first).is_pending());
         let refused = cache.get([2; 32], calls.result(Ok((2, TTL)))).await;
-        assert_eq!(refused, Err("too many pending reviews".into()));
+        assert_eq!(refused, Err(ReviewError::Busy));
+    }
+
+    #[tokio::test]
+    async fn caches_share_the_limit_of_pending_reviews() {
+        let (clock, tokens, calls) = cache(2048);
+        let decisions = Cache::new(2048, tokens.queue.clone(), Arc::new(clock));
+        let gate = Arc::new(Semaphore::new(0));
+        let key = |n: usize| {
+            let mut key = [0; 32];
+            key[..8].copy_from_slice(&n.to_be_bytes());
+            key
+        };
+        let mut pending = Vec::new();
+        for n in 0..MAX_PENDING {
+            let (gate, result) = (Arc::clone(&gate), calls.result(Ok((7, TTL))));
+            let review = async move {
+                gate.acquire().await.unwrap().forget();
+                result.await
+            };
+            let mut lookup = Box::pin(if n % 2 == 0 { &tokens } else { &decisions }.get(key(n), review));
+            assert!(futures_util::poll!(&mut lookup).is_pending());
+            // The review of a client that has gone still counts.
+            if n > 1 {
+                drop(lookup);
+            } else {
+                pending.push(lookup);
+            }
+        }
+        for cache in [&tokens, &decisions] {
+            let other = cache.get(key(MAX_PENDING), calls.result(Ok((7, TTL))));
+            assert_eq!(other.await, Err(ReviewError::Busy));
+        }
+        assert!(futures_util::poll!(&mut pending[0]).is_pending(), "waits with the others");
+        let mut same = Box::pin(tokens.get(key(0), calls.result(Ok((7, TTL)))));
+        assert!(futures_util::poll!(&mut same).is_pending(), "an equal lookup takes no place");
+        gate.add_permits(MAX_PENDING);
+        assert_eq!(same.await, Ok(7));
+        while tokens.queue.0.available_permits() < MAX_PENDING {
+            tokio::task::yield_now().await;
+        }
+        let other = decisions.get(key(MAX_PENDING), calls.result(Ok((8, TTL))));
+        assert_eq!(other.await, Ok(8));
     }
 
     #[tokio::test]

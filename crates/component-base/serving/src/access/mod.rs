@@ -19,9 +19,12 @@ use kcm_client::{ApiClient, ClientFactory, ClientOptions, RateLimit, Server};
 use kcm_clock::Clock;
 use tokio_util::sync::CancellationToken;
 
-pub(crate) use self::attempt::{Attempt, Refusal};
 pub use self::user::User;
-use self::{authentication::Authentication, authorization::Authorization};
+pub(crate) use self::{
+    attempt::{Attempt, Refusal},
+    trust::ClientChain,
+};
+use self::{authentication::Authentication, authorization::Authorization, cache::ReviewQueue};
 use crate::{AuthenticationOptions, AuthorizationOptions, ServingError};
 
 /// Rate limit of reviews, high enough not to delay requests.
@@ -51,7 +54,7 @@ impl Access {
         authorization: &AuthorizationOptions,
         client: &ClientOptions,
     ) -> Result<Self, ServingError> {
-        let options = ClientOptions { timeout: TIMEOUT, ..client.clone() };
+        let options = ClientOptions { timeout: Some(TIMEOUT), ..client.clone() };
         let tokens = delegate("authentication", authentication.kubeconfig.as_ref(), &options).await?;
         // The files are usually equal. Then the connections are shared.
         let permissions = if authentication.kubeconfig == authorization.kubeconfig {
@@ -80,8 +83,10 @@ impl Access {
         permissions: Option<ApiClient>,
         clock: Arc<dyn Clock>,
     ) -> Result<Self, ServingError> {
-        let authorization = Authorization::new(authorization, permissions, Arc::clone(&clock))?;
-        let authentication = Authentication::new(authentication, tokens, clock).await?;
+        let queue = ReviewQueue::new();
+        let authorization =
+            Authorization::new(authorization, permissions, queue.clone(), Arc::clone(&clock))?;
+        let authentication = Authentication::new(authentication, tokens, queue, clock).await?;
         Ok(Self(Arc::new(Inner { authentication, authorization })))
     }
 

@@ -6,9 +6,11 @@ use std::sync::Arc;
 
 use http::HeaderMap;
 use kcm_clock::Timestamp;
-use rustls::pki_types::CertificateDer;
 
-use super::{trust::Trust, user::User};
+use super::{
+    trust::{ClientChain, Trust},
+    user::User,
+};
 use crate::{RequestHeaderOptions, handler::unescape, tls::Name};
 
 /// Trusted proxies and their request headers.
@@ -30,19 +32,19 @@ pub(super) struct ProxyHeaders {
 }
 
 impl FrontProxy {
-    /// User in the headers of a proxy with `certificates`. `None` without these headers.
+    /// User in the headers of a proxy with the certificates `chain`. `None` without these headers.
     ///
     /// # Errors
     ///
     /// If the proxy is not trusted.
     pub(super) fn user(
         &self,
-        certificates: &[CertificateDer<'static>],
+        chain: &ClientChain,
         headers: &HeaderMap,
         now: Timestamp,
     ) -> Result<Option<User>, String> {
-        let Some(certificate) = certificates.first() else { return Ok(None) };
-        self.trust.verify(certificates, now)?;
+        let Some(certificate) = chain.certificates.first() else { return Ok(None) };
+        self.trust.verify(&chain.certificates, &chain.as_proxy, now)?;
         let name = Name::of(certificate)?.common_name;
         let allowed = &self.headers.allowed_names;
         if !allowed.is_empty() && !allowed.contains(&name) {

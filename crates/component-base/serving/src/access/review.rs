@@ -1,6 +1,6 @@
 //! Reviews by an API server.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use kcm_api::ApiError;
@@ -20,8 +20,43 @@ struct Reviewed<S> {
     status: S,
 }
 
-/// Creates a review with `spec`, of type `kind` in the group `group`, and returns its status. Retries transient errors;
-/// a review changes no state.
+/// Review of type `kind`.
+pub(super) struct Review {
+    kind: &'static str,
+    request: Request,
+}
+
+impl Review {
+    /// Creates a review with `spec`, of type `kind` in the group `group`.
+    ///
+    /// # Errors
+    ///
+    /// If `spec` cannot be encoded.
+    pub(super) fn new(
+        (group, kind, plural): (&str, &'static str, &str),
+        spec: &impl Serialize,
+    ) -> Result<Self, String> {
+        #[derive(Serialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Object<'a, S> {
+            api_version: &'a str,
+            kind: &'a str,
+            metadata: BTreeMap<(), ()>,
+            spec: &'a S,
+        }
+        let api_version = format!("{group}/v1");
+        let object = Object { api_version: &api_version, kind, metadata: BTreeMap::new(), spec };
+        let body = serde_json::to_vec(&object).map_err(|error| error.to_string())?;
+        Ok(Self { kind, request: Request::post(format!("/apis/{api_version}/{plural}"), body) })
+    }
+
+    /// Encoded object.
+    pub(super) fn body(&self) -> &[u8] {
+        &self.request.body
+    }
+}
+
+/// Performs `review` and returns its status. Retries transient errors; a review changes no state.
 ///
 /// # Errors
 ///
@@ -29,15 +64,11 @@ struct Reviewed<S> {
 /// not contain the spec.
 ///
 /// Upstream counterpart: `webhook.WithExponentialBackoff`.
-pub(super) async fn review<S: DeserializeOwned>(
+pub(super) async fn perform<S: DeserializeOwned>(
     client: &ApiClient,
     clock: &dyn Clock,
-    (group, kind, plural): (&str, &str, &str),
-    spec: &(impl Serialize + Sync),
+    Review { kind, request }: Review,
 ) -> Result<S, Arc<str>> {
-    let api_version = format!("{group}/v1");
-    let review = serde_json::json!({ "apiVersion": api_version, "kind": kind, "metadata": {}, "spec": spec });
-    let request = Request::post(format!("/apis/{api_version}/{plural}"), review.to_string());
     let response = tokio::select! {
         biased;
         response = send_with_retries(client, clock, &request) => response.map_err(|error| error.to_string())?,

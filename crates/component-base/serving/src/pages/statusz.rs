@@ -33,6 +33,8 @@ pub struct StatuszInfo {
     pub compiler: String,
     /// [Paths](crate::Routes::paths). The page shows the first segment of each.
     pub paths: Vec<String>,
+    /// Lines about the configuration that operators must know, after upstream's lines. Usually empty.
+    pub notices: Vec<String>,
 }
 
 /// Structured page.
@@ -61,6 +63,8 @@ struct StatusContent<'a> {
     #[serde(skip_serializing_if = "str::is_empty")]
     emulation_version: &'a str,
     paths: &'a [String],
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    notices: &'a [String],
 }
 
 #[derive(Serialize)]
@@ -82,6 +86,7 @@ pub fn statusz(status: StatuszInfo, clock: Arc<dyn Clock>) -> Handler {
             binary_version: &status.binary_version,
             emulation_version: &status.emulation_version,
             paths: &paths,
+            notices: &status.notices,
         };
         response(request, "Statusz", &status.component, content, |content| {
             let started = status.started.strftime("%a %b %e %H:%M:%S UTC %Y");
@@ -99,6 +104,9 @@ pub fn statusz(status: StatuszInfo, clock: Arc<dyn Clock>) -> Handler {
             };
             text += &named("Emulation version", content.emulation_version);
             text += &named("Paths", &content.paths.join(" "));
+            for notice in content.notices {
+                text += &named("Notice", notice);
+            }
             escape(&text).into_owned()
         })
     })

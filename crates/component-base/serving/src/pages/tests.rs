@@ -39,7 +39,7 @@ fn content_type(response: &Response) -> &str {
     response.headers[header::CONTENT_TYPE].to_str().unwrap()
 }
 
-fn status_page() -> Handler {
+fn status_page(notices: &[&str]) -> Handler {
     let started: Timestamp = "2026-11-21T08:09:32.7Z".parse().unwrap();
     let now: Timestamp = "2026-11-21T09:11:23Z".parse().unwrap();
     let status = StatuszInfo {
@@ -51,6 +51,7 @@ fn status_page() -> Handler {
         paths: ["/metrics/slis", "/metrics", "/healthz", "/", "/flagz", "/configz"]
             .map(str::to_owned)
             .to_vec(),
+        notices: notices.iter().map(|notice| (*notice).to_owned()).collect(),
     };
     statusz(status, Arc::new(FakeClock::new(now)))
 }
@@ -88,7 +89,7 @@ Paths: /configz /flagz /healthz /metrics
         Some("text/*"),
         Some("application/json, text/plain"),
     ] {
-        let response = get(&status_page(), accept);
+        let response = get(&status_page(&[]), accept);
         assert_eq!(
             (response.status.as_u16(), content_type(&response)),
             (200, "text/plain; charset=utf-8"),
@@ -99,9 +100,21 @@ Paths: /configz /flagz /healthz /metrics
 }
 
 #[test]
+fn notices_follow_upstreams_lines() {
+    let page = status_page(&["first", "second"]);
+    assert!(text(&get(&page, None)).ends_with("/metrics\nNotice: first\nNotice: second\n"));
+    let json: serde_json::Value = serde_json::from_str(text(&get(
+        &page,
+        Some("application/json;v=v1beta1;g=config.k8s.io;as=Statusz"),
+    )))
+    .unwrap();
+    assert_eq!(json["notices"], serde_json::json!(["first", "second"]));
+}
+
+#[test]
 fn statusz_json_and_yaml_equal_upstream() {
     let accept = "text/html, application/json;v=v1beta1;g=config.k8s.io;as=Statusz;q=0.5, text/plain;q=0.1";
-    let response = get(&status_page(), Some(accept));
+    let response = get(&status_page(&[]), Some(accept));
     assert_eq!(content_type(&response), "application/json;g=config.k8s.io;v=v1beta1;as=Statusz");
     assert_eq!(response.headers.get("warning"), None);
     let expected = r#"{
@@ -123,12 +136,12 @@ fn statusz_json_and_yaml_equal_upstream() {
   ]
 }"#;
     assert_eq!(text(&response), expected);
-    let old = get(&status_page(), Some("application/json;v=v1alpha1;g=config.k8s.io;as=Statusz"));
+    let old = get(&status_page(&[]), Some("application/json;v=v1alpha1;g=config.k8s.io;as=Statusz"));
     assert_eq!(
         old.headers["warning"],
         "299 - \"This version of the statusz endpoint is deprecated. Please use a newer version.\""
     );
-    let yaml = get(&status_page(), Some("application/yaml;v=v1beta1;g=config.k8s.io;as=Statusz"));
+    let yaml = get(&status_page(&[]), Some("application/yaml;v=v1beta1;g=config.k8s.io;as=Statusz"));
     assert_eq!(content_type(&yaml), "application/yaml;g=config.k8s.io;v=v1beta1;as=Statusz");
     let expected = "apiVersion: config.k8s.io/v1beta1
 binaryVersion: \"1.36\"
@@ -171,7 +184,7 @@ fn statusz_rejects_other_media_types() {
         "nonsense",
         ";;;,,=",
     ] {
-        let response = get(&status_page(), Some(accept));
+        let response = get(&status_page(&[]), Some(accept));
         assert_eq!(response.status.as_u16(), 406, "{accept}");
         assert_eq!(text(&response), expected);
     }
@@ -271,6 +284,6 @@ proptest::proptest! {
         headers.insert(header::ACCEPT, HeaderValue::from_str(&accept).unwrap());
         let (user, body) = (User::default(), Bytes::new());
         let request = Request { method: &Method::GET, path: "/statusz", query: &accept, headers: &headers, body: &body, user: &user };
-        proptest::prop_assert!(matches!(status_page()(&request).status.as_u16(), 200 | 406));
+        proptest::prop_assert!(matches!(status_page(&[])(&request).status.as_u16(), 200 | 406));
     }
 }

@@ -1,6 +1,15 @@
 //! Connections: TLS handshake, HTTP, idle timeout and shutdown.
 
-use std::{convert::Infallible, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
+use std::{
+    convert::Infallible,
+    net::SocketAddr,
+    pin::pin,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
 use http::Request;
 use hyper::{body::Incoming, service::service_fn};
@@ -17,8 +26,9 @@ use tokio_util::sync::CancellationToken;
 use super::{
     limiter::{ConnectionLimiter, ConnectionPermit},
     respond::{Peer, Responder, is_last},
+    stream::ClientStream,
 };
-use crate::ServingOptions;
+use crate::{ServingOptions, access::ClientChain};
 
 /// Time limit of the TLS handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -28,10 +38,16 @@ const HEADER_TIMEOUT: Duration = Duration::from_secs(32);
 const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
 /// Time for the client to read the last response after a graceful shutdown.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(10);
-/// Default limit of concurrent HTTP/2 streams.
-const MAX_STREAMS: u32 = 100;
-/// Maximum size of a request's headers, in bytes. Tokens have a few thousand bytes.
-const MAX_HEADERS: u32 = 64 * 1024;
+/// Default limit of concurrent HTTP/2 streams. Probes and scrapers have one at a time.
+const MAX_STREAMS: u32 = 10;
+/// Maximum size of a request's headers, in bytes, with 32 bytes for each header over HTTP/2. Tokens have a few thousand
+/// bytes.
+const MAX_HEADERS: u32 = 16 * 1024;
+/// Maximum number of requests of a connection that the client cancels, such as by resetting the stream.
+const MAX_CANCELLED: usize = 100;
+/// Maximum number of streams of an HTTP/2 connection that the server resets, such as for their number. Go's client assumes
+/// that it can open 100 streams until it has received the limit.
+const MAX_RESET_BY_SERVER: usize = 100;
 /// HTTP/2 flow-control window of a stream and of a connection, in bytes: the most that a client can send of bodies that
 /// are not read. It is also the least that the protocol allows for a connection.
 const WINDOW: u32 = 65_535;
@@ -50,6 +66,8 @@ pub(super) enum Error {
     Http(#[from] Box<dyn std::error::Error + Send + Sync>),
     #[error("idle timeout")]
     Idle,
+    #[error("too many requests were cancelled")]
+    Cancelled,
 }
 
 /// State that connections share.
@@ -92,8 +110,36 @@ impl Protocol {
             .max_concurrent_streams(self.max_streams)
             .initial_stream_window_size(WINDOW)
             .initial_connection_window_size(WINDOW)
-            .max_header_list_size(MAX_HEADERS);
+            .max_header_list_size(MAX_HEADERS)
+            .max_local_error_reset_streams(MAX_RESET_BY_SERVER);
         builder
+    }
+}
+
+/// Requests of a connection that its client cancelled.
+#[derive(Default)]
+struct Cancellations {
+    count: AtomicUsize,
+    /// Notified at [`MAX_CANCELLED`].
+    exceeded: Notify,
+}
+
+/// Request without a response. Counts as cancelled if it is dropped.
+struct Unanswered(Option<Arc<Cancellations>>);
+
+impl Unanswered {
+    fn answer(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Unanswered {
+    fn drop(&mut self) {
+        if let Some(cancellations) = &self.0
+            && cancellations.count.fetch_add(1, Ordering::Relaxed) + 1 == MAX_CANCELLED
+        {
+            cancellations.exceeded.notify_one();
+        }
     }
 }
 
@@ -102,7 +148,7 @@ pub(super) async fn handshake(
     mut stream: TcpStream,
     acceptor: &TlsAcceptor,
     clock: &dyn Clock,
-) -> Result<Option<TlsStream<TcpStream>>, Error> {
+) -> Result<Option<TlsStream<ClientStream<TcpStream>>>, Error> {
     let handshake = async {
         let mut first = [0; 5];
         let length = stream.peek(&mut first).await?;
@@ -111,12 +157,14 @@ pub(super) async fn handshake(
             let _ = stream.try_read(&mut [0; 16 * 1024]);
             stream.write_all(NOT_TLS).await?;
             stream.shutdown().await?;
-            return Ok(None);
+            return Ok::<_, Error>(None);
         }
-        acceptor.accept(stream).await.map(Some)
+        let mut stream = acceptor.accept(ClientStream::new(stream)).await?;
+        stream.get_mut().0.end_handshake();
+        Ok(Some(stream))
     };
     tokio::select! {
-        done = handshake => Ok(done?),
+        done = handshake => done,
         () = clock.sleep(HANDSHAKE_TIMEOUT) => Err(Error::HandshakeTimeout),
     }
 }
@@ -129,7 +177,7 @@ fn looks_like_http(first: &[u8]) -> bool {
 
 /// Serves requests until the client disconnects, the idle timeout expires, or the server shuts down.
 pub(super) async fn serve_requests(
-    stream: TlsStream<TcpStream>,
+    stream: TlsStream<ClientStream<TcpStream>>,
     address: SocketAddr,
     shared: &Shared,
     permit: &ConnectionPermit,
@@ -138,14 +186,16 @@ pub(super) async fn serve_requests(
     let (_, session) = stream.get_ref();
     let is_http2 = session.alpn_protocol() == Some(b"h2");
     let certificates = session.peer_certificates().unwrap_or_default();
-    let peer = Arc::new(Peer { address, certificates: certificates.to_vec() });
+    let peer = Arc::new(Peer { address, chain: ClientChain::new(certificates.to_vec()) });
     let last_response = Arc::new(Notify::new());
+    let cancellations = Arc::new(Cancellations::default());
     let service = service_fn(|request: Request<Incoming>| {
-        let (peer, last_response, guard) =
-            (Arc::clone(&peer), Arc::clone(&last_response), permit.begin_request());
-        let responder = shared.responder.clone();
+        let unanswered = Unanswered(Some(Arc::clone(&cancellations)));
+        let last_response = Arc::clone(&last_response);
+        let response = shared.responder.respond(request, Arc::clone(&peer), permit.begin_request());
         async move {
-            let response = responder.respond(request, &peer, guard).await;
+            let response = response.await;
+            unanswered.answer();
             if is_http2 && is_last(&response) {
                 last_response.notify_one();
             }
@@ -164,6 +214,7 @@ pub(super) async fn serve_requests(
             ended = connection.as_mut() => return Ok(ended?),
             () = shutdown.cancelled(), if !is_shutting_down => {}
             () = last_response.notified(), if !is_shutting_down => {}
+            () = cancellations.exceeded.notified() => return Err(Error::Cancelled),
             () = shared.clock.sleep(timeout) => {
                 if is_shutting_down && !permit.idle().is_zero() {
                     return Err(Error::Idle);

@@ -5,24 +5,26 @@
 mod body;
 mod connection;
 mod limiter;
+mod listen;
 mod respond;
+mod stream;
+mod waiting;
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use kcm_clock::Clock;
-use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use self::{
     connection::{Protocol, Shared},
     limiter::ConnectionLimiter,
+    listen::listen,
     respond::Responder,
 };
 use crate::{Access, Routes, ServingError, ServingOptions, tls};
 
-/// Backlog of connections that have not been accepted.
-const BACKLOG: u32 = 1024;
 /// Back-off after a failure to accept a connection, such as a lack of file descriptors.
 const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
 /// Time for requests in progress at shutdown.
@@ -32,8 +34,8 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
 ///
 /// A client cannot block other clients. Handshakes, headers, bodies and idle connections have time limits. There are at
 /// most 250 connections; a further one replaces the one that has been idle for longest, where waiting for a header or a
-/// body counts as idle. Bodies are read only for [routes with a body](Routes::exact_with_body), in at most 1 MiB of
-/// memory for all connections.
+/// body counts as idle. Requests that wait, such as for a review of their user, take at most 32 MiB. Bodies are read only
+/// for [routes with a body](Routes::exact_with_body), in at most 1 MiB of memory for all connections.
 pub struct SecureServer {
     listener: TcpListener,
     address: SocketAddr,
@@ -42,6 +44,8 @@ pub struct SecureServer {
 
 impl SecureServer {
     /// Binds the port, and loads or generates certificates.
+    ///
+    /// An unspecified [`bind_address`](ServingOptions::bind_address) is served for IPv4 and IPv6, if the host has both.
     ///
     /// `component` is the file name of a generated certificate in [`cert_dir`](ServingOptions::cert_dir). Port 0 selects a
     /// free port; the caller implements `--secure-port=0`.
@@ -111,17 +115,6 @@ impl std::fmt::Debug for SecureServer {
     }
 }
 
-fn listen(address: SocketAddr, options: &ServingOptions) -> std::io::Result<TcpListener> {
-    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
-    // As Go, regardless of `--permit-address-sharing`. Otherwise the port of a stopped process is unavailable for a minute.
-    socket.set_reuseaddr(true)?;
-    if options.permit_port_sharing {
-        socket.set_reuseport(true)?;
-    }
-    socket.bind(address)?;
-    socket.listen(BACKLOG)
-}
-
 async fn accept(
     listener: &TcpListener,
     shared: &Arc<Shared>,
@@ -138,6 +131,8 @@ async fn accept(
                 continue;
             }
         };
+        // A client with IPv4 has an IPv6 address on a socket for both.
+        let peer = SocketAddr::new(peer.ip().to_canonical(), peer.port());
         let permit = shared.limiter.admit().await;
         let (shared, shutdown, stop) = (Arc::clone(shared), shutdown.clone(), stop.clone());
         connections.spawn(async move {

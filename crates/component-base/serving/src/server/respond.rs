@@ -3,12 +3,14 @@
 //! Upstream counterpart: the handler chain of `controller-manager/app.BuildHandlerChain`.
 
 use std::{
+    future::ready,
     net::SocketAddr,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
 };
 
 use bytes::Bytes;
+use futures_util::{FutureExt, future::Either};
 use http::{
     HeaderMap, HeaderValue, Method, StatusCode, Version,
     header::{AUTHORIZATION, CACHE_CONTROL, CONNECTION, CONTENT_LENGTH},
@@ -17,19 +19,22 @@ use http::{
 use http_body::Body;
 use http_body_util::Full;
 use kcm_clock::Clock;
-use rustls::pki_types::CertificateDer;
 
-use super::{body::BodyReader, limiter::RequestGuard};
+use super::{
+    body::BodyReader,
+    limiter::RequestGuard,
+    waiting::{self, Waiting},
+};
 use crate::{
     Access, Handler, Request, Response, Routes, User,
-    access::{Attempt, Refusal},
+    access::{Attempt, ClientChain, Refusal},
     handler::unescape,
 };
 
 /// Client of a connection.
 pub(super) struct Peer {
     pub(super) address: SocketAddr,
-    pub(super) certificates: Vec<CertificateDer<'static>>,
+    pub(super) chain: ClientChain,
 }
 
 /// Responds to requests. Clones share their state.
@@ -40,6 +45,7 @@ struct Inner {
     access: Access,
     routes: Routes,
     bodies: BodyReader,
+    waiting: Waiting,
     clock: Arc<dyn Clock>,
 }
 
@@ -55,7 +61,7 @@ pub(super) fn is_last<B>(response: &http::Response<B>) -> bool {
 impl Responder {
     pub(super) fn new(access: Access, routes: Routes, clock: Arc<dyn Clock>) -> Self {
         let bodies = BodyReader::new(Arc::clone(&clock));
-        Self(Arc::new(Inner { access, routes, bodies, clock }))
+        Self(Arc::new(Inner { access, routes, bodies, waiting: Waiting::new(), clock }))
     }
 
     pub(super) fn access(&self) -> &Access {
@@ -64,35 +70,59 @@ impl Responder {
 
     /// Responds to `request`, and logs it without headers, query and body, which can contain secrets.
     ///
+    /// The request is processed before this method returns, up to the first wait: for a review or for the body. A request
+    /// that waits takes a part of the memory for these; without enough of it, the response is status 429. Probes do not wait.
+    ///
     /// `guard` is dropped after authorization, so that the connection is idle while the server waits for the body.
-    pub(super) async fn respond<B>(
+    pub(super) fn respond<B>(
         &self,
         request: http::Request<B>,
-        peer: &Peer,
+        peer: Arc<Peer>,
         guard: RequestGuard,
-    ) -> http::Response<Full<Bytes>>
+    ) -> impl Future<Output = http::Response<Full<Bytes>>> + Send + use<B>
     where
-        B: Body<Data = Bytes>,
+        B: Body<Data = Bytes> + Send + 'static,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
         let start = self.0.clock.monotonic();
+        let memory = waiting::memory(&request);
         let (mut parts, body) = request.into_parts();
-        let mut response = self.process(&mut parts, body, peer, guard).await;
-        response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
-        if parts.method == Method::HEAD {
-            let length = HeaderValue::from(response.body().size_hint().lower());
-            response.headers_mut().insert(CONTENT_LENGTH, length);
-            *response.body_mut() = Full::default();
+        let (method, uri, version) = (parts.method.clone(), parts.uri.clone(), parts.version);
+        let (this, address) = (self.clone(), peer.address);
+        let mut processed = Box::pin(async move { this.process(&mut parts, body, &peer, guard).await });
+        let response = match processed.as_mut().now_or_never() {
+            Some(response) => Either::Left(ready(response)),
+            None => match self.0.waiting.reserve(memory) {
+                None => {
+                    let response = Response::too_many_requests();
+                    Either::Left(ready(http_response(response, true, version < Version::HTTP_2)))
+                }
+                Some(reserved) => Either::Right(async move {
+                    let response = processed.await;
+                    drop(reserved);
+                    response
+                }),
+            },
+        };
+        let clock = Arc::clone(&self.0.clock);
+        async move {
+            let mut response = response.await;
+            response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
+            if method == Method::HEAD {
+                let length = HeaderValue::from(response.body().size_hint().lower());
+                response.headers_mut().insert(CONTENT_LENGTH, length);
+                *response.body_mut() = Full::default();
+            }
+            tracing::debug!(
+                verb = %method,
+                URI = uri.path(),
+                latency = ?clock.monotonic().saturating_sub(start),
+                srcIP = %address,
+                resp = response.status().as_u16(),
+                "HTTP"
+            );
+            response
         }
-        tracing::debug!(
-            verb = %parts.method,
-            URI = parts.uri.path(),
-            latency = ?self.0.clock.monotonic().saturating_sub(start),
-            srcIP = %peer.address,
-            resp = response.status().as_u16(),
-            "HTTP"
-        );
-        response
     }
 
     async fn process<B>(
@@ -110,7 +140,7 @@ impl Responder {
         let uri = parts.uri.clone();
         let path = unescape(uri.path(), false);
         let attempt = Attempt {
-            certificates: &peer.certificates,
+            chain: &peer.chain,
             headers: &parts.headers,
             method: parts.method.as_str(),
             path: &path,
@@ -120,7 +150,7 @@ impl Responder {
         // An anonymous client should not keep a connection (CVE-2023-44487), as upstream.
         let is_last = match &admitted {
             Ok(user) | Err(Refusal::Forbidden { user, .. }) => user.is_anonymous(),
-            Err(Refusal::Unauthorized) => true,
+            Err(Refusal::Unauthorized | Refusal::Busy) => true,
             Err(Refusal::Unknown(_)) => false,
         };
         let mut has_unread_body = !body.is_end_stream();
@@ -143,19 +173,29 @@ impl Responder {
                 }
             }
         };
-        let Response { status, headers, body } = response;
-        let mut response = http::Response::new(Full::new(body));
-        *response.status_mut() = status;
-        *response.headers_mut() = headers;
+        let response = match self.0.waiting.keep(response.body) {
+            Some(body) => Response { body, ..response },
+            None => Response::too_many_requests(),
+        };
         // HTTP/2 resets the stream instead.
-        if has_unread_body && parts.version < Version::HTTP_2 {
-            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
-        }
-        if is_last {
-            response.extensions_mut().insert(Last);
-        }
-        response
+        http_response(response, is_last, has_unread_body && parts.version < Version::HTTP_2)
     }
+}
+
+/// Response for the HTTP library. If `is_last` is `true`, an HTTP/2 connection is closed after it; if `closes` is `true`, an
+/// HTTP/1.1 connection.
+fn http_response(response: Response, is_last: bool, closes: bool) -> http::Response<Full<Bytes>> {
+    let Response { status, headers, body } = response;
+    let mut response = http::Response::new(Full::new(body));
+    *response.status_mut() = status;
+    *response.headers_mut() = headers;
+    if closes {
+        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    }
+    if is_last {
+        response.extensions_mut().insert(Last);
+    }
+    response
 }
 
 fn handler_request<'a>(parts: &'a Parts, path: &'a str, body: &'a Bytes, user: &'a User) -> Request<'a> {

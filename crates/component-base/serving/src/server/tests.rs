@@ -1,9 +1,17 @@
 //! Tests with clients on sockets. Bodies and headers were recorded from kube-controller-manager v1.36.2.
 
+mod chains;
 mod flood;
+mod http2;
+mod memory;
+mod waiting;
 mod world;
 
-use std::{fs, time::Duration};
+use std::{
+    fs,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    time::Duration,
+};
 
 use http::{Method, header};
 use kcm_testkit::{CertificateAuthority as Authority, FakeResponse, Identity};
@@ -557,6 +565,20 @@ async fn tls12_follows_the_minimum_version() {
     let world = setup.start().await;
     assert!(old.connect(world.address, "localhost").await.is_err());
     assert_eq!(Client::default().get(&world, "/healthz").await.status, 200);
+}
+
+#[tokio::test]
+async fn unspecified_address_serves_both_families() {
+    for address in [IpAddr::V4(Ipv4Addr::UNSPECIFIED), IpAddr::V6(Ipv6Addr::UNSPECIFIED)] {
+        let mut setup = Setup::new();
+        setup.serving.bind_address = address;
+        let world = setup.start().await;
+        for local in [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)] {
+            let to = (local, world.address.port()).into();
+            let stream = Client::default().connect(to, "localhost").await.unwrap();
+            assert_eq!(Client::default().request(stream, "/healthz").await.body, "ok", "{address} {local}");
+        }
+    }
 }
 
 #[tokio::test]

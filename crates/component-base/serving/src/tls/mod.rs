@@ -13,6 +13,7 @@ use std::sync::Arc;
 use kcm_clock::Clock;
 use rustls::ServerConfig;
 
+pub(crate) use client::MAX_CHAIN;
 pub(crate) use name::Name;
 pub(crate) use provider::provider;
 pub use self_signed::SelfSigned;
@@ -50,6 +51,9 @@ pub(crate) fn config(
         .map_err(|error| ServingError::Tls(error.to_string()))?
         .with_client_cert_verifier(clients)
         .with_cert_resolver(Arc::new(certificates));
+    // A session in the cache would keep the client's certificates after the connection.
+    config.session_storage = Arc::new(rustls::server::NoServerSessionStorage {});
+    config.send_tls13_tickets = 0;
     config.alpn_protocols = if options.disable_http2 {
         vec![b"http/1.1".to_vec()]
     } else {

@@ -318,3 +318,17 @@ async fn relist_enqueues_deployments_whose_replica_sets_were_not_observed() {
     EventHandler::<ReplicaSet>::on_replace(&handlers);
     assert_eq!(queued(&handlers).await, ["d1"]);
 }
+
+#[tokio::test]
+async fn restored_cache_removes_the_records_of_own_writes() {
+    let d = deployment_named("d1");
+    for restored in
+        [EventHandler::<Deployment>::on_restore as fn(&Handlers), EventHandler::<ReplicaSet>::on_restore]
+    {
+        let handlers = handlers(&Caches::with(&[&d], &[]));
+        handlers.written_objects.deployment(&Arc::new(d.clone()));
+        handlers.written_objects.replica_set(&d.metadata.key(), &Arc::new(owned_by(&d, "rs")));
+        restored(&handlers);
+        assert!(handlers.written_objects.is_empty());
+    }
+}

@@ -27,6 +27,9 @@ pub(super) fn rollout_recreate(plan: &mut PlanBuilder<'_>) -> PlanResult<SyncOut
     if old_pods_running(plan, &replica_sets) {
         return sync_rollout_status(plan, &replica_sets, BlockedOn::OldPods);
     }
+    if has_unobserved_scale_down(plan, &replica_sets) {
+        return sync_rollout_status(plan, &replica_sets, BlockedOn::ReplicaSetStatus);
+    }
     let (replica_sets, new_rs) = match replica_sets.new.clone() {
         Some(new_rs) => (replica_sets, new_rs),
         None => get_or_create_new_replica_set(plan)?,
@@ -73,6 +76,17 @@ fn old_pods_running(plan: &PlanBuilder<'_>, replica_sets: &ReplicaSetSplit) -> b
     }
     let new_rs = replica_sets.new.as_ref().map(|set| &set.metadata.uid);
     plan.view.running.iter().any(|uid| Some(uid) != new_rs)
+}
+
+/// Returns `true` if the ReplicaSet controller may still create pods of an old ReplicaSet that this process has scaled to
+/// 0.
+///
+/// DEVIATION: upstream reads its cache only. It waits until that contains the scale-down, but not until the ReplicaSet
+/// controller has observed it (US-4.10).
+pub(super) fn has_unobserved_scale_down(plan: &PlanBuilder<'_>, replica_sets: &ReplicaSetSplit) -> bool {
+    let unobserved = &plan.view.unobserved_scale_downs;
+    // A scale-down that was not executed is written again.
+    replica_sets.old.iter().any(|set| set.replicas() == 0 && unobserved.contains(&set.metadata.uid))
 }
 
 #[cfg(test)]

@@ -129,11 +129,14 @@ fn is_scaling_event(plan: &mut PlanBuilder<'_>) -> PlanResult<bool> {
 fn sync(plan: &mut PlanBuilder<'_>) -> PlanResult<SyncOutcome> {
     let replica_sets = get_all_replica_sets_and_sync_revision(plan)?;
     let actions_before = plan.action_count();
-    scale::scale(plan, &replica_sets)?;
+    let is_unobserved = recreate::has_unobserved_scale_down(plan, &replica_sets);
+    if !is_unobserved {
+        scale::scale(plan, &replica_sets)?;
+    }
     let paused = plan.deployment.spec.paused;
     let blocked_on = if paused {
         BlockedOn::Resume
-    } else if plan.action_count() == actions_before {
+    } else if !is_unobserved && plan.action_count() == actions_before {
         BlockedOn::DesiredReplicasAnnotation
     } else {
         BlockedOn::ReplicaSetStatus

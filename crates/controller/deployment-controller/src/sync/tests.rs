@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use kcm_clock::FakeClock;
-use kcm_deployment_util::annotations::{REVISION, ROLLBACK_TO};
+use kcm_deployment_util::annotations::{DESIRED_REPLICAS, REVISION, ROLLBACK_TO};
 use kcm_events::FakeRecorder;
 
 use super::*;
@@ -370,6 +370,143 @@ async fn create_of_uncached_replica_set_is_sent_once() {
     assert_eq!(creates(server.requests()), 1);
     syncer.sync_deployment(&d.metadata.key()).await.unwrap();
     assert_eq!(creates(server.requests()), 0);
+}
+
+mod recreate {
+    use super::*;
+
+    /// A Recreate. The 3 pods of the ReplicaSet `web-old` were not created yet.
+    struct Recreate {
+        deployment: Deployment,
+        old: ReplicaSet,
+        caches: Caches,
+        syncer: Syncer,
+        server: Arc<FakeApiServer>,
+    }
+
+    impl Recreate {
+        fn new() -> Self {
+            Self::with(|_| {})
+        }
+
+        fn with(prepare: impl FnOnce(&mut FakeCluster)) -> Self {
+            let mut deployment = deployment(3);
+            set_recreate(&mut deployment);
+            let mut old = replica_set("web-old", "web:0", 0, 3, 0);
+            old.status.replicas = 0;
+            let caches = Caches::with(&[&deployment], &[&old]);
+            let mut cluster = cluster(&deployment, &[&old]);
+            prepare(&mut cluster);
+            let (syncer, server, _) = syncer(&caches, cluster);
+            Self { deployment, old, caches, syncer, server }
+        }
+
+        /// Syncs the Deployment. Returns the requests for ReplicaSets.
+        async fn sync(&self) -> Vec<String> {
+            // A refused write is retried by the queue.
+            let _ = self.syncer.sync_deployment(&self.deployment.metadata.key()).await;
+            self.server.requests().into_iter().filter(|request| request.contains("replica set")).collect()
+        }
+
+        /// Updates the cached ReplicaSet from the API server. It reports `observed` as observed.
+        fn cache_old(&mut self, observed: i64) {
+            let mut cluster = self.server.cluster.lock();
+            let version = cluster.next_version();
+            let stored = cluster.sets.get_mut("web-old").unwrap();
+            stored.status.observed_generation = observed;
+            stored.metadata.resource_version = version;
+            self.caches.replica_sets.apply(Arc::new(stored.clone()));
+        }
+    }
+
+    const SCALE_DOWN: &str = "update replica set web-old to 0 replicas";
+    const CREATE: &str = "create replica set web-78c95bb4f with 3 replicas";
+
+    #[tokio::test]
+    async fn waits_until_the_cache_reports_its_scale_down_as_observed() {
+        let mut test = Recreate::new();
+        assert_eq!(test.sync().await, [SCALE_DOWN]);
+        assert_eq!(test.sync().await, [""; 0], "the cache contains 3 replicas");
+        test.cache_old(1);
+        assert_eq!(test.sync().await, [""; 0], "the cache contains 0 replicas, which are not observed");
+        test.cache_old(2);
+        assert_eq!(test.sync().await, [CREATE]);
+        let written = &test.syncer.executor.written_objects;
+        let key = test.deployment.metadata.key();
+        assert!(written.unobserved_scale_downs(&key).is_empty());
+    }
+
+    /// A new pod of the old ReplicaSet was reported before its status.
+    #[tokio::test]
+    async fn waits_for_pods_that_were_created_before_the_scale_down_was_observed() {
+        let mut test = Recreate::new();
+        test.sync().await;
+        test.caches.pods.apply(Arc::new(pod_of(&test.old, "web-old-1", "Running")));
+        test.cache_old(2);
+        assert_eq!(test.sync().await, [""; 0]);
+    }
+
+    #[tokio::test]
+    async fn waits_after_a_scale_down_without_a_response() {
+        let mut test = Recreate::with(|cluster| {
+            cluster
+                .lost_responses
+                .push(("update replica set", ApiError::Transport("connection reset".to_owned())));
+        });
+        assert_eq!(test.sync().await, [SCALE_DOWN]);
+        assert_eq!(test.sync().await, [SCALE_DOWN], "refused: the cache is behind");
+        test.cache_old(1);
+        assert_eq!(test.sync().await, [""; 0]);
+        test.cache_old(2);
+        assert_eq!(test.sync().await, [CREATE]);
+    }
+
+    /// The Deployment is scaled before the retry. As upstream, the old ReplicaSet follows, and the next sync scales it down.
+    #[tokio::test]
+    async fn writes_a_scale_down_again_that_was_not_executed() {
+        let mut test = Recreate::with(|cluster| {
+            cluster.write_errors.push((
+                "update replica set",
+                ApiError::status(500, "InternalError", "failed calling webhook"),
+            ));
+        });
+        let annotations = &mut test.old.metadata.annotations;
+        annotations.insert(DESIRED_REPLICAS.into(), "3".into());
+        test.server.cluster.lock().sets.insert("web-old".to_owned(), test.old.clone());
+        test.caches.replica_sets.apply(Arc::new(test.old.clone()));
+        assert_eq!(test.sync().await, [SCALE_DOWN]);
+        test.deployment.spec.replicas = Some(5);
+        test.deployment.metadata.resource_version = "900".to_owned();
+        test.caches.deployments.apply(Arc::new(test.deployment.clone()));
+        assert_eq!(test.sync().await, ["update replica set web-old to 5 replicas"]);
+        test.cache_old(2);
+        assert_eq!(test.sync().await, [SCALE_DOWN]);
+    }
+
+    /// Another client has scaled the ReplicaSet down. As upstream.
+    #[tokio::test]
+    async fn does_not_wait_for_scale_downs_of_others() {
+        let mut test = Recreate::new();
+        test.server.cluster.lock().sets.get_mut("web-old").unwrap().spec.replicas = Some(0);
+        test.cache_old(0);
+        assert_eq!(test.sync().await, [CREATE]);
+    }
+
+    /// The Deployment is paused before the scale-down is observed, and a new ReplicaSet exists.
+    #[tokio::test]
+    async fn paused_deployment_waits_as_well() {
+        let mut test = Recreate::new();
+        let new = replica_set("web-78c95bb4f", "web:1", 1, 0, 0);
+        test.server.cluster.lock().sets.insert(new.metadata.name.to_string(), new.clone());
+        test.caches.replica_sets.apply(Arc::new(new));
+        test.sync().await;
+        test.deployment.spec.paused = true;
+        test.deployment.metadata.resource_version = "900".to_owned();
+        test.caches.deployments.apply(Arc::new(test.deployment.clone()));
+        assert_eq!(test.sync().await, [""; 0]);
+        test.cache_old(2);
+        assert_eq!(test.sync().await, ["update replica set web-78c95bb4f to 3 replicas"]);
+    }
 }
 
 /// The ReplicaSet was deleted, and the cache is behind the last write.

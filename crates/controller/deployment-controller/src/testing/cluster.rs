@@ -1,6 +1,10 @@
 //! Fake cluster with one Deployment and its ReplicaSets, and with the resource versions of an API server.
 
-use std::{collections::BTreeMap, fmt::Write as _, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write as _,
+    sync::Arc,
+};
 
 use kcm_api::{ApiError, Deployment, ObjectKey, ReplicaSet, Time, error::reason};
 use kcm_clock::Timestamp;
@@ -111,6 +115,7 @@ impl FakeCluster {
         View {
             deployment: Arc::new(self.deployment.clone()),
             running: running.map(|set| Arc::clone(&set.metadata.uid)).collect(),
+            unobserved_scale_downs: BTreeSet::new(),
             replica_sets: sets.cloned().map(Arc::new).collect(),
             terminating_replicas: true,
             coalesce_status_writes: self.coalesce_status_writes,
@@ -164,7 +169,7 @@ impl FakeCluster {
         panic!("does not settle:\n{}", self.transcript);
     }
 
-    pub(super) fn next_version(&mut self) -> String {
+    pub(crate) fn next_version(&mut self) -> String {
         self.version += 1;
         self.version.to_string()
     }

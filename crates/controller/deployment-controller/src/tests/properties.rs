@@ -224,6 +224,7 @@ proptest! {
             deployment: Arc::new(d),
             replica_sets: sets.collect(),
             running: BTreeSet::new(),
+            unobserved_scale_downs: BTreeSet::new(),
             terminating_replicas: true,
             coalesce_status_writes: true,
         };
@@ -239,6 +240,7 @@ fn empty_objects_do_not_panic() {
         deployment: Arc::default(),
         replica_sets: vec![Arc::default()],
         running: BTreeSet::new(),
+        unobserved_scale_downs: BTreeSet::new(),
         terminating_replicas: true,
         coalesce_status_writes: true,
     };

@@ -150,3 +150,76 @@ fn concurrently_adopted_replica_set_is_returned_once() {
         }
     });
 }
+
+/// `web-1` of generation 2, with 0 replicas.
+fn empty_set(version: &str, observed: i64) -> ReplicaSet {
+    let mut set = (*set_at(version)).clone();
+    set.metadata.generation = 2;
+    set.spec.replicas = Some(0);
+    set.status.observed_generation = observed;
+    set
+}
+
+/// A scale-down of `web-1` at version 10, with a response of version 11 or without one.
+struct ScaleDown {
+    name: &'static str,
+    has_response: bool,
+    cached: Option<ReplicaSet>,
+    /// Version that the cache has reached.
+    seen: &'static str,
+    is_unobserved: bool,
+}
+
+#[test]
+fn scale_down_is_unobserved_until_the_cache_reports_it() {
+    let cached = |version, observed| Some(empty_set(version, observed));
+    let former = || Some((*set_at("10")).clone());
+    let mut another = empty_set("12", 1);
+    another.metadata.uid = "another".into();
+    let case = |name, has_response, cached, seen, is_unobserved| ScaleDown {
+        name,
+        has_response,
+        cached,
+        seen,
+        is_unobserved,
+    };
+    for case in [
+        case("former size", true, former(), "10", true),
+        case("former size, no response", false, former(), "10", true),
+        case("not observed", true, cached("11", 1), "11", true),
+        case("not observed, no response", false, cached("11", 1), "11", true),
+        case("observed", true, cached("12", 2), "12", false),
+        case("observed, no response", false, cached("12", 2), "12", false),
+        case("0 replicas before they were raised and lowered again", true, cached("9", 2), "9", true),
+        case("not cached yet", true, None, "9", true),
+        case("deleted", true, None, "12", false),
+        case("replaced", true, Some(another), "12", false),
+    ] {
+        let (writes, key) = (WrittenObjects::default(), deployment(1).metadata.key());
+        writes.scaled_down(&key, &Arc::new(empty_set("10", 1)));
+        if case.has_response {
+            writes.replica_set(&key, &Arc::new(empty_set("11", 1)));
+        }
+        let mut store = StoreWriter::new(replica_set_indexers());
+        if let Some(set) = case.cached {
+            store.apply(Arc::new(set));
+        }
+        store.bookmark(case.seen);
+        writes.claimable(&OwnerIdentity::from(&deployment(1)), &store.reader().read());
+        assert_eq!(
+            writes.unobserved_scale_downs(&key).len(),
+            usize::from(case.is_unobserved),
+            "{}",
+            case.name
+        );
+        assert_eq!(writes.is_empty(), !case.is_unobserved, "{}", case.name);
+    }
+}
+
+#[test]
+fn scale_up_ends_the_scale_down() {
+    let (writes, key) = (WrittenObjects::default(), deployment(1).metadata.key());
+    writes.scaled_down(&key, &Arc::new(empty_set("10", 1)));
+    writes.replica_set(&key, &set_at("12"));
+    assert!(writes.unobserved_scale_downs(&key).is_empty());
+}

@@ -1,7 +1,8 @@
 //! The controller with informers and a fake API server, in simulated time.
 
 use std::{
-    sync::atomic::{AtomicUsize, Ordering},
+    collections::HashSet,
+    sync::atomic::{AtomicBool, AtomicUsize, Ordering},
     time::Duration,
 };
 
@@ -30,7 +31,18 @@ struct Server {
     refusals: AtomicUsize,
     /// Number of creates that will be executed without a response.
     lost_answers: AtomicUsize,
+    /// `true` if pod names that end in a digit are refused.
+    refuses_digits: AtomicBool,
+    /// Names of all requests, if a name is refused that was requested before.
+    known_names: Mutex<Option<HashSet<String>>>,
+    /// Number of creates that will fail in a webhook, which has seen the name.
+    failing_webhooks: AtomicUsize,
     requests: Mutex<Vec<String>>,
+}
+
+/// Takes one from a counter. Returns `false` if it is 0.
+fn take_one(left: &AtomicUsize) -> bool {
+    left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok()
 }
 
 impl Server {
@@ -75,10 +87,17 @@ impl Server {
 impl PodControl for Server {
     async fn create_pod(&self, key: &ObjectKey, manifest: &PodManifest) -> Result<Pod, ApiError> {
         self.note("create");
-        let refused =
-            self.refusals.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
-        if refused.is_ok() {
+        if take_one(&self.refusals) {
             return Err(refusal("not yet"));
+        }
+        let is_known =
+            self.known_names.lock().as_mut().is_some_and(|known| !known.insert(key.name.to_string()));
+        let is_refused = self.refuses_digits.load(Ordering::SeqCst) && key.name.ends_with(char::is_numeric);
+        if is_known || is_refused {
+            return Err(refusal("the name is refused"));
+        }
+        if take_one(&self.failing_webhooks) {
+            return Err(ApiError::status(500, "InternalError", "failed calling webhook"));
         }
         if self.pods.get(key).is_some() {
             return Err(ApiError::status(409, reason::ALREADY_EXISTS, format!("{key} already exists")));
@@ -88,13 +107,12 @@ impl PodControl for Server {
         pod["metadata"]["namespace"] = json!(key.namespace);
         pod["metadata"]["uid"] = json!(uid);
         let mut pod = PodDecoder::default().decode_value(&pod).unwrap();
-        let lost =
-            self.lost_answers.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
-        if lost.is_ok() {
+        let is_lost = take_one(&self.lost_answers);
+        if is_lost {
             self.pods.end_watches();
         }
         pod.resource_version = self.pods.apply(pod.clone()).to_string().into();
-        if lost.is_ok() {
+        if is_lost {
             return Err(ApiError::Transport("the connection broke".to_owned()));
         }
         Ok(pod)
@@ -136,7 +154,7 @@ impl ReplicaSetControl for Server {
 
     async fn update_replica_set_status(&self, replica_set: &ReplicaSet) -> Result<ReplicaSet, ApiError> {
         self.note("status");
-        let mut stored = self.replica_set();
+        let mut stored = self.replica_sets.get(&replica_set.metadata.key()).unwrap();
         if stored.metadata.resource_version != replica_set.metadata.resource_version {
             return Err(ApiError::status(409, reason::CONFLICT, "the object has been modified"));
         }
@@ -202,6 +220,9 @@ impl Running {
             created: AtomicUsize::new(0),
             refusals: AtomicUsize::new(0),
             lost_answers: AtomicUsize::new(0),
+            refuses_digits: AtomicBool::new(false),
+            known_names: Mutex::default(),
+            failing_webhooks: AtomicUsize::new(0),
             requests: Mutex::default(),
         });
         let random = Arc::new(SeededRandom::new(1));
@@ -414,10 +435,44 @@ async fn creates_no_pod_twice_if_responses_are_lost_and_the_watch_is_late() {
         running.pass(60).await;
         let requests = server.take_requests();
         let count = |what: &str| requests.iter().filter(|request| *request == what).count();
-        // The first create is repeated and found to have taken effect. Then the watch reports the other two before the
-        // sync that would repeat them.
-        assert_eq!((count("create"), count("find")), (6, 1), "{}: {requests:?}", kind_config.kind);
+        // Three syncs end with a create without a response. The fourth creates two pods, then repeats the three requests and
+        // finds that they have taken effect.
+        assert_eq!((count("create"), count("find")), (8, 3), "{}: {requests:?}", kind_config.kind);
         assert_eq!((server.pods.objects().len(), server.replica_set().status.replicas), (5, 5));
         running.end().await;
     }
+}
+
+/// Names have one of 27 last characters, of which 7 are refused: upstream needs 80 × 27/20 = 108 requests on average.
+#[tokio::test(start_paused = true)]
+async fn converges_while_names_are_refused() {
+    let running = Running::start();
+    let server = &running.server;
+    server.refuses_digits.store(true, Ordering::SeqCst);
+    for number in 0..8 {
+        server.replica_sets.apply(replica_set(&format!("web-{number}"), 10));
+    }
+    running.pass(10).await;
+    assert_eq!(server.pods.objects().len(), 80);
+    let requests = server.take_requests();
+    let creates = requests.iter().filter(|request| *request == "create").count();
+    assert!((90..130).contains(&creates), "{creates} requests");
+    running.end().await;
+}
+
+/// An allocator of addresses records the name of a request that then fails, and refuses it from then on.
+#[tokio::test(start_paused = true)]
+async fn converges_while_a_webhook_refuses_names_that_it_knows() {
+    let running = Running::start();
+    let server = &running.server;
+    *server.known_names.lock() = Some(HashSet::new());
+    server.failing_webhooks.store(3, Ordering::SeqCst);
+    server.replica_sets.apply(replica_set("web", 10));
+    running.pass(1).await;
+    assert_eq!(server.pods.objects().len(), 7, "all but the pending ones");
+    running.pass(200).await;
+    assert_eq!((server.pods.objects().len(), server.replica_set().status.replicas), (10, 10));
+    let requests = server.take_requests();
+    assert!(!requests.contains(&"delete".to_owned()), "{requests:?}");
+    running.end().await;
 }

@@ -1,14 +1,21 @@
 use std::{
     pin::pin,
     task::{Context, Waker},
+    time::Duration,
 };
 
 use kcm_api::error::reason;
 use kcm_clock::{Random, SeededRandom, is_generated_name};
+use kcm_informer::EventHandler;
+use kcm_runtime::Action;
+use kcm_testkit::CapturedLog;
 use serde_json::json;
+use tracing::level_filters::LevelFilter;
 
 use super::*;
-use crate::testing::{World, changed_replica_set, going, owned_by, pod, relabelled, replica_set, summary};
+use crate::testing::{
+    World, changed_replica_set, going, owned_by, pod, refusal, relabelled, replica_set, summary,
+};
 
 fn lost() -> ApiError {
     ApiError::Transport("POST: connection broken".to_owned())
@@ -45,7 +52,8 @@ async fn sync(world: &World, key: &ObjectKey) -> (String, String) {
 
 fn pending(world: &World) -> Vec<String> {
     let owner = OwnerIdentity::new("apps/v1", "ReplicaSet", &replica_set("web", 1).metadata);
-    world.syncer.executor.creator.pending_creates.names(&owner).iter().map(ToString::to_string).collect()
+    let names = world.syncer.executor.creator.pending_creates.names(&owner);
+    names.iter().map(|(name, _)| name.to_string()).collect()
 }
 
 #[tokio::test]
@@ -99,17 +107,18 @@ mod next_sync {
     use super::*;
 
     #[tokio::test]
-    async fn repeats_the_name_whatever_the_failure_was() {
+    async fn repeats_the_name_unless_the_request_was_refused() {
         for error in [
             lost(),
             ApiError::Timeout("POST".to_owned()),
             ApiError::Decode("POST: not a pod".to_owned()),
             ApiError::NotLeading("POST".to_owned()),
-            ApiError::NotSent("POST: connection refused".to_owned()),
             ApiError::status(500, "InternalError", "failed calling webhook"),
             ApiError::status(504, reason::TIMEOUT, "etcd"),
-            // An earlier attempt with this name may have taken effect and used up the quota.
-            ApiError::status(403, reason::FORBIDDEN, "exceeded quota"),
+            ApiError::status(429, reason::TOO_MANY_REQUESTS, "try again"),
+            ApiError::status(409, reason::CONFLICT, "the quota was updated"),
+            // An earlier attempt may have taken effect and used up the quota.
+            refusal("exceeded quota").after_lost_attempt(),
         ] {
             let (world, key, name) = failed(error).await;
             assert_eq!(sync(&world, &key).await, (String::new(), "create, status".to_owned()));
@@ -120,13 +129,86 @@ mod next_sync {
     }
 
     #[tokio::test]
-    async fn uses_pending_names_before_new_ones() {
+    async fn generates_another_name_if_the_request_was_refused() {
+        for error in [
+            refusal("names must end in a letter"),
+            ApiError::status(422, reason::INVALID, "invalid name"),
+            ApiError::NotSent("POST: connection refused".to_owned()),
+        ] {
+            let mut world = World::new();
+            let key = world.add_replica_set(&replica_set("web", 1));
+            world.cluster.create_errors.lock().push_back(error);
+            assert_eq!(sync(&world, &key).await.1, "create, status");
+            assert!(pending(&world).is_empty());
+            world.catch_up();
+            assert_eq!(sync(&world, &key).await, (String::new(), "create, status".to_owned()));
+            let names = world.cluster.take_names();
+            assert_ne!(names[0], names[1]);
+            assert_eq!(world.own_writes.expectations.get(&key), Some((1, 0)));
+        }
+    }
+
+    #[tokio::test]
+    async fn uses_pending_names_after_new_ones() {
         let (mut world, key, name) = failed(lost()).await;
         world.add_replica_set(&replica_set("web", 3));
         world.catch_up();
         assert_eq!(sync(&world, &key).await.0, "");
         let names = world.cluster.take_names();
-        assert_eq!((names.len(), &names[0]), (3, &name));
+        assert_eq!((names.len(), &names[2]), (3, &name));
+    }
+
+    /// A pending name takes the place of one pod, whatever becomes of it.
+    #[tokio::test]
+    async fn creates_all_other_pods_while_a_name_is_refused() {
+        for error in [refusal("the address of this name is taken"), lost()] {
+            let (mut world, key, name) = failed(lost()).await;
+            world.cluster.name_errors.lock().insert(name.clone(), error.clone());
+            world.add_replica_set(&replica_set("web", 10));
+            world.catch_up();
+            let (reported, requests) = sync(&world, &key).await;
+            assert_eq!((reported, requests.as_str()), (error.to_string(), "create x10, status"));
+            assert_eq!(world.own_writes.expectations.get(&key), Some((9, 0)));
+            assert_eq!(pending(&world), [name]);
+        }
+    }
+
+    /// Upstream: one request per sync, if all are refused.
+    #[tokio::test]
+    async fn sends_one_request_if_all_fail() {
+        for error in [refusal("exceeded quota"), ApiError::status(500, "InternalError", "no webhook")] {
+            let (mut world, key, _) = failed(lost()).await;
+            world.add_replica_set(&replica_set("web", 10));
+            *world.cluster.refuse_creates.lock() = Some((0, error.clone()));
+            for round in 0..20 {
+                world.catch_up();
+                let (reported, requests) = sync(&world, &key).await;
+                assert_eq!(reported, error.to_string());
+                assert_eq!(requests.matches("create").count(), 1, "sync {round}: {requests}");
+                assert!(!requests.contains("create x"), "sync {round}: {requests}");
+            }
+        }
+    }
+
+    /// Each sync sends one request. The name that always fails does not prevent the repetition of the other.
+    #[tokio::test]
+    async fn repeats_the_least_recently_requested_name_first() {
+        let mut world = World::new();
+        let key = world.add_replica_set(&replica_set("web", 2));
+        world.cluster.create_errors.lock().extend([lost(), lost()]);
+        for _ in 0..2 {
+            sync(&world, &key).await;
+            world.catch_up();
+        }
+        let names = world.cluster.take_names();
+        assert_ne!(names[0], names[1]);
+        world.cluster.name_errors.lock().insert(names[0].clone(), refusal("no"));
+        for _ in 0..2 {
+            sync(&world, &key).await;
+            world.catch_up();
+        }
+        assert_eq!(world.cluster.take_names(), [&*names[0], &*names[1], &*names[0]]);
+        assert_eq!(pending(&world), names[..1]);
     }
 
     #[tokio::test]
@@ -214,6 +296,105 @@ mod next_sync {
     }
 }
 
+/// Seconds after the last failure after which a request is not executed any more.
+const LIMIT: u64 = 75;
+
+mod name_without_a_result {
+    use super::*;
+
+    async fn at(seconds: u64, error: ApiError) -> (World, ObjectKey, String) {
+        let (mut world, key, name) = failed(error).await;
+        world.clock.step(Duration::from_secs(seconds));
+        world.catch_up();
+        (world, key, name)
+    }
+
+    #[tokio::test]
+    async fn is_repeated_until_the_limit() {
+        let (world, key, name) = at(LIMIT - 1, lost()).await;
+        assert_eq!(sync(&world, &key).await.1, "create, status");
+        assert_eq!(world.cluster.take_names(), [name]);
+    }
+
+    #[tokio::test]
+    async fn is_dropped_if_no_pod_has_it() {
+        let (world, key, name) = at(LIMIT, lost()).await;
+        assert_eq!(sync(&world, &key).await, (String::new(), "find, create, status".to_owned()));
+        assert_ne!(world.cluster.take_names(), [name]);
+        assert!(pending(&world).is_empty());
+        assert_eq!(world.own_writes.expectations.get(&key), Some((1, 0)));
+    }
+
+    #[tokio::test]
+    async fn is_kept_if_the_pod_cannot_be_read() {
+        let (world, key, name) = at(LIMIT, lost()).await;
+        world.cluster.found_pods.lock().push_back(Err(refusal("no list")));
+        assert_eq!(sync(&world, &key).await, ("no list".to_owned(), "find, status".to_owned()));
+        assert_eq!(pending(&world), [name]);
+    }
+
+    #[tokio::test]
+    async fn belongs_to_the_pod_that_is_found() {
+        let (world, key, name) = at(LIMIT, lost()).await;
+        world.cluster.found_pods.lock().push_back(Ok(Some(created(&name))));
+        assert_eq!(sync(&world, &key).await, (String::new(), "find, status".to_owned()));
+        assert_eq!(world.events.take(), [format!("Normal SuccessfulCreate Created pod: {name}")]);
+        assert!(pending(&world).is_empty());
+        assert_eq!(world.own_writes.expectations.get(&key), Some((0, 0)));
+    }
+
+    /// Refusals prove nothing about the request before them, and do not extend the time.
+    #[tokio::test]
+    async fn is_dropped_although_it_was_refused_since() {
+        let (mut world, key, name) = at(LIMIT - 1, lost()).await;
+        world.cluster.create_errors.lock().push_back(refusal("the address of this name is taken"));
+        assert_eq!(sync(&world, &key).await.1, "create, status");
+        assert_eq!(pending(&world), [name]);
+        world.clock.step(Duration::from_secs(1));
+        world.catch_up();
+        assert_eq!(sync(&world, &key).await, (String::new(), "find, create, status".to_owned()));
+    }
+
+    /// Syncs are started by events every 50 s, and no request has a result.
+    #[tokio::test]
+    async fn is_not_repeated_for_ever() {
+        let (mut world, key, name) = failed(lost()).await;
+        world.add_replica_set(&replica_set("web", 2));
+        world.cluster.name_errors.lock().insert(name.clone(), lost());
+        let mut requests = Vec::new();
+        for _ in 0..14 {
+            world.clock.step(Duration::from_secs(50));
+            world.catch_up();
+            let outcome = world.syncer.sync_replica_set(&key).await;
+            let sent = summary(&world.cluster.take());
+            match requests.len() {
+                0..=10 => assert_eq!(outcome.unwrap_err().to_string(), lost().to_string()),
+                // The condition keeps the error, and the next sync is that of the lookup.
+                11 => {
+                    assert_eq!(outcome.unwrap(), Action::RequeueAfter(Duration::from_secs(25)));
+                    let written = world.cluster.take_statuses().pop().unwrap();
+                    assert!(written.status.conditions[0].message.contains("connection broken"));
+                }
+                _ => assert_eq!(outcome.unwrap(), Action::Done),
+            }
+            requests.push(sent.replace(", status", "").replace("status", ""));
+            if requests.len() == 1 {
+                // The other pod exists.
+                let other = world.cluster.take_names().into_iter().find(|other| *other != name);
+                world.add_pods([created(&other.unwrap())]);
+                world.own_writes.expectations.creation_observed(&key);
+            }
+        }
+        let [once, none] = ["create", ""].map(str::to_owned);
+        let mut expected = vec!["create x2".to_owned()];
+        expected.extend(vec![once; 10]);
+        expected.push(none.clone());
+        expected.push("find, create".to_owned());
+        expected.push(none);
+        assert_eq!(requests, expected);
+    }
+}
+
 mod existing_pod {
     use super::*;
 
@@ -233,8 +414,11 @@ mod existing_pod {
 
     #[tokio::test]
     async fn of_another_owner_or_of_none_or_being_deleted_leads_to_another_name() {
-        let found: [fn(&str) -> Pod; 3] =
-            [pod, |name| owned_by(&replica_set("api", 1), pod(name)), |name| going(created(name))];
+        let found: [fn(&str) -> Pod; 3] = [
+            |name| relabelled(pod(name)),
+            |name| owned_by(&replica_set("api", 1), pod(name)),
+            |name| going(created(name)),
+        ];
         for found in found {
             let (world, key, outcome, names) = taken_by(|name| Some(found(name))).await;
             assert_eq!(outcome, (String::new(), "create, find, create, status".to_owned()));
@@ -242,6 +426,16 @@ mod existing_pod {
             assert!(pending(&world).is_empty());
             assert_eq!(world.own_writes.expectations.get(&key), Some((1, 0)));
         }
+    }
+
+    /// A webhook has removed the owner. The next sync adopts the pod.
+    #[tokio::test]
+    async fn without_an_owner_counts_as_created_if_it_is_selected() {
+        let (world, key, outcome, _) = taken_by(|name| Some(Pod { controller: None, ..created(name) })).await;
+        assert_eq!(outcome, (String::new(), "create, find, status".to_owned()));
+        assert!(pending(&world).is_empty());
+        assert_eq!(world.own_writes.expectations.get(&key), Some((0, 0)));
+        assert!(sync(&world, &key).await.0.starts_with("read version"));
     }
 
     #[tokio::test]
@@ -282,7 +476,7 @@ mod existing_pod {
     async fn under_every_name_is_given_up() {
         let (world, key, _) = failed(lost()).await;
         world.cluster.create_errors.lock().extend(vec![already_exists(); 100]);
-        world.cluster.found_pods.lock().extend(vec![Ok(Some(pod("x"))); 100]);
+        world.cluster.found_pods.lock().extend(vec![Ok(Some(relabelled(pod("x")))); 100]);
         let (error, requests) = sync(&world, &key).await;
         assert_eq!(error, "the pod already exists");
         assert_eq!(requests.matches("create").count(), MAX_NAMES);
@@ -317,4 +511,78 @@ async fn refusal_quotes_the_base_of_the_name() {
         assert_eq!(error, expected);
         assert_eq!(world.events.take(), [format!("Warning FailedCreate Error creating: {expected}")]);
     }
+}
+
+/// The name is the only one in the line, whatever the API server quotes.
+#[tokio::test]
+async fn log_names_the_pod_once() {
+    for code in [403, 422] {
+        let mut world = World::new();
+        let key = world.add_replica_set(&replica_set("web", 1));
+        let cluster = Arc::clone(&world.cluster);
+        *world.cluster.before_create.lock() = Some(Box::new(move || {
+            let message = format!("Pod \"{}\" is refused", cluster.last_name());
+            *cluster.create_errors.lock() = [ApiError::status(code, "", message)].into();
+        }));
+        let (log, _guard) = CapturedLog::of_this_thread(LevelFilter::DEBUG);
+        sync(&world, &key).await;
+        let text = log.text();
+        let name = &world.cluster.take_names()[0];
+        let lines: Vec<&str> = text.lines().filter(|line| line.contains(&**name)).collect();
+        assert_eq!(lines.len(), 1, "{text}");
+        assert_eq!(lines[0].matches(&**name).count(), 1, "{text}");
+        assert!(lines[0].contains(&format!("pod=default/{name}")), "{text}");
+    }
+}
+
+/// A webhook removes the owner of each pod.
+#[tokio::test]
+async fn pod_without_its_owner_is_awaited() {
+    let mut world = World::new();
+    let key = world.add_replica_set(&replica_set("web", 2));
+    *world.cluster.change_created.lock() = Some(json!({"metadata": {"ownerReferences": []}}));
+    world.pods.lock().bookmark("5");
+    assert_eq!(sync(&world, &key).await, (String::new(), "create x2, status".to_owned()));
+    world.replica_sets.bookmark("1000000");
+    let (error, requests) = sync(&world, &key).await;
+    assert_eq!(error, "read version: 5 is not as new as written version: 1001 for group resource pods");
+    assert_eq!(requests, "");
+    assert_eq!(world.own_writes.expectations.get(&key), Some((2, 0)));
+}
+
+/// A webhook gives the pods to another controller. As upstream, their expectations last until they expire.
+#[tokio::test]
+async fn pod_of_another_owner_is_expected() {
+    let mut world = World::new();
+    let key = world.add_replica_set(&replica_set("web", 2));
+    let other = json!({"apiVersion": "v1", "kind": "Other", "name": "o", "uid": "other", "controller": true});
+    *world.cluster.change_created.lock() = Some(json!({"metadata": {"ownerReferences": [other]}}));
+    assert_eq!(sync(&world, &key).await, (String::new(), "create x2, status".to_owned()));
+    world.catch_up();
+    assert_eq!(sync(&world, &key).await, (String::new(), "status".to_owned()));
+    assert_eq!(world.own_writes.expectations.get(&key), Some((2, 0)));
+}
+
+/// The store was restored from a backup, and the cache has not been listed again.
+#[tokio::test]
+async fn pod_with_a_version_below_that_of_the_cache_is_expected_until_its_event() {
+    let mut world = World::new();
+    let key = world.add_replica_set(&replica_set("web", 2));
+    world.catch_up();
+    assert_eq!(sync(&world, &key).await, (String::new(), "create x2, status".to_owned()));
+    EventHandler::<Pod>::on_restore(&world.handlers);
+    assert_eq!(sync(&world, &key).await, (String::new(), "status".to_owned()));
+    assert_eq!(world.own_writes.expectations.get(&key), Some((2, 0)));
+}
+
+/// Nothing shows whether the cache contains the pod.
+#[tokio::test]
+async fn pod_whose_version_cannot_be_compared_is_expected_until_its_event() {
+    let mut world = World::new();
+    let key = world.add_replica_set(&replica_set("web", 2));
+    *world.cluster.change_created.lock() = Some(json!({"metadata": {"resourceVersion": "x7"}}));
+    assert_eq!(sync(&world, &key).await, (String::new(), "create x2, status".to_owned()));
+    world.catch_up();
+    assert_eq!(sync(&world, &key).await, (String::new(), "status".to_owned()));
+    assert_eq!(world.own_writes.expectations.get(&key), Some((2, 0)));
 }

@@ -378,3 +378,18 @@ async fn terminating_pod_that_loses_its_owner_wakes_the_owner() {
     updated(&world, mine, newer(going(pod("p"))));
     assert_eq!(outcome(&world).await, (queued(&["web"]), (1, 0), (1, 1)));
 }
+
+/// The versions of earlier writes may never be reached.
+#[tokio::test]
+async fn restored_cache_removes_the_records_of_own_writes() {
+    for restored in [EventHandler::<Pod>::on_restore as fn(&Handlers), EventHandler::<ReplicaSet>::on_restore]
+    {
+        let (world, web, _) = world();
+        let (key, uid) = (web.metadata.key(), &web.metadata.uid);
+        world.pods.lock().bookmark("5");
+        world.own_writes.consistency.wrote_at(&key, Arc::clone(uid), kcm_runtime::GroupResource::PODS, "999");
+        assert!(world.own_writes.consistency.ensure_ready(&key).is_err());
+        restored(&world.handlers);
+        assert_eq!(world.own_writes.consistency.ensure_ready(&key), Ok(()));
+    }
+}

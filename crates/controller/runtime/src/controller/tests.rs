@@ -113,6 +113,23 @@ async fn rate_limited_requeues_do_not_grow_the_back_off() {
     assert!(starts[5] < 0.1, "{starts:?}");
 }
 
+/// The limit of all keys together is 10 per second after a burst of 100.
+#[tokio::test]
+async fn keys_that_wait_for_a_cache_do_not_delay_those_that_failed() {
+    let clock = FakeClock::new(Timestamp::UNIX_EPOCH);
+    let mut script = vec![Err(ErrorClass::StaleCache); 150];
+    script.push(Err(ErrorClass::Failed));
+    let controller =
+        Controller::builder("test", Arc::new(clock.clone())).build(Scripted(Mutex::new(script.into())));
+    for number in 0..150 {
+        controller.queue().add(ObjectKey::new("default", format!("waits-{number}")));
+    }
+    controller.queue().add(key());
+    assert_eq!(controller.drain().await.len(), 151);
+    clock.step(Duration::from_millis(5));
+    assert_eq!(controller.drain().await.len(), 151);
+}
+
 /// Object of a type without a crate.
 #[derive(Debug, Clone, PartialEq)]
 struct Thing {

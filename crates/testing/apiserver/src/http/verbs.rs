@@ -129,7 +129,10 @@ impl ResourceRequest<'_> {
     fn create(&self) -> Result<ApiResponse, ApiStatus> {
         let view = self.view()?;
         let options = self.write_options("CreateOptions")?;
-        let (object, warnings) = self.object(&options)?;
+        let (mut object, warnings) = self.object(&options)?;
+        if let Some(admit) = &self.server.config.admission {
+            admit(self.target.resource(), &mut object)?;
+        }
         let written =
             self.server.registry.create(&self.target.kind, &self.target.namespace, object, &options)?;
         Ok(write_response(StatusCode::CREATED, &view, &written, warnings))

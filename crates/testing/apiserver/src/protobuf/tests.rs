@@ -1,4 +1,7 @@
-use kcm_api::protobuf::MessageBuilder;
+use kcm_api::{
+    list::{ListItem, ListSplitter},
+    protobuf::MessageBuilder,
+};
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -149,11 +152,16 @@ fn lists_metadata_and_failures_are_encoded() {
     let message = |object: &Value| decode_raw(&encode(object).unwrap());
     let list = json!({"apiVersion": "v1", "kind": "NamespaceList",
                       "metadata": {"resourceVersion": "7", "continue": "c", "remainingItemCount": 2}, "items": [namespace]});
-    let list = message(&list);
-    let page = kcm_api::protobuf::ListPage::read(&list).unwrap();
-    assert_eq!((page.resource_version, page.continue_token), ("7", "c"));
-    assert_eq!((page.items.len(), page.remaining_item_count), (1, Some(2)));
-    assert_eq!(kcm_api::protobuf::object_name(page.items[0]).0, "team");
+    let list = encode(&list).unwrap();
+    let (mut splitter, mut body) = (ListSplitter::new(), &*list);
+    let item = splitter.next(&mut body).unwrap();
+    assert!(
+        matches!(item, Some(ListItem::Protobuf(item)) if kcm_api::protobuf::object_name(item).0 == "team")
+    );
+    assert_eq!(splitter.next(&mut body).unwrap(), None);
+    let meta = splitter.finish().unwrap();
+    assert_eq!((&*meta.resource_version, meta.continue_token.as_deref()), ("7", Some("c")));
+    assert_eq!(meta.remaining_item_count, Some(2));
 
     let mut partial = namespace;
     partial["apiVersion"] = json!("meta.k8s.io/v1");

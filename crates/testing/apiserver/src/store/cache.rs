@@ -55,7 +55,7 @@ pub(crate) struct WatchCache {
     store: Store,
     clock: Arc<dyn Clock>,
     lag: WatchCacheLag,
-    /// Revision that the cache has reached. It never decreases.
+    /// Revision that the cache has reached. It only decreases if a backup is restored.
     reached: AtomicU64,
 }
 
@@ -78,6 +78,7 @@ impl WatchCache {
     /// is old enough, if there is one.
     fn advance(&self, state: &State) -> (u64, Option<Duration>) {
         let (now, lag) = (self.clock.now(), self.lag.get());
+        self.reached.fetch_min(state.revision, Ordering::AcqRel);
         let mut reached = self.reached.load(Ordering::Acquire).max(state.history.oldest(None));
         let mut due = None;
         for change in state.history.after(reached) {
@@ -93,7 +94,7 @@ impl WatchCache {
         (before.max(reached), due)
     }
 
-    /// Waits until the cache has reached `revision`.
+    /// Waits until the cache has reached `revision`, or a backup is restored.
     ///
     /// # Cancel safety
     ///
@@ -101,11 +102,16 @@ impl WatchCache {
     pub(crate) async fn wait_for(&self, revision: u64) {
         let mut lag = self.lag.0.changed.listen();
         let mut written = self.store.0.any.listen();
+        let restores = self.store.0.state.read().restores;
         loop {
             lag.mark_unchanged();
             written.mark_unchanged();
-            let (reached, due) = self.advance(&self.store.0.state.read());
-            if reached >= revision {
+            let (reached, due, is_restored) = {
+                let state = self.store.0.state.read();
+                let (reached, due) = self.advance(&state);
+                (reached, due, state.restores != restores)
+            };
+            if reached >= revision || is_restored {
                 return;
             }
             let old_enough = async {

@@ -77,6 +77,10 @@ impl History {
         }
     }
 
+    pub(super) fn limits(&self) -> HistoryLimits {
+        self.limits
+    }
+
     /// Appends `change` and returns the evicted changes.
     pub(super) fn push(&mut self, change: Change) -> Vec<Change> {
         self.bytes += change.size();

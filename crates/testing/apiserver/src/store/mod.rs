@@ -92,9 +92,21 @@ struct Shared {
     recent: Arc<Recent>,
 }
 
+/// Objects of a store at one time, in the order of their revisions.
+#[derive(Clone)]
+pub struct Backup(Vec<Arc<Version>>);
+
+impl std::fmt::Debug for Backup {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Backup").field("objects", &self.0.len()).finish()
+    }
+}
+
 /// State protected by the lock.
 pub(crate) struct State {
     revision: u64,
+    /// Number of restored backups.
+    restores: u64,
     objects: Vec<BTreeMap<Key, Arc<Version>>>,
     uids: HashMap<Arc<str>, (Resource, Key)>,
     /// Owner's UID → keys of its dependents.
@@ -254,6 +266,30 @@ impl Store {
         Err(ApiStatus::modified(resource, name))
     }
 
+    /// Returns a copy of all objects.
+    pub(crate) fn back_up(&self) -> Backup {
+        let state = self.0.state.read();
+        let mut objects: Vec<_> = state.objects.iter().flat_map(BTreeMap::values).cloned().collect();
+        objects.sort_by_key(|version| version.revision());
+        Backup(objects)
+    }
+
+    /// Replaces all objects with those of `backup`, with revisions from 1 on.
+    pub(crate) fn restore_backup(&self, backup: &Backup) {
+        let mut state = self.0.state.write();
+        let revision = backup.0.len() as u64;
+        let mut restored = State::new(revision, state.history.limits());
+        restored.restores = state.restores + 1;
+        restored.recent = Arc::clone(&state.recent);
+        for (version, revision) in backup.0.iter().zip(1..) {
+            restored.restore(Arc::new(Version::clone(version).with_revision(revision)));
+        }
+        let replaced = std::mem::replace(&mut *state, restored);
+        self.0.signals.iter().chain([&self.0.any]).for_each(Signal::send);
+        drop(state);
+        drop(replaced);
+    }
+
     /// Returns the first `limit` objects of `resource` in `namespace` (empty for all) whose keys follow `after`.
     pub(crate) fn scan(
         &self,
@@ -326,6 +362,7 @@ impl State {
         let resources = Resource::all().len();
         Self {
             revision,
+            restores: 0,
             objects: vec![BTreeMap::new(); resources],
             uids: HashMap::new(),
             dependents: HashMap::new(),
@@ -339,6 +376,7 @@ impl State {
         let none = HistoryLimits { events: 0, bytes: 0 };
         Self {
             revision: self.revision,
+            restores: self.restores,
             objects: self.objects.clone(),
             uids: self.uids.clone(),
             dependents: self.dependents.clone(),

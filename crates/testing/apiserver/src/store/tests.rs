@@ -426,3 +426,29 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn restored_backup_has_lower_revisions_and_ends_watches() {
+    let store = store(100);
+    put(&store, "kept", "web");
+    put(&store, "changed", "web");
+    let backup = store.back_up();
+    let mut watcher = store.watch(Some(PODS), "", Selection::default(), WatchStart::Now);
+    put(&store, "changed", "api");
+    put(&store, "new", "web");
+    remove(&store, "kept");
+    let before = store.revision();
+    store.restore_backup(&backup);
+
+    assert!(store.revision() < before);
+    let list = store.list(PODS, "", &ListOptions::default()).unwrap();
+    assert_eq!(names(&list), ["changed", "kept"]);
+    assert_eq!(list.items[0].value()["metadata"]["labels"]["app"], "web");
+    assert!(watcher.try_next().unwrap_err().is_expired());
+    // A client that continues where it was.
+    let mut watcher = store.watch(Some(PODS), "", Selection::default(), WatchStart::After(before));
+    assert!(watcher.try_next().unwrap_err().is_expired());
+    let mut watcher = store.watch(Some(PODS), "", Selection::default(), WatchStart::Now);
+    assert_eq!(put(&store, "later", "web"), store.revision());
+    assert!(matches!(watcher.try_next(), Ok(Some(WatchEvent::Added(_)))));
+}

@@ -83,6 +83,8 @@ pub struct Watcher {
     resource: Option<Resource>,
     namespace: Box<str>,
     selection: Selection,
+    /// Number of restored backups at the start of the watch.
+    restores: u64,
     /// Revision up to which changes are in `pending` or were returned.
     position: u64,
     /// Revision up to which changes were returned. 0 before the end of the initial events.
@@ -143,6 +145,8 @@ impl Store {
             WatchStart::Now => state.revision,
             WatchStart::After(revision) => revision,
         };
+        // A revision from before a restore. Upstream waits until it is reached.
+        let restores = if position > state.revision { u64::MAX } else { state.restores };
         drop(state);
         if start == WatchStart::Initial {
             initial.retain(|version| selection.matches(&Object::new(Arc::clone(version))));
@@ -156,6 +160,7 @@ impl Store {
             resource,
             namespace: namespace.into(),
             selection,
+            restores,
             position,
             pending,
             signal,
@@ -227,11 +232,11 @@ impl Watcher {
 
     /// Buffers events from the history. Returns `true` if all changes were read.
     fn refill(&mut self) -> Result<bool, ApiStatus> {
-        let Self { store, resource, namespace, selection, position, pending, cache, .. } = self;
+        let Self { store, resource, namespace, selection, restores, position, pending, cache, .. } = self;
         let state = store.0.state.read();
         let newest = cache.as_ref().map_or(state.revision, |cache| cache.revision_in(&state));
         let oldest = state.history.oldest(*resource);
-        if *position < oldest {
+        if *position < oldest || *restores != state.restores {
             return Err(ApiStatus::expired(*position, oldest));
         }
         let visible = state.history.after(*position).take_while(|change| change.revision() <= newest);

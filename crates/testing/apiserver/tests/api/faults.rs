@@ -6,7 +6,8 @@ use bytes::Bytes;
 use http::Request;
 use http_body_util::Full;
 use kcm_apiserver::{
-    ApiServer, ApiServerConfig, AuditEvent, BrokenConnection, Faults, ListOptions, Resource, serve,
+    ApiServer, ApiServerConfig, ApiStatus, AuditEvent, BrokenConnection, Faults, ListOptions, Resource,
+    StatusReason, serve,
 };
 use kcm_clock::{FakeClock, Timestamp};
 use parking_lot::Mutex;
@@ -109,4 +110,27 @@ async fn broken_connection_is_closed_without_response() {
     // End of stream or reset, depending on the operating system.
     let _ = stream.read_to_end(&mut answer).await;
     assert_eq!((answer.len(), faulty.pods()), (0, 1));
+}
+
+#[tokio::test]
+async fn admission_hook_changes_and_refuses_pods() {
+    let server = ApiServer::new(ApiServerConfig {
+        admission: Some(Arc::new(|resource, object| {
+            assert_eq!(resource, Resource::PODS);
+            if object["metadata"]["name"] == "refused" {
+                return Err(ApiStatus::new(StatusReason::Forbidden, "no"));
+            }
+            object["metadata"]["labels"]["seen"] = json!("yes");
+            Ok(())
+        })),
+        ..ApiServerConfig::default()
+    });
+    let create = async |body: String| {
+        let request = Request::post(PODS).body(Full::new(Bytes::from(body))).unwrap();
+        server.service().oneshot(request).await.unwrap().status().as_u16()
+    };
+    assert_eq!(create(pod()).await, 201);
+    assert_eq!(create(pod().replace("web", "refused")).await, 403);
+    let pods = server.list(Resource::PODS, None, &ListOptions::default()).unwrap().items;
+    assert_eq!((pods.len(), &pods[0].value()["metadata"]["labels"]["seen"]), (1, &json!("yes")));
 }

@@ -22,6 +22,8 @@ pub struct ControlPlane {
     assets: PathBuf,
     files: Files,
     authorization: Authorization,
+    /// Further flags of the API server. A flag that is given twice has the last value.
+    flags: Vec<String>,
     port: u16,
     client: String,
     peer: String,
@@ -56,6 +58,20 @@ impl ControlPlane {
     ///
     /// Returns an error if a file cannot be written or a program cannot be started.
     pub fn start(assets: &Path, folder: &Path, authorization: Authorization) -> Result<Self, ClusterError> {
+        Self::start_with(assets, folder, authorization, Vec::new())
+    }
+
+    /// As [`start`](Self::start), with further flags of the API server. They override the flags of this type.
+    ///
+    /// # Errors
+    ///
+    /// As [`start`](Self::start).
+    pub fn start_with(
+        assets: &Path,
+        folder: &Path,
+        authorization: Authorization,
+        flags: Vec<String>,
+    ) -> Result<Self, ClusterError> {
         let files = Files::new(folder);
         files.write_for_server()?;
         let port = free_port()?;
@@ -65,6 +81,7 @@ impl ControlPlane {
             assets: assets.to_owned(),
             files,
             authorization,
+            flags,
             port,
             client: format!("http://127.0.0.1:{client}"),
             peer: format!("http://127.0.0.1:{peer}"),
@@ -133,7 +150,7 @@ impl ControlPlane {
     /// Returns an error if it cannot be started.
     pub fn start_server(&mut self) -> Result<(), ClusterError> {
         let path = |name: &str| text(&self.files.path(name));
-        let flags = [
+        let mut flags = vec![
             format!("--etcd-servers={}", self.client),
             "--bind-address=127.0.0.1".to_owned(),
             "--advertise-address=127.0.0.1".to_owned(),
@@ -155,14 +172,47 @@ impl ControlPlane {
             "--max-requests-inflight=4000".to_owned(),
             "--max-mutating-requests-inflight=2000".to_owned(),
         ];
+        flags.extend_from_slice(&self.flags);
         self.server = Some(self.program("kube-apiserver", &flags)?);
         Ok(())
     }
 
-    fn start_etcd(&mut self) -> Result<(), ClusterError> {
-        let Self { client, peer, .. } = self;
+    /// Sets the further flags of the API server. They have effect from its next start.
+    pub fn set_flags(&mut self, flags: Vec<String>) {
+        self.flags = flags;
+    }
+
+    /// URL of etcd's clients.
+    pub fn etcd_url(&self) -> &str {
+        &self.client
+    }
+
+    /// Directory of etcd's data.
+    pub fn etcd_folder(&self) -> PathBuf {
+        self.files.path("etcd")
+    }
+
+    /// Kills etcd.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the process does not exit.
+    pub async fn kill_etcd(&mut self) -> Result<(), ClusterError> {
+        match self.etcd.take() {
+            Some(etcd) => etcd.kill(TIMEOUT).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Starts etcd with the same ports and data directory.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if it cannot be started.
+    pub fn start_etcd(&mut self) -> Result<(), ClusterError> {
+        let Self { client, peer, .. } = &*self;
         let flags = [
-            format!("--data-dir={}", text(&self.files.path("etcd"))),
+            format!("--data-dir={}", text(&self.etcd_folder())),
             format!("--listen-client-urls={client}"),
             format!("--advertise-client-urls={client}"),
             format!("--listen-peer-urls={peer}"),

@@ -8,6 +8,7 @@ mod activity;
 mod commands;
 mod control_plane;
 mod embedded;
+mod embedded_server;
 mod files;
 mod manager;
 mod program;
@@ -27,6 +28,7 @@ use self::{
 };
 pub use self::{
     control_plane::{Authorization, ControlPlane},
+    embedded_server::EmbeddedServer,
     program::{Program, Signal},
 };
 use crate::{

@@ -43,6 +43,9 @@ pub enum Invariant {
     Availability,
     /// With the strategy Recreate, no new pods are requested while old pods exist.
     RecreateOverlap,
+    /// With the strategy Recreate, no pod of an old ReplicaSet that the manager has scaled to 0 is created after the manager
+    /// has requested new pods.
+    RecreateOldPods,
     /// No object has two controllers, or is taken from one controller by another.
     TwoControllers,
     /// Revisions only increase, and a new ReplicaSet has the highest revision.

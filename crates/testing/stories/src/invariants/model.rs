@@ -59,6 +59,8 @@ impl<T: Copy> Generations<T> {
 /// All objects, by UID.
 #[derive(Debug, Default)]
 pub(super) struct Model {
+    /// Number of changes so far.
+    changes: u64,
     deployments: BTreeMap<String, TrackedDeployment>,
     sets: BTreeMap<String, TrackedReplicaSet>,
     pods: HashMap<String, PodState>,
@@ -99,6 +101,10 @@ pub(super) struct ReleasedReplicaSet {
 pub(super) struct TrackedReplicaSet {
     pub(super) current: ReplicaSetState,
     replicas: Generations<i32>,
+    /// Number of the change by which the manager scaled it to 0, unless it was scaled since.
+    emptied: Option<u64>,
+    /// Number of the change by which the manager scaled it up last.
+    scaled_up: Option<u64>,
     /// Superseded numbers of available pods, with the time until which they were reported.
     reported_available: Vec<(Timestamp, i32)>,
     /// UIDs of its pods, including terminating ones.
@@ -140,12 +146,13 @@ impl Model {
         by_manager: bool,
     ) -> Before {
         let uid = new.identity().uid.clone();
+        self.changes += 1;
         let old = match new {
             ObjectState::Deployment(new) => {
                 self.apply_deployment(&uid, new, deleted, now).map(ObjectState::Deployment)
             }
             ObjectState::ReplicaSet(new) => {
-                self.apply_set(&uid, new, deleted, now).map(ObjectState::ReplicaSet)
+                self.apply_set(&uid, new, deleted, now, by_manager).map(ObjectState::ReplicaSet)
             }
             ObjectState::Pod(new) => {
                 self.apply_pod(&uid, new, deleted, now, by_manager).map(ObjectState::Pod)
@@ -185,6 +192,7 @@ impl Model {
         new: &ReplicaSetState,
         deleted: bool,
         now: Timestamp,
+        by_manager: bool,
     ) -> Option<ReplicaSetState> {
         let old = self.sets.get(uid).map(|tracked| &tracked.current);
         let available = old.map_or(0, |old| old.available);
@@ -206,6 +214,13 @@ impl Model {
         let is_new = !self.sets.contains_key(uid);
         let tracked = self.sets.entry(uid.to_owned()).or_default();
         tracked.replicas.record(new.generation, new.observed, new.replicas, now);
+        let replicas = if is_new { 0 } else { tracked.current.replicas };
+        if new.replicas != replicas {
+            tracked.emptied = (by_manager && new.replicas == 0).then_some(self.changes);
+        }
+        if by_manager && new.replicas > replicas {
+            tracked.scaled_up = Some(self.changes);
+        }
         if is_new {
             let pods = self.pods.iter().filter(|(_, pod)| pod.identity.controller() == Some(uid));
             tracked.pods = pods.map(|(pod, _)| pod.clone()).collect();
@@ -366,6 +381,12 @@ impl TrackedReplicaSet {
     /// Smallest number of replicas that a writer of other objects may have observed.
     pub(super) fn min_replicas_of_others(&self, basis: Basis) -> i32 {
         self.replicas.possible(i64::MAX, basis).fold(self.current.replicas, i32::min)
+    }
+
+    /// `true` if the manager has scaled this ReplicaSet up since it scaled `other` to 0.
+    pub(super) fn was_scaled_up_after(&self, other: &Self) -> bool {
+        self.current.replicas > 0
+            && self.scaled_up.zip(other.emptied).is_some_and(|(scaled_up, emptied)| scaled_up > emptied)
     }
 
     /// Largest number of available pods that a writer may have observed.

@@ -29,7 +29,10 @@ pub(super) fn check_change(
         (_, ObjectState::ReplicaSet(set)) if deleted => {
             findings.extend(replica_set_in_use(model, set, basis));
         }
-        (None, ObjectState::Pod(pod)) => findings.extend(surplus_pod(model, pod, basis)),
+        (None, ObjectState::Pod(pod)) => {
+            findings.extend(surplus_pod(model, pod, basis));
+            findings.extend(recreate_old_pods(model, pod, basis));
+        }
         (old, ObjectState::ReplicaSet(new)) => {
             let old = if let Some(ObjectState::ReplicaSet(old)) = old { Some(old) } else { None };
             findings.extend(surplus_replicas(model, old, new, basis));
@@ -266,6 +269,24 @@ fn recreate_overlap(
         invariant: Invariant::RecreateOverlap,
         object: deployment.current.identity.describe(),
         description: format!("{left} old pods exist when new pods are requested"),
+    })
+}
+
+/// The pod is a violation also if its creator may not have observed the scale-down: the manager must wait for that.
+fn recreate_old_pods(model: &Model, pod: &PodState, basis: Basis) -> Option<Finding> {
+    let old = model.set(pod.identity.controller()?)?;
+    let deployment = model.deployment_of(&old.current)?;
+    if !deployment.bounds(basis).all(|bounds| bounds.recreate) {
+        return None;
+    }
+    let new = model.sets_of(deployment).find(|set| set.was_scaled_up_after(old))?;
+    Some(Finding {
+        invariant: Invariant::RecreateOldPods,
+        object: old.current.identity.describe(),
+        description: format!(
+            "new pod, but {} has {} replicas",
+            new.current.identity.name, new.current.replicas
+        ),
     })
 }
 

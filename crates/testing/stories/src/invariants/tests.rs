@@ -44,6 +44,15 @@ impl InvariantTest {
         );
     }
 
+    /// Checks a write of the manager after a second in which it has observed nothing.
+    fn check_delayed(&mut self, verb: &str, object: &Value) {
+        let since = self.now;
+        self.advance(1);
+        let name = object["metadata"]["name"].as_str().unwrap();
+        let basis = Basis { now: self.now, since };
+        self.invariants.check_write(&write(verb, "pods", name), &[Change::Applied(object)], basis);
+    }
+
     fn advance(&mut self, seconds: i64) {
         self.now += jiff::SignedDuration::from_secs(seconds);
     }
@@ -96,6 +105,11 @@ fn sized(name: &str, replicas: i32, available: i32, generation: i64) -> Value {
     let changes =
         [("/metadata/generation", json!(generation)), ("/status/observedGeneration", json!(generation))];
     with(set(name, replicas, available), &changes)
+}
+
+/// A ReplicaSet without pods. Its controller has observed generation 1.
+fn unobserved(name: &str, replicas: i32, generation: i64) -> Value {
+    with(set(name, replicas, 0), &[("/metadata/generation", json!(generation))])
 }
 
 fn pod(name: &str, of: &str, ready: bool) -> Value {
@@ -310,6 +324,56 @@ fn new_pods_beside_old_ones_violate_recreate_overlap() {
     test.invariants.observe_change(Change::Deleted(&terminating(pod("p", "old", true))), test.now);
     test.check_write("create", &set("newer", 0, 0));
     assert_eq!(test.violated(), [Invariant::RecreateOverlap], "no pods are requested");
+}
+
+/// The old ReplicaSet is scaled to 0, the new one is created, and a pod of the old one follows.
+#[derive(Debug, Clone)]
+struct OldPodCase {
+    deployment: Value,
+    /// `false` if a user scales the old ReplicaSet to 0.
+    by_manager: bool,
+    /// `true` if a user scales the old ReplicaSet up in the end.
+    scaled_up_again: bool,
+    is_violation: bool,
+}
+
+#[test]
+fn old_pod_after_new_ones_violates_recreate_old_pods() {
+    let recreate = with(deployment(), &[("/spec/strategy", json!({"type": "Recreate"}))]);
+    let empty = unobserved("old", 0, 2);
+    let case =
+        OldPodCase { deployment: recreate, by_manager: true, scaled_up_again: false, is_violation: true };
+    let by_user = OldPodCase { by_manager: false, is_violation: false, ..case.clone() };
+    let scaled_up_again = OldPodCase { scaled_up_again: true, is_violation: false, ..case.clone() };
+    let rolling_update = OldPodCase { deployment: deployment(), is_violation: false, ..case.clone() };
+    for case in [case, by_user, scaled_up_again, rolling_update] {
+        let mut test = InvariantTest::new();
+        test.observe(&case.deployment);
+        test.observe(&set("old", 10, 0));
+        match case.by_manager {
+            true => test.check_write("update", &empty),
+            false => test.observe(&empty),
+        }
+        test.check_write("create", &set("new", 10, 0));
+        if case.scaled_up_again {
+            test.observe(&sized("old", 1, 0, 3));
+        }
+        assert_eq!(test.violated(), [], "{case:?}");
+        // The ReplicaSet controller may not have observed the scale-down.
+        test.check_delayed("create", &pod("p", "old", false));
+        let expected: &[Invariant] = if case.is_violation { &[Invariant::RecreateOldPods] } else { &[] };
+        assert_eq!(test.violated(), expected, "{case:?}");
+    }
+}
+
+#[test]
+fn old_pod_before_new_ones_is_no_violation() {
+    let mut test = InvariantTest::new();
+    test.observe(&with(deployment(), &[("/spec/strategy", json!({"type": "Recreate"}))]));
+    test.observe(&set("old", 10, 0));
+    test.check_write("update", &unobserved("old", 0, 2));
+    test.check_delayed("create", &pod("p", "old", false));
+    assert_eq!(test.violated(), []);
 }
 
 #[test]

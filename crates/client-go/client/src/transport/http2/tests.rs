@@ -115,24 +115,105 @@ async fn silent_connection_is_closed() {
     let (io, mut peer) = duplex(1 << 20);
     peer.write_all(SETTINGS).await.unwrap();
     let (mut sender, driver) = Http2Sender::open(Box::new(io)).await.unwrap();
-    let start = tokio::time::Instant::now();
+    let start = Instant::now();
     let driver = tokio::spawn(driver);
     assert!(matches!(sender.send(request(vec![1])).await, Err(SendFailure::Broken(_))));
     driver.await.unwrap();
-    assert_eq!(start.elapsed(), PING_INTERVAL + PING_TIMEOUT);
+    assert_eq!(start.elapsed(), AWAITED_PING_AFTER + PING_TIMEOUT);
     assert!(sender.is_closed());
+}
+
+/// A PING frame of a server.
+const PING: &[u8] = &[0, 0, 8, 6, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8];
+
+/// On a slow network, the answer to a ping comes after the data that the server has sent before.
+#[tokio::test(start_paused = true)]
+async fn any_byte_answers_a_ping() {
+    let (io, mut peer) = duplex(1 << 20);
+    peer.write_all(SETTINGS).await.unwrap();
+    let (sender, driver) = Http2Sender::open(Box::new(io)).await.unwrap();
+    let driver = tokio::spawn(driver);
+    for pause in [29, 29, 44, 14, 14, 14] {
+        tokio::time::sleep(Duration::from_secs(pause)).await;
+        peer.write_all(PING).await.unwrap();
+    }
+    assert!(!driver.is_finished());
+    let start = Instant::now();
+    driver.await.unwrap();
+    assert_eq!(start.elapsed(), PING_TIMEOUT);
+    drop(sender);
+}
+
+/// Waits until `sender` is suspect or not.
+async fn until_suspect(sender: &Http2Sender, is_suspect: bool) -> Duration {
+    let start = Instant::now();
+    while sender.is_suspect() != is_suspect {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    start.elapsed()
+}
+
+#[tokio::test(start_paused = true)]
+async fn silent_connection_is_suspect_before_it_is_closed() {
+    let (io, mut peer) = duplex(1 << 20);
+    peer.write_all(SETTINGS).await.unwrap();
+    let (sender, driver) = Http2Sender::open(Box::new(io)).await.unwrap();
+    tokio::spawn(driver);
+    let suspect = PING_AFTER + SUSPECT_AFTER;
+    assert!((suspect..suspect + Duration::from_secs(1)).contains(&until_suspect(&sender, true).await));
+    peer.write_all(PING).await.unwrap();
+    assert!(until_suspect(&sender, false).await < Duration::from_secs(1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn connection_is_suspect_after_a_request_without_an_answer() {
+    let (io, mut peer) = duplex(1 << 20);
+    peer.write_all(SETTINGS).await.unwrap();
+    let (sender, driver) = Http2Sender::open(Box::new(io)).await.unwrap();
+    tokio::spawn(driver);
+    for (patience, is_suspect) in [(SUSPECT_AFTER / 2, false), (SUSPECT_AFTER, true)] {
+        let mut sender = sender.clone();
+        tokio::time::timeout(patience, sender.send(request(vec![1]))).await.err().unwrap();
+        assert_eq!(sender.is_suspect(), is_suspect);
+    }
+    // Without an answer to the ping that follows, it is closed.
+    let mut closed = sender.clone();
+    let start = Instant::now();
+    while !closed.is_closed() {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    assert!(start.elapsed() <= PING_TIMEOUT + Duration::from_secs(1), "{:?}", start.elapsed());
+}
+
+/// A server that is alive answers the ping, after which the connection is used again.
+#[tokio::test(start_paused = true)]
+async fn answered_ping_ends_the_suspicion() {
+    let (io, peer) = duplex(1 << 20);
+    tokio::spawn(async move {
+        let mut connection = server::handshake(peer).await.unwrap();
+        let mut held = Vec::new();
+        while let Some(Ok(request)) = connection.accept().await {
+            held.push(request);
+        }
+    });
+    let (sender, driver) = Http2Sender::open(Box::new(io)).await.unwrap();
+    tokio::spawn(driver);
+    let mut held = sender.clone();
+    tokio::time::timeout(SUSPECT_AFTER, held.send(request(vec![1]))).await.err().unwrap();
+    assert!(sender.is_suspect());
+    assert!(until_suspect(&sender, false).await < Duration::from_secs(1));
 }
 
 #[tokio::test(start_paused = true)]
 async fn idle_connection_is_kept() {
     let (sender, driver, _) = open().await;
-    tokio::time::sleep(10 * PING_INTERVAL).await;
+    tokio::time::sleep(10 * PING_AFTER).await;
     assert!(!driver.is_finished());
     answer(&sender, vec![1]).await;
 }
 
-#[tokio::test]
-async fn request_that_the_server_does_not_process_is_returned() {
+/// Result of a first request that the server answers with `frame`.
+async fn answered_with(frame: &'static [u8]) -> (Http2Sender, SendFailure) {
     let (io, mut peer) = duplex(1 << 20);
     peer.write_all(SETTINGS).await.unwrap();
     let (mut sender, driver) = Http2Sender::open(Box::new(io)).await.unwrap();
@@ -143,17 +224,39 @@ async fn request_that_the_server_does_not_process_is_returned() {
             let read = peer.read(&mut bytes).await.unwrap();
             bytes[..].rotate_left(read);
         }
-        // GOAWAY without error. No stream was processed.
-        peer.write_all(&[0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]).await.unwrap();
+        peer.write_all(frame).await.unwrap();
         peer
     });
-    let Err(SendFailure::NotSent(unsent)) = sender.send(request(b"body".to_vec())).await else {
-        panic!("the request was not returned");
-    };
+    let failure = sender.send(request(b"body".to_vec())).await.err().unwrap();
+    server.await.unwrap();
+    (sender, failure)
+}
+
+async fn assert_is_whole(unsent: Box<Request<Body>>) {
     assert_eq!(unsent.uri().path(), "/path");
     assert_eq!(unsent.into_body().collect_bytes().await.unwrap(), &b"body"[..]);
+}
+
+#[tokio::test]
+async fn request_that_the_server_does_not_process_is_returned() {
+    // GOAWAY without error. No stream was processed.
+    let (mut sender, failure) = answered_with(&[0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]).await;
+    let SendFailure::NotSent(unsent) = failure else { panic!("the request was not returned") };
+    assert_is_whole(unsent).await;
     assert!(sender.is_closed());
-    server.await.unwrap();
+    // RST_STREAM with REFUSED_STREAM.
+    let (mut sender, failure) = answered_with(&[0, 0, 4, 3, 0, 0, 0, 0, 1, 0, 0, 0, 7]).await;
+    let SendFailure::Refused(unsent) = failure else { panic!("the request was not returned") };
+    assert_is_whole(unsent).await;
+    assert!(!sender.is_closed());
+}
+
+/// The next connection would end likewise.
+#[tokio::test]
+async fn error_of_the_connection_in_answer_to_its_first_request_is_final() {
+    // GOAWAY with ENHANCE_YOUR_CALM. No stream was processed.
+    let (_, failure) = answered_with(&[0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 11]).await;
+    assert!(matches!(failure, SendFailure::Broken(_)));
 }
 
 #[tokio::test]

@@ -211,3 +211,50 @@ async fn removed_handler_gets_no_events() {
     assert_eq!(removed.take_texts(), ["add ns/a@2"]);
     assert_eq!(env.handler.take_texts(), ["add ns/a@2", "add ns/b@3"]);
 }
+
+mod on_restore {
+    use std::sync::Mutex;
+
+    use super::*;
+    use crate::{
+        Store, StoreWriter, handler_fanout::HandlerFanout, metrics::NoInformerMetrics, test_object::indexers,
+    };
+
+    /// Records the version of the store at each call.
+    struct Restored(Store<TestObject>, Mutex<Vec<String>>);
+
+    impl Restored {
+        fn note(&self, call: &str) {
+            self.1.lock().unwrap().push(format!("{call} at {:?}", self.0.last_sync_resource_version()));
+        }
+    }
+
+    impl EventHandler<TestObject> for Restored {
+        fn on_add(&self, _: &Arc<TestObject>, _: bool) {}
+
+        fn on_update(&self, _: &Arc<TestObject>, _: &Arc<TestObject>) {
+            self.note("update");
+        }
+
+        fn on_delete(&self, _: &Deleted<TestObject>) {}
+
+        fn on_restore(&self) {
+            self.note("restore");
+        }
+    }
+
+    #[test]
+    fn is_called_before_the_changes_of_an_older_list() {
+        let writer = StoreWriter::new(indexers());
+        let handler = Arc::new(Restored(writer.reader(), Mutex::default()));
+        let fanout = HandlerFanout::new("test".to_owned(), Arc::new(NoInformerMetrics), writer);
+        fanout.add(handler.clone());
+        for version in ["10", "11", "9"] {
+            let mut snapshot = fanout.snapshot(None);
+            snapshot.insert(object("a").at("5"));
+            fanout.replace(snapshot, version, version == "10");
+        }
+        let calls = handler.1.lock().unwrap().clone();
+        assert_eq!(calls, ["update at Some(\"11\")", "restore at Some(\"9\")", "update at Some(\"9\")"]);
+    }
+}

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{
-    List, ListOptions, ListWatch, WatchEvent, WatchOptions, WatchStream,
+    ListOptions, ListSink, ListWatch, WatchEvent, WatchOptions, WatchStream,
     testing::{ExpiredAs, FakeRequest},
 };
 
@@ -36,7 +36,11 @@ struct Events(Mutex<Vec<WatchEvent<TestObject>>>);
 
 #[async_trait::async_trait]
 impl ListWatch<TestObject> for Events {
-    async fn list(&self, _: &ListOptions) -> Result<List<TestObject>, ListWatchError> {
+    async fn list_into(
+        &self,
+        _: &ListOptions,
+        _: &mut dyn ListSink<TestObject>,
+    ) -> Result<String, ListWatchError> {
         Err(connection_refused())
     }
 
@@ -209,8 +213,12 @@ mod resource_version {
 
     #[async_trait::async_trait]
     impl ListWatch<TestObject> for Replaceable {
-        async fn list(&self, options: &ListOptions) -> Result<List<TestObject>, ListWatchError> {
-            self.current().list(options).await
+        async fn list_into(
+            &self,
+            options: &ListOptions,
+            sink: &mut dyn ListSink<TestObject>,
+        ) -> Result<String, ListWatchError> {
+            self.current().list_into(options, sink).await
         }
 
         async fn watch(&self, options: &WatchOptions) -> Result<WatchStream<TestObject>, ListWatchError> {

@@ -19,11 +19,23 @@ pub(super) struct MachineClock {
     rate: f64,
     jumps: SeededRandom,
     is_jumpy: bool,
+    /// Time in which the machine was suspended. Its timers did not run.
+    suspended: Mutex<Duration>,
 }
 
 impl MachineClock {
     pub(super) fn exact() -> Self {
-        Self { origin: tokio::time::Instant::now(), rate: 1.0, jumps: SeededRandom::new(1), is_jumpy: false }
+        Self {
+            origin: tokio::time::Instant::now(),
+            rate: 1.0,
+            jumps: SeededRandom::new(1),
+            is_jumpy: false,
+            suspended: Mutex::default(),
+        }
+    }
+
+    pub(super) fn suspend(&self, time: Duration) {
+        *self.suspended.lock() += time;
     }
 
     pub(super) fn wrong(rate: f64, seed: u64) -> Self {
@@ -39,7 +51,7 @@ impl Clock for MachineClock {
     }
 
     fn monotonic(&self) -> Duration {
-        self.origin.elapsed().mul_f64(self.rate)
+        self.origin.elapsed().mul_f64(self.rate) + *self.suspended.lock()
     }
 
     fn sleep(&self, duration: Duration) -> Sleep {

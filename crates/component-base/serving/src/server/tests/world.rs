@@ -104,6 +104,7 @@ impl Setup {
         let routes = Routes::new()
             .health("/healthz", &HealthChecks::new())
             .exact("/metrics", handler(|_| Response::text("up 1\n")))
+            .exact("/large", handler(|_| Response::text(vec![b'x'; 15 * 1024 * 1024])))
             .exact("/panic", handler(|_| panic!("on purpose")))
             .exact_with_body("/echo", Method::PUT, handler(echo));
         SecureServer::bind(&self.serving, "test", access, routes, clock).await
@@ -194,9 +195,9 @@ impl Client {
         let mut tls = match &self.certificate {
             None => tls.with_no_client_auth(),
             Some(Identity { certificate, key, .. }) => {
-                let certificate = CertificateDer::from_pem_slice(certificate.as_bytes()).unwrap();
+                let chain = CertificateDer::pem_slice_iter(certificate.as_bytes()).map(Result::unwrap);
                 let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).unwrap();
-                tls.with_client_auth_cert(vec![certificate], key).unwrap()
+                tls.with_client_auth_cert(chain.collect(), key).unwrap()
             }
         };
         let protocol = if self.is_http1 { &b"http/1.1"[..] } else { b"h2" };
